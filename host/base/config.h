@@ -1,0 +1,47 @@
+// Configuration: a plain struct of values read once from the environment, one field per line of
+// config.def. `getenv` has its only home in config.cpp. A bad value is an Error naming the variable,
+// its value and what is accepted; an unknown GSHMEM_* variable is a warning with the nearest name.
+#pragma once
+
+#include "host/base/log.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gshmem {
+
+struct Config {
+#define GSHMEM_BYTES(field, name, def, help) std::uint64_t field = 0;
+#define GSHMEM_INT(field, name, def, min, max, help) int field = 0;
+#define GSHMEM_SECONDS(field, name, def, help) double field = 0;
+#define GSHMEM_BOOL(field, name, def, help) bool field = false;
+#define GSHMEM_STRING(field, name, def, help) std::string field;
+#define GSHMEM_CHOICE(field, name, def, words, help) std::string field;
+#include "host/base/config.def"
+
+  /// Looks a variable up by its full name ("GSHMEM_TIMEOUT"); null = not set.
+  using Lookup = const char* (*)(const char* name, void* context);
+
+  /// Parses every variable of the table. Errors: GSHMEMX_ERROR_CONFIG.
+  [[nodiscard]] static Config from_env();
+  /// The same over any source of values; what from_env and the tests share.
+  [[nodiscard]] static Config from(Lookup lookup, void* context);
+};
+
+/// One variable as gshmem-info prints it.
+struct ConfigEntry {
+  std::string name, value, default_value, accepted, help;
+  bool from_environment = false;
+};
+[[nodiscard]] std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context);
+[[nodiscard]] std::vector<ConfigEntry> config_entries_from_env();
+
+/// "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?" for each
+/// unknown GSHMEM_* in `environ_names`. Names that start with GSHMEM_TEST_ are left alone.
+[[nodiscard]] std::vector<std::string> config_unknown_names(
+    const std::vector<std::string>& environ_names);
+/// Logs config_unknown_names() of this process's environment, once per process.
+void config_warn_unknown();
+
+}  // namespace gshmem

@@ -1,0 +1,34 @@
+// dlopen in its one home. The CUDA driver, PMIx, and later verbs and libfabric are loaded through
+// this, so that the built library starts on a machine that has none of them.
+#pragma once
+
+#include "host/base/error.h"
+
+#include <string>
+
+namespace gshmem {
+
+class DynamicLibrary {
+ public:
+  DynamicLibrary() = default;
+  /// Opens `soname`. Errors: GSHMEMX_ERROR_NOT_SUPPORTED with dlerror's text.
+  explicit DynamicLibrary(const std::string& soname, Where where = {});
+  DynamicLibrary(DynamicLibrary&& other) noexcept;
+  DynamicLibrary& operator=(DynamicLibrary&& other) noexcept;
+  ~DynamicLibrary();
+
+  /// Address of `symbol`. Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming library and symbol.
+  template <class F>
+  [[nodiscard]] F* function(const char* symbol, Where where = {}) const {
+    return reinterpret_cast<F*>(address(symbol, where));
+  }
+  [[nodiscard]] void* find(const char* symbol) const noexcept;  ///< null when absent
+  [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  [[nodiscard]] void* address(const char* symbol, Where where) const;
+  void* handle_ = nullptr;
+  std::string name_;
+};
+
+}  // namespace gshmem

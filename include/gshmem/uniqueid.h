@@ -1,0 +1,8 @@
+// The unique id that lets PEs started by any means find each other (gshmemx_get_uniqueid). Plain
+// bytes: make it on one PE, carry it to the others by any channel. C11, C++17 and CUDA.
+#pragma once
+
+typedef struct gshmemx_uniqueid {
+  int version;
+  char internal[124];
+} gshmemx_uniqueid_t;
