@@ -1,0 +1,52 @@
+# What `cmake --install` puts where, and how others find it: find_package(gshmem), pkg-config gshmem.
+# Everything is relative to the prefix, so an installed tree can be moved.
+if(NOT TARGET gshmem)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+
+# gshmem::nvshmem: the same library for programs that include <nvshmem.h>.
+add_library(gshmem_nvshmem INTERFACE)
+target_link_libraries(gshmem_nvshmem INTERFACE gshmem)
+target_include_directories(gshmem_nvshmem INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include/gshmem/compat>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gshmem/compat>)
+set_target_properties(gshmem_nvshmem PROPERTIES EXPORT_NAME nvshmem)
+add_library(gshmem::nvshmem ALIAS gshmem_nvshmem)
+add_library(gshmem::gshmem ALIAS gshmem)
+
+# Before 1.0 any minor version may change the ABI.
+set_target_properties(gshmem PROPERTIES VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+install(TARGETS gshmem gshmem_nvshmem gshmem_abi gshmem_device EXPORT gshmem-targets)
+
+# The plugin lies beside the library, which looks for it in its own folder.
+if(TARGET gshmem_bootstrap_mpi)
+  install(TARGETS gshmem_bootstrap_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET gshmem-info)
+  set_target_properties(gshmem-info PROPERTIES INSTALL_RPATH
+    "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS gshmem-info)
+endif()
+
+set(gshmem_headers FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/gshmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  ${gshmem_headers})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/device/
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gshmem/device ${gshmem_headers})
+
+set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in
+  ${CMAKE_BINARY_DIR}/gshmem-config.cmake INSTALL_DESTINATION ${gshmem_config_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/gshmem-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/gshmem-config.cmake
+  ${CMAKE_BINARY_DIR}/gshmem-config-version.cmake DESTINATION ${gshmem_config_folder})
+install(EXPORT gshmem-targets NAMESPACE gshmem:: DESTINATION ${gshmem_config_folder})
+
+file(RELATIVE_PATH GSHMEM_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+file(RELATIVE_PATH GSHMEM_PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH GSHMEM_PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/gshmem.pc.in ${CMAKE_BINARY_DIR}/gshmem.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/gshmem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

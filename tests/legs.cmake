@@ -1,0 +1,30 @@
+# A leg is one build folder with its tests: release, clang, asan, tsan, gpu. tests/run gathers all of
+# them in one ctest, so every test name starts with the leg's; a folder of its own has no prefix.
+set(GSHMEM_LEG "" CACHE STRING "Name of this leg, put in front of every test name")
+set(GSHMEM_TEST_PREFIX "")
+if(GSHMEM_LEG)
+  set(GSHMEM_TEST_PREFIX "${GSHMEM_LEG}/")
+endif()
+
+# Tests of the sources themselves are the same in every leg: run them in one.
+set(GSHMEM_FIRST_LEG OFF)
+if(GSHMEM_LEG STREQUAL "" OR GSHMEM_LEG STREQUAL "release")
+  set(GSHMEM_FIRST_LEG ON)
+endif()
+
+# gshmem_test(NAME COMMAND... [LABELS l...] [PROCESSORS n] [TIMEOUT s] [PROPERTIES p v...]): a test
+# that is a program. Exit 77 is a skip, with the reason on its output. PROCESSORS is how many PEs
+# keep a core busy, so that ctest -j does not oversubscribe the machine.
+function(gshmem_test name)
+  cmake_parse_arguments(ARG "" "PROCESSORS;TIMEOUT" "COMMAND;LABELS;PROPERTIES" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
+  endif()
+  set(name ${GSHMEM_TEST_PREFIX}${name})
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
+    PROCESSORS ${ARG_PROCESSORS} LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
+endfunction()

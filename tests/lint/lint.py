@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Checks the rules of this tree that no compiler checks. Usage: lint.py [ROOT]
+
+Prints "path:line: rule: what is wrong" for each violation and exits 1 when there is one. The rules
+are the tables below; an exception is one line in a table, with its reason.
+"""
+import os
+import re
+import subprocess
+import sys
+from collections import namedtuple
+
+TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "include", "host",
+             "device", "transport", "bootstrap", "tests", "perftest", "examples"}
+
+# Include direction: the first row whose prefix matches the including file lists what it may include
+# from this repository. Paths are those of the source tree; a name without "/" at its end is a file.
+PUBLIC_PODS = ["include/gshmem/abi/", "include/gshmem/status.h", "include/gshmem/uniqueid.h"]
+ALL_BOXES = ["include/", "device/", "host/", "transport/", "bootstrap/"]
+MAY_INCLUDE = [
+    ("include/gshmem/abi/", PUBLIC_PODS),
+    ("include/", ["include/", "device/"]),
+    ("device/", ["include/", "device/"]),
+    ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
+    ("transport/", ["transport/", "host/base/", *PUBLIC_PODS]),
+    ("host/base/", ["host/base/", *PUBLIC_PODS]),
+    ("host/", ALL_BOXES),
+    ("examples/", ["examples/", "include/gshmem/*", "include/gshmem/compat/"]),
+    ("perftest/", ["perftest/", "include/gshmem/*", "include/gshmem/compat/"]),
+    ("tests/", ["tests/", "examples/", "perftest/", *ALL_BOXES]),
+]
+
+# Vendor headers and the only places that may include them.
+VENDOR_HEADERS = [
+    (r"infiniband/", ["transport/nic/mlx5/", "transport/nic/soft/", "tests/"]),
+    (r"rdma/", ["transport/ofi/", "tests/"]),
+    (r"pmix(_\w+)?\.h$", ["bootstrap/pmix", "tests/"]),
+    (r"mpi\.h$", ["bootstrap/mpi", "examples/", "tests/"]),
+    (r"cuda\.h$", ["host/", "transport/", "tests/"]),
+]
+# Of those, the ones that a file may include only when its opening comment names what it uses.
+VENDOR_NAMED_IN_COMMENT = [(r"cuda\.h$", re.compile(r"CUDA driver|cuda\.h"))]
+
+# Words with one home each: rule, pattern, where it may stand (prefix or file, and why).
+WORDS = [
+    ("getenv", r"\b(?:secure_)?getenv\b|\benviron\b", {
+        "host/base/config.cpp": "the one parser of the environment",
+        "examples/": "programs of users", "tests/": "programs of users"}),
+    ("dlopen", r"\bdlm?open\b", {
+        "host/base/dynamic_library.cpp": "the one loader",
+        "tests/": "tests load the library the way programs do"}),
+    ("volatile", r"\bvolatile\b", {"device/machine.h": "the inline PTX of the machine layer"}),
+    ("asm", r"\b(?:asm|__asm__|__asm)\b", {
+        "device/machine.h": "the machine layer",
+        "include/gshmem/device/": "where device/ is installed"}),
+    ("__device__", r"\b__device__\b", {
+        "device/machine.h": "defines GSHMEM_FN", "device/coop.h": "thread groups",
+        "device/state.h": "the __constant__ state of each translation unit",
+        "include/gshmem/launch.h": "kernels that wrap a functor",
+        "examples/": "programs of users", "tests/": "programs of users"}),
+]
+
+WARN_LINES = 400
+MAX_LINES = 600
+LONG_FILES = {}  # path: reason
+
+SOURCES = (".h", ".hpp", ".c", ".cpp", ".cu")
+HEADERS = (".h", ".hpp")
+TEXTS = SOURCES + (".def", ".py", ".cmake", ".in", ".txt", ".sh", "")
+UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b(?!.*#\d)")
+
+Finding = namedtuple("Finding", "path line rule text")
+TOKENS = re.compile(
+    r'''//(?:\\\n|[^\n])*|/\*.*?\*/|R"(?P<d>[^\s()\\]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"'''
+    r"""|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"](.*)$', re.MULTILINE)
+
+
+def blank(text, strings):
+    """Source text with comments, and with `strings` literals too, replaced by spaces."""
+    def spaces(match):
+        token = match.group(0)
+        if token[0] != "/" and not strings:
+            return token
+        return re.sub(r"[^\n]", " ", token)
+    return TOKENS.sub(spaces, text)
+
+
+def opening_comment(text):
+    return re.match(r"(?://[^\n]*\n|\s)*", text).group(0)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def matches(path, places):
+    """Is `path` one of `places`: "folder/", "file", "prefix" or "folder/*" (its files only)?"""
+    for place in places:
+        if place.endswith("*"):
+            if path.startswith(place[:-1]) and "/" not in path[len(place) - 1:]:
+                return True
+        elif path.startswith(place):
+            return True
+    return False
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.files = sorted(list_files(root))
+        self.names = set(self.files)
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def resolve(self, path, quote, name):
+        """The file of this tree that an #include means; None for a header from outside."""
+        beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+        if quote == '"' and beside in self.names:
+            return beside
+        if name.startswith("gshmem/device/"):
+            return name[len("gshmem/"):]
+        if name.startswith("gshmem/"):
+            return "include/" + name
+        for candidate in ("include/gshmem/compat/" + name, name):
+            if candidate in self.names:
+                return candidate
+        own = tuple(prefix for prefix, _ in MAY_INCLUDE)
+        return name if quote == '"' and name.startswith(own) else None
+
+
+def list_files(root):
+    """Tracked and new files as git sees them; without git, everything but build folders."""
+    try:
+        if os.path.exists(os.path.join(root, ".git")):
+            out = subprocess.run(
+                ["git", "-C", root, "ls-files", "-z", "-co", "--exclude-standard"],
+                check=True, capture_output=True, text=True).stdout
+            return [f for f in out.split("\0") if f and os.path.isfile(os.path.join(root, f))]
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    found = []
+    for folder, folders, files in os.walk(root):
+        if folder == root:
+            folders[:] = [f for f in folders if not f.startswith((".git", "build"))]
+        folders[:] = [f for f in folders if f != "__pycache__"]
+        found += [os.path.relpath(os.path.join(folder, f), root) for f in files]
+    return found
+
+
+def check_top_level(tree):
+    for name in sorted({path.split("/")[0] for path in tree.files}):
+        if not name.startswith(".") and name not in TOP_LEVEL:
+            yield Finding(name, 1, "top-level", "not one of the fixed names of the top level")
+
+
+def check_includes(tree, path, text):
+    allowed = next((places for prefix, places in MAY_INCLUDE if path.startswith(prefix)), None)
+    for match in INCLUDE.finditer(blank(text, strings=False)):
+        quote, name, _ = match.groups()
+        line = line_of(text, match.start())
+        target = tree.resolve(path, quote, name)
+        if target is not None:
+            if allowed is not None and not matches(target, allowed):
+                yield Finding(path, line, "include-direction",
+                              f"{path.split('/')[0]}/ must not include {target}")
+            continue
+        for pattern, places in VENDOR_HEADERS:
+            if re.match(pattern, name) and not matches(path, places):
+                yield Finding(path, line, "vendor-header",
+                              f"<{name}> belongs to {', '.join(places)} only")
+        for pattern, word in VENDOR_NAMED_IN_COMMENT:
+            if (re.match(pattern, name) and not path.startswith("tests/")
+                    and not word.search(opening_comment(text))):
+                yield Finding(path, line, "vendor-reason",
+                              f"the opening comment does not say why <{name}> is here")
+
+
+def check_words(path, text):
+    code = blank(text, strings=True)
+    for rule, pattern, homes in WORDS:
+        if matches(path, homes):
+            continue
+        for match in re.finditer(pattern, code):
+            yield Finding(path, line_of(code, match.start()), rule,
+                          f"'{match.group(0)}' outside of {', '.join(homes)}")
+
+
+def check_text(path, text):
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES and path not in LONG_FILES:
+        yield Finding(path, len(lines), "length", f"{len(lines)} lines, {MAX_LINES} at most")
+    elif len(lines) > WARN_LINES:
+        print(f"{path}: warning: {len(lines)} lines; is it still one idea?")
+    for number, line in enumerate(lines, 1):
+        if UNFINISHED.search(line):
+            yield Finding(path, number, "unfinished", "unfinished mark without an issue number")
+
+
+def check(root):
+    """Every violation in the tree under `root`."""
+    tree = Tree(root)
+    findings = list(check_top_level(tree))
+    for path in tree.files:
+        if os.path.splitext(path)[1] not in TEXTS or path == "LICENSE":
+            continue
+        text = tree.read(path)
+        findings += check_text(path, text)
+        if not path.endswith(SOURCES):
+            continue
+        findings += check_includes(tree, path, text)
+        findings += check_words(path, text)
+        if path.endswith(HEADERS) and not re.search(r"^#pragma once$", text, re.MULTILINE):
+            findings.append(Finding(path, 1, "pragma-once", "header without #pragma once"))
+    return findings
+
+
+def main():
+    root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else ".")
+    findings = check(root)
+    for finding in findings:
+        print("{}:{}: {}: {}".format(*finding))
+    print(f"lint: {len(findings)} violation(s)")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

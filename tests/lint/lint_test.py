@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Feeds lint.py small trees: one violation of each kind must be reported, and nothing else."""
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+import lint  # noqa: E402 (beside this file)
+
+MARK = "TO" + "DO"
+ONCE = "#pragma once\n"
+
+# Rule, path, content: each file breaks the one rule once.
+VIOLATIONS = [
+    ("top-level", "scripts/x.txt", ""),
+    ("include-direction", "include/gshmem/abi/a.h", ONCE + "#include <gshmem/device/ring.h>\n"),
+    ("include-direction", "include/gshmem/b.h", ONCE + '#include "host/base/log.h"\n'),
+    ("include-direction", "device/c.h", ONCE + '#include "transport/nic/nic.h"\n'),
+    ("include-direction", "transport/d.cpp", '#include "host/heap/allocator.h"\n'),
+    ("include-direction", "transport/d2.cpp", '#include "bootstrap/bootstrap.h"\n'),
+    ("include-direction", "bootstrap/e.cpp", "#include <gshmem/gshmem.h>\n"),
+    ("include-direction", "host/base/f.cpp", '#include "../heap/allocator.h"\n'),
+    ("include-direction", "host/f2.cpp", '#include "tests/unit/model.h"\n'),
+    ("include-direction", "examples/g.cu", "#include <gshmem/device/ring.h>\n"),
+    ("include-direction", "examples/g2.cpp", "#include <gshmem/abi/state.h>\n"),
+    ("include-direction", "perftest/g3.cpp", '#include "host/base/log.h"\n'),
+    ("getenv", "host/h.cpp", 'auto x = getenv("A");\n'),
+    ("getenv", "perftest/h2.cpp", "extern char** environ;\n"),
+    ("dlopen", "bootstrap/i.cpp", "void* x = dlopen(0, 0);\n"),
+    ("vendor-header", "host/j.cpp", "#include <infiniband/verbs.h>\n"),
+    ("vendor-header", "bootstrap/k.cpp", "#include <pmix.h>\n"),
+    ("vendor-header", "perftest/l.cpp", "#include <mpi.h>\n"),
+    ("vendor-header", "transport/nic/m.cpp", "#  include <rdma/fabric.h>\n"),
+    ("vendor-header", "device/n.h", "// The CUDA driver.\n" + ONCE + "#include <cuda.h>\n"),
+    ("vendor-reason", "host/o.h", ONCE + "#include <cuda.h>\n"),
+    ("pragma-once", "host/p.h", "int x();\n"),
+    ("pragma-once", "include/gshmem/p.hpp", "// #pragma once\n"),
+    ("volatile", "host/q.cpp", "volatile int x;\n"),
+    ("asm", "device/r.h", ONCE + 'inline void f() { asm(""); }\n'),
+    ("asm", "host/r2.cpp", 'void f() { __asm__(""); }\n'),
+    ("__device__", "device/s.h", ONCE + "__device__ int f();\n"),
+    ("length", "host/t.cpp", "\n" * 601),
+    ("unfinished", "host/u.cpp", f"// {MARK}: later\n"),
+    ("unfinished", "tests/CMakeLists.txt", "# FIX" + "ME\n"),
+]
+
+# What looks like a violation and is none.
+CLEAN = {
+    "README.md": f"{MARK} volatile\n",
+    ".hidden": "",
+    "build/x/y.h": "volatile int x;\n",
+    "include/gshmem/gshmem.h": ONCE + "#include <gshmem/device/ring.h>\n",
+    "include/gshmem/compat/nvshmem.h": ONCE + "#include <gshmem/gshmem.h>\n",
+    "include/gshmem/compat/host/nvshmem_api.h": ONCE,
+    "include/gshmem/abi/state.h": ONCE + "#include <cstdint>\n",
+    "include/gshmem/launch.h": ONCE + "__device__ int f();\n",
+    "device/ring.h": ONCE + '#include "device/machine.h"\n#include <gshmem/abi/state.h>\n',
+    "device/machine.h": ONCE + '__device__ inline void f() { asm volatile("fence;"); }\n',
+    "transport/nic/nic.h": ONCE + "#include <gshmem/abi/state.h>\n",
+    "transport/nic/mlx5/x.cpp": "#include <infiniband/verbs.h>\n",
+    "transport/ofi/x.cpp": "#include <rdma/fabric.h>\n",
+    "bootstrap/bootstrap.h": ONCE + '#include "host/base/log.h"\n',
+    "bootstrap/pmix/x.cpp": '#include <pmix.h>\n#include "../bootstrap.h"\n',
+    "bootstrap/mpi.cpp": "#include <mpi.h>\n",
+    "host/base/log.h": ONCE,
+    "host/base/config.cpp": 'auto x = getenv("A");\n',
+    "host/base/dynamic_library.cpp": "void* x = dlopen(0, 0);\n",
+    "host/base/cuda.h": "// Loads the CUDA driver.\n" + ONCE + "#include <cuda.h>\n",
+    "host/heap/allocator.h": ONCE,
+    "host/words.cpp": '// volatile asm\n/* getenv */ auto a = "dlopen"; auto b = R"(asm)";\n'
+                      f"int c = 1'000; int getenv_count; // {MARK}(#12): number\n"
+                      "char d = '\"'; /* volatile\n__device__ */ char e = '\\'';\n",
+    "host/all.cpp": '#include "transport/nic/nic.h"\n#include "bootstrap/bootstrap.h"\n'
+                    "#include <gshmem/gshmem.h>\n",
+    "host/long.cpp": "\n" * 600,
+    "examples/x.cu": '#include <gshmem/gshmem.h>\n#include <nvshmem.h>\n#include "x.h"\n'
+                     '#include <host/nvshmem_api.h>\n#include <mpi.h>\n'
+                     '__device__ int g; auto x = getenv("A");\n',
+    "examples/x.h": ONCE,
+    "tests/unit/model.h": ONCE + '#include "host/heap/allocator.h"\n#include "x.h"\n',
+    "tests/x.cpp": 'auto x = getenv("A");\n#include <cuda.h>\n',
+    "CMakeLists.txt": "",
+}
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+
+    def write(self, path, content):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+
+    def found(self):
+        self.printed = io.StringIO()
+        with contextlib.redirect_stdout(self.printed):
+            return [(f.rule, f.path) for f in lint.check(self.root)]
+
+    def test_a_clean_tree_has_no_violation(self):
+        for path, content in CLEAN.items():
+            self.write(path, content)
+        self.assertEqual(self.found(), [])
+        self.assertIn("host/long.cpp: warning: 600 lines", self.printed.getvalue())
+
+    def test_each_violation_is_reported_once(self):
+        for path, content in CLEAN.items():
+            self.write(path, content)
+        for _, path, content in VIOLATIONS:
+            self.write(path, content)
+        expected = [(rule, path.split("/")[0] if rule == "top-level" else path)
+                    for rule, path, _ in VIOLATIONS]
+        self.assertEqual(sorted(self.found()), sorted(expected))
+
+    def test_every_rule_of_the_tables_has_a_violation_here(self):
+        rules = {rule for rule, _, _ in lint.WORDS}
+        self.assertLessEqual(rules, {rule for rule, _, _ in VIOLATIONS})
+
+    def test_the_line_of_a_violation_is_right(self):
+        self.write("host/x.cpp", "/* a\n b */\n\nvolatile int x;\n")
+        self.assertEqual([f.line for f in lint.check(self.root)], [4])
+
+    def test_the_program_fails_and_names_the_place(self):
+        self.write("host/x.cpp", "volatile int x;\n")
+        program = os.path.join(os.path.dirname(os.path.abspath(lint.__file__)), "lint.py")
+        run = subprocess.run([sys.executable, program, self.root], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("host/x.cpp:1: volatile:", run.stdout)
+        os.remove(os.path.join(self.root, "host/x.cpp"))
+        self.assertEqual(subprocess.run([sys.executable, program, self.root],
+                                        stdout=subprocess.DEVNULL).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
