@@ -1,0 +1,227 @@
+#include "host/runtime/pe.h"
+
+#include "host/base/log.h"
+#include "host/runtime/fault.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace gshmem {
+namespace {
+
+/// How one PE fared in a phase of init, as the others read it.
+struct PhaseReport {
+  int code = GSHMEMX_SUCCESS;
+  char reason[380] = "";
+};
+
+/// Runs one phase on every PE; throws on all of them when it failed on any. The PE that failed throws
+/// its own error.
+template <class Phase>
+void together(bootstrap::Bootstrap& boot, const Phase& phase) {
+  PhaseReport mine;
+  try {
+    phase();
+  } catch (const Error& error) {
+    mine.code = error.code();
+    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
+  }
+  const std::vector<PhaseReport> reports = bootstrap::allgather(boot, mine);
+  if (mine.code != GSHMEMX_SUCCESS) throw Error(static_cast<gshmemx_status>(mine.code), mine.reason);
+  for (std::size_t pe = 0; pe < reports.size(); ++pe) {
+    if (reports[pe].code == GSHMEMX_SUCCESS) continue;
+    throw Error(static_cast<gshmemx_status>(reports[pe].code),
+                strprintf("init failed on PE %zu: %s", pe, reports[pe].reason));
+  }
+}
+
+void copy_message(gshmemx_fault_t* info, const std::string& message) {
+  std::strncpy(info->message, message.c_str(), sizeof(info->message) - 1);
+  info->message[sizeof(info->message) - 1] = '\0';
+}
+
+}  // namespace
+
+Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
+    : options_(std::move(options)), boot_(std::move(boot)) {
+  if (options_.symmetric_size == 0) options_.symmetric_size = options_.config.symmetric_size;
+  state_.my_pe = boot_->rank();
+  state_.n_pes = boot_->size();
+  log_set_pe(state_.my_pe);
+  try {
+    init();
+  } catch (...) {
+    // A peer may wait for us in a call that we will never make.
+    boot_->abort(1, strprintf("PE %d failed during init", state_.my_pe));
+    throw;
+  }
+  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes, boot_->name(),
+              gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
+}
+
+void Pe::init() {
+  bootstrap::Bootstrap& boot = *boot_;
+  const double timeout = options_.config.bootstrap_timeout;
+  together(boot, [&] {
+    require(options_.config.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
+            "GSHMEM_P2P=0: this version reaches peers by load/store only, it has no network path");
+    choose_gpu();
+  });
+  const std::vector<int> on_gpu = bootstrap::allgather(boot, gpu_ ? 1 : 0);
+  for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
+    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED,
+            strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
+                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe, on_gpu[pe] ? "on a GPU" : "in CPU mode"));
+  }
+  // Half the time: who gives up here must still find the others in the report that follows.
+  together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, timeout / 2); });
+  together(boot, [&] { make_memory(); });
+  together(boot, [&] { publish(); });
+}
+
+void Pe::choose_gpu() {
+  const std::string& mode = options_.config.device;
+  if (mode == "cpu") return;
+  std::string why_none;
+  if (gpu_count(&why_none) == 0) {
+    require(mode == "auto", GSHMEMX_ERROR_NOT_SUPPORTED, "GSHMEM_DEVICE=cuda: " + why_none);
+    return;
+  }
+  gpu_ = open_gpu(options_.cuda_device_id, state_.my_pe);
+}
+
+void Pe::make_memory() {
+  if (gpu_) {
+    const std::vector<std::array<char, 16>> uuids = bootstrap::allgather(*boot_, gpu_->uuid());
+    const auto sharing = std::count(uuids.begin(), uuids.end(), gpu_->uuid());
+    pes_on_gpu_ = static_cast<int>(sharing);
+    require(pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
+            strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, or allow it with "
+                      "GSHMEM_MAX_PES_PER_GPU=%d",
+                      pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+  }
+  const std::vector<std::uint64_t> sizes = bootstrap::allgather(*boot_, options_.symmetric_size);
+  for (std::size_t pe = 0; pe < sizes.size(); ++pe) {
+    require(sizes[pe] == sizes[0], GSHMEMX_ERROR_SYMMETRY,
+            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0], sizes[pe], pe));
+  }
+  const std::uint64_t internal = abi::internal_bytes(state_.n_pes);
+  require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("symmetric heap of %lu bytes is larger than any address space", options_.symmetric_size));
+  const std::uint64_t bytes = internal + options_.symmetric_size;
+  window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
+                 : p2p::make_host_window(*sockets_, bytes);
+  board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] { return stopped(); });
+  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - internal);
+  if (!gpu_) host_control_ = std::make_unique<abi::Control>();
+
+  state_.heap = window_->heap(state_.my_pe);
+  state_.heap_bytes = window_->bytes();
+  state_.stride = window_->stride();
+  state_.internal = internal;
+  state_.control = gpu_ ? gpu_->control() : host_control_.get();
+  state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
+  state_.fault_policy =
+      options_.config.fault == "report" ? abi::FaultPolicy::kReport : abi::FaultPolicy::kAbort;
+  if (gpu_) {
+    gpu_->set_callbacks([this](const char*) { host_barrier(); }, [this](const Error& e) { raise(e); });
+    gpu_->zero(state_.heap, internal);
+  }
+}
+
+void Pe::publish() {
+  monitor_ = std::make_unique<p2p::PeerMonitor>(*sockets_, [this](int pe) { on_peer_death(pe); });
+  state_.magic = abi::kStateMagic;
+}
+
+Pe::~Pe() {
+  log_set_pe(state_.my_pe);
+  if (state_.magic == abi::kStateMagic) {
+    try {
+      if (gpu_ && !stopped()) gpu_->ops()->complete();
+      if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
+    } catch (const Error& error) {
+      GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
+    }
+    sockets_->say_goodbye();
+  }
+  monitor_.reset();  // before what its callback uses
+  state_.magic = 0;
+  const auto release = [&] {
+    window_.reset();
+    board_.reset();
+  };
+  if (gpu_) {
+    try {
+      gpu_->with_context(release);
+    } catch (const Error& error) {
+      GSHMEM_WARN("finalize: %s", error.what());
+      release();
+    }
+  }
+  log_set_pe(-1);
+}
+
+bool Pe::stopped() const noexcept { return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0; }
+
+void Pe::host_barrier() {
+  try {
+    board_->barrier(options_.config.timeout);
+  } catch (const Error& error) {
+    raise(error);
+  }
+}
+
+void Pe::on_peer_death(int pe) noexcept {
+  log_set_pe(state_.my_pe);
+  abi::FaultRecord record{};
+  record.code = GSHMEMX_ERROR_PEER_FAILED;
+  record.pe = pe;
+  fault_record(state_.control, record);
+  if (state_.fault_policy == abi::FaultPolicy::kAbort) end_job();
+  GSHMEM_ERROR("%s", fault_message(record).c_str());
+}
+
+void Pe::raise(const Error& error) noexcept {
+  abi::FaultRecord record{};
+  record.code = error.code();
+  record.pe = -1;
+  {
+    const std::lock_guard lock(fault_mutex_);
+    if (fault_record(state_.control, record)) host_fault_ = error.what();
+  }
+  if (state_.fault_policy == abi::FaultPolicy::kAbort) end_job();
+  GSHMEM_ERROR("%s", error.what());
+}
+
+bool Pe::last_fault(gshmemx_fault_t* info) const {
+  abi::FaultRecord record;
+  if (!fault_read(state_.control, &record)) return false;
+  info->code = record.code;
+  info->pe = record.pe;
+  info->queue = record.queue;
+  info->wqe_index = record.wqe_index;
+  info->opcode = record.opcode;
+  info->syndrome = record.syndrome;
+  const std::lock_guard lock(fault_mutex_);
+  copy_message(info, host_fault_.empty() ? fault_message(record) : host_fault_);
+  return true;
+}
+
+void Pe::end_job() noexcept {
+  gshmemx_fault_t info{};
+  const bool known = last_fault(&info);
+  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", known ? info.message : "stopped by a fault");
+  global_exit(1);
+}
+
+void Pe::global_exit(int status) noexcept {
+  boot_->abort(status, strprintf("PE %d ends the job with status %d", state_.my_pe, status));
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+}  // namespace gshmem

@@ -1,0 +1,120 @@
+// Symmetric memory of a PE: the collective calls around the offset allocator.
+#include "host/base/log.h"
+#include "host/runtime/pe.h"
+
+#include <cstring>
+
+namespace gshmem {
+namespace {
+
+/// What PEs must agree on before an allocation changes anything.
+struct Request {
+  char call[32] = "";
+  std::uint64_t size = 0;  ///< for free and realloc: the offset comes in `alignment`
+  std::uint64_t alignment = 0;
+};
+
+}  // namespace
+
+void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
+  Request mine;
+  std::strncpy(mine.call, call, sizeof(mine.call) - 1);
+  mine.size = size;
+  mine.alignment = alignment;
+  std::vector<Request> all(static_cast<std::size_t>(state_.n_pes));
+  board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout);
+  for (std::size_t pe = 1; pe < all.size(); ++pe) {
+    require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call, all[0].call, pe,
+                      all[pe].call));
+    require(all[pe].size == all[0].size && all[pe].alignment == all[0].alignment, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
+                      "%lu (%lu)",
+                      call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment));
+  }
+}
+
+std::uint64_t Pe::offset_of(const char* call, const void* ptr) const {
+  const char* first = static_cast<const char*>(at(0));
+  const char* p = static_cast<const char*>(ptr);
+  require(p >= first && p < first + allocator_->capacity(), GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument ptr = %p is not in the symmetric heap", call, ptr));
+  return static_cast<std::uint64_t>(p - first);
+}
+
+void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, bool clear) {
+  const std::lock_guard lock(memory_mutex_);
+  require(alignment != 0 && (alignment & (alignment - 1)) == 0 && alignment <= abi::kHeapAlignment,
+          GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument alignment = %zu is not a power of two of at most %lu", call, alignment,
+                    abi::kHeapAlignment));
+  agree(call, bytes, alignment);
+  if (bytes == 0) return nullptr;
+  void* result = nullptr;
+  try {
+    result = at(allocator_->allocate(bytes, alignment));
+  } catch (const Error& error) {
+    if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
+    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
+    return nullptr;  // the same on every PE: same calls, same heap
+  }
+  if (clear) zero(result, bytes);
+  board_->barrier(options_.config.timeout);
+  return result;
+}
+
+void Pe::free(const char* call, void* ptr) {
+  if (!ptr) return;
+  const std::lock_guard lock(memory_mutex_);
+  const std::uint64_t offset = offset_of(call, ptr);
+  try {
+    (void)allocator_->size_of(offset);  // before anyone waits: a bad address is this PE's alone
+  } catch (const Error& error) {
+    throw Error(error.code(), strprintf("%s: argument ptr = %p: %s", call, ptr, error.what()));
+  }
+  agree(call, 0, offset);  // also the barrier that the specification asks for
+  allocator_->free(offset);
+}
+
+void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
+  if (!ptr) return allocate(call, bytes, OffsetAllocator::kGranularity, false);
+  if (bytes == 0) {
+    free(call, ptr);
+    return nullptr;
+  }
+  const std::lock_guard lock(memory_mutex_);
+  const std::uint64_t offset = offset_of(call, ptr);
+  const std::uint64_t old_bytes = allocator_->size_of(offset);
+  agree(call, bytes, offset);
+  if (allocator_->reallocate(offset, bytes)) return ptr;
+  try {
+    void* moved = at(allocator_->allocate(bytes, OffsetAllocator::kGranularity));
+    copy_local(moved, ptr, old_bytes);
+    board_->barrier(options_.config.timeout);
+    allocator_->free(offset);
+    return moved;
+  } catch (const Error& error) {
+    if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
+    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
+    return nullptr;
+  }
+}
+
+void Pe::copy_local(void* dst, const void* src, std::size_t bytes) {
+  if (gpu_) {
+    gpu_->ops()->copy(dst, src, bytes);
+    gpu_->ops()->complete();
+  } else {
+    std::memcpy(dst, src, bytes);
+  }
+}
+
+void Pe::zero(void* dst, std::size_t bytes) {
+  if (gpu_) {
+    gpu_->zero(dst, bytes);
+  } else {
+    std::memset(dst, 0, bytes);
+  }
+}
+
+}  // namespace gshmem

@@ -1,0 +1,31 @@
+// What this process holds: its PEs, which of them a host thread belongs to, and the translation units
+// whose kernels need a device state. The library's ambient state; everything else is a parameter.
+#pragma once
+
+#include "host/runtime/pe.h"
+
+namespace gshmem {
+
+/// The calling thread's PE: the one it is bound to, else the only PE of the process; null = none.
+[[nodiscard]] Pe* current_pe() noexcept;
+/// The same, or Error GSHMEMX_ERROR_NOT_INITIALIZED naming the call.
+[[nodiscard]] Pe& require_pe(const char* call);
+/// The PE that owns `state`; null when it is none of this process.
+[[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
+
+enum class Ownership { kProcess, kThread };
+/// Makes `pe` findable and gives its state to the kernels of this process. kProcess: all threads that
+/// are bound to nothing belong to it, as long as it is the only PE.
+void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
+/// Takes the calling thread's PE out again; kernels trap with a message from then on. Null = none.
+[[nodiscard]] std::unique_ptr<Pe> process_take_current();
+/// Binds the calling thread to `pe` (null: to none).
+void process_bind_thread(Pe* pe);
+/// False when `handle` is no PE of this process.
+[[nodiscard]] bool process_has(const void* handle) noexcept;
+
+/// Why init failed last on this thread, for gshmemx_last_fault.
+void set_init_error(const Error& error);
+[[nodiscard]] bool get_init_error(gshmemx_fault_t* info);
+
+}  // namespace gshmem

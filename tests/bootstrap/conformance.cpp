@@ -1,0 +1,133 @@
+#include "tests/bootstrap/conformance.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace gshmem::test {
+
+using bootstrap::Bootstrap;
+
+void expect(bool ok, const std::string& what) {
+  if (!ok) throw std::runtime_error("broken expectation: " + what);
+}
+
+Error expect_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::runtime_error("broken expectation: the call succeeded where it had to fail");
+}
+
+void expect_error(gshmemx_status code, const std::string& part, const std::function<void()>& call) {
+  const Error error = expect_error(call);
+  const std::string what = error.what();
+  expect(error.code() == code, std::string("code ") + status_text(error.code()) + ", not " +
+                                   status_text(code) + ": " + what);
+  expect(what.find(part) != std::string::npos, "\"" + what + "\" contains \"" + part + "\"");
+}
+
+void rank_and_size_are_sane(Bootstrap& boot) {
+  expect(boot.size() >= 1, "size is positive");
+  expect(boot.rank() >= 0 && boot.rank() < boot.size(), "rank lies in [0, size)");
+  const auto ranks = bootstrap::allgather(boot, boot.rank());
+  const auto sizes = bootstrap::allgather(boot, boot.size());
+  for (int r = 0; r < boot.size(); ++r) {
+    expect(ranks[static_cast<std::size_t>(r)] == r, "every rank is there, in order");
+    expect(sizes[static_cast<std::size_t>(r)] == boot.size(), "all ranks agree on the size");
+  }
+}
+
+namespace {
+
+/// A byte that depends on who sent it and where it lies, with a period that divides no chunk size.
+unsigned char pattern(std::size_t rank, std::size_t index) {
+  return static_cast<unsigned char>((index * 31 + index / 251 + rank * 97 + 13) % 253);
+}
+
+std::int64_t now_ns() {
+  // CLOCK_MONOTONIC is one clock for all processes of a machine.
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+}  // namespace
+
+void allgather_moves_every_byte(Bootstrap& boot, std::size_t bytes) {
+  const auto rank = static_cast<std::size_t>(boot.rank());
+  const auto size = static_cast<std::size_t>(boot.size());
+  constexpr std::size_t kGuard = 64;  // bytes after the result that must stay untouched
+  std::vector<unsigned char> mine(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) mine[i] = pattern(rank, i);
+  std::vector<unsigned char> all(size * bytes + kGuard, 0xEE);
+  boot.allgather(mine.data(), all.data(), bytes);
+  for (std::size_t r = 0; r < size; ++r) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      if (all[r * bytes + i] != pattern(r, i)) {
+        expect(false, "allgather of " + std::to_string(bytes) + " bytes: byte " +
+                          std::to_string(i) + " of rank " + std::to_string(r));
+      }
+    }
+  }
+  expect(std::all_of(all.end() - kGuard, all.end(), [](unsigned char c) { return c == 0xEE; }),
+         "allgather writes nothing behind its result");
+}
+
+void small_allgathers_do_not_mix(Bootstrap& boot, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const auto all = bootstrap::allgather(boot, round * 1000 + boot.rank());
+    for (int r = 0; r < boot.size(); ++r) {
+      expect(all[static_cast<std::size_t>(r)] == round * 1000 + r,
+             "round " + std::to_string(round) + " carries its own values");
+    }
+  }
+}
+
+void barrier_waits_for_each_rank_in_turn(Bootstrap& boot) {
+  struct Times {
+    std::int64_t entered, left;
+  };
+  for (int late = 0; late < boot.size(); ++late) {
+    // The sleep gives a broken barrier its chance to fail; a right one passes whatever the timing.
+    if (boot.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    Times mine{now_ns(), 0};
+    boot.barrier();
+    mine.left = now_ns();
+    const auto all = bootstrap::allgather(boot, mine);
+    for (const Times& left : all) {
+      for (const Times& entered : all) {
+        expect(left.left >= entered.entered, "no rank leaves a barrier before all have entered (" +
+                                                 std::to_string(late) + " was late)");
+      }
+    }
+  }
+}
+
+void conformance(const Maker& make) {
+  for (int life = 0; life < 2; ++life) {
+    const auto boot = make();
+    rank_and_size_are_sane(*boot);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{7},
+                                    std::size_t{4096}, std::size_t{1} << 20, std::size_t{5} << 20})
+      allgather_moves_every_byte(*boot, bytes);
+    small_allgathers_do_not_mix(*boot, 50);
+    barrier_waits_for_each_rank_in_turn(*boot);
+    boot->barrier();  // nobody leaves the job while another still waits
+  }
+}
+
+void abort_reaches_the_others(Bootstrap& boot) {
+  const int aborter = boot.size() - 1;
+  boot.barrier();
+  if (boot.rank() == aborter) {
+    boot.abort(7, "the reason given");
+    return;
+  }
+  const std::string who = "rank " + std::to_string(aborter);
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { boot.barrier(); });
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { boot.barrier(); });
+}
+
+}  // namespace gshmem::test
