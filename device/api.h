@@ -1,5 +1,5 @@
-// The layer between the C API and the device library: finds the ambient PE, checks arguments, and on
-// hosts whose heaps are on GPUs hands over to HostOps. One function per operation, untyped where the
+// The layer between the APIs (C and C++) and the device library: checks arguments, and on hosts whose
+// heaps are on GPUs hands over to HostOps. One function per operation, untyped where the
 // type does not matter; include/gshmem/functions.def says which API function calls which of these.
 #pragma once
 
@@ -16,13 +16,21 @@ namespace gshmem::api {
 
 using namespace gshmem::device;
 
+/// Who calls: a PE, and the name of the API function for messages.
+struct Caller {
+  const State& state;
+  const char* name;
+};
+/// The PE of the calling thread, for the C API.
+GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name), name}; }
+
 // --- RMA -----------------------------------------------------------------------------------------
 enum class Completion { kBlocking, kNonBlocking };
 
 template <Completion kCompletion, class Coop>
-GSHMEM_FN void put_as(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, n, pe)) return;
+GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
     ops->copy(peer_address(state, dest, pe), source, n.bytes());
     if (kCompletion == Completion::kBlocking) ops->complete();
@@ -36,9 +44,9 @@ GSHMEM_FN void put_as(const char* call, Coop coop, void* dest, const void* sourc
 }
 
 template <Completion kCompletion, class Coop>
-GSHMEM_FN void get_as(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "source", source, n, pe)) return;
+GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "source", source, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
     ops->copy(dest, peer_address(state, source, pe), n.bytes());
     if (kCompletion == Completion::kBlocking) ops->complete();
@@ -52,26 +60,26 @@ GSHMEM_FN void get_as(const char* call, Coop coop, void* dest, const void* sourc
 }
 
 template <class Coop>
-GSHMEM_FN void put(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void put(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
   put_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void put_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void put_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
   put_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void get(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void get(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
   get_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void get_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void get_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
   get_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
 }
 
 template <class T>
-GSHMEM_FN void p(const char* call, T* dest, T value, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;
+GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
   GSHMEM_ON_HOST_OPS({
     ops->copy(peer_address(state, dest, pe), &value, sizeof(T));
     ops->complete();  // `value` dies with this call
@@ -81,9 +89,9 @@ GSHMEM_FN void p(const char* call, T* dest, T value, int pe) {
 }
 
 template <class T>
-GSHMEM_FN T g(const char* call, const T* source, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "source", source, {1, sizeof(T)}, pe)) return T{};
+GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
   GSHMEM_ON_HOST_OPS({
     T value{};
     ops->copy(&value, peer_address(state, source, pe), sizeof(T));
@@ -106,11 +114,11 @@ inline void copy_strided_host(HostOps* ops, char* dest, const char* source, Stri
 #endif
 
 template <std::size_t kSize, class Coop>
-GSHMEM_FN void iput(const char* call, Coop coop, void* dest, const void* source, Strides strides,
+GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
                     int pe) {
   using W = typename WordOf<kSize>::type;
-  const State& state = ambient_state(call);
-  if (!check_strided(state, call, "dest", dest, strides.dst, {strides.nelems, kSize}, pe)) return;
+  const State& state = call.state;
+  if (!check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}, pe)) return;
   GSHMEM_ON_HOST_OPS({
     copy_strided_host(ops, static_cast<char*>(peer_address(state, dest, pe)),
                       static_cast<const char*>(source), strides, kSize);
@@ -120,11 +128,11 @@ GSHMEM_FN void iput(const char* call, Coop coop, void* dest, const void* source,
 }
 
 template <std::size_t kSize, class Coop>
-GSHMEM_FN void iget(const char* call, Coop coop, void* dest, const void* source, Strides strides,
+GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
                     int pe) {
   using W = typename WordOf<kSize>::type;
-  const State& state = ambient_state(call);
-  if (!check_strided(state, call, "source", source, strides.src, {strides.nelems, kSize}, pe)) return;
+  const State& state = call.state;
+  if (!check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}, pe)) return;
   GSHMEM_ON_HOST_OPS({
     copy_strided_host(ops, static_cast<char*>(dest),
                       static_cast<const char*>(peer_address(state, source, pe)), strides, kSize);
@@ -144,17 +152,17 @@ T amo_host(HostOps* ops, AmoOp op, const State& state, const T* dest, T operand,
 #endif
 
 template <class T>
-GSHMEM_FN T amo_fetch(const char* call, const T* source, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "source", source, {1, sizeof(T)}, pe)) return T{};
+GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, state, source, T{}, T{}, pe);)
   return device::amo_fetch(state, source, pe);
 }
 
 template <class T>
-GSHMEM_FN void amo_set(const char* call, T* dest, T value, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;
+GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
   GSHMEM_ON_HOST_OPS({
     amo_host(ops, AmoOp::kSet, state, dest, value, T{}, pe);
     return;
@@ -163,33 +171,33 @@ GSHMEM_FN void amo_set(const char* call, T* dest, T value, int pe) {
 }
 
 template <class T>
-GSHMEM_FN T amo_swap(const char* call, T* dest, T value, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, state, dest, value, T{}, pe);)
   return device::amo_swap(state, dest, value, pe);
 }
 
 template <class T>
-GSHMEM_FN T amo_compare_swap(const char* call, T* dest, T cond, T value, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int pe) {
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, state, dest, value, cond, pe);)
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
 #define GSHMEM_API_AMO(OP, OP_NAME)                                                             \
   template <class T>                                                                            \
-  GSHMEM_FN T amo_fetch_##OP(const char* call, T* dest, T value, int pe) {                      \
-    const State& state = ambient_state(call);                                                   \
-    if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};               \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {                      \
+    const State& state = call.state;                                                         \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};               \
     GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);)      \
     return device::amo_fetch_##OP(state, dest, value, pe);                                      \
   }                                                                                             \
   template <class T>                                                                            \
-  GSHMEM_FN void amo_##OP(const char* call, T* dest, T value, int pe) {                         \
-    const State& state = ambient_state(call);                                                   \
-    if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;                   \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                         \
+    const State& state = call.state;                                                         \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;                   \
     GSHMEM_ON_HOST_OPS({                                                                        \
       amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);                               \
       return;                                                                                   \
@@ -215,9 +223,9 @@ inline void signal_host(HostOps* ops, const State& state, const SignalUpdate& si
 }
 #endif
 
-GSHMEM_FN void signal_op(const char* call, SignalUpdate signal, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_signal(state, call, signal, pe)) return;
+GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
+  const State& state = call.state;
+  if (!check_signal(state, call.name, signal, pe)) return;
   GSHMEM_ON_HOST_OPS({
     signal_host(ops, state, signal, pe);
     return;
@@ -226,10 +234,10 @@ GSHMEM_FN void signal_op(const char* call, SignalUpdate signal, int pe) {
 }
 
 template <class Coop>
-GSHMEM_FN void put_signal_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n,
+GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
                               SignalUpdate signal, int pe) {
-  const State& state = ambient_state(call);
-  if (!check_remote(state, call, "dest", dest, n, pe) || !check_signal(state, call, signal, pe)) return;
+  const State& state = call.state;
+  if (!check_remote(state, call.name, "dest", dest, n, pe) || !check_signal(state, call.name, signal, pe)) return;
   GSHMEM_ON_HOST_OPS({
     ops->copy(peer_address(state, dest, pe), source, n.bytes());
     ops->complete();
@@ -240,7 +248,7 @@ GSHMEM_FN void put_signal_nbi(const char* call, Coop coop, void* dest, const voi
 }
 
 template <class Coop>
-GSHMEM_FN void put_signal(const char* call, Coop coop, void* dest, const void* source, Elements n,
+GSHMEM_FN void put_signal(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
                           SignalUpdate signal, int pe) {
   put_signal_nbi(call, coop, dest, source, n, signal, pe);
 }
@@ -252,35 +260,35 @@ GSHMEM_FN WaitValues<T> one(T value) { return {value, nullptr}; }
 template <class T>
 GSHMEM_FN WaitValues<T> each(const T* values) { return {T{}, values}; }
 
-GSHMEM_FN std::uint64_t signal_fetch(const char* call, const std::uint64_t* sig_addr) {
-  const State& state = ambient_state(call);
-  if (!check_symmetric(state, call, "sig_addr", sig_addr, sizeof(*sig_addr))) return 0;
+GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* sig_addr) {
+  const State& state = call.state;
+  if (!check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) return 0;
   return load_sync(sig_addr);
 }
 
-GSHMEM_FN std::uint64_t signal_wait_until(const char* call, const std::uint64_t* sig_addr, int cmp,
+GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_t* sig_addr, int cmp,
                                           std::uint64_t cmp_value) {
-  const State& state = ambient_state(call);
-  if (!check_cmp(state, call, cmp) ||
-      !check_symmetric(state, call, "sig_addr", sig_addr, sizeof(*sig_addr))) {
+  const State& state = call.state;
+  if (!check_cmp(state, call.name, cmp) ||
+      !check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) {
     return 0;
   }
   std::uint64_t value = 0;
-  spin_until(state, call, [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
+  spin_until(state, call.name, [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
   return value;
 }
 
 template <class T>
-GSHMEM_FN void wait_until(const char* call, const T* ivar, int cmp, T cmp_value) {
-  const State& state = ambient_state(call);
-  if (!check_cmp(state, call, cmp) || !check_symmetric(state, call, "ivar", ivar, sizeof(T))) return;
-  spin_until(state, call, [&] { return compare(load_sync(ivar), cmp, cmp_value); });
+GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
+  const State& state = call.state;
+  if (!check_cmp(state, call.name, cmp) || !check_symmetric(state, call.name, "ivar", ivar, sizeof(T))) return;
+  spin_until(state, call.name, [&] { return compare(load_sync(ivar), cmp, cmp_value); });
 }
 
 template <class T>
-GSHMEM_FN int test(const char* call, const T* ivar, int cmp, T cmp_value) {
-  const State& state = ambient_state(call);
-  if (!check_cmp(state, call, cmp) || !check_symmetric(state, call, "ivar", ivar, sizeof(T))) return 0;
+GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
+  const State& state = call.state;
+  if (!check_cmp(state, call.name, cmp) || !check_symmetric(state, call.name, "ivar", ivar, sizeof(T))) return 0;
   return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
 }
 
@@ -291,59 +299,59 @@ GSHMEM_FN bool check_set(const State& state, const char* call, const WaitSet<T>&
 }
 
 template <class T>
-GSHMEM_FN void wait_until_all(const char* call, const T* ivars, std::size_t nelems, const int* status,
+GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                               int cmp, WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  if (check_set(state, call, set)) device::wait_until_all(state, call, set);
+  if (check_set(state, call.name, set)) device::wait_until_all(state, call.name, set);
 }
 
 template <class T>
-GSHMEM_FN std::size_t wait_until_any(const char* call, const T* ivars, std::size_t nelems,
+GSHMEM_FN std::size_t wait_until_any(const Caller& call, const T* ivars, std::size_t nelems,
                                      const int* status, int cmp, WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call, set) ? device::wait_until_any(state, call, set) : SIZE_MAX;
+  return check_set(state, call.name, set) ? device::wait_until_any(state, call.name, set) : SIZE_MAX;
 }
 
 template <class T>
-GSHMEM_FN std::size_t wait_until_some(const char* call, const T* ivars, std::size_t nelems,
+GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::size_t nelems,
                                       std::size_t* indices, const int* status, int cmp,
                                       WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call, set) ? device::wait_until_some(state, call, set, indices) : 0;
+  return check_set(state, call.name, set) ? device::wait_until_some(state, call.name, set, indices) : 0;
 }
 
 /// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10.8).
 template <class T>
-GSHMEM_FN int test_all(const char* call, const T* ivars, std::size_t nelems, const int* status, int cmp,
+GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status, int cmp,
                        WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call, set) && device::test_all(set) ? 1 : 0;
+  return check_set(state, call.name, set) && device::test_all(set) ? 1 : 0;
 }
 
 template <class T>
-GSHMEM_FN std::size_t test_any(const char* call, const T* ivars, std::size_t nelems, const int* status,
+GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                                int cmp, WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call, set) ? device::test_any(set) : SIZE_MAX;
+  return check_set(state, call.name, set) ? device::test_any(set) : SIZE_MAX;
 }
 
 template <class T>
-GSHMEM_FN std::size_t test_some(const char* call, const T* ivars, std::size_t nelems,
+GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t nelems,
                                 std::size_t* indices, const int* status, int cmp,
                                 WaitValues<T> values) {
-  const State& state = ambient_state(call);
+  const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call, set) ? device::test_some(set, indices) : 0;
+  return check_set(state, call.name, set) ? device::test_some(set, indices) : 0;
 }
 
 // --- Ordering, barriers, queries -----------------------------------------------------------------
-GSHMEM_FN void fence(const char* call) {
-  const State& state = ambient_state(call);
+GSHMEM_FN void fence(const Caller& call) {
+  const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
     ops->complete();
     return;
@@ -351,8 +359,8 @@ GSHMEM_FN void fence(const char* call) {
   device::fence(Thread{}, state);
 }
 
-GSHMEM_FN void quiet(const char* call) {
-  const State& state = ambient_state(call);
+GSHMEM_FN void quiet(const Caller& call) {
+  const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
     ops->complete();
     return;
@@ -361,29 +369,29 @@ GSHMEM_FN void quiet(const char* call) {
 }
 
 template <class Coop>
-GSHMEM_FN void barrier_all(const char* call, Coop coop) {
-  const State& state = ambient_state(call);
+GSHMEM_FN void barrier_all(const Caller& call, Coop coop) {
+  const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
-    ops->barrier(call);
+    ops->barrier(call.name);
     return;
   })
-  device::barrier_all(coop, state, call);
+  device::barrier_all(coop, state, call.name);
 }
 
 template <class Coop>
-GSHMEM_FN void sync_all(const char* call, Coop coop) {
-  const State& state = ambient_state(call);
+GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
+  const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
-    ops->barrier(call);
+    ops->barrier(call.name);
     return;
   })
-  device::sync_all(coop, state, call);
+  device::sync_all(coop, state, call.name);
 }
 
-GSHMEM_FN int my_pe(const char* call) { return ambient_state(call).my_pe; }
-GSHMEM_FN int n_pes(const char* call) { return ambient_state(call).n_pes; }
-GSHMEM_FN void* ptr(const char* call, const void* dest, int pe) {
-  return device::ptr(ambient_state(call), dest, pe);
+GSHMEM_FN int my_pe(const Caller& call) { return call.state.my_pe; }
+GSHMEM_FN int n_pes(const Caller& call) { return call.state.n_pes; }
+GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
+  return device::ptr(call.state, dest, pe);
 }
 
 }  // namespace gshmem::api

@@ -19,30 +19,30 @@ const CudaDriver& driver() {
 
 int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   int count = 0;
-  GSHMEM_CU(cuda, cuDeviceGetCount, &count);
+  GSHMEM_CU(&cuda, cuDeviceGetCount, &count);
   require(device < count, GSHMEMX_ERROR_GPU_NOT_SELECTED,
           strprintf("cuda_device_id = %d, but this process sees %d GPUs", device, count));
   if (device >= 0) return device;
   CUcontext current = nullptr;
-  GSHMEM_CU(cuda, cuCtxGetCurrent, &current);
+  GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
   if (!current) return local_rank % count;
   CUdevice chosen = 0;
-  GSHMEM_CU(cuda, cuCtxGetDevice, &chosen);
+  GSHMEM_CU(&cuda, cuCtxGetDevice, &chosen);
   return chosen;
 }
 
 class CudaGpu final : public Gpu {
  public:
   CudaGpu(int device, int local_rank) : cuda_(driver()), device_(choose_device(cuda_, device, local_rank)) {
-    GSHMEM_CU(cuda_, cuDeviceGet, &handle_, device_);
+    GSHMEM_CU(&cuda_, cuDeviceGet, &handle_, device_);
     char name[128] = "";
-    GSHMEM_CU(cuda_, cuDeviceGetName, name, sizeof(name), handle_);
+    GSHMEM_CU(&cuda_, cuDeviceGetName, name, sizeof(name), handle_);
     name_ = name;
-    GSHMEM_CU(cuda_, cuDevicePrimaryCtxRetain, &context_, handle_);
+    GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, handle_);
     try {
       make_current();
       void* control = nullptr;
-      GSHMEM_CU(cuda_, cuMemHostAlloc, &control, sizeof(abi::Control),
+      GSHMEM_CU(&cuda_, cuMemHostAlloc, &control, sizeof(abi::Control),
                 CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
       std::memset(control, 0, sizeof(abi::Control));
       control_ = static_cast<abi::Control*>(control);
@@ -58,7 +58,7 @@ class CudaGpu final : public Gpu {
   const char* name() const noexcept override { return name_.c_str(); }
   std::array<char, 16> uuid() const override {
     CUuuid id{};
-    GSHMEM_CU(cuda_, cuDeviceGetUuid, &id, handle_);
+    GSHMEM_CU(&cuda_, cuDeviceGetUuid, &id, handle_);
     std::array<char, 16> bytes{};
     std::memcpy(bytes.data(), id.bytes, bytes.size());
     return bytes;
@@ -73,7 +73,7 @@ class CudaGpu final : public Gpu {
     const ScopedContext scope(cuda_, context_);
     work();
   }
-  void make_current() override { GSHMEM_CU(cuda_, cuCtxSetCurrent, context_); }
+  void make_current() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_); }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
 
   void write_module_state(CUmod_st* module, const abi::DeviceState& state) override {
@@ -84,7 +84,7 @@ class CudaGpu final : public Gpu {
       require(found == CUDA_SUCCESS && bytes == sizeof(state), GSHMEMX_ERROR_INVALID_VALUE,
               "gshmemx_cumodule_init: argument module has no device state of this gshmem version; "
               "does its code include <gshmem/gshmem.h>?");
-      GSHMEM_CU(cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
+      GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
     });
   }
 
@@ -123,23 +123,23 @@ GpuInfo describe(const CudaDriver& cuda, int device, int count) {
   GpuInfo info;
   info.device = device;
   CUdevice handle = 0;
-  GSHMEM_CU(cuda, cuDeviceGet, &handle, device);
+  GSHMEM_CU(&cuda, cuDeviceGet, &handle, device);
   char text[128] = "";
-  GSHMEM_CU(cuda, cuDeviceGetName, text, sizeof(text), handle);
+  GSHMEM_CU(&cuda, cuDeviceGetName, text, sizeof(text), handle);
   info.name = text;
-  GSHMEM_CU(cuda, cuDeviceGetPCIBusId, text, sizeof(text), handle);
+  GSHMEM_CU(&cuda, cuDeviceGetPCIBusId, text, sizeof(text), handle);
   info.pci = text;
   CUuuid id{};
-  GSHMEM_CU(cuda, cuDeviceGetUuid, &id, handle);
+  GSHMEM_CU(&cuda, cuDeviceGetUuid, &id, handle);
   info.uuid = uuid_text(id);
   std::size_t bytes = 0;
-  GSHMEM_CU(cuda, cuDeviceTotalMem, &bytes, handle);
+  GSHMEM_CU(&cuda, cuDeviceTotalMem, &bytes, handle);
   info.memory_bytes = bytes;
   for (int peer = 0; peer < count; ++peer) {
     int access = peer == device, atomics = peer == device;
     if (peer != device) {
-      GSHMEM_CU(cuda, cuDeviceCanAccessPeer, &access, handle, peer);
-      GSHMEM_CU(cuda, cuDeviceGetP2PAttribute, &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+      GSHMEM_CU(&cuda, cuDeviceCanAccessPeer, &access, handle, peer);
+      GSHMEM_CU(&cuda, cuDeviceGetP2PAttribute, &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
                 handle, peer);
     }
     info.peer_access.push_back(access != 0);

@@ -16,7 +16,7 @@ namespace gshmem {
 class ScopedContext {
  public:
   ScopedContext(const CudaDriver& cuda, CUcontext context) : cuda_(cuda) {
-    GSHMEM_CU(cuda_, cuCtxPushCurrent, context);
+    GSHMEM_CU(&cuda_, cuCtxPushCurrent, context);
   }
   ~ScopedContext() {
     CUcontext popped = nullptr;

@@ -77,7 +77,7 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 #include <gshmem/device/registrar.h>
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)             \
   GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {                         \
-    constexpr const char* call = GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM));   \
+    const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM))); \
     return ::gshmem::api::CALL;                                           \
   }
 #include "functions.def"

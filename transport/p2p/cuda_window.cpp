@@ -16,7 +16,7 @@ class CudaWindow final : public PeerWindow {
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     std::size_t granularity = 0;
-    GSHMEM_CU(cuda_, cuMemGetAllocationGranularity, &granularity, &properties,
+    GSHMEM_CU(&cuda_, cuMemGetAllocationGranularity, &granularity, &properties,
               CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     bytes_ = (bytes + granularity - 1) / granularity * granularity;
     stride_ = static_cast<std::int64_t>(bytes_);
@@ -26,7 +26,7 @@ class CudaWindow final : public PeerWindow {
     reserved_ = bytes_ * segments.size();
     try {
       CUdeviceptr range = 0;
-      GSHMEM_CU(cuda_, cuMemAddressReserve, &range, reserved_, granularity, 0, 0);
+      GSHMEM_CU(&cuda_, cuMemAddressReserve, &range, reserved_, granularity, 0, 0);
       base_ = reinterpret_cast<char*>(range);
       for (std::size_t pe = 0; pe < segments.size(); ++pe) map(pe, segments[pe].get(), device);
     } catch (...) {
@@ -43,7 +43,7 @@ class CudaWindow final : public PeerWindow {
     const CUresult result = cuda_.cuMemCreate(&handle, bytes_, &properties, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       std::size_t free = 0, total = 0;
-      GSHMEM_CU(cuda_, cuMemGetInfo, &free, &total);
+      GSHMEM_CU(&cuda_, cuMemGetInfo, &free, &total);
       throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
                   strprintf("symmetric heap of %lu bytes does not fit on the GPU (%zu of %zu bytes "
                             "free); lower GSHMEM_SYMMETRIC_SIZE",
@@ -61,7 +61,7 @@ class CudaWindow final : public PeerWindow {
   void map(std::size_t pe, int fd, int device) {
     CUmemGenericAllocationHandle handle = 0;
     void* os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
-    GSHMEM_CU(cuda_, cuMemImportFromShareableHandle, &handle, os_handle,
+    GSHMEM_CU(&cuda_, cuMemImportFromShareableHandle, &handle, os_handle,
               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(base_) + bytes_ * pe;
     const CUresult mapped = cuda_.cuMemMap(at, bytes_, 0, handle, 0);

@@ -1,0 +1,48 @@
+// The C edge: every extern "C" body of the library is one guard that maps exceptions to a status, or to
+// a recorded fault where the call returns none.
+#pragma once
+
+#include "host/base/error.h"
+#include "host/base/log.h"
+#include "host/runtime/process.h"
+
+namespace gshmem {
+
+/// For calls that return a status: runs `body`, logs what it throws.
+template <class Body>
+[[nodiscard]] int guard_status(const Body& body) noexcept {
+  try {
+    body();
+    return GSHMEMX_SUCCESS;
+  } catch (const Error& error) {
+    GSHMEM_ERROR("%s", error.what());
+    return error.code();
+  } catch (const std::bad_alloc&) {
+    return GSHMEMX_ERROR_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    GSHMEM_ERROR("%s", error.what());
+    return GSHMEMX_ERROR_INTERNAL;
+  }
+}
+
+/// For calls without a status: `body(pe)` for the calling thread's PE; a failure becomes the PE's fault
+/// (GSHMEM_FAULT decides what follows) and `otherwise` is returned.
+template <class Result, class Body>
+[[nodiscard]] Result guard_value(const char* call, Result otherwise, const Body& body) noexcept {
+  Pe* pe = current_pe();
+  if (!pe) {
+    GSHMEM_ERROR("%s: the library is not initialized on this thread (call it between gshmem_init and "
+                 "gshmem_finalize)", call);
+    std::abort();
+  }
+  try {
+    return body(*pe);
+  } catch (const Error& error) {
+    pe->raise(error);
+  } catch (const std::exception& error) {
+    pe->raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));
+  }
+  return otherwise;
+}
+
+}  // namespace gshmem

@@ -1,0 +1,234 @@
+#include <gshmem/gshmem.h>
+
+#include "host/api/edge.h"
+
+#include <cstring>
+#include <deque>
+
+using namespace gshmem;
+
+/// N bootstraps per round of init; a rank that comes again starts the next round.
+struct gshmemx_thread_world {
+  explicit gshmemx_thread_world(int n) : n_pes(n), rounds_of(static_cast<std::size_t>(n)) {}
+
+  std::unique_ptr<bootstrap::Bootstrap> take(int rank, double timeout) {
+    const std::lock_guard lock(mutex);
+    const std::size_t round = rounds_of[static_cast<std::size_t>(rank)]++;
+    while (rounds.size() <= round) rounds.push_back(bootstrap::create_threads(n_pes, timeout));
+    return std::move(rounds[round][static_cast<std::size_t>(rank)]);
+  }
+
+  int n_pes;
+  std::mutex mutex;
+  std::vector<std::size_t> rounds_of;
+  std::deque<std::vector<std::unique_ptr<bootstrap::Bootstrap>>> rounds;
+};
+
+namespace {
+
+Config read_config() {
+  Config config = Config::from_env();
+  log_configure(log_level_from(config.log_level), config.log_file);
+  config_warn_unknown();
+  return config;
+}
+
+std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags, const gshmemx_init_attr_t* attr,
+                                                     const Config& config) {
+  if (flags == GSHMEMX_INIT_DEFAULT) return bootstrap::create(config);
+  require(attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("gshmemx_init_attr: argument attr is null with flags = %u", flags));
+  const gshmemx_init_args_t& args = attr->args;
+  switch (flags) {
+    case GSHMEMX_INIT_WITH_MPI_COMM:
+      require(attr->mpi_comm != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+              "gshmemx_init_attr: attr->mpi_comm is null with GSHMEMX_INIT_WITH_MPI_COMM");
+      return bootstrap::create_mpi(attr->mpi_comm, config);
+    case GSHMEMX_INIT_WITH_UNIQUEID:
+      require(args.uid_args.id != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+              "gshmemx_init_attr: no unique id in attr; call gshmemx_set_attr_uniqueid_args");
+      return bootstrap::create_uid(*args.uid_args.id, args.uid_args.myrank, args.uid_args.nranks, config);
+    case GSHMEMX_INIT_THREAD_PES:
+      require(args.thread_world != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+              "gshmemx_init_attr: no thread world in attr; call gshmemx_set_attr_thread_args");
+      return args.thread_world->take(args.thread_rank, config.bootstrap_timeout);
+    default:
+      throw Error(GSHMEMX_ERROR_INVALID_VALUE,
+                  strprintf("gshmemx_init_attr: argument flags = %u is not one of gshmemx_init_flags", flags));
+  }
+}
+
+/// A thread that belongs to a PE is initialized; one that could found another PE of this process is not.
+bool already_initialized(unsigned flags) {
+  const Pe* pe = current_pe();
+  if (!pe) return false;
+  const bool founds_another = flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
+  return !founds_another || gshmemi_ambient()->bound;
+}
+
+void init(unsigned flags, const gshmemx_init_attr_t* attr) {
+  if (already_initialized(flags)) return;
+  try {
+    PeOptions options;
+    options.config = read_config();
+    if (attr) {
+      require(attr->version == GSHMEMX_INIT_ATTR_VERSION, GSHMEMX_ERROR_INVALID_VALUE,
+              strprintf("gshmemx_init_attr: attr->version = %d, this library knows %d; start from "
+                        "GSHMEMX_INIT_ATTR_INITIALIZER",
+                        attr->version, GSHMEMX_INIT_ATTR_VERSION));
+      options.cuda_device_id = attr->args.cuda_device_id;
+      options.symmetric_size = attr->args.symmetric_size;
+    }
+    auto boot = make_bootstrap(flags, attr, options.config);
+    auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
+    process_add(std::move(pe), flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
+  } catch (const Error& error) {
+    set_init_error(error);
+    throw;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void gshmem_init(void) {
+  if (guard_status([] { init(GSHMEMX_INIT_DEFAULT, nullptr); }) == GSHMEMX_SUCCESS) return;
+  // A bad configuration cannot say what it wants; the default is to end.
+  const char* fault = config_lookup("GSHMEM_FAULT");
+  if (fault && std::strcmp(fault, "report") == 0) return;
+  std::fflush(nullptr);
+  ::_exit(1);
+}
+
+int gshmem_init_thread(int requested, int* provided) {
+  return guard_status([&] {
+    require(requested >= GSHMEM_THREAD_SINGLE && requested <= GSHMEM_THREAD_MULTIPLE,
+            GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("gshmem_init_thread: argument requested = %d is not a GSHMEM_THREAD constant", requested));
+    init(GSHMEMX_INIT_DEFAULT, nullptr);
+    if (provided) *provided = GSHMEM_THREAD_MULTIPLE;
+  });
+}
+
+void gshmem_query_thread(int* provided) {
+  if (provided) *provided = GSHMEM_THREAD_MULTIPLE;
+}
+
+void gshmem_finalize(void) {
+  std::unique_ptr<Pe> pe = process_take_current();
+  if (!pe) GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
+}
+
+void gshmem_global_exit(int status) {
+  if (Pe* pe = current_pe()) pe->global_exit(status);
+  ::_exit(status);
+}
+
+void gshmem_info_get_version(int* major, int* minor) {
+  *major = GSHMEM_MAJOR_VERSION;
+  *minor = GSHMEM_MINOR_VERSION;
+}
+
+void gshmem_info_get_name(char* name) { std::strcpy(name, GSHMEM_VENDOR_STRING); }
+
+int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr) {
+  return guard_status([&] { init(flags, attr); });
+}
+
+int gshmemx_init_status(void) {
+  const Pe* pe = current_pe();
+  if (!pe) return GSHMEMX_INIT_STATUS_NOT_INITIALIZED;
+  return pe->shares_gpu() ? GSHMEMX_INIT_STATUS_LIMITED_MPG : GSHMEMX_INIT_STATUS_IS_INITIALIZED;
+}
+
+int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
+  return guard_status([&] {
+    require(uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE, "gshmemx_get_uniqueid: argument uniqueid is null");
+    bootstrap::make_uniqueid(uniqueid, read_config());
+  });
+}
+
+int gshmemx_set_attr_uniqueid_args(int myrank, int nranks, const gshmemx_uniqueid_t* uniqueid,
+                                   gshmemx_init_attr_t* attr) {
+  return guard_status([&] {
+    require(attr != nullptr && uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            "gshmemx_set_attr_uniqueid_args: arguments uniqueid and attr must not be null");
+    require(nranks >= 1 && myrank >= 0 && myrank < nranks, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("gshmemx_set_attr_uniqueid_args: argument myrank = %d is not in [0, nranks = %d)", myrank,
+                      nranks));
+    attr->args.uid_args = {GSHMEMX_UNIQUEID_VERSION, const_cast<gshmemx_uniqueid_t*>(uniqueid), myrank, nranks};
+  });
+}
+
+int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_attr_t* attr) {
+  return guard_status([&] {
+    require(attr != nullptr && mpi_comm != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            "gshmemx_set_attr_mpi_comm_args: arguments mpi_comm and attr must not be null");
+    attr->mpi_comm = mpi_comm;
+  });
+}
+
+int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank, gshmemx_init_attr_t* attr) {
+  return guard_status([&] {
+    require(world != nullptr && attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            "gshmemx_set_attr_thread_args: arguments world and attr must not be null");
+    require(rank >= 0 && rank < world->n_pes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("gshmemx_set_attr_thread_args: argument rank = %d is not in [0, %d)", rank, world->n_pes));
+    attr->args.thread_world = world;
+    attr->args.thread_rank = rank;
+  });
+}
+
+gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes) {
+  return n_pes < 1 ? nullptr : new gshmemx_thread_world(n_pes);
+}
+
+void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world) { delete world; }
+
+void* gshmemx_pe_handle(void) { return current_pe(); }
+
+int gshmemx_bind_thread(void* pe_handle) {
+  return guard_status([&] {
+    require(pe_handle == nullptr || process_has(pe_handle), GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("gshmemx_bind_thread: argument pe_handle = %p is no PE of this process", pe_handle));
+    process_bind_thread(static_cast<Pe*>(pe_handle));
+    if (Gpu* gpu = pe_handle ? static_cast<Pe*>(pe_handle)->gpu() : nullptr) gpu->make_current();
+  });
+}
+
+int gshmemx_cumodule_init(struct CUmod_st* module) {
+  return guard_status([&] {
+    Pe& pe = require_pe("gshmemx_cumodule_init");
+    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED, "gshmemx_cumodule_init: the PE runs in CPU mode");
+    pe.gpu()->write_module_state(module, pe.state());
+  });
+}
+
+int gshmemx_cumodule_finalize(struct CUmod_st* module) {
+  return guard_status([&] {
+    Pe& pe = require_pe("gshmemx_cumodule_finalize");
+    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
+            "gshmemx_cumodule_finalize: the PE runs in CPU mode");
+    pe.gpu()->write_module_state(module, abi::DeviceState{});
+  });
+}
+
+int gshmemx_last_fault(gshmemx_fault_t* info) {
+  gshmemx_fault_t fault{};
+  fault.pe = -1;
+  const Pe* pe = current_pe();
+  if (pe ? !pe->last_fault(&fault) : !get_init_error(&fault)) fault.code = GSHMEMX_SUCCESS;
+  if (info) *info = fault;
+  return fault.code;
+}
+
+const char* gshmemx_status_string(int status) { return status_text(status); }
+
+void gshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
+  *major = GSHMEM_VENDOR_MAJOR_VERSION;
+  *minor = GSHMEM_VENDOR_MINOR_VERSION;
+  *patch = GSHMEM_VENDOR_PATCH_VERSION;
+}
+
+}  // extern "C"
