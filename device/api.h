@@ -1,0 +1,389 @@
+// The layer between the C API and the device library: finds the ambient PE, checks arguments, and on
+// hosts whose heaps are on GPUs hands over to HostOps. One function per operation, untyped where the
+// type does not matter; include/gshmem/functions.def says which API function calls which of these.
+#pragma once
+
+#include "amo.h"
+#include "check.h"
+#include "order.h"
+#include "rma.h"
+#include "signal.h"
+#include "state.h"
+#include "sync.h"
+#include "wait.h"
+
+namespace gshmem::api {
+
+using namespace gshmem::device;
+
+// --- RMA -----------------------------------------------------------------------------------------
+enum class Completion { kBlocking, kNonBlocking };
+
+template <Completion kCompletion, class Coop>
+GSHMEM_FN void put_as(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, n, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->copy(peer_address(state, dest, pe), source, n.bytes());
+    if (kCompletion == Completion::kBlocking) ops->complete();
+    return;
+  })
+  if constexpr (kCompletion == Completion::kBlocking) {
+    device::put(coop, state, dest, source, n.bytes(), pe);
+  } else {
+    device::put_nbi(coop, state, dest, source, n.bytes(), pe);
+  }
+}
+
+template <Completion kCompletion, class Coop>
+GSHMEM_FN void get_as(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "source", source, n, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->copy(dest, peer_address(state, source, pe), n.bytes());
+    if (kCompletion == Completion::kBlocking) ops->complete();
+    return;
+  })
+  if constexpr (kCompletion == Completion::kBlocking) {
+    device::get(coop, state, dest, source, n.bytes(), pe);
+  } else {
+    device::get_nbi(coop, state, dest, source, n.bytes(), pe);
+  }
+}
+
+template <class Coop>
+GSHMEM_FN void put(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  put_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void put_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  put_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void get(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  get_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void get_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+  get_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
+}
+
+template <class T>
+GSHMEM_FN void p(const char* call, T* dest, T value, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->copy(peer_address(state, dest, pe), &value, sizeof(T));
+    ops->complete();  // `value` dies with this call
+    return;
+  })
+  device::p(state, dest, value, pe);
+}
+
+template <class T>
+GSHMEM_FN T g(const char* call, const T* source, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "source", source, {1, sizeof(T)}, pe)) return T{};
+  GSHMEM_ON_HOST_OPS({
+    T value{};
+    ops->copy(&value, peer_address(state, source, pe), sizeof(T));
+    ops->complete();
+    return value;
+  })
+  return device::g(state, source, pe);
+}
+
+#if !defined(__CUDA_ARCH__)
+/// Strided elements by the copy engine, one copy each.
+inline void copy_strided_host(HostOps* ops, char* dest, const char* source, Strides strides,
+                              std::size_t size) {
+  for (std::size_t i = 0; i < strides.nelems; ++i) {
+    ops->copy(dest + i * static_cast<std::size_t>(strides.dst) * size,
+              source + i * static_cast<std::size_t>(strides.src) * size, size);
+  }
+  ops->complete();
+}
+#endif
+
+template <std::size_t kSize, class Coop>
+GSHMEM_FN void iput(const char* call, Coop coop, void* dest, const void* source, Strides strides,
+                    int pe) {
+  using W = typename WordOf<kSize>::type;
+  const State& state = ambient_state(call);
+  if (!check_strided(state, call, "dest", dest, strides.dst, {strides.nelems, kSize}, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    copy_strided_host(ops, static_cast<char*>(peer_address(state, dest, pe)),
+                      static_cast<const char*>(source), strides, kSize);
+    return;
+  })
+  device::iput(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
+}
+
+template <std::size_t kSize, class Coop>
+GSHMEM_FN void iget(const char* call, Coop coop, void* dest, const void* source, Strides strides,
+                    int pe) {
+  using W = typename WordOf<kSize>::type;
+  const State& state = ambient_state(call);
+  if (!check_strided(state, call, "source", source, strides.src, {strides.nelems, kSize}, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    copy_strided_host(ops, static_cast<char*>(dest),
+                      static_cast<const char*>(peer_address(state, source, pe)), strides, kSize);
+    return;
+  })
+  device::iget(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
+}
+
+// --- Atomics -------------------------------------------------------------------------------------
+#if !defined(__CUDA_ARCH__)
+template <class T>
+T amo_host(HostOps* ops, AmoOp op, const State& state, const T* dest, T operand, T cond, int pe) {
+  const std::uint64_t old = ops->amo(op, amo_target(state, dest, pe), bits<Word<T>>(operand),
+                                     bits<Word<T>>(cond), sizeof(T));
+  return bits<T>(static_cast<Word<T>>(old));
+}
+#endif
+
+template <class T>
+GSHMEM_FN T amo_fetch(const char* call, const T* source, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "source", source, {1, sizeof(T)}, pe)) return T{};
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, state, source, T{}, T{}, pe);)
+  return device::amo_fetch(state, source, pe);
+}
+
+template <class T>
+GSHMEM_FN void amo_set(const char* call, T* dest, T value, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    amo_host(ops, AmoOp::kSet, state, dest, value, T{}, pe);
+    return;
+  })
+  device::amo_set(state, dest, value, pe);
+}
+
+template <class T>
+GSHMEM_FN T amo_swap(const char* call, T* dest, T value, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, state, dest, value, T{}, pe);)
+  return device::amo_swap(state, dest, value, pe);
+}
+
+template <class T>
+GSHMEM_FN T amo_compare_swap(const char* call, T* dest, T cond, T value, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, state, dest, value, cond, pe);)
+  return device::amo_compare_swap(state, dest, cond, value, pe);
+}
+
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                             \
+  template <class T>                                                                            \
+  GSHMEM_FN T amo_fetch_##OP(const char* call, T* dest, T value, int pe) {                      \
+    const State& state = ambient_state(call);                                                   \
+    if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return T{};               \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);)      \
+    return device::amo_fetch_##OP(state, dest, value, pe);                                      \
+  }                                                                                             \
+  template <class T>                                                                            \
+  GSHMEM_FN void amo_##OP(const char* call, T* dest, T value, int pe) {                         \
+    const State& state = ambient_state(call);                                                   \
+    if (!check_remote(state, call, "dest", dest, {1, sizeof(T)}, pe)) return;                   \
+    GSHMEM_ON_HOST_OPS({                                                                        \
+      amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);                               \
+      return;                                                                                   \
+    })                                                                                          \
+    device::amo_##OP(state, dest, value, pe);                                                   \
+  }
+GSHMEM_API_AMO(add, kAdd)
+GSHMEM_API_AMO(and, kAnd)
+GSHMEM_API_AMO(or, kOr)
+GSHMEM_API_AMO(xor, kXor)
+#undef GSHMEM_API_AMO
+
+// --- Signals -------------------------------------------------------------------------------------
+GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUpdate& signal, int pe) {
+  return check_signal_op(state, call, signal.op) &&
+         check_remote(state, call, "sig_addr", signal.address, {1, sizeof(std::uint64_t)}, pe);
+}
+
+#if !defined(__CUDA_ARCH__)
+inline void signal_host(HostOps* ops, const State& state, const SignalUpdate& signal, int pe) {
+  const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+  amo_host<std::uint64_t>(ops, op, state, signal.address, signal.value, 0, pe);
+}
+#endif
+
+GSHMEM_FN void signal_op(const char* call, SignalUpdate signal, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_signal(state, call, signal, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    signal_host(ops, state, signal, pe);
+    return;
+  })
+  device::signal_op(state, signal, pe);
+}
+
+template <class Coop>
+GSHMEM_FN void put_signal_nbi(const char* call, Coop coop, void* dest, const void* source, Elements n,
+                              SignalUpdate signal, int pe) {
+  const State& state = ambient_state(call);
+  if (!check_remote(state, call, "dest", dest, n, pe) || !check_signal(state, call, signal, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->copy(peer_address(state, dest, pe), source, n.bytes());
+    ops->complete();
+    signal_host(ops, state, signal, pe);
+    return;
+  })
+  device::put_signal_nbi(coop, state, dest, source, n.bytes(), signal, pe);
+}
+
+template <class Coop>
+GSHMEM_FN void put_signal(const char* call, Coop coop, void* dest, const void* source, Elements n,
+                          SignalUpdate signal, int pe) {
+  put_signal_nbi(call, coop, dest, source, n, signal, pe);
+}
+
+// --- Waiting: the variables are local -------------------------------------------------------------
+/// Comparison values of the plain and of the vector forms.
+template <class T>
+GSHMEM_FN WaitValues<T> one(T value) { return {value, nullptr}; }
+template <class T>
+GSHMEM_FN WaitValues<T> each(const T* values) { return {T{}, values}; }
+
+GSHMEM_FN std::uint64_t signal_fetch(const char* call, const std::uint64_t* sig_addr) {
+  const State& state = ambient_state(call);
+  if (!check_symmetric(state, call, "sig_addr", sig_addr, sizeof(*sig_addr))) return 0;
+  return load_sync(sig_addr);
+}
+
+GSHMEM_FN std::uint64_t signal_wait_until(const char* call, const std::uint64_t* sig_addr, int cmp,
+                                          std::uint64_t cmp_value) {
+  const State& state = ambient_state(call);
+  if (!check_cmp(state, call, cmp) ||
+      !check_symmetric(state, call, "sig_addr", sig_addr, sizeof(*sig_addr))) {
+    return 0;
+  }
+  std::uint64_t value = 0;
+  spin_until(state, call, [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
+  return value;
+}
+
+template <class T>
+GSHMEM_FN void wait_until(const char* call, const T* ivar, int cmp, T cmp_value) {
+  const State& state = ambient_state(call);
+  if (!check_cmp(state, call, cmp) || !check_symmetric(state, call, "ivar", ivar, sizeof(T))) return;
+  spin_until(state, call, [&] { return compare(load_sync(ivar), cmp, cmp_value); });
+}
+
+template <class T>
+GSHMEM_FN int test(const char* call, const T* ivar, int cmp, T cmp_value) {
+  const State& state = ambient_state(call);
+  if (!check_cmp(state, call, cmp) || !check_symmetric(state, call, "ivar", ivar, sizeof(T))) return 0;
+  return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
+}
+
+template <class T>
+GSHMEM_FN bool check_set(const State& state, const char* call, const WaitSet<T>& set) {
+  return check_cmp(state, call, set.cmp) && check_count(state, call, {set.nelems, sizeof(T)}) &&
+         check_symmetric(state, call, "ivars", set.ivars, set.nelems * sizeof(T));
+}
+
+template <class T>
+GSHMEM_FN void wait_until_all(const char* call, const T* ivars, std::size_t nelems, const int* status,
+                              int cmp, WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  if (check_set(state, call, set)) device::wait_until_all(state, call, set);
+}
+
+template <class T>
+GSHMEM_FN std::size_t wait_until_any(const char* call, const T* ivars, std::size_t nelems,
+                                     const int* status, int cmp, WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  return check_set(state, call, set) ? device::wait_until_any(state, call, set) : SIZE_MAX;
+}
+
+template <class T>
+GSHMEM_FN std::size_t wait_until_some(const char* call, const T* ivars, std::size_t nelems,
+                                      std::size_t* indices, const int* status, int cmp,
+                                      WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  return check_set(state, call, set) ? device::wait_until_some(state, call, set, indices) : 0;
+}
+
+/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10.8).
+template <class T>
+GSHMEM_FN int test_all(const char* call, const T* ivars, std::size_t nelems, const int* status, int cmp,
+                       WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  return check_set(state, call, set) && device::test_all(set) ? 1 : 0;
+}
+
+template <class T>
+GSHMEM_FN std::size_t test_any(const char* call, const T* ivars, std::size_t nelems, const int* status,
+                               int cmp, WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  return check_set(state, call, set) ? device::test_any(set) : SIZE_MAX;
+}
+
+template <class T>
+GSHMEM_FN std::size_t test_some(const char* call, const T* ivars, std::size_t nelems,
+                                std::size_t* indices, const int* status, int cmp,
+                                WaitValues<T> values) {
+  const State& state = ambient_state(call);
+  const WaitSet<T> set{ivars, nelems, status, cmp, values};
+  return check_set(state, call, set) ? device::test_some(set, indices) : 0;
+}
+
+// --- Ordering, barriers, queries -----------------------------------------------------------------
+GSHMEM_FN void fence(const char* call) {
+  const State& state = ambient_state(call);
+  GSHMEM_ON_HOST_OPS({
+    ops->complete();
+    return;
+  })
+  device::fence(Thread{}, state);
+}
+
+GSHMEM_FN void quiet(const char* call) {
+  const State& state = ambient_state(call);
+  GSHMEM_ON_HOST_OPS({
+    ops->complete();
+    return;
+  })
+  device::quiet(Thread{}, state);
+}
+
+template <class Coop>
+GSHMEM_FN void barrier_all(const char* call, Coop coop) {
+  const State& state = ambient_state(call);
+  GSHMEM_ON_HOST_OPS({
+    ops->barrier(call);
+    return;
+  })
+  device::barrier_all(coop, state, call);
+}
+
+template <class Coop>
+GSHMEM_FN void sync_all(const char* call, Coop coop) {
+  const State& state = ambient_state(call);
+  GSHMEM_ON_HOST_OPS({
+    ops->barrier(call);
+    return;
+  })
+  device::sync_all(coop, state, call);
+}
+
+GSHMEM_FN int my_pe(const char* call) { return ambient_state(call).my_pe; }
+GSHMEM_FN int n_pes(const char* call) { return ambient_state(call).n_pes; }
+GSHMEM_FN void* ptr(const char* call, const void* dest, int pe) {
+  return device::ptr(ambient_state(call), dest, pe);
+}
+
+}  // namespace gshmem::api

@@ -1,0 +1,73 @@
+// What a block is on the CPU: host threads that share a barrier. gshmem::launch makes them
+// (device/launch.h); a host thread outside a launch is a block of one. Read through the ambient
+// record of the calling thread, which libgshmem owns.
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include "host_ops.h"
+#include "machine.h"
+
+#if !defined(__CUDA_ARCH__)
+
+namespace gshmem::device {
+
+/// Lanes per warp on the CPU: small, so that a launch stays cheap on a few cores.
+inline constexpr int kHostWarpSize = 4;
+
+/// Barrier of `size` threads; counter and generation, no OS object, pauses and then yields.
+class HostBarrier {
+ public:
+  explicit HostBarrier(int size) : size_(size) {}
+  void arrive_and_wait() {
+    const std::uint32_t generation = load_acquire(&generation_);
+    // acq_rel: the last arrival must see the writes of all others before it opens the barrier.
+    if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size_) {
+      store_relaxed(&arrived_, 0);
+      store_release(&generation_, generation + 1);  // pairs with the acquire below
+      return;
+    }
+    for (unsigned polls = 0; load_acquire(&generation_) == generation; ++polls) pause(polls);
+  }
+
+ private:
+  int size_;
+  int arrived_ = 0;
+  std::uint32_t generation_ = 0;
+};
+
+/// Position of a host thread in the block and grid it runs in.
+struct HostLane {
+  int thread_rank = 0, block_size = 1;
+  int block_rank = 0, grid_size = 1;
+  HostBarrier* block_barrier = nullptr;
+  HostBarrier* warp_barrier = nullptr;
+};
+
+/// What the C API finds without being told: one per host thread, owned by libgshmem.
+struct Ambient {
+  const abi::DeviceState* state = nullptr;
+  HostOps* ops = nullptr;  ///< null in CPU mode
+  const HostLane* lane = nullptr;
+  bool bound = false;  ///< set by hand; else the library fills it with the process's only PE
+};
+
+}  // namespace gshmem::device
+
+/// The calling thread's ambient record (host/runtime/ambient.cpp). Never null.
+extern "C" __attribute__((visibility("default"))) gshmem::device::Ambient* gshmemi_ambient(void);
+/// A fault under GSHMEM_FAULT=abort on the CPU: reports the record and ends the job. Does not return.
+extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
+    const gshmem::abi::DeviceState* state);
+
+#endif
+
+// GSHMEM_ON_HOST_OPS(code): `code` runs with `ops` on host threads of a PE whose heap is on a GPU.
+#if defined(__CUDA_ARCH__)
+#define GSHMEM_ON_HOST_OPS(...)
+#else
+#define GSHMEM_ON_HOST_OPS(...)                                                      \
+  if (::gshmem::device::HostOps* ops = gshmemi_ambient()->ops; ops != nullptr) {     \
+    __VA_ARGS__                                                                      \
+  }
+#endif

@@ -1,0 +1,32 @@
+// What host threads use when heaps are on GPUs: the same operations as device code, by the copy engine
+// and a service kernel. Implemented in host/gpu/host_ops.cpp; null in CPU mode, where host threads run
+// the device code itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gshmem::device {
+
+enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
+
+/// Addresses are valid in this process (this PE's window). Failures are recorded as faults, not thrown.
+class HostOps {
+ public:
+  /// Starts a copy. Ordered behind earlier operations of this object.
+  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
+  /// Everything started is complete at its target.
+  virtual void complete() = 0;
+  /// Value of an aligned word of `width` bytes (1 to 8), zero-extended.
+  virtual std::uint64_t load(const void* address, std::size_t width) = 0;
+  /// Returns the old value.
+  virtual std::uint64_t amo(AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
+                            std::size_t width) = 0;
+  /// Completes everything, then waits for all PEs.
+  virtual void barrier(const char* call) = 0;
+
+ protected:
+  ~HostOps() = default;
+};
+
+}  // namespace gshmem::device

@@ -1,0 +1,264 @@
+// The machine: what differs between a GPU and a CPU, and nothing else. Memory accesses with a named
+// order, fences, atomics, time, pause, trap. Everything above is written once for both. All raw PTX
+// and all __atomic builtins of the device library are in this file.
+//
+// Orders. Scope is the system: partners are other GPUs, other processes or the host. A release
+// makes everything the calling thread has observed (its own accesses, and those of threads it has
+// synchronized with) visible to whoever acquires the stored value (PTX ISA, "Memory Consistency
+// Model"; C++17 [atomics.order] on the CPU).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDACC__)
+#define GSHMEM_FN __host__ __device__ inline
+#define GSHMEM_OUTLINE __host__ __device__ __noinline__ inline
+#else
+#define GSHMEM_FN inline
+#define GSHMEM_OUTLINE [[gnu::noinline]] inline
+#endif
+
+#if !defined(__CUDA_ARCH__)
+#include <sched.h>
+#include <time.h>
+#include <cstdlib>
+#endif
+
+namespace gshmem::device {
+
+/// 16 bytes moved by one access.
+struct alignas(16) Word16 {
+  std::uint32_t x, y, z, w;
+};
+
+/// The unsigned integer of `kBytes` bytes.
+template <std::size_t kBytes>
+struct WordOf;
+template <> struct WordOf<1> { using type = std::uint8_t; };
+template <> struct WordOf<2> { using type = std::uint16_t; };
+template <> struct WordOf<4> { using type = std::uint32_t; };
+template <> struct WordOf<8> { using type = std::uint64_t; };
+template <> struct WordOf<16> { using type = Word16; };
+template <class T>
+using Word = typename WordOf<sizeof(T)>::type;
+
+/// Same bytes, other type.
+template <class To, class From>
+GSHMEM_FN To bits(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(static_cast<void*>(&to), static_cast<const void*>(&from), sizeof(To));
+  return to;
+}
+
+#if defined(__CUDA_ARCH__)
+
+#define GSHMEM_PTX_ACCESS(T, TYPE, CONSTRAINT, WIDE)                                       \
+  __device__ inline T load_relaxed(const T* p) {                                           \
+    WIDE v;                                                                                \
+    asm volatile("ld.relaxed.sys." TYPE " %0, [%1];" : CONSTRAINT(v) : "l"(p) : "memory"); \
+    return static_cast<T>(v);                                                              \
+  }                                                                                        \
+  __device__ inline T load_acquire(const T* p) {                                           \
+    WIDE v;                                                                                \
+    asm volatile("ld.acquire.sys." TYPE " %0, [%1];" : CONSTRAINT(v) : "l"(p) : "memory"); \
+    return static_cast<T>(v);                                                              \
+  }
+GSHMEM_PTX_ACCESS(std::uint8_t, "u8", "=h", std::uint16_t)
+GSHMEM_PTX_ACCESS(std::uint16_t, "u16", "=h", std::uint16_t)
+GSHMEM_PTX_ACCESS(std::uint32_t, "u32", "=r", std::uint32_t)
+GSHMEM_PTX_ACCESS(std::uint64_t, "u64", "=l", unsigned long long)
+#undef GSHMEM_PTX_ACCESS
+
+#define GSHMEM_PTX_STORE(T, TYPE, CONSTRAINT, WIDE)                                              \
+  __device__ inline void store_relaxed(T* p, T v) {                                              \
+    asm volatile("st.relaxed.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) : "memory");  \
+  }                                                                                              \
+  __device__ inline void store_release(T* p, T v) {                                              \
+    asm volatile("st.release.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) : "memory");  \
+  }
+GSHMEM_PTX_STORE(std::uint8_t, "u8", "h", std::uint16_t)
+GSHMEM_PTX_STORE(std::uint16_t, "u16", "h", std::uint16_t)
+GSHMEM_PTX_STORE(std::uint32_t, "u32", "r", std::uint32_t)
+GSHMEM_PTX_STORE(std::uint64_t, "u64", "l", std::uint64_t)
+#undef GSHMEM_PTX_STORE
+
+__device__ inline Word16 load_relaxed(const Word16* p) {
+  Word16 v;
+  asm volatile("ld.relaxed.sys.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline void store_relaxed(Word16* p, Word16 v) {
+  asm volatile("st.relaxed.sys.v4.u32 [%0], {%1,%2,%3,%4};"
+               ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+/// Bulk access: may be cached, may tear between words; only for data that somebody else orders.
+/// Generic addresses, because sources may lie in shared memory or on the stack. `volatile` keeps the order of issue,
+/// so that the loads of one unrolled group are all in flight before the first store.
+#define GSHMEM_PTX_BULK(T, TYPE, LOADED, STORED, WIDE)                                  \
+  __device__ inline T load_bulk(const T* p) {                                           \
+    WIDE v;                                                                             \
+    asm volatile("ld." TYPE " %0, [%1];" : LOADED(v) : "l"(p) : "memory");       \
+    return static_cast<T>(v);                                                           \
+  }                                                                                     \
+  __device__ inline void store_bulk(T* p, T v) {                                        \
+    asm volatile("st." TYPE " [%0], %1;" ::"l"(p), STORED(static_cast<WIDE>(v)) : "memory");  \
+  }
+GSHMEM_PTX_BULK(std::uint8_t, "u8", "=h", "h", std::uint16_t)
+GSHMEM_PTX_BULK(std::uint16_t, "u16", "=h", "h", std::uint16_t)
+GSHMEM_PTX_BULK(std::uint32_t, "u32", "=r", "r", std::uint32_t)
+GSHMEM_PTX_BULK(std::uint64_t, "u64", "=l", "l", unsigned long long)
+#undef GSHMEM_PTX_BULK
+__device__ inline Word16 load_bulk(const Word16* p) {
+  Word16 v;
+  asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline void store_bulk(Word16* p, Word16 v) {
+  asm volatile("st.v4.u32 [%0], {%1,%2,%3,%4};"
+               ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+/// Release and acquire for everything before and after it, to and from the whole system.
+__device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+#define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)                                      \
+  __device__ inline T atomic_##NAME(T* p, T v) {                                           \
+    T old;                                                                                 \
+    asm volatile("atom.relaxed.sys." OP "." TYPE " %0, [%1], %2;"                          \
+                 : OUT(old) : "l"(p), IN(v) : "memory");                                   \
+    return old;                                                                            \
+  }
+GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_add, "add", "u32", "=r", "r")
+GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_add, "add", "u64", "=l", "l")
+GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_and, "and", "b32", "=r", "r")
+GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_and, "and", "b64", "=l", "l")
+GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_or, "or", "b32", "=r", "r")
+GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_or, "or", "b64", "=l", "l")
+GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_xor, "xor", "b32", "=r", "r")
+GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_xor, "xor", "b64", "=l", "l")
+GSHMEM_PTX_ATOMIC(std::uint32_t, exchange, "exch", "b32", "=r", "r")
+GSHMEM_PTX_ATOMIC(std::uint64_t, exchange, "exch", "b64", "=l", "l")
+#undef GSHMEM_PTX_ATOMIC
+
+#define GSHMEM_PTX_REDUCE(T, NAME, OP, TYPE, IN)                                                \
+  __device__ inline void atomic_##NAME(T* p, T v) {                                             \
+    asm volatile("red.relaxed.sys." OP "." TYPE " [%0], %1;" ::"l"(p), IN(v) : "memory");       \
+  }
+GSHMEM_PTX_REDUCE(std::uint32_t, add, "add", "u32", "r")
+GSHMEM_PTX_REDUCE(std::uint64_t, add, "add", "u64", "l")
+GSHMEM_PTX_REDUCE(std::uint32_t, and, "and", "b32", "r")
+GSHMEM_PTX_REDUCE(std::uint64_t, and, "and", "b64", "l")
+GSHMEM_PTX_REDUCE(std::uint32_t, or, "or", "b32", "r")
+GSHMEM_PTX_REDUCE(std::uint64_t, or, "or", "b64", "l")
+GSHMEM_PTX_REDUCE(std::uint32_t, xor, "xor", "b32", "r")
+GSHMEM_PTX_REDUCE(std::uint64_t, xor, "xor", "b64", "l")
+#undef GSHMEM_PTX_REDUCE
+
+#define GSHMEM_PTX_CAS(T, TYPE, OUT, IN)                                                  \
+  __device__ inline T atomic_compare_swap(T* p, T expected, T desired) {                  \
+    T old;                                                                                \
+    asm volatile("atom.relaxed.sys.cas." TYPE " %0, [%1], %2, %3;"                        \
+                 : OUT(old) : "l"(p), IN(expected), IN(desired) : "memory");              \
+    return old;                                                                           \
+  }
+GSHMEM_PTX_CAS(std::uint32_t, "b32", "=r", "r")
+GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
+#undef GSHMEM_PTX_CAS
+
+/// The store of a flag, after fence_system() where older writes must be seen first: fence and
+/// relaxed store are together a release. (A release store would pay for a second fence.)
+template <class T>
+__device__ inline void store_flag(T* p, T v) { store_relaxed(p, v); }
+
+/// Nanoseconds of a clock that never goes back; coarse (about 1 us) on GPUs.
+__device__ inline std::uint64_t now_ns() {
+  std::uint64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+/// Between two polls: nothing, a poll over NVLink or L2 already takes its time.
+__device__ inline void pause(unsigned) {}
+[[noreturn]] __device__ inline void trap() {
+  asm volatile("trap;");
+  __builtin_unreachable();
+}
+
+#else  // CPU
+
+template <class T>
+inline T load_relaxed(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+template <class T>
+inline T load_acquire(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+template <class T>
+inline void store_relaxed(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+template <class T>
+inline void store_release(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+template <>
+inline Word16 load_relaxed(const Word16* p) { return *p; }
+template <>
+inline void store_relaxed(Word16* p, Word16 v) { *p = v; }
+template <class T>
+inline T load_bulk(const T* p) { return *p; }
+template <class T>
+inline void store_bulk(T* p, T v) { *p = v; }
+
+/// As on the GPU; a release by itself, because ThreadSanitizer does not model fences.
+template <class T>
+inline void store_flag(T* p, T v) { store_release(p, v); }
+
+/// Sequentially consistent, because a full fence on x86-64 is also what makes a put (a plain store
+/// here) leave the store buffer: the CPU's counterpart of "complete at the target".
+inline void fence_system() {
+#if defined(__SANITIZE_THREAD__)
+  // g++ refuses atomic_thread_fence under -fsanitize=thread; an RMW is as strong.
+  static thread_local std::uint32_t word;
+  (void)__atomic_fetch_add(&word, 1u, __ATOMIC_SEQ_CST);
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+#define GSHMEM_CPU_ATOMIC(NAME)                                                                    \
+  template <class T>                                                                               \
+  inline T atomic_fetch_##NAME(T* p, T v) { return __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); } \
+  template <class T>                                                                               \
+  inline void atomic_##NAME(T* p, T v) { __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); }
+GSHMEM_CPU_ATOMIC(add)
+GSHMEM_CPU_ATOMIC(and)
+GSHMEM_CPU_ATOMIC(or)
+GSHMEM_CPU_ATOMIC(xor)
+#undef GSHMEM_CPU_ATOMIC
+template <class T>
+inline T atomic_exchange(T* p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }
+template <class T>
+inline T atomic_compare_swap(T* p, T expected, T desired) {
+  __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;
+}
+
+inline std::uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+/// Between two polls. PEs are often more than cores: after a short spin the core is given away.
+inline void pause(unsigned polls) {
+  if (polls < 16) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  } else {
+    sched_yield();
+  }
+}
+[[noreturn]] inline void trap() { abort(); }
+
+#endif
+
+}  // namespace gshmem::device

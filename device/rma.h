@@ -1,0 +1,83 @@
+// Put and get on the load/store path, over bytes; the typed API is a thin layer on top (api/rma.h).
+// OpenSHMEM 1.5, section 9.5.
+//
+// Order. A put returns when its source may be reused; the data is at the target after quiet. A get
+// returns when the data is here. The nbi forms promise less (completion at quiet), so a block need
+// not gather at their end.
+#pragma once
+
+#include "coop.h"
+#include "copy.h"
+#include "p2p.h"
+
+namespace gshmem::device {
+
+template <class Coop>
+GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* source,
+                       std::size_t bytes, int pe) {
+  copy(coop, peer_address(state, dest, pe), source, bytes);
+}
+
+template <class Coop>
+GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source,
+                   std::size_t bytes, int pe) {
+  put_nbi(coop, state, dest, source, bytes, pe);
+  coop.sync();  // no thread may reuse `source` while another still reads it
+}
+
+template <class Coop>
+GSHMEM_FN void get_nbi(Coop coop, const State& state, void* dest, const void* source,
+                       std::size_t bytes, int pe) {
+  copy(coop, dest, peer_address(state, source, pe), bytes);
+}
+
+template <class Coop>
+GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source,
+                   std::size_t bytes, int pe) {
+  get_nbi(coop, state, dest, source, bytes, pe);
+  coop.sync();  // every thread may read what any thread fetched
+}
+
+/// One element, 1 to 16 bytes. Elements of up to 8 bytes arrive whole, so `p` can set a flag.
+template <class T>
+GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
+  Word<T>* at = reinterpret_cast<Word<T>*>(peer_address(state, dest, pe));
+  if constexpr (sizeof(T) <= 8) {
+    store_flag(at, bits<Word<T>>(value));
+  } else {
+    store_relaxed(at, bits<Word<T>>(value));
+  }
+}
+
+template <class T>
+GSHMEM_FN T g(const State& state, const T* source, int pe) {
+  return bits<T>(load_relaxed(reinterpret_cast<const Word<T>*>(peer_address(state, source, pe))));
+}
+
+/// Strides and counts of iput and iget, in elements (OpenSHMEM 1.5, section 9.5.4).
+struct Strides {
+  std::ptrdiff_t dst, src;
+  std::size_t nelems;
+};
+
+template <class W, class Coop>
+GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides) {
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems; i += width) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+    store_bulk(dest + at * strides.dst, load_bulk(source + at * strides.src));
+  }
+  coop.sync();
+}
+
+template <class W, class Coop>
+GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides, int pe) {
+  copy_strided(coop, peer_address(state, dest, pe), source, strides);
+}
+
+template <class W, class Coop>
+GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides, int pe) {
+  copy_strided(coop, dest, peer_address(state, source, pe), strides);
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,63 @@
+// Signals (OpenSHMEM 1.5, section 9.8): a 64-bit word that is set or added to at the target, alone or
+// behind a payload. Invariant: a signal is never visible before the payload it belongs to.
+#pragma once
+
+#include "amo.h"
+#include "coop.h"
+#include "rma.h"
+#include "wait.h"
+
+namespace gshmem::device {
+
+/// What put_signal does to the signal word.
+struct SignalUpdate {
+  std::uint64_t* address;
+  std::uint64_t value;
+  int op;  ///< GSHMEM_SIGNAL_SET or _ADD
+};
+
+/// Atomic against other signal updates and waits. Not ordered behind earlier puts (use fence, or
+/// put_signal).
+GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
+  if (signal.op == GSHMEM_SIGNAL_SET) {
+    amo_set(state, signal.address, signal.value, pe);
+  } else {
+    amo_add(state, signal.address, signal.value, pe);
+  }
+}
+
+/// The group meets behind the payload, then one thread orders it before the signal: its fence covers
+/// the stores of threads it has synchronized with (PTX ISA, causality order).
+template <class Coop>
+GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
+                              std::size_t bytes, SignalUpdate signal, int pe) {
+  put_nbi(coop, state, dest, source, bytes, pe);
+  coop.sync();
+  if (coop.thread_rank() == 0) {
+    fence_system();
+    signal_op(state, signal, pe);
+  }
+}
+
+/// The nbi form already returns with the source free for reuse.
+template <class Coop>
+GSHMEM_FN void put_signal(Coop coop, const State& state, void* dest, const void* source,
+                          std::size_t bytes, SignalUpdate signal, int pe) {
+  put_signal_nbi(coop, state, dest, source, bytes, signal, pe);
+}
+
+GSHMEM_FN std::uint64_t signal_fetch(const std::uint64_t* sig_addr) { return load_sync(sig_addr); }
+
+/// Returns the value that satisfied the comparison; the payload ordered before it is visible.
+GSHMEM_FN std::uint64_t signal_wait_until(const State& state, const char* call,
+                                          const std::uint64_t* sig_addr, int cmp,
+                                          std::uint64_t cmp_value) {
+  std::uint64_t value = 0;
+  spin_until(state, call, [&] {
+    value = load_sync(sig_addr);
+    return compare(value, cmp, cmp_value);
+  });
+  return value;
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,156 @@
+// Waiting for a value that somebody else stores: one polling loop for everything that waits in the
+// library, and the wait_until/test family of the API on top of it. Invariant: every wait ends, with
+// the condition true, or with a recorded fault after GSHMEM_TIMEOUT, or because another fault
+// stopped this PE.
+#pragma once
+
+#include "fault.h"
+#include "machine.h"
+
+#include <gshmem/constants.h>
+
+namespace gshmem::device {
+
+/// Polls between two looks at the clock and the stop word (which lies in host memory: a look over
+/// PCIe costs about as much as three polls).
+inline constexpr unsigned kPollsPerCheck = 1024;
+
+/// True when a wait that began at `*started` (0 = first call) must give up: the PE is stopped, or
+/// the time is over, which it records as a fault.
+GSHMEM_OUTLINE bool wait_must_end(const State& state, const char* call, std::uint64_t* started) {
+  if (load_acquire(&state.control->stop) != 0) {
+    stop_here(state);
+    return true;
+  }
+  const std::uint64_t now = now_ns();
+  if (*started == 0) *started = now;
+  if (state.timeout_ns == 0 || now - *started < state.timeout_ns) return false;
+  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now - *started, state.timeout_ns});
+  return true;
+}
+
+/// Calls `done()` until it is true. Returns false when the wait had to end without it.
+template <class Done>
+GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done) {
+  std::uint64_t started = 0;
+  for (unsigned polls = 1;; ++polls) {
+    if (done()) return true;
+    if (polls % kPollsPerCheck == 0 && wait_must_end(state, call, &started)) return false;
+    pause(polls);
+  }
+}
+
+/// OpenSHMEM 1.5, table 6 ("Point-to-point comparison constants"). An unknown operator is false.
+template <class T>
+GSHMEM_FN bool compare(T value, int cmp, T with) {
+  switch (cmp) {
+    case GSHMEM_CMP_EQ: return value == with;
+    case GSHMEM_CMP_NE: return value != with;
+    case GSHMEM_CMP_GT: return value > with;
+    case GSHMEM_CMP_GE: return value >= with;
+    case GSHMEM_CMP_LT: return value < with;
+    case GSHMEM_CMP_LE: return value <= with;
+    default: return false;
+  }
+}
+
+/// Value of a synchronization variable; what was ordered before its store is visible afterwards
+/// (pairs with store_flag, the AMOs and store_release of the writer).
+template <class T>
+GSHMEM_FN T load_sync(const T* ivar) {
+  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->load(ivar, sizeof(T))));)
+  return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
+}
+
+template <class T>
+GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
+  return compare(load_sync(ivar), cmp, value);
+}
+
+template <class T>
+GSHMEM_FN bool wait_until(const State& state, const char* call, const T* ivar, int cmp, T value) {
+  return spin_until(state, call, [&] { return test(ivar, cmp, value); });
+}
+
+/// Comparison values of a set: one for all, or one per element (the `_vector` forms).
+template <class T>
+struct WaitValues {
+  T one;
+  const T* each;
+  GSHMEM_FN T at(std::size_t i) const { return each ? each[i] : one; }
+};
+
+/// A set of synchronization variables: `status[i] != 0` leaves element i out; null = all take part.
+template <class T>
+struct WaitSet {
+  const T* ivars;
+  std::size_t nelems;
+  const int* status;
+  int cmp;
+  WaitValues<T> values;
+
+  GSHMEM_FN bool takes_part(std::size_t i) const { return !status || status[i] == 0; }
+  GSHMEM_FN bool satisfied(std::size_t i) const { return test(ivars + i, cmp, values.at(i)); }
+  GSHMEM_FN bool empty() const {
+    for (std::size_t i = 0; i < nelems; ++i) {
+      if (takes_part(i)) return false;
+    }
+    return true;
+  }
+};
+
+template <class T>
+GSHMEM_FN bool test_all(const WaitSet<T>& set) {
+  for (std::size_t i = 0; i < set.nelems; ++i) {
+    if (set.takes_part(i) && !set.satisfied(i)) return false;
+  }
+  return true;
+}
+
+/// Index of the first satisfied element, or SIZE_MAX.
+template <class T>
+GSHMEM_FN std::size_t test_any(const WaitSet<T>& set) {
+  for (std::size_t i = 0; i < set.nelems; ++i) {
+    if (set.takes_part(i) && set.satisfied(i)) return i;
+  }
+  return SIZE_MAX;
+}
+
+/// Writes the indices of satisfied elements to `indices`; returns how many.
+template <class T>
+GSHMEM_FN std::size_t test_some(const WaitSet<T>& set, std::size_t* indices) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < set.nelems; ++i) {
+    if (set.takes_part(i) && set.satisfied(i)) indices[count++] = i;
+  }
+  return count;
+}
+
+template <class T>
+GSHMEM_FN void wait_until_all(const State& state, const char* call, const WaitSet<T>& set) {
+  for (std::size_t i = 0; i < set.nelems; ++i) {
+    if (!set.takes_part(i)) continue;
+    if (!spin_until(state, call, [&] { return set.satisfied(i); })) return;
+  }
+}
+
+/// SIZE_MAX when no element takes part, or when the wait had to end.
+template <class T>
+GSHMEM_FN std::size_t wait_until_any(const State& state, const char* call, const WaitSet<T>& set) {
+  std::size_t found = SIZE_MAX;
+  if (set.empty()) return found;
+  spin_until(state, call, [&] { return (found = test_any(set)) != SIZE_MAX; });
+  return found;
+}
+
+/// 0 when no element takes part, or when the wait had to end.
+template <class T>
+GSHMEM_FN std::size_t wait_until_some(const State& state, const char* call, const WaitSet<T>& set,
+                                      std::size_t* indices) {
+  std::size_t count = 0;
+  if (set.empty()) return count;
+  spin_until(state, call, [&] { return (count = test_some(set, indices)) != 0; });
+  return count;
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,59 @@
+// The GPU of a PE: its context, the stream of host operations, memory that the GPU and the host share,
+// and the device state of kernels. An interface, so that everything above builds without CUDA.
+#pragma once
+
+#include <gshmem/abi/fault.h>
+#include <gshmem/abi/state.h>
+#include <gshmem/device/host_ops.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct CUmod_st;
+
+namespace gshmem {
+
+/// A GPU of this machine, as gshmem-info prints it.
+struct GpuInfo {
+  int device = 0;
+  std::string name, uuid, pci;
+  std::uint64_t memory_bytes = 0;
+  std::vector<bool> peer_access, peer_atomics;  ///< by device
+};
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  [[nodiscard]] virtual int device() const noexcept = 0;
+  [[nodiscard]] virtual std::array<char, 16> uuid() const = 0;
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// Host memory, zeroed, that kernels reach by the same address; one per PE.
+  [[nodiscard]] virtual abi::Control* control() noexcept = 0;
+  /// The PE's host operations; valid until the Gpu is destroyed.
+  [[nodiscard]] virtual device::HostOps* ops() noexcept = 0;
+  /// Where host_barrier and faults of host operations go.
+  virtual void set_callbacks(std::function<void(const char* call)> barrier,
+                             std::function<void(const class Error&)> fault) = 0;
+  /// Runs `work` with this GPU's context current on the calling thread.
+  virtual void with_context(const std::function<void()>& work) = 0;
+  /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
+  virtual void make_current() = 0;
+  virtual void zero(void* device_memory, std::size_t bytes) = 0;
+  /// Fills (or clears) the device state of a module loaded by hand.
+  virtual void write_module_state(CUmod_st* module, const abi::DeviceState& state) = 0;
+};
+
+/// Opens `device`; -1 = the calling thread's current GPU if it has one, else number `local_rank` modulo
+/// their count. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED, GSHMEMX_ERROR_CUDA, GSHMEMX_ERROR_NOT_SUPPORTED.
+[[nodiscard]] std::unique_ptr<Gpu> open_gpu(int device, int local_rank);
+
+/// Number of GPUs; 0 with the reason in `*why_none` (may be null).
+[[nodiscard]] int gpu_count(std::string* why_none);
+[[nodiscard]] std::vector<GpuInfo> gpu_list();
+
+}  // namespace gshmem

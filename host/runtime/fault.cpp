@@ -1,0 +1,66 @@
+#include "host/runtime/fault.h"
+
+#include <cstring>
+
+namespace gshmem {
+namespace {
+
+std::string bad_argument(const abi::FaultRecord& f) {
+  const std::string_view argument = f.argument;
+  const auto value = static_cast<unsigned long>(f.value), limit = static_cast<unsigned long>(f.limit);
+  if (argument == "pe") {
+    return strprintf("%s: argument pe = %d is out of range [0, %lu)", f.call, f.pe, limit);
+  }
+  if (argument == "nelems") {
+    return strprintf("%s: argument nelems = %lu is too large, the size in bytes overflows", f.call, value);
+  }
+  if (argument == "stride") {
+    return strprintf("%s: argument stride = %ld must be at least 1", f.call, static_cast<long>(value));
+  }
+  if (argument == "sig_op" || argument == "cmp") {
+    return strprintf("%s: argument %s = %lu is not one of the GSHMEM_%s constants", f.call, f.argument,
+                     value, argument == "cmp" ? "CMP" : "SIGNAL");
+  }
+  return strprintf("%s: argument %s = 0x%lx (%lu bytes) is not in the symmetric heap", f.call, f.argument,
+                   value, limit);
+}
+
+}  // namespace
+
+std::string fault_message(const abi::FaultRecord& f) {
+  switch (f.code) {
+    case GSHMEMX_ERROR_INVALID_VALUE:
+      return bad_argument(f);
+    case GSHMEMX_ERROR_TIMEOUT:
+      return strprintf("%s: waited %.3g s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
+                       static_cast<double>(f.value) * 1e-9, static_cast<double>(f.limit) * 1e-9);
+    case GSHMEMX_ERROR_PEER_FAILED:
+      return strprintf("PE %d died: its process ended without gshmem_finalize", f.pe);
+    default:
+      return strprintf("%s: %s", f.call, status_text(f.code));
+  }
+}
+
+bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept {
+  const bool first = __atomic_exchange_n(&control->fault.claimed, 1u, __ATOMIC_ACQ_REL) == 0;
+  if (first) {
+    abi::FaultRecord record = fault;
+    record.claimed = 1;
+    record.published = 0;
+    // Everything behind the two words that others touch atomically.
+    constexpr std::size_t kBody = offsetof(abi::FaultRecord, code);
+    std::memcpy(reinterpret_cast<char*>(&control->fault) + kBody,
+                reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);
+    __atomic_store_n(&control->fault.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
+  }
+  __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_must_end
+  return first;
+}
+
+bool fault_read(const abi::Control* control, abi::FaultRecord* record) noexcept {
+  if (__atomic_load_n(&control->fault.published, __ATOMIC_ACQUIRE) == 0) return false;
+  std::memcpy(record, &control->fault, sizeof(*record));
+  return true;
+}
+
+}  // namespace gshmem

@@ -1,0 +1,91 @@
+// One PE of this process: everything between init and finalize. Owns its bootstrap, memory, threads and
+// GPU context; the device state it publishes points into what it owns. A process may hold several PEs,
+// each on its own host thread. Invariant: construction either succeeds on every PE of the job or throws
+// on every PE, with the rank and reason of the first that failed.
+#pragma once
+
+#include <gshmem/abi/state.h>
+#include <gshmem/device/host_group.h>
+
+#include "bootstrap/bootstrap.h"
+#include "host/base/config.h"
+#include "host/gpu/gpu.h"
+#include "host/heap/allocator.h"
+#include "transport/p2p/board.h"
+#include "transport/p2p/peer_monitor.h"
+#include "transport/p2p/window.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace gshmem {
+
+struct PeOptions {
+  Config config;
+  int cuda_device_id = -1;          ///< -1: current device, else by local rank
+  std::uint64_t symmetric_size = 0; ///< 0: from the configuration
+};
+
+class Pe {
+ public:
+  /// Collective over `boot`.
+  Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options);
+  /// Collective; always returns, within the bootstrap timeout when PEs are missing.
+  ~Pe();
+  Pe(const Pe&) = delete;
+
+  [[nodiscard]] const abi::DeviceState& state() const noexcept { return state_; }
+  [[nodiscard]] device::HostOps* ops() const noexcept { return gpu_ ? gpu_->ops() : nullptr; }
+  [[nodiscard]] const Config& config() const noexcept { return options_.config; }
+  [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
+  [[nodiscard]] bool shares_gpu() const noexcept { return pes_on_gpu_ > 1; }
+  [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
+
+  // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
+  // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.
+  [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment, bool zero);
+  [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
+  void free(const char* call, void* ptr);
+
+  /// All host threads that own a PE meet; nothing is said about kernels.
+  void host_barrier();
+
+  /// Records a fault that the host found; ends the job under GSHMEM_FAULT=abort.
+  void raise(const Error& error) noexcept;
+  /// First fault, or false. The message is complete.
+  [[nodiscard]] bool last_fault(gshmemx_fault_t* info) const;
+  /// Reports the fault on record and ends the job.
+  [[noreturn]] void end_job() noexcept;
+  [[noreturn]] void global_exit(int status) noexcept;
+
+ private:
+  void init();
+  void choose_gpu();
+  void make_memory();
+  void publish();
+  void on_peer_death(int pe) noexcept;
+  [[nodiscard]] bool stopped() const noexcept;
+  void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
+  [[nodiscard]] void* at(std::uint64_t offset) const { return state_.heap + state_.internal + offset; }
+  void copy_local(void* dst, const void* src, std::size_t bytes);
+  void zero(void* dst, std::size_t bytes);
+
+  PeOptions options_;
+  std::unique_ptr<bootstrap::Bootstrap> boot_;
+  abi::DeviceState state_;
+  int pes_on_gpu_ = 1;
+  std::unique_ptr<Gpu> gpu_;  ///< null in CPU mode; outlives the memory below
+  std::unique_ptr<abi::Control> host_control_;
+  std::unique_ptr<p2p::PeerSockets> sockets_;
+  std::unique_ptr<p2p::Board> board_;
+  std::unique_ptr<p2p::PeerWindow> window_;
+  std::unique_ptr<OffsetAllocator> allocator_;
+  std::unique_ptr<p2p::PeerMonitor> monitor_;
+  mutable std::mutex fault_mutex_;
+  std::string host_fault_;  ///< message of a fault that the host found
+  std::mutex memory_mutex_;
+};
+
+}  // namespace gshmem

@@ -1,0 +1,35 @@
+// The fault record: what a device thread, or the host monitor, writes once when something went wrong
+// and everyone else only reads. Lives in host memory that the GPU maps, so that it survives a trap.
+// Invariant: the first writer wins (`claimed`), readers look only after `published` is set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gshmem::abi {
+
+struct FaultRecord {
+  std::uint32_t claimed;    ///< 0 -> 1 by the one writer
+  std::uint32_t published;  ///< 1 when every other field is valid
+  std::int32_t code;        ///< gshmemx_status
+  std::int32_t pe;          ///< the PE concerned, -1 = none
+  std::uint64_t value;      ///< the offending value, or nanoseconds waited
+  std::uint64_t limit;      ///< what it was checked against
+  std::uint32_t queue;      ///< network path: queue number
+  std::uint32_t wqe_index;  ///< network path: index of the entry that failed
+  std::uint32_t opcode;     ///< network path: its opcode
+  std::uint32_t syndrome;   ///< network path: error syndrome of the completion
+  char call[48];            ///< API call, NUL-terminated
+  char argument[16];        ///< argument name, or what was waited for, NUL-terminated
+};
+static_assert(sizeof(FaultRecord) == 112 && offsetof(FaultRecord, call) == 48);
+
+/// One per PE, in host memory. `stop` makes every device-side wait of this PE return.
+struct Control {
+  std::uint32_t stop;
+  std::uint32_t reserved[15];
+  FaultRecord fault;
+};
+static_assert(offsetof(Control, fault) == 64);
+
+}  // namespace gshmem::abi

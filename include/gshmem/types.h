@@ -1,0 +1,20 @@
+// Element types of the C API as C, C++ and CUDA see them. The two 16-bit floating types are CUDA's
+// where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves them.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+typedef __half gshmem_half_t;
+typedef __nv_bfloat16 gshmem_bfloat16_t;
+#else
+typedef struct gshmem_half {
+  uint16_t bits;
+} gshmem_half_t;
+typedef struct gshmem_bfloat16 {
+  uint16_t bits;
+} gshmem_bfloat16_t;
+#endif

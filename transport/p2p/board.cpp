@@ -1,0 +1,69 @@
+#include "transport/p2p/board.h"
+
+#include "transport/p2p/window.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace gshmem::p2p {
+
+/// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a PE can
+/// only be two calls ahead when everyone has read the older one.
+struct Board::Slot {
+  alignas(128) std::atomic<std::uint64_t> published;
+  alignas(128) unsigned char payload[2][kPayloadBytes];
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+Board::Board(PeerSockets& sockets, int rank, std::function<bool()> stopped)
+    : rank_(rank),
+      size_(sockets.size()),
+      stopped_(std::move(stopped)),
+      bytes_(sizeof(Slot) * static_cast<std::size_t>(size_)) {
+  const Fd mine = rank == 0 ? make_segment("gshmem-board", bytes_) : Fd();
+  const Fd shared = sockets.from_root(mine.get());
+  void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);
+  require(at != MAP_FAILED, GSHMEMX_ERROR_SYSTEM, strprintf("mmap of the board: %s", std::strerror(errno)));
+  slots_ = static_cast<Slot*>(at);  // a new segment is zero, which is every slot's initial state
+}
+
+Board::~Board() { ::munmap(slots_, bytes_); }
+
+void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
+  const std::atomic<std::uint64_t>& published = slots_[pe].published;
+  const auto start = std::chrono::steady_clock::now();
+  for (unsigned polls = 0; published.load(std::memory_order_acquire) < sequence; ++polls) {
+    if (polls < 64) continue;
+    if (polls < 1000) {
+      sched_yield();
+      continue;
+    }
+    require(!stopped_(), GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("stopped while waiting for PE %d in a host barrier", pe));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    require(timeout_seconds <= 0 || waited.count() < timeout_seconds, GSHMEMX_ERROR_TIMEOUT,
+            strprintf("PE %d did not reach a host barrier within %.3g s", pe, timeout_seconds));
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+void Board::allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) {
+  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL, strprintf("board payload of %zu bytes", bytes));
+  const std::uint64_t sequence = ++sequence_;
+  const std::size_t side = sequence % 2;
+  if (bytes > 0) std::memcpy(slots_[rank_].payload[side], send, bytes);
+  slots_[rank_].published.store(sequence, std::memory_order_release);  // pairs with wait_for
+  for (int pe = 0; pe < size_; ++pe) {
+    wait_for(pe, sequence, timeout_seconds);
+    if (bytes > 0) {
+      std::memcpy(static_cast<char*>(recv) + bytes * static_cast<std::size_t>(pe),
+                  slots_[pe].payload[side], bytes);
+    }
+  }
+}
+
+}  // namespace gshmem::p2p
