@@ -95,7 +95,7 @@ extern "C" {
 void gshmem_init(void) {
   if (guard_status([] { init(GSHMEMX_INIT_DEFAULT, nullptr); }) == GSHMEMX_SUCCESS) return;
   // A bad configuration cannot say what it wants; the default is to end.
-  const char* fault = config_lookup("GSHMEM_FAULT");
+  const char* fault = env_lookup("GSHMEM_FAULT");
   if (fault && std::strcmp(fault, "report") == 0) return;
   std::fflush(nullptr);
   ::_exit(1);

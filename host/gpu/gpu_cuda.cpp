@@ -161,7 +161,7 @@ int gpu_count(std::string* why_none) {
     return 0;
   }
   int count = 0;
-  GSHMEM_CU(*cuda, cuDeviceGetCount, &count);
+  GSHMEM_CU(cuda, cuDeviceGetCount, &count);
   return count;
 }
 

@@ -133,12 +133,13 @@ void Pe::make_memory() {
 }
 
 void Pe::publish() {
-  monitor_ = std::make_unique<p2p::PeerMonitor>(*sockets_, [this](int pe) { on_peer_death(pe); });
+  monitor_ = std::make_unique<p2p::PeerMonitor>(*sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); });
   state_.magic = abi::kStateMagic;
 }
 
 Pe::~Pe() {
   log_set_pe(state_.my_pe);
+  leaving_.store(true, std::memory_order_release);
   if (state_.magic == abi::kStateMagic) {
     try {
       if (gpu_ && !stopped()) gpu_->ops()->complete();
@@ -175,20 +176,21 @@ void Pe::host_barrier() {
   }
 }
 
-void Pe::on_peer_death(int pe) noexcept {
+/// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for them.
+void Pe::on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept {
+  const bool left = event == p2p::PeerMonitor::Event::kLeft;
+  if (left && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
-  abi::FaultRecord record{};
-  record.code = GSHMEMX_ERROR_PEER_FAILED;
-  record.pe = pe;
-  fault_record(state_.control, record);
-  if (state_.fault_policy == abi::FaultPolicy::kAbort) end_job();
-  GSHMEM_ERROR("%s", fault_message(record).c_str());
+  raise(Error(GSHMEMX_ERROR_PEER_FAILED,
+              left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
+                   : strprintf("PE %d died: its process ended without gshmem_finalize", pe)),
+        pe);
 }
 
-void Pe::raise(const Error& error) noexcept {
+void Pe::raise(const Error& error, int pe) noexcept {
   abi::FaultRecord record{};
   record.code = error.code();
-  record.pe = -1;
+  record.pe = pe;
   {
     const std::lock_guard lock(fault_mutex_);
     if (fault_record(state_.control, record)) host_fault_ = error.what();

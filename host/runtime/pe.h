@@ -6,6 +6,7 @@
 
 #include <gshmem/abi/state.h>
 #include <gshmem/device/host_group.h>
+#include <gshmem/gshmem.h>
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/config.h"
@@ -15,6 +16,7 @@
 #include "transport/p2p/peer_monitor.h"
 #include "transport/p2p/window.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,8 +53,9 @@ class Pe {
   /// All host threads that own a PE meet; nothing is said about kernels.
   void host_barrier();
 
-  /// Records a fault that the host found; ends the job under GSHMEM_FAULT=abort.
-  void raise(const Error& error) noexcept;
+  /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
+  /// GSHMEM_FAULT=abort.
+  void raise(const Error& error, int pe = -1) noexcept;
   /// First fault, or false. The message is complete.
   [[nodiscard]] bool last_fault(gshmemx_fault_t* info) const;
   /// Reports the fault on record and ends the job.
@@ -64,7 +67,7 @@ class Pe {
   void choose_gpu();
   void make_memory();
   void publish();
-  void on_peer_death(int pe) noexcept;
+  void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
@@ -83,6 +86,7 @@ class Pe {
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<OffsetAllocator> allocator_;
   std::unique_ptr<p2p::PeerMonitor> monitor_;
+  std::atomic<bool> leaving_{false};  ///< in finalize: other PEs may go
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;

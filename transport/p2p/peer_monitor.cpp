@@ -9,9 +9,9 @@
 
 namespace gshmem::p2p {
 
-PeerMonitor::PeerMonitor(const PeerSockets& sockets, std::function<void(int)> on_death)
+PeerMonitor::PeerMonitor(const PeerSockets& sockets, std::function<void(int, Event)> on_event)
     : sockets_(sockets),
-      on_death_(std::move(on_death)),
+      on_event_(std::move(on_event)),
       stop_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))),
       thread_([this] { run(); }) {}
 
@@ -38,8 +38,7 @@ void PeerMonitor::run() {
       const ssize_t n = ::recv(entries[i].fd, &byte, 1, MSG_DONTWAIT);
       if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       entries[i].fd = -1;  // poll ignores it from now on
-      if (n == 1 && byte == PeerSockets::kGoodbye) continue;
-      on_death_(pes[i]);
+      on_event_(pes[i], n == 1 && byte == PeerSockets::kGoodbye ? Event::kLeft : Event::kDied);
     }
   }
 }

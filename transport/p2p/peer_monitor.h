@@ -1,5 +1,5 @@
 // Watches the peer sockets of one PE from a thread of its own: a peer that closes without a goodbye has
-// died. Sleeps in poll(2); costs nothing while nothing happens.
+// died; one that says goodbye has left. Sleeps in poll(2); costs nothing while nothing happens.
 #pragma once
 
 #include "host/base/fd.h"
@@ -12,8 +12,9 @@ namespace gshmem::p2p {
 
 class PeerMonitor {
  public:
-  /// `on_death(pe)` runs on the monitor thread, once per PE.
-  PeerMonitor(const PeerSockets& sockets, std::function<void(int pe)> on_death);
+  enum class Event { kDied, kLeft };
+  /// `on_event` runs on the monitor thread, once per PE.
+  PeerMonitor(const PeerSockets& sockets, std::function<void(int pe, Event event)> on_event);
   ~PeerMonitor();
   PeerMonitor(const PeerMonitor&) = delete;
 
@@ -21,7 +22,7 @@ class PeerMonitor {
   void run();
 
   const PeerSockets& sockets_;
-  std::function<void(int)> on_death_;
+  std::function<void(int, Event)> on_event_;
   Fd stop_;
   std::thread thread_;
 };

@@ -1,0 +1,170 @@
+// Context: a PE as C++ code sees it, in kernels and on host threads alike. The same operations as the C
+// API, typed by concepts, with the group as the first argument. It names its PE, so several PEs may
+// share a process or a GPU. C++20.
+//
+// Arguments, order and errors are those of gshmem.h; counts are in elements.
+#pragma once
+
+#include "concepts.hpp"
+#include "gshmem.h"
+
+#include <gshmem/device/api.h>
+
+namespace gshmem {
+
+using device::Block;
+using device::Thread;
+using device::Warp;
+
+/// Comparison operators of wait_until and test.
+enum class Cmp : int {
+  kEq = GSHMEM_CMP_EQ,
+  kNe = GSHMEM_CMP_NE,
+  kGt = GSHMEM_CMP_GT,
+  kLe = GSHMEM_CMP_LE,
+  kLt = GSHMEM_CMP_LT,
+  kGe = GSHMEM_CMP_GE
+};
+
+/// What put_signal and signal do to the 64-bit word at `address` of the target.
+struct Signal {
+  std::uint64_t* address;
+  std::uint64_t value;
+  enum Op : int { kSet = GSHMEM_SIGNAL_SET, kAdd = GSHMEM_SIGNAL_ADD } op = kSet;
+};
+
+class Context {
+ public:
+  GSHMEM_FN explicit Context(const abi::DeviceState& state) : state_(state) {}
+
+  GSHMEM_FN int my_pe() const { return state_.my_pe; }
+  GSHMEM_FN int n_pes() const { return state_.n_pes; }
+  /// PE `pe`'s copy of a symmetric object, for plain loads and stores; null when it is not mapped.
+  template <class T>
+  GSHMEM_FN T* ptr(T* symmetric, int pe) const {
+    return static_cast<T*>(device::ptr(state_, symmetric, pe));
+  }
+
+  // RMA: OpenSHMEM 1.5, section 9.5
+  template <Group G, Element T>
+  GSHMEM_FN void put(G group, T* dest, const T* source, std::size_t count, int pe) const {
+    api::put(caller("put"), group, dest, source, {count, sizeof(T)}, pe);
+  }
+  template <Group G, Element T>
+  GSHMEM_FN void put_nbi(G group, T* dest, const T* source, std::size_t count, int pe) const {
+    api::put_nbi(caller("put_nbi"), group, dest, source, {count, sizeof(T)}, pe);
+  }
+  template <Group G, Element T>
+  GSHMEM_FN void get(G group, T* dest, const T* source, std::size_t count, int pe) const {
+    api::get(caller("get"), group, dest, source, {count, sizeof(T)}, pe);
+  }
+  template <Group G, Element T>
+  GSHMEM_FN void get_nbi(G group, T* dest, const T* source, std::size_t count, int pe) const {
+    api::get_nbi(caller("get_nbi"), group, dest, source, {count, sizeof(T)}, pe);
+  }
+  template <Group G, Scalar T>
+  GSHMEM_FN void iput(G group, T* dest, const T* source, device::Strides strides, int pe) const {
+    api::iput<sizeof(T)>(caller("iput"), group, dest, source, strides, pe);
+  }
+  template <Group G, Scalar T>
+  GSHMEM_FN void iget(G group, T* dest, const T* source, device::Strides strides, int pe) const {
+    api::iget<sizeof(T)>(caller("iget"), group, dest, source, strides, pe);
+  }
+  template <Scalar T>
+  GSHMEM_FN void p(T* dest, std::type_identity_t<T> value, int pe) const {
+    api::p(caller("p"), dest, value, pe);
+  }
+  template <Scalar T>
+  GSHMEM_FN T g(const T* source, int pe) const {
+    return api::g(caller("g"), source, pe);
+  }
+
+  // Signals: section 9.8
+  template <Group G, Element T>
+  GSHMEM_FN void put_signal(G group, T* dest, const T* source, std::size_t count, Signal signal,
+                            int pe) const {
+    api::put_signal(caller("put_signal"), group, dest, source, {count, sizeof(T)},
+                    {signal.address, signal.value, signal.op}, pe);
+  }
+  template <Group G, Element T>
+  GSHMEM_FN void put_signal_nbi(G group, T* dest, const T* source, std::size_t count, Signal signal,
+                                int pe) const {
+    api::put_signal_nbi(caller("put_signal_nbi"), group, dest, source, {count, sizeof(T)},
+                        {signal.address, signal.value, signal.op}, pe);
+  }
+  GSHMEM_FN void signal(Signal signal, int pe) const {
+    api::signal_op(caller("signal"), {signal.address, signal.value, signal.op}, pe);
+  }
+  GSHMEM_FN std::uint64_t signal_fetch(const std::uint64_t* address) const {
+    return api::signal_fetch(caller("signal_fetch"), address);
+  }
+  GSHMEM_FN std::uint64_t signal_wait_until(const std::uint64_t* address, Cmp cmp,
+                                            std::uint64_t value) const {
+    return api::signal_wait_until(caller("signal_wait_until"), address, static_cast<int>(cmp), value);
+  }
+
+  // Atomics: section 9.6
+  template <AtomicWord T>
+  GSHMEM_FN T atomic_fetch(const T* source, int pe) const {
+    return api::amo_fetch(caller("atomic_fetch"), source, pe);
+  }
+  template <AtomicWord T>
+  GSHMEM_FN void atomic_set(T* dest, std::type_identity_t<T> value, int pe) const {
+    api::amo_set(caller("atomic_set"), dest, value, pe);
+  }
+  template <AtomicWord T>
+  GSHMEM_FN T atomic_swap(T* dest, std::type_identity_t<T> value, int pe) const {
+    return api::amo_swap(caller("atomic_swap"), dest, value, pe);
+  }
+  template <AtomicInteger T>
+  GSHMEM_FN T atomic_compare_swap(T* dest, std::type_identity_t<T> cond, std::type_identity_t<T> value,
+                                  int pe) const {
+    return api::amo_compare_swap(caller("atomic_compare_swap"), dest, cond, value, pe);
+  }
+#define GSHMEM_CONTEXT_AMO(OP, CONCEPT)                                                     \
+  template <CONCEPT T>                                                                      \
+  GSHMEM_FN void atomic_##OP(T* dest, std::type_identity_t<T> value, int pe) const {        \
+    api::amo_##OP(caller("atomic_" #OP), dest, value, pe);                                  \
+  }                                                                                         \
+  template <CONCEPT T>                                                                      \
+  GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe) const {     \
+    return api::amo_fetch_##OP(caller("atomic_fetch_" #OP), dest, value, pe);               \
+  }
+  GSHMEM_CONTEXT_AMO(add, AtomicInteger)
+  GSHMEM_CONTEXT_AMO(and, AtomicBits)
+  GSHMEM_CONTEXT_AMO(or, AtomicBits)
+  GSHMEM_CONTEXT_AMO(xor, AtomicBits)
+#undef GSHMEM_CONTEXT_AMO
+
+  // Waiting: section 9.10
+  template <WaitWord T>
+  GSHMEM_FN void wait_until(const T* ivar, Cmp cmp, std::type_identity_t<T> value) const {
+    api::wait_until(caller("wait_until"), ivar, static_cast<int>(cmp), value);
+  }
+  template <WaitWord T>
+  GSHMEM_FN bool test(const T* ivar, Cmp cmp, std::type_identity_t<T> value) const {
+    return api::test(caller("test"), ivar, static_cast<int>(cmp), value) != 0;
+  }
+
+  // Order: sections 9.9 and 9.11
+  GSHMEM_FN void fence() const { api::fence(caller("fence")); }
+  GSHMEM_FN void quiet() const { api::quiet(caller("quiet")); }
+  template <Group G>
+  GSHMEM_FN void barrier_all(G group) const {
+    api::barrier_all(caller("barrier_all"), group);
+  }
+  template <Group G>
+  GSHMEM_FN void sync_all(G group) const {
+    api::sync_all(caller("sync_all"), group);
+  }
+
+ private:
+  GSHMEM_FN api::Caller caller(const char* name) const { return {state_, name}; }
+
+  const abi::DeviceState& state_;
+};
+
+/// The calling thread's PE (host threads, and plain kernels).
+GSHMEM_FN Context context() { return Context(device::ambient_state("context")); }
+
+}  // namespace gshmem

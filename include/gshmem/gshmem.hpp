@@ -1,0 +1,130 @@
+// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), launches that
+// run on GPUs and CPUs (launch.hpp). The C API may be mixed in freely.
+#pragma once
+
+#include "launch.hpp"
+
+#include <exception>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gshmem {
+
+/// A call failed; code() is a gshmemx_status.
+class Failure : public std::runtime_error {
+ public:
+  Failure(int code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// The fault on record for the calling thread's PE (or why its init failed), as one line.
+inline std::string last_fault_message() {
+  gshmemx_fault_t fault;
+  return gshmemx_last_fault(&fault) == GSHMEMX_SUCCESS ? "no fault recorded" : fault.message;
+}
+
+/// Init and finalize of one PE. Collective; belongs to the thread that made it.
+class Runtime {
+ public:
+  /// As gshmem_init, but throws Failure.
+  Runtime() { init(GSHMEMX_INIT_DEFAULT, nullptr); }
+  /// With attributes (gshmemx.h).
+  Runtime(unsigned flags, gshmemx_init_attr_t& attr) { init(flags, &attr); }
+  ~Runtime() { gshmem_finalize(); }
+  Runtime(const Runtime&) = delete;
+
+  [[nodiscard]] int my_pe() const { return gshmem_my_pe(); }
+  [[nodiscard]] int n_pes() const { return gshmem_n_pes(); }
+  /// True when heaps are on GPUs and launches are kernels.
+  [[nodiscard]] bool on_gpu() const { return gshmemi_ambient()->ops != nullptr; }
+
+ private:
+  static void init(unsigned flags, gshmemx_init_attr_t* attr) {
+    const int status = gshmemx_init_attr(flags, attr);
+    if (status != GSHMEMX_SUCCESS) throw Failure(status, last_fault_message());
+  }
+};
+
+/// `count` elements of symmetric memory on every PE. Construction and destruction are collective.
+template <Element T>
+class SymmetricArray {
+ public:
+  enum class Fill { kNone, kZero };
+
+  explicit SymmetricArray(std::size_t count, Fill fill = Fill::kZero) : count_(count) {
+    void* memory = fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(count * sizeof(T));
+    if (!memory && count > 0) {
+      throw Failure(GSHMEMX_ERROR_OUT_OF_MEMORY, "SymmetricArray of " + std::to_string(count) + " elements of " +
+                                                     std::to_string(sizeof(T)) + " bytes: no symmetric memory");
+    }
+    data_ = static_cast<T*>(memory);
+  }
+  SymmetricArray(SymmetricArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+  SymmetricArray& operator=(SymmetricArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  ~SymmetricArray() { gshmem_free(data_); }
+
+  /// Symmetric address: what put, get and kernels take.
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+
+  /// Copies PE `pe`'s elements to the host, or host elements to PE `pe`, beginning at `first`. Complete on
+  /// return. Works in both modes.
+  void read(std::span<T> to, int pe, std::size_t first = 0) const {
+    gshmem_getmem(to.data(), data_ + first, to.size_bytes(), pe);
+  }
+  void write(std::span<const T> from, int pe, std::size_t first = 0) {
+    gshmem_putmem(data_ + first, from.data(), from.size_bytes(), pe);
+    gshmem_quiet();
+  }
+  [[nodiscard]] std::vector<T> to_vector(int pe) const {
+    std::vector<T> values(count_);
+    read(values, pe);
+    return values;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// Runs `body(runtime)` on `n_pes` threads of this process, each a PE of its own. Rethrows the first
+/// exception after all threads have ended; a body that throws leaves its PE, which the others notice as
+/// in any job.
+template <class Body>
+void run_threads(int n_pes, const Body& body) {
+  gshmemx_thread_world_t* world = gshmemx_thread_world_create(n_pes);
+  if (!world) throw Failure(GSHMEMX_ERROR_INVALID_VALUE, "run_threads: n_pes = " + std::to_string(n_pes));
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n_pes; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+        (void)gshmemx_set_attr_thread_args(world, rank, &attr);
+        Runtime runtime(GSHMEMX_INIT_THREAD_PES, attr);
+        body(runtime);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  gshmemx_thread_world_destroy(world);
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace gshmem
