@@ -1,6 +1,7 @@
 // Configuration: a plain struct of values read once from the environment, one field per line of
-// config.def. `getenv` has its only home in config.cpp. A bad value is an Error naming the variable,
-// its value and what is accepted; an unknown GSHMEM_* variable is a warning with the nearest name.
+// config.def. `getenv` has its only home in config.cpp. A bad value is an Error naming the
+// variable, its value and what is accepted; an unknown GSHMEM_* variable is a warning with the
+// nearest name.
 #pragma once
 
 #include "host/base/log.h"
@@ -23,13 +24,15 @@ struct Config {
   /// Looks a variable up by its full name ("GSHMEM_TIMEOUT"); null = not set.
   using Lookup = const char* (*)(const char* name, void* context);
 
-  /// Parses every variable of the table. Errors: GSHMEMX_ERROR_CONFIG.
+  /// Parses every variable of the table, unset ones from their default. Errors:
+  /// GSHMEMX_ERROR_CONFIG with name, value and accepted values of the first bad one:
+  /// `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0; 0 = never)`.
   [[nodiscard]] static Config from_env();
   /// The same over any source of values; what from_env and the tests share.
   [[nodiscard]] static Config from(Lookup lookup, void* context);
 };
 
-/// One variable as gshmem-info prints it.
+/// One variable as gshmem-info prints it. `value` is the text as set, which need not be a good one.
 struct ConfigEntry {
   std::string name, value, default_value, accepted, help;
   bool from_environment = false;
@@ -38,7 +41,8 @@ struct ConfigEntry {
 [[nodiscard]] std::vector<ConfigEntry> config_entries_from_env();
 
 /// "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?" for each
-/// unknown GSHMEM_* in `environ_names`. Names that start with GSHMEM_TEST_ are left alone.
+/// unknown GSHMEM_* in `environ_names`; where no name is near, a pointer to gshmem-info instead of
+/// the question. Names that start with GSHMEM_TEST_ are left alone.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
 /// Logs config_unknown_names() of this process's environment, once per process.

@@ -1,0 +1,307 @@
+#include "host/base/config.h"
+
+#include "host/base/error.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+namespace gshmem {
+namespace {
+
+constexpr std::string_view kPrefix = "GSHMEM_";
+constexpr std::string_view kTestPrefix = "GSHMEM_TEST_";
+// Far above any wait that makes sense, far below where nanoseconds leave 63 bits (9.2e9 s).
+constexpr double kMaxSeconds = 1e9;
+
+enum class Kind { kBytes, kInt, kSeconds, kBool, kString, kChoice };
+
+/// One line of config.def.
+struct Variable {
+  Kind kind;
+  const char* name;
+  const char* default_value;
+  const char* help;
+  int min, max;       // kInt
+  const char* words;  // kChoice
+  void (*set)(Config& config, const Variable& variable, std::string_view text);
+};
+
+std::string accepted(const Variable& v) {
+  switch (v.kind) {
+    case Kind::kBytes:
+      return "a size in bytes (a number or 0x hex, with an optional K, M, G or T)";
+    case Kind::kInt:
+      return strprintf("an integer from %d to %d", v.min, v.max);
+    case Kind::kSeconds:
+      return "seconds (a number >= 0; 0 = never)";
+    case Kind::kBool:
+      return "one of 0 1 yes no true false on off";
+    case Kind::kString:
+      return "any text";
+    case Kind::kChoice: {
+      std::string words = v.words;
+      std::replace(words.begin(), words.end(), '|', ' ');
+      return "one of " + words;
+    }
+  }
+  return {};
+}
+
+[[noreturn]] void bad_value(const Variable& v, std::string_view text, const char* why = "") {
+  constexpr std::size_t kShown = 200;
+  std::string shown(text.substr(0, kShown));
+  if (text.size() > kShown) shown += "...";
+  throw Error(GSHMEMX_ERROR_CONFIG,
+              std::string(v.name) + "=\"" + shown + "\": expected " + accepted(v) + why);
+}
+
+// Locale-independent on purpose: programs call setlocale, and tolower would follow.
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The text split into number and unit: "1.5G" is whole "1", fraction ".5", shift 30.
+struct SizeText {
+  std::string_view whole, fraction;
+  int base = 10;
+  int shift = 0;
+};
+
+SizeText split_size(std::string_view text) {
+  SizeText size;
+  const std::string_view units = "kmgt";
+  if (!text.empty()) {
+    const std::size_t unit = units.find(lower(text.back()));
+    if (unit != std::string_view::npos) {
+      size.shift = 10 * (static_cast<int>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  if (text.size() > 2 && text[0] == '0' && lower(text[1]) == 'x') {
+    size.base = 16;
+    size.whole = text.substr(2);
+  } else {
+    const std::size_t dot = std::min(text.find('.'), text.size());
+    size.whole = text.substr(0, dot);
+    size.fraction = text.substr(dot);
+  }
+  return size;
+}
+
+/// Bytes that a fraction of a unit adds, rounded up as OpenSHMEM does (1.5, section 8: "3.1M" is
+/// 3250586); nothing when `fraction` is not a dot and digits.
+std::optional<std::uint64_t> fraction_bytes(std::string_view fraction, int shift) {
+  if (fraction.empty()) return 0;
+  const std::string_view digits = fraction.substr(1);
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) return {};
+  double value = 0;
+  const char* const end = fraction.data() + fraction.size();
+  const auto [stop, error] = std::from_chars(fraction.data(), end, value);
+  // Out of range can only be a fraction too small for a double.
+  if (error == std::errc::result_out_of_range) value = std::numeric_limits<double>::min();
+  if (stop != end) return {};
+  return static_cast<std::uint64_t>(std::ceil(std::ldexp(value, shift)));
+}
+
+std::uint64_t parse_bytes(const Variable& v, std::string_view text) {
+  const SizeText size = split_size(text);
+  const char* const end = size.whole.data() + size.whole.size();
+  std::uint64_t whole = 0;
+  // from_chars takes no sign, space or prefix for unsigned types, so that what it takes is digits.
+  const auto [stop, error] = std::from_chars(size.whole.data(), end, whole, size.base);
+  const std::optional<std::uint64_t> fraction = fraction_bytes(size.fraction, size.shift);
+  if (error == std::errc::invalid_argument || stop != end || !fraction) bad_value(v, text);
+  const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() >> size.shift;
+  const bool too_large =
+      error == std::errc::result_out_of_range || whole > room ||
+      (whole << size.shift) > std::numeric_limits<std::uint64_t>::max() - *fraction;
+  if (too_large) bad_value(v, text, "; it does not fit in 64 bits");
+  return (whole << size.shift) + *fraction;
+}
+
+int parse_int(const Variable& v, std::string_view text) {
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || value < v.min || value > v.max) bad_value(v, text);
+  return value;
+}
+
+double parse_seconds(const Variable& v, std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  // signbit, not < 0: "-0" and "-1e-999" are as wrong as "-1".
+  if (error == std::errc::invalid_argument || stop != end || std::isnan(value) ||
+      std::signbit(value) || text.front() == '-')
+    bad_value(v, text);
+  if (error == std::errc::result_out_of_range) bad_value(v, text, "; it is out of range");
+  if (value > kMaxSeconds) bad_value(v, text, "; it is more than 1e9");
+  return value;
+}
+
+bool parse_bool(const Variable& v, std::string_view text) {
+  for (const char* word : {"1", "yes", "true", "on"})
+    if (same_word(text, word)) return true;
+  for (const char* word : {"0", "no", "false", "off"})
+    if (same_word(text, word)) return false;
+  bad_value(v, text);
+}
+
+std::string parse_choice(const Variable& v, std::string_view text) {
+  std::string_view words = v.words;
+  while (!words.empty()) {
+    const std::size_t bar = std::min(words.find('|'), words.size());
+    const std::string_view word = words.substr(0, bar);
+    if (same_word(text, word)) return std::string(word);
+    words.remove_prefix(std::min(bar + 1, words.size()));
+  }
+  bad_value(v, text);
+}
+
+std::string parse_string(const Variable&, std::string_view text) { return std::string(text); }
+
+// clang-format off
+#define GSHMEM_VARIABLE(kind, field, name, def, min, max, words, help, parse)                \
+  Variable{kind, "GSHMEM_" #name, def, help, min, max, words,                                \
+           [](Config& c, const Variable& v, std::string_view text) { c.field = parse(v, text); }},
+#define GSHMEM_BYTES(field, name, def, help) \
+  GSHMEM_VARIABLE(Kind::kBytes, field, name, def, 0, 0, "", help, parse_bytes)
+#define GSHMEM_INT(field, name, def, min, max, help) \
+  GSHMEM_VARIABLE(Kind::kInt, field, name, def, min, max, "", help, parse_int)
+#define GSHMEM_SECONDS(field, name, def, help) \
+  GSHMEM_VARIABLE(Kind::kSeconds, field, name, def, 0, 0, "", help, parse_seconds)
+#define GSHMEM_BOOL(field, name, def, help) \
+  GSHMEM_VARIABLE(Kind::kBool, field, name, def, 0, 0, "", help, parse_bool)
+#define GSHMEM_STRING(field, name, def, help) \
+  GSHMEM_VARIABLE(Kind::kString, field, name, def, 0, 0, "", help, parse_string)
+#define GSHMEM_CHOICE(field, name, def, words, help) \
+  GSHMEM_VARIABLE(Kind::kChoice, field, name, def, 0, 0, words, help, parse_choice)
+constexpr Variable kVariables[] = {
+#include "host/base/config.def"
+};
+#undef GSHMEM_VARIABLE
+// clang-format on
+
+const char* lookup_env(const char* name, void*) { return std::getenv(name); }
+
+/// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
+/// alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before.swap(above);
+    above.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t differ = a[i - 1] == b[j - 1] ? 0 : 1;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + differ});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+/// The known name that `name` is probably meant to be: at most a third of its letters edited, but
+/// one edit always. Null when there is none.
+const char* nearest_name(std::string_view name) {
+  std::string upper(name.substr(kPrefix.size()));
+  for (char& c : upper)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  const char* best = nullptr;
+  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
+  for (const Variable& v : kVariables) {
+    const std::string_view known = std::string_view(v.name).substr(kPrefix.size());
+    const std::size_t limit = std::max<std::size_t>(1, known.size() / 3);
+    // The length differs by that many insertions at least; this also bounds the work.
+    if (upper.size() > known.size() + limit || known.size() > upper.size() + limit) continue;
+    const std::size_t distance = edit_distance(upper, known);
+    if (distance > limit || distance >= best_distance) continue;
+    best = v.name;
+    best_distance = distance;
+  }
+  return best;
+}
+
+bool is_known(std::string_view name) {
+  return std::any_of(std::begin(kVariables), std::end(kVariables),
+                     [&](const Variable& v) { return name == v.name; });
+}
+
+std::vector<std::string> names_of_environ() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+}  // namespace
+
+Config Config::from(Lookup lookup, void* context) {
+  Config config;
+  for (const Variable& v : kVariables) {
+    const char* text = lookup(v.name, context);
+    v.set(config, v, text != nullptr ? text : v.default_value);
+  }
+  return config;
+}
+
+Config Config::from_env() { return from(lookup_env, nullptr); }
+
+std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {
+  std::vector<ConfigEntry> entries;
+  for (const Variable& v : kVariables) {
+    const char* text = lookup(v.name, context);
+    entries.push_back({.name = v.name,
+                       .value = text != nullptr ? text : v.default_value,
+                       .default_value = v.default_value,
+                       .accepted = accepted(v),
+                       .help = v.help,
+                       .from_environment = text != nullptr});
+  }
+  return entries;
+}
+
+std::vector<ConfigEntry> config_entries_from_env() { return config_entries(lookup_env, nullptr); }
+
+std::vector<std::string> config_unknown_names(const std::vector<std::string>& environ_names) {
+  std::vector<std::string> messages;
+  for (const std::string& name : environ_names) {
+    if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix) || is_known(name)) continue;
+    const char* meant = nearest_name(name);
+    messages.push_back(name + " is not a variable of gshmem; " +
+                       (meant != nullptr ? "did you mean " + std::string(meant) + "?"
+                                         : "gshmem-info lists those it has"));
+  }
+  return messages;
+}
+
+void config_warn_unknown() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const std::string& message : config_unknown_names(names_of_environ()))
+      GSHMEM_WARN("%s", message.c_str());
+  });
+}
+
+}  // namespace gshmem

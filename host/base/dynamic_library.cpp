@@ -1,0 +1,45 @@
+#include "host/base/dynamic_library.h"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+namespace gshmem {
+
+DynamicLibrary::DynamicLibrary(const std::string& soname, Where where)
+    : handle_(dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL)), name_(soname) {
+  if (handle_ != nullptr) return;
+  const char* reason = dlerror();
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              "cannot load " + soname + ": " + (reason != nullptr ? reason : "no reason given"),
+              where);
+}
+
+DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)), name_(std::move(other.name_)) {}
+
+DynamicLibrary& DynamicLibrary::operator=(DynamicLibrary&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  std::swap(name_, other.name_);
+  return *this;
+}
+
+DynamicLibrary::~DynamicLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* DynamicLibrary::find(const char* symbol) const noexcept {
+  // dlsym(nullptr, ...) would search the whole process: an empty library has no symbols.
+  return handle_ != nullptr ? dlsym(handle_, symbol) : nullptr;
+}
+
+void* DynamicLibrary::address(const char* symbol, Where where) const {
+  void* found = find(symbol);
+  if (found == nullptr) {
+    const std::string library = handle_ != nullptr ? name_ : "a library that is not loaded";
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, library + " has no symbol " + symbol, where);
+  }
+  return found;
+}
+
+}  // namespace gshmem

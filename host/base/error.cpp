@@ -1,0 +1,46 @@
+#include "host/base/error.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace gshmem {
+
+const char* status_text(int code) noexcept {
+  switch (code) {
+#define GSHMEM_STATUS_CASE(name, value, text) \
+  case value:                                 \
+    return text;
+    GSHMEM_STATUS_TABLE(GSHMEM_STATUS_CASE)
+#undef GSHMEM_STATUS_CASE
+    default:
+      return "unknown status";
+  }
+}
+
+long check_errno(long result, std::string_view call, Where where) {
+  if (result != -1) return result;
+  const int code = errno;
+  char buffer[128];
+  // The GNU strerror_r: unlike strerror it is thread-safe in every libc that has it.
+  std::string what(call);
+  what.append(": ").append(strerror_r(code, buffer, sizeof(buffer)));
+  throw Error(GSHMEMX_ERROR_SYSTEM, what, where);
+}
+
+std::string strprintf(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  va_list again;
+  va_copy(again, args);
+  const int size = std::vsnprintf(nullptr, 0, format, args);
+  va_end(args);
+  std::string text(size > 0 ? static_cast<std::size_t>(size) : 0, '\0');
+  // data()[size()] may be written with '\0', which is what vsnprintf puts there.
+  if (size > 0) std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  return text;
+}
+
+}  // namespace gshmem

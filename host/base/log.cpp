@@ -1,0 +1,194 @@
+#include "host/base/log.h"
+
+#include "host/base/error.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+
+namespace gshmem {
+namespace {
+
+constexpr std::size_t kLineBytes = 4096;
+static_assert(kLineBytes <= PIPE_BUF, "longer writes to a pipe may be split and mixed");
+
+constexpr std::string_view kWords[] = {"none", "error", "warn", "info", "debug"};
+constexpr const char* kLabels[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
+
+// Relaxed throughout: they guard no other data; a line logged while another thread reconfigures
+// goes to the old or to the new destination.
+std::atomic<LogLevel> g_level{LogLevel::kWarn};
+std::atomic<int> g_fd{STDERR_FILENO};
+thread_local int t_pe = -1;
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  check_errno(gethostname(name, sizeof(name) - 1), "gethostname");
+  return name;
+}
+
+[[noreturn]] void bad_file(const std::string& file, const std::string& why) {
+  throw Error(GSHMEMX_ERROR_CONFIG, "GSHMEM_LOG_FILE=\"" + file + "\": " + why);
+}
+
+std::string expand_name(const std::string& file) {
+  std::string name;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    if (file[i] != '%') {
+      name += file[i];
+      continue;
+    }
+    switch (++i < file.size() ? file[i] : '\0') {
+      case 'h':
+        name += host_name();
+        break;
+      case 'p':
+        name += std::to_string(getpid());
+        break;
+      case '%':
+        name += '%';
+        break;
+      default:
+        bad_file(file,
+                 "expected a file name in which %h is the host, %p the process id and %% a %");
+    }
+  }
+  return name;
+}
+
+// Points the one descriptor of the log file at `name`. The number stays the same from the first
+// file on and dup3 swaps what is behind it in one step, so that a thread inside write(2) needs no
+// lock and never meets a closed or reused descriptor.
+int open_file(const std::string& file) {
+  static int file_fd = -1;  // under log_configure's mutex
+  const std::string name = expand_name(file);
+  const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    try {
+      check_errno(fd, "open(" + name + ")");
+    } catch (const Error& error) {
+      bad_file(file, error.what());
+    }
+  }
+  if (file_fd < 0) {
+    file_fd = fd;
+  } else {
+    const int moved = dup3(fd, file_fd, O_CLOEXEC);
+    const int dup3_errno = errno;
+    close(fd);
+    errno = dup3_errno;
+    check_errno(moved, "dup3");
+  }
+  return file_fd;
+}
+
+void write_line(const char* line, std::size_t size) noexcept {
+  const int fd = g_fd.load(std::memory_order_relaxed);
+  // Only an interrupted write is repeated. Any other failure has nowhere to be reported.
+  while (write(fd, line, size) < 0 && errno == EINTR) {
+  }
+}
+
+// Appends to line[used..limit) and returns the new end, at most `limit`.
+std::size_t append(char* line, std::size_t used, std::size_t limit, const char* format,
+                   va_list args) noexcept {
+  const int size = std::vsnprintf(line + used, limit - used, format, args);
+  if (size < 0) return used;
+  const std::size_t wanted = used + static_cast<std::size_t>(size);
+  if (wanted < limit) return wanted;
+  std::fill_n(line + limit - 4, 3, '.');  // cut: vsnprintf filled up to limit - 1 and a '\0'
+  return limit - 1;
+}
+
+void log_va(LogLevel level, int dropped, const char* format, va_list args) noexcept {
+  const int saved_errno = errno;
+  char line[kLineBytes];
+  char pe[16] = "-";
+  if (t_pe >= 0) std::snprintf(pe, sizeof(pe), "%d", t_pe);
+  char tail[48] = "";
+  if (dropped > 0) std::snprintf(tail, sizeof(tail), " (%d similar lines dropped)", dropped);
+  const std::size_t tail_size = std::string_view(tail).size();
+
+  const int prefix =
+      std::snprintf(line, sizeof(line), "gshmem[%s] %s: ", pe, kLabels[static_cast<int>(level)]);
+  // The tail and the newline always fit: the text is what is cut.
+  std::size_t size =
+      append(line, static_cast<std::size_t>(prefix), kLineBytes - tail_size, format, args);
+  std::replace_if(
+      line, line + size, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
+  size = static_cast<std::size_t>(std::copy_n(tail, tail_size, line + size) - line);
+  line[size++] = '\n';
+  write_line(line, size);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+LogLevel log_level_from(std::string_view word) {
+  const auto* found = std::find(std::begin(kWords), std::end(kWords), word);
+  if (found == std::end(kWords)) {
+    const int size = static_cast<int>(word.size());
+    throw Error(GSHMEMX_ERROR_INVALID_VALUE,
+                strprintf("\"%.*s\" is not a log level", size, word.data()));
+  }
+  return static_cast<LogLevel>(found - std::begin(kWords));
+}
+
+void log_configure(LogLevel level, const std::string& file) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const int fd = file.empty() ? STDERR_FILENO : open_file(file);
+  g_fd.store(fd, std::memory_order_relaxed);
+  g_level.store(level, std::memory_order_relaxed);
+}
+
+bool log_enabled(LogLevel level) noexcept {
+  return level != LogLevel::kNone && level <= g_level.load(std::memory_order_relaxed);
+}
+
+void log_set_pe(int pe) noexcept { t_pe = pe; }
+
+void log_line(LogLevel level, const char* format, ...) noexcept {
+  if (!log_enabled(level)) return;
+  va_list args;
+  va_start(args, format);
+  log_va(level, 0, format, args);
+  va_end(args);
+}
+
+void log_line_after_drops(LogLevel level, int dropped, const char* format, ...) noexcept {
+  if (!log_enabled(level)) return;
+  va_list args;
+  va_start(args, format);
+  log_va(level, dropped, format, args);
+  va_end(args);
+}
+
+long log_now_ms() noexcept {
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<long>(std::chrono::duration_cast<milliseconds>(now).count());
+}
+
+bool RateLimit::allow(long now_ms, int* dropped) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (tokens_ > 0) {
+    --tokens_;
+  } else if (now_ms < next_ms_) {
+    if (dropped_ < INT_MAX) ++dropped_;
+    return false;
+  }
+  next_ms_ = now_ms + 1000;
+  *dropped = dropped_;
+  dropped_ = 0;
+  return true;
+}
+
+}  // namespace gshmem

@@ -1,0 +1,49 @@
+// Catches what a test writes to descriptor 2. A sequenced-packet socket keeps the boundaries of
+// write(2): each element of writes() is what one call wrote.
+#pragma once
+
+#include "host/base/error.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace gshmem::test {
+
+class StderrCapture {
+ public:
+  StderrCapture() {
+    int ends[2];
+    check_errno(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), "socketpair");
+    saved_ = dup(STDERR_FILENO);
+    check_errno(dup2(ends[1], STDERR_FILENO), "dup2");
+    close(ends[1]);
+    read_end_ = ends[0];
+  }
+  ~StderrCapture() {
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+    close(read_end_);
+  }
+  StderrCapture(const StderrCapture&) = delete;
+  StderrCapture& operator=(const StderrCapture&) = delete;
+
+  /// What has been written since the last call, one element per write(2).
+  [[nodiscard]] std::vector<std::string> writes() {
+    std::vector<std::string> all;
+    std::string buffer(1 << 16, '\0');
+    for (;;) {
+      const ssize_t size = recv(read_end_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (size <= 0) return all;
+      all.push_back(buffer.substr(0, static_cast<std::size_t>(size)));
+    }
+  }
+
+ private:
+  int saved_ = -1;
+  int read_end_ = -1;
+};
+
+}  // namespace gshmem::test

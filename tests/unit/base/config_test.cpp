@@ -1,0 +1,327 @@
+#include "host/base/config.h"
+
+#include "host/base/error.h"
+#include "tests/unit/base/capture.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gshmem {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+using Names = std::vector<std::string>;
+
+const char* find_value(const char* name, void* context) {
+  const Values& values = *static_cast<const Values*>(context);
+  const auto found = values.find(name);
+  return found != values.end() ? found->second.c_str() : nullptr;
+}
+
+Config parse(Values values) { return Config::from(find_value, &values); }
+
+std::uint64_t size_of(const std::string& text) {
+  return parse({{"GSHMEM_SYMMETRIC_SIZE", text}}).symmetric_size;
+}
+
+/// What the error says when `name` is set to `text`; "accepted" when there is none.
+std::string error_of(const std::string& name, const std::string& text) {
+  try {
+    (void)parse({{name, text}});
+  } catch (const Error& error) {
+    CHECK(error.code() == GSHMEMX_ERROR_CONFIG);
+    return error.what();
+  }
+  return "accepted";
+}
+
+// The variables of each type, from the table itself: a new line is covered without a new test.
+const Names kBytesNames = {
+#define GSHMEM_BYTES(field, name, ...) "GSHMEM_" #name,
+#define GSHMEM_INT(...)
+#define GSHMEM_SECONDS(...)
+#define GSHMEM_BOOL(...)
+#define GSHMEM_STRING(...)
+#define GSHMEM_CHOICE(...)
+#include "host/base/config.def"
+};
+struct IntName {
+  std::string name;
+  long min, max;
+};
+const std::vector<IntName> kIntNames = {
+#define GSHMEM_BYTES(...)
+#define GSHMEM_INT(field, name, def, min, max, help) {"GSHMEM_" #name, min, max},
+#define GSHMEM_SECONDS(...)
+#define GSHMEM_BOOL(...)
+#define GSHMEM_STRING(...)
+#define GSHMEM_CHOICE(...)
+#include "host/base/config.def"
+};
+const Names kSecondsNames = {
+#define GSHMEM_BYTES(...)
+#define GSHMEM_INT(...)
+#define GSHMEM_SECONDS(field, name, ...) "GSHMEM_" #name,
+#define GSHMEM_BOOL(...)
+#define GSHMEM_STRING(...)
+#define GSHMEM_CHOICE(...)
+#include "host/base/config.def"
+};
+const Names kBoolNames = {
+#define GSHMEM_BYTES(...)
+#define GSHMEM_INT(...)
+#define GSHMEM_SECONDS(...)
+#define GSHMEM_BOOL(field, name, ...) "GSHMEM_" #name,
+#define GSHMEM_STRING(...)
+#define GSHMEM_CHOICE(...)
+#include "host/base/config.def"
+};
+const Names kChoiceNames = {
+#define GSHMEM_BYTES(...)
+#define GSHMEM_INT(...)
+#define GSHMEM_SECONDS(...)
+#define GSHMEM_BOOL(...)
+#define GSHMEM_STRING(...)
+#define GSHMEM_CHOICE(field, name, ...) "GSHMEM_" #name,
+#include "host/base/config.def"
+};
+
+void check_refused(const std::string& name, const std::string& text, const std::string& accepted) {
+  const std::string expected = name + "=\"" + text + "\": expected " + accepted;
+  CHECK(error_of(name, text).substr(0, expected.size()) == expected);
+}
+
+TEST_CASE("defaults_are_those_of_the_table") {
+  const Config config = parse({});
+  CHECK(config.device == "auto");
+  CHECK(config.symmetric_size == 1073741824U);
+  CHECK(config.bootstrap == "auto");
+  CHECK(config.bootstrap_timeout == 60.0);
+  CHECK(config.uid_address.empty());
+  CHECK(config.uid_rank == -1);
+  CHECK(config.timeout == 1800.0);
+  CHECK(config.fault == "abort");
+  CHECK(config.max_pes_per_gpu == 1);
+  CHECK(config.p2p);
+  CHECK(config.log_level == "warn");
+}
+
+TEST_CASE("every_default_is_a_value_that_its_variable_accepts") {
+  Values none;
+  const std::vector<ConfigEntry> entries = config_entries(find_value, &none);
+  REQUIRE(entries.size() > 10);
+  for (const ConfigEntry& entry : entries)
+    CHECK(error_of(entry.name, entry.default_value) == "accepted");
+}
+
+TEST_CASE("sizes_take_units_hex_and_fractions") {
+  const std::pair<const char*, std::uint64_t> table[] = {
+      {"0", 0},
+      {"1", 1},
+      {"007", 7},
+      {"4096", 4096},
+      {"1K", 1024},
+      {"1k", 1024},
+      {"20m", 20971520},
+      {"2M", 2097152},
+      {"3G", 3221225472},
+      {"5T", 5497558138880},
+      {"0x10", 16},
+      {"0XfF", 255},
+      {"0x10K", 16384},
+      {"3.1M", 3250586},
+      {"1.5G", 1610612736},
+      {"0.5K", 512},
+      {"0.0001", 1},
+      {"1.0", 1},
+      {"18446744073709551615", UINT64_MAX},
+      {"0xffffffffffffffff", UINT64_MAX},
+      {"16777215T", 18446742974197923840U},
+      {"18014398509481983K", 18446744073709550592U},
+      {"18014398509481983.999K", 18446744073709551615U},
+  };
+  for (const auto& [text, bytes] : table) {
+    CAPTURE(text);
+    CHECK(size_of(text) == bytes);
+  }
+}
+
+TEST_CASE("bad_sizes_are_refused") {
+  for (const std::string& name : kBytesNames) {
+    for (const char* text :
+         {"",      " ",    "-1",     "+1",     "abc", "K",    "0x",  "0xK", "0xg",     "1 G", " 1G",
+          "1G ",   "1GG",  "1KB",    "1KiB",   "12x", "1e9",  "nan", "inf", "1.",      ".5",  ".",
+          "1.5.5", "1.e3", "1.5e3K", "0x1.8K", "1,5", "1.-5", "--1", "1P",  "\xc2\xbd"})
+      check_refused(name, text,
+                    "a size in bytes (a number or 0x hex, with an optional K, M, G or T)");
+  }
+}
+
+TEST_CASE("sizes_beyond_64_bits_are_refused_and_say_so") {
+  for (const char* text :
+       {"18446744073709551616", "0x10000000000000000", "16777216T", "18014398509481984K",
+        "99999999999999999999999G", "18446744073709551615.5", "18014398509481983.9999K",
+        "0xffffffffffffffffK"}) {
+    CAPTURE(text);
+    const std::string what = error_of("GSHMEM_SYMMETRIC_SIZE", text);
+    CHECK(what.find(std::string("GSHMEM_SYMMETRIC_SIZE=\"") + text + "\": expected") == 0);
+    CHECK(what.ends_with("; it does not fit in 64 bits"));
+  }
+}
+
+TEST_CASE("integers_take_their_range_and_nothing_else") {
+  for (const IntName& v : kIntNames) {
+    CHECK(error_of(v.name, std::to_string(v.min)) == "accepted");
+    CHECK(error_of(v.name, std::to_string(v.max)) == "accepted");
+    const std::string accepted = strprintf("an integer from %ld to %ld", v.min, v.max);
+    for (const std::string& text :
+         {std::to_string(v.min - 1), std::to_string(v.max + 1), std::string("2147483648"),
+          std::string("4294967297"), std::string("18446744073709551617"), std::string(""),
+          std::string("abc"), std::string("1 "), std::string(" 1"), std::string("1x"),
+          std::string("1.0"), std::string("+1"), std::string("0x1"), std::string("-")})
+      check_refused(v.name, text, accepted);
+  }
+  CHECK(parse({{"GSHMEM_UID_RANK", "12"}}).uid_rank == 12);
+  CHECK(error_of("GSHMEM_MAX_PES_PER_GPU", "65") ==
+        "GSHMEM_MAX_PES_PER_GPU=\"65\": expected an integer from 1 to 64");
+}
+
+TEST_CASE("seconds_take_fractions_and_no_negatives") {
+  const std::pair<const char*, double> table[] = {{"0", 0},    {"1", 1},      {"0.25", 0.25},
+                                                  {".5", 0.5}, {"1e3", 1000}, {"1000000000", 1e9}};
+  for (const auto& [text, seconds] : table) {
+    CAPTURE(text);
+    CHECK(parse({{"GSHMEM_TIMEOUT", text}}).timeout == seconds);
+  }
+  for (const std::string& name : kSecondsNames) {
+    for (const char* text : {"",     " ",   "abc",  "-1",         "-0",   "-0.0",  "-1e-999", "nan",
+                             "-nan", "inf", "-inf", "infinity",   "1s",   "1 ",    " 1",      "+1",
+                             "0x10", "1,5", "1e",   "1000000001", "1e10", "1e999", "1e-999"})
+      check_refused(name, text, "seconds (a number >= 0; 0 = never)");
+  }
+  CHECK(error_of("GSHMEM_TIMEOUT", "abc") ==
+        "GSHMEM_TIMEOUT=\"abc\": expected seconds (a number >= 0; 0 = never)");
+  CHECK(error_of("GSHMEM_TIMEOUT", "1e10").ends_with("; it is more than 1e9"));
+}
+
+TEST_CASE("booleans_take_the_usual_words") {
+  for (const char* text : {"1", "yes", "true", "on", "YES", "True", "oN"})
+    CHECK(parse({{"GSHMEM_P2P", text}}).p2p);
+  for (const char* text : {"0", "no", "false", "off", "NO", "False", "oFF"})
+    CHECK_FALSE(parse({{"GSHMEM_P2P", text}}).p2p);
+  for (const std::string& name : kBoolNames) {
+    for (const char* text :
+         {"", " ", "2", "-1", "01", "y", "n", "t", "tru", "yess", "1 ", "enable"})
+      check_refused(name, text, "one of 0 1 yes no true false on off");
+  }
+}
+
+TEST_CASE("choices_take_their_words_and_keep_the_table_s_spelling") {
+  CHECK(parse({{"GSHMEM_DEVICE", "cpu"}}).device == "cpu");
+  CHECK(parse({{"GSHMEM_DEVICE", "CUDA"}}).device == "cuda");
+  CHECK(parse({{"GSHMEM_FAULT", "Report"}}).fault == "report");
+  CHECK(error_of("GSHMEM_DEVICE", "gpu") == "GSHMEM_DEVICE=\"gpu\": expected one of auto cuda cpu");
+  for (const std::string& name : kChoiceNames) {
+    for (const char* text : {"", " ", "|", "xyz", "aut", "autoo", "auto|cpu", "auto ", "-1"})
+      check_refused(name, text, "one of ");
+  }
+}
+
+TEST_CASE("strings_are_taken_as_they_are") {
+  CHECK(parse({{"GSHMEM_UID_ADDRESS", " [::1]:5 \xc3\xa4 "}}).uid_address == " [::1]:5 \xc3\xa4 ");
+  CHECK(parse({{"GSHMEM_LOG_FILE", ""}}).log_file.empty());
+}
+
+TEST_CASE("huge_values_are_shortened_in_the_error") {
+  const std::string what = error_of("GSHMEM_TIMEOUT", std::string(100'000, 'x'));
+  CHECK(what.size() < 400);
+  CHECK(what.find("xxx...\": expected seconds") != std::string::npos);
+}
+
+TEST_CASE("environment_is_read") {
+  REQUIRE(setenv("GSHMEM_UID_SIZE", "17", 1) == 0);
+  CHECK(Config::from_env().uid_size == 17);
+  bool seen = false;
+  for (const ConfigEntry& entry : config_entries_from_env()) {
+    if (entry.name != "GSHMEM_UID_SIZE") continue;
+    seen = true;
+    CHECK(entry.value == "17");
+    CHECK(entry.from_environment);
+  }
+  CHECK(seen);
+  REQUIRE(setenv("GSHMEM_UID_SIZE", "seventeen", 1) == 0);
+  CHECK_THROWS_AS(Config::from_env(), Error);
+  REQUIRE(unsetenv("GSHMEM_UID_SIZE") == 0);
+}
+
+TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
+  Values values = {{"GSHMEM_TIMEOUT", "abc"}};
+  std::set<std::string> names;
+  for (const ConfigEntry& entry : config_entries(find_value, &values)) {
+    CAPTURE(entry.name);
+    CHECK(names.insert(entry.name).second);
+    CHECK_FALSE(entry.help.empty());
+    CHECK_FALSE(entry.accepted.empty());
+    const bool is_set = entry.name == "GSHMEM_TIMEOUT";
+    CHECK(entry.from_environment == is_set);
+    CHECK(entry.value == (is_set ? "abc" : entry.default_value));
+  }
+  CHECK(names.count("GSHMEM_LOG") == 1);
+}
+
+TEST_CASE("known_and_foreign_names_are_left_alone") {
+  Values none;
+  Names names = {"PATH", "", "GSHMEM", "gshmem_timeout", "XGSHMEM_TIMEOT", "GSHMEM_TEST_ANYTHING"};
+  for (const ConfigEntry& entry : config_entries(find_value, &none)) names.push_back(entry.name);
+  CHECK(config_unknown_names(names).empty());
+}
+
+TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
+  const std::pair<const char*, const char*> near[] = {
+      {"GSHMEM_SYMETRIC_SIZE", "GSHMEM_SYMMETRIC_SIZE"},
+      {"GSHMEM_HEAP_SYMMETRIC_SIZE", nullptr},
+      {"GSHMEM_TIMEOT", "GSHMEM_TIMEOUT"},
+      {"GSHMEM_TIEMOUT", "GSHMEM_TIMEOUT"},
+      {"GSHMEM_timeout", "GSHMEM_TIMEOUT"},
+      {"GSHMEM_BOOTSTRAP_TIMOUT", "GSHMEM_BOOTSTRAP_TIMEOUT"},
+      {"GSHMEM_BOOTSTRAPP", "GSHMEM_BOOTSTRAP"},
+      {"GSHMEM_UID_RNAK", "GSHMEM_UID_RANK"},
+      {"GSHMEM_PTP", "GSHMEM_P2P"},
+      {"GSHMEM_LOGS", "GSHMEM_LOG"},
+      {"GSHMEM_L0G_FILE", "GSHMEM_LOG_FILE"},
+      {"GSHMEM_", nullptr},
+      {"GSHMEM_XYZ", nullptr},
+      {"GSHMEM_SOMETHING_ELSE", nullptr},
+  };
+  for (const auto& [name, meant] : near) {
+    const std::string question = meant != nullptr ? std::string("did you mean ") + meant + "?"
+                                                  : "gshmem-info lists those it has";
+    CHECK(config_unknown_names({name}) ==
+          Names{std::string(name) + " is not a variable of gshmem; " + question});
+  }
+}
+
+TEST_CASE("unknown_names_of_the_environment_are_warned_of_once") {
+  REQUIRE(setenv("GSHMEM_TIMEOT", "5", 1) == 0);
+  test::StderrCapture capture;
+  log_configure(LogLevel::kWarn, "");
+  config_warn_unknown();
+  config_warn_unknown();
+  int seen = 0;
+  for (const std::string& line : capture.writes())
+    seen += line ==
+            "gshmem[-] WARN: GSHMEM_TIMEOT is not a variable of gshmem; did you mean "
+            "GSHMEM_TIMEOUT?\n";
+  CHECK(seen == 1);
+  REQUIRE(unsetenv("GSHMEM_TIMEOT") == 0);
+}
+
+}  // namespace
+}  // namespace gshmem

@@ -1,0 +1,276 @@
+#include "host/base/log.h"
+
+#include "host/base/error.h"
+#include "tests/unit/base/capture.h"
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gshmem {
+namespace {
+
+using test::StderrCapture;
+using Lines = std::vector<std::string>;
+
+/// A fresh folder, gone with the object; logging returns to stderr first.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "gshmem_log_XXXXXX").string();
+    require(mkdtemp(name.data()) != nullptr, GSHMEMX_ERROR_SYSTEM, "mkdtemp");
+    path_ = name;
+  }
+  ~TempFolder() {
+    log_configure(LogLevel::kWarn, "");
+    std::filesystem::remove_all(path_);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  [[nodiscard]] std::string file(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+Lines lines_of(const std::string& file) {
+  std::ifstream in(file);
+  Lines lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string error_of_configure(const std::string& file) {
+  try {
+    log_configure(LogLevel::kDebug, file);
+  } catch (const Error& error) {
+    CHECK(error.code() == GSHMEMX_ERROR_CONFIG);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("line_has_pe_level_and_text_in_one_write") {
+  StderrCapture capture;
+  log_configure(LogLevel::kDebug, "");
+  GSHMEM_ERROR("%s %d", "answer", 42);
+  log_set_pe(7);
+  GSHMEM_WARN("w");
+  GSHMEM_INFO("i");
+  GSHMEM_DEBUG("d");
+  log_set_pe(-1);
+  GSHMEM_ERROR("again");
+  log_configure(LogLevel::kWarn, "");
+  CHECK(capture.writes() == Lines{"gshmem[-] ERROR: answer 42\n", "gshmem[7] WARN: w\n",
+                                  "gshmem[7] INFO: i\n", "gshmem[7] DEBUG: d\n",
+                                  "gshmem[-] ERROR: again\n"});
+}
+
+TEST_CASE("level_selects_what_is_written") {
+  const LogLevel levels[] = {LogLevel::kNone, LogLevel::kError, LogLevel::kWarn, LogLevel::kInfo,
+                             LogLevel::kDebug};
+  for (std::size_t i = 0; i < std::size(levels); ++i) {
+    StderrCapture capture;
+    log_configure(levels[i], "");
+    GSHMEM_ERROR("x");
+    GSHMEM_WARN("x");
+    GSHMEM_INFO("x");
+    GSHMEM_DEBUG("x");
+    log_line(LogLevel::kNone, "never");
+    for (std::size_t j = 1; j < std::size(levels); ++j) CHECK(log_enabled(levels[j]) == (j <= i));
+    CHECK_FALSE(log_enabled(LogLevel::kNone));
+    CHECK(capture.writes().size() == i);
+  }
+  log_configure(LogLevel::kWarn, "");
+}
+
+TEST_CASE("level_words_are_those_of_the_config_table") {
+  CHECK(log_level_from("none") == LogLevel::kNone);
+  CHECK(log_level_from("error") == LogLevel::kError);
+  CHECK(log_level_from("warn") == LogLevel::kWarn);
+  CHECK(log_level_from("info") == LogLevel::kInfo);
+  CHECK(log_level_from("debug") == LogLevel::kDebug);
+  CHECK_THROWS_AS(log_level_from("loud"), Error);
+  CHECK_THROWS_AS(log_level_from(""), Error);
+}
+
+TEST_CASE("arguments_of_a_disabled_line_are_not_evaluated") {
+  int evaluated = 0;
+  log_configure(LogLevel::kError, "");
+  GSHMEM_DEBUG("%d", ++evaluated);
+  log_configure(LogLevel::kWarn, "");
+  CHECK(evaluated == 0);
+}
+
+TEST_CASE("long_text_is_cut_to_one_atomic_write") {
+  StderrCapture capture;
+  // The longest text that fits: 4096 bytes less "gshmem[-] WARN: " and the newline, and one less.
+  const std::string fits(4096 - 16 - 1, 'a');
+  GSHMEM_WARN("%s", fits.c_str());
+  GSHMEM_WARN("%sb", fits.c_str());
+  log_line_after_drops(LogLevel::kWarn, 12, "%s", std::string(9000, 'c').c_str());
+  const Lines lines = capture.writes();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == "gshmem[-] WARN: " + fits + "\n");
+  CHECK(lines[1] == "gshmem[-] WARN: " + fits.substr(3) + "...\n");
+  CHECK(lines[2].size() == 4096);
+  CHECK(lines[2].ends_with("ccc... (12 similar lines dropped)\n"));
+}
+
+TEST_CASE("control_characters_cannot_forge_a_line") {
+  StderrCapture capture;
+  GSHMEM_WARN("a\ngshmem[0] ERROR: b\r\x1b[31m\x7f \xc3\xa4");
+  CHECK(capture.writes() == Lines{"gshmem[-] WARN: a gshmem[0] ERROR: b  [31m  \xc3\xa4\n"});
+}
+
+TEST_CASE("log_line_keeps_errno") {
+  TempFolder folder;
+  log_configure(LogLevel::kWarn, folder.file("log"));
+  errno = ENOSPC;
+  GSHMEM_WARN("%m");
+  CHECK(errno == ENOSPC);
+}
+
+TEST_CASE("log_file_name_expands_host_and_process") {
+  TempFolder folder;
+  char host[256] = {};
+  REQUIRE(gethostname(host, sizeof(host) - 1) == 0);
+  log_configure(LogLevel::kWarn, folder.file("a-%h-%p-%%.log"));
+  GSHMEM_WARN("here");
+  const std::string name = std::string("a-") + host + "-" + std::to_string(getpid()) + "-%.log";
+  CHECK(lines_of(folder.file(name.c_str())) == Lines{"gshmem[-] WARN: here"});
+}
+
+TEST_CASE("log_file_is_appended_to_and_stderr_comes_back") {
+  TempFolder folder;
+  StderrCapture capture;
+  log_configure(LogLevel::kWarn, folder.file("a"));
+  GSHMEM_WARN("1");
+  log_configure(LogLevel::kWarn, folder.file("b"));
+  GSHMEM_WARN("2");
+  log_configure(LogLevel::kWarn, folder.file("a"));
+  GSHMEM_WARN("3");
+  log_configure(LogLevel::kWarn, "");
+  GSHMEM_WARN("4");
+  CHECK(lines_of(folder.file("a")) == Lines{"gshmem[-] WARN: 1", "gshmem[-] WARN: 3"});
+  CHECK(lines_of(folder.file("b")) == Lines{"gshmem[-] WARN: 2"});
+  CHECK(capture.writes() == Lines{"gshmem[-] WARN: 4\n"});
+}
+
+TEST_CASE("bad_log_file_is_a_config_error_and_changes_nothing") {
+  TempFolder folder;
+  const std::string kept = folder.file("kept");
+  log_configure(LogLevel::kWarn, kept);
+  const std::string missing = folder.file("no/such/folder");
+  CHECK(error_of_configure(missing) ==
+        "GSHMEM_LOG_FILE=\"" + missing + "\": open(" + missing + "): No such file or directory");
+  CHECK(error_of_configure("x%q").find("GSHMEM_LOG_FILE=\"x%q\": expected a file name") == 0);
+  CHECK(error_of_configure("x%").find("GSHMEM_LOG_FILE=\"x%\": expected a file name") == 0);
+  GSHMEM_WARN("still here");
+  GSHMEM_DEBUG("still off");
+  CHECK(lines_of(kept) == Lines{"gshmem[-] WARN: still here"});
+}
+
+TEST_CASE("lines_of_many_threads_never_mix_even_while_the_file_changes") {
+  constexpr int kThreads = 4;
+  constexpr int kLines = 500;
+  TempFolder folder;
+  const std::string files[] = {folder.file("a"), folder.file("b")};
+  log_configure(LogLevel::kWarn, files[0]);
+  std::vector<std::thread> threads;
+  for (int pe = 0; pe < kThreads; ++pe) {
+    threads.emplace_back([pe] {
+      log_set_pe(pe);
+      for (int i = 0; i < kLines; ++i) GSHMEM_WARN("%d %s", pe, std::string(200, 'x').c_str());
+    });
+  }
+  for (int i = 0; i < 200; ++i) log_configure(LogLevel::kWarn, files[i % 2]);
+  for (std::thread& thread : threads) thread.join();
+
+  std::size_t count = 0;
+  const std::string text(200, 'x');
+  for (const std::string& file : files) {
+    for (const std::string& line : lines_of(file)) {
+      const std::string pe = line.substr(7, 1);
+      CHECK(line == "gshmem[" + pe + "] WARN: " + pe + " " + text);
+      ++count;
+    }
+  }
+  CHECK(count == kThreads * kLines);
+}
+
+TEST_CASE("rate_limit_passes_a_burst_then_one_line_per_second") {
+  RateLimit limit(3);
+  int dropped = -1;
+  const auto passes = [&](long now_ms) {
+    dropped = -1;
+    return limit.allow(now_ms, &dropped);
+  };
+  for (int i = 0; i < 3; ++i) {
+    CHECK(passes(10));
+    CHECK(dropped == 0);
+  }
+  CHECK_FALSE(passes(11));
+  CHECK(dropped == -1);
+  CHECK_FALSE(passes(1009));
+  CHECK(passes(1010));
+  CHECK(dropped == 2);
+  CHECK_FALSE(passes(2009));
+  CHECK(passes(9000));
+  CHECK(dropped == 1);
+  CHECK(passes(10000));
+  CHECK(dropped == 0);
+}
+
+TEST_CASE("rate_limit_counts_every_line_of_every_thread") {
+  constexpr int kThreads = 4;
+  constexpr int kCalls = 10'000;
+  constexpr int kBurst = 100;
+  RateLimit limit(kBurst);
+  std::vector<int> passed(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&limit, &mine = passed[static_cast<std::size_t>(t)]] {
+      int dropped = 0;
+      for (int i = 0; i < kCalls; ++i) mine += limit.allow(500, &dropped) ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int total = 0;
+  for (const int mine : passed) total += mine;
+  CHECK(total == kBurst);
+  int dropped = 0;
+  CHECK(limit.allow(1500, &dropped));
+  CHECK(dropped == kThreads * kCalls - kBurst);
+}
+
+TEST_CASE("limited_log_line_drops_after_its_burst") {
+  StderrCapture capture;
+  for (int i = 0; i < 50; ++i) GSHMEM_LOG_LIMITED(LogLevel::kWarn, 2, "line %d", i);
+  const Lines lines = capture.writes();
+  // A stall of a second in the loop lets further lines pass, so that the count has no upper bound.
+  REQUIRE(lines.size() >= 2);
+  CHECK(lines.size() < 50);
+  CHECK(lines[0] == "gshmem[-] WARN: line 0\n");
+  CHECK(lines[1] == "gshmem[-] WARN: line 1\n");
+}
+
+TEST_CASE("line_after_drops_says_how_many") {
+  StderrCapture capture;
+  log_line_after_drops(LogLevel::kWarn, 0, "none");
+  log_line_after_drops(LogLevel::kWarn, 3, "some");
+  CHECK(capture.writes() ==
+        Lines{"gshmem[-] WARN: none\n", "gshmem[-] WARN: some (3 similar lines dropped)\n"});
+}
+
+}  // namespace
+}  // namespace gshmem
