@@ -199,7 +199,7 @@ constexpr Variable kVariables[] = {
 #undef GSHMEM_VARIABLE
 // clang-format on
 
-const char* lookup_env(const char* name, void*) { return std::getenv(name); }
+const char* lookup_env(const char* name, void*) { return env_lookup(name); }
 
 /// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
 /// alignment).
@@ -267,6 +267,8 @@ Config Config::from(Lookup lookup, void* context) {
 }
 
 Config Config::from_env() { return from(lookup_env, nullptr); }
+
+const char* env_lookup(const char* name) noexcept { return std::getenv(name); }
 
 std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {
   std::vector<ConfigEntry> entries;

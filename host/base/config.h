@@ -32,6 +32,9 @@ struct Config {
   [[nodiscard]] static Config from(Lookup lookup, void* context);
 };
 
+/// A variable that is not ours, such as a launcher's PMIX_RANK; null = not set.
+[[nodiscard]] const char* env_lookup(const char* name) noexcept;
+
 /// One variable as gshmem-info prints it. `value` is the text as set, which need not be a good one.
 struct ConfigEntry {
   std::string name, value, default_value, accepted, help;

@@ -3,11 +3,63 @@
 # and time limits are the same everywhere.
 
 # Suppressions of leaks that are PMIx's and Open MPI's own; harmless without sanitizers.
-set(GSHMEM_TEST_ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp")
+set(GSHMEM_TEST_ENVIRONMENT
+  "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp:print_suppressions=0")
+
+# Open MPI (4 or 5) brings a PMIx server; the mpirun of other MPIs does not.
+find_program(GSHMEM_MPIRUN mpirun DOC "Open MPI's mpirun, for tests with several processes")
+set(GSHMEM_MPIRUN_USABLE OFF)
+if(GSHMEM_MPIRUN)
+  execute_process(COMMAND ${GSHMEM_MPIRUN} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  if(version MATCHES "Open MPI|PRRTE")
+    set(GSHMEM_MPIRUN_USABLE ON)
+  endif()
+endif()
 
 # gshmem_discover_tests(TARGET LABEL): every test case of a Catch2 program, labelled "cpu" and LABEL.
 function(gshmem_discover_tests target label)
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
   catch_discover_tests(${target} TEST_PREFIX "${label}." PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
     ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}" LABELS "cpu\\\\\\\\;${label}")
+endfunction()
+
+# gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share.
+function(gshmem_add_launched_test name label processes timeout)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
+    TIMEOUT ${timeout} PROCESSORS ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+endfunction()
+
+# gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds]): `command` on
+# n processes under mpirun, which must end with exit code 0, or EXIT. LABEL defaults to mpirun.
+function(gshmem_add_mpirun_test name processes)
+  cmake_parse_arguments(ARG "" "LABEL;EXIT;TIMEOUT" "" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL mpirun)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  if(NOT DEFINED ARG_EXIT)
+    set(ARG_EXIT 0)
+  endif()
+  if(GSHMEM_MPIRUN_USABLE)
+    set(command ${CMAKE_SOURCE_DIR}/tests/launch/mpirun.sh ${ARG_EXIT} ${GSHMEM_MPIRUN} -np
+      ${processes} ${ARG_UNPARSED_ARGUMENTS})
+  else()
+    set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
+  endif()
+  gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT} ${command})
+endfunction()
+
+# gshmem_add_slurm_test(NAME nodes tasks-per-node command... [LABEL label]): `command` under srun on
+# virtual nodes of this machine; skipped where Slurm is not installed or the user is not root.
+function(gshmem_add_slurm_test name nodes tasks)
+  cmake_parse_arguments(ARG "" "LABEL" "" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL slurm)
+  endif()
+  math(EXPR processes "${nodes} * ${tasks}")
+  gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} 180
+    ${CMAKE_SOURCE_DIR}/tests/launch/slurm.sh ${nodes} ${tasks} ${ARG_UNPARSED_ARGUMENTS})
 endfunction()

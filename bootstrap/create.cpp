@@ -1,0 +1,56 @@
+// GSHMEM_BOOTSTRAP: which way the ranks find each other.
+#include "bootstrap/bootstrap.h"
+#include "host/base/log.h"
+
+#include <array>
+#include <charconv>
+#include <cstring>
+
+namespace gshmem::bootstrap {
+namespace {
+
+/// Null when the launcher set the variables but its server does not answer (left-over environment).
+std::unique_ptr<Bootstrap> try_pmix(const Config& config) {
+  if (env_lookup("PMIX_RANK") == nullptr || env_lookup("PMIX_NAMESPACE") == nullptr) return nullptr;
+  try {
+    return create_pmix(config);
+  } catch (const Error& error) {
+    // Without libpmix every process would silently become a job of its own: only an explicit
+    // address or choice may pass over that.
+    if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED && config.uid_address.empty()) throw;
+    GSHMEM_WARN("PMIX_RANK is set, but PMIx is not usable: %s", error.what());
+    return nullptr;
+  }
+}
+
+/// A launcher that is not PMIx started several processes, and each is about to be alone.
+void warn_when_launched() {
+  // Set per process by Open MPI, Slurm steps, and PMI-1/2 launchers such as hydra.
+  constexpr std::array kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
+  for (const char* name : kSizes) {
+    const char* text = env_lookup(name);
+    if (text == nullptr) continue;
+    int size = 0;
+    std::from_chars(text, text + std::strlen(text), size);
+    if (size <= 1) continue;
+    GSHMEM_WARN(
+        "%s=%d, but there is no PMIx server: this process is a job of one PE "
+        "(srun needs --mpi=pmix)",
+        name, size);
+    return;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> create(const Config& config) {
+  if (config.bootstrap == "pmix") return create_pmix(config);
+  if (config.bootstrap == "uid") return create_uid_from_address(config);
+  if (config.bootstrap == "single") return create_single();
+  if (auto boot = try_pmix(config)) return boot;
+  if (!config.uid_address.empty()) return create_uid_from_address(config);
+  warn_when_launched();
+  return create_single();
+}
+
+}  // namespace gshmem::bootstrap

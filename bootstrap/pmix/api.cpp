@@ -1,0 +1,136 @@
+#include "bootstrap/pmix/api.h"
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+namespace gshmem::bootstrap {
+
+PmixApi::PmixApi()
+    : library("libpmix.so.2"),
+      init(library.function<decltype(PMIx_Init)>("PMIx_Init")),
+      finalize(library.function<decltype(PMIx_Finalize)>("PMIx_Finalize")),
+      put(library.function<decltype(PMIx_Put)>("PMIx_Put")),
+      commit(library.function<decltype(PMIx_Commit)>("PMIx_Commit")),
+      fence_nb(library.function<decltype(PMIx_Fence_nb)>("PMIx_Fence_nb")),
+      get_nb(library.function<decltype(PMIx_Get_nb)>("PMIx_Get_nb")),
+      abort(library.function<decltype(PMIx_Abort)>("PMIx_Abort")),
+      error_string(library.function<decltype(PMIx_Error_string)>("PMIx_Error_string")),
+      version(library.function<decltype(PMIx_Get_version)>("PMIx_Get_version")) {}
+
+const PmixApi& pmix_api() {
+  static const PmixApi* const api = new PmixApi;  // never deleted, see the header
+  return *api;
+}
+
+namespace {
+
+/// One call under way: filled by PMIx's thread, awaited by ours.
+struct Pending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  pmix_status_t status = PMIX_ERR_TIMEOUT;
+  PmixValue value;
+
+  void finish(pmix_status_t result) {
+    const std::lock_guard lock(mutex);
+    status = result;
+    done = true;
+    changed.notify_all();
+  }
+  [[nodiscard]] pmix_status_t await(const Deadline& deadline) {
+    std::unique_lock lock(mutex);
+    return deadline.wait(changed, lock, [this] { return done; }) ? status : PMIX_ERR_TIMEOUT;
+  }
+};
+
+// Shared: after a timeout the caller is gone and PMIx's thread still holds the other reference,
+// which travels through the library as a heap-allocated copy.
+using PendingRef = std::shared_ptr<Pending>;
+
+std::unique_ptr<PendingRef> claim(void* callback_data) {
+  return std::unique_ptr<PendingRef>(static_cast<PendingRef*>(callback_data));
+}
+
+void on_fence(pmix_status_t status, void* data) { (*claim(data))->finish(status); }
+
+void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
+  const auto pending = claim(data);
+  PmixValue& out = (*pending)->value;  // ours until finish()
+  if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_BYTE_OBJECT) {
+    out.bytes.resize(value->data.bo.size);
+    if (!out.bytes.empty()) std::memcpy(out.bytes.data(), value->data.bo.bytes, out.bytes.size());
+  } else if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_UINT32) {
+    out.number = value->data.uint32;
+  } else if (status == PMIX_SUCCESS) {
+    status = PMIX_ERR_TYPE_MISMATCH;
+  }
+  (*pending)->finish(status);
+}
+
+/// Runs `start(callback data)` and waits for its callback; a call that is refused or complete at
+/// once has none.
+template <class Start>
+pmix_status_t call_and_wait(const PendingRef& pending, const Deadline& deadline, Start start) {
+  auto reference = std::make_unique<PendingRef>(pending);
+  PendingRef* const handed_over = reference.release();
+  const pmix_status_t status = start(handed_over);
+  if (status == PMIX_SUCCESS) return pending->await(deadline);
+  claim(handed_over).reset();
+  return status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status;
+}
+
+}  // namespace
+
+pmix_status_t pmix_fence(const PmixApi& api, const pmix_proc_t& all,
+                         const std::vector<pmix_info_t>& directives, const Deadline& deadline) {
+  return call_and_wait(std::make_shared<Pending>(), deadline, [&](void* data) {
+    return api.fence_nb(&all, 1, directives.data(), directives.size(), on_fence, data);
+  });
+}
+
+pmix_status_t pmix_get(const PmixApi& api, const pmix_proc_t& who, const std::string& key,
+                       const Deadline& deadline, PmixValue* value) {
+  const auto pending = std::make_shared<Pending>();
+  const pmix_status_t status = call_and_wait(pending, deadline, [&](void* data) {
+    return api.get_nb(&who, key.c_str(), nullptr, 0, on_value, data);
+  });
+  if (status == PMIX_SUCCESS) *value = std::move(pending->value);
+  return status;
+}
+
+void pmix_abort(const PmixApi& api, int code, const std::string& message,
+                const Deadline& deadline) {
+  const auto pending = std::make_shared<Pending>();
+  // A thread of its own because PMIx_Abort has no non-blocking form and waits for the server.
+  std::thread([&api, pending, code, message] {
+    pending->finish(api.abort(code, message.c_str(), nullptr, 0));
+  }).detach();
+  (void)pending->await(deadline);
+}
+
+pmix_proc_t pmix_proc(const char* nspace, pmix_rank_t rank) {
+  pmix_proc_t proc{};
+  std::strncpy(proc.nspace, nspace, sizeof proc.nspace - 1);
+  proc.rank = rank;
+  return proc;
+}
+
+pmix_info_t pmix_info_flag(const char* key) {
+  pmix_info_t info{};
+  std::strncpy(info.key, key, sizeof info.key - 1);
+  info.value.type = PMIX_BOOL;
+  info.value.data.flag = true;
+  return info;
+}
+
+pmix_info_t pmix_info_int(const char* key, int value) {
+  pmix_info_t info{};
+  std::strncpy(info.key, key, sizeof info.key - 1);
+  info.value.type = PMIX_INT;
+  info.value.data.integer = value;
+  return info;
+}
+
+}  // namespace gshmem::bootstrap

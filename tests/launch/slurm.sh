@@ -1,0 +1,117 @@
+#!/bin/bash
+# slurm.sh NODES TASKS command...: runs `command` with srun --mpi=pmix on NODES virtual nodes of this
+# machine, TASKS per node. Everything lives in one temporary folder, listens on 127.0.0.1, and ends
+# with this script. Exits with srun's status, or 77 with a reason where Slurm cannot run.
+set -u
+nodes=$1
+tasks=$2
+shift 2
+
+skip() { echo "skipped: $1"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "virtual Slurm nodes need root"
+PATH=$PATH:/usr/sbin:/sbin
+for tool in munged slurmctld slurmd srun sinfo; do
+  command -v $tool >/dev/null || skip "$tool is not installed"
+done
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-slurm.XXXXXX") || exit 1
+pids=()
+cleanup() {
+  trap - EXIT INT TERM
+  scancel --state=running --state=pending 2>/dev/null
+  # Slurm's daemons before munged, which they talk to while they end.
+  for ((i = ${#pids[@]} - 1; i >= 0; --i)); do
+    kill "${pids[i]}" 2>/dev/null
+    wait "${pids[i]}" 2>/dev/null
+  done
+  # A step daemon leaves its parent; it and what it started carry our SLURM_CONF.
+  for env in /proc/[0-9]*/environ; do
+    pid=${env#/proc/}
+    pid=${pid%/environ}
+    [ "$pid" = $$ ] && continue
+    grep -qsaF "SLURM_CONF=$dir/" "$env" 2>/dev/null && kill -KILL "$pid" 2>/dev/null
+  done
+  rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+free_port() {  # a port that nobody listens on, from the range below the ephemeral ones
+  local port
+  while :; do
+    port=$((12000 + RANDOM % 18000))
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo $port; return; }
+  done
+}
+
+wait_for() {  # wait_for WHAT command...: until the command succeeds, 30 s at most
+  local what=$1
+  shift
+  for ((i = 0; i < 300; ++i)); do
+    "$@" >/dev/null 2>&1 && return
+    sleep 0.1
+  done
+  echo "$what did not come up; logs:" >&2
+  tail -n 20 "$dir"/log/* >&2
+  exit 1
+}
+
+host=$(hostname -s)
+export SLURM_CONF=$dir/slurm.conf
+mkdir -p "$dir"/{munge,state,log}
+(umask 077; head -c 128 /dev/urandom >"$dir/munge/key")
+
+cat >"$SLURM_CONF" <<CONF
+ClusterName=gshmem
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(free_port)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge/socket
+CredType=cred/munge
+StateSaveLocation=$dir/state
+SlurmdSpoolDir=$dir/spool/%n
+TmpFS=$dir/tmp/%n
+SlurmctldPidFile=$dir/slurmctld.pid
+SlurmdPidFile=$dir/%n.pid
+SlurmctldLogFile=$dir/log/slurmctld
+SlurmdLogFile=$dir/log/%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=pmix
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/builtin
+ReturnToService=2
+SlurmdParameters=config_overrides
+PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+CONF
+for ((n = 0; n < nodes; ++n)); do
+  mkdir -p "$dir/spool/n$n" "$dir/tmp/n$n"
+  echo "NodeName=n$n NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=16" >>"$SLURM_CONF"
+done
+
+srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no PMIx plugin"
+
+start() {  # start LOG command...: in the background, to be ended by pid
+  local log=$1
+  shift
+  "$@" >"$dir/log/$log.out" 2>&1 &
+  pids+=($!)
+}
+start munged munged --foreground --force --key-file="$dir/munge/key" \
+  --socket="$dir/munge/socket" --pid-file="$dir/munge/pid" --log-file="$dir/log/munged" \
+  --seed-file="$dir/munge/seed"
+wait_for munged munge -n -S "$dir/munge/socket"
+start slurmctld slurmctld -D -c
+for ((n = 0; n < nodes; ++n)); do start "slurmd$n" slurmd -D -c -N "n$n"; done
+all_idle() { [ "$(sinfo -h -o '%T %D')" = "idle $nodes" ]; }
+wait_for "the cluster" all_idle
+
+# -K: a dead rank ends the job; without it the others wait for the collective's own time limit. In
+# the background, because a shell runs no trap while it waits for a foreground command.
+srun -K --mpi=pmix -N "$nodes" --ntasks-per-node="$tasks" "$@" &
+job=$!
+pids+=("$job")
+wait "$job"
