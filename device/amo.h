@@ -1,6 +1,6 @@
 // Atomic memory operations on the load/store path (OpenSHMEM 1.5, section 9.6): relaxed, at system
-// scope, atomic against every other AMO, `p`, signal and wait on the same object. T is 4 or 8 bytes.
-// Signedness does not matter to any of them, so they work on unsigned words.
+// scope, atomic against every other AMO, `p`, signal and wait on the same object. T is 4 or 8
+// bytes. Signedness does not matter to any of them, so they work on unsigned words.
 #pragma once
 
 #include "p2p.h"
@@ -30,18 +30,18 @@ GSHMEM_FN T amo_swap(const State& state, T* dest, T value, int pe) {
 
 template <class T>
 GSHMEM_FN T amo_compare_swap(const State& state, T* dest, T cond, T value, int pe) {
-  return bits<T>(atomic_compare_swap(amo_target(state, dest, pe), bits<Word<T>>(cond),
-                                     bits<Word<T>>(value)));
+  return bits<T>(
+      atomic_compare_swap(amo_target(state, dest, pe), bits<Word<T>>(cond), bits<Word<T>>(value)));
 }
 
-#define GSHMEM_AMO(OP)                                                                      \
-  template <class T>                                                                        \
-  GSHMEM_FN T amo_fetch_##OP(const State& state, T* dest, T value, int pe) {                \
-    return bits<T>(atomic_fetch_##OP(amo_target(state, dest, pe), bits<Word<T>>(value)));   \
-  }                                                                                         \
-  template <class T>                                                                        \
-  GSHMEM_FN void amo_##OP(const State& state, T* dest, T value, int pe) {                   \
-    atomic_##OP(amo_target(state, dest, pe), bits<Word<T>>(value));                         \
+#define GSHMEM_AMO(OP)                                                                    \
+  template <class T>                                                                      \
+  GSHMEM_FN T amo_fetch_##OP(const State& state, T* dest, T value, int pe) {              \
+    return bits<T>(atomic_fetch_##OP(amo_target(state, dest, pe), bits<Word<T>>(value))); \
+  }                                                                                       \
+  template <class T>                                                                      \
+  GSHMEM_FN void amo_##OP(const State& state, T* dest, T value, int pe) {                 \
+    atomic_##OP(amo_target(state, dest, pe), bits<Word<T>>(value));                       \
   }
 GSHMEM_AMO(add)
 GSHMEM_AMO(and)

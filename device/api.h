@@ -1,6 +1,6 @@
-// The layer between the APIs (C and C++) and the device library: checks arguments, and on hosts whose
-// heaps are on GPUs hands over to HostOps. One function per operation, untyped where the
-// type does not matter; include/gshmem/functions.def says which API function calls which of these.
+// The layer between the APIs (C and C++) and the device library: checks arguments, and on hosts
+// whose heaps are on GPUs hands over to HostOps. One function per operation, untyped where the type
+// does not matter; include/gshmem/functions.def says which API function calls which of these.
 #pragma once
 
 #include "amo.h"
@@ -28,7 +28,8 @@ GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name),
 enum class Completion { kBlocking, kNonBlocking };
 
 template <Completion kCompletion, class Coop>
-GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                      int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
@@ -44,7 +45,8 @@ GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* sou
 }
 
 template <Completion kCompletion, class Coop>
-GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                      int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "source", source, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
@@ -60,19 +62,23 @@ GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* sou
 }
 
 template <class Coop>
-GSHMEM_FN void put(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void put(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                   int pe) {
   put_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void put_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void put_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                       int pe) {
   put_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void get(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void get(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                   int pe) {
   get_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
 }
 template <class Coop>
-GSHMEM_FN void get_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n, int pe) {
+GSHMEM_FN void get_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                       int pe) {
   get_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
 }
 
@@ -118,7 +124,8 @@ GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* sourc
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}, pe)) return;
+  if (!check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}, pe))
+    return;
   GSHMEM_ON_HOST_OPS({
     copy_strided_host(ops, static_cast<char*>(peer_address(state, dest, pe)),
                       static_cast<const char*>(source), strides, kSize);
@@ -132,7 +139,8 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}, pe)) return;
+  if (!check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}, pe))
+    return;
   GSHMEM_ON_HOST_OPS({
     copy_strided_host(ops, static_cast<char*>(dest),
                       static_cast<const char*>(peer_address(state, source, pe)), strides, kSize);
@@ -186,23 +194,23 @@ GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int p
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
-#define GSHMEM_API_AMO(OP, OP_NAME)                                                             \
-  template <class T>                                                                            \
-  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {                      \
-    const State& state = call.state;                                                         \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};               \
-    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);)      \
-    return device::amo_fetch_##OP(state, dest, value, pe);                                      \
-  }                                                                                             \
-  template <class T>                                                                            \
-  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                         \
-    const State& state = call.state;                                                         \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;                   \
-    GSHMEM_ON_HOST_OPS({                                                                        \
-      amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);                               \
-      return;                                                                                   \
-    })                                                                                          \
-    device::amo_##OP(state, dest, value, pe);                                                   \
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                        \
+  template <class T>                                                                       \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {               \
+    const State& state = call.state;                                                       \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};     \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);) \
+    return device::amo_fetch_##OP(state, dest, value, pe);                                 \
+  }                                                                                        \
+  template <class T>                                                                       \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                  \
+    const State& state = call.state;                                                       \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;         \
+    GSHMEM_ON_HOST_OPS({                                                                   \
+      amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);                          \
+      return;                                                                              \
+    })                                                                                     \
+    device::amo_##OP(state, dest, value, pe);                                              \
   }
 GSHMEM_API_AMO(add, kAdd)
 GSHMEM_API_AMO(and, kAnd)
@@ -211,7 +219,8 @@ GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
 
 // --- Signals -------------------------------------------------------------------------------------
-GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUpdate& signal, int pe) {
+GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUpdate& signal,
+                            int pe) {
   return check_signal_op(state, call, signal.op) &&
          check_remote(state, call, "sig_addr", signal.address, {1, sizeof(std::uint64_t)}, pe);
 }
@@ -234,10 +243,12 @@ GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
 }
 
 template <class Coop>
-GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
-                              SignalUpdate signal, int pe) {
+GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const void* source,
+                              Elements n, SignalUpdate signal, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, n, pe) || !check_signal(state, call.name, signal, pe)) return;
+  if (!check_remote(state, call.name, "dest", dest, n, pe) ||
+      !check_signal(state, call.name, signal, pe))
+    return;
   GSHMEM_ON_HOST_OPS({
     ops->copy(peer_address(state, dest, pe), source, n.bytes());
     ops->complete();
@@ -253,12 +264,17 @@ GSHMEM_FN void put_signal(const Caller& call, Coop coop, void* dest, const void*
   put_signal_nbi(call, coop, dest, source, n, signal, pe);
 }
 
-// --- Waiting: the variables are local -------------------------------------------------------------
+// --- Waiting: the variables are local
+// -------------------------------------------------------------
 /// Comparison values of the plain and of the vector forms.
 template <class T>
-GSHMEM_FN WaitValues<T> one(T value) { return {value, nullptr}; }
+GSHMEM_FN WaitValues<T> one(T value) {
+  return {value, nullptr};
+}
 template <class T>
-GSHMEM_FN WaitValues<T> each(const T* values) { return {T{}, values}; }
+GSHMEM_FN WaitValues<T> each(const T* values) {
+  return {T{}, values};
+}
 
 GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* sig_addr) {
   const State& state = call.state;
@@ -266,29 +282,34 @@ GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* si
   return load_sync(sig_addr);
 }
 
-GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_t* sig_addr, int cmp,
-                                          std::uint64_t cmp_value) {
+GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_t* sig_addr,
+                                          int cmp, std::uint64_t cmp_value) {
   const State& state = call.state;
   if (!check_cmp(state, call.name, cmp) ||
       !check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) {
     return 0;
   }
   std::uint64_t value = 0;
-  spin_until(state, call.name, [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
+  spin_until(state, call.name,
+             [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
   return value;
 }
 
 template <class T>
 GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
-  if (!check_cmp(state, call.name, cmp) || !check_symmetric(state, call.name, "ivar", ivar, sizeof(T))) return;
+  if (!check_cmp(state, call.name, cmp) ||
+      !check_symmetric(state, call.name, "ivar", ivar, sizeof(T)))
+    return;
   spin_until(state, call.name, [&] { return compare(load_sync(ivar), cmp, cmp_value); });
 }
 
 template <class T>
 GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
-  if (!check_cmp(state, call.name, cmp) || !check_symmetric(state, call.name, "ivar", ivar, sizeof(T))) return 0;
+  if (!check_cmp(state, call.name, cmp) ||
+      !check_symmetric(state, call.name, "ivar", ivar, sizeof(T)))
+    return 0;
   return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
 }
 
@@ -299,8 +320,8 @@ GSHMEM_FN bool check_set(const State& state, const char* call, const WaitSet<T>&
 }
 
 template <class T>
-GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
-                              int cmp, WaitValues<T> values) {
+GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t nelems,
+                              const int* status, int cmp, WaitValues<T> values) {
   const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
   if (check_set(state, call.name, set)) device::wait_until_all(state, call.name, set);
@@ -311,7 +332,8 @@ GSHMEM_FN std::size_t wait_until_any(const Caller& call, const T* ivars, std::si
                                      const int* status, int cmp, WaitValues<T> values) {
   const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::wait_until_any(state, call.name, set) : SIZE_MAX;
+  return check_set(state, call.name, set) ? device::wait_until_any(state, call.name, set)
+                                          : SIZE_MAX;
 }
 
 template <class T>
@@ -320,21 +342,22 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
                                       WaitValues<T> values) {
   const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::wait_until_some(state, call.name, set, indices) : 0;
+  return check_set(state, call.name, set) ? device::wait_until_some(state, call.name, set, indices)
+                                          : 0;
 }
 
 /// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10.8).
 template <class T>
-GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status, int cmp,
-                       WaitValues<T> values) {
+GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
+                       int cmp, WaitValues<T> values) {
   const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
   return check_set(state, call.name, set) && device::test_all(set) ? 1 : 0;
 }
 
 template <class T>
-GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
-                               int cmp, WaitValues<T> values) {
+GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t nelems,
+                               const int* status, int cmp, WaitValues<T> values) {
   const State& state = call.state;
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
   return check_set(state, call.name, set) ? device::test_any(set) : SIZE_MAX;

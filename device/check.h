@@ -1,6 +1,6 @@
 // Argument checks of the API: always on the host and in CPU mode, on GPUs when compiled with
-// GSHMEM_DEVICE_CHECKS=1. A failed check is a fault that names call, argument and value; the call then
-// has no effect.
+// GSHMEM_DEVICE_CHECKS=1. A failed check is a fault that names call, argument and value; the call
+// then has no effect.
 #pragma once
 
 #include <gshmem/constants.h>
@@ -41,7 +41,8 @@ GSHMEM_FN bool check_count(const State& state, const char* call, Elements n) {
 GSHMEM_FN bool check_symmetric(const State& state, const char* call, const char* argument,
                                const void* p, std::size_t bytes) {
   if (!kChecks || bytes == 0 || is_symmetric(state, p, bytes)) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, argument, reinterpret_cast<std::uintptr_t>(p), bytes});
+  fault(state,
+        {GSHMEMX_ERROR_INVALID_VALUE, call, argument, reinterpret_cast<std::uintptr_t>(p), bytes});
   return false;
 }
 
@@ -57,7 +58,8 @@ GSHMEM_FN bool check_strided(const State& state, const char* call, const char* a
                              const void* p, std::ptrdiff_t stride, Elements n, int pe) {
   if (!kChecks || n.count == 0) return true;
   if (stride < 1) {
-    fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "stride", static_cast<std::uint64_t>(stride), 1});
+    fault(state,
+          {GSHMEMX_ERROR_INVALID_VALUE, call, "stride", static_cast<std::uint64_t>(stride), 1});
     return false;
   }
   const std::size_t step = static_cast<std::size_t>(stride);
@@ -74,8 +76,8 @@ GSHMEM_FN bool check_signal_op(const State& state, const char* call, int op) {
 
 GSHMEM_FN bool check_cmp(const State& state, const char* call, int cmp) {
   if (!kChecks || (cmp >= GSHMEM_CMP_EQ && cmp <= GSHMEM_CMP_GE)) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "cmp", static_cast<std::uint64_t>(cmp),
-                GSHMEM_CMP_GE});
+  fault(state,
+        {GSHMEMX_ERROR_INVALID_VALUE, call, "cmp", static_cast<std::uint64_t>(cmp), GSHMEM_CMP_GE});
   return false;
 }
 

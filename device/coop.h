@@ -1,5 +1,5 @@
-// Cooperative groups of the device library: who takes part in a call. Every operation is written once
-// over any type with thread_rank(), size() and sync(), and instantiated for these three.
+// Cooperative groups of the device library: who takes part in a call. Every operation is written
+// once over any type with thread_rank(), size() and sync(), and instantiated for these three.
 // Contract: all threads of the group make the call with the same arguments; a warp call is made by
 // full warps; a block may have any shape.
 #pragma once
@@ -19,11 +19,7 @@ struct Thread {
 #if defined(__CUDA_ARCH__)
 
 struct Warp {
-  __device__ int thread_rank() const {
-    std::uint32_t lane;
-    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-    return static_cast<int>(lane);
-  }
+  __device__ int thread_rank() const { return lane_id(); }
   __device__ int size() const { return 32; }
   __device__ void sync() const { __syncwarp(); }
 };
@@ -32,9 +28,7 @@ struct Block {
   __device__ int thread_rank() const {
     return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
   }
-  __device__ int size() const {
-    return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
-  }
+  __device__ int size() const { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
   __device__ void sync() const { __syncthreads(); }
 };
 

@@ -1,6 +1,6 @@
-// Copying bytes by a group of threads between two places that are both mapped here: 16-byte accesses
-// where the alignment of source and destination agree, the widest common word otherwise, several
-// loads in flight per thread. No ordering: whoever calls decides what completes when.
+// Copying bytes by a group of threads between two places that are both mapped here: 16-byte
+// accesses where the alignment of source and destination agree, the widest common word otherwise,
+// several loads in flight per thread. No ordering: whoever calls decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
 // local L2 and 0.88 us from a peer, so one thread or warp needs 16 in flight to keep the wire busy
@@ -30,9 +30,9 @@ struct CopyDepth<Block> {
 };
 
 /// Copies `count` words; word i goes to thread i % width.
-/// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been stored
-/// its registers take the next loads. The rest, less than one round, is one group of guarded loads, so
-/// that a short copy costs one latency.
+/// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been
+/// stored its registers take the next loads. The rest, less than one round, is one group of guarded
+/// loads, so that a short copy costs one latency.
 template <int kDepth, class W>
 GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int width) {
   constexpr int kGroup = kDepth < 4 ? kDepth : 4;
@@ -90,13 +90,14 @@ GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int r
   const std::size_t words = (bytes - head) / sizeof(W);
   const std::size_t tail_begin = head + words * sizeof(W);
   const std::size_t edge = head + (bytes - tail_begin);  // at most 2 * (sizeof(W) - 1) bytes
-  for (std::size_t e = static_cast<std::size_t>(rank); e < edge; e += static_cast<std::size_t>(width)) {
+  for (std::size_t e = static_cast<std::size_t>(rank); e < edge;
+       e += static_cast<std::size_t>(width)) {
     const std::size_t at = e < head ? e : tail_begin + (e - head);
     store_bulk(reinterpret_cast<std::uint8_t*>(dst + at),
                load_bulk(reinterpret_cast<const std::uint8_t*>(src + at)));
   }
-  copy_words<kDepth>(reinterpret_cast<W*>(dst + head), reinterpret_cast<const W*>(src + head), words,
-                     rank, width);
+  copy_words<kDepth>(reinterpret_cast<W*>(dst + head), reinterpret_cast<const W*>(src + head),
+                     words, rank, width);
 }
 
 template <class Coop>
@@ -137,7 +138,8 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
   } else {
     const std::size_t slice = (bytes / width + 63) / 64 * 64;
     const std::size_t first = slice * rank;
-    const std::size_t begin = slice == 0 ? (rank == 0 ? 0 : bytes) : (first < bytes ? first : bytes);
+    const std::size_t begin =
+        slice == 0 ? (rank == 0 ? 0 : bytes) : (first < bytes ? first : bytes);
     const std::size_t end =
         rank + 1 == width || slice == 0 ? bytes : (begin + slice < bytes ? begin + slice : bytes);
     if (begin < end) memcpy(dst + begin, src + begin, end - begin);
@@ -145,7 +147,8 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 }
 #endif
 
-/// Copies `bytes` bytes (0 is fine) from `src` to `dst`, which do not overlap unless they are equal.
+/// Copies `bytes` bytes (0 is fine) from `src` to `dst`, which do not overlap unless they are
+/// equal.
 template <class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)

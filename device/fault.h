@@ -63,11 +63,15 @@ GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
 /// A call that found no initialized PE. There is no record to write to.
 GSHMEM_OUTLINE void bad_state(const char* call, std::uint32_t magic) {
   if (magic == abi::kStateAmbiguous) {
-    printf("gshmem: %s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; "
-           "use gshmem::launch or one PE per GPU\n", call);
+    printf(
+        "gshmem: %s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; "
+        "use gshmem::launch or one PE per GPU\n",
+        call);
   } else {
-    printf("gshmem: %s: the library is not initialized (call it between gshmem_init and "
-           "gshmem_finalize)\n", call);
+    printf(
+        "gshmem: %s: the library is not initialized (call it between gshmem_init and "
+        "gshmem_finalize)\n",
+        call);
   }
 #if !defined(__CUDA_ARCH__)
   fflush(stdout);

@@ -56,7 +56,8 @@ struct Ambient {
 
 /// The calling thread's ambient record (host/runtime/ambient.cpp). Never null.
 extern "C" __attribute__((visibility("default"))) gshmem::device::Ambient* gshmemi_ambient(void);
-/// A fault under GSHMEM_FAULT=abort on the CPU: reports the record and ends the job. Does not return.
+/// A fault under GSHMEM_FAULT=abort on the CPU: reports the record and ends the job. Does not
+/// return.
 extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
     const gshmem::abi::DeviceState* state);
 
@@ -66,8 +67,8 @@ extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_ON_HOST_OPS(...)
 #else
-#define GSHMEM_ON_HOST_OPS(...)                                                      \
-  if (::gshmem::device::HostOps* ops = gshmemi_ambient()->ops; ops != nullptr) {     \
-    __VA_ARGS__                                                                      \
+#define GSHMEM_ON_HOST_OPS(...)                                                  \
+  if (::gshmem::device::HostOps* ops = gshmemi_ambient()->ops; ops != nullptr) { \
+    __VA_ARGS__                                                                  \
   }
 #endif

@@ -1,6 +1,6 @@
-// What host threads use when heaps are on GPUs: the same operations as device code, by the copy engine
-// and a service kernel. Implemented in host/gpu/host_ops.cpp; null in CPU mode, where host threads run
-// the device code itself.
+// What host threads use when heaps are on GPUs: the same operations as device code, by the copy
+// engine and a service kernel. Implemented in host/gpu/host_ops.cpp; null in CPU mode, where host
+// threads run the device code itself.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@ namespace gshmem::device {
 
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
-/// Addresses are valid in this process (this PE's window). Failures are recorded as faults, not thrown.
+/// Addresses are valid in this process (this PE's window). Failures are recorded as faults, not
+/// thrown.
 class HostOps {
  public:
   /// Starts a copy. Ordered behind earlier operations of this object.

@@ -36,11 +36,26 @@ struct alignas(16) Word16 {
 /// The unsigned integer of `kBytes` bytes.
 template <std::size_t kBytes>
 struct WordOf;
-template <> struct WordOf<1> { using type = std::uint8_t; };
-template <> struct WordOf<2> { using type = std::uint16_t; };
-template <> struct WordOf<4> { using type = std::uint32_t; };
-template <> struct WordOf<8> { using type = std::uint64_t; };
-template <> struct WordOf<16> { using type = Word16; };
+template <>
+struct WordOf<1> {
+  using type = std::uint8_t;
+};
+template <>
+struct WordOf<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct WordOf<4> {
+  using type = std::uint32_t;
+};
+template <>
+struct WordOf<8> {
+  using type = std::uint64_t;
+};
+template <>
+struct WordOf<16> {
+  using type = Word16;
+};
 template <class T>
 using Word = typename WordOf<sizeof(T)>::type;
 
@@ -72,12 +87,14 @@ GSHMEM_PTX_ACCESS(std::uint32_t, "u32", "=r", std::uint32_t)
 GSHMEM_PTX_ACCESS(std::uint64_t, "u64", "=l", unsigned long long)
 #undef GSHMEM_PTX_ACCESS
 
-#define GSHMEM_PTX_STORE(T, TYPE, CONSTRAINT, WIDE)                                              \
-  __device__ inline void store_relaxed(T* p, T v) {                                              \
-    asm volatile("st.relaxed.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) : "memory");  \
-  }                                                                                              \
-  __device__ inline void store_release(T* p, T v) {                                              \
-    asm volatile("st.release.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) : "memory");  \
+#define GSHMEM_PTX_STORE(T, TYPE, CONSTRAINT, WIDE)                                             \
+  __device__ inline void store_relaxed(T* p, T v) {                                             \
+    asm volatile("st.relaxed.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) \
+                 : "memory");                                                                   \
+  }                                                                                             \
+  __device__ inline void store_release(T* p, T v) {                                             \
+    asm volatile("st.release.sys." TYPE " [%0], %1;" ::"l"(p), CONSTRAINT(static_cast<WIDE>(v)) \
+                 : "memory");                                                                   \
   }
 GSHMEM_PTX_STORE(std::uint8_t, "u8", "h", std::uint16_t)
 GSHMEM_PTX_STORE(std::uint16_t, "u16", "h", std::uint16_t)
@@ -88,25 +105,29 @@ GSHMEM_PTX_STORE(std::uint64_t, "u64", "l", std::uint64_t)
 __device__ inline Word16 load_relaxed(const Word16* p) {
   Word16 v;
   asm volatile("ld.relaxed.sys.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
   return v;
 }
 __device__ inline void store_relaxed(Word16* p, Word16 v) {
-  asm volatile("st.relaxed.sys.v4.u32 [%0], {%1,%2,%3,%4};"
-               ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.relaxed.sys.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
 }
 
 /// Bulk access: may be cached, may tear between words; only for data that somebody else orders.
-/// Generic addresses, because sources may lie in shared memory or on the stack. `volatile` keeps the order of issue,
-/// so that the loads of one unrolled group are all in flight before the first store.
-#define GSHMEM_PTX_BULK(T, TYPE, LOADED, STORED, WIDE)                                  \
-  __device__ inline T load_bulk(const T* p) {                                           \
-    WIDE v;                                                                             \
-    asm volatile("ld." TYPE " %0, [%1];" : LOADED(v) : "l"(p) : "memory");       \
-    return static_cast<T>(v);                                                           \
-  }                                                                                     \
-  __device__ inline void store_bulk(T* p, T v) {                                        \
-    asm volatile("st." TYPE " [%0], %1;" ::"l"(p), STORED(static_cast<WIDE>(v)) : "memory");  \
+/// Generic addresses, because sources may lie in shared memory or on the stack. `volatile` keeps
+/// the order of issue, so that the loads of one unrolled group are all in flight before the first
+/// store.
+#define GSHMEM_PTX_BULK(T, TYPE, LOADED, STORED, WIDE)                                       \
+  __device__ inline T load_bulk(const T* p) {                                                \
+    WIDE v;                                                                                  \
+    asm volatile("ld." TYPE " %0, [%1];" : LOADED(v) : "l"(p) : "memory");                   \
+    return static_cast<T>(v);                                                                \
+  }                                                                                          \
+  __device__ inline void store_bulk(T* p, T v) {                                             \
+    asm volatile("st." TYPE " [%0], %1;" ::"l"(p), STORED(static_cast<WIDE>(v)) : "memory"); \
   }
 GSHMEM_PTX_BULK(std::uint8_t, "u8", "=h", "h", std::uint16_t)
 GSHMEM_PTX_BULK(std::uint16_t, "u16", "=h", "h", std::uint16_t)
@@ -116,23 +137,27 @@ GSHMEM_PTX_BULK(std::uint64_t, "u64", "=l", "l", unsigned long long)
 __device__ inline Word16 load_bulk(const Word16* p) {
   Word16 v;
   asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
   return v;
 }
 __device__ inline void store_bulk(Word16* p, Word16 v) {
-  asm volatile("st.v4.u32 [%0], {%1,%2,%3,%4};"
-               ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 /// Release and acquire for everything before and after it, to and from the whole system.
 __device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-#define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)                                      \
-  __device__ inline T atomic_##NAME(T* p, T v) {                                           \
-    T old;                                                                                 \
-    asm volatile("atom.relaxed.sys." OP "." TYPE " %0, [%1], %2;"                          \
-                 : OUT(old) : "l"(p), IN(v) : "memory");                                   \
-    return old;                                                                            \
+#define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)             \
+  __device__ inline T atomic_##NAME(T* p, T v) {                  \
+    T old;                                                        \
+    asm volatile("atom.relaxed.sys." OP "." TYPE " %0, [%1], %2;" \
+                 : OUT(old)                                       \
+                 : "l"(p), IN(v)                                  \
+                 : "memory");                                     \
+    return old;                                                   \
   }
 GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_add, "add", "u32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_add, "add", "u64", "=l", "l")
@@ -146,9 +171,9 @@ GSHMEM_PTX_ATOMIC(std::uint32_t, exchange, "exch", "b32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, exchange, "exch", "b64", "=l", "l")
 #undef GSHMEM_PTX_ATOMIC
 
-#define GSHMEM_PTX_REDUCE(T, NAME, OP, TYPE, IN)                                                \
-  __device__ inline void atomic_##NAME(T* p, T v) {                                             \
-    asm volatile("red.relaxed.sys." OP "." TYPE " [%0], %1;" ::"l"(p), IN(v) : "memory");       \
+#define GSHMEM_PTX_REDUCE(T, NAME, OP, TYPE, IN)                                          \
+  __device__ inline void atomic_##NAME(T* p, T v) {                                       \
+    asm volatile("red.relaxed.sys." OP "." TYPE " [%0], %1;" ::"l"(p), IN(v) : "memory"); \
   }
 GSHMEM_PTX_REDUCE(std::uint32_t, add, "add", "u32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, add, "add", "u64", "l")
@@ -160,12 +185,14 @@ GSHMEM_PTX_REDUCE(std::uint32_t, xor, "xor", "b32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, xor, "xor", "b64", "l")
 #undef GSHMEM_PTX_REDUCE
 
-#define GSHMEM_PTX_CAS(T, TYPE, OUT, IN)                                                  \
-  __device__ inline T atomic_compare_swap(T* p, T expected, T desired) {                  \
-    T old;                                                                                \
-    asm volatile("atom.relaxed.sys.cas." TYPE " %0, [%1], %2, %3;"                        \
-                 : OUT(old) : "l"(p), IN(expected), IN(desired) : "memory");              \
-    return old;                                                                           \
+#define GSHMEM_PTX_CAS(T, TYPE, OUT, IN)                                 \
+  __device__ inline T atomic_compare_swap(T* p, T expected, T desired) { \
+    T old;                                                               \
+    asm volatile("atom.relaxed.sys.cas." TYPE " %0, [%1], %2, %3;"       \
+                 : OUT(old)                                              \
+                 : "l"(p), IN(expected), IN(desired)                     \
+                 : "memory");                                            \
+    return old;                                                          \
   }
 GSHMEM_PTX_CAS(std::uint32_t, "b32", "=r", "r")
 GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
@@ -174,13 +201,21 @@ GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
 /// The store of a flag, after fence_system() where older writes must be seen first: fence and
 /// relaxed store are together a release. (A release store would pay for a second fence.)
 template <class T>
-__device__ inline void store_flag(T* p, T v) { store_relaxed(p, v); }
+__device__ inline void store_flag(T* p, T v) {
+  store_relaxed(p, v);
+}
 
 /// Nanoseconds of a clock that never goes back; coarse (about 1 us) on GPUs.
 __device__ inline std::uint64_t now_ns() {
   std::uint64_t t;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
+}
+/// Position of the calling thread in its warp.
+__device__ inline int lane_id() {
+  std::uint32_t lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return static_cast<int>(lane);
 }
 /// Between two polls: nothing, a poll over NVLink or L2 already takes its time.
 __device__ inline void pause(unsigned) {}
@@ -192,25 +227,43 @@ __device__ inline void pause(unsigned) {}
 #else  // CPU
 
 template <class T>
-inline T load_relaxed(const T* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+inline T load_relaxed(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 template <class T>
-inline T load_acquire(const T* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+inline T load_acquire(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
 template <class T>
-inline void store_relaxed(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+inline void store_relaxed(T* p, T v) {
+  __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
 template <class T>
-inline void store_release(T* p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+inline void store_release(T* p, T v) {
+  __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
 template <>
-inline Word16 load_relaxed(const Word16* p) { return *p; }
+inline Word16 load_relaxed(const Word16* p) {
+  return *p;
+}
 template <>
-inline void store_relaxed(Word16* p, Word16 v) { *p = v; }
+inline void store_relaxed(Word16* p, Word16 v) {
+  *p = v;
+}
 template <class T>
-inline T load_bulk(const T* p) { return *p; }
+inline T load_bulk(const T* p) {
+  return *p;
+}
 template <class T>
-inline void store_bulk(T* p, T v) { *p = v; }
+inline void store_bulk(T* p, T v) {
+  *p = v;
+}
 
 /// As on the GPU; a release by itself, because ThreadSanitizer does not model fences.
 template <class T>
-inline void store_flag(T* p, T v) { store_release(p, v); }
+inline void store_flag(T* p, T v) {
+  store_release(p, v);
+}
 
 /// Sequentially consistent, because a full fence on x86-64 is also what makes a put (a plain store
 /// here) leave the store buffer: the CPU's counterpart of "complete at the target".
@@ -224,18 +277,24 @@ inline void fence_system() {
 #endif
 }
 
-#define GSHMEM_CPU_ATOMIC(NAME)                                                                    \
-  template <class T>                                                                               \
-  inline T atomic_fetch_##NAME(T* p, T v) { return __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); } \
-  template <class T>                                                                               \
-  inline void atomic_##NAME(T* p, T v) { __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); }
+#define GSHMEM_CPU_ATOMIC(NAME)                           \
+  template <class T>                                      \
+  inline T atomic_fetch_##NAME(T* p, T v) {               \
+    return __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); \
+  }                                                       \
+  template <class T>                                      \
+  inline void atomic_##NAME(T* p, T v) {                  \
+    __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL);        \
+  }
 GSHMEM_CPU_ATOMIC(add)
 GSHMEM_CPU_ATOMIC(and)
 GSHMEM_CPU_ATOMIC(or)
 GSHMEM_CPU_ATOMIC(xor)
 #undef GSHMEM_CPU_ATOMIC
 template <class T>
-inline T atomic_exchange(T* p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }
+inline T atomic_exchange(T* p, T v) {
+  return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+}
 template <class T>
 inline T atomic_compare_swap(T* p, T expected, T desired) {
   __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -7,8 +7,9 @@
 
 namespace gshmem::device {
 
-/// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those after
-/// it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper does it.
+/// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
+/// after it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper
+/// does it.
 template <class Coop>
 GSHMEM_FN void fence(Coop coop, const State&) {
   coop.sync();

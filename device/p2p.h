@@ -1,5 +1,5 @@
-// The load/store path: every peer's heap is mapped at a fixed stride, so a peer's copy of a symmetric
-// object is arithmetic away. No table, no branch.
+// The load/store path: every peer's heap is mapped at a fixed stride, so a peer's copy of a
+// symmetric object is arithmetic away. No table, no branch.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -20,7 +20,8 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
-  return offset >= state.internal && offset < state.heap_bytes && bytes <= state.heap_bytes - offset;
+  return offset >= state.internal && offset < state.heap_bytes &&
+         bytes <= state.heap_bytes - offset;
 }
 
 /// OpenSHMEM 1.5, section 9.3.5 (shmem_ptr). Null when `p` is not symmetric or `pe` out of range.

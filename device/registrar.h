@@ -1,6 +1,7 @@
-// How a translation unit's copy of the device state gets filled: a static object of the unit hands the
-// library a function, compiled in this unit so that it uses this unit's CUDA runtime and symbol.
-// gshmem_init calls all of them with the PE's GPU current. Included by gshmem.h under nvcc only.
+// How a translation unit's copy of the device state gets filled: a static object of the unit hands
+// the library a function, compiled in this unit so that it uses this unit's CUDA runtime and
+// symbol. gshmem_init calls all of them with the PE's GPU current. Included by gshmem.h under nvcc
+// only.
 #pragma once
 
 #include "state.h"

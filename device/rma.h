@@ -19,8 +19,8 @@ GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* so
 }
 
 template <class Coop>
-GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source,
-                   std::size_t bytes, int pe) {
+GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
+                   int pe) {
   put_nbi(coop, state, dest, source, bytes, pe);
   coop.sync();  // no thread may reuse `source` while another still reads it
 }
@@ -32,8 +32,8 @@ GSHMEM_FN void get_nbi(Coop coop, const State& state, void* dest, const void* so
 }
 
 template <class Coop>
-GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source,
-                   std::size_t bytes, int pe) {
+GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
+                   int pe) {
   get_nbi(coop, state, dest, source, bytes, pe);
   coop.sync();  // every thread may read what any thread fetched
 }
@@ -63,7 +63,8 @@ struct Strides {
 template <class W, class Coop>
 GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides) {
   const std::size_t width = static_cast<std::size_t>(coop.size());
-  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems; i += width) {
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
+       i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
     store_bulk(dest + at * strides.dst, load_bulk(source + at * strides.src));
   }
@@ -71,12 +72,14 @@ GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides
 }
 
 template <class W, class Coop>
-GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides, int pe) {
+GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
+                    int pe) {
   copy_strided(coop, peer_address(state, dest, pe), source, strides);
 }
 
 template <class W, class Coop>
-GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides, int pe) {
+GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides,
+                    int pe) {
   copy_strided(coop, dest, peer_address(state, source, pe), strides);
 }
 

@@ -1,5 +1,5 @@
-// Signals (OpenSHMEM 1.5, section 9.8): a 64-bit word that is set or added to at the target, alone or
-// behind a payload. Invariant: a signal is never visible before the payload it belongs to.
+// Signals (OpenSHMEM 1.5, section 9.8): a 64-bit word that is set or added to at the target, alone
+// or behind a payload. Invariant: a signal is never visible before the payload it belongs to.
 #pragma once
 
 #include "amo.h"
@@ -26,8 +26,8 @@ GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
   }
 }
 
-/// The group meets behind the payload, then one thread orders it before the signal: its fence covers
-/// the stores of threads it has synchronized with (PTX ISA, causality order).
+/// The group meets behind the payload, then one thread orders it before the signal: its fence
+/// covers the stores of threads it has synchronized with (PTX ISA, causality order).
 template <class Coop>
 GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
                               std::size_t bytes, SignalUpdate signal, int pe) {

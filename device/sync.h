@@ -1,9 +1,9 @@
-// Barrier over all PEs: every PE tells every other one the number of the barrier it has reached, one
-// lane per peer, and waits until all have reached it (OpenSHMEM 1.5, section 9.9). One round trip on
-// the wire whatever the number of PEs; no PE's flag is written by two PEs.
+// Barrier over all PEs: every PE tells every other one the number of the barrier it has reached,
+// one lane per peer, and waits until all have reached it (OpenSHMEM 1.5, section 9.9). One round
+// trip on the wire whatever the number of PEs; no PE's flag is written by two PEs.
 //
-// Ordering: one system fence before the flags makes them a release of everything the group has done,
-// so sync and barrier cost the same on this path; the acquire is in the poll.
+// Ordering: one system fence before the flags makes them a release of everything the group has
+// done, so sync and barrier cost the same on this path; the acquire is in the poll.
 #pragma once
 
 #include "coop.h"
@@ -12,8 +12,8 @@
 
 namespace gshmem::device {
 
-/// Stores to this PE's memory, and on this path also all remote updates, of the calling group before
-/// the sync are visible to every PE after it. Threads: one group per PE at a time.
+/// Stores to this PE's memory, and on this path also all remote updates, of the calling group
+/// before the sync are visible to every PE after it. Threads: one group per PE at a time.
 template <class Coop>
 GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);

@@ -44,13 +44,20 @@ GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done
 template <class T>
 GSHMEM_FN bool compare(T value, int cmp, T with) {
   switch (cmp) {
-    case GSHMEM_CMP_EQ: return value == with;
-    case GSHMEM_CMP_NE: return value != with;
-    case GSHMEM_CMP_GT: return value > with;
-    case GSHMEM_CMP_GE: return value >= with;
-    case GSHMEM_CMP_LT: return value < with;
-    case GSHMEM_CMP_LE: return value <= with;
-    default: return false;
+    case GSHMEM_CMP_EQ:
+      return value == with;
+    case GSHMEM_CMP_NE:
+      return value != with;
+    case GSHMEM_CMP_GT:
+      return value > with;
+    case GSHMEM_CMP_GE:
+      return value >= with;
+    case GSHMEM_CMP_LT:
+      return value < with;
+    case GSHMEM_CMP_LE:
+      return value <= with;
+    default:
+      return false;
   }
 }
 

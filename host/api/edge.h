@@ -1,5 +1,5 @@
-// The C edge: every extern "C" body of the library is one guard that maps exceptions to a status, or to
-// a recorded fault where the call returns none.
+// The C edge: every extern "C" body of the library is one guard that maps exceptions to a status,
+// or to a recorded fault where the call returns none.
 #pragma once
 
 #include "host/base/error.h"
@@ -25,14 +25,16 @@ template <class Body>
   }
 }
 
-/// For calls without a status: `body(pe)` for the calling thread's PE; a failure becomes the PE's fault
-/// (GSHMEM_FAULT decides what follows) and `otherwise` is returned.
+/// For calls without a status: `body(pe)` for the calling thread's PE; a failure becomes the PE's
+/// fault (GSHMEM_FAULT decides what follows) and `otherwise` is returned.
 template <class Result, class Body>
 [[nodiscard]] Result guard_value(const char* call, Result otherwise, const Body& body) noexcept {
   Pe* pe = current_pe();
   if (!pe) {
-    GSHMEM_ERROR("%s: the library is not initialized on this thread (call it between gshmem_init and "
-                 "gshmem_finalize)", call);
+    GSHMEM_ERROR(
+        "%s: the library is not initialized on this thread (call it between gshmem_init and "
+        "gshmem_finalize)",
+        call);
     std::abort();
   }
   try {

@@ -33,7 +33,8 @@ Config read_config() {
   return config;
 }
 
-std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags, const gshmemx_init_attr_t* attr,
+std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
+                                                     const gshmemx_init_attr_t* attr,
                                                      const Config& config) {
   if (flags == GSHMEMX_INIT_DEFAULT) return bootstrap::create(config);
   require(attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
@@ -47,22 +48,27 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags, const gshme
     case GSHMEMX_INIT_WITH_UNIQUEID:
       require(args.uid_args.id != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
               "gshmemx_init_attr: no unique id in attr; call gshmemx_set_attr_uniqueid_args");
-      return bootstrap::create_uid(*args.uid_args.id, args.uid_args.myrank, args.uid_args.nranks, config);
+      return bootstrap::create_uid(*args.uid_args.id, args.uid_args.myrank, args.uid_args.nranks,
+                                   config);
     case GSHMEMX_INIT_THREAD_PES:
       require(args.thread_world != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
               "gshmemx_init_attr: no thread world in attr; call gshmemx_set_attr_thread_args");
       return args.thread_world->take(args.thread_rank, config.bootstrap_timeout);
     default:
-      throw Error(GSHMEMX_ERROR_INVALID_VALUE,
-                  strprintf("gshmemx_init_attr: argument flags = %u is not one of gshmemx_init_flags", flags));
+      throw Error(
+          GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("gshmemx_init_attr: argument flags = %u is not one of gshmemx_init_flags",
+                    flags));
   }
 }
 
-/// A thread that belongs to a PE is initialized; one that could found another PE of this process is not.
+/// A thread that belongs to a PE is initialized; one that could found another PE of this process is
+/// not.
 bool already_initialized(unsigned flags) {
   const Pe* pe = current_pe();
   if (!pe) return false;
-  const bool founds_another = flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
+  const bool founds_another =
+      flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
   return !founds_another || gshmemi_ambient()->bound;
 }
 
@@ -81,7 +87,8 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     }
     auto boot = make_bootstrap(flags, attr, options.config);
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
-    process_add(std::move(pe), flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
+    process_add(std::move(pe),
+                flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
   } catch (const Error& error) {
     set_init_error(error);
     throw;
@@ -105,7 +112,8 @@ int gshmem_init_thread(int requested, int* provided) {
   return guard_status([&] {
     require(requested >= GSHMEM_THREAD_SINGLE && requested <= GSHMEM_THREAD_MULTIPLE,
             GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("gshmem_init_thread: argument requested = %d is not a GSHMEM_THREAD constant", requested));
+            strprintf("gshmem_init_thread: argument requested = %d is not a GSHMEM_THREAD constant",
+                      requested));
     init(GSHMEMX_INIT_DEFAULT, nullptr);
     if (provided) *provided = GSHMEM_THREAD_MULTIPLE;
   });
@@ -144,7 +152,8 @@ int gshmemx_init_status(void) {
 
 int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
   return guard_status([&] {
-    require(uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE, "gshmemx_get_uniqueid: argument uniqueid is null");
+    require(uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            "gshmemx_get_uniqueid: argument uniqueid is null");
     bootstrap::make_uniqueid(uniqueid, read_config());
   });
 }
@@ -154,10 +163,12 @@ int gshmemx_set_attr_uniqueid_args(int myrank, int nranks, const gshmemx_uniquei
   return guard_status([&] {
     require(attr != nullptr && uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
             "gshmemx_set_attr_uniqueid_args: arguments uniqueid and attr must not be null");
-    require(nranks >= 1 && myrank >= 0 && myrank < nranks, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("gshmemx_set_attr_uniqueid_args: argument myrank = %d is not in [0, nranks = %d)", myrank,
-                      nranks));
-    attr->args.uid_args = {GSHMEMX_UNIQUEID_VERSION, const_cast<gshmemx_uniqueid_t*>(uniqueid), myrank, nranks};
+    require(
+        nranks >= 1 && myrank >= 0 && myrank < nranks, GSHMEMX_ERROR_INVALID_VALUE,
+        strprintf("gshmemx_set_attr_uniqueid_args: argument myrank = %d is not in [0, nranks = %d)",
+                  myrank, nranks));
+    attr->args.uid_args = {GSHMEMX_UNIQUEID_VERSION, const_cast<gshmemx_uniqueid_t*>(uniqueid),
+                           myrank, nranks};
   });
 }
 
@@ -169,12 +180,14 @@ int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_attr_t* attr) {
   });
 }
 
-int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank, gshmemx_init_attr_t* attr) {
+int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
+                                 gshmemx_init_attr_t* attr) {
   return guard_status([&] {
     require(world != nullptr && attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
             "gshmemx_set_attr_thread_args: arguments world and attr must not be null");
     require(rank >= 0 && rank < world->n_pes, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("gshmemx_set_attr_thread_args: argument rank = %d is not in [0, %d)", rank, world->n_pes));
+            strprintf("gshmemx_set_attr_thread_args: argument rank = %d is not in [0, %d)", rank,
+                      world->n_pes));
     attr->args.thread_world = world;
     attr->args.thread_rank = rank;
   });
@@ -191,7 +204,8 @@ void* gshmemx_pe_handle(void) { return current_pe(); }
 int gshmemx_bind_thread(void* pe_handle) {
   return guard_status([&] {
     require(pe_handle == nullptr || process_has(pe_handle), GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("gshmemx_bind_thread: argument pe_handle = %p is no PE of this process", pe_handle));
+            strprintf("gshmemx_bind_thread: argument pe_handle = %p is no PE of this process",
+                      pe_handle));
     process_bind_thread(static_cast<Pe*>(pe_handle));
     if (Gpu* gpu = pe_handle ? static_cast<Pe*>(pe_handle)->gpu() : nullptr) gpu->make_current();
   });
@@ -200,7 +214,8 @@ int gshmemx_bind_thread(void* pe_handle) {
 int gshmemx_cumodule_init(struct CUmod_st* module) {
   return guard_status([&] {
     Pe& pe = require_pe("gshmemx_cumodule_init");
-    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED, "gshmemx_cumodule_init: the PE runs in CPU mode");
+    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
+            "gshmemx_cumodule_init: the PE runs in CPU mode");
     pe.gpu()->write_module_state(module, pe.state());
   });
 }

@@ -1,5 +1,6 @@
-// The GPU of a PE: its context, the stream of host operations, memory that the GPU and the host share,
-// and the device state of kernels. An interface, so that everything above builds without CUDA.
+// The GPU of a PE: its context, the stream of host operations, memory that the GPU and the host
+// share, and the device state of kernels. An interface, so that everything above builds without
+// CUDA.
 #pragma once
 
 #include <gshmem/abi/fault.h>
@@ -48,8 +49,9 @@ class Gpu {
   virtual void write_module_state(CUmod_st* module, const abi::DeviceState& state) = 0;
 };
 
-/// Opens `device`; -1 = the calling thread's current GPU if it has one, else number `local_rank` modulo
-/// their count. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED, GSHMEMX_ERROR_CUDA, GSHMEMX_ERROR_NOT_SUPPORTED.
+/// Opens `device`; -1 = the calling thread's current GPU if it has one, else number `local_rank`
+/// modulo their count. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED, GSHMEMX_ERROR_CUDA,
+/// GSHMEMX_ERROR_NOT_SUPPORTED.
 [[nodiscard]] std::unique_ptr<Gpu> open_gpu(int device, int local_rank);
 
 /// Number of GPUs; 0 with the reason in `*why_none` (may be null).

@@ -33,7 +33,8 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
 
 class CudaGpu final : public Gpu {
  public:
-  CudaGpu(int device, int local_rank) : cuda_(driver()), device_(choose_device(cuda_, device, local_rank)) {
+  CudaGpu(int device, int local_rank)
+      : cuda_(driver()), device_(choose_device(cuda_, device, local_rank)) {
     GSHMEM_CU(&cuda_, cuDeviceGet, &handle_, device_);
     char name[128] = "";
     GSHMEM_CU(&cuda_, cuDeviceGetName, name, sizeof(name), handle_);
@@ -80,7 +81,8 @@ class CudaGpu final : public Gpu {
     with_context([&] {
       CUdeviceptr symbol = 0;
       std::size_t bytes = 0;
-      const CUresult found = cuda_.cuModuleGetGlobal(&symbol, &bytes, module, "gshmemi_device_state");
+      const CUresult found =
+          cuda_.cuModuleGetGlobal(&symbol, &bytes, module, "gshmemi_device_state");
       require(found == CUDA_SUCCESS && bytes == sizeof(state), GSHMEMX_ERROR_INVALID_VALUE,
               "gshmemx_cumodule_init: argument module has no device state of this gshmem version; "
               "does its code include <gshmem/gshmem.h>?");
@@ -139,8 +141,8 @@ GpuInfo describe(const CudaDriver& cuda, int device, int count) {
     int access = peer == device, atomics = peer == device;
     if (peer != device) {
       GSHMEM_CU(&cuda, cuDeviceCanAccessPeer, &access, handle, peer);
-      GSHMEM_CU(&cuda, cuDeviceGetP2PAttribute, &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                handle, peer);
+      GSHMEM_CU(&cuda, cuDeviceGetP2PAttribute, &atomics,
+                CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, handle, peer);
     }
     info.peer_access.push_back(access != 0);
     info.peer_atomics.push_back(atomics != 0);

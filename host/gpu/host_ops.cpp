@@ -6,11 +6,13 @@
 
 namespace gshmem {
 
-CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context) : cuda_(cuda), context_(context) {
+CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
+    : cuda_(cuda), context_(context) {
   // Non-blocking: must not wait for kernels that wait for us.
   GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
   void* word = nullptr;
-  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, sizeof(*word_), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, sizeof(*word_),
+            CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
   word_ = static_cast<std::uint64_t*>(word);
   // Now and not at first use: loading a module can wait for running kernels.
   load_service();
@@ -40,8 +42,8 @@ void CudaHostOps::guarded(const std::function<void()>& work) {
 void CudaHostOps::copy(void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
   guarded([&] {
-    GSHMEM_CU(&cuda_, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst), reinterpret_cast<CUdeviceptr>(src),
-              bytes, stream_);
+    GSHMEM_CU(&cuda_, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst),
+              reinterpret_cast<CUdeviceptr>(src), bytes, stream_);
   });
 }
 
@@ -53,20 +55,22 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
   std::uint64_t value = 0;
   guarded([&] {
     *word_ = 0;
-    GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, word_, reinterpret_cast<CUdeviceptr>(address), width, stream_);
+    GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, word_, reinterpret_cast<CUdeviceptr>(address), width,
+              stream_);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });
   return value;
 }
 
-std::uint64_t CudaHostOps::amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
-                               std::size_t width) {
+std::uint64_t CudaHostOps::amo(device::AmoOp op, void* target, std::uint64_t operand,
+                               std::uint64_t cond, std::size_t width) {
   std::uint64_t value = 0;
   guarded([&] {
     ServiceAmo request{target, word_, operand, cond, op, static_cast<std::uint32_t>(width)};
     void* parameters[] = {&request};
-    GSHMEM_CU(&cuda_, cuLaunchKernel, amo_kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
+    GSHMEM_CU(&cuda_, cuLaunchKernel, amo_kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters,
+              nullptr);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });

@@ -35,7 +35,8 @@ class CudaHostOps final : public device::HostOps {
   ~CudaHostOps();
   CudaHostOps(const CudaHostOps&) = delete;
 
-  void set_callbacks(std::function<void(const char*)> barrier, std::function<void(const Error&)> fault) {
+  void set_callbacks(std::function<void(const char*)> barrier,
+                     std::function<void(const Error&)> fault) {
     barrier_ = std::move(barrier);
     fault_ = std::move(fault);
   }

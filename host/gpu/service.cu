@@ -14,15 +14,21 @@ __device__ T perform(const ServiceAmo& request) {
   T* target = static_cast<T*>(request.target);
   const T operand = static_cast<T>(request.operand);
   switch (request.op) {
-    case AmoOp::kFetch: return device::load_relaxed(target);
+    case AmoOp::kFetch:
+      return device::load_relaxed(target);
     case AmoOp::kSet:
-    case AmoOp::kSwap: return device::atomic_exchange(target, operand);
+    case AmoOp::kSwap:
+      return device::atomic_exchange(target, operand);
     case AmoOp::kCompareSwap:
       return device::atomic_compare_swap(target, static_cast<T>(request.cond), operand);
-    case AmoOp::kAdd: return device::atomic_fetch_add(target, operand);
-    case AmoOp::kAnd: return device::atomic_fetch_and(target, operand);
-    case AmoOp::kOr: return device::atomic_fetch_or(target, operand);
-    case AmoOp::kXor: return device::atomic_fetch_xor(target, operand);
+    case AmoOp::kAdd:
+      return device::atomic_fetch_add(target, operand);
+    case AmoOp::kAnd:
+      return device::atomic_fetch_and(target, operand);
+    case AmoOp::kOr:
+      return device::atomic_fetch_or(target, operand);
+    case AmoOp::kXor:
+      return device::atomic_fetch_xor(target, operand);
   }
   return 0;
 }

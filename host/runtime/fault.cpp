@@ -7,22 +7,25 @@ namespace {
 
 std::string bad_argument(const abi::FaultRecord& f) {
   const std::string_view argument = f.argument;
-  const auto value = static_cast<unsigned long>(f.value), limit = static_cast<unsigned long>(f.limit);
+  const auto value = static_cast<unsigned long>(f.value),
+             limit = static_cast<unsigned long>(f.limit);
   if (argument == "pe") {
     return strprintf("%s: argument pe = %d is out of range [0, %lu)", f.call, f.pe, limit);
   }
   if (argument == "nelems") {
-    return strprintf("%s: argument nelems = %lu is too large, the size in bytes overflows", f.call, value);
+    return strprintf("%s: argument nelems = %lu is too large, the size in bytes overflows", f.call,
+                     value);
   }
   if (argument == "stride") {
-    return strprintf("%s: argument stride = %ld must be at least 1", f.call, static_cast<long>(value));
+    return strprintf("%s: argument stride = %ld must be at least 1", f.call,
+                     static_cast<long>(value));
   }
   if (argument == "sig_op" || argument == "cmp") {
-    return strprintf("%s: argument %s = %lu is not one of the GSHMEM_%s constants", f.call, f.argument,
-                     value, argument == "cmp" ? "CMP" : "SIGNAL");
+    return strprintf("%s: argument %s = %lu is not one of the GSHMEM_%s constants", f.call,
+                     f.argument, value, argument == "cmp" ? "CMP" : "SIGNAL");
   }
-  return strprintf("%s: argument %s = 0x%lx (%lu bytes) is not in the symmetric heap", f.call, f.argument,
-                   value, limit);
+  return strprintf("%s: argument %s = 0x%lx (%lu bytes) is not in the symmetric heap", f.call,
+                   f.argument, value, limit);
 }
 
 }  // namespace

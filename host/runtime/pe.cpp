@@ -18,8 +18,8 @@ struct PhaseReport {
   char reason[380] = "";
 };
 
-/// Runs one phase on every PE; throws on all of them when it failed on any. The PE that failed throws
-/// its own error.
+/// Runs one phase on every PE; throws on all of them when it failed on any. The PE that failed
+/// throws its own error.
 template <class Phase>
 void together(bootstrap::Bootstrap& boot, const Phase& phase) {
   PhaseReport mine;
@@ -30,7 +30,8 @@ void together(bootstrap::Bootstrap& boot, const Phase& phase) {
     std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
   }
   const std::vector<PhaseReport> reports = bootstrap::allgather(boot, mine);
-  if (mine.code != GSHMEMX_SUCCESS) throw Error(static_cast<gshmemx_status>(mine.code), mine.reason);
+  if (mine.code != GSHMEMX_SUCCESS)
+    throw Error(static_cast<gshmemx_status>(mine.code), mine.reason);
   for (std::size_t pe = 0; pe < reports.size(); ++pe) {
     if (reports[pe].code == GSHMEMX_SUCCESS) continue;
     throw Error(static_cast<gshmemx_status>(reports[pe].code),
@@ -58,8 +59,8 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     boot_->abort(1, strprintf("PE %d failed during init", state_.my_pe));
     throw;
   }
-  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes, boot_->name(),
-              gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
+  GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes,
+              boot_->name(), gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
 }
 
 void Pe::init() {
@@ -74,7 +75,8 @@ void Pe::init() {
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
     require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED,
             strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
-                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe, on_gpu[pe] ? "on a GPU" : "in CPU mode"));
+                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
+                      on_gpu[pe] ? "on a GPU" : "in CPU mode"));
   }
   // Half the time: who gives up here must still find the others in the report that follows.
   together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, timeout / 2); });
@@ -98,19 +100,22 @@ void Pe::make_memory() {
     const std::vector<std::array<char, 16>> uuids = bootstrap::allgather(*boot_, gpu_->uuid());
     const auto sharing = std::count(uuids.begin(), uuids.end(), gpu_->uuid());
     pes_on_gpu_ = static_cast<int>(sharing);
-    require(pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
-            strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, or allow it with "
-                      "GSHMEM_MAX_PES_PER_GPU=%d",
-                      pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+    require(
+        pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
+        strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, or allow it with "
+                  "GSHMEM_MAX_PES_PER_GPU=%d",
+                  pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
   }
   const std::vector<std::uint64_t> sizes = bootstrap::allgather(*boot_, options_.symmetric_size);
   for (std::size_t pe = 0; pe < sizes.size(); ++pe) {
     require(sizes[pe] == sizes[0], GSHMEMX_ERROR_SYMMETRY,
-            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0], sizes[pe], pe));
+            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0],
+                      sizes[pe], pe));
   }
   const std::uint64_t internal = abi::internal_bytes(state_.n_pes);
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("symmetric heap of %lu bytes is larger than any address space", options_.symmetric_size));
+          strprintf("symmetric heap of %lu bytes is larger than any address space",
+                    options_.symmetric_size));
   const std::uint64_t bytes = internal + options_.symmetric_size;
   window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
                  : p2p::make_host_window(*sockets_, bytes);
@@ -127,13 +132,15 @@ void Pe::make_memory() {
   state_.fault_policy =
       options_.config.fault == "report" ? abi::FaultPolicy::kReport : abi::FaultPolicy::kAbort;
   if (gpu_) {
-    gpu_->set_callbacks([this](const char*) { host_barrier(); }, [this](const Error& e) { raise(e); });
+    gpu_->set_callbacks([this](const char*) { host_barrier(); },
+                        [this](const Error& e) { raise(e); });
     gpu_->zero(state_.heap, internal);
   }
 }
 
 void Pe::publish() {
-  monitor_ = std::make_unique<p2p::PeerMonitor>(*sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); });
+  monitor_ = std::make_unique<p2p::PeerMonitor>(
+      *sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); });
   state_.magic = abi::kStateMagic;
 }
 
@@ -166,7 +173,9 @@ Pe::~Pe() {
   log_set_pe(-1);
 }
 
-bool Pe::stopped() const noexcept { return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0; }
+bool Pe::stopped() const noexcept {
+  return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0;
+}
 
 void Pe::host_barrier() {
   try {
@@ -176,13 +185,15 @@ void Pe::host_barrier() {
   }
 }
 
-/// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for them.
+/// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
+/// them.
 void Pe::on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept {
   const bool left = event == p2p::PeerMonitor::Event::kLeft;
   if (left && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   raise(Error(GSHMEMX_ERROR_PEER_FAILED,
-              left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
+              left ? strprintf(
+                         "PE %d left the job (gshmem_finalize) while this PE was still running", pe)
                    : strprintf("PE %d died: its process ended without gshmem_finalize", pe)),
         pe);
 }
@@ -216,7 +227,8 @@ bool Pe::last_fault(gshmemx_fault_t* info) const {
 void Pe::end_job() noexcept {
   gshmemx_fault_t info{};
   const bool known = last_fault(&info);
-  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", known ? info.message : "stopped by a fault");
+  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)",
+               known ? info.message : "stopped by a fault");
   global_exit(1);
 }
 

@@ -1,7 +1,7 @@
-// One PE of this process: everything between init and finalize. Owns its bootstrap, memory, threads and
-// GPU context; the device state it publishes points into what it owns. A process may hold several PEs,
-// each on its own host thread. Invariant: construction either succeeds on every PE of the job or throws
-// on every PE, with the rank and reason of the first that failed.
+// One PE of this process: everything between init and finalize. Owns its bootstrap, memory, threads
+// and GPU context; the device state it publishes points into what it owns. A process may hold
+// several PEs, each on its own host thread. Invariant: construction either succeeds on every PE of
+// the job or throws on every PE, with the rank and reason of the first that failed.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -25,8 +25,8 @@ namespace gshmem {
 
 struct PeOptions {
   Config config;
-  int cuda_device_id = -1;          ///< -1: current device, else by local rank
-  std::uint64_t symmetric_size = 0; ///< 0: from the configuration
+  int cuda_device_id = -1;           ///< -1: current device, else by local rank
+  std::uint64_t symmetric_size = 0;  ///< 0: from the configuration
 };
 
 class Pe {
@@ -46,7 +46,8 @@ class Pe {
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
   // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.
-  [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment, bool zero);
+  [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
+                               bool zero);
   [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
   void free(const char* call, void* ptr);
 
@@ -71,7 +72,9 @@ class Pe {
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
-  [[nodiscard]] void* at(std::uint64_t offset) const { return state_.heap + state_.internal + offset; }
+  [[nodiscard]] void* at(std::uint64_t offset) const {
+    return state_.heap + state_.internal + offset;
+  }
   void copy_local(void* dst, const void* src, std::size_t bytes);
   void zero(void* dst, std::size_t bytes);
 

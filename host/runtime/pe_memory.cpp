@@ -25,12 +25,14 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout);
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call, all[0].call, pe,
-                      all[pe].call));
-    require(all[pe].size == all[0].size && all[pe].alignment == all[0].alignment, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
-                      "%lu (%lu)",
-                      call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment));
+            strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
+                      all[0].call, pe, all[pe].call));
+    require(all[pe].size == all[0].size && all[pe].alignment == all[0].alignment,
+            GSHMEMX_ERROR_SYMMETRY,
+            strprintf(
+                "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
+                "%lu (%lu)",
+                call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment));
   }
 }
 
@@ -46,8 +48,8 @@ void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, b
   const std::lock_guard lock(memory_mutex_);
   require(alignment != 0 && (alignment & (alignment - 1)) == 0 && alignment <= abi::kHeapAlignment,
           GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("%s: argument alignment = %zu is not a power of two of at most %lu", call, alignment,
-                    abi::kHeapAlignment));
+          strprintf("%s: argument alignment = %zu is not a power of two of at most %lu", call,
+                    alignment, abi::kHeapAlignment));
   agree(call, bytes, alignment);
   if (bytes == 0) return nullptr;
   void* result = nullptr;

@@ -71,8 +71,8 @@ void upload(gshmemi_upload_t function, Gpu& gpu, const abi::DeviceState& state) 
   gpu.with_context([&] {
     const int error = function(&state, sizeof(state));
     if (error != 0) {
-      GSHMEM_WARN("device state of a translation unit not updated on GPU %d (CUDA error %d)", gpu.device(),
-                  error);
+      GSHMEM_WARN("device state of a translation unit not updated on GPU %d (CUDA error %d)",
+                  gpu.device(), error);
     }
   });
 }
@@ -101,9 +101,10 @@ Pe* current_pe() noexcept {
 Pe& require_pe(const char* call) {
   Pe* pe = current_pe();
   require(pe != nullptr, GSHMEMX_ERROR_NOT_INITIALIZED,
-          strprintf("%s: the library is not initialized on this thread (call it between gshmem_init and "
-                    "gshmem_finalize)",
-                    call));
+          strprintf(
+              "%s: the library is not initialized on this thread (call it between gshmem_init and "
+              "gshmem_finalize)",
+              call));
   return *pe;
 }
 

@@ -1,5 +1,6 @@
-// What this process holds: its PEs, which of them a host thread belongs to, and the translation units
-// whose kernels need a device state. The library's ambient state; everything else is a parameter.
+// What this process holds: its PEs, which of them a host thread belongs to, and the translation
+// units whose kernels need a device state. The library's ambient state; everything else is a
+// parameter.
 #pragma once
 
 #include "host/runtime/pe.h"
@@ -14,8 +15,8 @@ namespace gshmem {
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
 
 enum class Ownership { kProcess, kThread };
-/// Makes `pe` findable and gives its state to the kernels of this process. kProcess: all threads that
-/// are bound to nothing belong to it, as long as it is the only PE.
+/// Makes `pe` findable and gives its state to the kernels of this process. kProcess: all threads
+/// that are bound to nothing belong to it, as long as it is the only PE.
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
 /// Takes the calling thread's PE out again; kernels trap with a message from then on. Null = none.
 [[nodiscard]] std::unique_ptr<Pe> process_take_current();

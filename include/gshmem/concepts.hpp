@@ -15,8 +15,8 @@ concept Element = std::is_trivially_copyable_v<T>;
 
 /// Element that one access moves: p, g.
 template <class T>
-concept Scalar = Element<T> && (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 ||
-                                sizeof(T) == 16);
+concept Scalar = Element<T> &&
+    (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 
 namespace detail {
 // Rows of the type table with an AMO class at or above EXT, STD, BIT, or with WAIT.
@@ -41,19 +41,22 @@ constexpr bool is_wait_type() {
 
 /// fetch, set, swap (OpenSHMEM 1.5, table 4).
 template <class T>
-concept AtomicWord = detail::amo_class<T>() >= detail::kAmoEXT;
+concept AtomicWord = detail::amo_class<T>()
+>= detail::kAmoEXT;
 /// Also compare_swap, add, inc (table 3).
 template <class T>
-concept AtomicInteger = detail::amo_class<T>() >= detail::kAmoSTD;
+concept AtomicInteger = detail::amo_class<T>()
+>= detail::kAmoSTD;
 /// Also and, or, xor (table 5).
 template <class T>
-concept AtomicBits = detail::amo_class<T>() >= detail::kAmoBIT;
+concept AtomicBits = detail::amo_class<T>()
+>= detail::kAmoBIT;
 /// wait_until, test (table 6).
 template <class T>
 concept WaitWord = detail::is_wait_type<T>();
 
-/// Threads that make a call together: Thread, Warp and Block of the launch context, or the user's own.
-/// sync() must order memory among the members like __syncthreads.
+/// Threads that make a call together: Thread, Warp and Block of the launch context, or the user's
+/// own. sync() must order memory among the members like __syncthreads.
 template <class G>
 concept Group = requires(const G& group) {
   { group.thread_rank() } -> std::convertible_to<int>;

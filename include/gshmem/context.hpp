@@ -1,6 +1,6 @@
-// Context: a PE as C++ code sees it, in kernels and on host threads alike. The same operations as the C
-// API, typed by concepts, with the group as the first argument. It names its PE, so several PEs may
-// share a process or a GPU. C++20.
+// Context: a PE as C++ code sees it, in kernels and on host threads alike. The same operations as
+// the C API, typed by concepts, with the group as the first argument. It names its PE, so several
+// PEs may share a process or a GPU. C++20.
 //
 // Arguments, order and errors are those of gshmem.h; counts are in elements.
 #pragma once
@@ -100,7 +100,8 @@ class Context {
   }
   GSHMEM_FN std::uint64_t signal_wait_until(const std::uint64_t* address, Cmp cmp,
                                             std::uint64_t value) const {
-    return api::signal_wait_until(caller("signal_wait_until"), address, static_cast<int>(cmp), value);
+    return api::signal_wait_until(caller("signal_wait_until"), address, static_cast<int>(cmp),
+                                  value);
   }
 
   // Atomics: section 9.6
@@ -117,18 +118,18 @@ class Context {
     return api::amo_swap(caller("atomic_swap"), dest, value, pe);
   }
   template <AtomicInteger T>
-  GSHMEM_FN T atomic_compare_swap(T* dest, std::type_identity_t<T> cond, std::type_identity_t<T> value,
-                                  int pe) const {
+  GSHMEM_FN T atomic_compare_swap(T* dest, std::type_identity_t<T> cond,
+                                  std::type_identity_t<T> value, int pe) const {
     return api::amo_compare_swap(caller("atomic_compare_swap"), dest, cond, value, pe);
   }
-#define GSHMEM_CONTEXT_AMO(OP, CONCEPT)                                                     \
-  template <CONCEPT T>                                                                      \
-  GSHMEM_FN void atomic_##OP(T* dest, std::type_identity_t<T> value, int pe) const {        \
-    api::amo_##OP(caller("atomic_" #OP), dest, value, pe);                                  \
-  }                                                                                         \
-  template <CONCEPT T>                                                                      \
-  GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe) const {     \
-    return api::amo_fetch_##OP(caller("atomic_fetch_" #OP), dest, value, pe);               \
+#define GSHMEM_CONTEXT_AMO(OP, CONCEPT)                                                 \
+  template <CONCEPT T>                                                                  \
+  GSHMEM_FN void atomic_##OP(T* dest, std::type_identity_t<T> value, int pe) const {    \
+    api::amo_##OP(caller("atomic_" #OP), dest, value, pe);                              \
+  }                                                                                     \
+  template <CONCEPT T>                                                                  \
+  GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe) const { \
+    return api::amo_fetch_##OP(caller("atomic_fetch_" #OP), dest, value, pe);           \
   }
   GSHMEM_CONTEXT_AMO(add, AtomicInteger)
   GSHMEM_CONTEXT_AMO(and, AtomicBits)

@@ -1,14 +1,14 @@
-// gshmem: the OpenSHMEM part of the C API (names, arguments and meaning of OpenSHMEM 1.5 and NVSHMEM
-// with the prefix gshmem_), with the extensions of gshmemx.h. C11, C++17 and CUDA.
+// gshmem: the OpenSHMEM part of the C API (names, arguments and meaning of OpenSHMEM 1.5 and
+// NVSHMEM with the prefix gshmem_), with the extensions of gshmemx.h. C11, C++17 and CUDA.
 //
 // C and C++ units see prototypes of functions in libgshmem. Units compiled by nvcc see the same
 // functions as __host__ __device__ inline functions; no -rdc is needed, and it works with it.
 //
 // Terms. A PE owns one GPU (or, in CPU mode, one process or thread) and a symmetric heap. `dest` of
-// put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on all
-// PEs; the other side of a transfer is any memory the caller can read or write. nelems counts
-// elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp and
-// gshmemx_*_block by all threads of a warp or block with the same arguments.
+// put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on
+// all PEs; the other side of a transfer is any memory the caller can read or write. nelems counts
+// elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp
+// and gshmemx_*_block by all threads of a warp or block with the same arguments.
 //
 // Order. put returns when `source` may be reused, put_nbi at once; both are complete at the target
 // after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it after
@@ -17,8 +17,8 @@
 // ordered before the value is visible to the caller.
 //
 // Errors. Bad arguments and faults are recorded for gshmemx_last_fault and end the process unless
-// GSHMEM_FAULT=report; functions that return a status return it. Device code checks arguments in CPU
-// mode and when compiled with GSHMEM_DEVICE_CHECKS=1.
+// GSHMEM_FAULT=report; functions that return a status return it. Device code checks arguments in
+// CPU mode and when compiled with GSHMEM_DEVICE_CHECKS=1.
 #pragma once
 
 #include "constants.h"
@@ -41,7 +41,8 @@ GSHMEM_EXPORT void gshmem_init(void);
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
 /// Collective. Completes everything, frees the heap, leaves the job. Always returns, also after
-/// faults and when other PEs are gone (then within GSHMEM_BOOTSTRAP_TIMEOUT). gshmem_init may follow.
+/// faults and when other PEs are gone (then within GSHMEM_BOOTSTRAP_TIMEOUT). gshmem_init may
+/// follow.
 GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);
@@ -49,9 +50,10 @@ GSHMEM_EXPORT void gshmem_global_exit(int status);
 GSHMEM_EXPORT void gshmem_info_get_version(int* major, int* minor);
 GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 
-// --- Symmetric memory: section 9.3. Collective: every PE calls with equal arguments -----------------
-/// `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs have it. Null
-/// for size 0, when memory is short, and with a recorded fault when the PEs' sizes differ.
+// --- Symmetric memory: section 9.3. Collective: every PE calls with equal arguments
+// -----------------
+/// `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs have it.
+/// Null for size 0, when memory is short, and with a recorded fault when the PEs' sizes differ.
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// `count * size` zeroed bytes; null also when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
@@ -75,10 +77,11 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 #if defined(__CUDACC__)
 #include <gshmem/device/api.h>
 #include <gshmem/device/registrar.h>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)             \
-  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {                         \
-    const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM))); \
-    return ::gshmem::api::CALL;                                           \
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)                 \
+  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {                             \
+    const ::gshmem::api::Caller call =                                        \
+        ::gshmem::api::ambient_caller(GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM))); \
+    return ::gshmem::api::CALL;                                               \
   }
 #include "functions.def"
 #else

@@ -1,5 +1,5 @@
-// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), launches that
-// run on GPUs and CPUs (launch.hpp). The C API may be mixed in freely.
+// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), launches
+// that run on GPUs and CPUs (launch.hpp). The C API may be mixed in freely.
 #pragma once
 
 #include "launch.hpp"
@@ -59,10 +59,12 @@ class SymmetricArray {
   enum class Fill { kNone, kZero };
 
   explicit SymmetricArray(std::size_t count, Fill fill = Fill::kZero) : count_(count) {
-    void* memory = fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(count * sizeof(T));
+    void* memory =
+        fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(count * sizeof(T));
     if (!memory && count > 0) {
-      throw Failure(GSHMEMX_ERROR_OUT_OF_MEMORY, "SymmetricArray of " + std::to_string(count) + " elements of " +
-                                                     std::to_string(sizeof(T)) + " bytes: no symmetric memory");
+      throw Failure(GSHMEMX_ERROR_OUT_OF_MEMORY, "SymmetricArray of " + std::to_string(count) +
+                                                     " elements of " + std::to_string(sizeof(T)) +
+                                                     " bytes: no symmetric memory");
     }
     data_ = static_cast<T*>(memory);
   }
@@ -79,8 +81,8 @@ class SymmetricArray {
   [[nodiscard]] T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
 
-  /// Copies PE `pe`'s elements to the host, or host elements to PE `pe`, beginning at `first`. Complete on
-  /// return. Works in both modes.
+  /// Copies PE `pe`'s elements to the host, or host elements to PE `pe`, beginning at `first`.
+  /// Complete on return. Works in both modes.
   void read(std::span<T> to, int pe, std::size_t first = 0) const {
     gshmem_getmem(to.data(), data_ + first, to.size_bytes(), pe);
   }
@@ -99,13 +101,14 @@ class SymmetricArray {
   std::size_t count_ = 0;
 };
 
-/// Runs `body(runtime)` on `n_pes` threads of this process, each a PE of its own. Rethrows the first
-/// exception after all threads have ended; a body that throws leaves its PE, which the others notice as
-/// in any job.
+/// Runs `body(runtime)` on `n_pes` threads of this process, each a PE of its own. Rethrows the
+/// first exception after all threads have ended; a body that throws leaves its PE, which the others
+/// notice as in any job.
 template <class Body>
 void run_threads(int n_pes, const Body& body) {
   gshmemx_thread_world_t* world = gshmemx_thread_world_create(n_pes);
-  if (!world) throw Failure(GSHMEMX_ERROR_INVALID_VALUE, "run_threads: n_pes = " + std::to_string(n_pes));
+  if (!world)
+    throw Failure(GSHMEMX_ERROR_INVALID_VALUE, "run_threads: n_pes = " + std::to_string(n_pes));
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;

@@ -1,5 +1,6 @@
-// gshmem extensions to OpenSHMEM that are not in functions.def: init with attributes, several PEs per
-// process, modules loaded by hand, faults and status strings. Included by gshmem.h. C11, C++17, CUDA.
+// gshmem extensions to OpenSHMEM that are not in functions.def: init with attributes, several PEs
+// per process, modules loaded by hand, faults and status strings. Included by gshmem.h. C11, C++17,
+// CUDA.
 #pragma once
 
 #include "gshmem.h"
@@ -8,7 +9,8 @@
 extern "C" {
 #endif
 
-// --- Init with attributes --------------------------------------------------------------------------
+// --- Init with attributes
+// --------------------------------------------------------------------------
 enum gshmemx_init_flags {
   GSHMEMX_INIT_DEFAULT = 0,        ///< as gshmem_init, with the attributes that apply
   GSHMEMX_INIT_THREAD_PES = 1,     ///< this thread is a PE: gshmemx_set_attr_thread_args
@@ -20,8 +22,8 @@ enum gshmemx_init_state {
   GSHMEMX_INIT_STATUS_NOT_INITIALIZED = 0,
   GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED = 1,
   GSHMEMX_INIT_STATUS_IS_INITIALIZED = 2,
-  GSHMEMX_INIT_STATUS_LIMITED_MPG = 3, ///< initialized; some GPU is shared by several PEs
-  GSHMEMX_INIT_STATUS_FULL_MPG = 4     ///< never returned: sharing through MPS is not told apart
+  GSHMEMX_INIT_STATUS_LIMITED_MPG = 3,  ///< initialized; some GPU is shared by several PEs
+  GSHMEMX_INIT_STATUS_FULL_MPG = 4      ///< never returned: sharing through MPS is not told apart
 };
 
 typedef struct gshmemx_uniqueid_args {
@@ -37,9 +39,9 @@ typedef struct gshmemx_thread_world gshmemx_thread_world_t;
 typedef struct gshmemx_init_args {
   int version;
   gshmemx_uniqueid_args_t uid_args;
-  int cuda_device_id;      ///< GPU of this PE; -1 = the current one, else by local rank
-  int thread_rank;         ///< rank within thread_world
-  uint64_t symmetric_size; ///< bytes of heap; 0 = GSHMEM_SYMMETRIC_SIZE
+  int cuda_device_id;       ///< GPU of this PE; -1 = the current one, else by local rank
+  int thread_rank;          ///< rank within thread_world
+  uint64_t symmetric_size;  ///< bytes of heap; 0 = GSHMEM_SYMMETRIC_SIZE
   gshmemx_thread_world_t* thread_world;
   char reserved[72];
 } gshmemx_init_args_t;
@@ -52,13 +54,17 @@ typedef struct gshmemx_init_attr {
 
 #define GSHMEMX_INIT_ATTR_VERSION 2
 #define GSHMEMX_UNIQUEID_VERSION 1
-#define GSHMEMX_UNIQUEID_INITIALIZER {GSHMEMX_UNIQUEID_VERSION, {0}}
-#define GSHMEMX_UNIQUEID_ARGS_INITIALIZER {GSHMEMX_UNIQUEID_VERSION, 0, 0, 0}
-#define GSHMEMX_INIT_ATTR_INITIALIZER                                                             \
-  {                                                                                               \
-    GSHMEMX_INIT_ATTR_VERSION, 0, {                                                               \
-      GSHMEMX_INIT_ATTR_VERSION, GSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 }           \
-    }                                                                                             \
+#define GSHMEMX_UNIQUEID_INITIALIZER \
+  {                                  \
+    GSHMEMX_UNIQUEID_VERSION, { 0 }  \
+  }
+#define GSHMEMX_UNIQUEID_ARGS_INITIALIZER \
+  { GSHMEMX_UNIQUEID_VERSION, 0, 0, 0 }
+#define GSHMEMX_INIT_ATTR_INITIALIZER                                                   \
+  {                                                                                     \
+    GSHMEMX_INIT_ATTR_VERSION, 0, {                                                     \
+      GSHMEMX_INIT_ATTR_VERSION, GSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 } \
+    }                                                                                   \
   }
 
 /// Collective init with attributes; `flags` is one of gshmemx_init_flags. Returns a status; errors
@@ -75,34 +81,38 @@ GSHMEM_EXPORT int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_at
 GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
                                                gshmemx_init_attr_t* attr);
 
-// --- Several PEs per process -----------------------------------------------------------------------
-// Each PE is initialized on its own host thread, which belongs to it from then on; a process with one
-// PE needs none of this, all its threads belong to that PE.
+// --- Several PEs per process
+// ----------------------------------------------------------------------- Each PE is initialized on
+// its own host thread, which belongs to it from then on; a process with one PE needs none of this,
+// all its threads belong to that PE.
 /// A world of `n_pes` PEs in this process, to be joined by that many threads. Null if n_pes < 1.
 GSHMEM_EXPORT gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes);
 /// After the last finalize.
 GSHMEM_EXPORT void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world);
-/// The PE the calling thread belongs to (null = none), and joining it on another thread (null = leave).
+/// The PE the calling thread belongs to (null = none), and joining it on another thread (null =
+/// leave).
 GSHMEM_EXPORT void* gshmemx_pe_handle(void);
 GSHMEM_EXPORT int gshmemx_bind_thread(void* pe_handle);
 
-// --- Modules loaded by hand ------------------------------------------------------------------------
-// For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device state.
+// --- Modules loaded by hand
+// ------------------------------------------------------------------------ For code that includes
+// gshmem.h and is loaded with cuModuleLoad*: fills the module's device state.
 struct CUmod_st;
 GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
 /// Kernels of the module trap with a message from now on.
 GSHMEM_EXPORT int gshmemx_cumodule_finalize(struct CUmod_st* module);
 
-// --- Faults ----------------------------------------------------------------------------------------
+// --- Faults
+// ----------------------------------------------------------------------------------------
 typedef struct gshmemx_fault {
-  int code;           ///< gshmemx_status; GSHMEMX_SUCCESS = no fault
-  int pe;             ///< PE concerned, -1 = none
-  unsigned int queue, wqe_index, opcode, syndrome; ///< network path only, else 0
-  char message[256];  ///< one line, complete sentence
+  int code;                                         ///< gshmemx_status; GSHMEMX_SUCCESS = no fault
+  int pe;                                           ///< PE concerned, -1 = none
+  unsigned int queue, wqe_index, opcode, syndrome;  ///< network path only, else 0
+  char message[256];                                ///< one line, complete sentence
 } gshmemx_fault_t;
 
-/// First fault of the calling thread's PE since init, or why init failed. Returns its code; `info` may
-/// be null. Threads: any, also while kernels run.
+/// First fault of the calling thread's PE since init, or why init failed. Returns its code; `info`
+/// may be null. Threads: any, also while kernels run.
 GSHMEM_EXPORT int gshmemx_last_fault(gshmemx_fault_t* info);
 GSHMEM_EXPORT const char* gshmemx_status_string(int status);
 GSHMEM_EXPORT void gshmemx_vendor_get_version_info(int* major, int* minor, int* patch);

@@ -1,5 +1,6 @@
-// gshmem::launch: one functor, run as a CUDA kernel when the PE is on a GPU and on host threads in CPU
-// mode, with the same group objects. What perftests, tests and examples are written with. C++20.
+// gshmem::launch: one functor, run as a CUDA kernel when the PE is on a GPU and on host threads in
+// CPU mode, with the same group objects. What perftests, tests and examples are written with.
+// C++20.
 //
 // A functor is called as functor(ctx, args...) const by every thread of the launch, where ctx is a
 // LaunchContext; mark operator() GSHMEM_FN.
@@ -68,12 +69,13 @@ void launch_on_host(const LaunchShape& shape, const F& functor, const Args&... a
     std::vector<device::HostBarrier*> of_warp;
     for (unsigned warp = 0; warp < warps; ++warp) {
       const unsigned rest = shape.threads - warp * device::kHostWarpSize;
-      of_warp.push_back(&barriers.emplace_back(static_cast<int>(
-          rest < device::kHostWarpSize ? rest : device::kHostWarpSize)));
+      of_warp.push_back(&barriers.emplace_back(
+          static_cast<int>(rest < device::kHostWarpSize ? rest : device::kHostWarpSize)));
     }
     for (unsigned thread = 0; thread < shape.threads; ++thread) {
-      lanes.push_back({static_cast<int>(thread), static_cast<int>(shape.threads), static_cast<int>(block),
-                       static_cast<int>(shape.blocks), whole, of_warp[thread / device::kHostWarpSize]});
+      lanes.push_back({static_cast<int>(thread), static_cast<int>(shape.threads),
+                       static_cast<int>(block), static_cast<int>(shape.blocks), whole,
+                       of_warp[thread / device::kHostWarpSize]});
     }
   }
   std::vector<std::thread> threads;
@@ -93,7 +95,8 @@ void launch_on_host(const LaunchShape& shape, const F& functor, const Args&... a
 
 #if defined(__CUDACC__)
 template <class F, class... Args>
-__global__ void launch_kernel(const __grid_constant__ abi::DeviceState state, F functor, Args... args) {
+__global__ void launch_kernel(const __grid_constant__ abi::DeviceState state, F functor,
+                              Args... args) {
   functor(LaunchContext(state), args...);
 }
 
@@ -110,10 +113,10 @@ inline cudaStream_t stream_of(void* stream) {
 
 }  // namespace detail
 
-/// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at once
-/// (see synchronize); in CPU mode when all threads have returned.
-/// Errors: std::runtime_error for a call before init, a bad shape or a refused launch, and for a PE on a
-/// GPU when this unit was not compiled by nvcc.
+/// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
+/// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
+/// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
+/// was not compiled by nvcc.
 template <class F, class... Args>
 void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const device::Ambient* ambient = gshmemi_ambient();
@@ -121,8 +124,8 @@ void launch(const LaunchShape& shape, const F& functor, Args... args) {
     throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");
   }
   if (shape.blocks == 0 || shape.threads == 0) {
-    throw std::runtime_error("gshmem::launch: shape has " + std::to_string(shape.blocks) + " blocks of " +
-                             std::to_string(shape.threads) + " threads");
+    throw std::runtime_error("gshmem::launch: shape has " + std::to_string(shape.blocks) +
+                             " blocks of " + std::to_string(shape.threads) + " threads");
   }
   if (ambient->ops == nullptr) {
     if (shape.blocks > detail::kMaxHostThreads / shape.threads) {
@@ -134,16 +137,17 @@ void launch(const LaunchShape& shape, const F& functor, Args... args) {
     return;
   }
 #if defined(__CUDACC__)
-  detail::launch_kernel<<<shape.blocks, shape.threads, shape.shared_bytes, detail::stream_of(shape.stream)>>>(
-      *ambient->state, functor, args...);
+  detail::launch_kernel<<<shape.blocks, shape.threads, shape.shared_bytes,
+                          detail::stream_of(shape.stream)>>>(*ambient->state, functor, args...);
   detail::check_cuda(cudaGetLastError(), "gshmem::launch");
 #else
-  throw std::runtime_error("gshmem::launch: the PE is on a GPU, but this unit was not compiled by nvcc");
+  throw std::runtime_error(
+      "gshmem::launch: the PE is on a GPU, but this unit was not compiled by nvcc");
 #endif
 }
 
-/// Waits for the launches on `stream` (null = the calling thread's own). Errors: std::runtime_error with
-/// the CUDA error, after which gshmemx_last_fault tells what a kernel recorded.
+/// Waits for the launches on `stream` (null = the calling thread's own). Errors: std::runtime_error
+/// with the CUDA error, after which gshmemx_last_fault tells what a kernel recorded.
 inline void synchronize([[maybe_unused]] void* stream = nullptr) {
 #if defined(__CUDACC__)
   if (gshmemi_ambient()->ops != nullptr) {

@@ -22,7 +22,8 @@ MAY_INCLUDE = [
     ("include/", ["include/", "device/"]),
     ("device/", ["include/", "device/"]),
     ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
-    ("transport/", ["transport/", "host/base/", *PUBLIC_PODS]),
+    # The bootstrap's interface is how peers learn each other's addresses.
+    ("transport/", ["transport/", "host/base/", "bootstrap/bootstrap.h", *PUBLIC_PODS]),
     ("host/base/", ["host/base/", *PUBLIC_PODS]),
     ("host/", ALL_BOXES),
     ("examples/", ["examples/", "include/gshmem/*", "include/gshmem/compat/"]),
@@ -56,7 +57,7 @@ WORDS = [
     ("__device__", r"\b__device__\b", {
         "device/machine.h": "defines GSHMEM_FN", "device/coop.h": "thread groups",
         "device/state.h": "the __constant__ state of each translation unit",
-        "include/gshmem/launch.h": "kernels that wrap a functor",
+        "host/gpu/service.cu": "the library's own kernels",
         "examples/": "programs of users", "tests/": "programs of users"}),
 ]
 

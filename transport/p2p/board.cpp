@@ -11,8 +11,8 @@
 
 namespace gshmem::p2p {
 
-/// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a PE can
-/// only be two calls ahead when everyone has read the older one.
+/// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a PE
+/// can only be two calls ahead when everyone has read the older one.
 struct Board::Slot {
   alignas(128) std::atomic<std::uint64_t> published;
   alignas(128) unsigned char payload[2][kPayloadBytes];
@@ -27,7 +27,8 @@ Board::Board(PeerSockets& sockets, int rank, std::function<bool()> stopped)
   const Fd mine = rank == 0 ? make_segment("gshmem-board", bytes_) : Fd();
   const Fd shared = sockets.from_root(mine.get());
   void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);
-  require(at != MAP_FAILED, GSHMEMX_ERROR_SYSTEM, strprintf("mmap of the board: %s", std::strerror(errno)));
+  require(at != MAP_FAILED, GSHMEMX_ERROR_SYSTEM,
+          strprintf("mmap of the board: %s", std::strerror(errno)));
   slots_ = static_cast<Slot*>(at);  // a new segment is zero, which is every slot's initial state
 }
 
@@ -52,7 +53,8 @@ void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
 }
 
 void Board::allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) {
-  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL, strprintf("board payload of %zu bytes", bytes));
+  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL,
+          strprintf("board payload of %zu bytes", bytes));
   const std::uint64_t sequence = ++sequence_;
   const std::size_t side = sequence % 2;
   if (bytes > 0) std::memcpy(slots_[rank_].payload[side], send, bytes);

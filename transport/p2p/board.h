@@ -1,6 +1,7 @@
 // The board: a few hundred bytes per PE in memory that all PEs of a host share, for the collectives
-// that host threads need after init (barrier, agreement on malloc sizes). Microseconds, no launcher.
-// Invariant: a call ends with everyone's data, or with an Error after a peer's death or the timeout.
+// that host threads need after init (barrier, agreement on malloc sizes). Microseconds, no
+// launcher. Invariant: a call ends with everyone's data, or with an Error after a peer's death or
+// the timeout.
 #pragma once
 
 #include "transport/p2p/peer_sockets.h"

@@ -37,7 +37,8 @@ class CudaWindow final : public PeerWindow {
   ~CudaWindow() override { release(); }
 
  private:
-  /// Allocates this PE's heap and exports it; the exported descriptor keeps it alive until it is mapped.
+  /// Allocates this PE's heap and exports it; the exported descriptor keeps it alive until it is
+  /// mapped.
   Fd create_own(const CUmemAllocationProp& properties) {
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result = cuda_.cuMemCreate(&handle, bytes_, &properties, 0);
@@ -51,8 +52,8 @@ class CudaWindow final : public PeerWindow {
     }
     cu_check(result, "cuMemCreate");
     int fd = -1;
-    const CUresult exported =
-        cuda_.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    const CUresult exported = cuda_.cuMemExportToShareableHandle(
+        &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     cuda_.cuMemRelease(handle);
     cu_check(exported, "cuMemExportToShareableHandle");
     return Fd(fd);
@@ -75,10 +76,11 @@ class CudaWindow final : public PeerWindow {
     if (allowed != CUDA_SUCCESS) {
       const char* text = nullptr;
       cuda_.cuGetErrorString(allowed, &text);
-      throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
-                  strprintf("GPU %d cannot reach the memory of PE %zu's GPU by load/store (%s), and "
-                            "this version has no network path",
-                            device, pe, text ? text : "unknown error"));
+      throw Error(
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("GPU %d cannot reach the memory of PE %zu's GPU by load/store (%s), and "
+                    "this version has no network path",
+                    device, pe, text ? text : "unknown error"));
     }
   }
 
@@ -98,7 +100,8 @@ class CudaWindow final : public PeerWindow {
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device, std::uint64_t bytes) {
+std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device,
+                                             std::uint64_t bytes) {
   return std::make_unique<CudaWindow>(sockets, device, bytes);
 }
 
@@ -109,7 +112,8 @@ std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device, s
 namespace gshmem::p2p {
 
 std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets&, int, std::uint64_t) {
-  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "this build of gshmem has no GPU support (no CUDA toolkit)");
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              "this build of gshmem has no GPU support (no CUDA toolkit)");
 }
 
 }  // namespace gshmem::p2p

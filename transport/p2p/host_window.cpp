@@ -14,7 +14,7 @@ class HostWindow final : public PeerWindow {
  public:
   HostWindow(PeerSockets& sockets, std::uint64_t bytes) {
     bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    struct sysinfo info{};
+    struct sysinfo info {};
     check_errno(::sysinfo(&info), "sysinfo");
     const std::uint64_t memory = (info.totalram + info.totalswap) * info.mem_unit;
     require(bytes_ <= memory, GSHMEMX_ERROR_OUT_OF_MEMORY,
@@ -26,7 +26,8 @@ class HostWindow final : public PeerWindow {
 
     stride_ = static_cast<std::int64_t>(bytes_);
     reserved_ = bytes_ * segments.size() + kAlignment;
-    range_ = ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    range_ =
+        ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
             strprintf("cannot reserve %lu bytes of addresses for the heaps of %zu PEs", reserved_,
                       segments.size()));

@@ -1,5 +1,5 @@
-// Watches the peer sockets of one PE from a thread of its own: a peer that closes without a goodbye has
-// died; one that says goodbye has left. Sleeps in poll(2); costs nothing while nothing happens.
+// Watches the peer sockets of one PE from a thread of its own: a peer that closes without a goodbye
+// has died; one that says goodbye has left. Sleeps in poll(2); costs nothing while nothing happens.
 #pragma once
 
 #include "host/base/fd.h"

@@ -55,7 +55,8 @@ struct Address {
 };
 
 Fd make_socket() {
-  return Fd(static_cast<int>(check_errno(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")));
+  return Fd(
+      static_cast<int>(check_errno(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")));
 }
 
 /// Waits until `fd` is readable. Errors: GSHMEMX_ERROR_TIMEOUT.
@@ -75,7 +76,8 @@ void wait_readable(int fd, Clock::time_point deadline, const std::string& what) 
 bool same_user(int socket) {
   ucred peer{};
   socklen_t length = sizeof(peer);
-  check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length), "getsockopt(SO_PEERCRED)");
+  check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length),
+              "getsockopt(SO_PEERCRED)");
   return peer.uid == geteuid();
 }
 
@@ -95,13 +97,16 @@ std::string host_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
   char host[128] = "";
   gethostname(host, sizeof(host) - 1);
-  struct stat net{};
+  struct stat net {};
   if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
-  return strprintf("%s (boot %.8s, net %lu)", host, boot_id.c_str(), static_cast<unsigned long>(net.st_ino));
+  return strprintf("%s (boot %.8s, net %lu)", host, boot_id.c_str(),
+                   static_cast<unsigned long>(net.st_ino));
 }
 
 PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, double timeout_seconds)
-    : rank_(boot.rank()), timeout_seconds_(timeout_seconds), sockets_(static_cast<std::size_t>(boot.size())) {
+    : rank_(boot.rank()),
+      timeout_seconds_(timeout_seconds),
+      sockets_(static_cast<std::size_t>(boot.size())) {
   const Fd listener = make_socket();
   Contact mine{};
   copy_to(mine.host, sizeof(mine.host), host_identity());
@@ -193,8 +198,9 @@ std::vector<Fd> PeerSockets::exchange(int fd) {
   std::vector<Fd> fds(sockets_.size());
   for (int pe = 0; pe < size(); ++pe) {
     fds[static_cast<std::size_t>(pe)] =
-        pe == rank_ ? Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")))
-                    : receive_fd(pe);
+        pe == rank_
+            ? Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")))
+            : receive_fd(pe);
   }
   return fds;
 }

@@ -1,6 +1,7 @@
-// One socket between every two PEs of a host. They carry what the bootstrap cannot: file descriptors
-// of heap segments at init, and the news that a PE has left or died afterwards. Abstract Unix stream
-// sockets: nothing is left behind in a file system, and only processes of the same user are accepted.
+// One socket between every two PEs of a host. They carry what the bootstrap cannot: file
+// descriptors of heap segments at init, and the news that a PE has left or died afterwards.
+// Abstract Unix stream sockets: nothing is left behind in a file system, and only processes of the
+// same user are accepted.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

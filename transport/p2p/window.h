@@ -1,8 +1,8 @@
-// The peer window: the heaps of all PEs mapped into one reserved address range at a fixed stride, so
-// that device code finds a peer's copy of an object by arithmetic. Two makers, one result: host shared
-// memory (CPU mode) and CUDA virtual memory management (GPUs).
-// Invariant: segments are anonymous kernel objects; they are gone when the last process that maps them
-// is, however it ended.
+// The peer window: the heaps of all PEs mapped into one reserved address range at a fixed stride,
+// so that device code finds a peer's copy of an object by arithmetic. Two makers, one result: host
+// shared memory (CPU mode) and CUDA virtual memory management (GPUs). Invariant: segments are
+// anonymous kernel objects; they are gone when the last process that maps them is, however it
+// ended.
 #pragma once
 
 #include "transport/p2p/peer_sockets.h"
@@ -29,7 +29,8 @@ class PeerWindow {
 
 /// Collective. A heap of `bytes` bytes in host shared memory on every PE, all mapped here.
 /// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_SYSTEM, what PeerSockets::exchange throws.
-[[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes);
+[[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets,
+                                                           std::uint64_t bytes);
 
 /// Collective. The same in the memory of GPU `device`, whose context is current.
 /// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY naming the free memory, GSHMEMX_ERROR_CUDA, and

@@ -1,6 +1,6 @@
-// The fault record: what a device thread, or the host monitor, writes once when something went wrong
-// and everyone else only reads. Lives in host memory that the GPU maps, so that it survives a trap.
-// Invariant: the first writer wins (`claimed`), readers look only after `published` is set.
+// The fault record: what a device thread, or the host monitor, writes once when something went
+// wrong and everyone else only reads. Lives in host memory that the GPU maps, so that it survives a
+// trap. Invariant: the first writer wins (`claimed`), readers look only after `published` is set.
 #pragma once
 
 #include <cstddef>

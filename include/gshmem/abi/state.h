@@ -11,8 +11,9 @@
 
 namespace gshmem::abi {
 
-inline constexpr std::uint32_t kStateMagic = 0x67736831;      ///< initialized ("gsh1")
-inline constexpr std::uint32_t kStateAmbiguous = 0x67736832;  ///< two PEs share this GPU and process
+inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
+inline constexpr std::uint32_t kStateAmbiguous =
+    0x67736832;  ///< two PEs share this GPU and process
 
 enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 
@@ -23,7 +24,8 @@ struct SyncArea {
   alignas(128) std::uint64_t arrived[1];
 };
 
-/// Alignment of the first allocatable byte of every heap, and so the largest an allocation can have.
+/// Alignment of the first allocatable byte of every heap, and so the largest an allocation can
+/// have.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
 /// Bytes kept at the front of each heap for `n_pes` PEs.
@@ -44,8 +46,8 @@ struct DeviceState {
   char* heap = nullptr;
   std::uint64_t heap_bytes = 0;  ///< internal area included
   std::int64_t stride = 0;
-  std::uint64_t internal = 0;    ///< bytes at the front of the heap that are the library's (SyncArea)
-  Control* control = nullptr;    ///< host memory, mapped
+  std::uint64_t internal = 0;  ///< bytes at the front of the heap that are the library's (SyncArea)
+  Control* control = nullptr;  ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
