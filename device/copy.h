@@ -20,100 +20,134 @@ namespace gshmem::device {
 
 #if defined(__CUDA_ARCH__)
 
+/// How a group copies: loads in flight per thread, and its number of threads (0 = known at run
+/// time only).
 template <class Coop>
-struct CopyDepth {
-  static constexpr int value = GSHMEM_COPY_DEPTH;
+struct CopyShape;
+template <>
+struct CopyShape<Thread> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
 };
 template <>
-struct CopyDepth<Block> {
-  static constexpr int value = 4;
+struct CopyShape<Warp> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
+};
+template <>
+struct CopyShape<Block> {
+  static constexpr int depth = 4, width = 0;
 };
 
-/// Copies `count` words; word i goes to thread i % width.
-/// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been
-/// stored its registers take the next loads. The rest, less than one round, is one group of guarded
-/// loads, so that a short copy costs one latency.
-template <int kDepth, class W>
-GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int width) {
+/// The next word of this thread, `step` bytes on. A step known to the compiler becomes an offset in
+/// the instruction.
+template <int kWidth, class W>
+GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
+  if constexpr (kWidth > 0) {
+    return p + kWidth;
+  } else {
+    return advance(p, step);
+  }
+}
+
+/// The first `left / step` words, rounded up, kMost at most: all loads, then all stores, so that a
+/// short copy costs one latency. (Nested because the registers of an array whose words are loaded
+/// under a condition stay taken for the whole kernel: 88 instead of 48 in tests/device/registers.)
+template <int kMost, int kWidth, class W>
+GSHMEM_FN void copy_rest(W* dst, const W* src, int left, std::uint32_t step) {
+  if constexpr (kMost > 0) {
+    if (left <= 0) return;
+    const W word = load_bulk(src);
+    copy_rest<kMost - 1, kWidth>(next_word<kWidth>(dst, step), next_word<kWidth>(src, step),
+                                 left - static_cast<int>(step), step);
+    store_bulk(dst, word);
+  }
+}
+
+/// The words of one thread: every `step` bytes one, as long as they begin within `left` bytes.
+/// kDepth loads are in flight. More than four are kept in groups of four: as soon as the oldest
+/// group has been stored its registers take the next loads.
+template <int kDepth, int kWidth, class W>
+GSHMEM_OUTLINE void copy_words(W* dst, const W* src, std::ptrdiff_t left, std::uint32_t step) {
   constexpr int kGroup = kDepth < 4 ? kDepth : 4;
   constexpr int kGroups = kDepth / kGroup;
-  const std::size_t step = static_cast<std::size_t>(width);
-  const std::size_t round = step * kDepth;
-  std::size_t i = static_cast<std::size_t>(rank);
-  const std::size_t rounds = count / round;
-  if (rounds > 0) {
-    W word[kGroups][kGroup];
+  static_assert(kGroup * kGroups == kDepth, "GSHMEM_COPY_DEPTH: 1 to 4 or a multiple of 4");
+  const int round = static_cast<int>(step) * kDepth;
+  const int last = static_cast<int>(step) * (kDepth - 1);
+  W word[kGroups][kGroup];
+  const auto load = [&](int g) {
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int k = 0; k < kGroup; ++k) word[g][k] = load_bulk(src + i + step * (g * kGroup + k));
+    for (int k = 0; k < kGroup; ++k) {
+      word[g][k] = load_bulk(src);
+      src = next_word<kWidth>(src, step);
     }
-    for (std::size_t r = 1; r < rounds; ++r, i += round) {
+  };
+  const auto store = [&](int g) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      store_bulk(dst, word[g][k]);
+      dst = next_word<kWidth>(dst, step);
+    }
+  };
+  left -= last;  // > 0: a whole round is there
+  if constexpr (kGroups == 1) {
+#pragma unroll 1
+    for (; left > 0; left -= round) {
+      load(0);
+      store(0);
+    }
+  } else if (left > 0) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) load(g);
+#pragma unroll 1
+    while ((left -= round) > 0) {
 #pragma unroll
       for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-        for (int k = 0; k < kGroup; ++k) {
-          store_bulk(dst + i + step * (g * kGroup + k), word[g][k]);
-        }
-#pragma unroll
-        for (int k = 0; k < kGroup; ++k) {
-          word[g][k] = load_bulk(src + i + round + step * (g * kGroup + k));
-        }
+        store(g);
+        load(g);
       }
     }
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int k = 0; k < kGroup; ++k) store_bulk(dst + i + step * (g * kGroup + k), word[g][k]);
-    }
-    i += round;
+    for (int g = 0; g < kGroups; ++g) store(g);
   }
-  if (i >= count) return;
-  W word[kDepth];
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    if (i + step * k < count) word[k] = load_bulk(src + i + step * k);
-  }
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    if (i + step * k < count) store_bulk(dst + i + step * k, word[k]);
-  }
+  copy_rest<kDepth - 1, kWidth>(dst, src, static_cast<int>(left) + last, step);
 }
 
 /// Copies the bytes before the first and after the last whole word, then the words between.
 /// `dst` and `src` agree modulo sizeof(W).
-template <int kDepth, class W>
+template <class Shape, class W>
 GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(dst) % sizeof(W);
   std::size_t head = misaligned ? sizeof(W) - misaligned : 0;
   if (head > bytes) head = bytes;
-  const std::size_t words = (bytes - head) / sizeof(W);
-  const std::size_t tail_begin = head + words * sizeof(W);
+  const std::size_t tail_begin = bytes - (bytes - head) % sizeof(W);
   const std::size_t edge = head + (bytes - tail_begin);  // at most 2 * (sizeof(W) - 1) bytes
+#pragma unroll 1
   for (std::size_t e = static_cast<std::size_t>(rank); e < edge;
        e += static_cast<std::size_t>(width)) {
     const std::size_t at = e < head ? e : tail_begin + (e - head);
     store_bulk(reinterpret_cast<std::uint8_t*>(dst + at),
                load_bulk(reinterpret_cast<const std::uint8_t*>(src + at)));
   }
-  copy_words<kDepth>(reinterpret_cast<W*>(dst + head), reinterpret_cast<const W*>(src + head),
-                     words, rank, width);
+  const std::size_t first = head + static_cast<std::size_t>(rank) * sizeof(W);
+  copy_words<Shape::depth, Shape::width>(
+      reinterpret_cast<W*>(dst + first), reinterpret_cast<const W*>(src + first),
+      static_cast<std::ptrdiff_t>(tail_begin) - static_cast<std::ptrdiff_t>(first),
+      static_cast<std::uint32_t>(width) * static_cast<std::uint32_t>(sizeof(W)));
 }
 
 template <class Coop>
 GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
-  constexpr int kDepth = CopyDepth<Coop>::value;
+  using Shape = CopyShape<Coop>;
   const int rank = coop.thread_rank(), width = coop.size();
   const std::uintptr_t differ =
       reinterpret_cast<std::uintptr_t>(dst) ^ reinterpret_cast<std::uintptr_t>(src);
   if (differ % 16 == 0) {
-    copy_aligned<kDepth, Word16>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, Word16>(dst, src, bytes, rank, width);
   } else if (differ % 8 == 0) {
-    copy_aligned<kDepth, std::uint64_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, std::uint64_t>(dst, src, bytes, rank, width);
   } else if (differ % 4 == 0) {
-    copy_aligned<kDepth, std::uint32_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, std::uint32_t>(dst, src, bytes, rank, width);
   } else {
-    copy_aligned<kDepth, std::uint8_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, std::uint8_t>(dst, src, bytes, rank, width);
   }
 }
 
