@@ -28,10 +28,9 @@ enum class Source { kLocal, kPeer };
 /// put: 369 against 399 us); threads and warps always use the latter, so that put and get share
 /// their code.
 enum class Read { kCached, kFresh };
-template <class Coop>
-constexpr Read copy_read(Source source) {
-  return std::is_same_v<Coop, Block> && source == Source::kLocal ? Read::kCached : Read::kFresh;
-}
+template <class Coop, Source kSource>
+inline constexpr Read kCopyRead =
+    std::is_same_v<Coop, Block>&& kSource == Source::kLocal ? Read::kCached : Read::kFresh;
 
 #if defined(__CUDA_ARCH__)
 
@@ -203,7 +202,7 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
-  copy_on_gpu<copy_read<Coop>(kSource)>(coop, static_cast<char*>(dst),
+  copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),
                                         static_cast<const char*>(src), bytes);
 #else
   copy_on_cpu(coop, static_cast<char*>(dst), static_cast<const char*>(src), bytes);
