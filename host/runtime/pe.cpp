@@ -112,21 +112,19 @@ void Pe::make_memory() {
             strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0],
                       sizes[pe], pe));
   }
-  const std::uint64_t internal = abi::internal_bytes(state_.n_pes);
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
-  const std::uint64_t bytes = internal + options_.symmetric_size;
+  const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
   window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
                  : p2p::make_host_window(*sockets_, bytes);
   board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] { return stopped(); });
-  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - internal);
+  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   state_.heap = window_->heap(state_.my_pe);
   state_.heap_bytes = window_->bytes();
   state_.stride = window_->stride();
-  state_.internal = internal;
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
   state_.fault_policy =
@@ -134,7 +132,7 @@ void Pe::make_memory() {
   if (gpu_) {
     gpu_->set_callbacks([this](const char*) { host_barrier(); },
                         [this](const Error& e) { raise(e); });
-    gpu_->zero(state_.heap, internal);
+    gpu_->zero(state_.heap, abi::kInternalBytes);
   }
 }
 
