@@ -3,10 +3,10 @@
 // several loads in flight per thread. No ordering: whoever calls decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer, so one thread or warp needs 16 in flight to keep the wire busy
-// (get, 1 thread, 32 KiB: 459 us with 4, 236 with 8, 126 with 16), while a block of 1024 has enough
-// threads with 4 (and may not use more than 64 registers). GSHMEM_COPY_DEPTH lowers the former for
-// kernels that are short of registers.
+// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire busy
+// (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with 20), while a
+// block of 1024 has enough threads with 4, and may not use more than 64 registers. GSHMEM_COPY_DEPTH, a
+// multiple of 4, lowers the former for kernels that are short of registers.
 #pragma once
 
 #include "coop.h"
@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #ifndef GSHMEM_COPY_DEPTH
-#define GSHMEM_COPY_DEPTH 16
+#define GSHMEM_COPY_DEPTH 20
 #endif
 
 namespace gshmem::device {
@@ -89,7 +89,7 @@ GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int
     W word[kDepth];
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) word[k] = copy_load<kRead>(from.next());
-    // Counted rounds: ptxas needs 80 registers for this loop and 127 for one over `left`.
+    // Counted rounds: with 16 loads ptxas needs 80 registers for this loop, 127 for one over `left`.
     std::ptrdiff_t more = (left - full - 1) / round;
     left -= round * (more + 1);
 #pragma unroll 1

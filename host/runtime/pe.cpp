@@ -49,6 +49,8 @@ void copy_message(gshmemx_fault_t* info, const std::string& message) {
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     : options_(std::move(options)), boot_(std::move(boot)) {
   if (options_.symmetric_size == 0) options_.symmetric_size = options_.config.symmetric_size;
+  require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("a job of %d PEs; this version takes up to %d", boot_->size(), abi::kMaxPes));
   state_.my_pe = boot_->rank();
   state_.n_pes = boot_->size();
   log_set_pe(state_.my_pe);

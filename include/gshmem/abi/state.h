@@ -17,10 +17,14 @@ inline constexpr std::uint32_t kStateAmbiguous =
 
 enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 
+/// Most PEs that a job may have: bounds the flags below.
+inline constexpr int kMaxPes = 65536;
+
 /// Layout of the first bytes of every PE's heap, which the library keeps for itself.
+/// `arrived[p]` is written by PE p only: the number of the last barrier it has entered.
 struct SyncArea {
-  alignas(128) std::uint64_t epoch;     ///< barriers completed by this PE; touched by this PE only
-  alignas(128) std::uint64_t arrivals;  ///< what the other PEs have added, one per barrier each
+  alignas(128) std::uint64_t epoch;  ///< barriers completed by this PE; touched by this PE only
+  alignas(128) std::uint64_t arrived[kMaxPes];
 };
 
 /// Alignment of the first allocatable byte of every heap, and so the largest an allocation can
