@@ -28,6 +28,9 @@ void together(bootstrap::Bootstrap& boot, const Phase& phase) {
   } catch (const Error& error) {
     mine.code = error.code();
     std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
+  } catch (const std::exception& error) {
+    mine.code = GSHMEMX_ERROR_INTERNAL;
+    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
   }
   const std::vector<PhaseReport> reports = bootstrap::allgather(boot, mine);
   if (mine.code != GSHMEMX_SUCCESS)
@@ -206,7 +209,9 @@ void Pe::raise(const Error& error, int pe) noexcept {
     const std::lock_guard lock(fault_mutex_);
     if (fault_record(state_.control, record)) host_fault_ = error.what();
   }
-  if (state_.fault_policy == abi::FaultPolicy::kAbort) end_job();
+  // Not in finalize, which always returns.
+  const bool leaving = leaving_.load(std::memory_order_acquire);
+  if (state_.fault_policy == abi::FaultPolicy::kAbort && !leaving) end_job();
   GSHMEM_ERROR("%s", error.what());
 }
 
