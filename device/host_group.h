@@ -1,5 +1,5 @@
 // What a block is on the CPU: host threads that share a barrier. gshmem::launch makes them
-// (device/launch.h); a host thread outside a launch is a block of one. Read through the ambient
+// (include/gshmem/launch.hpp); a host thread outside a launch is a block of one. Read through the ambient
 // record of the calling thread, which libgshmem owns.
 #pragma once
 
@@ -8,13 +8,12 @@
 #include "host_ops.h"
 #include "machine.h"
 
-#if !defined(__CUDA_ARCH__)
-
 namespace gshmem::device {
 
 /// Lanes per warp on the CPU: small, so that a launch stays cheap on a few cores.
 inline constexpr int kHostWarpSize = 4;
 
+#if !defined(__CUDA_ARCH__)
 /// Barrier of `size` threads; counter and generation, no OS object, pauses and then yields.
 class HostBarrier {
  public:
@@ -36,6 +35,10 @@ class HostBarrier {
   std::uint32_t generation_ = 0;
 };
 
+#else
+class HostBarrier;
+#endif
+
 /// Position of a host thread in the block and grid it runs in.
 struct HostLane {
   int thread_rank = 0, block_size = 1;
@@ -54,14 +57,12 @@ struct Ambient {
 
 }  // namespace gshmem::device
 
-/// The calling thread's ambient record (host/runtime/ambient.cpp). Never null.
+/// The calling thread's ambient record (host/runtime/process.cpp). Never null.
 extern "C" __attribute__((visibility("default"))) gshmem::device::Ambient* gshmemi_ambient(void);
 /// A fault under GSHMEM_FAULT=abort on the CPU: reports the record and ends the job. Does not
 /// return.
 extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
     const gshmem::abi::DeviceState* state);
-
-#endif
 
 // GSHMEM_ON_HOST_OPS(code): `code` runs with `ops` on host threads of a PE whose heap is on a GPU.
 #if defined(__CUDA_ARCH__)
