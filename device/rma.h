@@ -15,7 +15,7 @@ namespace gshmem::device {
 template <class Coop>
 GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
-  copy(coop, peer_address(state, dest, pe), source, bytes);
+  copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
 }
 
 template <class Coop>
@@ -28,7 +28,7 @@ GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source
 template <class Coop>
 GSHMEM_FN void get_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
-  copy(coop, dest, peer_address(state, source, pe), bytes);
+  copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
 }
 
 template <class Coop>
@@ -60,13 +60,15 @@ struct Strides {
   std::size_t nelems;
 };
 
-template <class W, class Coop>
+template <Source kSource, class W, class Coop>
 GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides) {
   const std::size_t width = static_cast<std::size_t>(coop.size());
   for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
        i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-    store_bulk(dest + at * strides.dst, load_bulk(source + at * strides.src));
+    const W* from = source + at * strides.src;
+    store_bulk(dest + at * strides.dst,
+               kSource == Source::kPeer ? load_relaxed(from) : load_bulk(from));
   }
   coop.sync();
 }
@@ -74,13 +76,13 @@ GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides
 template <class W, class Coop>
 GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  copy_strided(coop, peer_address(state, dest, pe), source, strides);
+  copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
 }
 
 template <class W, class Coop>
 GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  copy_strided(coop, dest, peer_address(state, source, pe), strides);
+  copy_strided<Source::kPeer>(coop, dest, peer_address(state, source, pe), strides);
 }
 
 }  // namespace gshmem::device

@@ -67,7 +67,6 @@ struct Arrays {
 KERNELS(alone, *to->word = to->pe)
 KERNELS(putmem, gshmem_putmem(to->heap, out, to->bytes, to->pe))
 KERNELS(putmem_warp, gshmemx_putmem_warp(to->heap, out, to->bytes, to->pe))
-#if !defined(BULK_ONLY)
 KERNELS(int_p, gshmem_int_p(to->word, static_cast<int>(to->value), to->pe))
 KERNELS(int_g, *to->word = gshmem_int_g(to->word, to->pe))
 KERNELS(atomic_add, gshmem_uint64_atomic_add(to->signal, to->value, to->pe))
@@ -81,4 +80,3 @@ KERNELS(getmem_block, gshmemx_getmem_block(out, to->heap, to->bytes, to->pe))
 KERNELS(putmem_signal_block, gshmemx_putmem_signal_block(to->heap, out, to->bytes, to->signal,
                                                          to->value, GSHMEM_SIGNAL_ADD, to->pe))
 KERNELS(barrier_all_block, gshmemx_barrier_all_block())
-#endif
