@@ -3,10 +3,10 @@
 // several loads in flight per thread. No ordering: whoever calls decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire busy
-// (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with 20), while a
-// block of 1024 has enough threads with 4, and may not use more than 64 registers. GSHMEM_COPY_DEPTH, a
-// multiple of 4, lowers the former for kernels that are short of registers.
+// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire
+// busy (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
+// 20), while a block of 1024 has enough threads with 4, and may not use more than 64 registers.
+// GSHMEM_COPY_DEPTH, a multiple of 4, lowers the former for kernels that are short of registers.
 #pragma once
 
 #include "coop.h"
@@ -34,15 +34,6 @@ inline constexpr Read kCopyRead =
 
 #if defined(__CUDA_ARCH__)
 
-template <class Coop>
-struct CopyDepth {
-  static constexpr int value = GSHMEM_COPY_DEPTH;
-};
-template <>
-struct CopyDepth<Block> {
-  static constexpr int value = 4;
-};
-
 template <Read kRead, class W>
 GSHMEM_FN W copy_load(const W* p) {
   if constexpr (kRead == Read::kFresh) {
@@ -52,72 +43,95 @@ GSHMEM_FN W copy_load(const W* p) {
   }
 }
 
-/// A pointer that steps from word to word of one thread.
-template <class W>
-class Walk {
- public:
-  GSHMEM_FN Walk(W* first, int step) : at_(first), step_(step) {}
-  GSHMEM_FN W* next() {
-    W* here = at_;
-    at_ = opaque(at_ + step_);
-    return here;
-  }
-
- private:
-  W* at_;
-  int step_;
+/// How a group copies: loads in flight per thread, and its number of threads (0 = known at run
+/// time only).
+template <class Coop>
+struct CopyShape;
+template <>
+struct CopyShape<Thread> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
+};
+template <>
+struct CopyShape<Warp> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
+};
+template <>
+struct CopyShape<Block> {
+  static constexpr int depth = 4, width = 0;
 };
 
-/// Copies `count` words; word i goes to thread i % width.
-/// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been
-/// stored its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading 16 and then
-/// storing 16: 15.6.) The rest, less than one round, is one group of guarded loads, so that a short
-/// copy costs one latency.
-template <int kDepth, Read kRead, class W>
-GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int width) {
+/// The next word of this thread, `step` bytes on. A step known to the compiler becomes an offset in
+/// the instruction.
+template <int kWidth, class W>
+GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
+  if constexpr (kWidth > 0) {
+    return p + kWidth;
+  } else {
+    return advance(p, step);
+  }
+}
+
+/// The first `left / step` words, rounded up, kMost at most: all loads, then all stores, so that a
+/// short copy costs one latency. (Nested because the registers of an array whose words are loaded
+/// under a condition stay taken for the whole kernel: 88 instead of 48 in tests/device/registers.)
+template <int kMost, Read kRead, int kWidth, class W>
+GSHMEM_FN void copy_rest(W* dst, const W* src, int left, std::uint32_t step) {
+  if constexpr (kMost > 0) {
+    if (left <= 0) return;
+    const W word = copy_load<kRead>(src);
+    copy_rest<kMost - 1, kRead, kWidth>(next_word<kWidth>(dst, step), next_word<kWidth>(src, step),
+                                        left - static_cast<int>(step), step);
+    store_bulk(dst, word);
+  }
+}
+
+/// The words of one thread: every `step` bytes one, as long as they begin within `left` bytes.
+/// kDepth loads are in flight. More than four are kept in groups of four: as soon as the oldest
+/// group has been stored its registers take the next loads.
+template <int kDepth, Read kRead, int kWidth, class W>
+GSHMEM_OUTLINE void copy_words(W* dst, const W* src, std::ptrdiff_t left, std::uint32_t step) {
   constexpr int kGroup = kDepth < 4 ? kDepth : 4;
-  const std::ptrdiff_t round = static_cast<std::ptrdiff_t>(width) * kDepth;
-  // Words from this thread's first on.
-  std::ptrdiff_t left = static_cast<std::ptrdiff_t>(count) - rank;
-  if (left <= 0) return;
-  Walk<const W> from(src + rank, width);
-  Walk<W> to(dst + rank, width);
-  // A full round is one in which this thread has all its words. (No division before this is known:
-  // it would cost a short copy as much as its loads.)
-  const std::ptrdiff_t full = round - width;
-  if (left > full) {
-    W word[kDepth];
+  constexpr int kGroups = kDepth / kGroup;
+  static_assert(kGroup * kGroups == kDepth, "GSHMEM_COPY_DEPTH: 1 to 4 or a multiple of 4");
+  const int round = static_cast<int>(step) * kDepth;
+  const int last = static_cast<int>(step) * (kDepth - 1);
+  W word[kGroups][kGroup];
+  const auto load = [&](int g) {
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) word[k] = copy_load<kRead>(from.next());
-    // Counted rounds: with 16 loads ptxas needs 80 registers for this loop, 127 for one over `left`.
-    std::ptrdiff_t more = (left - full - 1) / round;
-    left -= round * (more + 1);
+    for (int k = 0; k < kGroup; ++k) {
+      word[g][k] = copy_load<kRead>(src);
+      src = next_word<kWidth>(src, step);
+    }
+  };
+  const auto store = [&](int g) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      store_bulk(dst, word[g][k]);
+      dst = next_word<kWidth>(dst, step);
+    }
+  };
+  left -= last;  // > 0: a whole round is there
+  if constexpr (kGroups == 1) {
 #pragma unroll 1
-    for (; more > 0; --more) {
+    for (; left > 0; left -= round) {
+      load(0);
+      store(0);
+    }
+  } else if (left > 0) {
 #pragma unroll
-      for (int first = 0; first < kDepth; first += kGroup) {
+    for (int g = 0; g < kGroups; ++g) load(g);
+#pragma unroll 1
+    while ((left -= round) > 0) {
 #pragma unroll
-        for (int k = first; k < first + kGroup; ++k) store_bulk(to.next(), word[k]);
-#pragma unroll
-        for (int k = first; k < first + kGroup; ++k) word[k] = copy_load<kRead>(from.next());
+      for (int g = 0; g < kGroups; ++g) {
+        store(g);
+        load(g);
       }
     }
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) store_bulk(to.next(), word[k]);
+    for (int g = 0; g < kGroups; ++g) store(g);
   }
-  const int rest = static_cast<int>(left);
-  if (rest <= 0) return;
-  W word[kDepth];
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    const W* p = from.next();
-    if (k * width < rest) word[k] = copy_load<kRead>(p);
-  }
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    W* p = to.next();
-    if (k * width < rest) store_bulk(p, word[k]);
-  }
+  copy_rest<kDepth - 1, kRead, kWidth>(dst, src, static_cast<int>(left) + last, step);
 }
 
 template <Read kRead, class W>
@@ -155,37 +169,39 @@ GSHMEM_FN void copy_edge(char* dst, const char* src, std::size_t bytes) {
 
 /// Copies the bytes before the first and after the last whole word, then the words between.
 /// `dst` and `src` agree modulo sizeof(W).
-template <int kDepth, Read kRead, class W>
+template <class Shape, Read kRead, class W>
 GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(dst) % sizeof(W);
   std::size_t head = misaligned ? sizeof(W) - misaligned : 0;
   if (head > bytes) head = bytes;
-  const std::size_t words = (bytes - head) / sizeof(W);
-  const std::size_t tail_begin = head + words * sizeof(W);
+  const std::size_t tail_begin = bytes - (bytes - head) % sizeof(W);
   const std::size_t tail = bytes - tail_begin;
   if (head + tail > 0) {
     if (rank == 0) copy_edge<kRead>(dst, src, head);
     // Another thread where there is one, so that the two latencies overlap.
     if (rank == width - 1) copy_edge<kRead>(dst + tail_begin, src + tail_begin, tail);
   }
-  copy_words<kDepth, kRead>(reinterpret_cast<W*>(dst + head),
-                            reinterpret_cast<const W*>(src + head), words, rank, width);
+  const std::size_t first = head + static_cast<std::size_t>(rank) * sizeof(W);
+  copy_words<Shape::depth, kRead, Shape::width>(
+      reinterpret_cast<W*>(dst + first), reinterpret_cast<const W*>(src + first),
+      static_cast<std::ptrdiff_t>(tail_begin) - static_cast<std::ptrdiff_t>(first),
+      static_cast<std::uint32_t>(width) * static_cast<std::uint32_t>(sizeof(W)));
 }
 
 template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
-  constexpr int kDepth = CopyDepth<Coop>::value;
+  using Shape = CopyShape<Coop>;
   const int rank = coop.thread_rank(), width = coop.size();
   const std::uintptr_t differ =
       reinterpret_cast<std::uintptr_t>(dst) ^ reinterpret_cast<std::uintptr_t>(src);
   if (differ % 16 == 0) {
-    copy_aligned<kDepth, kRead, Word16>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, Word16>(dst, src, bytes, rank, width);
   } else if (differ % 8 == 0) {
-    copy_aligned<kDepth, kRead, std::uint64_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint64_t>(dst, src, bytes, rank, width);
   } else if (differ % 4 == 0) {
-    copy_aligned<kDepth, kRead, std::uint32_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint32_t>(dst, src, bytes, rank, width);
   } else {
-    copy_aligned<kDepth, kRead, std::uint8_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint8_t>(dst, src, bytes, rank, width);
   }
 }
 
