@@ -298,10 +298,14 @@ std::vector<std::string> config_unknown_names(const std::vector<std::string>& en
   return messages;
 }
 
+std::vector<std::string> config_unknown_names_from_env() {
+  return config_unknown_names(names_of_environ());
+}
+
 void config_warn_unknown() {
   static std::once_flag once;
   std::call_once(once, [] {
-    for (const std::string& message : config_unknown_names(names_of_environ()))
+    for (const std::string& message : config_unknown_names_from_env())
       GSHMEM_WARN("%s", message.c_str());
   });
 }

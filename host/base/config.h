@@ -48,7 +48,9 @@ struct ConfigEntry {
 /// the question. Names that start with GSHMEM_TEST_ are left alone.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
-/// Logs config_unknown_names() of this process's environment, once per process.
+/// The same for this process's environment.
+[[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
+/// Logs config_unknown_names_from_env(), once per process.
 void config_warn_unknown();
 
 }  // namespace gshmem

@@ -74,7 +74,7 @@ class Pe {
   void require_room(std::uint64_t bytes) const;
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] void* at(std::uint64_t offset) const {
-    return state_.heap + state_.internal + offset;
+    return state_.heap + abi::kInternalBytes + offset;
   }
   void copy_local(void* dst, const void* src, std::size_t bytes);
   void zero(void* dst, std::size_t bytes);

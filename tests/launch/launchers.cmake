@@ -52,6 +52,19 @@ function(gshmem_add_mpirun_test name processes)
   gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT} ${command})
 endfunction()
 
+# gshmem_add_gpu_test(NAME n command...): `command` on n processes under mpirun with a GPU each;
+# skipped where there are fewer GPUs. One at a time, so that none waits for another's time slices.
+function(gshmem_add_gpu_test name processes)
+  set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
+  if(GSHMEM_MPIRUN_USABLE)
+    set(command ${CMAKE_SOURCE_DIR}/tests/launch/with_gpus.sh ${processes}
+      ${CMAKE_SOURCE_DIR}/tests/launch/mpirun.sh 0 ${GSHMEM_MPIRUN} -np ${processes} ${ARGN})
+  endif()
+  add_test(NAME ${name} COMMAND ${command})
+  set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 120
+    PROCESSORS ${processes} RESOURCE_LOCK gpus ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+endfunction()
+
 # gshmem_add_slurm_test(NAME nodes tasks-per-node command... [LABEL label]): `command` under srun on
 # virtual nodes of this machine; skipped where Slurm is not installed or the user is not root.
 function(gshmem_add_slurm_test name nodes tasks)

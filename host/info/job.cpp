@@ -1,0 +1,92 @@
+#include "host/info/job.h"
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+#include "host/runtime/process.h"
+#include "transport/p2p/peer_sockets.h"
+
+#include <gshmem/gshmem.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::info {
+namespace {
+
+template <std::size_t kSize>
+void copy_text(char (&to)[kSize], const std::string& from) {
+  std::memcpy(to, from.data(), std::min(from.size(), kSize - 1));
+}
+
+PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
+  const Pe& pe = require_pe("gshmem-info");
+  PeFacts facts;
+  facts.rank = pe.state().my_pe;
+  copy_text(facts.bootstrap, pe.bootstrap_name());
+  copy_text(facts.host, p2p::host_identity());
+  if (const Gpu* gpu = pe.gpu()) {
+    facts.gpu = gpu->device();
+    copy_text(facts.gpu_name, gpu->name());
+    copy_text(facts.gpu_uuid, gpus[static_cast<std::size_t>(gpu->device())].uuid);
+  }
+  return facts;
+}
+
+}  // namespace
+
+std::string_view path_name(Path path) {
+  switch (path) {
+    case Path::kSelf:
+      return "self";
+    case Path::kSharedMemory:
+      return "shared memory";
+    case Path::kSameGpu:
+      return "same GPU";
+    case Path::kNvlink:
+      return "NVLink";
+    case Path::kPcie:
+      return "PCIe";
+    case Path::kPeerGpu:
+      return "peer GPU";
+  }
+  return "";
+}
+
+Path path_between(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo>& gpus) {
+  if (from.rank == to.rank) return Path::kSelf;
+  if (from.gpu < 0) return Path::kSharedMemory;
+  const std::string_view uuid = to.gpu_uuid;
+  if (uuid == from.gpu_uuid) return Path::kSameGpu;
+  const auto peer =
+      std::find_if(gpus.begin(), gpus.end(), [&](const GpuInfo& gpu) { return gpu.uuid == uuid; });
+  if (peer == gpus.end()) return Path::kPeerGpu;  // hidden here by CUDA_VISIBLE_DEVICES
+  const GpuInfo& mine = gpus[static_cast<std::size_t>(from.gpu)];
+  return mine.peer_atomics[static_cast<std::size_t>(peer->device)] ? Path::kNvlink : Path::kPcie;
+}
+
+bool launched() {
+  return env_lookup("PMIX_RANK") != nullptr || env_lookup("GSHMEM_UID_ADDRESS") != nullptr;
+}
+
+Job join_job() {
+  const Runtime runtime;
+  const std::size_t n = static_cast<std::size_t>(runtime.n_pes());
+  SymmetricArray<PeFacts> pes(n);
+  SymmetricArray<Path> paths(n * n);
+
+  const std::vector<GpuInfo> gpus = runtime.on_gpu() ? gpu_list() : std::vector<GpuInfo>();
+  const PeFacts mine = my_facts(gpus);
+  const std::size_t me = static_cast<std::size_t>(mine.rank);
+  for (int pe = 0; pe < runtime.n_pes(); ++pe) pes.write({&mine, 1}, pe, me);
+  gshmem_barrier_all();
+
+  Job job{.rank = mine.rank, .pes = pes.to_vector(mine.rank), .paths = {}};
+  std::vector<Path> row;
+  for (const PeFacts& peer : job.pes) row.push_back(path_between(mine, peer, gpus));
+  paths.write(row, 0, me * n);
+  gshmem_barrier_all();
+  job.paths = paths.to_vector(mine.rank);
+  return job;
+}
+
+}  // namespace gshmem::info

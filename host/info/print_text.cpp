@@ -1,0 +1,97 @@
+// The report for a person, and the table of variables for README.md.
+#include "host/base/error.h"
+#include "host/info/report.h"
+
+namespace gshmem::info {
+namespace {
+
+void print_variables(std::string& out, const Report& report) {
+  out += "\nVariables\n";
+  for (const auto& [entry, error] : report.variables) {
+    out += strprintf("  %s = \"%s\" (%s)\n      %s; %s\n", entry.name.c_str(), entry.value.c_str(),
+                     entry.from_environment ? "environment" : "default", entry.help.c_str(),
+                     entry.accepted.c_str());
+    if (entry.from_environment && entry.value != entry.default_value) {
+      out += strprintf("      default \"%s\"\n", entry.default_value.c_str());
+    }
+    if (!error.empty()) out += "      ERROR: " + error + "\n";
+  }
+  for (const std::string& message : report.unknown_variables) out += "  WARNING: " + message + "\n";
+}
+
+void print_gpus(std::string& out, const Report& report) {
+  out += "\nGPUs\n";
+  if (report.gpus.empty()) out += "  none: " + report.no_gpus + "\n";
+  for (const GpuInfo& gpu : report.gpus) {
+    out += strprintf("  %d  %s, %.1f GiB, PCI %s, %s\n", gpu.device, gpu.name.c_str(),
+                     static_cast<double>(gpu.memory_bytes) / (1u << 30), gpu.pci.c_str(),
+                     gpu.uuid.c_str());
+  }
+  if (report.gpus.size() < 2) return;
+  out += "  Access to peers (A: load/store with native atomics, x: load/store, .: none)\n     ";
+  for (const GpuInfo& gpu : report.gpus) out += strprintf("%3d", gpu.device);
+  for (const GpuInfo& gpu : report.gpus) {
+    out += strprintf("\n  %3d", gpu.device);
+    for (std::size_t peer = 0; peer < gpu.peer_access.size(); ++peer) {
+      out += gpu.peer_atomics[peer] ? "  A" : gpu.peer_access[peer] ? "  x" : "  .";
+    }
+  }
+  out += "\n";
+}
+
+void print_nics(std::string& out, const Report& report) {
+  out += "\nRDMA network cards (this version has no network path and does not use them)\n";
+  if (report.nics.empty()) out += "  none\n";
+  for (const NicPort& nic : report.nics) {
+    out += strprintf("  %s port %d: %s, %s, %s\n", nic.device.c_str(), nic.port,
+                     nic.link_layer.c_str(), nic.state.c_str(), nic.rate.c_str());
+  }
+}
+
+void print_job(std::string& out, const Report& report) {
+  if (!report.job && report.job_error.empty()) return;
+  out += "\nJob\n";
+  if (!report.job) {
+    out += "  ERROR: " + report.job_error + "\n";
+    return;
+  }
+  const Job& job = *report.job;
+  for (std::size_t pe = 0; pe < job.pes.size(); ++pe) {
+    const PeFacts& facts = job.pes[pe];
+    out += strprintf("  PE %d: bootstrap %s, host %s, ", facts.rank, facts.bootstrap, facts.host);
+    out += facts.gpu < 0
+               ? "CPU mode\n"
+               : strprintf("GPU %d (%s, %s)\n", facts.gpu, facts.gpu_name, facts.gpu_uuid);
+    for (std::size_t peer = 0; peer < job.pes.size(); ++peer) {
+      const std::string_view path = path_name(job.paths[pe * job.pes.size() + peer]);
+      out += strprintf("      to PE %zu: load/store, %.*s\n", peer, static_cast<int>(path.size()),
+                       path.data());
+    }
+  }
+}
+
+}  // namespace
+
+std::string as_text(const Report& report) {
+  std::string out = "gshmem\n";
+  for (const Fact& fact : report.build) {
+    out += strprintf("  %-14s %s\n", fact.name.c_str(), fact.value.c_str());
+  }
+  print_variables(out, report);
+  print_gpus(out, report);
+  print_nics(out, report);
+  print_job(out, report);
+  return out;
+}
+
+std::string variables_as_markdown(const std::vector<ConfigEntry>& entries) {
+  std::string out = "| variable | default | meaning | accepted |\n| --- | --- | --- | --- |\n";
+  for (const ConfigEntry& entry : entries) {
+    const std::string value = entry.default_value.empty() ? "" : "`" + entry.default_value + "`";
+    out +=
+        "| `" + entry.name + "` | " + value + " | " + entry.help + " | " + entry.accepted + " |\n";
+  }
+  return out;
+}
+
+}  // namespace gshmem::info

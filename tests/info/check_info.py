@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Runs gshmem-info and checks what it says. Usage: check_info.py CASE gshmem-info [launcher...]
+
+With a launcher ("mpirun -np 2"), that starts gshmem-info.
+"""
+import json
+import os
+import subprocess
+import sys
+
+
+def run(program, options, status, **environment):
+    """The output of gshmem-info, which must end with `status`."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GSHMEM_")}
+    done = subprocess.run([*program, *options], env={**env, "GSHMEM_DEVICE": "cpu", **environment},
+                          capture_output=True, text=True)
+    assert done.returncode == status, f"exit {done.returncode}, not {status}\n{done.stderr}"
+    return done.stdout
+
+
+def case_plain(program):
+    text = run(program, ["--no-job"], 0)
+    for part in ("version", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
+                 "GSHMEM_DEVICE = \"cpu\" (environment)", "GPUs", "no network path"):
+        assert part in text, f"no {part!r} in\n{text}"
+
+
+def case_json(program):
+    report = json.loads(run(program, ["--json", "--no-job"], 0, GSHMEM_LOG_FILE='/tmp/"\\\t\x7f\xe9'))
+    variables = {entry["name"]: entry for entry in report["variables"]}
+    assert variables["GSHMEM_LOG_FILE"]["value"] == '/tmp/"\\\t\x7f\xe9'
+    assert variables["GSHMEM_LOG_FILE"]["origin"] == "environment"
+    assert variables["GSHMEM_TIMEOUT"]["origin"] == "default"
+    assert report["build"]["version"] and report["unknown_variables"] == []
+    assert report["gpus"] or report["no_gpus"]
+    assert "pes" not in report
+
+
+def case_bad_value(program):
+    report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_TIMEOUT="abc"))
+    bad = [entry for entry in report["variables"] if "error" in entry]
+    assert [entry["name"] for entry in bad] == ["GSHMEM_TIMEOUT"]
+    assert 'GSHMEM_TIMEOUT="abc": expected seconds' in bad[0]["error"]
+    assert report["job_error"]
+    assert 'ERROR: GSHMEM_TIMEOUT="abc"' in run(program, [], 1, GSHMEM_TIMEOUT="abc")
+
+
+def case_unknown_variable(program):
+    report = json.loads(run(program, ["--json", "--no-job"], 0, GSHMEM_SYMETRIC_SIZE="1M"))
+    assert report["unknown_variables"] == [
+        "GSHMEM_SYMETRIC_SIZE is not a variable of gshmem; did you mean GSHMEM_SYMMETRIC_SIZE?"]
+
+
+def case_job(program):
+    report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single"))
+    assert [pe["paths"] for pe in report["pes"]] == [["self"]]
+    assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
+
+
+def case_job_error(program):
+    report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0"))
+    assert "GSHMEM_P2P=0" in report["job_error"] and "pes" not in report
+
+
+def case_mpirun(program):
+    pes = json.loads(run(program, ["--json"], 0))["pes"]
+    assert [pe["pe"] for pe in pes] == [0, 1]
+    assert {pe["bootstrap"] for pe in pes} == {"pmix"} and pes[0]["host"] == pes[1]["host"]
+    assert [pe["paths"] for pe in pes] == [["self", "shared memory"], ["shared memory", "self"]]
+    assert run(program, [], 0).count("to PE 1: load/store, shared memory") == 1
+
+
+def case_options(program):
+    assert run(program, ["--help"], 0).startswith("usage: gshmem-info")
+    assert run(program, ["--wrong"], 2) == ""
+
+
+def main():
+    name, info, *launcher = sys.argv[1:]
+    globals()[f"case_{name}"]([*launcher, info])
+    print(f"{name}: as expected")
+
+
+if __name__ == "__main__":
+    main()
