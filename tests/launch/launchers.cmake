@@ -30,10 +30,12 @@ function(gshmem_add_launched_test name label processes timeout)
     TIMEOUT ${timeout} PROCESSORS ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
 endfunction()
 
-# gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds]): `command` on
-# n processes under mpirun, which must end with exit code 0, or EXIT. LABEL defaults to mpirun.
+# gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
+# `command` on n processes under mpirun, which must end with exit code 0, or EXIT. LABEL defaults to
+# mpirun. MPI_PROGRAM: it calls MPI_Init, so its leaks are not looked for: Open MPI leaks from
+# components that it has unloaded at exit, which no suppression can name.
 function(gshmem_add_mpirun_test name processes)
-  cmake_parse_arguments(ARG "" "LABEL;EXIT;TIMEOUT" "" ${ARGN})
+  cmake_parse_arguments(ARG "MPI_PROGRAM" "LABEL;EXIT;TIMEOUT" "" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL mpirun)
   endif()
@@ -50,6 +52,9 @@ function(gshmem_add_mpirun_test name processes)
     set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
   endif()
   gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT} ${command})
+  if(ARG_MPI_PROGRAM)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+  endif()
 endfunction()
 
 # gshmem_add_slurm_test(NAME nodes tasks-per-node command... [LABEL label]): `command` under srun on
