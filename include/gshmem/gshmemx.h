@@ -120,3 +120,7 @@ GSHMEM_EXPORT void gshmemx_vendor_get_version_info(int* major, int* minor, int* 
 #ifdef __cplusplus
 }
 #endif
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+#include "collective_launch.h"
+#endif
