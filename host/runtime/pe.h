@@ -92,7 +92,8 @@ class Pe {
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<OffsetAllocator> allocator_;
   std::unique_ptr<p2p::PeerMonitor> monitor_;
-  std::atomic<bool> leaving_{false};  ///< in finalize: other PEs may go
+  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
+  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;
