@@ -66,6 +66,8 @@ Outcome finish(const Child& child) {
   return outcome;
 }
 
+}  // namespace
+
 std::string free_address() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -78,8 +80,6 @@ std::string free_address() {
   if (!bound) throw std::runtime_error("no free port");
   return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
 }
-
-}  // namespace
 
 Environment quick(const Environment& changes) {
   Environment all{{"GSHMEM_DEVICE", "cpu"},

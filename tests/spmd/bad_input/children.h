@@ -28,6 +28,9 @@ struct Outcome {
 [[nodiscard]] std::vector<Outcome> in_children(int n, const Environment& environment,
                                                const std::function<void(int rank)>& body);
 
+/// Address of the loopback interface that was free a moment ago, for GSHMEM_UID_ADDRESS.
+[[nodiscard]] std::string free_address();
+
 /// What every PE of `n` (threads of one child, GSHMEM_FAULT=report) has as its last fault after
 /// `misuse`; all PEs have made their call before any leaves.
 [[nodiscard]] std::vector<gshmemx_fault_t> faults_after(
