@@ -68,14 +68,14 @@ Path Bench::find_path() {
 gshmem::LaunchShape Bench::full_shape(const std::string& scope) const {
   const unsigned warp = on_gpu_ ? 32 : static_cast<unsigned>(gshmem::device::kHostWarpSize);
   const unsigned threads = options_.threads_per_cta;
+  const auto refuse = [&](const std::string& accepted) {
+    throw UsageError("--threads_per_cta: '" + std::to_string(threads) +
+                     "' is not accepted; accepted: " + accepted);
+  };
   if (scope == "warp" && threads > warp && threads % warp != 0) {
-    throw UsageError("--threads_per_cta: " + std::to_string(threads) +
-                     " is no multiple of a warp of " + std::to_string(warp) + " threads");
+    refuse("multiples of a warp, " + std::to_string(warp));
   }
-  if (on_gpu_ && threads > 1024) {
-    throw UsageError("--threads_per_cta: " + std::to_string(threads) +
-                     " is not accepted; accepted on GPUs: 1 to 1024");
-  }
+  if (on_gpu_ && threads > 1024) refuse("1 to 1024 on GPUs");
   return {.blocks = options_.ctas, .threads = scope == "warp" ? std::max(threads, warp) : threads};
 }
 
