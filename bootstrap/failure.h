@@ -15,7 +15,7 @@ struct Failure {
   std::string text;
 
   [[nodiscard]] explicit operator bool() const noexcept { return code != GSHMEMX_SUCCESS; }
-  void raise(Where where = {}) const { throw Error(code, text, where); }
+  [[noreturn]] void raise(Where where = {}) const { throw Error(code, text, where); }
 };
 
 /// "rank 3", "ranks 1, 4, 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 92 more".

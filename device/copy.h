@@ -3,10 +3,10 @@
 // several loads in flight per thread. No ordering: whoever calls decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer, so one thread or warp needs 16 in flight to keep the wire busy
-// (get, 1 thread, 32 KiB: 459 us with 4, 236 with 8, 126 with 16), while a block of 1024 has enough
-// threads with 4 (and may not use more than 64 registers). GSHMEM_COPY_DEPTH lowers the former for
-// kernels that are short of registers.
+// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire busy
+// (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with 20), while a
+// block of 1024 has enough threads with 4, and may not use more than 64 registers. GSHMEM_COPY_DEPTH, a
+// multiple of 4, lowers the former for kernels that are short of registers.
 #pragma once
 
 #include "coop.h"
@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #ifndef GSHMEM_COPY_DEPTH
-#define GSHMEM_COPY_DEPTH 16
+#define GSHMEM_COPY_DEPTH 20
 #endif
 
 namespace gshmem::device {
@@ -52,6 +52,22 @@ GSHMEM_FN W copy_load(const W* p) {
   }
 }
 
+/// A pointer that steps from word to word of one thread.
+template <class W>
+class Walk {
+ public:
+  GSHMEM_FN Walk(W* first, int step) : at_(first), step_(step) {}
+  GSHMEM_FN W* next() {
+    W* here = at_;
+    at_ = opaque(at_ + step_);
+    return here;
+  }
+
+ private:
+  W* at_;
+  int step_;
+};
+
 /// Copies `count` words; word i goes to thread i % width.
 /// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been
 /// stored its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading 16 and then
@@ -60,41 +76,47 @@ GSHMEM_FN W copy_load(const W* p) {
 template <int kDepth, Read kRead, class W>
 GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int width) {
   constexpr int kGroup = kDepth < 4 ? kDepth : 4;
-  const std::size_t round = static_cast<std::size_t>(width) * kDepth;
-  std::size_t rounds = count / round;
-  dst += rank;
-  src += rank;
-  if (rounds > 0) {
+  const std::ptrdiff_t round = static_cast<std::ptrdiff_t>(width) * kDepth;
+  // Words from this thread's first on.
+  std::ptrdiff_t left = static_cast<std::ptrdiff_t>(count) - rank;
+  if (left <= 0) return;
+  Walk<const W> from(src + rank, width);
+  Walk<W> to(dst + rank, width);
+  // A full round is one in which this thread has all its words. (No division before this is known:
+  // it would cost a short copy as much as its loads.)
+  const std::ptrdiff_t full = round - width;
+  if (left > full) {
     W word[kDepth];
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) word[k] = copy_load<kRead>(src + k * width);
+    for (int k = 0; k < kDepth; ++k) word[k] = copy_load<kRead>(from.next());
+    // Counted rounds: with 16 loads ptxas needs 80 registers for this loop, 127 for one over `left`.
+    std::ptrdiff_t more = (left - full - 1) / round;
+    left -= round * (more + 1);
 #pragma unroll 1
-    for (; rounds > 1; --rounds) {
-      src += round;
+    for (; more > 0; --more) {
 #pragma unroll
       for (int first = 0; first < kDepth; first += kGroup) {
 #pragma unroll
-        for (int k = first; k < first + kGroup; ++k) store_bulk(dst + k * width, word[k]);
+        for (int k = first; k < first + kGroup; ++k) store_bulk(to.next(), word[k]);
 #pragma unroll
-        for (int k = first; k < first + kGroup; ++k) word[k] = copy_load<kRead>(src + k * width);
+        for (int k = first; k < first + kGroup; ++k) word[k] = copy_load<kRead>(from.next());
       }
-      dst += round;
     }
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) store_bulk(dst + k * width, word[k]);
-    src += round;
-    dst += round;
+    for (int k = 0; k < kDepth; ++k) store_bulk(to.next(), word[k]);
   }
-  const int rest = static_cast<int>(count % round) - rank;
+  const int rest = static_cast<int>(left);
   if (rest <= 0) return;
   W word[kDepth];
 #pragma unroll
   for (int k = 0; k < kDepth; ++k) {
-    if (k * width < rest) word[k] = copy_load<kRead>(src + k * width);
+    const W* p = from.next();
+    if (k * width < rest) word[k] = copy_load<kRead>(p);
   }
 #pragma unroll
   for (int k = 0; k < kDepth; ++k) {
-    if (k * width < rest) store_bulk(dst + k * width, word[k]);
+    W* p = to.next();
+    if (k * width < rest) store_bulk(p, word[k]);
   }
 }
 
@@ -197,11 +219,28 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 }
 #endif
 
+#if defined(__CUDA_ARCH__)
+/// A copy of at most one 8-byte word per thread, inline: what latency is made of.
+template <Read kRead, class Coop>
+GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t bytes) {
+  const std::uintptr_t all =
+      reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
+  if (all % 8 != 0 || bytes > 8 * static_cast<std::size_t>(coop.size())) return false;
+  const int rank = coop.thread_rank();
+  if (rank < static_cast<int>(bytes / 8)) {
+    copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + rank * 8,
+                                    static_cast<const char*>(src) + rank * 8);
+  }
+  return true;
+}
+#endif
+
 /// Copies `bytes` bytes (0 is fine) from `src` to `dst`, which do not overlap unless they are
 /// equal.
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
+  if (copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes)) return;
   copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),
                                         static_cast<const char*>(src), bytes);
 #else

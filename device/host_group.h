@@ -1,6 +1,6 @@
 // What a block is on the CPU: host threads that share a barrier. gshmem::launch makes them
-// (include/gshmem/launch.hpp); a host thread outside a launch is a block of one. Read through the ambient
-// record of the calling thread, which libgshmem owns.
+// (include/gshmem/launch.hpp); a host thread outside a launch is a block of one. Read through the
+// ambient record of the calling thread, which libgshmem owns.
 #pragma once
 
 #include <gshmem/abi/state.h>

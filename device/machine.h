@@ -211,6 +211,13 @@ __device__ inline std::uint64_t now_ns() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
+/// The same pointer, about which the compiler knows nothing: keeps it from holding one address per
+/// unrolled access in registers.
+template <class T>
+__device__ inline T* opaque(T* p) {
+  asm volatile("" : "+l"(p));
+  return p;
+}
 /// Position of the calling thread in its warp.
 __device__ inline int lane_id() {
   std::uint32_t lane;

@@ -20,7 +20,7 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
-  return offset >= state.internal && offset < state.heap_bytes &&
+  return offset >= abi::kInternalBytes && offset < state.heap_bytes &&
          bytes <= state.heap_bytes - offset;
 }
 

@@ -28,6 +28,9 @@ void together(bootstrap::Bootstrap& boot, const Phase& phase) {
   } catch (const Error& error) {
     mine.code = error.code();
     std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
+  } catch (const std::exception& error) {
+    mine.code = GSHMEMX_ERROR_INTERNAL;
+    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
   }
   const std::vector<PhaseReport> reports = bootstrap::allgather(boot, mine);
   if (mine.code != GSHMEMX_SUCCESS)
@@ -49,6 +52,8 @@ void copy_message(gshmemx_fault_t* info, const std::string& message) {
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     : options_(std::move(options)), boot_(std::move(boot)) {
   if (options_.symmetric_size == 0) options_.symmetric_size = options_.config.symmetric_size;
+  require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("a job of %d PEs; this version takes up to %d", boot_->size(), abi::kMaxPes));
   state_.my_pe = boot_->rank();
   state_.n_pes = boot_->size();
   log_set_pe(state_.my_pe);
@@ -112,21 +117,19 @@ void Pe::make_memory() {
             strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0],
                       sizes[pe], pe));
   }
-  const std::uint64_t internal = abi::internal_bytes(state_.n_pes);
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
-  const std::uint64_t bytes = internal + options_.symmetric_size;
+  const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
   window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
                  : p2p::make_host_window(*sockets_, bytes);
   board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] { return stopped(); });
-  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - internal);
+  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   state_.heap = window_->heap(state_.my_pe);
   state_.heap_bytes = window_->bytes();
   state_.stride = window_->stride();
-  state_.internal = internal;
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
   state_.fault_policy =
@@ -134,7 +137,7 @@ void Pe::make_memory() {
   if (gpu_) {
     gpu_->set_callbacks([this](const char*) { host_barrier(); },
                         [this](const Error& e) { raise(e); });
-    gpu_->zero(state_.heap, internal);
+    gpu_->zero(state_.heap, abi::kInternalBytes);
   }
 }
 
@@ -206,7 +209,9 @@ void Pe::raise(const Error& error, int pe) noexcept {
     const std::lock_guard lock(fault_mutex_);
     if (fault_record(state_.control, record)) host_fault_ = error.what();
   }
-  if (state_.fault_policy == abi::FaultPolicy::kAbort) end_job();
+  // Not in finalize, which always returns.
+  const bool leaving = leaving_.load(std::memory_order_acquire);
+  if (state_.fault_policy == abi::FaultPolicy::kAbort && !leaving) end_job();
   GSHMEM_ERROR("%s", error.what());
 }
 

@@ -73,7 +73,7 @@ class Pe {
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] void* at(std::uint64_t offset) const {
-    return state_.heap + state_.internal + offset;
+    return state_.heap + abi::kInternalBytes + offset;
   }
   void copy_local(void* dst, const void* src, std::size_t bytes);
   void zero(void* dst, std::size_t bytes);

@@ -19,13 +19,14 @@ concept Scalar = Element<T> &&
     (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 
 namespace detail {
-// Rows of the type table with an AMO class at or above EXT, STD, BIT, or with WAIT.
+// Rows of the type table with an AMO class at or above EXT, STD, BIT, or with WAIT. Several names
+// stand for one C++ type (uint64 and size), which then has what any of them has.
 enum AmoClass { kAmoNONE, kAmoEXT, kAmoSTD, kAmoBIT };
 template <class T>
 constexpr AmoClass amo_class() {
   AmoClass found = kAmoNONE;
 #define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) \
-  if (std::is_same_v<T, TYPE>) found = kAmo##AMO;
+  if (std::is_same_v<T, TYPE> && kAmo##AMO > found) found = kAmo##AMO;
 #include "types.def"
   return found;
 }
@@ -33,7 +34,7 @@ template <class T>
 constexpr bool is_wait_type() {
   bool found = false;
 #define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) \
-  if (std::is_same_v<T, TYPE>) found = WAIT != 0;
+  if (std::is_same_v<T, TYPE>) found = found || WAIT != 0;
 #include "types.def"
   return found;
 }

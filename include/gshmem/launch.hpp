@@ -94,9 +94,9 @@ void launch_on_host(const LaunchShape& shape, const F& functor, const Args&... a
 }
 
 #if defined(__CUDACC__)
-template <class F, class... Args>
-__global__ void launch_kernel(const __grid_constant__ abi::DeviceState state, F functor,
-                              Args... args) {
+template <unsigned kMaxThreads, class F, class... Args>
+__global__ void __launch_bounds__(kMaxThreads)
+    launch_kernel(const __grid_constant__ abi::DeviceState state, F functor, Args... args) {
   functor(LaunchContext(state), args...);
 }
 
@@ -117,15 +117,17 @@ inline cudaStream_t stream_of(void* stream) {
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
 /// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
 /// was not compiled by nvcc.
-template <class F, class... Args>
+template <unsigned kMaxThreads = 1024, class F, class... Args>
 void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const device::Ambient* ambient = gshmemi_ambient();
   if (!ambient->state) {
     throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");
   }
-  if (shape.blocks == 0 || shape.threads == 0) {
+  if (shape.blocks == 0 || shape.threads == 0 || shape.threads > kMaxThreads) {
     throw std::runtime_error("gshmem::launch: shape has " + std::to_string(shape.blocks) +
-                             " blocks of " + std::to_string(shape.threads) + " threads");
+                             " blocks of " + std::to_string(shape.threads) +
+                             " threads; allowed are 1 to " + std::to_string(kMaxThreads) +
+                             " per block");
   }
   if (ambient->ops == nullptr) {
     if (shape.blocks > detail::kMaxHostThreads / shape.threads) {
@@ -137,8 +139,9 @@ void launch(const LaunchShape& shape, const F& functor, Args... args) {
     return;
   }
 #if defined(__CUDACC__)
-  detail::launch_kernel<<<shape.blocks, shape.threads, shape.shared_bytes,
-                          detail::stream_of(shape.stream)>>>(*ambient->state, functor, args...);
+  detail::launch_kernel<kMaxThreads>
+      <<<shape.blocks, shape.threads, shape.shared_bytes, detail::stream_of(shape.stream)>>>(
+          *ambient->state, functor, args...);
   detail::check_cuda(cudaGetLastError(), "gshmem::launch");
 #else
   throw std::runtime_error(

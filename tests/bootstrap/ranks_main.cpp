@@ -51,8 +51,10 @@ void pmix_killed_rank() {
 void pmix_abort() {
   const auto boot = bootstrap::create_pmix(config_with_timeout(20));
   boot->barrier();
-  if (boot->rank() == boot->size() - 1) boot->abort(42, "the reason given");
-  else boot->barrier();
+  if (boot->rank() == boot->size() - 1)
+    boot->abort(42, "the reason given");
+  else
+    boot->barrier();
   pause();  // only the launcher ends us
 }
 

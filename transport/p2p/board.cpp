@@ -1,9 +1,8 @@
 #include "transport/p2p/board.h"
 
-#include "transport/p2p/window.h"
+#include "transport/p2p/shared_mapping.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <chrono>
 #include <cstring>
@@ -20,19 +19,15 @@ struct Board::Slot {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 Board::Board(PeerSockets& sockets, int rank, std::function<bool()> stopped)
-    : rank_(rank),
-      size_(sockets.size()),
-      stopped_(std::move(stopped)),
-      bytes_(sizeof(Slot) * static_cast<std::size_t>(size_)) {
-  const Fd mine = rank == 0 ? make_segment("gshmem-board", bytes_) : Fd();
-  const Fd shared = sockets.from_root(mine.get());
-  void* at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);
-  require(at != MAP_FAILED, GSHMEMX_ERROR_SYSTEM,
-          strprintf("mmap of the board: %s", std::strerror(errno)));
-  slots_ = static_cast<Slot*>(at);  // a new segment is zero, which is every slot's initial state
+    : rank_(rank), size_(sockets.size()), stopped_(std::move(stopped)) {
+  const std::uint64_t bytes = sizeof(Slot) * static_cast<std::uint64_t>(size_);
+  const Fd mine = rank == 0 ? make_segment("gshmem-board", bytes) : Fd();
+  std::vector<Fd> shared;
+  shared.push_back(sockets.from_root(mine.get()));
+  mapping_ = map_shared(shared, bytes);
+  // A new segment is zero, which is every slot's initial state.
+  slots_ = reinterpret_cast<Slot*>(mapping_->base());
 }
-
-Board::~Board() { ::munmap(slots_, bytes_); }
 
 void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
   const std::atomic<std::uint64_t>& published = slots_[pe].published;

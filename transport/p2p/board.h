@@ -5,6 +5,7 @@
 #pragma once
 
 #include "transport/p2p/peer_sockets.h"
+#include "transport/p2p/shared_mapping.h"
 
 #include <atomic>
 #include <cstddef>
@@ -20,7 +21,6 @@ class Board {
   /// Collective. `stopped()` is asked while waiting; true ends the wait with
   /// GSHMEMX_ERROR_PEER_FAILED.
   Board(PeerSockets& sockets, int rank, std::function<bool()> stopped);
-  ~Board();
   Board(const Board&) = delete;
 
   /// Shape: `bytes` (at most kPayloadBytes) from every PE, size*bytes into `recv`.
@@ -35,8 +35,8 @@ class Board {
 
   int rank_, size_;
   std::function<bool()> stopped_;
-  std::size_t bytes_;
-  Slot* slots_;
+  std::shared_ptr<SharedMapping> mapping_;
+  Slot* slots_ = nullptr;
   std::uint64_t sequence_ = 0;
 };
 

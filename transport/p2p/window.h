@@ -38,7 +38,4 @@ class PeerWindow {
 [[nodiscard]] std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device,
                                                            std::uint64_t bytes);
 
-/// An anonymous shared-memory file of `bytes` zero bytes.
-[[nodiscard]] Fd make_segment(const char* name, std::uint64_t bytes);
-
 }  // namespace gshmem::p2p

@@ -17,24 +17,23 @@ inline constexpr std::uint32_t kStateAmbiguous =
 
 enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 
+/// Most PEs that a job may have: bounds the flags below.
+inline constexpr int kMaxPes = 65536;
+
 /// Layout of the first bytes of every PE's heap, which the library keeps for itself.
 /// `arrived[p]` is written by PE p only: the number of the last barrier it has entered.
 struct SyncArea {
   alignas(128) std::uint64_t epoch;  ///< barriers completed by this PE; touched by this PE only
-  alignas(128) std::uint64_t arrived[1];
+  alignas(128) std::uint64_t arrived[kMaxPes];
 };
 
 /// Alignment of the first allocatable byte of every heap, and so the largest an allocation can
 /// have.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
-/// Bytes kept at the front of each heap for `n_pes` PEs.
-constexpr std::uint64_t internal_bytes(int n_pes) {
-  const std::uint64_t need =
-      offsetof(SyncArea, arrived) + sizeof(std::uint64_t) * static_cast<std::uint64_t>(n_pes);
-  constexpr std::uint64_t kStep = kHeapAlignment;
-  return (need + kStep - 1) / kStep * kStep;
-}
+/// Bytes kept at the front of each heap.
+inline constexpr std::uint64_t kInternalBytes = kHeapAlignment;
+static_assert(sizeof(SyncArea) <= kInternalBytes);
 
 struct DeviceState {
   std::uint32_t magic = 0;
@@ -44,13 +43,12 @@ struct DeviceState {
   /// Heaps of all PEs lie in one reserved address range: the heap of PE p starts at
   /// `heap + (p - my_pe) * stride`, for every p, in this PE's address space.
   char* heap = nullptr;
-  std::uint64_t heap_bytes = 0;  ///< internal area included
+  std::uint64_t heap_bytes = 0;  ///< the first kInternalBytes included
   std::int64_t stride = 0;
-  std::uint64_t internal = 0;  ///< bytes at the front of the heap that are the library's (SyncArea)
-  Control* control = nullptr;  ///< host memory, mapped
+  Control* control = nullptr;    ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 64);
+static_assert(sizeof(DeviceState) == 56);
 
 }  // namespace gshmem::abi

@@ -1,0 +1,103 @@
+#include "bootstrap/uid/interfaces.h"
+
+#include "bootstrap/uid/socket.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+
+namespace gshmem::bootstrap {
+namespace {
+
+class NameFilter {
+ public:
+  explicit NameFilter(std::string_view text) {
+    exclude_ = consume(text, '^');
+    exact_ = consume(text, '=');
+    while (!text.empty()) {
+      const std::size_t comma = std::min(text.find(','), text.size());
+      if (comma > 0) words_.push_back(text.substr(0, comma));
+      text.remove_prefix(std::min(comma + 1, text.size()));
+    }
+  }
+  [[nodiscard]] bool accepts(std::string_view name) const {
+    if (words_.empty()) return true;
+    const bool listed = std::any_of(words_.begin(), words_.end(), [&](std::string_view word) {
+      return exact_ ? name == word : name.substr(0, word.size()) == word;
+    });
+    return listed != exclude_;
+  }
+
+ private:
+  static bool consume(std::string_view& text, char sign) {
+    if (text.empty() || text.front() != sign) return false;
+    text.remove_prefix(1);
+    return true;
+  }
+  bool exclude_ = false, exact_ = false;
+  std::vector<std::string_view> words_;
+};
+
+bool link_local_v6(const Endpoint& address) {
+  // fe80::/10, RFC 4291 section 2.5.6: means nothing without the interface, which is another one
+  // on every host.
+  return address.family == Endpoint::Family::kIpv6 && address.ip[0] == 0xFE &&
+         (address.ip[1] & 0xC0) == 0x80;
+}
+
+/// Lower is better.
+int rank_of(const Interface& interface) {
+  int rank = interface.address.family == Endpoint::Family::kIpv4 ? 0 : 1;
+  for (const char* bridge : {"docker", "virbr", "br-", "veth", "cni", "lxc"}) {
+    if (interface.name.rfind(bridge, 0) == 0) rank += 2;
+  }
+  return interface.loopback ? rank + 4 : rank;
+}
+
+std::string describe(const std::vector<Interface>& interfaces) {
+  std::string text;
+  for (const Interface& interface : interfaces) {
+    Endpoint address = interface.address;
+    std::string shown = endpoint_text(address);
+    shown.resize(shown.rfind(':'));  // the port says nothing here
+    text +=
+        (text.empty() ? "" : ", ") + interface.name + " " + shown + (interface.up ? "" : " (down)");
+  }
+  return text.empty() ? "no interface at all" : text;
+}
+
+}  // namespace
+
+std::vector<Interface> list_interfaces() {
+  ifaddrs* head = nullptr;
+  check_errno(getifaddrs(&head), "getifaddrs");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(head, freeifaddrs);
+  std::vector<Interface> interfaces;
+  for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
+    const auto address = endpoint_from(entry->ifa_addr);
+    if (!address) continue;
+    interfaces.push_back({entry->ifa_name, *address, (entry->ifa_flags & IFF_UP) != 0,
+                          (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return interfaces;
+}
+
+Endpoint choose_address(const std::vector<Interface>& interfaces, const std::string& filter,
+                        const std::string& family) {
+  const NameFilter names(filter);
+  const Interface* best = nullptr;
+  for (const Interface& interface : interfaces) {
+    const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
+    const bool family_fits = family == "ipv4" ? v4 : family != "ipv6" || !v4;
+    if (!interface.up || !family_fits || link_local_v6(interface.address)) continue;
+    if (!names.accepts(interface.name)) continue;
+    if (best == nullptr || rank_of(interface) < rank_of(*best)) best = &interface;
+  }
+  require(best != nullptr, GSHMEMX_ERROR_CONFIG,
+          "no network interface fits GSHMEM_UID_INTERFACE=\"" + filter +
+              "\" and GSHMEM_UID_FAMILY=\"" + family + "\"; there is: " + describe(interfaces));
+  return best->address;
+}
+
+}  // namespace gshmem::bootstrap

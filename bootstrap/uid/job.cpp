@@ -1,0 +1,132 @@
+#include "bootstrap/uid/job.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::bootstrap {
+namespace {
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+Failure refuse(const std::string& why) { return {GSHMEMX_ERROR_BOOTSTRAP, "refused: " + why}; }
+
+constexpr std::uint32_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
+
+}  // namespace
+
+Failure Job::join(const Hello& hello) {
+  if (hello.cookie != cookie_) return refuse("the unique id belongs to another job");
+  if (failure_) return failure_;
+  if (hello.size == 0 || hello.size > kMaxSize || hello.rank >= hello.size)
+    return refuse(strprintf("rank %u in a job of %u", hello.rank, hello.size));
+  if (members_.empty()) members_.resize(hello.size);
+  if (hello.size != members_.size()) {
+    return refuse(strprintf("rank %u says the job has %u ranks, another says %zu", hello.rank,
+                            hello.size, members_.size()));
+  }
+  Member& member = members_[hello.rank];
+  if (member.joined) return refuse(strprintf("rank %u is in the job already", hello.rank));
+  member.joined = true;
+  ++joined_;
+  if (hello.hosts_root && root_rank_ < 0) root_rank_ = static_cast<int>(hello.rank);
+  if (complete()) tell_all(encode(Welcome{hello.size, root_rank_}));
+  return {};
+}
+
+void Job::gather(int rank, const Gather& gather) {
+  if (failure_) return;  // it crossed the news on its way
+  if (!complete() || gather.number != done_ + 1 || members_[index(rank)].entered > done_) {
+    return fail(
+        {GSHMEMX_ERROR_INTERNAL, strprintf("rank %d sent collective %llu out of turn", rank,
+                                           static_cast<unsigned long long>(gather.number))});
+  }
+  Collective& now = current_;
+  if (now.contributions == 0) {
+    now.operation = gather.operation;
+    now.bytes = gather.data.size();
+    now.first = rank;
+    now.result = encode_result(gather.number, now.bytes * members_.size());
+  }
+  if (gather.operation != now.operation || gather.data.size() != now.bytes) {
+    return fail({GSHMEMX_ERROR_SYMMETRY,
+                 strprintf("ranks disagree: rank %d is in bootstrap %s of %zu bytes, rank %d in "
+                           "bootstrap %s of %zu bytes",
+                           now.first, operation_name(now.operation), now.bytes, rank,
+                           operation_name(gather.operation), gather.data.size())});
+  }
+  if (now.bytes > 0) {
+    std::memcpy(now.result.data() + kResultDataOffset + index(rank) * now.bytes, gather.data.data(),
+                now.bytes);
+  }
+  members_[index(rank)].entered = gather.number;
+  if (++now.contributions == members_.size()) return finish_collective();
+  check_gone();
+}
+
+void Job::finish_collective() {
+  tell_all(std::move(current_.result));
+  current_ = {};
+  ++done_;
+}
+
+void Job::leave(int rank) {
+  members_[index(rank)].gone = true;
+  ++gone_;
+  if (!complete()) {
+    fail({GSHMEMX_ERROR_PEER_FAILED, strprintf("rank %d left before all had joined", rank)});
+  }
+  check_gone();
+}
+
+void Job::lost(int rank, const std::string& why) {
+  members_[index(rank)].gone = true;
+  ++gone_;
+  fail({GSHMEMX_ERROR_PEER_FAILED, strprintf("rank %d died: %s", rank, why.c_str())});
+}
+
+void Job::abort(int rank, const Abort& abort) {
+  fail(failure_abort(rank, abort.code, abort.reason));
+}
+
+void Job::expired(const Expired& expired) {
+  if (complete() && expired.number != done_ + 1) return;  // its answer is on the way
+  const char* operation = complete() ? operation_name(current_.operation) : "init";
+  fail(failure_timeout(operation, static_cast<double>(expired.timeout_ms) / 1e3, missing()));
+}
+
+void Job::check_gone() {
+  if (current_.contributions == 0 || gone_ == 0) return;
+  std::vector<int> gone;
+  for (const int rank : missing()) {
+    if (members_[index(rank)].gone) gone.push_back(rank);
+  }
+  if (gone.empty()) return;
+  fail({GSHMEMX_ERROR_PEER_FAILED, rank_list(gone) +
+                                       " left the job while others wait in bootstrap " +
+                                       operation_name(current_.operation)});
+}
+
+void Job::fail(const Failure& failure) {
+  if (failure_) return;
+  failure_ = failure;
+  tell_all(encode(Fail{static_cast<std::uint32_t>(failure.code), failure.text}));
+}
+
+void Job::tell_all(Bytes frame) {
+  const auto shared = std::make_shared<const Bytes>(std::move(frame));
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    if (members_[r].joined && !members_[r].gone)
+      outgoing_.emplace_back(static_cast<int>(r), shared);
+  }
+}
+
+std::vector<int> Job::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    const bool here = complete() ? members_[r].entered > done_ : members_[r].joined;
+    if (!here) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+}  // namespace gshmem::bootstrap

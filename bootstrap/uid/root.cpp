@@ -1,0 +1,306 @@
+#include "bootstrap/uid/root.h"
+
+#include "bootstrap/uid/connection.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace gshmem::bootstrap {
+namespace {
+
+constexpr double kHandshakeSeconds = 30;     // for a stranger to become a rank
+constexpr std::size_t kMaxStrangers = 4096;  // the oldest makes room for the newest
+constexpr double kStopSeconds = 5;           // for ranks to take what they are owed
+constexpr double kAcceptPauseSeconds = 0.1;  // when the process is out of descriptors
+
+struct Peer {
+  explicit Peer(Fd fd) : connection(std::move(fd), {FrameType::kHello}) {}
+  Connection connection;
+  int rank = -1;                          ///< -1 = a stranger
+  Deadline handshake{kHandshakeSeconds};  ///< of a stranger or one that is refused
+  bool refused = false;                   ///< has been told why; stays until it hangs up
+  bool left = false;                      ///< said goodbye
+  bool done = false;                      ///< to be dropped
+};
+
+/// The loop that the thread runs; nothing in it is shared.
+class RootLoop {
+ public:
+  RootLoop(Listener listener, const Cookie& cookie, double linger_seconds, int wake)
+      : listener_(std::move(listener.fd)),
+        job_(cookie),
+        linger_seconds_(linger_seconds),
+        wake_(wake) {}
+
+  void run() {
+    while (!finished()) {
+      wait();
+      if (!stopping_ && (polled_[0].revents & POLLIN) != 0) stop();
+      for (std::size_t i = 0; i < polled_peers_; ++i) {
+        if (polled_[2 + i].revents != 0) serve(*peers_[i]);
+      }
+      if ((polled_[1].revents & POLLIN) != 0) accept_all();
+      deliver();
+      drop_done();
+    }
+  }
+
+ private:
+  [[nodiscard]] bool finished() {
+    if (stopping_) {
+      const bool flushed = std::all_of(peers_.begin(), peers_.end(),
+                                       [](const auto& p) { return p->connection.flushed(); });
+      return flushed || stop_deadline_.passed();
+    }
+    if (!job_.deserted()) return false;
+    if (!listener_ || linger_seconds_ <= 0) return true;
+    if (!lingering_) linger_deadline_ = Deadline(linger_seconds_);
+    lingering_ = true;
+    return linger_deadline_.passed();
+  }
+
+  void wait() {
+    const bool accepting = listener_ && !stopping_ && !accept_pause_;
+    polled_.clear();
+    polled_.push_back({wake_, POLLIN, 0});
+    polled_.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+    if (stopping_) polled_[0].fd = -1;
+    for (const auto& peer : peers_)
+      polled_.push_back({peer->connection.fd().get(), peer->connection.poll_events(), 0});
+    polled_peers_ = peers_.size();
+    if (poll(polled_.data(), polled_.size(), wait_ms()) <= 0) {
+      for (pollfd& entry : polled_) entry.revents = 0;
+    }
+    accept_pause_ = false;
+  }
+
+  [[nodiscard]] int wait_ms() const {
+    int least = -1;
+    const auto shorten = [&least](const Deadline& deadline) {
+      const int ms = deadline.poll_ms();
+      if (ms >= 0 && (least < 0 || ms < least)) least = ms;
+    };
+    for (const auto& peer : peers_) {
+      if (peer->rank < 0) shorten(peer->handshake);
+    }
+    if (stopping_) shorten(stop_deadline_);
+    if (lingering_) shorten(linger_deadline_);
+    if (accept_pause_) shorten(Deadline(kAcceptPauseSeconds));
+    return least;
+  }
+
+  void accept_all() {
+    while (true) {
+      Fd fd = accept_from(listener_);
+      if (!fd) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (!drop_oldest_stranger()) accept_pause_ = true;  // out of descriptors
+        return;
+      }
+      const auto strangers =
+          std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->rank < 0; });
+      if (static_cast<std::size_t>(strangers) >= kMaxStrangers) drop_oldest_stranger();
+      peers_.push_back(std::make_unique<Peer>(std::move(fd)));
+    }
+  }
+
+  bool drop_oldest_stranger() {
+    const auto oldest = std::find_if(peers_.begin(), peers_.end(),
+                                     [](const auto& p) { return p->rank < 0 && !p->done; });
+    if (oldest == peers_.end()) return false;
+    peers_.erase(oldest);
+    return true;
+  }
+
+  /// Whatever one peer's bytes lead to stays with that peer and its job.
+  void serve(Peer& peer) try {
+    peer.connection.send_some();
+    while (auto incoming = peer.connection.receive()) {
+      if (!(peer.rank < 0 ? greet(peer, *incoming) : obey(peer, *incoming))) break;
+    }
+    if (!peer.done && peer.connection.state() != Connection::State::kOpen) part(peer);
+  } catch (const std::exception& error) {
+    job_.fail({GSHMEMX_ERROR_INTERNAL, std::string("bootstrap root service: ") + error.what()});
+  }
+
+  /// A stranger's first frame; false = it gets no other.
+  bool greet(Peer& peer, const Connection::Incoming& incoming) {
+    const auto hello = decode_hello(incoming.payload);
+    if (!hello || peer.refused) {
+      peer.done = true;
+      return false;
+    }
+    if (const Failure failure = job_.join(*hello)) {
+      refuse(peer, failure);
+      return true;
+    }
+    peer.rank = static_cast<int>(hello->rank);
+    ranks_.resize(hello->size);
+    ranks_[hello->rank] = &peer;
+    peer.connection.accept_only(
+        {FrameType::kGather, FrameType::kLeave, FrameType::kAbort, FrameType::kExpired});
+    // Before anyone is welcomed: who has been may start the next job on the same port.
+    if (job_.complete()) listener_ = Fd();
+    return true;
+  }
+
+  void refuse(Peer& peer, const Failure& failure) {
+    peer.refused = true;
+    peer.connection.queue(encode(Fail{static_cast<std::uint32_t>(failure.code), failure.text}));
+  }
+
+  /// A rank's frame; false = it was malformed and the rank counts as dead.
+  bool obey(Peer& peer, const Connection::Incoming& incoming) {
+    switch (incoming.type) {
+      case FrameType::kGather:
+        if (const auto gather = decode_gather(incoming.payload))
+          return job_.gather(peer.rank, *gather), true;
+        break;
+      case FrameType::kAbort:
+        if (const auto abort = decode_abort(incoming.payload))
+          return job_.abort(peer.rank, *abort), true;
+        break;
+      case FrameType::kExpired:
+        if (const auto expired = decode_expired(incoming.payload))
+          return job_.expired(*expired), true;
+        break;
+      case FrameType::kLeave:
+        peer.left = true;
+        job_.leave(peer.rank);
+        return true;
+      default:
+        break;
+    }
+    job_.lost(peer.rank, "it sent a malformed frame");
+    peer.done = true;
+    return false;
+  }
+
+  /// The connection has come to its end, one way or the other.
+  void part(Peer& peer) {
+    if (peer.rank < 0 && peer.connection.state() == Connection::State::kOtherVersion &&
+        !peer.refused) {
+      const int version = peer.connection.other_version();
+      return refuse(peer, {GSHMEMX_ERROR_BOOTSTRAP,
+                           strprintf("refused: this rank's bootstrap has version %d, the root "
+                                     "service version %d",
+                                     version, int{FrameHeader::kVersion})});
+    }
+    peer.done = true;
+    if (peer.rank < 0 || peer.left) return;
+    const bool closed = peer.connection.state() == Connection::State::kClosed;
+    job_.lost(peer.rank, closed ? peer.connection.reason() : "it sent what is no frame");
+  }
+
+  void stop() {
+    stopping_ = true;
+    stop_deadline_ = Deadline(kStopSeconds);
+    if (job_.deserted()) return;
+    const int rank = job_.root_rank();
+    const std::string who =
+        rank < 0 ? "the process that made the unique id" : "rank " + std::to_string(rank);
+    job_.fail({GSHMEMX_ERROR_PEER_FAILED, who + " ended, and with it the root service"});
+  }
+
+  void deliver() {
+    for (auto& [rank, frame] : job_.take_outgoing()) {
+      if (Peer* peer = ranks_[static_cast<std::size_t>(rank)])
+        peer->connection.queue(std::move(frame));
+    }
+    for (const auto& peer : peers_) {
+      if (!peer->connection.flushed()) peer->connection.send_some();
+    }
+  }
+
+  void drop_done() {
+    std::erase_if(peers_, [this](const auto& peer) {
+      if (peer->done && peer->rank >= 0) ranks_[static_cast<std::size_t>(peer->rank)] = nullptr;
+      return peer->done || (peer->rank < 0 && peer->handshake.passed());
+    });
+  }
+
+  Fd listener_;
+  Job job_;
+  double linger_seconds_;
+  int wake_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> ranks_;  ///< of peers_, by rank; null = not joined or gone
+  std::vector<pollfd> polled_;
+  std::size_t polled_peers_ = 0;
+  bool stopping_ = false, lingering_ = false, accept_pause_ = false;
+  Deadline stop_deadline_{0}, linger_deadline_{0};
+};
+
+/// Starts a thread that no signal handler of the application runs on.
+template <class Body>
+std::unique_ptr<std::thread> start_thread(Body body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::unique_ptr<std::thread> thread;
+  try {
+    thread = std::make_unique<std::thread>(std::move(body));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+RootService::RootService(Listener listener, const Cookie& cookie, double linger_seconds)
+    : cookie_(cookie),
+      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
+      owner_(getpid()) {
+  auto loop = std::make_unique<RootLoop>(std::move(listener), cookie, linger_seconds, wake_.get());
+  thread_ = start_thread([this, loop = std::move(loop)]() mutable {
+    try {
+      loop->run();
+    } catch (const std::exception&) {
+      // Out of memory outside any job: the ranks see their connections close.
+    }
+    loop.reset();  // closes every socket before anyone can see ended_
+    ended_.store(true, std::memory_order_release);
+  });
+}
+
+RootService::~RootService() {
+  if (getpid() != owner_) {
+    (void)thread_.release();  // forked child: the thread exists in the parent only
+    return;
+  }
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+  thread_->join();
+}
+
+bool RootService::serves(const Cookie& cookie) const {
+  return cookie == cookie_ && getpid() == owner_ && !ended();
+}
+
+RootRegistry& RootRegistry::get() {
+  static RootRegistry registry;
+  return registry;
+}
+
+void RootRegistry::start(Listener listener, const Cookie& cookie, double linger_seconds) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(services_, [](const auto& service) { return service->ended(); });
+  services_.push_back(std::make_unique<RootService>(std::move(listener), cookie, linger_seconds));
+}
+
+bool RootRegistry::serves(const Cookie& cookie) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(services_.begin(), services_.end(),
+                     [&](const auto& service) { return service->serves(cookie); });
+}
+
+}  // namespace gshmem::bootstrap

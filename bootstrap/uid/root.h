@@ -1,0 +1,53 @@
+// The root service: one thread of the process that made a unique id, the middle of the star. It
+// takes the ranks in, gathers and spreads their data, and tells all of them when one is gone.
+// Strangers on its port cost it a descriptor for a while and nothing else. Included by uid.cpp.
+#pragma once
+
+#include "bootstrap/uid/socket.h"
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace gshmem::bootstrap {
+
+class RootService {
+ public:
+  /// Serves one job on `listener`, which is closed when all ranks have joined. After a job that
+  /// failed before that, late ranks are told why for `linger_seconds` (0 = not).
+  RootService(Listener listener, const Cookie& cookie, double linger_seconds);
+  RootService(const RootService&) = delete;
+  RootService& operator=(const RootService&) = delete;
+  /// Tells the ranks that are left, sends what is queued (for a few seconds at most), and ends.
+  ~RootService();
+
+  /// The thread is done: all ranks have gone.
+  [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  /// `cookie` is this service's, and its thread runs in this process (not in the parent of a fork).
+  [[nodiscard]] bool serves(const Cookie& cookie) const;
+
+ private:
+  Cookie cookie_;
+  Fd wake_;  ///< eventfd: time to end
+  pid_t owner_;
+  std::atomic<bool> ended_{false};  // release by the thread's end, acquire by ended()
+  std::unique_ptr<std::thread> thread_;
+};
+
+/// The root services of this process. They end with their jobs, at the latest at process exit.
+class RootRegistry {
+ public:
+  static RootRegistry& get();
+  void start(Listener listener, const Cookie& cookie, double linger_seconds);
+  [[nodiscard]] bool serves(const Cookie& cookie);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<RootService>> services_;
+};
+
+}  // namespace gshmem::bootstrap

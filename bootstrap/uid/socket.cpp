@@ -1,0 +1,198 @@
+#include "bootstrap/uid/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace gshmem::bootstrap {
+namespace {
+
+/// An endpoint in the form that the socket calls take.
+struct SocketAddress {
+  union {
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
+  socklen_t bytes;
+
+  SocketAddress() : v6{}, bytes(sizeof v6) {}
+  explicit SocketAddress(const Endpoint& endpoint) : SocketAddress() {
+    if (endpoint.family == Endpoint::Family::kIpv4) {
+      bytes = sizeof v4;
+      v4.sin_family = AF_INET;
+      v4.sin_port = htons(endpoint.port);
+      std::memcpy(&v4.sin_addr, endpoint.ip.data(), sizeof v4.sin_addr);
+    } else {
+      v6.sin6_family = AF_INET6;
+      v6.sin6_port = htons(endpoint.port);
+      std::memcpy(&v6.sin6_addr, endpoint.ip.data(), sizeof v6.sin6_addr);
+    }
+  }
+};
+
+void set_option(const Fd& fd, int level, int option, int value) {
+  check_errno(setsockopt(fd.get(), level, option, &value, sizeof value), "setsockopt");
+}
+
+/// No delay for small frames; a host that vanishes without a word is noticed within half a minute.
+void prepare_stream(const Fd& fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+Fd new_socket(const Endpoint& endpoint) {
+  const int family = endpoint.family == Endpoint::Family::kIpv4 ? AF_INET : AF_INET6;
+  Fd fd(static_cast<int>(
+      check_errno(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket")));
+  if (family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  return fd;
+}
+
+Endpoint local_endpoint(const Fd& fd) {
+  SocketAddress address;
+  check_errno(getsockname(fd.get(), &address.any, &address.bytes), "getsockname");
+  return endpoint_from(&address.any).value_or(Endpoint{});
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string endpoint_text(const Endpoint& endpoint) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const bool v4 = endpoint.family == Endpoint::Family::kIpv4;
+  inet_ntop(v4 ? AF_INET : AF_INET6, endpoint.ip.data(), text, sizeof text);
+  return strprintf(v4 ? "%s:%u" : "[%s]:%u", text, unsigned{endpoint.port});
+}
+
+std::optional<Endpoint> endpoint_from(const sockaddr* address) {
+  Endpoint endpoint;
+  if (address == nullptr) return std::nullopt;
+  if (address->sa_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, address, sizeof v4);
+    std::memcpy(endpoint.ip.data(), &v4.sin_addr, sizeof v4.sin_addr);
+    endpoint.port = ntohs(v4.sin_port);
+    return endpoint;
+  }
+  if (address->sa_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 v6{};
+  std::memcpy(&v6, address, sizeof v6);
+  endpoint.family = Endpoint::Family::kIpv6;
+  std::memcpy(endpoint.ip.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+  endpoint.port = ntohs(v6.sin6_port);
+  return endpoint;
+}
+
+std::vector<Endpoint> resolve(const std::string& address, const std::string& family) {
+  const auto bad = [&](const std::string& why) {
+    return Error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS=\"" + address + "\": " + why);
+  };
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) throw bad("expected host:port or [ipv6]:port");
+  std::string host = address.substr(0, colon);
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty() || (!bracketed && host.find(':') != std::string::npos))
+    throw bad("expected host:port or [ipv6]:port");
+  const std::string port = address.substr(colon + 1);
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc{} || end != port.data() + port.size() || number < 1 || number > 65535)
+    throw bad("the port has to lie in 1..65535");
+
+  addrinfo hints{};
+  hints.ai_family = family == "ipv4" ? AF_INET : family == "ipv6" ? AF_INET6 : AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int status = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (status != 0) throw bad(gai_strerror(status));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  std::vector<Endpoint> endpoints;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    if (const auto endpoint = endpoint_from(entry->ai_addr)) endpoints.push_back(*endpoint);
+  }
+  if (endpoints.empty()) throw bad("no IPv4 or IPv6 address");
+  return endpoints;
+}
+
+Listener listen_on(const Endpoint& endpoint, bool* in_use) {
+  Listener listener{new_socket(endpoint), {}};
+  // The connections of a job that has ended may still hold the port; a listener may not.
+  set_option(listener.fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  const SocketAddress address(endpoint);
+  constexpr int kBacklog = 4096;  // every rank of a job may knock at once
+  const bool failed = bind(listener.fd.get(), &address.any, address.bytes) != 0 ||
+                      listen(listener.fd.get(), kBacklog) != 0;
+  if (failed && errno == EADDRINUSE && in_use != nullptr) {
+    *in_use = true;
+    return {};
+  }
+  if (failed) check_errno(-1, "listening on " + endpoint_text(endpoint));
+  listener.endpoint = local_endpoint(listener.fd);
+  return listener;
+}
+
+Fd accept_from(const Fd& listener) {
+  int fd = 0;
+  do {
+    fd = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+  if (fd < 0) return {};
+  Fd accepted(fd);
+  prepare_stream(accepted);
+  return accepted;
+}
+
+Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
+  Fd fd = new_socket(endpoint);
+  const SocketAddress address(endpoint);
+  // A connect that a signal interrupts goes on like one that is in progress.
+  if (connect(fd.get(), &address.any, address.bytes) != 0 && errno != EINPROGRESS && errno != EINTR)
+    return {{}, errno};
+  if (!wait_for(fd, POLLOUT, deadline)) return {{}, ETIMEDOUT};
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  check_errno(getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes), "getsockopt");
+  if (error != 0) return {{}, error};
+  // With nobody listening, a connection to an ephemeral port of this host can meet itself.
+  if (local_endpoint(fd) == endpoint) return {{}, ECONNREFUSED};
+  prepare_stream(fd);
+  return {std::move(fd), 0};
+}
+
+bool wait_for(const Fd& fd, short events, const Deadline& deadline) {
+  pollfd entry{fd.get(), events, 0};
+  while (true) {
+    const int ready = poll(&entry, 1, deadline.poll_ms());
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) check_errno(-1, "poll");
+    if (deadline.passed()) return false;
+  }
+}
+
+Cookie random_cookie() {
+  Cookie cookie;
+  const auto got = check_errno(getrandom(cookie.data(), cookie.size(), 0), "getrandom");
+  require(static_cast<std::size_t>(got) == cookie.size(), GSHMEMX_ERROR_SYSTEM,
+          "getrandom gave too few bytes");
+  return cookie;
+}
+
+}  // namespace gshmem::bootstrap

@@ -1,0 +1,242 @@
+// Ranks that meet over TCP at a root service, found by a unique id or by a fixed address. Each
+// keeps one connection open for the whole job: its end without a goodbye is how a death is noticed.
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/uid/connection.h"
+#include "bootstrap/uid/interfaces.h"
+#include "bootstrap/uid/root.h"
+#include "host/base/log.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+namespace gshmem::bootstrap {
+namespace {
+
+constexpr double kVerdictSeconds = 2;  // for the root to say who is missing, or to take an abort
+constexpr double kGoodbyeSeconds = 1;  // for a Leave to go out
+
+/// Where a rank finds the root service and how it introduces itself.
+struct Entry {
+  std::vector<Endpoint> roots;  ///< tried in turn
+  Hello hello;
+  /// A refused connection is final when the root has to be listening already (its id exists).
+  enum class Refused { kFinal, kRetry } refused = Refused::kFinal;
+};
+
+class Uid final : public Bootstrap {
+ public:
+  Uid(const Entry& entry, double timeout_seconds)
+      : rank_(static_cast<int>(entry.hello.rank)),
+        size_(static_cast<int>(entry.hello.size)),
+        timeout_seconds_(timeout_seconds),
+        connection_(connect(entry, Deadline(timeout_seconds)),
+                    {FrameType::kWelcome, FrameType::kResult, FrameType::kFail}) {
+    connection_.queue(encode(entry.hello));
+    const auto welcome = decode_welcome(await(FrameType::kWelcome, 0));
+    if (!welcome || welcome->size != entry.hello.size) fail_protocol();
+    root_rank_ = welcome->root_rank;
+    GSHMEM_DEBUG("bootstrap uid: rank %d of %d, root service at %s", rank_, size_, where_.c_str());
+  }
+  Uid(const Uid&) = delete;
+  Uid& operator=(const Uid&) = delete;
+
+  ~Uid() override try {
+    connection_.queue(encode_leave());
+    const Deadline deadline(kGoodbyeSeconds);
+    while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))
+      connection_.send_some();
+    connection_.finish_sending();
+  } catch (const std::exception& error) {
+    GSHMEM_WARN("bootstrap uid: leaving without a goodbye: %s", error.what());
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  const char* name() const noexcept override { return "uid"; }
+
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    require(bytes <= kMaxGatherBytes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("bootstrap allgather of %zu bytes per rank; at most %llu", bytes,
+                      static_cast<unsigned long long>(kMaxGatherBytes)));
+    collective(Operation::kAllgather, {static_cast<const std::byte*>(send), bytes}, recv);
+  }
+
+  void barrier() override { collective(Operation::kBarrier, {}, nullptr); }
+
+  void abort(int code, std::string_view reason) noexcept override try {
+    const Failure failure = failure_abort(rank_, code, reason);
+    if (failure_) return;
+    connection_.queue(encode(Abort{code, std::string(reason)}));
+    // The root answers with the failure it tells everyone; then nothing can be lost by our exit.
+    const Deadline deadline(kVerdictSeconds);
+    while (!failure_ && !receive_until(FrameType::kFail, deadline).has_value() &&
+           !deadline.passed()) {
+    }
+    failure_ = failure;
+  } catch (const std::exception& error) {
+    if (!failure_) GSHMEM_WARN("bootstrap uid: abort not delivered: %s", error.what());
+  }
+
+ private:
+  void collective(Operation operation, ByteView data, void* recv) {
+    if (failure_) failure_.raise();
+    const std::uint64_t number = ++collectives_;
+    operation_ = operation;
+    connection_.queue(encode(Gather{number, operation, data}));
+    const Bytes payload = await(FrameType::kResult, number);
+    const auto result = decode_result(payload);
+    const std::size_t expected = data.size() * static_cast<std::size_t>(size_);
+    if (!result || result->number != number || result->data.size() != expected) fail_protocol();
+    if (recv != nullptr && expected > 0) std::memcpy(recv, result->data.data(), expected);
+  }
+
+  /// The payload of the next frame, which has to be of this type; a Fail is thrown as an Error.
+  Bytes await(FrameType type, std::uint64_t number) {
+    if (auto payload = receive_until(type, Deadline(timeout_seconds_))) return *std::move(payload);
+    const double milliseconds = std::ceil(timeout_seconds_ * 1e3);
+    connection_.queue(encode(Expired{number, static_cast<std::uint64_t>(milliseconds)}));
+    if (auto payload = receive_until(type, Deadline(kVerdictSeconds))) return *std::move(payload);
+    const char* what = number == 0 ? "init" : operation_name(operation_);
+    failure_ = failure_timeout(what, timeout_seconds_, {});
+    failure_.text += "; the root service at " + where_ + " does not answer either";
+    failure_.raise();
+  }
+
+  /// None when the deadline passed first.
+  std::optional<Bytes> receive_until(FrameType type, const Deadline& deadline) {
+    while (true) {
+      connection_.send_some();
+      if (auto incoming = connection_.receive()) {
+        if (incoming->type == FrameType::kFail) fail_as_told(incoming->payload);
+        if (incoming->type != type) fail_protocol();
+        return std::move(incoming->payload);
+      }
+      if (connection_.state() != Connection::State::kOpen) fail_connection();
+      if (!wait_for(connection_.fd(), connection_.poll_events(), deadline)) return std::nullopt;
+    }
+  }
+
+  [[noreturn]] void raise(Failure failure) {
+    failure_ = std::move(failure);
+    failure_.raise();
+  }
+  [[noreturn]] void fail_as_told(const Bytes& payload) {
+    const auto fail = decode_fail(payload);
+    if (!fail || fail->status == GSHMEMX_SUCCESS) fail_protocol();
+    raise({static_cast<gshmemx_status>(fail->status), fail->text});
+  }
+  [[noreturn]] void fail_protocol() {
+    raise({GSHMEMX_ERROR_BOOTSTRAP,
+           "what answers at " + where_ + " is not the root service of this job"});
+  }
+  [[noreturn]] void fail_connection() {
+    if (connection_.state() != Connection::State::kClosed) fail_protocol();
+    const std::string who = root_rank_ < 0 ? "the process that made the unique id"
+                                           : "rank " + std::to_string(root_rank_);
+    raise({GSHMEMX_ERROR_PEER_FAILED, who + " died: the connection to its root service at " +
+                                          where_ + " ended: " + connection_.reason()});
+  }
+
+  /// Tries every address in turn until the deadline.
+  Fd connect(const Entry& entry, const Deadline& deadline) {
+    int pause_ms = 5;
+    while (true) {
+      int error = 0;
+      for (const Endpoint& root : entry.roots) {
+        where_ = endpoint_text(root);
+        Attempt attempt = connect_to(root, deadline);
+        if (attempt.fd) return std::move(attempt.fd);
+        error = attempt.error;
+      }
+      const bool final = entry.refused == Entry::Refused::kFinal && error == ECONNREFUSED;
+      if (final || deadline.passed()) {
+        const std::string job_ended =
+            final ? "; has the process that made the unique id ended?"
+                  : strprintf(" for %g s (rank 0 is to listen there)", timeout_seconds_);
+        throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT,
+                    "no root service at " + where_ + ": " + std::strerror(error) + job_ended);
+      }
+      poll(nullptr, 0, std::min(pause_ms, std::max(deadline.poll_ms(), 1)));
+      pause_ms = std::min(pause_ms * 2, 200);
+    }
+  }
+
+  int rank_, size_;
+  double timeout_seconds_;
+  std::string where_;  ///< the root service; set by connect, so declared before connection_
+  Connection connection_;
+  int root_rank_ = -1;
+  std::uint64_t collectives_ = 0;
+  Operation operation_ = Operation::kBarrier;
+  Failure failure_;
+};
+
+Hello make_hello(const Cookie& cookie, int rank, int size, bool hosts_root) {
+  return {cookie, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size), hosts_root};
+}
+
+/// Without a shared id there is no shared secret: the address is all that tells jobs apart.
+constexpr Cookie kAddressCookie{std::byte{'a'}, std::byte{'d'}, std::byte{'d'}, std::byte{'r'}};
+
+/// Rank 0's listener, on the first address the name stands for. A port that is taken may be free
+/// soon: when the job before this one has all its ranks.
+Listener listen_on_address(const std::vector<Endpoint>& addresses, const Deadline& deadline) {
+  while (true) {
+    bool in_use = false;
+    Listener listener = listen_on(addresses.front(), &in_use);
+    if (!in_use) return listener;
+    require(!deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP,
+            "GSHMEM_UID_ADDRESS: another process listens on " + endpoint_text(addresses.front()));
+    poll(nullptr, 0, 20);
+  }
+}
+
+}  // namespace
+
+void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
+  const Endpoint address =
+      choose_address(list_interfaces(), config.uid_interface, config.uid_family);
+  Listener listener = listen_on(address);
+  const UniqueId unique{listener.endpoint, random_cookie()};
+  RootRegistry::get().start(std::move(listener), unique.cookie, config.bootstrap_timeout);
+  encode_uniqueid(unique, id);
+}
+
+std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
+                                      const Config& config) {
+  require(size >= 1 && rank >= 0 && rank < size, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("rank %d in a job of %d", rank, size));
+  const auto unique = decode_uniqueid(id);
+  require(unique.has_value(), GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("not a unique id of this library (version %d; make one with "
+                    "gshmemx_get_uniqueid)",
+                    id.version));
+  const bool hosts_root = RootRegistry::get().serves(unique->cookie);
+  const Entry entry{
+      {unique->root}, make_hello(unique->cookie, rank, size, hosts_root), Entry::Refused::kFinal};
+  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
+}
+
+std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
+  const int rank = config.uid_rank, size = config.uid_size;
+  require(!config.uid_address.empty(), GSHMEMX_ERROR_CONFIG,
+          "GSHMEM_BOOTSTRAP=uid needs GSHMEM_UID_ADDRESS, GSHMEM_UID_RANK and GSHMEM_UID_SIZE");
+  require(size >= 1 && rank >= 0 && rank < size, GSHMEMX_ERROR_CONFIG,
+          strprintf("GSHMEM_UID_ADDRESS needs GSHMEM_UID_RANK in [0, GSHMEM_UID_SIZE); they are "
+                    "%d and %d",
+                    rank, size));
+  Entry entry{resolve(config.uid_address, config.uid_family),
+              make_hello(kAddressCookie, rank, size, rank == 0), Entry::Refused::kRetry};
+  if (rank == 0) {
+    Listener listener = listen_on_address(entry.roots, Deadline(config.bootstrap_timeout));
+    entry.roots = {listener.endpoint};
+    RootRegistry::get().start(std::move(listener), kAddressCookie, 0);
+  }
+  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
+}
+
+}  // namespace gshmem::bootstrap

@@ -1,0 +1,142 @@
+#include "perftest/common/report.h"
+
+#include <algorithm>
+
+namespace perftest {
+namespace {
+
+std::string number(double value, const char* format) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+std::string json_string(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return quoted + '"';
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+double Row::gigabytes_per_s() const {
+  return median_us > 0 ? static_cast<double>(bytes) / median_us * 1e-3 : 0;
+}
+double Row::megaops() const {
+  return median_us > 0 ? static_cast<double>(operations) / median_us : 0;
+}
+
+Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
+    : format_(std::move(format)), out_(out) {
+  using R = const Row&;
+  columns_ = {
+      {"name", 14, true, [](R row) { return row.name; }},
+      {"size_bytes", 12, false, [](R row) { return std::to_string(row.size); }},
+      {"scope", 6, true, [](R row) { return row.scope; }},
+      {"blocks", 6, false, [](R row) { return std::to_string(row.blocks); }},
+      {"threads", 7, false, [](R row) { return std::to_string(row.threads); }},
+      {"iters", 6, false, [](R row) { return std::to_string(row.iters); }},
+      {"min_us", 11, false, [](R row) { return number(row.min_us, "%.4f"); }},
+      {"median_us", 11, false, [](R row) { return number(row.median_us, "%.4f"); }},
+  };
+  if (shows != Shows::kLatency) {
+    columns_.push_back(
+        {"GB_s", 10, false, [](R row) { return number(row.gigabytes_per_s(), "%.3f"); }});
+    columns_.push_back({"total_GB_s", 12, false,
+                        [](R row) { return number(row.gigabytes_per_s() * row.senders, "%.3f"); }});
+  }
+  if (shows == Shows::kRate || with_rate) {
+    columns_.push_back({"Mops", 12, false, [](R row) { return number(row.megaops(), "%.3f"); }});
+  }
+}
+
+std::vector<std::string> Report::cells_of(const Row& row) const {
+  std::vector<std::string> cells;
+  for (const Column& column : columns_) cells.push_back(column.value(row));
+  return cells;
+}
+
+void Report::print_table_row(const std::vector<std::string>& cells) const {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string cell = cells[i].empty() ? "-" : cells[i];
+    std::fprintf(out_, columns_[i].is_text ? "%s%-*s" : "%s%*s", i ? " " : "", columns_[i].width,
+                 cell.c_str());
+  }
+  std::fputc('\n', out_);
+  std::fflush(out_);
+}
+
+void Report::begin(const Header& header) {
+  header_ = header;
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  if (format_ == "table") {
+    for (const auto& [key, value] : header) {
+      std::fprintf(out_, "# %s: %s\n", key.c_str(), value.c_str());
+    }
+    print_table_row(titles);
+  } else if (format_ == "csv") {
+    for (const auto& [key, value] : header) titles.push_back(key);
+    for (std::size_t i = 0; i < titles.size(); ++i) {
+      std::fprintf(out_, "%s%s", i ? "," : "", csv_cell(titles[i]).c_str());
+    }
+    std::fputc('\n', out_);
+  }
+}
+
+void Report::add(const Row& row) {
+  rows_.push_back(row);
+  std::vector<std::string> cells = cells_of(row);
+  if (format_ == "table") {
+    print_table_row(cells);
+  } else if (format_ == "csv") {
+    for (const auto& [key, value] : header_) cells.push_back(value);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      std::fprintf(out_, "%s%s", i ? "," : "", csv_cell(cells[i]).c_str());
+    }
+    std::fputc('\n', out_);
+  }
+}
+
+void Report::add_summary(const std::string& key, const std::string& text) {
+  summary_.emplace_back(key, text);
+  if (format_ == "table") std::fprintf(out_, "# %s: %s\n", key.c_str(), text.c_str());
+}
+
+void Report::end() {
+  if (format_ == "json") {
+    std::fputs("{\n", out_);
+    for (const auto& [key, value] : header_) {
+      std::fprintf(out_, "  %s: %s,\n", json_string(key).c_str(), json_string(value).c_str());
+    }
+    std::fputs("  \"summary\": {", out_);
+    for (std::size_t i = 0; i < summary_.size(); ++i) {
+      std::fprintf(out_, "%s%s: %s", i ? ", " : "", json_string(summary_[i].first).c_str(),
+                   json_string(summary_[i].second).c_str());
+    }
+    std::fputs("},\n  \"rows\": [", out_);
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      const std::vector<std::string> cells = cells_of(rows_[r]);
+      std::fputs(r ? ",\n    {" : "\n    {", out_);
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        std::fprintf(out_, "%s%s: %s", i ? ", " : "", json_string(columns_[i].title).c_str(),
+                     columns_[i].is_text ? json_string(cells[i]).c_str() : cells[i].c_str());
+      }
+      std::fputs("}", out_);
+    }
+    std::fputs("\n  ]\n}\n", out_);
+  }
+  std::fflush(out_);
+}
+
+}  // namespace perftest

@@ -1,0 +1,61 @@
+// Output of the perftests: rows as a table, CSV or JSON, on the standard output of PE 0. A row is
+// what was measured; every column is derived from it here.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace perftest {
+
+/// Properties of the run, in the order in which they are printed.
+using Header = std::vector<std::pair<std::string, std::string>>;
+
+struct Row {
+  std::string name{};  ///< operation or variant, "" = none
+  std::size_t size = 0;
+  std::string scope{};
+  unsigned blocks = 1, threads = 1, iters = 0;
+  double min_us = 0, median_us = 0;  ///< of one iteration
+  std::size_t bytes = 0;             ///< payload per iteration of one PE; 0 = no bandwidth
+  std::size_t operations = 1;        ///< API operations per iteration of one PE
+  unsigned senders = 1;              ///< PEs that did this at once
+
+  /// 10^9 bytes per second from one PE, by the median.
+  [[nodiscard]] double gigabytes_per_s() const;
+  /// 10^6 operations per second from one PE, by the median.
+  [[nodiscard]] double megaops() const;
+};
+
+/// What the rows of a program show.
+enum class Shows { kLatency, kBandwidth, kRate };
+
+class Report {
+ public:
+  Report(std::string format, Shows shows, bool with_rate, std::FILE* out);
+  void begin(const Header& header);
+  void add(const Row& row);
+  /// One line about all rows ("summary" in JSON; a comment in tables, not in CSV).
+  void add_summary(const std::string& key, const std::string& text);
+  void end();
+
+ private:
+  struct Column {
+    std::string title;
+    int width;
+    bool is_text;
+    std::string (*value)(const Row& row);
+  };
+  void print_table_row(const std::vector<std::string>& cells) const;
+  [[nodiscard]] std::vector<std::string> cells_of(const Row& row) const;
+
+  std::string format_;
+  std::FILE* out_;
+  std::vector<Column> columns_;
+  Header header_, summary_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace perftest

@@ -1,0 +1,89 @@
+#include "perftest/common/run.h"
+
+#include "perftest/common/gpu.h"
+
+namespace perftest {
+namespace {
+
+/// What no program says otherwise.
+const Options& common_defaults() {
+  static const Options defaults = [] {
+    Options options;
+    options.step = 2;
+    options.warmup_iters = 10;
+    options.repetitions = 5;
+    options.ctas = options.threads_per_cta = 1;
+    options.scope = "all";
+    options.datatype = "uint64";
+    options.atomic_op = "all";
+    options.pattern = "pair";
+    options.format = "table";
+    options.stride = options.unroll = 1;
+    return options;
+  }();
+  return defaults;
+}
+
+Header header_of(const Program& program, const Bench& bench) {
+  return {{"program", program.name},
+          {"version", GSHMEM_VENDOR_STRING},
+          {"mode", bench.on_gpu() ? gpu_name() : "CPU"},
+          {"pes", std::to_string(bench.n_pes())},
+          {"pes_are", bench.options().pes ? "threads" : "processes"},
+          {"path", path_name(bench.path())}};
+}
+
+void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) {
+  const bool prints = runtime.my_pe() == 0;
+  try {
+    if (runtime.n_pes() < program.least_pes) {
+      throw UsageError("needs at least " + std::to_string(program.least_pes) +
+                       " PEs: start it under mpirun or srun, or with --pes");
+    }
+    apply_defaults(options, runtime.on_gpu() ? program.gpu : program.cpu);
+    apply_defaults(options, common_defaults());
+    Bench bench(runtime, options);
+    Report report(options.format, program.shows, options.report_msgrate, stdout);
+    const Header header = header_of(program, bench);
+    if (prints) {
+      bench.set_report(&report);
+      report.begin(header);
+    }
+    program.run(bench);
+    if (prints) report.end();
+  } catch (const UsageError& error) {
+    // Thrown on all PEs alike.
+    if (prints) std::fprintf(stderr, "%s: %s\n", program.name, error.what());
+    throw Failed{2};
+  }
+}
+
+}  // namespace
+
+int run_program(const Program& program, int argc, char** argv) try {
+  const Options options =
+      parse_options(program.groups, std::vector<std::string>(argv + 1, argv + argc));
+  if (options.help) {
+    std::fputs(help_text(program.name, program.summary, program.groups).c_str(), stdout);
+    return 0;
+  }
+  if (options.pes) {
+    gshmem::run_threads(static_cast<int>(options.pes),
+                        [&](gshmem::Runtime& runtime) { run_pe(program, options, runtime); });
+  } else {
+    gshmem::Runtime runtime;
+    run_pe(program, options, runtime);
+  }
+  return 0;
+} catch (const UsageError& error) {
+  std::fprintf(stderr, "%s: %s\n", program.name, error.what());
+  return 2;
+} catch (const Failed& failed) {
+  std::fprintf(stderr, "%s: failed\n", program.name);
+  return failed.code;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s: %s\n", program.name, error.what());
+  return 1;
+}
+
+}  // namespace perftest

@@ -1,0 +1,105 @@
+// Measuring on the device. A body is a functor `body(ctx, span)` that does `span.count` operations;
+// it is run once to warm up and once under the clock, inside one kernel, so that neither the launch
+// nor the start of the partner's kernel is measured.
+//
+// Clock: device::now_ns, the GPU's global timer, which all SMs share and whose unit is real
+// nanoseconds whatever the SM clock does. It is coarse, so it is read only before the first and
+// after the last iteration, and the number of iterations is chosen so that they take milliseconds
+// (bench.cpp). Several blocks: from the first start to the last end.
+#pragma once
+
+#include "perftest/common/bench.h"
+
+namespace perftest {
+
+/// Iterations of a pass; numbers go up over the whole program (see Bench::repeat).
+struct Span {
+  std::uint64_t first;
+  unsigned count;
+};
+
+template <class Body>
+struct Timed {
+  Body body;
+  std::uint64_t* stamps;
+  std::uint64_t first;
+  unsigned warmup, iters;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx) const {
+    const gshmem::Block block;
+    std::uint64_t start = 0;
+    // A loop, so that the body is compiled once.
+    for (int pass = 0; pass < 2; ++pass) {
+      block.sync();
+      if (pass == 1) start = gshmem::device::now_ns();
+      body(ctx, pass == 0 ? Span{first, warmup} : Span{first + warmup, iters});
+    }
+    block.sync();
+    if (block.thread_rank() == 0) {
+      stamps[2 * ctx.block_rank()] = start;
+      stamps[2 * ctx.block_rank() + 1] = gshmem::device::now_ns();
+    }
+  }
+};
+
+/// Collective: measures `body`, which runs on the PEs that are `active`.
+template <class Body>
+Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, bool active, const Body& body) {
+  return bench.repeat([&](std::uint64_t first, unsigned warmup, unsigned iters) {
+    bench.barrier();
+    if (!active) return 0.0;
+    gshmem::launch(shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
+    gshmem::synchronize();
+    return bench.elapsed_ns(shape.blocks);
+  });
+}
+
+/// Runs `functor(ctx, args...)` once, untimed, on the PEs that are `active`; all PEs have finished
+/// on return. Collective.
+template <class Functor, class... Args>
+void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const Functor& functor,
+              Args... args) {
+  bench.barrier();
+  if (active) {
+    gshmem::launch(shape, functor, args...);
+    gshmem::synchronize();
+  }
+  bench.barrier();
+}
+
+/// Where the calling thread's group stands among all groups of its kind in the launch.
+template <class Group>
+struct GroupPlace {
+  std::size_t index, count;
+};
+template <class Group>
+GSHMEM_FN GroupPlace<Group> place_of(const gshmem::LaunchContext& ctx) {
+  const int width = Group{}.size();
+  const int per_block = (ctx.block_size() + width - 1) / width;
+  return {static_cast<std::size_t>(ctx.block_rank() * per_block + ctx.thread_rank() / width),
+          static_cast<std::size_t>(ctx.grid_size() * per_block)};
+}
+
+/// A group's share of `bytes`: slices of whole cache lines, so that each line has one writer.
+struct Slice {
+  std::size_t begin, bytes;
+};
+template <class Group>
+GSHMEM_FN Slice slice_of(const gshmem::LaunchContext& ctx, std::size_t bytes) {
+  constexpr std::size_t kLine = 128;
+  const GroupPlace<Group> place = place_of<Group>(ctx);
+  const std::size_t share = ((bytes + place.count - 1) / place.count + kLine - 1) / kLine * kLine;
+  const std::size_t begin = share * place.index;
+  if (begin >= bytes) return {0, 0};
+  return {begin, bytes - begin < share ? bytes - begin : share};
+}
+
+/// Calls `run(group)` with a Thread, Warp or Block as `scope` says.
+template <class Run>
+void with_scope(const std::string& scope, const Run& run) {
+  if (scope == "thread") return run(gshmem::Thread{});
+  if (scope == "warp") return run(gshmem::Warp{});
+  run(gshmem::Block{});
+}
+
+}  // namespace perftest

@@ -1,0 +1,36 @@
+// What data must look like: a pattern that is different for every size, round, PE and byte, so that
+// stale data, a neighbour's data and a shifted copy are all told apart. Pure functions over host
+// memory; bench.h moves the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace perftest {
+
+/// Identity of a pattern.
+struct PatternKey {
+  std::size_t size = 0;  ///< of the message
+  unsigned round = 0;    ///< 0: before, 1: while the clock runs
+  int pe = 0;            ///< whose source it is
+};
+
+/// What destinations hold before, and behind the last byte of a message also after.
+inline constexpr std::byte kPoison{0xdb};
+/// Bytes behind a message that must stay poisoned.
+inline constexpr std::size_t kGuardBytes = 64;
+
+/// Word `index` of a pattern.
+[[nodiscard]] std::uint64_t pattern_word(const PatternKey& key, std::uint64_t index);
+/// Fills `bytes` with the pattern from its byte `offset` (a multiple of 8) on.
+void fill_pattern(std::span<std::byte> bytes, const PatternKey& key, std::size_t offset = 0);
+/// The first byte that differs from the pattern (from `offset` on), or from the poison behind
+/// `size` bytes, as a sentence.
+[[nodiscard]] std::optional<std::string> find_mismatch(std::span<const std::byte> bytes,
+                                                       std::size_t size, const PatternKey& key,
+                                                       std::size_t offset = 0);
+
+}  // namespace perftest

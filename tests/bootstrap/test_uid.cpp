@@ -1,0 +1,264 @@
+// The uid bootstrap when all goes well, and when ranks are missing, leave, die or abort. A test
+// case forks before it starts threads (run it alone, as ctest does): what a child of a process with
+// threads may do is little, and nothing under TSan.
+#include "bootstrap/uid/interfaces.h"
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/bootstrap/uid_fixture.h"
+
+#include <signal.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::test;
+using bootstrap::Bootstrap;
+
+namespace {
+
+using Runner = std::string (*)(int, const std::function<void(int)>&);
+std::string run_forked(int size, const std::function<void(int)>& body) {
+  return run_processes(size, body);
+}
+
+bool have_ipv6() {
+  for (const auto& interface : bootstrap::list_interfaces()) {
+    if (interface.loopback && interface.address.family == bootstrap::Endpoint::Family::kIpv6)
+      return true;
+  }
+  std::puts("skipped: no IPv6 loopback");
+  return false;
+}
+
+/// Runs `body` on every rank of a job that has just been made.
+std::string run_job(Runner run, int size, const Config& config,
+                    const std::function<void(std::unique_ptr<Bootstrap>)>& body) {
+  IdChannel channel;
+  return run(size, [&](int rank) { body(channel.join(rank, size, config)); });
+}
+
+void conforms(Runner run, int size, const std::string& family) {
+  IdChannel lives[2];
+  CHECK(run(size, [&](int rank) {
+          int life = 0;
+          conformance([&] { return lives[life++].join(rank, size, uid_config(60, family)); });
+        }) == "");
+}
+
+/// A port of 127.0.0.1 that nobody listens on right now.
+std::string free_address(const std::string& host = "127.0.0.1") {
+  const auto any = bootstrap::choose_address(bootstrap::list_interfaces(), "=lo",
+                                             host == "127.0.0.1" ? "ipv4" : "ipv6");
+  return host + ":" + std::to_string(bootstrap::listen_on(any).endpoint.port);
+}
+
+Config address_config(const std::string& address, int rank, int size, double timeout_seconds) {
+  Config config = uid_config(timeout_seconds, "any");
+  config.bootstrap = "uid";
+  config.uid_address = address;
+  config.uid_rank = rank;
+  config.uid_size = size;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("uid_conforms_in_threads", "[uid]") {
+  conforms(run_threads, GENERATE(1, 2, 3, 7), "ipv4");
+}
+
+TEST_CASE("uid_conforms_in_processes", "[uid]") { conforms(run_forked, GENERATE(1, 2, 4), "ipv4"); }
+
+TEST_CASE("uid_conforms_over_ipv6", "[uid]") {
+  if (!have_ipv6()) return;
+  conforms(run_forked, 2, "ipv6");
+  conforms(run_threads, 3, "ipv6");
+}
+
+TEST_CASE("uid_conforms_at_a_fixed_address", "[uid]") {
+  const Runner run = GENERATE(Runner{run_forked}, Runner{run_threads});
+  const int size = GENERATE(1, 3);
+  const std::string address = free_address();
+  CHECK(run(size, [&](int rank) {
+          conformance([&] { return bootstrap::create(address_config(address, rank, size, 60)); });
+        }) == "");
+}
+
+TEST_CASE("uid_fixed_address_may_be_a_name_or_ipv6", "[uid]") {
+  std::string address = free_address();
+  address.replace(0, address.find(':'), "localhost");
+  const auto body = [&](int rank) {
+    bootstrap::create(address_config(address, rank, 2, 60))->barrier();
+  };
+  CHECK(run_threads(2, body) == "");
+  if (!have_ipv6()) return;
+  address = free_address("[::1]");
+  CHECK(run_threads(2, body) == "");
+}
+
+TEST_CASE("uid_survives_signals_everywhere", "[uid]") {
+  CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+          struct sigaction action {};
+          action.sa_handler = [](int) {};  // without SA_RESTART: system calls end with EINTR
+          sigaction(SIGALRM, &action, nullptr);
+          const itimerval every_ms{{0, 1000}, {0, 1000}};
+          setitimer(ITIMER_REAL, &every_ms, nullptr);
+          small_allgathers_do_not_mix(*boot, 100);
+          allgather_moves_every_byte(*boot, std::size_t{5} << 20);
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("uid_missing_rank_is_named_to_those_who_joined", "[uid]") {
+  IdChannel channel;
+  const Config config = uid_config(0.3);
+  CHECK(run_threads(4, [&](int rank) {
+          const gshmemx_uniqueid id = channel.share(rank, 4, config);
+          if (rank == 1 || rank == 3) return;
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "init timed out after 0.3 s",
+                       [&] { (void)bootstrap::create_uid(id, rank, 4, config); });
+          if (rank != 0) return;
+          // The service stays for a while, so that who comes late is told, too.
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "ranks 1, 3 did not take part",
+                       [&] { (void)bootstrap::create_uid(id, 3, 4, config); });
+        }) == "");
+}
+
+TEST_CASE("uid_missing_rank_is_named_in_a_collective", "[uid]") {
+  IdChannel channel;
+  std::vector<std::unique_ptr<Bootstrap>> ranks(3);
+  CHECK(run_threads(3, [&](int rank) {
+          auto& mine = ranks[static_cast<std::size_t>(rank)];  // stays connected until the end
+          mine = channel.join(rank, 3, uid_config(0.3));
+          if (rank == 1) return;
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 0.3 s",
+                       [&] { mine->barrier(); });
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 1 did not take part", [&] { mine->barrier(); });
+        }) == "");
+}
+
+TEST_CASE("uid_leaving_while_others_wait_is_an_error_that_names_the_rank", "[uid]") {
+  CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+          boot->barrier();
+          if (boot->rank() == 2) return boot.reset();
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 2 left", [&] { boot->barrier(); });
+        }) == "");
+}
+
+TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
+  const int victim = GENERATE(0, 2);  // 0 runs the root service
+  IdChannel channel, ready;
+  const auto body = [&](int rank) {
+    const auto boot = channel.join(rank, 3, uid_config());
+    // Only when all have started: a root service that dies with the welcome on its way is another
+    // story.
+    if (rank != victim) ready.signal();
+    if (rank == victim) ready.await(2);
+    if (rank == victim) (void)raise(SIGKILL);
+    const std::string who = "rank " + std::to_string(victim) + " died";
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, who,
+                 [&] { allgather_moves_every_byte(*boot, 1 << 20); });
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { boot->barrier(); });
+  };
+  CHECK(run_processes(3, body, {victim}) == "");
+}
+
+TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {
+  IdChannel channel;
+  const auto body = [&](int rank) {
+    const Config config = uid_config();
+    const gshmemx_uniqueid id = channel.share(rank, 3, config);
+    if (rank == 1) {
+      RawClient client(id);  // a rank as far as the service can tell, up to its end
+      client.send(encode(client.hello(1, 3)));
+      (void)raise(SIGKILL);
+    }
+    if (rank == 2) return;
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 1 died",
+                 [&] { (void)bootstrap::create_uid(id, rank, 3, config); });
+  };
+  CHECK(run_processes(3, body, {1}) == "");
+}
+
+TEST_CASE("uid_last_results_arrive_although_the_root_process_exits", "[uid]") {
+  for (int round = 0; round < 5; ++round) {
+    CHECK(run_job(run_forked, 4, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+            allgather_moves_every_byte(*boot, std::size_t{1} << 20);
+          }) == "");
+  }
+}
+
+TEST_CASE("uid_exit_of_the_root_process_is_reported_to_those_who_stay", "[uid]") {
+  CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+          boot->barrier();
+          if (boot->rank() == 0) return;
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0", [&] { boot->barrier(); });
+        }) == "");
+}
+
+TEST_CASE("uid_abort_reaches_the_others", "[uid]") {
+  const auto body = [](std::unique_ptr<Bootstrap> boot) { abort_reaches_the_others(*boot); };
+  CHECK(run_job(run_forked, 3, uid_config(), body) == "");
+  CHECK(run_job(run_threads, 3, uid_config(), body) == "");
+  CHECK(run_job(run_threads, 1, uid_config(), body) == "");
+}
+
+TEST_CASE("uid_ranks_that_disagree_are_told", "[uid]") {
+  CHECK(run_job(run_threads, 2, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+          expect_error(GSHMEMX_ERROR_SYMMETRY, "ranks disagree", [&] {
+            std::array<std::byte, 64> buffer{};
+            boot->allgather("12345678", buffer.data(), boot->rank() == 0 ? 4 : 8);
+          });
+        }) == "");
+}
+
+TEST_CASE("uid_id_of_a_job_that_is_over_fails_at_once", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  (void)bootstrap::create_uid(id, 0, 1, uid_config());
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "no root service",
+               [&] { (void)bootstrap::create_uid(id, 0, 1, uid_config()); });
+}
+
+TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
+  gshmemx_uniqueid none{};
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "not a unique id",
+               [&] { (void)bootstrap::create_uid(none, 0, 1, uid_config()); });
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "rank 2 in a job of 2",
+               [&] { (void)bootstrap::create_uid(none, 2, 2, uid_config()); });
+  expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_RANK",
+               [] { (void)bootstrap::create(address_config("127.0.0.1:1", -1, 2, 1)); });
+  Config config = address_config("", 0, 2, 1);
+  expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
+               [&] { (void)bootstrap::create(config); });
+}
+
+TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time", "[uid]") {
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 0",
+               [] { (void)bootstrap::create(address_config(free_address(), 1, 2, 0.3)); });
+}
+
+TEST_CASE("uid_job_leaves_no_thread_or_descriptor_behind", "[uid]") {
+  const auto count = [](const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(folder), {});
+  };
+  // The first job may open what stays (sanitizers, the registry).
+  CHECK(run_job(run_threads, 3, uid_config(), [](auto boot) { boot->barrier(); }) == "");
+  gshmemx_uniqueid id;
+  const auto one_job = [&] {
+    bootstrap::make_uniqueid(&id, uid_config());  // takes ended services off the list
+    bootstrap::create_uid(id, 0, 1, uid_config())->barrier();
+  };
+  one_job();
+  const auto descriptors = count("/proc/self/fd");
+  for (int i = 0; i < 50; ++i) one_job();
+  // A service ends a moment after its last rank; ctest's time limit is the bound.
+  while (count("/proc/self/fd") > descriptors + 3) {
+    one_job();
+    std::this_thread::yield();
+  }
+  while (count("/proc/self/task") > 4) std::this_thread::yield();
+}

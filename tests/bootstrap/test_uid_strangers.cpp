@@ -1,0 +1,173 @@
+// The root service among strangers and ranks that break the rules: the job goes on, and who is
+// refused is told why.
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/bootstrap/uid_fixture.h"
+
+#include <deque>
+#include <random>
+
+using namespace gshmem;
+using namespace gshmem::test;
+using bootstrap::Bootstrap;
+using bootstrap::Bytes;
+using bootstrap::ByteView;
+using bootstrap::FrameType;
+
+namespace {
+
+/// The first `bytes` of `frame`.
+ByteView part(const Bytes& frame, std::size_t bytes) { return ByteView(frame).first(bytes); }
+
+Bytes random_bytes(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  Bytes bytes(count);
+  for (auto& b : bytes) b = static_cast<std::byte>(random());
+  return bytes;
+}
+
+void run_good_job(const gshmemx_uniqueid& id, int size) {
+  CHECK(run_threads(size, [&](int rank) {
+          const auto boot = bootstrap::create_uid(id, rank, size, uid_config());
+          small_allgathers_do_not_mix(*boot, 20);
+          boot->barrier();
+        }) == "");
+}
+
+}  // namespace
+
+TEST_CASE("uid_garbage_does_not_disturb_the_job", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  const std::string http = "GET / HTTP/1.0\r\n\r\n";
+  std::deque<RawClient> strangers;  // stay connected while the job runs
+  for (unsigned i = 0; i < 20; ++i) {
+    strangers.emplace_back(id);  // connects and says nothing
+    strangers.emplace_back(id).send(random_bytes(i * 13, i));
+    strangers.emplace_back(id).send(std::as_bytes(std::span(http)));
+    const Bytes hello = encode(strangers.back().hello(0, 3));
+    strangers.emplace_back(id).send(part(hello, i));  // stops halfway
+    RawClient(id).send(part(hello, i));               // and hangs up
+    // Frames that only a rank may send, and a length that would fill the memory.
+    strangers.emplace_back(id).send(encode(bootstrap::Abort{1, "pay me"}));
+    Bytes huge = encode(bootstrap::Gather{1, bootstrap::Operation::kAllgather, {}});
+    huge[9] = std::byte{0xFF};
+    strangers.emplace_back(id).send(huge);
+  }
+  run_good_job(id, 3);
+}
+
+TEST_CASE("uid_garbage_is_hung_up_on", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  RawClient client(id);
+  client.send(random_bytes(64, 1));
+  CHECK_FALSE(client.receive());
+  run_good_job(id, 1);
+}
+
+TEST_CASE("uid_bytes_may_come_one_by_one", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  const Bytes mine{std::byte{'x'}, std::byte{'y'}};
+  CHECK(run_threads(2, [&](int rank) {
+          if (rank == 0) {
+            const auto boot = bootstrap::create_uid(id, 0, 2, uid_config());
+            std::array<char, 5> all{};
+            boot->allgather("ab", all.data(), 2);
+            expect(std::string(all.data()) == "abxy", "dribbled bytes arrive");
+            return;
+          }
+          RawClient client(id);
+          client.send(encode(client.hello(1, 2)), 1);
+          expect(client.receive().value().type == FrameType::kWelcome, "welcome");
+          client.send(encode(bootstrap::Gather{1, bootstrap::Operation::kAllgather, mine}), 1);
+          expect(client.receive().value().type == FrameType::kResult, "result");
+          client.send(bootstrap::encode_leave(), 1);
+        }) == "");
+}
+
+TEST_CASE("uid_wrong_cookie_is_refused_and_the_job_goes_on", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  auto unique = bootstrap::decode_uniqueid(id).value();
+  unique.cookie[3] ^= std::byte{1};
+  gshmemx_uniqueid forged;
+  encode_uniqueid(unique, &forged);
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "refused: the unique id belongs to another job",
+               [&] { (void)bootstrap::create_uid(forged, 0, 2, uid_config()); });
+  run_good_job(id, 2);
+}
+
+TEST_CASE("uid_same_rank_twice_is_refused", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  RawClient first(id);
+  first.send(encode(first.hello(1, 2)));
+  RawClient probe(
+      id);  // answered after `first`, whose hello was sent before: one thread serves both
+  probe.send(encode(probe.hello(1, 2)));
+  CHECK(probe.receive_failure() == "refused: rank 1 is in the job already");
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "rank 1 is in the job already",
+               [&] { (void)bootstrap::create_uid(id, 1, 2, uid_config()); });
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "rank 0 says the job has 3 ranks, another says 2",
+               [&] { (void)bootstrap::create_uid(id, 0, 3, uid_config()); });
+  const auto boot = bootstrap::create_uid(id, 0, 2, uid_config());
+  CHECK(first.receive().value().type == FrameType::kWelcome);
+  first.send(bootstrap::encode_leave());
+}
+
+TEST_CASE("uid_other_versions_are_told_so", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  RawClient client(id);
+  Bytes hello = encode(client.hello(0, 2));
+  hello[5] = std::byte{9};
+  client.send(hello);
+  CHECK(client.receive_failure() ==
+        "refused: this rank's bootstrap has version 9, the root service version 1");
+  run_good_job(id, 2);
+}
+
+TEST_CASE("uid_rank_that_sends_garbage_counts_as_dead", "[uid]") {
+  const Bytes garbage =
+      GENERATE(random_bytes(64, 7), encode(bootstrap::Welcome{}), encode(bootstrap::Hello{}));
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  CHECK(run_threads(2, [&](int rank) {
+          if (rank == 0) {
+            const auto boot = bootstrap::create_uid(id, 0, 2, uid_config());
+            expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 1 died", [&] { boot->barrier(); });
+            return;
+          }
+          RawClient client(id);
+          client.send(encode(client.hello(1, 2)));
+          expect(client.receive().value().type == FrameType::kWelcome, "welcome");
+          client.send(garbage);
+          while (client.receive()) {
+          }
+        }) == "");
+}
+
+TEST_CASE("uid_something_else_on_the_port_is_named", "[uid]") {
+  bootstrap::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  const auto listener = bootstrap::listen_on(loopback);
+  CHECK(run_threads(2, [&](int rank) {
+          if (rank == 0) {
+            (void)bootstrap::wait_for(listener.fd, POLLIN, bootstrap::Deadline(30));
+            const auto server = bootstrap::accept_from(listener.fd);
+            const std::string banner = "SSH-2.0-OpenSSH_9.2\r\n";
+            (void)!::send(server.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
+            char byte = 0;
+            while (bootstrap::wait_for(server, POLLIN, bootstrap::Deadline(30)) &&
+                   recv(server.get(), &byte, 1, 0) > 0) {
+            }
+            return;
+          }
+          bootstrap::UniqueId unique{listener.endpoint, {}};
+          gshmemx_uniqueid id;
+          encode_uniqueid(unique, &id);
+          expect_error(GSHMEMX_ERROR_BOOTSTRAP, "is not the root service of this job",
+                       [&] { (void)bootstrap::create_uid(id, 0, 2, uid_config()); });
+        }) == "");
+}

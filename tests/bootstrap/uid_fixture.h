@@ -1,0 +1,106 @@
+// What the tests of the uid bootstrap share: configuration on loopback, a channel that carries ids
+// between ranks whether they are threads or processes, and a client that breaks the rules.
+#pragma once
+
+#include "bootstrap/uid/connection.h"
+#include "tests/bootstrap/conformance.h"
+
+#include <catch2/catch.hpp>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gshmem::test {
+
+inline Config uid_config(double timeout_seconds = 60, const std::string& family = "ipv4") {
+  Config config;
+  config.uid_interface = "=lo";
+  config.uid_family = family;
+  config.bootstrap_timeout = timeout_seconds;
+  return config;
+}
+
+/// Carries ids from the rank that makes one to the others. Made before threads or processes start.
+class IdChannel {
+ public:
+  IdChannel() { check_errno(pipe(ends_), "pipe"); }
+  IdChannel(const IdChannel&) = delete;
+  IdChannel& operator=(const IdChannel&) = delete;
+  ~IdChannel() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  /// Rank 0 makes an id and sends it to the others; all return it.
+  [[nodiscard]] gshmemx_uniqueid share(int rank, int size, const Config& config) {
+    gshmemx_uniqueid id{};
+    if (rank == 0) {
+      bootstrap::make_uniqueid(&id, config);
+      // An id is less than PIPE_BUF bytes, so each write and each read moves a whole one.
+      for (int r = 1; r < size; ++r) check_errno(write(ends_[1], &id, sizeof id), "write");
+    } else {
+      expect(read(ends_[0], &id, sizeof id) == sizeof id, "a whole id arrives");
+    }
+    return id;
+  }
+  [[nodiscard]] std::unique_ptr<bootstrap::Bootstrap> join(int rank, int size,
+                                                           const Config& config) {
+    return bootstrap::create_uid(share(rank, size, config), rank, size, config);
+  }
+
+  /// As a counter instead: signal() adds one, await() takes `count` away.
+  void signal() { check_errno(write(ends_[1], "", 1), "write"); }
+  void await(int count) {
+    char byte = 0;
+    while (count-- > 0) expect(read(ends_[0], &byte, 1) == 1, "a signal arrives");
+  }
+
+ private:
+  int ends_[2];
+};
+
+/// A TCP client of the root service of `id` that sends what it likes.
+class RawClient {
+ public:
+  explicit RawClient(const gshmemx_uniqueid& id)
+      : id_(bootstrap::decode_uniqueid(id).value()),
+        connection_(bootstrap::connect_to(id_.root, deadline()).fd, all_types()) {
+    expect(bool{connection_.fd()}, "the root service takes connections");
+  }
+  [[nodiscard]] bootstrap::Hello hello(unsigned rank, unsigned size) const {
+    return {id_.cookie, rank, size, false};
+  }
+  /// `step` bytes at a time, each its own packet.
+  void send(bootstrap::ByteView bytes, std::size_t step = 1 << 20) {
+    while (!bytes.empty()) {
+      const std::size_t n = std::min(step, bytes.size());
+      (void)bootstrap::wait_for(connection_.fd(), POLLOUT, deadline());
+      if (::send(connection_.fd().get(), bytes.data(), n, MSG_NOSIGNAL) < 0) return;
+      bytes = bytes.subspan(n);
+    }
+  }
+  /// The next frame, or none when the root service hangs up.
+  [[nodiscard]] std::optional<bootstrap::Connection::Incoming> receive() {
+    while (true) {
+      if (auto incoming = connection_.receive()) return incoming;
+      if (connection_.state() != bootstrap::Connection::State::kOpen) return std::nullopt;
+      expect(bootstrap::wait_for(connection_.fd(), POLLIN, deadline()), "an answer in time");
+    }
+  }
+  [[nodiscard]] std::string receive_failure() {
+    const auto incoming = receive();
+    expect(incoming && incoming->type == bootstrap::FrameType::kFail, "the answer is a failure");
+    return bootstrap::decode_fail(incoming->payload).value().text;
+  }
+
+ private:
+  static bootstrap::Deadline deadline() { return bootstrap::Deadline(30); }
+  static std::vector<bootstrap::FrameType> all_types() {
+    using bootstrap::FrameType;
+    return {FrameType::kWelcome, FrameType::kResult, FrameType::kFail};
+  }
+  bootstrap::UniqueId id_;
+  bootstrap::Connection connection_;
+};
+
+}  // namespace gshmem::test

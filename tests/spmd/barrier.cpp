@@ -1,0 +1,107 @@
+// barrier_all and sync_all: nobody leaves before everybody has entered, however many follow each
+// other, in every scope; a barrier completes what came before it.
+#include "tests/spmd/spmd.h"
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+enum class Kind { kBarrier, kSync };
+
+/// `entered[0]` of a PE is the number of the barrier it is about to enter.
+struct BarrierRounds {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered, int rounds,
+                            Scope scope, Kind kind) const {
+    with_group(ctx, scope, [&](auto group) {
+      for (int round = 1; round <= rounds; ++round) {
+        const std::uint64_t now = static_cast<std::uint64_t>(round);
+        if (group.thread_rank() == 0) ctx.atomic_set(entered, now, ctx.my_pe());
+        if (kind == Kind::kBarrier)
+          ctx.barrier_all(group);
+        else
+          ctx.sync_all(group);
+        for (int pe = group.thread_rank(); pe < ctx.n_pes(); pe += group.size()) {
+          const std::uint64_t seen = ctx.atomic_fetch(entered, pe);
+          if (seen < now || seen > now + 1) SPMD_EQ(log, seen, now, now);
+        }
+      }
+    });
+  }
+};
+
+/// One group per PE makes a barrier.
+LaunchShape one_group(const Pe& pe, Scope scope) {
+  LaunchShape shape = shape_of(pe, scope);
+  shape.blocks = 1;
+  if (scope == Scope::kThread) shape.threads = 1;
+  if (scope == Scope::kWarp) shape.threads = pe.warp();
+  return shape;
+}
+
+void test_rounds(Pe& pe, Kind kind) {
+  SymmetricArray<std::uint64_t> entered(1);
+  for (const Scope scope : kScopes) {
+    pe.run(one_group(pe, scope), BarrierRounds{}, entered.data(), pe.rounds(1000), scope, kind);
+    pe.barrier();
+    gshmem_uint64_p(entered.data(), 0, pe.me());
+    pe.barrier();
+  }
+}
+
+/// Plain and nbi puts to the next PE, a barrier, then plain loads there.
+struct CompletingBarrier {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint32_t* data, int rounds,
+                            Scope scope) const {
+    constexpr int kWords = 100;
+    std::uint32_t* source = data + kWords;
+    with_group(ctx, scope, [&](auto group) {
+      for (int round = 1; round <= rounds; ++round) {
+        const int to = (ctx.my_pe() + round) % ctx.n_pes();
+        const int from = (ctx.my_pe() + ctx.n_pes() - round % ctx.n_pes()) % ctx.n_pes();
+        for (int i = group.thread_rank(); i < kWords; i += group.size()) {
+          source[i] = value(ctx.my_pe(), round, i);
+        }
+        group.sync();
+        ctx.put_nbi(group, data, source, kWords, to);
+        ctx.barrier_all(group);
+        for (int i = group.thread_rank(); i < kWords; i += group.size()) {
+          SPMD_EQ(log, data[i], value(from, round, i), static_cast<std::uint64_t>(round));
+        }
+        ctx.barrier_all(group);
+      }
+    });
+  }
+  GSHMEM_FN static std::uint32_t value(int pe, int round, int i) {
+    return static_cast<std::uint32_t>((pe * 1000 + round) * 100 + i);
+  }
+};
+
+}  // namespace
+
+SPMD_TEST(barrier_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kBarrier); }
+SPMD_TEST(sync_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kSync); }
+
+SPMD_TEST(barrier_all_completes_puts_before_it) {
+  SymmetricArray<std::uint32_t> data(200);
+  for (const Scope scope : kScopes) {
+    pe.run(one_group(pe, scope), CompletingBarrier{}, data.data(), pe.rounds(200), scope);
+    pe.barrier();
+  }
+}
+
+SPMD_TEST(barrier_all_by_host_threads_holds_everyone) {
+  SymmetricArray<std::uint64_t> entered(1);
+  const int rounds = pe.rounds(1000);
+  for (int round = 1; round <= rounds; ++round) {
+    const auto now = static_cast<std::uint64_t>(round);
+    gshmem_uint64_p(entered.data(), now, pe.me());
+    gshmem_quiet();
+    if (round % 2)
+      gshmem_barrier_all();
+    else
+      gshmem_sync_all();
+    const std::uint64_t seen = gshmem_uint64_g(entered.data(), (pe.me() + round) % pe.n());
+    SPMD_CHECK(pe, seen == now || seen == now + 1);
+  }
+}

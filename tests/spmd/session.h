@@ -1,0 +1,50 @@
+// One PE's way through a run of the suite: join the job, run the tests, leave. Included by main.cpp
+// and by the tests of init and finalize.
+#pragma once
+
+#include "tests/spmd/spmd.h"
+
+#include <memory>
+
+namespace gshmem::spmd {
+
+struct Options {
+  Mode mode = Mode::kThreads;
+  int pes = 2;
+  std::uint64_t seed = 1;
+  std::vector<std::string> names;  ///< tests to run; empty = all
+};
+
+class Session {
+ public:
+  /// `world` and `rank` with Mode::kThreads, `id` and `rank` with Mode::kUid.
+  Session(const Options& options, gshmemx_thread_world_t* world, int rank,
+          const gshmemx_uniqueid_t* id)
+      : options_(options), world_(world), rank_(rank), id_(id) {}
+
+  /// Joins the job with `symmetric_size` bytes of heap (0 = as configured).
+  [[nodiscard]] std::unique_ptr<Runtime> join(std::uint64_t symmetric_size = 0) const;
+  /// True where a PE can join the job again after finalize.
+  [[nodiscard]] bool can_rejoin() const { return options_.mode != Mode::kUid; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  /// Runs what was asked for; returns the number of tests that failed on this PE.
+  int run();
+
+ private:
+  int run_test(Pe& pe, const Test& test) const;
+  [[nodiscard]] bool wanted(const char* name) const;
+
+  Options options_;
+  gshmemx_thread_world_t* world_;
+  int rank_;
+  const gshmemx_uniqueid_t* id_;
+};
+
+/// A test that joins and leaves the job itself. `pe` is null; failures go to `report`.
+struct LifeTest {
+  const char* name;
+  void (*body)(const Session& session, std::vector<std::string>& failures);
+};
+[[nodiscard]] const std::vector<LifeTest>& life_tests();
+
+}  // namespace gshmem::spmd

@@ -1,0 +1,98 @@
+#include "tests/spmd/spmd.h"
+
+#include <cstring>
+
+namespace gshmem::spmd {
+
+std::vector<Test>& tests() {
+  static std::vector<Test> all;
+  return all;
+}
+
+Pe::Pe(Mode mode, std::uint64_t seed)
+    : mode_(mode),
+      me_(gshmem_my_pe()),
+      n_(gshmem_n_pes()),
+      on_gpu_(gshmemi_ambient()->ops != nullptr),
+      c_api_in_kernels_(mode != Mode::kThreads ||
+                        gshmemx_init_status() == GSHMEMX_INIT_STATUS_IS_INITIALIZED),
+      seed_(seed),
+      log_(1) {}
+
+int Pe::rounds(int count) const {
+  int divisor = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG ? 20 : 1;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  divisor = 10;
+#endif
+  return count < divisor ? 1 : count / divisor;
+}
+
+void Pe::begin(const char* name, const char* file, std::uint64_t base_seed) {
+  const char* slash = std::strrchr(file, '/');
+  file_ = slash ? slash + 1 : file;
+  seed_ = base_seed;
+  for (const char* c = name; *c != '\0'; ++c) seed_ = mix(seed_, static_cast<std::uint8_t>(*c));
+  failures_.clear();
+  failure_count_ = 0;
+}
+
+void Pe::fail(int line, const std::string& what) {
+  constexpr std::size_t kShown = 20;
+  if (failure_count_++ >= kShown) return;
+  failures_.push_back(std::string(file_) + ":" + std::to_string(line) + ": PE " +
+                      std::to_string(me_) + " of " + std::to_string(n_) + ": " + what);
+}
+
+void Pe::take_over(const LogArea& area, const char* who) {
+  for (std::uint32_t i = 0; i < area.count && i < LogArea::kEntries; ++i) {
+    const LogEntry& entry = area.entries[i];
+    char what[160];
+    std::snprintf(what, sizeof(what), "%s thread %u got 0x%lx, expected 0x%lx, tag %lu", who,
+                  entry.thread, static_cast<unsigned long>(entry.actual),
+                  static_cast<unsigned long>(entry.expected),
+                  static_cast<unsigned long>(entry.tag));
+    fail(static_cast<int>(entry.line), what);
+  }
+  if (area.count > LogArea::kEntries) failure_count_ += area.count - LogArea::kEntries;
+}
+
+void Pe::collect() {
+  take_over(host_area_, "host");
+  host_area_ = {};
+  LogArea area;
+  gshmem_getmem(&area, log_.data(), sizeof(area), me_);
+  if (area.count == 0) return;
+  take_over(area, "kernel");
+  const LogArea empty{};
+  gshmem_putmem(log_.data(), &empty, sizeof(empty), me_);
+  gshmem_quiet();
+}
+
+std::vector<std::uint8_t> Pe::read(const void* symmetric, std::size_t bytes) const {
+  std::vector<std::uint8_t> data(bytes);
+  gshmem_getmem(data.data(), symmetric, bytes, me_);
+  return data;
+}
+
+void Pe::write(void* symmetric, const std::vector<std::uint8_t>& bytes) const {
+  gshmem_putmem(symmetric, bytes.data(), bytes.size(), me_);
+  gshmem_quiet();
+}
+
+void Pe::equal_bytes(int line, const std::vector<std::uint8_t>& actual,
+                     const std::vector<std::uint8_t>& expected) {
+  if (actual == expected) return;
+  std::size_t at = 0, wrong = 0;
+  for (std::size_t i = expected.size(); i-- > 0;) {
+    if (actual[i] == expected[i]) continue;
+    at = i;
+    ++wrong;
+  }
+  char what[160];
+  std::snprintf(what, sizeof(what),
+                "%zu of %zu bytes differ, first at %zu: got 0x%02x, expected 0x%02x", wrong,
+                expected.size(), at, actual[at], expected[at]);
+  fail(line, what);
+}
+
+}  // namespace gshmem::spmd

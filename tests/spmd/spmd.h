@@ -1,0 +1,124 @@
+// The conformance suite's registry: test bodies that every leg runs unchanged (threads, processes,
+// GPUs). Included by every test of tests/spmd. A body runs once per PE, all PEs at the same time,
+// inside one initialized job; its checks collect failures and never throw, so that no PE leaves its
+// peers behind in a collective.
+#pragma once
+
+#include "tests/spmd/log.h"
+
+#include <string>
+#include <vector>
+
+namespace gshmem::spmd {
+
+/// How the PEs of this run came to be.
+enum class Mode { kThreads, kLaunched, kUid, kUidAddress };
+
+/// One PE of the job, for the host part of a test.
+class Pe {
+ public:
+  Pe(Mode mode, std::uint64_t seed);
+
+  [[nodiscard]] int me() const { return me_; }
+  [[nodiscard]] int n() const { return n_; }
+  [[nodiscard]] int next() const { return (me_ + 1) % n_; }
+  [[nodiscard]] int previous() const { return (me_ + n_ - 1) % n_; }
+  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
+  [[nodiscard]] Mode mode() const { return mode_; }
+  /// Threads in a warp of a launch.
+  [[nodiscard]] unsigned warp() const { return on_gpu_ ? 32u : 4u; }
+  /// False where the C API in a kernel cannot know its PE: two PEs of this process on one GPU.
+  [[nodiscard]] bool c_api_in_kernels() const { return c_api_in_kernels_; }
+  /// Seed of the running test, the same on all PEs.
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  /// `count` repetitions, fewer where they are slow (sanitizers, PEs that share a GPU).
+  [[nodiscard]] int rounds(int count) const;
+
+  /// Launches `functor(ctx, log, args...)` for this PE, waits for it, and takes over its failures.
+  template <class F, class... Args>
+  void run(LaunchShape shape, const F& functor, Args... args) {
+    launch(shape, functor, Log{log_.data()}, args...);
+    synchronize();
+    collect();
+  }
+  /// For device functions that a test calls on its host thread.
+  [[nodiscard]] Log host_log() { return {&host_area_}; }
+  void barrier() const { gshmem_barrier_all(); }
+
+  template <class T>
+  void equal(int line, const T& actual, const std::type_identity_t<T>& expected,
+             std::uint64_t tag = 0) {
+    if (actual == expected) return;
+    fail(line, "got " + text(actual) + ", expected " + text(expected) +
+                   (tag ? ", tag " + std::to_string(tag) : ""));
+  }
+  /// Bytes of this PE's heap against what they should be; reports the first that differs.
+  void equal_bytes(int line, const std::vector<std::uint8_t>& actual,
+                   const std::vector<std::uint8_t>& expected);
+  void fail(int line, const std::string& what);
+  /// This PE's copy of symmetric memory.
+  [[nodiscard]] std::vector<std::uint8_t> read(const void* symmetric, std::size_t bytes) const;
+  void write(void* symmetric, const std::vector<std::uint8_t>& bytes) const;
+
+ private:
+  friend class Session;
+  void begin(const char* name, const char* file, std::uint64_t base_seed);
+  void collect();
+  void take_over(const LogArea& area, const char* who);
+
+  static std::string text(const std::string& value) { return "\"" + value + "\""; }
+  static std::string text(const char* value) { return text(std::string(value)); }
+  static std::string text(const void* value) {
+    return std::to_string(reinterpret_cast<std::uintptr_t>(value));
+  }
+  template <class T>
+  static std::string text(const T& value) requires(std::is_arithmetic_v<T>) {
+    return std::to_string(value);
+  }
+
+  Mode mode_;
+  int me_, n_;
+  bool on_gpu_, c_api_in_kernels_;
+  std::uint64_t seed_ = 0;
+  const char* file_ = "";
+  SymmetricArray<LogArea> log_;
+  LogArea host_area_{};
+  std::vector<std::string> failures_;
+  std::size_t failure_count_ = 0;
+};
+
+struct Test {
+  const char* name;
+  const char* file;
+  void (*body)(Pe&);
+};
+inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock};
+/// A launch with several groups of that kind; blocks of an odd size.
+[[nodiscard]] inline LaunchShape shape_of(const Pe& pe, Scope scope) {
+  switch (scope) {
+    case Scope::kThread:
+      return {.blocks = 1, .threads = 3};
+    case Scope::kWarp:
+      return {.blocks = 1, .threads = 2 * pe.warp()};
+    case Scope::kBlock:
+      break;
+  }
+  return {.blocks = 2, .threads = pe.on_gpu() ? 100u : 5u};
+}
+
+/// Every test linked into this program.
+[[nodiscard]] std::vector<Test>& tests();
+
+struct Registration {
+  Registration(const char* name, const char* file, void (*body)(Pe&)) {
+    tests().push_back({name, file, body});
+  }
+};
+
+}  // namespace gshmem::spmd
+
+/// SPMD_TEST(name_states_the_fact) { body with `pe` }
+#define SPMD_TEST(NAME)                                                                        \
+  static void NAME(::gshmem::spmd::Pe& pe);                                                    \
+  static const ::gshmem::spmd::Registration gshmem_registration_##NAME(#NAME, __FILE__, NAME); \
+  static void NAME([[maybe_unused]] ::gshmem::spmd::Pe& pe)
