@@ -98,9 +98,9 @@ GSHMEM_EXPORT void* gshmemx_pe_handle(void);
 GSHMEM_EXPORT int gshmemx_bind_thread(void* pe_handle);
 
 // --- Modules loaded by hand ----------------------------------------------------------------------
-// For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device state.
-// Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED in CPU
-// mode, GSHMEMX_ERROR_CUDA.
+// For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
+// state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED
+// in CPU mode, GSHMEMX_ERROR_CUDA.
 struct CUmod_st;
 GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
 /// Kernels of the module trap with a message from now on.
