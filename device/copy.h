@@ -3,10 +3,10 @@
 // several loads in flight per thread. No ordering: whoever calls decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire busy
-// (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with 20), while a
-// block of 1024 has enough threads with 4, and may not use more than 64 registers. GSHMEM_COPY_DEPTH, a
-// multiple of 4, lowers the former for kernels that are short of registers.
+// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire
+// busy (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
+// 20), while a block of 1024 has enough threads with 4, and may not use more than 64 registers.
+// GSHMEM_COPY_DEPTH, a multiple of 4, lowers the former for kernels that are short of registers.
 #pragma once
 
 #include "coop.h"
@@ -34,13 +34,21 @@ inline constexpr Read kCopyRead =
 
 #if defined(__CUDA_ARCH__)
 
+/// How a group copies: loads in flight per thread, and its number of threads (0 = known at run
+/// time only).
 template <class Coop>
-struct CopyDepth {
-  static constexpr int value = GSHMEM_COPY_DEPTH;
+struct CopyShape;
+template <>
+struct CopyShape<Thread> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
 };
 template <>
-struct CopyDepth<Block> {
-  static constexpr int value = 4;
+struct CopyShape<Warp> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
+};
+template <>
+struct CopyShape<Block> {
+  static constexpr int depth = 4, width = 0;
 };
 
 template <Read kRead, class W>
@@ -52,72 +60,80 @@ GSHMEM_FN W copy_load(const W* p) {
   }
 }
 
-/// A pointer that steps from word to word of one thread.
-template <class W>
-class Walk {
- public:
-  GSHMEM_FN Walk(W* first, int step) : at_(first), step_(step) {}
-  GSHMEM_FN W* next() {
-    W* here = at_;
-    at_ = opaque(at_ + step_);
-    return here;
+/// The next word of this thread, `step` bytes on. A step known to the compiler becomes an offset in
+/// the instruction.
+template <int kWidth, class W>
+GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
+  if constexpr (kWidth > 0) {
+    return p + kWidth;
+  } else {
+    return advance(p, step);
   }
+}
 
- private:
-  W* at_;
-  int step_;
-};
+/// The first `left / step` words, rounded up, kMost at most: all loads, then all stores, so that a
+/// short copy costs one latency. (Nested because the registers of an array whose words are loaded
+/// under a condition stay taken for the whole kernel: 64 instead of 48 in tests/device/registers.)
+template <int kMost, Read kRead, int kWidth, class W>
+GSHMEM_FN void copy_rest(W* dst, const W* src, int left, std::uint32_t step) {
+  if constexpr (kMost > 0) {
+    if (left <= 0) return;
+    const W word = copy_load<kRead>(src);
+    copy_rest<kMost - 1, kRead, kWidth>(next_word<kWidth>(dst, step), next_word<kWidth>(src, step),
+                                        left - static_cast<int>(step), step);
+    store_bulk(dst, word);
+  }
+}
 
-/// Copies `count` words; word i goes to thread i % width.
-/// The body keeps kDepth loads in flight in groups of four: as soon as the oldest group has been
-/// stored its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading 16 and then
-/// storing 16: 15.6.) The rest, less than one round, is one group of guarded loads, so that a short
-/// copy costs one latency.
-template <int kDepth, Read kRead, class W>
-GSHMEM_FN void copy_words(W* dst, const W* src, std::size_t count, int rank, int width) {
+/// The words of one thread: every `step` bytes one, as long as they begin within `left` bytes.
+/// kDepth loads are in flight. More than four are kept in groups of four: as soon as the oldest
+/// group has been stored its registers take the next loads. (Warp, 256 KiB put: 11.1 us; loading 16
+/// and then storing 16: 15.6.)
+template <class Shape, Read kRead, class W>
+GSHMEM_OUTLINE void copy_words(W* dst, const W* src, std::ptrdiff_t left, std::uint32_t step) {
+  constexpr int kDepth = Shape::depth, kWidth = Shape::width;
   constexpr int kGroup = kDepth < 4 ? kDepth : 4;
-  const std::ptrdiff_t round = static_cast<std::ptrdiff_t>(width) * kDepth;
-  // Words from this thread's first on.
-  std::ptrdiff_t left = static_cast<std::ptrdiff_t>(count) - rank;
-  if (left <= 0) return;
-  Walk<const W> from(src + rank, width);
-  Walk<W> to(dst + rank, width);
-  // A full round is one in which this thread has all its words. (No division before this is known:
-  // it would cost a short copy as much as its loads.)
-  const std::ptrdiff_t full = round - width;
-  if (left > full) {
-    W word[kDepth];
+  constexpr int kGroups = kDepth / kGroup;
+  static_assert(kGroup * kGroups == kDepth, "GSHMEM_COPY_DEPTH: 1 to 4, or a multiple of 4");
+  const int round = static_cast<int>(step) * kDepth;
+  const int last = static_cast<int>(step) * (kDepth - 1);
+  W word[kGroups][kGroup];
+  const auto load = [&](int g) {
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) word[k] = copy_load<kRead>(from.next());
-    // Counted rounds: with 16 loads ptxas needs 80 registers for this loop, 127 for one over `left`.
-    std::ptrdiff_t more = (left - full - 1) / round;
-    left -= round * (more + 1);
+    for (int k = 0; k < kGroup; ++k) {
+      word[g][k] = copy_load<kRead>(src);
+      src = next_word<kWidth>(src, step);
+    }
+  };
+  const auto store = [&](int g) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      store_bulk(dst, word[g][k]);
+      dst = next_word<kWidth>(dst, step);
+    }
+  };
+  left -= last;  // > 0: a whole round is there
+  if constexpr (kGroups == 1) {
 #pragma unroll 1
-    for (; more > 0; --more) {
+    for (; left > 0; left -= round) {
+      load(0);
+      store(0);
+    }
+  } else if (left > 0) {
 #pragma unroll
-      for (int first = 0; first < kDepth; first += kGroup) {
+    for (int g = 0; g < kGroups; ++g) load(g);
+#pragma unroll 1
+    while ((left -= round) > 0) {
 #pragma unroll
-        for (int k = first; k < first + kGroup; ++k) store_bulk(to.next(), word[k]);
-#pragma unroll
-        for (int k = first; k < first + kGroup; ++k) word[k] = copy_load<kRead>(from.next());
+      for (int g = 0; g < kGroups; ++g) {
+        store(g);
+        load(g);
       }
     }
 #pragma unroll
-    for (int k = 0; k < kDepth; ++k) store_bulk(to.next(), word[k]);
+    for (int g = 0; g < kGroups; ++g) store(g);
   }
-  const int rest = static_cast<int>(left);
-  if (rest <= 0) return;
-  W word[kDepth];
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    const W* p = from.next();
-    if (k * width < rest) word[k] = copy_load<kRead>(p);
-  }
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) {
-    W* p = to.next();
-    if (k * width < rest) store_bulk(p, word[k]);
-  }
+  copy_rest<kDepth - 1, kRead, kWidth>(dst, src, static_cast<int>(left) + last, step);
 }
 
 template <Read kRead, class W>
@@ -128,24 +144,22 @@ GSHMEM_FN void copy_word(char* dst, const char* src) {
 /// Fewer than 16 bytes by one thread, where `dst` and `src` agree modulo the word of the copy:
 /// naturally aligned words, the largest that fit at each step.
 template <Read kRead>
-GSHMEM_FN void copy_edge(char* dst, const char* src, std::size_t bytes) {
+GSHMEM_OUTLINE void copy_edge(char* dst, const char* src, int bytes) {
+#pragma unroll 1
   while (bytes > 0) {
-    const std::size_t at = reinterpret_cast<std::uintptr_t>(dst);
-    std::size_t step = 8;
-    while (at % step != 0 || bytes < step) step /= 2;
-    switch (step) {
-      case 8:
-        copy_word<kRead, std::uint64_t>(dst, src);
-        break;
-      case 4:
-        copy_word<kRead, std::uint32_t>(dst, src);
-        break;
-      case 2:
-        copy_word<kRead, std::uint16_t>(dst, src);
-        break;
-      default:
-        copy_word<kRead, std::uint8_t>(dst, src);
-        break;
+    const int at = static_cast<int>(reinterpret_cast<std::uintptr_t>(dst));
+    int step = 1;
+    if (at % 8 == 0 && bytes >= 8) {
+      copy_word<kRead, std::uint64_t>(dst, src);
+      step = 8;
+    } else if (at % 4 == 0 && bytes >= 4) {
+      copy_word<kRead, std::uint32_t>(dst, src);
+      step = 4;
+    } else if (at % 2 == 0 && bytes >= 2) {
+      copy_word<kRead, std::uint16_t>(dst, src);
+      step = 2;
+    } else {
+      copy_word<kRead, std::uint8_t>(dst, src);
     }
     dst += step;
     src += step;
@@ -155,37 +169,59 @@ GSHMEM_FN void copy_edge(char* dst, const char* src, std::size_t bytes) {
 
 /// Copies the bytes before the first and after the last whole word, then the words between.
 /// `dst` and `src` agree modulo sizeof(W).
-template <int kDepth, Read kRead, class W>
+template <class Shape, Read kRead, class W>
 GSHMEM_FN void copy_aligned(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(dst) % sizeof(W);
   std::size_t head = misaligned ? sizeof(W) - misaligned : 0;
   if (head > bytes) head = bytes;
-  const std::size_t words = (bytes - head) / sizeof(W);
-  const std::size_t tail_begin = head + words * sizeof(W);
+  const std::size_t tail_begin = bytes - (bytes - head) % sizeof(W);
   const std::size_t tail = bytes - tail_begin;
-  if (head + tail > 0) {
-    if (rank == 0) copy_edge<kRead>(dst, src, head);
-    // Another thread where there is one, so that the two latencies overlap.
-    if (rank == width - 1) copy_edge<kRead>(dst + tail_begin, src + tail_begin, tail);
+  if constexpr (Shape::width == 1) {
+    copy_edge<kRead>(dst, src, static_cast<int>(head));
+    copy_edge<kRead>(dst + tail_begin, src + tail_begin, static_cast<int>(tail));
+  } else {  // fewer bytes than most groups have threads
+#pragma unroll 1
+    for (int e = rank; e < static_cast<int>(head + tail); e += width) {
+      const std::size_t at =
+          e < static_cast<int>(head) ? static_cast<std::size_t>(e) : tail_begin + (e - head);
+      copy_word<kRead, std::uint8_t>(dst + at, src + at);
+    }
   }
-  copy_words<kDepth, kRead>(reinterpret_cast<W*>(dst + head),
-                            reinterpret_cast<const W*>(src + head), words, rank, width);
+  const std::size_t first = head + static_cast<std::size_t>(rank) * sizeof(W);
+  copy_words<Shape, kRead>(
+      reinterpret_cast<W*>(dst + first), reinterpret_cast<const W*>(src + first),
+      static_cast<std::ptrdiff_t>(tail_begin) - static_cast<std::ptrdiff_t>(first),
+      static_cast<std::uint32_t>(width) * static_cast<std::uint32_t>(sizeof(W)));
 }
 
+/// A copy of at most one 8-byte word per thread: what latency is made of.
+template <Read kRead, class Coop>
+GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t bytes) {
+  const std::uintptr_t all =
+      reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
+  if (all % 8 != 0 || bytes > 8 * static_cast<std::size_t>(coop.size())) return false;
+  const int rank = coop.thread_rank();
+  if (rank < static_cast<int>(bytes / 8)) {
+    copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + rank * 8,
+                                    static_cast<const char*>(src) + rank * 8);
+  }
+  return true;
+}
 template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
-  constexpr int kDepth = CopyDepth<Coop>::value;
+  using Shape = CopyShape<Coop>;
+  if (std::is_same_v<Coop, Block> && copy_small<kRead>(coop, dst, src, bytes)) return;
   const int rank = coop.thread_rank(), width = coop.size();
   const std::uintptr_t differ =
       reinterpret_cast<std::uintptr_t>(dst) ^ reinterpret_cast<std::uintptr_t>(src);
   if (differ % 16 == 0) {
-    copy_aligned<kDepth, kRead, Word16>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, Word16>(dst, src, bytes, rank, width);
   } else if (differ % 8 == 0) {
-    copy_aligned<kDepth, kRead, std::uint64_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint64_t>(dst, src, bytes, rank, width);
   } else if (differ % 4 == 0) {
-    copy_aligned<kDepth, kRead, std::uint32_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint32_t>(dst, src, bytes, rank, width);
   } else {
-    copy_aligned<kDepth, kRead, std::uint8_t>(dst, src, bytes, rank, width);
+    copy_aligned<Shape, kRead, std::uint8_t>(dst, src, bytes, rank, width);
   }
 }
 
@@ -219,28 +255,14 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 }
 #endif
 
-#if defined(__CUDA_ARCH__)
-/// A copy of at most one 8-byte word per thread, inline: what latency is made of.
-template <Read kRead, class Coop>
-GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t bytes) {
-  const std::uintptr_t all =
-      reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
-  if (all % 8 != 0 || bytes > 8 * static_cast<std::size_t>(coop.size())) return false;
-  const int rank = coop.thread_rank();
-  if (rank < static_cast<int>(bytes / 8)) {
-    copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + rank * 8,
-                                    static_cast<const char*>(src) + rank * 8);
-  }
-  return true;
-}
-#endif
-
 /// Copies `bytes` bytes (0 is fine) from `src` to `dst`, which do not overlap unless they are
 /// equal.
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
-  if (copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes)) return;
+  // Not for blocks: their rank and size would be registers of the caller (48 instead of 40).
+  if (!std::is_same_v<Coop, Block> && copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes))
+    return;
   copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),
                                         static_cast<const char*>(src), bytes);
 #else

@@ -27,6 +27,7 @@ struct FaultInfo {
 
 GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
   int i = 0;
+  GSHMEM_NO_UNROLL
   for (; from[i] != '\0' && i < capacity - 1; ++i) to[i] = from[i];
   to[i] = '\0';
 }

@@ -20,6 +20,13 @@
 #define GSHMEM_OUTLINE [[gnu::noinline]] inline
 #endif
 
+// In front of a loop of a slow path, which would cost callers registers when unrolled.
+#if defined(__CUDA_ARCH__)
+#define GSHMEM_NO_UNROLL _Pragma("unroll 1")
+#else
+#define GSHMEM_NO_UNROLL
+#endif
+
 #if !defined(__CUDA_ARCH__)
 #include <sched.h>
 #include <time.h>
@@ -150,14 +157,14 @@ __device__ inline void store_bulk(Word16* p, Word16 v) {
 /// Release and acquire for everything before and after it, to and from the whole system.
 __device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-#define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)             \
-  __device__ inline T atomic_##NAME(T* p, T v) {                  \
-    T old;                                                        \
-    asm volatile("atom.relaxed.sys." OP "." TYPE " %0, [%1], %2;" \
-                 : OUT(old)                                       \
-                 : "l"(p), IN(v)                                  \
-                 : "memory");                                     \
-    return old;                                                   \
+#define GSHMEM_PTX_ATOMIC(T, NAME, OP, TYPE, OUT, IN)                    \
+  __device__ inline T atomic_##NAME(T* p, T v) {                         \
+    T old;                                                               \
+    asm volatile("atom.relaxed.sys.global." OP "." TYPE " %0, [%1], %2;" \
+                 : OUT(old)                                              \
+                 : "l"(__cvta_generic_to_global(p)), IN(v)               \
+                 : "memory");                                            \
+    return old;                                                          \
   }
 GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_add, "add", "u32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_add, "add", "u64", "=l", "l")
@@ -171,9 +178,12 @@ GSHMEM_PTX_ATOMIC(std::uint32_t, exchange, "exch", "b32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, exchange, "exch", "b64", "=l", "l")
 #undef GSHMEM_PTX_ATOMIC
 
-#define GSHMEM_PTX_REDUCE(T, NAME, OP, TYPE, IN)                                          \
-  __device__ inline void atomic_##NAME(T* p, T v) {                                       \
-    asm volatile("red.relaxed.sys." OP "." TYPE " [%0], %1;" ::"l"(p), IN(v) : "memory"); \
+#define GSHMEM_PTX_REDUCE(T, NAME, OP, TYPE, IN)                  \
+  __device__ inline void atomic_##NAME(T* p, T v) {               \
+    asm volatile("red.relaxed.sys.global." OP "." TYPE            \
+                 " [%0], %1;" ::"l"(__cvta_generic_to_global(p)), \
+                 IN(v)                                            \
+                 : "memory");                                     \
   }
 GSHMEM_PTX_REDUCE(std::uint32_t, add, "add", "u32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, add, "add", "u64", "l")
@@ -185,14 +195,14 @@ GSHMEM_PTX_REDUCE(std::uint32_t, xor, "xor", "b32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, xor, "xor", "b64", "l")
 #undef GSHMEM_PTX_REDUCE
 
-#define GSHMEM_PTX_CAS(T, TYPE, OUT, IN)                                 \
-  __device__ inline T atomic_compare_swap(T* p, T expected, T desired) { \
-    T old;                                                               \
-    asm volatile("atom.relaxed.sys.cas." TYPE " %0, [%1], %2, %3;"       \
-                 : OUT(old)                                              \
-                 : "l"(p), IN(expected), IN(desired)                     \
-                 : "memory");                                            \
-    return old;                                                          \
+#define GSHMEM_PTX_CAS(T, TYPE, OUT, IN)                                       \
+  __device__ inline T atomic_compare_swap(T* p, T expected, T desired) {       \
+    T old;                                                                     \
+    asm volatile("atom.relaxed.sys.global.cas." TYPE " %0, [%1], %2, %3;"      \
+                 : OUT(old)                                                    \
+                 : "l"(__cvta_generic_to_global(p)), IN(expected), IN(desired) \
+                 : "memory");                                                  \
+    return old;                                                                \
   }
 GSHMEM_PTX_CAS(std::uint32_t, "b32", "=r", "r")
 GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
@@ -211,12 +221,18 @@ __device__ inline std::uint64_t now_ns() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
-/// The same pointer, about which the compiler knows nothing: keeps it from holding one address per
-/// unrolled access in registers.
+/// The pointer `bytes` further, computed here: the compiler may not derive a row of such pointers
+/// from one base, which would keep them all in registers.
 template <class T>
-__device__ inline T* opaque(T* p) {
-  asm volatile("" : "+l"(p));
-  return p;
+__device__ inline T* advance(T* p, std::uint32_t bytes) {
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(p) + bytes;
+  asm volatile("" : "+l"(at));
+  return reinterpret_cast<T*>(at);
+}
+/// `object` lies in memory from here to its next use, not in registers.
+template <class T>
+__device__ inline void keep_in_memory(T& object) {
+  asm volatile("" ::"l"(&object) : "memory");
 }
 /// Position of the calling thread in its warp.
 __device__ inline int lane_id() {
@@ -313,6 +329,8 @@ inline std::uint64_t now_ns() {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1000000000u + static_cast<std::uint64_t>(t.tv_nsec);
 }
+template <class T>
+inline void keep_in_memory(T&) {}
 /// Between two polls. PEs are often more than cores: after a short spin the core is given away.
 inline void pause(unsigned polls) {
   if (polls < 16) {

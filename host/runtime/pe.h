@@ -71,6 +71,7 @@ class Pe {
   void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  void require_room(std::uint64_t bytes) const;
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] void* at(std::uint64_t offset) const {
     return state_.heap + abi::kInternalBytes + offset;

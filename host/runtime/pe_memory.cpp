@@ -44,6 +44,12 @@ std::uint64_t Pe::offset_of(const char* call, const void* ptr) const {
   return static_cast<std::uint64_t>(p - first);
 }
 
+/// More than the heap has is memory that is short, also where the allocator calls it nonsense.
+void Pe::require_room(std::uint64_t bytes) const {
+  require(bytes <= allocator_->capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%lu bytes requested of a heap of %lu", bytes, allocator_->capacity()));
+}
+
 void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, bool clear) {
   const std::lock_guard lock(memory_mutex_);
   require(alignment != 0 && (alignment & (alignment - 1)) == 0 && alignment <= abi::kHeapAlignment,
@@ -54,6 +60,7 @@ void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, b
   if (bytes == 0) return nullptr;
   void* result = nullptr;
   try {
+    require_room(bytes);
     result = at(allocator_->allocate(bytes, alignment));
   } catch (const Error& error) {
     if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
@@ -88,8 +95,9 @@ void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
   const std::uint64_t offset = offset_of(call, ptr);
   const std::uint64_t old_bytes = allocator_->size_of(offset);
   agree(call, bytes, offset);
-  if (allocator_->reallocate(offset, bytes)) return ptr;
   try {
+    require_room(bytes);
+    if (allocator_->reallocate(offset, bytes)) return ptr;
     void* moved = at(allocator_->allocate(bytes, OffsetAllocator::kGranularity));
     copy_local(moved, ptr, old_bytes);
     board_->barrier(options_.config.timeout);

@@ -205,6 +205,7 @@ int main(int argc, char** argv) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);
   setenv("GSHMEM_TIMEOUT", "60", 0);
+  setenv("GSHMEM_LOG", "error", 0);  // tests use up the heap on purpose, which is worth a warning
   const char* seed = std::getenv("GSHMEM_TEST_SEED");
   // All processes of a run must agree: without a variable the seed is fixed.
   if (seed) options.seed = std::strtoull(seed, nullptr, 0);

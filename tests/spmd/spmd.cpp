@@ -38,6 +38,7 @@ void Pe::begin(const char* name, const char* file, std::uint64_t base_seed) {
 
 void Pe::fail(int line, const std::string& what) {
   constexpr std::size_t kShown = 20;
+  const std::lock_guard lock(mutex_);
   if (failure_count_++ >= kShown) return;
   failures_.push_back(std::string(file_) + ":" + std::to_string(line) + ": PE " +
                       std::to_string(me_) + " of " + std::to_string(n_) + ": " + what);

@@ -6,6 +6,7 @@
 
 #include "tests/spmd/log.h"
 
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Pe {
   /// Bytes of this PE's heap against what they should be; reports the first that differs.
   void equal_bytes(int line, const std::vector<std::uint8_t>& actual,
                    const std::vector<std::uint8_t>& expected);
+  /// Threads: any, as all checks.
   void fail(int line, const std::string& what);
   /// This PE's copy of symmetric memory.
   [[nodiscard]] std::vector<std::uint8_t> read(const void* symmetric, std::size_t bytes) const;
@@ -83,6 +85,7 @@ class Pe {
   const char* file_ = "";
   SymmetricArray<LogArea> log_;
   LogArea host_area_{};
+  std::mutex mutex_;
   std::vector<std::string> failures_;
   std::size_t failure_count_ = 0;
 };

@@ -1,0 +1,82 @@
+// What dormant communication costs a kernel: two streaming kernels, each alone and with one call
+// behind a flag that is never set. check_registers.py compiles this unit and compares the registers
+// of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone.
+#include <gshmem/gshmem.h>
+
+#include <cstddef>
+#include <cstdint>
+
+/// Arguments of the dormant calls. They lie in memory, as a real program has them, so that only
+/// what the call itself costs is counted.
+struct Target {
+  std::uint64_t* signal;
+  char* heap;
+  int* word;
+  std::size_t bytes;
+  std::uint64_t value;
+  int pe;
+  int flag;
+};
+
+struct Arrays {
+  const double* __restrict__ a;
+  const double* __restrict__ b;
+  const double* __restrict__ c;
+  const double* __restrict__ d;
+  const double* __restrict__ e;
+};
+
+// A grid-stride loop; the neighbours in five arrays enter every element. Little lives across the
+// call: the position.
+#define STREAM(NAME, CALL)                                                                     \
+  extern "C" __global__ void STREAM_##NAME(double* __restrict__ out, Arrays in, double scale,  \
+                                           std::size_t n, const Target* to) {                  \
+    const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;                 \
+    std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x + 1;       \
+    for (; i + 1 < n; i += step) {                                                             \
+      out[i] = in.a[i] * scale + in.b[i - 1] * in.c[i + 1] +                                   \
+               in.d[i] * (in.a[i - 1] + in.a[i + 1]) + in.b[i + 1] * (in.c[i - 1] - in.c[i]) + \
+               in.b[i] * in.d[i - 1] * in.d[i + 1] + in.e[i] * (in.e[i - 1] + in.e[i + 1]);    \
+      if (to->flag != 0) {                                                                     \
+        CALL;                                                                                  \
+      }                                                                                        \
+    }                                                                                          \
+  }
+
+// A column marched through planes of `n` elements, three neighbours of three arrays carried in
+// registers: 20 of them live across the call.
+#define MARCH(NAME, CALL)                                                                        \
+  extern "C" __global__ void MARCH_##NAME(double* __restrict__ out, Arrays in, double scale,     \
+                                          std::size_t n, std::size_t planes, const Target* to) { \
+    std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x + 1;         \
+    double a0 = in.a[i], b0 = in.b[i], c0 = in.c[i];                                             \
+    double a1 = in.a[i + n], b1 = in.b[i + n], c1 = in.c[i + n];                                 \
+    _Pragma("unroll 1") for (std::size_t z = 0; z < planes; ++z) {                               \
+      const double a2 = in.a[i + 2 * n], b2 = in.b[i + 2 * n], c2 = in.c[i + 2 * n];             \
+      out[i] = (a0 - 2 * a1 + a2) * scale + (b0 - 2 * b1 + b2) * in.d[i] +                       \
+               (c0 - 2 * c1 + c2) * in.e[i] + in.a[i - 1] * in.a[i + 1];                         \
+      a0 = a1, b0 = b1, c0 = c1, a1 = a2, b1 = b2, c1 = c2, i += n;                              \
+      if (to->flag != 0) {                                                                       \
+        CALL;                                                                                    \
+      }                                                                                          \
+    }                                                                                            \
+  }
+
+#define KERNELS(NAME, CALL) STREAM(NAME, CALL) MARCH(NAME, CALL)
+
+KERNELS(alone, *to->word = to->pe)
+KERNELS(putmem, gshmem_putmem(to->heap, out, to->bytes, to->pe))
+KERNELS(putmem_warp, gshmemx_putmem_warp(to->heap, out, to->bytes, to->pe))
+KERNELS(int_p, gshmem_int_p(to->word, static_cast<int>(to->value), to->pe))
+KERNELS(int_g, *to->word = gshmem_int_g(to->word, to->pe))
+KERNELS(atomic_add, gshmem_uint64_atomic_add(to->signal, to->value, to->pe))
+KERNELS(atomic_fetch_add,
+        *to->signal = gshmem_uint64_atomic_fetch_add(to->signal, to->value, to->pe))
+KERNELS(signal_op, gshmemx_signal_op(to->signal, to->value, GSHMEM_SIGNAL_ADD, to->pe))
+KERNELS(signal_wait_until, gshmem_signal_wait_until(to->signal, GSHMEM_CMP_GE, to->value))
+KERNELS(quiet, gshmem_quiet())
+KERNELS(putmem_block, gshmemx_putmem_block(to->heap, out, to->bytes, to->pe))
+KERNELS(getmem_block, gshmemx_getmem_block(out, to->heap, to->bytes, to->pe))
+KERNELS(putmem_signal_block, gshmemx_putmem_signal_block(to->heap, out, to->bytes, to->signal,
+                                                         to->value, GSHMEM_SIGNAL_ADD, to->pe))
+KERNELS(barrier_all_block, gshmemx_barrier_all_block())

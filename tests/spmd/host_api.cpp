@@ -1,0 +1,98 @@
+// What host threads may do between init and finalize, in both modes: queries, waits, and calls from
+// several threads of one PE.
+#include "tests/spmd/spmd.h"
+
+#include <cstring>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+SPMD_TEST(queries_say_who_and_what_we_are) {
+  SPMD_CHECK(pe, pe.me() >= 0 && pe.me() < pe.n());
+  int major = 0, minor = 0, patch = -1, provided = -1;
+  char name[GSHMEM_MAX_NAME_LEN] = "";
+  gshmem_info_get_version(&major, &minor);
+  gshmem_info_get_name(name);
+  SPMD_EQ(pe, major, GSHMEM_MAJOR_VERSION);
+  SPMD_EQ(pe, minor, GSHMEM_MINOR_VERSION);
+  SPMD_EQ(pe, std::string(name), std::string(GSHMEM_VENDOR_STRING));
+  gshmemx_vendor_get_version_info(&major, &minor, &patch);
+  SPMD_EQ(pe, patch, GSHMEM_VENDOR_PATCH_VERSION);
+  gshmem_query_thread(&provided);
+  SPMD_EQ(pe, provided, static_cast<int>(GSHMEM_THREAD_MULTIPLE));
+  const int state = gshmemx_init_status();
+  SPMD_CHECK(
+      pe, state == GSHMEMX_INIT_STATUS_IS_INITIALIZED || state == GSHMEMX_INIT_STATUS_LIMITED_MPG);
+  SPMD_EQ(pe, gshmemx_last_fault(nullptr), static_cast<int>(GSHMEMX_SUCCESS));
+  for (int status = 0; status <= GSHMEMX_ERROR_NIC; ++status) {
+    SPMD_CHECK(pe, gshmemx_status_string(status) && *gshmemx_status_string(status));
+  }
+  SPMD_CHECK(pe, gshmemx_status_string(-5) != nullptr && gshmemx_status_string(9999) != nullptr);
+}
+
+SPMD_TEST(init_again_without_finalize_has_no_effect) {
+  gshmem_init();
+  int provided = -1;
+  SPMD_EQ(pe, gshmem_init_thread(GSHMEM_THREAD_SINGLE, &provided), 0);
+  SPMD_EQ(pe, gshmem_my_pe(), pe.me());
+  SPMD_EQ(pe, gshmem_n_pes(), pe.n());
+}
+
+SPMD_TEST(wait_until_by_host_thread_sees_every_pe) {
+  const auto n = static_cast<std::size_t>(pe.n());
+  SymmetricArray<int> flags(n);
+  for (int to = 0; to < pe.n(); ++to) gshmem_int_p(flags.data() + pe.me(), pe.me() + 1, to);
+  gshmem_int_wait_until_all(flags.data(), n, nullptr, GSHMEM_CMP_NE, 0);
+  for (std::size_t from = 0; from < n; ++from) {
+    SPMD_EQ(pe, gshmem_int_g(flags.data() + from, pe.me()), static_cast<int>(from) + 1);
+  }
+  SPMD_EQ(pe, gshmem_int_test(flags.data(), GSHMEM_CMP_EQ, 1), 1);
+  std::vector<std::size_t> which(n);
+  SPMD_EQ(pe, gshmem_int_test_some(flags.data(), n, which.data(), nullptr, GSHMEM_CMP_GT, 0), n);
+}
+
+namespace {
+
+/// Work of one further host thread of a PE.
+void work(Pe& pe, std::uint64_t* counter, std::uint8_t* data, int thread, int rounds) {
+  SPMD_EQ(pe, gshmem_my_pe(), pe.me());
+  for (int i = 0; i < rounds; ++i) {
+    (void)gshmem_uint64_atomic_fetch_add(counter, 1, i % pe.n());
+    const std::vector<std::uint8_t> mine(100, static_cast<std::uint8_t>(pe.me() + thread + i));
+    gshmem_putmem(data + 128 * thread, mine.data(), mine.size(), pe.next());
+    gshmem_quiet();
+    std::vector<std::uint8_t> back(100);
+    gshmem_getmem(back.data(), data + 128 * thread, back.size(), pe.next());
+    if (back != mine) return pe.fail(__LINE__, "a host thread read back something else");
+  }
+}
+
+}  // namespace
+
+SPMD_TEST(several_host_threads_of_one_pe_work_at_the_same_time) {
+  constexpr int kThreads = 3;
+  const int rounds = pe.rounds(300) / pe.n() * pe.n();
+  SymmetricArray<std::uint64_t> counter(1);
+  SymmetricArray<std::uint8_t> data(128 * kThreads);
+  void* handle = gshmemx_pe_handle();
+  SPMD_CHECK(pe, handle != nullptr);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
+      work(pe, counter.data(), data.data(), thread, rounds);
+      SPMD_EQ(pe, gshmemx_bind_thread(nullptr), 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  pe.barrier();
+  SPMD_EQ(pe, gshmem_uint64_atomic_fetch(counter.data(), pe.me()),
+          static_cast<std::uint64_t>(kThreads * rounds));
+}
+
+SPMD_TEST(bind_thread_refuses_a_handle_of_nothing) {
+  int local = 0;
+  SPMD_EQ(pe, gshmemx_bind_thread(&local), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
+  SPMD_EQ(pe, gshmem_my_pe(), pe.me());
+}

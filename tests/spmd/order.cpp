@@ -1,0 +1,101 @@
+// Ordering between one PE's operations: fence, quiet, and plain access through gshmem_ptr.
+#include "tests/spmd/spmd.h"
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+enum class Order { kFence, kQuiet };
+
+/// Data, then a fence (or nbi data and quiet), then a flag; the reader checks the data behind the
+/// flag and answers.
+struct FlagAfterData {
+  static constexpr int kWords = 40;
+
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* data,
+                            std::uint64_t* flags, int rounds, Order order) const {
+    const int me = ctx.my_pe();
+    std::uint64_t* source = data + kWords * ctx.n_pes();
+    for (int round = 1; round <= rounds; ++round) {
+      const std::uint64_t now = static_cast<std::uint64_t>(round);
+      const int to = (me + round) % ctx.n_pes();
+      const int from = (me + ctx.n_pes() - round % ctx.n_pes()) % ctx.n_pes();
+      for (int i = 0; i < kWords; ++i) source[i] = mix(now, static_cast<std::uint64_t>(me + i));
+      if (order == Order::kFence) {
+        ctx.put(ctx.thread(), data + me * kWords, source, kWords, to);
+        ctx.fence();
+      } else {
+        ctx.put_nbi(ctx.thread(), data + me * kWords, source, kWords, to);
+        ctx.quiet();
+      }
+      ctx.p(flags + me, now, to);
+      ctx.wait_until(flags + from, Cmp::kEq, now);
+      for (int i = 0; i < kWords; ++i) {
+        SPMD_EQ(log, data[from * kWords + i], mix(now, static_cast<std::uint64_t>(from + i)), now);
+      }
+      ctx.fence();
+      ctx.p(flags + ctx.n_pes() + me, now, from);
+      ctx.wait_until(flags + ctx.n_pes() + to, Cmp::kEq, now);
+    }
+  }
+};
+
+void test_order(Pe& pe, Order order) {
+  const auto n = static_cast<std::size_t>(pe.n());
+  SymmetricArray<std::uint64_t> data((n + 1) * FlagAfterData::kWords), flags(2 * n);
+  pe.run({}, FlagAfterData{}, data.data(), flags.data(), pe.rounds(500), order);
+}
+
+/// Plain stores to every PE through ptr, and plain loads from every PE after a barrier.
+struct ThroughPtr {
+  GSHMEM_FN static std::uint32_t value(int from, int to) {
+    return static_cast<std::uint32_t>(from * 1000 + to + 7);
+  }
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint32_t* words) const {
+    const int me = ctx.my_pe(), n = ctx.n_pes(), width = ctx.block_size();
+    for (int pe = ctx.thread_rank(); pe < n; pe += width) {
+      std::uint32_t* theirs = ctx.ptr(words, pe);
+      SPMD_CHECK(log, theirs != nullptr);
+      if (theirs) theirs[me] = value(me, pe);
+    }
+    ctx.barrier_all(ctx.block());
+    for (int pe = ctx.thread_rank(); pe < n; pe += width) {
+      const std::uint32_t* theirs = ctx.ptr(words, pe);
+      for (int from = 0; from < n; ++from) SPMD_EQ(log, theirs[from], value(from, pe));
+    }
+    int local = 0;
+    SPMD_CHECK(log, ctx.ptr(words, me) == words);
+    SPMD_CHECK(log, ctx.ptr(&local, 0) == nullptr);
+    SPMD_CHECK(log, ctx.ptr(words, -1) == nullptr);
+    SPMD_CHECK(log, ctx.ptr(words, n) == nullptr);
+  }
+};
+
+}  // namespace
+
+SPMD_TEST(fence_orders_a_flag_behind_the_data) { test_order(pe, Order::kFence); }
+SPMD_TEST(quiet_completes_nbi_puts_before_a_flag) { test_order(pe, Order::kQuiet); }
+
+SPMD_TEST(ptr_gives_plain_access_to_every_pe) {
+  SymmetricArray<std::uint32_t> words(static_cast<std::size_t>(pe.n()));
+  pe.run({.blocks = 1, .threads = 3}, ThroughPtr{}, words.data());
+}
+
+SPMD_TEST(ptr_by_host_thread_is_null_for_what_is_not_symmetric) {
+  SymmetricArray<std::uint32_t> words(4);
+  int local = 0;
+  const auto heap = std::vector<int>(10);
+  SPMD_CHECK(pe, gshmem_ptr(words.data(), pe.me()) == words.data());
+  SPMD_CHECK(pe, gshmem_ptr(words.data() + 1, pe.next()) != nullptr);
+  SPMD_CHECK(pe, gshmem_ptr(words.data(), pe.n()) == nullptr);
+  SPMD_CHECK(pe, gshmem_ptr(words.data(), -1) == nullptr);
+  SPMD_CHECK(pe, gshmem_ptr(&local, 0) == nullptr);
+  SPMD_CHECK(pe, gshmem_ptr(heap.data(), 0) == nullptr);
+  SPMD_CHECK(pe, gshmem_ptr(nullptr, 0) == nullptr);
+  // Another PE's copy is no symmetric address of this one.
+  if (pe.n() > 1) {
+    const void* theirs = gshmem_ptr(words.data(), pe.next());
+    SPMD_CHECK(pe, gshmem_ptr(theirs, pe.me()) == nullptr);
+  }
+}

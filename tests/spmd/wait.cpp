@@ -1,0 +1,140 @@
+// Point-to-point synchronization: wait_until and test, of one variable and of sets, with one value
+// and with one per element, for every type that may be waited for.
+#include "tests/spmd/spmd.h"
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+#include "tests/spmd/wait.def"
+
+constexpr std::size_t kVars = 8;
+
+/// Elements 0 .. kVars-1 hold their index: what each test and wait makes of that.
+template <class W>
+GSHMEM_FN void check_static(Log log, typename W::Type* v, std::uint64_t tag) {
+  using T = typename W::Type;
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_EQ, 3), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_EQ, 2), 0, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_NE, 3), 0, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_NE, 4), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_GT, 2), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_GT, 3), 0, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_GE, 3), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_GE, 4), 0, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_LT, 4), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_LT, 3), 0, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_LE, 3), 1, tag);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_LE, 2), 0, tag);
+  // -1 is below everything or, unsigned, above.
+  const T minus_one = static_cast<T>(-1);
+  SPMD_EQ(log, W::test(v + 3, GSHMEM_CMP_GT, minus_one), minus_one < T(0) ? 1 : 0, tag);
+
+  int none[kVars], skip[kVars] = {1, 0, 0, 1, 0, 0, 0, 0};
+  T same[kVars], other[kVars];
+  for (std::size_t i = 0; i < kVars; ++i) {
+    none[i] = 1;
+    same[i] = other[i] = static_cast<T>(i);
+  }
+  other[2] = 77;
+  std::size_t found[kVars] = {};
+  SPMD_EQ(log, W::test_all(v, kVars, nullptr, GSHMEM_CMP_GE, T(0)), 1, tag);
+  SPMD_EQ(log, W::test_all(v, kVars, nullptr, GSHMEM_CMP_GT, T(0)), 0, tag);
+  SPMD_EQ(log, W::test_all(v, kVars, skip, GSHMEM_CMP_GT, T(0)), 1, tag);
+  SPMD_EQ(log, W::test_all(v, kVars, none, GSHMEM_CMP_LT, T(0)), 1, tag);
+  SPMD_EQ(log, W::test_all(v, 0, nullptr, GSHMEM_CMP_LT, T(0)), 1, tag);
+  SPMD_EQ(log, W::test_all(v, kVars, nullptr, GSHMEM_CMP_EQ, same), 1, tag);
+  SPMD_EQ(log, W::test_all(v, kVars, nullptr, GSHMEM_CMP_EQ, other), 0, tag);
+  SPMD_EQ(log, W::test_any(v, kVars, nullptr, GSHMEM_CMP_EQ, T(5)), 5u, tag);
+  SPMD_EQ(log, W::test_any(v, kVars, nullptr, GSHMEM_CMP_EQ, T(9)), SIZE_MAX, tag);
+  SPMD_EQ(log, W::test_any(v, kVars, skip, GSHMEM_CMP_EQ, T(3)), SIZE_MAX, tag);
+  SPMD_EQ(log, W::test_any(v, 0, nullptr, GSHMEM_CMP_GE, T(0)), SIZE_MAX, tag);
+  SPMD_EQ(log, W::test_any(v, kVars, none, GSHMEM_CMP_GE, T(0)), SIZE_MAX, tag);
+  SPMD_EQ(log, W::test_any(v, kVars, nullptr, GSHMEM_CMP_NE, other), 2u, tag);
+  SPMD_EQ(log, W::test_some(v, kVars, found, skip, GSHMEM_CMP_LE, T(4)), 3u, tag);
+  SPMD_CHECK(log, found[0] == 1 && found[1] == 2 && found[2] == 4);
+  SPMD_EQ(log, W::test_some(v, kVars, found, nullptr, GSHMEM_CMP_GT, T(7)), 0u, tag);
+  SPMD_EQ(log, W::test_some(v, 0, found, nullptr, GSHMEM_CMP_GE, T(0)), 0u, tag);
+  SPMD_EQ(log, W::test_some(v, kVars, found, nullptr, GSHMEM_CMP_NE, other), 1u, tag);
+  SPMD_EQ(log, found[0], 2u, tag);
+  // Waits for what is true already, and for nothing, return at once.
+  W::until(v + 3, GSHMEM_CMP_EQ, 3);
+  W::until_all(v, kVars, skip, GSHMEM_CMP_GT, T(0));
+  W::until_all(v, kVars, none, GSHMEM_CMP_GT, T(100));
+  W::until_all(v, 0, nullptr, GSHMEM_CMP_GT, T(100));
+  SPMD_EQ(log, W::until_any(v, kVars, nullptr, GSHMEM_CMP_EQ, T(5)), 5u, tag);
+  SPMD_EQ(log, W::until_any(v, kVars, none, GSHMEM_CMP_EQ, T(5)), SIZE_MAX, tag);
+  SPMD_EQ(log, W::until_any(v, 0, nullptr, GSHMEM_CMP_EQ, same), SIZE_MAX, tag);
+  SPMD_EQ(log, W::until_some(v, kVars, found, skip, GSHMEM_CMP_LE, T(4)), 3u, tag);
+  SPMD_EQ(log, W::until_some(v, kVars, found, none, GSHMEM_CMP_LE, same), 0u, tag);
+  SPMD_EQ(log, W::until_some(v, 0, found, nullptr, GSHMEM_CMP_LE, T(4)), 0u, tag);
+}
+
+/// The next PE's elements become index + 1, one after the other, while it waits for them in every
+/// way. Three sets of kVars.
+template <class W>
+GSHMEM_FN void check_waiting(const Context& ctx, Log log, typename W::Type* v, std::uint64_t tag) {
+  using T = typename W::Type;
+  const int next = (ctx.my_pe() + 1) % ctx.n_pes();
+  for (std::size_t set = 0; set < 3; ++set) {
+    for (std::size_t i = kVars; i-- > 0;) ctx.p(v + set * kVars + i, static_cast<T>(i + 1), next);
+  }
+  T expected[kVars];
+  int done[kVars] = {};
+  std::size_t found[kVars];
+  for (std::size_t i = 0; i < kVars; ++i) expected[i] = static_cast<T>(i + 1);
+  W::until(v + 2, GSHMEM_CMP_NE, 0);
+  W::until_all(v, kVars, nullptr, GSHMEM_CMP_GT, T(0));
+  W::until_all(v, kVars, nullptr, GSHMEM_CMP_EQ, expected);
+  for (std::size_t got = 0; got < kVars; ++got) {
+    const std::size_t i = W::until_any(v + kVars, kVars, done, GSHMEM_CMP_EQ, expected);
+    if (i >= kVars || done[i]) return SPMD_EQ(log, i, kVars, tag);
+    done[i] = 1;
+  }
+  SPMD_EQ(log, W::until_any(v + kVars, kVars, done, GSHMEM_CMP_NE, T(0)), SIZE_MAX, tag);
+  int some_done[kVars] = {};
+  for (std::size_t got = 0; got < kVars;) {
+    const std::size_t count =
+        W::until_some(v + 2 * kVars, kVars, found, some_done, GSHMEM_CMP_NE, T(0));
+    if (count == 0 || count > kVars - got) return SPMD_EQ(log, count, kVars - got, tag);
+    for (std::size_t k = 0; k < count; ++k) some_done[found[k]] = 1;
+    got += count;
+  }
+  for (std::size_t i = 0; i < kVars; ++i) SPMD_EQ(log, some_done[i], 1, tag);
+}
+
+/// `vars`: 256 bytes per type for the static checks, then 256 per type for the waiting.
+struct WaitAll {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* vars) const {
+    std::uint64_t tag = 0;
+#define WAIT_0(N)
+#define WAIT_1(N)                                                                         \
+  {                                                                                       \
+    using T = Wait_##N::Type;                                                             \
+    T* v = reinterpret_cast<T*>(vars + tag * 64);                                         \
+    for (std::size_t i = 0; i < kVars; ++i) ctx.p(v + i, static_cast<T>(i), ctx.my_pe()); \
+    check_static<Wait_##N>(log, v, tag);                                                  \
+    check_waiting<Wait_##N>(ctx, log, reinterpret_cast<T*>(vars + tag * 64 + 32), tag);   \
+    ++tag;                                                                                \
+  }
+#define GSHMEM_TYPE(N, T, AMO, WAIT) WAIT_##WAIT(N)
+#include <gshmem/types.def>
+  }
+};
+
+}  // namespace
+
+SPMD_TEST(wait_until_and_test_of_every_type_in_every_form) {
+  if (!pe.c_api_in_kernels()) return;
+  SymmetricArray<std::uint64_t> vars(14 * 64);
+  pe.run({}, WaitAll{}, vars.data());
+}
+
+SPMD_TEST(wait_until_and_test_by_host_thread_in_every_form) {
+  SymmetricArray<std::uint64_t> vars(64);
+  auto* words = vars.data();
+  for (std::size_t i = 0; i < kVars; ++i) gshmem_uint64_p(words + i, i, pe.me());
+  check_static<Wait_uint64>(pe.host_log(), words, 0);
+  check_waiting<Wait_uint64>(context(), pe.host_log(), words + 32, 0);
+}
