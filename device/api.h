@@ -347,7 +347,7 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
                                           : 0;
 }
 
-/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10.8).
+/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
 template <class T>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                        int cmp, WaitValues<T> values) {

@@ -76,6 +76,8 @@ class Pe {
   void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
+                                      std::uint64_t offset) const;
   void require_room(std::uint64_t bytes) const;
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] void* at(std::uint64_t offset) const {
@@ -95,7 +97,8 @@ class Pe {
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<OffsetAllocator> allocator_;
   std::unique_ptr<p2p::PeerMonitor> monitor_;
-  std::atomic<bool> leaving_{false};  ///< in finalize: other PEs may go
+  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
+  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;
