@@ -56,15 +56,20 @@ GSHMEM_FN bool check_remote(const State& state, const char* call, const char* ar
 /// A stride of at least one element, and the bytes from the first to the last element.
 GSHMEM_FN bool check_strided(const State& state, const char* call, const char* argument,
                              const void* p, std::ptrdiff_t stride, Elements n, int pe) {
-  if (!kChecks || n.count == 0) return true;
+  if (!kChecks) return true;
+  if (!check_pe(state, call, pe)) return false;
+  if (n.count == 0) return true;
   if (stride < 1) {
     fault(state,
           {GSHMEMX_ERROR_INVALID_VALUE, call, "stride", static_cast<std::uint64_t>(stride), 1});
     return false;
   }
   const std::size_t step = static_cast<std::size_t>(stride);
-  if (n.count > SIZE_MAX / n.size / step) return check_count(state, call, {SIZE_MAX, n.size});
-  return check_remote(state, call, argument, p, {(n.count - 1) * step + 1, n.size}, pe);
+  if (n.count > SIZE_MAX / n.size / step) {
+    fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "nelems", n.count, SIZE_MAX / n.size / step});
+    return false;
+  }
+  return check_symmetric(state, call, argument, p, ((n.count - 1) * step + 1) * n.size);
 }
 
 GSHMEM_FN bool check_signal_op(const State& state, const char* call, int op) {

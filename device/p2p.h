@@ -24,7 +24,7 @@ GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes
          bytes <= state.heap_bytes - offset;
 }
 
-/// OpenSHMEM 1.5, section 9.3.5 (shmem_ptr). Null when `p` is not symmetric or `pe` out of range.
+/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric or `pe` out of range.
 GSHMEM_FN void* ptr(const State& state, const void* p, int pe) {
   if (pe < 0 || pe >= state.n_pes || !is_symmetric(state, p, 0)) return nullptr;
   return peer_address(state, const_cast<void*>(p), pe);

@@ -1,201 +1,82 @@
-// PMIx: rank and size from the launcher's server, allgather as put + fence + get, chunk by chunk.
-//
-// A collecting fence exchanges everything that its ranks have ever put, not only what is new, so
-// the cost of each call grows with the bytes gathered before it. Erasing by putting a shorter value
-// under the old key is no way out: PMIx 4.2.2's shared-memory store (gds ds21) then loses other
-// keys ("NOT-FOUND" within 10 to 120 fences; the hash store is right).
-//
-// Every fence collects data, barriers included: Slurm 22.05's plain fence returns before the ranks
-// of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
-// not. A fence that reports success is no proof that every rank lives; what it does not report as
-// success is fatal.
-#include "bootstrap/bootstrap.h"
-#include "bootstrap/failure.h"
-#include "bootstrap/pmix/api.h"
+// PMIx: the launcher's server gives rank and size and carries one unique id; over that the ranks
+// form the TCP star of bootstrap/uid, and all later collectives go there. The star costs no memory
+// per call, which the server's fences do (exchange.cpp), and it names the rank that is missing or
+// dead, which a fence cannot. Ranks that cannot reach each other by TCP stay with the server.
+#include "bootstrap/pmix/exchange.h"
+#include "bootstrap/uid/uid.h"
 #include "host/base/log.h"
 
-#include <unistd.h>
+#include <gshmem/uniqueid.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstring>
 
 namespace gshmem::bootstrap {
 namespace {
 
-// One value of 4 MiB ends Open MPI 4.1's mpirun with PMIx 4.2's default data store; many small
-// values pass. 512 KiB leaves room and costs no measurable time over 1 MiB.
-constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
-constexpr double kAbortSeconds = 5;
-
-/// A number that no chunk of this process has used. PMIx never forgets a key, so it counts on over
-/// re-initialisation; all ranks do the same collectives, so all count alike.
-std::uint64_t next_chunk() {
-  static std::atomic<std::uint64_t> count{0};
-  return count.fetch_add(1, std::memory_order_relaxed);  // a name, orders nothing
-}
-
-std::string chunk_key(std::uint64_t chunk) { return "gshmem." + std::to_string(chunk); }
-
-/// This process's one reference on PMIx, taken by the first bootstrap and returned at process exit:
-/// PMIx 5.0.11 dies in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps one
-/// after the other under Open MPI 5). PMIx counts references, so an MPI in this process keeps its
-/// own.
-class Session {
- public:
-  /// Errors: GSHMEMX_ERROR_BOOTSTRAP; then the next call tries again.
-  [[nodiscard]] static const Session& get() {
-    static const Session session(pmix_api());
-    return session;
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() {
-    // A forked child that exits must not say goodbye in its parent's name. No log here: the logger
-    // may be gone already.
-    if (getpid() == owner_) (void)api_.finalize(nullptr, 0);
-  }
-  [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
-
- private:
-  explicit Session(const PmixApi& api) : api_(api) {
-    const pmix_status_t status = api.init(&me_, nullptr, 0);
-    require(status == PMIX_SUCCESS, GSHMEMX_ERROR_BOOTSTRAP,
-            strprintf("not started by a PMIx launcher: PMIx_Init says %s (%d); start with mpirun "
-                      "or srun --mpi=pmix, or choose another GSHMEM_BOOTSTRAP",
-                      api.error_string(status), status));
-  }
-
-  const PmixApi& api_;
-  pid_t owner_ = getpid();
-  pmix_proc_t me_{};
-};
+constexpr double kStarSeconds = 10;  // to connect; where packets vanish, do without
 
 class Pmix final : public Bootstrap {
  public:
-  explicit Pmix(double timeout_seconds) : timeout_seconds_(timeout_seconds) {
-    directives_.push_back(pmix_info_flag(PMIX_COLLECT_DATA));
-    if (timeout_seconds > 0 && timeout_seconds < 1e6) {
-      const int whole_seconds = static_cast<int>(std::ceil(timeout_seconds));
-      directives_.push_back(pmix_info_int(PMIX_TIMEOUT, whole_seconds));
-    }
-    PmixValue size;
-    check(pmix_get(api_, everyone(), PMIX_JOB_SIZE, Deadline(timeout_seconds), &size),
-          "asking the PMIx server for the job size");
-    size_ = static_cast<int>(size.number);
-    require(rank() >= 0 && rank() < size_, GSHMEMX_ERROR_BOOTSTRAP,
-            strprintf("PMIx gives rank %d in a job of %d", rank(), size_));
-    GSHMEM_DEBUG("bootstrap pmix: rank %d of %d in %s, %s", rank(), size_, session_.me().nspace,
-                 api_.version());
-  }
-
-  int rank() const noexcept override { return static_cast<int>(session_.me().rank); }
-  int size() const noexcept override { return size_; }
+  Pmix(std::unique_ptr<Bootstrap> server, std::unique_ptr<Bootstrap> star)
+      : server_(std::move(server)), star_(std::move(star)) {}
+  int rank() const noexcept override { return server_->rank(); }
+  int size() const noexcept override { return server_->size(); }
   const char* name() const noexcept override { return "pmix"; }
-
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    raise_if_failed();
-    const Deadline deadline(timeout_seconds_);
-    const Transfer transfer{static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                            bytes};
-    if (bytes == 0) fence("allgather", deadline);
-    for (std::size_t at = 0; at < bytes; at += kChunkBytes) gather_chunk(transfer, at, deadline);
+    star_->allgather(send, recv, bytes);
   }
-
-  void barrier() override {
-    raise_if_failed();
-    fence("barrier", Deadline(timeout_seconds_));
-  }
-
-  void abort(int code, std::string_view reason) noexcept override try {
-    const Failure failure = failure_abort(rank(), code, reason);
-    if (!failure_) failure_ = failure;
-    pmix_abort(
-        api_, code, failure.text,
-        Deadline(timeout_seconds_ > 0 ? std::min(timeout_seconds_, kAbortSeconds) : kAbortSeconds));
-  } catch (const std::exception& error) {
-    GSHMEM_ERROR("PMIx_Abort was not called: %s", error.what());
+  void barrier() override { star_->barrier(); }
+  /// The other ranks by the star, which brings them the reason; then the launcher, which ends them.
+  void abort(int code, std::string_view reason) noexcept override {
+    star_->abort(code, reason);
+    server_->abort(code, reason);
   }
 
  private:
-  struct Transfer {
-    const std::byte* send;
-    std::byte* recv;
-    std::size_t bytes;
-  };
-
-  void gather_chunk(const Transfer& transfer, std::size_t at, const Deadline& deadline) {
-    const std::size_t bytes = std::min(kChunkBytes, transfer.bytes - at);
-    const std::uint64_t number = next_chunk();
-    put(chunk_key(number), transfer.send + at, bytes);
-    fence("allgather", deadline);
-    for (int r = 0; r < size_; ++r) {
-      PmixValue value;
-      const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
-      check(pmix_get(api_, who, chunk_key(number), deadline, &value),
-            "bootstrap allgather: reading the data of rank " + std::to_string(r));
-      require(value.bytes.size() == bytes, GSHMEMX_ERROR_SYMMETRY,
-              strprintf("bootstrap allgather of %zu bytes, but rank %d passes %zu", transfer.bytes,
-                        r, at + value.bytes.size()));
-      std::memcpy(transfer.recv + static_cast<std::size_t>(r) * transfer.bytes + at,
-                  value.bytes.data(), bytes);
-    }
-  }
-
-  void put(const std::string& key, const std::byte* data, std::size_t bytes) {
-    std::vector<char> copy(bytes);  // PMIx takes a pointer to non-const
-    std::memcpy(copy.data(), data, bytes);
-    pmix_value_t value{};
-    value.type = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = copy.data();
-    value.data.bo.size = bytes;
-    check(api_.put(PMIX_GLOBAL, key.c_str(), &value), "bootstrap allgather: PMIx_Put");
-    check(api_.commit(), "bootstrap allgather: PMIx_Commit");
-  }
-
-  void fence(const char* operation, const Deadline& deadline) {
-    const pmix_status_t status = pmix_fence(api_, everyone(), directives_, deadline);
-    if (status == PMIX_ERR_TIMEOUT) {
-      failure_ = failure_timeout(operation, timeout_seconds_, {});
-      failure_.raise();
-    }
-    check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
-  }
-
-  /// Anything but success ends this bootstrap: later calls fail the same way.
-  void check(pmix_status_t status, const std::string& what) {
-    if (status == PMIX_SUCCESS) return;
-    const bool peer = status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC ||
-                      status == PMIX_ERR_LOST_CONNECTION;
-    const auto code = status == PMIX_ERR_TIMEOUT ? GSHMEMX_ERROR_TIMEOUT
-                      : peer                     ? GSHMEMX_ERROR_PEER_FAILED
-                                                 : GSHMEMX_ERROR_BOOTSTRAP;
-    failure_ = {code, what + ": " + api_.error_string(status) +
-                          (peer ? " (another rank or the launcher ended)" : "")};
-    failure_.raise();
-  }
-
-  void raise_if_failed() const {
-    if (failure_) failure_.raise();
-  }
-
-  [[nodiscard]] pmix_proc_t everyone() const {
-    return pmix_proc(session_.me().nspace, PMIX_RANK_WILDCARD);
-  }
-
-  const PmixApi& api_ = pmix_api();
-  const Session& session_ = Session::get();
-  double timeout_seconds_;
-  int size_ = 0;
-  std::vector<pmix_info_t> directives_;
-  Failure failure_;
+  std::unique_ptr<Bootstrap> server_, star_;
 };
+
+/// This rank's part in forming the star; null and `*why` when it did not work here.
+std::unique_ptr<Bootstrap> try_star(Bootstrap& server, const Config& config, std::string* why) {
+  struct Offer {
+    gshmemx_uniqueid id;  // version 0 = none
+  };
+  Offer mine{};
+  if (server.rank() == 0) {
+    try {
+      make_uniqueid(&mine.id, config);
+    } catch (const Error& error) {
+      *why = error.what();
+    }
+  }
+  const Offer offer = allgather(server, mine).front();
+  if (offer.id.version == 0) return nullptr;
+  try {
+    const double timeout = config.bootstrap_timeout;
+    const double join = timeout > 0 ? std::min(timeout, kStarSeconds) : kStarSeconds;
+    return create_uid_within(join, offer.id, server.rank(), server.size(), config);
+  } catch (const Error& error) {
+    *why = error.what();
+    return nullptr;
+  }
+}
 
 }  // namespace
 
 std::unique_ptr<Bootstrap> create_pmix(const Config& config) {
-  return std::make_unique<Pmix>(config.bootstrap_timeout);
+  auto server = create_pmix_exchange(config.bootstrap_timeout);
+  if (server->size() == 1) return server;
+  std::string why;
+  auto star = try_star(*server, config, &why);
+  // One rank without the star is all ranks without it.
+  const auto have = allgather(*server, star != nullptr ? 1 : 0);
+  if (std::all_of(have.begin(), have.end(), [](int mine) { return mine == 1; }))
+    return std::make_unique<Pmix>(std::move(server), std::move(star));
+  if (!why.empty()) {
+    GSHMEM_WARN("rank %d: no TCP connection between the ranks, PMIx carries all data: %s",
+                server->rank(), why.c_str());
+  }
+  return server;
 }
 
 }  // namespace gshmem::bootstrap

@@ -1,6 +1,7 @@
 // Ranks that meet over TCP at a root service, found by a unique id or by a fixed address. Each
 // keeps one connection open for the whole job: its end without a goodbye is how a death is noticed.
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/uid/uid.h"
+
 #include "bootstrap/uid/connection.h"
 #include "bootstrap/uid/interfaces.h"
 #include "bootstrap/uid/root.h"
@@ -29,16 +30,17 @@ struct Entry {
 
 class Uid final : public Bootstrap {
  public:
-  Uid(const Entry& entry, double timeout_seconds)
+  Uid(const Entry& entry, double join_seconds, double timeout_seconds)
       : rank_(static_cast<int>(entry.hello.rank)),
         size_(static_cast<int>(entry.hello.size)),
-        timeout_seconds_(timeout_seconds),
-        connection_(connect(entry, Deadline(timeout_seconds)),
+        timeout_seconds_(join_seconds),
+        connection_(connect(entry, Deadline(join_seconds)),
                     {FrameType::kWelcome, FrameType::kResult, FrameType::kFail}) {
     connection_.queue(encode(entry.hello));
     const auto welcome = decode_welcome(await(FrameType::kWelcome, 0));
     if (!welcome || welcome->size != entry.hello.size) fail_protocol();
     root_rank_ = welcome->root_rank;
+    timeout_seconds_ = timeout_seconds;
     GSHMEM_DEBUG("bootstrap uid: rank %d of %d, root service at %s", rank_, size_, where_.c_str());
   }
   Uid(const Uid&) = delete;
@@ -166,8 +168,8 @@ class Uid final : public Bootstrap {
   }
 
   int rank_, size_;
-  double timeout_seconds_;
-  std::string where_;  ///< the root service; set by connect, so declared before connection_
+  double timeout_seconds_;  ///< of the call under way
+  std::string where_;       ///< the root service; set by connect, so declared before connection_
   Connection connection_;
   int root_rank_ = -1;
   std::uint64_t collectives_ = 0;
@@ -208,6 +210,11 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
 
 std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
                                       const Config& config) {
+  return create_uid_within(config.bootstrap_timeout, id, rank, size, config);
+}
+
+std::unique_ptr<Bootstrap> create_uid_within(double join_seconds, const gshmemx_uniqueid& id,
+                                             int rank, int size, const Config& config) {
   require(size >= 1 && rank >= 0 && rank < size, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("rank %d in a job of %d", rank, size));
   const auto unique = decode_uniqueid(id);
@@ -218,7 +225,7 @@ std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int 
   const bool hosts_root = RootRegistry::get().serves(unique->cookie);
   const Entry entry{
       {unique->root}, make_hello(unique->cookie, rank, size, hosts_root), Entry::Refused::kFinal};
-  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
+  return std::make_unique<Uid>(entry, join_seconds, config.bootstrap_timeout);
 }
 
 std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
@@ -236,7 +243,7 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
     entry.roots = {listener.endpoint};
     RootRegistry::get().start(std::move(listener), kAddressCookie, 0);
   }
-  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
+  return std::make_unique<Uid>(entry, config.bootstrap_timeout, config.bootstrap_timeout);
 }
 
 }  // namespace gshmem::bootstrap

@@ -20,9 +20,12 @@ std::string bad_argument(const abi::FaultRecord& f) {
     return strprintf("%s: argument stride = %ld must be at least 1", f.call,
                      static_cast<long>(value));
   }
+  if (argument == "team") {
+    return strprintf("%s: argument team = %ld is not a team", f.call, static_cast<long>(value));
+  }
   if (argument == "sig_op" || argument == "cmp") {
-    return strprintf("%s: argument %s = %lu is not one of the GSHMEM_%s constants", f.call,
-                     f.argument, value, argument == "cmp" ? "CMP" : "SIGNAL");
+    return strprintf("%s: argument %s = %ld is not one of the GSHMEM_%s constants", f.call,
+                     f.argument, static_cast<long>(value), argument == "cmp" ? "CMP" : "SIGNAL");
   }
   return strprintf("%s: argument %s = 0x%lx (%lu bytes) is not in the symmetric heap", f.call,
                    f.argument, value, limit);

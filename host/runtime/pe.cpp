@@ -123,7 +123,10 @@ void Pe::make_memory() {
   const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
   window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
                  : p2p::make_host_window(*sockets_, bytes);
-  board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] { return stopped(); });
+  board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] {
+    return stopped() ||
+           (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
+  });
   allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
@@ -188,10 +191,24 @@ void Pe::host_barrier() {
   }
 }
 
+int Pe::agree_status(const char* call, int mine) {
+  std::vector<int> all(static_cast<std::size_t>(state_.n_pes));
+  board_->allgather(&mine, all.data(), sizeof(mine), options_.config.timeout);
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == GSHMEMX_SUCCESS) continue;
+    if (mine == GSHMEMX_SUCCESS) {
+      GSHMEM_ERROR("%s: failed on PE %zu: %s", call, pe, status_text(all[pe]));
+    }
+    return all[pe];
+  }
+  return GSHMEMX_SUCCESS;
+}
+
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
 void Pe::on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept {
   const bool left = event == p2p::PeerMonitor::Event::kLeft;
+  if (left) peer_left_.store(true, std::memory_order_release);
   if (left && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   raise(Error(GSHMEMX_ERROR_PEER_FAILED,

@@ -42,6 +42,8 @@ class Pe {
   [[nodiscard]] const Config& config() const noexcept { return options_.config; }
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
   [[nodiscard]] bool shares_gpu() const noexcept { return pes_on_gpu_ > 1; }
+  /// 0 in CPU mode.
+  [[nodiscard]] int pes_on_gpu() const noexcept { return gpu_ ? pes_on_gpu_ : 0; }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
@@ -53,6 +55,9 @@ class Pe {
 
   /// All host threads that own a PE meet; nothing is said about kernels.
   void host_barrier();
+
+  /// Collective: the first of the PEs' statuses that is an error, in PE order.
+  [[nodiscard]] int agree_status(const char* call, int mine);
 
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
   /// GSHMEM_FAULT=abort.
@@ -71,6 +76,8 @@ class Pe {
   void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
+                                      std::uint64_t offset) const;
   void require_room(std::uint64_t bytes) const;
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] void* at(std::uint64_t offset) const {
@@ -90,7 +97,8 @@ class Pe {
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<OffsetAllocator> allocator_;
   std::unique_ptr<p2p::PeerMonitor> monitor_;
-  std::atomic<bool> leaving_{false};  ///< in finalize: other PEs may go
+  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
+  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;

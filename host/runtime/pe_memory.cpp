@@ -14,6 +14,16 @@ struct Request {
   std::uint64_t alignment = 0;
 };
 
+/// What `work` returns; an Error of it gets the name of the API call in front.
+template <class Work>
+auto named(const char* call, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(error.code(), strprintf("%s: %s", call, error.what()));
+  }
+}
+
 }  // namespace
 
 void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
@@ -22,7 +32,8 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   mine.size = size;
   mine.alignment = alignment;
   std::vector<Request> all(static_cast<std::size_t>(state_.n_pes));
-  board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout);
+  named(call,
+        [&] { board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout); });
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY,
             strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
@@ -44,6 +55,14 @@ std::uint64_t Pe::offset_of(const char* call, const void* ptr) const {
   return static_cast<std::uint64_t>(p - first);
 }
 
+std::uint64_t Pe::size_of(const char* call, const void* ptr, std::uint64_t offset) const {
+  try {
+    return allocator_->size_of(offset);
+  } catch (const Error& error) {
+    throw Error(error.code(), strprintf("%s: argument ptr = %p: %s", call, ptr, error.what()));
+  }
+}
+
 /// More than the heap has is memory that is short, also where the allocator calls it nonsense.
 void Pe::require_room(std::uint64_t bytes) const {
   require(bytes <= allocator_->capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
@@ -52,10 +71,11 @@ void Pe::require_room(std::uint64_t bytes) const {
 
 void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, bool clear) {
   const std::lock_guard lock(memory_mutex_);
-  require(alignment != 0 && (alignment & (alignment - 1)) == 0 && alignment <= abi::kHeapAlignment,
+  require(alignment >= sizeof(void*) && (alignment & (alignment - 1)) == 0 &&
+              alignment <= abi::kHeapAlignment,
           GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("%s: argument alignment = %zu is not a power of two of at most %lu", call,
-                    alignment, abi::kHeapAlignment));
+          strprintf("%s: argument alignment = %zu is not a power of two from %zu to %lu", call,
+                    alignment, sizeof(void*), abi::kHeapAlignment));
   agree(call, bytes, alignment);
   if (bytes == 0) return nullptr;
   void* result = nullptr;
@@ -68,7 +88,7 @@ void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, b
     return nullptr;  // the same on every PE: same calls, same heap
   }
   if (clear) zero(result, bytes);
-  board_->barrier(options_.config.timeout);
+  named(call, [&] { board_->barrier(options_.config.timeout); });
   return result;
 }
 
@@ -76,12 +96,8 @@ void Pe::free(const char* call, void* ptr) {
   if (!ptr) return;
   const std::lock_guard lock(memory_mutex_);
   const std::uint64_t offset = offset_of(call, ptr);
-  try {
-    (void)allocator_->size_of(offset);  // before anyone waits: a bad address is this PE's alone
-  } catch (const Error& error) {
-    throw Error(error.code(), strprintf("%s: argument ptr = %p: %s", call, ptr, error.what()));
-  }
-  agree(call, 0, offset);  // also the barrier that the specification asks for
+  (void)size_of(call, ptr, offset);  // before anyone waits: a bad address is this PE's alone
+  agree(call, 0, offset);            // also the barrier that the specification asks for
   allocator_->free(offset);
 }
 
@@ -93,14 +109,14 @@ void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
   }
   const std::lock_guard lock(memory_mutex_);
   const std::uint64_t offset = offset_of(call, ptr);
-  const std::uint64_t old_bytes = allocator_->size_of(offset);
+  const std::uint64_t old_bytes = size_of(call, ptr, offset);
   agree(call, bytes, offset);
   try {
     require_room(bytes);
     if (allocator_->reallocate(offset, bytes)) return ptr;
     void* moved = at(allocator_->allocate(bytes, OffsetAllocator::kGranularity));
     copy_local(moved, ptr, old_bytes);
-    board_->barrier(options_.config.timeout);
+    named(call, [&] { board_->barrier(options_.config.timeout); });
     allocator_->free(offset);
     return moved;
   } catch (const Error& error) {

@@ -25,8 +25,9 @@ void allgather_moves_every_byte(bootstrap::Bootstrap& boot, std::size_t bytes);
 void small_allgathers_do_not_mix(bootstrap::Bootstrap& boot, int rounds);
 void barrier_waits_for_each_rank_in_turn(bootstrap::Bootstrap& boot);
 
-/// All of the above over a bootstrap from `make`, then again over a second one.
-void conformance(const Maker& make);
+/// All of the above over a bootstrap from `make`, then again over a second one; allgathers of more
+/// than `max_bytes` are left out.
+void conformance(const Maker& make, std::size_t max_bytes = std::size_t{5} << 20);
 
 /// Rank size-1 aborts while the others wait; they fail and are told who and why.
 void abort_reaches_the_others(bootstrap::Bootstrap& boot);

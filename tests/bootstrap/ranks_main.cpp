@@ -1,5 +1,6 @@
 // One rank of a job that a launcher started: bootstrap_ranks MODE. Exit 0 = this rank saw what it
 // should, 1 = it did not, 77 = not possible here.
+#include "bootstrap/pmix/exchange.h"
 #include "tests/bootstrap/conformance.h"
 
 #include <signal.h>
@@ -17,61 +18,102 @@ namespace {
 
 Config config_with_timeout(double seconds) {
   Config config;
-  config.bootstrap = "pmix";
+  config.bootstrap = "auto";
   config.bootstrap_timeout = seconds;
+  config.uid_family = "any";
+  config.uid_interface = "=lo";  // tests stay off the network
   return config;
 }
 
 void pmix_conforms() {
-  conformance([] { return bootstrap::create_pmix(config_with_timeout(60)); });
+  conformance([] {
+    auto boot = bootstrap::create(config_with_timeout(60));
+    expect(std::string(boot->name()) == "pmix", "auto takes PMIx under a PMIx launcher");
+    return boot;
+  });
 }
+
+/// Over the server alone. What it moves stays with the server, so not much of it.
+void exchange_conforms() {
+  conformance([] { return bootstrap::create_pmix_exchange(60); }, 4096);
+}
+void exchange_moves_chunks() {
+  const auto boot = bootstrap::create_pmix_exchange(60);
+  allgather_moves_every_byte(*boot, std::size_t{5} << 20);
+}
+
+/// No interface fits, so there is no star; all ranks have to find that out and do without.
+void pmix_without_tcp() {
+  Config config = config_with_timeout(60);
+  config.uid_interface = "=none";
+  conformance([&] { return bootstrap::create_pmix(config); }, 4096);
+}
+
+bool is_last(const bootstrap::Bootstrap& boot) { return boot.rank() == boot.size() - 1; }
 
 /// The last rank never calls: the others' calls end within the timeout, twice.
+void missing_rank(bootstrap::Bootstrap& boot, const std::string& who) {
+  boot.barrier();
+  while (is_last(boot)) pause();  // ended by the launcher once another rank has its verdict
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot.barrier(); });
+  expect_error(GSHMEMX_ERROR_TIMEOUT, who + " did not take part", [&] { boot.barrier(); });
+  boot.abort(42, "verdict: missing rank seen");
+  while (true) pause();
+}
 void pmix_missing_rank() {
   const auto boot = bootstrap::create_pmix(config_with_timeout(1));
-  boot->barrier();
-  if (boot->rank() == boot->size() - 1) {
-    pause();  // ended by the launcher once another rank has exited with its verdict
-    return;
-  }
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier", [&] { boot->barrier(); });
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier", [&] { boot->barrier(); });
-  std::puts("missing rank seen");
-  boot->abort(42, "verdict: missing rank seen");
+  missing_rank(*boot, "rank " + std::to_string(boot->size() - 1));
 }
+void exchange_missing_rank() { missing_rank(*bootstrap::create_pmix_exchange(1), "another rank"); }
 
 /// The last rank dies in a collective; the others end, by an error or by the launcher's signal.
+void killed_rank(bootstrap::Bootstrap& boot, const std::string& part) {
+  boot.barrier();
+  if (is_last(boot)) (void)raise(SIGKILL);
+  const Error error = expect_error([&] { boot.barrier(); });
+  expect(std::string(error.what()).find(part) != std::string::npos, error.what());
+}
 void pmix_killed_rank() {
   const auto boot = bootstrap::create_pmix(config_with_timeout(20));
-  boot->barrier();
-  if (boot->rank() == boot->size() - 1) (void)raise(SIGKILL);
-  (void)expect_error([&] { boot->barrier(); });
+  killed_rank(*boot, "rank " + std::to_string(boot->size() - 1) + " died");
 }
+void exchange_killed_rank() { killed_rank(*bootstrap::create_pmix_exchange(20), ""); }
 
+/// The last rank aborts with 42, which is to become the launcher's exit code.
 void pmix_abort() {
   const auto boot = bootstrap::create_pmix(config_with_timeout(20));
   boot->barrier();
-  if (boot->rank() == boot->size() - 1)
+  if (is_last(*boot)) {
     boot->abort(42, "the reason given");
-  else
-    boot->barrier();
-  pause();  // only the launcher ends us
+  } else {
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { boot->barrier(); });
+  }
+  while (true) pause();  // only the launcher ends us
 }
 
 /// Without a launcher.
 void pmix_unreachable() {
+  Config config = config_with_timeout(5);
+  config.bootstrap = "pmix";
+  const Error error = expect_error([&] { (void)bootstrap::create(config); });
+  if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED) throw error;  // no PMIx at all: skipped
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "not started by a PMIx launcher",
-               [] { (void)bootstrap::create_pmix(config_with_timeout(5)); });
+               [&] { (void)bootstrap::create(config); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> modes{{"pmix", pmix_conforms},
+                                                {"pmix-without-tcp", pmix_without_tcp},
                                                 {"pmix-missing", pmix_missing_rank},
                                                 {"pmix-killed", pmix_killed_rank},
                                                 {"pmix-abort", pmix_abort},
-                                                {"pmix-unreachable", pmix_unreachable}};
+                                                {"pmix-unreachable", pmix_unreachable},
+                                                {"exchange", exchange_conforms},
+                                                {"exchange-chunks", exchange_moves_chunks},
+                                                {"exchange-missing", exchange_missing_rank},
+                                                {"exchange-killed", exchange_killed_rank}};
   const auto mode = modes.find(argc == 2 ? argv[1] : "");
   if (mode == modes.end()) return 2;
   try {

@@ -38,8 +38,12 @@ void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
       sched_yield();
       continue;
     }
-    require(!stopped_(), GSHMEMX_ERROR_PEER_FAILED,
-            strprintf("stopped while waiting for PE %d in a host barrier", pe));
+    if (stopped_()) {
+      // Who stopped us may have seen all arrive since our last look.
+      if (published.load(std::memory_order_acquire) >= sequence) return;
+      throw Error(GSHMEMX_ERROR_PEER_FAILED,
+                  strprintf("stopped while waiting for PE %d in a host barrier", pe));
+    }
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     require(timeout_seconds <= 0 || waited.count() < timeout_seconds, GSHMEMX_ERROR_TIMEOUT,
             strprintf("PE %d did not reach a host barrier within %.3g s", pe, timeout_seconds));

@@ -1,0 +1,210 @@
+// Rank and size from the launcher's server, allgather as put + fence + get, chunk by chunk.
+//
+// A collecting fence exchanges everything that its ranks have ever put, not only what is new, so
+// the cost of each call grows with the bytes gathered before it. Erasing by putting a shorter value
+// under the old key is no way out: PMIx 4.2.2's shared-memory store (gds ds21) then loses other
+// keys ("NOT-FOUND" within 10 to 120 fences; the hash store is right).
+//
+// Every fence collects data, barriers included: Slurm 22.05's plain fence returns before the ranks
+// of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
+// not. A fence that reports success is no proof that every rank lives; what it does not report as
+// success is fatal.
+#include "bootstrap/pmix/exchange.h"
+
+#include "bootstrap/failure.h"
+#include "bootstrap/pmix/api.h"
+#include "host/base/log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+namespace gshmem::bootstrap {
+namespace {
+
+// One value of 4 MiB ends Open MPI 4.1's mpirun with PMIx 4.2's default data store; many small
+// values pass. 512 KiB leaves room and costs no measurable time over 1 MiB.
+constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
+constexpr double kAbortSeconds = 5;
+
+/// A number that no chunk of this process has used. PMIx never forgets a key, so it counts on over
+/// re-initialisation; all ranks do the same collectives, so all count alike.
+std::uint64_t next_chunk() {
+  static std::atomic<std::uint64_t> count{0};
+  return count.fetch_add(1, std::memory_order_relaxed);  // a name, orders nothing
+}
+
+std::string chunk_key(std::uint64_t chunk) { return "gshmem." + std::to_string(chunk); }
+
+/// This process's one reference on PMIx, taken by the first bootstrap and returned at process exit:
+/// PMIx 5.0.11 dies in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps one
+/// after the other under Open MPI 5). PMIx counts references, so an MPI in this process keeps its
+/// own.
+class Session {
+ public:
+  /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; then the next call tries again.
+  [[nodiscard]] static const Session& get(double timeout_seconds) {
+    static const Session session(pmix_api(), timeout_seconds);
+    return session;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() {
+    // A forked child that exits must not say goodbye in its parent's name. No log here: the logger
+    // may be gone already.
+    if (getpid() == owner_) (void)api_.finalize(nullptr, 0);
+  }
+  [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
+
+ private:
+  Session(const PmixApi& api, double timeout_seconds) : api_(api) {
+    const pmix_status_t status = pmix_init(api, Deadline(timeout_seconds), &me_);
+    require(status != PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT,
+            strprintf("the launcher's PMIx server did not answer within %g s "
+                      "(GSHMEM_BOOTSTRAP_TIMEOUT)",
+                      timeout_seconds));
+    require(status == PMIX_SUCCESS, GSHMEMX_ERROR_BOOTSTRAP,
+            strprintf("not started by a PMIx launcher: PMIx_Init says %s (%d); start with mpirun "
+                      "or srun --mpi=pmix, or choose another GSHMEM_BOOTSTRAP",
+                      api.error_string(status), status));
+  }
+
+  const PmixApi& api_;
+  pid_t owner_ = getpid();
+  pmix_proc_t me_{};
+};
+
+class PmixExchange final : public Bootstrap {
+ public:
+  explicit PmixExchange(double timeout_seconds) : timeout_seconds_(timeout_seconds) {
+    directives_.push_back(pmix_info_flag(PMIX_COLLECT_DATA));
+    if (timeout_seconds > 0 && timeout_seconds < 1e6) {
+      const int whole_seconds = static_cast<int>(std::ceil(timeout_seconds));
+      directives_.push_back(pmix_info_int(PMIX_TIMEOUT, whole_seconds));
+    }
+    PmixValue size;
+    check(pmix_get(api_, everyone(), PMIX_JOB_SIZE, Deadline(timeout_seconds), &size),
+          "asking the PMIx server for the job size");
+    size_ = static_cast<int>(size.number);
+    require(rank() >= 0 && rank() < size_, GSHMEMX_ERROR_BOOTSTRAP,
+            strprintf("PMIx gives rank %d in a job of %d", rank(), size_));
+    GSHMEM_DEBUG("bootstrap pmix: rank %d of %d in %s, %s", rank(), size_, session_.me().nspace,
+                 api_.version());
+  }
+
+  int rank() const noexcept override { return static_cast<int>(session_.me().rank); }
+  int size() const noexcept override { return size_; }
+  const char* name() const noexcept override { return "pmix"; }
+
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    raise_if_failed();
+    if (size_ == 1) {
+      if (bytes > 0) std::memmove(recv, send, bytes);
+      return;
+    }
+    const Deadline deadline(timeout_seconds_);
+    const Transfer transfer{static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
+                            bytes};
+    if (bytes == 0) fence("allgather", deadline);
+    for (std::size_t at = 0; at < bytes; at += kChunkBytes) gather_chunk(transfer, at, deadline);
+  }
+
+  void barrier() override {
+    raise_if_failed();
+    if (size_ > 1) fence("barrier", Deadline(timeout_seconds_));
+  }
+
+  void abort(int code, std::string_view reason) noexcept override try {
+    const Failure failure = failure_abort(rank(), code, reason);
+    if (!failure_) failure_ = failure;
+    pmix_abort(
+        api_, code, failure.text,
+        Deadline(timeout_seconds_ > 0 ? std::min(timeout_seconds_, kAbortSeconds) : kAbortSeconds));
+  } catch (const std::exception& error) {
+    GSHMEM_ERROR("PMIx_Abort was not called: %s", error.what());
+  }
+
+ private:
+  struct Transfer {
+    const std::byte* send;
+    std::byte* recv;
+    std::size_t bytes;
+  };
+
+  void gather_chunk(const Transfer& transfer, std::size_t at, const Deadline& deadline) {
+    const std::size_t bytes = std::min(kChunkBytes, transfer.bytes - at);
+    const std::uint64_t number = next_chunk();
+    put(chunk_key(number), transfer.send + at, bytes);
+    fence("allgather", deadline);
+    for (int r = 0; r < size_; ++r) {
+      PmixValue value;
+      const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
+      check(pmix_get(api_, who, chunk_key(number), deadline, &value),
+            "bootstrap allgather: reading the data of rank " + std::to_string(r));
+      require(value.bytes.size() == bytes, GSHMEMX_ERROR_SYMMETRY,
+              strprintf("bootstrap allgather of %zu bytes, but rank %d passes %zu", transfer.bytes,
+                        r, at + value.bytes.size()));
+      std::memcpy(transfer.recv + static_cast<std::size_t>(r) * transfer.bytes + at,
+                  value.bytes.data(), bytes);
+    }
+  }
+
+  void put(const std::string& key, const std::byte* data, std::size_t bytes) {
+    std::vector<char> copy(bytes);  // PMIx takes a pointer to non-const
+    std::memcpy(copy.data(), data, bytes);
+    pmix_value_t value{};
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = copy.data();
+    value.data.bo.size = bytes;
+    check(api_.put(PMIX_GLOBAL, key.c_str(), &value), "bootstrap allgather: PMIx_Put");
+    check(api_.commit(), "bootstrap allgather: PMIx_Commit");
+  }
+
+  void fence(const char* operation, const Deadline& deadline) {
+    const pmix_status_t status = pmix_fence(api_, everyone(), directives_, deadline);
+    if (status == PMIX_ERR_TIMEOUT) {
+      failure_ = failure_timeout(operation, timeout_seconds_, {});
+      failure_.raise();
+    }
+    check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
+  }
+
+  /// Anything but success ends this bootstrap: later calls fail the same way.
+  void check(pmix_status_t status, const std::string& what) {
+    if (status == PMIX_SUCCESS) return;
+    const bool peer = status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC ||
+                      status == PMIX_ERR_LOST_CONNECTION;
+    const auto code = status == PMIX_ERR_TIMEOUT ? GSHMEMX_ERROR_TIMEOUT
+                      : peer                     ? GSHMEMX_ERROR_PEER_FAILED
+                                                 : GSHMEMX_ERROR_BOOTSTRAP;
+    failure_ = {code, what + ": " + api_.error_string(status) +
+                          (peer ? " (another rank or the launcher ended)" : "")};
+    failure_.raise();
+  }
+
+  void raise_if_failed() const {
+    if (failure_) failure_.raise();
+  }
+
+  [[nodiscard]] pmix_proc_t everyone() const {
+    return pmix_proc(session_.me().nspace, PMIX_RANK_WILDCARD);
+  }
+
+  const PmixApi& api_ = pmix_api();
+  double timeout_seconds_;
+  const Session& session_ = Session::get(timeout_seconds_);
+  int size_ = 0;
+  std::vector<pmix_info_t> directives_;
+  Failure failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> create_pmix_exchange(double timeout_seconds) {
+  return std::make_unique<PmixExchange>(timeout_seconds);
+}
+
+}  // namespace gshmem::bootstrap

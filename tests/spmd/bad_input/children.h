@@ -1,0 +1,49 @@
+// Misuse ends processes, so every case of tests/spmd/bad_input runs in children: one that may hold
+// several PEs as threads, or one per PE. A child that hangs is killed and counts as failed.
+#pragma once
+
+#include <gshmem/gshmem.hpp>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gshmem::spmd {
+
+using Environment = std::map<std::string, std::string>;
+
+struct Outcome {
+  int code = -1;       ///< exit code, or 128 + signal
+  std::string output;  ///< stdout and stderr
+};
+
+/// Environment of every case unless it says otherwise: CPU mode, small heaps, short waits.
+[[nodiscard]] Environment quick(const Environment& changes = {});
+
+/// Runs `body` in a child; 0 when it returns, 3 with the text when it throws.
+[[nodiscard]] Outcome in_child(const Environment& environment, const std::function<void()>& body);
+
+/// Runs `body(rank)` in `n` children that can form a job (GSHMEM_BOOTSTRAP=uid).
+[[nodiscard]] std::vector<Outcome> in_children(int n, const Environment& environment,
+                                               const std::function<void(int rank)>& body);
+
+/// Address of the loopback interface that was free a moment ago, for GSHMEM_UID_ADDRESS.
+[[nodiscard]] std::string free_address();
+
+/// What every PE of `n` (threads of one child, GSHMEM_FAULT=report) has as its last fault after
+/// `misuse`; all PEs have made their call before any leaves.
+[[nodiscard]] std::vector<gshmemx_fault_t> faults_after(
+    int n, const Environment& environment, const std::function<void(const Runtime&)>& misuse);
+
+/// The code and message of gshmemx_last_fault, as a line "fault CODE PE MESSAGE" on stdout.
+void print_fault();
+
+[[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Ends the test case as skipped.
+[[noreturn]] void skip(const std::string& why);
+
+}  // namespace gshmem::spmd

@@ -1,0 +1,234 @@
+// Bad arguments of calls that move data or wait: each is a fault that names the call, the argument
+// and its value, the call has no effect, and the process goes on under GSHMEM_FAULT=report.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+/// Every one of two PEs makes `misuse(word)` with a symmetric array of 16 words; its fault has
+/// `code` and all of `parts`. The words stay zero.
+void expect(int code, const std::vector<std::string>& parts,
+            const std::function<void(std::uint64_t*)>& misuse, const Environment& more = {}) {
+  const auto faults = faults_after(2, quick(more), [&](const Runtime& runtime) {
+    auto* words = static_cast<std::uint64_t*>(gshmem_calloc(16, 8));
+    if (!words) throw std::runtime_error("no memory");
+    misuse(words);
+    for (int i = 0; i < 16; ++i) {
+      const auto* mine = static_cast<const std::uint64_t*>(gshmem_ptr(words, runtime.my_pe()));
+      if (mine[i] != 0) throw std::runtime_error("the call had an effect");
+    }
+  });
+  for (const gshmemx_fault_t& fault : faults) {
+    CHECK(fault.code == code);
+    INFO(fault.message);
+    for (const std::string& part : parts) CHECK(contains(fault.message, part));
+  }
+}
+
+constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE;
+
+}  // namespace
+
+TEST_CASE("pe_out_of_range_is_a_fault") {
+  std::uint64_t one = 1;
+  expect(kInvalid, {"gshmem_uint64_put:", "pe = -1", "[0, 2)"},
+         [&](std::uint64_t* words) { gshmem_uint64_put(words, &one, 1, -1); });
+  expect(kInvalid, {"gshmem_uint64_p:", "pe = 2", "[0, 2)"},
+         [&](std::uint64_t* words) { gshmem_uint64_p(words, 1, 2); });
+  expect(kInvalid, {"gshmem_uint64_g:", "pe = 1000000"},
+         [&](std::uint64_t* words) { (void)gshmem_uint64_g(words, 1000000); });
+  expect(kInvalid, {"gshmem_uint64_get_nbi:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmem_uint64_get_nbi(&one, words, 1, 2); });
+  expect(kInvalid, {"gshmem_uint64_atomic_fetch_add:", "pe = -7"},
+         [&](std::uint64_t* words) { (void)gshmem_uint64_atomic_fetch_add(words, 1, -7); });
+  expect(kInvalid, {"gshmemx_signal_op:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmemx_signal_op(words, 1, GSHMEM_SIGNAL_SET, 2); });
+  expect(kInvalid, {"gshmem_uint64_put_signal:", "pe = 3"}, [&](std::uint64_t* words) {
+    gshmem_uint64_put_signal(words, &one, 1, words + 1, 1, GSHMEM_SIGNAL_SET, 3);
+  });
+  expect(kInvalid, {"gshmemx_putmem_block:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmemx_putmem_block(words, &one, 8, 2); });
+  expect(kInvalid, {"gshmem_iput64:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmem_iput64(words, &one, 1, 1, 1, 2); });
+  // A range check comes before the empty transfer.
+  expect(kInvalid, {"gshmem_putmem:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmem_putmem(words, &one, 0, 2); });
+  expect(kInvalid, {"gshmem_iput64:", "pe = 2"},
+         [&](std::uint64_t* words) { gshmem_iput64(words, &one, 1, 1, 0, 2); });
+}
+
+TEST_CASE("address_that_is_not_symmetric_is_a_fault") {
+  std::uint64_t local = 0, other = 0;
+  expect(kInvalid, {"gshmem_uint64_put:", "argument dest", "symmetric heap"},
+         [&](std::uint64_t*) { gshmem_uint64_put(&local, &other, 1, 0); });
+  expect(kInvalid, {"gshmem_uint64_get:", "argument source", "symmetric heap"},
+         [&](std::uint64_t*) { gshmem_uint64_get(&local, &other, 1, 0); });
+  expect(kInvalid, {"gshmem_uint64_p:", "argument dest = 0x0"},
+         [&](std::uint64_t*) { gshmem_uint64_p(nullptr, 1, 0); });
+  expect(kInvalid, {"gshmem_uint64_atomic_add:", "argument dest"},
+         [&](std::uint64_t*) { gshmem_uint64_atomic_add(&local, 1, 0); });
+  expect(kInvalid, {"gshmem_putmem_signal:", "argument sig_addr"}, [&](std::uint64_t* words) {
+    gshmem_putmem_signal(words, &other, 8, &local, 1, GSHMEM_SIGNAL_SET, 0);
+  });
+  expect(kInvalid, {"gshmem_signal_wait_until:", "argument sig_addr"},
+         [&](std::uint64_t*) { (void)gshmem_signal_wait_until(&local, GSHMEM_CMP_EQ, 0); });
+  expect(kInvalid, {"gshmem_signal_fetch:", "argument sig_addr"},
+         [&](std::uint64_t*) { (void)gshmem_signal_fetch(&local); });
+  expect(kInvalid, {"gshmem_uint64_wait_until:", "argument ivar"},
+         [&](std::uint64_t*) { gshmem_uint64_wait_until(&local, GSHMEM_CMP_EQ, 1); });
+  expect(kInvalid, {"gshmem_uint64_test_any:", "argument ivars"}, [&](std::uint64_t*) {
+    (void)gshmem_uint64_test_any(&local, 1, nullptr, GSHMEM_CMP_EQ, 1);
+  });
+  // Another PE's heap is mapped here, but its addresses are that PE's business.
+  expect(kInvalid, {"gshmem_uint64_p:", "argument dest"}, [&](std::uint64_t* words) {
+    gshmem_uint64_p(static_cast<std::uint64_t*>(gshmem_ptr(words, 1 - gshmem_my_pe())), 1, 0);
+  });
+  // The library's own part of the heap.
+  expect(kInvalid, {"gshmem_uint64_p:", "argument dest"}, [&](std::uint64_t*) {
+    gshmem_uint64_p(reinterpret_cast<std::uint64_t*>(gshmemi_ambient()->state->heap), 1, 0);
+  });
+}
+
+TEST_CASE("transfer_beyond_the_heap_is_a_fault") {
+  std::vector<std::uint8_t> data(3 << 20);
+  expect(kInvalid, {"gshmem_putmem:", "argument dest", "3145728 bytes"},
+         [&](std::uint64_t* words) { gshmem_putmem(words, data.data(), data.size(), 0); });
+  expect(kInvalid, {"gshmem_getmem:", "argument source"},
+         [&](std::uint64_t* words) { gshmem_getmem(data.data(), words, data.size(), 0); });
+  expect(kInvalid, {"gshmem_uint64_iput:", "argument dest"},
+         [&](std::uint64_t* words) { gshmem_uint64_iput(words, words, 1 << 20, 1, 3, 0); });
+}
+
+TEST_CASE("size_that_overflows_is_a_fault") {
+  std::uint64_t local = 0;
+  expect(kInvalid, {"gshmem_uint64_put:", "nelems = 9223372036854775807", "overflow"},
+         [&](std::uint64_t* words) { gshmem_uint64_put(words, &local, SIZE_MAX / 2, 0); });
+  expect(kInvalid, {"gshmem_get128:", "nelems"},
+         [&](std::uint64_t* words) { gshmem_get128(&local, words, SIZE_MAX / 8, 0); });
+  expect(kInvalid, {"gshmem_uint64_test_all:", "nelems"}, [&](std::uint64_t* words) {
+    (void)gshmem_uint64_test_all(words, SIZE_MAX / 4, nullptr, GSHMEM_CMP_EQ, 1);
+  });
+  expect(kInvalid, {"gshmem_uint64_iput:", "nelems"}, [&](std::uint64_t* words) {
+    gshmem_uint64_iput(words, &local, 1 << 20, 1, std::size_t{1} << 50, 0);
+  });
+  // One-byte elements overflow by the stride alone.
+  expect(kInvalid, {"gshmem_uint8_iput:", "nelems"}, [&](std::uint64_t* words) {
+    auto* bytes = reinterpret_cast<std::uint8_t*>(words);
+    gshmem_uint8_iput(bytes, bytes, 4, 1, SIZE_MAX / 2, 0);
+  });
+}
+
+TEST_CASE("stride_below_one_is_a_fault") {
+  std::uint64_t local[4] = {};
+  expect(kInvalid, {"gshmem_uint64_iput:", "stride = 0"},
+         [&](std::uint64_t* words) { gshmem_uint64_iput(words, local, 0, 1, 2, 0); });
+  expect(kInvalid, {"gshmem_uint64_iget:", "stride = -1"},
+         [&](std::uint64_t* words) { gshmem_uint64_iget(local, words + 4, 1, -1, 2, 0); });
+}
+
+TEST_CASE("unknown_sig_op_is_a_fault") {
+  std::uint64_t local = 5;
+  expect(kInvalid, {"gshmemx_signal_op:", "sig_op = 7"},
+         [&](std::uint64_t* words) { gshmemx_signal_op(words, 1, 7, 0); });
+  expect(kInvalid, {"gshmem_putmem_signal:", "sig_op = 0"},
+         [&](std::uint64_t* words) { gshmem_putmem_signal(words, &local, 8, words + 1, 1, 0, 0); });
+}
+
+TEST_CASE("unknown_comparison_is_a_fault") {
+  expect(kInvalid, {"gshmem_uint64_wait_until:", "cmp = 6"},
+         [&](std::uint64_t* words) { gshmem_uint64_wait_until(words, 6, 1); });
+  expect(kInvalid, {"gshmem_uint64_test:", "cmp = 100"},
+         [&](std::uint64_t* words) { (void)gshmem_uint64_test(words, 100, 1); });
+  expect(kInvalid, {"gshmem_signal_wait_until:", "cmp = -1"},
+         [&](std::uint64_t* words) { (void)gshmem_signal_wait_until(words, -1, 1); });
+  expect(kInvalid, {"gshmem_uint64_wait_until_all_vector:", "cmp"}, [&](std::uint64_t* words) {
+    gshmem_uint64_wait_until_all_vector(words, 1, nullptr, 99, words);
+  });
+}
+
+TEST_CASE("wait_that_never_comes_true_is_a_timeout") {
+  const Environment soon{{"GSHMEM_TIMEOUT", "0.2"}};
+  const int timeout = GSHMEMX_ERROR_TIMEOUT;
+  expect(
+      timeout, {"gshmem_uint64_wait_until:", "GSHMEM_TIMEOUT=0.2"},
+      [&](std::uint64_t* words) { gshmem_uint64_wait_until(words, GSHMEM_CMP_EQ, 1); }, soon);
+  expect(
+      timeout, {"gshmem_signal_wait_until:"},
+      [&](std::uint64_t* words) { (void)gshmem_signal_wait_until(words, GSHMEM_CMP_EQ, 1); }, soon);
+  expect(
+      timeout, {"gshmem_uint64_wait_until_all:"},
+      [&](std::uint64_t* words) {
+        gshmem_uint64_wait_until_all(words, 2, nullptr, GSHMEM_CMP_EQ, 1);
+      },
+      soon);
+  expect(
+      timeout, {"gshmem_uint64_wait_until_some_vector:"},
+      [&](std::uint64_t* words) {
+        const std::uint64_t values[2] = {1, 1};
+        std::size_t found[2];
+        (void)gshmem_uint64_wait_until_some_vector(words, 2, found, nullptr, GSHMEM_CMP_EQ, values);
+      },
+      soon);
+}
+
+TEST_CASE("barrier_without_the_others_is_a_timeout") {
+  for (const bool sync : {false, true}) {
+    const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "0.2"}}), [&](const Runtime& r) {
+      if (r.my_pe() == 1) return;
+      if (sync)
+        gshmem_sync_all();
+      else
+        gshmem_barrier_all();
+    });
+    CHECK(faults[0].code == GSHMEMX_ERROR_TIMEOUT);
+    CHECK(contains(faults[0].message, sync ? "gshmem_sync_all:" : "gshmem_barrier_all:"));
+    CHECK(faults[1].code == GSHMEMX_SUCCESS);
+  }
+}
+
+TEST_CASE("fault_in_a_launch_is_the_pe_s_fault") {
+  const auto faults = faults_after(2, quick(), [](const Runtime&) {
+    launch(
+        {.blocks = 1, .threads = 4},
+        [](const LaunchContext& ctx, int pe) {
+          int local = 0;
+          ctx.put(ctx.warp(), &local, &local, 1, pe);
+        },
+        5);
+  });
+  for (const gshmemx_fault_t& fault : faults) {
+    CHECK(fault.code == kInvalid);
+    CHECK(contains(fault.message, "put: argument pe = 5"));
+  }
+}
+
+TEST_CASE("fault_ends_the_process_unless_told_otherwise") {
+  const Outcome put = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
+    run_threads(2, [](const Runtime&) {
+      auto* word = static_cast<int*>(gshmem_malloc(4));
+      gshmem_barrier_all();
+      gshmem_int_p(word, 1, 9);
+      std::puts("still here");
+    });
+  });
+  CHECK(put.code == 1);
+  INFO(put.output);
+  CHECK(contains(put.output, "gshmem_int_p: argument pe = 9 is out of range [0, 2)"));
+  CHECK(contains(put.output, "GSHMEM_FAULT=abort"));
+  CHECK_FALSE(contains(put.output, "still here"));
+
+  const Outcome wait = in_child(quick({{"GSHMEM_FAULT", "abort"}, {"GSHMEM_TIMEOUT", "0.2"}}), [] {
+    const Runtime runtime;
+    auto* word = static_cast<int*>(gshmem_calloc(1, 4));
+    gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+    std::puts("still here");
+  });
+  CHECK(wait.code == 1);
+  INFO(wait.output);
+  CHECK(contains(wait.output, "gshmem_int_wait_until: waited"));
+  CHECK_FALSE(contains(wait.output, "still here"));
+}

@@ -1,0 +1,127 @@
+// Misuse of symmetric memory: calls that differ between PEs, and addresses that are no allocation.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+void expect(int code, const std::vector<std::string>& parts,
+            const std::function<void(const Runtime&)>& misuse, const Environment& more = {}) {
+  for (const gshmemx_fault_t& fault : faults_after(2, quick(more), misuse)) {
+    CHECK(fault.code == code);
+    INFO(fault.message);
+    for (const std::string& part : parts) CHECK(contains(fault.message, part));
+  }
+}
+
+void need_null(const void* p) {
+  if (p) throw std::runtime_error("expected null");
+}
+
+constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE, kSymmetry = GSHMEMX_ERROR_SYMMETRY;
+
+}  // namespace
+
+TEST_CASE("malloc_of_different_sizes_is_a_fault_on_all_that_names_both") {
+  expect(kSymmetry, {"gshmem_malloc:", "PE 0", "size 100", "PE 1", "200"},
+         [](const Runtime& r) { need_null(gshmem_malloc(r.my_pe() == 0 ? 100 : 200)); });
+  expect(kSymmetry, {"gshmem_malloc:", "size 0", "200"},
+         [](const Runtime& r) { need_null(gshmem_malloc(r.my_pe() == 0 ? 0 : 200)); });
+  expect(kSymmetry, {"gshmem_align:", "64", "128"},
+         [](const Runtime& r) { need_null(gshmem_align(r.my_pe() == 0 ? 64 : 128, 100)); });
+}
+
+TEST_CASE("collective_calls_that_differ_are_a_fault_that_names_both") {
+  expect(kSymmetry, {"PE 0 called gshmem_malloc", "PE 1 called gshmem_free"}, [](const Runtime& r) {
+    void* p = gshmem_malloc(64);
+    if (r.my_pe() == 0)
+      need_null(gshmem_malloc(64));
+    else
+      gshmem_free(p);
+  });
+  expect(kSymmetry, {"PE 0 called gshmem_malloc", "PE 1 called gshmem_calloc"},
+         [](const Runtime& r) {
+           need_null(r.my_pe() == 0 ? gshmem_malloc(64) : gshmem_calloc(1, 64));
+         });
+}
+
+TEST_CASE("free_of_different_blocks_is_a_fault") {
+  expect(kSymmetry, {"gshmem_free:", "differ"}, [](const Runtime& r) {
+    void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
+    gshmem_free(blocks[r.my_pe()]);
+  });
+}
+
+TEST_CASE("double_free_is_a_fault") {
+  expect(kInvalid, {"gshmem_free:", "argument ptr", "already freed"}, [](const Runtime&) {
+    void* p = gshmem_malloc(64);
+    gshmem_free(p);
+    gshmem_free(p);
+  });
+}
+
+TEST_CASE("free_of_what_is_no_allocation_is_a_fault") {
+  expect(kInvalid, {"gshmem_free:", "argument ptr", "inside"},
+         [](const Runtime&) { gshmem_free(static_cast<char*>(gshmem_malloc(640)) + 128); });
+  expect(kInvalid, {"gshmem_free:", "argument ptr"},
+         [](const Runtime&) { gshmem_free(static_cast<char*>(gshmem_malloc(640)) + 1); });
+  expect(kInvalid, {"gshmem_free:", "argument ptr", "not in the symmetric heap"},
+         [](const Runtime&) {
+           int local = 0;
+           gshmem_free(&local);
+         });
+  expect(kInvalid, {"gshmem_free:", "not in the symmetric heap"},
+         [](const Runtime& r) { gshmem_free(gshmem_ptr(gshmem_malloc(64), 1 - r.my_pe())); });
+  expect(kInvalid, {"gshmem_realloc:", "argument ptr", "not in the symmetric heap"},
+         [](const Runtime&) {
+           int local = 0;
+           need_null(gshmem_realloc(&local, 100));
+         });
+  expect(kInvalid, {"gshmem_realloc:", "argument ptr"}, [](const Runtime&) {
+    need_null(gshmem_realloc(static_cast<char*>(gshmem_malloc(640)) + 128, 100));
+  });
+}
+
+TEST_CASE("bad_alignment_is_a_fault") {
+  for (const std::size_t alignment :
+       {std::size_t{0}, std::size_t{3}, std::size_t{24}, std::size_t{4}, std::size_t{4} << 20}) {
+    expect(kInvalid, {"gshmem_align:", "alignment = " + std::to_string(alignment)},
+           [&](const Runtime&) { need_null(gshmem_align(alignment, 100)); });
+  }
+}
+
+TEST_CASE("malloc_that_the_others_never_make_is_a_timeout") {
+  const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "0.2"}}), [](const Runtime& r) {
+    if (r.my_pe() == 0) need_null(gshmem_malloc(64));
+  });
+  CHECK(faults[0].code == GSHMEMX_ERROR_TIMEOUT);
+  INFO(faults[0].message);
+  CHECK(contains(faults[0].message, "gshmem_malloc"));
+  CHECK(contains(faults[0].message, "PE 1"));
+}
+
+TEST_CASE("heaps_of_different_size_are_an_error_on_all") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmemx_thread_world_t* world = gshmemx_thread_world_create(2);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([=] {
+        gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+        (void)gshmemx_set_attr_thread_args(world, rank, &attr);
+        attr.args.symmetric_size = static_cast<std::uint64_t>(rank + 1) << 20;
+        std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr));
+        print_fault();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    gshmemx_thread_world_destroy(world);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "status 4"));
+  CHECK_FALSE(contains(outcome.output, "status 0"));
+  CHECK(contains(outcome.output, "1048576 bytes on PE 0, 2097152 on PE 1"));
+}

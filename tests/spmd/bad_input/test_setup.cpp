@@ -1,0 +1,240 @@
+// Misuse of init and finalize, and configurations that cannot work: an error that says what is
+// wrong, in bounded time, on all PEs.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+/// gshmemx_init_attr in one child with `environment`: its status and message.
+Outcome init_with(const Environment& environment) {
+  return in_child(quick(environment), [] {
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+  });
+}
+
+void expect_status(const Outcome& outcome, int status, const std::vector<std::string>& parts) {
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "status " + std::to_string(status) + "\n"));
+  CHECK(contains(outcome.output, "fault " + std::to_string(status) + " "));
+  for (const std::string& part : parts) CHECK(contains(outcome.output, part));
+}
+
+}  // namespace
+
+TEST_CASE("call_before_init_or_after_finalize_ends_the_process_with_a_message") {
+  int local = 0;
+  const std::map<std::string, std::function<void()>> calls{
+      {"gshmem_int_put", [&] { gshmem_int_put(&local, &local, 1, 0); }},
+      {"gshmem_malloc", [] { (void)gshmem_malloc(8); }},
+      {"gshmem_free", [&] { gshmem_free(&local); }},
+      {"gshmem_barrier_all", [] { gshmem_barrier_all(); }},
+      {"gshmem_my_pe", [] { (void)gshmem_my_pe(); }},
+      {"gshmem_int_wait_until", [&] { gshmem_int_wait_until(&local, GSHMEM_CMP_EQ, 1); }}};
+  for (const auto& [name, call] : calls) {
+    for (const bool after : {false, true}) {
+      const Outcome outcome = in_child(quick(), [&, call = call, after = after] {
+        if (after) const Runtime runtime;
+        call();
+        std::puts("still here");
+      });
+      INFO(name << " " << outcome.output);
+      CHECK(outcome.code != 0);
+      CHECK(outcome.code != 128 + SIGALRM);
+      CHECK(outcome.code != 128 + SIGSEGV);
+      CHECK(contains(outcome.output, name + ": the library is not initialized"));
+      CHECK_FALSE(contains(outcome.output, "still here"));
+    }
+  }
+}
+
+TEST_CASE("launch_before_init_throws") {
+  const Outcome outcome = in_child(quick(), [] { launch({}, [](const LaunchContext&) {}); });
+  CHECK(outcome.code == 3);
+  CHECK(contains(outcome.output, "not initialized"));
+}
+
+TEST_CASE("finalize_without_init_and_twice_returns") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmem_finalize();
+    gshmem_init();
+    gshmem_finalize();
+    gshmem_finalize();
+    std::puts("still here");
+  });
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "still here"));
+}
+
+TEST_CASE("bad_configuration_value_is_an_error_that_names_it") {
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"GSHMEM_SYMMETRIC_SIZE", "12Q"}, {"GSHMEM_SYMMETRIC_SIZE", "-1"},
+      {"GSHMEM_TIMEOUT", "abc"},        {"GSHMEM_BOOTSTRAP_TIMEOUT", "-3"},
+      {"GSHMEM_DEVICE", "tpu"},         {"GSHMEM_BOOTSTRAP", "smoke"},
+      {"GSHMEM_P2P", "perhaps"},        {"GSHMEM_MAX_PES_PER_GPU", "0"},
+      {"GSHMEM_FAULT", "maybe"},        {"GSHMEM_LOG", "loud"},
+      {"GSHMEM_UID_RANK", "1x"}};
+  for (const auto& [name, value] : bad) {
+    expect_status(init_with({{name, value}}), GSHMEMX_ERROR_CONFIG, {name, value, "expected"});
+    const Outcome ended = in_child(quick({{name, value}, {"GSHMEM_FAULT", "abort"}}), [] {
+      gshmem_init();
+      std::puts("still here");
+    });
+    INFO(ended.output);
+    CHECK(ended.code == 1);
+    CHECK(contains(ended.output, name));
+    CHECK_FALSE(contains(ended.output, "still here"));
+  }
+}
+
+TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "x"}}), [] {
+    gshmem_init();
+    std::printf("state %d\n", gshmemx_init_status());
+    print_fault();
+    setenv("GSHMEM_SYMMETRIC_SIZE", "1M", 1);
+    gshmem_init();
+    std::printf("state %d, fault %d\n", gshmemx_init_status(), gshmemx_last_fault(nullptr));
+    gshmem_finalize();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "state 0\nfault 10"));
+  CHECK(contains(outcome.output, "state 2, fault 0"));
+}
+
+TEST_CASE("unknown_variable_is_a_warning_with_the_nearest_name") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_SYMETRIC_SIZE", "1M"}}), [] { Runtime(); });
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "did you mean GSHMEM_SYMMETRIC_SIZE"));
+}
+
+TEST_CASE("heap_larger_than_the_machine_is_an_error") {
+  for (const std::string size : {"500T", "16000000T"}) {
+    expect_status(init_with({{"GSHMEM_SYMMETRIC_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
+                  {"symmetric heap of"});
+  }
+}
+
+TEST_CASE("path_that_does_not_exist_yet_is_an_error") {
+  expect_status(init_with({{"GSHMEM_P2P", "0"}}), GSHMEMX_ERROR_NOT_SUPPORTED, {"GSHMEM_P2P=0"});
+}
+
+TEST_CASE("pmix_without_a_server_is_an_error") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "pmix"}}), [] {
+    for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER_URI2"}) unsetenv(name);
+    const int status = gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr);
+    std::printf("status %d\n", status);
+    print_fault();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK((contains(outcome.output, "status 9\n") || contains(outcome.output, "status 3\n")));
+  CHECK(contains(outcome.output, "PMIx"));
+}
+
+TEST_CASE("cuda_mode_without_a_gpu_is_an_error") {
+  const Outcome outcome = init_with({{"GSHMEM_DEVICE", "cuda"}});
+  if (contains(outcome.output, "status 0\n")) skip("this machine has a GPU");
+  expect_status(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, {"GSHMEM_DEVICE=cuda"});
+}
+
+TEST_CASE("pes_in_different_modes_or_with_a_failed_init_are_an_error_on_all") {
+  const auto outcomes = in_children(3, quick(), [](int rank) {
+    if (rank == 1) setenv("GSHMEM_DEVICE", "cuda", 1);
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+  });
+  for (const int rank : {0, 1, 2}) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK_FALSE(contains(outcome.output, "status 0\n"));
+    CHECK(contains(outcome.output, "GSHMEM_DEVICE"));
+    if (rank != 1) CHECK(contains(outcome.output, "PE 1"));
+  }
+}
+
+TEST_CASE("more_pes_than_gpus_without_permission_is_an_error") {
+  const Outcome gpu = init_with({{"GSHMEM_DEVICE", "cuda"}});
+  if (!contains(gpu.output, "status 0\n")) skip("needs a GPU: " + gpu.output);
+  const Outcome outcome =
+      in_child(quick({{"GSHMEM_DEVICE", "cuda"}, {"CUDA_VISIBLE_DEVICES", "0"}}),
+               [] { run_threads(2, [](const Runtime&) {}); });
+  INFO(outcome.output);
+  CHECK(outcome.code == 3);
+  CHECK(contains(outcome.output, "2 PEs share GPU 0"));
+  CHECK(contains(outcome.output, "GSHMEM_MAX_PES_PER_GPU=2"));
+}
+
+TEST_CASE("pe_that_never_comes_is_a_timeout_of_init") {
+  const Outcome outcome = init_with({{"GSHMEM_BOOTSTRAP", "uid"},
+                                     {"GSHMEM_BOOTSTRAP_TIMEOUT", "0.5"},
+                                     {"GSHMEM_UID_ADDRESS", free_address()},
+                                     {"GSHMEM_UID_RANK", "0"},
+                                     {"GSHMEM_UID_SIZE", "2"}});
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "status 11\n"));
+  CHECK(contains(outcome.output, "fault 11 "));
+}
+
+TEST_CASE("attributes_that_make_no_sense_are_errors") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    int provided = -1;
+    const gshmemx_uniqueid_t id = GSHMEMX_UNIQUEID_INITIALIZER;
+    const bool all =
+        gshmemx_init_attr(77, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_init_attr(GSHMEMX_INIT_WITH_UNIQUEID, nullptr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_init_attr(GSHMEMX_INIT_WITH_UNIQUEID, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_set_attr_uniqueid_args(2, 2, &id, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_set_attr_uniqueid_args(-1, 2, &id, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_set_attr_uniqueid_args(0, 1, nullptr, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmemx_get_uniqueid(nullptr) == GSHMEMX_ERROR_INVALID_VALUE &&
+        gshmem_init_thread(9, &provided) == GSHMEMX_ERROR_INVALID_VALUE && provided == -1 &&
+        gshmemx_thread_world_create(0) == nullptr;
+    attr.version = 1;
+    std::puts(all && gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr) == GSHMEMX_ERROR_INVALID_VALUE
+                  ? "all refused"
+                  : "something was taken");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "all refused"));
+}
+
+TEST_CASE("finalize_leaves_no_memory_descriptor_or_thread_behind") {
+  const Outcome outcome = in_child(quick(), [] {
+    const auto count = [](const char* folder) {
+      long n = 0;
+      for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++n;
+      return n;
+    };
+    run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });  // what is made once is made
+    const long descriptors = count("/proc/self/fd"), threads = count("/proc/self/task");
+    for (int i = 0; i < 5; ++i) run_threads(3, [](const Runtime&) { gshmem_barrier_all(); });
+    std::printf("descriptors %ld threads %ld\n", count("/proc/self/fd") - descriptors,
+                count("/proc/self/task") - threads);
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (contains(line, "gshmem-")) std::puts(line.c_str());
+    }
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "descriptors 0 threads 0\n"));
+  CHECK_FALSE(contains(outcome.output, "memfd:gshmem"));
+}
