@@ -9,11 +9,16 @@
 
 namespace gshmem::device {
 
+/// `p` moved by a number of bytes.
+template <class T>
+GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
+}
+
 /// Address of PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
 template <class T>
 GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
-  const std::int64_t distance = static_cast<std::int64_t>(pe - state.my_pe) * state.stride;
-  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + distance);
+  return byte_offset(p, static_cast<std::int64_t>(pe - state.my_pe) * state.stride);
 }
 
 /// True when [p, p + bytes) lies in this PE's allocatable heap.

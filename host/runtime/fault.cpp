@@ -59,7 +59,7 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
                 reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);
     __atomic_store_n(&control->fault.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
   }
-  __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_must_end
+  __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_check
   return first;
 }
 

@@ -42,19 +42,14 @@ std::set<std::string> own_sockets() {
   return names;
 }
 
-/// Of `names`, those that still exist. The kernel may release the sockets of a process that it has
-/// reported as dead a little later.
+/// Of `names`, those that still exist.
 std::set<std::string> left_of(const std::set<std::string>& names) {
+  std::ifstream file("/proc/net/unix");
+  std::ostringstream table;
+  table << file.rdbuf();
   std::set<std::string> left;
-  for (int tries = 0; tries < 10000; ++tries) {
-    std::ifstream file("/proc/net/unix");
-    std::ostringstream table;
-    table << file.rdbuf();
-    left.clear();
-    for (const std::string& name : names) {
-      if (contains(table.str(), name)) left.insert(name);
-    }
-    if (left.empty()) break;
+  for (const std::string& name : names) {
+    if (contains(table.str(), name)) left.insert(name);
   }
   return left;
 }
