@@ -35,8 +35,9 @@ struct Measurement {
 
 class Bench {
  public:
-  /// Collective. `report` is null except on PE 0.
+  /// Collective.
   Bench(gshmem::Runtime& runtime, const Options& options);
+  /// Where rows go; PE 0 only.
   void set_report(Report* report) { report_ = report; }
 
   [[nodiscard]] const Options& options() const { return options_; }
