@@ -8,6 +8,7 @@ namespace {
 
 template <class Group>
 struct Get {
+  static constexpr unsigned kMaxThreads = kLatencyThreads<Group>;
   std::byte* dest;
   const std::byte* source;
   std::size_t bytes;

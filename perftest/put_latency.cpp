@@ -7,6 +7,7 @@ namespace {
 
 template <class Group>
 struct PutQuiet {
+  static constexpr unsigned kMaxThreads = kLatencyThreads<Group>;
   std::byte* dest;
   const std::byte* source;
   std::size_t bytes;

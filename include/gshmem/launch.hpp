@@ -118,7 +118,7 @@ inline cudaStream_t stream_of(void* stream) {
 /// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
 /// was not compiled by nvcc.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
-void launch(const LaunchShape& shape, const F& functor, Args... args) {
+static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const device::Ambient* ambient = gshmemi_ambient();
   if (!ambient->state) {
     throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");
@@ -149,9 +149,11 @@ void launch(const LaunchShape& shape, const F& functor, Args... args) {
 #endif
 }
 
-/// Waits for the launches on `stream` (null = the calling thread's own). Errors: std::runtime_error
-/// with the CUDA error, after which gshmemx_last_fault tells what a kernel recorded.
-inline void synchronize([[maybe_unused]] void* stream = nullptr) {
+/// Static, as launch is, because units compiled by nvcc and by the host compiler have different
+/// ones. Waits for the launches on `stream` (null = the calling thread's own). Errors:
+/// std::runtime_error with the CUDA error, after which gshmemx_last_fault tells what a kernel
+/// recorded.
+[[maybe_unused]] static void synchronize([[maybe_unused]] void* stream = nullptr) {
 #if defined(__CUDACC__)
   if (gshmemi_ambient()->ops != nullptr) {
     detail::check_cuda(cudaStreamSynchronize(detail::stream_of(stream)), "gshmem::synchronize");

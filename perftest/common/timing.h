@@ -50,11 +50,27 @@ enum class Part {
 };
 inline Part timed_if(bool active) { return active ? Part::kTimed : Part::kNone; }
 
+/// Most threads per block that `body` is launched with: Body::kMaxThreads, else what a block can
+/// have. Bodies that copy by threads or warps keep many loads in flight and say 256, to get the
+/// registers.
+template <class Body>
+constexpr unsigned max_threads() {
+  if constexpr (requires { Body::kMaxThreads; }) {
+    return Body::kMaxThreads;
+  } else {
+    return 1024;
+  }
+}
+/// kMaxThreads of a latency body: groups but blocks are launched alone.
+template <class Group>
+inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block> ? 1024 : 256;
+
 /// Collective: measures `body`.
 template <class Body>
 Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, const Body& body) {
   const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
-    gshmem::launch(shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
+    gshmem::launch<max_threads<Body>()>(shape,
+                                        Timed<Body>{body, bench.stamps(), first, warmup, iters});
     gshmem::synchronize();
   };
   // Loads the kernel: CUDA does it at the first launch, and must not while a partner's kernel waits
@@ -83,7 +99,7 @@ void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const
   const std::uint64_t first = bench.take_iterations(count);
   for (const unsigned n : {0u, count}) {  // 0 loads the kernel, see measure
     if (active) {
-      gshmem::launch(shape, Untimed<Body>{body, Span{first, n}});
+      gshmem::launch<max_threads<Body>()>(shape, Untimed<Body>{body, Span{first, n}});
       gshmem::synchronize();
     }
     bench.barrier();
