@@ -52,11 +52,15 @@ template <class T>
 [[nodiscard]] std::unique_ptr<Bootstrap> create(const Config& config);
 
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();
+/// Rank and size come from the launcher's server; data goes over TCP between the ranks where they can
+/// connect (GSHMEM_UID_INTERFACE, GSHMEM_UID_FAMILY), else through the server. abort() has the launcher
+/// end the job. PMIx itself is left at process exit, not with the bootstrap.
 /// Errors: GSHMEMX_ERROR_BOOTSTRAP when there is no server ("not started by a PMIx launcher ..."),
 /// GSHMEMX_ERROR_NOT_SUPPORTED when libpmix is missing or the build has no PMIx.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_pmix(const Config& config);
-/// `comm`: address of the application's MPI_Comm (MPI_Comm*). Loads the plugin
-/// libgshmem_bootstrap_mpi.so, which is compiled against the mpi.h found at build time.
+/// `comm`: address of the application's MPI_Comm (MPI_Comm*), of which the job gets a duplicate. Loads
+/// the plugin libgshmem_bootstrap_mpi.so, which is compiled against the mpi.h found at build time.
+/// Threads: calls MPI from the calling thread only. Destroy it before MPI_Finalize.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config);
 /// Every rank passes the id that one of them made with make_uniqueid.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
@@ -64,7 +68,8 @@ template <class T>
 /// Rank 0 listens on GSHMEM_UID_ADDRESS; no id needs to be shared.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config);
 /// Makes an id: opens a listening socket, starts the root service thread in this process, and
-/// packs address, port and a random cookie.
+/// packs address, port and a random cookie. The service ends when the last rank has left, at the
+/// latest with the process; the ranks that are left then fail.
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config);
 
 /// N bootstraps for N threads of this process; element r is rank r.

@@ -15,9 +15,10 @@ std::unique_ptr<Bootstrap> try_pmix(const Config& config) {
   try {
     return create_pmix(config);
   } catch (const Error& error) {
-    // Without libpmix every process would silently become a job of its own: only an explicit
-    // address or choice may pass over that.
-    if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED && config.uid_address.empty()) throw;
+    // Without libpmix, or with a server that hangs, every process would silently become a job of
+    // its own: only an explicit address or choice may pass over that.
+    const bool left_over = error.code() == GSHMEMX_ERROR_BOOTSTRAP;
+    if (!left_over && config.uid_address.empty()) throw;
     GSHMEM_WARN("PMIX_RANK is set, but PMIx is not usable: %s", error.what());
     return nullptr;
   }

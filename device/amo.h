@@ -1,4 +1,4 @@
-// Atomic memory operations on the load/store path (OpenSHMEM 1.5, section 9.6): relaxed, at system
+// Atomic memory operations on the load/store path (OpenSHMEM 1.5, section 9.7): relaxed, at system
 // scope, atomic against every other AMO, `p`, signal and wait on the same object. T is 4 or 8
 // bytes. Signedness does not matter to any of them, so they work on unsigned words.
 #pragma once

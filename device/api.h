@@ -10,6 +10,7 @@
 #include "signal.h"
 #include "state.h"
 #include "sync.h"
+#include "teams.h"
 #include "wait.h"
 
 namespace gshmem::api {
@@ -346,7 +347,7 @@ GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::s
                                           : 0;
 }
 
-/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10.8).
+/// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
 template <class T>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
                        int cmp, WaitValues<T> values) {
@@ -413,6 +414,12 @@ GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
 
 GSHMEM_FN int my_pe(const Caller& call) { return call.state.my_pe; }
 GSHMEM_FN int n_pes(const Caller& call) { return call.state.n_pes; }
+GSHMEM_FN int team_my_pe(const Caller& call, int team) {
+  return team_place(call.state, call.name, team).my_pe;
+}
+GSHMEM_FN int team_n_pes(const Caller& call, int team) {
+  return team_place(call.state, call.name, team).n_pes;
+}
 GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
   return device::ptr(call.state, dest, pe);
 }

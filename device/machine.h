@@ -27,6 +27,13 @@
 #define GSHMEM_NO_UNROLL
 #endif
 
+// Before a loop in code that both machines compile: the GPU's compiler must not unroll it.
+#if defined(__CUDA_ARCH__)
+#define GSHMEM_NO_UNROLL _Pragma("unroll 1")
+#else
+#define GSHMEM_NO_UNROLL
+#endif
+
 #if !defined(__CUDA_ARCH__)
 #include <sched.h>
 #include <time.h>

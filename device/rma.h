@@ -1,5 +1,5 @@
 // Put and get on the load/store path, over bytes; the typed API is a thin layer on top (api/rma.h).
-// OpenSHMEM 1.5, section 9.5.
+// OpenSHMEM 1.5, section 9.6.
 //
 // Order. A put returns when its source may be reused; the data is at the target after quiet. A get
 // returns when the data is here. The nbi forms promise less (completion at quiet), so a block need
@@ -54,7 +54,7 @@ GSHMEM_FN T g(const State& state, const T* source, int pe) {
   return bits<T>(load_relaxed(reinterpret_cast<const Word<T>*>(peer_address(state, source, pe))));
 }
 
-/// Strides and counts of iput and iget, in elements (OpenSHMEM 1.5, section 9.5.4).
+/// Strides and counts of iput and iget, in elements (OpenSHMEM 1.5, section 9.6).
 struct Strides {
   std::ptrdiff_t dst, src;
   std::size_t nelems;

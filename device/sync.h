@@ -19,18 +19,23 @@ template <class Coop>
 GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
   const int rank = coop.thread_rank(), width = coop.size();
-  coop.sync();
-  const std::uint64_t epoch = load_relaxed(&sync->epoch) + 1;
-  if (rank < state.n_pes) fence_system();  // only those who store flags
-  for (int pe = rank; pe < state.n_pes; pe += width) {
-    if (pe != state.my_pe) {
-      store_flag(&peer_address(state, sync, pe)->arrived[state.my_pe], epoch);
-    }
-  }
+  std::uint64_t epoch = 0;
   bool arrived = true;
-  for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
-    if (pe == state.my_pe) continue;
-    arrived = spin_until(state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; });
+  coop.sync();
+  if (rank < state.n_pes) {  // only those who have a peer to tell
+    epoch = load_relaxed(&sync->epoch) + 1;
+    fence_system();
+    std::uint64_t* flag = &peer_address(state, sync, rank)->arrived[state.my_pe];
+    const std::int64_t step = state.stride * width;
+    GSHMEM_NO_UNROLL
+    for (int pe = rank; pe < state.n_pes; pe += width, flag = byte_offset(flag, step)) {
+      if (pe != state.my_pe) store_flag(flag, epoch);
+    }
+    GSHMEM_NO_UNROLL
+    for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
+      if (pe == state.my_pe) continue;
+      arrived = spin_until(state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; });
+    }
   }
   coop.sync();
   // Everyone has read the old value. A wait that had to end leaves it: the PE is stopped anyway.

@@ -15,18 +15,24 @@ namespace gshmem::device {
 /// PCIe costs about as much as three polls).
 inline constexpr unsigned kPollsPerCheck = 1024;
 
-/// True when a wait that began at `*started` (0 = first call) must give up: the PE is stopped, or
-/// the time is over, which it records as a fault.
-GSHMEM_OUTLINE bool wait_must_end(const State& state, const char* call, std::uint64_t* started) {
+/// Returned by wait_check: the wait must end.
+inline constexpr std::uint64_t kWaitOver = ~std::uint64_t{0};
+
+/// Looks whether a wait that began at `started` (0 = first look) may go on: returns its begin, or
+/// kWaitOver when the PE is stopped or the time is over, which it records as a fault. By value,
+/// because a variable whose address is taken lies in local memory, and the fence of the next
+/// barrier waits for it.
+GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call,
+                                        std::uint64_t started) {
   if (load_acquire(&state.control->stop) != 0) {
     stop_here(state);
-    return true;
+    return kWaitOver;
   }
   const std::uint64_t now = now_ns();
-  if (*started == 0) *started = now;
-  if (state.timeout_ns == 0 || now - *started < state.timeout_ns) return false;
-  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now - *started, state.timeout_ns});
-  return true;
+  if (started == 0) return now;
+  if (state.timeout_ns == 0 || now - started < state.timeout_ns) return started;
+  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now - started, state.timeout_ns});
+  return kWaitOver;
 }
 
 /// Calls `done()` until it is true. Returns false when the wait had to end without it.
@@ -35,7 +41,10 @@ GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done
   std::uint64_t started = 0;
   for (unsigned polls = 1;; ++polls) {
     if (done()) return true;
-    if (polls % kPollsPerCheck == 0 && wait_must_end(state, call, &started)) return false;
+    if (polls % kPollsPerCheck == 0) {
+      started = wait_check(state, call, started);
+      if (started == kWaitOver) return false;
+    }
     pause(polls);
   }
 }

@@ -30,7 +30,7 @@ void run(Bench& bench) {
     exchange.prepare(bytes);
     Measurement measured;
     with_scope(scope, [&]<class Group>(Group) {
-      measured = measure(bench, shape, role.is_active(),
+      measured = measure(bench, shape, timed_if(role.is_active()),
                          PutStream<Group>{exchange.dest(), exchange.source(), bytes, role.target});
     });
     exchange.check(bytes, role.source);

@@ -1,5 +1,5 @@
 // Time of a put that has arrived: put, then quiet, by one thread, warp or block.
-#include "perftest/common/run.h"
+#include "perftest/common/latency.h"
 #include "perftest/common/timing.h"
 
 namespace perftest {
@@ -25,36 +25,24 @@ struct PutQuiet {
 void run(Bench& bench) {
   const Role role = bench.role();
   Exchange exchange(bench, bench.options().max_size);
-  for (const std::string& scope : scopes_of(bench.options())) {
-    const gshmem::LaunchShape shape = bench.shape_of(scope);
-    for (const std::size_t bytes : sizes_of(bench.options(), 1)) {
-      exchange.prepare(bytes);
-      Measurement measured;
-      with_scope(scope, [&]<class Group>(Group) {
-        measured = measure(bench, shape, role.is_active(),
-                           PutQuiet<Group>{exchange.dest(), exchange.source(), bytes, role.target});
+  run_latency(
+      bench, 1, [&](const std::string& scope, const gshmem::LaunchShape& shape, std::size_t bytes) {
+        exchange.prepare(bytes);
+        Measurement measured;
+        with_scope(scope, [&]<class Group>(Group) {
+          measured =
+              measure(bench, shape, timed_if(role.is_active()),
+                      PutQuiet<Group>{exchange.dest(), exchange.source(), bytes, role.target});
+        });
+        exchange.check(bytes, role.source);
+        return measured;
       });
-      exchange.check(bytes, role.source);
-      bench.add_row({.size = bytes, .scope = scope, .blocks = 1, .threads = shape.threads},
-                    measured, Trip::kRound, bytes);
-    }
-  }
 }
-
-constexpr const char* kSummary = "time of put + quiet";
 
 }  // namespace
 }  // namespace perftest
 
 int main(int argc, char** argv) {
   using namespace perftest;
-  return run_program(
-      {.name = "put_latency",
-       .summary = kSummary,
-       .groups = kSizes | kScope | kPattern,
-       .shows = Shows::kLatency,
-       .gpu = {.min_size = 8, .max_size = 1 << 20, .threads_per_cta = 1024},
-       .cpu = {.min_size = 8, .max_size = 1 << 13, .repetitions = 3, .threads_per_cta = 2},
-       .run = run},
-      argc, argv);
+  return run_program(latency_program("put_latency", "time of put + quiet", run), argc, argv);
 }

@@ -100,10 +100,21 @@ pmix_status_t pmix_get(const PmixApi& api, const pmix_proc_t& who, const std::st
   return status;
 }
 
+pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_t* me) {
+  struct Attempt : Pending {
+    pmix_proc_t me{};
+  };
+  const auto attempt = std::make_shared<Attempt>();
+  // PMIx_Init and PMIx_Abort have no non-blocking form, hence the threads.
+  std::thread([&api, attempt] { attempt->finish(api.init(&attempt->me, nullptr, 0)); }).detach();
+  const pmix_status_t status = attempt->await(deadline);
+  if (status == PMIX_SUCCESS) *me = attempt->me;
+  return status;
+}
+
 void pmix_abort(const PmixApi& api, int code, const std::string& message,
                 const Deadline& deadline) {
   const auto pending = std::make_shared<Pending>();
-  // A thread of its own because PMIx_Abort has no non-blocking form and waits for the server.
   std::thread([&api, pending, code, message] {
     pending->finish(api.abort(code, message.c_str(), nullptr, 0));
   }).detach();

@@ -39,6 +39,11 @@ struct PmixValue {
   std::uint32_t number = 0;      ///< PMIX_UINT32
 };
 
+/// PMIx_Init, which itself waits for a server that has stopped answering for ever. PMIX_ERR_TIMEOUT
+/// when the deadline passed first; the attempt then goes on in a thread of its own.
+[[nodiscard]] pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline,
+                                      pmix_proc_t* me);
+
 /// Waits at most until `deadline`. PMIX_ERR_TIMEOUT when it passed; the library may then still
 /// answer later, into memory that nobody reads.
 [[nodiscard]] pmix_status_t pmix_fence(const PmixApi& api, const pmix_proc_t& all,

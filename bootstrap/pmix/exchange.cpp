@@ -45,9 +45,9 @@ std::string chunk_key(std::uint64_t chunk) { return "gshmem." + std::to_string(c
 /// own.
 class Session {
  public:
-  /// Errors: GSHMEMX_ERROR_BOOTSTRAP; then the next call tries again.
-  [[nodiscard]] static const Session& get() {
-    static const Session session(pmix_api());
+  /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; then the next call tries again.
+  [[nodiscard]] static const Session& get(double timeout_seconds) {
+    static const Session session(pmix_api(), timeout_seconds);
     return session;
   }
   Session(const Session&) = delete;
@@ -60,8 +60,12 @@ class Session {
   [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
 
  private:
-  explicit Session(const PmixApi& api) : api_(api) {
-    const pmix_status_t status = api.init(&me_, nullptr, 0);
+  Session(const PmixApi& api, double timeout_seconds) : api_(api) {
+    const pmix_status_t status = pmix_init(api, Deadline(timeout_seconds), &me_);
+    require(status != PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT,
+            strprintf("the launcher's PMIx server did not answer within %g s "
+                      "(GSHMEM_BOOTSTRAP_TIMEOUT)",
+                      timeout_seconds));
     require(status == PMIX_SUCCESS, GSHMEMX_ERROR_BOOTSTRAP,
             strprintf("not started by a PMIx launcher: PMIx_Init says %s (%d); start with mpirun "
                       "or srun --mpi=pmix, or choose another GSHMEM_BOOTSTRAP",
@@ -190,8 +194,8 @@ class PmixExchange final : public Bootstrap {
   }
 
   const PmixApi& api_ = pmix_api();
-  const Session& session_ = Session::get();
   double timeout_seconds_;
+  const Session& session_ = Session::get(timeout_seconds_);
   int size_ = 0;
   std::vector<pmix_info_t> directives_;
   Failure failure_;

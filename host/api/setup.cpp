@@ -77,13 +77,16 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   try {
     PeOptions options;
     options.config = read_config();
-    if (attr) {
-      require(attr->version == GSHMEMX_INIT_ATTR_VERSION, GSHMEMX_ERROR_INVALID_VALUE,
+    if (attr && attr->version == GSHMEMX_INIT_ATTR_VERSION) {
+      options.cuda_device_id = attr->args.cuda_device_id;
+      options.symmetric_size = attr->args.symmetric_size;
+    } else if (attr) {
+      // Programs written for early NVSHMEM set mpi_comm and nothing else.
+      require(flags == GSHMEMX_INIT_WITH_MPI_COMM, GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("gshmemx_init_attr: attr->version = %d, this library knows %d; start from "
                         "GSHMEMX_INIT_ATTR_INITIALIZER",
                         attr->version, GSHMEMX_INIT_ATTR_VERSION));
-      options.cuda_device_id = attr->args.cuda_device_id;
-      options.symmetric_size = attr->args.symmetric_size;
+      GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only its mpi_comm");
     }
     auto boot = make_bootstrap(flags, attr, options.config);
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
@@ -227,6 +230,22 @@ int gshmemx_cumodule_finalize(struct CUmod_st* module) {
             "gshmemx_cumodule_finalize: the PE runs in CPU mode");
     pe.gpu()->write_module_state(module, abi::DeviceState{});
   });
+}
+
+// For include/gshmem/collective_launch.h.
+GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* why) {
+  int agreed = mine;
+  const int status = guard_status([&] {
+    Pe& pe = require_pe(call);
+    if (mine != GSHMEMX_SUCCESS) GSHMEM_ERROR("%s: %s", call, why);
+    agreed = pe.agree_status(call, mine);
+  });
+  return status != GSHMEMX_SUCCESS ? status : agreed;
+}
+
+GSHMEM_EXPORT int gshmemi_pes_on_gpu(void) {
+  const Pe* pe = current_pe();
+  return pe ? pe->pes_on_gpu() : -1;
 }
 
 int gshmemx_last_fault(gshmemx_fault_t* info) {

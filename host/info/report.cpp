@@ -40,7 +40,8 @@ std::string driver() { return "not used by this build"; }
 
 std::vector<Fact> build_facts() {
 #if defined(__clang__)
-  const std::string compiler = "clang++ " __clang_version__;
+  const std::string compiler =
+      strprintf("clang++ %d.%d.%d", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #else
   const std::string compiler = "g++ " __VERSION__;
 #endif

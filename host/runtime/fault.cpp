@@ -20,6 +20,9 @@ std::string bad_argument(const abi::FaultRecord& f) {
     return strprintf("%s: argument stride = %ld must be at least 1", f.call,
                      static_cast<long>(value));
   }
+  if (argument == "team") {
+    return strprintf("%s: argument team = %ld is not a team", f.call, static_cast<long>(value));
+  }
   if (argument == "sig_op" || argument == "cmp") {
     return strprintf("%s: argument %s = %ld is not one of the GSHMEM_%s constants", f.call,
                      f.argument, static_cast<long>(value), argument == "cmp" ? "CMP" : "SIGNAL");
@@ -56,7 +59,7 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
                 reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);
     __atomic_store_n(&control->fault.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
   }
-  __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_must_end
+  __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_check
   return first;
 }
 

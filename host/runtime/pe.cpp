@@ -191,6 +191,19 @@ void Pe::host_barrier() {
   }
 }
 
+int Pe::agree_status(const char* call, int mine) {
+  std::vector<int> all(static_cast<std::size_t>(state_.n_pes));
+  board_->allgather(&mine, all.data(), sizeof(mine), options_.config.timeout);
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe] == GSHMEMX_SUCCESS) continue;
+    if (mine == GSHMEMX_SUCCESS) {
+      GSHMEM_ERROR("%s: failed on PE %zu: %s", call, pe, status_text(all[pe]));
+    }
+    return all[pe];
+  }
+  return GSHMEMX_SUCCESS;
+}
+
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
 void Pe::on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept {

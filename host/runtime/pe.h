@@ -42,6 +42,8 @@ class Pe {
   [[nodiscard]] const Config& config() const noexcept { return options_.config; }
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
   [[nodiscard]] bool shares_gpu() const noexcept { return pes_on_gpu_ > 1; }
+  /// 0 in CPU mode.
+  [[nodiscard]] int pes_on_gpu() const noexcept { return gpu_ ? pes_on_gpu_ : 0; }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
@@ -53,6 +55,9 @@ class Pe {
 
   /// All host threads that own a PE meet; nothing is said about kernels.
   void host_barrier();
+
+  /// Collective: the first of the PEs' statuses that is an error, in PE order.
+  [[nodiscard]] int agree_status(const char* call, int mine);
 
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
   /// GSHMEM_FAULT=abort.

@@ -20,6 +20,14 @@ enum gshmem_thread_support {  ///< section 9.2
   GSHMEM_THREAD_MULTIPLE = 3
 };
 
+enum gshmem_predefined_team {  ///< values of gshmem_team_t: section 9.4
+  GSHMEM_TEAM_INVALID = -1,
+  GSHMEM_TEAM_WORLD = 0,           ///< all PEs
+  GSHMEM_TEAM_SHARED = 1,          ///< PEs whose memory gshmem_ptr reaches
+  GSHMEMX_TEAM_NODE = 2,           ///< PEs of this host; its my_pe suits cudaSetDevice
+  GSHMEMX_TEAM_SAME_MYPE_NODE = 3  ///< PEs that have the same number in their host's team
+};
+
 #define GSHMEM_MAJOR_VERSION 1 /* OpenSHMEM specification implemented: 1.5 */
 #define GSHMEM_MINOR_VERSION 5
 #define GSHMEM_MAX_NAME_LEN 256

@@ -2,7 +2,8 @@
 // the C API, typed by concepts, with the group as the first argument. It names its PE, so several
 // PEs may share a process or a GPU. C++20.
 //
-// Arguments, order and errors are those of gshmem.h; counts are in elements.
+// Arguments, order, visibility and errors are those of the C function of the same name
+// (functions.def); counts and strides are in elements.
 #pragma once
 
 #include "concepts.hpp"
@@ -45,7 +46,7 @@ class Context {
     return static_cast<T*>(device::ptr(state_, symmetric, pe));
   }
 
-  // RMA: OpenSHMEM 1.5, section 9.5
+  // RMA: OpenSHMEM 1.5, section 9.6
   template <Group G, Element T>
   GSHMEM_FN void put(G group, T* dest, const T* source, std::size_t count, int pe) const {
     api::put(caller("put"), group, dest, source, {count, sizeof(T)}, pe);
@@ -104,7 +105,7 @@ class Context {
                                   value);
   }
 
-  // Atomics: section 9.6
+  // Atomics: section 9.7
   template <AtomicWord T>
   GSHMEM_FN T atomic_fetch(const T* source, int pe) const {
     return api::amo_fetch(caller("atomic_fetch"), source, pe);

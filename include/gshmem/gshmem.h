@@ -8,7 +8,8 @@
 // put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on
 // all PEs; the other side of a transfer is any memory the caller can read or write. nelems counts
 // elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp
-// and gshmemx_*_block by all threads of a warp or block with the same arguments.
+// and gshmemx_*_block by all threads of a warp or block with the same arguments. functions.def has
+// every function that moves data or synchronizes, with what each family promises.
 //
 // Order. put returns when `source` may be reused, put_nbi at once; both are complete at the target
 // after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it after
@@ -32,13 +33,14 @@
 extern "C" {
 #endif
 
-// --- Setup: OpenSHMEM 1.5, section 9.1 -----------------------------------------------------------
+// --- Setup: OpenSHMEM 1.5, sections 9.1 and 9.2. Host only ---------------------------------------
 /// Collective. Joins the job (GSHMEM_BOOTSTRAP), picks this PE's GPU, makes the symmetric heap. On
 /// failure every PE fails with the rank and reason; then under GSHMEM_FAULT=abort the process ends
 /// with status 1, else gshmemx_init_status tells. Twice without finalize: no effect.
 GSHMEM_EXPORT void gshmem_init(void);
 /// As gshmem_init; `*provided` is GSHMEM_THREAD_MULTIPLE. Returns a status.
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
+/// `*provided` is GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is fine.
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
 /// Collective. Completes everything, frees the heap, leaves the job. Always returns, also after
 /// faults and when other PEs are gone (then within GSHMEM_BOOTSTRAP_TIMEOUT). gshmem_init may
@@ -50,18 +52,22 @@ GSHMEM_EXPORT void gshmem_global_exit(int status);
 GSHMEM_EXPORT void gshmem_info_get_version(int* major, int* minor);
 GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 
-// --- Symmetric memory: section 9.3. Collective: every PE calls with equal arguments
-// -----------------
+// --- Symmetric memory: section 9.3. Host only ----------------------------------------------------
+// Collective: every PE calls, in the same order and with equal arguments; a difference is a fault
+// (GSHMEMX_ERROR_SYMMETRY) that names the PEs and both values, on all of them.
 /// `size` bytes, aligned to 128, at the same offset of every heap; returns after all PEs have it.
-/// Null for size 0, when memory is short, and with a recorded fault when the PEs' sizes differ.
+/// Contents are undefined. Null for size 0, when memory is short (raise GSHMEM_SYMMETRIC_SIZE) and
+/// after a fault.
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// `count * size` zeroed bytes; null also when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
-/// As malloc with an alignment, a power of two and a multiple of sizeof(void*).
+/// As malloc with an alignment in bytes, a power of two of at most 2 MiB.
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
-/// As C realloc over symmetric memory; contents move with it.
+/// As C realloc over symmetric memory; contents move with it. Null when memory is short: `ptr` is
+/// then as before.
 GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
-/// Waits for all PEs, then frees. Null is fine; an address that is no allocation is a fault.
+/// Waits for all PEs, then frees. Null is fine and not collective; an address that is no allocation
+/// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
 #ifdef __cplusplus

@@ -9,8 +9,7 @@
 extern "C" {
 #endif
 
-// --- Init with attributes
-// --------------------------------------------------------------------------
+// --- Init with attributes -----------------------------------------------------------------------
 enum gshmemx_init_flags {
   GSHMEMX_INIT_DEFAULT = 0,        ///< as gshmem_init, with the attributes that apply
   GSHMEMX_INIT_THREAD_PES = 1,     ///< this thread is a PE: gshmemx_set_attr_thread_args
@@ -72,8 +71,13 @@ typedef struct gshmemx_init_attr {
 GSHMEM_EXPORT int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr);
 /// One of gshmemx_init_state, for the calling thread's PE.
 GSHMEM_EXPORT int gshmemx_init_status(void);
-/// Makes an id on one PE. The process keeps a listening socket until the job has formed.
+/// Makes an id on one PE, which should become a rank of the job: its process keeps a listening
+/// socket until the job has formed. Errors: GSHMEMX_ERROR_BOOTSTRAP without a usable network
+/// address.
 GSHMEM_EXPORT int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid);
+/// Fill `attr` for GSHMEMX_INIT_WITH_UNIQUEID, _WITH_MPI_COMM and _THREAD_PES. What the pointers
+/// point to must live until gshmemx_init_attr. Errors: GSHMEMX_ERROR_INVALID_VALUE naming the
+/// argument.
 GSHMEM_EXPORT int gshmemx_set_attr_uniqueid_args(int myrank, int nranks,
                                                  const gshmemx_uniqueid_t* uniqueid,
                                                  gshmemx_init_attr_t* attr);
@@ -81,29 +85,28 @@ GSHMEM_EXPORT int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_at
 GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
                                                gshmemx_init_attr_t* attr);
 
-// --- Several PEs per process
-// ----------------------------------------------------------------------- Each PE is initialized on
-// its own host thread, which belongs to it from then on; a process with one PE needs none of this,
-// all its threads belong to that PE.
+// --- Several PEs per process ---------------------------------------------------------------------
+// Each PE is initialized on its own host thread, which belongs to it from then on; a process with
+// one PE needs none of this, all its threads belong to that PE.
 /// A world of `n_pes` PEs in this process, to be joined by that many threads. Null if n_pes < 1.
 GSHMEM_EXPORT gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes);
-/// After the last finalize.
+/// After the last finalize of its PEs. Null is fine.
 GSHMEM_EXPORT void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world);
 /// The PE the calling thread belongs to (null = none), and joining it on another thread (null =
 /// leave).
 GSHMEM_EXPORT void* gshmemx_pe_handle(void);
 GSHMEM_EXPORT int gshmemx_bind_thread(void* pe_handle);
 
-// --- Modules loaded by hand
-// ------------------------------------------------------------------------ For code that includes
-// gshmem.h and is loaded with cuModuleLoad*: fills the module's device state.
+// --- Modules loaded by hand ----------------------------------------------------------------------
+// For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
+// state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED
+// in CPU mode, GSHMEMX_ERROR_CUDA.
 struct CUmod_st;
 GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
 /// Kernels of the module trap with a message from now on.
 GSHMEM_EXPORT int gshmemx_cumodule_finalize(struct CUmod_st* module);
 
-// --- Faults
-// ----------------------------------------------------------------------------------------
+// --- Faults --------------------------------------------------------------------------------------
 typedef struct gshmemx_fault {
   int code;                                         ///< gshmemx_status; GSHMEMX_SUCCESS = no fault
   int pe;                                           ///< PE concerned, -1 = none
@@ -114,9 +117,15 @@ typedef struct gshmemx_fault {
 /// First fault of the calling thread's PE since init, or why init failed. Returns its code; `info`
 /// may be null. Threads: any, also while kernels run.
 GSHMEM_EXPORT int gshmemx_last_fault(gshmemx_fault_t* info);
+/// Text of a gshmemx_status; "unknown status" for any other number.
 GSHMEM_EXPORT const char* gshmemx_status_string(int status);
+/// Version of this library. (gshmem_info_get_version: of the specification.)
 GSHMEM_EXPORT void gshmemx_vendor_get_version_info(int* major, int* minor, int* patch);
 
 #ifdef __cplusplus
 }
+#endif
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+#include "collective_launch.h"
 #endif

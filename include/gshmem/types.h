@@ -1,5 +1,6 @@
 // Element types of the C API as C, C++ and CUDA see them. The two 16-bit floating types are CUDA's
-// where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves them.
+// where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves
+// them.
 #pragma once
 
 #include <stddef.h>
@@ -18,3 +19,6 @@ typedef struct gshmem_bfloat16 {
   uint16_t bits;
 } gshmem_bfloat16_t;
 #endif
+
+/// A team of PEs: one of gshmem_predefined_team.
+typedef int32_t gshmem_team_t;

@@ -25,6 +25,18 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+/// Where poison between the elements is untouched it becomes what the pattern has there, else
+/// something that differs from it.
+void fill_gaps(std::vector<std::byte>& image, std::size_t bytes, Exchange::Elements elements,
+               const PatternKey& key) {
+  std::vector<std::byte> wanted(bytes);
+  fill_pattern(wanted, key);
+  for (std::size_t at = 0; at < bytes; ++at) {
+    if (at / elements.bytes % elements.stride == 0) continue;
+    image[at] = image[at] == kPoison ? wanted[at] : ~wanted[at];
+  }
+}
+
 }  // namespace
 
 Role role_of(const Options& options, int my_pe, int n_pes) {
@@ -56,14 +68,14 @@ Path Bench::find_path() {
 gshmem::LaunchShape Bench::full_shape(const std::string& scope) const {
   const unsigned warp = on_gpu_ ? 32 : static_cast<unsigned>(gshmem::device::kHostWarpSize);
   const unsigned threads = options_.threads_per_cta;
+  const auto refuse = [&](const std::string& accepted) {
+    throw UsageError("--threads_per_cta: '" + std::to_string(threads) +
+                     "' is not accepted; accepted: " + accepted);
+  };
   if (scope == "warp" && threads > warp && threads % warp != 0) {
-    throw UsageError("--threads_per_cta: " + std::to_string(threads) +
-                     " is no multiple of a warp of " + std::to_string(warp) + " threads");
+    refuse("multiples of a warp, " + std::to_string(warp));
   }
-  if (on_gpu_ && threads > 1024) {
-    throw UsageError("--threads_per_cta: " + std::to_string(threads) +
-                     " is not accepted; accepted on GPUs: 1 to 1024");
-  }
+  if (on_gpu_ && threads > 1024) refuse("1 to 1024 on GPUs");
   return {.blocks = options_.ctas, .threads = scope == "warp" ? std::max(threads, warp) : threads};
 }
 
@@ -185,14 +197,15 @@ void Exchange::prepare(std::size_t bytes, std::size_t source_bytes) {
   bench_.barrier();
 }
 
-void Exchange::check(std::size_t bytes, int from, std::size_t offset) {
+void Exchange::check(std::size_t bytes, int from, Elements elements) {
   bench_.barrier();
   std::string problem;
   if (from >= 0) {
     std::vector<std::byte> image(bytes + kGuardBytes);
     dest_.read(image, bench_.my_pe());
-    if (bench_.options().inject_corruption) image[bytes / 2] ^= std::byte{0x10};
-    if (const auto wrong = find_mismatch(image, bytes, key(bytes, from), offset)) {
+    if (bench_.options().inject_corruption) image[0] ^= std::byte{0x10};
+    if (elements.stride > 1) fill_gaps(image, bytes, elements, key(bytes, from));
+    if (const auto wrong = find_mismatch(image, bytes, key(bytes, from))) {
       problem = "FAIL: wrong data: " + *wrong;
     }
   }

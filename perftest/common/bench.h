@@ -66,6 +66,7 @@ class Bench {
   [[nodiscard]] Measurement repeat(const Run& run);
   /// The number of the next iteration; the `count` from there on belong to the caller.
   std::uint64_t take_iterations(std::uint64_t count);
+  [[nodiscard]] std::uint64_t iterations_taken() const { return next_iteration_; }
 
   /// Collective: prints the row, unless it is impossible. `wire_bytes` cross the path one after the
   /// other in one iteration.
@@ -98,13 +99,26 @@ class Exchange {
 
   [[nodiscard]] std::byte* source() const { return source_.data(); }
   [[nodiscard]] std::byte* dest() const { return dest_.data(); }
+  template <class T>
+  [[nodiscard]] T* source_as() const {
+    return reinterpret_cast<T*>(source());
+  }
+  template <class T>
+  [[nodiscard]] T* dest_as() const {
+    return reinterpret_cast<T*>(dest());
+  }
   /// A fresh pattern in the first `source_bytes` of the source, poison in the first `bytes` of the
   /// destination and behind.
   void prepare(std::size_t bytes, std::size_t source_bytes);
   void prepare(std::size_t bytes) { prepare(bytes, bytes); }
-  /// Collective: this PE's destination holds the pattern of `from` (-1 = nothing to check) from its
-  /// byte `offset` on, and nothing behind.
-  void check(std::size_t bytes, int from, std::size_t offset = 0);
+  /// Collective: this PE's destination holds the pattern of `from` (-1 = nothing to check), and
+  /// nothing behind it.
+  void check(std::size_t bytes, int from) { check(bytes, from, {}); }
+  /// The same for one element of `bytes` bytes in every `stride`.
+  struct Elements {
+    std::size_t bytes = 1, stride = 1;
+  };
+  void check(std::size_t bytes, int from, Elements elements);
 
  private:
   [[nodiscard]] PatternKey key(std::size_t bytes, int pe) const;
@@ -113,5 +127,32 @@ class Exchange {
   gshmem::SymmetricArray<std::byte> source_, dest_;
   unsigned round_ = 0;
 };
+
+/// Calls `run(T{})` with the unsigned integer of `bytes` bytes. Errors: UsageError.
+template <class Run>
+void with_word(std::size_t bytes, const Run& run) {
+  switch (bytes) {
+    case 1:
+      return run(std::uint8_t{});
+    case 2:
+      return run(std::uint16_t{});
+    case 4:
+      return run(std::uint32_t{});
+    case 8:
+      return run(std::uint64_t{});
+  }
+  throw UsageError("no element of " + std::to_string(bytes) + " bytes");
+}
+
+/// Calls `run(T{}, name)` for the type of --datatype, or for one of each size if it was not given.
+template <class Run>
+void for_each_word(const Bench& bench, const Run& run) {
+  for (const char* name : {"uint8", "uint16", "uint32", "uint64"}) {
+    const std::string& given = bench.options().datatype;
+    const DataType* type = find_type(given.empty() ? name : given);
+    with_word(type->size, [&](auto word) { run(word, std::string(type->name)); });
+    if (!given.empty()) return;
+  }
+}
 
 }  // namespace perftest

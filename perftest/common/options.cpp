@@ -57,8 +57,8 @@ const Row kTable[] = {
      "inc|add|and|or|xor|set|swap|compare_swap|fetch|fetch_inc|fetch_add|fetch_and|fetch_or|"
      "fetch_xor|all",
      "operation (also -a)"},
-    {"stride", 'i', kElement, &Options::stride, kCountValues, "elements from one to the next"},
-    {"unroll", 0, kElement, &Options::unroll, "1|4", "elements asked for before the first is used"},
+    {"stride", 'i', kStride, &Options::stride, kCountValues, "elements from one to the next"},
+    {"unroll", 0, kUnroll, &Options::unroll, "1|4", "elements asked for before the first is used"},
     {"bidir", 0, kBandwidth, &Options::bidir, "", "both sides of a pair send"},
     {"report_msgrate", 0, kBandwidth, &Options::report_msgrate, "",
      "also print operations per second"},
@@ -191,6 +191,10 @@ Options parse_options(unsigned groups, const std::vector<std::string>& arguments
     }
     assign(options, row, *value);
   }
+  if (options.min_size > options.max_size && options.max_size != 0) {
+    throw UsageError("--min_size: " + std::to_string(options.min_size) +
+                     " is more than --max_size: " + std::to_string(options.max_size));
+  }
   return options;
 }
 
@@ -208,7 +212,7 @@ std::string help_text(std::string_view program, std::string_view summary, unsign
 }
 
 void apply_defaults(Options& options, const Options& defaults) {
-  const bool min_given = options.min_size != 0, max_given = options.max_size != 0;
+  const bool max_given = options.max_size != 0;
   for (const Row& row : kTable) {
     if (const auto* size = std::get_if<std::size_t Options::*>(&row.target)) {
       if (options.*(*size) == 0) options.*(*size) = defaults.*(*size);
@@ -218,14 +222,9 @@ void apply_defaults(Options& options, const Options& defaults) {
       if ((options.*(*word)).empty()) options.*(*word) = defaults.*(*word);
     }
   }
-  if (options.min_size <= options.max_size) return;
-  if (!min_given) {
-    options.min_size = options.max_size;
-  } else if (!max_given) {
-    options.max_size = options.min_size;
-  } else {
-    throw UsageError("--min_size: " + std::to_string(options.min_size) +
-                     " is more than --max_size: " + std::to_string(options.max_size));
+  if (options.min_size > options.max_size) {
+    (max_given ? options.min_size : options.max_size) =
+        max_given ? options.max_size : options.min_size;
   }
 }
 

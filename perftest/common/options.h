@@ -22,7 +22,8 @@ enum OptionGroup : unsigned {
   kBandwidth = 1u << 6,  ///< --bidir --report_msgrate
   kPattern = 1u << 7,    ///< --pattern
   kSweep = 1u << 8,      ///< --sweep_ctas
-  kElement = 1u << 9,    ///< -i --unroll
+  kStride = 1u << 9,     ///< -i
+  kUnroll = 1u << 10,    ///< --unroll
 };
 
 /// Zero and "" mean "not given": apply_defaults fills them in when the mode is known.
@@ -51,8 +52,7 @@ class UsageError : public std::runtime_error {
 /// --help of a program.
 [[nodiscard]] std::string help_text(std::string_view program, std::string_view summary,
                                     unsigned groups);
-/// Takes from `defaults` what was not given. Errors: UsageError when the sizes contradict each
-/// other.
+/// Takes from `defaults` what was not given. A size that was given moves the other one along.
 void apply_defaults(Options& options, const Options& defaults);
 
 /// Bytes with suffix K, M or G (powers of 1024). Errors: UsageError naming `option`.

@@ -14,8 +14,6 @@ const Options& common_defaults() {
     options.repetitions = 5;
     options.ctas = options.threads_per_cta = 1;
     options.scope = "all";
-    options.datatype = "uint64";
-    options.atomic_op = "all";
     options.pattern = "pair";
     options.format = "table";
     options.stride = options.unroll = 1;
@@ -33,46 +31,47 @@ Header header_of(const Program& program, const Bench& bench) {
           {"path", path_name(bench.path())}};
 }
 
-void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) {
-  const bool prints = runtime.my_pe() == 0;
-  try {
-    if (runtime.n_pes() < program.least_pes) {
-      throw UsageError("needs at least " + std::to_string(program.least_pes) +
-                       " PEs: start it under mpirun or srun, or with --pes");
-    }
-    apply_defaults(options, runtime.on_gpu() ? program.gpu : program.cpu);
-    apply_defaults(options, common_defaults());
-    Bench bench(runtime, options);
-    Report report(options.format, program.shows, options.report_msgrate, stdout);
-    const Header header = header_of(program, bench);
-    if (prints) {
-      bench.set_report(&report);
-      report.begin(header);
-    }
-    program.run(bench);
-    if (prints) report.end();
-  } catch (const UsageError& error) {
-    // Thrown on all PEs alike.
-    if (prints) std::fprintf(stderr, "%s: %s\n", program.name, error.what());
-    throw Failed{2};
+}  // namespace
+
+void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) try {
+  if (runtime.n_pes() < program.least_pes) {
+    throw UsageError("needs at least " + std::to_string(program.least_pes) +
+                     " PEs: start it under mpirun or srun, or with --pes");
+  }
+  apply_defaults(options, runtime.on_gpu() ? program.gpu : program.cpu);
+  apply_defaults(options, common_defaults());
+  Bench bench(runtime, options);
+  Report report(options.format, program.shows, options.report_msgrate, stdout);
+  const Header header = header_of(program, bench);
+  if (runtime.my_pe() == 0) {
+    bench.set_report(&report);
+    report.begin(header);
+  }
+  program.run(bench);
+  if (runtime.my_pe() == 0) report.end();
+} catch (const UsageError& error) {
+  // Thrown on all PEs alike.
+  if (runtime.my_pe() == 0) std::fprintf(stderr, "%s: %s\n", program.name, error.what());
+  throw Failed{2};
+}
+
+void for_each_pe(const Options& options, const std::function<void(gshmem::Runtime&)>& body) {
+  if (options.pes) {
+    gshmem::run_threads(static_cast<int>(options.pes), body);
+  } else {
+    gshmem::Runtime runtime;
+    body(runtime);
   }
 }
 
-}  // namespace
-
-int run_program(const Program& program, int argc, char** argv) try {
+int run_job(const Program& program, int argc, char** argv,
+            const std::function<void(const Options&)>& job) try {
   const Options options =
       parse_options(program.groups, std::vector<std::string>(argv + 1, argv + argc));
   if (options.help) {
     std::fputs(help_text(program.name, program.summary, program.groups).c_str(), stdout);
-    return 0;
-  }
-  if (options.pes) {
-    gshmem::run_threads(static_cast<int>(options.pes),
-                        [&](gshmem::Runtime& runtime) { run_pe(program, options, runtime); });
   } else {
-    gshmem::Runtime runtime;
-    run_pe(program, options, runtime);
+    job(options);
   }
   return 0;
 } catch (const UsageError& error) {
@@ -84,6 +83,12 @@ int run_program(const Program& program, int argc, char** argv) try {
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s: %s\n", program.name, error.what());
   return 1;
+}
+
+int run_program(const Program& program, int argc, char** argv) {
+  return run_job(program, argc, argv, [&](const Options& options) {
+    for_each_pe(options, [&](gshmem::Runtime& runtime) { run_pe(program, options, runtime); });
+  });
 }
 
 }  // namespace perftest

@@ -42,38 +42,66 @@ struct Timed {
   }
 };
 
-/// Collective: measures `body`, which runs on the PEs that are `active`.
+/// What a PE does in a measurement.
+enum class Part {
+  kNone,    ///< nothing
+  kSilent,  ///< runs the body, but its time does not count
+  kTimed
+};
+inline Part timed_if(bool active) { return active ? Part::kTimed : Part::kNone; }
+
+/// Collective: measures `body`.
 template <class Body>
-Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, bool active, const Body& body) {
-  return bench.repeat([&](std::uint64_t first, unsigned warmup, unsigned iters) {
-    bench.barrier();
-    if (!active) return 0.0;
+Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, const Body& body) {
+  const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
     gshmem::launch(shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
     gshmem::synchronize();
-    return bench.elapsed_ns(shape.blocks);
+  };
+  // Loads the kernel: CUDA does it at the first launch, and must not while a partner's kernel waits
+  // for this one.
+  if (part != Part::kNone) run(0, 0, 0);
+  return bench.repeat([&](std::uint64_t first, unsigned warmup, unsigned iters) {
+    bench.barrier();
+    if (part == Part::kNone) return 0.0;
+    run(first, warmup, iters);
+    return part == Part::kTimed ? bench.elapsed_ns(shape.blocks) : 0.0;
   });
 }
 
-/// Runs `functor(ctx, args...)` once, untimed, on the PEs that are `active`; all PEs have finished
-/// on return. Collective.
-template <class Functor, class... Args>
-void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const Functor& functor,
-              Args... args) {
-  bench.barrier();
-  if (active) {
-    gshmem::launch(shape, functor, args...);
-    gshmem::synchronize();
+template <class Body>
+struct Untimed {
+  Body body;
+  Span span;
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx) const { body(ctx, span); }
+};
+
+/// Collective: runs `count` iterations of `body`, untimed, on the PEs that are `active`. All have
+/// finished on return.
+template <class Body>
+void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const Body& body,
+              unsigned count) {
+  const std::uint64_t first = bench.take_iterations(count);
+  for (const unsigned n : {0u, count}) {  // 0 loads the kernel, see measure
+    if (active) {
+      gshmem::launch(shape, Untimed<Body>{body, Span{first, n}});
+      gshmem::synchronize();
+    }
+    bench.barrier();
   }
-  bench.barrier();
 }
 
-/// Where the calling thread's group stands among all groups of its kind in the launch.
-template <class Group>
-struct GroupPlace {
+/// Number of something in the launch, and of all its kind.
+struct Place {
   std::size_t index, count;
 };
+/// The calling thread among all threads of the launch.
+GSHMEM_FN Place thread_place(const gshmem::LaunchContext& ctx) {
+  return {static_cast<std::size_t>(ctx.block_rank() * ctx.block_size() + ctx.thread_rank()),
+          static_cast<std::size_t>(ctx.grid_size() * ctx.block_size())};
+}
+/// The calling thread's group among all groups of its kind.
 template <class Group>
-GSHMEM_FN GroupPlace<Group> place_of(const gshmem::LaunchContext& ctx) {
+GSHMEM_FN Place group_place(const gshmem::LaunchContext& ctx) {
   const int width = Group{}.size();
   const int per_block = (ctx.block_size() + width - 1) / width;
   return {static_cast<std::size_t>(ctx.block_rank() * per_block + ctx.thread_rank() / width),
@@ -87,7 +115,7 @@ struct Slice {
 template <class Group>
 GSHMEM_FN Slice slice_of(const gshmem::LaunchContext& ctx, std::size_t bytes) {
   constexpr std::size_t kLine = 128;
-  const GroupPlace<Group> place = place_of<Group>(ctx);
+  const Place place = group_place<Group>(ctx);
   const std::size_t share = ((bytes + place.count - 1) / place.count + kLine - 1) / kLine * kLine;
   const std::size_t begin = share * place.index;
   if (begin >= bytes) return {0, 0};

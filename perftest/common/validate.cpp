@@ -21,11 +21,10 @@ std::uint64_t seed_of(const PatternKey& key) {
 
 /// Calls `visit(at, word, bytes)` for each word of `count` bytes of the pattern.
 template <class Visit>
-void for_each_word(std::size_t count, const PatternKey& key, std::size_t offset,
-                   const Visit& visit) {
+void for_each_word(std::size_t count, const PatternKey& key, const Visit& visit) {
   const std::uint64_t seed = seed_of(key);
   for (std::size_t at = 0; at < count; at += 8) {
-    const std::uint64_t word = mix(seed + (offset + at) / 8);
+    const std::uint64_t word = mix(seed + at / 8);
     if (!visit(at, word, std::min<std::size_t>(8, count - at))) return;
   }
 }
@@ -42,21 +41,17 @@ std::string describe(std::size_t at, std::byte found, std::byte wanted, const Pa
 
 }  // namespace
 
-std::uint64_t pattern_word(const PatternKey& key, std::uint64_t index) {
-  return mix(seed_of(key) + index);
-}
-
-void fill_pattern(std::span<std::byte> bytes, const PatternKey& key, std::size_t offset) {
-  for_each_word(bytes.size(), key, offset, [&](std::size_t at, std::uint64_t word, std::size_t n) {
+void fill_pattern(std::span<std::byte> bytes, const PatternKey& key) {
+  for_each_word(bytes.size(), key, [&](std::size_t at, std::uint64_t word, std::size_t n) {
     std::memcpy(bytes.data() + at, &word, n);
     return true;
   });
 }
 
 std::optional<std::string> find_mismatch(std::span<const std::byte> bytes, std::size_t size,
-                                         const PatternKey& key, std::size_t offset) {
+                                         const PatternKey& key) {
   std::optional<std::string> found;
-  for_each_word(std::min(size, bytes.size()), key, offset,
+  for_each_word(std::min(size, bytes.size()), key,
                 [&](std::size_t at, std::uint64_t word, std::size_t n) {
                   if (std::memcmp(bytes.data() + at, &word, n) == 0) return true;
                   std::byte wanted[8];

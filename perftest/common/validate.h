@@ -14,7 +14,7 @@ namespace perftest {
 /// Identity of a pattern.
 struct PatternKey {
   std::size_t size = 0;  ///< of the message
-  unsigned round = 0;    ///< 0: before, 1: while the clock runs
+  unsigned round = 0;    ///< number of the measurement
   int pe = 0;            ///< whose source it is
 };
 
@@ -23,14 +23,11 @@ inline constexpr std::byte kPoison{0xdb};
 /// Bytes behind a message that must stay poisoned.
 inline constexpr std::size_t kGuardBytes = 64;
 
-/// Word `index` of a pattern.
-[[nodiscard]] std::uint64_t pattern_word(const PatternKey& key, std::uint64_t index);
-/// Fills `bytes` with the pattern from its byte `offset` (a multiple of 8) on.
-void fill_pattern(std::span<std::byte> bytes, const PatternKey& key, std::size_t offset = 0);
-/// The first byte that differs from the pattern (from `offset` on), or from the poison behind
-/// `size` bytes, as a sentence.
+/// Fills `bytes` with the pattern.
+void fill_pattern(std::span<std::byte> bytes, const PatternKey& key);
+/// The first byte that differs from the pattern, or from the poison behind `size` bytes, as a
+/// sentence.
 [[nodiscard]] std::optional<std::string> find_mismatch(std::span<const std::byte> bytes,
-                                                       std::size_t size, const PatternKey& key,
-                                                       std::size_t offset = 0);
+                                                       std::size_t size, const PatternKey& key);
 
 }  // namespace perftest

@@ -1,7 +1,7 @@
-// One benchmark source for two libraries: it uses NVSHMEM names only, so it compiles unchanged against
-// gshmem's <nvshmem.h> and against NVSHMEM's. perftest/peer/run builds and runs both and prints ratios.
-// Usage: same_source RANK SIZE ID_FILE; two ranks, one GPU each. Prints "name,microseconds" on rank 0.
-// Every row checks the data it moved; a wrong byte ends the program.
+// One benchmark source for two libraries: it uses NVSHMEM names only, so it compiles unchanged
+// against gshmem's <nvshmem.h> and against NVSHMEM's. perftest/peer/run builds and runs both and
+// prints ratios. Usage: same_source RANK SIZE ID_FILE; two ranks, one GPU each. Prints
+// "name,microseconds" on rank 0. Every row checks the data it moved; a wrong byte ends the program.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
@@ -15,18 +15,19 @@
 #include <string>
 #include <vector>
 
-#define CHECK_CUDA(call)                                                                 \
-  do {                                                                                   \
-    const cudaError_t e = (call);                                                        \
-    if (e != cudaSuccess) {                                                              \
+#define CHECK_CUDA(call)                                                                         \
+  do {                                                                                           \
+    const cudaError_t e = (call);                                                                \
+    if (e != cudaSuccess) {                                                                      \
       std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e)); \
-      std::exit(1);                                                                      \
-    }                                                                                    \
+      std::exit(1);                                                                              \
+    }                                                                                            \
   } while (0)
 
 enum Scope { kThread, kWarp, kBlock };
 constexpr int kPeer = 1;
 constexpr int kWarmup = 10;
+constexpr size_t kSignalBytes = 512 * 128;  // a line for each of up to 512 dependent gets
 
 struct Buffers {
   char* dst;
@@ -50,14 +51,21 @@ __global__ void put_quiet(Buffers b, size_t bytes, int iterations) {
   if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
 }
 
+/// Another place for every iteration, the first one for the last: a library may serve a repeated
+/// get from this SM's L1 cache, which says nothing about the wire.
+__device__ size_t fresh_offset(int iterations_left, size_t bytes) {
+  return static_cast<size_t>(iterations_left - 1) * ((bytes + 127) / 128 * 128);
+}
+
 template <Scope kScope>
 __global__ void get(Buffers b, size_t bytes, int iterations) {
   long long start = 0;
   for (int i = -kWarmup; i < iterations; ++i) {
     if (i == 0) start = clock64();
-    if (kScope == kThread) nvshmem_getmem(b.dst, b.src, bytes, kPeer);
-    if (kScope == kWarp) nvshmemx_getmem_warp(b.dst, b.src, bytes, kPeer);
-    if (kScope == kBlock) nvshmemx_getmem_block(b.dst, b.src, bytes, kPeer);
+    const char* src = b.src + fresh_offset(iterations - i, bytes);
+    if (kScope == kThread) nvshmem_getmem(b.dst, src, bytes, kPeer);
+    if (kScope == kWarp) nvshmemx_getmem_warp(b.dst, src, bytes, kPeer);
+    if (kScope == kBlock) nvshmemx_getmem_block(b.dst, src, bytes, kPeer);
   }
   if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
 }
@@ -75,14 +83,16 @@ __global__ void get_blocks(Buffers b, size_t bytes) {
 __global__ void p_elements(Buffers b, size_t count) {
   const size_t step = size_t{gridDim.x} * blockDim.x;
   for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += step) {
-    nvshmem_double_p(reinterpret_cast<double*>(b.dst) + i, reinterpret_cast<double*>(b.src)[i], kPeer);
+    nvshmem_double_p(reinterpret_cast<double*>(b.dst) + i, reinterpret_cast<double*>(b.src)[i],
+                     kPeer);
   }
 }
 
 __global__ void g_elements(Buffers b, size_t count) {
   const size_t step = size_t{gridDim.x} * blockDim.x;
   for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += step) {
-    reinterpret_cast<double*>(b.dst)[i] = nvshmem_double_g(reinterpret_cast<double*>(b.src) + i, kPeer);
+    reinterpret_cast<double*>(b.dst)[i] =
+        nvshmem_double_g(reinterpret_cast<double*>(b.src) + i, kPeer);
   }
 }
 
@@ -100,7 +110,9 @@ __global__ void fetch_add(Buffers b, int iterations) {
 __global__ void dependent_g(Buffers b, int iterations) {
   uint64_t last = 0;
   const long long start = clock64();
-  for (int i = 0; i < iterations; ++i) last = nvshmem_uint64_g(b.signal + (last >> 60), kPeer);
+  for (int i = 0; i < iterations; ++i) {
+    last = nvshmem_uint64_g(b.signal + 16 * i + (last >> 60), kPeer);
+  }
   b.clocks[0] = clock64() - start;
   b.clocks[1] = static_cast<long long>(last);
 }
@@ -206,7 +218,7 @@ class Bench {
     for (size_t i = 0; i < kChecked; ++i) pattern[i] = byte(me_, i);
     CHECK_CUDA(cudaMemcpy(b_.src, pattern.data(), kChecked, cudaMemcpyHostToDevice));
     CHECK_CUDA(cudaMemset(b_.dst, 0xee, kChecked));
-    CHECK_CUDA(cudaMemset(b_.signal, 0, 128));
+    CHECK_CUDA(cudaMemset(b_.signal, 0, kSignalBytes));
     CHECK_CUDA(cudaDeviceSynchronize());
     nvshmem_barrier_all();
   }
@@ -219,7 +231,8 @@ class Bench {
       CHECK_CUDA(cudaMemcpy(got.data(), b_.dst, n, cudaMemcpyDeviceToHost));
       for (size_t i = 0; i < n; ++i) {
         if (got[i] == byte(from, i)) continue;
-        std::fprintf(stderr, "%s: byte %zu is %u, not %u\n", name.c_str(), i, got[i], byte(from, i));
+        std::fprintf(stderr, "%s: byte %zu is %u, not %u\n", name.c_str(), i, got[i],
+                     byte(from, i));
         std::exit(1);
       }
     }
@@ -231,7 +244,8 @@ class Bench {
  private:
   static constexpr int kRepeats = 5;
   unsigned char byte(int rank, size_t i) const {
-    return static_cast<unsigned char>(i * 7 + i / 251 + static_cast<size_t>(rank) * 101 + round_ * 13);
+    return static_cast<unsigned char>(i * 7 + i / 251 + static_cast<size_t>(rank) * 101 +
+                                      round_ * 13);
   }
   void print(const std::string& name, std::vector<double>& us) {
     if (me_ != 0) return;
@@ -249,7 +263,8 @@ class Bench {
 };
 
 template <Scope kScope>
-void put_and_get(Bench& bench, Buffers b, const char* scope, int threads, std::vector<size_t> sizes) {
+void put_and_get(Bench& bench, Buffers b, const char* scope, int threads,
+                 std::vector<size_t> sizes) {
   for (const size_t bytes : sizes) {
     const int iterations = bytes > 100000 ? 50 : 200;
     std::string name = std::string("put+quiet ") + scope + " " + std::to_string(bytes);
@@ -258,9 +273,8 @@ void put_and_get(Bench& bench, Buffers b, const char* scope, int threads, std::v
     });
     bench.check(name, kPeer, 0, bytes);
     name = std::string("get ") + scope + " " + std::to_string(bytes);
-    bench.clocks(name, iterations, false, [&](cudaStream_t s) {
-      get<kScope><<<1, threads, 0, s>>>(b, bytes, iterations);
-    });
+    bench.clocks(name, iterations, false,
+                 [&](cudaStream_t s) { get<kScope><<<1, threads, 0, s>>>(b, bytes, iterations); });
     bench.check(name, 0, kPeer, bytes);
   }
 }
@@ -297,7 +311,7 @@ int main(int argc, char** argv) {
   Buffers b{};
   b.dst = static_cast<char*>(nvshmem_malloc(kBytes));
   b.src = static_cast<char*>(nvshmem_malloc(kBytes));
-  b.signal = static_cast<uint64_t*>(nvshmem_malloc(128));
+  b.signal = static_cast<uint64_t*>(nvshmem_malloc(kSignalBytes));
   CHECK_CUDA(cudaMalloc(&b.clocks, 64));
   Bench bench(me, b);
 
@@ -323,7 +337,8 @@ int main(int argc, char** argv) {
                   [&](cudaStream_t s) { g_elements<<<64, 1024, 0, s>>>(b, kElements); });
   bench.check("g", 0, kPeer, 4 << 20);
   bench.clocks("fetch_add", 500, false, [&](cudaStream_t s) { fetch_add<<<1, 1, 0, s>>>(b, 500); });
-  bench.clocks("g dependent", 500, false, [&](cudaStream_t s) { dependent_g<<<1, 1, 0, s>>>(b, 500); });
+  bench.clocks("g dependent", 500, false,
+               [&](cudaStream_t s) { dependent_g<<<1, 1, 0, s>>>(b, 500); });
   bench.clocks("signal round trip", 500, true,
                [&](cudaStream_t s) { signal_ping_pong<<<1, 1, 0, s>>>(b, 500, me); });
   bench.clocks("put_signal 8 round trip", 500, true,

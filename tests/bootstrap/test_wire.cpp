@@ -161,7 +161,7 @@ TEST_CASE("uniqueid_that_is_none_is_refused", "[wire]") {
   gshmemx_uniqueid bad = good;
   bad.version = 2;
   CHECK_FALSE(decode_uniqueid(bad));
-  for (const std::size_t at : {0, 4, 60, 123}) {  // magic, family, padding
+  for (const std::size_t at : {0u, 4u, 60u, 123u}) {  // magic, family, padding
     bad = good;
     bad.internal[at] = static_cast<char>(bad.internal[at] ^ 0x70);
     CHECK_FALSE(decode_uniqueid(bad));

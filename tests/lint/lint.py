@@ -58,6 +58,7 @@ WORDS = [
         "device/machine.h": "defines GSHMEM_FN", "device/coop.h": "thread groups",
         "device/state.h": "the __constant__ state of each translation unit",
         "host/gpu/service.cu": "the library's own kernels",
+        "perftest/peer/": "a program of users, in NVSHMEM's names",
         "examples/": "programs of users", "tests/": "programs of users"}),
 ]
 

@@ -1,0 +1,104 @@
+// The application's MPI communicator as a bootstrap, through a plugin: libgshmem itself knows no
+// MPI.
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/failure.h"
+#include "bootstrap/mpi/plugin.h"
+#include "host/base/dynamic_library.h"
+#include "host/base/log.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+namespace gshmem::bootstrap {
+namespace {
+
+constexpr char kPluginName[] = "libgshmem_bootstrap_mpi.so";
+
+/// The folder of the library or program that this code is part of; empty when unknown.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (dladdr(kPluginName, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return std::filesystem::canonical(info.dli_fname, ignored).parent_path();
+}
+
+/// Beside us first: that is the plugin of this very build. Then where the system looks.
+DynamicLibrary load_plugin() {
+  const std::filesystem::path here = own_folder();
+  for (const auto& folder : {here, here / ".." / "lib"}) {
+    std::error_code ignored;
+    const auto candidate = folder / kPluginName;
+    if (!here.empty() && std::filesystem::exists(candidate, ignored))
+      return DynamicLibrary(candidate.string());
+  }
+  try {
+    return DynamicLibrary(kPluginName);
+  } catch (const Error& error) {
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string("no MPI bootstrap: ") + error.what() +
+                                                 "; nor is it in " + here.string() +
+                                                 " (it is built where CMake finds an MPI)");
+  }
+}
+
+class Mpi final : public Bootstrap {
+ public:
+  Mpi(const void* comm, double timeout_seconds)
+      : library_(load_plugin()), timeout_seconds_(timeout_seconds) {
+    using Entry = const gshmem_mpi_plugin*();
+    plugin_ = library_.function<Entry>(GSHMEM_MPI_PLUGIN_SYMBOL)();
+    require(plugin_->version == GSHMEM_MPI_PLUGIN_VERSION, GSHMEMX_ERROR_NOT_SUPPORTED,
+            strprintf("%s has version %d, this library needs version %d", kPluginName,
+                      plugin_->version, GSHMEM_MPI_PLUGIN_VERSION));
+    gshmem_mpi_text why{};
+    check(plugin_->open(comm, timeout_seconds_, &job_, &rank_, &size_, &why), why);
+  }
+  Mpi(const Mpi&) = delete;
+  Mpi& operator=(const Mpi&) = delete;
+  ~Mpi() override { plugin_->close(job_); }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  const char* name() const noexcept override { return "mpi"; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    if (failure_) failure_.raise();
+    gshmem_mpi_text why{};
+    check(plugin_->allgather(job_, send, recv, bytes, timeout_seconds_, &why), why);
+  }
+  void barrier() override {
+    if (failure_) failure_.raise();
+    gshmem_mpi_text why{};
+    check(plugin_->barrier(job_, timeout_seconds_, &why), why);
+  }
+  void abort(int code, std::string_view reason) noexcept override try {
+    if (failure_) return;
+    plugin_->abort(job_, code, std::string(reason).c_str());
+    failure_ = failure_abort(rank_, code, reason);
+  } catch (const std::exception& error) {
+    GSHMEM_WARN("bootstrap mpi: abort not delivered: %s", error.what());
+  }
+
+ private:
+  /// The first failure is what every later call reports.
+  void check(int status, const gshmem_mpi_text& why) {
+    if (status == GSHMEMX_SUCCESS) return;
+    failure_ = {static_cast<gshmemx_status>(status), why.text};
+    failure_.raise();
+  }
+
+  DynamicLibrary library_;
+  const gshmem_mpi_plugin* plugin_ = nullptr;
+  void* job_ = nullptr;
+  double timeout_seconds_;
+  int rank_ = 0, size_ = 0;
+  Failure failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config) {
+  require(comm != nullptr, GSHMEMX_ERROR_INVALID_VALUE, "the pointer to an MPI_Comm is null");
+  return std::make_unique<Mpi>(comm, config.bootstrap_timeout);
+}
+
+}  // namespace gshmem::bootstrap

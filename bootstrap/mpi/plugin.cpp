@@ -1,0 +1,274 @@
+// libgshmem_bootstrap_mpi.so: collectives over a duplicate of the application's communicator.
+//
+// Non-blocking collectives with MPI_Test give every call a deadline. A collective that did not
+// finish cannot be cancelled, so its buffers belong to the job and outlive it. An abort travels as
+// a point-to-point message with a tag of its own, which every waiting rank looks for: MPI_Abort
+// would end the caller, too.
+#include "bootstrap/mpi/plugin.h"
+
+#include <gshmem/status.h>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kAbortTag = 1;
+constexpr double kAbortSeconds = 2;                        // to get the news out
+constexpr std::size_t kChunkBytes = std::size_t{1} << 28;  // counts of MPI are int
+constexpr auto kSpin = std::chrono::microseconds(200);     // before a wait gives way to other ranks
+
+/// What a failed call returns; thrown inside this file only.
+struct Failed {
+  int status;
+  gshmem_mpi_text why;
+};
+
+[[noreturn, gnu::format(printf, 2, 3)]] void fail(int status, const char* format, ...) {
+  Failed failed{status, {}};
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(failed.why.text, sizeof failed.why.text, format, args);
+  va_end(args);
+  throw failed;
+}
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(GSHMEMX_ERROR_BOOTSTRAP, "%s: %s", call, text);
+}
+
+struct AbortMessage {
+  int code;
+  char reason[512];
+};
+
+class Job {
+ public:
+  Job() = default;
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (broken_) {
+      (void)memory_.release();
+    } else if (finalized == 0 && memory_->comm != MPI_COMM_NULL) {
+      MPI_Comm_free(&memory_->comm);
+    }
+  }
+
+  void open(MPI_Comm comm, double seconds) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Comm_idup(comm, &memory_->comm, &request), "MPI_Comm_idup");
+    // No abort can arrive on a communicator that is not there yet.
+    wait(&request, "init", seconds, Aborts::kIgnore);
+    check(MPI_Comm_set_errhandler(memory_->comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(memory_->comm, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(memory_->comm, &size_), "MPI_Comm_size");
+  }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  void allgather(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
+    for (std::size_t at = 0; at < bytes || at == 0; at += kChunkBytes) {
+      const std::size_t chunk = std::min(kChunkBytes, bytes - at);
+      memory_->send.assign(send + at, send + at + chunk);
+      memory_->recv.resize(chunk * static_cast<std::size_t>(size_));
+      gather(static_cast<int>(chunk), seconds);
+      for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
+        if (chunk > 0) std::memcpy(recv + r * bytes + at, memory_->recv.data() + r * chunk, chunk);
+      }
+    }
+  }
+
+  void barrier(double seconds) {
+    check_usable();
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(memory_->comm, &request), "MPI_Ibarrier");
+    wait(&request, "barrier", seconds, Aborts::kReport);
+  }
+
+  void abort(int code, const char* reason) {
+    check_usable();
+    broken_ = true;
+    AbortMessage& message = memory_->abort;
+    message.code = code;
+    std::snprintf(message.reason, sizeof message.reason, "%s", reason);
+    std::vector<MPI_Request> requests;
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (MPI_Isend(&message, static_cast<int>(sizeof message), MPI_BYTE, r, kAbortTag,
+                    memory_->comm, &request) == MPI_SUCCESS)
+        requests.push_back(request);
+    }
+    const auto end = Clock::now() + to_duration(kAbortSeconds);
+    for (int done = 0; done == 0 && Clock::now() < end; std::this_thread::yield()) {
+      if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
+                      MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+        return;
+    }
+  }
+
+ private:
+  enum class Aborts { kReport, kIgnore };
+  /// What MPI reads and writes. After a failed call it may do so for ever, so then this leaks, and
+  /// the communicator with it: freeing that is collective.
+  struct Memory {
+    MPI_Comm comm = MPI_COMM_NULL;
+    std::vector<std::byte> send, recv;
+    AbortMessage abort;
+  };
+
+  static Clock::duration to_duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  void gather(int chunk, double seconds) {
+    check_usable();
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(memory_->send.data(), chunk, MPI_BYTE, memory_->recv.data(), chunk,
+                         MPI_BYTE, memory_->comm, &request),
+          "MPI_Iallgather");
+    wait(&request, "allgather", seconds, Aborts::kReport);
+  }
+
+  void check_usable() const {
+    if (broken_) fail(GSHMEMX_ERROR_PEER_FAILED, "an earlier call of this bootstrap failed");
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0) fail(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized");
+  }
+
+  void wait(MPI_Request* request, const char* operation, double seconds, Aborts aborts) {
+    const auto start = Clock::now();
+    const bool limited = seconds > 0 && seconds < 1e8;
+    for (;;) {
+      int done = 0;
+      const int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+      if (code != MPI_SUCCESS) broken_ = true;
+      check(code, operation);
+      if (done != 0) return;
+      if (aborts == Aborts::kReport) report_abort();
+      const auto waited = Clock::now() - start;
+      if (limited && waited > to_duration(seconds)) {
+        broken_ = true;
+        fail(GSHMEMX_ERROR_TIMEOUT,
+             "bootstrap %s timed out after %g s (GSHMEM_BOOTSTRAP_TIMEOUT): another rank did not "
+             "take part",
+             operation, seconds);
+      }
+      if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  void report_abort() {
+    int there = 0;
+    MPI_Status status;
+    check(MPI_Iprobe(MPI_ANY_SOURCE, kAbortTag, memory_->comm, &there, &status), "MPI_Iprobe");
+    if (there == 0) return;
+    broken_ = true;
+    AbortMessage message{};
+    check(MPI_Recv(&message, static_cast<int>(sizeof message), MPI_BYTE, status.MPI_SOURCE,
+                   kAbortTag, memory_->comm, MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    message.reason[sizeof message.reason - 1] = 0;
+    fail(GSHMEMX_ERROR_PEER_FAILED, "rank %d aborted the job (code %d): %s", status.MPI_SOURCE,
+         message.code, message.reason);
+  }
+
+  int rank_ = 0, size_ = 0;
+  bool broken_ = false;
+  std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
+};
+
+/// Maps what `body` throws to a status and a text.
+template <class Body>
+int guard(gshmem_mpi_text* why, Body body) {
+  try {
+    body();
+    return GSHMEMX_SUCCESS;
+  } catch (const Failed& failed) {
+    *why = failed.why;
+    return failed.status;
+  } catch (const std::exception& error) {
+    std::snprintf(why->text, sizeof why->text, "%s", error.what());
+    return GSHMEMX_ERROR_INTERNAL;
+  }
+}
+
+void require_mpi_running() {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized != 0 && finalized == 0) return;
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  version[std::strcspn(version, "\n")] = 0;
+  fail(GSHMEMX_ERROR_BOOTSTRAP,
+       "MPI %s in the library that the plugin was built for (%s); call MPI_Init first, of the same "
+       "MPI",
+       finalized != 0 ? "has been finalized" : "is not initialized", version);
+}
+
+int plugin_open(const void* comm, double seconds, void** job, int* rank, int* size,
+                gshmem_mpi_text* why) {
+  return guard(why, [&] {
+    require_mpi_running();
+    MPI_Comm theirs;
+    std::memcpy(&theirs, comm, sizeof theirs);
+    if (theirs == MPI_COMM_NULL) fail(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null");
+    auto made = std::make_unique<Job>();
+    made->open(theirs, seconds);
+    *rank = made->rank();
+    *size = made->size();
+    *job = made.release();
+  });
+}
+
+int plugin_allgather(void* job, const void* send, void* recv, size_t bytes, double seconds,
+                     gshmem_mpi_text* why) {
+  return guard(why, [&] {
+    static_cast<Job*>(job)->allgather(static_cast<const std::byte*>(send),
+                                      static_cast<std::byte*>(recv), bytes, seconds);
+  });
+}
+
+int plugin_barrier(void* job, double seconds, gshmem_mpi_text* why) {
+  return guard(why, [&] { static_cast<Job*>(job)->barrier(seconds); });
+}
+
+void plugin_abort(void* job, int code, const char* reason) {
+  gshmem_mpi_text ignored;  // the caller is on its way out whatever happens here
+  (void)guard(&ignored, [&] { static_cast<Job*>(job)->abort(code, reason); });
+}
+
+void plugin_close(void* job) { delete static_cast<Job*>(job); }
+
+constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION,
+                                    plugin_open,
+                                    plugin_allgather,
+                                    plugin_barrier,
+                                    plugin_abort,
+                                    plugin_close};
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] const gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin() {
+  return &kPlugin;
+}

@@ -1,0 +1,4 @@
+// For programs that include NVSHMEM under this name.
+#pragma once
+
+#include "../nvshmem.h"

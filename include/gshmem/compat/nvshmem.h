@@ -1,0 +1,90 @@
+// The names of NVSHMEM for programs written for it: the OpenSHMEM part, prefix nvshmem_. Every
+// function is an inline call of the gshmem_ function of the same meaning (gshmem.h documents them);
+// values of constants and sizes of structs are NVSHMEM's. C11, C++17 and CUDA; on the include path
+// as <nvshmem.h> through the target gshmem::nvshmem or -I PREFIX/include/gshmem/compat.
+#pragma once
+
+#include "../gshmem.h"
+
+#ifdef __cplusplus
+#define NVSHMEM_STATIC_ASSERT(...) static_assert(__VA_ARGS__)
+#else
+#define NVSHMEM_STATIC_ASSERT _Static_assert
+#endif
+
+// --- Constants -----------------------------------------------------------------------------------
+enum {
+  NVSHMEM_CMP_EQ = GSHMEM_CMP_EQ,
+  NVSHMEM_CMP_NE = GSHMEM_CMP_NE,
+  NVSHMEM_CMP_GT = GSHMEM_CMP_GT,
+  NVSHMEM_CMP_LE = GSHMEM_CMP_LE,
+  NVSHMEM_CMP_LT = GSHMEM_CMP_LT,
+  NVSHMEM_CMP_GE = GSHMEM_CMP_GE
+};
+enum { NVSHMEM_SIGNAL_SET = GSHMEM_SIGNAL_SET, NVSHMEM_SIGNAL_ADD = GSHMEM_SIGNAL_ADD };
+enum {
+  NVSHMEM_THREAD_SINGLE = GSHMEM_THREAD_SINGLE,
+  NVSHMEM_THREAD_FUNNELED = GSHMEM_THREAD_FUNNELED,
+  NVSHMEM_THREAD_SERIALIZED = GSHMEM_THREAD_SERIALIZED,
+  NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE
+};
+enum {
+  NVSHMEM_TEAM_INVALID = GSHMEM_TEAM_INVALID,
+  NVSHMEM_TEAM_WORLD = GSHMEM_TEAM_WORLD,
+  NVSHMEM_TEAM_SHARED = GSHMEM_TEAM_SHARED,
+  NVSHMEMX_TEAM_NODE = GSHMEMX_TEAM_NODE,
+  NVSHMEMX_TEAM_SAME_MYPE_NODE = GSHMEMX_TEAM_SAME_MYPE_NODE
+};
+typedef gshmem_team_t nvshmem_team_t;
+
+#define NVSHMEM_MAJOR_VERSION GSHMEM_MAJOR_VERSION
+#define NVSHMEM_MINOR_VERSION GSHMEM_MINOR_VERSION
+#define NVSHMEM_MAX_NAME_LEN GSHMEM_MAX_NAME_LEN
+#define NVSHMEM_VENDOR_STRING GSHMEM_VENDOR_STRING
+// The NVSHMEM release whose interface this is: programs choose code by it.
+#define NVSHMEM_VENDOR_MAJOR_VERSION 3
+#define NVSHMEM_VENDOR_MINOR_VERSION 5
+#define NVSHMEM_VENDOR_PATCH_VERSION 1
+#define NVSHMEM_VENDOR_PACKAGE_VERSION 0
+
+// --- Functions -----------------------------------------------------------------------------------
+// Functions that exist on the host only, and those that device code has too.
+#define NVSHMEM_HOST_FN static inline
+#if defined(__CUDACC__)
+#define NVSHMEM_FN GSHMEM_FN
+#else
+#define NVSHMEM_FN static inline
+#endif
+
+#if !defined(__cplusplus)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"  // C: a void function returns the call of another
+#endif
+
+#define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
+#define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES)
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
+#include "../functions.def"
+#undef NVSHMEM_EXPAND_STD
+#undef NVSHMEM_EXPAND_EXT
+
+#define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_HOST_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
+NVSHMEM_HOST(void, init, (void), ())
+NVSHMEM_HOST(int, init_thread, (int requested, int* provided), (requested, provided))
+NVSHMEM_HOST(void, query_thread, (int* provided), (provided))
+NVSHMEM_HOST(void, finalize, (void), ())
+NVSHMEM_HOST(void, global_exit, (int status), (status))
+NVSHMEM_HOST(void, info_get_version, (int* major, int* minor), (major, minor))
+NVSHMEM_HOST(void, info_get_name, (char* name), (name))
+NVSHMEM_HOST(void*, malloc, (size_t size), (size))
+NVSHMEM_HOST(void*, calloc, (size_t count, size_t size), (count, size))
+NVSHMEM_HOST(void*, align, (size_t alignment, size_t size), (alignment, size))
+NVSHMEM_HOST(void, free, (void* ptr), (ptr))
+#undef NVSHMEM_HOST
+
+#if !defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif

@@ -1,0 +1,5 @@
+// For programs that include NVSHMEM under this name.
+#pragma once
+
+#include "nvshmem.h"
+#include "nvshmemx.h"

@@ -1,0 +1,100 @@
+// The names of NVSHMEM for programs written for it: the extensions, prefix nvshmemx_. Includes
+// nvshmem.h, whose opening comment holds here too.
+#pragma once
+
+#include "nvshmem.h"
+
+#include "../gshmemx.h"
+
+// --- Constants and types -------------------------------------------------------------------------
+enum nvshmemx_status {
+#define NVSHMEM_STATUS_ENUM(name, value, text) NVSHMEMX_##name = value,
+  GSHMEM_STATUS_TABLE(NVSHMEM_STATUS_ENUM)
+#undef NVSHMEM_STATUS_ENUM
+};
+enum {
+  NVSHMEMX_INIT_THREAD_PES = GSHMEMX_INIT_THREAD_PES,
+  NVSHMEMX_INIT_WITH_MPI_COMM = GSHMEMX_INIT_WITH_MPI_COMM,
+  NVSHMEMX_INIT_WITH_SHMEM = 4,  // not supported: nvshmemx_init_attr says so
+  NVSHMEMX_INIT_WITH_UNIQUEID = GSHMEMX_INIT_WITH_UNIQUEID
+};
+enum {
+  NVSHMEMX_INIT_STATUS_NOT_INITIALIZED = GSHMEMX_INIT_STATUS_NOT_INITIALIZED,
+  NVSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED = GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED,
+  NVSHMEMX_INIT_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
+  NVSHMEMX_INIT_STATUS_LIMITED_MPG = GSHMEMX_INIT_STATUS_LIMITED_MPG,
+  NVSHMEMX_INIT_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG,
+  // The same under the names that NVSHMEM's manual uses.
+  NVSHMEM_STATUS_NOT_INITIALIZED = GSHMEMX_INIT_STATUS_NOT_INITIALIZED,
+  NVSHMEM_STATUS_IS_BOOTSTRAPPED = GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED,
+  NVSHMEM_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
+  NVSHMEM_STATUS_LIMITED_MPG = GSHMEMX_INIT_STATUS_LIMITED_MPG,
+  NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG
+};
+
+typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t;
+typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t;
+typedef gshmemx_init_args_t nvshmemx_init_args_t;
+typedef gshmemx_init_attr_t nvshmemx_init_attr_t;
+NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_uniqueid_t) == 128, "size of NVSHMEM's nvshmemx_uniqueid_t");
+NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_uniqueid_args_t) == 24,
+                      "size of NVSHMEM's nvshmemx_uniqueid_args_t");
+NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_args_t) == 128,
+                      "size of NVSHMEM's nvshmemx_init_args_t");
+NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
+                      "size of NVSHMEM's nvshmemx_init_attr_t");
+#define NVSHMEMX_UNIQUEID_INITIALIZER GSHMEMX_UNIQUEID_INITIALIZER
+#define NVSHMEMX_UNIQUEID_ARGS_INITIALIZER GSHMEMX_UNIQUEID_ARGS_INITIALIZER
+#define NVSHMEMX_INIT_ATTR_INITIALIZER GSHMEMX_INIT_ATTR_INITIALIZER
+
+// --- Functions -----------------------------------------------------------------------------------
+#if !defined(__cplusplus)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"  // C: a void function returns the call of another
+#endif
+
+#define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES)
+#define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
+#include "../functions.def"
+#undef NVSHMEM_EXPAND_STD
+#undef NVSHMEM_EXPAND_EXT
+
+#define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
+NVSHMEM_HOST(int, init_attr, (unsigned int flags, nvshmemx_init_attr_t* attr), (flags, attr))
+NVSHMEM_HOST(int, init_status, (void), ())
+NVSHMEM_HOST(int, get_uniqueid, (nvshmemx_uniqueid_t * uniqueid), (uniqueid))
+NVSHMEM_HOST(int, set_attr_uniqueid_args,
+             (int myrank, int nranks, const nvshmemx_uniqueid_t* uniqueid,
+              nvshmemx_init_attr_t* attr),
+             (myrank, nranks, uniqueid, attr))
+NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t* attr),
+             (mpi_comm, attr))
+NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
+NVSHMEM_HOST(int, cumodule_finalize, (struct CUmod_st * module), (module))
+#undef NVSHMEM_HOST
+
+/// The version that NVSHMEM_VENDOR_*_VERSION tell.
+NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
+  *major = NVSHMEM_VENDOR_MAJOR_VERSION;
+  *minor = NVSHMEM_VENDOR_MINOR_VERSION;
+  *patch = NVSHMEM_VENDOR_PATCH_VERSION;
+}
+
+#if !defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+inline int nvshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims, void** args,
+                                      size_t sharedMem, cudaStream_t stream) {
+  return gshmemx_collective_launch(func, gridDims, blockDims, args, sharedMem, stream);
+}
+inline int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims, void** args,
+                                                     size_t sharedMem, int* gridsize) {
+  return gshmemx_collective_launch_query_gridsize(func, blockDims, args, sharedMem, gridsize);
+}
+#endif

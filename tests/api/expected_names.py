@@ -1,0 +1,98 @@
+"""The public names, written from OpenSHMEM 1.5 and NVSHMEM's inventory and not from our tables:
+names(prefix) is what the API must offer, no more and no less. Imported by names_test.py.
+"""
+
+# Type sets: OpenSHMEM 1.5, tables 3 (RMA), 4 and 5 (atomics), 6 (point-to-point synchronization),
+# plus the two 16-bit floating types of NVSHMEM and without long double and complex.
+RMA = ("bfloat16 half float double char schar short int long longlong uchar ushort uint ulong "
+       "ulonglong int8 int16 int32 int64 uint8 uint16 uint32 uint64 size ptrdiff").split()
+SIZES = "8 16 32 64 128".split()
+AMO_BIT = "uint ulong ulonglong int32 int64 uint32 uint64".split()
+AMO_STD = AMO_BIT + "int long longlong size ptrdiff".split()
+AMO_EXT = AMO_STD + "float double".split()
+WAIT = ("short int long longlong ushort uint ulong ulonglong int32 int64 uint32 uint64 size "
+        "ptrdiff").split()
+SCOPES = ("_warp", "_block")
+
+# Host functions that are in no family; the last two groups are gshmem's own.
+SETUP = ("init init_thread query_thread finalize global_exit info_get_version info_get_name malloc "
+         "calloc align free").split()
+SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
+           "cumodule_init cumodule_finalize vendor_get_version_info").split()
+OWN = ["realloc"]
+OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
+         "last_fault status_string").split()
+# C++ only, compiled into the program.
+LAUNCH_X = ["collective_launch", "collective_launch_query_gridsize"]
+# What headers and programs need of the library, and no user calls.
+INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_upload gshmemi_unregister_upload "
+            "gshmemi_agree_status gshmemi_pes_on_gpu").split()
+
+
+def scoped(stems):
+    """(thread names, warp and block names) of operations that exist for all three groups."""
+    stems = list(stems)
+    return stems, [stem + scope for stem in stems for scope in SCOPES]
+
+
+def rma():
+    single = [f"{t}_{op}" for t in RMA for op in ("p", "g")]
+    shapes = [f"{t}_{op}" for t in RMA for op in ("put", "get", "iput", "iget", "put_nbi",
+                                                  "get_nbi")]
+    shapes += [f"{op}{n}" for n in SIZES for op in ("put", "get", "iput", "iget")]
+    shapes += [f"{op}{n}_nbi" for n in SIZES for op in ("put", "get")]
+    shapes += ["putmem", "getmem", "putmem_nbi", "getmem_nbi"]
+    thread, groups = scoped(shapes)
+    assert len(single + thread) == 234 and len(groups) == 368
+    return single + thread, groups
+
+
+def put_signal():
+    stems = [f"{t}_put" for t in RMA] + [f"put{n}" for n in SIZES] + ["putmem"]
+    thread, groups = scoped(stem + end for stem in stems for end in ("_signal", "_signal_nbi"))
+    assert len(thread) == 62 and len(groups) == 124
+    return thread, groups
+
+
+def atomics():
+    names = [f"{t}_atomic_{op}" for t in AMO_EXT for op in ("fetch", "set", "swap")]
+    names += [f"{t}_atomic_{op}" for t in AMO_STD
+              for op in ("add", "fetch_add", "inc", "fetch_inc", "compare_swap")]
+    names += [f"{t}_atomic_{fetch}{op}" for t in AMO_BIT for op in ("and", "or", "xor")
+              for fetch in ("", "fetch_")]
+    assert len(names) == 144
+    return names
+
+
+def waits():
+    ends = ["", "_all", "_any", "_some", "_all_vector", "_any_vector", "_some_vector"]
+    names = [f"{t}_{op}{end}" for t in WAIT for op in ("wait_until", "test") for end in ends]
+    assert len(names) == 196
+    return names
+
+
+def device_names(p):
+    """What device code can call (and hosts, too): full names for the prefix `p`."""
+    rma_thread, rma_groups = rma()
+    signal_thread, signal_groups = put_signal()
+    barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all"])
+    std = rma_thread + signal_thread + atomics() + waits() + barrier_thread
+    std += "signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes".split()
+    ext = rma_groups + signal_groups + barrier_groups + ["signal_op"]
+    return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
+
+
+def host_names(p):
+    """What hosts can call besides: full names for the prefix `p`."""
+    std, ext = list(SETUP), list(SETUP_X)
+    if p == "gshmem":
+        std, ext = std + OWN, ext + OWN_X
+    return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
+
+
+def launch_names(p):
+    return {f"{p}x_{n}" for n in LAUNCH_X}
+
+
+def names(p):
+    return device_names(p) | host_names(p)

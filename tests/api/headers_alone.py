@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Compiles every public header by itself, in each language that may include it, without warnings.
+
+Usage: headers_alone.py FOLDER:FOLDER... host CC CXX FLAG...
+       headers_alone.py FOLDER:FOLDER... cuda NVCC FLAG...
+(the folders that hold gshmem/)
+"""
+import os
+import subprocess
+import sys
+
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+# Not for C: PODs and code that only C++ sees.
+CXX_ONLY = ("abi/", "device/", "collective_launch.h")
+# Not without CUDA's headers.
+NEEDS_CUDA = ("collective_launch.h",)
+# nvcc takes seconds a piece, so it sees the headers that users name, and the rest through them.
+CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "compat/nvshmem_host.h", "collective_launch.h"]
+CUDA_20 = ["gshmem.hpp"]
+CUDA_ORDERS = [
+    ["gshmemx.h", "compat/nvshmemx.h", "collective_launch.h", "types.h", "gshmem.h"],
+    ["uniqueid.h", "constants.h", "abi/state.h", "status.h", "compat/host/nvshmemx_api.h",
+     "compat/host/nvshmem_api.h", "compat/nvshmem.h", "gshmemx.h"],
+]
+
+
+def public_headers(roots):
+    for root in (os.path.join(folder, "gshmem") for folder in roots.split(os.pathsep)):
+        for path, folders, files in os.walk(root, followlinks=True):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith((".h", ".hpp")):
+                    yield os.path.relpath(os.path.join(path, name), root)
+
+
+def compile_unit(command, headers, standard, stop=""):
+    """True when a unit of just these headers compiles silently."""
+    unit = "".join(f"#include <gshmem/{header}>\n" for header in headers) + stop
+    result = subprocess.run([*command, standard, "-"], input=unit, capture_output=True, text=True)
+    text = result.stdout + result.stderr
+    if result.returncode == 0 and not text.strip():
+        return True
+    print(f"{' '.join([*command, standard])}: {', '.join(headers)}\n{text[:3000]}")
+    return False
+
+
+def check_host(roots, cc, cxx, *flags):
+    failures = count = 0
+    for header in public_headers(roots):
+        if header in NEEDS_CUDA:
+            continue
+        units = []
+        if header.endswith(".hpp"):
+            units = [(cxx, "c++", "-std=c++20")]
+        else:
+            units = [(cxx, "c++", "-std=c++17"), (cxx, "c++", "-std=c++20")]
+            if not header.startswith(CXX_ONLY):
+                units.append((cc, "c", "-std=c11"))
+        for compiler, language, standard in units:
+            command = [compiler, "-x", language, *flags, *WARNINGS, "-fsyntax-only"]
+            failures += not compile_unit(command, [header], standard)
+            count += 1
+    print(f"{count} units, {failures} do not compile")
+    return failures
+
+
+def check_cuda(_, nvcc, *flags):
+    # nvcc's own output is full of line directives that -Wpedantic does not like.
+    command = [nvcc, "-x", "cu", *flags, "-Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror",
+               "-c", "-o", "/dev/null"]
+    units = [([h], "-std=c++17") for h in CUDA_17] + [([h], "-std=c++20") for h in CUDA_20]
+    units += [(headers, "-std=c++17") for headers in CUDA_ORDERS]
+    failures = sum(not compile_unit(command, *unit) for unit in units)
+    print(f"{len(units)} units, {failures} do not compile")
+    return failures
+
+
+def main():
+    roots, kind, *rest = sys.argv[1:]
+    failures = {"host": check_host, "cuda": check_cuda}[kind](roots, *rest)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

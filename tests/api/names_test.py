@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Compares the names that the library and its headers offer with expected_names.py.
+
+Usage: names_test.py symbols LIBGSHMEM
+       names_test.py headers CC FLAG...       gshmem.h and nvshmemx.h as C units see them
+       names_test.py device NVCC FLAG...      both as device code sees them
+
+Prints missing and surplus names, and exits 1 when there are any.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import expected_names as expected  # noqa: E402 (beside this file)
+
+HEADERS = {"gshmem": "gshmem/gshmem.h", "nvshmem": "gshmem/compat/nvshmemx.h"}
+
+
+def run(command, **options):
+    result = subprocess.run(command, capture_output=True, text=True, **options)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def compare(what, found, wanted):
+    """Prints the differences; returns how many there are."""
+    missing, surplus = sorted(wanted - found), sorted(found - wanted)
+    print(f"{what}: {len(found)} names, {len(missing)} missing, {len(surplus)} not expected")
+    for title, names in (("missing", missing), ("not expected", surplus)):
+        for name in names[:20]:
+            print(f"  {title}: {name}")
+        if len(names) > 20:
+            print(f"  ... and {len(names) - 20} more")
+    return len(missing) + len(surplus)
+
+
+def check_symbols(library):
+    lines = run(["nm", "-D", "--defined-only", library]).splitlines()
+    found = {line.split()[-1].split("@")[0] for line in lines}
+    # Of C++ only what the standard library's headers leave in every shared library.
+    found = {name for name in found if not re.match(r"_Z(?!.*6gshmem)", name)}
+    return compare("symbols", found, expected.names("gshmem") | set(expected.INTERNAL))
+
+
+def declared(compiler, flags, header, prefix):
+    """Functions that a C unit finds after including `header`."""
+    text = run([*compiler, *flags, "-E", "-P", "-"], input=f"#include <{header}>\n")
+    return set(re.findall(rf"\b({prefix}x?_\w+)\s*\(", text))
+
+
+def check_headers(compiler, *flags):
+    errors = 0
+    compiler = [compiler, "-x", "c", "-std=c11"]
+    for prefix, header in HEADERS.items():
+        found = declared(compiler, flags, header, prefix)
+        errors += compare(header, found, expected.names(prefix))
+        # Declared is not yet usable: take every address.
+        uses = "".join(f"  (void (*)(void)){name},\n" for name in sorted(expected.names(prefix)))
+        unit = f"#include <{header}>\nvoid (*uses[])(void) = {{\n{uses}}};\n"
+        run([*compiler, *flags, "-fsyntax-only", "-"], input=unit)
+    return errors
+
+
+def check_device(nvcc, *flags):
+    """Addresses in device code: an error where a name is none, or a host function."""
+    unit = "".join(f"#include <{header}>\n" for header in HEADERS.values())
+    for prefix in HEADERS:
+        uses = "".join(f"  (void)&{name};\n" for name in sorted(expected.device_names(prefix)))
+        unit += f"__global__ void device_{prefix}() {{\n{uses}}}\n"
+        uses = "".join(f"  (void)&{name};\n" for name in sorted(
+            expected.names(prefix) | expected.launch_names(prefix)))
+        unit += f"void host_{prefix}() {{\n{uses}}}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "uses.cu")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(unit)
+        run([nvcc, "-std=c++17", *flags, "-c", "-o", os.path.join(folder, "uses.o"), source])
+    for prefix in HEADERS:
+        print(f"device: {len(expected.device_names(prefix))} names of {prefix}")
+    return 0
+
+
+def main():
+    checks = {"symbols": check_symbols, "headers": check_headers, "device": check_device}
+    return 1 if checks[sys.argv[1]](*sys.argv[2:]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+// Types of the API's functions, one or more of each family, written from OpenSHMEM 1.5 (section in
+// the comments) and compared with what the headers declare under both prefixes. Compiling it is the
+// test, by the C++ compiler and by nvcc.
+#include <gshmem/compat/nvshmemx.h>
+#include <gshmem/gshmem.h>
+
+#include <type_traits>
+
+#define SAME(NAME, ...)                                                                \
+  static_assert(std::is_same_v<decltype(&gshmem##NAME), __VA_ARGS__>, "gshmem" #NAME); \
+  static_assert(std::is_same_v<decltype(&nvshmem##NAME), __VA_ARGS__>, "nvshmem" #NAME)
+#define OURS(NAME, ...) \
+  static_assert(std::is_same_v<decltype(&gshmem##NAME), __VA_ARGS__>, "gshmem" #NAME)
+
+// 9.1 Setup, exit, query
+SAME(_init, void (*)());
+SAME(_init_thread, int (*)(int, int*));
+SAME(_query_thread, void (*)(int*));
+SAME(_finalize, void (*)());
+SAME(_global_exit, void (*)(int));
+SAME(_my_pe, int (*)());
+SAME(_n_pes, int (*)());
+SAME(_info_get_version, void (*)(int*, int*));
+SAME(_info_get_name, void (*)(char*));
+SAME(x_init_attr, int (*)(unsigned, gshmemx_init_attr_t*));
+SAME(x_init_status, int (*)());
+SAME(x_get_uniqueid, int (*)(gshmemx_uniqueid_t*));
+SAME(x_set_attr_uniqueid_args, int (*)(int, int, const gshmemx_uniqueid_t*, gshmemx_init_attr_t*));
+SAME(x_set_attr_mpi_comm_args, int (*)(void*, gshmemx_init_attr_t*));
+SAME(x_cumodule_init, int (*)(CUmod_st*));
+SAME(x_vendor_get_version_info, void (*)(int*, int*, int*));
+OURS(x_status_string, const char* (*)(int));
+
+// 9.3 Memory, 9.4 teams
+SAME(_malloc, void* (*)(size_t));
+SAME(_calloc, void* (*)(size_t, size_t));
+SAME(_align, void* (*)(size_t, size_t));
+SAME(_free, void (*)(void*));
+SAME(_ptr, void* (*)(const void*, int));
+OURS(_realloc, void* (*)(void*, size_t));
+SAME(_team_my_pe, int (*)(gshmem_team_t));
+SAME(_team_n_pes, int (*)(gshmem_team_t));
+static_assert(std::is_same_v<nvshmem_team_t, int32_t>);
+
+// 9.5 RMA: typed, sized, bytes
+SAME(_int_p, void (*)(int*, int, int));
+SAME(_uchar_g, unsigned char (*)(const unsigned char*, int));
+SAME(_double_put, void (*)(double*, const double*, size_t, int));
+SAME(_longlong_get, void (*)(long long*, const long long*, size_t, int));
+SAME(_half_put, void (*)(gshmem_half_t*, const gshmem_half_t*, size_t, int));
+SAME(_ptrdiff_put_nbi, void (*)(ptrdiff_t*, const ptrdiff_t*, size_t, int));
+SAME(_float_iput, void (*)(float*, const float*, ptrdiff_t, ptrdiff_t, size_t, int));
+SAME(_size_iget, void (*)(size_t*, const size_t*, ptrdiff_t, ptrdiff_t, size_t, int));
+SAME(_put128, void (*)(void*, const void*, size_t, int));
+SAME(_get8_nbi, void (*)(void*, const void*, size_t, int));
+SAME(_iput16, void (*)(void*, const void*, ptrdiff_t, ptrdiff_t, size_t, int));
+SAME(_putmem, void (*)(void*, const void*, size_t, int));
+SAME(_getmem_nbi, void (*)(void*, const void*, size_t, int));
+SAME(x_int32_put_warp, void (*)(int32_t*, const int32_t*, size_t, int));
+SAME(x_putmem_nbi_block, void (*)(void*, const void*, size_t, int));
+SAME(x_iget64_block, void (*)(void*, const void*, ptrdiff_t, ptrdiff_t, size_t, int));
+
+// 9.6 Atomics
+SAME(_double_atomic_fetch, double (*)(const double*, int));
+SAME(_float_atomic_set, void (*)(float*, float, int));
+SAME(_long_atomic_swap, long (*)(long*, long, int));
+SAME(_ulonglong_atomic_compare_swap,
+     unsigned long long (*)(unsigned long long*, unsigned long long, unsigned long long, int));
+SAME(_ulong_atomic_fetch_add, unsigned long (*)(unsigned long*, unsigned long, int));
+SAME(_int64_atomic_add, void (*)(int64_t*, int64_t, int));
+SAME(_size_atomic_fetch_inc, size_t (*)(size_t*, int));
+SAME(_ptrdiff_atomic_inc, void (*)(ptrdiff_t*, int));
+SAME(_uint_atomic_fetch_xor, unsigned (*)(unsigned*, unsigned, int));
+SAME(_int32_atomic_and, void (*)(int32_t*, int32_t, int));
+
+// 9.8 Signaling
+SAME(_short_put_signal, void (*)(short*, const short*, size_t, uint64_t*, uint64_t, int, int));
+SAME(_put16_signal_nbi, void (*)(void*, const void*, size_t, uint64_t*, uint64_t, int, int));
+SAME(x_put16_signal_nbi_warp, void (*)(void*, const void*, size_t, uint64_t*, uint64_t, int, int));
+SAME(x_putmem_signal_block, void (*)(void*, const void*, size_t, uint64_t*, uint64_t, int, int));
+SAME(x_signal_op, void (*)(uint64_t*, uint64_t, int, int));
+SAME(_signal_fetch, uint64_t (*)(const uint64_t*));
+SAME(_signal_wait_until, uint64_t (*)(uint64_t*, int, uint64_t));
+
+// 9.9, 9.11 Barriers and ordering
+SAME(_barrier_all, void (*)());
+SAME(x_sync_all_warp, void (*)());
+SAME(_fence, void (*)());
+SAME(_quiet, void (*)());
+
+// 9.10 Point-to-point synchronization
+SAME(_ushort_wait_until, void (*)(unsigned short*, int, unsigned short));
+SAME(_int_wait_until_all, void (*)(int*, size_t, const int*, int, int));
+SAME(_int_wait_until_any, size_t (*)(int*, size_t, const int*, int, int));
+SAME(_uint64_wait_until_some, size_t (*)(uint64_t*, size_t, size_t*, const int*, int, uint64_t));
+SAME(_int_wait_until_all_vector, void (*)(int*, size_t, const int*, int, const int*));
+SAME(_long_wait_until_any_vector, size_t (*)(long*, size_t, const int*, int, const long*));
+SAME(_long_test, int (*)(long*, int, long));
+SAME(_size_test_all, int (*)(size_t*, size_t, const int*, int, size_t));
+SAME(_int_test_any, size_t (*)(int*, size_t, const int*, int, int));
+SAME(_int_test_some_vector, size_t (*)(int*, size_t, size_t*, const int*, int, const int*));
+
+#if defined(__CUDACC__)
+SAME(x_collective_launch, int (*)(const void*, dim3, dim3, void**, size_t, cudaStream_t));
+SAME(x_collective_launch_query_gridsize, int (*)(const void*, dim3, void**, size_t, int*));
+static_assert(std::is_same_v<gshmem_half_t, __half>);
+static_assert(std::is_same_v<gshmem_bfloat16_t, __nv_bfloat16>);
+#endif
+
+// Values that programs store, print or share with other libraries.
+static_assert(NVSHMEM_CMP_EQ == 0 && NVSHMEM_CMP_NE == 1 && NVSHMEM_CMP_GT == 2 &&
+              NVSHMEM_CMP_LE == 3 && NVSHMEM_CMP_LT == 4 && NVSHMEM_CMP_GE == 5);
+static_assert(NVSHMEM_SIGNAL_SET == 9 && NVSHMEM_SIGNAL_ADD == 10);
+static_assert(NVSHMEM_THREAD_SINGLE == 0 && NVSHMEM_THREAD_FUNNELED == 1 &&
+              NVSHMEM_THREAD_SERIALIZED == 2 && NVSHMEM_THREAD_MULTIPLE == 3);
+static_assert(NVSHMEM_TEAM_INVALID == -1 && NVSHMEM_TEAM_WORLD == 0 && NVSHMEM_TEAM_SHARED == 1 &&
+              NVSHMEMX_TEAM_NODE == 2 && NVSHMEMX_TEAM_SAME_MYPE_NODE == 3);
+static_assert(NVSHMEMX_INIT_THREAD_PES == 1 && NVSHMEMX_INIT_WITH_MPI_COMM == 2 &&
+              NVSHMEMX_INIT_WITH_SHMEM == 4 && NVSHMEMX_INIT_WITH_UNIQUEID == 8);
+static_assert(NVSHMEMX_SUCCESS == 0 && NVSHMEMX_ERROR_INVALID_VALUE == 1 &&
+              NVSHMEMX_ERROR_OUT_OF_MEMORY == 2 && NVSHMEMX_ERROR_NOT_SUPPORTED == 3 &&
+              NVSHMEMX_ERROR_SYMMETRY == 4 && NVSHMEMX_ERROR_GPU_NOT_SELECTED == 5 &&
+              NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED == 6 && NVSHMEMX_ERROR_INTERNAL == 7);
+static_assert(NVSHMEM_STATUS_NOT_INITIALIZED == 0 && NVSHMEM_STATUS_IS_INITIALIZED == 2);
+static_assert(NVSHMEM_MAX_NAME_LEN == 256);
+static_assert(sizeof(nvshmemx_init_attr_t) == 144 && sizeof(nvshmemx_init_args_t) == 128 &&
+              sizeof(nvshmemx_uniqueid_t) == 128 && sizeof(nvshmemx_uniqueid_args_t) == 24);
+
+// Fields that programs set by hand.
+[[maybe_unused]] static void fields() {
+  nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+  attr.mpi_comm = &attr;
+  attr.args.uid_args.id = &id;
+  attr.args.uid_args.myrank = 0;
+  attr.args.uid_args.nranks = 1;
+}

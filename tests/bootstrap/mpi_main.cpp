@@ -1,0 +1,116 @@
+// One rank of an MPI program: bootstrap_mpi_ranks MODE, under mpirun or (mode no-init) alone.
+#include "tests/bootstrap/conformance.h"
+
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <string>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+Config config_with_timeout(double seconds) {
+  Config config;
+  config.bootstrap = "auto";
+  config.bootstrap_timeout = seconds;
+  config.uid_family = "any";
+  config.uid_interface = "=lo";
+  return config;
+}
+
+std::unique_ptr<bootstrap::Bootstrap> create(MPI_Comm comm, double seconds = 60) {
+  return bootstrap::create_mpi(&comm, config_with_timeout(seconds));
+}
+
+void conforms() {
+  conformance([] { return create(MPI_COMM_WORLD); });
+}
+
+/// A part of the world, in another order, while the application uses its own communicator.
+void conforms_over_part_of_the_world() {
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm part = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : 1, size - rank, &part);
+  const auto boot = create(part);
+  expect(boot->size() == (rank == 0 ? 1 : size - 1), "the size is the communicator's");
+  expect(boot->rank() == (rank == 0 ? 0 : size - 1 - rank), "the rank is the communicator's");
+  MPI_Comm_free(&part);  // the bootstrap has its own
+  rank_and_size_are_sane(*boot);
+  allgather_moves_every_byte(*boot, 4096);
+  boot->barrier();
+}
+
+/// The last rank is late by a message: it waits in MPI until the others have given up.
+void missing_rank() {
+  const auto boot = create(MPI_COMM_WORLD, 1);
+  int rank = boot->rank();
+  if (rank == boot->size() - 1) {
+    for (int r = 0; r < boot->size() - 1; ++r)
+      MPI_Recv(&rank, 1, MPI_INT, r, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return;
+  }
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
+  MPI_Send(&rank, 1, MPI_INT, boot->size() - 1, 0, MPI_COMM_WORLD);
+}
+
+void abort_spreads() {
+  const auto boot = create(MPI_COMM_WORLD);
+  abort_reaches_the_others(*boot);
+}
+
+/// PMIx under an application that has its own use for it.
+void pmix_conforms() {
+  for (int life = 0; life < 2; ++life) {
+    const auto boot = bootstrap::create(config_with_timeout(60));
+    expect(std::string(boot->name()) == "pmix", "auto takes PMIx");
+    rank_and_size_are_sane(*boot);
+    small_allgathers_do_not_mix(*boot, 10);
+    barrier_waits_for_each_rank_in_turn(*boot);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+void no_init() {
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI is not initialized",
+               [] { (void)create(MPI_COMM_WORLD); });
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "null",
+               [] { (void)bootstrap::create_mpi(nullptr, config_with_timeout(1)); });
+}
+
+int run(void (*mode)()) {
+  try {
+    mode();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, void (*)()> modes{{"conforms", conforms},
+                                                {"part", conforms_over_part_of_the_world},
+                                                {"missing", missing_rank},
+                                                {"abort", abort_spreads},
+                                                {"pmix", pmix_conforms}};
+  const std::string name = argc == 2 ? argv[1] : "";
+  if (name == "no-init") return run(no_init);
+  const auto mode = modes.find(name);
+  if (mode == modes.end()) return 2;
+  MPI_Init(&argc, &argv);
+  const int status = run(mode->second);
+  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized",
+               [] { (void)create(MPI_COMM_WORLD); });
+  return status;
+}

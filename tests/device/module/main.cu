@@ -1,0 +1,137 @@
+// Modules loaded by hand (CUDA driver API) and kernels outside init. Usage: module_test CUBIN
+// [CASE] Without CASE runs each case in a process of its own and looks at what it says: a kernel
+// that traps takes its process' CUDA context with it.
+#include <gshmem/gshmem.h>
+
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace {
+
+__global__ void tell_pe_plain(int* out) { *out = gshmem_my_pe(); }
+
+/// A function of the driver by name, so that the test links no libcuda.
+template <class Function>
+Function driver(const char* name) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  if (cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found) !=
+          cudaSuccess ||
+      !address) {
+    std::printf("no %s in this driver\n", name);
+    std::exit(3);
+  }
+  return reinterpret_cast<Function>(address);
+}
+
+class Module {
+ public:
+  explicit Module(const char* file) {
+    const auto load = driver<CUresult (*)(CUmodule*, const char*)>("cuModuleLoad");
+    const auto find =
+        driver<CUresult (*)(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction");
+    if (load(&module_, file) != CUDA_SUCCESS ||
+        find(&kernel_, module_, "tell_pe") != CUDA_SUCCESS) {
+      std::printf("cannot load %s\n", file);
+      std::exit(3);
+    }
+  }
+  CUmodule handle() const { return module_; }
+  /// What the kernel tells, or -1 when it trapped.
+  int run() const {
+    using LaunchKernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                      unsigned, unsigned, CUstream, void**, void**);
+    int* out = nullptr;
+    if (cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) return -2;
+    void* args[] = {&out};
+    const auto launch = driver<LaunchKernel>("cuLaunchKernel");
+    if (launch(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr) != CUDA_SUCCESS) return -2;
+    return cudaDeviceSynchronize() == cudaSuccess ? *out : -1;
+  }
+
+ private:
+  CUmodule module_ = nullptr;
+  CUfunction kernel_ = nullptr;
+};
+
+int initialized(const char* file) {
+  gshmem_init();
+  int result = 1;
+  {
+    const Module module(file);
+    const int status = gshmemx_cumodule_init(module.handle());
+    const int told = module.run();
+    std::printf("cumodule_init: status %d, kernel tells %d\n", status, told);
+    if (status == GSHMEMX_SUCCESS && told == gshmem_my_pe() * 100 + gshmem_n_pes()) result = 0;
+    if (gshmemx_cumodule_finalize(module.handle()) != GSHMEMX_SUCCESS) result = 1;
+  }
+  gshmem_finalize();
+  return result;
+}
+
+/// The kernel must trap; the message is the parent's business. No finalize: the context is lost.
+int not_initialized(const char* file) {
+  gshmem_init();
+  return Module(file).run() == -1 ? 0 : 1;
+}
+
+int finalized(const char* file) {
+  gshmem_init();
+  const Module module(file);
+  if (gshmemx_cumodule_init(module.handle()) != GSHMEMX_SUCCESS || module.run() < 0) return 1;
+  if (gshmemx_cumodule_finalize(module.handle()) != GSHMEMX_SUCCESS) return 1;
+  return module.run() == -1 ? 0 : 1;
+}
+
+int before_init(const char*) {
+  int* out = nullptr;
+  if (cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) return 1;
+  tell_pe_plain<<<1, 1>>>(out);
+  return cudaDeviceSynchronize() == cudaSuccess ? 1 : 0;
+}
+
+struct Case {
+  const char* name;
+  int (*run)(const char* file);
+  const char* says;  ///< must be in its output
+};
+constexpr const char* kTrapped = "gshmem_my_pe: the library is not initialized";
+constexpr Case kCases[] = {{"initialized", initialized, "kernel tells"},
+                           {"not_initialized", not_initialized, kTrapped},
+                           {"finalized", finalized, kTrapped},
+                           {"before_init", before_init, kTrapped}};
+
+/// Exit status and output of this program with a case.
+int run_child(const std::string& self, const std::string& file, const Case& test) {
+  const std::string command = "'" + self + "' '" + file + "' " + test.name + " 2>&1";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return 1;
+  std::string output;
+  char line[512];
+  while (std::fgets(line, sizeof(line), pipe)) output += line;
+  const int status = pclose(pipe);
+  const bool passed = status == 0 && output.find(test.says) != std::string::npos;
+  std::printf("%s: %s (status %d)\n%s", test.name, passed ? "passed" : "FAILED", status,
+              output.c_str());
+  return passed ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  for (const Case& test : kCases) {
+    if (argc > 2 && std::strcmp(argv[2], test.name) == 0) return test.run(argv[1]);
+  }
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
+    std::printf("skipped: module_test needs a GPU\n");
+    return 77;
+  }
+  int failures = 0;
+  for (const Case& test : kCases) failures += run_child(argv[0], argv[1], test);
+  return failures == 0 ? 0 : 1;
+}
