@@ -48,7 +48,7 @@ Child start(const Environment& environment, const std::function<void()>& body) {
     code = 3;
   }
   std::fflush(nullptr);
-  _exit(code);
+  std::exit(code);  // not _exit: what the library keeps until then is released too
 }
 
 Outcome finish(const Child& child) {
