@@ -145,9 +145,10 @@ void Pe::make_memory() {
 }
 
 void Pe::publish() {
+  std::function<void()> tick;
+  if (gpu_) tick = [this] { report_kernel_fault(); };
   monitor_ = std::make_unique<p2p::PeerMonitor>(
-      *sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); });
-  state_.magic = abi::kStateMagic;
+      *sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); }, tick);
 }
 
 Pe::~Pe() {
@@ -202,6 +203,20 @@ int Pe::agree_status(const char* call, int mine) {
     return all[pe];
   }
   return GSHMEMX_SUCCESS;
+}
+
+void Pe::report_kernel_fault() noexcept {
+  abi::FaultRecord record;
+  if (kernel_fault_reported_ || !fault_read(state_.control, &record)) return;
+  kernel_fault_reported_ = true;
+  {
+    const std::lock_guard lock(fault_mutex_);
+    if (!host_fault_.empty()) return;  // found by the host, which has said it
+  }
+  log_set_pe(state_.my_pe);
+  const bool leaving = leaving_.load(std::memory_order_acquire);
+  if (state_.fault_policy == abi::FaultPolicy::kAbort && !leaving) end_job();
+  GSHMEM_ERROR("%s", fault_message(record).c_str());
 }
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for

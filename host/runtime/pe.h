@@ -73,6 +73,8 @@ class Pe {
   void choose_gpu();
   void make_memory();
   void publish();
+  /// Says what a kernel recorded, which nobody else may ever ask for; ends the job under abort.
+  void report_kernel_fault() noexcept;
   void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
@@ -99,6 +101,7 @@ class Pe {
   std::unique_ptr<p2p::PeerMonitor> monitor_;
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
+  bool kernel_fault_reported_ = false;  ///< monitor thread only
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;

@@ -9,9 +9,11 @@
 
 namespace gshmem::p2p {
 
-PeerMonitor::PeerMonitor(const PeerSockets& sockets, std::function<void(int, Event)> on_event)
+PeerMonitor::PeerMonitor(const PeerSockets& sockets, std::function<void(int, Event)> on_event,
+                         std::function<void()> on_tick)
     : sockets_(sockets),
       on_event_(std::move(on_event)),
+      on_tick_(std::move(on_tick)),
       stop_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))),
       thread_([this] { run(); }) {}
 
@@ -29,8 +31,12 @@ void PeerMonitor::run() {
     entries.push_back({sockets_.socket(pe), POLLIN, 0});
     pes.push_back(pe);
   }
+  const int wait_ms = on_tick_ ? 100 : -1;
   for (;;) {
-    if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
+    const int ready = ::poll(entries.data(), entries.size(), wait_ms);
+    if (ready < 0 && errno != EINTR) return;
+    if (on_tick_) on_tick_();
+    if (ready <= 0) continue;
     if (entries[0].revents != 0) return;
     for (std::size_t i = 1; i < entries.size(); ++i) {
       if (entries[i].revents == 0) continue;

@@ -14,7 +14,9 @@ class PeerMonitor {
  public:
   enum class Event { kDied, kLeft };
   /// `on_event` runs on the monitor thread, once per PE.
-  PeerMonitor(const PeerSockets& sockets, std::function<void(int pe, Event event)> on_event);
+  /// `on_tick` (may be empty) runs there ten times a second: for what has no descriptor to poll.
+  PeerMonitor(const PeerSockets& sockets, std::function<void(int pe, Event event)> on_event,
+              std::function<void()> on_tick);
   ~PeerMonitor();
   PeerMonitor(const PeerMonitor&) = delete;
 
@@ -23,6 +25,7 @@ class PeerMonitor {
 
   const PeerSockets& sockets_;
   std::function<void(int, Event)> on_event_;
+  std::function<void()> on_tick_;
   Fd stop_;
   std::thread thread_;
 };
