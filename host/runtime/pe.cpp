@@ -149,6 +149,7 @@ void Pe::publish() {
   if (gpu_) tick = [this] { report_kernel_fault(); };
   monitor_ = std::make_unique<p2p::PeerMonitor>(
       *sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); }, tick);
+  state_.magic = abi::kStateMagic;
 }
 
 Pe::~Pe() {
