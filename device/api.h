@@ -290,10 +290,7 @@ GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_
       !check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) {
     return 0;
   }
-  std::uint64_t value = 0;
-  spin_until(state, call.name,
-             [&] { return compare(value = load_sync(sig_addr), cmp, cmp_value); });
-  return value;
+  return device::signal_wait_until(state, call.name, sig_addr, cmp, cmp_value);
 }
 
 template <class T>
@@ -302,7 +299,7 @@ GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_valu
   if (!check_cmp(state, call.name, cmp) ||
       !check_symmetric(state, call.name, "ivar", ivar, sizeof(T)))
     return;
-  spin_until(state, call.name, [&] { return compare(load_sync(ivar), cmp, cmp_value); });
+  device::wait_until(state, call.name, ivar, cmp, cmp_value);
 }
 
 template <class T>

@@ -35,20 +35,32 @@ struct PendingSignal {
 };
 
 /// The group meets behind the payload, then one thread orders it before the signal: its fence
-/// covers the stores of threads it has synchronized with (PTX ISA, causality order).
-/// Out of line, and with the signal in memory while a group copies, because all of this would
-/// otherwise be registers of every kernel that might call it: 72 instead of 40 for a streaming
-/// kernel of 31 (tests/device/registers).
+/// covers the stores of threads it has synchronized with (PTX ISA, causality order). Out of line,
+/// and with the signal in memory while the group copies, because all of this would otherwise be
+/// registers of every kernel that might call it: 72 instead of 40 for a streaming kernel of 31
+/// (tests/device/registers).
 template <class Coop>
-GSHMEM_OUTLINE void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
-                                   std::size_t bytes, SignalUpdate signal, int pe) {
+GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, const void* source,
+                                     std::size_t bytes, SignalUpdate signal, int pe) {
   PendingSignal pending{signal, pe};
-  if constexpr (!std::is_same_v<Coop, Thread>) keep_in_memory(pending);
+  keep_in_memory(pending);
   put_nbi(coop, state, dest, source, bytes, pe);
   coop.sync();
   if (coop.thread_rank() == 0) {
     fence_system();
     signal_op(state, pending.update, pending.pe);
+  }
+}
+
+template <class Coop>
+GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
+                              std::size_t bytes, SignalUpdate signal, int pe) {
+  if constexpr (std::is_same_v<Coop, Thread>) {
+    put_nbi(coop, state, dest, source, bytes, pe);
+    fence_system();
+    signal_op(state, signal, pe);
+  } else {
+    group_put_signal(coop, state, dest, source, bytes, signal, pe);
   }
 }
 
