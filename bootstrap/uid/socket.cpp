@@ -70,10 +70,6 @@ Endpoint local_endpoint(const Fd& fd) {
 
 }  // namespace
 
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 std::string endpoint_text(const Endpoint& endpoint) {
   char text[INET6_ADDRSTRLEN] = "";
   const bool v4 = endpoint.family == Endpoint::Family::kIpv4;

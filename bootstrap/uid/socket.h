@@ -5,30 +5,13 @@
 #include "bootstrap/deadline.h"
 #include "bootstrap/uid/wire.h"
 #include "host/base/error.h"
+#include "host/base/fd.h"
 
 #include <utility>
 
 struct sockaddr;
 
 namespace gshmem::bootstrap {
-
-/// A file descriptor that is closed with its owner.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd();
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// "10.0.0.1:4711" or "[fe80::1]:4711".
 [[nodiscard]] std::string endpoint_text(const Endpoint& endpoint);

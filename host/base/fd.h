@@ -20,8 +20,7 @@ class Fd {
     if (fd_ >= 0) ::close(fd_);
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
-  void reset() noexcept { *this = Fd(); }
+  [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 
  private:
   int fd_ = -1;

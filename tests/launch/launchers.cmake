@@ -1,6 +1,6 @@
 # How tests are started: in this process (Catch2), under mpirun, under Slurm. Included once by
 # tests/CMakeLists.txt; every folder below uses these functions, so labels, environment, skip code
-# and time limits are the same everywhere.
+# time limits and the prefix of the leg are the same everywhere.
 
 # Suppressions of leaks that are PMIx's and Open MPI's own; harmless without sanitizers.
 set(GSHMEM_TEST_ENVIRONMENT
@@ -20,12 +20,13 @@ endif()
 # A case that prints a line with "skipped: <why>" and returns counts as skipped.
 function(gshmem_discover_tests target label)
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
-  catch_discover_tests(${target} TEST_PREFIX "${label}." PROPERTIES TIMEOUT 120
+  catch_discover_tests(${target} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT 120
     SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}" LABELS "cpu\\\\\\\\;${label}")
 endfunction()
 
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share.
 function(gshmem_add_launched_test name label processes timeout)
+  set(name ${GSHMEM_TEST_PREFIX}${name})
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
     TIMEOUT ${timeout} PROCESSORS ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
@@ -54,13 +55,15 @@ function(gshmem_add_mpirun_test name processes)
   endif()
   gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT} ${command})
   if(ARG_MPI_PROGRAM)
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+    set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES
+      ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   endif()
 endfunction()
 
 # gshmem_add_gpu_test(NAME n command...): `command` on n processes under mpirun with a GPU each;
 # skipped where there are fewer GPUs. One at a time, so that none waits for another's time slices.
 function(gshmem_add_gpu_test name processes)
+  set(name ${GSHMEM_TEST_PREFIX}${name})
   set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
   if(GSHMEM_MPIRUN_USABLE)
     set(command ${CMAKE_SOURCE_DIR}/tests/launch/with_gpus.sh ${processes}

@@ -135,14 +135,14 @@ PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, double timeout_seconds)
   for (int missing = boot.size() - 1 - rank_; missing > 0;) {
     wait_readable(listener.get(), deadline, strprintf("%d higher-ranked PEs to connect", missing));
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket.valid() || !same_user(socket.get())) continue;
+    if (!socket || !same_user(socket.get())) continue;
     Hello hello;
     hello.magic = 0;
     wait_readable(socket.get(), deadline, "a PE's greeting");
     if (::recv(socket.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) continue;
     if (hello.magic != Hello{}.magic || hello.rank <= rank_ || hello.rank >= boot.size()) continue;
     Fd& place = sockets_[static_cast<std::size_t>(hello.rank)];
-    if (place.valid()) continue;
+    if (place) continue;
     place = std::move(socket);
     --missing;
   }
