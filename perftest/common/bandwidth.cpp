@@ -1,4 +1,5 @@
 #include "perftest/common/bandwidth.h"
+#include <algorithm>
 
 namespace perftest {
 namespace {

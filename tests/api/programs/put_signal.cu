@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <cstdint>
 
 constexpr int kBlocks = 8;
 constexpr size_t kPart = 4096;
