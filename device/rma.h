@@ -1,4 +1,4 @@
-// Put and get on the load/store path, over bytes; the typed API is a thin layer on top (api/rma.h).
+// Put and get on the load/store path, over bytes; the APIs are thin layers on top (device/api.h).
 // OpenSHMEM 1.5, section 9.6.
 //
 // Order. A put returns when its source may be reused; the data is at the target after quiet. A get

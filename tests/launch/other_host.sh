@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# other_host.sh PROGRAM: two PEs of which one believes to be on another host (a UTS namespace of its own).
+# Both must fail and name the PE and the hosts. Needs root for the namespace; else skipped.
+set -u
+program=$1
+if ! unshare --uts true 2> /dev/null; then
+  echo "skipped: needs root for a UTS namespace"
+  exit 77
+fi
+export GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=30
+export GSHMEM_UID_ADDRESS=127.0.0.1:$((20000 + $$ % 20000))
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+GSHMEM_UID_RANK=1 unshare --uts sh -c "hostname elsewhere; exec '$program'" > "$folder/1" 2>&1 &
+GSHMEM_UID_RANK=0 "$program" > "$folder/0" 2>&1
+first=$?
+wait $!
+second=$?
+cat "$folder"/*
+for rank in 0 1; do
+  grep -q "PE 1 is on host elsewhere" "$folder/$rank" || { echo "PE $rank does not name the host"; exit 1; }
+done
+if ((first == 0 || second == 0)); then
+  echo "exit statuses $first and $second, expected failures"
+  exit 1
+fi
