@@ -51,6 +51,10 @@ template <class T>
 /// answers), uid when GSHMEM_UID_ADDRESS is set, else single.
 [[nodiscard]] std::unique_ptr<Bootstrap> create(const Config& config);
 
+/// The variable by which a launcher says that it started several processes, each of which is a job
+/// of its own unless there is a PMIx server; null = none says so.
+[[nodiscard]] const char* launcher_without_pmix(Config::Lookup lookup, void* context);
+
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();
 /// Rank and size come from the launcher's server; data goes over TCP between the ranks where they
 /// can connect (GSHMEM_UID_INTERFACE, GSHMEM_UID_FAMILY), else through the server. abort() has the

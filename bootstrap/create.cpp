@@ -26,23 +26,28 @@ std::unique_ptr<Bootstrap> try_pmix(const Config& config) {
 
 /// A launcher that is not PMIx started several processes, and each is about to be alone.
 void warn_when_launched() {
-  // Set per process by Open MPI, Slurm steps, and PMI-1/2 launchers such as hydra.
-  constexpr std::array kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
-  for (const char* name : kSizes) {
-    const char* text = env_lookup(name);
-    if (text == nullptr) continue;
-    int size = 0;
-    std::from_chars(text, text + std::strlen(text), size);
-    if (size <= 1) continue;
-    GSHMEM_WARN(
-        "%s=%d, but there is no PMIx server: this process is a job of one PE "
-        "(srun needs --mpi=pmix)",
-        name, size);
-    return;
-  }
+  const char* const name = launcher_without_pmix(
+      [](const char* variable, void*) { return env_lookup(variable); }, nullptr);
+  if (name == nullptr) return;
+  GSHMEM_WARN(
+      "%s=%s, but there is no PMIx server: this process is a job of one PE "
+      "(srun needs --mpi=pmix)",
+      name, env_lookup(name));
 }
 
 }  // namespace
+
+const char* launcher_without_pmix(Config::Lookup lookup, void* context) {
+  // Set per process by Open MPI, Slurm steps, and PMI-1/2 launchers such as hydra.
+  constexpr std::array kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
+  for (const char* name : kSizes) {
+    const char* const text = lookup(name, context);
+    int size = 0;
+    if (text != nullptr) std::from_chars(text, text + std::strlen(text), size);
+    if (size > 1) return name;
+  }
+  return nullptr;
+}
 
 std::unique_ptr<Bootstrap> create(const Config& config) {
   if (config.bootstrap == "pmix") return create_pmix(config);

@@ -1,8 +1,9 @@
-// Atomic memory operations on the load/store path (OpenSHMEM 1.5, section 9.7): relaxed, at system
-// scope, atomic against every other AMO, `p`, signal and wait on the same object. T is 4 or 8
+// Atomic memory operations (OpenSHMEM 1.5, section 9.7), in place at system scope or by the NIC:
+// relaxed, atomic against every other AMO, `p`, signal and wait on the same object. T is 4 or 8
 // bytes. Signedness does not matter to any of them, so they work on unsigned words.
 #pragma once
 
+#include "nic.h"
 #include "p2p.h"
 
 namespace gshmem::device {
@@ -13,40 +14,69 @@ GSHMEM_FN Word<T>* amo_target(const State& state, const T* dest, int pe) {
   return reinterpret_cast<Word<T>*>(peer_address(state, const_cast<T*>(dest), pe));
 }
 
+/// The same by the NIC.
+template <class T>
+GSHMEM_FN Amo nic_amo(AmoOp op, T operand, T cond) {
+  return {op, sizeof(T), bits<Word<T>>(operand), bits<Word<T>>(cond)};
+}
+template <class T>
+GSHMEM_FN T nic_fetching(AmoOp op, const State& state, const T* dest, T operand, T cond, int pe) {
+  return bits<T>(static_cast<Word<T>>(
+      nic::amo_fetching(state, const_cast<T*>(dest), nic_amo(op, operand, cond), pe)));
+}
+
 template <class T>
 GSHMEM_FN T amo_fetch(const State& state, const T* source, int pe) {
+  if (!amo_is_mapped(state, pe)) {
+    return nic_fetching(AmoOp::kFetch, state, source, T{}, T{}, pe);
+  }
   return bits<T>(load_relaxed(amo_target(state, source, pe)));
 }
 
 template <class T>
 GSHMEM_FN void amo_set(const State& state, T* dest, T value, int pe) {
+  if (!amo_is_mapped(state, pe)) {
+    return nic::amo(state, dest, nic_amo(AmoOp::kSet, value, T{}), pe);
+  }
   store_flag(amo_target(state, dest, pe), bits<Word<T>>(value));
 }
 
 template <class T>
 GSHMEM_FN T amo_swap(const State& state, T* dest, T value, int pe) {
+  if (!amo_is_mapped(state, pe)) {
+    return nic_fetching(AmoOp::kSwap, state, dest, value, T{}, pe);
+  }
   return bits<T>(atomic_exchange(amo_target(state, dest, pe), bits<Word<T>>(value)));
 }
 
 template <class T>
 GSHMEM_FN T amo_compare_swap(const State& state, T* dest, T cond, T value, int pe) {
+  if (!amo_is_mapped(state, pe)) {
+    return nic_fetching(AmoOp::kCompareSwap, state, dest, value, cond, pe);
+  }
   return bits<T>(
       atomic_compare_swap(amo_target(state, dest, pe), bits<Word<T>>(cond), bits<Word<T>>(value)));
 }
 
-#define GSHMEM_AMO(OP)                                                                    \
+#define GSHMEM_AMO(OP, NIC_OP)                                                            \
   template <class T>                                                                      \
   GSHMEM_FN T amo_fetch_##OP(const State& state, T* dest, T value, int pe) {              \
+    if (!amo_is_mapped(state, pe)) {                                                      \
+      return nic_fetching(AmoOp::NIC_OP, state, dest, value, T{}, pe);                    \
+    }                                                                                     \
     return bits<T>(atomic_fetch_##OP(amo_target(state, dest, pe), bits<Word<T>>(value))); \
   }                                                                                       \
   template <class T>                                                                      \
   GSHMEM_FN void amo_##OP(const State& state, T* dest, T value, int pe) {                 \
+    if (!amo_is_mapped(state, pe)) {                                                      \
+      return nic::amo(state, dest, nic_amo(AmoOp::NIC_OP, value, T{}), pe);               \
+    }                                                                                     \
     atomic_##OP(amo_target(state, dest, pe), bits<Word<T>>(value));                       \
   }
-GSHMEM_AMO(add)
-GSHMEM_AMO(and)
-GSHMEM_AMO(or)
-GSHMEM_AMO(xor)
+GSHMEM_AMO(add, kAdd)
+GSHMEM_AMO(and, kAnd)
+GSHMEM_AMO(or, kOr)
+GSHMEM_AMO(xor, kXor)
 #undef GSHMEM_AMO
 
 }  // namespace gshmem::device

@@ -34,7 +34,7 @@ GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* sou
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
-    ops->copy(peer_address(state, dest, pe), source, n.bytes());
+    ops->put(dest, source, n.bytes(), pe);
     if (kCompletion == Completion::kBlocking) ops->complete();
     return;
   })
@@ -51,7 +51,7 @@ GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* sou
   const State& state = call.state;
   if (!check_remote(state, call.name, "source", source, n, pe)) return;
   GSHMEM_ON_HOST_OPS({
-    ops->copy(dest, peer_address(state, source, pe), n.bytes());
+    ops->get(dest, source, n.bytes(), pe);
     if (kCompletion == Completion::kBlocking) ops->complete();
     return;
   })
@@ -88,7 +88,7 @@ GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
   GSHMEM_ON_HOST_OPS({
-    ops->copy(peer_address(state, dest, pe), &value, sizeof(T));
+    ops->put(dest, &value, sizeof(T), pe);
     ops->complete();  // `value` dies with this call
     return;
   })
@@ -101,24 +101,12 @@ GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
   if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
   GSHMEM_ON_HOST_OPS({
     T value{};
-    ops->copy(&value, peer_address(state, source, pe), sizeof(T));
+    ops->get(&value, source, sizeof(T), pe);
     ops->complete();
     return value;
   })
   return device::g(state, source, pe);
 }
-
-#if !defined(__CUDA_ARCH__)
-/// Strided elements by the copy engine, one copy each.
-inline void copy_strided_host(HostOps* ops, char* dest, const char* source, Strides strides,
-                              std::size_t size) {
-  for (std::size_t i = 0; i < strides.nelems; ++i) {
-    ops->copy(dest + i * static_cast<std::size_t>(strides.dst) * size,
-              source + i * static_cast<std::size_t>(strides.src) * size, size);
-  }
-  ops->complete();
-}
-#endif
 
 template <std::size_t kSize, class Coop>
 GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
@@ -128,8 +116,12 @@ GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* sourc
   if (!check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}, pe))
     return;
   GSHMEM_ON_HOST_OPS({
-    copy_strided_host(ops, static_cast<char*>(peer_address(state, dest, pe)),
-                      static_cast<const char*>(source), strides, kSize);
+    for (std::size_t i = 0; i < strides.nelems; ++i) {
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+      ops->put(static_cast<W*>(dest) + at * strides.dst,
+               static_cast<const W*>(source) + at * strides.src, kSize, pe);
+    }
+    ops->complete();
     return;
   })
   device::iput(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
@@ -143,8 +135,12 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
   if (!check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}, pe))
     return;
   GSHMEM_ON_HOST_OPS({
-    copy_strided_host(ops, static_cast<char*>(dest),
-                      static_cast<const char*>(peer_address(state, source, pe)), strides, kSize);
+    for (std::size_t i = 0; i < strides.nelems; ++i) {
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+      ops->get(static_cast<W*>(dest) + at * strides.dst,
+               static_cast<const W*>(source) + at * strides.src, kSize, pe);
+    }
+    ops->complete();
     return;
   })
   device::iget(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
@@ -153,9 +149,9 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
 // --- Atomics -------------------------------------------------------------------------------------
 #if !defined(__CUDA_ARCH__)
 template <class T>
-T amo_host(HostOps* ops, AmoOp op, const State& state, const T* dest, T operand, T cond, int pe) {
-  const std::uint64_t old = ops->amo(op, amo_target(state, dest, pe), bits<Word<T>>(operand),
-                                     bits<Word<T>>(cond), sizeof(T));
+T amo_host(HostOps* ops, AmoOp op, const T* dest, T operand, T cond, int pe) {
+  const std::uint64_t old = ops->amo(op, const_cast<T*>(dest), bits<Word<T>>(operand),
+                                     bits<Word<T>>(cond), sizeof(T), pe);
   return bits<T>(static_cast<Word<T>>(old));
 }
 #endif
@@ -164,7 +160,7 @@ template <class T>
 GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, state, source, T{}, T{}, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, source, T{}, T{}, pe);)
   return device::amo_fetch(state, source, pe);
 }
 
@@ -173,7 +169,7 @@ GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
   GSHMEM_ON_HOST_OPS({
-    amo_host(ops, AmoOp::kSet, state, dest, value, T{}, pe);
+    amo_host(ops, AmoOp::kSet, dest, value, T{}, pe);
     return;
   })
   device::amo_set(state, dest, value, pe);
@@ -183,7 +179,7 @@ template <class T>
 GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, state, dest, value, T{}, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, dest, value, T{}, pe);)
   return device::amo_swap(state, dest, value, pe);
 }
 
@@ -191,27 +187,27 @@ template <class T>
 GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, state, dest, value, cond, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, dest, value, cond, pe);)
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
-#define GSHMEM_API_AMO(OP, OP_NAME)                                                        \
-  template <class T>                                                                       \
-  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {               \
-    const State& state = call.state;                                                       \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};     \
-    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);) \
-    return device::amo_fetch_##OP(state, dest, value, pe);                                 \
-  }                                                                                        \
-  template <class T>                                                                       \
-  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                  \
-    const State& state = call.state;                                                       \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;         \
-    GSHMEM_ON_HOST_OPS({                                                                   \
-      amo_host(ops, AmoOp::OP_NAME, state, dest, value, T{}, pe);                          \
-      return;                                                                              \
-    })                                                                                     \
-    device::amo_##OP(state, dest, value, pe);                                              \
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                    \
+  template <class T>                                                                   \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {           \
+    const State& state = call.state;                                                   \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{}; \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);)    \
+    return device::amo_fetch_##OP(state, dest, value, pe);                             \
+  }                                                                                    \
+  template <class T>                                                                   \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {              \
+    const State& state = call.state;                                                   \
+    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;     \
+    GSHMEM_ON_HOST_OPS({                                                               \
+      amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);                             \
+      return;                                                                          \
+    })                                                                                 \
+    device::amo_##OP(state, dest, value, pe);                                          \
   }
 GSHMEM_API_AMO(add, kAdd)
 GSHMEM_API_AMO(and, kAnd)
@@ -227,9 +223,9 @@ GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUp
 }
 
 #if !defined(__CUDA_ARCH__)
-inline void signal_host(HostOps* ops, const State& state, const SignalUpdate& signal, int pe) {
+inline void signal_host(HostOps* ops, const SignalUpdate& signal, int pe) {
   const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
-  amo_host<std::uint64_t>(ops, op, state, signal.address, signal.value, 0, pe);
+  amo_host<std::uint64_t>(ops, op, signal.address, signal.value, 0, pe);
 }
 #endif
 
@@ -237,32 +233,41 @@ GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
   const State& state = call.state;
   if (!check_signal(state, call.name, signal, pe)) return;
   GSHMEM_ON_HOST_OPS({
-    signal_host(ops, state, signal, pe);
+    signal_host(ops, signal, pe);
     return;
   })
   device::signal_op(state, signal, pe);
 }
 
-template <class Coop>
-GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const void* source,
-                              Elements n, SignalUpdate signal, int pe) {
+template <Completion kCompletion, class Coop>
+GSHMEM_FN void put_signal_as(const Caller& call, Coop coop, void* dest, const void* source,
+                             Elements n, SignalUpdate signal, int pe) {
   const State& state = call.state;
   if (!check_remote(state, call.name, "dest", dest, n, pe) ||
       !check_signal(state, call.name, signal, pe))
     return;
   GSHMEM_ON_HOST_OPS({
-    ops->copy(peer_address(state, dest, pe), source, n.bytes());
+    ops->put(dest, source, n.bytes(), pe);
     ops->complete();
-    signal_host(ops, state, signal, pe);
+    signal_host(ops, signal, pe);
     return;
   })
-  device::put_signal_nbi(coop, state, dest, source, n.bytes(), signal, pe);
+  if constexpr (kCompletion == Completion::kBlocking) {
+    device::put_signal(coop, state, dest, source, n.bytes(), signal, pe);
+  } else {
+    device::put_signal_nbi(coop, state, dest, source, n.bytes(), signal, pe);
+  }
 }
 
 template <class Coop>
 GSHMEM_FN void put_signal(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
                           SignalUpdate signal, int pe) {
-  put_signal_nbi(call, coop, dest, source, n, signal, pe);
+  put_signal_as<Completion::kBlocking>(call, coop, dest, source, n, signal, pe);
+}
+template <class Coop>
+GSHMEM_FN void put_signal_nbi(const Caller& call, Coop coop, void* dest, const void* source,
+                              Elements n, SignalUpdate signal, int pe) {
+  put_signal_as<Completion::kNonBlocking>(call, coop, dest, source, n, signal, pe);
 }
 
 // --- Waiting: the variables are local

@@ -16,7 +16,59 @@ struct Thread {
   GSHMEM_FN void sync() const {}
 };
 
+/// Threads of a warp that arrive at a place together, with the same key: one of them may act for
+/// all.
 #if defined(__CUDA_ARCH__)
+class Converged {
+ public:
+  __device__ explicit Converged(std::uint64_t key)
+      : mask_(__match_any_sync(__activemask(), static_cast<unsigned long long>(key))) {}
+  /// A group of the calling thread alone.
+  __device__ Converged() : mask_(1u << lane_id()) {}
+  __device__ int size() const { return __popc(mask_); }
+  __device__ int rank() const { return __popc(mask_ & ((1u << lane_id()) - 1)); }
+  __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
+  __device__ bool last() const { return lane_id() == 31 - __clz(static_cast<int>(mask_)); }
+  __device__ void sync() const { __syncwarp(mask_); }
+  __device__ std::uint64_t from_first(std::uint64_t value) const {
+    return __shfl_sync(mask_, static_cast<unsigned long long>(value),
+                       __ffs(static_cast<int>(mask_)) - 1);
+  }
+  __device__ std::uint32_t from_last(std::uint32_t value) const {
+    return __shfl_sync(mask_, value, 31 - __clz(static_cast<int>(mask_)));
+  }
+
+ private:
+  unsigned mask_;
+};
+#else
+class Converged {
+ public:
+  explicit Converged(std::uint64_t) {}
+  Converged() = default;
+  static int size() { return 1; }
+  static int rank() { return 0; }
+  static bool first() { return true; }
+  static bool last() { return true; }
+  static void sync() {}
+  static std::uint64_t from_first(std::uint64_t value) { return value; }
+  static std::uint32_t from_last(std::uint32_t value) { return value; }
+};
+#endif
+
+#if defined(__CUDA_ARCH__)
+
+/// Numbers of the calling thread's block in its grid, of its warp in the grid, and of its SM.
+__device__ inline std::uint32_t block_number() {
+  return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+__device__ inline std::uint32_t thread_number() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+__device__ inline std::uint32_t warp_number() {
+  const std::uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+  return block_number() * warps + thread_number() / 32;
+}
 
 struct Warp {
   __device__ int thread_rank() const { return lane_id(); }
@@ -25,14 +77,27 @@ struct Warp {
 };
 
 struct Block {
-  __device__ int thread_rank() const {
-    return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
-  }
+  __device__ int thread_rank() const { return static_cast<int>(thread_number()); }
   __device__ int size() const { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
   __device__ void sync() const { __syncthreads(); }
 };
 
 #else
+
+inline std::uint32_t block_number() {
+  const HostLane* lane = gshmemi_ambient()->lane;
+  return lane ? static_cast<std::uint32_t>(lane->block_rank) : 0;
+}
+inline std::uint32_t thread_number() {
+  const HostLane* lane = gshmemi_ambient()->lane;
+  return lane ? static_cast<std::uint32_t>(lane->thread_rank) : 0;
+}
+inline std::uint32_t warp_number() {
+  const HostLane* lane = gshmemi_ambient()->lane;
+  if (!lane) return 0;
+  const int warps = (lane->block_size + kHostWarpSize - 1) / kHostWarpSize;
+  return static_cast<std::uint32_t>(lane->block_rank * warps + lane->thread_rank / kHostWarpSize);
+}
 
 struct Warp {
   GSHMEM_FN int thread_rank() const {

@@ -214,10 +214,11 @@ GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t byt
   const std::uintptr_t all =
       reinterpret_cast<std::uintptr_t>(dst) | reinterpret_cast<std::uintptr_t>(src) | bytes;
   if (all % 8 != 0 || bytes > 8 * static_cast<std::size_t>(coop.size())) return false;
-  const int rank = coop.thread_rank();
-  if (rank < static_cast<int>(bytes / 8)) {
-    copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + rank * 8,
-                                    static_cast<const char*>(src) + rank * 8);
+  // An unsigned 32-bit offset: added to `src` where a signed index would want it in registers.
+  const std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * 8;
+  if (at < static_cast<std::uint32_t>(bytes)) {
+    copy_word<kRead, std::uint64_t>(static_cast<char*>(dst) + at,
+                                    static_cast<const char*>(src) + at);
   }
   return true;
 }

@@ -23,13 +23,13 @@ struct FaultInfo {
   std::uint64_t value = 0;
   std::uint64_t limit = 0;
   int pe = -1;
+  std::uint32_t queue = 0, wqe_index = 0, opcode = 0, syndrome = 0;  ///< network path
 };
 
 GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
-  int i = 0;
   GSHMEM_NO_UNROLL
-  for (; from[i] != '\0' && i < capacity - 1; ++i) to[i] = from[i];
-  to[i] = '\0';
+  for (; *from != '\0' && capacity > 1; --capacity) *to++ = *from++;
+  *to = '\0';
 }
 
 /// A fault is on record: ends the kernel or process under FaultPolicy::kAbort, else returns.
@@ -52,6 +52,10 @@ GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
     record.pe = info.pe;
     record.value = info.value;
     record.limit = info.limit;
+    record.queue = info.queue;
+    record.wqe_index = info.wqe_index;
+    record.opcode = info.opcode;
+    record.syndrome = info.syndrome;
     copy_text(record.call, info.call, sizeof(record.call));
     copy_text(record.argument, info.argument, sizeof(record.argument));
     fence_system();

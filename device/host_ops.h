@@ -10,19 +10,20 @@ namespace gshmem::device {
 
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
-/// Addresses are valid in this process (this PE's window). Failures are recorded as faults, not
-/// thrown.
+/// Symmetric addresses are those of this PE, in range. Failures are recorded as faults, not thrown.
 class HostOps {
  public:
-  /// Starts a copy. Ordered behind earlier operations of this object.
-  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
+  /// Start a copy to or from PE `pe`; `source` and `dest` may be host or GPU memory. Ordered behind
+  /// earlier operations of this object.
+  virtual void put(void* dest, const void* source, std::size_t bytes, int pe) = 0;
+  virtual void get(void* dest, const void* source, std::size_t bytes, int pe) = 0;
   /// Everything started is complete at its target.
   virtual void complete() = 0;
-  /// Value of an aligned word of `width` bytes (1 to 8), zero-extended.
+  /// Value of an aligned word of `width` bytes (1 to 8) of this PE, zero-extended.
   virtual std::uint64_t load(const void* address, std::size_t width) = 0;
   /// Returns the old value.
   virtual std::uint64_t amo(AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
-                            std::size_t width) = 0;
+                            std::size_t width, int pe) = 0;
   /// Completes everything, then waits for all PEs.
   virtual void barrier(const char* call) = 0;
 

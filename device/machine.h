@@ -27,13 +27,6 @@
 #define GSHMEM_NO_UNROLL
 #endif
 
-// Before a loop in code that both machines compile: the GPU's compiler must not unroll it.
-#if defined(__CUDA_ARCH__)
-#define GSHMEM_NO_UNROLL _Pragma("unroll 1")
-#else
-#define GSHMEM_NO_UNROLL
-#endif
-
 #if !defined(__CUDA_ARCH__)
 #include <sched.h>
 #include <time.h>
@@ -80,6 +73,15 @@ GSHMEM_FN To bits(const From& from) {
   To to;
   memcpy(static_cast<void*>(&to), static_cast<const void*>(&from), sizeof(To));
   return to;
+}
+
+/// Number of the only bit that is set.
+GSHMEM_FN std::uint32_t bit_number(std::uint32_t bit) {
+#if defined(__CUDA_ARCH__)
+  return 31u - static_cast<std::uint32_t>(__clz(static_cast<int>(bit)));
+#else
+  return static_cast<std::uint32_t>(__builtin_ctz(bit));
+#endif
 }
 
 #if defined(__CUDA_ARCH__)
@@ -215,6 +217,48 @@ GSHMEM_PTX_CAS(std::uint32_t, "b32", "=r", "r")
 GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
 #undef GSHMEM_PTX_CAS
 
+// What only threads of this GPU, or a NIC that reads the GPU's memory, look at: narrower scope, and
+// much cheaper fences (569 against 2,842 clocks behind the stores of a work queue entry).
+/// Release and acquire to and from the threads of this GPU.
+__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+__device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
+  std::uint64_t v;
+  asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+__device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
+  std::uint64_t old;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(old)
+               : "l"(__cvta_generic_to_global(p)), "l"(v)
+               : "memory");
+  return old;
+}
+__device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
+               : "memory");
+}
+/// Rings a NIC: one 64-bit store that is neither merged nor split (PTX ISA, "st.mmio").
+__device__ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
+               : "memory");
+}
+/// Memory that nobody writes while kernels run; fences do not drop it from the cache. Volatile, so
+/// that every use loads again: a value that is at hand for 30 clocks need not live in a register.
+__device__ inline std::uint32_t load_constant(const std::uint32_t* p) {
+  std::uint32_t v;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
+  return v;
+}
+__device__ inline std::uint64_t load_constant(const std::uint64_t* p) {
+  std::uint64_t v;
+  asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(__cvta_generic_to_global(p)));
+  return v;
+}
+
 /// The store of a flag, after fence_system() where older writes must be seen first: fence and
 /// relaxed store are together a release. (A release store would pay for a second fence.)
 template <class T>
@@ -240,6 +284,12 @@ __device__ inline T* advance(T* p, std::uint32_t bytes) {
 template <class T>
 __device__ inline void keep_in_memory(T& object) {
   asm volatile("" ::"l"(&object) : "memory");
+}
+/// Number of the SM that runs the calling thread.
+__device__ inline std::uint32_t sm_number() {
+  std::uint32_t sm;
+  asm("mov.u32 %0, %%smid;" : "=r"(sm));
+  return sm;
 }
 /// Position of the calling thread in its warp.
 __device__ inline int lane_id() {
@@ -307,6 +357,25 @@ inline void fence_system() {
 #endif
 }
 
+// The narrower scopes of GPUs do not exist here.
+inline void fence_gpu() { fence_system(); }
+inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
+inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
+inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
+  return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
+  std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (old < v &&
+         !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
+template <class T>
+inline T load_constant(const T* p) {
+  return *p;
+}
+
 #define GSHMEM_CPU_ATOMIC(NAME)                           \
   template <class T>                                      \
   inline T atomic_fetch_##NAME(T* p, T v) {               \
@@ -338,6 +407,7 @@ inline std::uint64_t now_ns() {
 }
 template <class T>
 inline void keep_in_memory(T&) {}
+inline std::uint32_t sm_number() { return 0; }
 /// Between two polls. PEs are often more than cores: after a short spin the core is given away.
 inline void pause(unsigned polls) {
   if (polls < 16) {

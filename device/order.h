@@ -1,27 +1,34 @@
-// Ordering on the load/store path (OpenSHMEM 1.5, section 9.11).
+// Ordering (OpenSHMEM 1.5, section 9.11) over both paths.
 #pragma once
 
 #include "coop.h"
 #include "machine.h"
-#include "p2p.h"
+#include "nic.h"
 
 namespace gshmem::device {
 
-/// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
-/// after it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper
-/// does it.
+/// Everything this thread (group) has issued is complete at its target. A mapped store is complete
+/// when a system fence behind it has returned; what went by the network, when its queue says so.
 template <class Coop>
-GSHMEM_FN void fence(Coop coop, const State&) {
+GSHMEM_FN void complete_all(Coop coop, const State& state, const char* call) {
   coop.sync();
   fence_system();
+  if (state.nic.queues) nic::quiet(coop, state, call);
   coop.sync();
 }
 
-/// Everything this thread (group) has issued is complete at its target. A mapped store is complete
-/// when a system fence behind it has returned, so quiet is a fence here.
+/// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
+/// after it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper
+/// does it. On the network neither the reliable connection (which orders no two writes in memory
+/// before their completion) nor several queues to a PE give that order, so fence waits as quiet
+/// does.
+template <class Coop>
+GSHMEM_FN void fence(Coop coop, const State& state) {
+  complete_all(coop, state, "fence");
+}
 template <class Coop>
 GSHMEM_FN void quiet(Coop coop, const State& state) {
-  fence(coop, state);
+  complete_all(coop, state, "quiet");
 }
 
 }  // namespace gshmem::device

@@ -1,5 +1,6 @@
-// The load/store path: every peer's heap is mapped at a fixed stride, so a peer's copy of a
-// symmetric object is arithmetic away. No table, no branch.
+// The load/store path: heaps of peers are mapped at a fixed stride, so a peer's copy of a symmetric
+// object is arithmetic away. Peers that are not mapped are reached by device/nic.h; device/rma.h
+// and device/amo.h choose per PE.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -15,10 +16,23 @@ GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
 }
 
-/// Address of PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
+/// PE `pe`, in range, is reached by load and store. (The table is for jobs whose PEs of a host have
+/// no consecutive numbers.)
+GSHMEM_FN bool is_mapped(const State& state, int pe) {
+  if (state.slots) return state.slots[pe] >= 0;
+  return static_cast<std::uint32_t>(pe - state.mapped_first) <
+         static_cast<std::uint32_t>(state.mapped_count);
+}
+/// The same for atomics, which must not mix with those of a NIC on the same memory.
+GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
+  return state.amo_by_nic == 0 && is_mapped(state, pe);
+}
+
+/// Address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
 template <class T>
 GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
-  return byte_offset(p, static_cast<std::int64_t>(pe - state.my_pe) * state.stride);
+  const int steps = state.slots ? state.slots[pe] - state.my_slot : pe - state.my_pe;
+  return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
 /// True when [p, p + bytes) lies in this PE's allocatable heap.
@@ -29,9 +43,12 @@ GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes
          bytes <= state.heap_bytes - offset;
 }
 
-/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric or `pe` out of range.
+/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric, or `pe` is out of range
+/// or not mapped.
 GSHMEM_FN void* ptr(const State& state, const void* p, int pe) {
   if (pe < 0 || pe >= state.n_pes || !is_symmetric(state, p, 0)) return nullptr;
+  if (pe == state.my_pe) return const_cast<void*>(p);
+  if (!is_mapped(state, pe)) return nullptr;
   return peer_address(state, const_cast<void*>(p), pe);
 }
 

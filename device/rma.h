@@ -1,5 +1,5 @@
-// Put and get on the load/store path, over bytes; the APIs are thin layers on top (device/api.h).
-// OpenSHMEM 1.5, section 9.6.
+// Put and get over bytes, by load/store where the PE is mapped and by the network else; the APIs
+// are thin layers on top (device/api.h). OpenSHMEM 1.5, section 9.6.
 //
 // Order. A put returns when its source may be reused; the data is at the target after quiet. A get
 // returns when the data is here. The nbi forms promise less (completion at quiet), so a block need
@@ -8,6 +8,7 @@
 
 #include "coop.h"
 #include "copy.h"
+#include "nic.h"
 #include "p2p.h"
 
 namespace gshmem::device {
@@ -15,32 +16,51 @@ namespace gshmem::device {
 template <class Coop>
 GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
-  copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
+  if (is_mapped(state, pe)) {
+    copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
+  } else {
+    nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kAtQuiet);
+  }
 }
 
 template <class Coop>
 GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
-  put_nbi(coop, state, dest, source, bytes, pe);
+  // Left early: an else would cost MARCH_putmem_warp two registers (121 for 119).
+  if (!is_mapped(state, pe)) {
+    nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kOnReturn);
+    coop.sync();
+    return;
+  }
+  copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
   coop.sync();  // no thread may reuse `source` while another still reads it
 }
 
 template <class Coop>
 GSHMEM_FN void get_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
-  copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
+  if (is_mapped(state, pe)) {
+    copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
+  } else {
+    nic::get(coop, state, dest, source, bytes, pe, nic::Arrival::kAtQuiet);
+  }
 }
 
 template <class Coop>
 GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
-  get_nbi(coop, state, dest, source, bytes, pe);
+  if (is_mapped(state, pe)) {
+    copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
+  } else {
+    nic::get(coop, state, dest, source, bytes, pe, nic::Arrival::kOnReturn);
+  }
   coop.sync();  // every thread may read what any thread fetched
 }
 
 /// One element, 1 to 16 bytes. Elements of up to 8 bytes arrive whole, so `p` can set a flag.
 template <class T>
 GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
+  if (!is_mapped(state, pe)) return nic::p(state, dest, value, pe);
   Word<T>* at = reinterpret_cast<Word<T>*>(peer_address(state, dest, pe));
   if constexpr (sizeof(T) <= 8) {
     store_flag(at, bits<Word<T>>(value));
@@ -51,6 +71,7 @@ GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
 
 template <class T>
 GSHMEM_FN T g(const State& state, const T* source, int pe) {
+  if (!is_mapped(state, pe)) return nic::g(state, source, pe);
   return bits<T>(load_relaxed(reinterpret_cast<const Word<T>*>(peer_address(state, source, pe))));
 }
 
@@ -76,13 +97,38 @@ GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides
 template <class W, class Coop>
 GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
+  if (is_mapped(state, pe)) {
+    copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
+    return;
+  }
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
+       i += width) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+    nic::p(state, dest + at * strides.dst, load_bulk(source + at * strides.src), pe);
+  }
+  coop.sync();
 }
 
 template <class W, class Coop>
 GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
-  copy_strided<Source::kPeer>(coop, dest, peer_address(state, source, pe), strides);
+  if (is_mapped(state, pe)) {
+    copy_strided<Source::kPeer>(coop, dest, peer_address(state, source, pe), strides);
+    return;
+  }
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
+       i += width) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+    // A thread's READs complete in order: the last one stands for all.
+    const bool last = i + width >= strides.nelems;
+    nic::get(Thread{}, state, dest + at * strides.dst, source + at * strides.src, sizeof(W), pe,
+             last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);
+  }
+  coop.sync();
 }
 
 }  // namespace gshmem::device

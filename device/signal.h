@@ -44,7 +44,7 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
                                      std::size_t bytes, SignalUpdate signal, int pe) {
   PendingSignal pending{signal, pe};
   keep_in_memory(pending);
-  put_nbi(coop, state, dest, source, bytes, pe);
+  copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
   coop.sync();
   if (coop.thread_rank() == 0) {
     fence_system();
@@ -53,10 +53,14 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
 }
 
 template <class Coop>
-GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
-                              std::size_t bytes, SignalUpdate signal, int pe) {
-  if constexpr (std::is_same_v<Coop, Thread>) {
-    put_nbi(coop, state, dest, source, bytes, pe);
+GSHMEM_FN void put_signal_as(Coop coop, const State& state, void* dest, const void* source,
+                             std::size_t bytes, SignalUpdate signal, int pe, nic::Reuse reuse) {
+  if (!is_mapped(state, pe)) {
+    const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+    nic::put_signal(coop, state, dest, source, bytes, signal.address,
+                    nic_amo(op, signal.value, std::uint64_t{0}), pe, reuse);
+  } else if constexpr (std::is_same_v<Coop, Thread>) {
+    copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
     fence_system();
     signal_op(state, signal, pe);
   } else {
@@ -64,11 +68,15 @@ GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const v
   }
 }
 
-/// The nbi form already returns with the source free for reuse.
+template <class Coop>
+GSHMEM_FN void put_signal_nbi(Coop coop, const State& state, void* dest, const void* source,
+                              std::size_t bytes, SignalUpdate signal, int pe) {
+  put_signal_as(coop, state, dest, source, bytes, signal, pe, nic::Reuse::kAtQuiet);
+}
 template <class Coop>
 GSHMEM_FN void put_signal(Coop coop, const State& state, void* dest, const void* source,
                           std::size_t bytes, SignalUpdate signal, int pe) {
-  put_signal_nbi(coop, state, dest, source, bytes, signal, pe);
+  put_signal_as(coop, state, dest, source, bytes, signal, pe, nic::Reuse::kOnReturn);
 }
 
 GSHMEM_FN std::uint64_t signal_fetch(const std::uint64_t* sig_addr) { return load_sync(sig_addr); }

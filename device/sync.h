@@ -4,7 +4,8 @@
 // per PE, with remote adds, took 2.3 us where these flags take 1.8: 4 H200s, block.)
 //
 // Ordering: one system fence before the flags makes them a release of everything the group has
-// done, so sync and barrier cost the same on this path; the acquire is in the poll.
+// done, so sync and barrier cost the same where all PEs are mapped; the acquire is in the poll. PEs
+// that are not mapped get their flag as a small put.
 #pragma once
 
 #include "coop.h"
@@ -13,8 +14,21 @@
 
 namespace gshmem::device {
 
-/// Stores to this PE's memory, and on this path also all remote updates, of the calling group
-/// before the sync are visible to every PE after it. Threads: one group per PE at a time.
+/// Tells PE `pe`, which is not mapped, what the others read from their flags: the barrier that this
+/// one has entered. With nothing but the number of the PE in registers of the caller
+/// (STREAM_barrier_all_block 38; 44 with the flag and its value).
+GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
+  abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
+  const std::uint64_t epoch = load_relaxed(&sync->epoch) + 1;
+  nic::Request request{&state, nic::Operation::kPut, pe};
+  request.local = reinterpret_cast<const char*>(&epoch);
+  request.remote = reinterpret_cast<const char*>(&sync->arrived[state.my_pe]);
+  request.bytes = sizeof(epoch);
+  nic::execute(request);
+}
+
+/// Stores to this PE's memory, and to memory of mapped PEs, of the calling group before the sync
+/// are visible to every PE after it. Threads: one group per PE at a time.
 template <class Coop>
 GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
@@ -23,13 +37,20 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   bool arrived = true;
   coop.sync();
   if (rank < state.n_pes) {  // only those who have a peer to tell
-    epoch = load_relaxed(&sync->epoch) + 1;
     fence_system();
-    std::uint64_t* flag = &peer_address(state, sync, rank)->arrived[state.my_pe];
-    const std::int64_t step = state.stride * width;
+    if (state.nic.queues) {
+      GSHMEM_NO_UNROLL
+      for (int pe = rank; pe < state.n_pes; pe += width) {
+        if (!is_mapped(state, pe)) tell_by_network(state, pe);
+      }
+    }
+    epoch = load_relaxed(&sync->epoch) + 1;
+    std::uint64_t* flag = &sync->arrived[state.my_pe];
     GSHMEM_NO_UNROLL
-    for (int pe = rank; pe < state.n_pes; pe += width, flag = byte_offset(flag, step)) {
-      if (pe != state.my_pe) store_flag(flag, epoch);
+    for (int pe = rank; pe < state.n_pes; pe += width) {
+      if (pe != state.my_pe && is_mapped(state, pe)) {
+        store_flag(peer_address(state, flag, pe), epoch);
+      }
     }
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
@@ -42,9 +63,13 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   if (arrived && rank == 0) store_relaxed(&sync->epoch, epoch);
 }
 
-/// quiet, then sync; on this path the fence of sync_all is the quiet.
+/// quiet, then sync; for mapped PEs the fence of sync_all is the quiet.
 template <class Coop>
 GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
+  if (state.nic.queues) {
+    coop.sync();
+    nic::quiet(coop, state, call);
+  }
   sync_all(coop, state, call);
 }
 

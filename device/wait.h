@@ -15,23 +15,36 @@ namespace gshmem::device {
 /// PCIe costs about as much as three polls).
 inline constexpr unsigned kPollsPerCheck = 1024;
 
-/// Returned by wait_check: the wait must end.
+/// Returned by wait_check: the wait must end. By wait_look: why.
 inline constexpr std::uint64_t kWaitOver = ~std::uint64_t{0};
+inline constexpr std::uint64_t kWaitStopped = ~std::uint64_t{1}, kWaitTooLong = ~std::uint64_t{2};
 
-/// Looks whether a wait that began at `started` (0 = first look) may go on: returns its begin, or
-/// kWaitOver when the PE is stopped or the time is over, which it records as a fault. By value,
-/// because a variable whose address is taken lies in local memory, and the fence of the next
-/// barrier waits for it.
-GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call,
-                                        std::uint64_t started) {
-  if (load_acquire(&state.control->stop) != 0) {
-    stop_here(state);
-    return kWaitOver;
-  }
+/// Looks whether a wait that began at `started` (0 = first look) may go on: returns its begin,
+/// kWaitStopped or kWaitTooLong. Records nothing.
+GSHMEM_FN std::uint64_t wait_look(const State& state, std::uint64_t started) {
+  if (load_acquire(&state.control->stop) != 0) return kWaitStopped;
   const std::uint64_t now = now_ns();
   if (started == 0) return now;
   if (state.timeout_ns == 0 || now - started < state.timeout_ns) return started;
-  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now - started, state.timeout_ns});
+  return kWaitTooLong;
+}
+
+/// What the end of a wait costs: nothing more than stop_here after kWaitStopped, a fault after
+/// kWaitTooLong.
+GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t started,
+                          std::uint64_t why) {
+  if (why == kWaitStopped) return stop_here(state);
+  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns});
+}
+
+/// As wait_look, but ends the wait itself: returns its begin or kWaitOver. By value, because a
+/// variable whose address is taken lies in local memory, and the fence of the next barrier waits
+/// for it.
+GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call,
+                                        std::uint64_t started) {
+  const std::uint64_t begin = wait_look(state, started);
+  if (begin < kWaitTooLong) return begin;
+  wait_ended(state, call, started, begin);
   return kWaitOver;
 }
 

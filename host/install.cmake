@@ -24,6 +24,15 @@ install(TARGETS gshmem gshmem_nvshmem gshmem_abi gshmem_device EXPORT gshmem-tar
 if(TARGET gshmem_bootstrap_mpi)
   install(TARGETS gshmem_bootstrap_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+# The soft NIC, in a folder of its own: only who asks for it may find these names.
+if(TARGET gshnic)
+  set(gshnic_libraries gshnic)
+  if(TARGET gshnic_mlx5)
+    list(APPEND gshnic_libraries gshnic_ibverbs gshnic_mlx5)
+  endif()
+  install(TARGETS ${gshnic_libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gshnic
+    NAMELINK_SKIP)
+endif()
 if(TARGET gshmem-info)
   set_target_properties(gshmem-info PROPERTIES INSTALL_RPATH
     "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

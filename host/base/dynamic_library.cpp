@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace gshmem {
@@ -33,6 +35,10 @@ void* DynamicLibrary::find(const char* symbol) const noexcept {
   return handle_ != nullptr ? dlsym(handle_, symbol) : nullptr;
 }
 
+void* DynamicLibrary::find(const char* symbol, const char* version) const noexcept {
+  return handle_ != nullptr ? dlvsym(handle_, symbol, version) : nullptr;
+}
+
 void* DynamicLibrary::address(const char* symbol, Where where) const {
   void* found = find(symbol);
   if (found == nullptr) {
@@ -40,6 +46,14 @@ void* DynamicLibrary::address(const char* symbol, Where where) const {
     throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, library + " has no symbol " + symbol, where);
   }
   return found;
+}
+
+std::string folder_of_code(const void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? std::string{} : file.parent_path().string();
 }
 
 }  // namespace gshmem

@@ -23,6 +23,8 @@ class DynamicLibrary {
     return reinterpret_cast<F*>(address(symbol, where));
   }
   [[nodiscard]] void* find(const char* symbol) const noexcept;  ///< null when absent
+  /// The symbol of one version node ("IBVERBS_1.1"); null when absent.
+  [[nodiscard]] void* find(const char* symbol, const char* version) const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
 
  private:
@@ -30,5 +32,9 @@ class DynamicLibrary {
   void* handle_ = nullptr;
   std::string name_;
 };
+
+/// Folder of the file (library or program) that holds `address`, absolute, without "/" at its end;
+/// empty when that is not known.
+[[nodiscard]] std::string folder_of_code(const void* address);
 
 }  // namespace gshmem

@@ -35,6 +35,8 @@ class Gpu {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// Host memory, zeroed, that kernels reach by the same address; one per PE.
   [[nodiscard]] virtual abi::Control* control() noexcept = 0;
+  /// Zeroed host memory that kernels reach by the same address; lives as long as the Gpu.
+  [[nodiscard]] virtual void* host_memory(std::size_t bytes) = 0;
   /// The PE's host operations; valid until the Gpu is destroyed.
   [[nodiscard]] virtual device::HostOps* ops() noexcept = 0;
   /// Where host_barrier and faults of host operations go.
@@ -45,6 +47,21 @@ class Gpu {
   /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
   virtual void make_current() = 0;
   virtual void zero(void* device_memory, std::size_t bytes) = 0;
+  /// The PE's state, for its host operations.
+  virtual void set_state(const abi::DeviceState& state) = 0;
+  /// Between any two places of this process, complete on return.
+  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
+  /// PCI address, "0000:1b:00.0".
+  [[nodiscard]] virtual std::string pci() const = 0;
+
+  // Memory for work queues. Released with the Gpu.
+  /// Zeroed memory of the GPU.
+  [[nodiscard]] virtual void* device_memory(std::size_t bytes) = 0;
+  /// The address by which the GPU reaches page-aligned memory that was allocated elsewhere: device
+  /// registers (a UAR), or memory of the soft NIC that stands for them. Errors:
+  /// GSHMEMX_ERROR_NOT_SUPPORTED saying what to do.
+  [[nodiscard]] virtual void* map_registers(void* page, std::size_t bytes) = 0;
+
   /// Fills (or clears) the device state of a module loaded by hand.
   virtual void write_module_state(CUmod_st* module, const abi::DeviceState& state) = 0;
 };

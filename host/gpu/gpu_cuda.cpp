@@ -6,7 +6,10 @@
 #include "host/base/log.h"
 #include "host/gpu/host_ops.h"
 
+#include <cctype>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 namespace gshmem {
 namespace {
@@ -31,6 +34,22 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   return chosen;
 }
 
+/// True when `page` lies in anonymous memory or a file of shared memory, by /proc/self/maps.
+bool is_ordinary_memory(const void* page) {
+  const auto address = reinterpret_cast<std::uintptr_t>(page);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t first = 0, end = 0;
+    int name = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %*s %n", &first, &end, &name) < 2) continue;
+    if (address < first || address >= end) continue;
+    const std::string file = line.substr(static_cast<std::size_t>(name));
+    return file.empty() || file.rfind("/memfd:", 0) == 0 || file.rfind("/dev/shm/", 0) == 0 ||
+           file[0] == '[' || file.rfind("/dev/zero", 0) == 0;
+  }
+  return false;
+}
+
 class CudaGpu final : public Gpu {
  public:
   CudaGpu(int device, int local_rank)
@@ -42,11 +61,7 @@ class CudaGpu final : public Gpu {
     GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, handle_);
     try {
       make_current();
-      void* control = nullptr;
-      GSHMEM_CU(&cuda_, cuMemHostAlloc, &control, sizeof(abi::Control),
-                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-      std::memset(control, 0, sizeof(abi::Control));
-      control_ = static_cast<abi::Control*>(control);
+      control_ = static_cast<abi::Control*>(host_memory(sizeof(abi::Control)));
       ops_ = std::make_unique<CudaHostOps>(cuda_, context_);
     } catch (...) {
       release();
@@ -65,6 +80,15 @@ class CudaGpu final : public Gpu {
     return bytes;
   }
   abi::Control* control() noexcept override { return control_; }
+  void* host_memory(std::size_t bytes) override {
+    const ScopedContext scope(cuda_, context_);
+    void* memory = nullptr;
+    GSHMEM_CU(&cuda_, cuMemHostAlloc, &memory, bytes,
+              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    host_memory_.push_back(memory);
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
   device::HostOps* ops() noexcept override { return ops_.get(); }
   void set_callbacks(std::function<void(const char*)> barrier,
                      std::function<void(const Error&)> fault) override {
@@ -76,6 +100,31 @@ class CudaGpu final : public Gpu {
   }
   void make_current() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_); }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
+  void set_state(const abi::DeviceState& state) override { ops_->set_state(state); }
+  void copy(void* dst, const void* src, std::size_t bytes) override {
+    ops_->copy(dst, src, bytes);
+    ops_->finish();
+  }
+  std::string pci() const override {
+    char text[32] = "";
+    GSHMEM_CU(&cuda_, cuDeviceGetPCIBusId, text, sizeof(text), handle_);
+    for (char* c = text; *c != '\0'; ++c) *c = static_cast<char>(std::tolower(*c));
+    return text;
+  }
+  void* device_memory(std::size_t bytes) override {
+    CUdeviceptr memory = 0;
+    with_context([&] {
+      GSHMEM_CU(&cuda_, cuMemAlloc, &memory, bytes);
+      allocated_.push_back(memory);
+    });
+    zero(reinterpret_cast<void*>(memory), bytes);
+    return reinterpret_cast<void*>(memory);
+  }
+  void* map_registers(void* page, std::size_t bytes) override {
+    CUdeviceptr mapped = 0;
+    with_context([&] { mapped = register_page(page, bytes); });
+    return reinterpret_cast<void*>(mapped);
+  }
 
   void write_module_state(CUmod_st* module, const abi::DeviceState& state) override {
     with_context([&] {
@@ -91,13 +140,42 @@ class CudaGpu final : public Gpu {
   }
 
  private:
+  /// Registers of a device are mapped as such, which needs root or the driver's
+  /// PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid argument) and
+  /// is mapped as memory; a real register never is, it would be cached.
+  CUdeviceptr register_page(void* page, std::size_t bytes) {
+    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    CUresult result = cuda_.cuMemHostRegister(page, bytes, kFlags | CU_MEMHOSTREGISTER_IOMEMORY);
+    if (result != CUDA_SUCCESS && is_ordinary_memory(page)) {
+      result = cuda_.cuMemHostRegister(page, bytes, kFlags);
+    }
+    if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) {
+      throw Error(
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          "the driver does not let the GPU reach the NIC's doorbell; load the nvidia module "
+          "with NVreg_RegistryDwords=\"PeerMappingOverride=1\", run as root, or set "
+          "GSHMEM_DOORBELL=agent");
+    }
+    cu_check(result, "cuMemHostRegister");
+    registered_.push_back(page);
+    CUdeviceptr mapped = 0;
+    GSHMEM_CU(&cuda_, cuMemHostGetDevicePointer, &mapped, page, 0);
+    return mapped;
+  }
+
+  void release_memory() noexcept {
+    for (void* page : registered_) cuda_.cuMemHostUnregister(page);
+    for (void* memory : host_memory_) cuda_.cuMemFreeHost(memory);
+    for (const CUdeviceptr memory : allocated_) cuda_.cuMemFree(memory);
+  }
+
   void release() noexcept {
     {
       // The context stays current where the application made it so; only our objects go.
       CUcontext previous = nullptr;
       cuda_.cuCtxPushCurrent(context_);
       ops_.reset();
-      if (control_) cuda_.cuMemFreeHost(control_);
+      release_memory();
       cuda_.cuCtxPopCurrent(&previous);
     }
     cuda_.cuDevicePrimaryCtxRelease(handle_);
@@ -109,7 +187,10 @@ class CudaGpu final : public Gpu {
   CUcontext context_ = nullptr;
   std::string name_;
   abi::Control* control_ = nullptr;
+  std::vector<void*> host_memory_;
   std::unique_ptr<CudaHostOps> ops_;
+  std::vector<void*> registered_;
+  std::vector<CUdeviceptr> allocated_;
 };
 
 std::string uuid_text(const CUuuid& id) {

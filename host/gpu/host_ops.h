@@ -1,11 +1,14 @@
-// Host operations on GPU heaps: copies by the copy engine on a stream of the PE's own, atomics by a
-// one-thread service kernel (host/gpu/service.cu). One mutex serializes the PE's host threads.
+// Host operations on GPU heaps: copies by the copy engine on a stream of the PE's own; atomics, and
+// all that goes over the network, by a one-thread service kernel (host/gpu/service.cu). One mutex
+// serializes the PE's host threads.
 #pragma once
 
+#include <gshmem/abi/state.h>
 #include <gshmem/device/host_ops.h>
 
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
+#include "host/gpu/service.h"
 
 #include <functional>
 #include <mutex>
@@ -41,15 +44,30 @@ class CudaHostOps final : public device::HostOps {
     fault_ = std::move(fault);
   }
 
-  void copy(void* dst, const void* src, std::size_t bytes) override;
+  /// What the operations are about; not before it is complete.
+  void set_state(const abi::DeviceState& state) { state_ = state; }
+
+  void put(void* dest, const void* source, std::size_t bytes, int pe) override;
+  void get(void* dest, const void* source, std::size_t bytes, int pe) override;
   void complete() override;
   std::uint64_t load(const void* address, std::size_t width) override;
   std::uint64_t amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
-                    std::size_t width) override;
+                    std::size_t width, int pe) override;
   void barrier(const char* call) override;
   void zero(void* memory, std::size_t bytes);
+  /// Between any two places of this process; as put.
+  void copy(void* dst, const void* src, std::size_t bytes);
+  /// Waits for the copies; complete() also for the network.
+  void finish();
 
  private:
+  void copy_async(void* dst, const void* src, std::size_t bytes);
+  void run_service(const ServiceRequest& request);
+  /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
+  static constexpr std::size_t kStagingBytes = sizeof(abi::InternalArea::staging);
+  [[nodiscard]] bool on_gpu(const void* address) const;
+  template <class Piece>
+  void staged(std::size_t bytes, const Piece& piece);
   /// Runs `work` locked and with the context current; an Error becomes a fault of the PE.
   void guarded(const std::function<void()>& work);
   void load_service();
@@ -58,7 +76,9 @@ class CudaHostOps final : public device::HostOps {
   CUcontext context_;
   CUstream stream_ = nullptr;
   CUmodule service_ = nullptr;
-  CUfunction amo_kernel_ = nullptr;
+  CUfunction kernel_ = nullptr;
+  abi::DeviceState state_;
+  char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
   std::uint64_t* word_ = nullptr;  ///< pinned: results of load and amo
   std::mutex mutex_;
   std::function<void(const char*)> barrier_;

@@ -7,15 +7,21 @@
 
 namespace gshmem {
 
-struct ServiceAmo {
-  void* target;
-  std::uint64_t* result;  ///< old value, zero-extended; host memory
+struct ServiceRequest {
+  enum class Kind : std::uint32_t { kAmo, kPut, kGet, kQuiet } kind;
+  int pe;
+  /// Symmetric address at `pe`, and local memory of the heap (puts and gets).
+  void* remote;
+  void* local;
+  std::uint64_t bytes;
+  // Atomics
   std::uint64_t operand, cond;
   device::AmoOp op;
-  std::uint32_t width;  ///< 4 or 8
+  std::uint32_t width;    ///< 4 or 8
+  std::uint64_t* result;  ///< old value, zero-extended; host memory
 };
 
-inline constexpr char kServiceAmoKernel[] = "gshmem_service_amo";
+inline constexpr char kServiceKernel[] = "gshmem_service";
 
 }  // namespace gshmem
 

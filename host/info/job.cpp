@@ -3,7 +3,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/runtime/process.h"
-#include "transport/p2p/peer_sockets.h"
+#include "transport/p2p/host_group.h"
 
 #include <gshmem/gshmem.hpp>
 

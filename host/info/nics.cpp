@@ -1,31 +1,21 @@
 #include "host/info/nics.h"
 
+#include "host/info/files.h"
+
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <tuple>
 
 namespace gshmem::info {
-namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_line(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
+namespace {
 
-/// Names in a folder; none when it cannot be read.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  return names;
+/// "ACTIVE" of "4: ACTIVE".
+std::string after_number(const std::string& text) {
+  const std::size_t colon = text.find(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
 }
 
 }  // namespace
@@ -40,10 +30,8 @@ std::vector<NicPort> nic_ports(const std::string& sysfs_root) {
       port.device = device;
       std::from_chars(name.data(), name.data() + name.size(), port.port);
       port.link_layer = first_line(folder / "link_layer");
-      port.state = first_line(folder / "state");  // "4: ACTIVE"
-      if (const std::size_t colon = port.state.find(": "); colon != std::string::npos) {
-        port.state.erase(0, colon + 2);
-      }
+      port.state = after_number(first_line(folder / "state"));
+      port.phys_state = after_number(first_line(folder / "phys_state"));
       port.rate = first_line(folder / "rate");
       found.push_back(std::move(port));
     }

@@ -9,11 +9,12 @@ namespace gshmem::info {
 
 /// One port of a card. A text is empty where sysfs does not say.
 struct NicPort {
-  std::string device;      ///< "mlx5_0"
-  int port = 0;            ///< 1 is the first
-  std::string link_layer;  ///< "InfiniBand", "Ethernet"
-  std::string state;       ///< "ACTIVE", "DOWN", ...
-  std::string rate;        ///< "400 Gb/sec (4X NDR)"
+  std::string device;        ///< "mlx5_0"
+  int port = 0;              ///< 1 is the first
+  std::string link_layer;    ///< "InfiniBand", "Ethernet"
+  std::string state;         ///< "ACTIVE", "DOWN", ...
+  std::string rate;          ///< "400 Gb/sec (4X NDR)"
+  std::string phys_state{};  ///< "LinkUp", "Polling", "Disabled", ...
 };
 
 /// Ports of <sysfs_root>/class/infiniband, by device and port; none when the folder is missing.

@@ -1,5 +1,7 @@
 #include "host/runtime/fault.h"
 
+#include <gshmem/abi/mlx5.h>
+
 #include <cstring>
 
 namespace gshmem {
@@ -31,6 +33,58 @@ std::string bad_argument(const abi::FaultRecord& f) {
                    f.argument, value, limit);
 }
 
+/// What a syndrome says, and what to look at (MLX5_CQE_SYNDROME_*, <infiniband/mlx5dv.h>).
+const char* syndrome_text(std::uint32_t syndrome) {
+  switch (static_cast<abi::Syndrome>(syndrome)) {
+    case abi::Syndrome::kLocalLength:
+      return "local length error: a message longer than the queue allows";
+    case abi::Syndrome::kLocalOperation:
+      return "local operation error: the NIC does not accept the entry";
+    case abi::Syndrome::kLocalProtection:
+      return "local protection error: local memory that is not registered";
+    case abi::Syndrome::kFlush:
+      return "flushed: an entry before it failed on the same queue";
+    case abi::Syndrome::kMemoryWindow:
+      return "memory window error";
+    case abi::Syndrome::kBadResponse:
+      return "bad response from the target";
+    case abi::Syndrome::kLocalAccess:
+      return "local access error";
+    case abi::Syndrome::kRemoteRequest:
+      return "remote invalid request";
+    case abi::Syndrome::kRemoteAccess:
+      return "remote access error: memory or key that the target does not know";
+    case abi::Syndrome::kRemoteOperation:
+      return "remote operation error: the target could not do it";
+    case abi::Syndrome::kRetryExceeded:
+      return "retries exceeded: the target does not answer (died, or the network is down)";
+    case abi::Syndrome::kRnrRetryExceeded:
+      return "retries exceeded: the target is not ready";
+    case abi::Syndrome::kAborted:
+      return "aborted by the target";
+  }
+  return "unknown syndrome";
+}
+
+const char* opcode_text(std::uint32_t opcode) {
+  switch (static_cast<abi::Opcode>(opcode)) {
+    case abi::Opcode::kNop:
+      return "NOP";
+    case abi::Opcode::kRdmaWrite:
+      return "put (WRITE)";
+    case abi::Opcode::kRdmaRead:
+      return "get (READ)";
+    case abi::Opcode::kAtomicCompareSwap:
+    case abi::Opcode::kAtomicFetchAdd:
+    case abi::Opcode::kMaskedCompareSwap:
+    case abi::Opcode::kMaskedFetchAdd:
+      return "atomic";
+    case abi::Opcode::kDump:
+      return "DUMP";
+  }
+  return "operation";
+}
+
 }  // namespace
 
 std::string fault_message(const abi::FaultRecord& f) {
@@ -40,11 +94,18 @@ std::string fault_message(const abi::FaultRecord& f) {
     case GSHMEMX_ERROR_TIMEOUT:
       return strprintf("%s: waited %.3g s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
                        static_cast<double>(f.value) * 1e-9, static_cast<double>(f.limit) * 1e-9);
+    case GSHMEMX_ERROR_NIC:
+      if (f.call[0] == '\0') break;
+      return strprintf(
+          "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x)",
+          opcode_text(f.opcode), f.pe, syndrome_text(f.syndrome), f.queue, f.wqe_index, f.opcode,
+          f.syndrome);
     case GSHMEMX_ERROR_PEER_FAILED:
       return strprintf("PE %d died: its process ended without gshmem_finalize", f.pe);
     default:
-      return strprintf("%s: %s", f.call, status_text(f.code));
+      break;
   }
+  return strprintf("%s: %s", f.call, status_text(f.code));
 }
 
 bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept {

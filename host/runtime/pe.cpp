@@ -2,6 +2,7 @@
 
 #include "host/base/log.h"
 #include "host/runtime/fault.h"
+#include "transport/hosts/relay_board.h"
 
 #include <unistd.h>
 
@@ -71,9 +72,9 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
 void Pe::init() {
   bootstrap::Bootstrap& boot = *boot_;
   const double timeout = options_.config.bootstrap_timeout;
+  group_ = p2p::find_hosts(boot);
   together(boot, [&] {
-    require(options_.config.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
-            "GSHMEM_P2P=0: this version reaches peers by load/store only, it has no network path");
+    check_path_variables();
     choose_gpu();
   });
   const std::vector<int> on_gpu = bootstrap::allgather(boot, gpu_ ? 1 : 0);
@@ -84,8 +85,10 @@ void Pe::init() {
                       on_gpu[pe] ? "on a GPU" : "in CPU mode"));
   }
   // Half the time: who gives up here must still find the others in the report that follows.
-  together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, timeout / 2); });
+  together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
+  together(boot, [&] { make_board(); });
   together(boot, [&] { make_memory(); });
+  together(boot, [&] { make_network(); });
   together(boot, [&] { publish(); });
 }
 
@@ -97,7 +100,7 @@ void Pe::choose_gpu() {
     require(mode == "auto", GSHMEMX_ERROR_NOT_SUPPORTED, "GSHMEM_DEVICE=cuda: " + why_none);
     return;
   }
-  gpu_ = open_gpu(options_.cuda_device_id, state_.my_pe);
+  gpu_ = open_gpu(options_.cuda_device_id, group_.index);
 }
 
 void Pe::make_memory() {
@@ -111,28 +114,30 @@ void Pe::make_memory() {
                   "GSHMEM_MAX_PES_PER_GPU=%d",
                   pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
   }
-  const std::vector<std::uint64_t> sizes = bootstrap::allgather(*boot_, options_.symmetric_size);
-  for (std::size_t pe = 0; pe < sizes.size(); ++pe) {
-    require(sizes[pe] == sizes[0], GSHMEMX_ERROR_SYMMETRY,
-            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", sizes[0],
-                      sizes[pe], pe));
+  struct Agreed {
+    std::uint64_t size, p2p;
+  };
+  const auto all =
+      bootstrap::allgather(*boot_, Agreed{options_.symmetric_size, options_.config.p2p ? 1u : 0u});
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    require(all[pe].size == all[0].size, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", all[0].size,
+                      all[pe].size, pe));
+    require(all[pe].p2p == all[0].p2p, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("GSHMEM_P2P is %lu on PE 0 and %lu on PE %zu; set it the same on all PEs",
+                      all[0].p2p, all[pe].p2p, pe));
   }
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
   const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
-  window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes)
-                 : p2p::make_host_window(*sockets_, bytes);
-  board_ = std::make_unique<p2p::Board>(*sockets_, state_.my_pe, [this] {
-    return stopped() ||
-           (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
-  });
+  const p2p::Peers peers = options_.config.p2p ? p2p::Peers::kOfHost : p2p::Peers::kNone;
+  window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes, peers)
+                 : p2p::make_host_window(*sockets_, bytes, peers);
   allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
-  state_.heap = window_->heap(state_.my_pe);
-  state_.heap_bytes = window_->bytes();
-  state_.stride = window_->stride();
+  publish_paths();
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
   state_.fault_policy =
@@ -144,12 +149,32 @@ void Pe::make_memory() {
   }
 }
 
+void Pe::make_board() {
+  const auto stop = [this] {
+    return stopped() ||
+           (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
+  };
+  if (group_.n_nodes() == 1) {
+    board_ = p2p::make_shared_board(*sockets_, stop);
+    return;
+  }
+  links_ =
+      hosts::connect_hosts(*boot_, group_, options_.config, options_.config.bootstrap_timeout / 2);
+  const hosts::RelayBoard::Channel channel{
+      [this](std::uint64_t n, std::span<const char> data) { monitor_->contribute(n, data); },
+      [this](std::uint64_t n) { monitor_->expired(n); }};
+  auto board = std::make_unique<hosts::RelayBoard>(state_.n_pes, channel, stop);
+  on_frame_ = [to = board.get()](const hosts::Frame& frame) { to->deliver(frame); };
+  board_ = std::move(board);
+}
+
 void Pe::publish() {
-  std::function<void()> tick;
-  if (gpu_) tick = [this] { report_kernel_fault(); };
-  monitor_ = std::make_unique<p2p::PeerMonitor>(
-      *sockets_, [this](int pe, p2p::PeerMonitor::Event event) { on_peer_event(pe, event); }, tick);
+  hosts::PeerMonitor::Callbacks callbacks{
+      [this](int pe, hosts::PeerEvent event) { on_peer_event(pe, event); }, on_frame_, {}};
+  if (gpu_) callbacks.on_tick = [this] { report_kernel_fault(); };
+  monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
   state_.magic = abi::kStateMagic;
+  if (gpu_) gpu_->set_state(state_);
 }
 
 Pe::~Pe() {
@@ -158,12 +183,15 @@ Pe::~Pe() {
   if (state_.magic == abi::kStateMagic) {
     try {
       if (gpu_ && !stopped()) gpu_->ops()->complete();
+      quiet_network();
       if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
-    sockets_->say_goodbye();
+    stop_network();  // nobody reaches this PE any more: all have said that they are through
+    monitor_->leave();
   }
+  stop_network();
   monitor_.reset();  // before what its callback uses
   state_.magic = 0;
   const auto release = [&] {
@@ -222,16 +250,20 @@ void Pe::report_kernel_fault() noexcept {
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
-void Pe::on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept {
-  const bool left = event == p2p::PeerMonitor::Event::kLeft;
+void Pe::on_peer_event(int pe, hosts::PeerEvent event) noexcept {
+  const bool left = event == hosts::PeerEvent::kLeft;
   if (left) peer_left_.store(true, std::memory_order_release);
   if (left && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
-  raise(Error(GSHMEMX_ERROR_PEER_FAILED,
-              left ? strprintf(
-                         "PE %d left the job (gshmem_finalize) while this PE was still running", pe)
-                   : strprintf("PE %d died: its process ended without gshmem_finalize", pe)),
-        pe);
+  const std::string text =
+      left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
+      : event == hosts::PeerEvent::kDied
+          ? strprintf("PE %d died: its process ended without gshmem_finalize", pe)
+          : strprintf(
+                "PE %d cannot be reached: its host %s has not answered for %.3g s "
+                "(GSHMEM_HEARTBEAT)",
+                pe, group_.host_of(pe).c_str(), hosts::silence_limit(options_.config));
+  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), pe);
 }
 
 void Pe::raise(const Error& error, int pe) noexcept {

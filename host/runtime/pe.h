@@ -12,11 +12,14 @@
 #include "host/base/config.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
+#include "transport/hosts/peer_monitor.h"
+#include "transport/nic/queue_set.h"
 #include "transport/p2p/board.h"
-#include "transport/p2p/peer_monitor.h"
+#include "transport/p2p/host_group.h"
 #include "transport/p2p/window.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -72,10 +75,27 @@ class Pe {
   void init();
   void choose_gpu();
   void make_memory();
+  void make_board();
   void publish();
+  // Paths to the other PEs: pe_paths.cpp and pe_network.cpp.
+  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED when GSHMEM_NIC=none leaves PEs without a path, whatever
+  /// the hardware; naming the hosts or the variables.
+  void check_path_variables() const;
+  /// Fills in what device code knows about mapped PEs and the place of this one.
+  void publish_paths();
+  [[nodiscard]] bool is_mapped(int pe) const;
+  /// A sentence about a PE that is not mapped.
+  [[nodiscard]] std::string why_not_mapped(int pe) const;
+  /// Collective, behind publish_paths: the way to the PEs that are not mapped.
+  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming such a PE where there is none.
+  void make_network();
+  [[nodiscard]] nic::MemorySource network_memory();
+  /// What was posted on the network path is complete, or the PE is stopped.
+  void quiet_network() noexcept;
+  void stop_network() noexcept;
   /// Says what a kernel recorded, which nobody else may ever ask for; ends the job under abort.
   void report_kernel_fault() noexcept;
-  void on_peer_event(int pe, p2p::PeerMonitor::Event event) noexcept;
+  void on_peer_event(int pe, hosts::PeerEvent event) noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
@@ -91,14 +111,22 @@ class Pe {
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
+  p2p::HostGroup group_;
   int pes_on_gpu_ = 1;
-  std::unique_ptr<Gpu> gpu_;  ///< null in CPU mode; outlives the memory below
+  std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
+  std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
   std::unique_ptr<p2p::PeerSockets> sockets_;
+  std::vector<hosts::Link> links_;  ///< to other hosts, until the monitor has them
   std::unique_ptr<p2p::Board> board_;
+  std::function<void(const hosts::Frame&)> on_frame_;  ///< the board's, on several hosts
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<OffsetAllocator> allocator_;
-  std::unique_ptr<p2p::PeerMonitor> monitor_;
+  /// CPU mode: work queues and their views.
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
+  std::unique_ptr<nic::Nic> nic_;  ///< null: all PEs are mapped
+  std::unique_ptr<nic::QueueSet> queues_;
+  std::unique_ptr<hosts::PeerMonitor> monitor_;
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   bool kernel_fault_reported_ = false;  ///< monitor thread only

@@ -34,6 +34,10 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   std::vector<Request> all(static_cast<std::size_t>(state_.n_pes));
   named(call,
         [&] { board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout); });
+  // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
+  for (Request& request : all) {
+    if (request.call[0] == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
+  }
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY,
             strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
@@ -128,8 +132,7 @@ void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
 
 void Pe::copy_local(void* dst, const void* src, std::size_t bytes) {
   if (gpu_) {
-    gpu_->ops()->copy(dst, src, bytes);
-    gpu_->ops()->complete();
+    gpu_->copy(dst, src, bytes);
   } else {
     std::memcpy(dst, src, bytes);
   }

@@ -18,6 +18,13 @@ def run(program, options, status, **environment):
     return done.stdout
 
 
+def run_any(program, options, **environment):
+    """The same for a status that depends on the machine."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GSHMEM_")}
+    return subprocess.run([*program, *options], env={**env, **environment}, capture_output=True,
+                          text=True)
+
+
 def case_plain(program):
     text = run(program, ["--no-job"], 0)
     for part in ("version", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
@@ -58,7 +65,7 @@ def case_job(program):
 
 
 def case_job_error(program):
-    report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0"))
+    report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0", GSHMEM_NIC="none"))
     assert "GSHMEM_P2P=0" in report["job_error"] and "pes" not in report
 
 
@@ -73,6 +80,45 @@ def case_mpirun(program):
 def case_options(program):
     assert run(program, ["--help"], 0).startswith("usage: gshmem-info")
     assert run(program, ["--wrong"], 2) == ""
+    assert run(program, ["--list"], 2) == ""
+
+
+def check_finding(finding, names):
+    assert finding["check"] in names, finding
+    if finding["verdict"] in ("hint", "problem"):
+        assert finding["symptom"] and finding["cause"] and finding["fix"], finding
+    else:
+        assert finding["verdict"] in ("ok", "skipped") and finding["text"], finding
+
+
+def case_doctor(program):
+    """On whatever this machine is: its status and findings agree, and every check has spoken."""
+    checks = json.loads(run(program, ["--doctor", "--list", "--json"], 0))
+    names = [check["name"] for check in checks]
+    assert len(names) > 30 and len(set(names)) == len(names)
+    assert all(check["purpose"] for check in checks)
+    table = run(program, ["--doctor", "--list"], 0)
+    assert [line.split()[0] for line in table.splitlines()] == names
+
+    done = run_any(program, ["--doctor", "--json"])
+    report = json.loads(done.stdout)
+    for finding in report["findings"]:
+        check_finding(finding, names)
+    spoken = [finding["check"] for finding in report["findings"]]
+    assert list(dict.fromkeys(spoken)) == names, "not every check, or not in the table's order"
+    problems = [f for f in report["findings"] if f["verdict"] == "problem"]
+    assert report["problems"] == len(problems) and report["host"]
+    assert done.returncode == (1 if problems else 0), done.stderr
+
+
+def case_doctor_problem(program):
+    """A bad value is a problem on every machine, an unknown name is none."""
+    text = run(program, ["--doctor"], 1, GSHMEM_TIMEOUT="abc")
+    assert 'PROBLEM  variables: init fails: GSHMEM_TIMEOUT="abc"' in text
+    assert "cause: " in text and "fix:   unset GSHMEM_TIMEOUT" in text
+    report = json.loads(run_any(program, ["--doctor", "--json"], GSHMEM_TIMOUT="1").stdout)
+    hints = [f for f in report["findings"] if f["verdict"] == "hint" and f["check"] == "variables"]
+    assert "did you mean GSHMEM_TIMEOUT" in hints[0]["symptom"]
 
 
 def main():

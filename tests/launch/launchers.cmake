@@ -16,12 +16,17 @@ if(GSHMEM_MPIRUN)
   endif()
 endif()
 
-# gshmem_discover_tests(TARGET LABEL): every test case of a Catch2 program, labelled "cpu" and LABEL.
-# A case that prints a line with "skipped: <why>" and returns counts as skipped.
+# gshmem_discover_tests(TARGET LABEL [NAME=value...]): every test case of a Catch2 program, labelled
+# "cpu" and LABEL, with those variables in its environment too. A case that prints a line with
+# "skipped: <why>" and returns counts as skipped.
 function(gshmem_discover_tests target label)
+  list(JOIN GSHMEM_TEST_ENVIRONMENT "\\\\\\\\;" environment)
+  foreach(variable ${ARGN})
+    string(APPEND environment "\\\\\\\\;${variable}")
+  endforeach()
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
   catch_discover_tests(${target} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT 120
-    SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}" LABELS "cpu\\\\\\\\;${label}")
+    SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT "${environment}" LABELS "cpu\\\\\\\\;${label}")
 endfunction()
 
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share.
@@ -84,4 +89,27 @@ function(gshmem_add_slurm_test name nodes tasks)
   math(EXPR processes "${nodes} * ${tasks}")
   gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} 180
     ${CMAKE_SOURCE_DIR}/tests/launch/slurm.sh ${nodes} ${tasks} ${ARG_UNPARSED_ARGUMENTS})
+endfunction()
+
+# gshmem_add_hosts_test(NAME HOSTS n PES m [LABEL label] [TIMEOUT seconds] [LAUNCHER uid|mpirun] [EXIT code]
+# [DEAD pe] [EXPECT regex] [CUT host] COMMAND command...): `command` with m PEs on each of n hosts, which
+# are network namespaces of this machine (tests/hosts/run.sh); skipped where there can be none.
+function(gshmem_add_hosts_test name)
+  cmake_parse_arguments(ARG "" "HOSTS;PES;LABEL;TIMEOUT;LAUNCHER;EXIT;DEAD;EXPECT;CUT" "COMMAND" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL hosts)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set(options)
+  foreach(option LAUNCHER EXIT DEAD EXPECT CUT)
+    if(DEFINED ARG_${option})
+      string(TOLOWER ${option} flag)
+      list(APPEND options --${flag} ${ARG_${option}})
+    endif()
+  endforeach()
+  math(EXPR processes "${ARG_HOSTS} * ${ARG_PES}")
+  gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT}
+    ${CMAKE_SOURCE_DIR}/tests/hosts/run.sh ${options} ${ARG_HOSTS} ${ARG_PES} ${ARG_COMMAND})
 endfunction()

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # other_host.sh PROGRAM: two PEs of which one believes to be on another host (a UTS namespace of its own).
-# Both must fail and name the PE and the hosts. Needs root for the namespace; else skipped.
+# Without a NIC both must fail and name the PE, the hosts and the variable. Needs root for the namespace; else skipped.
 set -u
 program=$1
 if ! unshare --uts true 2> /dev/null; then
   echo "skipped: needs root for a UTS namespace"
   exit 77
 fi
-export GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=30
+export GSHMEM_NIC=none GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=30
 export GSHMEM_UID_ADDRESS=127.0.0.1:$((20000 + $$ % 20000))
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -18,7 +18,8 @@ wait $!
 second=$?
 cat "$folder"/*
 for rank in 0 1; do
-  grep -q "PE 1 is on host elsewhere" "$folder/$rank" || { echo "PE $rank does not name the host"; exit 1; }
+  grep -q "PE 1 is on host elsewhere .*GSHMEM_NIC=none" "$folder/$rank" ||
+    { echo "PE $rank does not name the host and the variable"; exit 1; }
 done
 if ((first == 0 || second == 0)); then
   echo "exit statuses $first and $second, expected failures"

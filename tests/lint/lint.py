@@ -22,6 +22,10 @@ MAY_INCLUDE = [
     ("include/", ["include/", "device/"]),
     ("device/", ["include/", "device/"]),
     ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
+    # The same sockets and the same choice of an interface as the bootstrap's.
+    ("transport/hosts/", ["transport/hosts/", "transport/p2p/", "host/base/", "bootstrap/bootstrap.h",
+                          "bootstrap/deadline.h", "bootstrap/uid/socket.h",
+                          "bootstrap/uid/interfaces.h", *PUBLIC_PODS]),
     # The bootstrap's interface is how peers learn each other's addresses.
     ("transport/", ["transport/", "host/base/", "bootstrap/bootstrap.h", *PUBLIC_PODS]),
     ("host/base/", ["host/base/", *PUBLIC_PODS]),
@@ -53,9 +57,11 @@ WORDS = [
     ("volatile", r"\bvolatile\b", {"device/machine.h": "the inline PTX of the machine layer"}),
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
         "device/machine.h": "the machine layer",
+        "transport/nic/soft/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
         "include/gshmem/device/": "where device/ is installed"}),
     ("__device__", r"\b__device__\b", {
         "device/machine.h": "defines GSHMEM_FN", "device/coop.h": "thread groups",
+        "include/gshmem/abi/mlx5.h": "endian types that both machines use",
         "device/state.h": "the __constant__ state of each translation unit",
         "host/gpu/service.cu": "the library's own kernels",
         "perftest/peer/": "a program of users, in NVSHMEM's names",

@@ -16,7 +16,10 @@ struct BarrierRounds {
     with_group(ctx, scope, [&](auto group) {
       for (int round = 1; round <= rounds; ++round) {
         const std::uint64_t now = static_cast<std::uint64_t>(round);
-        if (group.thread_rank() == 0) ctx.atomic_set(entered, now, ctx.my_pe());
+        if (group.thread_rank() == 0) {
+          ctx.atomic_set(entered, now, ctx.my_pe());
+          if (kind == Kind::kSync) ctx.quiet();  // sync_all completes stores, not updates
+        }
         if (kind == Kind::kBarrier)
           ctx.barrier_all(group);
         else

@@ -1,5 +1,6 @@
 #include "tests/spmd/spmd.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace gshmem::spmd {
@@ -19,7 +20,19 @@ Pe::Pe(Mode mode, std::uint64_t seed)
       seed_(seed),
       log_(1) {}
 
+bool Pe::maps(int target) const {
+  if (target == me_) return true;
+  const char* p2p = std::getenv("GSHMEM_P2P");
+  if (p2p && std::strcmp(p2p, "0") == 0) return false;
+  const char* per_host = std::getenv("SPMD_PES_PER_HOST");
+  const int pes = per_host ? std::atoi(per_host) : n_;
+  return target / pes == me_ / pes;
+}
+
+bool Pe::on_network() const { return gshmemi_ambient()->state->nic.queues != nullptr; }
+
 int Pe::rounds(int count) const {
+  if (on_network()) return count < 50 ? 1 : count / 50;
   int divisor = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG ? 20 : 1;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   divisor = 10;

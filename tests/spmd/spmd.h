@@ -26,6 +26,11 @@ class Pe {
   [[nodiscard]] int previous() const { return (me_ + n_ - 1) % n_; }
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   [[nodiscard]] Mode mode() const { return mode_; }
+  /// PE `target` should be reached by load and store: those of this host, or none
+  /// (GSHMEM_P2P=0). A leg with several hosts says how many PEs each has (SPMD_PES_PER_HOST).
+  [[nodiscard]] bool maps(int target) const;
+  /// What the PE posts goes over the network path, which may be a thousand times slower.
+  [[nodiscard]] bool on_network() const;
   /// Threads in a warp of a launch.
   [[nodiscard]] unsigned warp() const { return on_gpu_ ? 32u : 4u; }
   /// False where the C API in a kernel cannot know its PE: two PEs of this process on one GPU.

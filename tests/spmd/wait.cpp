@@ -110,6 +110,7 @@ GSHMEM_FN void check_all(const Context& ctx, Log log, std::uint64_t* vars, std::
   using T = typename W::Type;
   T* v = reinterpret_cast<T*>(vars);
   for (std::size_t i = 0; i < kVars; ++i) ctx.p(v + i, static_cast<T>(i), ctx.my_pe());
+  ctx.quiet();
   check_static<W>(log, v, tag);
   check_waiting<W>(ctx, log, reinterpret_cast<T*>(vars + 32), tag);
 }

@@ -4,24 +4,40 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
 namespace gshmem::p2p {
+namespace {
 
-/// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a PE
-/// can only be two calls ahead when everyone has read the older one.
-struct Board::Slot {
-  alignas(128) std::atomic<std::uint64_t> published;
-  alignas(128) unsigned char payload[2][kPayloadBytes];
+class SharedBoard final : public Board {
+ public:
+  SharedBoard(PeerSockets& sockets, std::function<bool()> stopped);
+  void allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) override;
+
+ private:
+  /// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a
+  /// PE can only be two calls ahead when everyone has read the older one.
+  struct Slot {
+    alignas(128) std::atomic<std::uint64_t> published;
+    alignas(128) unsigned char payload[2][kPayloadBytes];
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  void wait_for(int pe, std::uint64_t sequence, double timeout_seconds);
+
+  int rank_, size_;
+  std::function<bool()> stopped_;
+  std::shared_ptr<SharedMapping> mapping_;
+  Slot* slots_ = nullptr;
+  std::uint64_t sequence_ = 0;
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-Board::Board(PeerSockets& sockets, int rank, std::function<bool()> stopped)
-    : rank_(rank), size_(sockets.size()), stopped_(std::move(stopped)) {
+SharedBoard::SharedBoard(PeerSockets& sockets, std::function<bool()> stopped)
+    : rank_(sockets.group().index), size_(sockets.size()), stopped_(std::move(stopped)) {
   const std::uint64_t bytes = sizeof(Slot) * static_cast<std::uint64_t>(size_);
-  const Fd mine = rank == 0 ? make_segment("gshmem-board", bytes) : Fd();
+  const Fd mine = rank_ == 0 ? make_segment("gshmem-board", bytes) : Fd();
   std::vector<Fd> shared;
   shared.push_back(sockets.from_root(mine.get()));
   mapping_ = map_shared(shared, bytes);
@@ -29,7 +45,7 @@ Board::Board(PeerSockets& sockets, int rank, std::function<bool()> stopped)
   slots_ = reinterpret_cast<Slot*>(mapping_->base());
 }
 
-void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
+void SharedBoard::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
   const std::atomic<std::uint64_t>& published = slots_[pe].published;
   const auto start = std::chrono::steady_clock::now();
   for (unsigned polls = 0; published.load(std::memory_order_acquire) < sequence; ++polls) {
@@ -51,12 +67,16 @@ void Board::wait_for(int pe, std::uint64_t sequence, double timeout_seconds) {
   }
 }
 
-void Board::allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) {
+void SharedBoard::allgather(const void* send, void* recv, std::size_t bytes,
+                            double timeout_seconds) {
   require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL,
           strprintf("board payload of %zu bytes", bytes));
   const std::uint64_t sequence = ++sequence_;
   const std::size_t side = sequence % 2;
   if (bytes > 0) std::memcpy(slots_[rank_].payload[side], send, bytes);
+  // A PE that brings less than the others do has called something else, and must not seem to bring
+  // what it brought two calls ago.
+  std::memset(slots_[rank_].payload[side] + bytes, 0, kPayloadBytes - bytes);
   slots_[rank_].published.store(sequence, std::memory_order_release);  // pairs with wait_for
   for (int pe = 0; pe < size_; ++pe) {
     wait_for(pe, sequence, timeout_seconds);
@@ -65,6 +85,12 @@ void Board::allgather(const void* send, void* recv, std::size_t bytes, double ti
                   slots_[pe].payload[side], bytes);
     }
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Board> make_shared_board(PeerSockets& sockets, std::function<bool()> stopped) {
+  return std::make_unique<SharedBoard>(sockets, std::move(stopped));
 }
 
 }  // namespace gshmem::p2p

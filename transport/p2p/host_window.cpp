@@ -10,7 +10,7 @@ namespace {
 
 class HostWindow final : public PeerWindow {
  public:
-  HostWindow(PeerSockets& sockets, std::uint64_t bytes) {
+  HostWindow(PeerSockets& sockets, std::uint64_t bytes, Peers peers) {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
     bytes_ = (bytes + kStep - 1) / kStep * kStep;
     stride_ = static_cast<std::int64_t>(bytes_);
@@ -21,9 +21,13 @@ class HostWindow final : public PeerWindow {
             strprintf("symmetric heap of %lu bytes is larger than this host's memory (%lu bytes); "
                       "lower GSHMEM_SYMMETRIC_SIZE",
                       bytes_, memory));
-    const Fd mine = make_segment("gshmem-heap", bytes_);
-    mapping_ = map_shared(sockets.exchange(mine.get()), bytes_);
-    base_ = mapping_->base();
+    const bool all = peers == Peers::kOfHost;
+    std::vector<Fd> segments;
+    segments.push_back(make_segment("gshmem-heap", bytes_));
+    if (all) segments = sockets.exchange(segments[0].get());
+    mapping_ = map_shared(segments, bytes_);
+    heap_ = mapping_->base() + (all ? stride_ * sockets.group().index : 0);
+    mapped_.assign(static_cast<std::size_t>(sockets.size()), all);
   }
 
  private:
@@ -32,8 +36,9 @@ class HostWindow final : public PeerWindow {
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes) {
-  return std::make_unique<HostWindow>(sockets, bytes);
+std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes,
+                                             Peers peers) {
+  return std::make_unique<HostWindow>(sockets, bytes, peers);
 }
 
 }  // namespace gshmem::p2p

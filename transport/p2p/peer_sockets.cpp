@@ -4,13 +4,12 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 
 namespace gshmem::p2p {
 namespace {
@@ -20,35 +19,28 @@ constexpr char kDescriptor = 'F';
 
 struct Hello {
   std::uint32_t magic = 0x67736873;
-  std::int32_t rank = -1;
+  std::int32_t index = -1;
 };
 
-/// What every PE tells the others before sockets exist.
-struct Contact {
-  char host[192];
-  char socket_name[40];
-};
+using SocketName = std::array<char, 40>;
 
-void copy_to(char* to, std::size_t capacity, const std::string& from) {
-  const std::size_t n = std::min(from.size(), capacity - 1);
-  std::memcpy(to, from.data(), n);
-  to[n] = '\0';
-}
-
-std::string random_name() {
+SocketName random_name() {
   std::uint64_t bits[2];
   check_errno(getrandom(bits, sizeof(bits), 0), "getrandom");
-  return strprintf("gshmem.%016lx%016lx", bits[0], bits[1]);
+  const std::string text = strprintf("gshmem.%016lx%016lx", bits[0], bits[1]);
+  SocketName name{};
+  std::memcpy(name.data(), text.data(), std::min(text.size(), name.size() - 1));
+  return name;
 }
 
 /// Abstract address: a zero byte, then the name.
 struct Address {
   sockaddr_un un{};
   socklen_t length;
-  explicit Address(const char* name) {
+  explicit Address(const SocketName& name) {
     un.sun_family = AF_UNIX;
-    const std::size_t n = std::min(std::strlen(name), sizeof(un.sun_path) - 1);
-    std::memcpy(un.sun_path + 1, name, n);
+    const std::size_t n = ::strnlen(name.data(), name.size());
+    std::memcpy(un.sun_path + 1, name.data(), n);
     length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n);
   }
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
@@ -81,58 +73,38 @@ bool same_user(int socket) {
   return peer.uid == geteuid();
 }
 
-void require_one_host(const std::vector<Contact>& contacts) {
-  for (std::size_t pe = 1; pe < contacts.size(); ++pe) {
-    require(std::strcmp(contacts[pe].host, contacts[0].host) == 0, GSHMEMX_ERROR_NOT_SUPPORTED,
-            strprintf("PE %zu is on host %s, PE 0 on host %s: only PEs of one host can reach each "
-                      "other's memory, and this version has no network path",
-                      pe, contacts[pe].host, contacts[0].host));
-  }
+Clock::time_point deadline_in(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
 
-std::string host_identity() {
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  char host[128] = "";
-  gethostname(host, sizeof(host) - 1);
-  struct stat net {};
-  if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
-  return strprintf("%s (boot %.8s, net %lu)", host, boot_id.c_str(),
-                   static_cast<unsigned long>(net.st_ino));
-}
-
-PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, double timeout_seconds)
-    : rank_(boot.rank()),
+PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, const HostGroup& group, double timeout_seconds)
+    : group_(group),
       timeout_seconds_(timeout_seconds),
-      sockets_(static_cast<std::size_t>(boot.size())) {
+      sockets_(static_cast<std::size_t>(group.size())) {
   const Fd listener = make_socket();
-  Contact mine{};
-  copy_to(mine.host, sizeof(mine.host), host_identity());
-  copy_to(mine.socket_name, sizeof(mine.socket_name), random_name());
-  const Address own(mine.socket_name);
+  const SocketName name = random_name();
+  const Address own(name);
   check_errno(::bind(listener.get(), own.get(), own.length), "bind");
-  check_errno(::listen(listener.get(), std::max(boot.size(), 16)), "listen");
+  check_errno(::listen(listener.get(), std::max(size(), 16)), "listen");
+  const std::vector<SocketName> names = bootstrap::allgather(boot, name);
+  const auto deadline = deadline_in(timeout_seconds);
 
-  const std::vector<Contact> contacts = bootstrap::allgather(boot, mine);
-  require_one_host(contacts);
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(timeout_seconds));
-
-  // Everyone listens by now, so connecting to lower ranks never waits for their accept.
-  for (int pe = 0; pe < rank_; ++pe) {
+  // Everyone listens by now, so connecting to lower indices never waits for their accept.
+  for (int i = 0; i < group.index; ++i) {
     Fd socket = make_socket();
-    const Address address(contacts[static_cast<std::size_t>(pe)].socket_name);
+    const Address address(names[static_cast<std::size_t>(group.pe(i))]);
     if (::connect(socket.get(), address.get(), address.length) != 0) {
-      throw Error(GSHMEMX_ERROR_PEER_FAILED,
-                  strprintf("cannot connect to PE %d on this host: %s", pe, std::strerror(errno)));
+      throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
+                                                       group.pe(i), std::strerror(errno)));
     }
-    const Hello hello{.rank = rank_};
+    const Hello hello{.index = group.index};
     check_errno(::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL), "send");
-    sockets_[static_cast<std::size_t>(pe)] = std::move(socket);
+    sockets_[static_cast<std::size_t>(i)] = std::move(socket);
   }
-  for (int missing = boot.size() - 1 - rank_; missing > 0;) {
+  for (int missing = size() - 1 - group.index; missing > 0;) {
     wait_readable(listener.get(), deadline, strprintf("%d higher-ranked PEs to connect", missing));
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket || !same_user(socket.get())) continue;
@@ -140,15 +112,16 @@ PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, double timeout_seconds)
     hello.magic = 0;
     wait_readable(socket.get(), deadline, "a PE's greeting");
     if (::recv(socket.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) continue;
-    if (hello.magic != Hello{}.magic || hello.rank <= rank_ || hello.rank >= boot.size()) continue;
-    Fd& place = sockets_[static_cast<std::size_t>(hello.rank)];
+    if (hello.magic != Hello{}.magic || hello.index <= group.index || hello.index >= size())
+      continue;
+    Fd& place = sockets_[static_cast<std::size_t>(hello.index)];
     if (place) continue;
     place = std::move(socket);
     --missing;
   }
 }
 
-void PeerSockets::send_fd(int pe, int fd) {
+void PeerSockets::send_fd(int i, int fd) {
   char byte = kDescriptor;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -162,16 +135,15 @@ void PeerSockets::send_fd(int pe, int fd) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  if (::sendmsg(socket(pe), &message, MSG_NOSIGNAL) != 1) {
-    throw Error(GSHMEMX_ERROR_PEER_FAILED,
-                strprintf("cannot pass a segment to PE %d: %s", pe, std::strerror(errno)));
+  if (::sendmsg(socket(i), &message, MSG_NOSIGNAL) != 1) {
+    throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot pass a segment to PE %d: %s",
+                                                     group_.pe(i), std::strerror(errno)));
   }
 }
 
-Fd PeerSockets::receive_fd(int pe) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(timeout_seconds_));
-  wait_readable(socket(pe), deadline, strprintf("the segment of PE %d", pe));
+Fd PeerSockets::receive_fd(int i) {
+  wait_readable(socket(i), deadline_in(timeout_seconds_),
+                strprintf("the segment of PE %d", group_.pe(i)));
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -180,11 +152,12 @@ Fd PeerSockets::receive_fd(int pe) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t n = ::recvmsg(socket(pe), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t n = ::recvmsg(socket(i), &message, MSG_CMSG_CLOEXEC);
   const cmsghdr* header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (byte != kDescriptor || !header || header->cmsg_type != SCM_RIGHTS) {
-    throw Error(GSHMEMX_ERROR_PEER_FAILED,
-                strprintf("PE %d closed its connection before it passed its segment", pe));
+    throw Error(
+        GSHMEMX_ERROR_PEER_FAILED,
+        strprintf("PE %d closed its connection before it passed its segment", group_.pe(i)));
   }
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
@@ -192,29 +165,42 @@ Fd PeerSockets::receive_fd(int pe) {
 }
 
 std::vector<Fd> PeerSockets::exchange(int fd) {
-  for (int pe = 0; pe < size(); ++pe) {
-    if (pe != rank_) send_fd(pe, fd);
+  for (int i = 0; i < size(); ++i) {
+    if (i != group_.index) send_fd(i, fd);
   }
-  std::vector<Fd> fds(sockets_.size());
-  for (int pe = 0; pe < size(); ++pe) {
-    fds[static_cast<std::size_t>(pe)] =
-        pe == rank_
-            ? Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")))
-            : receive_fd(pe);
+  std::vector<Fd> fds;
+  for (int i = 0; i < size(); ++i) {
+    fds.push_back(i == group_.index ? Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                                                                      "fcntl(F_DUPFD)")))
+                                    : receive_fd(i));
   }
   return fds;
 }
 
 Fd PeerSockets::from_root(int fd_on_root) {
-  if (rank_ != 0) return receive_fd(0);
-  for (int pe = 1; pe < size(); ++pe) send_fd(pe, fd_on_root);
+  if (group_.index != 0) return receive_fd(0);
+  for (int i = 1; i < size(); ++i) send_fd(i, fd_on_root);
   return Fd(static_cast<int>(check_errno(fcntl(fd_on_root, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
 }
 
-void PeerSockets::say_goodbye() noexcept {
-  for (int pe = 0; pe < size(); ++pe) {
-    if (pe != rank_) (void)!::send(socket(pe), &kGoodbye, 1, MSG_NOSIGNAL);
+std::vector<std::vector<char>> PeerSockets::gather(const std::vector<char>& mine) {
+  const auto whole = static_cast<ssize_t>(mine.size());
+  for (int i = 0; i < size(); ++i) {
+    if (i == group_.index) continue;
+    require(::send(socket(i), mine.data(), mine.size(), MSG_NOSIGNAL) == whole,
+            GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d closed its connection during init", group_.pe(i)));
   }
+  std::vector<std::vector<char>> all(sockets_.size(), mine);
+  for (int i = 0; i < size(); ++i) {
+    if (i == group_.index) continue;
+    std::vector<char>& into = all[static_cast<std::size_t>(i)];
+    wait_readable(socket(i), deadline_in(timeout_seconds_), strprintf("PE %d", group_.pe(i)));
+    require(::recv(socket(i), into.data(), into.size(), MSG_WAITALL) == whole,
+            GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d closed its connection during init", group_.pe(i)));
+  }
+  return all;
 }
 
 }  // namespace gshmem::p2p

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fault.h"
+#include "queue.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -31,24 +32,57 @@ struct SyncArea {
 /// have.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
-/// Bytes kept at the front of each heap.
+/// Where results of remote reads and atomics land before they go to registers or to memory that the
+/// NIC cannot write: behind the SyncArea. One thread owns a slot while `busy` is 1.
+struct ScratchSlot {
+  std::uint32_t busy;
+  std::uint32_t reserved[31];
+  std::uint64_t data[240];
+};
+static_assert(sizeof(ScratchSlot) == 2048);
+inline constexpr int kScratchSlots = 512;  // a power of two
+
+/// Layout of the bytes kept at the front of each heap.
+struct InternalArea {
+  SyncArea sync;
+  alignas(128) std::uint64_t sink[16];  ///< results that nobody wants
+  alignas(128) ScratchSlot scratch[kScratchSlots];
+  alignas(128) std::uint64_t staging[32768];  ///< host threads' transfers on the network path
+};
 inline constexpr std::uint64_t kInternalBytes = kHeapAlignment;
-static_assert(sizeof(SyncArea) <= kInternalBytes);
+static_assert(sizeof(InternalArea) <= kInternalBytes);
+
+/// Where this PE stands in the job; what the predefined teams are made of.
+struct Place {
+  std::int32_t node_rank = 0, node_size = 1;  ///< among the PEs of its host
+  std::int32_t node = 0, n_nodes = 1;         ///< among the PEs with its node_rank
+};
 
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
   std::int32_t n_pes = 0;
   FaultPolicy fault_policy = FaultPolicy::kAbort;
-  /// Heaps of all PEs lie in one reserved address range: the heap of PE p starts at
-  /// `heap + (p - my_pe) * stride`, for every p, in this PE's address space.
-  char* heap = nullptr;
+
+  // The load/store path. Heaps of mapped PEs lie in one reserved address range, `stride` apart, in
+  // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is
+  // p - mapped_first; else `slots` has an entry for every PE, -1 where it is not mapped.
+  char* heap = nullptr;          ///< this PE's
   std::uint64_t heap_bytes = 0;  ///< the first kInternalBytes included
   std::int64_t stride = 0;
+  const std::int32_t* slots = nullptr;
+  std::int32_t mapped_first = 0, mapped_count = 0;
+  std::int32_t my_slot = 0;  ///< only with `slots`
+  /// Atomics on memory that a NIC also updates must all go by the NIC: its atomics and those of
+  /// this machine need not be atomic to each other. False: mapped PEs are updated in place.
+  std::uint32_t amo_by_nic = 0;
+
   Control* control = nullptr;    ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
+  Place place;
+  NicView nic;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 56);
+static_assert(sizeof(DeviceState) == 136);
 
 }  // namespace gshmem::abi

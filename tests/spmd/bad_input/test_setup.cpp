@@ -126,8 +126,20 @@ TEST_CASE("heap_larger_than_the_machine_is_an_error") {
   }
 }
 
-TEST_CASE("path_that_does_not_exist_yet_is_an_error") {
-  expect_status(init_with({{"GSHMEM_P2P", "0"}}), GSHMEMX_ERROR_NOT_SUPPORTED, {"GSHMEM_P2P=0"});
+TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
+  expect_status(init_with({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "none"}}),
+                GSHMEMX_ERROR_NOT_SUPPORTED,
+                {"GSHMEM_P2P=0 and GSHMEM_NIC=none", "unset GSHMEM_P2P"});
+}
+
+TEST_CASE("different_p2p_on_two_pes_is_an_error_on_all") {
+  const auto outcomes = in_children(2, quick(), [](int rank) {
+    if (rank == 1) setenv("GSHMEM_P2P", "0", 1);
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+  });
+  for (const Outcome& outcome : outcomes)
+    expect_status(outcome, GSHMEMX_ERROR_SYMMETRY, {"GSHMEM_P2P is 1 on PE 0 and 0 on PE 1"});
 }
 
 TEST_CASE("pmix_without_a_server_is_an_error") {

@@ -18,6 +18,21 @@ TEST_CASE("library_finds_its_symbols") {
   CHECK(root(9.0) == 3.0);
 }
 
+TEST_CASE("library_finds_symbols_of_a_version") {
+  const DynamicLibrary library(kLibrary);
+  CHECK(library.find("exp", "GLIBC_2.29") != nullptr);
+  CHECK(library.find("exp", "GLIBC_2.29") != library.find("exp", "GLIBC_2.2.5"));
+  CHECK(library.find("exp", "GLIBC_9.99") == nullptr);
+  CHECK(DynamicLibrary().find("exp", "GLIBC_2.29") == nullptr);
+}
+
+TEST_CASE("folder_of_code_is_where_the_program_lies") {
+  const std::string folder = folder_of_code(reinterpret_cast<const void*>(&folder_of_code));
+  CHECK(folder.front() == '/');
+  CHECK(folder.substr(folder.size() - 4) == "/bin");
+  CHECK(folder_of_code(nullptr).empty());
+}
+
 TEST_CASE("missing_library_is_not_supported_and_names_it") {
   try {
     const DynamicLibrary library("libgshmem_of_nowhere.so.1");

@@ -1,0 +1,146 @@
+// Launchers and libraries that gshmem loads at run time.
+#include "bootstrap/bootstrap.h"
+#include "host/base/error.h"
+#include "host/info/doctor/checks.h"
+#include "host/info/doctor/topology.h"
+
+#include <sstream>
+
+namespace gshmem::info {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* lookup(const char* name, void* machine) {
+  return static_cast<const Machine*>(machine)->env(name);
+}
+
+/// What started this process, by the variables it left; empty = nothing known.
+std::string launcher_name(const Machine& machine) {
+  const auto set = [&](const char* name) { return machine.env(name) != nullptr; };
+  std::string name;
+  if (set("OMPI_COMM_WORLD_SIZE")) name = "Open MPI's mpirun";
+  if (set("SLURM_STEP_ID")) name = "srun (job " + machine.env_or_empty("SLURM_JOB_ID") + ")";
+  if (name.empty() && set("PMI_RANK")) name = "a PMI launcher (hydra)";
+  if (name.empty() && set("PMIX_RANK")) name = "a PMIx launcher";
+  return name;
+}
+
+/// The first file of that name in PATH; empty = none.
+std::string in_path(const Machine& machine, const char* program) {
+  std::istringstream folders(machine.env_or_empty("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code error;
+    const fs::path file = fs::path(folder) / program;
+    if (fs::is_regular_file(file, error)) return file.string();
+  }
+  return "";
+}
+
+}  // namespace
+
+Findings check_launcher(const Machine& machine) {
+  const std::string name = launcher_name(machine);
+  Machine copy = machine;
+  const char* const lonely = bootstrap::launcher_without_pmix(lookup, &copy);
+  if (machine.env("PMIX_RANK") != nullptr) {
+    return {ok("started by " + name + " as PMIx rank " + machine.env_or_empty("PMIX_RANK"))};
+  }
+  if (!machine.config.uid_address.empty()) {
+    return {ok("GSHMEM_UID_ADDRESS=" + machine.config.uid_address + ": PEs meet over TCP")};
+  }
+  if (lonely == nullptr) {
+    return {
+        ok(name.empty() ? "started without a launcher: a job of one PE" : "started by " + name)};
+  }
+  return {problem({.symptom = "every process is a job of one PE of its own",
+                   .cause = strprintf("%s=%s, but %s gives no PMIx (PMIX_RANK is not set)", lonely,
+                                      machine.env(lonely), name.c_str()),
+                   .fix = machine.env("SLURM_STEP_ID") != nullptr
+                              ? "srun --mpi=pmix ...   (srun --mpi=list shows what there is)"
+                              : "Open MPI's mpirun; or GSHMEM_UID_ADDRESS=<host>:<port> with "
+                                "GSHMEM_UID_RANK and GSHMEM_UID_SIZE; or "
+                                "GSHMEMX_INIT_WITH_MPI_COMM in the program"})};
+}
+
+Findings check_pmix(const Machine& machine) {
+  if (!machine.built_with_pmix) {
+    return {hint({.symptom = "mpirun and srun start jobs of one PE each",
+                  .cause = "this gshmem was built without PMIx headers",
+                  .fix = "sudo apt-get install libpmix-dev, then configure and build again"})};
+  }
+  const Library library = machine.library("libpmix.so.2", {"PMIx_Init"});
+  if (!library.file.empty()) return {ok(library.file)};
+  const Trouble trouble{.symptom = "no job under mpirun or srun --mpi=pmix",
+                        .cause = library.why_not,
+                        .fix =
+                            "sudo apt-get install libpmix2   (or LD_LIBRARY_PATH to that of the "
+                            "MPI installation)"};
+  const bool wanted = machine.env("PMIX_RANK") != nullptr || machine.config.bootstrap == "pmix";
+  return {wanted ? problem(trouble) : hint(trouble)};
+}
+
+Findings check_mpirun(const Machine& machine) {
+  std::vector<std::string> found;
+  for (const char* program : {"mpirun", "prterun", "srun"}) {
+    if (std::string file = in_path(machine, program); !file.empty()) found.push_back(file);
+  }
+  if (!found.empty()) return {ok(joined(found))};
+  return {hint({.symptom = "no mpirun, prterun or srun in PATH",
+                .cause = "jobs of several processes need a launcher, or GSHMEM_UID_ADDRESS and its "
+                         "rank and size for each process",
+                .fix = "sudo apt-get install openmpi-bin   (module load openmpi on clusters)"})};
+}
+
+Findings check_verbs_libraries(const Machine& machine) {
+  const bool wanted = machine.config.nic == "mlx5" || !mlx5_devices(machine).empty();
+  if (!wanted) return {skipped("there is no mlx5 NIC that they would drive")};
+  // Symbols that decide which rdma-core will do: dma-bufs for verbs since 34, for DevX since 35
+  // (libibverbs/libibverbs.map.in IBVERBS_1.12, providers/mlx5/libmlx5.map MLX5_1.19).
+  const std::pair<const char*, std::vector<std::string>> kLibraries[] = {
+      {"libibverbs.so.1", {"ibv_reg_dmabuf_mr"}},
+      {"libmlx5.so.1", {"mlx5dv_devx_obj_create", "mlx5dv_devx_umem_reg_ex"}}};
+  Findings findings;
+  for (const auto& [soname, symbols] : kLibraries) {
+    const Library library = machine.library(soname, symbols);
+    if (library.file.empty()) {
+      findings.push_back(
+          problem({.symptom = "GSHMEM_NIC=mlx5 fails; auto falls back to libfabric",
+                   .cause = library.why_not,
+                   .fix = "sudo apt-get install libibverbs1 ibverbs-providers   (Red Hat: "
+                          "libibverbs)"}));
+    } else if (!library.missing.empty()) {
+      findings.push_back(
+          problem({.symptom = "GPU memory cannot be given to the NIC as dma-buf",
+                   .cause = library.file + " lacks " + joined(library.missing) +
+                            ": rdma-core is older than 35",
+                   .fix = "a newer rdma-core (apt-get install -t <backports> libibverbs1 "
+                          "ibverbs-providers, or DOCA-OFED)"}));
+    } else {
+      findings.push_back(ok(library.file));
+    }
+  }
+  return findings;
+}
+
+Findings check_libfabric(const Machine& machine) {
+  const Library library = machine.library("libfabric.so.1", {"fi_getinfo"});
+  if (!library.file.empty()) return {ok(library.file)};
+  if (machine.config.nic != "ofi") {
+    return {
+        skipped("libfabric.so.1 is not loadable, and only GSHMEM_NIC=ofi and hosts without an "
+                "mlx5 NIC need it")};
+  }
+  return {problem({.symptom = "GSHMEM_NIC=ofi fails at init",
+                   .cause = library.why_not,
+                   .fix = "sudo apt-get install libfabric1   (Amazon EFA: /opt/amazon/efa/lib in "
+                          "LD_LIBRARY_PATH)"})};
+}
+
+Findings check_gdrapi(const Machine& machine) {
+  const Library library = machine.library("libgdrapi.so.2", {});
+  if (!library.file.empty()) return {ok(library.file + " (gshmem does not use it)")};
+  return {skipped("libgdrapi.so.2 is not loadable, and gshmem does not use it")};
+}
+
+}  // namespace gshmem::info

@@ -1,0 +1,29 @@
+// What the CUDA driver says about its GPUs, as plain data: checks do not call the driver, and tests
+// write these by hand.
+#pragma once
+
+#include "host/gpu/gpu.h"
+
+#include <string>
+#include <vector>
+
+namespace gshmem::info {
+
+enum class ComputeMode { kDefault, kExclusiveProcess, kProhibited };
+
+struct CudaGpu {
+  GpuInfo info;
+  bool dma_buf = false;         ///< its memory can be exported as a dma-buf
+  bool gpudirect_rdma = false;  ///< memory of cuMemCreate, which heaps are, may be used for RDMA
+  ComputeMode mode = ComputeMode::kDefault;
+};
+
+struct CudaFacts {
+  bool built = false;    ///< this build can ask
+  std::string why_none;  ///< why there is no GPU; empty when there is
+  std::vector<CudaGpu> gpus;
+};
+
+[[nodiscard]] CudaFacts cuda_facts();
+
+}  // namespace gshmem::info

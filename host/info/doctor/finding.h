@@ -1,0 +1,41 @@
+// What a check of gshmem-info --doctor says. Included by every check and by what prints them.
+// Invariant: a hint or a problem has all three texts, and `fix` is a command or a setting that can
+// be used as it stands.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gshmem::info {
+
+enum class Verdict {
+  kOk,
+  kHint,     ///< works, but slower or less safe than this machine could
+  kProblem,  ///< in the way of the fast path, or of starting at all
+  kSkipped,  ///< could not be looked at, or there is nothing to look at
+};
+
+struct Finding {
+  Verdict verdict = Verdict::kOk;
+  std::string text;  ///< kOk: what is good; kSkipped: why; else the symptom
+  std::string cause{}, fix{};
+};
+using Findings = std::vector<Finding>;
+
+struct Trouble {
+  std::string symptom, cause, fix;
+};
+
+[[nodiscard]] inline Finding ok(std::string what) { return {Verdict::kOk, std::move(what)}; }
+[[nodiscard]] inline Finding skipped(std::string why) {
+  return {Verdict::kSkipped, std::move(why)};
+}
+[[nodiscard]] inline Finding problem(Trouble t) {
+  return {Verdict::kProblem, std::move(t.symptom), std::move(t.cause), std::move(t.fix)};
+}
+[[nodiscard]] inline Finding hint(Trouble t) {
+  return {Verdict::kHint, std::move(t.symptom), std::move(t.cause), std::move(t.fix)};
+}
+
+}  // namespace gshmem::info

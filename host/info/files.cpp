@@ -1,0 +1,57 @@
+#include "host/info/files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+namespace gshmem::info {
+
+namespace fs = std::filesystem;
+
+std::string first_line(const fs::path& file) {
+  std::string line;
+  std::ifstream stream(file);
+  std::getline(stream, line);
+  return line;
+}
+
+std::string whole_file(const fs::path& file, std::size_t limit) {
+  std::string bytes(limit, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), static_cast<std::streamsize>(limit));
+  bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
+  return bytes;
+}
+
+std::optional<std::int64_t> number_in(const fs::path& file) {
+  return leading_number(first_line(file));
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string link_target_name(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  return error ? "" : target.filename().string();
+}
+
+std::optional<std::int64_t> leading_number(std::string_view text) {
+  const bool hex = text.starts_with("0x");
+  if (hex) text.remove_prefix(2);
+  std::int64_t value = 0;
+  const auto [stop, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
+  if (error != std::errc()) return {};
+  return value;
+}
+
+}  // namespace gshmem::info

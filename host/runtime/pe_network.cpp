@@ -1,0 +1,104 @@
+// The network path of a PE: what reaches the PEs that load/store does not.
+#include "host/base/log.h"
+#include "host/runtime/pe.h"
+
+#include <gshmem/device/order.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace gshmem {
+namespace {
+
+void* page_aligned(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  void* memory = std::aligned_alloc(kPage, rounded);
+  require(memory != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%zu bytes of host memory for work queues", rounded));
+  return std::memset(memory, 0, rounded);
+}
+
+}  // namespace
+
+nic::MemorySource Pe::network_memory() {
+  nic::MemorySource memory;
+  if (gpu_) {
+    memory.shared = [this](std::size_t bytes) { return gpu_->host_memory(bytes); };
+    memory.device = [this](std::size_t bytes) { return gpu_->device_memory(bytes); };
+    memory.upload = [this](void* to, const void* from, std::size_t bytes) {
+      gpu_->copy(to, from, bytes);
+    };
+    memory.map_registers = [this](void* page, std::size_t bytes) {
+      return gpu_->map_registers(page, bytes);
+    };
+    return memory;
+  }
+  memory.shared = [this](std::size_t bytes) {
+    return network_memory_.emplace_back(page_aligned(bytes), &std::free).get();
+  };
+  memory.device = memory.shared;
+  memory.upload = [](void* to, const void* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+  };
+  memory.map_registers = [](void* page, std::size_t) { return page; };
+  return memory;
+}
+
+void Pe::make_network() {
+  bool all_mapped = true;
+  for (int pe = 0; pe < state_.n_pes; ++pe) all_mapped = all_mapped && is_mapped(pe);
+  const std::vector<int> needed = bootstrap::allgather(*boot_, all_mapped ? 0 : 1);
+  if (std::find(needed.begin(), needed.end(), 1) == needed.end()) return;
+
+  require(
+      options_.config.nic != "soft" || group_.n_nodes() == 1, GSHMEMX_ERROR_NOT_SUPPORTED,
+      strprintf("GSHMEM_NIC=soft: the soft NIC connects the PEs of one host, this job has %d; use "
+                "GSHMEM_NIC=ofi",
+                group_.n_nodes()));
+  const nic::Region heap{state_.heap, state_.heap_bytes,
+                         gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
+                         gpu_ ? gpu_->device() : -1};
+  nic_ = nic::open({.config = options_.config,
+                    .boot = *boot_,
+                    .heap_kind = heap.kind,
+                    .gpu = heap.gpu,
+                    .gpu_pci = gpu_ ? gpu_->pci() : "",
+                    .local_rank = group_.index,
+                    .node_root = group_.index == 0,
+                    .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
+                    .on_error = [this](const Error& error, int pe) { raise(error, pe); }});
+
+  // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
+  // those to mapped PEs and to this one included.
+  state_.amo_by_nic = nic_->limits().coherent_atomics ? 0 : 1;
+  std::vector<int> peers;
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
+    if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
+  }
+  queues_ = std::make_unique<nic::QueueSet>(
+      *nic_, nic::QueueSetOptions{options_.config, *boot_, network_memory(), heap, peers});
+  state_.nic = queues_->view();
+  GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nic_->name(),
+              nic_->describe().c_str(),
+              queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"));
+}
+
+void Pe::quiet_network() noexcept {
+  if (!queues_ || stopped()) return;
+  if (!gpu_) {
+    device::quiet(device::Thread{}, state_);  // on GPUs it is part of ops()->complete()
+  }
+}
+
+void Pe::stop_network() noexcept {
+  if (!nic_) return;
+  if (queues_) queues_->stop();
+  nic_->stop();
+  nic_.reset();
+  queues_.reset();
+  state_.nic = {};
+}
+
+}  // namespace gshmem

@@ -1,0 +1,84 @@
+// Work queues as device code sees them: where a queue lies, its cursors, and the set that a PE has.
+// Filled by the host (transport/nic/queue_set.cpp), written by device/ring.h, and consumed by a
+// NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the PE is
+// initialized; what changes lies behind `cursor`.
+#pragma once
+
+#include "mlx5.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gshmem::abi {
+
+/// Depths are powers of two in this range, in entries of 64 bytes (WQEBBs). Above 32768 the
+/// 16-bit counters of doorbells and completions would be ambiguous.
+inline constexpr std::uint32_t kMinQueueDepth = 64, kMaxQueueDepth = 32768;
+
+/// Counts entries from the queue's beginning; 64 bits never wrap. All in [reserved >= ready >=
+/// rung >= done - 1] order. Each on a line of its own: different threads write them.
+struct QueueCursor {
+  alignas(128) std::uint64_t reserved;  ///< entries handed out to writers
+  alignas(128) std::uint64_t ready;     ///< entries written; the turn of the next writer
+  /// First entry of the last WQE before `ready`: what a wait for everything waits for.
+  std::uint64_t tail;
+  alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
+  /// 0, or 1 + the completion word of the first error that anyone saw.
+  std::uint64_t error;
+};
+static_assert(sizeof(QueueCursor) == 384);
+
+/// Where the entries and the doorbell record lie decides how far a writer's release must reach.
+enum class QueueMemory : std::uint32_t { kHost, kGpu };
+/// Granularity in which NICs map GPU memory.
+inline constexpr std::uint64_t kGpuPageBytes = 64 * 1024;
+/// An exclusive queue has one thread at a time: no atomics.
+enum class QueueKind : std::uint32_t { kShared, kExclusive };
+
+/// One queue: a reliable connection to one PE.
+struct alignas(128) QueueView {
+  char* entries = nullptr;            ///< `depth` entries of 64 bytes
+  std::uint64_t* doorbell = nullptr;  ///< UAR register, or a word that a host thread forwards
+  Be32* send_record = nullptr;        ///< send counter of the doorbell record
+  const Be32* completion = nullptr;   ///< last word of the one CQE of the collapsed CQ
+  QueueCursor* cursor = nullptr;
+  std::uint32_t depth = 0;
+  std::uint32_t batch = 0;     ///< the doorbell rings at least every so many entries
+  std::uint32_t number = 0;    ///< queue pair number, host order
+  Be32 local_key, remote_key;  ///< of the heaps; addresses are offsets into them
+  std::int32_t pe = -1;        ///< at the other end
+  std::uint32_t index = 0;     ///< in the PE's array of queues
+  QueueMemory memory = QueueMemory::kHost;
+  QueueKind kind = QueueKind::kShared;
+};
+static_assert(sizeof(QueueView) == 128);
+
+/// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
+/// what it does would have no order.
+enum class QueueMap : std::uint32_t { kBlock, kWarp, kSm, kPe };
+
+/// What a NIC does differently from the next.
+enum NicFlags : std::uint32_t {
+  kNicFetchedBig = 1,     ///< 8-byte results of atomics come back big-endian
+  kNicReadNeedsDump = 2,  ///< data of READs may trail its completion; a DUMP behind it may not
+  /// The doorbell record must be visible before the doorbell (rdma-core providers/mlx5/qp.c,
+  /// post_send_db). It costs a fence more; not for consumers that never read the record.
+  kNicRecordFirst = 4,
+};
+
+/// All queues of a PE: those to PE p are [p * per_pe, (p + 1) * per_pe).
+struct NicView {
+  const QueueView* queues = nullptr;  ///< null: no network path
+  std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
+  std::uint32_t per_pe = 0;
+  std::uint32_t count = 0;  ///< of all queues; user-created ones lie behind those of PEs
+  QueueMap map = QueueMap::kBlock;
+  std::uint32_t flags = 0;        ///< NicFlags
+  std::uint32_t max_message = 0;  ///< bytes of one WQE
+  std::uint32_t max_inline = 0;   ///< bytes of payload inside a WQE
+};
+static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
+static_assert(sizeof(NicView) == 40);
+
+}  // namespace gshmem::abi

@@ -1,0 +1,222 @@
+// One PE of a job on several hosts (tests/hosts/run.sh), by the name of what it is to live through.
+// The runtime's own objects but for its network path, of which it has none: PEs of other hosts are
+// known, their memory is not reached. So it uses host calls only, and no gshmem_barrier_all.
+#include "host/runtime/process.h"
+
+#include <gshmem/gshmem.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+void gshmem::Pe::make_network() {}
+void gshmem::Pe::quiet_network() noexcept {}
+void gshmem::Pe::stop_network() noexcept {}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int failures = 0;
+
+void check_line(bool ok, int line, const char* text) {
+  if (ok) return;
+  ++failures;
+  std::printf("FAILED program.cpp:%d: %s\n", line, text);
+}
+#define CHECK(condition) check_line((condition), __LINE__, #condition)
+
+int number(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : 0;
+}
+
+/// The job as run.sh started it: host after host.
+struct Shape {
+  int hosts = number("HOSTS_COUNT"), pes = number("HOSTS_PES");
+  int me = gshmem_my_pe(), n = gshmem_n_pes();
+  [[nodiscard]] int last() const { return n - 1; }
+  [[nodiscard]] bool on_last_host() const { return me / pes == hosts - 1; }
+};
+
+gshmem::Pe& pe() { return gshmem::require_pe("tests/hosts"); }
+
+bool said(const gshmemx_fault_t& fault, const std::string& part) {
+  return std::string(fault.message).find(part) != std::string::npos;
+}
+
+gshmemx_fault_t print_fault() {
+  gshmemx_fault_t fault;
+  gshmemx_last_fault(&fault);
+  std::printf("fault %d %d %s\n", fault.code, fault.pe, fault.message);
+  return fault;
+}
+
+/// All PEs but `without` meet, by what is no part of the job: who has seen its error leaves only
+/// when the others have seen theirs, and not that it left.
+void meet_in_folder(const Shape& job, int without = -1) {
+  const std::string prefix = std::string(std::getenv("HOSTS_FOLDER")) + "/met.";
+  std::ofstream(prefix + std::to_string(job.me)) << "\n";
+  for (int pe = 0; pe < job.n; ++pe) {
+    while (pe != without && !std::ifstream(prefix + std::to_string(pe)))
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+void check_teams(const Shape& job) {
+  CHECK(job.n == job.hosts * job.pes);
+  const auto is = [](gshmem_team_t team, int my_pe, int n_pes) {
+    return gshmem_team_my_pe(team) == my_pe && gshmem_team_n_pes(team) == n_pes;
+  };
+  CHECK(is(GSHMEM_TEAM_WORLD, job.me, job.n));
+  CHECK(is(GSHMEM_TEAM_SHARED, job.me % job.pes, job.pes));
+  CHECK(is(GSHMEMX_TEAM_NODE, job.me % job.pes, job.pes));
+  CHECK(is(GSHMEMX_TEAM_SAME_MYPE_NODE, job.me / job.pes, job.hosts));
+  const gshmem::abi::DeviceState& state = pe().state();
+  CHECK(state.mapped_first == job.me / job.pes * job.pes);
+  CHECK(state.mapped_count == job.pes);
+  CHECK(state.slots == nullptr);
+}
+
+void check_collectives(const Shape& job) {
+  // What does not change on the way: every PE gets the offset, every host the memory.
+  auto* first = static_cast<char*>(gshmem_malloc(1000));
+  auto* second = static_cast<char*>(gshmem_calloc(8, 1 << 10));
+  CHECK(first != nullptr && second > first);
+  CHECK(gshmem_malloc(std::size_t{1} << 40) == nullptr);
+  for (int pe = 0; pe < job.n; ++pe)
+    CHECK(::pe().agree_status("test", job.me == pe ? 20 + pe : 0) == 20 + pe);
+  CHECK(pe().agree_status("test", 0) == 0);
+  gshmem_free(second);
+  gshmem_free(first);
+  constexpr int kBarriers = 200;
+  const auto start = Clock::now();
+  for (int i = 0; i < kBarriers; ++i) pe().host_barrier();
+  const std::chrono::duration<double, std::micro> spent = Clock::now() - start;
+  std::printf("host barrier %.0f us\n", spent.count() / kBarriers);
+  CHECK(gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS);
+}
+
+void life() {
+  for (int round = 0; round < 2; ++round) {
+    gshmem_init();
+    const Shape job;
+    check_teams(job);
+    check_collectives(job);
+    gshmem_finalize();
+  }
+}
+
+/// The last PE asks for another size than the others: all learn both.
+void disagree() {
+  gshmem_init();
+  const Shape job;
+  CHECK(gshmem_malloc(job.me == job.last() ? 256 : 128) == nullptr);
+  const gshmemx_fault_t fault = print_fault();
+  CHECK(fault.code == GSHMEMX_ERROR_SYMMETRY);
+  CHECK(said(fault, "size 128") && said(fault, "size 256"));
+  CHECK(said(fault, "PE " + std::to_string(job.last())));
+  meet_in_folder(job);
+  gshmem_finalize();
+}
+
+/// The last PE stays away from a collective for longer than GSHMEM_TIMEOUT.
+void late() {
+  gshmem_init();
+  const Shape job;
+  pe().host_barrier();
+  if (job.me == job.last()) {
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+  } else {
+    (void)gshmem_malloc(64);
+    const gshmemx_fault_t fault = print_fault();
+    // Who is told first ends the job's waits; the others may hear of its leaving before their time.
+    CHECK(fault.code == GSHMEMX_ERROR_TIMEOUT || fault.code == GSHMEMX_ERROR_PEER_FAILED);
+    if (fault.code == GSHMEMX_ERROR_TIMEOUT)
+      CHECK(said(fault, "PE " + std::to_string(job.last()) + " did not reach"));
+  }
+  gshmem_finalize();
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// `call` must end because of `victim`, on all but PE `without`, and finalize must return.
+template <class Call>
+void expect_peer_failed(const Shape& job, int without, int victim, const char* what,
+                        const Call& call) {
+  const auto start = Clock::now();
+  call();
+  const double waited = seconds_since(start);
+  std::printf("after %.2f s: ", waited);
+  const gshmemx_fault_t fault = print_fault();
+  CHECK(fault.code == GSHMEMX_ERROR_PEER_FAILED);
+  CHECK(fault.pe == victim);
+  CHECK(said(fault, "PE " + std::to_string(victim) + " " + what));
+  CHECK(waited < 15);
+  meet_in_folder(job, without);
+  const auto leaving = Clock::now();
+  gshmem_finalize();
+  std::printf("finalized in %.2f s\n", seconds_since(leaving));
+  CHECK(seconds_since(leaving) < 10);
+}
+
+void allocate() { (void)gshmem_malloc(64); }
+
+/// PE HOSTS_VICTIM is killed.
+void death() {
+  gshmem_init();
+  const Shape job;
+  const int victim = number("HOSTS_VICTIM");
+  pe().host_barrier();
+  if (job.me == victim) (void)raise(SIGKILL);
+  expect_peer_failed(job, victim, victim, "died", allocate);
+}
+
+/// The last PE leaves while the others go on.
+void leave() {
+  gshmem_init();
+  const Shape job;
+  pe().host_barrier();
+  if (job.me == job.last()) {
+    gshmem_finalize();
+    return;
+  }
+  pe().host_barrier();  // the one of its finalize
+  expect_peer_failed(job, job.last(), job.last(), "left the job", [] {
+    const auto start = Clock::now();
+    while (gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS && seconds_since(start) < 10)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+}
+
+/// The link of the last host goes down.
+void cut() {
+  gshmem_init();
+  const Shape job;
+  pe().host_barrier();
+  const std::string folder = std::getenv("HOSTS_FOLDER");
+  if (job.me == 0) std::ofstream(folder + "/ready") << "\n";
+  while (!std::ifstream(folder + "/cut")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  // Which side a host is on decides who is out of reach.
+  const int victim = job.on_last_host() ? 0 : job.last() / job.pes * job.pes;
+  expect_peer_failed(job, -1, victim, "cannot be reached", allocate);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, void (*)()> bodies{{"life", life},   {"disagree", disagree},
+                                                 {"late", late},   {"death", death},
+                                                 {"leave", leave}, {"cut", cut}};
+  const auto body = bodies.find(argc == 2 ? argv[1] : "");
+  if (body == bodies.end()) return 2;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  body->second();
+  return failures == 0 ? 0 : 1;
+}

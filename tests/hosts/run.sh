@@ -1,0 +1,91 @@
+#!/bin/bash
+# run.sh [options] HOSTS PES command...: runs `command` with PES PEs on each of HOSTS hosts, which are made for
+# this run and go with it. PEs find each other by GSHMEM_UID_ADDRESS. Succeeds when every PE ends as expected
+# and says what is expected; 77 with a reason where hosts cannot be made.
+#   --launcher mpirun  Open MPI's mpirun starts the PEs and PMIx connects them
+#   --exit CODE        what PEs end with (0)
+#   --dead PE          this one is killed by SIGKILL
+#   --expect TEXT      every PE (that is not dead) says this
+#   --cut HOST         the link of h<HOST> goes down when a PE makes the file $HOSTS_FOLDER/ready
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+launcher=uid want=0 dead=-1 expect= cut=
+while [[ $1 == --* ]]; do
+  case $1 in
+    --launcher) launcher=$2 ;;
+    --exit) want=$2 ;;
+    --dead) dead=$2 ;;
+    --expect) expect=$2 ;;
+    --cut) cut=$2 ;;
+    *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+hosts=$1
+pes=$2
+shift 2
+total=$((hosts * pes))
+
+skip() { echo "skipped: $1"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "hosts as network namespaces need root"
+for tool in ip nsenter unshare; do
+  command -v $tool > /dev/null || skip "$tool is not installed"
+done
+if [ "$launcher" = mpirun ]; then
+  mpirun --version 2> /dev/null | grep -q "Open MPI" || skip "no Open MPI mpirun"
+fi
+
+folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-hosts.XXXXXX") || exit 1
+export HOSTS_FOLDER=$folder
+trap '"$here/down.sh" "$folder"' EXIT
+trap 'exit 130' INT TERM
+# SIGKILL runs no trap: this process, which is nobody's child, cleans up after that.
+(setsid bash -c 'tail --pid="$0" -f /dev/null; exec "$1" "$2"' $$ "$here/down.sh" "$folder" \
+  < /dev/null > /dev/null 2>&1 &)
+if ! why=$("$here/up.sh" "$folder" "$hosts" 2>&1); then
+  skip "no network namespaces here: $why"
+fi
+
+cut_when_ready() {
+  for ((i = 0; i < 600; ++i)); do
+    [ -f "$folder/ready" ] && break
+    sleep 0.05
+  done
+  ip -n "$(cat "$folder/prefix")switch" link set "p$cut" down && touch "$folder/cut"
+}
+[ -n "$cut" ] && cut_when_ready &
+
+export HOSTS_COUNT=$hosts HOSTS_PES=$pes
+pids=()
+if [ "$launcher" = uid ]; then
+  export GSHMEM_UID_ADDRESS=10.77.0.1:4711 GSHMEM_UID_SIZE=$total
+  for ((pe = 0; pe < total; ++pe)); do
+    GSHMEM_UID_RANK=$pe "$here/on_host.sh" "h$((pe / pes))" "exec $(printf '%q ' "$@")" \
+      > "$folder/$pe" 2>&1 &
+    pids+=($!)
+  done
+else
+  list=$(for ((i = 0; i < hosts; ++i)); do printf 'h%d:%d,' $i "$pes"; done)
+  # No binding: every host would take core 0. In a process namespace of its own the remote daemon must stay.
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  "$here/on_host.sh" h0 "exec env TMPDIR=$folder $(printf '%q ' mpirun --bind-to none \
+    --leave-session-attached --mca plm rsh --mca plm_rsh_agent "$here/on_host.sh" \
+    --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include eth0 --host "${list%,}" -np $total \
+    -x HOSTS_COUNT -x HOSTS_PES -x HOSTS_FOLDER "$@")" > "$folder/0" 2>&1 &
+  pids+=($!)
+  total=1
+fi
+
+failed=0
+for ((pe = 0; pe < total; ++pe)); do
+  wait "${pids[pe]}"
+  got=$?
+  sed "s/^/$pe: /" "$folder/$pe"
+  [ $got = 77 ] && failed=77 && continue
+  expected=$want
+  [ $pe = "$dead" ] && expected=137
+  [ $got = "$expected" ] || { echo "PE $pe ended with $got, expected $expected"; failed=1; }
+  [ $pe != "$dead" ] && [ -n "$expect" ] && ! grep -qE "$expect" "$folder/$pe" &&
+    { echo "PE $pe does not say: $expect"; failed=1; }
+done
+exit $failed

@@ -1,0 +1,289 @@
+/* The queue protocol of device/ring.h, for spin: every interleaving of a small queue with several
+ * writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees to it that
+ * each mutation below (-D...) is refuted.
+ *
+ * Steps are those of ring.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
+ * queue_wait, queue_quiet. One step is one access to memory that others see. Memory is sequentially
+ * consistent here: which fences and releases that takes is what tests/model/store_buffer finds out,
+ * with the code itself.
+ *
+ * What is smaller than the product, and why it may be:
+ *  - DEPTH 4 and BATCH 2 instead of 64 and 16 or more. QueueSet keeps batch + one reservation + the
+ *    longest WQE <= depth. Here that sum is 6, so the product's rule is not met. What the protocol
+ *    needs is less:
+ *        (batch - 1) + reservation + (longest WQE - 1) <= depth,
+ *    since at most batch - 1 published entries are without a doorbell, and of the last complete WQE
+ *    all entries but the first count as not complete. Reservations and WQEs have at most 2 entries
+ *    here: 1 + 2 + 1 = 4, met with nothing to spare. The product's rule implies it with 2 to spare,
+ *    so its queues are never as tight as this one. With the next batch there is, 4, the model
+ *    deadlocks (WIDE_BATCH).
+ *  - Completions count modulo 8 instead of 2^16. As in the product, the depth is at most half of
+ *    the modulus. With START=6 the counter wraps after two entries.
+ *  - Cursors are bytes that do not wrap in a run: 64-bit ones do not either.
+ *  - Few posts, and either more writers or more posts, polls of one step or of two (SPLIT_POLL):
+ *    the sets are in check.py. All of it at once is more than 10^9 states.
+ *  - A failed poll is repeated only when it would see something new. That hides no behaviour, and
+ *    makes a wait that can never end a deadlock, which spin looks for by itself.
+ *  - No errors (a failed queue ends all waits, which needs no protocol) and no exclusive queues
+ *    (one writer at a time has nobody to interleave with).
+ */
+#ifndef DEPTH
+#define DEPTH 4
+#endif
+#ifndef BATCH
+#ifdef WIDE_BATCH
+#define BATCH DEPTH
+#else
+#define BATCH 2
+#endif
+#endif
+#ifndef WRITERS
+#define WRITERS 3
+#endif
+#ifndef START
+#define START 0 /* entries that were there before, all complete */
+#endif
+#ifndef POSTS
+#define POSTS 2 /* reservations of each writer */
+#endif
+#define MODULUS 8
+#define NONE 255 /* no completion yet */
+
+#ifdef ROOM_OFF_BY_ONE
+#define ROOM(end) (end - DEPTH - 1)
+#else
+#define ROOM(end) (end - DEPTH)
+#endif
+#define TAIL (kind == 3 -> first + 1 : first)
+/* What a poll finds that reads `from` and `count`. */
+#define FOUND(from, count) \
+  (count == NONE -> from : from + (count + 1 + MODULUS - from % MODULUS) % MODULUS)
+
+/* Cursors, as in abi/queue.h. */
+byte reserved, ready, tail, done;
+byte record, doorbell;
+byte completion = NONE; /* of the collapsed CQ: first entry of the newest WQE, modulo MODULUS */
+
+/* A slot of the ring: which entry lies there (1 + index, 0 = none yet), how long the WQE is that
+ * begins there (0: none does), and whether it asks for a completion. */
+typedef Slot {
+  byte entry;
+  byte length;
+  bit signalled;
+}
+Slot slot[DEPTH];
+
+/* What only the properties know. */
+byte consumed;  /* entries whose WQE is complete */
+byte reported;  /* 1 + first entry of the newest WQE that the CQ told of */
+byte finished;  /* writers at their end */
+bit by_record;  /* this NIC reads the doorbell record on its own accord, not only the doorbell */
+
+/* Entry `i` is stored. */
+inline store_entry(i, size, ask) {
+  assert(i < DEPTH || consumed > i - DEPTH); /* nothing is overwritten that the NIC may read */
+  slot[(i) % DEPTH].entry = i + 1;
+  slot[(i) % DEPTH].length = size;
+  slot[(i) % DEPTH].signalled = ask
+}
+
+/* The NIC may now read all entries before `end`. */
+inline check_written(end) {
+  assert(end - consumed <= DEPTH);
+  k = consumed;
+  do
+  :: k < end -> assert(slot[k % DEPTH].entry == k + 1); k++
+  :: else -> break
+  od;
+  k = 0
+}
+
+/* In one step: until they are published nobody looks at these entries, and the assertion holds from
+ * once it does. */
+inline write_all() {
+  d_step {
+    if
+    :: kind == 1 -> store_entry(first, 1, 1)
+    :: kind == 2 -> store_entry(first, 2, 1); store_entry(first + 1, 0, 0) /* one WQE of two */
+    :: kind == 3 -> /* two WQEs */
+#ifdef UNSIGNALLED_TAIL
+      store_entry(first, 1, 1); store_entry(first + 1, 1, 0)
+#else
+      store_entry(first, 1, 0); store_entry(first + 1, 1, 1)
+#endif
+    fi
+  }
+}
+
+inline ring(end) {
+  d_step {
+    assert(end > record);
+    check_written(end);
+    record = end
+  }
+  d_step {
+    assert(end > doorbell && end <= record);
+    check_written(end);
+    doorbell = end
+  }
+}
+
+/* queue_poll: what base and counter say together, which is never more than the NIC has told. */
+inline judge() {
+  seen = FOUND(base, counter);
+  assert(seen <= reported)
+}
+
+/* queue_wait: WQEs that begin before `goal` are complete. */
+inline wait_for(goal) {
+  do
+  ::
+#if defined(SPLIT_POLL) || defined(COUNTER_BEFORE_BASE)
+#ifdef COUNTER_BEFORE_BASE
+    counter = completion;
+    d_step { base = done; judge() }
+#else
+    base = done;
+    d_step { counter = completion; judge() }
+#endif
+    d_step { if :: seen > done -> done = seen :: else fi }
+    if
+    :: seen >= goal -> break
+    :: else -> (completion != counter || done != base)
+    fi
+#else
+    d_step {
+      (FOUND(done, completion) > done || done >= goal);
+      base = done; counter = completion; judge();
+      if :: seen > done -> done = seen :: else fi
+    }
+    if
+    :: seen >= goal -> break
+    :: else
+    fi
+#endif
+  od;
+  atomic { base = 0; counter = 0; seen = 0 }
+}
+
+inline reserve() {
+  atomic {
+    if
+    :: kind = 1; end = reserved + 1
+    :: kind = 2; end = reserved + 2
+    :: kind = 3; end = reserved + 2
+    fi;
+    first = reserved;
+    reserved = end
+  }
+}
+
+inline room() {
+  if
+  :: end <= DEPTH
+  :: else ->
+    if
+    :: done >= ROOM(end)
+    :: else -> wait_for(ROOM(end))
+    fi
+  fi
+}
+
+inline publish() {
+#ifdef TAIL_AFTER_READY
+  ready == first;
+#else
+  d_step { ready == first; tail = TAIL } /* the turn; it stays ours, so this is one step */
+#endif
+#ifdef RING_AFTER_READY
+  ready = end;
+#endif
+  behind = (reserved != end);
+  if
+#ifdef NO_BATCH_RULE
+  :: !behind -> ring(end)
+#else
+  :: !behind || first / BATCH != end / BATCH -> ring(end)
+#endif
+  :: else
+  fi;
+#ifndef RING_AFTER_READY
+  ready = end;
+#endif
+#ifdef TAIL_AFTER_READY
+  tail = TAIL;
+#endif
+  atomic { behind = 0; first = 0; end = 0; kind = 0 }
+}
+
+/* Everything published before the call is complete when it returns. */
+inline quiet() {
+  end = ready;
+  if
+  :: end == 0
+  :: else ->
+    first = tail + 1;
+    wait_for(first);
+    assert(consumed >= end)
+  fi;
+  atomic { first = 0; end = 0 }
+}
+
+/* Posts some times, with waits in between or not, then waits. */
+proctype Writer() {
+  byte first, end, kind, base, counter, seen, k, posts;
+  bit behind;
+  do
+  :: posts < POSTS ->
+    posts++;
+    reserve();
+    room();
+#ifdef RING_BEFORE_WRITE
+    ring(end);
+#endif
+    write_all();
+    publish();
+#ifdef QUIETS
+    if
+    :: quiet()
+    :: skip
+    fi
+#endif
+  :: else -> break
+  od;
+#ifndef NO_QUIETS
+  quiet();
+#endif
+  atomic { posts = 0; finished++ }
+}
+
+/* Consumes WQEs in order, as soon as it may or later, and tells of those that ask for it. */
+proctype Nic() {
+  byte at;
+  do
+  :: consumed < doorbell || (by_record && consumed < record) ->
+    d_step {
+      at = consumed % DEPTH;
+      assert(slot[at].entry == consumed + 1 && slot[at].length > 0);
+      if
+      :: slot[at].signalled -> completion = consumed % MODULUS; reported = consumed + 1
+      :: else
+      fi;
+      consumed = consumed + slot[at].length;
+      at = 0
+    }
+  :: finished == WRITERS && consumed == reserved -> break /* nothing is left without a doorbell */
+  od
+}
+
+init {
+  byte i;
+  atomic {
+    reserved = START; ready = START; done = START; record = START; doorbell = START;
+    consumed = START; reported = START;
+    if :: START > 0 -> tail = START - 1; completion = (START - 1) % MODULUS :: else fi;
+    if :: by_record = 0 :: by_record = 1 fi;
+    run Nic();
+    for (i : 1 .. WRITERS) { run Writer() }
+  }
+}

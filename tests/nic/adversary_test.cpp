@@ -1,0 +1,231 @@
+// Random programs against a sequential model, with everything that a NIC may legally do turned on.
+// The client follows the rules (one line of memory per operation under way, a fence where it needs
+// one), so the result must be the model's, for each seed; a failure prints its seed.
+#include "tests/nic/softnic.h"
+#include "transport/nic/soft/adversary.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <random>
+
+namespace gshmem::test {
+namespace {
+
+constexpr std::uint64_t kLine = 64, kLines = 512;
+
+/// Two sides of the model: what the memories hold when everything has completed.
+class Program {
+ public:
+  Program(Pair& pair, std::uint64_t seed)
+      : pair_(pair), random_(seed), target_(Pair::kBytes), source_(Pair::kBytes) {
+    for (std::uint64_t i = 0; i < Pair::kBytes; ++i) {
+      target_[i] = pair.target.data()[i] = static_cast<std::uint8_t>(random_());
+      source_[i] = pair.source.data()[i] = static_cast<std::uint8_t>(random_());
+    }
+  }
+
+  /// A batch of operations that may overlap at the target; then everything is compared.
+  void batch() {
+    const std::uint32_t count = 1 + pick(24);
+    used_ = 0;
+    std::uint16_t last = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const bool signalled = i + 1 == count || pick(3) == 0;
+      last = one(signalled ? 8 : 0);
+      if (pick(4) == 0) pair_.a.ring();
+    }
+    const Cqe cqe = pair_.a.ring_and_wait(last);
+    REQUIRE_FALSE(cqe.error());
+    REQUIRE(std::memcmp(pair_.target.data(), target_.data(), Pair::kBytes) == 0);
+    REQUIRE(std::memcmp(pair_.source.data(), source_.data(), Pair::kBytes) == 0);
+  }
+
+ private:
+  std::uint32_t pick(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
+
+  /// Source memory that no other operation of the batch uses.
+  std::uint64_t fresh(std::uint64_t bytes) {
+    const std::uint64_t at = used_;
+    used_ += (bytes + kLine - 1) / kLine * kLine;
+    return at;
+  }
+
+  std::uint16_t one(std::uint8_t flags) {
+    // Reads may be overtaken by later writes: a fence wherever one was posted before.
+    const std::uint8_t fence = pick(2) ? 0x40 : 0x80;
+    const auto fenced = static_cast<std::uint8_t>(flags | fence);
+    switch (pick(8)) {
+      case 0:
+      case 1:
+        return write(fenced, 1 + pick(200));
+      case 2:
+        return write(fenced, 1 + pick(20'000));
+      case 3:
+        return read(fenced, 1 + pick(10'000));
+      case 4:
+        return pair_.a.nop(flags);
+      case 5:
+        return inlined(fenced);
+      default:
+        return atomic(fenced);
+    }
+  }
+
+  std::uint16_t write(std::uint8_t flags, std::uint32_t bytes) {
+    const std::uint64_t to = pick(kLine * kLines), from = fresh(bytes);
+    std::memcpy(&target_[to], &source_[from], bytes);
+    return pair_.a.write(pair_.far(to), pair_.near(from, bytes), flags);
+  }
+  std::uint16_t read(std::uint8_t flags, std::uint32_t bytes) {
+    const std::uint64_t from = pick(kLine * kLines), to = fresh(bytes);
+    std::memcpy(&source_[to], &target_[from], bytes);
+    return pair_.a.read(pair_.far(from), pair_.near(to, bytes), flags);
+  }
+  std::uint16_t inlined(std::uint8_t flags) {
+    const std::uint64_t to = pick(kLine * kLines);
+    Bytes payload(1 + pick(28));
+    for (std::uint8_t& byte : payload) byte = static_cast<std::uint8_t>(random_());
+    std::memcpy(&target_[to], payload.data(), payload.size());
+    return pair_.a.write_inline(pair_.far(to), payload, flags);
+  }
+  std::uint16_t atomic(std::uint8_t flags) {
+    const std::uint64_t at = pick(kLines) * 8, result = fresh(8), value = random_();
+    std::uint64_t old = 0;
+    std::memcpy(&old, &target_[at], 8);
+    std::memcpy(&source_[result], &old, 8);
+    const bool add = pick(2) == 0;
+    const std::uint64_t compare = pick(2) == 0 ? old : value;
+    const std::uint64_t now = add ? old + value : old == compare ? value : old;
+    std::memcpy(&target_[at], &now, 8);
+    return add ? pair_.a.fetch_add(pair_.far(at), pair_.near(result, 8), value, flags)
+               : pair_.a.compare_swap(pair_.far(at), pair_.near(result, 8), compare, value, flags);
+  }
+
+  Pair& pair_;
+  std::mt19937_64 random_;
+  std::vector<std::uint8_t> target_, source_;
+  std::uint64_t used_ = 0;
+};
+
+TEST_CASE("random_programs_agree_with_the_model_under_every_adversary") {
+  const char* adversary = GENERATE("off", "on", "all", "reorder_bytes=1,drop=1,late_start=1",
+                                   "late_read=1,late_atomic=1,batch=1", "coalesce=1,starve=1",
+                                   "late_completion=1,skip=1");
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    INFO("GSHNIC_ADVERSARY=" << adversary << " seed " << seed);
+    Pair pair({.seed = seed, .adversary = adversary}, {}, {.mtu = seed % 2 ? 1024u : 4096u},
+              {.log_initiator_reads = static_cast<std::uint32_t>(seed % 5)});
+    Program program(pair, seed);
+    for (int i = 0; i < 8; ++i) program.batch();
+    INFO(pair.engine.violations());
+    CHECK(pair.engine.counters().violations == 0);
+  }
+}
+
+TEST_CASE("decisions_repeat_with_the_seed_and_differ_without") {
+  using soft::Adversary;
+  using soft::Behaviour;
+  const soft::AdversaryOptions options = soft::parse_adversary("all");
+  const Adversary a(options, 7), b(options, 7), c(options, 8);
+  int same = 0, taken = 0;
+  for (std::uint64_t queue = 0; queue < 4; ++queue) {
+    for (std::uint64_t n = 0; n < 1000; ++n) {
+      CHECK(a.delay_ns(Behaviour::kLateStart, queue, n) ==
+            b.delay_ns(Behaviour::kLateStart, queue, n));
+      const bool decided = a.decides(Behaviour::kReorderBytes, queue, n);
+      same += decided == c.decides(Behaviour::kReorderBytes, queue, n);
+      taken += decided;
+    }
+  }
+  CHECK(taken > 1700);
+  CHECK(taken < 2300);
+  CHECK(same < 2300);
+  CHECK_FALSE(a.decides(Behaviour::kTrailingRead, 0, 0));
+}
+
+TEST_CASE("a_write_overtakes_another_only_with_relaxed_ordering") {
+  // Until the later flag of two writes is seen with the earlier one missing.
+  const bool relaxed = GENERATE(false, true);
+  soft::Engine engine({.adversary = "reorder_writes=0.5"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096, 15 | (relaxed ? std::uint32_t{soft::kRelaxedOrdering} : 0));
+  Queue a(engine, pd, {.log_entries = 8}), b(engine, pd);
+  a.connect(b.qpn());
+  b.connect(a.qpn());
+  const auto far = [&](std::uint64_t at) { return Queue::Far{memory.address(at), memory.key()}; };
+  // The same word twice: the second value must win, except that it need not when writes pass.
+  int overtaken = 0;
+  for (std::uint8_t round = 1; round <= 100; ++round) {
+    a.write_inline(far(0), Bytes(8, round), 0);
+    a.write_inline(far(0), Bytes(8, static_cast<std::uint8_t>(round + 100)), 8);
+    REQUIRE_FALSE(a.ring_and_wait(static_cast<std::uint16_t>(a.next() - 1)).error());
+    overtaken += memory.data()[0] == round;
+  }
+  if (relaxed) {
+    CHECK(overtaken > 0);
+  } else {
+    CHECK(overtaken == 0);
+  }
+  // An atomic waits for all of them.
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    Bytes payload(8, 0);
+    payload[0] = static_cast<std::uint8_t>(round);
+    a.write_inline(far(64), payload, 0);
+    a.fetch_add(far(64), {memory.address(128), 8, memory.key()}, 0);
+    REQUIRE_FALSE(a.ring_and_wait(static_cast<std::uint16_t>(a.next() - 1)).error());
+    REQUIRE(*memory.as<std::uint64_t>(128) == round);
+  }
+}
+
+TEST_CASE("the_data_of_a_read_trails_its_completion_only_when_asked_and_a_dump_brings_it") {
+  Pair pair({.adversary = "trailing_read=1"});
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    __atomic_store_n(pair.target.as<std::uint64_t>(0), round, __ATOMIC_RELEASE);
+    pair.a.read(pair.far(0), pair.near(0, 8), 0);
+    Bytes dump = pair.a.control(0x23, 2, 0x48);
+    Queue::data(dump, pair.source.address(64), 8, pair.source.key());
+    REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.post(dump)).error());
+    REQUIRE(*pair.source.as<std::uint64_t>(0) == round);
+  }
+  // Without a DUMP it comes some time later.
+  __atomic_store_n(pair.target.as<std::uint64_t>(0), std::uint64_t{1000}, __ATOMIC_RELEASE);
+  REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, 8))).error());
+  CHECK(eventually(
+      [&] { return __atomic_load_n(pair.source.as<std::uint64_t>(0), __ATOMIC_ACQUIRE) == 1000; }));
+}
+
+TEST_CASE("a_read_without_a_fence_may_see_a_later_write") {
+  Pair pair({.adversary = "late_read=1"});
+  int later = 0;
+  for (int round = 0; round < 100; ++round) {
+    *pair.target.as<std::uint64_t>(0) = 1;
+    pair.a.read(pair.far(0), pair.near(0, 8), 0);
+    pair.a.write_inline(pair.far(0), {2, 0, 0, 0, 0, 0, 0, 0});
+    REQUIRE_FALSE(pair.a.ring_and_wait(static_cast<std::uint16_t>(pair.a.next() - 1)).error());
+    later += *pair.source.as<std::uint64_t>(0) == 2;
+  }
+  CHECK(later > 0);
+  for (int round = 0; round < 20; ++round) {
+    *pair.target.as<std::uint64_t>(0) = 1;
+    pair.a.read(pair.far(0), pair.near(0, 8), 0);
+    pair.a.write_inline(pair.far(0), {2, 0, 0, 0, 0, 0, 0, 0}, 0x88);
+    REQUIRE_FALSE(pair.a.ring_and_wait(static_cast<std::uint16_t>(pair.a.next() - 1)).error());
+    REQUIRE(*pair.source.as<std::uint64_t>(0) == 1);
+  }
+}
+
+TEST_CASE("late_flushes_leave_the_first_error_visible_for_a_while") {
+  Pair pair({.adversary = "late_flush=1"});
+  pair.a.write({0, 0x99}, pair.near(0, 8), 0);
+  for (int i = 0; i < 50; ++i) pair.a.nop(0);
+  pair.a.ring();
+  CHECK(eventually([&] {
+    const auto cqe = pair.a.peek();
+    return cqe && cqe->counter == 50;
+  }));
+  CHECK(pair.engine.counters().cqes == 51);
+}
+
+}  // namespace
+}  // namespace gshmem::test

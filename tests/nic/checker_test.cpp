@@ -1,0 +1,181 @@
+// The client checker: each way to use a queue wrongly that is not an error of the specification, or
+// that hardware would answer with something less clear.
+#include "tests/nic/softnic.h"
+
+#include <catch2/catch.hpp>
+
+namespace gshmem::test {
+namespace {
+
+using Catch::Contains;
+
+/// The engine has seen `count` doorbells, and has had time to act on the last.
+void wait_for_doorbells(const soft::Engine& engine, std::uint64_t count) {
+  CHECK(eventually([&] { return engine.counters().doorbells == count; }));
+}
+void wait_for_violation(const soft::Engine& engine, const char* text) {
+  eventually([&] { return engine.counters().violations > 0; });
+  CHECK_THAT(engine.violations(), Contains(text));
+  CHECK(engine.counters().violations == 1);
+}
+
+TEST_CASE("a_doorbell_before_its_entries_is_found") {
+  Pair pair;
+  pair.a.nop();
+  pair.a.store_record(2);
+  pair.a.store_doorbell(2, pair.a.qpn());  // one entry too many
+  const Cqe cqe = pair.a.wait(0);
+  static_cast<void>(cqe);
+  wait_for_violation(pair.engine, "not written before the doorbell");
+  CHECK_THAT(pair.engine.violations(), Contains("qpn 0x0"));
+}
+
+TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
+  Pair pair({.strict = false}, {.log_entries = 2});
+  for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());
+  pair.a.set_next(5);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "index 0 of queue pair 0x40 where index 4 of 0x40 is due");
+}
+
+TEST_CASE("a_consumed_entry_cannot_be_used_twice") {
+  // Also where the index happens to fit: strict engines overwrite what they have consumed.
+  Pair pair({}, {.log_entries = 2});
+  for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());
+  pair.a.set_next(5);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "of queue pair 0xeeeeee where");
+}
+
+TEST_CASE("a_wqe_that_the_doorbell_covers_in_part_is_found") {
+  Pair pair;
+  Bytes operands;
+  for (int i = 0; i < 4; ++i) append64(operands, 0);
+  pair.a.atomic(0x14, 9, pair.far(0), pair.near(0, 8), operands);
+  pair.a.set_next(1);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "ds");
+  CHECK(pair.a.wait(0).syndrome == 0x02);
+}
+
+TEST_CASE("index_jumps_and_old_doorbells_are_told_apart") {
+  Pair pair;
+  pair.a.ring_and_wait(pair.a.nop());
+  pair.a.ring_and_wait(pair.a.nop());
+  pair.a.store_doorbell(1, pair.a.qpn());  // older: legal for clients without locks
+  wait_for_doorbells(pair.engine, 3);
+  CHECK(pair.engine.counters().stale_doorbells == 1);
+  CHECK(pair.engine.violations().empty());
+  pair.a.store_doorbell(2, pair.a.qpn());  // again
+  wait_for_doorbells(pair.engine, 4);
+  CHECK(pair.engine.violations().empty());
+  pair.a.store_doorbell(1000, pair.a.qpn());
+  wait_for_violation(pair.engine, "jumps from index 2 to 1000 in a queue of 64");
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());  // it was ignored
+}
+
+TEST_CASE("overwriting_entries_that_are_not_consumed_is_found") {
+  Pair pair({.rules = "wqe=0:delay=1s"}, {.log_entries = 2});
+  for (int i = 0; i < 3; ++i) pair.a.nop();
+  pair.a.ring();
+  wait_for_doorbells(pair.engine, 1);
+  pair.a.nop();
+  pair.a.nop();  // over the first
+  pair.a.ring();
+  eventually([&] { return pair.engine.counters().violations > 0; });
+  CHECK_THAT(pair.engine.violations(), Contains("unconsumed entries were overwritten"));
+}
+
+TEST_CASE("changing_a_wqe_before_its_completion_is_found") {
+  Pair pair({.rules = "wqe=0:delay=1s"});
+  const std::uint16_t index = pair.a.write(pair.far(0), pair.near(0, 8));
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.counters().wqes == 1; }));
+  // As an atomic store, so that a race detector sees only the mistake under test.
+  auto* word = reinterpret_cast<std::uint32_t*>(pair.a.slot(index) + 44);
+  __atomic_store_n(word, 0x12345678u, __ATOMIC_RELAXED);
+  CHECK_FALSE(pair.a.wait(index).error());
+  wait_for_violation(pair.engine, "overwritten before its completion");
+}
+
+TEST_CASE("a_doorbell_in_two_halves_is_found") {
+  Pair pair;
+  auto* half = reinterpret_cast<std::uint32_t*>(static_cast<char*>(pair.a.page()) + 0x804);
+  __atomic_store_n(half, __builtin_bswap32(pair.a.qpn() << 8), __ATOMIC_RELEASE);
+  wait_for_violation(pair.engine, "stored in parts");
+}
+
+TEST_CASE("doorbells_of_strangers_are_found") {
+  Pair pair;
+  SECTION("no such queue pair") {
+    pair.a.store_doorbell(1, 0x3fff0);
+    wait_for_violation(pair.engine, "0x3fff0, which does not exist");
+  }
+  SECTION("on another queue pair's page") {
+    pair.a.store_doorbell(1, pair.b.qpn());
+    wait_for_violation(pair.engine, "which belongs to");
+  }
+  SECTION("before the queue pair is ready") {
+    Queue idle(pair.engine, pair.pd);
+    idle.nop();
+    idle.ring();
+    wait_for_violation(pair.engine, "in state 0");
+  }
+}
+
+TEST_CASE("a_record_behind_the_doorbell_is_found") {
+  Pair pair;
+  pair.a.nop();
+  pair.a.store_doorbell(1, pair.a.qpn());  // and no record
+  CHECK_FALSE(pair.a.wait(0).error());
+  wait_for_violation(pair.engine, "doorbell record says 0, the last doorbell 1");
+}
+
+TEST_CASE("a_record_without_a_doorbell_is_found") {
+  Pair pair;
+  pair.a.nop();
+  pair.a.store_record(1);
+  wait_for_violation(pair.engine, "doorbell record says 1, the last doorbell 0");
+  CHECK_FALSE(pair.a.peek());  // it is no doorbell
+}
+
+TEST_CASE("without_strict_the_record_is_a_doorbell_and_may_stay_behind") {
+  Pair pair({.strict = false});
+  pair.a.nop();
+  pair.a.store_record(1);
+  CHECK_FALSE(pair.a.wait(0).error());
+  pair.a.nop();
+  pair.a.store_doorbell(2, pair.a.qpn());
+  CHECK_FALSE(pair.a.wait(1).error());
+  CHECK(pair.engine.violations().empty());
+}
+
+TEST_CASE("a_queue_without_any_signal_is_found") {
+  Pair pair({}, {.log_entries = 3});
+  for (int i = 0; i < 8; ++i) pair.a.nop(0);
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.counters().wqes == 8; }));
+  CHECK(pair.engine.violations().empty());
+  pair.a.nop(0);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "without one that asks for a completion");
+}
+
+TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
+  char text[8] = "xxxxxxx";
+  CHECK(gshnic_violations(text, sizeof text) == 0);
+  CHECK(std::string(text).empty());
+  CHECK(gshnic_join_fabric(-1) == -1);
+  CHECK_THAT(gshnic_error(), Contains("-1"));
+  const int fd = gshnic_make_fabric();
+  CHECK(fd >= 0);
+  CHECK(gshnic_join_fabric(fd) == 0);
+  CHECK(gshnic_join_fabric(fd) == 0);
+  const int other = gshnic_make_fabric();
+  CHECK(gshnic_join_fabric(other) == -1);
+  CHECK_THAT(gshnic_error(), Contains("another fabric"));
+  CHECK(soft::Engine::get().device().lid == 1);
+}
+
+}  // namespace
+}  // namespace gshmem::test

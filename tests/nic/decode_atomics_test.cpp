@@ -1,0 +1,179 @@
+// Atomics of the decoder: golden bytes, what must be refused, and what they do to a word.
+#include "transport/nic/decode.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+namespace gshmem::nic {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using Catch::Contains;
+
+/// Control and remote segment, `operands`, and a data segment of `result` bytes.
+Bytes entry(std::uint8_t opmod, std::uint8_t opcode, const Bytes& operands, std::uint8_t result) {
+  const auto ds = static_cast<std::uint8_t>(3 + operands.size() / 16);
+  Bytes wqe = {opmod, 0, 7, opcode, 0, 0, 0x41, ds,   0, 0, 0, 8, 0, 0, 0, 0,   // control
+               0,     0, 0, 0,      0, 0, 0x20, 0x08, 0, 0, 1, 2, 0, 0, 0, 0};  // remote
+  const Bytes data = {0, 0, 0, result, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0x30, 0};
+  for (const std::uint8_t byte : operands) wqe.push_back(byte);
+  for (const std::uint8_t byte : data) wqe.push_back(byte);
+  return wqe;
+}
+
+const Bytes kTwo8 = {1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18};
+const Bytes kAdd8 = {1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0};
+const Bytes kAdd4 = {0, 0, 0, 5, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+const Bytes kSwap4 = {0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
+
+Wqe good(const Bytes& bytes) {
+  const DecodeResult result = decode_wqe(bytes.data(), bytes.size());
+  INFO(result.reason);
+  CHECK(result.error == WqeError::kNone);
+  CHECK(result.wqe.is_atomic());
+  CHECK(result.wqe.remote_address == 0x2008);
+  CHECK(result.wqe.remote_key == 0x102);
+  REQUIRE(result.wqe.local.size() == 1);
+  CHECK(result.wqe.local[0].key == 0x304);
+  CHECK(result.wqe.local[0].bytes == result.wqe.length);
+  return result.wqe;
+}
+
+void bad(const Bytes& bytes, const char* reason, WqeError error = WqeError::kLocalOperation) {
+  const DecodeResult result = decode_wqe(bytes.data(), bytes.size());
+  CHECK(result.error == error);
+  CHECK_THAT(result.reason, Contains(reason));
+}
+
+TEST_CASE("compare_and_swap_and_fetch_and_add") {
+  const Wqe swap = good(entry(0, 0x11, kTwo8, 8));
+  CHECK(swap.kind == WqeKind::kCompareSwap);
+  CHECK(swap.swap_or_add == 0x0102030405060708);
+  CHECK(swap.compare == 0x1112131415161718);
+  CHECK(swap.length == 8);
+  CHECK(swap.entries() == 1);
+  const Wqe add = good(entry(0, 0x12, kAdd8, 8));
+  CHECK(add.kind == WqeKind::kFetchAdd);
+  CHECK(add.swap_or_add == 0x0102030405060708);
+}
+
+TEST_CASE("masked_fetch_and_add_of_4_and_8_bytes") {
+  const Wqe small = good(entry(8, 0x15, kAdd4, 4));
+  CHECK(small.kind == WqeKind::kMaskedFetchAdd);
+  CHECK(small.length == 4);
+  CHECK(small.swap_or_add == 5);
+  CHECK(small.boundary == 0x80000000);
+  const Wqe big = good(entry(9, 0x15, kTwo8, 8));
+  CHECK(big.length == 8);
+  CHECK(big.swap_or_add == 0x0102030405060708);
+  CHECK(big.boundary == 0x1112131415161718);
+}
+
+TEST_CASE("masked_compare_and_swap_of_4_and_8_bytes") {
+  const Wqe small = good(entry(8, 0x14, kSwap4, 4));
+  CHECK(small.kind == WqeKind::kMaskedCompareSwap);
+  CHECK(small.swap_or_add == 1);
+  CHECK(small.compare == 2);
+  CHECK(small.swap_mask == 3);
+  CHECK(small.compare_mask == 4);
+  CHECK(small.entries() == 1);
+  Bytes operands = kTwo8;
+  for (std::uint8_t i = 1; i <= 8; ++i) operands.push_back(static_cast<std::uint8_t>(0x20 + i));
+  for (std::uint8_t i = 1; i <= 8; ++i) operands.push_back(static_cast<std::uint8_t>(0x30 + i));
+  const Wqe big = good(entry(9, 0x14, operands, 8));
+  CHECK(big.swap_or_add == 0x0102030405060708);
+  CHECK(big.compare == 0x1112131415161718);
+  CHECK(big.swap_mask == 0x2122232425262728);
+  CHECK(big.compare_mask == 0x3132333435363738);
+  CHECK(big.entries() == 2);
+}
+
+TEST_CASE("atomics_that_are_put_together_wrongly") {
+  bad(entry(8, 0x11, kTwo8, 8), "opmod 0x08 in ATOMIC_CS");
+  bad(entry(0, 0x14, kSwap4, 4), "opmod 0x00 in MASKED_CS");
+  bad(entry(0x0a, 0x15, kAdd8, 8), "opmod 0x0a in MASKED_FA");
+  bad(entry(0, 0x12, kTwo8, 8), "compare value in ATOMIC_FA");
+  Bytes reserved = kAdd4;
+  reserved[15] = 1;
+  bad(entry(8, 0x15, reserved, 4), "reserved bytes of the operands");
+  bad(entry(0, 0x11, kTwo8, 4), "result of 4 bytes for ATOMIC_CS of 8", WqeError::kLocalLength);
+  bad(entry(8, 0x15, kAdd4, 8), "result of 8 bytes for MASKED_FA of 4", WqeError::kLocalLength);
+  bad(entry(9, 0x14, kSwap4, 8), "ds 4 in MASKED_CS of 8");
+
+  Bytes short_of_data = entry(0, 0x12, kAdd8, 8);
+  short_of_data.resize(48);
+  short_of_data[7] = 3;
+  bad(short_of_data, "ds 3 in ATOMIC_FA of 8");
+  Bytes one_more = entry(0, 0x12, kAdd8, 8);
+  one_more.resize(80);
+  one_more[7] = 5;
+  bad(one_more, "ds 5 in ATOMIC_FA of 8");
+  Bytes inlined = entry(0, 0x12, kAdd8, 8);
+  inlined[48] = 0x80;
+  bad(inlined, "inline data in ATOMIC_FA");
+}
+
+std::uint64_t add(std::uint64_t old, std::uint64_t value, std::uint64_t boundary,
+                  std::uint64_t bytes) {
+  Wqe wqe;
+  wqe.kind = WqeKind::kMaskedFetchAdd;
+  wqe.length = bytes;
+  wqe.swap_or_add = value;
+  wqe.boundary = boundary;
+  return atomic_result(wqe, old);
+}
+
+TEST_CASE("masked_add_cuts_the_carry_at_the_boundary") {
+  CHECK(add(0xff, 1, 0, 8) == 0x100);
+  CHECK(add(0xff, 1, 0x80, 8) == 0);                       // carry out of bit 7 is lost
+  CHECK(add(0x00ff00ff, 0x00010001, 0x00800080, 4) == 0);  // two fields
+  CHECK(add(0xff00, 0x0101, 0x8080, 4) == 0x0001);         // fields do not touch
+  CHECK(add(~0ull, 1, 0, 8) == 0);
+  CHECK(add(0xffffffff, 1, 0, 4) == 0);
+  CHECK(add(0xfffffffe, 5, 0, 4) == 3);
+  // All bits are boundaries: no carry at all, which is exclusive or.
+  CHECK(add(0x0123456789abcdef, 0xfedcba9876543210, ~0ull, 8) ==
+        (0x0123456789abcdef ^ 0xfedcba9876543210));
+  CHECK(add(0xf0f0f0f0, 0xff00ff00, 0xffffffff, 4) == 0x0ff00ff0);
+}
+
+TEST_CASE("masked_swap_compares_and_swaps_what_its_masks_say") {
+  Wqe wqe;
+  wqe.kind = WqeKind::kMaskedCompareSwap;
+  wqe.length = 8;
+  wqe.swap_or_add = 0x1111111111111111;
+  wqe.swap_mask = 0x00000000ffffffff;
+  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaa11111111);  // compares nothing
+  wqe.compare_mask = 0xff;
+  wqe.compare = 0xbb;
+  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaa11111111);
+  wqe.compare = 0xbc;
+  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaabbbbbbbb);
+  // or: swap and mask are the value; and: swap the value, mask its complement.
+  wqe.compare_mask = 0;
+  wqe.swap_or_add = wqe.swap_mask = 0x0f;
+  CHECK(atomic_result(wqe, 0xf0) == 0xff);
+  wqe.swap_or_add = 0x3c;
+  wqe.swap_mask = ~std::uint64_t{0x3c};
+  CHECK(atomic_result(wqe, 0xf0f0) == 0x30);
+}
+
+TEST_CASE("compare_and_swap_and_fetch_and_add_of_a_word") {
+  Wqe wqe;
+  wqe.length = 8;
+  wqe.kind = WqeKind::kCompareSwap;
+  wqe.compare = 5;
+  wqe.swap_or_add = 9;
+  CHECK(atomic_result(wqe, 5) == 9);
+  CHECK(atomic_result(wqe, 6) == 6);
+  wqe.kind = WqeKind::kFetchAdd;
+  CHECK(atomic_result(wqe, ~0ull) == 8);
+  wqe.kind = WqeKind::kNop;
+  CHECK(atomic_result(wqe, 3) == 3);
+}
+
+}  // namespace
+}  // namespace gshmem::nic

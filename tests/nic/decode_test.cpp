@@ -1,0 +1,265 @@
+// The decoder against bytes written by hand from <infiniband/mlx5dv.h> and the ConnectX manual:
+// every opcode, and everything it must refuse.
+#include "transport/nic/decode.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+namespace gshmem::nic {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+using Catch::Contains;
+
+Bytes join(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const Bytes& part : parts) {
+    for (const std::uint8_t byte : part) all.push_back(byte);
+  }
+  return all;
+}
+
+// Segments as they stand in memory. Index 0x1234, queue pair 0xabcdef.
+Bytes control(std::uint8_t opmod, std::uint8_t opcode, std::uint8_t ds, std::uint8_t flags = 8) {
+  return {opmod, 0x12, 0x34, opcode, 0xab, 0xcd, 0xef, ds, 0, 0, 0, flags, 0, 0, 0, 0};
+}
+const Bytes kRemote = {0, 0, 0, 0x12, 0x34, 0x56, 0x78, 0x90, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0};
+const Bytes kData100 = {0, 0, 0, 100, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0, 0x10, 0};
+const Bytes kData8 = {0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0, 0x10, 0};
+const Bytes kData4 = {0, 0, 0, 4, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0, 0x10, 0};
+
+DecodeResult decode(const Bytes& wqe) { return decode_wqe(wqe.data(), wqe.size()); }
+
+Wqe good(const Bytes& wqe) {
+  const DecodeResult result = decode(wqe);
+  INFO(dump_wqe(wqe.data(), wqe.size()));
+  INFO(result.reason);
+  CHECK(result.error == WqeError::kNone);
+  CHECK(result.reason.empty());
+  CHECK(wqe_bytes(wqe.data()) == wqe.size());
+  CHECK(result.wqe.index == 0x1234);
+  CHECK(result.wqe.number == 0xabcdef);
+  CHECK(result.wqe.units == wqe.size() / 16);
+  return result.wqe;
+}
+
+void bad(const Bytes& wqe, const char* reason, WqeError error = WqeError::kLocalOperation) {
+  const DecodeResult result = decode(wqe);
+  INFO(dump_wqe(wqe.data(), wqe.size()));
+  CHECK(result.error == error);
+  CHECK_THAT(result.reason, Contains(reason));
+  if (wqe.size() >= 16) CHECK(result.wqe.index == 0x1234);
+}
+
+TEST_CASE("nop_is_a_control_segment") {
+  const Wqe wqe = good(control(0, 0x00, 1));
+  CHECK(wqe.kind == WqeKind::kNop);
+  CHECK(wqe.signalled);
+  CHECK(wqe.entries() == 1);
+  CHECK_FALSE(wqe.is_atomic());
+}
+
+TEST_CASE("write_with_a_pointer") {
+  const Wqe wqe = good(join({control(0, 0x08, 3), kRemote, kData100}));
+  CHECK(wqe.kind == WqeKind::kWrite);
+  CHECK(wqe.opcode == 0x08);
+  CHECK(wqe.remote_address == 0x1234567890);
+  CHECK(wqe.remote_key == 0xdeadbeef);
+  CHECK(wqe.length == 100);
+  REQUIRE(wqe.local.size() == 1);
+  CHECK(wqe.local[0].bytes == 100);
+  CHECK(wqe.local[0].key == 0x11223344);
+  CHECK(wqe.local[0].address == 0x7fff00001000);
+}
+
+TEST_CASE("write_gathers_several_pointers_and_may_be_longer_than_an_entry") {
+  const Wqe wqe = good(join({control(0, 0x08, 5), kRemote, kData100, kData8, kData4}));
+  CHECK(wqe.length == 112);
+  CHECK(wqe.local.size() == 3);
+  CHECK(wqe.entries() == 2);
+}
+
+TEST_CASE("write_without_data_has_length_0") {
+  const Wqe wqe = good(join({control(0, 0x08, 2), kRemote}));
+  CHECK(wqe.length == 0);
+  CHECK(wqe.local.empty());
+}
+
+TEST_CASE("write_inline_of_12_and_28_bytes") {
+  const Bytes twelve = {0x80, 0, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  Wqe wqe = good(join({control(0, 0x08, 3), kRemote, twelve}));
+  CHECK(wqe.inline_payload == Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  CHECK(wqe.length == 12);
+  CHECK(wqe.local.empty());
+
+  Bytes more = twelve;
+  more[3] = 28;
+  for (std::uint8_t i = 13; i <= 28; ++i) more.push_back(i);
+  wqe = good(join({control(0, 0x08, 4), kRemote, more}));
+  REQUIRE(wqe.inline_payload.size() == 28);
+  CHECK(wqe.inline_payload.back() == 28);
+}
+
+TEST_CASE("write_inline_ignores_what_pads_it") {
+  const Bytes five = {0x80, 0, 0, 5, 1, 2, 3, 4, 5, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee};
+  CHECK(good(join({control(0, 0x08, 3), kRemote, five})).inline_payload == Bytes{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("read_and_dump") {
+  const Wqe read = good(join({control(0, 0x10, 3), kRemote, kData100}));
+  CHECK(read.kind == WqeKind::kRead);
+  CHECK(read.length == 100);
+  const Wqe dump = good(join({control(0, 0x23, 2, 0x48), kData8}));
+  CHECK(dump.kind == WqeKind::kDump);
+  CHECK(dump.fence == 2);
+  CHECK(dump.local.at(0).address == 0x7fff00001000);
+}
+
+TEST_CASE("flags_of_the_control_segment") {
+  CHECK_FALSE(good(control(0, 0, 1, 0x00)).signalled);
+  CHECK_FALSE(good(control(0, 0, 1, 0x04)).signalled);  // only the first error
+  CHECK(good(control(0, 0, 1, 0x08)).signalled);
+  CHECK(good(control(0, 0, 1, 0x0c)).signalled);
+  CHECK(good(control(0, 0, 1, 0x0a)).signalled);  // solicited
+  CHECK(good(control(0, 0, 1, 0x88)).fence == 4);
+  CHECK(good(control(0, 0, 1, 0x28)).fence == 1);
+  CHECK(good(control(0, 0, 1, 0x68)).fence == 3);
+  bad(control(0, 0, 1, 0xa8), "fence mode 5");
+  bad(control(0, 0, 1, 0x18), "fm_ce_se 0x18");
+  bad(control(0, 0, 1, 0x09), "fm_ce_se 0x09");
+}
+
+TEST_CASE("reserved_bits_are_errors") {
+  Bytes wqe = control(0, 0, 1);
+  wqe[7] = 0x41;
+  bad(wqe, "reserved bits beside ds");
+  wqe = control(0, 0, 1);
+  wqe[8] = 0xff;
+  bad(wqe, "signature 0xff");
+  wqe = control(0, 0, 1);
+  wqe[9] = 1;
+  bad(wqe, "DCI stream");
+  wqe = control(0, 0, 1);
+  wqe[10] = 1;
+  bad(wqe, "DCI stream");
+  wqe = join({control(0, 8, 3), kRemote, kData100});
+  wqe[15] = 7;
+  bad(wqe, "immediate 0x00000007 in WRITE");
+  wqe = join({control(0, 8, 3), kRemote, kData100});
+  wqe[31] = 1;
+  bad(wqe, "remote address segment");
+  bad(join({control(1, 8, 3), kRemote, kData100}), "opmod 0x01 in WRITE");
+}
+
+TEST_CASE("ds_must_fit_the_opcode") {
+  bad(control(0, 0, 0), "ds is 0");
+  bad({}, "shorter");
+  bad(Bytes(15), "shorter");
+  bad(join({control(0, 0, 2), kData8}), "NOP ends 16 bytes earlier");
+  bad(control(0, 8, 1), "no room for the remote address");
+  bad(control(0, 8, 3), "ds 3 is not the 16 bytes");
+  bad(control(0, 0x10, 1), "no room for the remote address");
+  bad(control(0, 0x23, 1), "ds 1 in DUMP");
+  bad(join({control(0, 0x23, 3), kData8, kData8}), "ds 3 in DUMP");
+}
+
+TEST_CASE("inline_headers_must_fit") {
+  Bytes data = {0x80, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  bad(join({control(0, 8, 3), kRemote, data}), "13 bytes inline do not fill ds 3");
+  data[3] = 12;
+  bad(join({control(0, 8, 4), kRemote, data, kData8}), "12 bytes inline do not fill ds 4");
+  data[0] = 0xff;
+  bad(join({control(0, 8, 3), kRemote, data}), "inline do not fill");
+  data[0] = 0x80;
+  bad(join({control(0, 8, 4), kRemote, kData8, data}), "inline data behind a data segment");
+  bad(join({control(0, 0x10, 3), kRemote, data}), "inline data in READ");
+  bad(join({control(0, 0x23, 2), data}), "inline data in DUMP");
+}
+
+TEST_CASE("a_data_segment_of_0_bytes_means_2_gib") {
+  Bytes data = kData8;
+  data[3] = 0;
+  bad(join({control(0, 8, 3), kRemote, data}), "2 GiB", WqeError::kLocalLength);
+}
+
+TEST_CASE("opcodes_that_are_not_executed_are_errors_with_their_name") {
+  for (const auto& [opcode, name] :
+       std::initializer_list<std::pair<std::uint8_t, const char*>>{{0x01, "SEND_INVAL"},
+                                                                   {0x09, "WRITE_IMM"},
+                                                                   {0x0a, "SEND"},
+                                                                   {0x0b, "SEND_IMM"},
+                                                                   {0x0e, "TSO"},
+                                                                   {0x0f, "WAIT"},
+                                                                   {0x19, "FMR"},
+                                                                   {0x1b, "LOCAL_INVAL"},
+                                                                   {0x1f, "CONFIG_CMD"},
+                                                                   {0x20, "SET_PSV"},
+                                                                   {0x25, "UMR"},
+                                                                   {0x28, "TAG_MATCHING"},
+                                                                   {0x2c, "FLOW_TBL"},
+                                                                   {0x2f, "MMO"},
+                                                                   {0x13, "unknown"},
+                                                                   {0xee, "unknown"}}) {
+    bad(control(0, opcode, 1), name);
+  }
+}
+
+TEST_CASE("both_encodings_of_a_doorbell_give_the_next_index") {
+  const auto value = [](Bytes bytes) {
+    std::uint64_t word = 0;
+    for (unsigned i = 0; i < 8; ++i) word |= std::uint64_t{bytes[i]} << 8 * i;
+    return word;
+  };
+  // Clients on GPUs: next index, opcode 0, ds 0.
+  Doorbell doorbell = decode_doorbell(value({0, 0x12, 0x35, 0, 0xab, 0xcd, 0xef, 0}));
+  CHECK(doorbell.number == 0xabcdef);
+  CHECK(doorbell.producer == 0x1235);
+  // rdma-core: first 8 bytes of the last WQE.
+  doorbell = decode_doorbell(value({0, 0x12, 0x34, 8, 0xab, 0xcd, 0xef, 3}));
+  CHECK(doorbell.number == 0xabcdef);
+  CHECK(doorbell.producer == 0x1235);
+  CHECK(decode_doorbell(value({9, 0xff, 0xff, 0x14, 0, 0, 1, 6})).producer == 1);
+}
+
+TEST_CASE("a_completion_has_its_bytes") {
+  auto cqe = encode_completion(
+      {.wqe_opcode = 0x10, .number = 0xabcdef, .wqe_index = 0x1234, .bytes = 0x01020304});
+  Bytes expected(64);
+  expected[44] = 1, expected[45] = 2, expected[46] = 3, expected[47] = 4;
+  expected[56] = 0x10, expected[57] = 0xab, expected[58] = 0xcd, expected[59] = 0xef;
+  expected[60] = 0x12, expected[61] = 0x34;
+  CHECK(Bytes(cqe.begin(), cqe.end()) == expected);
+
+  cqe = encode_completion({.error = true,
+                           .syndrome = 0x13,
+                           .vendor_syndrome = 0x88,
+                           .wqe_opcode = 0x08,
+                           .number = 7,
+                           .wqe_index = 0xffff,
+                           .bytes = 9,
+                           .owner = true,
+                           .user_index = 0x00aabbcc});
+  expected.assign(64, 0);
+  expected[33] = 0xaa, expected[34] = 0xbb, expected[35] = 0xcc;
+  expected[54] = 0x88, expected[55] = 0x13;
+  expected[56] = 0x08, expected[59] = 7;
+  expected[60] = 0xff, expected[61] = 0xff;
+  expected[63] = 0xd1;
+  CHECK(Bytes(cqe.begin(), cqe.end()) == expected);
+}
+
+TEST_CASE("a_dump_names_the_entry_and_shows_its_bytes") {
+  const Bytes wqe = join({control(0, 0x08, 3), kRemote, kData100});
+  CHECK(dump_wqe(wqe.data(), wqe.size()) ==
+        "WRITE index 4660 qpn 0xabcdef ds 3 opmod 0x00 flags 0x08\n"
+        "  000:  00 12 34 08  ab cd ef 03  00 00 00 08  00 00 00 00\n"
+        "  010:  00 00 00 12  34 56 78 90  de ad be ef  00 00 00 00\n"
+        "  020:  00 00 00 64  11 22 33 44  00 00 7f ff  00 00 10 00");
+  CHECK(dump_wqe(wqe.data(), 0).empty());
+}
+
+}  // namespace
+}  // namespace gshmem::nic

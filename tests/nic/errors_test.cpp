@@ -1,0 +1,341 @@
+// Errors of the soft NIC: every row of the table of syndromes that this NIC can produce, what
+// happens to both queue pairs afterwards, flushes, and the control path's refusals.
+#include "tests/nic/softnic.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <vector>
+
+namespace gshmem::test {
+namespace {
+
+using Catch::Contains;
+using soft::EngineError;
+using soft::QpState;
+
+constexpr std::uint8_t kBadLength = 0x01, kBadOperation = 0x02, kProtection = 0x04, kFlush = 0x05,
+                       kBadRequest = 0x12, kAccess = 0x13, kRemoteOperation = 0x14, kRetry = 0x15;
+
+/// `post` puts the bad WQE behind a good one and before two more.
+void expect_error(Pair& pair, std::uint8_t syndrome,
+                  const std::function<std::uint16_t(Pair&)>& post, QpState peer = QpState::kRts) {
+  pair.a.fetch_add(pair.far(1024), pair.near(1024, 8), 1);
+  const std::uint16_t bad = post(pair);
+  pair.a.fetch_add(pair.far(1024), pair.near(1032, 8), 1, 0);
+  pair.a.fetch_add(pair.far(1024), pair.near(1032, 8), 1);
+  pair.a.ring();
+  INFO(pair.engine.violations());
+  Cqe cqe = pair.a.wait_next();
+  CHECK_FALSE(cqe.error());
+  cqe = pair.a.wait_next();
+  CHECK(cqe.error());
+  CHECK(unsigned{cqe.syndrome} == unsigned{syndrome});
+  CHECK(cqe.counter == bad);
+  CHECK(cqe.qpn == pair.a.qpn());
+  CHECK(unsigned{cqe.wqe_opcode} == unsigned{pair.a.kept_opcode(bad)});
+  if (syndrome == kRetry) CHECK(cqe.vendor == 0x81);
+  for (int i = 0; i < 2; ++i) {  // one flush each, signalled or not
+    cqe = pair.a.wait_next();
+    CHECK(cqe.error());
+    CHECK(cqe.syndrome == kFlush);
+    CHECK(cqe.vendor == 0xf9);
+    CHECK(cqe.wqe_opcode == 0x12);
+  }
+  CHECK(*pair.target.as<std::uint64_t>(1024) == 1);  // nothing behind it was executed
+  CHECK(pair.engine.state(pair.a.qpn()) == QpState::kError);
+  CHECK(pair.engine.state(pair.b.qpn()) == peer);
+  // What is posted later is flushed as well.
+  const std::uint16_t late = pair.a.nop(0);
+  pair.a.ring();
+  cqe = pair.a.wait_next();
+  CHECK(cqe.counter == late);
+  CHECK(cqe.syndrome == kFlush);
+  CHECK_FALSE(pair.a.poll());
+}
+
+constexpr QueueOptions kOrdinary = {.log_cq = 4, .collapsed = false};
+
+TEST_CASE("local_protection_errors") {
+  using Post = std::function<std::uint16_t(Pair&)>;
+  Pair pair({}, kOrdinary);
+  const std::uint32_t other_pd = pair.engine.create_pd();
+  Memory foreign(pair.engine, other_pd, 4096);
+  Memory read_only(pair.engine, pair.pd, 4096, 0);
+  Memory gone(pair.engine, pair.pd, 4096);
+  const std::uint32_t stale = gone.key();
+  gone.drop();
+  // Picked by number: the test case runs once for each, with other locals each time.
+  const std::vector<Post> posts = {
+      Post([](Pair& p) {
+        return p.a.write(p.far(0), {p.source.address(), 8, 0x77});
+      }),
+      Post([=](Pair& p) {
+        return p.a.write(p.far(0), {p.source.address(), 8, stale});
+      }),
+      Post([&](Pair& p) {
+        return p.a.write(p.far(0), {foreign.address(), 8, foreign.key()});
+      }),
+      Post([](Pair& p) { return p.a.write(p.far(0), p.near(Pair::kBytes - 4, 8)); }),
+      Post([](Pair& p) {
+        return p.a.write(p.far(0), {~0ull - 3, 8, p.source.key()});
+      }),
+      Post([&](Pair& p) {
+        return p.a.read(p.far(0), {read_only.address(), 8, read_only.key()});
+      }),
+      Post([&](Pair& p) {
+        return p.a.fetch_add(p.far(0), {read_only.address(), 8, read_only.key()}, 1);
+      })};
+  const Post post = posts[GENERATE(range(std::size_t{0}, std::size_t{7}))];
+  expect_error(pair, kProtection, post);
+  CHECK_THAT(pair.engine.violations(), Contains("syndrome 0x04"));
+}
+
+TEST_CASE("a_source_needs_no_right_but_its_key") {
+  Pair pair;
+  Memory read_only(pair.engine, pair.pd, 4096, 0);
+  CHECK_FALSE(
+      pair.a.ring_and_wait(pair.a.write(pair.far(0), {read_only.address(), 8, read_only.key()}))
+          .error());
+}
+
+TEST_CASE("local_operation_and_length_errors") {
+  Pair pair({}, kOrdinary, {.log_message_max = 10});
+  struct Case {
+    std::uint8_t syndrome;
+    std::function<std::uint16_t(Pair&)> post;
+  };
+  const auto bytes = [](std::function<void(Bytes&)> spoil) {
+    return [spoil](Pair& p) {
+      Bytes wqe = p.a.control(0x08, 3, 8);
+      Queue::remote(wqe, p.target.address(), p.target.key());
+      Queue::data(wqe, p.source.address(), 8, p.source.key());
+      spoil(wqe);
+      return p.a.post(wqe);
+    };
+  };
+  const Case one = GENERATE_REF(
+      Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x13; })},  // unknown opcode
+      Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x0a; })},  // SEND
+      Case{kBadOperation, bytes([](Bytes& w) { w[7] = 2, w[3] = 0x10, w[31] = 1; })},
+      Case{kBadOperation, bytes([](Bytes& w) { w[7] = 1; })},   // ds too small
+      Case{kBadLength, bytes([](Bytes& w) { w[7] = 4; })},      // ds too big: a segment of 0 bytes
+      Case{kBadOperation, bytes([](Bytes& w) { w[6] ^= 1; })},  // of another queue pair
+      Case{kBadOperation, bytes([](Bytes& w) { w[2] ^= 1; })},  // index
+      Case{kBadOperation, bytes([](Bytes& w) { w[8] = 1; })},   // signature
+      Case{kBadOperation, bytes([](Bytes& w) { w[11] = 0x18; })},        // reserved flag
+      Case{kBadLength, bytes([](Bytes& w) { w[35] = 0; })},              // 2 GiB
+      Case{kBadLength, bytes([](Bytes& w) { w[34] = 4, w[35] = 1; })});  // above log_msg_max
+  expect_error(pair, one.syndrome, one.post);
+  CHECK_THAT(pair.engine.violations(), Contains("000:"));  // with the entry's bytes
+}
+
+TEST_CASE("a_message_of_log_msg_max_is_not_too_long") {
+  Pair pair({}, {}, {.log_message_max = 10});
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 1024))).error());
+}
+
+TEST_CASE("remote_access_errors") {
+  using Post = std::function<std::uint16_t(Pair&)>;
+  Pair pair({}, kOrdinary);
+  const std::uint32_t other_pd = pair.engine.create_pd();
+  Memory foreign(pair.engine, other_pd, 4096);
+  Memory local(pair.engine, pair.pd, 4096, soft::kLocalWrite);
+  Memory gone(pair.engine, pair.pd, 4096);
+  const std::uint32_t stale = gone.key();
+  gone.drop();
+  const auto near = [](Pair& p) { return p.near(0, 8); };
+  // Picked by number: the test case runs once for each, with other locals each time.
+  const std::vector<Post> posts = {
+      Post([=](Pair& p) {
+        return p.a.write({0, 0x4711}, near(p));
+      }),
+      Post([=](Pair& p) {
+        return p.a.write({0, stale}, near(p));
+      }),
+      Post([=](Pair& p) {
+        return p.a.write({0, stale}, p.near(0, 0));
+      }),  // no bytes, still a key
+      Post([&, near](Pair& p) {
+        return p.a.write({foreign.address(), foreign.key()}, near(p));
+      }),
+      Post([&, near](Pair& p) {
+        return p.a.write({local.address(), local.key()}, near(p));
+      }),
+      Post([&, near](Pair& p) {
+        return p.a.read({local.address(), local.key()}, near(p));
+      }),
+      Post([&, near](Pair& p) {
+        return p.a.fetch_add({local.address(), local.key()}, near(p), 1);
+      }),
+      Post([=](Pair& p) { return p.a.write(p.far(Pair::kBytes - 7), near(p)); }),
+      Post([=](Pair& p) { return p.a.write(p.far(Pair::kBytes), near(p)); }),
+      Post([=](Pair& p) { return p.a.read(p.far(~0ull - 3), near(p)); }),
+      Post([](Pair& p) { return p.a.write(p.far(8192), p.near(0, Pair::kBytes)); })};
+  const Post post = posts[GENERATE(range(std::size_t{0}, std::size_t{11}))];
+  expect_error(pair, kAccess, post, QpState::kError);
+  CHECK(pair.engine.violations().empty());
+  // Nothing of a message that does not fit lands.
+  CHECK(std::all_of(pair.target.data() + 8192, pair.target.data() + Pair::kBytes,
+                    [](std::uint8_t byte) { return byte == 0; }));
+}
+
+TEST_CASE("a_queue_pair_without_the_right_refuses") {
+  soft::Engine engine(soft::EngineOptions{});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096);
+  const int what = GENERATE(0, 1, 2);
+  Queue a(engine, pd), b(engine, pd);
+  engine.modify_to_init(b.qpn(), {what != 0, what != 1, what != 2});
+  b.finish_connect(a.qpn());
+  a.connect(b.qpn());
+  const Queue::Far far = {memory.address(), memory.key()};
+  const Queue::Near near = {memory.address(64), 8, memory.key()};
+  const std::uint16_t index = what == 0   ? a.write(far, near)
+                              : what == 1 ? a.read(far, near)
+                                          : a.fetch_add(far, near, 1);
+  CHECK(a.ring_and_wait(index).syndrome == kAccess);
+}
+
+TEST_CASE("remote_invalid_requests") {
+  Pair pair({}, kOrdinary);
+  SECTION("an unaligned atomic") {
+    expect_error(
+        pair, kBadRequest, [](Pair& p) { return p.a.fetch_add(p.far(4), p.near(0, 8), 1); },
+        QpState::kError);
+  }
+  SECTION("an unaligned atomic of 4 bytes") {
+    Bytes operands;
+    for (int i = 0; i < 4; ++i) append32(operands, 0);
+    expect_error(
+        pair, kBadRequest,
+        [&](Pair& p) { return p.a.atomic(0x15, 8, p.far(2), p.near(0, 4), operands); },
+        QpState::kError);
+  }
+}
+
+TEST_CASE("more_reads_than_the_responder_has_resources_for") {
+  Pair pair({.adversary = "late_read=1"}, {.log_cq = 7, .collapsed = false},
+            {.log_responder_reads = 0}, {.log_initiator_reads = 4});
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    pair.a.read(pair.far(0), pair.near(0, 8), i == 63 ? 8 : 0);
+    if (i % 16 == 15) pair.a.ring();
+  }
+  CHECK(eventually([&] { return pair.engine.state(pair.a.qpn()) == QpState::kError; }));
+  CHECK(pair.a.wait_next().syndrome == kBadRequest);
+}
+
+TEST_CASE("retries_are_exceeded") {
+  soft::Engine engine(soft::EngineOptions{});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096);
+  Queue a(engine, pd);
+  auto b = std::make_unique<Queue>(engine, pd);
+  soft::QpRtr rtr;
+  std::uint32_t remote = b->qpn();
+  SECTION("the queue pair is gone") { b.reset(); }
+  SECTION("the queue pair never was") { remote = 0x3ffff; }
+  SECTION("the node never was") { remote = 5 << 18 | 0x40; }
+  SECTION("the LID is another one") {
+    b->connect(a.qpn());
+    rtr.remote_lid = 99;
+  }
+  SECTION("the queue pair has failed") {
+    b->connect(a.qpn());
+    engine.modify_to_error(b->qpn());
+  }
+  SECTION("the queue pair is connected to another one") { b->connect(b->qpn()); }
+  a.connect(remote, rtr);
+  a.write({memory.address(), memory.key()}, {memory.address(), 8, memory.key()}, 0);
+  a.write({memory.address(), memory.key()}, {memory.address(), 8, memory.key()});
+  a.ring();
+  CHECK(eventually([&] { return engine.state(a.qpn()) == QpState::kError; }));
+  CHECK(engine.violations().empty());
+}
+
+TEST_CASE("a_read_whose_responder_is_destroyed_ends") {
+  soft::Engine engine({.adversary = "late_read=1"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 1 << 20);
+  for (int round = 0; round < 20; ++round) {
+    Queue a(engine, pd), b(engine, pd);
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    for (int i = 0; i < 8; ++i) {
+      a.read({memory.address(), memory.key()}, {memory.address(1 << 19), 1 << 19, memory.key()});
+    }
+    a.ring();
+    b.destroy_qp();
+    REQUIRE(eventually([&] { return engine.state(a.qpn()) == QpState::kError; }));
+  }
+}
+
+TEST_CASE("modify_to_error_flushes_what_is_queued") {
+  soft::Engine engine(soft::EngineOptions{});
+  const std::uint32_t pd = engine.create_pd();
+  Queue a(engine, pd, kOrdinary), b(engine, pd);
+  Memory memory(engine, pd, 4096);
+  engine.modify_to_init(b.qpn(), {});  // so that a's requests stay
+  a.connect(b.qpn());
+  for (int i = 0; i < 5; ++i) {
+    a.write({memory.address(), memory.key()}, {memory.address(), 8, memory.key()}, 0);
+  }
+  a.ring();
+  CHECK(eventually([&] { return engine.counters().retries > 0; }));
+  engine.modify_to_error(a.qpn());
+  for (std::uint16_t i = 0; i < 5; ++i) {
+    const Cqe cqe = a.wait_next();
+    CHECK(cqe.syndrome == kFlush);
+    CHECK(cqe.counter == i);
+    CHECK(cqe.wqe_opcode == 0x08);
+  }
+}
+
+TEST_CASE("a_deregistered_region_fails_what_is_under_way") {
+  Pair pair({.rules = "op=write:wqe=1:delay=1s"});
+  pair.a.write(pair.far(0), pair.near(0, 8));
+  const std::uint16_t index = pair.a.write(pair.far(0), pair.near(0, 8));
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.counters().cqes == 1; }));
+  SECTION("at the source") {
+    pair.source.drop();
+    CHECK(pair.a.wait(index).syndrome == kProtection);
+  }
+  SECTION("at the target") {
+    pair.target.drop();
+    CHECK(pair.a.wait(index).syndrome == kAccess);
+  }
+}
+
+TEST_CASE("rules_fail_drop_and_delay") {
+  SECTION("a syndrome at the responder") {
+    Pair pair({.rules = "qp=#0:wqe=1:op=write:syndrome=0x14:vendor=7"}, kOrdinary);
+    expect_error(
+        pair, kRemoteOperation, [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); },
+        QpState::kError);
+  }
+  SECTION("a syndrome of the requester") {
+    Pair pair({.rules = "wqe=1:syndrome=0x22"}, kOrdinary);
+    expect_error(pair, 0x22, [](Pair& p) { return p.a.nop(); });
+    CHECK(pair.engine.violations().empty());
+  }
+  SECTION("lost for good") {
+    Pair pair({.rules = "op=write:drop"}, kOrdinary);
+    expect_error(pair, kRetry, [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); });
+  }
+  SECTION("lost twice") {
+    Pair pair({.rules = "op=fadd:drop:times=2"});
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1)).error());
+    CHECK(pair.engine.counters().retries == 2);
+    CHECK(*pair.target.as<std::uint64_t>() == 1);
+  }
+  SECTION("late") {
+    Pair pair({.rules = "qp=0x40:op=nop:delay=30ms"});
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+    CHECK(clock_ns() - begin >= 30'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test

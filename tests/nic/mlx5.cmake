@@ -1,0 +1,19 @@
+# The mlx5 transport: its parts, failures of every call, and the whole on the soft NIC's libraries.
+set(mlx5_libs gshmem_nic_mlx5 gshmem_bootstrap gshmem_base)
+gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
+gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
+gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_fake_verbs.cpp LIBS ${mlx5_libs})
+
+# Found as an installed gshmem finds them: in the lib folder beside the program's bin.
+gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
+add_dependencies(mlx5_soft_test gshnic_ibverbs gshnic_mlx5)
+target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic")
+
+add_executable(mlx5_processes mlx5_processes_main.cpp mlx5_pe.cpp)
+target_link_libraries(mlx5_processes PRIVATE gshmem_nic_open gshmem_p2p ${mlx5_libs} gshmem_build_flags)
+add_dependencies(mlx5_processes gshnic_ibverbs gshnic_mlx5)
+foreach(count 2 3)
+  set(name ${GSHMEM_TEST_PREFIX}mlx5_processes.${count})
+  add_test(NAME ${name} COMMAND mlx5_processes ${count})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "cpu;nic")
+endforeach()

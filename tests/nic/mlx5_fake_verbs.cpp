@@ -1,0 +1,299 @@
+#include "tests/nic/mlx5_fake_verbs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+std::unique_ptr<FakeVerbs> current;
+int event_pipe[2] = {-1, -1};
+
+struct Object {
+  std::uint32_t number;
+};
+
+/// Counts a call; true when it is to fail.
+bool fails(const char* name) {
+  FakeVerbs& fake = *current;
+  const bool now = static_cast<int>(fake.calls.size()) == fake.fail_at || fake.fail_named == name;
+  fake.calls.emplace_back(name);
+  if (now) {
+    fake.failed = name;
+    errno = fake.fail_errno;
+  }
+  return now;
+}
+
+template <class T>
+T* make(const char* name) {
+  if (fails(name)) return nullptr;
+  ++current->live;
+  return new T{};
+}
+template <class T>
+int release(const char* name, T* object) {
+  const bool failed = fails(name);
+  --current->live;
+  delete object;
+  return failed ? current->fail_errno : 0;
+}
+int simple(const char* name) { return fails(name) ? current->fail_errno : 0; }
+
+ibv_device the_device{};
+ibv_device* the_list[2] = {&the_device, nullptr};
+
+ibv_device** get_device_list(int* count) {
+  if (fails("ibv_get_device_list")) return nullptr;
+  ++current->live;
+  *count = 1;
+  return the_list;
+}
+void free_device_list(ibv_device**) { --current->live; }
+const char* get_device_name(ibv_device*) { return "mlx5_7"; }
+bool is_supported(ibv_device*) { return true; }
+
+ibv_context* open_device(ibv_device*) {
+  auto* context = make<ibv_context>("ibv_open_device");
+  if (context != nullptr) context->async_fd = event_pipe[0];
+  return context;
+}
+int close_device(ibv_context* context) { return release("ibv_close_device", context); }
+
+int query_device(ibv_context*, ibv_device_attr* out) {
+  *out = {};
+  out->phys_port_cnt = 1;
+  out->atomic_cap = IBV_ATOMIC_HCA;
+  return simple("ibv_query_device");
+}
+int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
+  auto* attributes = reinterpret_cast<ibv_port_attr*>(out);
+  attributes->state = current->active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attributes->active_mtu = IBV_MTU_4096;
+  attributes->gid_tbl_len = 2;
+  attributes->lid = 0x1234;
+  attributes->link_layer = current->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+  return simple("ibv_query_port");
+}
+int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
+  if (fails("ibv_query_gid") || index != 0) return -1;
+  *gid = {};
+  gid->raw[10] = gid->raw[11] = 0xff;
+  gid->raw[12] = 10;
+  gid->raw[15] = 1;
+  return 0;
+}
+int query_pkey(ibv_context*, std::uint8_t, int index, __be16* pkey) {
+  if (fails("ibv_query_pkey") || index > 1) return -1;
+  *pkey = static_cast<__be16>(current->pkey << 8 | current->pkey >> 8);
+  return 0;
+}
+ibv_pd* alloc_pd(ibv_context*) { return make<ibv_pd>("ibv_alloc_pd"); }
+int dealloc_pd(ibv_pd* pd) { return release("ibv_dealloc_pd", pd); }
+ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t iova, unsigned) {
+  auto* mr = make<ibv_mr>("ibv_reg_mr_iova2");
+  if (mr != nullptr) mr->lkey = mr->rkey = 0x55 + static_cast<std::uint32_t>(iova);
+  return mr;
+}
+int dereg_mr(ibv_mr* mr) { return release("ibv_dereg_mr", mr); }
+ibv_ah* create_ah(ibv_pd*, ibv_ah_attr*) { return make<ibv_ah>("ibv_create_ah"); }
+int destroy_ah(ibv_ah* ah) { return release("ibv_destroy_ah", ah); }
+
+int get_async_event(ibv_context*, ibv_async_event* event) {
+  int type = 0;
+  if (read(event_pipe[0], &type, sizeof(type)) != sizeof(type)) return -1;
+  *event = {};
+  event->event_type = static_cast<ibv_event_type>(type);
+  event->element.port_num = 1;
+  return 0;
+}
+void ack_async_event(ibv_async_event*) {}
+
+ibv_cq* create_cq(ibv_context*, int, void*, ibv_comp_channel*, int) {
+  return make<ibv_cq>("ibv_create_cq");
+}
+int destroy_cq(ibv_cq* cq) { return release("ibv_destroy_cq", cq); }
+ibv_qp* create_qp(ibv_pd*, ibv_qp_init_attr*) { return make<ibv_qp>("ibv_create_qp"); }
+int modify_qp(ibv_qp*, ibv_qp_attr*, int) { return simple("ibv_modify_qp"); }
+int destroy_qp(ibv_qp* qp) { return release("ibv_destroy_qp", qp); }
+
+mlx5_wqe_av the_address{};
+int init_obj(mlx5dv_obj* object, std::uint64_t type) {
+  if (type == MLX5DV_OBJ_PD) {
+    object->pd.out->pdn = 0x77;
+    return simple("mlx5dv_init_obj(PD)");
+  }
+  the_address.rmac[0] = 0x02;
+  the_address.rmac[5] = 0x55;
+  object->ah.out->av = &the_address;
+  return simple("mlx5dv_init_obj(AH)");
+}
+
+/// Name of a command, as errors have it.
+const char* command_name(const void* in) {
+  const auto* bytes = static_cast<const std::uint8_t*>(in);
+  switch (bytes[0] << 8 | bytes[1]) {
+    case 0x100:
+      return bytes[7] == 1 ? "QUERY_HCA_CAP(GENERAL)" : "QUERY_HCA_CAP(ATOMIC)";
+    case 0x400:
+      return "CREATE_CQ";
+    case 0x500:
+      return "CREATE_QP";
+    case 0x502:
+      return "RST2INIT";
+    case 0x503:
+      return "INIT2RTR";
+    case 0x504:
+      return "RTR2RTS";
+    case 0x507:
+      return "2ERR";
+    case 0x50a:
+      return "2RST";
+    default:
+      return "QUERY_QP";
+  }
+}
+bool command(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes) {
+  const auto* bytes = static_cast<const std::uint8_t*>(in);
+  current->commands.emplace_back(bytes, bytes + in_bytes);
+  std::memset(out, 0, out_bytes);
+  if (!fails(command_name(in))) return true;
+  static_cast<std::uint8_t*>(out)[0] = current->fail_status;
+  return false;
+}
+
+int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
+                std::size_t out_bytes) {
+  if (!command(in, in_bytes, out, out_bytes)) return current->fail_errno;
+  auto* caps = static_cast<std::uint8_t*>(out) + 0x10;
+  if (static_cast<const std::uint8_t*>(in)[7] == 1) {
+    caps[0x11] = 15;  // log_max_qp_sz
+    caps[0x29] = 4;   // log_max_ra_req_qp
+    caps[0x2b] = 4;   // log_max_ra_res_qp
+    caps[0x3f] = current->cqe_version;
+    caps[0x43] = 0x02;  // atomic
+    caps[0x47] = 0x01;  // rc
+    caps[0x52] = 0x04;  // max_wqe_sz_sq 1024
+  } else {
+    caps[0x08] = 0x40;  // 8-byte results are host-endian
+    caps[0x13] = static_cast<std::uint8_t>(current->atomic_operations);
+    caps[0x17] = 0x0c;  // 4 and 8 bytes
+  }
+  return 0;
+}
+mlx5dv_devx_obj* obj_create(ibv_context*, const void* in, std::size_t in_bytes, void* out,
+                            std::size_t out_bytes) {
+  if (!command(in, in_bytes, out, out_bytes)) return nullptr;
+  static std::uint32_t next = 0;
+  auto* object = new Object{++next & 0xff};
+  static_cast<std::uint8_t*>(out)[0xb] = static_cast<std::uint8_t>(object->number);
+  ++current->live;
+  return reinterpret_cast<mlx5dv_devx_obj*>(object);
+}
+int obj_query(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
+              std::size_t out_bytes) {
+  return command(in, in_bytes, out, out_bytes) ? 0 : current->fail_errno;
+}
+int obj_modify(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
+               std::size_t out_bytes) {
+  return command(in, in_bytes, out, out_bytes) ? 0 : current->fail_errno;
+}
+int obj_destroy(mlx5dv_devx_obj* object) {
+  return release("mlx5dv_devx_obj_destroy", reinterpret_cast<Object*>(object));
+}
+int qp_query(ibv_qp*, const void*, std::size_t, void* out, std::size_t out_bytes) {
+  std::memset(out, 0, out_bytes);
+  static_cast<std::uint8_t*>(out)[0x24] = 0x21;  // counter_set_id
+  return simple("QUERY_QP");
+}
+int query_eqn(ibv_context*, std::uint32_t, std::uint32_t* eqn) {
+  *eqn = 9;
+  return simple("mlx5dv_devx_query_eqn");
+}
+alignas(4096) std::uint8_t the_page[4096];
+mlx5dv_devx_uar* alloc_uar(ibv_context*, std::uint32_t) {
+  auto* uar = make<mlx5dv_devx_uar>("mlx5dv_devx_alloc_uar");
+  if (uar != nullptr) {
+    uar->reg_addr = the_page + 0x800;
+    uar->page_id = 3;
+  }
+  return uar;
+}
+void free_uar(mlx5dv_devx_uar* uar) { (void)release("mlx5dv_devx_free_uar", uar); }
+mlx5dv_devx_umem* umem_reg(ibv_context*, void*, std::size_t, std::uint32_t) {
+  return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg");
+}
+int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg", umem); }
+
+}  // namespace
+
+void FakeVerbs::raise(ibv_event_type type) {
+  const int value = type;
+  (void)!write(event_pipe[1], &value, sizeof(value));
+}
+
+std::vector<std::vector<std::uint8_t>> FakeVerbs::commands_of(std::uint16_t opcode) const {
+  std::vector<std::vector<std::uint8_t>> found;
+  for (const auto& each : commands) {
+    if ((each[0] << 8 | each[1]) == opcode) found.push_back(each);
+  }
+  return found;
+}
+
+FakeVerbs& fake_verbs() { return *current; }
+
+void fake_verbs_reset() {
+  current = std::make_unique<FakeVerbs>();
+  for (int& fd : event_pipe) {
+    if (fd >= 0) close(fd);
+  }
+  (void)!pipe2(event_pipe, O_CLOEXEC | O_NONBLOCK);
+}
+
+VerbsApi fake_verbs_api() {
+  VerbsApi api;
+#define FAKE(name) api.name = name
+  FAKE(get_device_list);
+  FAKE(free_device_list);
+  FAKE(get_device_name);
+  FAKE(open_device);
+  FAKE(close_device);
+  FAKE(query_device);
+  FAKE(query_port);
+  FAKE(query_gid);
+  FAKE(query_pkey);
+  FAKE(alloc_pd);
+  FAKE(dealloc_pd);
+  FAKE(reg_mr_iova2);
+  FAKE(dereg_mr);
+  FAKE(create_ah);
+  FAKE(destroy_ah);
+  FAKE(get_async_event);
+  FAKE(ack_async_event);
+  FAKE(create_cq);
+  FAKE(destroy_cq);
+  FAKE(create_qp);
+  FAKE(modify_qp);
+  FAKE(destroy_qp);
+  FAKE(is_supported);
+  FAKE(init_obj);
+  FAKE(general_cmd);
+  FAKE(obj_create);
+  FAKE(obj_query);
+  FAKE(obj_modify);
+  FAKE(obj_destroy);
+  FAKE(qp_query);
+  FAKE(query_eqn);
+  FAKE(alloc_uar);
+  FAKE(free_uar);
+  FAKE(umem_reg);
+  FAKE(umem_dereg);
+#undef FAKE
+  return api;
+}
+
+}  // namespace gshmem::nic::mlx5

@@ -1,0 +1,43 @@
+// A libibverbs and libmlx5 of the test's own: every call succeeds except the one that is told to
+// fail, every object is counted, and commands are answered as a ConnectX with one active port
+// would.
+#pragma once
+
+#include "transport/nic/mlx5/verbs_api.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gshmem::nic::mlx5 {
+
+struct FakeVerbs {
+  // What the test chooses.
+  int fail_at = -1;  ///< the how-manieth call fails, from 0; -1: none
+  int fail_errno = EIO;
+  std::string fail_named;        ///< or: every call of this name fails
+  std::uint8_t fail_status = 0;  ///< and devices answer with this status
+  bool ethernet = false, active = true;
+  std::uint16_t atomic_operations = 0xf;
+  std::uint16_t pkey = 0xffff;
+  std::uint8_t cqe_version = 1;
+
+  // What it saw.
+  std::vector<std::string> calls;
+  std::string failed;  ///< name of the call that failed
+  int live = 0;        ///< objects not released yet
+  std::vector<std::vector<std::uint8_t>> commands;
+
+  /// Has the device's port report an event.
+  void raise(ibv_event_type type);
+  /// Commands with this opcode, in order.
+  [[nodiscard]] std::vector<std::vector<std::uint8_t>> commands_of(std::uint16_t opcode) const;
+};
+
+/// The one that the table below works on. Each test begins with a fresh one.
+FakeVerbs& fake_verbs();
+void fake_verbs_reset();
+/// The table of functions over fake_verbs().
+[[nodiscard]] VerbsApi fake_verbs_api();
+
+}  // namespace gshmem::nic::mlx5

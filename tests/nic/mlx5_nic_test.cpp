@@ -1,0 +1,371 @@
+// Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
+// left behind by any, and what reaches the device.
+#include "tests/nic/mlx5_fake_verbs.h"
+#include "bootstrap/bootstrap.h"
+#include "transport/nic/mlx5/memory.h"
+#include "transport/nic/mlx5/mlx5_nic.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <set>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+Config config_with(const std::vector<std::pair<std::string, std::string>>& values = {}) {
+  static const std::vector<std::pair<std::string, std::string>>* now = nullptr;
+  now = &values;
+  return Config::from(
+      [](const char* name, void*) -> const char* {
+        for (const auto& [key, value] : *now) {
+          if (key == name) return value.c_str();
+        }
+        return nullptr;
+      },
+      nullptr);
+}
+
+/// Memory of two queues and a heap.
+struct Memory {
+  alignas(4096) std::array<std::uint8_t, 4096 * 6> queues{};
+  alignas(4096) std::array<std::uint8_t, 4096> heap{};
+  [[nodiscard]] Region queue_region() {
+    return {queues.data(), queues.size(), MemoryKind::kHost, -1};
+  }
+  [[nodiscard]] Region heap_region() { return {heap.data(), heap.size(), MemoryKind::kHost, -1}; }
+  [[nodiscard]] static QueuePlace place(int queue) {
+    const std::uint64_t base = static_cast<std::uint64_t>(queue) * 3 * 4096;
+    return {.entries = base,
+            .completion = base + 4096,
+            .record = base + 8192,
+            .cq_record = base + 8200,
+            .depth = 64};
+  }
+};
+
+struct Setup {
+  Config config;
+  VerbsApi api = fake_verbs_api();
+  std::unique_ptr<bootstrap::Bootstrap> boot = bootstrap::create_single();
+  Memory memory;
+  std::function<void(const Error&, int)> on_error = [](const Error&, int) {};
+
+  explicit Setup(Config with = config_with()) : config(std::move(with)) {}
+
+  [[nodiscard]] std::unique_ptr<Mlx5Nic> open() {
+    const OpenOptions options{.config = config, .boot = *boot, .on_error = on_error};
+    return std::make_unique<Mlx5Nic>(api, DeviceWish{.config = config, .sysfs = "/nowhere"},
+                                     options);
+  }
+  /// From open to destruction: two queues of this PE, connected to each other.
+  void whole_life() {
+    const std::unique_ptr<Mlx5Nic> nic = open();
+    nic->use_queue_memory(memory.queue_region());
+    const Keys keys = nic->register_memory(memory.heap_region());
+    for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
+    const ConnectInfo a = nic->connect_info(0), b = nic->connect_info(1);
+    nic->connect(0, 1, b, keys.remote);
+    nic->connect(1, 0, a, keys.remote);
+    nic->start();
+    nic->stop();
+  }
+};
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
+  for (const bool ethernet : {false, true}) {
+    // There is another way, or nothing to do about it.
+    const std::set<std::string> tolerated = {"ibv_query_pkey",
+                                             "ibv_create_cq",
+                                             "ibv_create_qp",
+                                             "ibv_modify_qp",
+                                             "QUERY_QP",
+                                             "mlx5dv_devx_alloc_uar",
+                                             "2ERR",
+                                             "2RST",
+                                             "ibv_destroy_qp",
+                                             "ibv_destroy_cq",
+                                             "ibv_destroy_ah",
+                                             "mlx5dv_devx_obj_destroy",
+                                             "mlx5dv_devx_free_uar",
+                                             "ibv_dereg_mr",
+                                             "mlx5dv_devx_umem_dereg",
+                                             "ibv_dealloc_pd",
+                                             "ibv_close_device",
+                                             "RST2INIT",
+                                             "ibv_query_gid"};
+    int failures = 0;
+    for (int at = 0;; ++at) {
+      fake_verbs_reset();
+      fake_verbs().ethernet = ethernet;
+      fake_verbs().fail_at = at;
+      Setup setup;
+      const std::string error = error_of([&] { setup.whole_life(); });
+      const std::string failed = fake_verbs().failed;
+      CAPTURE(at, failed, error, ethernet);
+      REQUIRE(fake_verbs().live == 0);
+      if (failed.empty()) {
+        REQUIRE(error.empty());
+        break;
+      }
+      ++failures;
+      if (error.empty()) {
+        REQUIRE(tolerated.count(failed) == 1);
+      } else if (failed != "ibv_query_gid") {
+        CHECK_THAT(error, Catch::Contains(failed));
+        CHECK_THAT(error, Catch::Contains("Input/output error"));
+      }
+    }
+    CHECK(failures > 40);
+  }
+}
+
+TEST_CASE("call_that_always_fails_is_named") {
+  for (const char* name : {"mlx5dv_devx_alloc_uar", "RST2INIT", "CREATE_QP", "INIT2RTR"}) {
+    fake_verbs_reset();
+    fake_verbs().fail_named = name;
+    Setup setup;
+    CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains(name));
+    CHECK(fake_verbs().live == 0);
+  }
+}
+
+TEST_CASE("status_of_the_device_is_in_the_error") {
+  fake_verbs_reset();
+  fake_verbs().fail_named = "CREATE_QP";
+  fake_verbs().fail_status = 0x08;
+  fake_verbs().fail_errno = EREMOTEIO;
+  Setup setup;
+  CHECK_THAT(error_of([&] { setup.whole_life(); }),
+             Catch::Contains("CREATE_QP: status 0x08") && Catch::Contains("GSHMEM_QP_DEPTH"));
+}
+
+TEST_CASE("errors_say_what_to_do") {
+  const auto with = [](const char* call, int error) {
+    fake_verbs_reset();
+    fake_verbs().fail_named = call;
+    fake_verbs().fail_errno = error;
+    Setup setup;
+    return error_of([&] { setup.whole_life(); });
+  };
+  CHECK_THAT(with("ibv_open_device", EACCES), Catch::Contains("--device=/dev/infiniband"));
+  CHECK_THAT(with("ibv_reg_mr_iova2", ENOMEM), Catch::Contains("ulimit -l unlimited"));
+  CHECK_THAT(with("mlx5dv_devx_umem_reg", ENOMEM), Catch::Contains("for work queues"));
+  CHECK_THAT(with("CREATE_CQ", EPERM), Catch::Contains("DevX is off"));
+}
+
+TEST_CASE("port_that_is_down_is_no_device") {
+  fake_verbs_reset();
+  fake_verbs().active = false;
+  Setup setup;
+  CHECK_THAT(error_of([&] { setup.whole_life(); }),
+             Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 is DOWN"));
+}
+
+TEST_CASE("device_that_the_filter_leaves_out_is_named") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_0"}}));
+  CHECK_THAT(error_of([&] { setup.whole_life(); }),
+             Catch::Contains("(GSHMEM_NIC_DEVICES=\"=mlx5_0\"): mlx5_7 port 1 is not in"));
+}
+
+TEST_CASE("missing_capabilities_are_listed") {
+  fake_verbs_reset();
+  fake_verbs().atomic_operations = 0x3;
+  fake_verbs().cqe_version = 0;
+  Setup setup;
+  CHECK_THAT(error_of([&] { setup.whole_life(); }),
+             Catch::Contains("mlx5_7 lacks completion entries of version 1, masked "
+                             "compare-and-swap, masked fetch-and-add"));
+}
+
+TEST_CASE("partition_that_is_not_there_is_an_error") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));
+  CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
+}
+
+TEST_CASE("gpu_memory_says_what_it_needs") {
+  fake_verbs_reset();
+  fake_verbs().fail_named = "ibv_reg_mr_iova2";
+  fake_verbs().fail_errno = EFAULT;
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.heap_region();
+  region.kind = MemoryKind::kGpu;
+  region.gpu = 0;
+  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
+             Catch::Contains("GPU memory") && Catch::Contains("ibv_reg_mr_iova2: Bad address") &&
+                 Catch::Contains("modprobe nvidia-peermem") && Catch::Contains("dmabuf"));
+}
+
+TEST_CASE("gdr_off_forbids_gpu_memory") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_GDR", "off"}}));
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.heap_region();
+  region.kind = MemoryKind::kGpu;
+  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
+             Catch::Contains("GSHMEM_GDR=off"));
+}
+
+TEST_CASE("ends_that_do_not_match_are_told_apart") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  (void)nic->create_queue(Memory::place(0));
+  const auto error_with = [&](const std::function<void(ConnectWire&)>& change) {
+    ConnectInfo info = nic->connect_info(0);
+    ConnectWire wire;
+    std::memcpy(&wire, info.data(), sizeof(wire));
+    change(wire);
+    std::memcpy(info.data(), &wire, sizeof(wire));
+    return error_of([&] { nic->connect(0, 3, info, 0); });
+  };
+  CHECK_THAT(error_with([](ConnectWire& w) { w.magic = 0; }),
+             Catch::Contains("queue 0 to PE 3: PE 3 does not use the mlx5 transport"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.version = 9; }), Catch::Contains("version 9"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.link_layer = LinkLayer::kEthernet; }),
+             Catch::Contains("PE 3 is on Ethernet"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.pkey = 0x8001; }),
+             Catch::Contains("partition key 0x8001"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),
+             Catch::Contains("GSHMEM_IB_GID_INDEX"));
+  CHECK(error_with([](ConnectWire&) {}).empty());
+}
+
+TEST_CASE("two_limited_members_of_a_partition_cannot_talk") {
+  fake_verbs_reset();
+  fake_verbs().pkey = 0x7fff;
+  Setup setup;
+  CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("partition key 0x7fff"));
+}
+
+TEST_CASE("configuration_reaches_the_device") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  Setup setup(config_with({{"GSHMEM_IB_SL", "3"},
+                           {"GSHMEM_IB_TRAFFIC_CLASS", "104"},
+                           {"GSHMEM_IB_TIMEOUT", "17"},
+                           {"GSHMEM_IB_RETRY_COUNT", "5"},
+                           {"GSHMEM_IB_PKEY_INDEX", "1"}}));
+  setup.whole_life();
+  const auto init = fake_verbs().commands_of(0x502).at(0);
+  CHECK(static_cast<int>(init[0x24]) == 0x21);  // counter set of the port
+  CHECK(static_cast<int>(init[0x33]) == 1);     // partition
+  const auto rtr = fake_verbs().commands_of(0x503).at(0);
+  CHECK(static_cast<int>(rtr[0x20]) == 0xbe);      // MTU 4096
+  CHECK(static_cast<int>(rtr[0x51]) == 104 >> 2);  // DSCP
+  CHECK(static_cast<int>(rtr[0x54]) == 3 << 4);    // priority
+  CHECK(static_cast<int>(rtr[0x56]) == 0x02);      // MAC address
+  CHECK(static_cast<int>(rtr[0x5b]) == 0x55);
+  const auto rts = fake_verbs().commands_of(0x504).at(0);
+  CHECK(static_cast<int>(rts[0x38]) == 17 << 3);
+  CHECK(static_cast<int>(rts[0x89]) == (4 << 5 | 5));  // reads outstanding, retries
+}
+
+TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  (void)nic->create_queue(Memory::place(0));
+  ConnectInfo info = nic->connect_info(0);
+  ConnectWire wire;
+  std::memcpy(&wire, info.data(), sizeof(wire));
+  wire.mtu = IBV_MTU_1024;
+  wire.log_reads_in = 2;
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  nic->connect(0, 1, info, 0);
+  CHECK(static_cast<int>(fake_verbs().commands_of(0x503).at(0)[0x20]) == (3 << 5 | 30));
+  CHECK(static_cast<int>(fake_verbs().commands_of(0x504).at(0)[0x89]) == (2 << 5 | 7));
+}
+
+TEST_CASE("completion_and_records_begin_empty") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.memory.queues.fill(0x11);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  const CreatedQueue queue = nic->create_queue(Memory::place(0));
+  const std::uint8_t* completion = setup.memory.queues.data() + 4096;
+  CHECK(static_cast<int>(completion[60]) == 0xff);
+  CHECK(static_cast<int>(completion[61]) == 0xff);
+  CHECK(static_cast<int>(completion[63]) == 0xf1);
+  CHECK(static_cast<int>(setup.memory.queues[8192 + 7]) == 0);
+  CHECK(static_cast<int>(setup.memory.queues[8200]) == 0);
+  CHECK(static_cast<int>(setup.memory.queues[0]) == 0x11);
+  CHECK(queue.kind == DoorbellKind::kRegister);
+  CHECK(queue.doorbell != nullptr);
+}
+
+TEST_CASE("limits_come_from_the_device") {
+  fake_verbs_reset();
+  Setup setup;
+  const Nic::Limits limits = setup.open()->limits();
+  CHECK(limits.flags == 0);
+  CHECK(limits.max_message == 1u << 30);
+  CHECK(limits.max_inline == 972);  // 63 segments of 16 bytes, less 36
+  CHECK_FALSE(limits.coherent_atomics);
+}
+
+TEST_CASE("bad_places_of_queues_are_errors") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  CHECK_THAT(error_of([&] { (void)nic->create_queue(Memory::place(0)); }),
+             Catch::Contains("before use_queue_memory"));
+  nic->use_queue_memory(setup.memory.queue_region());
+  CHECK_THAT(error_of([&] { (void)nic->create_queue(Memory::place(2)); }),
+             Catch::Contains("behind the"));
+  QueuePlace odd = Memory::place(0);
+  odd.depth = 63;
+  CHECK_THAT(error_of([&] { (void)nic->create_queue(odd); }), Catch::Contains("depth 63"));
+  CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
+}
+
+TEST_CASE("events_reach_on_error_and_stop_ends_them") {
+  fake_verbs_reset();
+  Setup setup;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> texts;
+  setup.on_error = [&](const Error& error, int pe) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    texts.push_back(strprintf("%d %s", pe, error.what()));
+    changed.notify_one();
+  };
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  fake_verbs().raise(IBV_EVENT_PORT_ACTIVE);  // no error
+  fake_verbs().raise(IBV_EVENT_PORT_ERR);
+  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    REQUIRE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return texts.size() == 2; }));
+    CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7 port 1 went down"));
+    CHECK_THAT(texts[1], Catch::Contains("see dmesg"));
+  }
+  nic->stop();
+  nic->stop();
+  fake_verbs().raise(IBV_EVENT_PORT_ERR);
+  CHECK(texts.size() == 2);
+}
+
+}  // namespace gshmem::nic::mlx5

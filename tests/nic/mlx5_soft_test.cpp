@@ -1,0 +1,236 @@
+// The mlx5 transport end to end on the soft NIC's libibverbs and libmlx5, PEs being threads.
+#include "tests/nic/mlx5_pe.h"
+#include "transport/nic/mlx5/verbs_api.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+namespace gshmem::nic {
+
+/// Somebody else's transport; nothing here chooses it.
+std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "no libfabric in this test");
+}
+
+namespace {
+
+const Config& config() {
+  static const Config value =
+      Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
+  return value;
+}
+
+/// `body` per PE, each on a thread; the first exception is rethrown when all have ended.
+void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)>& body) {
+  const auto boots = bootstrap::create_threads(count, 60);
+  std::vector<std::exception_ptr> errors(boots.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < boots.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        TestPe pe(config(), *boots[i]);
+        body(pe, *boots[i]);
+        boots[i]->barrier();
+        pe.nic().stop();
+      } catch (const std::exception& error) {
+        boots[i]->abort(1, error.what());
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+/// Catch2's own macros are for one thread.
+void check(bool ok, const char* what) { require(ok, GSHMEMX_ERROR_INTERNAL, what); }
+
+std::uint64_t word(const TestPe& pe, std::size_t at) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, pe.heap() + at, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("writes_and_reads_reach_the_other_pe_and_itself") {
+  for (const int pes : {1, 2, 3}) {
+    run_pes(pes, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+      const int me = boot.rank(), n = boot.size();
+      std::memset(pe.heap(), 'a' + me, 4000);
+      for (int to = 0; to < n; ++to) {
+        const auto at = static_cast<std::uint64_t>(8192 + me * 4096);
+        check(!pe.write(to, me % 2, 0, at, 4000), "write failed");
+      }
+      boot.barrier();
+      for (int from = 0; from < n; ++from) {
+        const char* got = pe.heap() + 8192 + from * 4096;
+        check(std::all_of(got, got + 4000, [&](char c) { return c == 'a' + from; }),
+              "written bytes differ");
+        check(got[4000] == 0, "a write went too far");
+      }
+      boot.barrier();
+      const int left = (me + n - 1) % n;
+      check(!pe.read(left, 1, 32768, 1, 3333), "read failed");
+      const char* got = pe.heap() + 32768;
+      check(std::all_of(got, got + 3333, [&](char c) { return c == 'a' + left; }),
+            "read bytes differ");
+    });
+  }
+}
+
+TEST_CASE("many_entries_go_around_the_ring") {
+  run_pes(2, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+    const int other = 1 - boot.rank();
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      std::memcpy(pe.heap(), &i, sizeof(i));
+      check(!pe.write(other, 0, 0, 1024, 8), "write failed");
+    }
+    boot.barrier();
+    check(word(pe, 1024) == 299, "the last write is not the one that is there");
+  });
+}
+
+TEST_CASE("atomics_add_up_and_return_the_old_value") {
+  run_pes(3, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+    std::vector<std::uint64_t> old;
+    for (int i = 0; i < 50; ++i) {
+      check(!pe.fetch_add(0, 1, 512, 3, 1024), "fetch_add failed");
+      old.push_back(word(pe, 1024));
+    }
+    check(std::is_sorted(old.begin(), old.end()), "old values do not grow");
+    check(old.back() % 3 == 0, "an old value is none that was there");
+    boot.barrier();
+    if (boot.rank() == 0) check(word(pe, 512) == 3u * 50u * 3u, "the sum is wrong");
+    boot.barrier();
+    if (boot.rank() == 1) {
+      check(!pe.compare_swap(0, 0, 512, 450, 7, 2048), "compare_swap failed");
+      check(word(pe, 2048) == 450, "compare_swap returned something else");
+      check(!pe.compare_swap(0, 0, 512, 450, 9, 2048), "compare_swap failed");
+      check(word(pe, 2048) == 7, "compare_swap swapped what did not compare");
+    }
+  });
+}
+
+TEST_CASE("bad_key_is_a_completion_with_its_syndrome") {
+  run_pes(2, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+    if (boot.rank() == 0) {
+      const std::optional<Failure> failure = pe.write_with_bad_key(1);
+      check(failure.has_value(), "a write with a bad key succeeded");
+      check(failure->syndrome == static_cast<int>(abi::Syndrome::kRemoteAccess),
+            "the syndrome is not that of a remote access error");
+      // The other queue of the same pair of PEs goes on.
+      check(!pe.write(1, 1, 0, 0, 8), "an error of one queue broke another");
+    }
+  });
+}
+
+TEST_CASE("init_after_finalize_works") {
+  for (int round = 0; round < 3; ++round) {
+    run_pes(2, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+      check(!pe.write(1 - boot.rank(), 0, 0, 64, 64), "write failed");
+    });
+  }
+}
+
+TEST_CASE("description_names_device_and_link_layer") {
+  run_pes(1, [](TestPe& pe, bootstrap::Bootstrap&) {
+    const std::string text = pe.nic().describe();
+    check(text.find("mlx5: mlx5_0 port 1 (InfiniBand, LID ") == 0, text.c_str());
+  });
+}
+
+TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
+  const Config other = [] {
+    return Config::from(
+        [](const char* name, void*) -> const char* {
+          return std::strcmp(name, "GSHMEM_NIC_DEVICES") == 0 ? "=mlx5_99" : nullptr;
+        },
+        nullptr);
+  }();
+  const auto boots = bootstrap::create_threads(2, 60);
+  std::vector<std::string> texts(2);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const TestPe pe(i == 1 ? other : config(), *boots[i]);
+      } catch (const Error& error) {
+        texts[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_THAT(texts[0], Catch::StartsWith("PE 1: no RDMA device that gshmem can use"));
+  CHECK_THAT(texts[1], Catch::Contains("=mlx5_99"));
+}
+
+TEST_CASE("kind_of_nic_is_chosen_by_configuration") {
+  const auto open_as = [](const char* kind) {
+    static const char* now = nullptr;
+    now = kind;
+    const Config with = Config::from(
+        [](const char* name, void*) -> const char* {
+          return std::strcmp(name, "GSHMEM_NIC") == 0 ? now : nullptr;
+        },
+        nullptr);
+    const auto boot = bootstrap::create_single();
+    const std::unique_ptr<Nic> nic = open({.config = with, .boot = *boot});
+    return std::string(nic == nullptr ? "null" : nic->name());
+  };
+  CHECK(open_as("none") == "null");
+  CHECK(open_as("soft") == "mlx5");
+  CHECK_THROWS_WITH(open_as("ofi"), "no libfabric in this test");
+  // The soft NIC's libraries are in this process now, and are not taken for a ConnectX.
+  CHECK_THROWS_WITH(open_as("auto"), "no libfabric in this test");
+  CHECK_THROWS_WITH(open_as("mlx5"), Catch::Contains("cannot load"));
+}
+
+TEST_CASE("soft_nic_refuses_a_second_host") {
+  const auto boots = bootstrap::create_threads(2, 60);
+  std::vector<std::string> texts(2);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const TestPe pe(config(), *boots[i], true);  // each the first of its host
+      } catch (const Error& error) {
+        texts[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : texts) CHECK_THAT(text, Catch::Contains("this job has 2 hosts"));
+}
+
+TEST_CASE("libraries_of_a_folder_are_not_taken_for_the_systems") {
+  const mlx5::VerbsApi& soft = mlx5::VerbsApi::get(GSHNIC_FOLDER);
+  CHECK(&soft == &mlx5::VerbsApi::get(GSHNIC_FOLDER));
+  CHECK_THROWS_WITH(mlx5::VerbsApi::get("/nowhere"), Catch::Contains("/nowhere/libibverbs.so.1"));
+  // By name alone the loader would give the ones that the process has.
+  CHECK_THROWS_WITH(mlx5::VerbsApi::get(""), Catch::Contains("cannot load"));
+}
+
+TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
+  // As when MPI or NCCL has loaded them before.
+  try {
+    (void)mlx5::VerbsApi::get("");
+  } catch (const Error& error) {
+    std::printf("skipped: %s\n", error.what());
+    return;
+  }
+  run_pes(2, [](TestPe& pe, bootstrap::Bootstrap& boot) {
+    check(!pe.write(1 - boot.rank(), 0, 0, 64, 64), "write failed");
+  });
+}
+
+}  // namespace gshmem::nic

@@ -1,0 +1,38 @@
+# libibverbs and libmlx5 of the soft NIC. The firmware's tests run over an engine that does nothing.
+set(verbs_folder ${CMAKE_BINARY_DIR}/lib/gshnic)
+add_library(gshnic_fake_engine OBJECT verbs_fake_engine.cpp)
+target_link_libraries(gshnic_fake_engine PUBLIC gshmem_base PRIVATE gshmem_build_flags)
+
+gshmem_nic_test(verbs_firmware_test verbs_firmware_test.cpp verbs_firmware_qp_test.cpp
+  LIBS gshnic_firmware gshnic_fake_engine gshmem_base)
+
+# Programs that were written for rdma-core: its headers, its libraries' names, no include path and
+# no target of ours.
+function(gshmem_verbs_program name)
+  add_executable(${name} ${name}.c)
+  target_link_libraries(${name} PRIVATE ${ARGN} gshmem_build_flags)
+  target_link_directories(${name} PRIVATE ${verbs_folder})
+  set_target_properties(${name} PROPERTIES BUILD_RPATH ${verbs_folder})
+  add_dependencies(${name} gshnic_ibverbs gshnic_mlx5)
+  add_test(NAME ${GSHMEM_TEST_PREFIX}${name} COMMAND ${name})
+  set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES TIMEOUT 60 LABELS "cpu;nic"
+    ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
+endfunction()
+
+gshmem_verbs_program(verbs_client -libverbs -lmlx5)
+gshmem_verbs_program(verbs_dlopen ${CMAKE_DL_LIBS})
+
+if(GSHMEM_PYTHON)
+  add_test(NAME ${GSHMEM_TEST_PREFIX}verbs_symbols
+    COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/verbs_symbols.py ${verbs_folder})
+  set_tests_properties(${GSHMEM_TEST_PREFIX}verbs_symbols PROPERTIES TIMEOUT 60 LABELS "cpu;nic")
+endif()
+
+add_executable(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp)
+target_include_directories(verbs_api_test PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(verbs_api_test PRIVATE -libverbs -lmlx5 Catch2::Catch2WithMain gshmem_build_flags)
+target_link_directories(verbs_api_test PRIVATE ${verbs_folder})
+set_target_properties(verbs_api_test PROPERTIES BUILD_RPATH ${verbs_folder})
+add_dependencies(verbs_api_test gshnic_ibverbs gshnic_mlx5)
+catch_discover_tests(verbs_api_test TEST_PREFIX "${GSHMEM_TEST_PREFIX}verbs_api_test." PROPERTIES
+  TIMEOUT 120 LABELS [==[cpu\\\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")

@@ -1,0 +1,151 @@
+// Everything wrong becomes a completion with its syndrome, which stays, and nothing behind it runs.
+#include "tests/ofi/job.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+constexpr std::uint64_t kCanary = 100000;
+
+/// Posts a good write, what `bad` posts, and a write that must not happen.
+template <class Bad>
+void check(std::uint8_t syndrome, Bad bad) {
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  job[0].at<std::uint64_t>(0) = 42;
+  client.write(64, 0, 8);
+  const std::uint64_t index = bad(client);
+  const std::uint32_t good_key = client.remote_key;
+  client.remote_key = good_key;
+  const std::uint64_t behind = client.write(kCanary, 0, 8);
+  client.ring();
+  const Outcome outcome = client.wait(behind);
+  CHECK(int(outcome.syndrome) == int(syndrome));
+  CHECK(outcome.index == static_cast<std::uint16_t>(index));
+  CHECK(job[1].at<std::uint64_t>(64) == 42);
+  // Later doorbells change nothing, and other queues go on.
+  client.write(kCanary, 0, 8);
+  client.ring();
+  REQUIRE(job[1].to(0).ring_and_wait(job[1].to(0).write(72, 64, 8)).ok());
+  CHECK(job[0].at<std::uint64_t>(72) == 42);
+  CHECK(int(client.wait(behind).syndrome) == int(syndrome));
+  CHECK(client.wait(behind).index == static_cast<std::uint16_t>(index));
+  CHECK(job[1].at<std::uint64_t>(kCanary) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a wrong remote key is a remote access error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x13, [](Client& client) {
+    client.remote_key ^= 1;
+    const std::uint64_t index = client.write(64, 0, 8);
+    client.remote_key ^= 1;
+    return index;
+  });
+}
+
+TEST_CASE("beyond the remote heap is a remote access error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x13, [](Client& client) { return client.read(kHeapBytes - 4, 0, 8); });
+}
+
+TEST_CASE("a remote address that wraps is a remote access error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x13, [](Client& client) { return client.write(~std::uint64_t{0} - 3, 0, 8); });
+}
+
+TEST_CASE("a wrong local key is a local protection error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x04, [](Client& client) {
+    client.local_key ^= 1;
+    const std::uint64_t index = client.write(64, 0, 8);
+    client.local_key ^= 1;
+    return index;
+  });
+}
+
+TEST_CASE("beyond the local heap is a local protection error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x04, [](Client& client) { return client.fetch_add(64, kHeapBytes - 4, 8); });
+}
+
+TEST_CASE("an atomic that is not aligned is a remote request error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x12, [](Client& client) { return client.fetch_add(68, 0, 1); });
+}
+
+TEST_CASE("an entry that cannot be decoded is a local operation error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x02, [](Client& client) {
+    return client.raw({0, 0, 0, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0x08, 0, 0, 0, 0});  // SEND
+  });
+}
+
+TEST_CASE("an entry with another's index is a local operation error", "[ofi]") {
+  if (!have_libfabric()) return;
+  check(0x02, [](Client& client) {
+    const std::uint8_t number = static_cast<std::uint8_t>(client.number());
+    return client.raw({0, 0x77, 0x77, 0, 0, 1, number, 1, 0, 0, 0, 0x08, 0, 0, 0, 0}, false);
+  });
+}
+
+TEST_CASE("a doorbell of another queue is a local operation error", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  const std::uint64_t index = client.write(64, 0, 8);
+  client.ring(abi::doorbell_value(1, client.number() + 1));
+  CHECK(int(client.wait(index).syndrome) == 0x02);
+}
+
+TEST_CASE("a doorbell far ahead is a local operation error", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  const std::uint64_t index = client.write(64, 0, 8);
+  client.ring(abi::doorbell_value(kDepth + 1, client.number()));
+  CHECK(int(client.wait(index).syndrome) == 0x02);
+}
+
+TEST_CASE("providers and interfaces that do not exist are named", "[ofi]") {
+  if (!have_libfabric()) return;
+  for (const char* provider : {"nothing", "shm"}) {
+    INFO(provider);
+    try {
+      Job job(2, {provider, "auto"});
+      FAIL("opened");
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      INFO(what);
+      CHECK(what.find(std::string("GSHMEM_OFI_PROVIDER=\"") + provider) != std::string::npos);
+      CHECK(what.find("tcp;ofi_rxm") != std::string::npos);
+      CHECK(what.find("udp has no FI_") != std::string::npos);
+      CHECK(what.find("is usable, but was not asked for") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("the first usable provider is taken, on an interface by its name", "[ofi]") {
+  if (!have_libfabric()) return;
+  auto boots = bootstrap::create_threads(1, 30);
+  const Config config = config_of({"", "auto"}, 20, {{"GSHMEM_OFI_INTERFACE", "lo"}});
+  Pe pe(*boots[0], config);
+  INFO(pe.nic().describe());
+  CHECK(pe.nic().describe().find("127.0.0.1") != std::string::npos);
+  pe.at<std::uint64_t>(0) = 7;
+  REQUIRE(pe.to(0).ring_and_wait(pe.to(0).write(8, 0, 8)).ok());
+  CHECK(pe.at<std::uint64_t>(8) == 7);
+  CHECK_FALSE(pe.nic().limits().coherent_atomics);
+  CHECK(pe.nic().doorbell_block().bytes >= 4096);
+}

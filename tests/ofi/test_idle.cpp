@@ -1,0 +1,61 @@
+// An executor with nothing to do leaves the cores alone, and still reacts at once.
+#include "tests/ofi/job.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr double kMayUse = 1.5;  // instrumented code takes longer to find nothing
+#else
+constexpr double kMayUse = 0.5;
+#endif
+
+}  // namespace
+
+TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
+  usleep(100000);
+  const double cpu = cpu_seconds(), wall = wall_seconds();
+  usleep(1000000);
+  const double share = (cpu_seconds() - cpu) / (wall_seconds() - wall);
+  std::vector<double> micros;
+  for (int i = 0; i < 15; ++i) {
+    usleep(30000);
+    const double begin = wall_seconds();
+    REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
+    micros.push_back((wall_seconds() - begin) * 1e6);
+  }
+  std::sort(micros.begin(), micros.end());
+  std::printf(
+      "%s: two idle executors use %.3f of a core; first write after 30 ms: min %.0f, median %.0f "
+      "us\n",
+      leg.name().c_str(), share, micros.front(), micros[micros.size() / 2]);
+  CHECK(share < kMayUse);
+}

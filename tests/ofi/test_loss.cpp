@@ -1,0 +1,179 @@
+// Peers that die or stop answering: an error completion within the time limit, on_error with the
+// PE's number, and a stop() that returns. The peer is a process of its own (rank_main.cpp).
+#include "tests/ofi/job.h"
+
+#include <gshmem/uniqueid.h>
+
+#include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+extern char** environ;
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Rank 1 of 2 in a child process, killed at the latest with this object.
+class Child {
+ public:
+  Child(const gshmemx_uniqueid& id, const Leg& leg) {
+    std::string hex;
+    std::uint8_t bytes[sizeof(id)];
+    std::memcpy(bytes, &id, sizeof(id));
+    for (const std::uint8_t byte : bytes) hex += strprintf("%02x", byte);
+    std::string words[] = {OFI_RANK, hex, "1", "2", leg.provider, leg.gdr};
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                         words[4].data(), words[5].data(), nullptr};
+    int ends[2];
+    check_errno(pipe2(ends, O_CLOEXEC), "pipe2");
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
+    const int result = posix_spawn(&pid_, OFI_RANK, &actions, nullptr, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[0]);
+    input_ = ends[1];
+    require(result == 0, GSHMEMX_ERROR_SYSTEM, std::string("posix_spawn: ") + strerror(result));
+  }
+  ~Child() {
+    send(SIGKILL);
+    close(input_);
+  }
+  Child(const Child&) = delete;
+  void send(int signal) {
+    if (pid_ <= 0) return;
+    kill(pid_, signal);
+    if (signal != SIGKILL) return;
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int input_ = -1;
+};
+
+struct Pair {
+  Pair(const Leg& leg, double timeout_seconds) : config(config_of(leg, timeout_seconds)) {
+    gshmemx_uniqueid id{};
+    bootstrap::make_uniqueid(&id, config);
+    child.emplace(id, leg);
+    boot = bootstrap::create_uid(id, 0, 2, config);
+    me = std::make_unique<Pe>(*boot, config);
+    REQUIRE(me->to(1).ring_and_wait(me->to(1).write(0, 64, 8)).ok());
+  }
+  void stop_in_time() {
+    const auto begin = Clock::now();
+    me.reset();
+    CHECK(seconds_since(begin) < 10);
+  }
+  Config config;
+  std::optional<Child> child;
+  std::unique_ptr<bootstrap::Bootstrap> boot;
+  std::unique_ptr<Pe> me;
+};
+
+void check_loss(Pair& pair, std::uint64_t index, double limit) {
+  const auto begin = Clock::now();
+  const Outcome outcome = pair.me->to(1).wait(index, limit);
+  std::printf("  error after %.2f s\n", seconds_since(begin));
+  REQUIRE_FALSE(outcome.timed_out);
+  CHECK(int(outcome.syndrome) == 0x15);
+  CHECK(int(outcome.vendor) == 0x81);
+}
+
+void check_reported(Pair& pair) {
+  const auto begin = Clock::now();
+  while (pair.me->errors().empty() && seconds_since(begin) < 5) usleep(1000);
+  const auto errors = pair.me->errors();
+  REQUIRE(errors.size() == 1);
+  INFO(errors[0].second);
+  std::printf("  %s\n", errors[0].second.c_str());
+  CHECK(errors[0].first == 1);
+  // Its other queues fail too, those to others go on.
+  CHECK(pair.me->to(0).ring_and_wait(pair.me->to(0).write(0, 64, 8)).ok());
+}
+
+}  // namespace
+
+TEST_CASE("a peer that was killed is an error at the next operation", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  const bool atomic = GENERATE(false, true);
+  INFO(leg.name() << (atomic ? " atomic" : " write"));
+  std::printf("%s%s\n", leg.name().c_str(), atomic ? " atomic" : " write");
+  Pair pair(leg, 20);
+  pair.child->send(SIGKILL);
+  Client& client = pair.me->to(1);
+  const std::uint64_t index = atomic ? client.fetch_add(0, 64, 1) : client.write(0, 64, 8);
+  client.ring();
+  check_loss(pair, index, 25);
+  check_reported(pair);
+  pair.stop_in_time();
+}
+
+TEST_CASE("a peer that is killed with operations in flight is an error", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  const int kind = GENERATE(0, 1, 2);
+  INFO(leg.name() << " kind " << kind);
+  std::printf("%s kind %d\n", leg.name().c_str(), kind);
+  Pair pair(leg, 20);
+  pair.child->send(SIGSTOP);
+  Client& client = pair.me->to(1);
+  std::uint64_t index = 0;
+  for (int i = 0; i < 10; ++i) {
+    if (kind == 0) index = client.write(0, 64, 100000);
+    if (kind == 1) index = client.read(0, 64, 100000);
+    if (kind == 2) index = client.fetch_add(0, 64, 1);
+    client.ring();
+  }
+  CHECK(client.wait(index, 0.3).timed_out);
+  pair.child->send(SIGKILL);
+  check_loss(pair, index, 25);
+  check_reported(pair);
+  pair.stop_in_time();
+}
+
+TEST_CASE("a peer that does not answer is an error after GSHMEM_TIMEOUT", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  std::printf("%s\n", leg.name().c_str());
+  Pair pair(leg, 2);
+  pair.child->send(SIGSTOP);
+  Client& client = pair.me->to(1);
+  const std::uint64_t index = client.write(0, 64, 1000000);
+  client.ring();
+  check_loss(pair, index, 10);
+  pair.stop_in_time();
+}
+
+TEST_CASE("stop returns with operations in flight to a dead peer", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  Pair pair(leg, 0);
+  pair.child->send(SIGSTOP);
+  for (int i = 0; i < 20; ++i) (void)pair.me->to(1).write(0, 64, 100000);
+  pair.me->to(1).ring();
+  usleep(100000);
+  pair.child->send(SIGKILL);
+  pair.stop_in_time();
+}

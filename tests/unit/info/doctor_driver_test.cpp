@@ -1,0 +1,132 @@
+#include "tests/unit/info/fake_machine.h"
+
+namespace gshmem::info {
+namespace {
+
+constexpr char kGpu[] = "pci0000:00/0000:00:01.0/0000:01:00.0";
+constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
+constexpr char kOpen[] = "Open Kernel Module for x86_64";
+constexpr char kProprietary[] = "x86_64 Kernel Module";
+
+}  // namespace
+
+TEST_CASE("driver_is_good_when_cuda_answers") {
+  FakeMachine fake;
+  fake.driver(kOpen, "6.8.0");
+  fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kOk, "driver 580.95.05, 1 GPU(s)");
+}
+
+TEST_CASE("driver_is_no_subject_without_gpu_but_a_problem_when_asked_for") {
+  FakeMachine fake;
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kSkipped, "CPU mode");
+  fake.machine.config.device = "cuda";
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "modprobe nvidia");
+}
+
+TEST_CASE("gpu_without_driver_is_a_problem_whose_fix_depends_on_the_container") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "0000:01:00.0");
+  fake.write("/.dockerenv", "");
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "--gpus all");
+  fake.machine.config.device = "cpu";
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kSkipped, "GSHMEM_DEVICE=cpu");
+}
+
+TEST_CASE("kernel_driver_without_libcuda_and_build_without_cuda_differ") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  fake.driver(kOpen, "6.8.0");
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kHint, "--preset gpu");
+  fake.machine.cuda.built = true;
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "no driver here");
+}
+
+TEST_CASE("kernel_module_is_open_proprietary_or_absent") {
+  FakeMachine fake;
+  expect_one(check_kernel_module(fake.machine), Verdict::kSkipped, "/proc/driver/nvidia");
+  fake.driver(kOpen, "6.8.0");
+  expect_one(check_kernel_module(fake.machine), Verdict::kOk, "open kernel module 580.95.05");
+  fake.driver(kProprietary, "6.8.0");
+  expect_one(check_kernel_module(fake.machine), Verdict::kOk, "proprietary");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_kernel_module(fake.machine), Verdict::kHint, "nvidia-open");
+}
+
+TEST_CASE("dmabuf_needs_gpu_driver_nic_and_kernel") {
+  FakeMachine fake;
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "no NVIDIA driver");
+  fake.driver(kOpen, "6.8.0-45-generic");
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "no RDMA device");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_dmabuf(fake.machine), Verdict::kOk, "6.8.0-45-generic");
+  fake.driver(kOpen, "5.4.0");
+  expect_one(check_dmabuf(fake.machine), Verdict::kHint, "older than 5.12");
+  fake.driver(kProprietary, "6.8.0");
+  expect_one(check_dmabuf(fake.machine), Verdict::kHint, "proprietary");
+  fake.machine.config.gdr = "off";
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_GDR=off");
+  fake.machine.config.gdr = "on";
+  fake.machine.config.nic = "none";
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=none");
+}
+
+TEST_CASE("dmabuf_believes_cuda_more_than_the_module") {
+  FakeMachine fake;
+  fake.driver(kProprietary, "6.8.0");
+  CudaGpu& gpu = fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "no RDMA device");
+  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "all GPUs export dma-buf");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_dmabuf(fake.machine), Verdict::kOk, "all GPUs export");
+  gpu.dma_buf = false;
+  expect_one(check_dmabuf(fake.machine), Verdict::kHint, "DMA_BUF_SUPPORTED = 0");
+  gpu.dma_buf = true;
+  gpu.gpudirect_rdma = false;
+  const Findings findings = check_dmabuf(fake.machine);
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[1].verdict == Verdict::kProblem);
+}
+
+TEST_CASE("peermem_is_needed_only_without_dmabuf") {
+  FakeMachine fake;
+  expect_one(check_peermem(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  fake.driver(kOpen, "6.8.0");
+  expect_one(check_peermem(fake.machine), Verdict::kOk, "not needed");
+  fake.driver(kProprietary, "6.8.0");
+  expect_one(check_peermem(fake.machine), Verdict::kProblem, "modprobe nvidia-peermem");
+  fake.write("/sys/module/nv_peer_mem/version", "1.1");
+  expect_one(check_peermem(fake.machine), Verdict::kProblem, "GSHMEM_QUEUE_MEMORY=host");
+  fake.write("/sys/module/nvidia_peermem/version", "580");
+  expect_one(check_peermem(fake.machine), Verdict::kOk, "is loaded");
+}
+
+TEST_CASE("doorbell_needs_the_registry_key_or_sys_admin_or_the_agent") {
+  FakeMachine fake;
+  expect_one(check_doorbell(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  expect_one(check_doorbell(fake.machine), Verdict::kSkipped, "no mlx5 NIC");
+  fake.nic("rocep2s0", kNic, "Ethernet");  // as udev renames them
+  expect_one(check_doorbell(fake.machine), Verdict::kSkipped, "not readable");
+  fake.write("/proc/driver/nvidia/params", "EnableMSI: 1\nRegistryDwords: \"\"\n");
+  fake.capabilities(kNoCapabilities);
+  expect_one(check_doorbell(fake.machine), Verdict::kProblem, "/etc/modprobe.d/gshmem.conf");
+  fake.capabilities(kAllCapabilities);
+  expect_one(check_doorbell(fake.machine), Verdict::kOk, "CAP_SYS_ADMIN");
+  fake.write("/proc/self/uid_map", "0 1000 1\n");  // a rootless container's root
+  expect_one(check_doorbell(fake.machine), Verdict::kProblem, "GSHMEM_DOORBELL=agent");
+  fake.write("/proc/driver/nvidia/params", "RegistryDwords: \"PeerMappingOverride=1;\"\n");
+  expect_one(check_doorbell(fake.machine), Verdict::kOk, "without root");
+  fake.write("/proc/driver/nvidia/params", "RegistryDwords: \"\"\n");
+  fake.machine.config.doorbell = "agent";
+  expect_one(check_doorbell(fake.machine), Verdict::kOk, "agent");
+  fake.machine.config.nic = "ofi";
+  expect_one(check_doorbell(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=ofi");
+}
+
+}  // namespace gshmem::info

@@ -1,0 +1,85 @@
+#include "tests/unit/info/fake_machine.h"
+
+namespace gshmem::info {
+namespace {
+
+constexpr char kGpu[] = "pci0000:00/0000:00:01.0/0000:01:00.0";
+constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
+
+/// BARs as an H200's: 64 MiB registers, the window to memory, 32 MiB.
+std::string resources(const std::string& window) {
+  return "0x0000000044000000 0x0000000047ffffff 0x000000000014220c\n"
+         "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" +
+         window +
+         "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+         "0x0000000048000000 0x0000000049ffffff 0x000000000014220c\n"
+         "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
+}
+constexpr char k256GiB[] = "0x0000200000000000 0x0000203fffffffff 0x000000000014220c\n";
+constexpr char k256MiB[] = "0x0000000030000000 0x000000003fffffff 0x000000000014220c\n";
+
+}  // namespace
+
+TEST_CASE("bar1_must_hold_the_heaps_where_a_nic_reads_them") {
+  FakeMachine fake;
+  expect_one(check_bar1(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu, {{"resource", resources(k256GiB)}});
+  expect_one(check_bar1(fake.machine), Verdict::kSkipped, "BAR1 256 GiB, but no RDMA device");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_bar1(fake.machine), Verdict::kOk, "BAR1 256 GiB, heaps on it 1 GiB");
+  fake.gpu(kGpu, {{"resource", resources(k256MiB)}});
+  expect_one(check_bar1(fake.machine), Verdict::kProblem, "GSHMEM_SYMMETRIC_SIZE=192M");
+  fake.gpu(kGpu, {{"resource", ""}});
+  expect_one(check_bar1(fake.machine), Verdict::kSkipped, "no resource file");
+}
+
+TEST_CASE("bar1_counts_all_pes_of_a_gpu") {
+  FakeMachine fake;
+  fake.gpu(kGpu, {{"resource", resources(k256GiB)}});
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  fake.machine.config.symmetric_size = std::uint64_t{100} << 30;
+  CHECK(check_bar1(fake.machine)[0].verdict == Verdict::kOk);
+  fake.machine.config.max_pes_per_gpu = 3;
+  expect_one(check_bar1(fake.machine), Verdict::kProblem, "300 GiB");
+}
+
+TEST_CASE("peer_access_is_named_pair_by_pair") {
+  FakeMachine fake;
+  expect_one(check_peer_access(fake.machine), Verdict::kSkipped, "no driver here");
+  fake.cuda_gpu(0, "0000:01:00.0").info.peer_access = {true, true};
+  expect_one(check_peer_access(fake.machine), Verdict::kSkipped, "one GPU");
+  fake.cuda_gpu(1, "0000:02:00.0").info.peer_access = {true, true};
+  for (CudaGpu& gpu : fake.machine.cuda.gpus) gpu.info.peer_atomics = {true, true};
+  expect_one(check_peer_access(fake.machine), Verdict::kOk, "NVLink");
+  fake.machine.cuda.gpus[0].info.peer_atomics = {true, false};
+  expect_one(check_peer_access(fake.machine), Verdict::kOk, "without native atomics: 0-1");
+  fake.machine.cuda.gpus[1].info.peer_access = {false, true};
+  expect_one(check_peer_access(fake.machine), Verdict::kProblem,
+             "GPU 1 cannot map memory of GPU 0");
+}
+
+TEST_CASE("compute_mode_matters_with_several_pes_per_gpu") {
+  FakeMachine fake;
+  expect_one(check_compute_mode(fake.machine), Verdict::kSkipped, "no driver here");
+  CudaGpu& gpu = fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_compute_mode(fake.machine), Verdict::kOk, "Default");
+  gpu.mode = ComputeMode::kExclusiveProcess;
+  expect_one(check_compute_mode(fake.machine), Verdict::kOk, "one PE per GPU suits");
+  fake.machine.config.max_pes_per_gpu = 2;
+  expect_one(check_compute_mode(fake.machine), Verdict::kProblem, "nvidia-cuda-mps-control");
+  gpu.mode = ComputeMode::kProhibited;
+  expect_one(check_compute_mode(fake.machine), Verdict::kProblem,
+             "nvidia-smi -i 0000:01:00.0 -c DEFAULT");
+}
+
+TEST_CASE("mig_instances_are_listed") {
+  FakeMachine fake;
+  expect_one(check_mig(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  fake.write("/proc/driver/nvidia/capabilities/mig/config", "");
+  expect_one(check_mig(fake.machine), Verdict::kOk, "no MIG");
+  fake.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi3/access", "");
+  expect_one(check_mig(fake.machine), Verdict::kHint, "gpu0/gi3");
+}
+
+}  // namespace gshmem::info

@@ -1,0 +1,199 @@
+#include "tests/unit/info/fake_machine.h"
+
+#include "host/info/doctor/config_space.h"
+#include "host/info/doctor/topology.h"
+
+namespace gshmem::info {
+namespace {
+
+// One root port with a switch: upstream port 02:00.0, downstream ports 03:00.0 and 03:01.0.
+constexpr char kSwitch[] = "pci0000:00/0000:00:01.0/0000:02:00.0";
+const std::string kGpu = std::string(kSwitch) + "/0000:03:00.0/0000:04:00.0";
+const std::string kNearNic = std::string(kSwitch) + "/0000:03:01.0/0000:05:00.0";
+const std::string kFartherNic =
+    std::string(kSwitch) + "/0000:03:02.0/0000:06:00.0/0000:07:00.0/0000:08:00.0";
+constexpr char kRootNic[] = "pci0000:00/0000:00:02.0/0000:09:00.0";
+constexpr char kOtherNic[] = "pci0000:80/0000:80:01.0/0000:81:00.0";
+
+void put(std::string& config, std::size_t at, std::uint32_t value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) config[at + i] = static_cast<char>(value >> (8 * i));
+}
+
+/// Configuration space with AER in front of ACS, and PCI Express behind power management.
+std::string config_space(std::uint32_t acs, std::uint32_t device_control) {
+  std::string config(4096, '\0');
+  put(config, 0x34, 0x40, 1);
+  put(config, 0x40, 0x6001, 2);  // power management, next 0x60
+  put(config, 0x60, 0x0010, 2);  // PCI Express, last
+  put(config, 0x68, device_control, 2);
+  put(config, 0x100, 0x14820001, 4);  // AER, next 0x148
+  put(config, 0x148, 0x0001000d, 4);  // ACS, last
+  put(config, 0x14c, 0x005f, 2);
+  put(config, 0x14e, acs, 2);
+  return config;
+}
+
+Distance distance(const FakeMachine& fake) {
+  return distance_between(fake.machine, gpus(fake.machine).at(0), nics(fake.machine).at(0));
+}
+
+}  // namespace
+
+TEST_CASE("distance_is_read_off_the_paths") {
+  const auto with_nic = [](const std::string& path, const std::string& numa_node) {
+    FakeMachine fake;
+    fake.gpu(kGpu);
+    fake.nic("mlx5_0", path, "InfiniBand", {{"numa_node", numa_node}});
+    return distance(fake);
+  };
+  CHECK(with_nic(kNearNic, "0") == Distance::kPix);
+  CHECK(with_nic(kFartherNic, "0") == Distance::kPxb);
+  CHECK(with_nic(kRootNic, "0") == Distance::kPhb);
+  CHECK(with_nic(kOtherNic, "0") == Distance::kNode);
+  CHECK(with_nic(kOtherNic, "1") == Distance::kSys);
+  CHECK(with_nic(kOtherNic, "-1") == Distance::kSys);
+}
+
+TEST_CASE("each_gpu_is_told_its_nearest_nic") {
+  FakeMachine fake;
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no RDMA device");
+  fake.nic("mlx5_1", kOtherNic, "InfiniBand", {{"numa_node", "1"}});
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kProblem, "SYS");
+  fake.nic("mlx5_2", kRootNic, "InfiniBand");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kHint, "mlx5_2 (0000:09:00.0): PHB");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kOk, "mlx5_0 (0000:05:00.0): PIX");
+  fake.write("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kHint, "mlx5_2 (0000:09:00.0): PHB");
+}
+
+TEST_CASE("gpu_that_sysfs_hides_is_said_to_be_hidden") {
+  FakeMachine fake;
+  fake.cuda_gpu(0, "0000:1B:00.0");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "GPU 0 (0000:1b:00.0)");
+}
+
+TEST_CASE("acs_control_is_found_behind_other_capabilities") {
+  CHECK(acs_control(config_space(0x5d, 0)) == 0x5d);
+  CHECK(acs_control(std::string(4096, '\0')) == std::nullopt);
+  CHECK(acs_control(std::string(4096, '\xff')) == std::nullopt);
+  std::string loop = config_space(0x5d, 0);
+  put(loop, 0x148, 0x14820002, 4);  // points at itself
+  CHECK(acs_control(loop) == std::nullopt);
+  CHECK(acs_control("") == std::nullopt);
+}
+
+TEST_CASE("device_control_is_found_in_the_conventional_list") {
+  const auto control = device_control(config_space(0, 0x5936));
+  REQUIRE(control);
+  CHECK(*control == 0x5936);
+  CHECK(max_read_request_bytes(*control) == 4096);
+  CHECK(device_control(std::string(64, '\0')) == std::nullopt);
+  CHECK(device_control(std::string(256, '\x44')) == std::nullopt);  // a loop
+}
+
+TEST_CASE("acs_redirect_between_gpu_and_nic_is_a_problem") {
+  FakeMachine fake;
+  expect_one(check_acs(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.gpu(kGpu);
+  fake.nic("mlx5_0", kOtherNic, "InfiniBand");
+  expect_one(check_acs(fake.machine), Verdict::kSkipped, "host bridge anyway");
+
+  fake.nic("mlx5_0", kNearNic, "InfiniBand");
+  const std::string gpu_port = std::string(kSwitch) + "/0000:03:00.0";
+  const std::string nic_port = std::string(kSwitch) + "/0000:03:01.0";
+  fake.pci(gpu_port, {{"config", config_space(0x1, 0)}});
+  fake.pci(nic_port, {{"config", config_space(0x0, 0)}});
+  expect_one(check_acs(fake.machine), Verdict::kOk, "2 bridge(s)");
+  fake.pci(nic_port, {{"config", config_space(0x1d, 0)}});
+  expect_one(check_acs(fake.machine), Verdict::kProblem,
+             "setpci -s 0000:03:01.0 ECAP_ACS+6.w=0000");
+  fake.pci(nic_port, {{"config", config_space(0x5d, 0)}});
+  expect_one(check_acs(fake.machine), Verdict::kHint, "ATS_ENABLED");
+  fake.pci(nic_port, {{"config", config_space(0x1d, 0).substr(0, 64)}});
+  expect_one(check_acs(fake.machine), Verdict::kSkipped, "0000:03:01.0 is not readable");
+}
+
+TEST_CASE("acs_between_two_gpus_counts_as_well") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  fake.gpu(kNearNic);
+  fake.pci(std::string(kSwitch) + "/0000:03:00.0", {{"config", config_space(0x4, 0)}});
+  fake.pci(std::string(kSwitch) + "/0000:03:01.0", {{"config", config_space(0x8, 0)}});
+  expect_one(check_acs(fake.machine), Verdict::kProblem,
+             "disable_acs_redir=0000:03:00.0;0000:03:01.0");
+}
+
+TEST_CASE("relaxed_ordering_is_read_as_root_only") {
+  FakeMachine fake;
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kSkipped, "no RDMA device");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand", {{"config", config_space(0, 0x5936)}});
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kOk, "MaxReadReq 4096");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand", {{"config", config_space(0, 0x5926)}});
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kHint, "CAP_EXP+8.w=0010:0010");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand", {{"config", std::string(64, '\0')}});
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kSkipped, "sudo gshmem-info");
+}
+
+TEST_CASE("iommu_must_not_translate_gpus_and_nics") {
+  FakeMachine fake;
+  fake.write("/proc/cmdline", "root=/dev/sda1 intel_iommu=on quiet\n");
+  expect_one(check_iommu(fake.machine), Verdict::kOk, "no IOMMU is active (intel_iommu=on)");
+  fake.write("/sys/class/iommu/dmar0/x", "");
+  expect_one(check_iommu(fake.machine), Verdict::kSkipped, "no GPU and no NIC");
+  fake.gpu(kGpu);
+  fake.write("/sys/kernel/iommu_groups/7/type", "identity\n");
+  fake.link("/sys/devices/" + kGpu + "/iommu_group", "/sys/kernel/iommu_groups/7");
+  expect_one(check_iommu(fake.machine), Verdict::kOk, "not translated");
+  fake.write("/sys/kernel/iommu_groups/7/type", "DMA-FQ\n");
+  expect_one(check_iommu(fake.machine), Verdict::kProblem, "iommu=pt");
+  fake.machine.architecture = "aarch64";
+  expect_one(check_iommu(fake.machine), Verdict::kOk, "as is usual on aarch64");
+}
+
+TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
+  FakeMachine fake;
+  expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no GPU");
+  const auto link = [](const std::string& speed, const std::string& width) {
+    return std::map<std::string, std::string>{{"current_link_speed", speed},
+                                              {"max_link_speed", "32.0 GT/s PCIe"},
+                                              {"current_link_width", width},
+                                              {"max_link_width", "16"}};
+  };
+  fake.gpu(kGpu);
+  expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");
+  fake.gpu(kGpu, link("32.0 GT/s PCIe", "16"));
+  expect_one(check_pci_link(fake.machine), Verdict::kOk, "x16 at 32.0 GT/s");
+  fake.gpu(kGpu, link("2.5 GT/s PCIe", "16"));
+  expect_one(check_pci_link(fake.machine), Verdict::kHint, "while idle");
+  fake.gpu(kGpu, link("32.0 GT/s PCIe", "8"));
+  expect_one(check_pci_link(fake.machine), Verdict::kProblem, "8/16");
+
+  FakeMachine other;
+  other.nic("mlx5_0", kNearNic, "InfiniBand", link("16.0 GT/s PCIe", "16"));
+  other.pci(std::string(kSwitch) + "/0000:03:01.0",
+            {{"max_link_speed", "16.0 GT/s PCIe\n"}, {"max_link_width", "16\n"}});
+  expect_one(check_pci_link(other.machine), Verdict::kProblem,
+             "0000:03:01.0, can do x16 at 16.0 GT/s");
+}
+
+TEST_CASE("numa_says_where_devices_are_and_whether_the_process_is_near") {
+  FakeMachine fake;
+  expect_one(check_numa(fake.machine), Verdict::kSkipped, "no GPU");
+  fake.gpu(kGpu, {{"numa_node", "1"}, {"local_cpulist", "4-7,12\n"}});
+  fake.write("/sys/devices/system/node/node0/x", "");
+  expect_one(check_numa(fake.machine), Verdict::kOk, "one NUMA node");
+  fake.write("/sys/devices/system/node/node1/x", "");
+  expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
+  fake.capabilities(kNoCapabilities);  // allowed on 0-3
+  expect_one(check_numa(fake.machine), Verdict::kHint, "--bind-to numa");
+  fake.gpu(kGpu, {{"numa_node", "1"}, {"local_cpulist", "2,3\n"}});
+  expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
+  fake.gpu(kGpu, {{"numa_node", "-1"}, {"local_cpulist", "0-7\n"}});
+  expect_one(check_numa(fake.machine), Verdict::kHint, "numa_node is -1");
+}
+
+}  // namespace gshmem::info

@@ -1,0 +1,142 @@
+#include "tests/unit/info/fake_machine.h"
+
+namespace gshmem::info {
+namespace {
+
+constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
+
+}  // namespace
+
+TEST_CASE("bad_and_unknown_variables_are_named") {
+  FakeMachine fake;
+  expect_one(check_variables(fake.machine), Verdict::kOk, "defaults");
+  fake.machine.variables = {{"GSHMEM_TIMEOUT", "60", "1800", "", "", true}};
+  expect_one(check_variables(fake.machine), Verdict::kOk, "set: GSHMEM_TIMEOUT");
+  fake.machine.variables = {{"GSHMEM_TIMEOUT", "abc", "1800", "", "", true}};
+  expect_one(check_variables(fake.machine), Verdict::kProblem, "GSHMEM_TIMEOUT=\"abc\"");
+  fake.machine.variables.clear();
+  fake.machine.unknown_names = {"GSHMEM_X is not a variable of gshmem"};
+  expect_one(check_variables(fake.machine), Verdict::kHint, "unset GSHMEM_X");
+}
+
+TEST_CASE("memlock_counts_with_a_nic_and_without_the_capability") {
+  FakeMachine fake;
+  expect_one(check_memlock(fake.machine), Verdict::kOk, "unlimited");
+  fake.machine.memlock = {.soft = 8u << 20, .hard = 8u << 20};
+  expect_one(check_memlock(fake.machine), Verdict::kOk, "without an RDMA device");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_memlock(fake.machine), Verdict::kProblem, "/etc/security/limits.d");
+  fake.write("/run/.containerenv", "");
+  expect_one(check_memlock(fake.machine), Verdict::kProblem, "--ulimit memlock=-1");
+  fake.environment["SLURM_JOB_ID"] = "12";
+  expect_one(check_memlock(fake.machine), Verdict::kProblem,
+             "PropagateResourceLimitsExcept=MEMLOCK");
+  fake.capabilities(kAllCapabilities);
+  expect_one(check_memlock(fake.machine), Verdict::kOk, "CAP_IPC_LOCK lifts");
+}
+
+TEST_CASE("few_open_files_are_a_hint") {
+  FakeMachine fake;
+  expect_one(check_open_files(fake.machine), Verdict::kOk, "unlimited");
+  fake.machine.open_files = {.soft = 1024, .hard = 524288};
+  expect_one(check_open_files(fake.machine), Verdict::kHint, "ulimit -n 65536");
+  fake.machine.open_files.hard = 2048;
+  expect_one(check_open_files(fake.machine), Verdict::kHint, "--ulimit nofile");
+}
+
+TEST_CASE("dev_shm_of_docker_is_a_hint") {
+  FakeMachine fake;
+  expect_one(check_dev_shm(fake.machine), Verdict::kSkipped, "no /dev/shm");
+  fake.shm_bytes = 64u << 20;
+  expect_one(check_dev_shm(fake.machine), Verdict::kHint, "--shm-size=8g");
+  fake.shm_bytes = 8ull << 30;
+  expect_one(check_dev_shm(fake.machine), Verdict::kOk, "8 GiB");
+}
+
+TEST_CASE("memory_of_heaps_is_held_against_cgroup_and_machine") {
+  FakeMachine fake;
+  expect_one(check_memory(fake.machine), Verdict::kSkipped, "neither");
+  fake.write("/proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable:   16777216 kB\n");
+  expect_one(check_memory(fake.machine), Verdict::kOk, "1 GiB of 16 GiB (MemAvailable)");
+  fake.environment["OMPI_COMM_WORLD_LOCAL_SIZE"] = "8";
+  fake.write("/proc/self/cgroup", "0::/user/job\n");
+  fake.write("/sys/fs/cgroup/user/job/memory.max", "max\n");
+  fake.write("/sys/fs/cgroup/user/memory.max", "4294967296\n");
+  expect_one(check_memory(fake.machine), Verdict::kHint, "8 GiB of 4 GiB (cgroup memory.max)");
+  expect_one(check_memory(fake.machine), Verdict::kHint, "GSHMEM_SYMMETRIC_SIZE=384M");
+  fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_memory(fake.machine), Verdict::kSkipped, "GPU memory");
+}
+
+TEST_CASE("bytes_are_written_for_people") {
+  CHECK(bytes_text(0) == "0 bytes");
+  CHECK(bytes_text(8u << 20) == "8 MiB");
+  CHECK(bytes_text(3ull << 29) == "1.5 GiB");
+  CHECK(bytes_text(Limit::kUnlimited) == "unlimited");
+}
+
+TEST_CASE("launcher_without_pmix_is_a_problem") {
+  FakeMachine fake;
+  expect_one(check_launcher(fake.machine), Verdict::kOk, "without a launcher");
+  fake.environment = {{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  expect_one(check_launcher(fake.machine), Verdict::kProblem, "srun --mpi=pmix");
+  fake.environment["PMIX_RANK"] = "3";
+  expect_one(check_launcher(fake.machine), Verdict::kOk, "srun (job 7) as PMIx rank 3");
+  fake.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+  expect_one(check_launcher(fake.machine), Verdict::kProblem, "PMI_SIZE=2");
+  fake.machine.config.uid_address = "h:1";
+  expect_one(check_launcher(fake.machine), Verdict::kOk, "GSHMEM_UID_ADDRESS=h:1");
+}
+
+TEST_CASE("pmix_is_a_problem_only_where_it_is_needed") {
+  FakeMachine fake;
+  expect_one(check_pmix(fake.machine), Verdict::kHint, "libpmix2");
+  fake.environment["PMIX_RANK"] = "0";
+  expect_one(check_pmix(fake.machine), Verdict::kProblem, "cannot load");
+  fake.libraries["libpmix.so.2"] = {.file = "/lib/libpmix.so.2.9.3", .why_not = "", .missing = {}};
+  expect_one(check_pmix(fake.machine), Verdict::kOk, "2.9.3");
+  fake.machine.built_with_pmix = false;
+  expect_one(check_pmix(fake.machine), Verdict::kHint, "built without PMIx");
+}
+
+TEST_CASE("mpirun_is_looked_for_in_path") {
+  FakeMachine fake;
+  expect_one(check_mpirun(fake.machine), Verdict::kHint, "openmpi-bin");
+  fake.write("/opt/bin/mpirun", "");
+  fake.environment["PATH"] = "/nowhere:" + fake.machine.at("/opt/bin").string();
+  expect_one(check_mpirun(fake.machine), Verdict::kOk, "/opt/bin/mpirun");
+}
+
+TEST_CASE("verbs_libraries_must_be_there_and_new_enough_for_a_nic") {
+  FakeMachine fake;
+  expect_one(check_verbs_libraries(fake.machine), Verdict::kSkipped, "no mlx5 NIC");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  const auto verdicts = [&] {
+    std::vector<Verdict> all;
+    for (const Finding& finding : check_verbs_libraries(fake.machine)) {
+      all.push_back(finding.verdict);
+    }
+    return all;
+  };
+  CHECK(verdicts() == std::vector{Verdict::kProblem, Verdict::kProblem});
+  fake.libraries["libibverbs.so.1"] = {.file = "libibverbs.so.1.14", .why_not = "", .missing = {}};
+  fake.libraries["libmlx5.so.1"] = {
+      .file = "libmlx5.so.1.18", .why_not = "", .missing = {"mlx5dv_devx_umem_reg_ex"}};
+  CHECK(verdicts() == std::vector{Verdict::kOk, Verdict::kProblem});
+  fake.libraries["libmlx5.so.1"].missing.clear();
+  CHECK(verdicts() == std::vector{Verdict::kOk, Verdict::kOk});
+}
+
+TEST_CASE("libfabric_and_gdrapi_are_optional") {
+  FakeMachine fake;
+  expect_one(check_libfabric(fake.machine), Verdict::kSkipped, "only GSHMEM_NIC=ofi");
+  fake.machine.config.nic = "ofi";
+  expect_one(check_libfabric(fake.machine), Verdict::kProblem, "libfabric1");
+  fake.libraries["libfabric.so.1"] = {.file = "libfabric.so.1.20", .why_not = "", .missing = {}};
+  expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
+  expect_one(check_gdrapi(fake.machine), Verdict::kSkipped, "does not use it");
+  fake.libraries["libgdrapi.so.2"] = {.file = "libgdrapi.so.2.4", .why_not = "", .missing = {}};
+  expect_one(check_gdrapi(fake.machine), Verdict::kOk, "2.4");
+}
+
+}  // namespace gshmem::info

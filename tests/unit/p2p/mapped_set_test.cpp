@@ -1,0 +1,76 @@
+#include "transport/p2p/mapped_set.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gshmem::p2p;
+
+namespace {
+
+using Slots = std::vector<std::int32_t>;
+using Rows = std::vector<std::vector<char>>;
+
+MappedSet of(const std::vector<std::string>& hosts, int me, const std::vector<bool>& mapped) {
+  return mapped_set(group_hosts(hosts, me), mapped);
+}
+
+}  // namespace
+
+TEST_CASE("consecutive_pes_need_no_table") {
+  const MappedSet set = of({"a", "a", "b", "b", "b"}, 3, {true, true, true});
+  CHECK(set.first == 2);
+  CHECK(set.count == 3);
+  CHECK(set.slots.empty());
+}
+
+TEST_CASE("a_part_of_a_host_that_is_consecutive_needs_no_table") {
+  const MappedSet set = of({"a", "a", "a", "a"}, 3, {false, false, true, true});
+  CHECK(set.first == 2);
+  CHECK(set.count == 2);
+  CHECK(set.slots.empty());
+}
+
+TEST_CASE("pes_dealt_out_have_a_table_of_slots") {
+  const MappedSet set = of({"a", "b", "a", "b", "a"}, 2, {true, true, true});
+  CHECK(set.count == 3);
+  CHECK(set.my_slot == 1);
+  CHECK(set.slots == Slots{0, -1, 1, -1, 2});
+}
+
+TEST_CASE("a_hole_in_a_host_keeps_the_slots_of_the_others") {
+  const MappedSet set = of({"a", "a", "a", "a"}, 2, {true, false, true, true});
+  CHECK(set.first == 0);
+  CHECK(set.count == 3);
+  CHECK(set.my_slot == 2);
+  CHECK(set.slots == Slots{0, -1, 2, 3});
+}
+
+TEST_CASE("nobody_mapped_is_an_empty_range") {
+  const MappedSet set = of({"a", "a"}, 1, {false, false});
+  CHECK(set.count == 0);
+  CHECK(set.slots.empty());
+}
+
+TEST_CASE("only_oneself_mapped_is_a_range_of_one") {
+  const MappedSet set = of({"a", "a", "a"}, 1, {false, true, false});
+  CHECK(set.first == 1);
+  CHECK(set.count == 1);
+  CHECK(set.slots.empty());
+}
+
+TEST_CASE("all_that_reach_each_other_are_one_set") {
+  CHECK(sets_that_reach_each_other(Rows(4, std::vector<char>(4, 1))) == std::vector<int>(4, 0));
+}
+
+TEST_CASE("two_islands_are_two_sets") {
+  const Rows reach{{1, 0, 1, 0}, {0, 1, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 1}};
+  CHECK(sets_that_reach_each_other(reach) == std::vector<int>{0, 1, 0, 1});
+}
+
+TEST_CASE("one_direction_is_not_enough") {
+  CHECK(sets_that_reach_each_other({{1, 1}, {0, 1}}) == std::vector<int>{0, 1});
+}
+
+TEST_CASE("a_chain_is_cut_so_that_every_set_is_complete") {
+  const Rows reach{{1, 1, 0}, {1, 1, 1}, {0, 1, 1}};
+  CHECK(sets_that_reach_each_other(reach) == std::vector<int>{0, 0, 1});
+}

@@ -1,0 +1,80 @@
+// Watches the connections of one PE from a thread of its own: a peer that closes without a goodbye
+// has died; one that says goodbye has left; a host that does not answer is out of reach. In jobs on
+// several hosts the same thread moves the frames of the relay. Sleeps in poll(2); costs nothing
+// while nothing happens.
+#pragma once
+
+#include "bootstrap/deadline.h"
+#include "host/base/fd.h"
+#include "transport/hosts/host_links.h"
+#include "transport/hosts/relay.h"
+#include "transport/p2p/peer_sockets.h"
+
+#include <poll.h>
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace gshmem::hosts {
+
+class PeerMonitor {
+ public:
+  /// All run on the monitor thread.
+  struct Callbacks {
+    std::function<void(int pe, PeerEvent event)> on_event;  ///< once per PE
+    std::function<void(const Frame& frame)> on_frame;       ///< kResult and kMissing
+    std::function<void()>
+        on_tick;  ///< ten times a second, for what has no descriptor; may be empty
+  };
+
+  /// `sockets` outlives this object.
+  PeerMonitor(const p2p::PeerSockets& sockets, std::vector<Link> links, Callbacks callbacks);
+  ~PeerMonitor();
+  PeerMonitor(const PeerMonitor&) = delete;
+
+  // Threads: any.
+  void contribute(std::uint64_t sequence, std::span<const char> data);
+  void expired(std::uint64_t sequence);
+  /// Tells the others that this PE leaves on purpose, when all that is queued is sent. Waits for
+  /// that, and for other hosts to have read it, a second at most.
+  void leave() noexcept;
+
+ private:
+  struct Peer {
+    int pe = -1;
+    bool other_host = false;
+    bool finished = false;  ///< it has gone: not to be polled
+    FrameStream stream;
+  };
+  struct Request {
+    enum class Kind { kContribute, kExpired, kLeave, kStop } kind;
+    std::uint64_t sequence = 0;
+    std::vector<char> data = {};
+  };
+
+  void run();
+  [[nodiscard]] int wait(std::vector<pollfd>& entries);
+  void post(Request request);
+  /// False: time to stop.
+  [[nodiscard]] bool take_requests();
+  void start_leaving();
+  [[nodiscard]] bool has_left() const;
+  void read(Peer& peer);
+  void peer_gone(Peer& peer, PeerEvent event);
+  void deliver(const Frame& frame);
+  void pump();
+
+  Callbacks callbacks_;
+  std::vector<Link> links_;
+  std::vector<Peer> peers_;
+  std::optional<Relay> relay_;  ///< in jobs on several hosts
+  std::optional<bootstrap::Deadline> leaving_;
+  Fd wake_;
+  std::mutex mutex_;
+  std::vector<Request> requests_;
+  std::thread thread_;
+};
+
+}  // namespace gshmem::hosts

@@ -1,0 +1,83 @@
+#include "transport/hosts/relay_board.h"
+
+#include "host/base/error.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace gshmem::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{10};  // between looks at stopped(), which wakes nobody
+constexpr std::chrono::milliseconds kVerdict{2000};  // for the root to say who is missing
+
+bool is_of(const Frame& frame, std::uint64_t sequence) {
+  return frame && header_of(frame).sequence == sequence;
+}
+
+}  // namespace
+
+void RelayBoard::deliver(const Frame& frame) {
+  {
+    const std::lock_guard lock(mutex_);
+    (header_of(frame).kind == FrameKind::kResult ? result_ : missing_) = frame;
+  }
+  changed_.notify_all();
+}
+
+void RelayBoard::copy_result(void* recv, std::size_t bytes) const {
+  const std::size_t width = header_of(result_).detail, n = static_cast<std::size_t>(n_pes_);
+  const std::span<const char> data = payload_of(result_);
+  require(data.size() == width * n, GSHMEMX_ERROR_INTERNAL, "board: result of a wrong size");
+  char* to = static_cast<char*>(recv);
+  for (std::size_t pe = 0; pe < n && bytes > 0; ++pe, to += bytes) {
+    const std::size_t here = std::min(bytes, width);
+    std::memcpy(to, data.data() + pe * width, here);
+    std::memset(to + here, 0, bytes - here);
+  }
+}
+
+void RelayBoard::throw_timeout(double timeout_seconds) const {
+  if (is_of(missing_, sequence_)) {
+    throw Error(GSHMEMX_ERROR_TIMEOUT, strprintf("PE %d did not reach a host barrier within %.3g s",
+                                                 header_of(missing_).pe, timeout_seconds));
+  }
+  throw Error(
+      GSHMEMX_ERROR_TIMEOUT,
+      strprintf("not all PEs reached a host barrier within %.3g s, and PE 0, which knows who "
+                "is missing, does not answer",
+                timeout_seconds));
+}
+
+void RelayBoard::allgather(const void* send, void* recv, std::size_t bytes,
+                           double timeout_seconds) {
+  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL,
+          strprintf("board payload of %zu bytes", bytes));
+  ++sequence_;
+  channel_.contribute(sequence_, {static_cast<const char*>(send), bytes});
+  const bool limited = timeout_seconds > 0 && timeout_seconds < 1e8;
+  auto deadline = limited ? Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                               std::chrono::duration<double>(timeout_seconds))
+                          : Clock::time_point::max();
+  bool asked = false;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    // Before stopped(): who stopped us may have had the result.
+    if (is_of(result_, sequence_)) return copy_result(recv, bytes);
+    if (stopped_()) {
+      throw Error(GSHMEMX_ERROR_PEER_FAILED,
+                  "stopped while waiting for PEs of other hosts in a host barrier");
+    }
+    const auto now = Clock::now();
+    if (asked && (now >= deadline || is_of(missing_, sequence_))) throw_timeout(timeout_seconds);
+    if (now >= deadline) {
+      asked = true;
+      deadline = now + kVerdict;
+      channel_.expired(sequence_);
+    }
+    changed_.wait_until(lock, std::min(deadline, now + kLook));
+  }
+}
+
+}  // namespace gshmem::hosts

@@ -1,0 +1,41 @@
+#include "transport/nic/agent.h"
+
+#include "transport/nic/idle.h"
+
+namespace gshmem::nic {
+
+Agent::Agent(std::vector<Route> routes) : routes_(std::move(routes)), thread_([this] { run(); }) {}
+
+Agent::~Agent() {
+  stop_.store(true, std::memory_order_release);  // pairs with run
+  thread_.join();
+}
+
+bool Agent::forward() {
+  bool any = false;
+  for (Route& route : routes_) {
+    // Acquire pairs with the release in front of store_doorbell (device/ring.h): entries and record
+    // are visible before the register is written.
+    const std::uint64_t value = __atomic_load_n(route.word, __ATOMIC_ACQUIRE);
+    if (value == route.forwarded) continue;
+    // A full fence, because stores to write-combining registers are ordered by nothing less.
+    __atomic_fetch_add(&route.forwarded, value - route.forwarded, __ATOMIC_SEQ_CST);
+    __atomic_store_n(route.doorbell, value, __ATOMIC_RELEASE);
+    any = true;
+  }
+  return any;
+}
+
+void Agent::run() {
+  Idle idle;
+  while (!stop_.load(std::memory_order_acquire)) {
+    if (forward()) {
+      idle.busy();
+    } else {
+      idle.wait();
+    }
+  }
+  forward();
+}
+
+}  // namespace gshmem::nic

@@ -1,0 +1,395 @@
+// Offsets and values are those of <infiniband/mlx5dv.h> (struct mlx5_wqe_ctrl_seg, _raddr_seg,
+// _data_seg, _inl_data_seg, _atomic_seg, mlx5_cqe64, mlx5_err_cqe), rdma-core providers/mlx5/wqe.h
+// (masked atomic segments) and the ConnectX programmer's reference manual, written as byte offsets
+// on purpose: see decode.h.
+#include "transport/nic/decode.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace gshmem::nic {
+namespace {
+
+constexpr std::size_t kUnitBytes = 16;  // MLX5_SEND_WQE_DS
+
+std::uint32_t be16_at(const std::uint8_t* p) { return std::uint32_t{p[0]} << 8 | p[1]; }
+std::uint32_t be32_at(const std::uint8_t* p) { return be16_at(p) << 16 | be16_at(p + 2); }
+std::uint64_t be64_at(const std::uint8_t* p) {
+  return std::uint64_t{be32_at(p)} << 32 | be32_at(p + 4);
+}
+void put_be32(std::uint8_t* p, std::uint32_t value) {
+  p[0] = static_cast<std::uint8_t>(value >> 24);
+  p[1] = static_cast<std::uint8_t>(value >> 16);
+  p[2] = static_cast<std::uint8_t>(value >> 8);
+  p[3] = static_cast<std::uint8_t>(value);
+}
+
+// MLX5_OPCODE_*. Those without a kind are known by name so that a message can say what came.
+struct OpcodeName {
+  std::uint8_t opcode;
+  const char* name;
+};
+constexpr OpcodeName kNames[] = {
+    {0x00, "NOP"},       {0x01, "SEND_INVAL"}, {0x08, "WRITE"},       {0x09, "WRITE_IMM"},
+    {0x0a, "SEND"},      {0x0b, "SEND_IMM"},   {0x0e, "TSO"},         {0x0f, "WAIT"},
+    {0x10, "READ"},      {0x11, "ATOMIC_CS"},  {0x12, "ATOMIC_FA"},   {0x14, "MASKED_CS"},
+    {0x15, "MASKED_FA"}, {0x19, "FMR"},        {0x1b, "LOCAL_INVAL"}, {0x1f, "CONFIG_CMD"},
+    {0x20, "SET_PSV"},   {0x23, "DUMP"},       {0x25, "UMR"},         {0x28, "TAG_MATCHING"},
+    {0x2c, "FLOW_TBL"},  {0x2f, "MMO"},
+};
+const char* opcode_name(std::uint8_t opcode) {
+  for (const OpcodeName& row : kNames) {
+    if (row.opcode == opcode) return row.name;
+  }
+  return "unknown opcode";
+}
+
+/// snprintf into a string; decode.h must not need more than the standard library.
+template <class... Values>
+std::string text(const char* format, Values... values) {
+  char line[192];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+
+/// Takes the entry apart front to back. The first thing that is wrong stays.
+class Decoder {
+ public:
+  Decoder(const std::uint8_t* wqe, std::size_t bytes) : at_(wqe), left_(bytes) {}
+
+  DecodeResult decode() {
+    if (left_ < kUnitBytes) {
+      fail(WqeError::kLocalOperation, "shorter than a control segment");
+      return std::move(result_);
+    }
+    const std::size_t bytes = left_;
+    control();
+    if (wqe().units == 0) fail(WqeError::kLocalOperation, "ds is 0");
+    if (wqe().units * kUnitBytes != bytes) {
+      fail(WqeError::kLocalOperation,
+           text("ds %u is not the %zu bytes of this entry", wqe().units, bytes));
+    }
+    if (ok()) body();
+    if (ok() && left_ != 0) {
+      fail(WqeError::kLocalOperation,
+           text("ds %u, but %s ends %zu bytes earlier", wqe().units, name(), left_));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Wqe& wqe() { return result_.wqe; }
+  [[nodiscard]] bool ok() const { return result_.error == WqeError::kNone; }
+  [[nodiscard]] const char* name() const { return opcode_name(result_.wqe.opcode); }
+  void fail(WqeError error, std::string reason) {
+    if (!ok()) return;
+    result_.error = error;
+    result_.reason = std::move(reason);
+  }
+
+  /// The next `bytes`, or null (and an error) when the entry has no more.
+  const std::uint8_t* take(std::size_t bytes, const char* what) {
+    if (!ok()) return nullptr;
+    if (left_ < bytes) {
+      fail(WqeError::kLocalOperation,
+           text("ds %u has no room for the %s of %s", wqe().units, what, name()));
+      return nullptr;
+    }
+    const std::uint8_t* segment = at_;
+    at_ += bytes;
+    left_ -= bytes;
+    return segment;
+  }
+
+  // mlx5_wqe_ctrl_seg: +0 opmod, wqe_index (16 bits), opcode; +4 qpn (24 bits), ds (6 bits);
+  // +8 signature; +9 dci_stream_channel_id; +11 fm_ce_se; +12 imm.
+  void control() {
+    const std::uint8_t* segment = take(kUnitBytes, "control segment");
+    opmod_ = segment[0];
+    wqe().index = static_cast<std::uint16_t>(be16_at(segment + 1));
+    wqe().opcode = segment[3];
+    wqe().number = be32_at(segment + 4) >> 8;
+    wqe().units = segment[7] & 0x3f;
+    if (segment[7] & 0xc0) fail(WqeError::kLocalOperation, "reserved bits beside ds are set");
+    // Only a queue pair created with wq_signature has one, and none is.
+    if (segment[8]) fail(WqeError::kLocalOperation, text("signature 0x%02x", segment[8]));
+    if (be16_at(segment + 9)) fail(WqeError::kLocalOperation, "a DCI stream on a connection");
+    flags(segment[11]);
+    // No opcode that is decoded here has an immediate, an invalidated or a UMR key.
+    if (be32_at(segment + 12)) {
+      fail(WqeError::kLocalOperation,
+           text("immediate 0x%08x in %s", be32_at(segment + 12), name()));
+    }
+  }
+
+  // fm_ce_se: fence mode 7:5 (0 to 4: mlx5dv.h has 1 and 4, PRM 2 and 3), completion 3:2, solicited
+  // event 1.
+  void flags(std::uint8_t value) {
+    wqe().fence = value >> 5;
+    wqe().signalled = (value >> 2 & 3) >= 2;
+    if (wqe().fence > 4) {
+      fail(WqeError::kLocalOperation, text("fence mode %u", unsigned{wqe().fence}));
+    }
+    if (value & 0x11) {
+      fail(WqeError::kLocalOperation, text("reserved bits in fm_ce_se 0x%02x", unsigned{value}));
+    }
+  }
+
+  void body() {
+    const bool masked = wqe().opcode == 0x14 || wqe().opcode == 0x15;
+    if (!masked && opmod_ != 0) {
+      return fail(WqeError::kLocalOperation, text("opmod 0x%02x in %s", unsigned{opmod_}, name()));
+    }
+    switch (wqe().opcode) {
+      case 0x00:
+        wqe().kind = WqeKind::kNop;
+        return;
+      case 0x08:
+        wqe().kind = WqeKind::kWrite;
+        remote();
+        return payload(Inline::kAllowed);
+      case 0x10:
+        wqe().kind = WqeKind::kRead;
+        remote();
+        return payload(Inline::kForbidden);
+      case 0x11:
+        return atomic(WqeKind::kCompareSwap, 8);
+      case 0x12:
+        return atomic(WqeKind::kFetchAdd, 8);
+      case 0x14:
+        return masked_atomic(WqeKind::kMaskedCompareSwap);
+      case 0x15:
+        return masked_atomic(WqeKind::kMaskedFetchAdd);
+      case 0x23:
+        wqe().kind = WqeKind::kDump;
+        if (left_ != kUnitBytes) {
+          return fail(WqeError::kLocalOperation, text("ds %u in DUMP, not 2", wqe().units));
+        }
+        return payload(Inline::kForbidden);
+      default:
+        return fail(WqeError::kLocalOperation,
+                    text("opcode 0x%02x (%s)", unsigned{wqe().opcode}, name()));
+    }
+  }
+
+  // mlx5_wqe_raddr_seg: +0 address, +8 rkey, +12 reserved.
+  void remote() {
+    const std::uint8_t* segment = take(kUnitBytes, "remote address segment");
+    if (segment == nullptr) return;
+    wqe().remote_address = be64_at(segment);
+    wqe().remote_key = be32_at(segment + 8);
+    if (be32_at(segment + 12)) {
+      fail(WqeError::kLocalOperation, "reserved word of the remote address segment is set");
+    }
+  }
+
+  enum class Inline { kAllowed, kForbidden };
+
+  /// The rest of the entry: pointers, or one inline segment, or nothing (length 0).
+  void payload(Inline may_be_inline) {
+    while (ok() && left_ > 0) {
+      if (at_[0] & 0x80) {  // MLX5_INLINE_SEG
+        if (may_be_inline == Inline::kForbidden) {
+          return fail(WqeError::kLocalOperation, text("inline data in %s", name()));
+        }
+        if (!wqe().local.empty()) {
+          return fail(WqeError::kLocalOperation, "inline data behind a data segment");
+        }
+        return inline_data();
+      }
+      pointer();
+    }
+  }
+
+  // mlx5_wqe_data_seg: +0 byte_count (31 bits), +4 lkey, +8 address.
+  void pointer() {
+    const std::uint8_t* segment = take(kUnitBytes, "data segment");
+    if (segment == nullptr) return;
+    if (segment[0] & 0x80) {
+      return fail(WqeError::kLocalOperation, text("inline data in %s", name()));
+    }
+    LocalPiece piece;
+    piece.bytes = be32_at(segment);
+    piece.key = be32_at(segment + 4);
+    piece.address = be64_at(segment + 8);
+    // PRM, "data segment": byte_count 0 stands for 2 GiB, which no message may have.
+    if (piece.bytes == 0) {
+      return fail(WqeError::kLocalLength, "a data segment of 0 bytes, which means 2 GiB");
+    }
+    wqe().length += piece.bytes;
+    wqe().local.push_back(piece);
+  }
+
+  // mlx5_wqe_inl_data_seg: +0 0x80000000 | bytes; payload; all of it padded to 16.
+  void inline_data() {
+    const std::uint8_t* header = take(4, "inline header");
+    if (header == nullptr) return;
+    const std::size_t bytes = be32_at(header) & 0x7fffffff;
+    const std::size_t units = (4 + bytes + kUnitBytes - 1) / kUnitBytes;
+    if (units * kUnitBytes != left_ + 4) {
+      return fail(WqeError::kLocalOperation,
+                  text("%zu bytes inline do not fill ds %u", bytes, wqe().units));
+    }
+    const std::uint8_t* first = take(left_, "inline data");
+    if (first == nullptr) return;
+    wqe().inline_payload.assign(first, first + bytes);
+    wqe().length = bytes;
+  }
+
+  void result(std::uint64_t bytes) {
+    wqe().length = bytes;
+    if (!ok()) return;
+    if (left_ != kUnitBytes) {
+      return fail(WqeError::kLocalOperation,
+                  text("ds %u in %s of %u bytes", wqe().units, name(), unsigned(bytes)));
+    }
+    pointer();
+    wqe().length = bytes;
+    if (ok() && wqe().local.front().bytes != bytes) {
+      fail(WqeError::kLocalLength, text("result of %u bytes for %s of %u",
+                                        wqe().local.front().bytes, name(), unsigned(bytes)));
+    }
+  }
+
+  // mlx5_wqe_atomic_seg: +0 swap_add, +8 compare.
+  void atomic(WqeKind kind, std::uint64_t bytes) {
+    wqe().kind = kind;
+    remote();
+    if (const std::uint8_t* segment = take(kUnitBytes, "atomic segment")) {
+      wqe().swap_or_add = be64_at(segment);
+      wqe().compare = be64_at(segment + 8);
+      // rdma-core providers/mlx5/qp.c set_atomic_seg: 0 in a fetch-and-add.
+      if (kind == WqeKind::kFetchAdd && wqe().compare != 0) {
+        fail(WqeError::kLocalOperation, "compare value in ATOMIC_FA");
+      }
+    }
+    result(bytes);
+  }
+
+  // rdma-core providers/mlx5/wqe.h and PRM "extended atomic": opmod 0x08 | log2(bytes) - 2.
+  void masked_atomic(WqeKind kind) {
+    wqe().kind = kind;
+    if (opmod_ != 0x08 && opmod_ != 0x09) {
+      return fail(WqeError::kLocalOperation, text("opmod 0x%02x in %s", unsigned{opmod_}, name()));
+    }
+    remote();
+    const std::uint64_t bytes = opmod_ == 0x08 ? 4 : 8;
+    if (kind == WqeKind::kMaskedCompareSwap) {
+      masked_swap(bytes);
+    } else {
+      masked_add(bytes);
+    }
+    result(bytes);
+  }
+
+  std::uint64_t operand(const std::uint8_t* segment, std::uint64_t bytes, std::size_t which) {
+    return bytes == 4 ? be32_at(segment + 4 * which) : be64_at(segment + 8 * which);
+  }
+
+  // swap, compare, swap mask, compare mask.
+  void masked_swap(std::uint64_t bytes) {
+    const std::uint8_t* segment = take(4 * bytes, "operands");
+    if (segment == nullptr) return;
+    wqe().swap_or_add = operand(segment, bytes, 0);
+    wqe().compare = operand(segment, bytes, 1);
+    wqe().swap_mask = operand(segment, bytes, 2);
+    wqe().compare_mask = operand(segment, bytes, 3);
+  }
+
+  // add, field boundary; with 4 bytes 8 reserved ones follow.
+  void masked_add(std::uint64_t bytes) {
+    const std::uint8_t* segment = take(kUnitBytes, "operands");
+    if (segment == nullptr) return;
+    wqe().swap_or_add = operand(segment, bytes, 0);
+    wqe().boundary = operand(segment, bytes, 1);
+    if (bytes == 4 && be64_at(segment + 8) != 0) {
+      fail(WqeError::kLocalOperation, "reserved bytes of the operands are set");
+    }
+  }
+
+  const std::uint8_t* at_;
+  std::size_t left_;
+  std::uint8_t opmod_ = 0;
+  DecodeResult result_;
+};
+
+}  // namespace
+
+std::size_t wqe_bytes(const std::uint8_t* ctrl) { return (ctrl[7] & 0x3fu) * kUnitBytes; }
+
+DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes) {
+  return Decoder(wqe, bytes).decode();
+}
+
+std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes) {
+  std::string out;
+  if (bytes >= kUnitBytes) {
+    out = text("%s index %u qpn 0x%x ds %u opmod 0x%02x flags 0x%02x", opcode_name(wqe[3]),
+               be16_at(wqe + 1), be32_at(wqe + 4) >> 8, wqe[7] & 0x3fu, unsigned{wqe[0]},
+               unsigned{wqe[11]});
+  }
+  for (std::size_t row = 0; row < bytes; row += kUnitBytes) {
+    out += text("\n  %03zx:", row);
+    for (std::size_t i = row; i < std::min(bytes, row + kUnitBytes); ++i) {
+      out += text(i % 4 == 0 ? "  %02x" : " %02x", unsigned{wqe[i]});
+    }
+  }
+  return out;
+}
+
+// rdma-core providers/mlx5/qp.c post_send_db stores the first 8 bytes of the last WQE: its first
+// entry and its ds. Clients on GPUs store the index behind it with ds 0.
+Doorbell decode_doorbell(std::uint64_t register_value) {
+  std::uint8_t bytes[8];
+  for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(register_value >> 8 * i);
+  const std::uint32_t units = bytes[7] & 0x3f;
+  return {.number = be32_at(bytes + 4) >> 8,
+          .producer = static_cast<std::uint16_t>(be16_at(bytes + 1) + (units + 3) / 4)};
+}
+
+std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old) {
+  const std::uint64_t all = wqe.length == 4 ? 0xffffffffu : ~std::uint64_t{0};
+  switch (wqe.kind) {
+    case WqeKind::kCompareSwap:
+      return old == wqe.compare ? wqe.swap_or_add : old;
+    case WqeKind::kFetchAdd:
+      return (old + wqe.swap_or_add) & all;
+    case WqeKind::kMaskedCompareSwap:
+      if (((old ^ wqe.compare) & wqe.compare_mask) != 0) return old;
+      return ((old & ~wqe.swap_mask) | (wqe.swap_or_add & wqe.swap_mask)) & all;
+    case WqeKind::kMaskedFetchAdd: {
+      // A ripple-carry adder, bit by bit as the definition has it.
+      std::uint64_t sum = 0, carry = 0;
+      for (std::uint64_t bit = 1; (bit & all) != 0; bit <<= 1) {
+        const unsigned ones = !!(old & bit) + !!(wqe.swap_or_add & bit) + !!carry;
+        if (ones & 1) sum |= bit;
+        carry = ones >= 2 && !(wqe.boundary & bit);
+      }
+      return sum;
+    }
+    default:
+      return old;
+  }
+}
+
+// mlx5_cqe64: +32 srqn_uidx, +44 byte_cnt, +56 sop_drop_qpn, +60 wqe_counter, +63 op_own.
+// mlx5_err_cqe: +54 vendor_err_synd, +55 syndrome, +56 s_wqe_opcode_qpn, +60 and +63 as above.
+std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
+  std::array<std::uint8_t, 64> cqe{};
+  put_be32(&cqe[32], completion.user_index);
+  if (completion.error) {
+    cqe[54] = completion.vendor_syndrome;
+    cqe[55] = completion.syndrome;
+  } else {
+    put_be32(&cqe[44], completion.bytes);
+  }
+  put_be32(&cqe[56], std::uint32_t{completion.wqe_opcode} << 24 | (completion.number & 0xffffff));
+  cqe[60] = static_cast<std::uint8_t>(completion.wqe_index >> 8);
+  cqe[61] = static_cast<std::uint8_t>(completion.wqe_index);
+  constexpr std::uint8_t kRequester = 0, kRequesterError = 13;  // MLX5_CQE_REQ, MLX5_CQE_REQ_ERR
+  const unsigned opcode = completion.error ? kRequesterError : kRequester;
+  cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{completion.owner});
+  return cqe;
+}
+
+}  // namespace gshmem::nic

@@ -1,0 +1,112 @@
+// Reads work queue entries as a NIC does: bytes in, a checked request out. Shared by the soft NIC
+// and the libfabric executor. Written from the specification (sources at each field in decode.cpp)
+// and never from include/gshmem/abi/mlx5.h, which the writers of entries use, so that an error of
+// one side does not cancel out. No memory is touched but the entry itself.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gshmem::nic {
+
+/// Largest WQE: ds has 6 bits, 63 units of 16 bytes.
+inline constexpr std::size_t kMaxWqeBytes = 63 * 16;
+inline constexpr std::size_t kEntryBytes = 64;
+
+enum class WqeKind : std::uint8_t {
+  kNop,
+  kWrite,
+  kRead,
+  kCompareSwap,        ///< 8 bytes
+  kFetchAdd,           ///< 8 bytes
+  kMaskedCompareSwap,  ///< 4 or 8 bytes
+  kMaskedFetchAdd,     ///< 4 or 8 bytes
+  kDump,
+};
+
+/// A gather element of this PE's memory.
+struct LocalPiece {
+  std::uint64_t address = 0;
+  std::uint32_t bytes = 0, key = 0;
+};
+
+struct Wqe {
+  WqeKind kind = WqeKind::kNop;
+  std::uint8_t opcode = 0;   ///< as in the entry, for error completions
+  std::uint16_t index = 0;   ///< ctrl.wqe_index
+  std::uint32_t number = 0;  ///< ctrl.qpn
+  std::uint32_t units = 0;   ///< ctrl.ds
+  bool signalled = false;    ///< completion requested (ctrl.ce = 2 or 3)
+  std::uint8_t fence = 0;    ///< ctrl.fm, 0 = none
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
+  std::vector<LocalPiece> local;             ///< pointer form, and where results go
+  std::vector<std::uint8_t> inline_payload;  ///< inline form
+  std::uint64_t length = 0;                  ///< bytes at the remote side
+  // Atomics: operands in host order; 4-byte ones in the low half.
+  std::uint64_t swap_or_add = 0, compare = 0;
+  std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
+  std::uint64_t boundary = 0;                     ///< masked fetch and add
+
+  [[nodiscard]] bool is_atomic() const {
+    return kind >= WqeKind::kCompareSwap && kind <= WqeKind::kMaskedFetchAdd;
+  }
+  /// Entries of 64 bytes.
+  [[nodiscard]] std::uint32_t entries() const { return (units + 3) / 4; }
+};
+
+/// What is wrong with an entry; the values are completion syndromes (MLX5_CQE_SYNDROME_*).
+enum class WqeError : std::uint8_t {
+  kNone = 0,
+  kLocalLength = 0x01,
+  kLocalOperation = 0x02,
+};
+
+struct DecodeResult {
+  WqeError error = WqeError::kNone;
+  std::string reason;  ///< one line when there is an error
+  Wqe wqe;             ///< ctrl fields are valid also with an error
+};
+
+/// Bytes of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
+[[nodiscard]] std::size_t wqe_bytes(const std::uint8_t* ctrl);
+
+/// Decodes `bytes` (= wqe_bytes, but at least 16, so that an entry of ds 0 can be named) of a WQE.
+/// Strict: reserved bits, unknown opcodes, ds that does not fit the opcode, bad inline headers are
+/// errors. Nothing behind `bytes` is read.
+[[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes);
+
+/// "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.
+[[nodiscard]] std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes);
+
+/// Queue pair number and producer index of a doorbell (8 bytes as stored in the register). Both
+/// encodings in use give the same: index of the next entry = idx + ceil(ds / 4), modulo 2^16.
+struct Doorbell {
+  std::uint32_t number = 0;
+  std::uint16_t producer = 0;
+};
+[[nodiscard]] Doorbell decode_doorbell(std::uint64_t register_value);
+
+/// What an atomic does to a memory word of `Wqe::length` bytes (4 or 8): the new value.
+/// InfiniBand, "masked atomic operations": compare-and-swap changes the bits of swap_mask when
+/// (old ^ compare) & compare_mask is 0; fetch-and-add adds without carry out of the bits set in
+/// boundary.
+[[nodiscard]] std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old);
+
+/// Completion of a WQE, as 64 bytes for the queue. `owner` toggles with each lap.
+struct Completion {
+  bool error = false;
+  std::uint8_t syndrome = 0, vendor_syndrome = 0;
+  std::uint8_t wqe_opcode = 0;
+  std::uint32_t number = 0;
+  std::uint16_t wqe_index = 0;
+  std::uint32_t bytes = 0;
+  bool owner = false;
+  std::uint32_t user_index = 0;  ///< of the queue pair
+};
+[[nodiscard]] std::array<std::uint8_t, 64> encode_completion(const Completion& completion);
+
+}  // namespace gshmem::nic

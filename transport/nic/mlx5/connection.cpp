@@ -1,0 +1,266 @@
+#include "transport/nic/mlx5/connection.h"
+
+#include "transport/nic/mlx5/memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <random>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+// MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED of newer rdma-core (mlx5dv.h); older libraries refuse it.
+constexpr std::uint32_t kUarDedicated = 1u << 31;
+
+constexpr std::uint32_t kHopLimit = 64;  // net.ipv4.ip_default_ttl's default
+constexpr std::uint32_t kRnrRetry = 7;   // without end; nothing of ours needs a receive buffer
+
+/// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
+/// that switches spread them over equal paths.
+std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
+  const std::uint64_t product = std::uint64_t{a + 1} * (b + 1) * 0x9e3779b97f4a7c15ull;
+  return 0xc000u | static_cast<std::uint32_t>(product >> 50);
+}
+
+std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint8_t>(std::min(a, b));
+}
+
+}  // namespace
+
+ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe) {
+  ConnectWire wire;
+  std::memcpy(&wire, info.data(), sizeof(wire));
+  require(wire.magic == ConnectWire::kMagic, GSHMEMX_ERROR_NIC,
+          strprintf("PE %d does not use the mlx5 transport: GSHMEM_NIC must choose the same on all "
+                    "PEs",
+                    pe));
+  require(wire.version == ConnectWire::kVersion, GSHMEMX_ERROR_NIC,
+          strprintf("PE %d has version %d of the mlx5 transport, this PE version %d: all PEs need "
+                    "the same gshmem",
+                    pe, wire.version, ConnectWire::kVersion));
+  require(wire.link_layer == device.link_layer, GSHMEMX_ERROR_NIC,
+          strprintf("PE %d is on %s, this PE's %s: choose ports of one network by "
+                    "GSHMEM_NIC_DEVICES",
+                    pe, link_layer_name(wire.link_layer), device.describe().c_str()));
+  require(wire.global == (device.global() ? 1 : 0), GSHMEMX_ERROR_CONFIG,
+          strprintf("GSHMEM_IB_GID_INDEX is set on only one of PE %d and this PE", pe));
+  // Packets are taken when the 15 low bits agree and at most one end is a limited member
+  // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
+  require(
+      (wire.pkey & 0x7fff) == (device.pkey & 0x7fff) && ((wire.pkey | device.pkey) & 0x8000) != 0,
+      GSHMEMX_ERROR_CONFIG,
+      strprintf("partition key 0x%04x of PE %d does not go with 0x%04x of this PE's %s: choose "
+                "one partition by GSHMEM_IB_PKEY_INDEX",
+                wire.pkey, pe, device.pkey, device.describe().c_str()));
+  return wire;
+}
+
+Connection::Connection(const Device& device, const Region& memory, std::uint32_t umem,
+                       const QueuePlace& place, int index)
+    : device_(device), index_(index) {
+  require(std::has_single_bit(place.depth) && place.depth >= abi::kMinQueueDepth &&
+              place.depth <= abi::kMaxQueueDepth,
+          GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("queue %d: depth %u is not a power of two from %u to %u", index, place.depth,
+                    abi::kMinQueueDepth, abi::kMaxQueueDepth));
+  const auto log_entries = static_cast<std::uint32_t>(std::countr_zero(place.depth));
+  require(log_entries <= device.caps.log_queue_max, GSHMEMX_ERROR_CONFIG,
+          strprintf("GSHMEM_QP_DEPTH: %u entries, but a queue of %s has at most %u", place.depth,
+                    device.name.c_str(), 1u << device.caps.log_queue_max));
+  // Counter 0xffff: nothing is complete. Opcode 15 (invalid), owner 1: what the device's own
+  // driver begins with (rdma-core providers/mlx5/verbs.c mlx5_alloc_cq_buf: MLX5_CQE_INVALID << 4).
+  std::array<std::uint8_t, 64> none;
+  none.fill(0xff);
+  none[63] = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+  const std::uint64_t zero = 0;
+  store_into(memory, place.completion, none.data(), none.size());
+  store_into(memory, place.record, &zero, sizeof(zero));
+  store_into(memory, place.cq_record, &zero, sizeof(zero));
+
+  psn_ = std::random_device{}() & 0xffffff;  // a packet of an earlier connection does not fit
+  allocate_page();
+  cq_ = create_cq(device.api, device.context.get(),
+                  {.umem = umem,
+                   .uar_page = page_->page_id,
+                   .event_queue = device.event_queue,
+                   .entry = place.completion,
+                   .record = place.cq_record});
+  qp_ = create_qp(device.api, device.context.get(),
+                  {.umem = umem,
+                   .uar_page = page_->page_id,
+                   .pd = device.pd_number,
+                   .cq = cq_.number,
+                   .user_index = static_cast<std::uint32_t>(index),
+                   .timestamp_format = device.caps.timestamp_format,
+                   .log_entries = log_entries,
+                   .entries = place.entries,
+                   .record = place.record});
+  to_init();
+}
+
+void Connection::allocate_page() {
+  struct Way {
+    std::uint32_t type;
+    const char* name;
+    DoorbellKind kind;
+  };
+  // A page of one queue each, or two queues' doorbells would overtake each other in one register.
+  // The last way is for CPUs only: a page the kernel may share between queues.
+  constexpr Way kWays[] = {
+      {kUarDedicated, "NC_DEDICATED", DoorbellKind::kRegister},
+      {MLX5DV_UAR_ALLOC_TYPE_BF, "BF", DoorbellKind::kRegister},
+      {MLX5DV_UAR_ALLOC_TYPE_NC, "NC", DoorbellKind::kHostWord},
+  };
+  std::string tried;
+  int error = 0;
+  for (const Way& way : kWays) {
+    errno = 0;
+    if (mlx5dv_devx_uar* page = device_.api.alloc_uar(device_.context.get(), way.type)) {
+      page_ = own(page, device_.api.free_uar, "mlx5dv_devx_free_uar");
+      kind_ = way.kind;
+      return;
+    }
+    error = errno;
+    tried += std::string(tried.empty() ? "" : "; ") + way.name + ": " + std::strerror(error);
+  }
+  fail_verbs("mlx5dv_devx_alloc_uar", error,
+             "tried " + tried + "; when pages have run out, lower GSHMEM_QPS_PER_PE");
+}
+
+void Connection::to_init() {
+  InitSpec spec{.port = static_cast<std::uint32_t>(device_.port),
+                .pkey_index = static_cast<std::uint32_t>(device_.config.ib_pkey_index),
+                .counter_set = device_.counter_set};
+  if (spec.counter_set != 0) {
+    try {
+      return modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
+    } catch (const Error& error) {
+      GSHMEM_DEBUG("queue %d: not counted in hw_counters: %s", index_, error.what());
+    }
+    spec.counter_set = 0;
+  }
+  modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
+}
+
+ConnectInfo Connection::info() const {
+  ConnectWire wire;
+  wire.link_layer = device_.link_layer;
+  wire.mtu = static_cast<std::uint8_t>(device_.port_attributes.active_mtu);
+  wire.number = qp_.number;
+  wire.psn = psn_;
+  wire.lid = device_.port_attributes.lid;
+  wire.pkey = device_.pkey;
+  wire.log_reads_in = static_cast<std::uint8_t>(std::min(device_.caps.log_reads_in, 7u));
+  wire.global = device_.global() ? 1 : 0;
+  wire.gid = device_.gid.gid;
+  ConnectInfo info{};
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  return info;
+}
+
+std::array<std::uint8_t, 6> Connection::resolve_mac(const Gid& gid, int pe) const {
+  ibv_ah_attr attributes{};
+  std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
+  attributes.grh.sgid_index = static_cast<std::uint8_t>(device_.gid.index);
+  attributes.grh.hop_limit = kHopLimit;
+  attributes.grh.traffic_class = static_cast<std::uint8_t>(device_.config.ib_traffic_class);
+  attributes.sl = static_cast<std::uint8_t>(device_.config.ib_service_level & 7);
+  attributes.is_global = 1;
+  attributes.port_num = static_cast<std::uint8_t>(device_.port);
+  errno = 0;
+  const OwnedAh handle =
+      own(check_verbs(device_.api.create_ah(device_.pd.get(), &attributes),
+                      strprintf("ibv_create_ah(GID %s of PE %d)", gid_text(gid).c_str(), pe),
+                      "there is no way from " + device_.describe() +
+                          " to that address: try to ping it, or choose another GID by "
+                          "GSHMEM_IB_GID_INDEX"),
+          device_.api.destroy_ah, "ibv_destroy_ah");
+  mlx5dv_ah out{};
+  mlx5dv_obj object{};
+  object.ah.in = handle.get();
+  object.ah.out = &out;
+  check_verbs(device_.api.init_obj(&object, MLX5DV_OBJ_AH), "mlx5dv_init_obj(AH)");
+  std::array<std::uint8_t, 6> mac{};
+  std::memcpy(mac.data(), out.av->rmac, mac.size());
+  return mac;
+}
+
+void Connection::connect(const ConnectInfo& peer, int pe) {
+  const ConnectWire remote = read_connect_info(peer, device_, pe);
+  pe_ = pe;
+  const Config& config = device_.config;
+  const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
+  RtrSpec rtr;
+  rtr.remote_number = remote.number;
+  rtr.receive_psn = remote.psn;
+  rtr.mtu = smaller(remote.mtu, device_.port_attributes.active_mtu);
+  rtr.log_reads_in = smaller(device_.caps.log_reads_in, 7);
+  rtr.port = static_cast<std::uint32_t>(device_.port);
+  rtr.pkey_index = static_cast<std::uint32_t>(config.ib_pkey_index);
+  rtr.service_level = static_cast<std::uint32_t>(config.ib_service_level);
+  rtr.traffic_class = static_cast<std::uint32_t>(config.ib_traffic_class);
+  rtr.remote_lid = remote.lid;
+  rtr.ethernet = ethernet;
+  rtr.global = device_.global();
+  if (rtr.global) {
+    rtr.gid_index = static_cast<std::uint32_t>(device_.gid.index);
+    rtr.hop_limit = kHopLimit;
+    rtr.remote_gid = remote.gid;
+  }
+  if (ethernet) {
+    rtr.remote_mac = resolve_mac(remote.gid, pe);
+    if (device_.gid.kind == GidKind::kRoceV2) {
+      rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
+    }
+  }
+  modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, rtr));
+  // A requester must not have more reads on the way than the other end answers at a time.
+  const RtsSpec rts{
+      .send_psn = psn_,
+      .log_reads_out = smaller(std::min(device_.caps.log_reads_out, 7u), remote.log_reads_in),
+      .retry_count = static_cast<std::uint32_t>(config.ib_retry_count),
+      .rnr_retry = kRnrRetry,
+      .ack_timeout = static_cast<std::uint32_t>(config.ib_timeout)};
+  modify_qp(device_.api, qp_, "RTR2RTS", encode_rts(qp_.number, rts));
+}
+
+void Connection::stop() noexcept {
+  if (qp_.object != nullptr) {
+    // To ERROR first: what is queued is flushed, and answers under way find a queue that still is.
+    for (const auto& [opcode, name] :
+         {std::pair{prm::Opcode::kToError, "2ERR"}, std::pair{prm::Opcode::kToReset, "2RST"}}) {
+      try {
+        move_qp(device_.api, qp_, name, opcode);
+      } catch (const std::exception& error) {
+        GSHMEM_DEBUG("queue %d: %s", index_, error.what());  // it is destroyed all the same
+      }
+    }
+  }
+  qp_.object.reset();
+  cq_.object.reset();
+}
+
+CreatedQueue Connection::created() const {
+  return {.number = qp_.number,
+          .doorbell = static_cast<std::uint64_t*>(page_->reg_addr),
+          .kind = kind_};
+}
+
+std::string Connection::describe() const noexcept try {
+  std::string text = strprintf("queue %d to PE %d (number 0x%x", index_, pe_, qp_.number);
+  try {
+    const QpStatus status = query_qp(device_.api, qp_);
+    text += strprintf(", state %s, hardware counter %u, software counter %u",
+                      state_name(status.state), status.hardware_counter, status.software_counter);
+  } catch (const Error& error) {
+    text += std::string(", state unknown: ") + error.what();
+  }
+  return text + ")";
+} catch (...) {
+  return {};
+}
+
+}  // namespace gshmem::nic::mlx5

@@ -1,0 +1,65 @@
+// One queue: its doorbell page, completion queue and queue pair, and the connection to the queue of
+// another PE. Owned by Mlx5Nic. Invariant: the objects go in the order queue pair, completion
+// queue, page; after stop() the device touches neither the queue's memory nor the heap through it.
+#pragma once
+
+#include "transport/nic/mlx5/device.h"
+
+namespace gshmem::nic::mlx5 {
+
+/// What a ConnectInfo holds; both ends are little-endian machines, which `magic` makes sure of.
+struct ConnectWire {
+  static constexpr std::uint32_t kMagic = 0x35584c4d;  // "MLX5"
+  static constexpr std::uint16_t kVersion = 1;
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  LinkLayer link_layer = LinkLayer::kInfiniBand;
+  std::uint8_t mtu = 0;  ///< enum ibv_mtu
+  std::uint32_t number = 0, psn = 0;
+  std::uint16_t lid = 0, pkey = 0;
+  std::uint8_t log_reads_in = 0;  ///< outstanding reads and atomics it answers
+  std::uint8_t global = 0;
+  std::uint8_t reserved[2] = {0, 0};
+  Gid gid{};
+};
+static_assert(sizeof(ConnectWire) == 40 && sizeof(ConnectWire) <= sizeof(ConnectInfo));
+
+/// Throws when the two ends cannot be connected: another build of gshmem, another link layer,
+/// another partition. `pe` is the peer, `mine` describes this end.
+[[nodiscard]] ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe);
+
+class Connection {
+ public:
+  /// Makes the queue and brings it to INIT; its completion entry says "none yet".
+  Connection(const Device& device, const Region& memory, std::uint32_t umem,
+             const QueuePlace& place, int index);
+  Connection(const Connection&) = delete;
+  ~Connection() { stop(); }
+
+  [[nodiscard]] ConnectInfo info() const;
+  void connect(const ConnectInfo& peer, int pe);
+  /// Flushes and resets; the doorbell stays a page of this process until destruction.
+  void stop() noexcept;
+
+  [[nodiscard]] CreatedQueue created() const;
+  [[nodiscard]] mlx5dv_devx_obj* qp_object() const { return qp_.object.get(); }
+  [[nodiscard]] mlx5dv_devx_obj* cq_object() const { return cq_.object.get(); }
+  [[nodiscard]] std::uint32_t number() const { return qp_.number; }
+  /// "queue 3 to PE 2 (number 0x1a5, state ERROR, 12 of 14 entries taken)", for errors.
+  [[nodiscard]] std::string describe() const noexcept;
+
+ private:
+  void allocate_page();
+  void to_init();
+  [[nodiscard]] std::array<std::uint8_t, 6> resolve_mac(const Gid& gid, int pe) const;
+
+  const Device& device_;
+  int index_;
+  int pe_ = -1;
+  std::uint32_t psn_ = 0;
+  OwnedUar page_;
+  DoorbellKind kind_ = DoorbellKind::kRegister;
+  DeviceObject cq_, qp_;
+};
+
+}  // namespace gshmem::nic::mlx5

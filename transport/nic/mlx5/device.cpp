@@ -1,0 +1,210 @@
+#include "transport/nic/mlx5/device.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+const char* port_state_name(ibv_port_state state) {
+  switch (state) {
+    case IBV_PORT_DOWN:
+      return "DOWN";
+    case IBV_PORT_INIT:
+      return "INIT (no subnet manager has configured it)";
+    case IBV_PORT_ARMED:
+      return "ARMED (no subnet manager has activated it)";
+    case IBV_PORT_ACTIVE:
+      return "ACTIVE";
+    default:
+      return "in no state of use";
+  }
+}
+
+void note(std::string& list, const std::string& text) {
+  if (!list.empty()) list += "; ";
+  list += text;
+}
+
+ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port) {
+  // verbs.h has a macro for this that links against libibverbs; the function itself fills the
+  // beginning of the structure, up to `flags`, which holds all that is used here.
+  ibv_port_attr attributes{};
+  check_verbs(api.query_port(context, static_cast<std::uint8_t>(port),
+                             reinterpret_cast<_compat_ibv_port_attr*>(&attributes)),
+              strprintf("ibv_query_port(port %d)", port));
+  return attributes;
+}
+
+OwnedContext open_context(const VerbsApi& api, ibv_device* device, const std::string& name) {
+  errno = 0;
+  ibv_context* context = api.open_device(device);
+  if (context == nullptr) {
+    fail_verbs(
+        "ibv_open_device(" + name + ")", errno,
+        errno == EACCES || errno == EPERM
+            ? "no permission on /dev/infiniband/uverbs*: give the user access (udev rule), or "
+              "the container the devices (--device=/dev/infiniband)"
+            : "");
+  }
+  return own(context, api.close_device, "ibv_close_device");
+}
+
+void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
+             const DeviceFilter& filter, FoundDevices& found) {
+  const std::string name = api.get_device_name(device);
+  if (!api.is_supported(device)) return note(found.passed_over, name + " is not an mlx5 device");
+  OwnedContext context = open_context(api, device, name);
+  ibv_device_attr attributes{};
+  check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
+  const Distance distance = device_distance(wish.sysfs, name, wish.gpu_pci);
+  for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
+    const std::string where = strprintf("%s port %d", name.c_str(), port);
+    if (!filter.accepts(name, port)) {
+      note(found.passed_over, where + " is not in GSHMEM_NIC_DEVICES");
+      continue;
+    }
+    const ibv_port_attr port_attributes = query_port(api, context.get(), port);
+    if (port_attributes.state != IBV_PORT_ACTIVE) {
+      note(found.passed_over, where + " is " + port_state_name(port_attributes.state));
+      continue;
+    }
+    found.ports.push_back({{name, port, distance}, port_attributes});
+    found.context_of_port.push_back(found.contexts.size());
+  }
+  found.contexts.push_back(std::move(context));
+}
+
+/// For a device that sysfs does not show.
+std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context, int port,
+                                      int count) {
+  std::vector<GidEntry> entries;
+  for (int index = 0; index < count; ++index) {
+    GidEntry entry;
+    entry.index = index;
+    ibv_gid_entry full{};
+    ibv_gid gid{};
+    if (api.query_gid_ex != nullptr &&
+        api.query_gid_ex(context, static_cast<std::uint32_t>(port),
+                         static_cast<std::uint32_t>(index), &full, 0, sizeof(full)) == 0) {
+      gid = full.gid;
+      entry.kind = full.gid_type == IBV_GID_TYPE_ROCE_V2   ? GidKind::kRoceV2
+                   : full.gid_type == IBV_GID_TYPE_ROCE_V1 ? GidKind::kRoceV1
+                                                           : GidKind::kInfiniBand;
+    } else if (api.query_gid(context, static_cast<std::uint8_t>(port), index, &gid) != 0) {
+      continue;  // an entry that is not in use
+    }
+    std::memcpy(entry.gid.data(), gid.raw, entry.gid.size());
+    if (entry.gid != Gid{}) entries.push_back(entry);
+  }
+  return entries;
+}
+
+}  // namespace
+
+FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish) {
+  const DeviceFilter filter(wish.config.nic_devices);
+  FoundDevices found;
+  int count = 0;
+  errno = 0;
+  ibv_device** list = api.get_device_list(&count);
+  if (list == nullptr) {
+    note(found.passed_over, std::string("ibv_get_device_list: ") + std::strerror(errno));
+    return found;
+  }
+  const Owned<ibv_device*, void> freed = own(list, api.free_device_list, "ibv_free_device_list");
+  for (int i = 0; i < count; ++i) {
+    try {
+      look_at(api, list[i], wish, filter, found);
+    } catch (const Error& error) {
+      if (error.code() == GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
+      note(found.passed_over, error.what());
+    }
+  }
+  return found;
+}
+
+std::string no_device_text(const FoundDevices& found, const Config& config) {
+  std::string text = "no RDMA device that gshmem can use";
+  if (!config.nic_devices.empty()) text += " (GSHMEM_NIC_DEVICES=\"" + config.nic_devices + "\")";
+  text += ": " + (found.passed_over.empty()
+                      ? std::string("the system has none (/sys/class/infiniband is empty; is the "
+                                    "mlx5_ib module loaded?)")
+                      : found.passed_over);
+  return text;
+}
+
+Device::Device(const VerbsApi& api_in, const DeviceWish& wish) : api(api_in), config(wish.config) {
+  choose(wish);
+  check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
+  caps = query_caps(api, context.get());
+  require_caps(caps, name);
+  pd = own(check_verbs(api.alloc_pd(context.get()), "ibv_alloc_pd(" + name + ")"), api.dealloc_pd,
+           "ibv_dealloc_pd");
+  mlx5dv_pd pd_out{};
+  mlx5dv_obj object{};
+  object.pd.in = pd.get();
+  object.pd.out = &pd_out;
+  check_verbs(api.init_obj(&object, MLX5DV_OBJ_PD), "mlx5dv_init_obj(PD)");
+  pd_number = pd_out.pdn;
+  check_verbs(api.query_eqn(context.get(), 0, &event_queue), "mlx5dv_devx_query_eqn(vector 0)");
+  learn_pkey();
+  learn_gid(wish.sysfs);
+  counter_set = port_counter_set(api, context.get(), pd.get(), port);
+}
+
+void Device::choose(const DeviceWish& wish) {
+  FoundDevices found = find_devices(api, wish);
+  std::vector<Candidate> candidates;
+  for (const FoundPort& each : found.ports) candidates.push_back(each.candidate);
+  const int chosen = choose_device(candidates, wish.local_rank);
+  require(chosen >= 0, GSHMEMX_ERROR_NIC, no_device_text(found, config));
+  const std::size_t index = static_cast<std::size_t>(chosen);
+  name = candidates[index].device;
+  port = candidates[index].port;
+  distance = candidates[index].distance;
+  port_attributes = found.ports[index].attributes;
+  context = std::move(found.contexts[found.context_of_port[index]]);
+  link_layer = port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::kEthernet
+                                                                     : LinkLayer::kInfiniBand;
+}
+
+void Device::learn_pkey() {
+  const int index = config.ib_pkey_index;
+  __be16 value = 0;
+  const int result = api.query_pkey(context.get(), static_cast<std::uint8_t>(port), index, &value);
+  const std::uint16_t key = abi::swap_bytes(static_cast<std::uint16_t>(value));
+  // Entry 0 is the default partition everywhere; a table that cannot be read is no reason to fail
+  // with it. Any other entry must be there: with a wrong one, packets vanish without a word.
+  if (index == 0 && (result != 0 || key == 0)) {
+    pkey = 0xffff;
+    return;
+  }
+  require(
+      result == 0 && (key & 0x7fff) != 0, GSHMEMX_ERROR_CONFIG,
+      strprintf("GSHMEM_IB_PKEY_INDEX=%d: entry %d of the partition table of %s port %d is empty "
+                "(see /sys/class/infiniband/%s/ports/%d/pkeys)",
+                index, index, name.c_str(), port, name.c_str(), port));
+  pkey = key;
+}
+
+void Device::learn_gid(const std::string& sysfs) {
+  std::vector<GidEntry> entries = read_gids(sysfs, name, port);
+  if (entries.empty()) {
+    entries = gids_of_library(api, context.get(), port, port_attributes.gid_tbl_len);
+  }
+  gid = choose_gid(entries, link_layer, config.ib_gid_index,
+                   strprintf("%s port %d", name.c_str(), port));
+}
+
+std::string Device::describe() const {
+  const std::string address = link_layer == LinkLayer::kInfiniBand
+                                  ? strprintf("LID %d", port_attributes.lid)
+                                  : strprintf("GID %d %s", gid.index, gid_text(gid.gid).c_str());
+  return strprintf("%s port %d (%s, %s, MTU %d, %s)", name.c_str(), port,
+                   link_layer_name(link_layer), address.c_str(),
+                   mtu_bytes(port_attributes.active_mtu),
+                   distance == Distance::kUnknown ? "distance unknown" : distance_name(distance));
+}
+
+}  // namespace gshmem::nic::mlx5

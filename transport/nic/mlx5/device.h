@@ -1,0 +1,77 @@
+// One port of one RDMA device, opened: context, protection domain, and what was learned about it.
+// Included by memory, connection, events and mlx5_nic. Invariant: a Device that exists has an
+// active port and everything gshmem needs of the hardware.
+#pragma once
+
+#include "transport/nic/mlx5/commands.h"
+#include "transport/nic/mlx5/device_choice.h"
+#include "transport/nic/mlx5/handles.h"
+#include "transport/nic/nic.h"
+
+#include <string>
+#include <vector>
+
+namespace gshmem::nic::mlx5 {
+
+/// What the choice of a device needs of the options, and where sysfs is (tests have their own).
+struct DeviceWish {
+  const Config& config;
+  std::string gpu_pci = {};
+  int local_rank = 0;
+  std::string sysfs = "/sys";
+};
+
+struct FoundPort {
+  Candidate candidate;
+  ibv_port_attr attributes{};
+};
+/// Active ports of devices that speak mlx5 and that GSHMEM_NIC_DEVICES lets in, with their devices
+/// opened; and what was passed over, in words.
+struct FoundDevices {
+  std::vector<OwnedContext> contexts;
+  std::vector<FoundPort> ports;
+  std::vector<std::size_t> context_of_port;
+  std::string passed_over;
+};
+[[nodiscard]] FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish);
+/// The error text for a search without result.
+[[nodiscard]] std::string no_device_text(const FoundDevices& found, const Config& config);
+
+class Device {
+ public:
+  Device(const VerbsApi& api, const DeviceWish& wish);
+
+  const VerbsApi& api;
+  const Config& config;
+  std::string name;
+  int port = 1;
+  Distance distance = Distance::kUnknown;
+  OwnedContext context;
+  OwnedPd pd;
+  std::uint32_t pd_number = 0;
+  ibv_device_attr attributes{};
+  ibv_port_attr port_attributes{};
+  LinkLayer link_layer = LinkLayer::kInfiniBand;
+  GidEntry gid;
+  std::uint16_t pkey = 0;
+  Caps caps;
+  std::uint32_t event_queue = 0;
+  std::uint32_t counter_set = 0;
+
+  /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX)"
+  [[nodiscard]] std::string describe() const;
+  /// With a GRH: always on Ethernet; on InfiniBand when the user named a GID.
+  [[nodiscard]] bool global() const {
+    return link_layer == LinkLayer::kEthernet || config.ib_gid_index >= 0;
+  }
+
+ private:
+  void choose(const DeviceWish& wish);
+  void learn_pkey();
+  void learn_gid(const std::string& sysfs);
+};
+
+/// 256..4096 of enum ibv_mtu.
+[[nodiscard]] inline int mtu_bytes(unsigned mtu) { return 128 << mtu; }
+
+}  // namespace gshmem::nic::mlx5

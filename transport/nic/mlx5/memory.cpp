@@ -1,0 +1,173 @@
+// Uses the CUDA driver (cuMemGetHandleForAddressRange) to export GPU memory as dmabuf.
+#include "transport/nic/mlx5/memory.h"
+
+#include "host/base/fd.h"
+
+#include <cerrno>
+#include <cstring>
+
+#if defined(GSHMEM_HAVE_CUDA)
+#include "host/base/cuda_driver.h"
+#endif
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+/// What was tried and how it ended, for the error when nothing worked.
+class Attempts {
+ public:
+  void failed(const std::string& call, int error) {
+    failed(call + ": " + (error != 0 ? std::strerror(error) : "failed without an error number"));
+    denied_ |= error == EPERM || error == EACCES;
+    no_memory_ |= error == ENOMEM || error == EAGAIN;
+  }
+  void failed(const std::string& text) { list_ += (list_.empty() ? "" : "; ") + text; }
+  [[noreturn]] void raise(const Region& region, const char* what, Where where = {}) const {
+    const bool gpu = region.kind == MemoryKind::kGpu;
+    std::string text = strprintf("cannot register %llu bytes of %s memory at %p for %s: %s. ",
+                                 static_cast<unsigned long long>(region.bytes),
+                                 gpu ? "GPU" : "host", region.base, what, list_.c_str());
+    if (no_memory_)
+      text +=
+          "Raise the limit of locked memory (ulimit -l unlimited; docker: --ulimit memlock=-1). ";
+    if (denied_) text += "The user needs read and write access to /dev/infiniband/uverbs*. ";
+    if (gpu) {
+      text +=
+          "GPU memory needs either dmabuf (Linux 5.12, rdma-core 34 and the open GPU driver or "
+          "newer) or the module nvidia-peermem (modprobe nvidia-peermem, once per boot); "
+          "otherwise GSHMEM_NIC=ofi, or GSHMEM_QUEUE_MEMORY=host if it was the queues'.";
+    }
+    throw Error(no_memory_ ? GSHMEMX_ERROR_OUT_OF_MEMORY : GSHMEMX_ERROR_NIC, text, where);
+  }
+
+ private:
+  std::string list_;
+  bool denied_ = false, no_memory_ = false;
+};
+
+/// A dmabuf of the GPU memory, or none with the reason in `attempts`. It may be closed as soon as
+/// the registration has taken it.
+Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts) {
+#if defined(GSHMEM_HAVE_CUDA)
+  const CudaDriver* const cuda = CudaDriver::get();
+  if (cuda == nullptr) {
+    attempts.failed("dmabuf: " + CudaDriver::why_not());
+    return {};
+  }
+  int fd = -1;
+  const CUresult result =
+      cuda->cuMemGetHandleForAddressRange(&fd, reinterpret_cast<CUdeviceptr>(region.base),
+                                          region.bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (result == CUDA_SUCCESS) return Fd(fd);
+  const char* name = nullptr;
+  cuda->cuGetErrorName(result, &name);
+  attempts.failed(std::string("cuMemGetHandleForAddressRange(dmabuf): ") +
+                  (name != nullptr ? name : "unknown error"));
+#else
+  attempts.failed("dmabuf: this build of gshmem has no GPU support");
+#endif
+  return {};
+}
+
+void forbid_gpu_without_gdr(const Device& device, const Region& region) {
+  require(region.kind == MemoryKind::kHost || device.config.gdr != "off",
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          "GSHMEM_GDR=off, but the mlx5 path has the NIC read and write GPU memory itself: set "
+          "GSHMEM_GDR=auto, or GSHMEM_NIC=ofi, which can stage through host memory");
+}
+
+}  // namespace
+
+OwnedMr register_region(const Device& device, const Region& region) {
+  forbid_gpu_without_gdr(device, region);
+  const VerbsApi& api = device.api;
+  int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+               IBV_ACCESS_REMOTE_ATOMIC;
+  if (device.config.ib_relaxed_ordering) access |= IBV_ACCESS_RELAXED_ORDERING;
+  const auto owned = [&](ibv_mr* mr) { return own(mr, api.dereg_mr, "ibv_dereg_mr"); };
+  Attempts attempts;
+  if (region.kind == MemoryKind::kGpu) {
+    const Fd dmabuf = export_dmabuf(region, attempts);
+    if (dmabuf && api.reg_dmabuf_mr == nullptr) {
+      attempts.failed("ibv_reg_dmabuf_mr: not in this libibverbs (rdma-core 34 has it)");
+    } else if (dmabuf) {
+      errno = 0;
+      ibv_mr* mr = api.reg_dmabuf_mr(device.pd.get(), 0, region.bytes, 0, dmabuf.get(), access);
+      if (mr != nullptr) return owned(mr);
+      attempts.failed("ibv_reg_dmabuf_mr", errno);
+    }
+  }
+  errno = 0;
+  ibv_mr* mr = api.reg_mr_iova2(device.pd.get(), region.base, region.bytes, 0,
+                                static_cast<unsigned>(access));
+  if (mr != nullptr) return owned(mr);
+  attempts.failed("ibv_reg_mr_iova2", errno);
+  attempts.raise(region, "remote access");
+}
+
+OwnedUmem register_queues(const Device& device, const Region& region) {
+  forbid_gpu_without_gdr(device, region);
+  const VerbsApi& api = device.api;
+  const auto owned = [&](mlx5dv_devx_umem* umem) {
+    return own(umem, api.umem_dereg, "mlx5dv_devx_umem_dereg");
+  };
+  Attempts attempts;
+  if (region.kind == MemoryKind::kGpu) {
+    const Fd dmabuf = export_dmabuf(region, attempts);
+    if (dmabuf && api.umem_reg_ex == nullptr) {
+      attempts.failed("mlx5dv_devx_umem_reg_ex: not in this libmlx5 (rdma-core 34 has it)");
+    } else if (dmabuf) {
+      mlx5dv_devx_umem_in in{};
+      // With a dmabuf, the address is an offset into it (linux drivers/infiniband/hw/mlx5/devx.c
+      // devx_umem_get), and the dmabuf begins where the region does.
+      in.addr = nullptr;
+      in.size = region.bytes;
+      in.access = IBV_ACCESS_LOCAL_WRITE;
+      in.pgsz_bitmap = ~std::uint64_t{4095};  // any page size from 4 KiB on
+      in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
+      in.dmabuf_fd = dmabuf.get();
+      errno = 0;
+      mlx5dv_devx_umem* umem = api.umem_reg_ex(device.context.get(), &in);
+      if (umem != nullptr) return owned(umem);
+      attempts.failed("mlx5dv_devx_umem_reg_ex(dmabuf)", errno);
+    }
+  }
+  errno = 0;
+  mlx5dv_devx_umem* umem =
+      api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (umem != nullptr) return owned(umem);
+  attempts.failed("mlx5dv_devx_umem_reg", errno);
+  attempts.raise(region, "work queues");
+}
+
+void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes) {
+  char* const at = static_cast<char*>(region.base) + offset;
+  if (region.kind == MemoryKind::kHost) {
+    std::memcpy(at, data, bytes);
+    return;
+  }
+#if defined(GSHMEM_HAVE_CUDA)
+  const CudaDriver* const cuda = CudaDriver::get();
+  require(cuda != nullptr, GSHMEMX_ERROR_CUDA, CudaDriver::why_not());
+  GSHMEM_CU(cuda, cuMemcpyHtoD, reinterpret_cast<CUdeviceptr>(at), data, bytes);
+#else
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "this build of gshmem has no GPU support");
+#endif
+}
+
+bool reads_need_dump([[maybe_unused]] int gpu) {
+#if defined(GSHMEM_HAVE_CUDA)
+  const CudaDriver* const cuda = CudaDriver::get();
+  if (cuda == nullptr) return true;
+  CUdevice device = 0;
+  int ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
+  GSHMEM_CU(cuda, cuDeviceGet, &device, gpu);
+  GSHMEM_CU(cuda, cuDeviceGetAttribute, &ordering,
+            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, device);
+  return ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+#else
+  return true;
+#endif
+}
+
+}  // namespace gshmem::nic::mlx5

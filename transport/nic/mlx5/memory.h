@@ -1,0 +1,24 @@
+// Memory that the NIC may touch: regions with keys (the heap), and the memory of queues, which the
+// device knows by a umem. Included by mlx5_nic and connection. GPU memory goes by dmabuf first,
+// then by its address, which works where nvidia-peermem is loaded.
+#pragma once
+
+#include "transport/nic/mlx5/device.h"
+
+namespace gshmem::nic::mlx5 {
+
+/// A region with keys that address it from 0. Errors: what every way was answered, and what to do.
+[[nodiscard]] OwnedMr register_region(const Device& device, const Region& region);
+
+/// The memory of all queues; offsets in it are what commands take.
+[[nodiscard]] OwnedUmem register_queues(const Device& device, const Region& region);
+
+/// Stores `bytes` into the region at `offset`, which may be GPU memory.
+void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes);
+
+/// READs into memory of this GPU may become visible after their completion, because PCIe writes
+/// from another device are not ordered for it
+/// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).
+[[nodiscard]] bool reads_need_dump(int gpu);
+
+}  // namespace gshmem::nic::mlx5

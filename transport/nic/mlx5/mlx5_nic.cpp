@@ -1,0 +1,174 @@
+#include "transport/nic/mlx5/mlx5_nic.h"
+
+#include "transport/nic/mlx5/memory.h"
+#include "transport/nic/mlx5/mlx5.h"
+
+#include "bootstrap/bootstrap.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::nic {
+namespace mlx5 {
+namespace {
+
+/// What a PE tells the others of its attempt to open a device.
+struct Outcome {
+  std::int32_t code = GSHMEMX_SUCCESS;
+  char text[508] = {};
+};
+
+DeviceWish wish_of(const OpenOptions& options) {
+  return {.config = options.config, .gpu_pci = options.gpu_pci, .local_rank = options.local_rank};
+}
+
+/// Every PE fails with the same reason: that of the first one that could not open a device.
+void throw_first_failure(const std::vector<Outcome>& all, int self) {
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    if (all[pe].code == GSHMEMX_SUCCESS) continue;
+    const std::string who = static_cast<int>(pe) == self ? "" : strprintf("PE %zu: ", pe);
+    throw Error(static_cast<gshmemx_status>(all[pe].code), who + all[pe].text);
+  }
+}
+
+}  // namespace
+
+Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
+    : config_(wish.config),
+      device_(api, {.config = config_,
+                    .gpu_pci = wish.gpu_pci,
+                    .local_rank = wish.local_rank,
+                    .sysfs = wish.sysfs}),
+      on_error_(options.on_error),
+      events_(device_, [this](const std::string& text, int queue) { report(text, queue); }) {
+  set_limits(options);
+  GSHMEM_INFO("network: %s", describe().c_str());
+}
+
+void Mlx5Nic::set_limits(const OpenOptions& options) {
+  if (!device_.caps.fetched_host_endian) limits_.flags |= abi::kNicFetchedBig;
+  if (options.heap_kind == MemoryKind::kGpu && reads_need_dump(options.gpu)) {
+    limits_.flags |= abi::kNicReadNeedsDump;
+  }
+  limits_.max_message = 1u << kLogMessageMax;
+  // ctrl.ds counts segments in 6 bits; of them one is the control, one the remote address, and the
+  // payload shares the rest with its header.
+  constexpr std::uint32_t kWqeBytesMax = 63 * abi::kSegmentBytes;
+  const std::uint32_t bytes =
+      std::min(device_.caps.wqe_bytes_max, kWqeBytesMax) / abi::kSegmentBytes * abi::kSegmentBytes;
+  const auto overhead = static_cast<std::uint32_t>(
+      sizeof(abi::ControlSegment) + sizeof(abi::RemoteSegment) + sizeof(abi::InlineHeader));
+  limits_.max_inline = bytes > overhead ? bytes - overhead : 0;
+  // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
+  limits_.coherent_atomics =
+      device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && options.heap_kind == MemoryKind::kHost;
+}
+
+std::string Mlx5Nic::describe() const { return "mlx5: " + device_.describe(); }
+
+void Mlx5Nic::use_queue_memory(const Region& region) {
+  require(queue_umem_ == nullptr, GSHMEMX_ERROR_INTERNAL, "use_queue_memory was called twice");
+  queue_umem_ = register_queues(device_, region);
+  queue_region_ = region;
+}
+
+Keys Mlx5Nic::register_memory(const Region& region) {
+  OwnedMr mr = register_region(device_, region);
+  const Keys keys{.local = mr->lkey, .remote = mr->rkey};
+  regions_.push_back(std::move(mr));
+  return keys;
+}
+
+CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
+  require(queue_umem_ != nullptr, GSHMEMX_ERROR_INTERNAL, "create_queue before use_queue_memory");
+  const std::uint64_t end = std::max({place.entries + std::uint64_t{place.depth} * abi::kWqebbBytes,
+                                      place.completion + sizeof(abi::CompletionEntry),
+                                      place.record + sizeof(abi::DoorbellRecord),
+                                      place.cq_record + sizeof(abi::DoorbellRecord)});
+  require(end <= queue_region_.bytes, GSHMEMX_ERROR_INTERNAL,
+          strprintf("create_queue: the queue ends at %llu, behind the %llu bytes of queue memory",
+                    static_cast<unsigned long long>(end),
+                    static_cast<unsigned long long>(queue_region_.bytes)));
+  const int index = static_cast<int>(connections_.size());
+  auto made =
+      std::make_unique<Connection>(device_, queue_region_, queue_umem_->umem_id, place, index);
+  events_.watch(index, made->qp_object(), made->cq_object());
+  connections_.push_back(std::move(made));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  peers_.push_back(-1);
+  return connections_.back()->created();
+}
+
+Connection& Mlx5Nic::connection(int queue, const char* call) {
+  require(queue >= 0 && static_cast<std::size_t>(queue) < connections_.size(),
+          GSHMEMX_ERROR_INTERNAL,
+          strprintf("%s(queue %d): there are %zu queues", call, queue, connections_.size()));
+  return *connections_[static_cast<std::size_t>(queue)];
+}
+
+ConnectInfo Mlx5Nic::connect_info(int queue) { return connection(queue, "connect_info").info(); }
+
+void Mlx5Nic::connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t) {
+  Connection& mine = connection(queue, "connect");
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    peers_[static_cast<std::size_t>(queue)] = pe;
+  }
+  try {
+    mine.connect(peer, pe);
+  } catch (const Error& error) {
+    throw Error(error.code(), strprintf("queue %d to PE %d: %s", queue, pe, error.what()),
+                error.where());
+  }
+}
+
+void Mlx5Nic::start() { events_.start(); }
+
+void Mlx5Nic::stop() noexcept {
+  events_.stop();
+  // The objects only: doorbell pages stay until destruction, because a GPU may still have them
+  // mapped and a thread that forwards doorbells may still store to them.
+  for (const auto& each : connections_) each->stop();
+}
+
+void Mlx5Nic::report(const std::string& text, int queue) {
+  int pe = -1;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (queue >= 0 && static_cast<std::size_t>(queue) < peers_.size()) {
+      pe = peers_[static_cast<std::size_t>(queue)];
+    }
+  }
+  std::string full = text;
+  if (queue >= 0) {
+    full = strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, text.c_str());
+  }
+  GSHMEM_WARN("network: %s", full.c_str());
+  if (on_error_) on_error_(Error(GSHMEMX_ERROR_NIC, full), pe);
+}
+
+std::string why_none(const OpenOptions& options, const std::string& folder) try {
+  const FoundDevices found = find_devices(VerbsApi::get(folder), wish_of(options));
+  return found.ports.empty() ? no_device_text(found, options.config) : "";
+} catch (const Error& error) {
+  return error.what();
+}
+
+std::unique_ptr<Nic> open_in(const OpenOptions& options, const std::string& folder) {
+  std::unique_ptr<Nic> nic;
+  Outcome mine;
+  try {
+    nic = std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish_of(options), options);
+  } catch (const Error& error) {
+    mine.code = error.code();
+    std::strncpy(mine.text, error.what(), sizeof(mine.text) - 1);
+  }
+  throw_first_failure(bootstrap::allgather(options.boot, mine), options.boot.rank());
+  return nic;
+}
+
+}  // namespace mlx5
+
+std::unique_ptr<Nic> open_mlx5(const OpenOptions& options) { return mlx5::open_in(options, {}); }
+
+}  // namespace gshmem::nic

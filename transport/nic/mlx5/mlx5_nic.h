@@ -1,0 +1,51 @@
+// The mlx5 transport: a Nic on one port of a ConnectX, or of the soft NIC's library doubles, which
+// it cannot tell apart. Invariant: members are declared in the order of creation, so that whatever
+// exists is released in reverse, from any partial state.
+#pragma once
+
+#include "transport/nic/mlx5/connection.h"
+#include "transport/nic/mlx5/device.h"
+#include "transport/nic/mlx5/events.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gshmem::nic::mlx5 {
+
+class Mlx5Nic final : public Nic {
+ public:
+  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options);
+  ~Mlx5Nic() override { stop(); }
+
+  [[nodiscard]] const char* name() const noexcept override { return "mlx5"; }
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] Limits limits() const override { return limits_; }
+  void use_queue_memory(const Region& region) override;
+  [[nodiscard]] Keys register_memory(const Region& region) override;
+  [[nodiscard]] CreatedQueue create_queue(const QueuePlace& place) override;
+  [[nodiscard]] ConnectInfo connect_info(int queue) override;
+  void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) override;
+  void start() override;
+  void stop() noexcept override;
+
+ private:
+  void set_limits(const OpenOptions& options);
+  void report(const std::string& text, int queue);
+  [[nodiscard]] Connection& connection(int queue, const char* call);
+
+  const Config config_;  // the options' one need not outlive open
+  Device device_;
+  std::function<void(const Error& error, int pe)> on_error_;
+  Limits limits_;
+  Region queue_region_;
+  OwnedUmem queue_umem_;
+  std::vector<OwnedMr> regions_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::mutex mutex_;        ///< of peers_: the event thread reads it
+  std::vector<int> peers_;  ///< PE at the other end of each queue, -1 before connect
+  EventThread events_;
+};
+
+}  // namespace gshmem::nic::mlx5

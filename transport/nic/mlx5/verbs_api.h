@@ -1,0 +1,53 @@
+// libibverbs and libmlx5, loaded at run time: one function pointer per row of verbs_api.def, so
+// that a program linked with gshmem starts on a machine that has neither. Included by all of this
+// folder. Invariant: in a VerbsApi that load() or get() returns, every pointer that is not optional
+// is set. The members have names of their own because verbs.h makes macros of some of the
+// functions.
+#pragma once
+
+#include "host/base/dynamic_library.h"
+#include "host/base/error.h"
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <string>
+
+namespace gshmem::nic::mlx5 {
+
+struct VerbsApi {
+#define GSHMEM_VERBS(member, symbol, version) decltype(&::symbol) member = nullptr;
+#define GSHMEM_VERBS_OPTIONAL GSHMEM_VERBS
+#define GSHMEM_MLX5DV GSHMEM_VERBS
+#define GSHMEM_MLX5DV_OPTIONAL GSHMEM_VERBS
+#include "transport/nic/mlx5/verbs_api.def"
+
+  /// The libraries in `folder` (empty: the system's), loaded by the first call and never unloaded:
+  /// libibverbs registers providers and fork handlers that must not go away. Errors:
+  /// GSHMEMX_ERROR_NOT_SUPPORTED naming library and symbol, and for the system's libraries when the
+  /// process has others of their name from a folder. Threads: any.
+  [[nodiscard]] static const VerbsApi& get(const std::string& folder);
+  /// What get() does once. In a folder the libraries are opened by absolute path, so that another
+  /// libibverbs which is in the process already is not taken for them.
+  [[nodiscard]] static std::unique_ptr<const VerbsApi> load(const std::string& folder);
+
+ private:
+  DynamicLibrary verbs_, mlx5_;
+};
+
+/// Throws GSHMEMX_ERROR_NIC "<call>: <text of error>; <advice>". `error` is an errno.
+[[noreturn]] void fail_verbs(const std::string& call, int error, const std::string& advice = {},
+                             Where where = {});
+/// For functions that return 0, an errno, or -1 with errno set; libibverbs has all three.
+void check_verbs(int result, const std::string& call, const std::string& advice = {},
+                 Where where = {});
+/// For functions that return a pointer, or null with errno set.
+template <class T>
+T* check_verbs(T* result, const std::string& call, const std::string& advice = {},
+               Where where = {}) {
+  if (result == nullptr) fail_verbs(call, errno, advice, where);
+  return result;
+}
+
+}  // namespace gshmem::nic::mlx5

@@ -1,0 +1,126 @@
+// What consumes a PE's work queues, as the runtime sees it: a NIC, the soft NIC (both by
+// transport/nic/mlx5) or the libfabric executor (transport/ofi). The memory of queues is made by
+// QueueSet (queue_set.h); a Nic only learns where it is. Contract of every implementation: entries
+// of one queue take effect in order as on a reliable connection (InfiniBand, section 9.4 and 9.5:
+// an atomic or a read is never executed before the writes in front of it); a completion says that
+// the data is at its target; an error is a completion with its syndrome, and what is queued behind
+// it is flushed, never executed.
+#pragma once
+
+#include <gshmem/abi/mlx5.h>
+#include <gshmem/abi/queue.h>
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gshmem::bootstrap {
+class Bootstrap;
+}
+
+namespace gshmem::nic {
+
+enum class MemoryKind { kHost, kGpu };
+
+/// Memory of this process. Keys of it address it from 0, not from `base`.
+struct Region {
+  void* base = nullptr;
+  std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kHost;
+  int gpu = -1;  ///< CUDA device of kGpu
+};
+
+/// Where one queue lies, as offsets into the region given to `use_queue_memory`.
+struct QueuePlace {
+  std::uint64_t entries = 0;     ///< depth * 64 bytes, page-aligned
+  std::uint64_t completion = 0;  ///< one CQE of 64 bytes, page-aligned
+  std::uint64_t record = 0;      ///< doorbell record of the queue pair (8 bytes), 8-aligned
+  std::uint64_t cq_record = 0;   ///< doorbell record of the CQ (8 bytes), 8-aligned
+  std::uint32_t depth = 0;
+};
+
+/// Who may store to `doorbell`: threads of the GPU (once the runtime has mapped the register), or
+/// only host threads (the runtime then gives the GPU a word of its own and forwards it).
+enum class DoorbellKind { kRegister, kHostWord };
+
+struct CreatedQueue {
+  std::uint32_t number = 0;           ///< queue pair number, 24 bits
+  std::uint64_t* doorbell = nullptr;  ///< host address
+  DoorbellKind kind = DoorbellKind::kRegister;
+};
+
+struct Keys {
+  std::uint32_t local = 0, remote = 0;
+};
+
+/// What one side of a connection tells the other, opaque to the runtime. Plain bytes, because it
+/// goes through the bootstrap.
+using ConnectInfo = std::array<std::uint8_t, 64>;
+
+class Nic {
+ public:
+  virtual ~Nic() = default;
+  Nic() = default;
+  Nic(const Nic&) = delete;
+
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// One line for people: device, port, link layer, provider.
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// NicFlags, largest message and largest inline payload of a WQE in bytes.
+  struct Limits {
+    std::uint32_t flags = 0, max_message = 0, max_inline = 0;
+    /// NIC atomics and atomics of CPU or GPU on the same word are atomic to each other.
+    bool coherent_atomics = false;
+  };
+  [[nodiscard]] virtual Limits limits() const = 0;
+
+  // In this order, on every PE. Errors of all: Error with what to do about it.
+  /// The one region that holds all queues, completions and doorbell records.
+  virtual void use_queue_memory(const Region& region) = 0;
+  /// The heap; called once.
+  [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
+  [[nodiscard]] virtual CreatedQueue create_queue(const QueuePlace& place) = 0;
+  /// All doorbells of kRegister queues that are ordinary host memory, in whole pages: the runtime
+  /// has to map it for the GPU. Empty where doorbells are registers of a device.
+  [[nodiscard]] virtual Region doorbell_block() const { return {}; }
+  /// Local side of the connection that `queue` (in order of creation) will have.
+  [[nodiscard]] virtual ConnectInfo connect_info(int queue) = 0;
+  /// `remote_key` is what the peer's register_memory returned.
+  virtual void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) = 0;
+  /// All queues of all PEs are connected: entries may come.
+  virtual void start() = 0;
+  /// No entry will be executed and no memory touched after it returns. Never throws.
+  virtual void stop() noexcept = 0;
+};
+
+struct OpenOptions {
+  const Config& config;
+  bootstrap::Bootstrap& boot;  ///< for what an implementation must agree on; collective calls only
+  MemoryKind heap_kind = MemoryKind::kHost;
+  int gpu = -1;
+  std::string gpu_pci = {};  ///< "0000:1b:00.0", for the choice of the nearest NIC; empty = none
+  int local_rank = 0;        ///< spreads PEs over equal NICs
+  /// This PE has the lowest number of those on its host.
+  bool node_root = false;
+  /// Collective over the PEs of this host: the root gives a descriptor (the others -1), everyone
+  /// gets one of their own that refers to the same file. Empty: all PEs are in this process.
+  std::function<int(int fd_on_root)> share_fd = {};
+  /// An error that no completion carries: a port that went down, a lost peer (pe >= 0) or one
+  /// unknown (-1). May be called from any thread until stop() has returned.
+  std::function<void(const Error& error, int pe)> on_error = {};
+};
+
+/// Collective over options.boot, one per implementation.
+[[nodiscard]] std::unique_ptr<Nic> open_mlx5(const OpenOptions& options);
+/// The same on the soft NIC's libraries; all PEs on one host.
+[[nodiscard]] std::unique_ptr<Nic> open_soft(const OpenOptions& options);
+[[nodiscard]] std::unique_ptr<Nic> open_ofi(const OpenOptions& options);
+/// GSHMEM_NIC. auto: mlx5 where there is one, else ofi. Null for GSHMEM_NIC=none.
+[[nodiscard]] std::unique_ptr<Nic> open(const OpenOptions& options);
+
+}  // namespace gshmem::nic

@@ -1,0 +1,121 @@
+#include "transport/nic/nic.h"
+
+#include "bootstrap/bootstrap.h"
+#include "host/base/dynamic_library.h"
+#include "host/base/fd.h"
+#include "transport/nic/mlx5/mlx5.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+namespace gshmem::nic {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the soft NIC's doubles of libibverbs and libmlx5 lie: beside libgshmem, or in the lib
+/// folder of a build tree whose programs have this code linked into them.
+std::string doubles_folder() {
+  if (const char* named = env_lookup("GSHMEM_TEST_GSHNIC_DIR")) return named;
+  const std::string here = folder_of_code(reinterpret_cast<const void*>(&doubles_folder));
+  const std::vector<fs::path> places = {fs::path(here) / "gshnic",
+                                        fs::path(here) / "../lib/gshnic"};
+  for (const fs::path& place : places) {
+    std::error_code error;
+    if (fs::exists(place / "libibverbs.so.1", error)) return fs::canonical(place).string();
+  }
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              "GSHMEM_NIC=soft: no libibverbs.so.1 in " + places.front().string() +
+                  ": this installation of gshmem lacks the soft NIC's libraries (lib/gshnic)");
+}
+
+/// The soft NIC's engine, and the fabric this process is in. One per process, as the engine: PEs
+/// that are threads of one process join once, and a job after finalize takes the fabric of the
+/// last.
+class SoftFabric {
+ public:
+  static SoftFabric& get(const std::string& folder) {
+    static SoftFabric fabric(folder);
+    return fabric;
+  }
+
+  /// A descriptor of the fabric for the PEs of this host: the one this process is in, else a new
+  /// one.
+  Fd root_fd() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (fd_) return Fd(static_cast<int>(check_errno(dup(fd_.get()), "dup(fabric)")));
+    const int made = library_.function<int()>("gshnic_make_fabric")();
+    require(made >= 0, GSHMEMX_ERROR_NIC, "gshnic_make_fabric: " + reason());
+    return Fd(made);
+  }
+
+  void join(Fd fd) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (fd_ && same_file(fd_.get(), fd.get())) return;
+    require(
+        !fd_, GSHMEMX_ERROR_NOT_SUPPORTED,
+        "this process is in the soft NIC's fabric of another job already, and can be in one only");
+    require(library_.function<int(int)>("gshnic_join_fabric")(fd.get()) == 0, GSHMEMX_ERROR_NIC,
+            "gshnic_join_fabric: " + reason());
+    fd_ = std::move(fd);
+  }
+
+ private:
+  explicit SoftFabric(const std::string& folder) : library_(folder + "/libgshnic.so") {}
+  std::string reason() const { return library_.function<const char*()>("gshnic_error")(); }
+  static bool same_file(int a, int b) {
+    struct stat x {
+    }, y{};
+    check_errno(fstat(a, &x), "fstat(fabric)");
+    check_errno(fstat(b, &y), "fstat(fabric)");
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  }
+
+  DynamicLibrary library_;
+  std::mutex mutex_;
+  Fd fd_;  ///< kept, so that the file's number is not given to another one
+};
+
+void join_fabric(const OpenOptions& options, const std::string& folder) {
+  const std::vector<int> roots = bootstrap::allgather(options.boot, options.node_root ? 1 : 0);
+  const auto hosts = std::count(roots.begin(), roots.end(), 1);
+  require(hosts <= 1, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
+                    "GSHMEM_NIC=auto",
+                    static_cast<int>(hosts)));
+  if (!options.share_fd) return;  // one process: a fabric of its own
+  SoftFabric& fabric = SoftFabric::get(folder);
+  const Fd root = options.node_root ? fabric.root_fd() : Fd();
+  fabric.join(Fd(options.share_fd(root.get())));
+}
+
+}  // namespace
+
+std::unique_ptr<Nic> open_soft(const OpenOptions& options) {
+  const std::string folder = doubles_folder();
+  join_fabric(options, folder);
+  return mlx5::open_in(options, folder);
+}
+
+std::unique_ptr<Nic> open(const OpenOptions& options) {
+  const std::string& kind = options.config.nic;
+  if (kind == "none") return nullptr;
+  if (kind == "mlx5") return open_mlx5(options);
+  if (kind == "soft") return open_soft(options);
+  if (kind == "ofi") return open_ofi(options);
+  // auto: one kind for all PEs, or they could not be connected.
+  const std::string why = mlx5::why_none(options, {});
+  const std::vector<int> able = bootstrap::allgather(options.boot, why.empty() ? 1 : 0);
+  const auto without = std::find(able.begin(), able.end(), 0);
+  if (without == able.end()) return open_mlx5(options);
+  GSHMEM_DEBUG("GSHMEM_NIC=auto: libfabric, because PE %d has no mlx5 device%s%s",
+               static_cast<int>(without - able.begin()),
+               why.empty() ? "" : "; here: ", why.c_str());
+  return open_ofi(options);
+}
+
+}  // namespace gshmem::nic

@@ -1,0 +1,65 @@
+// What a NIC may legally do and seldom does: delays, overtaking, bytes in any order. Decisions are
+// a hash of the seed, the queue pair's place in the order of creation, the behaviour and the number
+// of the WQE, so that a run with the same seed decides the same, whatever the timing.
+//
+//   GSHNIC_ADVERSARY = "off" | "on" | "all" | item { ("," | ";" | " ") item }
+//   item             = behaviour "=" probability (0 to 1) | "on" | "all"
+//
+// "on" gives each behaviour marked with one a chance of 1/8, "all" of 1/2. Later items win.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gshmem::soft {
+
+enum class Behaviour : std::uint8_t {
+  kStarve,          ///< "starve": a queue pair is not looked at for a while
+  kBatch,           ///< "batch": few WQEs in a visit, then the next queue pair
+  kLateStart,       ///< "late_start": execution begins late, so the source is read late
+  kLateCompletion,  ///< "late_completion": the completion comes long after the data
+  kReorderBytes,    ///< "reorder_bytes": packets and lines of a write land in any order
+  kReorderWrites,   ///< "reorder_writes": a write lands after the next (relaxed ordering only)
+  kLateRead,        ///< "late_read": the source of a read is read late, after later writes
+  kLateAtomic,      ///< "late_atomic": the old value comes back late
+  kCoalesce,        ///< "coalesce": a doorbell is looked at late, so that a newer one replaces it
+  kSkip,            ///< "skip": completions that a collapsed queue may leave out are left out
+  kLateFlush,       ///< "late_flush": flushes come late, one by one
+  kDrop,            ///< "drop": a message is lost and sent again
+  kTrailingRead,    ///< "trailing_read": not in on and all: a read's data trails its completion
+                    ///< until a DUMP
+  kCount
+};
+
+struct AdversaryOptions {
+  std::array<double, static_cast<std::size_t>(Behaviour::kCount)> probability{};
+  [[nodiscard]] bool any() const;
+};
+/// Errors: EngineError 0x3 naming the bad item and what is accepted.
+[[nodiscard]] AdversaryOptions parse_adversary(std::string_view text);
+
+class Adversary {
+ public:
+  Adversary(const AdversaryOptions& options, std::uint64_t seed)
+      : options_(options), seed_(seed), active_(options.any()) {}
+
+  [[nodiscard]] bool decides(Behaviour behaviour, std::uint64_t queue, std::uint64_t number) const {
+    return active_ && roll(behaviour, queue, number);
+  }
+  /// 0 when it does not decide so; else mostly microseconds, seldom a millisecond.
+  [[nodiscard]] std::int64_t delay_ns(Behaviour behaviour, std::uint64_t queue,
+                                      std::uint64_t number) const;
+
+ private:
+  [[nodiscard]] bool roll(Behaviour behaviour, std::uint64_t queue, std::uint64_t number) const;
+  [[nodiscard]] std::uint64_t hash(Behaviour behaviour, std::uint64_t queue,
+                                   std::uint64_t number) const;
+
+  AdversaryOptions options_;
+  std::uint64_t seed_;
+  bool active_;
+};
+
+}  // namespace gshmem::soft

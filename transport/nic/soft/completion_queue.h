@@ -1,0 +1,35 @@
+// A completion queue as the engine writes it: ordinary (entries in turn, owner bit toggling with
+// each lap) or collapsed (all in entry 0). Guarded by the engine's lock.
+#pragma once
+
+#include "transport/nic/decode.h"
+#include "transport/nic/soft/engine.h"
+
+#include <cstdint>
+
+namespace gshmem::soft {
+
+class CompletionQueue {
+ public:
+  CompletionQueue(std::uint32_t number, const CqAttributes& attributes)
+      : number_(number), attributes_(attributes) {}
+
+  /// Writes `completion` (whose owner bit is set here). False: the queue is full and overrun is not
+  /// ignored; nothing was written, and nothing will be from now on.
+  [[nodiscard]] bool write(nic::Completion completion);
+  [[nodiscard]] bool collapsed() const { return attributes_.collapsed; }
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] std::uint32_t uar() const { return attributes_.uar; }
+
+  int users = 0;  ///< queue pairs that complete here, twice when for both directions
+
+ private:
+  [[nodiscard]] bool full() const;
+
+  std::uint32_t number_;
+  CqAttributes attributes_;
+  std::uint64_t produced_ = 0;
+  bool overrun_ = false;
+};
+
+}  // namespace gshmem::soft

@@ -1,0 +1,55 @@
+// What the parts of one engine share. Guarded by the engine's lock.
+#pragma once
+
+#include "transport/nic/soft/adversary.h"
+#include "transport/nic/soft/checker.h"
+#include "transport/nic/soft/engine.h"
+#include "transport/nic/soft/fabric.h"
+#include "transport/nic/soft/queue_pair.h"
+#include "transport/nic/soft/regions.h"
+#include "transport/nic/soft/rules.h"
+
+#include <time.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+namespace gshmem::soft {
+
+struct Context {
+  explicit Context(const EngineOptions& given)
+      : options(given),
+        adversary(parse_adversary(given.adversary), given.seed),
+        rules(parse_rules(given.rules)) {}
+
+  EngineOptions options;
+  Checker checker;
+  Adversary adversary;
+  RuleSet rules;
+  RegionTable regions;
+  Counters counters;
+  std::unique_ptr<Fabric> fabric;
+  std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
+  std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
+
+  [[nodiscard]] QueuePair* find_qp(std::uint32_t number) const {
+    const auto found = qps.find(number);
+    return found == qps.end() ? nullptr : found->second.get();
+  }
+};
+
+[[nodiscard]] inline std::int64_t now_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// Syndromes that the engine itself finds (MLX5_CQE_SYNDROME_* in <infiniband/mlx5dv.h>), and the
+/// vendor's byte seen beside them.
+inline constexpr std::uint8_t kLocalLength = 0x01, kLocalOperation = 0x02, kLocalProtection = 0x04,
+                              kFlushed = 0x05, kRemoteRequest = 0x12, kRemoteAccess = 0x13,
+                              kRemoteOperation = 0x14, kRetryExceeded = 0x15;
+inline constexpr std::uint8_t kVendorRetry = 0x81, kVendorFlush = 0xf9;
+
+}  // namespace gshmem::soft

@@ -1,0 +1,236 @@
+#include "transport/nic/soft/core.h"
+
+#include "host/base/error.h"
+#include "host/base/log.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace gshmem::soft {
+namespace {
+
+/// No doorbell: queue pair number 0xffffff is never given out.
+constexpr std::uint64_t kNoDoorbell = ~std::uint64_t{0};
+/// Both halves of the BlueFlame window (rdma-core providers/mlx5/qp.c toggles between them), and
+/// the register of clients without doorbell records.
+constexpr std::size_t kRegisters[] = {0x800, 0x900, 0x600};
+constexpr int kPacketsPerVisit = 64;
+
+// An idle engine spins while an answer is likely, then gives its core away, then sleeps longer and
+// longer; one that could not be rung by anybody waits to be woken.
+constexpr std::int64_t kSpinNs = 15'000, kYieldNs = 100'000;
+constexpr std::int64_t kShortestSleepNs = 5'000, kLongestSleepNs = 50'000;
+// 50 us cost 9 % of a core (nic_fabric_test prints it); after this long nobody counts microseconds.
+constexpr std::int64_t kLongIdleNs = 1'000'000'000, kLongIdleSleepNs = 250'000;
+
+void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Uar::~Uar() { ::munmap(page, Core::kUarBytes); }
+
+Core::Lock::Lock(Core& core) : core_(core) {
+  core_.waiting_.fetch_add(1, std::memory_order_relaxed);
+  core_.mutex_.lock();
+  core_.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Core::Lock::~Lock() {
+  core_.mutex_.unlock();
+  core_.wake_.notify_one();
+}
+
+Core::Core(const EngineOptions& options)
+    : context(options), requester(context), responder(context), process_(::getpid()) {
+  if (!options.fabric.empty()) {
+    use_fabric(std::make_unique<Fabric>(Fabric::open_named(options.fabric.c_str()).get()));
+    joined = true;
+  }
+  if (parse_adversary(options.adversary).any()) {
+    GSHMEM_WARN("soft NIC: adversary \"%s\", GSHNIC_SEED=%llu", options.adversary.c_str(),
+                static_cast<unsigned long long>(options.seed));
+  }
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Core::~Core() {
+  {
+    const Lock lock(*this);
+    stop_.store(true, std::memory_order_relaxed);
+  }
+  thread_.join();
+}
+
+bool Core::runs_here() const { return process_ == ::getpid(); }
+
+void Core::use_fabric(std::unique_ptr<Fabric> fabric) {
+  context.fabric = std::move(fabric);
+  context.regions.set_node(context.fabric->node());
+}
+
+Fabric& Core::fabric() {
+  if (context.fabric == nullptr) use_fabric(std::make_unique<Fabric>(Fabric::make().get()));
+  return *context.fabric;
+}
+
+std::int64_t Core::thread_cpu_ns() {
+  clockid_t clock = 0;
+  timespec used = {};
+  if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
+      ::clock_gettime(clock, &used) != 0) {
+    return -1;
+  }
+  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+}
+
+void Core::run() {
+  ::prctl(PR_SET_NAME, "gshnic");
+  ::prctl(PR_SET_TIMERSLACK, 1000);  // sleeps of microseconds, not of 50 more
+  std::int64_t idle_since = now_ns();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    bool moved = false;
+    {
+      std::unique_lock lock(mutex_);
+      if (context.qps.empty() && !stop_.load(std::memory_order_relaxed)) {
+        wake_.wait_for(lock, std::chrono::milliseconds(100));
+      }
+      moved = pass();
+    }
+    // A mutex is not fair: without this the next pass would have it again at once.
+    while (waiting_.load(std::memory_order_relaxed) > 0) ::sched_yield();
+    if (moved) {
+      idle_since = 0;
+    } else {
+      const std::int64_t now = now_ns();
+      if (idle_since == 0) idle_since = now;
+      rest(now - idle_since);
+    }
+  }
+}
+
+void Core::rest(std::int64_t idle_ns) {
+  if (idle_ns < kSpinNs) return pause_cpu();
+  if (idle_ns < kYieldNs) {
+    ::sched_yield();
+    return;
+  }
+  const std::int64_t longest = idle_ns < kLongIdleNs ? kLongestSleepNs : kLongIdleSleepNs;
+  const timespec length = {.tv_sec = 0,
+                           .tv_nsec = std::clamp(idle_ns / 16, kShortestSleepNs, longest)};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &length, nullptr);
+}
+
+bool Core::pass() {
+  if (context.qps.empty() && context.fabric == nullptr) return false;
+  const std::int64_t now = now_ns();
+  bool moved = look_at_doorbells(now);
+  for (const auto& [number, qp] : context.qps) {
+    moved |= requester.progress(*qp, now);
+  }
+  if (context.fabric != nullptr) moved |= receive(now);
+  return moved;
+}
+
+bool Core::look_at_doorbells(std::int64_t now) {
+  bool moved = false;
+  for (const auto& [number, uar] : uars) {
+    for (const std::size_t offset : kRegisters) {
+      auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(uar->page) + offset);
+      if (__atomic_load_n(word, __ATOMIC_RELAXED) == kNoDoorbell) continue;
+      if (now < uar->leave_until_ns) continue;
+      // Left once, but not for ever. A newer one may replace it until then, as in a write-combining
+      // buffer.
+      if (uar->leave_until_ns == 0) {
+        const std::int64_t leave =
+            context.adversary.delay_ns(Behaviour::kCoalesce, number, ++uar->doorbells);
+        uar->leave_until_ns = leave > 0 ? now + leave : 0;
+        if (leave > 0) continue;
+      }
+      uar->leave_until_ns = 0;
+      moved |= look_at(*uar, word);
+    }
+  }
+  return moved;
+}
+
+bool Core::look_at(Uar& uar, std::uint64_t* word) {
+  // Pairs with the client's store of the doorbell: what it wrote before, entries and payload, is
+  // visible from here on.
+  const std::uint64_t value = __atomic_exchange_n(word, kNoDoorbell, __ATOMIC_ACQ_REL);
+  if (value == kNoDoorbell) return false;
+  ++context.counters.doorbells;
+  constexpr std::uint64_t kHalf = 0xffffffff;
+  if ((value & kHalf) == kHalf || value >> 32 == kHalf) {
+    context.checker.violation(
+        strprintf("UAR %u: doorbell 0x%016llx was stored in parts; it must be one store of 8 bytes",
+                  uar.number, static_cast<unsigned long long>(value)));
+    return true;
+  }
+  const nic::Doorbell doorbell = nic::decode_doorbell(value);
+  QueuePair* qp = context.find_qp(doorbell.number);
+  if (qp == nullptr) {
+    context.checker.violation(strprintf("UAR %u: doorbell of queue pair 0x%x, which does not exist",
+                                        uar.number, doorbell.number));
+  } else if (qp->attributes.uar != uar.number) {
+    context.checker.violation(strprintf("UAR %u: doorbell of queue pair 0x%x, which belongs to %u",
+                                        uar.number, qp->number, qp->attributes.uar));
+  } else {
+    requester.ring(*qp, doorbell.producer);
+  }
+  // Hardware sees every store to a register, memory only keeps the last one: where queue pairs
+  // share a page, this doorbell may stand where another's was.
+  if (uar.users > 1) {
+    for (const auto& [number, other] : context.qps) {
+      if (other->attributes.uar == uar.number) requester.ring_by_record(*other);
+    }
+  }
+  return true;
+}
+
+bool Core::receive(std::int64_t now) {
+  bool moved = false;
+  for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
+    const auto node = static_cast<std::uint32_t>(__builtin_ctzll(left));
+    Ring& requests = context.fabric->request_from(node);
+    for (int i = 0; i < kPacketsPerVisit; ++i) {
+      const Packet* packet = requests.front();
+      if (packet == nullptr || !responder.on_request(*packet, Ring::payload(packet), now)) break;
+      requests.pop(*packet);
+      moved = true;
+    }
+  }
+  moved |= responder.settle();
+  for (const auto& [number, qp] : context.qps) moved |= responder.progress(*qp, now);
+  for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
+    const auto node = static_cast<std::uint32_t>(__builtin_ctzll(left));
+    Ring& replies = context.fabric->reply_from(node);
+    for (int i = 0; i < kPacketsPerVisit; ++i) {
+      const Packet* packet = replies.front();
+      if (packet == nullptr) break;
+      if (QueuePair* qp = context.find_qp(packet->target)) {
+        requester.on_reply(*qp, *packet, Ring::payload(packet), now);
+      }
+      replies.pop(*packet);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+}  // namespace gshmem::soft

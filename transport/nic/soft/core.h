@@ -1,0 +1,85 @@
+// The engine's thread: looks at doorbells, packets and queue pairs in turn, and rests when there is
+// nothing. Owns the lock that guards all state; control calls (engine.cpp) take it between passes.
+#pragma once
+
+#include "transport/nic/soft/context.h"
+#include "transport/nic/soft/requester.h"
+#include "transport/nic/soft/responder.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace gshmem::soft {
+
+/// A page with doorbell registers, in memory of the process.
+struct Uar {
+  Uar(std::uint32_t number, void* page) : number(number), page(page) {}
+  ~Uar();
+  Uar(const Uar&) = delete;
+
+  std::uint32_t number;
+  void* page;
+  int users = 0;  ///< queue pairs
+  std::uint64_t doorbells = 0;
+  std::int64_t leave_until_ns = 0;  ///< the adversary's
+};
+
+class Core {
+ public:
+  static constexpr std::size_t kUarBytes = 4096;
+
+  explicit Core(const EngineOptions& options);
+  ~Core();
+  Core(const Core&) = delete;
+
+  /// Locks against the engine's thread; the thread lets control calls go first.
+  class Lock {
+   public:
+    explicit Lock(Core& core);
+    ~Lock();
+    Lock(const Lock&) = delete;
+
+   private:
+    Core& core_;
+  };
+
+  // With the lock.
+  Context context;
+  Requester requester;
+  Responder responder;
+  std::map<std::uint32_t, std::unique_ptr<Uar>> uars;
+  std::set<std::uint32_t> pds;
+  std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_qp = 0;
+  std::uint64_t created_qps = 0;
+  bool joined = false;  ///< a fabric that was asked for, not the process's own
+
+  void use_fabric(std::unique_ptr<Fabric> fabric);
+  /// The process's own fabric, unless there is one.
+  Fabric& fabric();
+
+  [[nodiscard]] std::int64_t thread_cpu_ns();
+  /// False in a process that was forked and has no engine thread.
+  [[nodiscard]] bool runs_here() const;
+
+ private:
+  void run();
+  bool pass();
+  bool look_at_doorbells(std::int64_t now);
+  bool look_at(Uar& uar, std::uint64_t* word);
+  bool receive(std::int64_t now);
+  void rest(std::int64_t idle_ns);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<int> waiting_{0};  ///< control calls that want the lock
+  std::atomic<bool> stop_{false};
+  int process_;
+  std::thread thread_;
+};
+
+}  // namespace gshmem::soft

@@ -1,0 +1,305 @@
+// Objects and their state machines: the control path of engine.h. The data path is core.cpp.
+#include "transport/nic/soft/engine.h"
+
+#include "host/base/config.h"
+#include "host/base/error.h"
+#include "transport/nic/soft/core.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace gshmem::soft {
+namespace {
+
+// PRM, command status.
+constexpr std::uint8_t kBadParameter = 0x3, kBadResource = 0x5, kBadResourceState = 0x9,
+                       kNoResource = 0xf, kBadQpState = 0x10;
+
+void check(bool ok, std::uint8_t status, const std::string& reason) {
+  if (!ok) throw EngineError{status, reason};
+}
+
+std::string variable(const char* name) {
+  const char* value = env_lookup(name);
+  return value != nullptr ? value : "";
+}
+
+template <class Map>
+auto& find(Map& map, std::uint32_t number, const char* what) {
+  const auto found = map.find(number);
+  check(found != map.end(), kBadResource, strprintf("there is no %s 0x%x", what, number));
+  return *found->second;
+}
+
+bool aligned(const void* address, std::uintptr_t alignment) {
+  return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+constexpr std::uint32_t kFirstLocalQp = 0x40;  // 0 and 1 are management queue pairs
+constexpr std::uint32_t kLocalMask = (1u << kLocalBits) - 1;
+
+}  // namespace
+
+EngineOptions EngineOptions::from_env() {
+  EngineOptions options;
+  options.fabric = variable("GSHNIC_FABRIC");
+  options.adversary = variable("GSHNIC_ADVERSARY");
+  options.rules = variable("GSHNIC_RULES");
+  if (const std::string seed = variable("GSHNIC_SEED"); !seed.empty()) {
+    char* end = nullptr;
+    errno = 0;
+    options.seed = std::strtoull(seed.c_str(), &end, 0);
+    check(*end == '\0' && errno == 0 && seed[0] != '-', kBadParameter,
+          strprintf("GSHNIC_SEED=\"%s\": expected a number", seed.c_str()));
+  }
+  if (const std::string strict = variable("GSHNIC_STRICT"); !strict.empty()) {
+    check(strict == "0" || strict == "1", kBadParameter,
+          strprintf("GSHNIC_STRICT=\"%s\": expected 0 or 1", strict.c_str()));
+    options.strict = strict == "1";
+  }
+  return options;
+}
+
+struct Engine::Impl : Core {
+  using Core::Core;
+};
+
+Engine& Engine::get() {
+  try {
+    static Engine engine(EngineOptions::from_env());
+    check(engine.impl_->runs_here(), kBadResourceState,
+          "the soft NIC does not survive a fork; open it in the child only");
+    return engine;
+  } catch (const EngineError& error) {
+    std::fprintf(stderr, "soft NIC: %s\n", error.reason.c_str());
+    throw;
+  }
+}
+
+Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Engine::~Engine() {
+  // In a child that was forked behind it the thread is missing, and the node is the parent's.
+  if (impl_ != nullptr && !impl_->runs_here()) static_cast<void>(impl_.release());
+}
+
+int Engine::make_fabric() {
+  Fd file = Fabric::make();
+  const int own = ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
+  check(own >= 0, kNoResource, strprintf("descriptor of a fabric: %s", std::strerror(errno)));
+  return own;
+}
+
+void Engine::join_fabric(int fd) {
+  const Core::Lock lock(*impl_);
+  if (impl_->joined) {
+    check(impl_->context.fabric->same_file(fd), kBadResourceState, "another fabric is joined");
+    return;
+  }
+  check(impl_->context.qps.empty() && impl_->context.regions.empty(), kBadResourceState,
+        "a fabric must be joined before the first queue pair and region");
+  impl_->use_fabric(std::make_unique<Fabric>(fd));
+  impl_->joined = true;
+}
+
+DeviceAttributes Engine::device() const {
+  const Core::Lock lock(*impl_);
+  const Fabric& fabric = impl_->fabric();
+  DeviceAttributes attributes;
+  attributes.lid = fabric.lid_of(fabric.node());
+  // Locally administered EUI-64 (bit 1 of the first byte), no vendor's.
+  attributes.guid = 0x0253'4e49'4300'0000 | attributes.lid;
+  // InfiniBand 4.1.1: the default GID is the link-local prefix and the GUID.
+  const std::uint64_t prefix = __builtin_bswap64(0xfe80'0000'0000'0000);
+  const std::uint64_t guid = __builtin_bswap64(attributes.guid);
+  std::memcpy(attributes.gid, &prefix, 8);
+  std::memcpy(attributes.gid + 8, &guid, 8);
+  return attributes;
+}
+
+std::uint32_t Engine::create_pd() {
+  const Core::Lock lock(*impl_);
+  return *impl_->pds.insert(++impl_->last_pd).first;
+}
+
+void Engine::destroy_pd(std::uint32_t pd) {
+  const Core::Lock lock(*impl_);
+  check(impl_->pds.count(pd) != 0, kBadResource, strprintf("there is no protection domain %u", pd));
+  bool used = impl_->context.regions.uses(pd);
+  for (const auto& [number, qp] : impl_->context.qps) used |= qp->attributes.pd == pd;
+  check(!used, kBadResourceState, strprintf("protection domain %u is in use", pd));
+  impl_->pds.erase(pd);
+}
+
+std::uint32_t Engine::create_uar(void** page) {
+  // A memfd like the pages of a device file, not anonymous memory: it is what a program that looks
+  // into /proc/self/maps sees.
+  const Fd file(::memfd_create("gshnic_uar", MFD_CLOEXEC));
+  check(file && ::ftruncate(file.get(), Core::kUarBytes) == 0, kNoResource, "memory of a UAR");
+  void* memory =
+      ::mmap(nullptr, Core::kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  check(memory != MAP_FAILED, kNoResource, "memory of a UAR");
+  std::memset(memory, 0xff, Core::kUarBytes);  // no doorbell
+  const Core::Lock lock(*impl_);
+  const std::uint32_t number = ++impl_->last_uar;
+  impl_->uars.emplace(number, std::make_unique<Uar>(number, memory));
+  *page = memory;
+  return number;
+}
+
+void Engine::destroy_uar(std::uint32_t uar) {
+  const Core::Lock lock(*impl_);
+  check(find(impl_->uars, uar, "UAR").users == 0, kBadResourceState,
+        strprintf("UAR %u is in use", uar));
+  impl_->uars.erase(uar);
+}
+
+std::uint32_t Engine::create_region(const RegionAttributes& attributes) {
+  const Core::Lock lock(*impl_);
+  check(impl_->pds.count(attributes.pd) != 0, kBadResource,
+        strprintf("there is no protection domain %u", attributes.pd));
+  impl_->fabric();
+  return impl_->context.regions.create(attributes);
+}
+
+void Engine::destroy_region(std::uint32_t key) {
+  const Core::Lock lock(*impl_);
+  impl_->context.regions.destroy(key);
+}
+
+std::uint32_t Engine::create_cq(const CqAttributes& attributes) {
+  check(aligned(attributes.buffer, 64), kBadParameter, "a completion queue's buffer is misaligned");
+  check(attributes.log_entries <= DeviceAttributes{}.max_log_cq_entries, kBadParameter,
+        "a completion queue is too long");
+  check(
+      aligned(attributes.record, 8) || (attributes.record == nullptr && attributes.ignore_overrun),
+      kBadParameter, "a completion queue's doorbell record is misaligned");
+  check(gpu_memory(attributes.buffer) == nullptr, kBadParameter,
+        "the soft NIC has no queues in GPU memory");
+  const Core::Lock lock(*impl_);
+  const std::uint32_t number = ++impl_->last_cq;
+  impl_->context.cqs.emplace(number, std::make_unique<CompletionQueue>(number, attributes));
+  return number;
+}
+
+void Engine::destroy_cq(std::uint32_t cqn) {
+  const Core::Lock lock(*impl_);
+  check(find(impl_->context.cqs, cqn, "completion queue").users == 0, kBadResourceState,
+        strprintf("completion queue 0x%x is in use", cqn));
+  impl_->context.cqs.erase(cqn);
+}
+
+std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
+  check(aligned(attributes.send_queue, 64), kBadParameter, "a send queue is misaligned");
+  check(attributes.log_send_entries <= DeviceAttributes{}.max_log_qp_entries, kBadParameter,
+        "a send queue is too long");
+  check(aligned(attributes.record, 8), kBadParameter,
+        "a queue pair's doorbell record is misaligned");
+  check(gpu_memory(attributes.send_queue) == nullptr, kBadParameter,
+        "the soft NIC has no queues in GPU memory");
+  const Core::Lock lock(*impl_);
+  Context& context = impl_->context;
+  check(impl_->pds.count(attributes.pd) != 0, kBadResource,
+        strprintf("there is no protection domain %u", attributes.pd));
+  Uar& uar = find(impl_->uars, attributes.uar, "UAR");
+  CompletionQueue& send = find(context.cqs, attributes.send_cq, "completion queue");
+  CompletionQueue& receive = find(context.cqs, attributes.receive_cq, "completion queue");
+  check(impl_->last_qp + kFirstLocalQp < kLocalMask, kNoResource,
+        "all queue pair numbers are used");
+
+  auto qp = std::make_unique<QueuePair>();
+  qp->number = impl_->fabric().node() << kLocalBits | (kFirstLocalQp + impl_->last_qp++);
+  qp->ordinal = impl_->created_qps++;
+  qp->attributes = attributes;
+  qp->send_cq = &send;
+  ++uar.users, ++send.users, ++receive.users;
+  const std::uint32_t number = qp->number;
+  context.qps.emplace(number, std::move(qp));
+  return number;
+}
+
+void Engine::destroy_qp(std::uint32_t qpn) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  impl_->responder.abandon(qp);
+  --find(impl_->uars, qp.attributes.uar, "UAR").users;
+  --find(impl_->context.cqs, qp.attributes.send_cq, "completion queue").users;
+  --find(impl_->context.cqs, qp.attributes.receive_cq, "completion queue").users;
+  impl_->context.qps.erase(qpn);
+}
+
+void Engine::modify_to_init(std::uint32_t qpn, const QpInit& init) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  check(qp.state == QpState::kReset || qp.state == QpState::kInit, kBadQpState,
+        strprintf("queue pair 0x%x: to init from state %u", qpn, static_cast<unsigned>(qp.state)));
+  qp.init = init;
+  qp.state = QpState::kInit;
+}
+
+void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  check(qp.state == QpState::kInit, kBadQpState,
+        strprintf("queue pair 0x%x: to rtr from state %u", qpn, static_cast<unsigned>(qp.state)));
+  const std::uint32_t mtu = rtr.mtu;
+  check(mtu >= 256 && mtu <= DeviceAttributes{}.mtu && (mtu & (mtu - 1)) == 0, kBadParameter,
+        strprintf("path MTU of %u bytes", mtu));
+  check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7,
+        kBadParameter, "a field of the queue pair context is out of its range");
+  qp.rtr = rtr;
+  qp.state = QpState::kRtr;
+}
+
+void Engine::modify_to_rts(std::uint32_t qpn, const QpRts& rts) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  check(qp.state == QpState::kRtr || qp.state == QpState::kRts, kBadQpState,
+        strprintf("queue pair 0x%x: to rts from state %u", qpn, static_cast<unsigned>(qp.state)));
+  check(rts.retries <= 7 && rts.rnr_retries <= 7 && rts.ack_timeout <= 31 &&
+            rts.log_initiator_reads <= 7,
+        kBadParameter, "a field of the queue pair context is out of its range");
+  qp.rts = rts;
+  qp.state = QpState::kRts;
+}
+
+void Engine::modify_to_error(std::uint32_t qpn) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  check(qp.state != QpState::kReset, kBadQpState, strprintf("queue pair 0x%x is in reset", qpn));
+  qp.state = QpState::kError;
+}
+
+void Engine::modify_to_reset(std::uint32_t qpn) {
+  const Core::Lock lock(*impl_);
+  QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  impl_->responder.abandon(qp);
+  impl_->requester.reset(qp);
+  qp.init = {};
+  qp.rtr = {};
+  qp.state = QpState::kReset;
+}
+
+QpState Engine::state(std::uint32_t qpn) const {
+  const Core::Lock lock(*impl_);
+  return find(impl_->context.qps, qpn, "queue pair").state;
+}
+
+std::string Engine::violations() const { return impl_->context.checker.text(); }
+
+Counters Engine::counters() const {
+  const Core::Lock lock(*impl_);
+  Counters counters = impl_->context.counters;
+  counters.violations = impl_->context.checker.count();
+  return counters;
+}
+
+std::int64_t Engine::thread_cpu_ns() const { return impl_->thread_cpu_ns(); }
+
+}  // namespace gshmem::soft

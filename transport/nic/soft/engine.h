@@ -1,0 +1,175 @@
+// The soft NIC's engine: what the verbs and DevX calls (transport/nic/soft/verbs) create and what
+// then runs without them. One per process, with a thread of its own; processes of one host share a
+// fabric (fabric.h). Everything is addressed by number, as in hardware. Invariant: memory of a
+// process is only touched by the engine of that process, and only inside a registered region.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace gshmem::soft {
+
+/// IBV_ACCESS_* bits that matter here, same values as <infiniband/verbs.h>.
+enum Access : std::uint32_t {
+  kLocalWrite = 1,
+  kRemoteWrite = 2,
+  kRemoteRead = 4,
+  kRemoteAtomic = 8,
+  kRelaxedOrdering = 1u << 20,
+};
+
+struct RegionAttributes {
+  std::uint32_t pd = 0;
+  void* address = nullptr;  ///< in this process; host or GPU memory
+  std::uint64_t bytes = 0;
+  std::uint64_t iova = 0;    ///< what WQEs call the first byte
+  std::uint32_t access = 0;  ///< Access
+};
+
+struct CqAttributes {
+  void* buffer = nullptr;  ///< first entry
+  std::uint32_t log_entries = 0;
+  bool collapsed = false, ignore_overrun = false;
+  void* record = nullptr;  ///< doorbell record: consumer index, arm
+  std::uint32_t uar = 0;
+};
+
+struct QpAttributes {
+  std::uint32_t pd = 0;
+  void* send_queue = nullptr;
+  std::uint32_t log_send_entries = 0;  ///< of 64 bytes
+  void* record = nullptr;              ///< doorbell record: receive and send counter
+  std::uint32_t send_cq = 0, receive_cq = 0;
+  std::uint32_t uar = 0;
+  std::uint32_t user_index = 0;
+};
+
+/// qpc.state
+enum class QpState : std::uint8_t { kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
+
+struct QpInit {
+  bool remote_write = false, remote_read = false, remote_atomic = false;
+};
+struct QpRtr {
+  std::uint32_t remote_qpn = 0;
+  std::uint16_t remote_lid = 0;
+  std::uint32_t mtu = 4096;  ///< bytes
+  std::uint32_t log_message_max = 30;
+  std::uint32_t log_responder_reads = 4;  ///< log_rra_max
+  bool remote_write = false, remote_read = false,
+       remote_atomic = false;  ///< added to those of init
+};
+struct QpRts {
+  std::uint32_t retries = 7, rnr_retries = 7;
+  std::uint32_t ack_timeout = 14;         ///< 4.096 us * 2^n
+  std::uint32_t log_initiator_reads = 4;  ///< log_sra_max
+};
+
+/// What the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).
+struct DeviceAttributes {
+  std::uint16_t lid = 0;
+  std::uint64_t guid = 0;
+  std::uint8_t gid[16] = {};
+  std::uint32_t max_log_qp_entries = 15, max_log_cq_entries = 22;
+  std::uint32_t max_wqe_bytes = 1008;
+  std::uint32_t mtu = 4096;
+};
+
+/// Thrown by value below; `status` is the PRM command status it becomes (0x3 bad parameter, 0x5 bad
+/// resource, 0x9 bad resource state, 0xf no resource, 0x10 bad QP state).
+struct EngineError {
+  std::uint8_t status = 0;
+  std::string reason;
+};
+
+/// How an engine behaves; GSHNIC_* of the environment for the process's one.
+struct EngineOptions {
+  std::string fabric = {};     ///< GSHNIC_FABRIC: name of shared memory to join; empty = none
+  std::uint64_t seed = 1;      ///< GSHNIC_SEED, of the adversary
+  std::string adversary = {};  ///< GSHNIC_ADVERSARY: adversary.h has the grammar
+  std::string rules = {};      ///< GSHNIC_RULES: rules.h has the grammar
+  /// GSHNIC_STRICT, default 1: the doorbell record must follow the doorbell, and consumed entries
+  /// are overwritten so that stale ones are found. 0: a moved record is a doorbell.
+  bool strict = true;
+  /// Errors: EngineError 0x3 that names the variable.
+  [[nodiscard]] static EngineOptions from_env();
+};
+
+/// Since the engine's start.
+struct Counters {
+  std::uint64_t doorbells = 0;
+  std::uint64_t stale_doorbells = 0;  ///< older than one seen before; legal for lock-free clients
+  std::uint64_t wqes = 0;             ///< fetched
+  std::uint64_t cqes = 0;             ///< written
+  std::uint64_t bytes = 0;            ///< of messages that succeeded
+  std::uint64_t retries = 0;  ///< attempts that the peer was not ready for, or that got lost
+  std::uint64_t violations = 0;
+};
+
+/// Threads: any, for all functions.
+class Engine {
+ public:
+  /// The process's engine, started by the first caller and kept until the process ends. Errors:
+  /// EngineError, also printed, when a GSHNIC_* variable is bad, and in a child that was forked
+  /// behind it.
+  static Engine& get();
+  /// An engine beside it, a node of its own; tests have several.
+  explicit Engine(const EngineOptions& options);
+
+  /// Joins a fabric that lies in a file of shared memory (a memfd that processes passed around, or
+  /// one opened by name). Before the first queue pair; without it the process is a fabric of its
+  /// own. Errors: EngineError when one is joined already and is another one, or when the fabric is
+  /// too late because a queue pair or a region exists.
+  void join_fabric(int fd);
+  /// Fresh fabric memory; own descriptor of the caller.
+  [[nodiscard]] static int make_fabric();
+
+  [[nodiscard]] DeviceAttributes device() const;
+
+  [[nodiscard]] std::uint32_t create_pd();
+  void destroy_pd(std::uint32_t pd);
+  /// A UAR page of its own; returns its number, stores its first byte.
+  [[nodiscard]] std::uint32_t create_uar(void** page);
+  void destroy_uar(std::uint32_t uar);
+  /// Returns the key, the same for local and remote use; unique in the fabric, never reused soon.
+  [[nodiscard]] std::uint32_t create_region(const RegionAttributes& attributes);
+  void destroy_region(std::uint32_t key);
+  [[nodiscard]] std::uint32_t create_cq(const CqAttributes& attributes);
+  void destroy_cq(std::uint32_t cqn);
+  [[nodiscard]] std::uint32_t create_qp(const QpAttributes& attributes);
+  void destroy_qp(std::uint32_t qpn);
+  // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.
+  void modify_to_init(std::uint32_t qpn, const QpInit& init);
+  void modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr);
+  void modify_to_rts(std::uint32_t qpn, const QpRts& rts);
+  void modify_to_error(std::uint32_t qpn);
+  void modify_to_reset(std::uint32_t qpn);
+  [[nodiscard]] QpState state(std::uint32_t qpn) const;
+
+  /// Violations of the client checker since start, as text; empty = none. Tests read it.
+  [[nodiscard]] std::string violations() const;
+  [[nodiscard]] Counters counters() const;
+  /// Processor time that the engine's thread has used.
+  [[nodiscard]] std::int64_t thread_cpu_ns() const;
+
+  ~Engine();
+  Engine(const Engine&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gshmem::soft
+
+// The same as seen by programs that load libgshnic themselves (libgshmem's open_soft, tests).
+extern "C" {
+/// Fabric memory to be passed to other processes, or -1.
+__attribute__((visibility("default"))) int gshnic_make_fabric(void);
+/// 0, or -1 with `gshnic_error()` saying why.
+__attribute__((visibility("default"))) int gshnic_join_fabric(int fd);
+__attribute__((visibility("default"))) const char* gshnic_error(void);
+/// Checker violations as text into `buffer`; returns their number.
+__attribute__((visibility("default"))) int gshnic_violations(char* buffer, unsigned long bytes);
+}

@@ -1,0 +1,204 @@
+#include "transport/nic/soft/fabric.h"
+
+#include "host/base/error.h"
+#include "transport/nic/soft/engine.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace gshmem::soft {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31636962'6166736eull;  // changes with the layout
+constexpr std::uint64_t kRingsOffset = 64 * 1024;
+constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNodes * Ring::kBytes;
+
+enum NodeState : std::uint32_t { kFree, kLive, kGone };
+
+/// When a process started, in clock ticks since boot, or 0 when it does not run (any more). With it
+/// a number that the system gave to a new process is not taken for the old one.
+std::uint64_t start_time(std::uint32_t pid) {
+  char text[1024];
+  const Fd file(::open(strprintf("/proc/%u/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t bytes = file ? ::read(file.get(), text, sizeof text - 1) : -1;
+  if (bytes <= 0) return 0;
+  text[bytes] = '\0';
+  // proc(5): the name, in parentheses, may contain anything; field 3 is the state, 22 the start.
+  const char* at = std::strrchr(text, ')');
+  if (at == nullptr) return 0;
+  char state = 0;
+  unsigned long long ticks = 0;
+  constexpr const char* kFields =
+      " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu";
+  if (std::sscanf(at + 1, kFields, &state, &ticks) != 2) return 0;
+  return state == 'Z' || state == 'X' ? 0 : ticks;
+}
+
+void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
+                        static_cast<off_t>(offset));
+  if (memory == MAP_FAILED) {
+    throw EngineError{0xf, strprintf("mmap of the fabric: %s", std::strerror(errno))};
+  }
+  return memory;
+}
+
+/// flock for the time of a scope.
+class FileLock {
+ public:
+  explicit FileLock(const Fd& file) : file_(file.get()) {
+    while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~FileLock() { ::flock(file_, LOCK_UN); }
+  FileLock(const FileLock&) = delete;
+
+ private:
+  int file_;
+};
+
+}  // namespace
+
+struct Fabric::Node {
+  std::atomic<std::uint32_t> state;
+  std::uint32_t pid;
+  std::uint64_t start;
+  alignas(64) std::atomic<std::uint64_t> senders;
+};
+
+struct Fabric::Header {
+  std::uint64_t magic;
+  alignas(4096) Node nodes[kMaxNodes];
+};
+
+Fabric::Slot::~Slot() {
+  if (memory != nullptr) ::munmap(memory, Ring::kBytes);
+}
+
+Fd Fabric::make() {
+  Fd file(::memfd_create("gshnic_fabric", MFD_CLOEXEC));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(kFabricBytes)) != 0) {
+    throw EngineError{0xf, strprintf("memory of a fabric: %s", std::strerror(errno))};
+  }
+  return file;
+}
+
+Fd Fabric::open_named(const char* name) {
+  const std::string path = name[0] == '/' ? name : std::string("/") + name;
+  Fd file(::shm_open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file) {
+    throw EngineError{0x3,
+                      strprintf("GSHNIC_FABRIC=\"%s\": shm_open: %s", name, std::strerror(errno))};
+  }
+  return file;
+}
+
+Fabric::Fabric(int fd) {
+  // A description of our own: flock belongs to descriptions, and a descriptor that was inherited or
+  // passed shares its one with others.
+  file_ = Fd(::open(strprintf("/proc/self/fd/%d", fd).c_str(), O_RDWR | O_CLOEXEC));
+  struct stat info = {};
+  if (!file_ || ::fstat(file_.get(), &info) != 0) {
+    throw EngineError{0x3, strprintf("descriptor %d: %s", fd, std::strerror(errno))};
+  }
+  static_assert(sizeof(Header) <= kRingsOffset);
+  const FileLock lock(file_);
+  if (info.st_size == 0 && ::ftruncate(file_.get(), static_cast<off_t>(kFabricBytes)) == 0) {
+    info.st_size = static_cast<off_t>(kFabricBytes);
+  }
+  if (static_cast<std::uint64_t>(info.st_size) != kFabricBytes) {
+    throw EngineError{0x3, strprintf("descriptor %d is not the memory of a fabric", fd)};
+  }
+  header_ = static_cast<Header*>(map_file(file_, 0, kRingsOffset));
+  try {
+    claim_node();
+  } catch (...) {
+    ::munmap(header_, kRingsOffset);
+    throw;
+  }
+}
+
+Fabric::~Fabric() {
+  // Peers see it as the death of the process.
+  header_->nodes[node_].state.store(kGone, std::memory_order_release);
+  ::munmap(header_, kRingsOffset);
+}
+
+// Under the lock.
+void Fabric::claim_node() {
+  if (header_->magic != 0 && header_->magic != kMagic) {
+    throw EngineError{0x3, "a fabric of another version of the soft NIC"};
+  }
+  bool anyone = false;
+  for (std::uint32_t n = 0; n < kMaxNodes; ++n) anyone |= alive(n);
+  if (!anyone) {
+    // Nobody is left who could hold a number or a packet: start from nothing.
+    if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    static_cast<off_t>(kFabricBytes)) != 0) {
+      throw EngineError{0xf, strprintf("clearing the fabric: %s", std::strerror(errno))};
+    }
+    header_->magic = kMagic;
+  }
+  for (std::uint32_t n = 0; n < kMaxNodes; ++n) {
+    Node& node = header_->nodes[n];
+    if (node.state.load(std::memory_order_relaxed) != kFree) continue;
+    node_ = n;
+    node.pid = static_cast<std::uint32_t>(::getpid());
+    node.start = start_time(node.pid);
+    node.state.store(kLive, std::memory_order_release);
+    return;
+  }
+  throw EngineError{0xf, strprintf("all %u nodes of the fabric have been used", kMaxNodes)};
+}
+
+bool Fabric::same_file(int fd) const {
+  struct stat mine = {}, other = {};
+  return ::fstat(file_.get(), &mine) == 0 && ::fstat(fd, &other) == 0 &&
+         mine.st_dev == other.st_dev && mine.st_ino == other.st_ino;
+}
+
+bool Fabric::alive(std::uint32_t node) const {
+  if (node >= kMaxNodes) return false;
+  const Node& entry = header_->nodes[node];
+  if (entry.state.load(std::memory_order_acquire) != kLive) return false;
+  return entry.start == start_time(entry.pid);
+}
+
+std::uint64_t Fabric::senders() const {
+  return header_->nodes[node_].senders.load(std::memory_order_acquire);
+}
+
+Ring& Fabric::map(Slot& slot, std::uint32_t from, std::uint32_t to, Kind kind) {
+  if (slot.ring == nullptr) {
+    const std::uint64_t index = (std::uint64_t{from} * kMaxNodes + to) * 2 + kind;
+    slot.memory = map_file(file_, kRingsOffset + index * Ring::kBytes, Ring::kBytes);
+    slot.ring = std::make_unique<Ring>(slot.memory);
+  }
+  return *slot.ring;
+}
+
+Ring* Fabric::outgoing(std::uint32_t node, Kind kind) {
+  if (node >= kMaxNodes) return nullptr;
+  Node& entry = header_->nodes[node];
+  if (entry.state.load(std::memory_order_acquire) == kFree) return nullptr;
+  Slot& slot = outgoing_[node][kind];
+  if (slot.ring == nullptr) {
+    map(slot, node_, node, kind);
+    entry.senders.fetch_or(std::uint64_t{1} << node_, std::memory_order_acq_rel);
+  }
+  return slot.ring.get();
+}
+
+Ring& Fabric::incoming(std::uint32_t node, Kind kind) {
+  return map(incoming_[node][kind], node, node_, kind);
+}
+
+}  // namespace gshmem::soft

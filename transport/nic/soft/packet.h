@@ -1,0 +1,52 @@
+// What the engines of two processes say to each other: requests of a queue pair's send queue, and
+// replies. Host byte order; both ends are the same machine. Included by ring.h, the requester and
+// the responder.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gshmem::soft {
+
+enum class PacketKind : std::uint8_t {
+  kSkip,  ///< fills the end of a ring
+  // Requests.
+  kWrite,  ///< a piece of a message of at most one MTU
+  kRead,
+  kAtomic,
+  // Replies.
+  kAck,       ///< done, or failed with `syndrome`
+  kNotReady,  ///< not executed, try again: `condition` says why
+  kData,      ///< a piece of what a read asked for
+  kOld,       ///< value before an atomic
+};
+
+/// Why a request was not executed. Decides how long the requester tries again.
+enum class Condition : std::uint8_t { kAbsent, kNotConnected, kFailed, kSequence };
+
+struct Packet {
+  PacketKind kind = PacketKind::kSkip;
+  std::uint8_t wqe_kind = 0;  ///< nic::WqeKind of an atomic
+  std::uint8_t syndrome = 0, vendor = 0;
+  std::uint8_t inject = 0;  ///< syndrome that the responder shall fail with (rules.h)
+  Condition condition = Condition::kAbsent;
+  bool first = false;  ///< the first piece sent, which need not be the lowest
+  bool shuffle = false;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t key = 0;
+  std::uint32_t source = 0, target = 0;  ///< queue pair numbers
+  /// Of the requester's attempt; a reply repeats it, so that those to an earlier one are told
+  /// apart.
+  std::uint32_t epoch = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t message = 0;  ///< counts messages of a connection
+  std::uint64_t address = 0;  ///< of the message's first byte
+  std::uint64_t length = 0;   ///< of the message
+  std::uint64_t offset = 0;   ///< of this piece
+  std::uint64_t swap_or_add = 0, compare = 0, swap_mask = 0, compare_mask = 0, boundary = 0;
+  std::uint64_t old = 0;
+  std::uint64_t unused[2] = {0, 0};
+};
+static_assert(sizeof(Packet) == 128 && std::is_trivially_copyable_v<Packet>);
+
+}  // namespace gshmem::soft

@@ -1,0 +1,123 @@
+// State of a queue pair: what is in its send queue and under way (worked on by requester.cpp), and
+// where it is in what its peer sends (responder.cpp). Guarded by the engine's lock.
+#pragma once
+
+#include "transport/nic/decode.h"
+#include "transport/nic/soft/completion_queue.h"
+#include "transport/nic/soft/engine.h"
+#include "transport/nic/soft/packet.h"
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace gshmem::soft {
+
+struct Region;
+
+/// Bytes of a region that is dear to read in small pieces (a GPU's), read ahead.
+struct ReadAhead {
+  std::vector<std::uint8_t> bytes;
+  std::uint64_t first = 0;  ///< offset in the message
+};
+
+/// A WQE between fetch and completion.
+struct Operation {
+  enum class Progress { kQueued, kSending, kSent, kDone };
+  nic::Wqe wqe;
+  std::vector<std::uint8_t> raw;  ///< as fetched
+  std::uint64_t entry = 0;        ///< first entry, counted from the queue's beginning
+  std::uint64_t entries = 1;
+  std::uint64_t number = 0;   ///< WQE, counted from the queue's beginning
+  std::uint64_t message = 0;  ///< 0 = none yet
+  std::uint32_t epoch = 0;    ///< of the last attempt
+  Progress progress = Progress::kQueued;
+  std::uint8_t syndrome = 0, vendor = 0;
+  std::uint8_t inject = 0;
+  bool rules_asked = false, lost_once = false;
+  std::uint32_t drops = 0;  ///< attempts that a rule lost
+  std::uint64_t pieces_sent = 0;
+  std::uint64_t received = 0;  ///< bytes of a read
+  std::int64_t not_before_ns = 0, complete_at_ns = 0;
+  ReadAhead ahead;
+  bool trails = false;
+  std::vector<std::uint8_t> trailing;  ///< a read's data, held back when it `trails`
+
+  [[nodiscard]] bool under_way() const {
+    return progress == Progress::kSending || progress == Progress::kSent;
+  }
+  [[nodiscard]] bool returns_data() const {
+    return wqe.kind == nic::WqeKind::kRead || wqe.is_atomic();
+  }
+};
+
+/// A read whose data goes out piece by piece, or an atomic's old value that waits.
+struct PendingReply {
+  Packet request;
+  bool is_read = true;
+  std::uint64_t old = 0;
+  std::uint64_t sent = 0;
+  bool sent_any = false;
+  std::int64_t not_before_ns = 0;
+  ReadAhead ahead;
+};
+
+/// Data of a read whose completion is out already.
+struct TrailingRead {
+  std::vector<nic::LocalPiece> local;
+  std::vector<std::uint8_t> data;
+  std::int64_t until_ns = 0;
+};
+
+/// A write that lands after its successor.
+struct HeldWrite {
+  Packet request;
+  std::vector<std::uint8_t> payload;
+  std::int64_t until_ns = 0;
+};
+
+struct QueuePair {
+  std::uint32_t number = 0;
+  std::uint64_t ordinal = 0;  ///< of creation in this process
+  QpAttributes attributes;
+  QpInit init;
+  QpRtr rtr;
+  QpRts rts;
+  QpState state = QpState::kReset;
+  CompletionQueue* send_cq = nullptr;
+
+  // Requester. Entries are counted from the queue's beginning and never wrap.
+  std::uint64_t producer = 0;  ///< last doorbell
+  std::uint64_t fetched = 0;   ///< entries before it were read
+  std::uint64_t retired = 0;   ///< entries before it are done
+  std::uint64_t wqes = 0, messages = 0, unsignalled = 0;
+  std::deque<Operation> operations;
+  std::size_t next = 0;     ///< first of `operations` that is not sent
+  std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
+  std::uint64_t visits = 0, flushes = 0;
+  bool failing = false;  ///< an operation has failed: fetch no other
+  std::deque<TrailingRead> trailing;
+  std::int64_t retry_at_ns = 0, retry_since_ns = 0;
+  std::int64_t asked_alive_ns = 0, skip_until_ns = 0, flush_at_ns = 0;
+  // Checker: how long the doorbell record has differed from the doorbell.
+  std::int64_t record_differs_ns = 0;
+  std::uint16_t record_seen = 0;
+  bool record_reported = false;
+
+  // Responder.
+  std::uint64_t expected = 1;  ///< message
+  std::uint64_t received = 0;  ///< bytes of it
+  bool receiving = false;
+  std::deque<PendingReply> pending;
+  std::deque<HeldWrite> held;
+
+  [[nodiscard]] std::uint64_t depth() const {
+    return std::uint64_t{1} << attributes.log_send_entries;
+  }
+  [[nodiscard]] std::uint8_t* slot(std::uint64_t entry) const {
+    return static_cast<std::uint8_t*>(attributes.send_queue) +
+           (entry & (depth() - 1)) * nic::kEntryBytes;
+  }
+};
+
+}  // namespace gshmem::soft

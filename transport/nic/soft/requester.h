@@ -1,0 +1,71 @@
+// The sending half of queue pairs: doorbells, fetch, execution in order, completion, and flush in
+// the error state. requester.cpp has the life of an operation, sender.cpp what it puts on the wire
+// and takes from it. Invariant: completions of a queue pair come in the order of its entries;
+// nothing behind a failed operation is executed.
+#pragma once
+
+#include "transport/nic/soft/context.h"
+
+#include <string>
+
+namespace gshmem::soft {
+
+class Requester {
+ public:
+  explicit Requester(Context& context) : context_(context) {}
+
+  /// A doorbell: entries before `producer` (modulo 2^16) are written.
+  void ring(QueuePair& qp, std::uint16_t producer);
+  /// Takes the doorbell record for a doorbell, when another queue pair's one may have replaced it.
+  void ring_by_record(QueuePair& qp);
+  /// Goes on with a queue pair. True when anything moved.
+  bool progress(QueuePair& qp, std::int64_t now);
+  void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
+  /// Forgets everything that is queued or under way.
+  void reset(QueuePair& qp);
+
+ private:
+  // requester.cpp
+  bool fetch(QueuePair& qp, std::int64_t now);
+  void take(QueuePair& qp, std::int64_t now);
+  void inspect(QueuePair& qp, Operation& op);
+  bool start(QueuePair& qp, std::int64_t now);
+  bool may_start(const QueuePair& qp, const Operation& op, std::int64_t now) const;
+  bool retire(QueuePair& qp, std::int64_t now);
+  void check_slots(const QueuePair& qp, const Operation& op);
+  void complete(QueuePair& qp, const Operation& op);
+  bool flush(QueuePair& qp, std::int64_t now);
+  void check_record(QueuePair& qp, std::int64_t now);
+  void done(QueuePair& qp, Operation& op, std::int64_t now);
+  /// The operation will complete with an error, in its turn.
+  void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor);
+  /// The same, by a mistake of the client, which is a violation.
+  void reject(QueuePair& qp, Operation& op, std::uint8_t syndrome, const std::string& why);
+
+  // sender.cpp
+  /// False: it has to wait. Otherwise it is sent, done, or has failed.
+  bool execute(QueuePair& qp, Operation& op, std::int64_t now);
+  bool apply_rules(QueuePair& qp, Operation& op, std::int64_t now);
+  bool check_local(QueuePair& qp, Operation& op);
+  bool send(QueuePair& qp, Operation& op, std::int64_t now);
+  bool send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t piece,
+                  std::uint64_t pieces);
+  bool gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
+              std::uint64_t bytes);
+  bool scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local, std::uint64_t offset,
+               const std::uint8_t* from, std::uint64_t bytes);
+  bool settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local);
+  void on_data(QueuePair& qp, Operation& op, const Packet& reply, const std::uint8_t* payload,
+               std::int64_t now);
+  void on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int64_t now);
+  bool land_trailing(QueuePair& qp, std::int64_t now);
+  void try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now);
+  bool check_peer(QueuePair& qp, std::int64_t now);
+
+  Context& context_;
+};
+
+/// Acknowledgement timeout of a connection, scaled down: nothing is lost here by itself.
+[[nodiscard]] std::int64_t retry_interval_ns(const QueuePair& qp);
+
+}  // namespace gshmem::soft

@@ -1,0 +1,367 @@
+#include "transport/nic/soft/responder.h"
+
+#include "host/base/log.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::soft {
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+constexpr std::uint64_t kAheadBytes = 256 * 1024;
+
+/// The rights a request needs in the region.
+std::uint32_t rights_of(PacketKind kind) {
+  switch (kind) {
+    case PacketKind::kWrite:
+      return kRemoteWrite;
+    case PacketKind::kRead:
+      return kRemoteRead;
+    default:
+      return kRemoteAtomic;
+  }
+}
+
+bool allowed(const QueuePair& qp, PacketKind kind) {
+  switch (kind) {
+    case PacketKind::kWrite:
+      return qp.init.remote_write || qp.rtr.remote_write;
+    case PacketKind::kRead:
+      return qp.init.remote_read || qp.rtr.remote_read;
+    default:
+      return qp.init.remote_atomic || qp.rtr.remote_atomic;
+  }
+}
+
+nic::Wqe atomic_of(const Packet& request) {
+  nic::Wqe wqe;
+  wqe.kind = static_cast<nic::WqeKind>(request.wqe_kind);
+  wqe.length = request.length;
+  wqe.swap_or_add = request.swap_or_add;
+  wqe.compare = request.compare;
+  wqe.swap_mask = request.swap_mask;
+  wqe.compare_mask = request.compare_mask;
+  wqe.boundary = request.boundary;
+  return wqe;
+}
+
+}  // namespace
+
+Ring* Responder::replies_to(const Packet& request) const {
+  return context_.fabric->reply_to(request.source >> kLocalBits);
+}
+
+bool Responder::reply(const Packet& request, PacketKind kind, std::uint8_t syndrome,
+                      std::uint8_t vendor) {
+  Ring* ring = replies_to(request);
+  Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
+  if (packet == nullptr) return false;
+  packet->kind = kind;
+  packet->syndrome = syndrome;
+  packet->vendor = vendor;
+  packet->source = request.target;
+  packet->target = request.source;
+  packet->epoch = request.epoch;
+  packet->message = request.message;
+  ring->commit();
+  return true;
+}
+
+bool Responder::not_ready(const Packet& request, Condition condition) {
+  Ring* ring = replies_to(request);
+  Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
+  if (packet == nullptr) return false;
+  packet->kind = PacketKind::kNotReady;
+  packet->condition = condition;
+  packet->source = request.target;
+  packet->target = request.source;
+  packet->epoch = request.epoch;
+  packet->message = request.message;
+  ring->commit();
+  return true;
+}
+
+bool Responder::on_request(const Packet& request, const std::uint8_t* payload, std::int64_t now) {
+  Ring* ring = replies_to(request);
+  if (ring == nullptr) return true;  // from nowhere
+  // A held write and this one may both answer.
+  if (!ring->has_room(4)) return false;
+  QueuePair* qp = context_.find_qp(request.target);
+  if (qp == nullptr) return not_ready(request, Condition::kAbsent);
+  if (qp->state == QpState::kError) return not_ready(request, Condition::kFailed);
+  if (qp->state != QpState::kRtr && qp->state != QpState::kRts) {
+    return not_ready(request, Condition::kNotConnected);
+  }
+  if (qp->rtr.remote_qpn != request.source) return not_ready(request, Condition::kAbsent);
+  // Behind a message that was not executed, or from before one side started anew.
+  if (request.message != qp->expected ||
+      (request.kind == PacketKind::kWrite && !request.first && !qp->receiving)) {
+    return not_ready(request, Condition::kSequence);
+  }
+  if (request.inject != 0) {
+    fail(*qp, request, {request.inject, "by a rule"});
+    return true;
+  }
+  switch (request.kind) {
+    case PacketKind::kWrite:
+      if (!qp->held.empty()) {
+        // The one in front lands behind this piece.
+        write(*qp, request, payload);
+        land_held(*qp);
+      } else if (!hold(*qp, request, payload, now)) {
+        write(*qp, request, payload);
+      }
+      return true;
+    case PacketKind::kRead:
+      land_held(*qp);
+      read(*qp, request, now);
+      return true;
+    case PacketKind::kAtomic:
+      land_held(*qp);
+      atomic(*qp, request, now);
+      return true;
+    default:
+      return true;
+  }
+}
+
+/// The error row of the requester's completion; this queue pair fails as well (IB 9.9.2.1,
+/// affiliated asynchronous error of the responder).
+void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
+  GSHMEM_INFO(
+      "soft NIC: queue pair 0x%x: request of 0x%x (address 0x%llx, %llu bytes, key 0x%x) "
+      "fails with syndrome 0x%02x: %s",
+      qp.number, request.source, static_cast<unsigned long long>(request.address),
+      static_cast<unsigned long long>(request.length), request.key, fault.syndrome, fault.why);
+  land_held(qp);
+  reply(request, PacketKind::kAck, fault.syndrome, request.inject != 0 ? request.vendor : 0);
+  qp.state = QpState::kError;
+  qp.receiving = false;
+}
+
+/// The region that the request means, after all checks but alignment.
+const Region* Responder::target(const QueuePair& qp, const Packet& request, std::uint64_t address,
+                                std::uint64_t bytes, Fault* fault) const {
+  const Region* region = context_.regions.check(
+      request.key, qp.attributes.pd, rights_of(request.kind), address, bytes, &fault->why);
+  if (region != nullptr && !allowed(qp, request.kind)) {
+    fault->why = "the queue pair does not allow this access";
+    region = nullptr;
+  }
+  if (region == nullptr) fault->syndrome = kRemoteAccess;
+  return region;
+}
+
+bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
+                     std::int64_t now) {
+  if (request.payload_bytes != request.length || request.length == 0) return false;
+  const std::int64_t delay =
+      context_.adversary.delay_ns(Behaviour::kReorderWrites, qp.ordinal, request.message);
+  if (delay == 0) return false;
+  Fault fault;
+  const Region* region = target(qp, request, request.address, request.length, &fault);
+  if (region == nullptr || !(region->access & kRelaxedOrdering)) return false;
+  qp.held.push_back({request, {payload, payload + request.payload_bytes}, now + delay});
+  ++qp.expected;
+  return true;
+}
+
+void Responder::land_held(QueuePair& qp) {
+  while (!qp.held.empty()) {
+    const HeldWrite held = std::move(qp.held.front());
+    qp.held.pop_front();
+    Fault fault;
+    const Packet& request = held.request;
+    const Region* region = target(qp, request, request.address, request.length, &fault);
+    if (region == nullptr) return fail(qp, request, fault);
+    if (!store(*region, request, held.payload.data(), qp.ordinal)) {
+      return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
+    }
+    acknowledge(qp, request, region->memory);
+  }
+}
+
+void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
+  // The range of all of the message, by its first piece already: nothing of a bad one lands.
+  Fault fault;
+  const Region* region = target(qp, request, request.address, request.length, &fault);
+  if (region == nullptr) return fail(qp, request, fault);
+  if (request.offset + request.payload_bytes > request.length) {
+    return fail(qp, request, {kRemoteRequest, "more data than the message has"});
+  }
+  if (request.first) qp.received = 0, qp.receiving = true;
+  if (request.payload_bytes > 0 && !store(*region, request, payload, qp.ordinal)) {
+    return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
+  }
+  qp.received += request.payload_bytes;
+  if (qp.received < request.length) return;
+  qp.receiving = false;
+  ++qp.expected;
+  acknowledge(qp, request, region->memory);
+}
+
+/// Stores a piece, if the adversary wants it line by line in another order.
+bool Responder::store(const Region& region, const Packet& request, const std::uint8_t* payload,
+                      std::uint64_t queue) {
+  std::uint8_t* to = region.at(request.address + request.offset);
+  const std::uint64_t bytes = request.payload_bytes;
+  if (!context_.adversary.decides(Behaviour::kReorderBytes, queue, request.message)) {
+    return region.memory->write(to, payload, bytes);
+  }
+  // Lines of the target, last one first: a word that may be stored whole is never cut.
+  std::uint64_t end = bytes;
+  while (end > 0) {
+    const std::uint64_t into_line =
+        (reinterpret_cast<std::uintptr_t>(to) + end - 1) % kLineBytes + 1;
+    const std::uint64_t begin = end - std::min(end, into_line);
+    if (!region.memory->write(to + begin, payload + begin, end - begin)) return false;
+    end = begin;
+  }
+  return true;
+}
+
+void Responder::acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory) {
+  if (!memory->batched()) {
+    reply(request, PacketKind::kAck);
+  } else {
+    settling_.push_back({request, memory, qp.number});
+  }
+}
+
+bool Responder::settle() {
+  bool moved = false;
+  while (!settling_.empty()) {
+    const Settling one = settling_.front();
+    Ring* ring = replies_to(one.reply);
+    if (ring != nullptr && !ring->has_room(1)) return moved;
+    std::uint8_t syndrome = 0;
+    if (!one.memory->flush()) {
+      syndrome = kRemoteOperation;
+      if (QueuePair* qp = context_.find_qp(one.qpn)) qp->state = QpState::kError;
+    }
+    reply(one.reply, PacketKind::kAck, syndrome);
+    settling_.erase(settling_.begin());
+    moved = true;
+  }
+  while (!orphans_.empty() && not_ready(orphans_.back(), Condition::kAbsent)) {
+    orphans_.pop_back();
+    moved = true;
+  }
+  return moved;
+}
+
+void Responder::read(QueuePair& qp, const Packet& request, std::int64_t now) {
+  Fault fault;
+  if (target(qp, request, request.address, request.length, &fault) == nullptr) {
+    return fail(qp, request, fault);
+  }
+  if (qp.pending.size() >= std::size_t{1} << qp.rtr.log_responder_reads) {
+    return fail(qp, request, {kRemoteRequest, "more reads and atomics than log_rra_max allows"});
+  }
+  ++qp.expected;
+  PendingReply pending;
+  pending.request = request;
+  pending.not_before_ns =
+      now + context_.adversary.delay_ns(Behaviour::kLateRead, qp.ordinal, request.message);
+  qp.pending.push_back(std::move(pending));
+}
+
+void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
+  Fault fault;
+  const Region* region = target(qp, request, request.address, request.length, &fault);
+  if (region == nullptr) return fail(qp, request, fault);
+  if ((request.length != 4 && request.length != 8) || request.address % request.length != 0 ||
+      reinterpret_cast<std::uintptr_t>(region->at(request.address)) % request.length != 0) {
+    return fail(qp, request, {kRemoteRequest, "an atomic on an unaligned word"});
+  }
+  if (qp.pending.size() >= std::size_t{1} << qp.rtr.log_responder_reads) {
+    return fail(qp, request, {kRemoteRequest, "more reads and atomics than log_rra_max allows"});
+  }
+  PendingReply pending;
+  pending.request = request;
+  pending.is_read = false;
+  if (!region->memory->atomic(region->at(request.address), atomic_of(request), &pending.old)) {
+    return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
+  }
+  ++qp.expected;
+  pending.not_before_ns =
+      now + context_.adversary.delay_ns(Behaviour::kLateAtomic, qp.ordinal, request.message);
+  qp.pending.push_back(std::move(pending));
+}
+
+bool Responder::progress(QueuePair& qp, std::int64_t now) {
+  bool moved = false;
+  if (!qp.held.empty() && now >= qp.held.front().until_ns) {
+    Ring* ring = replies_to(qp.held.front().request);
+    if (ring == nullptr || ring->has_room(2)) land_held(qp), moved = true;
+  }
+  // In the order of the requests: InfiniBand 9.4.4, responses of reads and atomics.
+  while (!qp.pending.empty() && now >= qp.pending.front().not_before_ns) {
+    PendingReply& pending = qp.pending.front();
+    if (!send_data(qp, pending)) return moved;
+    moved = true;
+    if (!pending.is_read || pending.sent == pending.request.length) qp.pending.pop_front();
+  }
+  return moved;
+}
+
+/// Sends one packet of a reply. False: no room.
+bool Responder::send_data(QueuePair& qp, PendingReply& pending) {
+  const Packet& request = pending.request;
+  Ring* ring = replies_to(request);
+  const auto bytes = static_cast<std::uint32_t>(
+      pending.is_read ? std::min<std::uint64_t>(qp.rtr.mtu, request.length - pending.sent) : 0);
+  Packet* packet = ring->reserve(bytes);
+  if (packet == nullptr) return false;
+  packet->kind = pending.is_read ? PacketKind::kData : PacketKind::kOld;
+  packet->source = request.target;
+  packet->target = request.source;
+  packet->epoch = request.epoch;
+  packet->message = request.message;
+  packet->offset = pending.sent;
+  packet->old = pending.old;
+  if (bytes > 0) {
+    // Again with each piece, because the region may have gone.
+    Fault fault;
+    const Region* region = target(qp, request, request.address, request.length, &fault);
+    bool reached = region != nullptr;
+    if (reached && region->memory->batched()) {
+      ReadAhead& ahead = pending.ahead;
+      if (pending.sent >= ahead.first + ahead.bytes.size()) {
+        ahead.first = pending.sent;
+        ahead.bytes.resize(std::min(kAheadBytes, request.length - pending.sent) / bytes * bytes);
+        reached = region->memory->read(
+            ahead.bytes.data(), region->at(request.address + pending.sent), ahead.bytes.size());
+      }
+      if (reached) {
+        std::memcpy(Ring::payload(packet), ahead.bytes.data() + (pending.sent - ahead.first),
+                    bytes);
+      }
+    } else if (reached) {
+      reached = region->memory->read(Ring::payload(packet),
+                                     region->at(request.address + pending.sent), bytes);
+    }
+    if (!reached) {
+      packet->kind = PacketKind::kAck;
+      packet->syndrome = fault.syndrome != 0 ? fault.syndrome : kRemoteOperation;
+      qp.state = QpState::kError;
+      pending.sent = request.length - bytes;
+    }
+  }
+  pending.sent += bytes;
+  ring->commit();
+  return true;
+}
+
+void Responder::abandon(QueuePair& qp) {
+  for (const PendingReply& pending : qp.pending) orphans_.push_back(pending.request);
+  for (const HeldWrite& held : qp.held) orphans_.push_back(held.request);
+  qp.pending.clear();
+  qp.held.clear();
+  qp.expected = 1;
+  qp.received = 0;
+  qp.receiving = false;
+}
+
+}  // namespace gshmem::soft

@@ -1,0 +1,55 @@
+// Errors on demand: GSHNIC_RULES. Text to rules, and which rule a WQE meets.
+//
+//   rules  = rule { (";" | ",") rule }
+//   rule   = field { ":" field }, with exactly one action
+//   where  = "qp=" ("*" | number | "#" n)     n-th queue pair of the process, from 0
+//          | "wqe=" ("*" | n | n "-" m)       n-th WQE since the queue pair became ready, from 0
+//          | "op=" ("*" | "nop" | "write" | "read" | "cas" | "fadd" | "mcas" | "mfadd" | "atomic"
+//                   | "dump")
+//          | "times=" n                       at most so often; default: always
+//   action = "syndrome=" n [":vendor=" n]     the WQE fails; remote syndromes (0x12, 0x13, 0x14)
+//                                             at the responder, whose queue pair fails too
+//          | "drop"                           the network loses the message: sent again after the
+//                                             timeout, until the retries are used up
+//          | "delay=" n ("ns" | "us" | "ms" | "s")  execution begins that much later
+//
+// Numbers are decimal or 0x hexadecimal. Example: "qp=*:wqe=17:op=write:syndrome=0x13".
+#pragma once
+
+#include "transport/nic/decode.h"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace gshmem::soft {
+
+struct Rule {
+  enum class Action { kSyndrome, kDrop, kDelay };
+  enum class Queue { kAny, kNumber, kOrdinal };
+  Queue queue = Queue::kAny;
+  std::uint64_t queue_value = 0;
+  std::uint64_t first = 0, last = ~std::uint64_t{0};  ///< WQEs
+  std::uint32_t kinds = ~0u;                          ///< bit nic::WqeKind
+  std::uint64_t times = ~std::uint64_t{0};            ///< left
+  std::optional<Action> action;
+  std::uint8_t syndrome = 0, vendor = 0;
+  std::uint64_t delay_ns = 0;
+};
+
+/// Errors: EngineError 0x3 that quotes the bad part and says what is accepted.
+[[nodiscard]] std::vector<Rule> parse_rules(std::string_view text);
+
+class RuleSet {
+ public:
+  explicit RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {}
+  /// The first rule that `wqe` meets, counted as used; null = none.
+  [[nodiscard]] const Rule* match(std::uint32_t qpn, std::uint64_t ordinal, std::uint64_t wqe,
+                                  nic::WqeKind kind);
+
+ private:
+  std::vector<Rule> rules_;
+};
+
+}  // namespace gshmem::soft

@@ -1,0 +1,156 @@
+#include "transport/nic/soft/verbs/firmware.h"
+
+#include "transport/nic/soft/verbs/firmware_state.h"
+
+#include "host/base/log.h"
+
+#include <algorithm>
+
+namespace gshmem::soft {
+namespace {
+
+struct Command {
+  std::uint16_t opcode;
+  const char* name;
+  std::size_t in_bytes, out_bytes;  ///< at least
+  CommandClass kind;
+  std::uint16_t destroyed_by;
+  Handler handler;
+};
+
+// Opcodes: Linux include/linux/mlx5/mlx5_ifc.h (MLX5_CMD_OP_*). Lengths: the sizes of struct
+// mlx5_ifc_<name>_in_bits and _out_bits there and in rdma-core providers/mlx5/mlx5_ifc.h, without
+// the lists of pages at the end of the creating commands.
+constexpr Command kCommands[] = {
+    {0x100, "QUERY_HCA_CAP", 0x10, 0x1010, CommandClass::kGeneral, 0, query_hca_cap},
+    {0x400, "CREATE_CQ", 0x110, 0x10, CommandClass::kCreate, 0x401, create_cq},
+    {0x401, "DESTROY_CQ", 0x10, 0x10, CommandClass::kDestroy, 0, destroy_cq},
+    {0x500, "CREATE_QP", 0x110, 0x10, CommandClass::kCreate, 0x501, create_qp},
+    {0x501, "DESTROY_QP", 0x10, 0x10, CommandClass::kDestroy, 0, destroy_qp},
+    {0x502, "RST2INIT_QP", 0x110, 0x10, CommandClass::kModify, 0, rst2init_qp},
+    {0x503, "INIT2RTR_QP", 0x110, 0x10, CommandClass::kModify, 0, init2rtr_qp},
+    {0x504, "RTR2RTS_QP", 0x110, 0x10, CommandClass::kModify, 0, rtr2rts_qp},
+    {0x505, "RTS2RTS_QP", 0x110, 0x10, CommandClass::kModify, 0, rts2rts_qp},
+    {0x507, "2ERR_QP", 0x10, 0x10, CommandClass::kModify, 0, to_error_qp},
+    {0x50a, "2RST_QP", 0x10, 0x10, CommandClass::kModify, 0, to_reset_qp},
+    {0x50b, "QUERY_QP", 0x10, 0x110, CommandClass::kQuery, 0, query_qp},
+    {0x50e, "INIT2INIT_QP", 0x110, 0x10, CommandClass::kModify, 0, init2init_qp},
+    {0x760, "QUERY_ROCE_ADDRESS", 0x10, 0x30, CommandClass::kGeneral, 0, query_roce_address},
+    {0x800, "ALLOC_PD", 0x10, 0x10, CommandClass::kCreate, 0x801, alloc_pd},
+    {0x801, "DEALLOC_PD", 0x10, 0x10, CommandClass::kDestroy, 0, dealloc_pd},
+    {0x802, "ALLOC_UAR", 0x10, 0x10, CommandClass::kCreate, 0x803, alloc_uar},
+    {0x803, "DEALLOC_UAR", 0x10, 0x10, CommandClass::kDestroy, 0, dealloc_uar},
+};
+
+const Command* find_command(std::uint16_t opcode) {
+  const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                   [&](const Command& c) { return c.opcode == opcode; });
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+constexpr std::size_t kHeaderBytes = 8;  ///< opcode to op_mod, status to syndrome
+
+void dispatch(FirmwareState& state, Call& call) {
+  demand(call.in.size() >= kHeaderBytes, Status::kBadInputLength, Check::kInputLength,
+         "not even a header");
+  const auto opcode = static_cast<std::uint16_t>(get(call.in.data(), in::opcode));
+  const Command* command = find_command(opcode);
+  demand(command != nullptr, Status::kBadOperation, Check::kOpcode, "unknown opcode");
+  call.name = command->name;
+  demand(call.in.size() >= command->in_bytes, Status::kBadInputLength, Check::kInputLength,
+         "input too short");
+  demand(call.out.size() >= command->out_bytes, Status::kBadOutputLength, Check::kOutputLength,
+         "output too short");
+  command->handler(state, call);
+}
+
+Status refused(const Call& call, const Refusal& refusal) {
+  std::fill(call.out.begin(), call.out.end(), std::uint8_t{0});
+  const std::uint32_t syndrome = kSyndromeBase | static_cast<std::uint16_t>(refusal.check);
+  if (call.out.size() >= kHeaderBytes) {
+    set(call.out.data(), out::status, static_cast<std::uint32_t>(refusal.status));
+    set(call.out.data(), out::syndrome, syndrome);
+  }
+  const unsigned opcode =
+      call.in.size() >= kHeaderBytes ? get(call.in.data(), in::opcode) : 0xffffu;
+  GSHMEM_LOG_LIMITED(
+      LogLevel::kWarn, 20, "soft NIC: command 0x%x %s refused: status 0x%x, syndrome 0x%x: %s",
+      opcode, call.name, static_cast<unsigned>(refusal.status), syndrome, refusal.reason.c_str());
+  return refusal.status;
+}
+
+}  // namespace
+
+CommandClass command_class(std::uint16_t opcode) {
+  const Command* command = find_command(opcode);
+  return command == nullptr ? CommandClass::kUnknown : command->kind;
+}
+
+std::uint16_t destroying_opcode(std::uint16_t create_opcode) {
+  const Command* command = find_command(create_opcode);
+  return command == nullptr ? std::uint16_t{0} : command->destroyed_by;
+}
+
+void check_fields(const Call& call, Structure structure, std::size_t offset) {
+  const std::uint8_t* bytes = call.in.data() + offset;
+  if (const char* field = nonzero_field(structure, bytes))
+    throw Refusal{Status::kBadParameter, Check::kZeroField,
+                  std::string(field) + " is set, and this NIC does not have that"};
+  if (const int byte = reserved_bits(structure, bytes); byte >= 0)
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 5, "soft NIC: %s: reserved bits in word 0x%zx of the input",
+                       call.name, offset + static_cast<std::size_t>(byte));
+}
+
+void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what) {
+  const auto found = state.umems.find(place.id);
+  if (found == state.umems.end())
+    throw Refusal{Status::kBadResource, Check::kUmem, std::string(what) + ": no such user memory"};
+  const std::uint64_t size = found->second.bytes;
+  if (place.offset % place.alignment != 0 || place.offset > size ||
+      place.bytes > size - place.offset)
+    throw Refusal{Status::kBadParameter, Check::kUmemRange,
+                  std::string(what) + ": not aligned, or beyond the end of its user memory"};
+  return found->second.address + place.offset;
+}
+
+std::uint64_t page_bytes(std::uint32_t log_page_size) {
+  return std::uint64_t{4096} << log_page_size;
+}
+
+Firmware::Firmware(Engine& engine, Resources& resources)
+    : state_(new FirmwareState{engine, resources, {}, 0, {}, {}}) {}
+
+Firmware::~Firmware() = default;
+
+Status Firmware::execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) noexcept {
+  const std::lock_guard lock(mutex_);
+  Call call{in, out};
+  try {
+    std::fill(out.begin(), out.end(), std::uint8_t{0});
+    dispatch(*state_, call);
+    return Status::kOk;
+  } catch (const Refusal& refusal) {
+    return refused(call, refusal);
+  } catch (const EngineError& error) {
+    return refused(call, {static_cast<Status>(error.status), Check::kEngine, error.reason});
+  } catch (const std::exception& error) {
+    return refused(call, {Status::kInternal, Check::kEngine, error.what()});
+  }
+}
+
+std::uint32_t Firmware::register_umem(void* address, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t id = ++state_->last_umem;
+  state_->umems[id] = {static_cast<std::uint8_t*>(address), bytes, 0};
+  return id;
+}
+
+bool Firmware::release_umem(std::uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = state_->umems.find(id);
+  if (found == state_->umems.end() || found->second.users > 0) return false;
+  state_->umems.erase(found);
+  return true;
+}
+
+}  // namespace gshmem::soft

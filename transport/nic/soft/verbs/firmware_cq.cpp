@@ -1,0 +1,66 @@
+// CREATE_CQ and DESTROY_CQ.
+#include "transport/nic/soft/verbs/holds.h"
+
+namespace gshmem::soft {
+namespace {
+
+constexpr std::uint64_t kCqeBytes = 64, kRecordBytes = 8;
+
+}  // namespace
+
+void create_cq(FirmwareState& state, Call& call) {
+  const std::uint8_t* input = call.in.data();
+  const std::uint8_t* cqc = input + kCqcOffset;
+  check_fields(call, Structure::kCqc, kCqcOffset);
+  demand(get(input, create_cq_in::cq_umem_valid) == 1 && get(cqc, cqc::dbr_umem_valid) == 1,
+         Status::kBadParameter, Check::kUmemInvalid, "a CQ lies in user memory only");
+  const std::uint32_t log_entries = get(cqc, cqc::log_cq_size);
+  demand(log_entries <= state.engine.device().max_log_cq_entries, Status::kExceedsLimit,
+         Check::kQueueSize, "log_cq_size above log_max_cq_sz");
+  const std::uint32_t queue = get(cqc, cqc::c_eqn);
+  demand(queue >= kFirstEventQueue && queue < kFirstEventQueue + kEventQueues, Status::kBadResource,
+         Check::kEventQueue, "c_eqn is not one of query_eqn");
+
+  Holds holds(state);
+  CqAttributes attributes{.log_entries = log_entries,
+                          .collapsed = get(cqc, cqc::cc) == 1,
+                          .ignore_overrun = get(cqc, cqc::oi) == 1,
+                          .uar = get(cqc, cqc::uar_page)};
+  holds.number(Resource::kUar, attributes.uar, Check::kUar, "uar_page is none of this client's");
+  const std::uint32_t buffer_umem = get(input, create_cq_in::cq_umem_id);
+  const std::uint64_t inside_page = std::uint64_t{get(cqc, cqc::page_offset)} * kCqeBytes;
+  attributes.buffer =
+      static_cast<std::uint8_t*>(holds.umem({.id = buffer_umem,
+                                             .offset = get(input, create_cq_in::cq_umem_offset),
+                                             .bytes = inside_page + (kCqeBytes << log_entries),
+                                             .alignment = page_bytes(get(cqc, cqc::log_page_size))},
+                                            "CQ buffer")) +
+      inside_page;
+  const std::uint32_t record_umem = get(cqc, cqc::dbr_umem_id);
+  attributes.record = holds.umem({.id = record_umem,
+                                  .offset = get(cqc, cqc::dbr_addr),
+                                  .bytes = kRecordBytes,
+                                  .alignment = kRecordBytes},
+                                 "CQ doorbell record");
+
+  const std::uint32_t number = state.engine.create_cq(attributes);
+  state.cqs[number] = {attributes.uar, buffer_umem, record_umem};
+  state.resources.add(Resource::kCq, number);
+  holds.keep();
+  set(call.out.data(), object::number, number);
+}
+
+void destroy_cq(FirmwareState& state, Call& call) {
+  const std::uint32_t number = named_object(call);
+  const auto found = state.cqs.find(number);
+  demand(found != state.cqs.end(), Status::kBadResource, Check::kNumber, "no such CQ");
+  demand(state.resources.remove(Resource::kCq, number) == Resources::Removal::kRemoved,
+         Status::kBadResourceState, Check::kInUse, "a queue pair completes into this CQ");
+  state.engine.destroy_cq(number);
+  state.resources.release(Resource::kUar, found->second.uar);
+  --state.umems.at(found->second.buffer_umem).users;
+  --state.umems.at(found->second.record_umem).users;
+  state.cqs.erase(found);
+}
+
+}  // namespace gshmem::soft

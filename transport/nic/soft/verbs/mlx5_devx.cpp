@@ -1,0 +1,216 @@
+// DevX calls of libmlx5.so.1: what rdma-core and the kernel do between the client and the firmware
+// (Linux drivers/infiniband/hw/mlx5/devx.c), and nothing of what the firmware does.
+#include "transport/nic/soft/verbs/objects.h"
+#include "transport/nic/soft/verbs/prm.h"
+
+#include "host/base/log.h"
+
+#include <vector>
+
+struct mlx5dv_devx_obj {
+  ibv_context* context;
+  std::uint16_t destroyed_by;
+  std::uint32_t number;
+};
+
+namespace gshmem::soft {
+namespace {
+
+/// The kernel wants general_obj_in_cmd_hdr and general_obj_out_cmd_hdr at least.
+constexpr std::size_t kHeaderBytes = 16;
+constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
+/// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
+constexpr std::size_t kRegisterOffset = 0x800;
+constexpr std::size_t kUarBytes = 4096;
+constexpr std::uint32_t kDedicatedUar = 1u << 31;  ///< MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED
+
+struct SoftUmem {
+  mlx5dv_devx_umem verbs;
+  ibv_context* context;
+};
+struct SoftUar {
+  mlx5dv_devx_uar verbs;
+  ibv_context* context;
+};
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes copy_input(const void* input, std::size_t bytes, std::size_t out_bytes) {
+  require_call(input != nullptr && bytes >= kHeaderBytes && out_bytes >= kHeaderBytes, EINVAL);
+  const auto* first = static_cast<const std::uint8_t*>(input);
+  return {first, first + bytes};
+}
+
+std::uint16_t opcode_of(const Bytes& input) {
+  return static_cast<std::uint16_t>(get(input.data(), in::opcode));
+}
+
+/// A command that is known must come through the call of its class; one that is not goes to the
+/// firmware, which says so.
+void check_class(const Bytes& input, CommandClass wanted) {
+  const CommandClass actual = command_class(opcode_of(input));
+  require_call(actual == wanted || actual == CommandClass::kUnknown, EINVAL);
+}
+
+/// Clients may leave these bits to the kernel (devx_set_umem_valid).
+void set_umem_valid(Bytes& input) {
+  if (opcode_of(input) == kCreateCq && input.size() >= kCqcOffset + kCqcBytes + 0x10) {
+    set(input.data(), create_cq_in::cq_umem_valid, 1);
+    set(input.data() + kCqcOffset, cqc::dbr_umem_valid, 1);
+  } else if (opcode_of(input) == kCreateQp && input.size() >= kQpcOffset + kQpcBytes + 0x10) {
+    set(input.data(), create_qp_in::wq_umem_valid, 1);
+    set(input.data() + kQpcOffset, qpc::dbr_umem_valid, 1);
+  }
+}
+
+/// The flags that the kernel takes (devx_umem_get).
+void check_umem_access(unsigned access) {
+  constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
+  require_call((access & ~known) == 0, EINVAL);
+  require_call((access & IBV_ACCESS_REMOTE_WRITE) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0,
+               EINVAL);
+}
+
+/// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons.
+void run(ibv_context* context, const Bytes& input, void* out, std::size_t out_bytes) {
+  const Status status =
+      state_of(context).firmware.execute(input, {static_cast<std::uint8_t*>(out), out_bytes});
+  require_call(status == Status::kOk, EREMOTEIO);
+}
+
+/// Commands to an object may name no other one (devx_is_valid_obj_id).
+int run_on_object(mlx5dv_devx_obj* obj, const Bytes& input, CommandClass wanted, void* out,
+                  std::size_t out_bytes) {
+  check_class(input, wanted);
+  require_call(get(input.data(), object::number) == obj->number, EINVAL);
+  run(obj->context, input, out, out_bytes);
+  return 0;
+}
+
+}  // namespace
+}  // namespace gshmem::soft
+
+using namespace gshmem::soft;
+
+extern "C" {
+
+int mlx5dv_devx_general_cmd(ibv_context* context, const void* input, std::size_t in_bytes,
+                            void* out, std::size_t out_bytes) {
+  return errno_call([&] {
+    const Bytes bytes = copy_input(input, in_bytes, out_bytes);
+    check_class(bytes, CommandClass::kGeneral);
+    run(context, bytes, out, out_bytes);
+  });
+}
+
+mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* context, const void* input,
+                                        std::size_t in_bytes, void* out, std::size_t out_bytes) {
+  return pointer_call([&] {
+    Bytes bytes = copy_input(input, in_bytes, out_bytes);
+    check_class(bytes, CommandClass::kCreate);
+    set_umem_valid(bytes);
+    auto obj = std::make_unique<mlx5dv_devx_obj>();
+    run(context, bytes, out, out_bytes);
+    *obj = {context, destroying_opcode(opcode_of(bytes)),
+            get(static_cast<const std::uint8_t*>(out), object::number)};
+    return obj.release();
+  });
+}
+
+int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* obj, const void* input, std::size_t in_bytes, void* out,
+                           std::size_t out_bytes) {
+  return errno_call([&] {
+    run_on_object(obj, copy_input(input, in_bytes, out_bytes), CommandClass::kModify, out,
+                  out_bytes);
+  });
+}
+
+int mlx5dv_devx_obj_query(mlx5dv_devx_obj* obj, const void* input, std::size_t in_bytes, void* out,
+                          std::size_t out_bytes) {
+  return errno_call([&] {
+    run_on_object(obj, copy_input(input, in_bytes, out_bytes), CommandClass::kQuery, out,
+                  out_bytes);
+  });
+}
+
+int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* obj) {
+  return errno_call([&] {
+    Bytes input(kHeaderBytes), out(kHeaderBytes);
+    set(input.data(), in::opcode, obj->destroyed_by);
+    set(input.data(), object::number, obj->number);
+    run(obj->context, input, out.data(), out.size());
+    delete obj;
+  });
+}
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem_in* input) {
+  return pointer_call([&]() -> mlx5dv_devx_umem* {
+    require_call(input->comp_mask == 0, EOPNOTSUPP);  // MLX5DV_UMEM_MASK_DMABUF, or newer
+    require_call(input->size > 0 && input->pgsz_bitmap != 0, EINVAL);
+    check_umem_access(input->access);
+    auto umem = std::make_unique<SoftUmem>();
+    umem->verbs.umem_id = state_of(context).firmware.register_umem(input->addr, input->size);
+    umem->context = context;
+    return &umem.release()->verbs;
+  });
+}
+
+int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* verbs) {
+  return errno_call([&] {
+    auto* umem = whole<SoftUmem>(verbs);
+    require_call(state_of(umem->context).firmware.release_umem(verbs->umem_id), EBUSY);
+    delete umem;
+  });
+}
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
+                                       std::uint32_t access) {
+  mlx5dv_devx_umem_in input{};
+  input.addr = address;
+  input.size = bytes;
+  input.access = access;
+  input.pgsz_bitmap = ~std::uint64_t{0};
+  return mlx5dv_devx_umem_reg_ex(context, &input);
+}
+
+int mlx5dv_devx_query_eqn(ibv_context*, std::uint32_t vector, std::uint32_t* number) {
+  if (vector >= kEventQueues) return EINVAL;
+  *number = kFirstEventQueue + vector;
+  return 0;
+}
+
+// Every register has a page of its own, whatever kind is asked for: in memory, a doorbell is
+// overwritten by the next one.
+mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* context, std::uint32_t flags) {
+  return pointer_call([&]() -> mlx5dv_devx_uar* {
+    require_call(flags == MLX5DV_UAR_ALLOC_TYPE_BF || flags == MLX5DV_UAR_ALLOC_TYPE_NC ||
+                     flags == kDedicatedUar,
+                 EOPNOTSUPP);
+    auto uar = std::make_unique<SoftUar>();
+    void* page = nullptr;
+    const std::uint32_t number = Engine::get().create_uar(&page);
+    state_of(context).resources.add(Resource::kUar, number);
+    uar->verbs.base_addr = page;
+    uar->verbs.reg_addr = static_cast<char*>(page) + kRegisterOffset;
+    uar->verbs.page_id = number;
+    uar->verbs.mmap_off = static_cast<off_t>(number * kUarBytes);
+    uar->context = context;
+    return &uar.release()->verbs;
+  });
+}
+
+void mlx5dv_devx_free_uar(mlx5dv_devx_uar* verbs) {
+  auto* uar = whole<SoftUar>(verbs);
+  const int code = errno_call([&] {
+    // A page that a queue still names stays until the context closes: the engine reads it.
+    require_call(state_of(uar->context).resources.remove(Resource::kUar, verbs->page_id) ==
+                     Resources::Removal::kRemoved,
+                 EBUSY);
+    Engine::get().destroy_uar(verbs->page_id);
+  });
+  if (code != 0) GSHMEM_WARN("soft NIC: UAR 0x%x is freed while in use", verbs->page_id);
+  delete uar;
+}
+
+}  // extern "C"

@@ -1,0 +1,81 @@
+#include "transport/nic/soft/verbs/objects.h"
+
+#include "host/base/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+namespace gshmem::soft {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+std::size_t round_to_page(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+/// Destroys all of a kind; what the engine says about one must not keep the others alive.
+template <class Destroy>
+void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
+  for (const std::uint32_t number : resources.take(kind)) {
+    try {
+      destroy(number);
+    } catch (const EngineError& error) {
+      GSHMEM_WARN("soft NIC: closing the device: object 0x%x: %s", number, error.reason.c_str());
+    }
+  }
+}
+
+}  // namespace
+
+ContextState::ContextState() : firmware(Engine::get(), resources) {
+  int ends[2];
+  require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
+  events_read = Fd(ends[0]);
+  events_write = Fd(ends[1]);
+}
+
+ContextState::~ContextState() {
+  Engine& engine = Engine::get();
+  destroy_all(resources, Resource::kQp, [&](std::uint32_t n) { engine.destroy_qp(n); });
+  destroy_all(resources, Resource::kCq, [&](std::uint32_t n) { engine.destroy_cq(n); });
+  destroy_all(resources, Resource::kRegion, [&](std::uint32_t n) { engine.destroy_region(n); });
+  destroy_all(resources, Resource::kUar, [&](std::uint32_t n) { engine.destroy_uar(n); });
+  destroy_all(resources, Resource::kPd, [&](std::uint32_t n) { engine.destroy_pd(n); });
+}
+
+QueueMemory::QueueMemory(std::size_t entry_bytes) : record_offset_(round_to_page(entry_bytes)) {
+  const std::size_t bytes = record_offset_ + kPageBytes;
+  memory_.reset(std::aligned_alloc(kPageBytes, bytes));
+  if (!memory_) throw std::bad_alloc();
+  std::memset(memory_.get(), 0, bytes);
+}
+
+int errno_of(std::uint8_t status) {
+  switch (static_cast<Status>(status)) {
+    case Status::kOk:
+      return 0;
+    case Status::kInternal:
+      return EIO;
+    case Status::kExceedsLimit:
+      return ENOMEM;
+    case Status::kNoResource:
+      return EAGAIN;
+    case Status::kBadInputLength:
+    case Status::kBadOutputLength:
+      return EIO;
+    case Status::kBadOperation:
+    case Status::kBadParameter:
+    case Status::kBadResource:
+    case Status::kBadResourceState:
+    case Status::kBadIndex:
+    case Status::kBadQpState:
+      return EINVAL;
+  }
+  return EIO;
+}
+
+}  // namespace gshmem::soft

@@ -1,0 +1,135 @@
+// The objects behind the pointers that verbs clients get, as both libraries see them: each begins
+// with the public structure of <infiniband/verbs.h>, whose `handle` is the engine's number. Both
+// libraries are built together; a client sees the public part only.
+#pragma once
+
+#include "transport/nic/soft/engine.h"
+#include "transport/nic/soft/verbs/firmware.h"
+#include "transport/nic/soft/verbs/resources.h"
+
+#include "host/base/fd.h"
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace gshmem::soft {
+
+struct ContextState {
+  ContextState();
+  ~ContextState();  // destroys what the client left in the engine
+  ContextState(const ContextState&) = delete;
+
+  Resources resources;
+  Firmware firmware;
+  Fd events_read, events_write;  ///< a pipe of ibv_async_event; nothing is written yet
+};
+
+/// What ibv_open_device returns points at verbs.context.
+struct SoftContext {
+  verbs_context verbs;  ///< first, so that the address of the context gives that of the whole
+  ContextState* state;
+};
+inline ContextState& state_of(ibv_context* context) {
+  char* whole = reinterpret_cast<char*>(context) - offsetof(verbs_context, context);
+  return *reinterpret_cast<SoftContext*>(whole)->state;
+}
+
+/// Page-aligned memory of a queue that verbs has created: entries, then the doorbell record on a
+/// page of its own.
+class QueueMemory {
+ public:
+  explicit QueueMemory(std::size_t entry_bytes);
+  [[nodiscard]] void* entries() const { return memory_.get(); }
+  [[nodiscard]] std::uint32_t* record() const {
+    return reinterpret_cast<std::uint32_t*>(static_cast<char*>(memory_.get()) + record_offset_);
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::size_t record_offset_;
+  std::unique_ptr<void, Free> memory_;
+};
+
+struct SoftPd {
+  ibv_pd verbs;
+  ibv_pd* parent;  ///< of a parent domain: the protection domain it stands for, else nullptr
+};
+struct SoftMr {
+  ibv_mr verbs;
+};
+struct SoftCq {
+  ibv_cq verbs;
+  QueueMemory memory;
+  std::uint32_t log_entries;
+  std::uint32_t uar;
+  void* page;
+};
+struct SoftSrq {
+  ibv_srq verbs;
+  QueueMemory memory;
+  ibv_srq_attr attributes;
+};
+struct SoftQp {
+  ibv_qp verbs;
+  QueueMemory memory;
+  std::uint32_t log_entries;
+  std::uint32_t uar;
+  void* page;
+  ibv_qp_attr attributes;
+  ibv_qp_init_attr init;
+};
+struct SoftAh {
+  ibv_ah verbs;
+  mlx5_wqe_av vector;
+};
+
+/// The whole of which `verbs` is the public part.
+template <class Soft, class Verbs>
+Soft* whole(Verbs* verbs) {
+  return reinterpret_cast<Soft*>(verbs);
+}
+
+/// errno of a command status: Linux drivers/net/ethernet/mellanox/mlx5/core/cmd.c.
+[[nodiscard]] int errno_of(std::uint8_t status);
+
+/// Thrown where a call has to fail with this errno.
+struct CallError {
+  int code;
+};
+inline void require_call(bool ok, int code) {
+  if (!ok) throw CallError{code};
+}
+
+/// Body of a call that returns an errno value.
+template <class Body>
+int errno_call(Body&& body) noexcept {
+  try {
+    std::forward<Body>(body)();
+    return 0;
+  } catch (const CallError& error) {
+    return error.code;
+  } catch (const EngineError& error) {
+    return errno_of(error.status);
+  } catch (...) {
+    return ENOMEM;
+  }
+}
+/// Body of a call that returns a pointer, or nullptr with errno.
+template <class Body>
+auto pointer_call(Body&& body) noexcept -> decltype(body()) {
+  decltype(body()) result = nullptr;
+  const int code = errno_call([&] { result = std::forward<Body>(body)(); });
+  if (code != 0) errno = code;
+  return code == 0 ? result : nullptr;
+}
+
+}  // namespace gshmem::soft

@@ -1,0 +1,134 @@
+// The device list, and what a context is made of.
+#include "transport/nic/soft/verbs/symver.h"
+#include "transport/nic/soft/verbs/verbs_calls.h"
+
+#include "host/base/log.h"
+
+#include <endian.h>
+
+#include <cstring>
+
+namespace gshmem::soft {
+namespace {
+
+/// mlx5_0, the only device there is. Clients choose by the name, which they expect to contain mlx5.
+ibv_device make_device() {
+  ibv_device device{};
+  device.node_type = IBV_NODE_CA;
+  device.transport_type = IBV_TRANSPORT_IB;
+  std::strcpy(device.name, "mlx5_0");
+  std::strcpy(device.dev_name, "uverbs0");
+  std::strcpy(device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
+  std::strcpy(device.ibdev_path, "/sys/class/infiniband/mlx5_0");
+  return device;
+}
+
+ibv_device* the_device() {
+  static ibv_device device = make_device();
+  return &device;
+}
+
+/// Calls that inline functions of verbs.h make without asking whether they are there.
+void fill_operations(ibv_context_ops& ops) {
+  ops.dealloc_mw = [](ibv_mw*) { return EOPNOTSUPP; };
+  ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
+  ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -ENOSYS; };
+  ops.req_notify_cq = [](ibv_cq*, int) { return ENOSYS; };
+  ops.post_srq_recv = [](ibv_srq*, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    *bad = request;
+    return ENOSYS;
+  };
+  ops.post_send = [](ibv_qp*, ibv_send_wr* request, ibv_send_wr** bad) {
+    *bad = request;
+    return ENOSYS;
+  };
+  ops.post_recv = [](ibv_qp*, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    *bad = request;
+    return ENOSYS;
+  };
+}
+
+void fill_extended(verbs_context& verbs) {
+  verbs.query_port = query_port;
+  verbs.query_device_ex = query_device_ex;
+  verbs.alloc_parent_domain = alloc_parent_domain;
+  verbs.get_srq_num = get_srq_number;
+  verbs.close_xrcd = [](ibv_xrcd*) { return EOPNOTSUPP; };  // verbs.h calls it unasked
+  verbs.sz = sizeof(verbs);
+}
+
+void destroy(SoftContext* context) {
+  delete context->state;
+  pthread_mutex_destroy(&context->verbs.context.mutex);
+  delete context;
+}
+
+}  // namespace
+}  // namespace gshmem::soft
+
+using namespace gshmem::soft;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list_1_1(int* count) {
+  auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+  if (list == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  list[0] = the_device();
+  if (count != nullptr) *count = 1;
+  return list;
+}
+GSHNIC_DEFAULT_VERSION(ibv_get_device_list_1_1, ibv_get_device_list, "IBVERBS_1.1");
+
+// Structures of version 1.0 have another layout, and no program of its time writes to an mlx5: they
+// find no device.
+ibv_device** ibv_get_device_list_1_0(int* count) {
+  GSHMEM_WARN("soft NIC: programs of libibverbs 1.0 are not supported");
+  if (count != nullptr) *count = 0;
+  errno = ENOSYS;
+  return nullptr;
+}
+GSHNIC_OLD_VERSION(ibv_get_device_list_1_0, ibv_get_device_list, "IBVERBS_1.0");
+
+void ibv_free_device_list(ibv_device** list) { std::free(list); }
+
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+int ibv_get_device_index(ibv_device*) { return 0; }
+
+__be64 ibv_get_device_guid(ibv_device*) {
+  __be64 guid = 0;
+  errno = errno_call([&] { guid = htobe64(Engine::get().device().guid); });
+  return guid;
+}
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  return pointer_call([&] {
+    require_call(device == the_device(), ENODEV);
+    auto context = std::make_unique<SoftContext>();
+    auto state = std::make_unique<ContextState>();
+    ibv_context& verbs = context->verbs.context;
+    fill_operations(verbs.ops);
+    fill_extended(context->verbs);
+    verbs.device = device;
+    verbs.cmd_fd = -1;  // no kernel device behind it
+    verbs.async_fd = state->events_read.get();
+    verbs.num_comp_vectors = kEventQueues;
+    verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
+    pthread_mutex_init(&verbs.mutex, nullptr);
+    context->state = state.release();
+    return &context.release()->verbs.context;
+  });
+}
+
+int ibv_close_device(ibv_context* context) {
+  destroy(whole<SoftContext>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context)));
+  return 0;
+}
+
+int ibv_fork_init(void) { return 0; }
+ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
+
+}  // extern "C"

@@ -1,0 +1,262 @@
+// Queue pairs made by verbs: reliable connections, moved from state to state with the attributes
+// that InfiniBand requires of each transition.
+#include "transport/nic/soft/verbs/verbs_calls.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace gshmem::soft {
+namespace {
+
+constexpr std::uint32_t kEntryBytes = 64;
+
+/// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
+/// qp_state_table for reliable connections (InfiniBand, section 11.2.4.2).
+struct Transition {
+  ibv_qp_state from, to;
+  int required, optional;
+};
+constexpr Transition kTransitions[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {IBV_QPS_INIT, IBV_QPS_RTR,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS,
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+     IBV_QP_CUR_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
+};
+
+std::uint32_t log2_ceil(std::uint32_t n) {
+  return n <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(n - 1));
+}
+
+/// Entries of 64 bytes that one work request can take: control and remote segments, then elements
+/// or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).
+std::uint32_t entries_per_request(const ibv_qp_cap& cap) {
+  constexpr std::uint32_t fixed = 16 + 16 + 16;
+  const std::uint32_t elements = cap.max_send_sge * 16;
+  const std::uint32_t inlined = (cap.max_inline_data + 4 + 15) / 16 * 16;
+  return (fixed + std::max(elements, inlined) + kEntryBytes - 1) / kEntryBytes;
+}
+
+void take(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) kept.qp_access_flags = given.qp_access_flags;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) kept.pkey_index = given.pkey_index;
+  if ((mask & IBV_QP_PORT) != 0) kept.port_num = given.port_num;
+  if ((mask & IBV_QP_AV) != 0) kept.ah_attr = given.ah_attr;
+  if ((mask & IBV_QP_PATH_MTU) != 0) kept.path_mtu = given.path_mtu;
+  if ((mask & IBV_QP_DEST_QPN) != 0) kept.dest_qp_num = given.dest_qp_num;
+  if ((mask & IBV_QP_RQ_PSN) != 0) kept.rq_psn = given.rq_psn;
+  if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = given.sq_psn;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) kept.max_dest_rd_atomic = given.max_dest_rd_atomic;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) kept.max_rd_atomic = given.max_rd_atomic;
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) kept.min_rnr_timer = given.min_rnr_timer;
+  if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = given.timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = given.retry_cnt;
+  if ((mask & IBV_QP_RNR_RETRY) != 0) kept.rnr_retry = given.rnr_retry;
+}
+
+QpInit access_of(unsigned flags) {
+  return {.remote_write = (flags & IBV_ACCESS_REMOTE_WRITE) != 0,
+          .remote_read = (flags & IBV_ACCESS_REMOTE_READ) != 0,
+          .remote_atomic = (flags & IBV_ACCESS_REMOTE_ATOMIC) != 0};
+}
+
+void check_values(const ibv_qp_attr& attr, int mask) {
+  constexpr std::uint32_t max_reads = 1u << kLogOutstanding;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) require_call(attr.pkey_index == 0, EINVAL);
+  if ((mask & IBV_QP_PORT) != 0) require_call(attr.port_num == kPort, EINVAL);
+  if ((mask & IBV_QP_AV) != 0) require_call(attr.ah_attr.dlid != 0, EINVAL);
+  if ((mask & IBV_QP_PATH_MTU) != 0)
+    require_call(attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096, EINVAL);
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) require_call(attr.max_rd_atomic <= max_reads, EINVAL);
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0)
+    require_call(attr.max_dest_rd_atomic <= max_reads, EINVAL);
+}
+
+void to_rtr(std::uint32_t number, const ibv_qp_attr& attr, int mask) {
+  const QpInit access =
+      (mask & IBV_QP_ACCESS_FLAGS) != 0 ? access_of(attr.qp_access_flags) : QpInit{};
+  Engine::get().modify_to_rtr(number, {.remote_qpn = attr.dest_qp_num,
+                                       .remote_lid = attr.ah_attr.dlid,
+                                       .mtu = 128u << attr.path_mtu,
+                                       .log_message_max = kLogMessageMax,
+                                       .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
+                                       .remote_write = access.remote_write,
+                                       .remote_read = access.remote_read,
+                                       .remote_atomic = access.remote_atomic});
+}
+
+void move(std::uint32_t number, const ibv_qp_attr& attr, int mask) {
+  Engine& engine = Engine::get();
+  switch (attr.qp_state) {
+    case IBV_QPS_INIT:
+      return engine.modify_to_init(number, access_of(attr.qp_access_flags));
+    case IBV_QPS_RTR:
+      return to_rtr(number, attr, mask);
+    case IBV_QPS_RTS:
+      return engine.modify_to_rts(number, {.retries = attr.retry_cnt,
+                                           .rnr_retries = attr.rnr_retry,
+                                           .ack_timeout = attr.timeout,
+                                           .log_initiator_reads = log2_ceil(attr.max_rd_atomic)});
+    case IBV_QPS_ERR:
+      return engine.modify_to_error(number);
+    case IBV_QPS_RESET:
+      return engine.modify_to_reset(number);
+    default:
+      throw CallError{EOPNOTSUPP};
+  }
+}
+
+ibv_qp_state state_now(const ibv_qp* qp) {
+  switch (Engine::get().state(qp->qp_num)) {
+    case QpState::kReset:
+      return IBV_QPS_RESET;
+    case QpState::kInit:
+      return IBV_QPS_INIT;
+    case QpState::kRtr:
+      return IBV_QPS_RTR;
+    case QpState::kRts:
+      return IBV_QPS_RTS;
+    case QpState::kError:
+      break;
+  }
+  return IBV_QPS_ERR;
+}
+
+void check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
+  if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return require_call(mask == IBV_QP_STATE, EINVAL);
+  for (const Transition& t : kTransitions) {
+    if (t.from != from || t.to != to) continue;
+    require_call((mask & t.required) == t.required, EINVAL);
+    return require_call((mask & ~(t.required | t.optional | IBV_QP_STATE)) == 0, EINVAL);
+  }
+  throw CallError{EINVAL};
+}
+
+/// Takes everything `init` names, or nothing.
+void use_all(Resources& resources, ibv_pd* pd, const ibv_qp_init_attr& init) {
+  require_call(resources.use(Resource::kPd, pd->handle), EINVAL);
+  if (!resources.use(Resource::kCq, init.send_cq->handle)) {
+    resources.release(Resource::kPd, pd->handle);
+    throw CallError{EINVAL};
+  }
+  if (!resources.use(Resource::kCq, init.recv_cq->handle)) {
+    resources.release(Resource::kPd, pd->handle);
+    resources.release(Resource::kCq, init.send_cq->handle);
+    throw CallError{EINVAL};
+  }
+  if (init.srq != nullptr) static_cast<void>(resources.use(Resource::kSrq, init.srq->handle));
+}
+
+void release_all(Resources& resources, ibv_pd* pd, const ibv_qp_init_attr& init) {
+  resources.release(Resource::kPd, pd->handle);
+  resources.release(Resource::kCq, init.send_cq->handle);
+  resources.release(Resource::kCq, init.recv_cq->handle);
+  if (init.srq != nullptr) resources.release(Resource::kSrq, init.srq->handle);
+}
+
+void publish(SoftQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init) {
+  ibv_qp& verbs = qp.verbs;
+  verbs.context = pd->context;
+  verbs.qp_context = init.qp_context;
+  verbs.pd = pd;
+  verbs.send_cq = init.send_cq;
+  verbs.recv_cq = init.recv_cq;
+  verbs.srq = init.srq;
+  verbs.qp_num = verbs.handle;
+  verbs.state = IBV_QPS_RESET;
+  verbs.qp_type = init.qp_type;
+  pthread_mutex_init(&verbs.mutex, nullptr);
+  pthread_cond_init(&verbs.cond, nullptr);
+}
+
+}  // namespace
+}  // namespace gshmem::soft
+
+using namespace gshmem::soft;
+
+extern "C" {
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  return pointer_call([&] {
+    Engine& engine = Engine::get();
+    require_call(init->qp_type == IBV_QPT_RC, EOPNOTSUPP);
+    require_call(init->send_cq != nullptr && init->recv_cq != nullptr, EINVAL);
+    require_call(init->cap.max_send_sge <= 30 && init->cap.max_inline_data <= 512, EINVAL);
+    const std::uint32_t max = 1u << engine.device().max_log_qp_entries;
+    require_call(init->cap.max_send_wr <= max / entries_per_request(init->cap), EINVAL);
+    const std::uint32_t log =
+        log2_ceil(std::max(1u, init->cap.max_send_wr * entries_per_request(init->cap)));
+    auto qp = std::unique_ptr<SoftQp>(
+        new SoftQp{{}, QueueMemory(std::size_t{kEntryBytes} << log), log, 0, nullptr, {}, *init});
+    Resources& resources = state_of(pd->context).resources;
+    use_all(resources, pd, *init);
+    try {
+      qp->uar = engine.create_uar(&qp->page);
+      resources.add(Resource::kUar, qp->uar);
+      qp->verbs.handle = engine.create_qp({.pd = pd->handle,
+                                           .send_queue = qp->memory.entries(),
+                                           .log_send_entries = log,
+                                           .record = qp->memory.record(),
+                                           .send_cq = init->send_cq->handle,
+                                           .receive_cq = init->recv_cq->handle,
+                                           .uar = qp->uar,
+                                           .user_index = 0});
+    } catch (...) {
+      release_all(resources, pd, *init);
+      throw;
+    }
+    resources.add(Resource::kQp, qp->verbs.handle);
+    publish(*qp, pd, *init);
+    return &qp.release()->verbs;
+  });
+}
+
+int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  return errno_call([&] {
+    require_call((mask & IBV_QP_STATE) != 0, EOPNOTSUPP);
+    check_transition(state_now(qp), attr->qp_state, mask);
+    check_values(*attr, mask);
+    move(qp->qp_num, *attr, mask);
+    take(whole<SoftQp>(qp)->attributes, *attr, mask);
+    qp->state = attr->qp_state;
+  });
+}
+
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
+  return errno_call([&] {
+    const auto* soft = whole<SoftQp>(qp);
+    qp->state = state_now(qp);
+    *attr = soft->attributes;
+    attr->qp_state = qp->state;
+    attr->cur_qp_state = qp->state;
+    attr->path_mig_state = IBV_MIG_MIGRATED;
+    attr->cap = soft->init.cap;
+    *init = soft->init;
+  });
+}
+
+int ibv_destroy_qp(ibv_qp* qp) {
+  return errno_call([&] {
+    auto* soft = whole<SoftQp>(qp);
+    Resources& resources = state_of(qp->context).resources;
+    require_call(resources.remove(Resource::kQp, qp->handle) == Resources::Removal::kRemoved,
+                 EINVAL);
+    Engine::get().destroy_qp(qp->handle);
+    static_cast<void>(resources.remove(Resource::kUar, soft->uar));
+    Engine::get().destroy_uar(soft->uar);
+    release_all(resources, qp->pd, soft->init);
+    pthread_cond_destroy(&qp->cond);
+    pthread_mutex_destroy(&qp->mutex);
+    delete soft;
+  });
+}
+
+int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+
+int ibv_query_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+
+}  // extern "C"

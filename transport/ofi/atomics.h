@@ -1,0 +1,45 @@
+// Which operation of libfabric an atomic of a WQE is. Pure: tests run every plan against
+// nic::atomic_result.
+#pragma once
+
+#include "transport/nic/decode.h"
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+#include <cstdint>
+
+namespace gshmem::ofi {
+
+/// What a provider offers on unsigned words of 4 and 8 bytes, with the old value returned.
+class AtomicSupport {
+ public:
+  void add(std::uint64_t bytes, fi_op op) { ops_[bytes == 8] |= bit(op); }
+  [[nodiscard]] bool has(std::uint64_t bytes, fi_op op) const {
+    return (ops_[bytes == 8] & bit(op)) != 0;
+  }
+  /// Every atomic of a WQE can be made of compare-and-swap.
+  [[nodiscard]] bool complete() const { return has(4, FI_CSWAP) && has(8, FI_CSWAP); }
+
+ private:
+  static std::uint32_t bit(fi_op op) { return std::uint32_t{1} << op; }
+  std::uint32_t ops_[2] = {0, 0};
+};
+/// Asks the provider.
+[[nodiscard]] AtomicSupport atomic_support(fid_ep* endpoint);
+
+struct AtomicPlan {
+  enum class Call {
+    kFetch,    ///< fi_fetch_atomic(op, operand)
+    kCompare,  ///< fi_compare_atomic(op, operand, compare)
+    /// Compare-and-swap of an expected value with what nic::atomic_result makes of it, until the
+    /// expectation was right: atomic to all other atomics of the provider.
+    kLoop,
+  };
+  Call call = Call::kLoop;
+  fi_op op = FI_CSWAP;
+  std::uint64_t operand = 0, compare = 0;
+};
+[[nodiscard]] AtomicPlan plan_atomic(const nic::Wqe& wqe, const AtomicSupport& support);
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,57 @@
+// The thread of a PE that executes its rings, serves the messages of others, drives the provider's
+// progress and watches over peers. It never blocks: stop() is bounded by one round of its loop.
+// Nothing wakes it (a GPU cannot), so that it polls: at once while there is work, then with yields,
+// then with sleeps of at most 100 us.
+#pragma once
+
+#include "transport/ofi/active_messages.h"
+#include "transport/ofi/liveness.h"
+#include "transport/ofi/ring.h"
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <thread>
+
+namespace gshmem::ofi {
+
+class Executor {
+ public:
+  struct Setup {
+    Fabric& fabric;
+    MemoryAccess& heap;
+    ActiveMessages* messages = nullptr;  ///< null: not in use
+    std::vector<Peer>& peers;
+    RingServices services;
+    int pe = 0;
+    std::function<void(const Error& error, int pe)> on_error;
+  };
+  explicit Executor(const Setup& setup);
+  ~Executor() { stop(); }
+  Executor(const Executor&) = delete;
+
+  /// Before start().
+  Ring& add(Ring ring);
+  [[nodiscard]] std::deque<Ring>& rings() { return rings_; }
+
+  void start();
+  void stop() noexcept;
+
+ private:
+  void run() noexcept;
+  bool step(Clock::time_point now);
+  bool move_data(Clock::time_point now);
+  void watch(Clock::time_point now);
+  void rest(Clock::time_point now) const;
+
+  Setup setup_;
+  Liveness liveness_;
+  std::deque<Ring> rings_;
+  std::vector<bool> reported_;  ///< by PE: its loss
+  bool broken_ = false;         ///< the endpoint is lost; rings only fail what comes
+  Clock::time_point busy_at_, watch_at_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace gshmem::ofi

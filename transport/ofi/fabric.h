@@ -1,0 +1,90 @@
+// One endpoint of libfabric and what belongs to it: fabric, domain, address vector, completion
+// queue, registered memory. Invariant (FI_THREAD_DOMAIN): one thread at a time calls it, the main
+// thread until the executor starts, then the executor's.
+#pragma once
+
+#include "transport/nic/nic.h"
+#include "transport/ofi/library.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gshmem::ofi {
+
+struct Completion {
+  int error = 0;          ///< libfabric error number, positive; 0 = done
+  std::size_t bytes = 0;  ///< of a received message
+  std::string text{};     ///< of an error
+};
+
+struct Context;
+class CompletionSink {
+ public:
+  virtual void completed(Context& context, const Completion& completion) = 0;
+
+ protected:
+  ~CompletionSink() = default;
+};
+
+/// What an operation in flight is known by. Address-stable until it completes; `provider` comes
+/// first because its address is the context of the call (fi_getinfo(3), FI_CONTEXT2).
+struct Context {
+  fi_context2 provider{};
+  CompletionSink* sink = nullptr;
+};
+
+/// Memory that the provider may read and write; registered until Fabric::close().
+struct Registered {
+  std::uint8_t* base = nullptr;
+  std::uint64_t bytes = 0;
+  void* descriptor = nullptr;     ///< for local use
+  std::uint64_t key = 0;          ///< for remote use
+  std::uint64_t remote_base = 0;  ///< address of its first byte for peers
+};
+
+class Fabric {
+ public:
+  Fabric(const Library& library, InfoPtr info);
+
+  [[nodiscard]] const fi_info& info() const { return *info_; }
+  [[nodiscard]] fid_ep* endpoint() const { return endpoint_.get(); }
+  /// Address of the endpoint, for peers.
+  [[nodiscard]] std::vector<std::uint8_t> address() const;
+  /// Makes fi_addr_t i out of addresses[i].
+  void insert(const std::vector<std::vector<std::uint8_t>>& addresses);
+  [[nodiscard]] fi_addr_t peer(int pe) const { return peers_.at(static_cast<std::size_t>(pe)); }
+
+  /// `access`: FI_READ, FI_WRITE, FI_REMOTE_READ, ... Errors: GSHMEMX_ERROR_NIC.
+  [[nodiscard]] Registered register_memory(const nic::Region& region, std::uint64_t access);
+
+  /// Registers and forgets. Errors: as register_memory.
+  void try_registration(const nic::Region& region);
+
+  /// Hands what has completed to the sinks and drives the provider's progress. True when anything
+  /// had completed.
+  bool poll();
+  /// After this the provider touches no memory and completes nothing.
+  void close() noexcept;
+
+ private:
+  void poll_error();
+
+  const Library& library_;
+  InfoPtr info_;
+  // In this order: what comes later goes first.
+  Fid<fid_fabric> fabric_;
+  Fid<fid_domain> domain_;
+  Fid<fid_av> av_;
+  Fid<fid_cq> cq_;
+  Fid<fid_ep> endpoint_;
+  std::vector<Fid<fid_mr>> regions_;
+  std::vector<fi_addr_t> peers_;
+  std::uint64_t next_key_ = 0x6000;  ///< where the user chooses keys: any that differ
+};
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,37 @@
+// Finds peers that are gone although no operation says so: providers fail what was in flight on a
+// connection, but not always, and never what waits for a message. A peer that operations have
+// waited for longer than kProbeAfter is probed by a read of a word of its own.
+#pragma once
+
+#include "transport/ofi/ring.h"
+
+#include <deque>
+#include <vector>
+
+namespace gshmem::ofi {
+
+class Liveness final : private CompletionSink {
+ public:
+  Liveness(Fabric& fabric, std::vector<Peer>& peers, const RingServices& services);
+
+  /// An operation to `pe` has been under way since then. Sets Peer::lost.
+  void waiting(int pe, Clock::time_point since, Clock::time_point now);
+
+ private:
+  struct Probe : Context {
+    Peer* peer = nullptr;
+    bool flying = false;
+    Clock::time_point next{};     ///< not before
+    Clock::time_point refused{};  ///< since then the provider has taken no probe; 0 = it has
+  };
+  void completed(Context& context, const Completion& completion) override;
+  void send(Probe& probe, Clock::time_point now);
+
+  Fabric& fabric_;
+  std::uint8_t* landing_;
+  void* descriptor_;
+  Clock::duration patience_;  ///< how long the provider may refuse
+  std::deque<Probe> probes_;  ///< by PE
+};
+
+}  // namespace gshmem::ofi

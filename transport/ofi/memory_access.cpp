@@ -1,0 +1,110 @@
+#include "transport/ofi/memory_access.h"
+
+#include <gshmem/abi/mlx5.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace gshmem::ofi {
+namespace {
+
+template <class T>
+bool is_one(const void* to, std::size_t bytes) {
+  return bytes == sizeof(T) && reinterpret_cast<std::uintptr_t>(to) % sizeof(T) == 0;
+}
+
+template <class T>
+void store(void* to, const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  // Pairs with the acquire of whoever polls the word (device/wait.h).
+  std::atomic_ref<T>(*static_cast<T*>(to)).store(value, std::memory_order_release);
+}
+
+template <class T>
+void load(void* to, void* from) {
+  // Pairs with a release by threads of this PE: the word may be a flag.
+  const T value = std::atomic_ref<T>(*static_cast<T*>(from)).load(std::memory_order_acquire);
+  std::memcpy(to, &value, sizeof(T));
+}
+
+template <class T>
+std::uint64_t change(void* at, const nic::Wqe& wqe) {
+  std::atomic_ref<T> word(*static_cast<T*>(at));
+  T old = word.load(std::memory_order_relaxed);
+  // Acquire and release: signals are atomics, and order what was written before them.
+  while (!word.compare_exchange_weak(old, static_cast<T>(nic::atomic_result(wqe, old)),
+                                     std::memory_order_acq_rel, std::memory_order_relaxed))
+    continue;
+  return old;
+}
+
+class HostAccess final : public MemoryAccess {
+ public:
+  explicit HostAccess(const nic::Region& heap) : base_(static_cast<std::uint8_t*>(heap.base)) {}
+
+  Staging allocate(std::size_t bytes) override {
+    return {new std::uint8_t[bytes](), std::default_delete<std::uint8_t[]>()};
+  }
+  Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
+    void* to = base_ + offset;
+    if (is_one<std::uint64_t>(to, bytes)) {
+      store<std::uint64_t>(to, from);
+    } else if (is_one<std::uint32_t>(to, bytes)) {
+      store<std::uint32_t>(to, from);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+    return kNoTicket;
+  }
+  Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
+    void* from = base_ + offset;
+    if (is_one<std::uint64_t>(from, bytes)) {
+      load<std::uint64_t>(to, from);
+    } else if (is_one<std::uint32_t>(from, bytes)) {
+      load<std::uint32_t>(to, from);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+    return kNoTicket;
+  }
+  bool done(Ticket) override { return true; }
+  std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) override {
+    void* at = base_ + offset;
+    return wqe.length == 4 ? change<std::uint32_t>(at, wqe) : change<std::uint64_t>(at, wqe);
+  }
+  bool coherent() const override { return true; }
+
+ private:
+  std::uint8_t* base_;
+};
+
+}  // namespace
+
+void write_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old) {
+  const std::uint64_t offset = wqe.local.at(0).address;
+  if (wqe.length == 4) {
+    const abi::Be32 big(static_cast<std::uint32_t>(old));
+    heap.write(offset, &big.raw, sizeof(big.raw));
+  } else {
+    heap.write(offset, &old, sizeof(old));
+  }
+}
+
+std::unique_ptr<MemoryAccess> make_memory_access(const nic::Region& heap) {
+  if (heap.kind == nic::MemoryKind::kGpu) return make_gpu_access(heap);
+  return std::make_unique<HostAccess>(heap);
+}
+
+#if !defined(GSHMEM_HAVE_CUDA)
+namespace {
+[[noreturn]] void refuse() {
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              "the heap is GPU memory, and this build has no CUDA: build with GSHMEM_CUDA=ON");
+}
+}  // namespace
+std::unique_ptr<MemoryAccess> make_gpu_access(const nic::Region&) { refuse(); }
+void check_gpu_registration(Fabric&, int) { refuse(); }
+#endif
+
+}  // namespace gshmem::ofi

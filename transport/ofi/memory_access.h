@@ -1,0 +1,59 @@
+// A PE's own heap as the executor's thread reads and changes it: host memory by CPU instructions,
+// GPU memory with the copy engine. For active messages, and for the results of atomics.
+#pragma once
+
+#include "transport/nic/decode.h"
+#include "transport/nic/nic.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace gshmem::ofi {
+
+class Fabric;
+
+/// A copy that may still be running. Ask done() about each until it says so.
+using Ticket = int;
+inline constexpr Ticket kNoTicket = -1;  ///< is done
+
+/// Memory that copies start from or end in; freed with the object that made it.
+using Staging = std::shared_ptr<std::uint8_t>;
+
+class MemoryAccess {
+ public:
+  virtual ~MemoryAccess() = default;
+  /// Called once by the thread that makes all further calls.
+  virtual void attach_thread() {}
+  /// Host memory for the other side of copies.
+  [[nodiscard]] virtual Staging allocate(std::size_t bytes) = 0;
+
+  // Offsets are from the heap's begin and in range: callers check. Errors: GSHMEMX_ERROR_CUDA.
+  [[nodiscard]] virtual Ticket start_write(std::uint64_t offset, const void* from,
+                                           std::size_t bytes) = 0;
+  [[nodiscard]] virtual Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
+  [[nodiscard]] virtual bool done(Ticket ticket) = 0;
+  void write(std::uint64_t offset, const void* from, std::size_t bytes) {
+    const Ticket ticket = start_write(offset, from, bytes);
+    while (!done(ticket)) continue;
+  }
+
+  /// Carries out an atomic on a word of wqe.length bytes; returns what was there.
+  [[nodiscard]] virtual std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) = 0;
+  /// The atomics are atomic to those of CPU and GPU.
+  [[nodiscard]] virtual bool coherent() const = 0;
+};
+
+/// Stores what an atomic found where its WQE wants it. As an mlx5 NIC does it: 8 bytes in host
+/// order, 4 bytes big-endian (PRM, "atomic_host_endian_min_size").
+void write_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old);
+
+[[nodiscard]] std::unique_ptr<MemoryAccess> make_memory_access(const nic::Region& heap);
+/// memory_access_cuda.cpp, or a refusal in builds without CUDA.
+[[nodiscard]] std::unique_ptr<MemoryAccess> make_gpu_access(const nic::Region& heap);
+/// Throws when the provider cannot register memory of that GPU, whatever it says of FI_HMEM. In the
+/// same file.
+void check_gpu_registration(Fabric& fabric, int gpu);
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,210 @@
+#include "transport/ofi/provider.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+namespace gshmem::ofi {
+namespace {
+
+/// Of the interface, the version this is written against: the oldest with all that is used, so that
+/// later libraries keep its meaning (fi_getinfo(3), "version").
+constexpr std::uint32_t kApiVersion = FI_VERSION(1, 14);
+
+constexpr std::uint64_t kNeeded = FI_MSG | FI_RMA | FI_ATOMIC;
+
+// Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
+// sockets. `sockets` is old, but some installations have nothing else.
+constexpr const char* kOrder[] = {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"};
+
+struct Question {
+  std::string provider;  ///< empty = any
+  std::string node;      ///< empty = any source address
+  std::uint64_t caps = 0;
+  fi_ep_type type = FI_EP_UNSPEC;
+};
+
+/// fi_getinfo; null when nothing matches.
+InfoPtr ask(const Library& library, const Question& question) {
+  InfoPtr hints(library.dupinfo(nullptr));  // what fi_allocinfo does
+  require(hints != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY, "fi_dupinfo: out of memory");
+  hints->caps = question.caps;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = question.type;
+  // Only "delivered" means that data is where it belongs (fi_cq(3), completion levels).
+  if (question.caps & FI_RMA) hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
+  if (question.caps & FI_HMEM) hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;  // one thread, the executor's
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->av_type = FI_AV_TABLE;
+  if (!question.provider.empty())
+    hints->fabric_attr->prov_name = strdup(question.provider.c_str());  // fi_freeinfo frees it
+
+  fi_info* found = nullptr;
+  const bool source = !question.node.empty();
+  const int result =
+      library.getinfo(kApiVersion, source ? question.node.c_str() : nullptr, source ? "0" : nullptr,
+                      source ? FI_SOURCE : 0, hints.get(), &found);
+  if (result == 0) return InfoPtr(found);
+  if (result != -FI_ENODATA)
+    GSHMEM_DEBUG("fi_getinfo(%s): %s", question.provider.c_str(), library.text(result).c_str());
+  return nullptr;
+}
+
+/// The address of a network interface of this host; empty when there is none of that name.
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name)
+        continue;
+      char text[INET6_ADDRSTRLEN] = "";
+      sockaddr_in v4{};
+      sockaddr_in6 v6{};
+      if (family == AF_INET) std::memcpy(&v4, i->ifa_addr, sizeof(v4));
+      if (family == AF_INET6) std::memcpy(&v6, i->ifa_addr, sizeof(v6));
+      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) continue;
+      const void* address = &v6.sin6_addr;
+      if (family == AF_INET) address = &v4.sin_addr;
+      if (inet_ntop(family, address, text, sizeof(text)) != nullptr) return text;
+    }
+  return {};
+}
+
+bool is_loopback(const fi_info& info) {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (info.src_addr == nullptr) return false;
+  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(v4)) {
+    std::memcpy(&v4, info.src_addr, sizeof(v4));
+    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+  }
+  if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
+    std::memcpy(&v6, info.src_addr, sizeof(v6));
+    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+  }
+  return false;
+}
+
+bool is_layered(const char* name) {
+  return std::strncmp(name, "ofi_hook", 8) == 0 || std::strstr(name, ";ofi_hook") != nullptr;
+}
+
+/// The entry to use of what fi_getinfo gave, alone.
+InfoPtr pick(const Library& library, const fi_info* list, const std::string& domain) {
+  const fi_info* best = nullptr;
+  for (const fi_info* i = list; i != nullptr; i = i->next) {
+    if (is_layered(i->fabric_attr->prov_name)) continue;
+    if (!domain.empty() && domain != i->domain_attr->name) continue;
+    // Without a wish, an address that other hosts can reach.
+    if (best == nullptr || (domain.empty() && is_loopback(*best) && !is_loopback(*i))) best = i;
+  }
+  return best != nullptr ? InfoPtr(library.dupinfo(best)) : nullptr;
+}
+
+/// One provider, on the interface that is wanted; null when it cannot be used.
+InfoPtr try_provider(const Library& library, const std::string& name, const Wanted& wanted) {
+  Question question{.provider = name,
+                    .node = wanted.interface,
+                    .caps = kNeeded | (wanted.gpu_memory ? FI_HMEM : 0),
+                    .type = FI_EP_RDM};
+  if (wanted.interface.empty()) {
+    const InfoPtr list = ask(library, question);
+    return pick(library, list.get(), "");
+  }
+  const std::string address = address_of_interface(wanted.interface);
+  if (!address.empty()) question.node = address;
+  if (const InfoPtr list = ask(library, question)) {
+    // Providers without IP addresses may ignore the node: those are chosen by domain below.
+    const bool by_address =
+        list->addr_format == FI_SOCKADDR_IN || list->addr_format == FI_SOCKADDR_IN6;
+    if (by_address) return pick(library, list.get(), "");
+  }
+  question.node.clear();
+  const InfoPtr list = ask(library, question);
+  return pick(library, list.get(), wanted.interface);
+}
+
+/// Does the provider of exactly this name have `caps`? fi_getinfo takes "tcp" for "tcp;ofi_rxm"
+/// too.
+bool has(const Library& library, const std::string& name, std::uint64_t caps) {
+  const InfoPtr list =
+      ask(library, {.provider = name, .node = {}, .caps = caps, .type = FI_EP_RDM});
+  for (const fi_info* i = list.get(); i != nullptr; i = i->next)
+    if (name == i->fabric_attr->prov_name) return true;
+  return false;
+}
+
+/// Why a provider that fi_getinfo knows was not taken.
+std::string why_not(const Library& library, const std::string& name, const Wanted& wanted) {
+  if (!has(library, name, 0)) return "has no FI_EP_RDM endpoints";
+  const std::pair<std::uint64_t, const char*> needs[] = {
+      {FI_MSG, "FI_MSG"}, {FI_RMA, "FI_RMA"}, {FI_ATOMIC, "FI_ATOMIC"}};
+  for (const auto& [cap, text] : needs)
+    if (!has(library, name, cap)) return std::string("has no ") + text;
+  if (!has(library, name, kNeeded))
+    return "has FI_MSG, FI_RMA and FI_ATOMIC with delivery-complete only apart from each other";
+  if (wanted.gpu_memory && !has(library, name, kNeeded | FI_HMEM)) return "has no FI_HMEM";
+  if (try_provider(library, name, wanted)) return "is usable, but was not asked for";
+  return "is not on interface " + wanted.interface;
+}
+
+[[noreturn]] void refuse(const Library& library, const Wanted& wanted) {
+  std::string offers;
+  std::map<std::string, bool> seen;
+  const InfoPtr list = ask(library, {});
+  for (const fi_info* i = list.get(); i != nullptr; i = i->next) {
+    const std::string name = i->fabric_attr->prov_name;
+    if (is_layered(name.c_str()) || !seen.emplace(name, true).second) continue;
+    offers += (offers.empty() ? "" : "; ") + name + " " + why_not(library, name, wanted);
+  }
+  std::string what = "libfabric " + library.version_text() + " has no provider";
+  if (!wanted.provider.empty()) what += " GSHMEM_OFI_PROVIDER=\"" + wanted.provider + "\"";
+  if (!wanted.interface.empty()) what += " on GSHMEM_OFI_INTERFACE=\"" + wanted.interface + "\"";
+  what += " with FI_EP_RDM, FI_MSG, FI_RMA and FI_ATOMIC";
+  if (wanted.gpu_memory) what += " and FI_HMEM";
+  what += ". Here it offers: " + (offers.empty() ? std::string("nothing") : offers);
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, what);
+}
+
+}  // namespace
+
+InfoPtr choose_provider(const Library& library, const Wanted& wanted) {
+  if (!wanted.provider.empty()) {
+    if (InfoPtr found = try_provider(library, wanted.provider, wanted)) return found;
+    refuse(library, wanted);
+  }
+  for (const char* name : kOrder)
+    if (InfoPtr found = try_provider(library, name, wanted)) return found;
+  refuse(library, wanted);
+}
+
+std::string describe_provider(const fi_info& info) {
+  char text[INET6_ADDRSTRLEN] = "";
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (info.src_addr != nullptr && info.addr_format == FI_SOCKADDR_IN) {
+    std::memcpy(&v4, info.src_addr, std::min(sizeof(v4), info.src_addrlen));
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  } else if (info.src_addr != nullptr && info.addr_format == FI_SOCKADDR_IN6) {
+    std::memcpy(&v6, info.src_addr, std::min(sizeof(v6), info.src_addrlen));
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  }
+  std::string what = info.fabric_attr->prov_name;
+  if (text[0] != '\0') what += std::string(" on ") + text;
+  return what + " (domain " + info.domain_attr->name + ")";
+}
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,25 @@
+// Which libfabric provider and interface the executor uses: GSHMEM_OFI_PROVIDER and
+// GSHMEM_OFI_INTERFACE, or the first that can do what is needed.
+#pragma once
+
+#include "transport/ofi/library.h"
+
+#include <string>
+
+namespace gshmem::ofi {
+
+struct Wanted {
+  std::string provider;     ///< "tcp;ofi_rxm"; empty = the best there is
+  std::string interface;    ///< "eth0", "10.0.0.1", "mlx5_0"; empty = the provider's choice
+  bool gpu_memory = false;  ///< RMA to and from GPU memory (FI_HMEM)
+};
+
+/// What is used of the provider: reliable unconnected endpoints with RMA, atomics and messages.
+/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with every provider that libfabric offers here and why it
+/// was refused.
+[[nodiscard]] InfoPtr choose_provider(const Library& library, const Wanted& wanted);
+
+/// "tcp;ofi_rxm on 10.0.0.1:43211 (domain eth0)"
+[[nodiscard]] std::string describe_provider(const fi_info& info);
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,76 @@
+// One work queue as the executor sees it: fetches entries behind the doorbell, checks them, has
+// engines carry them out in the order a reliable connection keeps (InfiniBand specification, table
+// of ordering rules in section 10.8.3.3), and writes completions. Used by the executor's thread.
+// Invariant: operations retire in the order of their entries, the completion holds the first error
+// for ever, and nothing behind an error is issued.
+#pragma once
+
+#include "transport/nic/nic.h"
+#include "transport/ofi/operation.h"
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gshmem::ofi {
+
+/// What all rings of a PE share.
+struct RingServices {
+  Engine& data;     ///< writes and reads
+  Engine& atomics;  ///< may be the same
+  OperationPool& operations;
+  std::uint64_t heap_bytes = 0;
+  std::uint32_t local_key = 0;
+  std::uint32_t max_message = 0;
+  Clock::duration timeout{};  ///< of one operation; zero = none
+};
+
+class Ring {
+ public:
+  /// `memory` is the region of all queues; `doorbell` this queue's word.
+  Ring(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
+       std::uint64_t* doorbell);
+
+  void connect(Peer& peer) { peer_ = &peer; }
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] const Peer& peer() const { return *peer_; }
+
+  /// Does what can be done now; true when there was something.
+  bool step(RingServices& services, Clock::time_point now);
+  /// When the operation that has been under way longest began; nothing when none is.
+  [[nodiscard]] std::optional<Clock::time_point> waiting_since() const;
+  [[nodiscard]] bool idle() const { return operations_.empty(); }
+
+ private:
+  bool read_doorbell();
+  bool fetch(RingServices& services);
+  /// Copies the entries of the next WQE out of the queue.
+  [[nodiscard]] std::vector<std::uint8_t> copy_entries();
+  [[nodiscard]] Failure check(const nic::Wqe& wqe, const RingServices& services) const;
+  [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const RingServices& services) const;
+  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const RingServices& services) const;
+  bool issue(RingServices& services, Clock::time_point now);
+  void find_overdue(const RingServices& services, Clock::time_point now);
+  bool retire(RingServices& services);
+  void complete(const Operation& operation);
+  void reap(RingServices& services);
+
+  std::uint8_t* entries_;
+  std::uint8_t* completion_;
+  std::uint64_t* doorbell_;
+  std::uint32_t depth_, number_;
+  Peer* peer_ = nullptr;
+
+  std::uint64_t rung_ = 0;                  ///< entries that the doorbell has announced
+  std::uint64_t next_ = 0;                  ///< entry to fetch next
+  std::uint64_t retired_ = 0;               ///< entries whose WQEs have ended
+  std::uint64_t seen_ = ~std::uint64_t{0};  ///< last doorbell value
+  std::deque<Operation*> operations_;       ///< fetched and not retired, in order
+  bool closed_ = false;                     ///< a fetched WQE has failed: fetch no more
+  bool failed_ = false;                     ///< the error has been written
+  std::string doorbell_error_;
+};
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,69 @@
+#include "transport/p2p/host_group.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <unordered_map>
+
+namespace gshmem::p2p {
+
+std::string host_identity() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  char host[128] = "";
+  gethostname(host, sizeof(host) - 1);
+  struct stat net {};
+  if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
+  return strprintf("%s (boot %.8s, net %lu)", host, boot_id.c_str(),
+                   static_cast<unsigned long>(net.st_ino));
+}
+
+abi::Place HostGroup::place() const {
+  const auto mine = std::find(same_index.begin(), same_index.end(), me());
+  return {.node_rank = index,
+          .node_size = size(),
+          .node = static_cast<std::int32_t>(mine - same_index.begin()),
+          .n_nodes = static_cast<std::int32_t>(same_index.size())};
+}
+
+HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
+  HostGroup group;
+  std::unordered_map<std::string, int> nodes;
+  std::vector<std::vector<int>> members;  // by node
+  for (std::size_t pe = 0; pe < identities.size(); ++pe) {
+    const auto [known, is_new] =
+        nodes.try_emplace(identities[pe], static_cast<int>(members.size()));
+    if (is_new) {
+      members.emplace_back();
+      group.hosts.push_back(identities[pe]);
+      group.leaders.push_back(static_cast<int>(pe));
+    }
+    group.node_of.push_back(known->second);
+    members[static_cast<std::size_t>(known->second)].push_back(static_cast<int>(pe));
+  }
+  group.node = group.node_of.at(static_cast<std::size_t>(me));
+  group.pes = members[static_cast<std::size_t>(group.node)];
+  const auto mine = std::lower_bound(group.pes.begin(), group.pes.end(), me) - group.pes.begin();
+  group.index = static_cast<int>(mine);
+  for (const std::vector<int>& pes : members) {
+    if (static_cast<std::size_t>(mine) < pes.size())
+      group.same_index.push_back(pes[static_cast<std::size_t>(mine)]);
+  }
+  return group;
+}
+
+HostGroup find_hosts(bootstrap::Bootstrap& boot) {
+  std::array<char, 192> mine{};
+  const std::string identity = host_identity();
+  std::memcpy(mine.data(), identity.data(), std::min(identity.size(), mine.size() - 1));
+  std::vector<std::string> identities;
+  for (const std::array<char, 192>& text : bootstrap::allgather(boot, mine))
+    identities.emplace_back(text.data(), ::strnlen(text.data(), text.size()));
+  return group_hosts(identities, boot.rank());
+}
+
+}  // namespace gshmem::p2p

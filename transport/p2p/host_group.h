@@ -1,0 +1,43 @@
+// How the PEs of a job are spread over hosts, as one PE sees it: who shares memory with it, who
+// speaks for each host, what its place is. Included by everything that maps or connects. Invariant:
+// every PE of a job computes the same numbers for the same hosts.
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include "bootstrap/bootstrap.h"
+
+#include <string>
+#include <vector>
+
+namespace gshmem::p2p {
+
+/// What may share memory and Unix sockets: boot, host name and network namespace.
+[[nodiscard]] std::string host_identity();
+
+struct HostGroup {
+  std::vector<int> pes;            ///< of this host, in PE order; their index here is their slot
+  int index = 0;                   ///< of this PE among them
+  int node = 0;                    ///< of this host; hosts count in the order of their first PEs
+  std::vector<int> node_of;        ///< by PE
+  std::vector<int> leaders;        ///< by node: the first PE of the host
+  std::vector<std::string> hosts;  ///< by node: identity
+  std::vector<int> same_index;     ///< PEs with this index on their hosts, in the order of hosts
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(pes.size()); }
+  [[nodiscard]] int n_nodes() const noexcept { return static_cast<int>(hosts.size()); }
+  [[nodiscard]] int pe(int i) const { return pes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] int me() const { return pe(index); }
+  [[nodiscard]] const std::string& host_of(int pe) const {
+    return hosts[static_cast<std::size_t>(node_of[static_cast<std::size_t>(pe)])];
+  }
+  [[nodiscard]] abi::Place place() const;
+};
+
+/// `identities`: host_identity() by PE.
+[[nodiscard]] HostGroup group_hosts(const std::vector<std::string>& identities, int me);
+
+/// Collective.
+[[nodiscard]] HostGroup find_hosts(bootstrap::Bootstrap& boot);
+
+}  // namespace gshmem::p2p
