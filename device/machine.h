@@ -237,6 +237,9 @@ __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint
                : "memory");
   return old;
 }
+/// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, which the
+/// maximum stays behind, and whoever acquires the cursor may store to what the NIC has read, but
+/// must not read what it has written without an acquire load of its own.
 __device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
@@ -364,10 +367,11 @@ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) { store_release
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
+/// Release: in C++ nothing less orders the stores behind the cursor after the NIC's reading.
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
   while (old < v &&
-         !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+         !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
   }
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
