@@ -28,6 +28,22 @@ void load(void* to, void* from) {
   std::memcpy(to, &value, sizeof(T));
 }
 
+/// Calls `move` with a value of the type that `bytes` bytes at `heap` are one word of. Words that
+/// wait_until and test take (2 to 8 bytes) are moved in one piece: somebody may be polling them.
+template <class Move>
+bool as_word(Move move, const void* heap, std::size_t bytes) {
+  if (is_one<std::uint64_t>(heap, bytes)) {
+    move(std::uint64_t{});
+  } else if (is_one<std::uint32_t>(heap, bytes)) {
+    move(std::uint32_t{});
+  } else if (is_one<std::uint16_t>(heap, bytes)) {
+    move(std::uint16_t{});
+  } else {
+    return false;
+  }
+  return true;
+}
+
 template <class T>
 std::uint64_t change(void* at, const nic::Wqe& wqe) {
   std::atomic_ref<T> word(*static_cast<T*>(at));
@@ -48,24 +64,12 @@ class HostAccess final : public MemoryAccess {
   }
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
     void* to = base_ + offset;
-    if (is_one<std::uint64_t>(to, bytes)) {
-      store<std::uint64_t>(to, from);
-    } else if (is_one<std::uint32_t>(to, bytes)) {
-      store<std::uint32_t>(to, from);
-    } else {
-      std::memcpy(to, from, bytes);
-    }
+    if (!as_word([&]<class T>(T) { store<T>(to, from); }, to, bytes)) std::memcpy(to, from, bytes);
     return kNoTicket;
   }
   Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
     void* from = base_ + offset;
-    if (is_one<std::uint64_t>(from, bytes)) {
-      load<std::uint64_t>(to, from);
-    } else if (is_one<std::uint32_t>(from, bytes)) {
-      load<std::uint32_t>(to, from);
-    } else {
-      std::memcpy(to, from, bytes);
-    }
+    if (!as_word([&]<class T>(T) { load<T>(to, from); }, from, bytes)) std::memcpy(to, from, bytes);
     return kNoTicket;
   }
   bool done(Ticket) override { return true; }
