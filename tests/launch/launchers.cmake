@@ -2,9 +2,11 @@
 # tests/CMakeLists.txt; every folder below uses these functions, so labels, environment, skip code
 # time limits and the prefix of the leg are the same everywhere.
 
-# Suppressions of leaks that are PMIx's and Open MPI's own; harmless without sanitizers.
+# Suppressions of what is PMIx's, Open MPI's and libfabric's own; harmless without sanitizers.
 set(GSHMEM_TEST_ENVIRONMENT
   "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp:print_suppressions=0")
+set(GSHMEM_TEST_TSAN
+  "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp:print_suppressions=0:history_size=7")
 
 # Open MPI (4 or 5) brings a PMIx server; the mpirun of other MPIs does not.
 find_program(GSHMEM_MPIRUN mpirun DOC "Open MPI's mpirun, for tests with several processes")
@@ -16,12 +18,25 @@ if(GSHMEM_MPIRUN)
   endif()
 endif()
 
+# gshmem_use_catch(TARGET): links Catch2, whose one header takes longer to compile than most tests: all
+# programs share one precompiled form of it, that of the first.
+function(gshmem_use_catch target)
+  target_link_libraries(${target} PRIVATE Catch2::Catch2WithMain gshmem_build_flags)
+  get_property(owner GLOBAL PROPERTY GSHMEM_CATCH_OWNER)
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${target} PRIVATE <catch2/catch.hpp>)
+    set_property(GLOBAL PROPERTY GSHMEM_CATCH_OWNER ${target})
+  endif()
+endfunction()
+
 # gshmem_discover_tests(TARGET LABEL [NAME=value...]): every test case of a Catch2 program, labelled
 # "cpu" and LABEL, with those variables in its environment too. A case that prints a line with
 # "skipped: <why>" and returns counts as skipped.
 function(gshmem_discover_tests target label)
-  list(JOIN GSHMEM_TEST_ENVIRONMENT "\\\\\\\\;" environment)
-  foreach(variable ${ARGN})
+  set(environment "${GSHMEM_TEST_ENVIRONMENT}")
+  foreach(variable ${GSHMEM_TEST_TSAN} ${ARGN})
     string(APPEND environment "\\\\\\\\;${variable}")
   endforeach()
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
@@ -34,7 +49,8 @@ function(gshmem_add_launched_test name label processes timeout)
   set(name ${GSHMEM_TEST_PREFIX}${name})
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
-    TIMEOUT ${timeout} PROCESSORS ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+    TIMEOUT ${timeout} PROCESSORS ${processes}
+    ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT};${GSHMEM_TEST_TSAN}")
 endfunction()
 
 # gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
