@@ -395,6 +395,13 @@ GSHMEM_FN void quiet(const Caller& call) {
 }
 
 template <class Coop>
+GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
+  const State& state = call.state;
+  GSHMEM_ON_HOST_OPS(return ops->complete_status();)
+  return device::quiet_status(coop, state, call.name);
+}
+
+template <class Coop>
 GSHMEM_FN void barrier_all(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_ON_HOST_OPS({

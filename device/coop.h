@@ -1,7 +1,8 @@
 // Cooperative groups of the device library: who takes part in a call. Every operation is written
 // once over any type with thread_rank(), size() and sync(), and instantiated for these three.
 // Contract: all threads of the group make the call with the same arguments; a warp call is made by
-// full warps; a block may have any shape.
+// full warps; a block may have any shape. These three also have any(): sync, and on all threads
+// whether it was true on one.
 #pragma once
 
 #include "host_group.h"
@@ -14,6 +15,7 @@ struct Thread {
   GSHMEM_FN int thread_rank() const { return 0; }
   GSHMEM_FN int size() const { return 1; }
   GSHMEM_FN void sync() const {}
+  GSHMEM_FN bool any(bool mine) const { return mine; }
 };
 
 /// Threads of a warp that arrive at a place together, with the same key: one of them may act for
@@ -74,12 +76,14 @@ struct Warp {
   __device__ int thread_rank() const { return lane_id(); }
   __device__ int size() const { return 32; }
   __device__ void sync() const { __syncwarp(); }
+  __device__ bool any(bool mine) const { return __any_sync(~0u, mine) != 0; }
 };
 
 struct Block {
   __device__ int thread_rank() const { return static_cast<int>(thread_number()); }
   __device__ int size() const { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
   __device__ void sync() const { __syncthreads(); }
+  __device__ bool any(bool mine) const { return __syncthreads_or(mine) != 0; }
 };
 
 #else
@@ -115,6 +119,10 @@ struct Warp {
     const HostLane* lane = gshmemi_ambient()->lane;
     if (lane && lane->warp_barrier) lane->warp_barrier->arrive_and_wait();
   }
+  GSHMEM_FN bool any(bool mine) const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    return lane && lane->warp_barrier ? lane->warp_barrier->arrive_and_any(mine) : mine;
+  }
 };
 
 struct Block {
@@ -129,6 +137,10 @@ struct Block {
   GSHMEM_FN void sync() const {
     const HostLane* lane = gshmemi_ambient()->lane;
     if (lane && lane->block_barrier) lane->block_barrier->arrive_and_wait();
+  }
+  GSHMEM_FN bool any(bool mine) const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    return lane && lane->block_barrier ? lane->block_barrier->arrive_and_any(mine) : mine;
   }
 };
 

@@ -36,6 +36,7 @@ GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
 GSHMEM_OUTLINE void stop_here(const State& state) {
   if (state.fault_policy != abi::FaultPolicy::kAbort) return;
 #if defined(__CUDA_ARCH__)
+  store_flag(&state.control->returned, 0u);
   fence_system();  // the record must outlive the trap
   trap();
 #else
@@ -43,11 +44,15 @@ GSHMEM_OUTLINE void stop_here(const State& state) {
 #endif
 }
 
+/// Who hears of a fault: it ends the job under FaultPolicy::kAbort, or the caller gets its code.
+enum class Told : std::uint32_t { kByPolicy, kByStatus };
+
 /// Records `info` unless an earlier fault is there, and stops every wait of this PE. The record is
 /// complete before `published` is seen (pairs with host/runtime/fault.cpp). Threads: any.
-GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
+GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told) {
   abi::FaultRecord& record = state.control->fault;
   if (atomic_compare_swap(&record.claimed, 0u, 1u) == 0u) {
+    if (told == Told::kByStatus) store_flag(&state.control->returned, 1u);
     record.code = info.code;
     record.pe = info.pe;
     record.value = info.value;
@@ -62,7 +67,27 @@ GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
     store_flag(&record.published, 1u);
   }
   store_flag(&state.control->stop, 1u);
+}
+
+/// A fault in a call without a status.
+GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
+  record_fault(state, info, Told::kByPolicy);
   stop_here(state);
+}
+
+/// A fault that the caller is told by a status.
+GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
+  record_fault(state, info, Told::kByStatus);
+}
+
+/// Code of the fault on record, of a PE that is stopped. Its writer may be about to publish it.
+GSHMEM_OUTLINE int fault_code(const State& state) {
+  const abi::FaultRecord& record = state.control->fault;
+  constexpr unsigned kPolls = 1u << 24;  // only of a writer that was killed there
+  unsigned polls = 0;
+  GSHMEM_NO_UNROLL
+  while (load_acquire(&record.published) == 0 && ++polls < kPolls) pause(polls);
+  return polls < kPolls ? record.code : GSHMEMX_ERROR_INTERNAL;
 }
 
 /// A call that found no initialized PE. There is no record to write to.

@@ -28,10 +28,21 @@ class HostBarrier {
     }
     for (unsigned polls = 0; load_acquire(&generation_) == generation; ++polls) pause(polls);
   }
+  /// Tells all whether `mine` was true on one of them.
+  bool arrive_and_any(bool mine) {
+    if (mine) store_relaxed(&any_, 1u);
+    arrive_and_wait();
+    const bool result = load_relaxed(&any_) != 0;
+    arrive_and_wait();  // all have read it
+    store_relaxed(&any_, 0u);
+    arrive_and_wait();  // nobody sets it again before
+    return result;
+  }
 
  private:
   int size_;
   int arrived_ = 0;
+  std::uint32_t any_ = 0;
   std::uint32_t generation_ = 0;
 };
 

@@ -19,6 +19,8 @@ class HostOps {
   virtual void get(void* dest, const void* source, std::size_t bytes, int pe) = 0;
   /// Everything started is complete at its target.
   virtual void complete() = 0;
+  /// The same with its outcome: 0, or the code of the PE's first fault.
+  virtual int complete_status() = 0;
   /// Value of an aligned word of `width` bytes (1 to 8) of this PE, zero-extended.
   virtual std::uint64_t load(const void* address, std::size_t width) = 0;
   /// Returns the old value.

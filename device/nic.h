@@ -374,11 +374,11 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   if (reuse == Reuse::kOnReturn) coop.sync();
 }
 
-/// Everything that the PE has posted is complete. Threads of the group share the queues; only those
-/// that were ever used are looked at. The group need not meet. False: it had to end without.
+/// Waits until everything that the PE has posted is complete, or `post.end` says why not. Threads
+/// of the group share the queues; only those that were ever used are looked at. The group need not
+/// meet.
 template <class Coop>
-GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
-  Post post;
+GSHMEM_FN void try_quiet(Coop coop, Post& post, const State& state, const char* call) {
   post.state = &state;
   post.call = call;
   int nth = 0;
@@ -394,7 +394,20 @@ GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
     post.queue = Queue(state.nic.queues + at);
     if (!queue_try_quiet(post)) break;
   }
+}
+/// False: it had to end without.
+template <class Coop>
+GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
+  Post post;
+  try_quiet(coop, post, state, call);
   return post_report(post);
+}
+/// The same for a caller that returns a status.
+template <class Coop>
+GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
+  Post post;
+  try_quiet(coop, post, state, call);
+  return post_note(post);
 }
 
 }  // namespace gshmem::device::nic

@@ -31,4 +31,17 @@ GSHMEM_FN void quiet(Coop coop, const State& state) {
   complete_all(coop, state, "quiet");
 }
 
+/// As quiet; GSHMEMX_SUCCESS when everything is complete, else the code of this PE's first fault:
+/// the same for the whole group. A PE that is stopped for whatever reason gets its fault, because
+/// calls before this one may have had to leave out what they should have posted.
+template <class Coop>
+GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
+  coop.sync();
+  fence_system();
+  bool good = true;
+  if (state.nic.queues) good = nic::quiet_noted(coop, state, call);
+  if (load_acquire(&state.control->stop) != 0) good = false;
+  return coop.any(!good) ? fault_code(state) : GSHMEMX_SUCCESS;
+}
+
 }  // namespace gshmem::device

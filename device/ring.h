@@ -162,9 +162,9 @@ GSHMEM_OUTLINE bool queue_await(Post& post) {
   return false;
 }
 
-/// The completion says error: keeps the first one that anyone saw in the cursor, and records the
-/// fault with what the entry tells.
-GSHMEM_FN void queue_failed(const State& state, Queue queue) {
+/// The completion says error: keeps the first one that anyone saw in the cursor. Returns what the
+/// entry tells.
+GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
   const std::uint32_t opcode = Be32::from_raw(load_relaxed(&last[-1].raw)).get() >> 24;
@@ -177,7 +177,7 @@ GSHMEM_FN void queue_failed(const State& state, Queue queue) {
   info.wqe_index = word >> 16;
   info.opcode = opcode;
   info.syndrome = syndrome;
-  fault(state, info);
+  return info;
 }
 
 GSHMEM_FN const char* await_name(const Post& post) {
@@ -194,15 +194,32 @@ GSHMEM_FN const char* await_name(const Post& post) {
   return post.call;
 }
 
+/// Why the call could not end well, unless another fault has stopped it.
+GSHMEM_FN FaultInfo post_fault(const Post& post) {
+  if (post.end == PostEnd::kQueueError) return queue_fault(post.queue);
+  FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(post), "wait", now_ns() - post.started,
+                 post.state->timeout_ns};
+  info.pe = post.queue.pe();
+  info.queue = post.queue.number();
+  info.wqe_index = static_cast<std::uint32_t>(post.target - 1) & 0xffff;
+  return info;
+}
+
 /// Records why the call could not end well; the last thing that it does. True: it did.
 GSHMEM_OUTLINE bool post_report(Post& post) {
   if (post.end == PostEnd::kGood) return true;
-  if (post.end == PostEnd::kQueueError) {
-    queue_failed(*post.state, post.queue);
+  if (post.end == PostEnd::kStopped) {
+    stop_here(*post.state);
   } else {
-    wait_ended(*post.state, await_name(post), post.started,
-               post.end == PostEnd::kStopped ? kWaitStopped : kWaitTooLong);
+    fault(*post.state, post_fault(post));
   }
+  return false;
+}
+
+/// The same for a call that returns a status: also under FaultPolicy::kAbort nothing ends here.
+GSHMEM_OUTLINE bool post_note(Post& post) {
+  if (post.end == PostEnd::kGood) return true;
+  if (post.end != PostEnd::kStopped) note_fault(*post.state, post_fault(post));
   return false;
 }
 

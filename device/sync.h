@@ -27,6 +27,13 @@ GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
   nic::execute(request);
 }
 
+/// A PE that is stopped must not tell that it has entered: its puts may be missing.
+GSHMEM_OUTLINE bool may_meet(const State& state) {
+  if (load_acquire(&state.control->stop) == 0) return true;
+  stop_here(state);
+  return false;
+}
+
 /// Stores to this PE's memory, and to memory of mapped PEs, of the calling group before the sync
 /// are visible to every PE after it. Threads: one group per PE at a time.
 template <class Coop>
@@ -39,15 +46,16 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   if (rank < state.n_pes) {  // only those who have a peer to tell
     fence_system();
     if (state.nic.queues) {
+      arrived = may_meet(state);
       GSHMEM_NO_UNROLL
-      for (int pe = rank; pe < state.n_pes; pe += width) {
+      for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
         if (!is_mapped(state, pe)) tell_by_network(state, pe);
       }
     }
     epoch = load_relaxed(&sync->epoch) + 1;
     std::uint64_t* flag = &sync->arrived[state.my_pe];
     GSHMEM_NO_UNROLL
-    for (int pe = rank; pe < state.n_pes; pe += width) {
+    for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
       if (pe != state.my_pe && is_mapped(state, pe)) {
         store_flag(peer_address(state, flag, pe), epoch);
       }

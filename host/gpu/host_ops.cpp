@@ -141,6 +141,21 @@ void CudaHostOps::complete() {
   });
 }
 
+int CudaHostOps::complete_status() {
+  bool done = false;
+  guarded([&] {
+    if (state_.nic.queues) {
+      ServiceRequest request{};
+      request.kind = ServiceRequest::Kind::kQuietStatus;
+      run_service(request);
+    }
+    GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
+    done = true;
+  });
+  if (device::load_acquire(&state_.control->stop) != 0) return device::fault_code(state_);
+  return done ? GSHMEMX_SUCCESS : GSHMEMX_ERROR_CUDA;
+}
+
 std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
   std::uint64_t value = 0;
   guarded([&] {

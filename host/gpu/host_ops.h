@@ -50,6 +50,7 @@ class CudaHostOps final : public device::HostOps {
   void put(void* dest, const void* source, std::size_t bytes, int pe) override;
   void get(void* dest, const void* source, std::size_t bytes, int pe) override;
   void complete() override;
+  int complete_status() override;
   std::uint64_t load(const void* address, std::size_t width) override;
   std::uint64_t amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
                     std::size_t width, int pe) override;

@@ -59,5 +59,9 @@ extern "C" __global__ void gshmem_service(const __grid_constant__ gshmem::abi::D
     case ServiceRequest::Kind::kQuiet:
       device::quiet(device::Thread{}, state);
       break;
+    case ServiceRequest::Kind::kQuietStatus:
+      // The host reads the record.
+      device::quiet_status(device::Thread{}, state, "gshmemx_quiet_status");
+      break;
   }
 }

@@ -8,7 +8,7 @@
 namespace gshmem {
 
 struct ServiceRequest {
-  enum class Kind : std::uint32_t { kAmo, kPut, kGet, kQuiet } kind;
+  enum class Kind : std::uint32_t { kAmo, kPut, kGet, kQuiet, kQuietStatus } kind;
   int pe;
   /// Symmetric address at `pe`, and local memory of the heap (puts and gets).
   void* remote;

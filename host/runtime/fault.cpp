@@ -43,7 +43,7 @@ const char* syndrome_text(std::uint32_t syndrome) {
     case abi::Syndrome::kLocalProtection:
       return "local protection error: local memory that is not registered";
     case abi::Syndrome::kFlush:
-      return "flushed: an entry before it failed on the same queue";
+      return "flushed: the queue had failed before (an entry in front of it, or the other end)";
     case abi::Syndrome::kMemoryWindow:
       return "memory window error";
     case abi::Syndrome::kBadResponse:
@@ -91,9 +91,14 @@ std::string fault_message(const abi::FaultRecord& f) {
   switch (f.code) {
     case GSHMEMX_ERROR_INVALID_VALUE:
       return bad_argument(f);
-    case GSHMEMX_ERROR_TIMEOUT:
-      return strprintf("%s: waited %.3g s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
-                       static_cast<double>(f.value) * 1e-9, static_cast<double>(f.limit) * 1e-9);
+    case GSHMEMX_ERROR_TIMEOUT: {
+      const std::string whom =
+          f.pe < 0 ? ""
+                   : strprintf(" for PE %d (queue 0x%x, entry %u)", f.pe, f.queue, f.wqe_index);
+      return strprintf("%s: waited %.3g s%s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
+                       static_cast<double>(f.value) * 1e-9, whom.c_str(),
+                       static_cast<double>(f.limit) * 1e-9);
+    }
     case GSHMEMX_ERROR_NIC:
       if (f.call[0] == '\0') break;
       return strprintf(

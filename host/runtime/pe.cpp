@@ -170,9 +170,14 @@ void Pe::make_board() {
 
 void Pe::publish() {
   hosts::PeerMonitor::Callbacks callbacks{
-      [this](int pe, hosts::PeerEvent event) { on_peer_event(pe, event); }, on_frame_, {}};
-  if (gpu_) callbacks.on_tick = [this] { report_kernel_fault(); };
+      [this](int pe, hosts::PeerEvent event, const std::string& why) {
+        on_peer_event(pe, event, why);
+      },
+      on_frame_,
+      {}};
+  if (gpu_ || nic_) callbacks.on_tick = [this] { look_for_fault(); };
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
+  monitored_.store(true, std::memory_order_release);
   state_.magic = abi::kStateMagic;
   if (gpu_) gpu_->set_state(state_);
 }
@@ -182,13 +187,13 @@ Pe::~Pe() {
   leaving_.store(true, std::memory_order_release);
   if (state_.magic == abi::kStateMagic) {
     try {
-      if (gpu_ && !stopped()) gpu_->ops()->complete();
       quiet_network();
       if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
     stop_network();  // nobody reaches this PE any more: all have said that they are through
+    tell_peers();
     monitor_->leave();
   }
   stop_network();
@@ -214,6 +219,7 @@ bool Pe::stopped() const noexcept {
 }
 
 void Pe::host_barrier() {
+  if (stopped()) return;  // must not seem to have come: its puts may be missing
   try {
     board_->barrier(options_.config.timeout);
   } catch (const Error& error) {
@@ -234,29 +240,53 @@ int Pe::agree_status(const char* call, int mine) {
   return GSHMEMX_SUCCESS;
 }
 
-void Pe::report_kernel_fault() noexcept {
+bool Pe::ends_job() const noexcept {
+  return state_.fault_policy == abi::FaultPolicy::kAbort &&
+         !leaving_.load(std::memory_order_acquire);  // finalize always returns
+}
+
+void Pe::look_for_fault() noexcept {
   abi::FaultRecord record;
-  if (kernel_fault_reported_ || !fault_read(state_.control, &record)) return;
-  kernel_fault_reported_ = true;
+  if (!fault_read(state_.control, &record)) return;
+  bool by_host = false;  // who has said it
   {
     const std::lock_guard lock(fault_mutex_);
-    if (!host_fault_.empty()) return;  // found by the host, which has said it
+    by_host = !host_fault_.empty();
   }
   log_set_pe(state_.my_pe);
-  const bool leaving = leaving_.load(std::memory_order_acquire);
-  if (state_.fault_policy == abi::FaultPolicy::kAbort && !leaving) end_job();
-  GSHMEM_ERROR("%s", fault_message(record).c_str());
+  if (ends_job() && __atomic_load_n(&state_.control->returned, __ATOMIC_ACQUIRE) == 0) {
+    if (gpu_ && !by_host) end_job();
+    return;  // in CPU mode the thread that recorded it ends the job
+  }
+  if (!fault_said_ && !by_host) GSHMEM_ERROR("%s", fault_message(record).c_str());
+  fault_said_ = true;
+  if (!ends_job()) tell_peers();
+}
+
+void Pe::tell_peers() noexcept {
+  gshmemx_fault_t fault{};
+  if (!monitored_.load(std::memory_order_acquire) || !last_fault(&fault)) return;
+  bool by_host = false;
+  {
+    const std::lock_guard lock(fault_mutex_);
+    by_host = !host_fault_.empty();
+  }
+  const bool by_queue = fault.code == GSHMEMX_ERROR_NIC && !by_host;
+  if (!by_queue && !network_failed_.load(std::memory_order_acquire)) return;
+  if (!peers_told_.exchange(true)) monitor_->stopped(fault.message);
 }
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
-void Pe::on_peer_event(int pe, hosts::PeerEvent event) noexcept {
-  const bool left = event == hosts::PeerEvent::kLeft;
-  if (left) peer_left_.store(true, std::memory_order_release);
-  if (left && leaving_.load(std::memory_order_acquire)) return;
+void Pe::on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept {
+  const bool left = event == hosts::PeerEvent::kLeft, stopped = event == hosts::PeerEvent::kStopped;
+  // A stopped PE does not come to the barrier of finalize.
+  if (left || stopped) peer_left_.store(true, std::memory_order_release);
+  if ((left || stopped) && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   const std::string text =
-      left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
+      stopped ? strprintf("PE %d was stopped by a fault: %s", pe, why.c_str())
+      : left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
       : event == hosts::PeerEvent::kDied
           ? strprintf("PE %d died: its process ended without gshmem_finalize", pe)
           : strprintf(
@@ -274,9 +304,7 @@ void Pe::raise(const Error& error, int pe) noexcept {
     const std::lock_guard lock(fault_mutex_);
     if (fault_record(state_.control, record)) host_fault_ = error.what();
   }
-  // Not in finalize, which always returns.
-  const bool leaving = leaving_.load(std::memory_order_acquire);
-  if (state_.fault_policy == abi::FaultPolicy::kAbort && !leaving) end_job();
+  if (ends_job()) end_job();
   GSHMEM_ERROR("%s", error.what());
 }
 

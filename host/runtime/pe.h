@@ -91,11 +91,17 @@ class Pe {
   void make_network();
   [[nodiscard]] nic::MemorySource network_memory();
   /// What was posted on the network path is complete, or the PE is stopped.
-  void quiet_network() noexcept;
+  /// Errors: that of what was posted and is not complete.
+  void quiet_network();
   void stop_network() noexcept;
-  /// Says what a kernel recorded, which nobody else may ever ask for; ends the job under abort.
-  void report_kernel_fault() noexcept;
-  void on_peer_event(int pe, hosts::PeerEvent event) noexcept;
+  /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
+  /// may ever ask for, and ends the job under abort; tells the other PEs.
+  void look_for_fault() noexcept;
+  /// Tells the other PEs, once, that this one is stopped because its network path failed: what they
+  /// wait for from it does not come.
+  void tell_peers() noexcept;
+  void on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept;
+  [[nodiscard]] bool ends_job() const noexcept;
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
@@ -129,7 +135,10 @@ class Pe {
   std::unique_ptr<hosts::PeerMonitor> monitor_;
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
-  bool kernel_fault_reported_ = false;  ///< monitor thread only
+  std::atomic<bool> network_failed_{false};  ///< says the NIC, of this PE's own part
+  std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
+  std::atomic<bool> peers_told_{false};
+  bool fault_said_ = false;  ///< monitor thread only
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   std::mutex memory_mutex_;

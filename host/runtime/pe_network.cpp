@@ -68,7 +68,12 @@ void Pe::make_network() {
                     .local_rank = group_.index,
                     .node_root = group_.index == 0,
                     .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
-                    .on_error = [this](const Error& error, int pe) { raise(error, pe); }});
+                    .on_error =
+                        [this](const Error& error, int pe) {
+                          network_failed_.store(true, std::memory_order_release);
+                          raise(error, pe);
+                        },
+                    .on_refusal = [this](const Error& error, int pe) { raise(error, pe); }});
 
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
   // those to mapped PEs and to this one included.
@@ -85,11 +90,18 @@ void Pe::make_network() {
               queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"));
 }
 
-void Pe::quiet_network() noexcept {
-  if (!queues_ || stopped()) return;
-  if (!gpu_) {
-    device::quiet(device::Thread{}, state_);  // on GPUs it is part of ops()->complete()
+void Pe::quiet_network() {
+  if (stopped()) return;
+  int status = GSHMEMX_SUCCESS;
+  if (gpu_) {
+    status = gpu_->ops()->complete_status();
+  } else if (queues_) {
+    status = device::quiet_status(device::Thread{}, state_, "gshmem_finalize");
   }
+  if (status == GSHMEMX_SUCCESS) return;
+  gshmemx_fault_t fault{};
+  const bool known = last_fault(&fault);
+  throw Error(static_cast<gshmemx_status>(status), known ? fault.message : status_text(status));
 }
 
 void Pe::stop_network() noexcept {

@@ -151,6 +151,11 @@ class Context {
   // Order: sections 9.9 and 9.11
   GSHMEM_FN void fence() const { api::fence(caller("fence")); }
   GSHMEM_FN void quiet() const { api::quiet(caller("quiet")); }
+  /// Thread, Warp or Block.
+  template <Group G>
+  [[nodiscard]] GSHMEM_FN int quiet_status(G group) const {
+    return api::quiet_status(caller("quiet_status"), group);
+  }
   template <Group G>
   GSHMEM_FN void barrier_all(G group) const {
     api::barrier_all(caller("barrier_all"), group);

@@ -77,6 +77,7 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 // --- Everything of functions.def -----------------------------------------------------------------
 #define GSHMEM_NAME_STD(STEM) gshmem_##STEM
 #define GSHMEM_NAME_EXT(STEM) gshmemx_##STEM
+#define GSHMEM_NAME_OWN(STEM) gshmemx_##STEM
 #define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
 #define GSHMEM_TEXT_(X) #X
 

@@ -79,6 +79,8 @@ def device_names(p):
     std = rma_thread + signal_thread + atomics() + waits() + barrier_thread
     std += "signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes".split()
     ext = rma_groups + signal_groups + barrier_groups + ["signal_op"]
+    if p == "gshmem":
+        ext += ["quiet_status"] + ["quiet_status" + scope for scope in SCOPES]
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
 
 

@@ -42,6 +42,9 @@ EXPECTED = {
             +mlx5dv_devx_obj_query +mlx5dv_devx_query_eqn +mlx5dv_devx_umem_dereg
             +mlx5dv_devx_umem_reg +mlx5dv_open_device""",
         "MLX5_1.8": "+mlx5dv_is_supported",
+        "MLX5_1.11": """
+            +mlx5dv_devx_create_event_channel +mlx5dv_devx_destroy_event_channel
+            +mlx5dv_devx_get_event +mlx5dv_devx_subscribe_devx_event""",
         "MLX5_1.19": "+mlx5dv_devx_umem_reg_ex",
         "MLX5_1.25": "+mlx5dv_get_data_direct_sysfs_path +mlx5dv_reg_dmabuf_mr",
     },

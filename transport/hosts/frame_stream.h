@@ -19,7 +19,7 @@ enum class FrameKind : std::uint32_t {
   kResult = 3,        ///< from the root: `detail` bytes of every PE
   kExpired = 4,       ///< to the root: a PE's time for `sequence` is up, who is missing?
   kMissing = 5,       ///< from the root: `pe` is
-  kNews = 6           ///< `pe` has gone; `detail` is a PeerEvent
+  kNews = 6           ///< `pe` has gone or is stopped; `detail` is a PeerEvent, payload a reason
 };
 
 struct FrameHeader {

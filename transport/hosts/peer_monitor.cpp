@@ -27,6 +27,7 @@ PeerMonitor::PeerMonitor(const p2p::PeerSockets& sockets, std::vector<Link> link
       links_(std::move(links)),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
   const p2p::HostGroup& group = sockets.group();
+  me_ = group.me();
   for (int i = 0; i < sockets.size(); ++i) {
     if (i != group.index)
       peers_.push_back({.pe = group.pe(i), .stream = FrameStream(sockets.socket(i))});
@@ -49,6 +50,10 @@ void PeerMonitor::contribute(std::uint64_t sequence, std::span<const char> data)
 }
 
 void PeerMonitor::expired(std::uint64_t sequence) { post({Request::Kind::kExpired, sequence, {}}); }
+
+void PeerMonitor::stopped(const std::string& why) {
+  post({Request::Kind::kStopped, 0, {why.begin(), why.end()}});
+}
 
 void PeerMonitor::leave() noexcept {
   post({.kind = Request::Kind::kLeave});
@@ -106,6 +111,9 @@ bool PeerMonitor::take_requests() {
       case Request::Kind::kExpired:
         if (relay_) relay_->expired(request.sequence);
         break;
+      case Request::Kind::kStopped:
+        tell_stopped(request.data);
+        break;
       case Request::Kind::kLeave:
         start_leaving();
         break;
@@ -114,6 +122,14 @@ bool PeerMonitor::take_requests() {
     }
   }
   return true;
+}
+
+void PeerMonitor::tell_stopped(std::span<const char> why) {
+  if (relay_) return relay_->stopped(why);
+  const Frame news = stopped_news(me_, why);
+  for (Peer& peer : peers_) {
+    if (!peer.finished) peer.stream.queue(news);
+  }
 }
 
 void PeerMonitor::start_leaving() {
@@ -143,7 +159,13 @@ void PeerMonitor::read(Peer& peer) {
       peer_gone(peer, PeerEvent::kLeft);
       return;
     }
-    if (relay_ && relay_->is_neighbour(peer.pe)) relay_->take(peer.pe, frame);
+    if (!relay_) {
+      // One host: every PE speaks for itself.
+      if (header_of(frame).kind == FrameKind::kNews && header_of(frame).pe == peer.pe)
+        deliver(frame);
+    } else if (relay_->is_neighbour(peer.pe)) {
+      relay_->take(peer.pe, frame);
+    }
   }
   if (!peer.stream.ended()) return;
   // Other hosts answer a goodbye by closing.
@@ -155,7 +177,7 @@ void PeerMonitor::peer_gone(Peer& peer, PeerEvent event) {
   peer.stream.drop_outgoing();
   if (peer.other_host) (void)::shutdown(peer.stream.fd(), SHUT_RDWR);
   if (!relay_) {
-    callbacks_.on_event(peer.pe, event);
+    callbacks_.on_event(peer.pe, event, {});
   } else if (event != PeerEvent::kLeft || relay_->is_neighbour(peer.pe)) {
     relay_->gone(peer.pe, event);
   }
@@ -164,7 +186,9 @@ void PeerMonitor::peer_gone(Peer& peer, PeerEvent event) {
 void PeerMonitor::deliver(const Frame& frame) {
   const FrameHeader header = header_of(frame);
   if (header.kind == FrameKind::kNews) {
-    callbacks_.on_event(header.pe, static_cast<PeerEvent>(header.detail));
+    const std::span<const char> why = payload_of(frame);
+    callbacks_.on_event(header.pe, static_cast<PeerEvent>(header.detail),
+                        std::string(why.begin(), why.end()));
   } else {
     callbacks_.on_frame(frame);
   }

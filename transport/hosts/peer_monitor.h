@@ -1,6 +1,6 @@
 // Watches the connections of one PE from a thread of its own: a peer that closes without a goodbye
-// has died; one that says goodbye has left; a host that does not answer is out of reach. In jobs on
-// several hosts the same thread moves the frames of the relay. Sleeps in poll(2); costs nothing
+// has died; one that says goodbye has left; a host that does not answer is out of reach; a PE that a
+// fault has stopped says so. In jobs on several hosts the same thread moves the frames of the relay. Sleeps in poll(2); costs nothing
 // while nothing happens.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace gshmem::hosts {
@@ -23,7 +24,8 @@ class PeerMonitor {
  public:
   /// All run on the monitor thread.
   struct Callbacks {
-    std::function<void(int pe, PeerEvent event)> on_event;  ///< once per PE
+    /// Once per PE, but a stopped one may die or leave later. `why` is of kStopped only.
+    std::function<void(int pe, PeerEvent event, const std::string& why)> on_event;
     std::function<void(const Frame& frame)> on_frame;       ///< kResult and kMissing
     std::function<void()>
         on_tick;  ///< ten times a second, for what has no descriptor; may be empty
@@ -37,6 +39,8 @@ class PeerMonitor {
   // Threads: any.
   void contribute(std::uint64_t sequence, std::span<const char> data);
   void expired(std::uint64_t sequence);
+  /// Tells the others that a fault has stopped this PE, and which.
+  void stopped(const std::string& why);
   /// Tells the others that this PE leaves on purpose, when all that is queued is sent. Waits for
   /// that, and for other hosts to have read it, a second at most.
   void leave() noexcept;
@@ -49,7 +53,7 @@ class PeerMonitor {
     FrameStream stream;
   };
   struct Request {
-    enum class Kind { kContribute, kExpired, kLeave, kStop } kind;
+    enum class Kind { kContribute, kExpired, kStopped, kLeave, kStop } kind;
     std::uint64_t sequence = 0;
     std::vector<char> data = {};
   };
@@ -59,6 +63,7 @@ class PeerMonitor {
   void post(Request request);
   /// False: time to stop.
   [[nodiscard]] bool take_requests();
+  void tell_stopped(std::span<const char> why);
   void start_leaving();
   [[nodiscard]] bool has_left() const;
   void read(Peer& peer);
@@ -67,6 +72,7 @@ class PeerMonitor {
   void pump();
 
   Callbacks callbacks_;
+  int me_ = -1;
   std::vector<Link> links_;
   std::vector<Peer> peers_;
   std::optional<Relay> relay_;  ///< in jobs on several hosts

@@ -125,13 +125,19 @@ void Relay::gone(int pe, PeerEvent event) {
              {.kind = FrameKind::kNews, .pe = pe, .detail = static_cast<std::uint32_t>(event)}));
 }
 
+void Relay::stopped(std::span<const char> why) { pass_on(me_, stopped_news(me_, why)); }
+
 void Relay::spread(int from, const Frame& news) {
   const FrameHeader header = header_of(news);
   if (header.pe < 0 || header.pe >= n_pes_ || header.pe == me_) return;
   if (!gone_.insert(header.pe).second) return;
   deliveries_.push_back(news);
+  pass_on(from, news);
+}
+
+void Relay::pass_on(int from, const Frame& news) {
   // One of each kind ends the job; a job that ends as a whole must not drown in news.
-  const std::uint32_t bit = 1u << (header.detail % 32);
+  const std::uint32_t bit = 1u << (header_of(news).detail % 32);
   if ((passed_on_ & bit) != 0) return;
   passed_on_ |= bit;
   if (neighbours_.parent >= 0 && from != neighbours_.parent)

@@ -18,8 +18,17 @@ namespace gshmem::hosts {
 enum class PeerEvent : std::uint32_t {
   kDied,        ///< its process ended without a goodbye
   kLeft,        ///< it said goodbye
-  kUnreachable  ///< its host does not answer any more
+  kUnreachable, ///< its host does not answer any more
+  kStopped      ///< a fault has stopped it: it still runs, but will meet nobody any more
 };
+
+/// What tells others that `pe` is stopped.
+[[nodiscard]] inline Frame stopped_news(int pe, std::span<const char> why) {
+  return make_frame({.kind = FrameKind::kNews,
+                     .pe = pe,
+                     .detail = static_cast<std::uint32_t>(PeerEvent::kStopped)},
+                    why);
+}
 
 /// By PE number.
 struct Neighbours {
@@ -43,6 +52,8 @@ class Relay {
   /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
   /// says about leaving is not for here: see the invariant.
   void gone(int pe, PeerEvent event);
+  /// A fault has stopped this PE; `why` goes with the news.
+  void stopped(std::span<const char> why);
 
   [[nodiscard]] bool is_neighbour(int pe) const;
   /// Frames for neighbours, by PE, in order.
@@ -66,6 +77,7 @@ class Relay {
   void down(const Frame& frame);
   /// Delivers news here and passes it on to all neighbours but `from`.
   void spread(int from, const Frame& news);
+  void pass_on(int from, const Frame& news);
 
   int me_, n_pes_;
   Neighbours neighbours_;

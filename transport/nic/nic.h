@@ -113,6 +113,9 @@ struct OpenOptions {
   /// An error that no completion carries: a port that went down, a lost peer (pe >= 0) or one
   /// unknown (-1). May be called from any thread until stop() has returned.
   std::function<void(const Error& error, int pe)> on_error = {};
+  /// This PE's NIC refused what PE `pe` asked for, and broke off the connection: `pe` learns it by
+  /// an error completion of its own. Empty: as on_error.
+  std::function<void(const Error& error, int pe)> on_refusal = {};
 };
 
 /// Collective over options.boot, one per implementation.

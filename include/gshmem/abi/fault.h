@@ -27,7 +27,9 @@ static_assert(sizeof(FaultRecord) == 112 && offsetof(FaultRecord, call) == 48);
 /// One per PE, in host memory. `stop` makes every device-side wait of this PE return.
 struct Control {
   std::uint32_t stop;
-  std::uint32_t reserved[15];
+  /// 1: quiet_status has returned the fault on record, and no call without a status has met it.
+  std::uint32_t returned;
+  std::uint32_t reserved[14];
   FaultRecord fault;
 };
 static_assert(offsetof(Control, fault) == 64);

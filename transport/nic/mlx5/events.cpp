@@ -146,15 +146,17 @@ void EventThread::read_verbs_events() {
       GSHMEM_DEBUG("%s: event %d", device_.name.c_str(), static_cast<int>(type));
       continue;
     }
-    on_event_(text, -1);
+    on_event_({.text = text});
   }
 }
 
 void EventThread::read_device_events() {
   mlx5dv_devx_async_event_hdr header{};
   while (device_.api.get_event(channel_.get(), &header, sizeof(header)) > 0) {
-    const int queue = static_cast<int>(header.cookie >> 16);
-    on_event_(device_event_words(static_cast<std::uint16_t>(header.cookie & 0xffff)), queue);
+    const auto event = static_cast<std::uint16_t>(header.cookie & 0xffff);
+    on_event_({.text = device_event_words(event),
+               .queue = static_cast<int>(header.cookie >> 16),
+               .refusal = event == kInvalidRequest || event == kAccessError});
   }
 }
 

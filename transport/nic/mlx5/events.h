@@ -13,10 +13,15 @@
 
 namespace gshmem::nic::mlx5 {
 
+struct Event {
+  std::string text;
+  int queue = -1;        ///< index of the queue that it is about
+  bool refusal = false;  ///< of a request that the other end of the queue has sent
+};
+
 class EventThread {
  public:
-  /// `on_event` gets words and the index of the queue they are about, or -1.
-  using Callback = std::function<void(const std::string& text, int queue)>;
+  using Callback = std::function<void(const Event& event)>;
   EventThread(const Device& device, Callback on_event);
   EventThread(const EventThread&) = delete;
   ~EventThread() { stop(); }

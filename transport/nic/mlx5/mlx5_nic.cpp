@@ -40,7 +40,8 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions&
                     .local_rank = wish.local_rank,
                     .sysfs = wish.sysfs}),
       on_error_(options.on_error),
-      events_(device_, [this](const std::string& text, int queue) { report(text, queue); }) {
+      on_refusal_(options.on_refusal ? options.on_refusal : options.on_error),
+      events_(device_, [this](const Event& event) { report(event); }) {
   set_limits(options);
   GSHMEM_INFO("network: %s", describe().c_str());
 }
@@ -131,7 +132,8 @@ void Mlx5Nic::stop() noexcept {
   for (const auto& each : connections_) each->stop();
 }
 
-void Mlx5Nic::report(const std::string& text, int queue) {
+void Mlx5Nic::report(const Event& event) {
+  const int queue = event.queue;
   int pe = -1;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -139,12 +141,14 @@ void Mlx5Nic::report(const std::string& text, int queue) {
       pe = peers_[static_cast<std::size_t>(queue)];
     }
   }
-  std::string full = text;
+  std::string full = event.text;
   if (queue >= 0) {
-    full = strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, text.c_str());
+    full = strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe,
+                     event.text.c_str());
   }
   GSHMEM_WARN("network: %s", full.c_str());
-  if (on_error_) on_error_(Error(GSHMEMX_ERROR_NIC, full), pe);
+  const auto& tell = event.refusal ? on_refusal_ : on_error_;
+  if (tell) tell(Error(GSHMEMX_ERROR_NIC, full), pe);
 }
 
 std::string why_none(const OpenOptions& options, const std::string& folder) try {

@@ -32,12 +32,12 @@ class Mlx5Nic final : public Nic {
 
  private:
   void set_limits(const OpenOptions& options);
-  void report(const std::string& text, int queue);
+  void report(const Event& event);
   [[nodiscard]] Connection& connection(int queue, const char* call);
 
   const Config config_;  // the options' one need not outlive open
   Device device_;
-  std::function<void(const Error& error, int pe)> on_error_;
+  std::function<void(const Error& error, int pe)> on_error_, on_refusal_;
   Limits limits_;
   Region queue_region_;
   OwnedUmem queue_umem_;

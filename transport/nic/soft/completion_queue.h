@@ -17,6 +17,9 @@ class CompletionQueue {
   /// Writes `completion` (whose owner bit is set here). False: the queue is full and overrun is not
   /// ignored; nothing was written, and nothing will be from now on.
   [[nodiscard]] bool write(nic::Completion completion);
+  /// Nothing will be written from now on.
+  void break_off() { overrun_ = true; }
+  [[nodiscard]] bool broken() const { return overrun_; }
   [[nodiscard]] bool collapsed() const { return attributes_.collapsed; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t uar() const { return attributes_.uar; }

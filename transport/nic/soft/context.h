@@ -32,7 +32,12 @@ struct Context {
   std::unique_ptr<Fabric> fabric;
   std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
+  std::map<int, EventListener> listeners;
+  bool port_down = false;
 
+  void tell(const DeviceEvent& event) const {
+    for (const auto& [number, listener] : listeners) listener(event);
+  }
   [[nodiscard]] QueuePair* find_qp(std::uint32_t number) const {
     const auto found = qps.find(number);
     return found == qps.end() ? nullptr : found->second.get();

@@ -79,6 +79,14 @@ Core::~Core() {
 
 bool Core::runs_here() const { return process_ == ::getpid(); }
 
+void Core::reset(QueuePair& qp) {
+  responder.abandon(qp);
+  requester.reset(qp);
+  qp.init = {};
+  qp.rtr = {};
+  qp.state = QpState::kReset;
+}
+
 void Core::use_fabric(std::unique_ptr<Fabric> fabric) {
   context.fabric = std::move(fabric);
   context.regions.set_node(context.fabric->node());
@@ -142,6 +150,7 @@ bool Core::pass() {
   bool moved = look_at_doorbells(now);
   for (const auto& [number, qp] : context.qps) {
     moved |= requester.progress(*qp, now);
+    if (qp->reset_due) reset(*qp);
   }
   if (context.fabric != nullptr) moved |= receive(now);
   return moved;

@@ -56,8 +56,11 @@ class Core {
   std::set<std::uint32_t> pds;
   std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_qp = 0;
   std::uint64_t created_qps = 0;
+  int last_listener = 0;
   bool joined = false;  ///< a fabric that was asked for, not the process's own
 
+  /// To the state after creation.
+  void reset(QueuePair& qp);
   void use_fabric(std::unique_ptr<Fabric> fabric);
   /// The process's own fabric, unless there is one.
   Fabric& fabric();

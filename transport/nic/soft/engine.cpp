@@ -279,16 +279,30 @@ void Engine::modify_to_error(std::uint32_t qpn) {
 void Engine::modify_to_reset(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
-  impl_->responder.abandon(qp);
-  impl_->requester.reset(qp);
-  qp.init = {};
-  qp.rtr = {};
-  qp.state = QpState::kReset;
+  impl_->reset(qp);
 }
 
 QpState Engine::state(std::uint32_t qpn) const {
   const Core::Lock lock(*impl_);
   return find(impl_->context.qps, qpn, "queue pair").state;
+}
+
+int Engine::listen(EventListener listener) {
+  const Core::Lock lock(*impl_);
+  const int number = ++impl_->last_listener;
+  impl_->context.listeners.emplace(number, std::move(listener));
+  return number;
+}
+
+void Engine::ignore_events(int listener) {
+  const Core::Lock lock(*impl_);
+  impl_->context.listeners.erase(listener);
+}
+
+void Engine::add_rules(const std::string& rules) {
+  const std::vector<Rule> parsed = parse_rules(rules);
+  const Core::Lock lock(*impl_);
+  impl_->context.rules.add(parsed);
 }
 
 std::string Engine::violations() const { return impl_->context.checker.text(); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -96,6 +97,20 @@ struct EngineOptions {
   [[nodiscard]] static EngineOptions from_env();
 };
 
+/// What a device says by itself; values as in linux include/linux/mlx5/device.h, enum mlx5_event.
+struct DeviceEvent {
+  enum class Kind : std::uint16_t {
+    kCqError = 0x04,        ///< `number` is a completion queue
+    kQueueFatal = 0x05,     ///< of these, a queue pair
+    kPortDown = 0x09,       ///< of the device
+    kInvalidRequest = 0x10,  ///< from the other end
+    kAccessError = 0x11      ///< by the other end
+  } kind;
+  std::uint32_t number = 0;
+};
+/// Called with the engine's lock: must not call the engine.
+using EventListener = std::function<void(const DeviceEvent& event)>;
+
 /// Since the engine's start.
 struct Counters {
   std::uint64_t doorbells = 0;
@@ -147,6 +162,12 @@ class Engine {
   void modify_to_reset(std::uint32_t qpn);
   [[nodiscard]] QpState state(std::uint32_t qpn) const;
 
+  /// Returns what `ignore_events` takes.
+  [[nodiscard]] int listen(EventListener listener);
+  void ignore_events(int listener);
+  /// More errors on demand, behind those of the options. Errors: as parse_rules.
+  void add_rules(const std::string& rules);
+
   /// Violations of the client checker since start, as text; empty = none. Tests read it.
   [[nodiscard]] std::string violations() const;
   [[nodiscard]] Counters counters() const;
@@ -170,6 +191,8 @@ __attribute__((visibility("default"))) int gshnic_make_fabric(void);
 /// 0, or -1 with `gshnic_error()` saying why.
 __attribute__((visibility("default"))) int gshnic_join_fabric(int fd);
 __attribute__((visibility("default"))) const char* gshnic_error(void);
+/// Errors on demand from now on, in the grammar of rules.h. 0, or -1 with gshnic_error().
+__attribute__((visibility("default"))) int gshnic_inject(const char* rules);
 /// Checker violations as text into `buffer`; returns their number.
 __attribute__((visibility("default"))) int gshnic_violations(char* buffer, unsigned long bytes);
 }

@@ -45,6 +45,13 @@ int gshnic_join_fabric(int fd) {
 
 const char* gshnic_error(void) { return last_error().c_str(); }
 
+int gshnic_inject(const char* rules) {
+  return guard([=] {
+    Engine::get().add_rules(rules);
+    return 0;
+  });
+}
+
 int gshnic_violations(char* buffer, unsigned long bytes) {
   return guard([=] {
     const std::string text = Engine::get().violations();

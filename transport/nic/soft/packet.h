@@ -21,6 +21,9 @@ enum class PacketKind : std::uint8_t {
   kOld,       ///< value before an atomic
 };
 
+/// Packet::inject: the responder's queue pair shall go to the error state. No syndrome.
+inline constexpr std::uint8_t kPeerError = 0xff;
+
 /// Why a request was not executed. Decides how long the requester tries again.
 enum class Condition : std::uint8_t { kAbsent, kNotConnected, kFailed, kSequence };
 

@@ -96,6 +96,7 @@ struct QueuePair {
   std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
   std::uint64_t visits = 0, flushes = 0;
   bool failing = false;  ///< an operation has failed: fetch no other
+  bool reset_due = false;  ///< a rule wants it
   std::deque<TrailingRead> trailing;
   std::int64_t retry_at_ns = 0, retry_since_ns = 0;
   std::int64_t asked_alive_ns = 0, skip_until_ns = 0, flush_at_ns = 0;

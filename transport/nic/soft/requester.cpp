@@ -284,6 +284,10 @@ void Requester::complete(QueuePair& qp, const Operation& op) {
       return;
     }
   }
+  if (qp.send_cq->broken()) {
+    qp.state = QpState::kError;
+    return;
+  }
   const bool written = qp.send_cq->write({.error = op.syndrome != 0,
                                           .syndrome = op.syndrome,
                                           .vendor_syndrome = op.vendor,
@@ -296,11 +300,10 @@ void Requester::complete(QueuePair& qp, const Operation& op) {
     ++context_.counters.cqes;
     return;
   }
-  if (qp.state != QpState::kError || op.syndrome != kFlushed) {
-    context_.checker.violation(
-        strprintf("completion queue 0x%x is full: completions of queue pair 0x%x are lost",
-                  qp.send_cq->number(), qp.number));
-  }
+  context_.checker.violation(
+      strprintf("completion queue 0x%x is full: completions of queue pair 0x%x are lost",
+                qp.send_cq->number(), qp.number));
+  context_.tell({DeviceEvent::Kind::kCqError, qp.send_cq->number()});
   qp.state = QpState::kError;
 }
 
@@ -364,7 +367,7 @@ void Requester::reset(QueuePair& qp) {
   qp.producer = qp.fetched = qp.retired = 0;
   qp.wqes = qp.messages = qp.unsignalled = 0;
   qp.next = 0;
-  qp.failing = false;
+  qp.failing = qp.reset_due = false;
   qp.retry_at_ns = qp.retry_since_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
   qp.record_differs_ns = 0;
   qp.record_reported = false;

@@ -46,6 +46,13 @@ nic::Wqe atomic_of(const Packet& request) {
   return wqe;
 }
 
+/// What the responder's own side hears (IB 11.6.3.2, affiliated asynchronous errors).
+DeviceEvent::Kind event_of(std::uint8_t syndrome) {
+  if (syndrome == kRemoteAccess) return DeviceEvent::Kind::kAccessError;
+  return syndrome == kRemoteRequest ? DeviceEvent::Kind::kInvalidRequest
+                                    : DeviceEvent::Kind::kQueueFatal;
+}
+
 }  // namespace
 
 Ring* Responder::replies_to(const Packet& request) const {
@@ -88,7 +95,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   // A held write and this one may both answer.
   if (!ring->has_room(4)) return false;
   QueuePair* qp = context_.find_qp(request.target);
-  if (qp == nullptr) return not_ready(request, Condition::kAbsent);
+  if (qp == nullptr || context_.port_down) return not_ready(request, Condition::kAbsent);
   if (qp->state == QpState::kError) return not_ready(request, Condition::kFailed);
   if (qp->state != QpState::kRtr && qp->state != QpState::kRts) {
     return not_ready(request, Condition::kNotConnected);
@@ -98,6 +105,11 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   if (request.message != qp->expected ||
       (request.kind == PacketKind::kWrite && !request.first && !qp->receiving)) {
     return not_ready(request, Condition::kSequence);
+  }
+  if (request.inject == kPeerError) {
+    qp->state = QpState::kError;
+    qp->receiving = false;
+    return not_ready(request, Condition::kFailed);
   }
   if (request.inject != 0) {
     fail(*qp, request, {request.inject, "by a rule"});
@@ -138,6 +150,7 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   reply(request, PacketKind::kAck, fault.syndrome, request.inject != 0 ? request.vendor : 0);
   qp.state = QpState::kError;
   qp.receiving = false;
+  context_.tell({event_of(fault.syndrome), qp.number});
 }
 
 /// The region that the request means, after all checks but alignment.

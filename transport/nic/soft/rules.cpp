@@ -98,6 +98,25 @@ void parse_delay(Rule& rule, std::string_view part, std::string_view value) {
   rule.delay_ns = *count * unit;
 }
 
+/// The actions that are one word.
+std::optional<Rule::Action> action_of(std::string_view part) {
+  using Action = Rule::Action;
+  struct Row {
+    std::string_view text;
+    Action action;
+  };
+  static constexpr Row kRows[] = {
+      {"drop", Action::kDrop},          {"key=remote", Action::kRemoteKey},
+      {"queue=error", Action::kQueueError}, {"queue=reset", Action::kQueueReset},
+      {"peer=error", Action::kPeerError},   {"cq=overrun", Action::kCqOverrun},
+      {"port=down", Action::kPortDown},
+  };
+  for (const Row& row : kRows) {
+    if (row.text == part) return row.action;
+  }
+  return std::nullopt;
+}
+
 void parse_field(Rule& rule, std::string_view part) {
   const auto equals = part.find('=');
   const std::string_view name = part.substr(0, equals);
@@ -116,10 +135,12 @@ void parse_field(Rule& rule, std::string_view part) {
     if (rule.syndrome == 0) bad(part, "a syndrome that is not 0");
   } else if (name == "vendor") {
     rule.vendor = static_cast<std::uint8_t>(number(part, value, 255));
-  } else if (part == "drop") {
-    set_action(rule, part, Rule::Action::kDrop);
+  } else if (const auto action = action_of(part)) {
+    set_action(rule, part, *action);
   } else {
-    bad(part, "qp=, wqe=, op=, times=, syndrome=, vendor=, drop or delay=");
+    bad(part,
+        "qp=, wqe=, op=, times=, syndrome=, vendor=, drop, delay=, key=remote, queue=error, "
+        "queue=reset, peer=error, cq=overrun or port=down");
   }
 }
 
@@ -141,7 +162,7 @@ std::vector<Rule> parse_rules(std::string_view text) {
   split(text, ";, ", [&](std::string_view one) {
     Rule rule;
     split(one, ":", [&](std::string_view part) { parse_field(rule, part); });
-    if (!rule.action) bad(one, "an action: syndrome=, drop or delay=");
+    if (!rule.action) bad(one, "an action: syndrome=, drop, delay=, key=, queue=, peer=, cq= or port=");
     rules.push_back(rule);
   });
   return rules;

@@ -12,6 +12,15 @@
 //          | "drop"                           the network loses the message: sent again after the
 //                                             timeout, until the retries are used up
 //          | "delay=" n ("ns" | "us" | "ms" | "s")  execution begins that much later
+//          | "key=remote"                    it goes out with a key that its target does not know
+//          | "queue=error"                   its queue pair is moved to the error state: it and all
+//                                            behind it are flushed
+//          | "queue=reset"                   to reset: nothing of it ever completes
+//          | "peer=error"                    the queue pair at the other end is moved to error
+//          | "cq=overrun"                    the completion queue breaks: no completion any more, but
+//                                            an event; the queue pair is in error
+//          | "port=down"                     the port goes down for good, with an event: nothing gets
+//                                            out or in
 //
 // Numbers are decimal or 0x hexadecimal. Example: "qp=*:wqe=17:op=write:syndrome=0x13".
 #pragma once
@@ -26,7 +35,17 @@
 namespace gshmem::soft {
 
 struct Rule {
-  enum class Action { kSyndrome, kDrop, kDelay };
+  enum class Action {
+    kSyndrome,
+    kDrop,
+    kDelay,
+    kRemoteKey,
+    kQueueError,
+    kQueueReset,
+    kPeerError,
+    kCqOverrun,
+    kPortDown
+  };
   enum class Queue { kAny, kNumber, kOrdinal };
   Queue queue = Queue::kAny;
   std::uint64_t queue_value = 0;
@@ -44,6 +63,8 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {}
+  /// Behind those that are there.
+  void add(const std::vector<Rule>& more) { rules_.insert(rules_.end(), more.begin(), more.end()); }
   /// The first rule that `wqe` meets, counted as used; null = none.
   [[nodiscard]] const Rule* match(std::uint32_t qpn, std::uint64_t ordinal, std::uint64_t wqe,
                                   nic::WqeKind kind);

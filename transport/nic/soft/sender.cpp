@@ -102,6 +102,27 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
         set_failed(qp, op, rule->syndrome, vendor);
       }
       return true;
+    case Rule::Action::kRemoteKey:
+      op.wqe.remote_key = ~op.wqe.remote_key;
+      return true;
+    case Rule::Action::kPeerError:
+      if (on_wire) op.inject = kPeerError;
+      return true;
+    case Rule::Action::kPortDown:
+      context_.port_down = true;
+      context_.tell({DeviceEvent::Kind::kPortDown});
+      return true;
+    case Rule::Action::kQueueReset:
+      qp.reset_due = true;
+      return false;
+    case Rule::Action::kCqOverrun:
+      qp.send_cq->break_off();
+      context_.tell({DeviceEvent::Kind::kCqError, qp.send_cq->number()});
+      qp.state = QpState::kError;
+      return false;
+    case Rule::Action::kQueueError:
+      qp.state = QpState::kError;
+      return false;
   }
   return true;
 }
@@ -126,8 +147,9 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
-  const bool routed = ring != nullptr && (qp.rtr.remote_lid == 0 ||
-                                          qp.rtr.remote_lid == context_.fabric->lid_of(node));
+  const bool routed = ring != nullptr && !context_.port_down &&
+                      (qp.rtr.remote_lid == 0 ||
+                       qp.rtr.remote_lid == context_.fabric->lid_of(node));
   if (!routed) {
     try_again(qp, op, Condition::kAbsent, now);
     return op.syndrome != 0;

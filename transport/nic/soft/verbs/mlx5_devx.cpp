@@ -7,12 +7,6 @@
 
 #include <vector>
 
-struct mlx5dv_devx_obj {
-  ibv_context* context;
-  std::uint16_t destroyed_by;
-  std::uint32_t number;
-};
-
 namespace gshmem::soft {
 namespace {
 
@@ -112,8 +106,7 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* context, const void* input,
     set_umem_valid(bytes);
     auto obj = std::make_unique<mlx5dv_devx_obj>();
     run(context, bytes, out, out_bytes);
-    *obj = {context, destroying_opcode(opcode_of(bytes)),
-            get(static_cast<const std::uint8_t*>(out), object::number)};
+    *obj = {context, opcode_of(bytes), get(static_cast<const std::uint8_t*>(out), object::number)};
     return obj.release();
   });
 }
@@ -137,7 +130,7 @@ int mlx5dv_devx_obj_query(mlx5dv_devx_obj* obj, const void* input, std::size_t i
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* obj) {
   return errno_call([&] {
     Bytes input(kHeaderBytes), out(kHeaderBytes);
-    set(input.data(), in::opcode, obj->destroyed_by);
+    set(input.data(), in::opcode, destroying_opcode(obj->created_by));
     set(input.data(), object::number, obj->number);
     run(obj->context, input, out.data(), out.size());
     delete obj;

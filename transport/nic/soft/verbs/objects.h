@@ -19,6 +19,13 @@
 #include <mutex>
 #include <utility>
 
+/// What mlx5dv_devx_obj_create returns.
+struct mlx5dv_devx_obj {
+  ibv_context* context;
+  std::uint16_t created_by;  ///< opcode
+  std::uint32_t number;
+};
+
 namespace gshmem::soft {
 
 struct ContextState {
@@ -28,7 +35,8 @@ struct ContextState {
 
   Resources resources;
   Firmware firmware;
-  Fd events_read, events_write;  ///< a pipe of ibv_async_event; nothing is written yet
+  Fd events_read, events_write;  ///< a pipe of ibv_async_event
+  int listener = 0;
 };
 
 /// What ibv_open_device returns points at verbs.context.
