@@ -13,6 +13,9 @@
 namespace gshmem {
 namespace {
 
+/// How long a PE whose request was refused has to say so itself.
+constexpr double kPeerTellsSeconds = 2;
+
 /// How one PE fared in a phase of init, as the others read it.
 struct PhaseReport {
   int code = GSHMEMX_SUCCESS;
@@ -175,7 +178,7 @@ void Pe::publish() {
       },
       on_frame_,
       {}};
-  if (gpu_ || nic_) callbacks.on_tick = [this] { look_for_fault(); };
+  if (gpu_ || nic_path_) callbacks.on_tick = [this] { look_for_fault(); };
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
   monitored_.store(true, std::memory_order_release);
   state_.magic = abi::kStateMagic;
@@ -219,8 +222,8 @@ bool Pe::stopped() const noexcept {
 }
 
 void Pe::host_barrier() {
-  if (stopped()) return;  // must not seem to have come: its puts may be missing
   try {
+    require_running();  // must not seem to have come: its puts may be missing
     board_->barrier(options_.config.timeout);
   } catch (const Error& error) {
     raise(error);
@@ -228,6 +231,7 @@ void Pe::host_barrier() {
 }
 
 int Pe::agree_status(const char* call, int mine) {
+  require_running();
   std::vector<int> all(static_cast<std::size_t>(state_.n_pes));
   board_->allgather(&mine, all.data(), sizeof(mine), options_.config.timeout);
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
@@ -249,9 +253,11 @@ void Pe::look_for_fault() noexcept {
   abi::FaultRecord record;
   if (!fault_read(state_.control, &record)) return;
   bool by_host = false;  // who has said it
+  Known known = Known::kHere;
   {
     const std::lock_guard lock(fault_mutex_);
     by_host = !host_fault_.empty();
+    known = known_;
   }
   log_set_pe(state_.my_pe);
   if (ends_job() && __atomic_load_n(&state_.control->returned, __ATOMIC_ACQUIRE) == 0) {
@@ -260,20 +266,27 @@ void Pe::look_for_fault() noexcept {
   }
   if (!fault_said_ && !by_host) GSHMEM_ERROR("%s", fault_message(record).c_str());
   fault_said_ = true;
-  if (!ends_job()) tell_peers();
+  if (ends_job()) return;
+  // The peer knows more. But it may not be looking.
+  if (known == Known::kByPeer && !peer_tells_) peer_tells_.emplace(kPeerTellsSeconds);
+  if (!peer_tells_ || peer_tells_->passed()) tell_peers();
 }
 
 void Pe::tell_peers() noexcept {
   gshmemx_fault_t fault{};
-  if (!monitored_.load(std::memory_order_acquire) || !last_fault(&fault)) return;
-  bool by_host = false;
+  if (!nic_path_ || !monitored_.load(std::memory_order_acquire) || !last_fault(&fault)) return;
   {
     const std::lock_guard lock(fault_mutex_);
-    by_host = !host_fault_.empty();
+    if (known_ == Known::kByAll) return;
   }
-  const bool by_queue = fault.code == GSHMEMX_ERROR_NIC && !by_host;
-  if (!by_queue && !network_failed_.load(std::memory_order_acquire)) return;
   if (!peers_told_.exchange(true)) monitor_->stopped(fault.message);
+}
+
+void Pe::require_running() const {
+  gshmemx_fault_t fault{};
+  if (!nic_path_ || !stopped() || !last_fault(&fault)) return;
+  throw Error(static_cast<gshmemx_status>(fault.code),
+              std::string("this PE is stopped by a fault: ") + fault.message);
 }
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
@@ -293,16 +306,19 @@ void Pe::on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) n
                 "PE %d cannot be reached: its host %s has not answered for %.3g s "
                 "(GSHMEM_HEARTBEAT)",
                 pe, group_.host_of(pe).c_str(), hosts::silence_limit(options_.config));
-  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), pe);
+  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), pe, Known::kByAll);
 }
 
-void Pe::raise(const Error& error, int pe) noexcept {
+void Pe::raise(const Error& error, int pe, Known known) noexcept {
   abi::FaultRecord record{};
   record.code = error.code();
   record.pe = pe;
   {
     const std::lock_guard lock(fault_mutex_);
-    if (fault_record(state_.control, record)) host_fault_ = error.what();
+    if (fault_record(state_.control, record)) {
+      host_fault_ = error.what();
+      known_ = known;
+    }
   }
   if (ends_job()) end_job();
   GSHMEM_ERROR("%s", error.what());

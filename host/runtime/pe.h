@@ -9,6 +9,7 @@
 #include <gshmem/gshmem.h>
 
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/deadline.h"
 #include "host/base/config.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
@@ -22,6 +23,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace gshmem {
@@ -62,9 +64,11 @@ class Pe {
   /// Collective: the first of the PEs' statuses that is an error, in PE order.
   [[nodiscard]] int agree_status(const char* call, int mine);
 
+  /// Who else knows of a fault: nobody yet; PE `pe`, which learns it from its own NIC; all PEs.
+  enum class Known { kHere, kByPeer, kByAll };
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
   /// GSHMEM_FAULT=abort.
-  void raise(const Error& error, int pe = -1) noexcept;
+  void raise(const Error& error, int pe = -1, Known known = Known::kHere) noexcept;
   /// First fault, or false. The message is complete.
   [[nodiscard]] bool last_fault(gshmemx_fault_t* info) const;
   /// Reports the fault on record and ends the job.
@@ -97,9 +101,11 @@ class Pe {
   /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
   /// may ever ask for, and ends the job under abort; tells the other PEs.
   void look_for_fault() noexcept;
-  /// Tells the other PEs, once, that this one is stopped because its network path failed: what they
-  /// wait for from it does not come.
+  /// In jobs with a network path, where a barrier promises what a stopped PE cannot keep: tells the
+  /// other PEs, once, that this one is stopped and meets nobody any more.
   void tell_peers() noexcept;
+  /// Errors: that of the fault which has stopped this PE, in such a job.
+  void require_running() const;
   void on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept;
   [[nodiscard]] bool ends_job() const noexcept;
   [[nodiscard]] bool stopped() const noexcept;
@@ -131,16 +137,18 @@ class Pe {
   /// CPU mode: work queues and their views.
   std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
   std::unique_ptr<nic::Nic> nic_;  ///< null: all PEs are mapped
+  bool nic_path_ = false;          ///< some PE of the job is not
   std::unique_ptr<nic::QueueSet> queues_;
   std::unique_ptr<hosts::PeerMonitor> monitor_;
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
-  std::atomic<bool> network_failed_{false};  ///< says the NIC, of this PE's own part
   std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
   std::atomic<bool> peers_told_{false};
-  bool fault_said_ = false;  ///< monitor thread only
+  bool fault_said_ = false;  ///< monitor thread only, as the next
+  std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
+  Known known_ = Known::kHere;
   std::mutex memory_mutex_;
 };
 

@@ -32,6 +32,7 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   mine.size = size;
   mine.alignment = alignment;
   std::vector<Request> all(static_cast<std::size_t>(state_.n_pes));
+  named(call, [&] { require_running(); });
   named(call,
         [&] { board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout); });
   // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.

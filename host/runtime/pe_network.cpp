@@ -51,6 +51,7 @@ void Pe::make_network() {
   for (int pe = 0; pe < state_.n_pes; ++pe) all_mapped = all_mapped && is_mapped(pe);
   const std::vector<int> needed = bootstrap::allgather(*boot_, all_mapped ? 0 : 1);
   if (std::find(needed.begin(), needed.end(), 1) == needed.end()) return;
+  nic_path_ = true;
 
   require(
       options_.config.nic != "soft" || group_.n_nodes() == 1, GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -68,12 +69,11 @@ void Pe::make_network() {
                     .local_rank = group_.index,
                     .node_root = group_.index == 0,
                     .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
-                    .on_error =
+                    .on_error = [this](const Error& error, int pe) { raise(error, pe); },
+                    .on_refusal =
                         [this](const Error& error, int pe) {
-                          network_failed_.store(true, std::memory_order_release);
-                          raise(error, pe);
-                        },
-                    .on_refusal = [this](const Error& error, int pe) { raise(error, pe); }});
+                          raise(error, pe, Known::kByPeer);
+                        }});
 
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
   // those to mapped PEs and to this one included.

@@ -1,0 +1,227 @@
+#include "tests/errors/scene.h"
+
+#include <gshmem/device/nic.h>
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+namespace gshmem::errors {
+namespace {
+
+/// The area of the target, slot by slot: what the claimed puts should have left, and nothing else.
+std::uint8_t value_of(int slot) { return static_cast<std::uint8_t>(slot + 1); }
+
+void await(const std::atomic<int>& flag) {
+  while (flag.load(std::memory_order_acquire) == 0) sched_yield();  // the child has an alarm
+}
+void set(std::atomic<int>& flag) { flag.store(1, std::memory_order_release); }
+
+const abi::DeviceState& state() { return *gshmemi_ambient()->state; }
+
+const abi::QueueView& queue_view() {
+  const abi::NicView& nic = state().nic;
+  return nic.queues[static_cast<std::uint32_t>(kTarget) * nic.per_pe];
+}
+
+void act(Area& area, Shared& shared, const Play& play) {
+  for (int slot = 0; slot < kSlots; ++slot)
+    std::memset(area.source[slot], value_of(slot), kBytes);
+  shared.queue_number = queue_view().number;
+  const Actor actor{area, shared.good_rounds, shared};
+  for (int slot = 0; slot < shared.good_rounds; ++slot) {
+    actor.put(slot);
+    if (gshmemx_quiet_status() != GSHMEMX_SUCCESS) break;
+    ++shared.claimed;
+  }
+  play.provoke(actor);
+  shared.status = gshmemx_quiet_status();
+  if (shared.status == GSHMEMX_SUCCESS) shared.claimed = kSlots;  // it said so
+  gshmemx_last_fault(&shared.fault);
+  // More puts cannot make it good again.
+  actor.put(kSlots - 1);
+  shared.status_again = gshmemx_quiet_status();
+  set(shared.acted);
+  if (play.target_survives) await(shared.verified);
+}
+
+void verify(const Area& area, Shared& shared) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const auto all = [&](std::uint8_t value) {
+      return std::all_of(area.dest[slot], area.dest[slot] + kBytes,
+                         [=](std::uint8_t byte) { return byte == value; });
+    };
+    if (slot < shared.claimed) {
+      shared.missing += !all(value_of(slot));
+    } else {
+      shared.leaked += !all(0);
+    }
+  }
+  set(shared.verified);
+}
+
+void wait_for_actor(Area& area, Wait wait) {
+  switch (wait) {
+    case Wait::kBarrier:
+      return gshmem_barrier_all();
+    case Wait::kSync:
+      return gshmem_sync_all();
+    case Wait::kWord:
+      gshmem_uint64_wait_until(&area.word, GSHMEM_CMP_NE, 0);
+      return;
+    case Wait::kMalloc:
+      (void)gshmem_malloc(64);
+      return;
+  }
+}
+
+/// One PE's part.
+void play_part(Shared& shared, const Play& play) {
+  const int me = gshmem_my_pe();
+  shared.pids[me].store(getpid());
+  auto* area = static_cast<Area*>(gshmem_calloc(1, sizeof(Area)));
+  if (area == nullptr) throw std::runtime_error("no memory");
+  gshmem_barrier_all();
+  if (me == kActor) act(*area, shared, play);
+  if (me == kTarget || play.wait_behind) await(shared.acted);
+  if (me == kTarget) verify(*area, shared);
+  wait_for_actor(*area, play.wait);  // comes to an end on all, the actor included
+  gshmemx_last_fault(&shared.accounts[me].fault);
+  // Who leaves is heard of by the others, too.
+  ++shared.accounted;
+  while (shared.accounted.load() < (play.target_survives ? kPes : kPes - 1)) sched_yield();
+}
+
+Shared& fresh_memory() {
+  static void* memory = nullptr;
+  if (memory != nullptr) munmap(memory, sizeof(Shared));
+  memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("mmap");
+  return *new (memory) Shared{};
+}
+
+void as_threads(Shared& shared, const Play& play) {
+  run_threads(kPes, [&](const Runtime& runtime) {
+    play_part(shared, play);
+    shared.accounts[runtime.my_pe()].finalized = true;  // else the child ends with an error
+  });
+}
+
+void as_process(Shared& shared, const Play& play) {
+  int me = -1;
+  {
+    const Runtime runtime;
+    me = runtime.my_pe();
+    play_part(shared, play);
+  }
+  shared.accounts[me].finalized = true;
+}
+
+}  // namespace
+
+void Actor::put(int slot) const {
+  gshmem_putmem_nbi(area.dest[slot], area.source[slot], kBytes, kTarget);
+}
+
+std::string Leg::name() const {
+  return nic + (how == How::kThreads ? ", threads" : ", processes") +
+         (mapping == Mapping::kPairs ? ", two PEs mapped" : "");
+}
+
+std::vector<Leg> process_legs(const std::vector<std::string>& nics) {
+  std::vector<Leg> all;
+  for (const std::string& nic : nics) {
+#if !defined(GSHMEM_TEST_OFI)
+    if (nic == "ofi") continue;
+#endif
+#if !defined(GSHMEM_TEST_SOFT)
+    if (nic == "soft") continue;
+#endif
+    all.push_back({nic, How::kProcesses, Mapping::kNone});
+  }
+  return all;
+}
+
+std::vector<Leg> legs(const std::vector<std::string>& nics) {
+  std::vector<Leg> all = process_legs(nics);
+  const std::size_t count = all.size();
+  for (std::size_t i = 0; i < count; ++i)
+    all.push_back({all[i].nic, How::kThreads, Mapping::kPairs});
+  return all;
+}
+
+spmd::Environment environment_of(const Leg& leg, const spmd::Environment& more) {
+  spmd::Environment all = spmd::quick({{"GSHMEM_NIC", leg.nic},
+                                       {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
+                                       {"GSHMEM_LOG", "error"},
+                                       {"GSHMEM_QP_DEPTH", "64"}});
+  if (leg.mapping == Mapping::kNone) all["GSHMEM_P2P"] = "0";
+  if (leg.mapping == Mapping::kPairs) all["GSHMEM_P2P_GROUP"] = "2";
+  for (const auto& [name, value] : more) all[name] = value;
+  return all;
+}
+
+std::uint64_t base_seed() {
+  const char* seed = std::getenv("GSHMEM_TEST_SEED");
+  return seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
+}
+
+const Shared& perform(const Leg& leg, const Play& play, std::uint64_t seed) {
+  Shared& shared = fresh_memory();
+  shared.good_rounds = static_cast<int>(std::mt19937_64(seed)() % 40);
+  const spmd::Environment environment = environment_of(leg, play.environment);
+  std::vector<spmd::Outcome> outcomes;
+  if (leg.how == How::kThreads) {
+    outcomes.push_back(spmd::in_child(environment, [&] { as_threads(shared, play); }));
+  } else {
+    outcomes = spmd::in_children(kPes, environment, [&](int) { as_process(shared, play); });
+  }
+  std::string output;
+  bool good = true;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const bool victim = !play.target_survives && static_cast<int>(i) == kTarget;
+    good = good && outcomes[i].code == (victim ? 128 + SIGKILL : 0);
+    output += "child " + std::to_string(i) + " ended with " + std::to_string(outcomes[i].code) +
+              ": " + outcomes[i].output + "\n";
+  }
+  if (!good) throw std::runtime_error(output);
+  return shared;
+}
+
+void inject(const std::string& rule) {
+  // The one that the library has loaded.
+  void* library = dlopen(GSHNIC_FOLDER "/libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
+  using Function = int (*)(const char*);
+  const auto function =
+      library != nullptr ? reinterpret_cast<Function>(dlsym(library, "gshnic_inject")) : nullptr;
+  if (function == nullptr || function(rule.c_str()) != 0)
+    throw std::runtime_error("the soft NIC does not take the rule " + rule);
+}
+
+void spoil_key(Key key) {
+  auto& view = const_cast<abi::QueueView&>(queue_view());
+  abi::Be32& field = key == Key::kLocal ? view.local_key : view.remote_key;
+  field = abi::Be32(field.get() ^ 0x00f0f0f0);
+}
+
+void put_behind_heap(const Actor& actor) {
+  const abi::DeviceState& own = state();
+  device::nic::put(device::Thread{}, own, own.heap + own.heap_bytes, actor.area.source[0], kBytes,
+                   kTarget, device::nic::Reuse::kAtQuiet);
+}
+
+void await_error_completion() {
+  const device::Queue queue(&queue_view());
+  while (device::queue_poll(queue) != device::kQueueFailed) sched_yield();
+}
+
+}  // namespace gshmem::errors

@@ -1,0 +1,243 @@
+// What becomes of each error on the network path: quiet_status and last_fault say which, where and
+// why; nobody hangs; what quiet_status called complete is at the target, and nothing behind the
+// error is.
+#include "tests/errors/scene.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <csignal>
+
+using namespace gshmem;
+using namespace gshmem::errors;
+
+namespace {
+
+constexpr unsigned kNone = 0;
+
+struct Expected {
+  std::vector<int> codes;
+  unsigned syndrome = kNone;  ///< also kNone when any will do
+  std::vector<std::string> parts;
+  bool names_queue = true;
+};
+
+bool is_in(int value, const std::vector<int>& values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+/// The actor's side of the contract, and whether the target's memory agrees.
+void check_actor(const Shared& seen, const Expected& expected) {
+  const gshmemx_fault_t& fault = seen.fault;
+  INFO("actor: status " << seen.status << ", fault " << fault.code << ": " << fault.message);
+  CHECK(seen.claimed == seen.good_rounds);
+  CHECK(is_in(seen.status, expected.codes));
+  CHECK(seen.status_again == seen.status);
+  CHECK(fault.code == seen.status);
+  if (expected.syndrome != kNone) CHECK(fault.syndrome == expected.syndrome);
+  if (expected.names_queue) {
+    CHECK(fault.pe == kTarget);
+    CHECK(fault.queue == seen.queue_number);
+  }
+  for (const std::string& part : expected.parts) CHECK(spmd::contains(fault.message, part));
+}
+
+void check_memory(const Shared& seen) {
+  INFO(seen.claimed << " puts were said to be complete");
+  CHECK(seen.missing == 0);
+  CHECK(seen.leaked == 0);
+}
+
+/// Who waited for the actor knows that it has stopped, and why.
+void check_told(const Shared& seen) {
+  const gshmemx_fault_t& fault = seen.accounts[kBystander].fault;
+  INFO("bystander: " << fault.code << ": " << fault.message);
+  CHECK(fault.code == GSHMEMX_ERROR_PEER_FAILED);
+  CHECK(fault.pe == kActor);
+  CHECK(spmd::contains(fault.message, "PE 0 was stopped by a fault: "));
+  CHECK(spmd::contains(fault.message, std::string(seen.fault.message).substr(0, 40)));
+}
+
+void check_all_returned(const Shared& seen) {
+  for (int pe = 0; pe < kPes; ++pe) {
+    INFO("PE " << pe << ": " << seen.accounts[pe].fault.message);
+    CHECK(seen.accounts[pe].fault.code != GSHMEMX_SUCCESS);
+    CHECK(seen.accounts[pe].finalized);
+  }
+}
+
+/// Every leg with another kind of wait, so that all kinds meet all NICs over the cases.
+void run(const std::vector<Leg>& where, Play play, const Expected& expected) {
+  static int turn = 0;
+  for (const Leg& leg : where) {
+    const std::uint64_t seed = base_seed() * 1000 + static_cast<std::uint64_t>(turn);
+    play.wait = static_cast<Wait>(turn++ % 4);
+    INFO(leg.name() << ", wait " << static_cast<int>(play.wait) << ", GSHMEM_TEST_SEED="
+                    << base_seed());
+    const Shared& seen = perform(leg, play, seed);
+    check_actor(seen, expected);
+    check_memory(seen);
+    check_told(seen);
+    check_all_returned(seen);
+  }
+}
+
+const std::vector<int> kNicError{GSHMEMX_ERROR_NIC};
+
+}  // namespace
+
+TEST_CASE("remote_access_error") {
+  run(legs({"soft", "ofi"}), {.provoke = put_behind_heap},
+      {kNicError, 0x13, {"put (WRITE) to PE 2 failed: remote access error", "entry", "queue 0x"}});
+}
+
+TEST_CASE("bad_remote_key") {
+  const auto provoke = [](const Actor& actor) {
+    spoil_key(Key::kRemote);
+    actor.put(actor.first);
+  };
+  run(legs({"soft", "ofi"}), {.provoke = provoke},
+      {kNicError, 0x13, {"put (WRITE) to PE 2 failed: remote access error"}});
+}
+
+TEST_CASE("remote_key_that_is_bad_on_the_wire") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:key=remote");
+    actor.put(actor.first);
+  };
+  run(legs({"soft"}), {.provoke = provoke}, {kNicError, 0x13, {"remote access error"}});
+}
+
+TEST_CASE("local_protection_error") {
+  const auto provoke = [](const Actor& actor) {
+    spoil_key(Key::kLocal);
+    actor.put(actor.first);
+  };
+  run(legs({"soft", "ofi"}), {.provoke = provoke},
+      {kNicError, 0x04, {"put (WRITE) to PE 2 failed: local protection error"}});
+}
+
+TEST_CASE("retries_exceeded_when_the_network_loses_everything") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:drop");
+    actor.put(actor.first);
+  };
+  // The wait of the others comes behind, because their flags would get lost as well.
+  run(legs({"soft"}), {.provoke = provoke, .wait_behind = true},
+      {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
+}
+
+TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
+  const auto provoke = [](const Actor& actor) {
+    const pid_t target = actor.shared.pids[kTarget].load();
+    kill(target, SIGSTOP);
+    actor.put(actor.first);
+    await_error_completion();  // the wait of quiet has the same limit as the executor
+    kill(target, SIGCONT);
+  };
+  for (const Leg& leg : process_legs({"ofi"})) {
+    const Shared& seen = perform(
+        leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
+    check_actor(seen, {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
+    CHECK(seen.missing == 0);  // what was under way may arrive later
+    check_all_returned(seen);
+  }
+}
+
+TEST_CASE("target_is_killed") {
+  const auto provoke = [](const Actor& actor) {
+    kill(actor.shared.pids[kTarget].load(), SIGKILL);
+    actor.put(actor.first);
+  };
+  const std::vector<int> codes{GSHMEMX_ERROR_NIC, GSHMEMX_ERROR_PEER_FAILED};
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    INFO(leg.name());
+    const Shared& seen =
+        perform(leg, {.provoke = provoke, .wait_behind = true, .target_survives = false},
+                base_seed());
+    CHECK(is_in(seen.status, codes));
+    CHECK(seen.status_again == seen.status);
+    CHECK(seen.claimed == seen.good_rounds);
+    CHECK(seen.fault.pe == kTarget);
+    const gshmemx_fault_t& other = seen.accounts[kBystander].fault;
+    INFO("actor: " << seen.fault.message << "; bystander: " << other.message);
+    // Its own end of the connection, or the actor's news.
+    CHECK(is_in(other.code, codes));
+    CHECK((other.pe == kTarget || other.pe == kActor));
+    for (const int pe : {kActor, kBystander}) CHECK(seen.accounts[pe].finalized);
+  }
+}
+
+TEST_CASE("entries_behind_an_error_are_flushed") {
+  const auto provoke = [](const Actor& actor) {
+    put_behind_heap(actor);
+    for (int i = 0; i < 20; ++i) actor.put(actor.first + i);
+  };
+  // The NIC's one completion entry shows the newest: the first error, or a flush behind it.
+  run(legs({"soft"}), {.provoke = provoke}, {kNicError, kNone, {"put (WRITE) to PE 2 failed: "}});
+  run(legs({"ofi"}), {.provoke = provoke}, {kNicError, 0x13, {"remote access error"}});
+}
+
+TEST_CASE("queue_in_the_error_state_flushes_what_it_has") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:queue=error");
+    for (int i = 0; i < 4; ++i) actor.put(actor.first + i);
+  };
+  run(legs({"soft"}), {.provoke = provoke},
+      {kNicError, 0x05, {"put (WRITE) to PE 2 failed: flushed"}});
+}
+
+TEST_CASE("queue_in_reset_times_out") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:queue=reset");
+    actor.put(actor.first);
+  };
+  for (const Leg& leg : legs({"soft"})) {
+    INFO(leg.name());
+    const Shared& seen = perform(
+        leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
+    check_actor(seen, {{GSHMEMX_ERROR_TIMEOUT}, kNone, {"gshmemx_quiet_status: waited", "for PE 2",
+                                                        "GSHMEM_TIMEOUT=0.5"}});
+    check_memory(seen);
+    check_all_returned(seen);
+  }
+}
+
+TEST_CASE("other_end_in_the_error_state_exceeds_retries") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:peer=error");
+    actor.put(actor.first);
+  };
+  run(legs({"soft"}), {.provoke = provoke},
+      {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
+}
+
+TEST_CASE("completion_queue_overruns") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:cq=overrun");
+    actor.put(actor.first);
+  };
+  for (const Leg& leg : legs({"soft"})) {
+    INFO(leg.name());
+    const Shared& seen = perform(leg, {.provoke = provoke}, base_seed());
+    check_actor(seen, {kNicError, kNone, {"to PE 2", "completion queue broke"}, false});
+    CHECK(seen.fault.pe == kTarget);
+    check_memory(seen);
+    check_told(seen);
+    check_all_returned(seen);
+  }
+}
+
+TEST_CASE("port_goes_down") {
+  const auto provoke = [](const Actor& actor) {
+    inject("op=write:times=1:port=down");
+    actor.put(actor.first);
+  };
+  for (const Leg& leg : process_legs({"soft"})) {
+    const Shared& seen = perform(leg, {.provoke = provoke, .wait_behind = true}, base_seed());
+    check_actor(seen, {kNicError, kNone, {"mlx5_0 port 1 went down"}, false});
+    check_memory(seen);
+    check_told(seen);
+    check_all_returned(seen);
+  }
+}

@@ -1,0 +1,137 @@
+// What GSHMEM_FAULT makes of an error on the network path, and that finalize returns.
+#include "tests/errors/scene.h"
+
+#include <catch2/catch.hpp>
+
+using namespace gshmem;
+using namespace gshmem::errors;
+
+namespace {
+
+using spmd::contains;
+using spmd::Outcome;
+
+/// `body(area)` on every PE of a job of processes under `policy`; prints "finalized" behind it.
+std::vector<Outcome> in_job(const Leg& leg, const std::string& policy,
+                            const std::function<void(Area&)>& body) {
+  return spmd::in_children(kPes, environment_of(leg, {{"GSHMEM_FAULT", policy}}), [&](int) {
+    {
+      const Runtime runtime;
+      auto* area = static_cast<Area*>(gshmem_calloc(1, sizeof(Area)));
+      gshmem_barrier_all();
+      body(*area);
+    }
+    std::puts("finalized");
+  });
+}
+
+/// One that nobody but this PE's own NIC hears of.
+void post_bad_put(Area& area) {
+  spoil_key(Key::kLocal);
+  gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kTarget);
+}
+
+std::string text_of(const std::vector<Outcome>& outcomes) {
+  std::string text;
+  for (const Outcome& outcome : outcomes)
+    text += "ended with " + std::to_string(outcome.code) + ": " + outcome.output + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("quiet_ends_the_job_under_abort") {
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    const auto outcomes = in_job(leg, "abort", [](Area& area) {
+      if (gshmem_my_pe() == kActor) {
+        post_bad_put(area);
+        gshmem_quiet();
+        std::puts("still here");
+      }
+      gshmem_barrier_all();
+    });
+    INFO(leg.name() << "\n" << text_of(outcomes));
+    for (const Outcome& outcome : outcomes) {
+      CHECK(outcome.code == 1);
+      CHECK_FALSE(contains(outcome.output, "finalized"));
+    }
+    CHECK_FALSE(contains(outcomes[kActor].output, "still here"));
+    CHECK(contains(outcomes[kActor].output, "PE 2 failed: local protection error"));
+    CHECK(contains(outcomes[kActor].output, "ending the job"));
+  }
+}
+
+TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    const auto outcomes = in_job(leg, "abort", [](Area& area) {
+      if (gshmem_my_pe() == kActor) {
+        post_bad_put(area);
+        std::printf("status %d\n", gshmemx_quiet_status());
+        std::printf("again %d\n", gshmemx_quiet_status());
+        std::fflush(stdout);
+      }
+      gshmem_barrier_all();
+      std::puts("still here");
+    });
+    INFO(leg.name() << "\n" << text_of(outcomes));
+    for (const Outcome& outcome : outcomes) {
+      CHECK(outcome.code == 1);
+      CHECK_FALSE(contains(outcome.output, "still here"));
+    }
+    CHECK(contains(outcomes[kActor].output, "status 15\nagain 15\n"));
+    CHECK(contains(outcomes[kActor].output, "PE 2 failed: local protection error"));
+  }
+}
+
+TEST_CASE("finalize_returns_with_an_error_on_its_way") {
+  for (const std::string policy : {"abort", "report"}) {
+    for (const Leg& leg : process_legs({"soft", "ofi"})) {
+      const auto outcomes = in_job(leg, policy, [](Area& area) {
+        if (gshmem_my_pe() == kActor) post_bad_put(area);
+      });
+      INFO(leg.name() << ", " << policy << "\n" << text_of(outcomes));
+      CHECK(outcomes[kActor].code == 0);
+      CHECK(contains(outcomes[kActor].output, "finalized"));
+      CHECK(contains(outcomes[kBystander].output, "finalized"));
+    }
+  }
+}
+
+TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
+  for (const Leg& leg : legs({"soft", "ofi"})) {
+    const auto body = [](const Runtime& runtime) {
+      auto* area = static_cast<Area*>(gshmem_calloc(1, sizeof(Area)));
+      SymmetricArray<int> statuses(3 * 8);
+      gshmem_barrier_all();
+      if (runtime.my_pe() != kActor) return;
+      const LaunchShape shape{.blocks = 1, .threads = 8};
+      const auto ask = [](const LaunchContext& ctx, int* into) {
+        const int at = ctx.thread_rank();
+        into[at] = ctx.quiet_status(ctx.thread());
+        into[8 + at] = ctx.quiet_status(ctx.warp());
+        into[16 + at] = ctx.quiet_status(ctx.block());
+      };
+      const auto ask_all = [&](const char* when) {
+        launch(shape, ask, statuses.data());
+        synchronize();
+        for (std::size_t i = 0; i < statuses.size(); ++i) std::printf("%d ", statuses.data()[i]);
+        std::puts(when);
+      };
+      ask_all("before");
+      post_bad_put(*area);
+      ask_all("behind");
+    };
+    const spmd::Environment environment = environment_of(leg, {});
+    std::string output;
+    if (leg.how == How::kThreads) {
+      output = spmd::in_child(environment, [&] { run_threads(kPes, body); }).output;
+    } else {
+      output = text_of(spmd::in_children(kPes, environment, [&](int) { body(Runtime()); }));
+    }
+    INFO(leg.name() << "\n" << output);
+    std::string good, bad;
+    for (int i = 0; i < 24; ++i) good += "0 ", bad += "15 ";
+    CHECK(contains(output, good + "before\n"));
+    CHECK(contains(output, bad + "behind\n"));
+  }
+}
