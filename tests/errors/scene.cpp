@@ -3,11 +3,14 @@
 #include <gshmem/device/nic.h>
 
 #include <dlfcn.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -20,10 +23,19 @@ namespace {
 /// The area of the target, slot by slot: what the claimed puts should have left, and nothing else.
 std::uint8_t value_of(int slot) { return static_cast<std::uint8_t>(slot + 1); }
 
-void await(const std::atomic<int>& flag) {
-  while (flag.load(std::memory_order_acquire) == 0) sched_yield();  // the child has an alarm
+// Counters that threads and processes wait for without taking the cores from those who work.
+long futex(std::atomic<int>& counter, int operation, int value) {
+  return syscall(SYS_futex, &counter, operation, value, nullptr, nullptr, 0);
 }
-void set(std::atomic<int>& flag) { flag.store(1, std::memory_order_release); }
+/// Without an end of its own: the child has an alarm.
+void await(std::atomic<int>& counter, int value = 1) {
+  for (int seen = counter.load(); seen < value; seen = counter.load())
+    futex(counter, FUTEX_WAIT, seen);
+}
+void raise(std::atomic<int>& counter) {
+  ++counter;
+  futex(counter, FUTEX_WAKE, INT_MAX);
+}
 
 const abi::DeviceState& state() { return *gshmemi_ambient()->state; }
 
@@ -49,7 +61,7 @@ void act(Area& area, Shared& shared, const Play& play) {
   // More puts cannot make it good again.
   actor.put(kSlots - 1);
   shared.status_again = gshmemx_quiet_status();
-  set(shared.acted);
+  raise(shared.acted);
   if (play.target_survives) await(shared.verified);
 }
 
@@ -65,7 +77,7 @@ void verify(const Area& area, Shared& shared) {
       shared.leaked += !all(0);
     }
   }
-  set(shared.verified);
+  raise(shared.verified);
 }
 
 void wait_for_actor(Area& area, Wait wait) {
@@ -96,8 +108,8 @@ void play_part(Shared& shared, const Play& play) {
   wait_for_actor(*area, play.wait);  // comes to an end on all, the actor included
   gshmemx_last_fault(&shared.accounts[me].fault);
   // Who leaves is heard of by the others, too.
-  ++shared.accounted;
-  while (shared.accounted.load() < (play.target_survives ? kPes : kPes - 1)) sched_yield();
+  raise(shared.accounted);
+  await(shared.accounted, play.target_survives ? kPes : kPes - 1);
 }
 
 Shared& fresh_memory() {

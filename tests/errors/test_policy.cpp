@@ -135,3 +135,24 @@ TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
     CHECK(contains(output, bad + "behind\n"));
   }
 }
+
+TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
+  for (const Leg& leg : process_legs({"soft"})) {
+    const auto outcomes = in_job(leg, "report", [](Area& area) {
+      if (gshmem_my_pe() == kActor) {
+        spoil_key(Key::kRemote);
+        gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kTarget);
+      }
+      gshmem_uint64_wait_until(&area.word, GSHMEM_CMP_NE, 0);
+      spmd::print_fault();
+    });
+    INFO(leg.name() << "\n" << text_of(outcomes));
+    for (const Outcome& outcome : outcomes) CHECK(contains(outcome.output, "finalized"));
+    CHECK(contains(outcomes[kTarget].output, "fault 15 0 mlx5_0, queue"));
+    for (const int pe : {kActor, kBystander}) {
+      const std::string& output = outcomes[static_cast<std::size_t>(pe)].output;
+      CHECK(contains(output, "fault 12 2 PE 2 was stopped by a fault: mlx5_0, queue"));
+      CHECK(contains(output, "to PE 0: the other end asked for memory"));
+    }
+  }
+}
