@@ -174,6 +174,8 @@ std::vector<Leg> legs(const std::vector<std::string>& nics) {
 spmd::Environment environment_of(const Leg& leg, const spmd::Environment& more) {
   spmd::Environment all = spmd::quick({{"GSHMEM_NIC", leg.nic},
                                        {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
+                                       // libfabric need not look at all others in every child.
+                                       {"FI_PROVIDER", "tcp,ofi_rxm"},
                                        {"GSHMEM_LOG", "error"},
                                        {"GSHMEM_QP_DEPTH", "64"}});
   if (leg.mapping == Mapping::kNone) all["GSHMEM_P2P"] = "0";

@@ -80,6 +80,8 @@ TEST_CASE("bad_options_are_refused_with_what_is_accepted") {
   CHECK_THAT(with({.rules = "syndrome=0x100"}), Contains("up to 255"));
   CHECK_THAT(with({.rules = "wqe=1-:drop"}), Contains("wqe=1-"));
   CHECK_THAT(with({.rules = "often:drop"}), Contains("times="));
+  CHECK_THAT(with({.rules = "queue=init"}), Contains("queue=error"));
+  CHECK_THAT(with({.rules = "port=down:cq=overrun"}), Contains("one action"));
   CHECK(with({.rules = "qp=*:wqe=17-0x20:op=write:syndrome=0x13; drop:times=1"}) == "none");
 }
 

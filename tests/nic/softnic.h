@@ -233,6 +233,7 @@ class Queue {
     next_ += entries;
     return index;
   }
+  [[nodiscard]] std::uint32_t cqn() const { return cqn_; }
   /// Of one of the last WQEs, wherever its bytes are by now.
   [[nodiscard]] std::uint8_t kept_opcode(std::uint16_t index) const {
     return opcodes_[index % kKept];

@@ -186,6 +186,29 @@ TEST_CASE("death_of_any_pe_is_known_to_all_others") {
   }
 }
 
+TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
+  const std::string why = "its queue broke";
+  for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
+    Job job(kIrregular, 2);
+    job.pe(pe).stopped(why);
+    job.settle();
+    CHECK(job.heard[static_cast<std::size_t>(pe)].empty());
+    for (int other = 0; other < job.size(); ++other) {
+      if (other == pe) continue;
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(other)];
+      REQUIRE(frames.size() == 1);
+      CHECK(header_of(frames[0]).pe == pe);
+      CHECK(header_of(frames[0]).detail == static_cast<std::uint32_t>(PeerEvent::kStopped));
+      const std::span<const char> text = payload_of(frames[0]);
+      CHECK(std::string(text.begin(), text.end()) == why);
+    }
+    for (int each = 0; each < job.size(); ++each) job.pe(each).contribute(1, {});
+    job.settle();
+    for (const std::vector<Frame>& frames : job.heard)
+      CHECK(header_of(frames.back()).kind == FrameKind::kResult);
+  }
+}
+
 TEST_CASE("result_is_there_before_the_news_that_who_had_it_left") {
   for (unsigned seed = 1; seed < 30; ++seed) {
     Job job(kIrregular, 2);
