@@ -144,7 +144,7 @@ class Pe {
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
   std::atomic<bool> peers_told_{false};
-  bool fault_said_ = false;  ///< monitor thread only, as the next
+  bool fault_said_ = false;                        ///< monitor thread only, as the next
   std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found

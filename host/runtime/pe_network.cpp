@@ -61,19 +61,17 @@ void Pe::make_network() {
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1};
-  nic_ = nic::open({.config = options_.config,
-                    .boot = *boot_,
-                    .heap_kind = heap.kind,
-                    .gpu = heap.gpu,
-                    .gpu_pci = gpu_ ? gpu_->pci() : "",
-                    .local_rank = group_.index,
-                    .node_root = group_.index == 0,
-                    .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
-                    .on_error = [this](const Error& error, int pe) { raise(error, pe); },
-                    .on_refusal =
-                        [this](const Error& error, int pe) {
-                          raise(error, pe, Known::kByPeer);
-                        }});
+  nic_ = nic::open(
+      {.config = options_.config,
+       .boot = *boot_,
+       .heap_kind = heap.kind,
+       .gpu = heap.gpu,
+       .gpu_pci = gpu_ ? gpu_->pci() : "",
+       .local_rank = group_.index,
+       .node_root = group_.index == 0,
+       .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
+       .on_error = [this](const Error& error, int pe) { raise(error, pe); },
+       .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }});
 
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
   // those to mapped PEs and to this one included.

@@ -45,8 +45,7 @@ const abi::QueueView& queue_view() {
 }
 
 void act(Area& area, Shared& shared, const Play& play) {
-  for (int slot = 0; slot < kSlots; ++slot)
-    std::memset(area.source[slot], value_of(slot), kBytes);
+  for (int slot = 0; slot < kSlots; ++slot) std::memset(area.source[slot], value_of(slot), kBytes);
   shared.queue_number = queue_view().number;
   const Actor actor{area, shared.good_rounds, shared};
   for (int slot = 0; slot < shared.good_rounds; ++slot) {
@@ -115,8 +114,7 @@ void play_part(Shared& shared, const Play& play) {
 Shared& fresh_memory() {
   static void* memory = nullptr;
   if (memory != nullptr) munmap(memory, sizeof(Shared));
-  memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("mmap");
   return *new (memory) Shared{};
 }

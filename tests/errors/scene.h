@@ -36,17 +36,17 @@ struct Account {
   bool finalized;
 };
 struct Shared {
-  std::atomic<int> acted;          ///< the actor is through with what goes wrong
-  std::atomic<int> verified;       ///< the target has looked at its memory
-  std::atomic<int> accounted;      ///< PEs that are through with everything but finalize
+  std::atomic<int> acted;      ///< the actor is through with what goes wrong
+  std::atomic<int> verified;   ///< the target has looked at its memory
+  std::atomic<int> accounted;  ///< PEs that are through with everything but finalize
   std::atomic<pid_t> pids[kPes];
-  int good_rounds;                 ///< puts in front of the error
-  std::uint32_t queue_number;      ///< of the actor's queue to the target
-  int status, status_again;        ///< of quiet_status after the error
-  gshmemx_fault_t fault;           ///< of the actor, right behind it
-  int claimed;                     ///< puts of which quiet_status said that they are there
-  int missing;                     ///< of these, those that are not, by the target
-  int leaked;                      ///< slots behind them that hold data, by the target
+  int good_rounds;             ///< puts in front of the error
+  std::uint32_t queue_number;  ///< of the actor's queue to the target
+  int status, status_again;    ///< of quiet_status after the error
+  gshmemx_fault_t fault;       ///< of the actor, right behind it
+  int claimed;                 ///< puts of which quiet_status said that they are there
+  int missing;                 ///< of these, those that are not, by the target
+  int leaked;                  ///< slots behind them that hold data, by the target
   Account accounts[kPes];
 };
 

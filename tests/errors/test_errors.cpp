@@ -72,8 +72,8 @@ void run(const std::vector<Leg>& where, Play play, const Expected& expected) {
   for (const Leg& leg : where) {
     const std::uint64_t seed = base_seed() * 1000 + static_cast<std::uint64_t>(turn);
     play.wait = static_cast<Wait>(turn++ % 4);
-    INFO(leg.name() << ", wait " << static_cast<int>(play.wait) << ", GSHMEM_TEST_SEED="
-                    << base_seed());
+    INFO(leg.name() << ", wait " << static_cast<int>(play.wait)
+                    << ", GSHMEM_TEST_SEED=" << base_seed());
     const Shared& seen = perform(leg, play, seed);
     check_actor(seen, expected);
     check_memory(seen);
@@ -136,8 +136,8 @@ TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
     kill(target, SIGCONT);
   };
   for (const Leg& leg : process_legs({"ofi"})) {
-    const Shared& seen = perform(
-        leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
+    const Shared& seen =
+        perform(leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
     check_actor(seen, {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
     CHECK(seen.missing == 0);  // what was under way may arrive later
     check_all_returned(seen);
@@ -152,9 +152,8 @@ TEST_CASE("target_is_killed") {
   const std::vector<int> codes{GSHMEMX_ERROR_NIC, GSHMEMX_ERROR_PEER_FAILED};
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     INFO(leg.name());
-    const Shared& seen =
-        perform(leg, {.provoke = provoke, .wait_behind = true, .target_survives = false},
-                base_seed());
+    const Shared& seen = perform(
+        leg, {.provoke = provoke, .wait_behind = true, .target_survives = false}, base_seed());
     CHECK(is_in(seen.status, codes));
     CHECK(seen.status_again == seen.status);
     CHECK(seen.claimed == seen.good_rounds);
@@ -194,10 +193,11 @@ TEST_CASE("queue_in_reset_times_out") {
   };
   for (const Leg& leg : legs({"soft"})) {
     INFO(leg.name());
-    const Shared& seen = perform(
-        leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
-    check_actor(seen, {{GSHMEMX_ERROR_TIMEOUT}, kNone, {"gshmemx_quiet_status: waited", "for PE 2",
-                                                        "GSHMEM_TIMEOUT=0.5"}});
+    const Shared& seen =
+        perform(leg, {provoke, {{"GSHMEM_TIMEOUT", "0.5"}}, Wait::kBarrier, true}, base_seed());
+    check_actor(seen, {{GSHMEMX_ERROR_TIMEOUT},
+                       kNone,
+                       {"gshmemx_quiet_status: waited", "for PE 2", "GSHMEM_TIMEOUT=0.5"}});
     check_memory(seen);
     check_all_returned(seen);
   }

@@ -130,7 +130,9 @@ TEST_CASE("events of queues come by the channel that asked for them") {
     REQUIRE(object != nullptr);
     return object;
   };
-  const auto number = [&] { return static_cast<std::uint32_t>(out[9] << 16 | out[10] << 8 | out[11]); };
+  const auto number = [&] {
+    return static_cast<std::uint32_t>(out[9] << 16 | out[10] << 8 | out[11]);
+  };
   std::uint32_t eqn = 0;
   REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
   const Bytes alloc_pd = command(0x800);
@@ -168,8 +170,18 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   }
   REQUIRE(inject("op=nop:times=1:cq=overrun") == 0);
   auto* bytes = static_cast<std::uint8_t*>(memory.get());
-  const Bytes nop = {0, 0, 0, 0, static_cast<std::uint8_t>(qpn >> 16),
-                     static_cast<std::uint8_t>(qpn >> 8), static_cast<std::uint8_t>(qpn), 1, 0, 0, 0, 8};
+  const Bytes nop = {0,
+                     0,
+                     0,
+                     0,
+                     static_cast<std::uint8_t>(qpn >> 16),
+                     static_cast<std::uint8_t>(qpn >> 8),
+                     static_cast<std::uint8_t>(qpn),
+                     1,
+                     0,
+                     0,
+                     0,
+                     8};
   std::memcpy(bytes + 8192, nop.data(), nop.size());
   bytes[7] = 1;  // the send counter of the record, big-endian
   const std::uint8_t doorbell[8] = {0, 0, 1, 0, nop[4], nop[5], nop[6], 0};

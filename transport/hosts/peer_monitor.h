@@ -1,7 +1,7 @@
 // Watches the connections of one PE from a thread of its own: a peer that closes without a goodbye
-// has died; one that says goodbye has left; a host that does not answer is out of reach; a PE that a
-// fault has stopped says so. In jobs on several hosts the same thread moves the frames of the relay. Sleeps in poll(2); costs nothing
-// while nothing happens.
+// has died; one that says goodbye has left; a host that does not answer is out of reach; a PE that
+// a fault has stopped says so. In jobs on several hosts the same thread moves the frames of the
+// relay. Sleeps in poll(2); costs nothing while nothing happens.
 #pragma once
 
 #include "bootstrap/deadline.h"
@@ -26,7 +26,7 @@ class PeerMonitor {
   struct Callbacks {
     /// Once per PE, but a stopped one may die or leave later. `why` is of kStopped only.
     std::function<void(int pe, PeerEvent event, const std::string& why)> on_event;
-    std::function<void(const Frame& frame)> on_frame;       ///< kResult and kMissing
+    std::function<void(const Frame& frame)> on_frame;  ///< kResult and kMissing
     std::function<void()>
         on_tick;  ///< ten times a second, for what has no descriptor; may be empty
   };

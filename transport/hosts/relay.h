@@ -16,10 +16,10 @@
 namespace gshmem::hosts {
 
 enum class PeerEvent : std::uint32_t {
-  kDied,        ///< its process ended without a goodbye
-  kLeft,        ///< it said goodbye
-  kUnreachable, ///< its host does not answer any more
-  kStopped      ///< a fault has stopped it: it still runs, but will meet nobody any more
+  kDied,         ///< its process ended without a goodbye
+  kLeft,         ///< it said goodbye
+  kUnreachable,  ///< its host does not answer any more
+  kStopped       ///< a fault has stopped it: it still runs, but will meet nobody any more
 };
 
 /// What tells others that `pe` is stopped.

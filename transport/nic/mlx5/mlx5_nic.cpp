@@ -143,8 +143,8 @@ void Mlx5Nic::report(const Event& event) {
   }
   std::string full = event.text;
   if (queue >= 0) {
-    full = strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe,
-                     event.text.c_str());
+    full =
+        strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, event.text.c_str());
   }
   GSHMEM_WARN("network: %s", full.c_str());
   const auto& tell = event.refusal ? on_refusal_ : on_error_;

@@ -37,7 +37,7 @@ class Mlx5Nic final : public Nic {
 
   const Config config_;  // the options' one need not outlive open
   Device device_;
-  std::function<void(const Error& error, int pe)> on_error_, on_refusal_;
+  std::function<void(const Error&error, int pe)> on_error_, on_refusal_;
   Limits limits_;
   Region queue_region_;
   OwnedUmem queue_umem_;

@@ -100,9 +100,9 @@ struct EngineOptions {
 /// What a device says by itself; values as in linux include/linux/mlx5/device.h, enum mlx5_event.
 struct DeviceEvent {
   enum class Kind : std::uint16_t {
-    kCqError = 0x04,        ///< `number` is a completion queue
-    kQueueFatal = 0x05,     ///< of these, a queue pair
-    kPortDown = 0x09,       ///< of the device
+    kCqError = 0x04,         ///< `number` is a completion queue
+    kQueueFatal = 0x05,      ///< of these, a queue pair
+    kPortDown = 0x09,        ///< of the device
     kInvalidRequest = 0x10,  ///< from the other end
     kAccessError = 0x11      ///< by the other end
   } kind;

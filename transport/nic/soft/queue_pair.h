@@ -95,7 +95,7 @@ struct QueuePair {
   std::size_t next = 0;     ///< first of `operations` that is not sent
   std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
   std::uint64_t visits = 0, flushes = 0;
-  bool failing = false;  ///< an operation has failed: fetch no other
+  bool failing = false;    ///< an operation has failed: fetch no other
   bool reset_due = false;  ///< a rule wants it
   std::deque<TrailingRead> trailing;
   std::int64_t retry_at_ns = 0, retry_since_ns = 0;

@@ -106,9 +106,12 @@ std::optional<Rule::Action> action_of(std::string_view part) {
     Action action;
   };
   static constexpr Row kRows[] = {
-      {"drop", Action::kDrop},          {"key=remote", Action::kRemoteKey},
-      {"queue=error", Action::kQueueError}, {"queue=reset", Action::kQueueReset},
-      {"peer=error", Action::kPeerError},   {"cq=overrun", Action::kCqOverrun},
+      {"drop", Action::kDrop},
+      {"key=remote", Action::kRemoteKey},
+      {"queue=error", Action::kQueueError},
+      {"queue=reset", Action::kQueueReset},
+      {"peer=error", Action::kPeerError},
+      {"cq=overrun", Action::kCqOverrun},
       {"port=down", Action::kPortDown},
   };
   for (const Row& row : kRows) {
@@ -162,7 +165,8 @@ std::vector<Rule> parse_rules(std::string_view text) {
   split(text, ";, ", [&](std::string_view one) {
     Rule rule;
     split(one, ":", [&](std::string_view part) { parse_field(rule, part); });
-    if (!rule.action) bad(one, "an action: syndrome=, drop, delay=, key=, queue=, peer=, cq= or port=");
+    if (!rule.action)
+      bad(one, "an action: syndrome=, drop, delay=, key=, queue=, peer=, cq= or port=");
     rules.push_back(rule);
   });
   return rules;

@@ -17,9 +17,11 @@
 //                                            behind it are flushed
 //          | "queue=reset"                   to reset: nothing of it ever completes
 //          | "peer=error"                    the queue pair at the other end is moved to error
-//          | "cq=overrun"                    the completion queue breaks: no completion any more, but
+//          | "cq=overrun"                    the completion queue breaks: no completion any more,
+//          but
 //                                            an event; the queue pair is in error
-//          | "port=down"                     the port goes down for good, with an event: nothing gets
+//          | "port=down"                     the port goes down for good, with an event: nothing
+//          gets
 //                                            out or in
 //
 // Numbers are decimal or 0x hexadecimal. Example: "qp=*:wqe=17:op=write:syndrome=0x13".

@@ -147,9 +147,9 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
-  const bool routed = ring != nullptr && !context_.port_down &&
-                      (qp.rtr.remote_lid == 0 ||
-                       qp.rtr.remote_lid == context_.fabric->lid_of(node));
+  const bool routed =
+      ring != nullptr && !context_.port_down &&
+      (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));
   if (!routed) {
     try_again(qp, op, Condition::kAbsent, now);
     return op.syndrome != 0;
