@@ -92,6 +92,19 @@ const Shared& perform(const Leg& leg, const Play& play, std::uint64_t seed);
 /// GSHMEM_TEST_SEED, or 1.
 [[nodiscard]] std::uint64_t base_seed();
 
+/// Where children meet without the library. Made before they are.
+class Meeting {
+ public:
+  Meeting();
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  /// Returns when `n` have come.
+  void arrive_and_wait(int n) const;
+
+ private:
+  std::atomic<int>* arrived_;
+};
+
 // Ways to provoke, on the actor.
 /// From now on in this process: a rule of the soft NIC (transport/nic/soft/rules.h).
 void inject(const std::string& rule);

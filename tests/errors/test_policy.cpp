@@ -138,13 +138,15 @@ TEST_CASE("kernels_of_all_scopes_get_the_status_of_the_error") {
 
 TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
   for (const Leg& leg : process_legs({"soft"})) {
-    const auto outcomes = in_job(leg, "report", [](Area& area) {
+    const Meeting all_told;  // who leaves is heard of by the others, too
+    const auto outcomes = in_job(leg, "report", [&](Area& area) {
       if (gshmem_my_pe() == kActor) {
         spoil_key(Key::kRemote);
         gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kTarget);
       }
       gshmem_uint64_wait_until(&area.word, GSHMEM_CMP_NE, 0);
       spmd::print_fault();
+      all_told.arrive_and_wait(kPes);
     });
     INFO(leg.name() << "\n" << text_of(outcomes));
     for (const Outcome& outcome : outcomes) CHECK(contains(outcome.output, "finalized"));
