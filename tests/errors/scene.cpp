@@ -221,7 +221,9 @@ void Meeting::arrive_and_wait(int n) const {
   await(*arrived_, n);
 }
 
-void inject(const std::string& rule) {
+void inject(const std::string& action) {
+  // Of this queue alone: PEs that are threads share a NIC.
+  const std::string rule = "qp=" + std::to_string(queue_view().number) + ":op=write:" + action;
   // The one that the library has loaded.
   void* library = dlopen(GSHNIC_FOLDER "/libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   using Function = int (*)(const char*);

@@ -106,8 +106,9 @@ class Meeting {
 };
 
 // Ways to provoke, on the actor.
-/// From now on in this process: a rule of the soft NIC (transport/nic/soft/rules.h).
-void inject(const std::string& rule);
+/// From now on the actor's puts to the target meet an action of the soft NIC's rules
+/// (transport/nic/soft/rules.h).
+void inject(const std::string& action);
 /// The keys that the actor's entries to the target carry become wrong.
 enum class Key { kLocal, kRemote };
 void spoil_key(Key key);

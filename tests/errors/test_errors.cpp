@@ -102,7 +102,7 @@ TEST_CASE("bad_remote_key") {
 
 TEST_CASE("remote_key_that_is_bad_on_the_wire") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:key=remote");
+    inject("times=1:key=remote");
     actor.put(actor.first);
   };
   run(legs({"soft"}), {.provoke = provoke}, {kNicError, 0x13, {"remote access error"}});
@@ -119,11 +119,10 @@ TEST_CASE("local_protection_error") {
 
 TEST_CASE("retries_exceeded_when_the_network_loses_everything") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:drop");
+    inject("drop");
     actor.put(actor.first);
   };
-  // The wait of the others comes behind, because their flags would get lost as well.
-  run(legs({"soft"}), {.provoke = provoke, .wait_behind = true},
+  run(legs({"soft"}), {.provoke = provoke},
       {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
 }
 
@@ -179,7 +178,7 @@ TEST_CASE("entries_behind_an_error_are_flushed") {
 
 TEST_CASE("queue_in_the_error_state_flushes_what_it_has") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:queue=error");
+    inject("times=1:queue=error");
     for (int i = 0; i < 4; ++i) actor.put(actor.first + i);
   };
   run(legs({"soft"}), {.provoke = provoke},
@@ -188,7 +187,7 @@ TEST_CASE("queue_in_the_error_state_flushes_what_it_has") {
 
 TEST_CASE("queue_in_reset_times_out") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:queue=reset");
+    inject("times=1:queue=reset");
     actor.put(actor.first);
   };
   for (const Leg& leg : legs({"soft"})) {
@@ -205,7 +204,7 @@ TEST_CASE("queue_in_reset_times_out") {
 
 TEST_CASE("other_end_in_the_error_state_exceeds_retries") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:peer=error");
+    inject("times=1:peer=error");
     actor.put(actor.first);
   };
   run(legs({"soft"}), {.provoke = provoke},
@@ -214,7 +213,7 @@ TEST_CASE("other_end_in_the_error_state_exceeds_retries") {
 
 TEST_CASE("completion_queue_overruns") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:cq=overrun");
+    inject("times=1:cq=overrun");
     actor.put(actor.first);
   };
   for (const Leg& leg : legs({"soft"})) {
@@ -230,7 +229,7 @@ TEST_CASE("completion_queue_overruns") {
 
 TEST_CASE("port_goes_down") {
   const auto provoke = [](const Actor& actor) {
-    inject("op=write:times=1:port=down");
+    inject("times=1:port=down");
     actor.put(actor.first);
   };
   for (const Leg& leg : process_legs({"soft"})) {
