@@ -191,8 +191,8 @@ spmd::Environment environment_of(const Leg& leg, const spmd::Environment& more) 
                                        {"FI_PROVIDER", "tcp,ofi_rxm"},
                                        {"GSHMEM_LOG", "error"},
                                        {"GSHMEM_QP_DEPTH", "64"}});
-  if (leg.mapping == Mapping::kNone) all["GSHMEM_P2P"] = "0";
-  if (leg.mapping == Mapping::kPairs) all["GSHMEM_P2P_GROUP"] = "2";
+  if (leg.mapping == Mapping::kNone) all.emplace("GSHMEM_P2P", "0");
+  if (leg.mapping == Mapping::kPairs) all.emplace("GSHMEM_P2P_GROUP", "2");
   for (const auto& [name, value] : more) all[name] = value;
   return all;
 }
