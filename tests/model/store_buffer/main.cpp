@@ -57,7 +57,7 @@ Shape shape_of(Random random) {
   } else if (random.below(6) == 0) {
     // A warp whose threads come together; they share a reservation only in queues of this depth.
     shape.threads = shape.lanes = 2 + random.below(3);
-    shape.depth = 64;
+    shape.depth = random.below(2) ? 64 : 128;
     shape.batch = 16;
     shape.calls = 70;
   }

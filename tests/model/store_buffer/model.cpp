@@ -10,11 +10,11 @@ namespace gshmem::model {
 namespace {
 
 /// No run is as long: somebody waits for what does not come.
-constexpr std::uint64_t kMaxSteps = 4'000'000;
+constexpr std::uint64_t kMaxSteps = 20'000'000;
 Model* current = nullptr;
 
 Chances draw(Random& random, std::size_t threads) {
-  constexpr std::uint32_t kOften[] = {2, 8, 32, 128};
+  constexpr std::uint32_t kOften[] = {4, 16, 64, 160};
   return {kOften[random.below(4)], kOften[random.below(4)], kOften[random.below(4)],
           random.below(2 * threads)};
 }
@@ -54,7 +54,7 @@ void step() {
   if (++run.steps > kMaxSteps) fail("a thread waits for what does not come");
   if (run.random.chance(run.chances.leave)) {
     const std::size_t buffer = run.random.below(run.memory.buffers());
-    if (buffer != run.chances.lazy || run.random.chance(4)) run.memory.leave_one(buffer);
+    if (buffer != run.chances.lazy || run.random.chance(16)) run.memory.leave_one(buffer);
   }
   if (run.random.chance(run.chances.arrive)) run.memory.arrive_one();
   if (run.random.chance(run.chances.change)) run.threads.switch_thread();

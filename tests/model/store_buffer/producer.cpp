@@ -48,6 +48,8 @@ void Producer::call() {
         return quiet();
       case 1:
         return add_and_announce();
+      case 2:
+        return put_from_stack();
       default:
         return p();
     }
@@ -143,7 +145,8 @@ void Producer::put_from_heap() {
 /// Travels inside the entries: the source is free at once.
 void Producer::put_from_stack() {
   const std::uint64_t at = next_slot();
-  const Bytes bytes = pattern(1 + below(300));
+  // Of a warp up to two entries, for more would not be reserved together.
+  const Bytes bytes = pattern(1 + below(job_.small_only ? 92 : 300));
   char source[304];
   const std::size_t shift = below(4);
   std::memcpy(source + shift, bytes.data(), bytes.size());
@@ -196,9 +199,11 @@ void Producer::put_signal() {
 
 /// Into the heap or not; behind what this thread has put there, on the same connection.
 void Producer::get() {
-  const std::uint64_t at = below(kSlots) * kSlotBytes + below(8), bytes = 1 + below(200);
-  char got[208];
-  if (below(2) == 0) {
+  const std::uint64_t at = below(kSlots / 2) * kSlotBytes + below(8);
+  const bool large = below(8) == 0;  // than a scratch slot
+  const std::uint64_t bytes = 1 + (large ? 1800 + below(240) : below(200));
+  char got[2056];
+  if (large || below(2) == 0) {
     device::nic::get(Thread{}, state_, got + at % 8, local(at), bytes, pe_, Arrival::kOnReturn);
     return check_got(got + at % 8, at, bytes, "get");
   }
