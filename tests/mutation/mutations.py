@@ -12,6 +12,7 @@ MODEL = "store_buffer"
 # What a NIC sees that is told of entries too early, or of which others have been written over.
 NOT_THERE = r"was not written|has index \d+ of|is malformed|doorbell says"
 WRONG_DATA = r"are not what (it has put|was there)"
+QUIET = r"quiet .* (are not what it has put|announced is not at PE)"
 STUCK = r"waits for what does not come"
 
 
@@ -43,7 +44,7 @@ MUTATIONS = [
              "    store_relaxed(&queue.cursor()->ready, end);\n", MODEL,
              NOT_THERE + "|went backwards|seen before its record"),
     Mutation("tail_behind_ready", "ring.h", [(PUBLISH, ""), (READY, READY + PUBLISH)], MODEL,
-             "announced is not at PE"),
+             QUIET),
     mutation("counter_read_before_base", "ring.h",
              "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n"
              "  // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, "
@@ -70,11 +71,11 @@ MUTATIONS = [
     mutation("reservation_of_one_wqe_for_two", "ring.h",
              "GSHMEM_FN std::uint32_t entries() const { return image.entries(); }",
              "GSHMEM_FN std::uint32_t entries() const { return image.second ? 1 : image.entries(); }",
-             MODEL, NOT_THERE),
+             MODEL, NOT_THERE + "|" + QUIET),
     mutation("exclusive_reserves_too_little", "ring.h",
              "store_relaxed(&queue.cursor()->reserved, first + count);",
              "store_relaxed(&queue.cursor()->reserved, first + 1);", MODEL,
-             NOT_THERE + "|" + STUCK + "|without a doorbell|went backwards"),
+             NOT_THERE + "|" + STUCK + "|without a doorbell|went backwards|before its payload"),
     mutation("no_doorbell_at_a_batch", "ring.h", "        (first & boundary) != (end & boundary)) {",
              "        false) {", MODEL, STUCK),
     mutation("doorbell_says_the_last_entry", "ring.h",
@@ -87,8 +88,6 @@ MUTATIONS = [
              "u == 0 ? flags : 0", MODEL, STUCK),
     mutation("first_lane_asks_for_the_completion", "ring.h", "post.group.last() ? abi::kCqUpdate",
              "post.group.first() ? abi::kCqUpdate", MODEL, STUCK),
-    mutation("tail_of_the_first_lane", "ring.h", "  post.tail = post.count() - post.entries() + ",
-             "  post.tail = ", MODEL, WRONG_DATA + "|announced is not at PE|" + NOT_THERE),
     mutation("counter_compared_without_wrap", "ring.h",
              "(word >> 16) + 1 - static_cast<std::uint32_t>(base)) & 0xffff;",
              "(word >> 16) + 1 - static_cast<std::uint32_t>(base));",
@@ -102,12 +101,17 @@ MUTATIONS = [
              "load_relaxed(&last[-2].raw)).get() >> 8 & 0xff;",
              "wqe_test:error_completion_is_a_fault_that_tells_what_failed", "fault.syndrome"),
     mutation("quiet_skips_the_last_queue", "nic.h", "at < state.nic.count; ++at)",
-             "at + 1 < state.nic.count; ++at)", MODEL, "quiet .* are not what it has put|announced"),
+             "at + 1 < state.nic.count; ++at)", MODEL, QUIET),
     mutation("quiet_ends_after_one_queue", "nic.h", "    if (!queue_try_quiet(post)) break;\n",
              "    queue_try_quiet(post);\n    break;\n", MODEL,
-             "quiet .* are not what it has put|announced"),
+             QUIET),
     mutation("queue_in_use_not_noted", "ring.h", "  if (first == 0) {", "  if (first == 1) {", MODEL,
-             "quiet .* are not what it has put|announced"),
+             QUIET),
+    mutation("quiet_one_entry_short", "ring.h",
+             "load_relaxed(&post.queue.cursor()->tail) + 1;",
+             "load_relaxed(&post.queue.cursor()->tail);", MODEL, QUIET),
+    mutation("put_waits_one_entry_short", "ring.h", "good ? post.first + post.tail + 1 :",
+             "good ? post.first + post.tail :", MODEL, WRONG_DATA),
     mutation("put_does_not_wait", "nic.h", "} else if (request.blocking && request.way != "
              "Way::kInline) {", "} else if (request.blocking && request.way == Way::kInline) {",
              MODEL, r"\bput of thread \d+ has ended"),
@@ -136,7 +140,9 @@ MUTATIONS = [
              MODEL, "are not what was there"),
     mutation("fetch_larger_than_its_slot", "nic.h",
              "    if (way == Way::kFetch && most > sizeof(slot->data)) most = sizeof(slot->data);\n",
-             "", MODEL, WRONG_DATA + "|" + STUCK + "|outside of the heap"),
+             "", MODEL, "outside of a scratch slot"),
+    mutation("fetch_does_not_wait", "nic.h", "request.slot && post.good() && queue_await(post)",
+             "request.slot && post.good()", MODEL, "are not what was there"),
     mutation("read_without_its_dump", "nic.h", "if (request.way != Way::kWrite) make_dump",
              "if (request.way == Way::kWrite) make_dump", MODEL, WRONG_DATA + "|a DUMP"),
 

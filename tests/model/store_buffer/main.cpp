@@ -120,6 +120,7 @@ class Run {
     job.announced.resize(shape_.threads, std::vector<std::uint64_t>(heaps_.remote.size()));
     job.calls = shape_.calls;
     job.small_only = shape_.lanes > 1;
+    job.scarce = shape_.scarce;
     job.fails = shape_.fails;
     for (std::size_t i = 0; i < shape_.threads; ++i) {
       model_.threads.add([&job, i] { Producer(job, i).run(); });

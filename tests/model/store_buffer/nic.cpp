@@ -221,6 +221,15 @@ char* Nic::local(const abi::QueueView& queue, const nic::LocalPiece& piece) {
   if (piece.address > heaps_.bytes || piece.bytes > heaps_.bytes - piece.address) {
     fail("local address 0x%llx + %u is outside of the heap", number(piece.address), piece.bytes);
   }
+  // What is not the program's: one slot, or where nobody looks.
+  constexpr std::uint64_t kSlots = offsetof(abi::InternalArea, scratch);
+  if (piece.address >= kSlots && piece.address < offsetof(abi::InternalArea, staging)) {
+    const std::uint64_t at = (piece.address - kSlots) % sizeof(abi::ScratchSlot);
+    if (at < offsetof(abi::ScratchSlot, data) || at + piece.bytes > sizeof(abi::ScratchSlot)) {
+      fail("local address 0x%llx + %u is outside of a scratch slot", number(piece.address),
+           piece.bytes);
+    }
+  }
   return heaps_.local + piece.address;
 }
 

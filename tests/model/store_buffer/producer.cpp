@@ -54,6 +54,7 @@ void Producer::call() {
         return p();
     }
   }
+  if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
   switch (below(12)) {
     case 0:
     case 1:

@@ -39,7 +39,8 @@ struct Job {
   std::vector<std::vector<Shadow>> shadows;           ///< by thread and PE
   std::vector<std::vector<std::uint64_t>> announced;  ///< additions issued, by thread and PE
   std::uint32_t calls;
-  bool small_only;
+  bool small_only;  ///< what lanes of a warp make together
+  bool scarce;      ///< one scratch slot for all
   bool fails;
 
   [[nodiscard]] static std::uint64_t part_of(std::size_t thread) {
