@@ -10,7 +10,8 @@ Mutation = namedtuple("Mutation", "name file edits test finds")
 
 MODEL = "store_buffer"
 # What a NIC sees that is told of entries too early, or of which others have been written over.
-NOT_THERE = r"was not written|has index \d+ of|is malformed|doorbell says"
+NOT_THERE = (r"was not written|has index \d+ of|is malformed|doorbell says|went backwards|"
+             r"beyond the depth")
 WRONG_DATA = r"are not what (it has put|was there)"
 QUIET = r"quiet .* (are not what it has put|announced is not at PE)"
 STUCK = r"waits for what does not come"
@@ -39,10 +40,10 @@ MUTATIONS = [
              "seen before its record|but its record says"),
     mutation("doorbell_before_the_turn", "ring.h",
              "return !post.queue.exclusive() && load_acquire_gpu(&post.queue.cursor()->ready) != "
-             "post.first;", "return false;", MODEL, NOT_THERE + "|went backwards"),
+             "post.first;", "return false;", MODEL, NOT_THERE),
     mutation("turn_passed_on_without_release", "ring.h", READY,
              "    store_relaxed(&queue.cursor()->ready, end);\n", MODEL,
-             NOT_THERE + "|went backwards|seen before its record"),
+             NOT_THERE + "|seen before its record"),
     Mutation("tail_behind_ready", "ring.h", [(PUBLISH, ""), (READY, READY + PUBLISH)], MODEL,
              QUIET),
     mutation("counter_read_before_base", "ring.h",
@@ -71,17 +72,17 @@ MUTATIONS = [
     mutation("reservation_of_one_wqe_for_two", "ring.h",
              "GSHMEM_FN std::uint32_t entries() const { return image.entries(); }",
              "GSHMEM_FN std::uint32_t entries() const { return image.second ? 1 : image.entries(); }",
-             MODEL, NOT_THERE + "|" + QUIET),
+             MODEL, NOT_THERE + "|" + QUIET + "|" + STUCK),
     mutation("exclusive_reserves_too_little", "ring.h",
              "store_relaxed(&queue.cursor()->reserved, first + count);",
              "store_relaxed(&queue.cursor()->reserved, first + 1);", MODEL,
-             NOT_THERE + "|" + STUCK + "|without a doorbell|went backwards|before its payload"),
+             NOT_THERE + "|" + STUCK + "|without a doorbell|before its payload"),
     mutation("no_doorbell_at_a_batch", "ring.h", "        (first & boundary) != (end & boundary)) {",
              "        false) {", MODEL, STUCK),
     mutation("doorbell_says_the_last_entry", "ring.h",
              "static_cast<std::uint32_t>(end) & 0xffff;",
              "static_cast<std::uint32_t>(end - 1) & 0xffff;", MODEL,
-             STUCK + "|doorbell says|without a doorbell|went backwards"),
+             NOT_THERE + "|" + STUCK + "|without a doorbell"),
 
     # Completions, waits and errors.
     mutation("first_wqe_asks_for_the_completion", "ring.h", "u == last ? flags : 0",

@@ -10,7 +10,7 @@ namespace gshmem::model {
 namespace {
 
 /// No run is as long: somebody waits for what does not come.
-constexpr std::uint64_t kMaxSteps = 20'000'000;
+constexpr std::uint64_t kMaxSteps = 2'000'000;
 Model* current = nullptr;
 
 Chances draw(Random& random, std::size_t threads) {
