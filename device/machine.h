@@ -307,6 +307,10 @@ __device__ inline void pause(unsigned) {}
   __builtin_unreachable();
 }
 
+#elif defined(GSHMEM_MACHINE)  // a CPU whose memory is that of a test (tests/model/store_buffer)
+}  // namespace gshmem::device
+#include GSHMEM_MACHINE
+namespace gshmem::device {
 #else  // CPU
 
 template <class T>

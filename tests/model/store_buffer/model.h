@@ -1,0 +1,84 @@
+// The run that is in progress: threads of a GPU and a NIC on memory that delays stores. What the
+// machine (machine.h) and the NIC (nic.h) call.
+#pragma once
+
+#include "tests/model/store_buffer/memory.h"
+#include "tests/model/store_buffer/threads.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gshmem::model {
+
+/// How likely it is, of 256, at each access.
+struct Chances {
+  std::uint32_t leave, arrive, change;
+  std::size_t lazy;  ///< the buffer that stores leave only at fences, mostly
+};
+
+/// Threads of a warp between their meeting and the last use of their group.
+class Group {
+ public:
+  explicit Group(std::uint64_t key) : key_(key) {}
+  [[nodiscard]] int size() const { return static_cast<int>(lanes_.size()); }
+  /// Position of the calling thread.
+  [[nodiscard]] int rank() const;
+  /// __syncwarp. Nothing moves: the lanes share a buffer.
+  void sync() { meet(); }
+  /// __shfl_sync: all pass a value and get that of `rank`.
+  std::uint64_t value_of(int rank, std::uint64_t value);
+
+ private:
+  friend std::shared_ptr<Group> converge(std::uint64_t key);
+  void meet();
+  std::uint64_t key_;
+  bool open_ = true;
+  std::vector<std::size_t> lanes_;  ///< threads, in their order
+  std::vector<std::uint64_t> values_;
+  int arrived_ = 0;
+  std::uint64_t meetings_ = 0;
+};
+
+/// One run. There is one at a time.
+class Model {
+ public:
+  /// `lanes` threads are a warp; 1: none is. The NIC is the last thread.
+  Model(std::uint64_t seed, std::size_t producers, std::size_t lanes, std::string name);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  Random random;
+  Memory memory;
+  Threads threads;
+  /// That of the calling thread. Lanes of a warp share one: their accesses are issued in order, so
+  /// that what one has stored the others see after a shuffle. (PTX promises it after __syncwarp
+  /// only.)
+  [[nodiscard]] std::size_t buffer() const { return threads.current() / lanes; }
+  Chances chances;
+  std::size_t producers, lanes;
+  std::uint64_t steps = 0;
+  std::string name;                            ///< for messages
+  std::vector<std::weak_ptr<Group>> meetings;  ///< newest of each warp
+};
+Model& model();
+
+/// A place where stores may move and threads change.
+void step();
+void pause();
+std::uint64_t steps();
+/// Prints what is wrong and how to see it again, and ends the program.
+[[noreturn]] __attribute__((format(printf, 1, 2))) void fail(const char* format, ...);
+
+void load(const void* p, void* to, std::size_t bytes);
+void store(void* p, const void* from, std::size_t bytes, Order order);
+void fence(View view);
+void begin_atomic(void* p, void* old, std::size_t bytes);
+void end_atomic(void* p, const void* made, std::size_t bytes);
+std::shared_ptr<Group> converge(std::uint64_t key);
+
+}  // namespace gshmem::model

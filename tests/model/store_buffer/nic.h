@@ -1,0 +1,83 @@
+// A NIC on the delayed memory: it looks at doorbells when it likes, reads entries as memory shows
+// them, executes them on the heaps of other PEs and tells of completions late and collapsed. It
+// forgives nothing: an entry that is not there, is torn or is that of the lap before ends the run.
+// Reads entries with transport/nic/decode.h, which knows nothing of device/wqe.h.
+#pragma once
+
+#include "tests/model/store_buffer/model.h"
+#include "transport/nic/decode.h"
+
+#include <gshmem/abi/state.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+namespace gshmem::model {
+
+struct NicOptions {
+  View view = View::kSystem;      ///< of entries, records and the heap
+  bool by_record = false;         ///< also reads the doorbell record on its own accord
+  std::uint32_t flags = 0;        ///< abi::NicFlags
+  std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: none does
+};
+
+/// The heaps: of this PE, and of the others from kInternalBytes on.
+struct Heaps {
+  char* local = nullptr;
+  std::uint64_t bytes = 0;
+  std::vector<std::vector<char>> remote;  ///< by PE
+};
+
+class Nic {
+ public:
+  /// `on_atomic(pe, offset)` is called before an atomic is executed there.
+  Nic(NicOptions options, Heaps& heaps, const std::vector<abi::QueueView>& queues,
+      std::function<void(int, std::uint64_t)> on_atomic);
+  /// The NIC's thread: until all others have ended and all entries are consumed.
+  void run();
+  /// An error has been told to queue `at`.
+  [[nodiscard]] bool told_of_error() const { return told_; }
+
+ private:
+  /// Positions count entries from the queue's beginning.
+  struct Side {
+    std::uint64_t rung, recorded, consumed;
+    bool fetches = false;  ///< consumes now, or may
+    bool failed = false;
+    bool pending = false;  ///< a completion that the CQ does not show yet
+    nic::Completion completion{};
+  };
+  /// What a READ has fetched, on its way.
+  struct Trailing {
+    std::size_t queue;
+    char* to;
+    std::vector<std::uint8_t> data;
+  };
+  void look(std::size_t at);
+  void consume(std::size_t at, std::uint64_t limit);
+  nic::Wqe fetch(std::size_t at, std::uint64_t limit);
+  void execute(std::size_t at, const nic::Wqe& wqe);
+  void write(const abi::QueueView& queue, const nic::Wqe& wqe);
+  void read(std::size_t at, const nic::Wqe& wqe);
+  void atomic(const abi::QueueView& queue, const nic::Wqe& wqe);
+  void complete(std::size_t at, const nic::Wqe& wqe, std::uint8_t syndrome);
+  void tell(std::size_t at);
+  void arrive(std::size_t queue);
+  char* remote(const abi::QueueView& queue, const nic::Wqe& wqe);
+  char* local(const abi::QueueView& queue, const nic::LocalPiece& piece);
+  [[nodiscard]] bool idle();
+  void check_consumed() const;
+
+  NicOptions options_;
+  Heaps& heaps_;
+  const std::vector<abi::QueueView>& queues_;
+  std::function<void(int, std::uint64_t)> on_atomic_;
+  std::vector<Side> sides_;
+  std::deque<Trailing> trailing_;
+  std::uint64_t executed_ = 0;
+  bool told_ = false;
+};
+
+}  // namespace gshmem::model

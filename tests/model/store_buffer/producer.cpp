@@ -1,0 +1,320 @@
+#include "tests/model/store_buffer/producer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::model {
+namespace {
+
+using device::Amo;
+using device::AmoOp;
+using device::Thread;
+using device::nic::Arrival;
+using device::nic::Reuse;
+
+std::uint32_t below(std::uint64_t n) { return model().random.below(n); }
+
+}  // namespace
+
+void Job::check_signal(int pe, std::uint64_t offset) {
+  const std::uint64_t in_heap = offset - abi::kInternalBytes;
+  const std::uint64_t at = in_heap % kPartBytes;
+  if (at < kSignals || at >= kSignals + 8 * kSlots) return;
+  const std::size_t thread = in_heap / kPartBytes, which = (at - kSignals) / 8;
+  Shadow& shadow = shadows[thread][static_cast<std::size_t>(pe)];
+  auto& signalled = shadow.signalled[which];
+  if (signalled.empty()) fail("signal %zu of thread %zu comes once too often", which, thread);
+  const std::size_t bytes = signalled.front();
+  signalled.pop_front();
+  const std::uint64_t slot = which * kSlotBytes;
+  if (std::memcmp(remote(thread, pe) + slot, shadow.part.data() + slot, bytes) != 0) {
+    fail("signal %zu of thread %zu at PE %d comes before its payload of %zu bytes", which, thread,
+         pe, bytes);
+  }
+}
+
+void Producer::run() {
+  for (std::uint32_t i = 0; i < job_.calls && !over(); ++i) {
+    pe_ = 1 + static_cast<int>(below(job_.heaps->remote.size() - 1));
+    call();
+  }
+  if (job_.fails || below(4) != 0) quiet();
+}
+
+void Producer::call() {
+  if (job_.small_only) {
+    switch (below(8)) {
+      case 0:
+        return quiet();
+      case 1:
+        return add_and_announce();
+      case 2:
+        return put_from_stack();
+      default:
+        return p();
+    }
+  }
+  if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
+  switch (below(12)) {
+    case 0:
+    case 1:
+      return put_from_heap();
+    case 2:
+      return put_from_stack();
+    case 3:
+      return put_waiting();
+    case 4:
+      return p();
+    case 5:
+    case 6:
+      return put_signal();
+    case 7:
+      return get();
+    case 8:
+      return get_one();
+    case 9:
+      return add_and_announce();
+    case 10:
+      return below(2) ? atomic8() : atomic4();
+    default:
+      return quiet();
+  }
+}
+
+/// No two bytes beside each other are the same, and no two patterns of a thread.
+Producer::Bytes Producer::pattern(std::uint32_t bytes) {
+  Bytes all(bytes);
+  ++pattern_;
+  for (std::uint32_t i = 0; i < bytes; ++i) {
+    all[i] = static_cast<char>(pattern_ * 37 + i * 7 + (i >> 5));
+  }
+  return all;
+}
+
+/// A source that no put before uses any more.
+std::uint64_t Producer::next_slot() {
+  if (++used_ > kSlots) {
+    quiet();
+    used_ = 1;
+  }
+  slot_ = (slot_ + 1) % kSlots;
+  return slot_ * kSlotBytes;
+}
+
+void Producer::fill(std::uint64_t at, const Bytes& bytes) {
+  std::size_t i = 0;
+  for (; i + 4 <= bytes.size(); i += 4) {
+    std::uint32_t word;
+    std::memcpy(&word, &bytes[i], sizeof(word));
+    device::store_bulk(reinterpret_cast<std::uint32_t*>(local(at + i)), word);
+  }
+  for (; i < bytes.size(); ++i) {
+    device::store_bulk(reinterpret_cast<std::uint8_t*>(local(at + i)),
+                       static_cast<std::uint8_t>(bytes[i]));
+  }
+}
+
+void Producer::expect(std::uint64_t at, const char* bytes, std::size_t n) {
+  std::memcpy(shadow().part.data() + at, bytes, n);
+}
+
+/// The call has ended, so it is complete at the target.
+void Producer::check(std::uint64_t at, std::size_t n, const char* call) {
+  if (over()) return;
+  if (std::memcmp(job_.remote(self_, pe_) + at, shadow().part.data() + at, n) != 0) {
+    fail("%s of thread %zu has ended, but the %zu bytes at %llu of PE %d are not what it has put",
+         call, self_, n, static_cast<unsigned long long>(at), pe_);
+  }
+}
+
+void Producer::check_got(const char* got, std::uint64_t at, std::size_t n, const char* call) {
+  if (over()) return;
+  if (std::memcmp(got, shadow().part.data() + at, n) != 0) {
+    fail("%s of thread %zu: the %zu bytes from %llu of PE %d are not what was there", call, self_,
+         n, static_cast<unsigned long long>(at), pe_);
+  }
+}
+
+void Producer::put_from_heap() {
+  const std::uint64_t at = next_slot();
+  const Bytes bytes = pattern(1 + below(300));
+  fill(at, bytes);
+  expect(at, bytes.data(), bytes.size());
+  device::nic::put(Thread{}, state_, local(at), local(at), bytes.size(), pe_, Reuse::kAtQuiet);
+}
+
+/// Travels inside the entries: the source is free at once.
+void Producer::put_from_stack() {
+  const std::uint64_t at = next_slot();
+  // Of a warp up to two entries, for more would not be reserved together.
+  const Bytes bytes = pattern(1 + below(job_.small_only ? 92 : 300));
+  char source[304];
+  const std::size_t shift = below(4);
+  std::memcpy(source + shift, bytes.data(), bytes.size());
+  expect(at, bytes.data(), bytes.size());
+  device::nic::put(Thread{}, state_, local(at), source + shift, bytes.size(), pe_,
+                   Reuse::kOnReturn);
+  std::memset(source, 0x55, sizeof(source));
+}
+
+void Producer::put_waiting() {
+  const std::uint64_t at = next_slot();
+  const Bytes bytes =
+      pattern(1 + static_cast<std::uint32_t>(device::nic::kInlinePutBytes) + below(200));
+  fill(at, bytes);
+  expect(at, bytes.data(), bytes.size());
+  device::nic::put(Thread{}, state_, local(at), local(at), bytes.size(), pe_, Reuse::kOnReturn);
+  check(at, bytes.size(), "put");
+}
+
+void Producer::p() {
+  const std::uint64_t at = below(kSlots) * kSlotBytes + 400;
+  const Bytes bytes = pattern(sizeof(std::uint64_t));
+  std::uint64_t value;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  expect(at, bytes.data(), bytes.size());
+  device::nic::p(state_, reinterpret_cast<std::uint64_t*>(local(at)), value, pe_);
+}
+
+void Producer::put_signal() {
+  const std::uint64_t at = next_slot(), signal = kSignals + slot_ * 8;
+  const Bytes bytes = pattern(1 + below(260));
+  const bool from_heap = below(2) == 0, adds = below(2) == 0;
+  char source[264];
+  if (from_heap) {
+    fill(at, bytes);
+  } else {
+    std::memcpy(source, bytes.data(), bytes.size());
+  }
+  expect(at, bytes.data(), bytes.size());
+  std::uint64_t value;
+  std::memcpy(&value, shadow().part.data() + signal, sizeof(value));
+  const std::uint64_t operand = 1 + below(1000);
+  value = adds ? value + operand : operand;
+  expect(signal, reinterpret_cast<const char*>(&value), sizeof(value));
+  shadow().signalled[slot_].push_back(bytes.size());
+  device::nic::put_signal(Thread{}, state_, local(at), from_heap ? local(at) : source, bytes.size(),
+                          local(signal), Amo{adds ? AmoOp::kAdd : AmoOp::kSet, 8, operand, 0}, pe_,
+                          Reuse::kAtQuiet);
+}
+
+/// Into the heap or not; behind what this thread has put there, on the same connection.
+void Producer::get() {
+  const std::uint64_t at = below(kSlots / 2) * kSlotBytes + below(8);
+  const bool large = below(8) == 0;  // than a scratch slot
+  const std::uint64_t bytes = 1 + (large ? 1800 + below(240) : below(200));
+  char got[2056];
+  if (large || below(2) == 0) {
+    device::nic::get(Thread{}, state_, got + at % 8, local(at), bytes, pe_, Arrival::kOnReturn);
+    return check_got(got + at % 8, at, bytes, "get");
+  }
+  device::nic::get(Thread{}, state_, local(kLanding), local(at), bytes, pe_, Arrival::kOnReturn);
+  for (std::uint64_t i = 0; i < bytes; ++i) {
+    got[i] = static_cast<char>(
+        device::load_bulk(reinterpret_cast<const std::uint8_t*>(local(kLanding + i))));
+  }
+  check_got(got, at, bytes, "get into the heap");
+}
+
+void Producer::get_one() {
+  const std::uint64_t at = below(kSlots) * kSlotBytes + 8 * below(16);
+  const auto value = device::nic::g(state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);
+  check_got(reinterpret_cast<const char*>(&value), at, sizeof(value), "g");
+}
+
+/// Whoever sees the announcement may expect the addition after a quiet of his own.
+void Producer::add_and_announce() {
+  std::uint64_t count;
+  std::memcpy(&count, shadow().part.data() + kWords, sizeof(count));
+  ++count;
+  expect(kWords, reinterpret_cast<const char*>(&count), sizeof(count));
+  device::nic::amo(state_, local(kWords), Amo{AmoOp::kAdd, 8, 1, 0}, pe_);
+  device::store_release_gpu(&job_.announced[self_][static_cast<std::size_t>(pe_)], count);
+}
+
+template <class T>
+static T updated(AmoOp op, T old, T operand, T cond) {
+  switch (op) {
+    case AmoOp::kFetch:
+      return old;
+    case AmoOp::kSet:
+    case AmoOp::kSwap:
+      return operand;
+    case AmoOp::kCompareSwap:
+      return old == cond ? operand : old;
+    case AmoOp::kAdd:
+      return static_cast<T>(old + operand);
+    case AmoOp::kAnd:
+      return old & operand;
+    case AmoOp::kOr:
+      return old | operand;
+    case AmoOp::kXor:
+      return old ^ operand;
+  }
+  return old;
+}
+
+/// What the call returned is checked here, what it left by the next quiet.
+template <class T>
+static T atomic_call(const device::State& state, void* word, T old, int pe, T& made) {
+  constexpr AmoOp kOps[] = {AmoOp::kFetch, AmoOp::kSwap, AmoOp::kCompareSwap, AmoOp::kAdd,
+                            AmoOp::kAnd,   AmoOp::kOr,   AmoOp::kXor};
+  const AmoOp op = kOps[below(7)];
+  const T operand = static_cast<T>(model().random.next());
+  const T cond = below(2) ? old : static_cast<T>(operand + 1);
+  made = updated(op, old, operand, cond);
+  return static_cast<T>(
+      device::nic::amo_fetching(state, word, Amo{op, sizeof(T), operand, cond}, pe));
+}
+
+void Producer::atomic8() {
+  const std::uint64_t at = kWords + 8;
+  std::uint64_t old, made;
+  std::memcpy(&old, shadow().part.data() + at, sizeof(old));
+  const std::uint64_t got = atomic_call(state_, local(at), old, pe_, made);
+  check_got(reinterpret_cast<const char*>(&got), at, sizeof(got), "fetching atomic of 8 bytes");
+  expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
+}
+
+void Producer::atomic4() {
+  const std::uint64_t at = kWords + 20;
+  std::uint32_t old, made;
+  std::memcpy(&old, shadow().part.data() + at, sizeof(old));
+  const std::uint32_t got = atomic_call(state_, local(at), old, pe_, made);
+  check_got(reinterpret_cast<const char*>(&got), at, sizeof(got), "fetching atomic of 4 bytes");
+  expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
+}
+
+/// All of this thread's calls are complete, and those of others that it knows of.
+void Producer::quiet() {
+  used_ = 0;
+  std::vector<std::vector<std::uint64_t>> known = job_.announced;
+  for (std::size_t thread = 0; thread < known.size(); ++thread) {
+    for (std::size_t pe = 1; pe < known[thread].size(); ++pe) {
+      known[thread][pe] = device::load_acquire_gpu(&job_.announced[thread][pe]);
+    }
+  }
+  const bool told = job_.nic->told_of_error();
+  const bool good = device::nic::quiet(Thread{}, state_, "quiet");
+  if (good && told) fail("quiet of thread %zu is good after an error completion", self_);
+  if (!good && !job_.fails) fail("quiet of thread %zu failed", self_);
+  const int pe_before = pe_;
+  for (pe_ = 1; pe_ < static_cast<int>(job_.heaps->remote.size()); ++pe_) {
+    if (!good) break;
+    check(0, kLanding, "quiet");
+    check(kWords, kPartBytes - kWords, "quiet");
+    for (std::size_t thread = 0; thread < known.size(); ++thread) {
+      std::uint64_t count;
+      std::memcpy(&count, job_.remote(thread, pe_) + kWords, sizeof(count));
+      if (count < known[thread][static_cast<std::size_t>(pe_)]) {
+        fail(
+            "quiet of thread %zu has ended, but an atomic of thread %zu that it has seen "
+            "announced is not at PE %d",
+            self_, thread, pe_);
+      }
+    }
+  }
+  pe_ = pe_before;
+}
+
+}  // namespace gshmem::model

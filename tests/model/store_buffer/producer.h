@@ -1,0 +1,97 @@
+// One thread of the PE in the model: random calls of device/nic.h, each checked against what memory
+// must hold when the call, a signal or a quiet says so.
+#pragma once
+
+#define GSHMEM_MACHINE <tests/model/store_buffer/machine.h>
+
+#include "tests/model/store_buffer/nic.h"
+
+#include <gshmem/device/order.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace gshmem::model {
+
+// A thread's part of every heap: what it puts, where its gets arrive, words for its atomics, and a
+// signal for each put.
+inline constexpr std::uint64_t kSlots = 8, kSlotBytes = 512;
+inline constexpr std::uint64_t kLanding = kSlots * kSlotBytes;
+inline constexpr std::uint64_t kWords = kLanding + kSlotBytes;
+inline constexpr std::uint64_t kSignals = kWords + 64;
+inline constexpr std::uint64_t kPartBytes = 8192;
+
+/// What a thread has put to a PE, and what signals say of it.
+struct Shadow {
+  std::array<char, kPartBytes> part{};
+  /// Slot and bytes behind which the next update of each signal comes.
+  std::array<std::deque<std::uint64_t>, kSlots> signalled;
+};
+
+/// What the threads of a run share.
+struct Job {
+  device::State* state;
+  Heaps* heaps;
+  Nic* nic;
+  std::vector<std::vector<Shadow>> shadows;           ///< by thread and PE
+  std::vector<std::vector<std::uint64_t>> announced;  ///< additions issued, by thread and PE
+  std::uint32_t calls;
+  bool small_only;  ///< what lanes of a warp make together
+  bool scarce;      ///< one scratch slot for all
+  bool fails;
+
+  [[nodiscard]] static std::uint64_t part_of(std::size_t thread) {
+    return abi::kInternalBytes + thread * kPartBytes;
+  }
+  [[nodiscard]] char* remote(std::size_t thread, int pe) const {
+    return heaps->remote[static_cast<std::size_t>(pe)].data() + thread * kPartBytes;
+  }
+  /// The NIC is about to update the word: if it is a signal, its payload must be there.
+  void check_signal(int pe, std::uint64_t offset);
+};
+
+class Producer {
+ public:
+  Producer(Job& job, std::size_t self) : job_(job), state_(*job.state), self_(self) {}
+  void run();
+
+ private:
+  using Bytes = std::vector<char>;
+  void call();
+  void put_from_heap();
+  void put_from_stack();
+  void put_waiting();
+  void p();
+  void put_signal();
+  void get();
+  void get_one();
+  void add_and_announce();
+  void atomic8();
+  void atomic4();
+  void quiet();
+
+  Shadow& shadow() { return job_.shadows[self_][static_cast<std::size_t>(pe_)]; }
+  [[nodiscard]] char* local(std::uint64_t at) const {
+    return state_.heap + Job::part_of(self_) + at;
+  }
+  Bytes pattern(std::uint32_t bytes);
+  std::uint64_t next_slot();
+  void fill(std::uint64_t at, const Bytes& bytes);
+  void expect(std::uint64_t at, const char* bytes, std::size_t n);
+  void check(std::uint64_t at, std::size_t n, const char* call);
+  void check_got(const char* got, std::uint64_t at, std::size_t n, const char* call);
+  [[nodiscard]] bool over() const { return device::load_relaxed(&state_.control->stop) != 0; }
+
+  Job& job_;
+  const device::State& state_;
+  std::size_t self_;
+  int pe_ = 0;              ///< of this call
+  std::uint64_t slot_ = 0;  ///< used last
+  std::uint64_t used_ = 0;  ///< slots since the last quiet
+  std::uint8_t pattern_ = 0;
+};
+
+}  // namespace gshmem::model
