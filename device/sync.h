@@ -36,7 +36,9 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   std::uint64_t epoch = 0;
   bool arrived = true;
   coop.sync();
-  if (rank < state.n_pes) {  // only those who have a peer to tell
+  // A PE whose quiet has failed tells nobody that its puts have arrived.
+  if (state.nic.queues) arrived = load_acquire(&state.control->stop) == 0;
+  if (arrived && rank < state.n_pes) {  // only those who have a peer to tell
     fence_system();
     if (state.nic.queues) {
       GSHMEM_NO_UNROLL
@@ -55,7 +57,8 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
       if (pe == state.my_pe) continue;
-      arrived = spin_until(state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; });
+      arrived = spin_until(
+          state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; }, pe);
     }
   }
   coop.sync();

@@ -92,8 +92,10 @@ std::string fault_message(const abi::FaultRecord& f) {
     case GSHMEMX_ERROR_INVALID_VALUE:
       return bad_argument(f);
     case GSHMEMX_ERROR_TIMEOUT:
-      return strprintf("%s: waited %.3g s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
-                       static_cast<double>(f.value) * 1e-9, static_cast<double>(f.limit) * 1e-9);
+      return strprintf("%s: waited %.3g s%s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
+                       static_cast<double>(f.value) * 1e-9,
+                       f.pe < 0 ? "" : strprintf(" for PE %d", f.pe).c_str(),
+                       static_cast<double>(f.limit) * 1e-9);
     case GSHMEMX_ERROR_NIC:
       if (f.call[0] == '\0') break;
       return strprintf(

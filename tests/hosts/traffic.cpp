@@ -43,7 +43,18 @@ struct Job {
   /// This PE has lost `pe`.
   [[nodiscard]] bool lost(int pe) const {
     if (pe < 0 || pe >= n) return false;
-    return what == "cut" ? on_last_host(pe) != on_last_host(me) : dies(pe);
+    if (what == "kill" || what == "kill_one") return dies(pe);
+    return on_last_host(pe) != on_last_host(me);
+  }
+  /// That fault is what has to come.
+  [[nodiscard]] bool explains(const gshmemx_fault_t& fault) const {
+    const std::string name = "PE " + std::to_string(fault.pe);
+    if (std::string(fault.message).find(name) == std::string::npos) return false;
+    if (fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC)
+      return lost(fault.pe);
+    // Nobody tells that a link for data is down: who has nothing under way over it waits for those
+    // that do.
+    return what == "cut_data" && fault.code == GSHMEMX_ERROR_TIMEOUT && fault.pe != me;
   }
 };
 
@@ -134,9 +145,7 @@ int main(int argc, char** argv) {
   gshmemx_last_fault(&fault);
   std::printf("after %.2f s in round %ld: fault %d PE %d %s\n", waited, round, fault.code, fault.pe,
               fault.message);
-  CHECK(job.lost(fault.pe));
-  CHECK(std::string(fault.message).find("PE " + std::to_string(fault.pe)) != std::string::npos);
-  CHECK(fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC);
+  CHECK(job.explains(fault));
   CHECK(waited < timeout + 2);  // GSHMEM_TIMEOUT bounds it; the rest is for busy machines
   // What is called from here on fails too, at once.
   const auto afterwards = Clock::now();
