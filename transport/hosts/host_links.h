@@ -6,7 +6,7 @@
 #pragma once
 
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/uid/wire.h"
+#include "bootstrap/uid/socket.h"
 #include "host/base/fd.h"
 #include "transport/hosts/relay.h"
 
