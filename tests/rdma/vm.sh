@@ -112,8 +112,9 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi 
   -append "console=ttyS0 quiet panic=-1 mitigations=off" \
   -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
   -device virtio-9p-pci,fsdev=r,mount_tag=hostroot \
-  -fsdev local,id=j,path="$job",security_model=none -device virtio-9p-pci,fsdev=j,mount_tag=job < /dev/null
-emulator=$?
+  -fsdev local,id=j,path="$job",security_model=none -device virtio-9p-pci,fsdev=j,mount_tag=job < /dev/null |
+  sed -u 's/\x1b[^a-zA-Z]*[a-zA-Z]//g; s/\r//'  # the firmware paints its screen
+emulator=${PIPESTATUS[0]}
 if [ ! -f "$job/status" ]; then
   echo "vm: no status of the job; the emulator ended with $emulator"
   [ $emulator != 0 ] && exit $emulator
