@@ -9,8 +9,34 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/t
 ulimit -l unlimited
 
 # The bodies, by what they took here (emulated, two cores): no more than fits the time of the test.
-clean="PLACEHOLDER_CLEAN"
-lossy="PLACEHOLDER_LOSSY"
+clean=(
+  amo_of_every_type_returns_and_leaves_the_right_value
+  barrier_all_by_host_threads_holds_everyone
+  bit_operations_leave_the_bits_of_others_alone
+  fence_orders_a_flag_behind_the_data
+  get_of_every_type_by_thread_reads_every_pe
+  ptr_gives_plain_access_to_every_pe
+  put_of_every_type_by_thread_arrives_everywhere
+  put_signal_by_host_thread_shows_its_payload_before_its_signal
+  put_signal_of_every_type_by_thread_arrives_everywhere
+  quiet_completes_nbi_puts_before_a_flag
+  random_operations_leave_what_a_sequential_model_says
+  several_host_threads_of_one_pe_work_at_the_same_time
+  signal_wait_until_knows_every_comparison
+  signals_of_all_pes_to_one_word_add_up
+  wait_until_and_test_of_every_type_in_every_form
+  wait_until_by_host_thread_sees_every_pe
+)
+lossy=(
+  fence_orders_a_flag_behind_the_data
+  put_of_every_type_by_thread_arrives_everywhere
+  put_signal_by_host_thread_shows_its_payload_before_its_signal
+  quiet_completes_nbi_puts_before_a_flag
+  random_operations_leave_what_a_sequential_model_says
+  signals_of_all_pes_to_one_word_add_up
+  several_host_threads_of_one_pe_work_at_the_same_time
+  wait_until_by_host_thread_sees_every_pe
+)
 
 uptime_s() { cut -d' ' -f1 /proc/uptime; }
 say() { echo "== $* ($(uptime_s) s)"; }
@@ -68,14 +94,14 @@ set_up_network || die "no Soft-RoCE"
 rdma link
 
 say "bodies"
-pes 200 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched $clean || die "bodies over verbs;ofi_rxm"
+pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${clean[@]}" || die "bodies over verbs;ofi_rxm"
 for i in 0 1; do
   [ "$(counter rxe$i rcvd_pkts)" -gt 1000 ] || die "rxe$i has received $(counter rxe$i rcvd_pkts) packets only"
 done
 
 say "bodies, 2 % of the packets lost"
 for i in 0 1; do tc qdisc add dev v$i root netem loss 2% || die "no netem"; done
-pes 200 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched $lossy || die "bodies with loss"
+pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${lossy[@]}" || die "bodies with loss"
 for i in 0 1; do
   tc -s qdisc show dev v$i
   tc -s qdisc show dev v$i | grep -q "dropped [1-9]" || die "no packet of v$i was lost"
