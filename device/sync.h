@@ -63,7 +63,8 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
       if (pe == state.my_pe) continue;
-      arrived = spin_until(state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; });
+      arrived = spin_until(
+          state, call, [&] { return load_acquire(&sync->arrived[pe]) >= epoch; }, pe);
     }
   }
   coop.sync();

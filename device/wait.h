@@ -30,32 +30,33 @@ GSHMEM_FN std::uint64_t wait_look(const State& state, std::uint64_t started) {
 }
 
 /// What the end of a wait costs: nothing more than stop_here after kWaitStopped, a fault after
-/// kWaitTooLong.
+/// kWaitTooLong, about the PE that was waited for.
 GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t started,
-                          std::uint64_t why) {
+                          std::uint64_t why, int pe = -1) {
   if (why == kWaitStopped) return stop_here(state);
-  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns});
+  fault(state, {GSHMEMX_ERROR_TIMEOUT, call, "wait", now_ns() - started, state.timeout_ns, pe});
 }
 
 /// As wait_look, but ends the wait itself: returns its begin or kWaitOver. By value, because a
 /// variable whose address is taken lies in local memory, and the fence of the next barrier waits
 /// for it.
-GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call,
-                                        std::uint64_t started) {
+GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, std::uint64_t started,
+                                        int pe) {
   const std::uint64_t begin = wait_look(state, started);
   if (begin < kWaitTooLong) return begin;
-  wait_ended(state, call, started, begin);
+  wait_ended(state, call, started, begin, pe);
   return kWaitOver;
 }
 
-/// Calls `done()` until it is true. Returns false when the wait had to end without it.
+/// Calls `done()` until it is true. Returns false when the wait had to end without it. `pe`: who is
+/// waited for, -1 = nobody in particular.
 template <class Done>
-GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done) {
+GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe = -1) {
   std::uint64_t started = 0;
   for (unsigned polls = 1;; ++polls) {
     if (done()) return true;
     if (polls % kPollsPerCheck == 0) {
-      started = wait_check(state, call, started);
+      started = wait_check(state, call, started, pe);
       if (started == kWaitOver) return false;
     }
     pause(polls);

@@ -6,6 +6,7 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -58,13 +59,19 @@ int rank_of(const Interface& interface) {
 std::string describe(const std::vector<Interface>& interfaces) {
   std::string text;
   for (const Interface& interface : interfaces) {
-    Endpoint address = interface.address;
-    std::string shown = endpoint_text(address);
-    shown.resize(shown.rfind(':'));  // the port says nothing here
-    text +=
-        (text.empty() ? "" : ", ") + interface.name + " " + shown + (interface.up ? "" : " (down)");
+    text += (text.empty() ? "" : ", ") + interface.name + " " + address_text(interface.address) +
+            (interface.up ? "" : " (down)");
   }
   return text.empty() ? "no interface at all" : text;
+}
+
+/// 0 without a mask: then nobody else is on that network.
+int bits_of_mask(const sockaddr* mask) {
+  const auto endpoint = endpoint_from(mask);
+  if (!endpoint) return 0;
+  int bits = 0;
+  for (const std::uint8_t byte : endpoint->ip) bits += std::popcount(byte);
+  return bits;
 }
 
 }  // namespace
@@ -78,26 +85,34 @@ std::vector<Interface> list_interfaces() {
     const auto address = endpoint_from(entry->ifa_addr);
     if (!address) continue;
     interfaces.push_back({entry->ifa_name, *address, (entry->ifa_flags & IFF_UP) != 0,
-                          (entry->ifa_flags & IFF_LOOPBACK) != 0});
+                          (entry->ifa_flags & IFF_LOOPBACK) != 0,
+                          bits_of_mask(entry->ifa_netmask)});
   }
   return interfaces;
 }
 
-Endpoint choose_address(const std::vector<Interface>& interfaces, const std::string& filter,
-                        const std::string& family) {
+std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
+                                          const std::string& filter, const std::string& family) {
   const NameFilter names(filter);
-  const Interface* best = nullptr;
+  std::vector<Interface> fitting;
   for (const Interface& interface : interfaces) {
     const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
     const bool family_fits = family == "ipv4" ? v4 : family != "ipv6" || !v4;
     if (!interface.up || !family_fits || link_local_v6(interface.address)) continue;
-    if (!names.accepts(interface.name)) continue;
-    if (best == nullptr || rank_of(interface) < rank_of(*best)) best = &interface;
+    if (names.accepts(interface.name)) fitting.push_back(interface);
   }
-  require(best != nullptr, GSHMEMX_ERROR_CONFIG,
+  std::stable_sort(fitting.begin(), fitting.end(),
+                   [](const Interface& a, const Interface& b) { return rank_of(a) < rank_of(b); });
+  return fitting;
+}
+
+Endpoint choose_address(const std::vector<Interface>& interfaces, const std::string& filter,
+                        const std::string& family) {
+  const std::vector<Interface> fitting = fitting_interfaces(interfaces, filter, family);
+  require(!fitting.empty(), GSHMEMX_ERROR_CONFIG,
           "no network interface fits GSHMEM_UID_INTERFACE=\"" + filter +
               "\" and GSHMEM_UID_FAMILY=\"" + family + "\"; there is: " + describe(interfaces));
-  return best->address;
+  return fitting.front().address;
 }
 
 }  // namespace gshmem::bootstrap

@@ -11,6 +11,7 @@ struct Interface {
   Endpoint address;  ///< port 0
   bool up = false;
   bool loopback = false;
+  int prefix_bits = 0;  ///< of the address, that its network has in common
 };
 
 /// One entry per interface and address, in the system's order.
@@ -23,5 +24,10 @@ struct Interface {
 /// Errors: GSHMEMX_ERROR_CONFIG that lists what there is.
 [[nodiscard]] Endpoint choose_address(const std::vector<Interface>& interfaces,
                                       const std::string& filter, const std::string& family);
+
+/// All that fit, best first, by the rules of choose_address.
+[[nodiscard]] std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
+                                                        const std::string& filter,
+                                                        const std::string& family);
 
 }  // namespace gshmem::bootstrap

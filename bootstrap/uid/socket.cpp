@@ -70,11 +70,17 @@ Endpoint local_endpoint(const Fd& fd) {
 
 }  // namespace
 
-std::string endpoint_text(const Endpoint& endpoint) {
+std::string address_text(const Endpoint& endpoint) {
   char text[INET6_ADDRSTRLEN] = "";
   const bool v4 = endpoint.family == Endpoint::Family::kIpv4;
   inet_ntop(v4 ? AF_INET : AF_INET6, endpoint.ip.data(), text, sizeof text);
-  return strprintf(v4 ? "%s:%u" : "[%s]:%u", text, unsigned{endpoint.port});
+  return text;
+}
+
+std::string endpoint_text(const Endpoint& endpoint) {
+  const bool v4 = endpoint.family == Endpoint::Family::kIpv4;
+  return strprintf(v4 ? "%s:%u" : "[%s]:%u", address_text(endpoint).c_str(),
+                   unsigned{endpoint.port});
 }
 
 std::optional<Endpoint> endpoint_from(const sockaddr* address) {

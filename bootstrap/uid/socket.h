@@ -15,6 +15,8 @@ namespace gshmem::bootstrap {
 
 /// "10.0.0.1:4711" or "[fe80::1]:4711".
 [[nodiscard]] std::string endpoint_text(const Endpoint& endpoint);
+/// "10.0.0.1" or "fe80::1".
+[[nodiscard]] std::string address_text(const Endpoint& endpoint);
 /// Empty unless `address` is IPv4 or IPv6.
 [[nodiscard]] std::optional<Endpoint> endpoint_from(const sockaddr* address);
 

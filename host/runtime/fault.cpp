@@ -92,9 +92,8 @@ std::string fault_message(const abi::FaultRecord& f) {
     case GSHMEMX_ERROR_INVALID_VALUE:
       return bad_argument(f);
     case GSHMEMX_ERROR_TIMEOUT: {
-      const std::string whom =
-          f.pe < 0 ? ""
-                   : strprintf(" for PE %d (queue 0x%x, entry %u)", f.pe, f.queue, f.wqe_index);
+      std::string whom = f.pe < 0 ? "" : strprintf(" for PE %d", f.pe);
+      if (f.queue != 0) whom += strprintf(" (queue 0x%x, entry %u)", f.queue, f.wqe_index);
       return strprintf("%s: waited %.3g s%s, longer than GSHMEM_TIMEOUT=%.3g allows", f.call,
                        static_cast<double>(f.value) * 1e-9, whom.c_str(),
                        static_cast<double>(f.limit) * 1e-9);

@@ -89,6 +89,7 @@ void Pe::init() {
   }
   // Half the time: who gives up here must still find the others in the report that follows.
   together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
+  together(boot, [&] { addresses_ = hosts::agree_on_addresses(boot, group_, options_.config); });
   together(boot, [&] { make_board(); });
   together(boot, [&] { make_memory(); });
   together(boot, [&] { make_network(); });
@@ -161,8 +162,8 @@ void Pe::make_board() {
     board_ = p2p::make_shared_board(*sockets_, stop);
     return;
   }
-  links_ =
-      hosts::connect_hosts(*boot_, group_, options_.config, options_.config.bootstrap_timeout / 2);
+  links_ = hosts::connect_hosts(*boot_, group_, addresses_.front(), options_.config,
+                                options_.config.bootstrap_timeout / 2);
   const hosts::RelayBoard::Channel channel{
       [this](std::uint64_t n, std::span<const char> data) { monitor_->contribute(n, data); },
       [this](std::uint64_t n) { monitor_->expired(n); }};

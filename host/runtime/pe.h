@@ -13,6 +13,7 @@
 #include "host/base/config.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
+#include "transport/hosts/host_addresses.h"
 #include "transport/hosts/peer_monitor.h"
 #include "transport/nic/queue_set.h"
 #include "transport/p2p/board.h"
@@ -124,6 +125,7 @@ class Pe {
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
   p2p::HostGroup group_;
+  std::vector<bootstrap::Endpoint> addresses_;  ///< of this host, best first for other hosts
   int pes_on_gpu_ = 1;
   std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
   std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below

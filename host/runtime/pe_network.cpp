@@ -1,4 +1,5 @@
 // The network path of a PE: what reaches the PEs that load/store does not.
+#include "bootstrap/uid/socket.h"
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
@@ -61,6 +62,9 @@ void Pe::make_network() {
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1};
+  std::vector<std::string> addresses;
+  for (const bootstrap::Endpoint& address : addresses_)
+    addresses.push_back(bootstrap::address_text(address));
   nic_ = nic::open(
       {.config = options_.config,
        .boot = *boot_,
@@ -69,6 +73,7 @@ void Pe::make_network() {
        .gpu_pci = gpu_ ? gpu_->pci() : "",
        .local_rank = group_.index,
        .node_root = group_.index == 0,
+       .addresses = std::move(addresses),
        .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
        .on_error = [this](const Error& error, int pe) { raise(error, pe); },
        .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }});

@@ -4,18 +4,21 @@
 # and says what is expected; 77 with a reason where hosts cannot be made.
 #   --launcher mpirun  Open MPI's mpirun starts the PEs and PMIx connects them
 #   --exit CODE        what PEs end with (0)
-#   --dead PE          this one is killed by SIGKILL
+#   --dead PE,...      these are killed by SIGKILL
 #   --expect TEXT      every PE (that is not dead) says this
-#   --cut HOST         the link of h<HOST> goes down when a PE makes the file $HOSTS_FOLDER/ready
+#   --networks several hosts have more networks than the one between them (up.sh)
+#   --cut PORT         this port of the switch goes down when a PE makes the file $HOSTS_FOLDER/ready: p<i> is
+#                      that of h<i>'s eth0, q<i> that of its eth1
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-launcher=uid want=0 dead=-1 expect= cut=
+launcher=uid want=0 dead= expect= cut= networks=one
 while [[ $1 == --* ]]; do
   case $1 in
     --launcher) launcher=$2 ;;
     --exit) want=$2 ;;
     --dead) dead=$2 ;;
     --expect) expect=$2 ;;
+    --networks) networks=$2 ;;
     --cut) cut=$2 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
   esac
@@ -42,7 +45,7 @@ trap 'exit 130' INT TERM
 # SIGKILL runs no trap: this process, which is nobody's child, cleans up after that.
 (setsid bash -c 'tail --pid="$0" -f /dev/null; exec "$1" "$2"' $$ "$here/down.sh" "$folder" \
   < /dev/null > /dev/null 2>&1 &)
-if ! why=$("$here/up.sh" "$folder" "$hosts" 2>&1); then
+if ! why=$("$here/up.sh" "$folder" "$hosts" "$networks" 2>&1); then
   skip "no network namespaces here: $why"
 fi
 
@@ -51,7 +54,7 @@ cut_when_ready() {
     [ -f "$folder/ready" ] && break
     sleep 0.05
   done
-  ip -n "$(cat "$folder/prefix")switch" link set "p$cut" down && touch "$folder/cut"
+  ip -n "$(cat "$folder/prefix")switch" link set "$cut" down && touch "$folder/cut"
 }
 [ -n "$cut" ] && cut_when_ready &
 
@@ -83,9 +86,10 @@ for ((pe = 0; pe < total; ++pe)); do
   sed "s/^/$pe: /" "$folder/$pe"
   [ $got = 77 ] && failed=77 && continue
   expected=$want
-  [ $pe = "$dead" ] && expected=137
+  dies=no
+  [[ ,$dead, == *,$pe,* ]] && dies=yes && expected=137
   [ $got = "$expected" ] || { echo "PE $pe ended with $got, expected $expected"; failed=1; }
-  [ $pe != "$dead" ] && [ -n "$expect" ] && ! grep -qE "$expect" "$folder/$pe" &&
+  [ $dies = no ] && [ -n "$expect" ] && ! grep -qE "$expect" "$folder/$pe" &&
     { echo "PE $pe does not say: $expect"; failed=1; }
 done
 exit $failed

@@ -1,10 +1,14 @@
 #!/bin/bash
-# up.sh FOLDER N: N hosts h0..h(N-1), each a network namespace of this machine, joined by a bridge in a
+# up.sh FOLDER N [several]: N hosts h0..h(N-1), each a network namespace of this machine, joined by a bridge in a
 # namespace of its own; h<i> has the address 10.77.0.<i+1>. All names start with a prefix of this run, which FOLDER
-# keeps together with the hosts file. down.sh takes it all away again.
+# keeps together with the hosts file. down.sh takes it all away again. "several": every host has more
+# networks. Before eth0 in the system's order: pod0 leads nowhere and has the same address on all hosts, as bridges of
+# containers have; part0 connects h0 and h1 only. Behind it: eth1 connects all (10.78.0.<i+1>); own0, which is where libfabric
+# looks first, leads nowhere from a network of its own. eth0 has an IPv6 address, fd77::<i+1>, too.
 set -eu
 folder=$1
 n=$2
+networks=${3:-one}
 prefix=gshmem$$-
 echo "$prefix" > "$folder/prefix"
 echo "127.0.0.1 localhost" > "$folder/hosts"
@@ -16,15 +20,44 @@ add() {  # only what is listed is ever deleted
 }
 add switch
 switch=${prefix}switch
-ip -n "$switch" link add br0 type bridge
-ip -n "$switch" link set br0 up
+
+add_bridge() {
+  ip -n "$switch" link add "$1" type bridge
+  ip -n "$switch" link set "$1" up
+}
+connect() {  # connect HOST INTERFACE PORT BRIDGE ADDRESS
+  ip -n "$switch" link add "$3" type veth peer name "$2" netns "$1"
+  ip -n "$switch" link set "$3" master "$4" up
+  ip -n "$1" addr add "$5" dev "$2"
+  ip -n "$1" link set "$2" up
+}
+lonely() {  # lonely HOST INTERFACE ADDRESS
+  ip -n "$1" link add "$2" type veth peer name "$2x"
+  ip -n "$1" addr add "$3" dev "$2"
+  ip -n "$1" link set "$2" up
+  ip -n "$1" link set "$2x" up
+}
+networks_before() {  # networks_before HOST I
+  lonely "$1" pod0 172.17.0.1/16
+  [ "$2" -ge 2 ] || connect "$1" part0 "s$2" br2 "10.88.0.$(($2 + 1))/24"
+}
+networks_behind() {
+  connect "$1" eth1 "q$2" br1 "10.78.0.$(($2 + 1))/24"
+  ip -n "$1" addr add "fd77::$(($2 + 1))/64" dev eth0 nodad
+  lonely "$1" own0 "10.9.$2.1/24"
+}
+
+add_bridge br0
+if [ "$networks" = several ]; then
+  add_bridge br1
+  add_bridge br2
+fi
 for ((i = 0; i < n; ++i)); do
   host=${prefix}h$i
   add "h$i"
   ip -n "$host" link set lo up
-  ip -n "$switch" link add "p$i" type veth peer name eth0 netns "$host"
-  ip -n "$switch" link set "p$i" master br0 up
-  ip -n "$host" addr add "10.77.0.$((i + 1))/24" dev eth0
-  ip -n "$host" link set eth0 up
+  [ "$networks" = one ] || networks_before "$host" "$i"
+  connect "$host" eth0 "p$i" br0 "10.77.0.$((i + 1))/24"
+  [ "$networks" = one ] || networks_behind "$host" "$i"
   echo "10.77.0.$((i + 1)) h$i" >> "$folder/hosts"
 done

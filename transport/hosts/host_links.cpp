@@ -1,6 +1,5 @@
 #include "transport/hosts/host_links.h"
 
-#include "bootstrap/uid/interfaces.h"
 #include "bootstrap/uid/socket.h"
 
 #include <netinet/in.h>
@@ -124,7 +123,8 @@ double silence_limit(const Config& config) {
 }
 
 std::vector<Link> connect_hosts(bootstrap::Bootstrap& boot, const p2p::HostGroup& group,
-                                const Config& config, double timeout_seconds) {
+                                const Endpoint& address, const Config& config,
+                                double timeout_seconds) {
   const Neighbours neighbours = tree_neighbours(group);
   std::vector<int> expected;
   std::copy_if(neighbours.children.begin(), neighbours.children.end(), std::back_inserter(expected),
@@ -134,8 +134,7 @@ std::vector<Link> connect_hosts(bootstrap::Bootstrap& boot, const p2p::HostGroup
   std::optional<Error> failure;  // thrown when the others have what they wait for
   try {
     if (!expected.empty()) {
-      listener = bootstrap::listen_on(bootstrap::choose_address(
-          bootstrap::list_interfaces(), config.uid_interface, config.uid_family));
+      listener = bootstrap::listen_on(address);
       mine = {listener.endpoint, bootstrap::random_cookie()};
     }
   } catch (const Error& error) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/uid/socket.h"
 #include "host/base/fd.h"
 #include "transport/hosts/relay.h"
 
@@ -18,13 +19,13 @@ struct Link {
   Fd fd;
 };
 
-/// Collective over the job; also those PEs call it that get no link. Addresses by
-/// GSHMEM_UID_INTERFACE and GSHMEM_UID_FAMILY.
-/// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming host, address and variable;
-/// GSHMEMX_ERROR_CONFIG when no interface fits.
+/// Collective over the job; also those PEs call it that get no link. `address`: where other hosts
+/// reach this one (host_addresses.h).
+/// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming host, address and variable.
 [[nodiscard]] std::vector<Link> connect_hosts(bootstrap::Bootstrap& boot,
-                                              const p2p::HostGroup& group, const Config& config,
-                                              double timeout_seconds);
+                                              const p2p::HostGroup& group,
+                                              const bootstrap::Endpoint& address,
+                                              const Config& config, double timeout_seconds);
 
 /// How long another host may be silent before its PEs count as failed: GSHMEM_HEARTBEAT, or
 /// GSHMEM_TIMEOUT where that is shorter. 0 = for ever, else at least 2 (the kernel counts seconds).

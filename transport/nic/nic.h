@@ -107,6 +107,8 @@ struct OpenOptions {
   int local_rank = 0;        ///< spreads PEs over equal NICs
   /// This PE has the lowest number of those on its host.
   bool node_root = false;
+  /// IP addresses of this host ("10.0.0.1"), those first by which other hosts should reach it.
+  std::vector<std::string> addresses = {};
   /// Collective over the PEs of this host: the root gives a descriptor (the others -1), everyone
   /// gets one of their own that refers to the same file. Empty: all PEs are in this process.
   std::function<int(int fd_on_root)> share_fd = {};

@@ -28,7 +28,11 @@ Fabric::Fabric(const Library& library, InfoPtr info) : library_(library), info_(
   library_.check(fi_ep_bind(endpoint_.get(), &av_->fid, 0), "fi_ep_bind(av)" + on, other);
   library_.check(fi_ep_bind(endpoint_.get(), &cq_->fid, FI_TRANSMIT | FI_RECV),
                  "fi_ep_bind(cq)" + on, other);
-  library_.check(fi_enable(endpoint_.get()), "fi_enable" + on, other);
+  // ofi_rxm asks verbs for a completion queue as long as FI_UNIVERSE_SIZE peers need, 256 without
+  // it (libfabric 1.17, rxm_ep_msg_cq_open); Soft-RoCE has none that long.
+  library_.check(
+      fi_enable(endpoint_.get()), "fi_enable" + on,
+      (std::string(other) + ", or FI_UNIVERSE_SIZE=64 where a device has short queues").c_str());
 }
 
 std::vector<std::uint8_t> Fabric::address() const {

@@ -40,6 +40,7 @@ std::unique_ptr<Fabric> open_fabric(const Library& library, const OpenOptions& o
   return std::make_unique<Fabric>(
       library, ofi::choose_provider(library, {.provider = options.config.ofi_provider,
                                               .interface = options.config.ofi_interface,
+                                              .addresses = options.addresses,
                                               .gpu_memory = gpu_memory}));
 }
 

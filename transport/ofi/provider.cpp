@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -83,33 +84,46 @@ std::string address_of_interface(const std::string& name) {
   return {};
 }
 
-bool is_loopback(const fi_info& info) {
+/// The IP address that an entry stands for; empty when it has none.
+std::string source_of(const fi_info& info) {
+  char text[INET6_ADDRSTRLEN] = "";
   sockaddr_in v4{};
   sockaddr_in6 v6{};
-  if (info.src_addr == nullptr) return false;
+  if (info.src_addr == nullptr) return {};
   if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(v4)) {
     std::memcpy(&v4, info.src_addr, sizeof(v4));
-    return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
-  }
-  if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
     std::memcpy(&v6, info.src_addr, sizeof(v6));
-    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
   }
-  return false;
+  return text;
+}
+
+bool is_loopback(const fi_info& info) {
+  const std::string source = source_of(info);
+  return source.rfind("127.", 0) == 0 || source == "::1";
 }
 
 bool is_layered(const char* name) {
   return std::strncmp(name, "ofi_hook", 8) == 0 || std::strstr(name, ";ofi_hook") != nullptr;
 }
 
-/// The entry to use of what fi_getinfo gave, alone.
-InfoPtr pick(const Library& library, const fi_info* list, const std::string& domain) {
+/// The entry to use of what fi_getinfo gave, alone: of the domain that is wanted, else the first
+/// of the addresses that an entry has, else one that is not loopback.
+InfoPtr pick(const Library& library, const fi_info* list, const std::string& domain,
+             const std::vector<std::string>& addresses = {}) {
   const fi_info* best = nullptr;
+  std::size_t best_rank = 0;
   for (const fi_info* i = list; i != nullptr; i = i->next) {
     if (is_layered(i->fabric_attr->prov_name)) continue;
     if (!domain.empty() && domain != i->domain_attr->name) continue;
-    // Without a wish, an address that other hosts can reach.
-    if (best == nullptr || (domain.empty() && is_loopback(*best) && !is_loopback(*i))) best = i;
+    const auto place = std::find(addresses.begin(), addresses.end(), source_of(*i));
+    auto rank = static_cast<std::size_t>(place - addresses.begin());
+    if (place == addresses.end() && is_loopback(*i)) ++rank;
+    if (best != nullptr && rank >= best_rank) continue;
+    best = i;
+    best_rank = rank;
   }
   return best != nullptr ? InfoPtr(library.dupinfo(best)) : nullptr;
 }
@@ -122,7 +136,7 @@ InfoPtr try_provider(const Library& library, const std::string& name, const Want
                     .type = FI_EP_RDM};
   if (wanted.interface.empty()) {
     const InfoPtr list = ask(library, question);
-    return pick(library, list.get(), "");
+    return pick(library, list.get(), "", wanted.addresses);
   }
   const std::string address = address_of_interface(wanted.interface);
   if (!address.empty()) question.node = address;
@@ -192,18 +206,9 @@ InfoPtr choose_provider(const Library& library, const Wanted& wanted) {
 }
 
 std::string describe_provider(const fi_info& info) {
-  char text[INET6_ADDRSTRLEN] = "";
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  if (info.src_addr != nullptr && info.addr_format == FI_SOCKADDR_IN) {
-    std::memcpy(&v4, info.src_addr, std::min(sizeof(v4), info.src_addrlen));
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-  } else if (info.src_addr != nullptr && info.addr_format == FI_SOCKADDR_IN6) {
-    std::memcpy(&v6, info.src_addr, std::min(sizeof(v6), info.src_addrlen));
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  }
   std::string what = info.fabric_attr->prov_name;
-  if (text[0] != '\0') what += std::string(" on ") + text;
+  const std::string source = source_of(info);
+  if (!source.empty()) what += " on " + source;
   return what + " (domain " + info.domain_attr->name + ")";
 }
 

@@ -5,13 +5,15 @@
 #include "transport/ofi/library.h"
 
 #include <string>
+#include <vector>
 
 namespace gshmem::ofi {
 
 struct Wanted {
-  std::string provider;     ///< "tcp;ofi_rxm"; empty = the best there is
-  std::string interface;    ///< "eth0", "10.0.0.1", "mlx5_0"; empty = the provider's choice
-  bool gpu_memory = false;  ///< RMA to and from GPU memory (FI_HMEM)
+  std::string provider;                     ///< "tcp;ofi_rxm"; empty = the best there is
+  std::string interface;                    ///< "eth0", "10.0.0.1", "mlx5_0"; empty = see addresses
+  std::vector<std::string> addresses = {};  ///< "10.0.0.1": the first that the provider offers
+  bool gpu_memory = false;                  ///< RMA to and from GPU memory (FI_HMEM)
 };
 
 /// What is used of the provider: reliable unconnected endpoints with RMA, atomics and messages.

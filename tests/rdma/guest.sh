@@ -1,0 +1,116 @@
+#!/bin/bash
+# guest.sh SPMD TRAFFIC: what soft_roce.sh does in the virtual machine. Two Soft-RoCE NICs, rxe0 and rxe1, over the two ends
+# of a cable (veth) and one PE on each; all that the PEs tell each other beside the bootstrap goes over it by
+# libfabric's verbs;ofi_rxm. First as it is, then with 2 % of the packets lost, then the link goes down.
+set -u
+spmd=$1
+traffic=$2
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
+ulimit -l unlimited
+
+# The bodies, by what they took here (emulated, two cores): no more than fits the time of the test.
+clean=(
+  amo_of_every_type_returns_and_leaves_the_right_value
+  barrier_all_by_host_threads_holds_everyone
+  bit_operations_leave_the_bits_of_others_alone
+  fence_orders_a_flag_behind_the_data
+  get_of_every_type_by_thread_reads_every_pe
+  ptr_gives_plain_access_to_every_pe
+  put_of_every_type_by_thread_arrives_everywhere
+  put_signal_by_host_thread_shows_its_payload_before_its_signal
+  put_signal_of_every_type_by_thread_arrives_everywhere
+  quiet_completes_nbi_puts_before_a_flag
+  random_operations_leave_what_a_sequential_model_says
+  several_host_threads_of_one_pe_work_at_the_same_time
+  signal_wait_until_knows_every_comparison
+  signals_of_all_pes_to_one_word_add_up
+  wait_until_and_test_of_every_type_in_every_form
+  wait_until_by_host_thread_sees_every_pe
+)
+lossy=(
+  fence_orders_a_flag_behind_the_data
+  put_of_every_type_by_thread_arrives_everywhere
+  put_signal_by_host_thread_shows_its_payload_before_its_signal
+  quiet_completes_nbi_puts_before_a_flag
+  random_operations_leave_what_a_sequential_model_says
+  signals_of_all_pes_to_one_word_add_up
+  several_host_threads_of_one_pe_work_at_the_same_time
+  wait_until_by_host_thread_sees_every_pe
+)
+
+uptime_s() { cut -d' ' -f1 /proc/uptime; }
+say() { echo "== $* ($(uptime_s) s)"; }
+die() { say "FAILED: $*"; exit 1; }
+
+# Both ends belong to this one machine, which would talk to itself without the cable: so what goes out of one end
+# must be routed to the other, and the other must take what comes from an address of its own.
+set_up_network() {
+  ip link set lo up
+  ip link add v0 type veth peer name v1 || return 1
+  local i
+  for i in 0 1; do
+    ip link set v$i mtu 4500 up
+    ip addr add 10.1.$i.1/24 dev v$i
+  done
+  for i in all v0 v1; do
+    echo 1 > /proc/sys/net/ipv4/conf/$i/accept_local
+    echo 0 > /proc/sys/net/ipv4/conf/$i/rp_filter
+  done
+  ip rule add pref 1000 lookup local
+  ip rule del pref 0
+  for i in 0 1; do
+    local other=$((1 - i))
+    ip rule add pref 1$i to 10.1.$other.1 oif v$i lookup 10$i
+    ip route add 10.1.$other.1/32 dev v$i src 10.1.$i.1 table 10$i
+    ip neigh add 10.1.$other.1 lladdr "$(cat /sys/class/net/v$other/address)" dev v$i
+    rdma link add rxe$i type rxe netdev v$i || return 1
+  done
+}
+
+counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
+
+# pes SECONDS COMMAND...: a PE on each NIC. rxe has completion queues of 32767 entries, which is not enough for
+# libfabric's idea of 256 peers (FI_UNIVERSE_SIZE).
+pes() {
+  local seconds=$1 rank status=0 pids=()
+  shift
+  for rank in 0 1; do
+    env GSHMEM_NIC=ofi GSHMEM_P2P=0 GSHMEM_OFI_PROVIDER="verbs;ofi_rxm" GSHMEM_OFI_INTERFACE=v$rank FI_UNIVERSE_SIZE=64 \
+      GSHMEM_DEVICE=cpu GSHMEM_SYMMETRIC_SIZE=64M GSHMEM_BOOTSTRAP_TIMEOUT=60 GSHMEM_LOG=info \
+      GSHMEM_UID_ADDRESS=127.0.0.1:4711 GSHMEM_UID_SIZE=2 GSHMEM_UID_RANK=$rank \
+      timeout -k 5 "$seconds" "$@" > /tmp/pe$rank 2>&1 &
+    pids+=($!)
+  done
+  for rank in 0 1; do
+    wait "${pids[rank]}" || { status=$?; echo "PE $rank ended with $status"; }
+    sed "s/^/$rank: /" /tmp/pe$rank
+    grep -q "by ofi .*verbs;ofi_rxm on 10.1.$rank.1 (domain rxe$rank)" /tmp/pe$rank ||
+      { echo "PE $rank does not use rxe$rank"; status=1; }
+  done
+  return $status
+}
+
+set_up_network || die "no Soft-RoCE"
+rdma link
+
+say "bodies"
+pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${clean[@]}" || die "bodies over verbs;ofi_rxm"
+for i in 0 1; do
+  [ "$(counter rxe$i rcvd_pkts)" -gt 1000 ] || die "rxe$i has received $(counter rxe$i rcvd_pkts) packets only"
+done
+
+say "bodies, 2 % of the packets lost"
+for i in 0 1; do tc qdisc add dev v$i root netem loss 2% || die "no netem"; done
+pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${lossy[@]}" || die "bodies with loss"
+for i in 0 1; do
+  tc -s qdisc show dev v$i
+  tc -s qdisc show dev v$i | grep -q "dropped [1-9]" || die "no packet of v$i was lost"
+  tc qdisc del dev v$i root
+done
+
+say "the link goes down"
+export HOSTS_COUNT=2 HOSTS_PES=1 HOSTS_FOLDER=/tmp/traffic
+mkdir $HOSTS_FOLDER
+(until [ -f $HOSTS_FOLDER/ready ]; do sleep 0.1; done; ip link set v1 down; say "v1 is down") &
+pes 100 env GSHMEM_TIMEOUT=10 GSHMEM_FAULT=report "$traffic" cut_data || die "link down"
+say "all is well"

@@ -1,0 +1,22 @@
+#!/bin/bash
+# soft_roce.sh FOLDER SPMD TRAFFIC: genuine RDMA without a NIC. Two PEs over libfabric's verbs provider on two Soft-RoCE devices in a
+# virtual machine (guest.sh), which FOLDER keeps. 77 with a reason where there can be none.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+spmd=$(readlink -f "$2")
+traffic=$(readlink -f "$3")
+
+skip() { echo "skipped: $1"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "the virtual machine reads the files of this one as root"
+for tool in rdma tc ip; do
+  command -v $tool > /dev/null || skip "$tool is not installed (package iproute2)"
+done
+ls /etc/libibverbs.d/rxe.driver > /dev/null 2>&1 || skip "no rxe driver of libibverbs (package ibverbs-providers)"
+
+mkdir -p "$folder"
+job=$(mktemp -d "$folder/job.XXXXXX") || exit 1
+trap 'rm -rf "$job"' EXIT
+trap 'exit 130' INT TERM
+printf 'exec %q %q %q\n' "$here/guest.sh" "$spmd" "$traffic" > "$job/run.sh"
+"$here/vm.sh" "$folder" "$job" 500
