@@ -77,17 +77,19 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 // --- Everything of functions.def -----------------------------------------------------------------
 #define GSHMEM_NAME_STD(STEM) gshmem_##STEM
 #define GSHMEM_NAME_EXT(STEM) gshmemx_##STEM
+#define GSHMEM_NAME_CTX_STD(STEM) gshmem_ctx_##STEM
+#define GSHMEM_NAME_CTX_EXT(STEM) gshmemx_ctx_##STEM
+#define GSHMEM_NAME_QP(STEM) gshmemx_qp_##STEM
 #define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
 #define GSHMEM_TEXT_(X) #X
 
 #if defined(__CUDACC__)
-#include <gshmem/device/api.h>
+#include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)                 \
-  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {                             \
-    const ::gshmem::api::Caller call =                                        \
-        ::gshmem::api::ambient_caller(GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM))); \
-    return ::gshmem::api::CALL;                                               \
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {             \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \
+    return ::gshmem::api::CALL;                               \
   }
 #include "functions.def"
 #else
