@@ -173,7 +173,10 @@ void Pe::publish() {
       [this](int pe, hosts::PeerEvent event) { on_peer_event(pe, event); }, on_frame_, {}};
   if (gpu_) callbacks.on_tick = [this] { report_kernel_fault(); };
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
+  make_contexts();
   state_.magic = abi::kStateMagic;
+  contexts_->start(state_);
+  contexts_->add(context_queues_);
   if (gpu_) gpu_->set_state(state_);
 }
 
@@ -184,6 +187,7 @@ Pe::~Pe() {
     try {
       if (gpu_ && !stopped()) gpu_->ops()->complete();
       quiet_network();
+      quiet_contexts();
       if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());

@@ -119,19 +119,22 @@ void QueueSet::create() {
   }
 }
 
-/// Every PE tells every other one about its queue: blobs of size() x per_pe, by target.
+/// Every PE tells every other one about its queue: for each of the `per_pe` a blob per target.
 void QueueSet::exchange(bootstrap::Bootstrap& boot) {
   const std::size_t n = n_pes_, per_pe = batch_.per_pe;
-  std::vector<ConnectInfo> mine(n * per_pe), all(n * n * per_pe);
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
-    const auto pe = static_cast<std::size_t>(peers_[i / per_pe]);
-    mine[pe * per_pe + i % per_pe] = nic_.connect_info(batch_.first + static_cast<int>(i));
-  }
-  boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
   const auto me = static_cast<std::size_t>(boot.rank());
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
-    const auto from = static_cast<std::size_t>(peers_[i / per_pe]);
-    batch_.theirs.push_back(all[(from * n + me) * per_pe + i % per_pe]);
+  std::vector<ConnectInfo> mine(n), all(n * n);
+  batch_.theirs.resize(batch_.created.size());
+  for (std::size_t nth = 0; nth < per_pe; ++nth) {
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      mine[static_cast<std::size_t>(peers_[peer])] =
+          nic_.connect_info(batch_.first + static_cast<int>(peer * per_pe + nth));
+    }
+    boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      const auto from = static_cast<std::size_t>(peers_[peer]);
+      batch_.theirs[peer * per_pe + nth] = all[from * n + me];
+    }
   }
 }
 
