@@ -28,9 +28,9 @@ GSHMEM_FN Result nothing() {
 #define GSHMEM_CALLER_STD(NAME, RET) \
   const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
 #define GSHMEM_CALLER_EXT(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
-#define GSHMEM_CALLER_HANDLE(NAME, RET, HANDLE)                                          \
-  const ::gshmem::api::Caller call =                                                     \
-      ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), GSHMEM_TEXT(HANDLE), HANDLE);     \
+#define GSHMEM_CALLER_HANDLE(NAME, RET, HANDLE)                                      \
+  const ::gshmem::api::Caller call =                                                 \
+      ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), GSHMEM_TEXT(HANDLE), HANDLE); \
   if (!::gshmem::api::usable(call)) return ::gshmem::api::nothing<RET>()
 #define GSHMEM_CALLER_CTX_STD(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, ctx)
 #define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, ctx)

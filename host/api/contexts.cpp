@@ -20,8 +20,8 @@ int gshmem_ctx_create(long options, gshmem_ctx_t* ctx) {
     require((options & ~(kOne | GSHMEM_CTX_NOSTORE)) == 0, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX options", kCall,
                       options));
-    *ctx = pe.create_context(
-        kCall, (options & kOne) != 0 ? ContextUse::kExclusive : ContextUse::kShared);
+    *ctx = pe.create_context(kCall,
+                             (options & kOne) != 0 ? ContextUse::kExclusive : ContextUse::kShared);
   });
 }
 

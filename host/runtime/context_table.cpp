@@ -76,8 +76,8 @@ void ContextTable::write(std::size_t slot, const State& state, std::uint32_t han
 
 std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(slots_.begin(), slots_.end(),
-                                  [](const Slot& slot) { return slot.handle == 0; });
+  const auto found =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.handle == 0; });
   require(found != slots_.end(), GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
                     abi::kMaxContexts));

@@ -119,11 +119,11 @@ std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
       require(count >= 0, GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("%s: argument num_qps = %d is negative", call, count));
       const std::size_t open = contexts_->open_handles().size();
-      require(static_cast<std::size_t>(count) <= abi::kMaxContexts - open,
-              GSHMEMX_ERROR_OUT_OF_MEMORY,
-              strprintf("%s: argument num_qps = %d, but of %u contexts and queue handles %zu are in "
-                        "use",
-                        call, count, abi::kMaxContexts, open));
+      require(
+          static_cast<std::size_t>(count) <= abi::kMaxContexts - open, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%s: argument num_qps = %d, but of %u contexts and queue handles %zu are in "
+                    "use",
+                    call, count, abi::kMaxContexts, open));
     });
     if (queues_) {
       const auto wanted = static_cast<std::size_t>(count);
@@ -147,9 +147,9 @@ std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
 
 void Pe::destroy_context(const char* call, const char* argument, std::int32_t handle) {
   const abi::DeviceState* context = contexts_->find(handle);
-  require(context != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("%s: argument %s = %d is no open context or queue handle", call, argument,
-                    handle));
+  require(
+      context != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+      strprintf("%s: argument %s = %d is no open context or queue handle", call, argument, handle));
   quiet_context(*context);
   contexts_->close(handle);
 }

@@ -172,10 +172,9 @@ void QueueSet::map_doorbells() {
 void QueueSet::make_doorbells() {
   const std::string& mode = config_.doorbell;
   const auto& created = batch_.created;
-  bool agent =
-      agent_ || mode == "agent" || std::any_of(created.begin(), created.end(), [](auto& queue) {
-        return queue.kind == DoorbellKind::kHostWord;
-      });
+  bool agent = agent_ || mode == "agent" ||
+               std::any_of(created.begin(), created.end(),
+                           [](auto& queue) { return queue.kind == DoorbellKind::kHostWord; });
   if (!agent) {
     try {
       return map_doorbells();

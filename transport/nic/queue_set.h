@@ -99,8 +99,8 @@ class QueueSet {
   std::uint32_t depth_;
   abi::QueueMemory memory_;
   Keys keys_;
-  int queues_ = 0;  ///< of all batches
-  Batch batch_;     ///< the one being made, or the last one
+  int queues_ = 0;                          ///< of all batches
+  Batch batch_;                             ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   std::vector<std::uint32_t> remote_keys_;  ///< by PE
   std::unique_ptr<Agent> agent_;
