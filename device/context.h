@@ -29,9 +29,11 @@ GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
 }
 
 /// The state behind `handle`, the call's argument `argument`. Null, where checks are on, when it
-/// was destroyed or never was one: a fault then, and the call has no effect.
-GSHMEM_FN const State* find_context(const State& state, const char* call, const char* argument,
-                                    int handle) {
+/// was destroyed or never was one: a fault then, and the call has no effect. Out of line also
+/// because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one ("PHI
+/// node has multiple entries", tests/spmd/context.cpp).
+GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, const char* argument,
+                                         int handle) {
   if (is_default_context(handle)) return &state;
   const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
   const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];

@@ -12,91 +12,6 @@ constexpr int kContexts = 3;
 constexpr long kOptions[] = {0, GSHMEM_CTX_SERIALIZED, GSHMEM_CTX_PRIVATE, GSHMEM_CTX_NOSTORE,
                              GSHMEM_CTX_PRIVATE | GSHMEM_CTX_NOSTORE};
 
-// The C API of contexts for each type, on four elements that only this PE writes: what a context
-// puts, it reads back.
-#define CTX_RMA(NAME, T)                                                                   \
-  T* there = static_cast<T*>(memory);                                                      \
-  T source[4], back[4];                                                                    \
-  for (int i = 0; i < 4; ++i) {                                                            \
-    source[i] = element<T>(row + i);                                                       \
-    back[i] = element<T>(0);                                                               \
-  }                                                                                        \
-  gshmem_ctx_##NAME##_put(ctx, there, source, 2, pe);                                      \
-  gshmem_ctx_##NAME##_iput(ctx, there + 2, source + 2, 1, 1, 1, pe);                       \
-  gshmem_ctx_##NAME##_p(ctx, there + 3, source[3], pe);                                    \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  gshmem_ctx_##NAME##_get(ctx, back, there, 2, pe);                                        \
-  gshmem_ctx_##NAME##_iget(ctx, back + 2, there + 2, 1, 1, 1, pe);                         \
-  back[3] = gshmem_ctx_##NAME##_g(ctx, there + 3, pe);                                     \
-  for (int i = 0; i < 4; ++i) SPMD_EQ(log, raw(back[i]), raw(source[i]), row);             \
-  gshmem_ctx_##NAME##_put_nbi(ctx, there, source + 1, 3, pe);                              \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  gshmem_ctx_##NAME##_get_nbi(ctx, back, there, 3, pe);                                    \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  for (int i = 0; i < 3; ++i) SPMD_EQ(log, raw(back[i]), raw(source[i + 1]), row);         \
-  gshmem_ctx_##NAME##_put_signal(ctx, there, source, 1, signal, 2, GSHMEM_SIGNAL_ADD, pe); \
-  gshmem_ctx_##NAME##_put_signal_nbi(ctx, there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, pe);
-#define CTX_NONE(NAME, T) CTX_RMA(NAME, T)
-#define CTX_EXT(NAME, T)                                                    \
-  CTX_RMA(NAME, T)                                                          \
-  gshmem_ctx_##NAME##_atomic_set(ctx, there, static_cast<T>(5), pe);        \
-  gshmem_ctx_quiet(ctx);                                                    \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_swap(ctx, there, 6, pe), 5, row); \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch(ctx, there, pe), 6, row);
-#define CTX_STD(NAME, T)                                                         \
-  CTX_EXT(NAME, T)                                                               \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch_add(ctx, there, 2, pe), 6, row); \
-  gshmem_ctx_##NAME##_atomic_add(ctx, there, 1, pe);                             \
-  gshmem_ctx_##NAME##_atomic_inc(ctx, there, pe);                                \
-  gshmem_ctx_quiet(ctx);                                                         \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch_inc(ctx, there, pe), 10, row);   \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_compare_swap(ctx, there, 11, 3, pe), 11, row);
-#define CTX_BIT(NAME, T)                                                           \
-  CTX_STD(NAME, T)                                                                 \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch_or(ctx, there, 4, pe), 3, row);    \
-  gshmem_ctx_##NAME##_atomic_or(ctx, there, 8, pe);                                \
-  gshmem_ctx_##NAME##_atomic_and(ctx, there, 14, pe);                              \
-  gshmem_ctx_quiet(ctx);                                                           \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch_and(ctx, there, 12, pe), 14, row); \
-  gshmem_ctx_##NAME##_atomic_xor(ctx, there, 1, pe);                               \
-  gshmem_ctx_quiet(ctx);                                                           \
-  SPMD_EQ(log, gshmem_ctx_##NAME##_atomic_fetch_xor(ctx, there, 13, pe), 13, row);
-
-struct EveryType {
-  static constexpr std::uint64_t kSignalSum = 25 * (2 + 3);
-
-  template <class T>
-  GSHMEM_FN static T element(std::uint64_t i) {
-    T value{};
-    for (std::size_t byte = 0; byte < sizeof(T); ++byte) {
-      reinterpret_cast<std::uint8_t*>(&value)[byte] = static_cast<std::uint8_t>(i + 3);
-    }
-    return value;
-  }
-
-  GSHMEM_FN void operator()(const LaunchContext&, Log log, gshmem_ctx_t ctx, void* memory,
-                            std::uint64_t* signal, int pe) const {
-    std::uint64_t row = 0;
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT) \
-  {                                     \
-    ++row;                              \
-    CTX_##AMO(NAME, T)                  \
-  }
-#include <gshmem/types.def>
-    gshmem_ctx_quiet(ctx);
-  }
-};
-
-void test_every_type(Pe& pe, gshmem_ctx_t ctx) {
-  SymmetricArray<std::uint64_t> memory(8), signal(1);
-  if (pe.c_api_in_kernels()) {
-    pe.run({}, EveryType{}, ctx, static_cast<void*>(memory.data()), signal.data(), pe.next());
-    pe.barrier();
-    SPMD_EQ(pe, gshmem_uint64_g(signal.data(), pe.me()), EveryType::kSignalSum);
-  }
-  pe.barrier();
-}
-
 }  // namespace
 
 SPMD_TEST(contexts_of_all_options_move_data) {
@@ -139,12 +54,6 @@ SPMD_TEST(contexts_of_their_own_post_to_no_other_queue) {
   test_own_queues(pe, shared.list());
   OwnedContexts exclusive(pe, kContexts, GSHMEM_CTX_PRIVATE, Queues::kOwn);
   test_own_queues(pe, exclusive.list());
-}
-
-SPMD_TEST(context_functions_of_every_type_reach_the_next_pe) {
-  OwnedContexts contexts(pe, 1, 0, Queues::kOwn);
-  test_every_type(pe, contexts.list().handle[0]);
-  test_every_type(pe, GSHMEM_CTX_DEFAULT);
 }
 
 SPMD_TEST(context_functions_by_host_thread_reach_the_next_pe) {

@@ -5,6 +5,7 @@
 
 #include "tests/spmd/spmd.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace gshmem::spmd {
@@ -58,6 +59,9 @@ class OwnedContexts {
  private:
   Handles handles_;
 };
+
+/// As Pe::rounds, but enough for every kind of transfer where few are the rule.
+inline int rounds_of(const Pe& pe, int count) { return std::max(pe.rounds(count), 8); }
 
 /// Every handle moves data to all PEs in turn, by every kind of put, tells by a flag behind its own
 /// quiet or fence, and reads back what it wrote. Threads of the launch share the handles out.
@@ -142,7 +146,7 @@ inline void test_moves(Pe& pe, const Handles& handles, unsigned threads, int rou
   SymmetricArray<std::uint64_t> data(MoveByHandles::words(pe.n(), handles.count));
   SymmetricArray<std::uint64_t> flags(MoveByHandles::flags(pe.n(), handles.count));
   pe.run({.blocks = 1, .threads = threads}, MoveByHandles{}, handles, data.data(), flags.data(),
-         pe.rounds(rounds));
+         rounds_of(pe, rounds));
   pe.barrier();
 }
 
@@ -174,7 +178,7 @@ struct CountByHandles {
 };
 
 inline void test_counts(Pe& pe, const Handles& handles, unsigned threads) {
-  const int rounds = pe.rounds(40), total = rounds * handles.count * pe.n();
+  const int rounds = rounds_of(pe, 40), total = rounds * handles.count * pe.n();
   SymmetricArray<std::uint32_t> counter(1), seen(static_cast<std::size_t>(total));
   SymmetricArray<std::uint64_t> bits(2 + Handles::kMost);
   pe.run({.blocks = 1, .threads = threads}, CountByHandles{}, handles, counter.data(), seen.data(),
@@ -241,7 +245,7 @@ inline void test_signals(Pe& pe, const Handles& handles, Scope scope) {
   SymmetricArray<std::uint64_t> data((n + 1) * count * SignalByHandles::kWords);
   SymmetricArray<std::uint64_t> signals(2 * n * count);
   pe.run(shape_of(pe, scope), SignalByHandles{}, handles, data.data(), signals.data(),
-         pe.rounds(40), scope);
+         rounds_of(pe, 40), scope);
   pe.barrier();
 }
 

@@ -78,46 +78,6 @@ struct QuietOfHandles {
   }
 };
 
-/// Every type by a handle: put and put_signal, read back.
-struct EveryType {
-  static constexpr std::uint64_t kSignalSum = 25 * (2 + 3) + 7;
-
-  GSHMEM_FN void operator()(const LaunchContext&, Log log, gshmemx_qp_handle_t qp, void* memory,
-                            std::uint64_t* signal, int pe) const {
-    std::uint64_t row = 0;
-    std::uint8_t bytes[32], back_bytes[32];
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT)                                                         \
-  {                                                                                             \
-    ++row;                                                                                      \
-    for (std::size_t i = 0; i < sizeof(bytes); ++i) bytes[i] = pattern(row, i);                 \
-    T source[2], back[2], *there = static_cast<T*>(memory);                                     \
-    memcpy(source, bytes, sizeof(source));                                                      \
-    gshmemx_qp_##NAME##_put(there, source, 1, pe, qp);                                          \
-    gshmemx_qp_##NAME##_p(there + 1, source[1], pe, qp);                                        \
-    gshmemx_qp_quiet(pe, &qp, 1);                                                               \
-    gshmemx_qp_##NAME##_get(back, there, 1, pe, qp);                                            \
-    back[1] = gshmemx_qp_##NAME##_g(there + 1, pe, qp);                                         \
-    memcpy(back_bytes, back, sizeof(back));                                                     \
-    for (std::size_t i = 0; i < sizeof(back); ++i) SPMD_EQ(log, back_bytes[i], bytes[i], row);  \
-    gshmemx_qp_##NAME##_put_nbi(there, source + 1, 1, pe, qp);                                  \
-    gshmemx_qp_##NAME##_put_signal(there + 1, source, 1, signal, 2, GSHMEM_SIGNAL_ADD, pe, qp); \
-    gshmemx_qp_##NAME##_put_signal_nbi(there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, pe,  \
-                                       qp);                                                     \
-    gshmemx_qp_quiet(pe, &qp, 1);                                                               \
-    gshmemx_qp_##NAME##_get_nbi(back, there, 2, pe, qp);                                        \
-    gshmemx_qp_quiet(pe, &qp, 1);                                                               \
-    memcpy(back_bytes, back, sizeof(back));                                                     \
-    for (std::size_t i = 0; i < sizeof(T); ++i) {                                               \
-      SPMD_EQ(log, back_bytes[i], bytes[sizeof(T) + i], row);                                   \
-      SPMD_EQ(log, back_bytes[sizeof(T) + i], bytes[i], row);                                   \
-    }                                                                                           \
-  }
-#include <gshmem/types.def>
-    gshmemx_qp_signal_op(signal, 7, GSHMEM_SIGNAL_ADD, pe, qp);
-    gshmemx_qp_quiet(pe, &qp, 1);
-  }
-};
-
 /// Numbers of the queues to PE `pe`.
 struct NumbersOf {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Handles handles, std::uint32_t* numbers,
@@ -175,21 +135,8 @@ SPMD_TEST(quiet_and_fence_of_queue_handles_complete_what_went_by_them) {
     shape.blocks = 1;
     if (scope == Scope::kThread) shape.threads = 1;
     if (scope == Scope::kWarp) shape.threads = pe.warp();
-    pe.run(shape, QuietOfHandles{}, queues.list(), data.data(), flags.data(), pe.rounds(40), scope);
-    pe.barrier();
-  }
-}
-
-SPMD_TEST(queue_functions_of_every_type_reach_the_next_pe) {
-  if (!pe.c_api_in_kernels()) return;
-  OwnedQueues queues(pe, 1);
-  for (const int qp : {queues.list().handle[0], static_cast<int>(GSHMEMX_QP_DEFAULT),
-                       static_cast<int>(GSHMEMX_QP_ANY)}) {
-    SymmetricArray<std::uint64_t> memory(4), signal(1);
-    pe.run({}, EveryType{}, qp, static_cast<void*>(memory.data()), signal.data(), pe.next());
-    gshmem_quiet();  // GSHMEMX_QP_ANY: quiet of the kernel was for all queues, this one is not less
-    pe.barrier();
-    SPMD_EQ(pe, gshmem_uint64_g(signal.data(), pe.me()), EveryType::kSignalSum);
+    pe.run(shape, QuietOfHandles{}, queues.list(), data.data(), flags.data(), rounds_of(pe, 40),
+           scope);
     pe.barrier();
   }
 }

@@ -32,6 +32,18 @@ enum {
   NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG
 };
 
+typedef enum {
+  NVSHMEMX_QP_HOST = GSHMEMX_QP_HOST,
+  NVSHMEMX_QP_DEFAULT = GSHMEMX_QP_DEFAULT,
+  NVSHMEMX_QP_ANY = GSHMEMX_QP_ANY,
+  NVSHMEMX_QP_ALL = GSHMEMX_QP_ALL
+} nvshmemx_qp_handle_index_t;
+typedef enum {
+  NVSHMEMX_PE_ANY = GSHMEMX_PE_ANY,
+  NVSHMEMX_PE_ALL = GSHMEMX_PE_ALL
+} nvshmem_pe_index_t;
+
+typedef gshmemx_qp_handle_t nvshmemx_qp_handle_t;
 typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t;
 typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t;
 typedef gshmemx_init_args_t nvshmemx_init_args_t;
@@ -80,6 +92,8 @@ NVSHMEM_HOST(int, set_attr_uniqueid_args,
              (myrank, nranks, uniqueid, attr))
 NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t* attr),
              (mpi_comm, attr))
+NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
+             (num_qps, out_qp_array))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
 NVSHMEM_HOST(int, cumodule_finalize, (struct CUmod_st * module), (module))
 #undef NVSHMEM_HOST
