@@ -19,28 +19,29 @@ T element(std::uint64_t i) {
 
 // The C API of contexts for each type, on four elements that only this PE writes: what a context
 // puts, it reads back.
-#define CTX_RMA(NAME, T)                                                                   \
-  T* there = static_cast<T*>(memory);                                                      \
-  T source[4], back[4];                                                                    \
-  for (int i = 0; i < 4; ++i) {                                                            \
-    source[i] = element<T>(row + i);                                                       \
-    back[i] = element<T>(0);                                                               \
-  }                                                                                        \
-  gshmem_ctx_##NAME##_put(ctx, there, source, 2, to);                                      \
-  gshmem_ctx_##NAME##_iput(ctx, there + 2, source + 2, 1, 1, 1, to);                       \
-  gshmem_ctx_##NAME##_p(ctx, there + 3, source[3], to);                                    \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  gshmem_ctx_##NAME##_get(ctx, back, there, 2, to);                                        \
-  gshmem_ctx_##NAME##_iget(ctx, back + 2, there + 2, 1, 1, 1, to);                         \
-  back[3] = gshmem_ctx_##NAME##_g(ctx, there + 3, to);                                     \
-  for (int i = 0; i < 4; ++i) SPMD_EQ(pe, raw(back[i]), raw(source[i]), row);              \
-  gshmem_ctx_##NAME##_put_nbi(ctx, there, source + 1, 3, to);                              \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  gshmem_ctx_##NAME##_get_nbi(ctx, back, there, 3, to);                                    \
-  gshmem_ctx_quiet(ctx);                                                                   \
-  for (int i = 0; i < 3; ++i) SPMD_EQ(pe, raw(back[i]), raw(source[i + 1]), row);          \
-  gshmem_ctx_##NAME##_put_signal(ctx, there, source, 1, signal, 2, GSHMEM_SIGNAL_ADD, to); \
-  gshmem_ctx_##NAME##_put_signal_nbi(ctx, there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, to);
+#define CTX_RMA(NAME, T)                                                                           \
+  T* there = static_cast<T*>(memory);                                                              \
+  T source[4], back[4];                                                                            \
+  for (int i = 0; i < 4; ++i) {                                                                    \
+    source[i] = element<T>(row + i);                                                               \
+    back[i] = element<T>(0);                                                                       \
+  }                                                                                                \
+  gshmem_ctx_##NAME##_put(ctx, there, source, 2, to);                                              \
+  gshmem_ctx_##NAME##_iput(ctx, there + 2, source + 2, 1, 1, 1, to);                               \
+  gshmem_ctx_##NAME##_p(ctx, there + 3, source[3], to);                                            \
+  gshmem_ctx_quiet(ctx);                                                                           \
+  gshmem_ctx_##NAME##_get(ctx, back, there, 2, to);                                                \
+  gshmem_ctx_##NAME##_iget(ctx, back + 2, there + 2, 1, 1, 1, to);                                 \
+  back[3] = gshmem_ctx_##NAME##_g(ctx, there + 3, to);                                             \
+  for (int i = 0; i < 4; ++i) SPMD_EQ(pe, raw(back[i]), raw(source[i]), row);                      \
+  gshmem_ctx_##NAME##_put_nbi(ctx, there, source + 1, 3, to);                                      \
+  gshmem_ctx_quiet(ctx);                                                                           \
+  gshmem_ctx_##NAME##_get_nbi(ctx, back, there, 3, to);                                            \
+  gshmem_ctx_quiet(ctx);                                                                           \
+  for (int i = 0; i < 3; ++i) SPMD_EQ(pe, raw(back[i]), raw(source[i + 1]), row);                  \
+  gshmem_ctx_##NAME##_put_signal(ctx, there, source, 1, signal, 2, GSHMEM_SIGNAL_ADD, to);         \
+  gshmem_ctx_##NAME##_put_signal_nbi(ctx, there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, to); \
+  gshmem_ctx_quiet(ctx);
 #define CTX_NONE(NAME, T) CTX_RMA(NAME, T)
 #define CTX_EXT(NAME, T)                                                   \
   CTX_RMA(NAME, T)                                                         \
