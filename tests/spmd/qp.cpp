@@ -2,8 +2,6 @@
 // quiet of several; how they come and go.
 #include "tests/spmd/handles.h"
 
-#include <algorithm>
-
 using namespace gshmem;
 using namespace gshmem::spmd;
 
@@ -78,25 +76,6 @@ struct QuietOfHandles {
   }
 };
 
-/// Numbers of the queues to PE `pe`.
-struct NumbersOf {
-  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Handles handles, std::uint32_t* numbers,
-                            int pe) const {
-    for (int k = 0; k < handles.count; ++k) {
-      numbers[k] = PostToOwnQueues::queue(ctx.on(handles.handle[k]).state(), pe, 0).number();
-    }
-  }
-};
-
-std::vector<std::uint32_t> numbers_of(Pe& pe, const Handles& handles) {
-  SymmetricArray<std::uint32_t> numbers(Handles::kMost);
-  pe.run({}, NumbersOf{}, handles, numbers.data(), pe.next());
-  std::vector<std::uint32_t> found(static_cast<std::size_t>(handles.count));
-  gshmem_uint32_get(found.data(), numbers.data(), found.size(), pe.me());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 }  // namespace
 
 SPMD_TEST(queue_handles_move_data) {
@@ -148,7 +127,7 @@ SPMD_TEST(queues_of_destroyed_handles_serve_the_next_ones) {
     OwnedQueues queues(pe, kHandles);
     test_moves(pe, queues.list(), 1, 4);
     if (!by_queue) continue;
-    const std::vector<std::uint32_t> now = numbers_of(pe, queues.list());
+    const std::vector<std::uint32_t> now = queue_numbers(pe, queues.list());
     if (i > 0) SPMD_CHECK(pe, now == numbers);
     numbers = now;
   }
