@@ -72,16 +72,16 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 
 // --- Contexts: section 9.5. Host only; functions.def has what takes one --------------------------
 /// Local. A context whose fence and quiet are for itself alone. `options` are or-ed
-/// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread, or
-/// the first thread of a _warp or _block call), which needs no atomics; NOSTORE changes nothing.
+/// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,
+/// or the first thread of a _warp or _block call), which needs no atomics; NOSTORE changes nothing.
 /// Of its own it has work queues of GSHMEM_CONTEXTS and of destroyed handles, as far as there are;
-/// then it shares those of the default context, whose quiet it then takes part in. Where every PE is
-/// mapped it costs nothing. Returns a status, and GSHMEM_CTX_INVALID in `*ctx` when it is none:
+/// then it shares those of the default context, whose quiet it then takes part in. Where every PE
+/// is mapped it costs nothing. Returns a status, and GSHMEM_CTX_INVALID in `*ctx` when it is none:
 /// GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles, GSHMEMX_ERROR_INVALID_VALUE for
 /// unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
 GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
-/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. What is not open,
-/// the default context too, is a fault (GSHMEMX_ERROR_INVALID_VALUE).
+/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. What is not
+/// open, the default context too, is a fault (GSHMEMX_ERROR_INVALID_VALUE).
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
 /// GSHMEM_TEAM_WORLD to `*team`, and 0; for what is not open GSHMEM_TEAM_INVALID and -1. -1 for a
 /// null team.
