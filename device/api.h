@@ -379,7 +379,7 @@ GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t 
 GSHMEM_FN void fence(const Caller& call) {
   const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
-    ops->complete();
+    ops->complete(state);
     return;
   })
   device::fence(Thread{}, state);
@@ -388,7 +388,7 @@ GSHMEM_FN void fence(const Caller& call) {
 GSHMEM_FN void quiet(const Caller& call) {
   const State& state = call.state;
   GSHMEM_ON_HOST_OPS({
-    ops->complete();
+    ops->complete(state);
     return;
   })
   device::quiet(Thread{}, state);

@@ -3,6 +3,8 @@
 // threads run the device code itself.
 #pragma once
 
+#include <gshmem/abi/state.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +23,8 @@ class HostOps {
   virtual void complete() = 0;
   /// The same with its outcome: 0, or the code of the PE's first fault.
   virtual int complete_status() = 0;
+  /// The same, and what kernels have posted to the queues of `context`: a state of this PE.
+  virtual void complete(const abi::DeviceState& context) = 0;
   /// Value of an aligned word of `width` bytes (1 to 8) of this PE, zero-extended.
   virtual std::uint64_t load(const void* address, std::size_t width) = 0;
   /// Returns the old value.

@@ -50,9 +50,10 @@ void CudaHostOps::copy_async(void* dst, const void* src, std::size_t bytes) {
             reinterpret_cast<CUdeviceptr>(src), bytes, stream_);
 }
 
-void CudaHostOps::run_service(const ServiceRequest& request) {
+void CudaHostOps::run_service(const ServiceRequest& request, const abi::DeviceState& state) {
   ServiceRequest copy = request;
-  void* parameters[] = {&state_, &copy};
+  abi::DeviceState of = state;
+  void* parameters[] = {&of, &copy};
   GSHMEM_CU(&cuda_, cuLaunchKernel, kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
 }
 
@@ -130,12 +131,14 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
   });
 }
 
-void CudaHostOps::complete() {
+/// What host threads start goes by the PE's own queues, whatever context they name.
+void CudaHostOps::complete(const abi::DeviceState& context) {
   guarded([&] {
-    if (state_.nic.queues) {
-      ServiceRequest request{};
-      request.kind = ServiceRequest::Kind::kQuiet;
-      run_service(request);
+    ServiceRequest request{};
+    request.kind = ServiceRequest::Kind::kQuiet;
+    if (state_.nic.queues) run_service(request);
+    if (context.nic.queues && context.nic.queues != state_.nic.queues) {
+      run_service(request, context);
     }
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
   });

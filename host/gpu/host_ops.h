@@ -49,8 +49,9 @@ class CudaHostOps final : public device::HostOps {
 
   void put(void* dest, const void* source, std::size_t bytes, int pe) override;
   void get(void* dest, const void* source, std::size_t bytes, int pe) override;
-  void complete() override;
   int complete_status() override;
+  void complete() override { complete(state_); }
+  void complete(const abi::DeviceState& context) override;
   std::uint64_t load(const void* address, std::size_t width) override;
   std::uint64_t amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
                     std::size_t width, int pe) override;
@@ -63,7 +64,8 @@ class CudaHostOps final : public device::HostOps {
 
  private:
   void copy_async(void* dst, const void* src, std::size_t bytes);
-  void run_service(const ServiceRequest& request);
+  void run_service(const ServiceRequest& request) { run_service(request, state_); }
+  void run_service(const ServiceRequest& request, const abi::DeviceState& state);
   /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
   static constexpr std::size_t kStagingBytes = sizeof(abi::InternalArea::staging);
   [[nodiscard]] bool on_gpu(const void* address) const;

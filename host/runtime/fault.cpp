@@ -25,6 +25,15 @@ std::string bad_argument(const abi::FaultRecord& f) {
   if (argument == "team") {
     return strprintf("%s: argument team = %ld is not a team", f.call, static_cast<long>(value));
   }
+  if (argument == "ctx" || argument == "qp") {
+    return strprintf(
+        "%s: argument %s = %ld is not open: it was destroyed, or never created on this PE", f.call,
+        f.argument, static_cast<long>(value));
+  }
+  if (argument == "num_qps") {
+    return strprintf("%s: argument num_qps = %ld without that many handles", f.call,
+                     static_cast<long>(value));
+  }
   if (argument == "sig_op" || argument == "cmp") {
     return strprintf("%s: argument %s = %ld is not one of the GSHMEM_%s constants", f.call,
                      f.argument, static_cast<long>(value), argument == "cmp" ? "CMP" : "SIGNAL");

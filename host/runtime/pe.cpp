@@ -182,7 +182,10 @@ void Pe::publish() {
   if (gpu_ || nic_path_) callbacks.on_tick = [this] { look_for_fault(); };
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
   monitored_.store(true, std::memory_order_release);
+  make_contexts();
   state_.magic = abi::kStateMagic;
+  contexts_->start(state_);
+  contexts_->add(context_queues_);
   if (gpu_) gpu_->set_state(state_);
 }
 
@@ -192,6 +195,7 @@ Pe::~Pe() {
   if (state_.magic == abi::kStateMagic) {
     try {
       quiet_network();
+      quiet_contexts();
       if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());

@@ -13,6 +13,7 @@
 #include "host/base/config.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
+#include "host/runtime/context_table.h"
 #include "transport/hosts/host_addresses.h"
 #include "transport/hosts/peer_monitor.h"
 #include "transport/nic/queue_set.h"
@@ -26,6 +27,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gshmem {
 
@@ -58,6 +60,17 @@ class Pe {
                                bool zero);
   [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
   void free(const char* call, void* ptr);
+
+  // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
+  // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
+  /// Local. With queues of its own where some are left, else with the PE's.
+  [[nodiscard]] std::int32_t create_context(const char* call, ContextUse use);
+  /// Collective: every PE makes `count` handles with queues of their own, or none does. Errors:
+  /// GSHMEMX_ERROR_SYMMETRY when the PEs disagree, and what the Nic throws.
+  [[nodiscard]] std::vector<std::int32_t> create_queues(const char* call, int count);
+  [[nodiscard]] bool has_context(std::int32_t handle) const { return contexts_->find(handle); }
+  /// Local: waits for what was posted by it; its queues serve the next one.
+  void destroy_context(const char* call, const char* argument, std::int32_t handle);
 
   /// All host threads that own a PE meet; nothing is said about kernels.
   void host_barrier();
@@ -109,6 +122,12 @@ class Pe {
   void require_running() const;
   void on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept;
   [[nodiscard]] bool ends_job() const noexcept;
+  void make_contexts();
+  void quiet_context(const abi::DeviceState& context);
+  void quiet_contexts();
+  void add_queues(const char* call, std::size_t missing);
+  template <class Step>
+  void step_of(const char* call, const Step& step);
   [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
@@ -141,6 +160,8 @@ class Pe {
   std::unique_ptr<nic::Nic> nic_;  ///< null: all PEs are mapped
   bool nic_path_ = false;          ///< some PE of the job is not
   std::unique_ptr<nic::QueueSet> queues_;
+  std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
+  std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<hosts::PeerMonitor> monitor_;
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more

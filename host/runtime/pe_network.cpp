@@ -88,6 +88,17 @@ void Pe::make_network() {
   queues_ = std::make_unique<nic::QueueSet>(
       *nic_, nic::QueueSetOptions{options_.config, *boot_, network_memory(), heap, peers});
   state_.nic = queues_->view();
+  const std::vector<int> contexts = bootstrap::allgather(*boot_, options_.config.contexts);
+  for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
+    require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY,
+            strprintf("GSHMEM_CONTEXTS is %d on PE 0 and %d on PE %zu; set it the same on all PEs",
+                      contexts[0], contexts[pe], pe));
+  }
+  if (options_.config.contexts > 0) {
+    queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
+    queues_->exchange(*boot_);
+    context_queues_ = queues_->connect();
+  }
   GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nic_->name(),
               nic_->describe().c_str(),
               queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"));

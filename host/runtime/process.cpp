@@ -112,7 +112,8 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   for (const Member& member : p.members) {
-    if (&member.pe->state() == state) return member.pe.get();
+    // Not by its address: contexts have states of their own.
+    if (member.pe->state().control == state->control) return member.pe.get();
   }
   return nullptr;
 }

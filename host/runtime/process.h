@@ -11,7 +11,7 @@ namespace gshmem {
 [[nodiscard]] Pe* current_pe() noexcept;
 /// The same, or Error GSHMEMX_ERROR_NOT_INITIALIZED naming the call.
 [[nodiscard]] Pe& require_pe(const char* call);
-/// The PE that owns `state`; null when it is none of this process.
+/// The PE that `state` is of, or of a context of it; null when it is none of this process.
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
 
 enum class Ownership { kProcess, kThread };

@@ -28,6 +28,27 @@ enum gshmem_predefined_team {  ///< values of gshmem_team_t: section 9.4
   GSHMEMX_TEAM_SAME_MYPE_NODE = 3  ///< PEs that have the same number in their host's team
 };
 
+enum gshmem_predefined_ctx {  ///< values of gshmem_ctx_t: section 9.5
+  GSHMEM_CTX_INVALID = -1,
+  GSHMEM_CTX_DEFAULT = 1
+};
+enum gshmem_ctx_options {  ///< of gshmem_ctx_create
+  GSHMEM_CTX_SERIALIZED = 1,
+  GSHMEM_CTX_PRIVATE = 2,
+  GSHMEM_CTX_NOSTORE = 4
+};
+
+enum gshmemx_qp_handle {  ///< values of gshmemx_qp_handle_t
+  GSHMEMX_QP_HOST = 0,    ///< the queues of host threads, which are the default ones
+  GSHMEMX_QP_DEFAULT = 1,
+  GSHMEMX_QP_ANY = 0x7fffffff,  ///< for transfers: any queue; the default ones are taken
+  GSHMEMX_QP_ALL = 0x7fffffff   ///< for fence and quiet: every queue of the PE
+};
+enum gshmemx_pe_index {  ///< for gshmemx_qp_fence and _quiet: all PEs
+  GSHMEMX_PE_ANY = 1 << 15,
+  GSHMEMX_PE_ALL = 1 << 15
+};
+
 #define GSHMEM_MAJOR_VERSION 1 /* OpenSHMEM specification implemented: 1.5 */
 #define GSHMEM_MINOR_VERSION 5
 #define GSHMEM_MAX_NAME_LEN 256

@@ -10,6 +10,7 @@
 #include "gshmem.h"
 
 #include <gshmem/device/api.h>
+#include <gshmem/device/context.h>
 
 namespace gshmem {
 
@@ -45,6 +46,14 @@ class Context {
   GSHMEM_FN T* ptr(T* symmetric, int pe) const {
     return static_cast<T*>(device::ptr(state_, symmetric, pe));
   }
+
+  /// The same PE by a context or queue handle: what is called on the result goes by its queues, and
+  /// fence and quiet are for them. A handle that is not open is a fault, and the PE's own queues.
+  GSHMEM_FN Context on(gshmem_ctx_t handle) const {
+    const abi::DeviceState* state = device::find_context(state_, "on", "ctx", handle);
+    return Context(state ? *state : state_);
+  }
+  [[nodiscard]] GSHMEM_FN const abi::DeviceState& state() const { return state_; }
 
   // RMA: OpenSHMEM 1.5, section 9.6
   template <Group G, Element T>

@@ -70,6 +70,23 @@ GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
+// --- Contexts: section 9.5. Host only; functions.def has what takes one --------------------------
+/// Local. A context whose fence and quiet are for itself alone. `options` are or-ed
+/// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,
+/// or the first thread of a _warp or _block call), which needs no atomics; NOSTORE changes nothing.
+/// Of its own it has work queues of GSHMEM_CONTEXTS and of destroyed handles, as far as there are;
+/// then it shares those of the default context, whose quiet it then takes part in. Where every PE
+/// is mapped it costs nothing. Returns a status, and GSHMEM_CTX_INVALID in `*ctx` when it is none:
+/// GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles, GSHMEMX_ERROR_INVALID_VALUE for
+/// unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
+GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
+/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. What is not
+/// open, the default context too, is a fault (GSHMEMX_ERROR_INVALID_VALUE).
+GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
+/// GSHMEM_TEAM_WORLD to `*team`, and 0; for what is not open GSHMEM_TEAM_INVALID and -1. -1 for a
+/// null team.
+GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
+
 #ifdef __cplusplus
 }
 #endif
@@ -78,17 +95,19 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 #define GSHMEM_NAME_STD(STEM) gshmem_##STEM
 #define GSHMEM_NAME_EXT(STEM) gshmemx_##STEM
 #define GSHMEM_NAME_OWN(STEM) gshmemx_##STEM
+#define GSHMEM_NAME_CTX_STD(STEM) gshmem_ctx_##STEM
+#define GSHMEM_NAME_CTX_EXT(STEM) gshmemx_ctx_##STEM
+#define GSHMEM_NAME_QP(STEM) gshmemx_qp_##STEM
 #define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
 #define GSHMEM_TEXT_(X) #X
 
 #if defined(__CUDACC__)
-#include <gshmem/device/api.h>
+#include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)                 \
-  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {                             \
-    const ::gshmem::api::Caller call =                                        \
-        ::gshmem::api::ambient_caller(GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM))); \
-    return ::gshmem::api::CALL;                                               \
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {             \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \
+    return ::gshmem::api::CALL;                               \
   }
 #include "functions.def"
 #else

@@ -97,6 +97,20 @@ GSHMEM_EXPORT void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world);
 GSHMEM_EXPORT void* gshmemx_pe_handle(void);
 GSHMEM_EXPORT int gshmemx_bind_thread(void* pe_handle);
 
+// --- Queue handles -------------------------------------------------------------------------------
+// A handle is a work queue to every PE, for gshmemx_qp_ functions and, as a context, for
+// gshmem_ctx_ ones. Any number of threads may share it. Host only.
+/// Collective, with the same `num_qps` everywhere: that many handles, in an array that the caller
+/// frees (free()). All PEs get theirs or none does. They are this PE's; numbers differ between PEs.
+/// Where every PE is mapped they cost nothing. Returns a status: GSHMEMX_ERROR_SYMMETRY,
+/// GSHMEMX_ERROR_INVALID_VALUE, GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles or
+/// what the NIC has, GSHMEMX_ERROR_NIC.
+GSHMEM_EXPORT int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array);
+/// Local. Quiet of each, then gone; their queues serve later handles and contexts of this PE. No
+/// thread may be using them. The array is left to the caller. Returns a status; when one of them is
+/// not open, GSHMEMX_ERROR_INVALID_VALUE and no effect.
+GSHMEM_EXPORT int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps);
+
 // --- Modules loaded by hand ----------------------------------------------------------------------
 // For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
 // state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED

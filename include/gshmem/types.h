@@ -22,3 +22,10 @@ typedef struct gshmem_bfloat16 {
 
 /// A team of PEs: one of gshmem_predefined_team.
 typedef int32_t gshmem_team_t;
+
+/// A communication context (OpenSHMEM 1.5, section 9.5): GSHMEM_CTX_DEFAULT, or of
+/// gshmem_ctx_create.
+typedef int32_t gshmem_ctx_t;
+/// Work queues, one to each PE: of gshmemx_qp_create, or one of gshmemx_qp_handle. It is a context
+/// too: every gshmem_ctx_ function takes it.
+typedef int32_t gshmemx_qp_handle_t;

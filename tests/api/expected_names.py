@@ -18,10 +18,10 @@ SCOPES = ("_warp", "_block")
 SETUP = ("init init_thread query_thread finalize global_exit info_get_version info_get_name malloc "
          "calloc align free").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
-           "cumodule_init cumodule_finalize vendor_get_version_info").split()
-OWN = ["realloc"]
+           "cumodule_init cumodule_finalize vendor_get_version_info qp_create").split()
+OWN = "realloc ctx_create ctx_destroy ctx_get_team".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
-         "last_fault status_string").split()
+         "last_fault status_string qp_destroy").split()
 # C++ only, compiled into the program.
 LAUNCH_X = ["collective_launch", "collective_launch_query_gridsize"]
 # What headers and programs need of the library, and no user calls.
@@ -71,6 +71,25 @@ def waits():
     return names
 
 
+def on_contexts():
+    """(thread names, warp and block names) of what takes a context: OpenSHMEM's for threads."""
+    rma_thread, rma_groups = rma()
+    signal_thread, signal_groups = put_signal()
+    thread = rma_thread + signal_thread + atomics() + ["fence", "quiet"]
+    groups = rma_groups + signal_groups + ["signal_op"]
+    return [f"ctx_{n}" for n in thread], [f"ctx_{n}" for n in groups]
+
+
+def on_queues():
+    """What takes queue handles: NVSHMEM's, without qp_create."""
+    shapes = [f"{t}_{op}" for t in RMA for op in ("put", "get", "put_nbi", "get_nbi", "put_signal",
+                                                  "put_signal_nbi")]
+    thread, groups = scoped(shapes + ["fence", "quiet"])
+    single = [f"{t}_{op}" for t in RMA for op in ("p", "g")] + ["signal_op"]
+    assert len(single + thread + groups) == 507
+    return [f"qp_{n}" for n in single + thread + groups]
+
+
 def device_names(p):
     """What device code can call (and hosts, too): full names for the prefix `p`."""
     rma_thread, rma_groups = rma()
@@ -78,9 +97,11 @@ def device_names(p):
     barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all"])
     std = rma_thread + signal_thread + atomics() + waits() + barrier_thread
     std += "signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes".split()
-    ext = rma_groups + signal_groups + barrier_groups + ["signal_op"]
-    if p == "gshmem":
+    ext = rma_groups + signal_groups + barrier_groups + ["signal_op"] + on_queues()
+    if p == "gshmem":  # NVSHMEM has no contexts
         ext += ["quiet_status"] + ["quiet_status" + scope for scope in SCOPES]
+        context_thread, context_groups = on_contexts()
+        std, ext = std + context_thread, ext + context_groups
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
 
 

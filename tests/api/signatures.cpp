@@ -4,6 +4,7 @@
 #include <gshmem/compat/nvshmemx.h>
 #include <gshmem/gshmem.h>
 
+#include <climits>
 #include <type_traits>
 
 #define SAME(NAME, ...)                                                                \
@@ -82,6 +83,35 @@ SAME(x_signal_op, void (*)(uint64_t*, uint64_t, int, int));
 SAME(_signal_fetch, uint64_t (*)(const uint64_t*));
 SAME(_signal_wait_until, uint64_t (*)(uint64_t*, int, uint64_t));
 
+// 9.5 Contexts, and as the first argument of what moves data
+OURS(_ctx_create, int (*)(long, gshmem_ctx_t*));
+OURS(_ctx_destroy, void (*)(gshmem_ctx_t));
+OURS(_ctx_get_team, int (*)(gshmem_ctx_t, gshmem_team_t*));
+OURS(_ctx_int_put, void (*)(gshmem_ctx_t, int*, const int*, size_t, int));
+OURS(_ctx_double_g, double (*)(gshmem_ctx_t, const double*, int));
+OURS(_ctx_iget64, void (*)(gshmem_ctx_t, void*, const void*, ptrdiff_t, ptrdiff_t, size_t, int));
+OURS(_ctx_putmem_nbi, void (*)(gshmem_ctx_t, void*, const void*, size_t, int));
+OURS(_ctx_uint_atomic_fetch_xor, unsigned (*)(gshmem_ctx_t, unsigned*, unsigned, int));
+OURS(_ctx_short_put_signal,
+     void (*)(gshmem_ctx_t, short*, const short*, size_t, uint64_t*, uint64_t, int, int));
+OURS(x_ctx_getmem_nbi_block, void (*)(gshmem_ctx_t, void*, const void*, size_t, int));
+OURS(x_ctx_signal_op, void (*)(gshmem_ctx_t, uint64_t*, uint64_t, int, int));
+OURS(_ctx_fence, void (*)(gshmem_ctx_t));
+OURS(_ctx_quiet, void (*)(gshmem_ctx_t));
+
+// NVSHMEM's queue handles: the last argument
+SAME(x_qp_create, int (*)(int, int**));
+OURS(x_qp_destroy, int (*)(int, const int*));
+SAME(x_qp_float_put_nbi_block, void (*)(float*, const float*, size_t, int, int));
+SAME(x_qp_long_get, void (*)(long*, const long*, size_t, int, int));
+SAME(x_qp_int8_p, void (*)(int8_t*, int8_t, int, int));
+SAME(x_qp_size_g, size_t (*)(const size_t*, int, int));
+SAME(x_qp_uint_put_signal_nbi_warp,
+     void (*)(unsigned*, const unsigned*, size_t, uint64_t*, uint64_t, int, int, int));
+SAME(x_qp_signal_op, void (*)(uint64_t*, uint64_t, int, int, int));
+SAME(x_qp_fence_warp, void (*)(int, int*, int));
+SAME(x_qp_quiet, void (*)(int, int*, int));
+
 // 9.9, 9.11 Barriers and ordering
 SAME(_barrier_all, void (*)());
 SAME(x_sync_all_warp, void (*)());
@@ -121,6 +151,9 @@ static_assert(NVSHMEMX_SUCCESS == 0 && NVSHMEMX_ERROR_INVALID_VALUE == 1 &&
               NVSHMEMX_ERROR_OUT_OF_MEMORY == 2 && NVSHMEMX_ERROR_NOT_SUPPORTED == 3 &&
               NVSHMEMX_ERROR_SYMMETRY == 4 && NVSHMEMX_ERROR_GPU_NOT_SELECTED == 5 &&
               NVSHMEMX_ERROR_COLLECTIVE_LAUNCH_FAILED == 6 && NVSHMEMX_ERROR_INTERNAL == 7);
+static_assert(NVSHMEMX_QP_HOST == 0 && NVSHMEMX_QP_DEFAULT == 1 && NVSHMEMX_QP_ANY == INT_MAX &&
+              NVSHMEMX_QP_ALL == INT_MAX && NVSHMEMX_PE_ANY == 1 << 15 &&
+              NVSHMEMX_PE_ALL == 1 << 15);
 static_assert(NVSHMEM_STATUS_NOT_INITIALIZED == 0 && NVSHMEM_STATUS_IS_INITIALIZED == 2);
 static_assert(NVSHMEM_MAX_NAME_LEN == 256);
 static_assert(sizeof(nvshmemx_init_attr_t) == 144 && sizeof(nvshmemx_init_args_t) == 128 &&

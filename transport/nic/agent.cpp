@@ -11,7 +11,22 @@ Agent::~Agent() {
   thread_.join();
 }
 
+void Agent::add(const std::vector<Route>& routes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  added_.insert(added_.end(), routes.begin(), routes.end());
+  any_added_.store(true, std::memory_order_release);  // pairs with take_added
+}
+
+void Agent::take_added() {
+  if (!any_added_.load(std::memory_order_acquire)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  routes_.insert(routes_.end(), added_.begin(), added_.end());
+  added_.clear();
+  any_added_.store(false, std::memory_order_relaxed);
+}
+
 bool Agent::forward() {
+  take_added();
   bool any = false;
   for (Route& route : routes_) {
     // Acquire pairs with the release in front of store_doorbell (device/ring.h): entries and record

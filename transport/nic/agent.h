@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -27,12 +28,18 @@ class Agent {
   explicit Agent(std::vector<Route> routes);
   ~Agent();
   Agent(const Agent&) = delete;
+  /// Forwards these, too, from now on.
+  void add(const std::vector<Route>& routes);
 
  private:
   void run();
+  void take_added();
   bool forward();
 
-  std::vector<Route> routes_;
+  std::vector<Route> routes_;  ///< of the thread
+  std::mutex mutex_;           ///< of added_
+  std::vector<Route> added_;
+  std::atomic<bool> any_added_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -35,7 +35,7 @@ struct Region {
   int gpu = -1;  ///< CUDA device of kGpu
 };
 
-/// Where one queue lies, as offsets into the region given to `use_queue_memory`.
+/// Where one queue lies, as offsets into the region last given to `use_queue_memory`.
 struct QueuePlace {
   std::uint64_t entries = 0;     ///< depth * 64 bytes, page-aligned
   std::uint64_t completion = 0;  ///< one CQE of 64 bytes, page-aligned
@@ -79,8 +79,9 @@ class Nic {
   };
   [[nodiscard]] virtual Limits limits() const = 0;
 
-  // In this order, on every PE. Errors of all: Error with what to do about it.
-  /// The one region that holds all queues, completions and doorbell records.
+  // In this order, on every PE; without register_memory again for queues that come later, while
+  // others are in use. Errors of all: Error with what to do about it.
+  /// The region that holds the queues created from now on, their completions and doorbell records.
   virtual void use_queue_memory(const Region& region) = 0;
   /// The heap; called once.
   [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
@@ -92,7 +93,7 @@ class Nic {
   [[nodiscard]] virtual ConnectInfo connect_info(int queue) = 0;
   /// `remote_key` is what the peer's register_memory returned.
   virtual void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) = 0;
-  /// All queues of all PEs are connected: entries may come.
+  /// All queues of all PEs that were created since the last start are connected: entries may come.
   virtual void start() = 0;
   /// No entry will be executed and no memory touched after it returns. Never throws.
   virtual void stop() noexcept = 0;

@@ -43,66 +43,110 @@ abi::QueueMap map_from(const std::string& word) {
 
 QueueSet::QueueSet(Nic& nic, const QueueSetOptions& options)
     : nic_(nic),
-      per_pe_(static_cast<std::uint32_t>(options.config.qps_per_pe)),
+      config_(options.config),
+      source_(options.memory),
+      heap_(options.heap),
+      peers_(options.peers),
+      n_pes_(static_cast<std::size_t>(options.boot.size())),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(options.config.queue_memory == "gpu" ? abi::QueueMemory::kGpu
                                                    : abi::QueueMemory::kHost) {
-  create(options);
-  make_doorbells(options);
-  connect(options);
-  publish(options);
-}
-
-Region QueueSet::allocate(const QueueSetOptions& options, std::uint64_t bytes) {
-  if (memory_ == abi::QueueMemory::kHost) {
-    slab_ = static_cast<char*>(options.memory.shared(bytes));
-    return {slab_, bytes, MemoryKind::kHost, -1};
+  begin(static_cast<std::uint32_t>(options.config.qps_per_pe));
+  keys_ = nic_.register_memory(heap_);
+  create();
+  make_doorbells();
+  remote_keys_ = bootstrap::allgather(options.boot, keys_.remote);
+  exchange(options.boot);
+  connect_batch();
+  options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
+  nic_.start();
+  std::vector<abi::QueueView> views(n_pes_ * batch_.per_pe);
+  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
+    const auto pe = static_cast<std::size_t>(peers_[i / batch_.per_pe]);
+    views[pe * batch_.per_pe + i % batch_.per_pe] = view_of(i);
   }
-  require(options.heap.kind == MemoryKind::kGpu, GSHMEMX_ERROR_NOT_SUPPORTED,
-          "GSHMEM_QUEUE_MEMORY=gpu: the PEs run in CPU mode; use host");
-  const auto raw =
-      reinterpret_cast<std::uintptr_t>(options.memory.device(bytes + abi::kGpuPageBytes));
-  slab_ = reinterpret_cast<char*>((raw + abi::kGpuPageBytes - 1) / abi::kGpuPageBytes *
-                                  abi::kGpuPageBytes);
-  return {slab_, bytes, MemoryKind::kGpu, options.heap.gpu};
+  view_ = publish(views);
 }
 
-void QueueSet::create(const QueueSetOptions& options) {
-  const std::size_t count = options.peers.size() * per_pe_;
-  nic_.use_queue_memory(allocate(options, slab_bytes(count, depth_)));
-  keys_ = nic_.register_memory(options.heap);
+void QueueSet::create_more(std::uint32_t contexts) {
+  begin(contexts);
+  create();
+  make_doorbells();
+}
+
+std::vector<ContextQueues> QueueSet::connect() {
+  connect_batch();
+  nic_.start();
+  std::vector<ContextQueues> made;
+  for (std::uint32_t i = 0; i < batch_.per_pe; ++i) made.push_back(publish_context(i));
+  return made;
+}
+
+Region QueueSet::allocate(Batch& batch, std::uint64_t bytes) {
+  if (memory_ == abi::QueueMemory::kHost) {
+    batch.slab = static_cast<char*>(source_.shared(bytes));
+    return {batch.slab, bytes, MemoryKind::kHost, -1};
+  }
+  require(heap_.kind == MemoryKind::kGpu, GSHMEMX_ERROR_NOT_SUPPORTED,
+          "GSHMEM_QUEUE_MEMORY=gpu: the PEs run in CPU mode; use host");
+  const auto raw = reinterpret_cast<std::uintptr_t>(source_.device(bytes + abi::kGpuPageBytes));
+  batch.slab = reinterpret_cast<char*>((raw + abi::kGpuPageBytes - 1) / abi::kGpuPageBytes *
+                                       abi::kGpuPageBytes);
+  return {batch.slab, bytes, MemoryKind::kGpu, heap_.gpu};
+}
+
+/// Memory for a new batch.
+void QueueSet::begin(std::uint32_t per_pe) {
+  batch_ = {};
+  batch_.per_pe = per_pe;
+  batch_.first = queues_;
+  const std::size_t count = peers_.size() * per_pe;
+  nic_.use_queue_memory(allocate(batch_, slab_bytes(count, depth_)));
+  batch_.cursors = static_cast<abi::QueueCursor*>(
+      source_.device(std::max<std::size_t>(count, 1) * sizeof(abi::QueueCursor)));
+}
+
+void QueueSet::create() {
+  const std::size_t count = peers_.size() * batch_.per_pe;
   // As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
   abi::CompletionEntry none{};
   none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
   for (std::size_t i = 0; i < count; ++i) {
-    places_.push_back(place_of(i, count, depth_));
-    options.memory.upload(slab_ + places_[i].completion, &none, sizeof(none));
-    created_.push_back(nic_.create_queue(places_[i]));
+    batch_.places.push_back(place_of(i, count, depth_));
+    source_.upload(batch_.slab + batch_.places[i].completion, &none, sizeof(none));
+    batch_.created.push_back(nic_.create_queue(batch_.places[i]));
+    ++queues_;
   }
 }
 
-/// Every PE tells every other one about its queue: blobs of size() x per_pe, by target.
-void QueueSet::connect(const QueueSetOptions& options) {
-  bootstrap::Bootstrap& boot = options.boot;
-  const auto n = static_cast<std::size_t>(boot.size());
-  remote_keys_ = bootstrap::allgather(boot, keys_.remote);
-  std::vector<ConnectInfo> mine(n * per_pe_), all(n * n * per_pe_);
-  for (std::size_t i = 0; i < created_.size(); ++i) {
-    const auto pe = static_cast<std::size_t>(options.peers[i / per_pe_]);
-    mine[pe * per_pe_ + i % per_pe_] = nic_.connect_info(static_cast<int>(i));
+/// Every PE tells every other one about its queue: for each of the `per_pe` a blob per target.
+void QueueSet::exchange(bootstrap::Bootstrap& boot) {
+  const std::size_t n = n_pes_, per_pe = batch_.per_pe;
+  const auto me = static_cast<std::size_t>(boot.rank());
+  std::vector<ConnectInfo> mine(n), all(n * n);
+  batch_.theirs.resize(batch_.created.size());
+  for (std::size_t nth = 0; nth < per_pe; ++nth) {
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      mine[static_cast<std::size_t>(peers_[peer])] =
+          nic_.connect_info(batch_.first + static_cast<int>(peer * per_pe + nth));
+    }
+    boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      const auto from = static_cast<std::size_t>(peers_[peer]);
+      batch_.theirs[peer * per_pe + nth] = all[from * n + me];
+    }
   }
-  boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
-  for (std::size_t i = 0; i < created_.size(); ++i) {
-    const int pe = options.peers[i / per_pe_];
-    const auto from = static_cast<std::size_t>(pe), me = static_cast<std::size_t>(boot.rank());
-    nic_.connect(static_cast<int>(i), pe, all[(from * n + me) * per_pe_ + i % per_pe_],
-                 remote_keys_[from]);
-  }
-  boot.barrier();  // nobody posts to a queue whose other end is not connected yet
-  nic_.start();
 }
 
-std::uint64_t* QueueSet::reachable(const MemorySource& memory, std::uint64_t* doorbell) {
+void QueueSet::connect_batch() {
+  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
+    const int pe = peers_[i / batch_.per_pe];
+    nic_.connect(batch_.first + static_cast<int>(i), pe, batch_.theirs[i],
+                 remote_keys_[static_cast<std::size_t>(pe)]);
+  }
+}
+
+std::uint64_t* QueueSet::reachable(std::uint64_t* doorbell) {
   const Region block = nic_.doorbell_block();
   const auto address = reinterpret_cast<std::uintptr_t>(doorbell);
   const bool in_block = block.base != nullptr;
@@ -111,24 +155,29 @@ std::uint64_t* QueueSet::reachable(const MemorySource& memory, std::uint64_t* do
   auto found = mapped_.find(page);
   if (found == mapped_.end()) {
     void* device =
-        memory.map_registers(reinterpret_cast<void*>(page), in_block ? block.bytes : kPage);
+        source_.map_registers(reinterpret_cast<void*>(page), in_block ? block.bytes : kPage);
     found = mapped_.emplace(page, static_cast<char*>(device)).first;
   }
   return reinterpret_cast<std::uint64_t*>(found->second + (address - page));
 }
 
+void QueueSet::map_doorbells() {
+  batch_.doorbells.clear();
+  for (const CreatedQueue& queue : batch_.created) {
+    batch_.doorbells.push_back(reachable(queue.doorbell));
+  }
+}
+
 /// Device code rings the registers themselves, or words that the agent forwards to them.
-void QueueSet::make_doorbells(const QueueSetOptions& options) {
-  const std::string& mode = options.config.doorbell;
-  bool agent = mode == "agent" || std::any_of(created_.begin(), created_.end(), [](auto& queue) {
-                 return queue.kind == DoorbellKind::kHostWord;
-               });
+void QueueSet::make_doorbells() {
+  const std::string& mode = config_.doorbell;
+  const auto& created = batch_.created;
+  bool agent = agent_ || mode == "agent" ||
+               std::any_of(created.begin(), created.end(),
+                           [](auto& queue) { return queue.kind == DoorbellKind::kHostWord; });
   if (!agent) {
     try {
-      for (const CreatedQueue& queue : created_) {
-        doorbells_.push_back(reachable(options.memory, queue.doorbell));
-      }
-      return;
+      return map_doorbells();
     } catch (const Error& error) {
       if (mode == "gpu") throw;
       GSHMEM_INFO("a host thread rings the doorbells: %s", error.what());
@@ -137,55 +186,76 @@ void QueueSet::make_doorbells(const QueueSetOptions& options) {
   require(
       mode != "gpu", GSHMEMX_ERROR_NOT_SUPPORTED,
       "GSHMEM_DOORBELL=gpu: this NIC gives no doorbell register that a GPU may write; use agent");
-  doorbells_.clear();
+  batch_.doorbells.clear();
   auto* words = static_cast<AgentWord*>(
-      options.memory.shared(std::max<std::size_t>(created_.size(), 1) * sizeof(AgentWord)));
+      source_.shared(std::max<std::size_t>(created.size(), 1) * sizeof(AgentWord)));
   std::vector<Agent::Route> routes;
-  for (std::size_t i = 0; i < created_.size(); ++i) {
-    doorbells_.push_back(&words[i].value);
-    routes.push_back({&words[i].value, created_[i].doorbell});
+  for (std::size_t i = 0; i < created.size(); ++i) {
+    batch_.doorbells.push_back(&words[i].value);
+    routes.push_back({&words[i].value, created[i].doorbell});
   }
-  agent_ = std::make_unique<Agent>(std::move(routes));
+  if (agent_) {
+    agent_->add(routes);
+  } else {
+    agent_ = std::make_unique<Agent>(std::move(routes));
+  }
 }
 
-void QueueSet::publish(const QueueSetOptions& options) {
-  const MemorySource& memory = options.memory;
-  const auto n = static_cast<std::size_t>(options.boot.size());
-  const std::size_t total = n * per_pe_;
+/// Queue `i` of the batch, all but its place among the others of its context.
+abi::QueueView QueueSet::view_of(std::size_t i) const {
+  const auto pe = static_cast<std::size_t>(peers_[i / batch_.per_pe]);
+  const QueuePlace& place = batch_.places[i];
+  abi::QueueView view;
+  view.entries = batch_.slab + place.entries;
+  view.doorbell = batch_.doorbells[i];
+  view.send_record = reinterpret_cast<abi::Be32*>(batch_.slab + place.record +
+                                                  offsetof(abi::DoorbellRecord, send));
+  view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab + place.completion +
+                                                       abi::kCompletionWordOffset);
+  view.cursor = &batch_.cursors[i];
+  view.depth = depth_;
+  view.batch = std::min(kMaxBatch, depth_ / 4);
+  view.number = batch_.created[i].number;
+  view.local_key = abi::Be32(keys_.local);
+  view.remote_key = abi::Be32(remote_keys_[pe]);
+  view.pe = static_cast<std::int32_t>(pe);
+  view.memory = memory_;
+  return view;
+}
+
+/// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
+abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views) {
+  const std::size_t total = views.size();
+  std::vector<abi::QueueView> indexed = views;
+  for (std::size_t i = 0; i < total; ++i) indexed[i].index = static_cast<std::uint32_t>(i);
   const Nic::Limits limits = nic_.limits();
-  auto* cursors = static_cast<abi::QueueCursor*>(
-      memory.device(std::max<std::size_t>(created_.size(), 1) * sizeof(abi::QueueCursor)));
-  std::vector<abi::QueueView> views(total);
-  for (std::size_t i = 0; i < created_.size(); ++i) {
-    const auto pe = static_cast<std::size_t>(options.peers[i / per_pe_]);
-    const std::size_t index = pe * per_pe_ + i % per_pe_;
-    abi::QueueView& view = views[index];
-    view.entries = slab_ + places_[i].entries;
-    view.doorbell = doorbells_[i];
-    view.send_record = reinterpret_cast<abi::Be32*>(slab_ + places_[i].record +
-                                                    offsetof(abi::DoorbellRecord, send));
-    view.completion = reinterpret_cast<const abi::Be32*>(slab_ + places_[i].completion +
-                                                         abi::kCompletionWordOffset);
-    view.cursor = &cursors[i];
-    view.depth = depth_;
-    view.batch = std::min(kMaxBatch, depth_ / 4);
-    view.number = created_[i].number;
-    view.local_key = abi::Be32(keys_.local);
-    view.remote_key = abi::Be32(remote_keys_[pe]);
-    view.pe = static_cast<std::int32_t>(pe);
-    view.index = static_cast<std::uint32_t>(index);
-    view.memory = memory_;
+  void* device_views = source_.device(total * sizeof(abi::QueueView));
+  source_.upload(device_views, indexed.data(), total * sizeof(abi::QueueView));
+  abi::NicView view;
+  view.queues = static_cast<const abi::QueueView*>(device_views);
+  view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
+  view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
+  view.count = static_cast<std::uint32_t>(total);
+  view.map = map_from(config_.qp_map);
+  view.flags = limits.flags;
+  view.max_message = limits.max_message;
+  view.max_inline = limits.max_inline;
+  return view;
+}
+
+/// The nth queue of the batch to every peer. Both views are of the same queues, and share the note
+/// of which were used.
+ContextQueues QueueSet::publish_context(std::uint32_t nth) {
+  std::vector<abi::QueueView> views(n_pes_);
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    views[static_cast<std::size_t>(peers_[peer])] = view_of(peer * batch_.per_pe + nth);
   }
-  void* device_views = memory.device(total * sizeof(abi::QueueView));
-  memory.upload(device_views, views.data(), total * sizeof(abi::QueueView));
-  view_.queues = static_cast<const abi::QueueView*>(device_views);
-  view_.used = static_cast<std::uint32_t*>(memory.device((total + 31) / 32 * 4));
-  view_.per_pe = per_pe_;
-  view_.count = static_cast<std::uint32_t>(total);
-  view_.map = map_from(options.config.qp_map);
-  view_.flags = limits.flags;
-  view_.max_message = limits.max_message;
-  view_.max_inline = limits.max_inline;
+  ContextQueues queues;
+  queues.shared = publish(views);
+  for (abi::QueueView& view : views) view.kind = abi::QueueKind::kExclusive;
+  queues.exclusive = publish(views);
+  queues.exclusive.used = queues.shared.used;
+  return queues;
 }
 
 }  // namespace gshmem::nic

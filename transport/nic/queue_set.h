@@ -1,7 +1,8 @@
 // The work queues of one PE: their memory, their connections to the other PEs, and the views that
-// device code gets. Works the same for every Nic; what differs between CPU mode and GPUs comes in
-// as MemorySource. Invariant: views, cursors and entries stay where they are until destruction,
-// which comes after stop().
+// device code gets. First those of the default context; more can be added, for other contexts.
+// Works the same for every Nic; what differs between CPU mode and GPUs comes in as MemorySource.
+// Invariant: views, cursors and entries stay where they are until destruction, which comes after
+// stop().
 #pragma once
 
 #include "transport/nic/agent.h"
@@ -35,36 +36,71 @@ struct QueueSetOptions {
   std::vector<int> peers;  ///< PEs that get queues, ascending; the same relation on both sides
 };
 
+/// Queues of a context, one to each peer: shared by any number of threads, and as one thread at a
+/// time may use them (both at the same time never).
+struct ContextQueues {
+  abi::NicView shared, exclusive;
+};
+
 class QueueSet {
  public:
-  /// Collective. Errors: what Nic throws; GSHMEMX_ERROR_NOT_SUPPORTED for a doorbell that device
-  /// code cannot reach with GSHMEM_DOORBELL=gpu.
+  /// Collective. `options.config` lives longer. Errors: what Nic throws;
+  /// GSHMEMX_ERROR_NOT_SUPPORTED for a doorbell that device code cannot reach with
+  /// GSHMEM_DOORBELL=gpu.
   QueueSet(Nic& nic, const QueueSetOptions& options);
   ~QueueSet() { stop(); }
   QueueSet(const QueueSet&) = delete;
 
+  /// The default context's.
   [[nodiscard]] const abi::NicView& view() const noexcept { return view_; }
+
+  // More queues, for `contexts` contexts, in three steps that every PE takes; each throws what the
+  // constructor does, on this PE alone. What a failure leaves behind is not used.
+  void create_more(std::uint32_t contexts);
+  /// Collective over `boot`.
+  void exchange(bootstrap::Bootstrap& boot);
+  /// Afterwards every PE waits for all others before it posts to them.
+  [[nodiscard]] std::vector<ContextQueues> connect();
+
   /// Who rings: "GPU" (or "thread" in CPU mode), "agent".
   [[nodiscard]] bool rung_by_agent() const noexcept { return agent_ != nullptr; }
   /// No doorbell will be forwarded after it returns.
   void stop() noexcept { agent_.reset(); }
 
  private:
-  [[nodiscard]] Region allocate(const QueueSetOptions& options, std::uint64_t bytes);
-  void create(const QueueSetOptions& options);
-  void connect(const QueueSetOptions& options);
-  void make_doorbells(const QueueSetOptions& options);
-  void publish(const QueueSetOptions& options);
-  [[nodiscard]] std::uint64_t* reachable(const MemorySource& memory, std::uint64_t* doorbell);
+  /// Queues that were made together, in one piece of memory: `per_pe` to each peer.
+  struct Batch {
+    std::uint32_t per_pe = 0;
+    int first = 0;  ///< what the Nic calls the first one
+    char* slab = nullptr;
+    std::vector<QueuePlace> places;  ///< by order of creation: peers x per_pe
+    std::vector<CreatedQueue> created;
+    std::vector<std::uint64_t*> doorbells;  ///< as device code reaches them
+    abi::QueueCursor* cursors = nullptr;
+    std::vector<ConnectInfo> theirs;  ///< of the other ends
+  };
+  [[nodiscard]] Region allocate(Batch& batch, std::uint64_t bytes);
+  void begin(std::uint32_t per_pe);
+  void create();
+  void make_doorbells();
+  void map_doorbells();
+  void connect_batch();
+  [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
+  [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views);
+  [[nodiscard]] ContextQueues publish_context(std::uint32_t nth);
+  [[nodiscard]] std::uint64_t* reachable(std::uint64_t* doorbell);
 
   Nic& nic_;
-  std::uint32_t per_pe_, depth_;
+  const Config& config_;
+  MemorySource source_;
+  Region heap_;
+  std::vector<int> peers_;
+  std::size_t n_pes_;
+  std::uint32_t depth_;
   abi::QueueMemory memory_;
   Keys keys_;
-  char* slab_ = nullptr;
-  std::vector<QueuePlace> places_;  ///< by order of creation: peers x per_pe
-  std::vector<CreatedQueue> created_;
-  std::vector<std::uint64_t*> doorbells_;   ///< as device code reaches them
+  int queues_ = 0;                          ///< of all batches
+  Batch batch_;                             ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   std::vector<std::uint32_t> remote_keys_;  ///< by PE
   std::unique_ptr<Agent> agent_;

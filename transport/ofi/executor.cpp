@@ -29,10 +29,25 @@ Executor::Executor(const Setup& setup)
       liveness_(setup.fabric, setup.peers, setup.services),
       reported_(setup.peers.size()) {}
 
-Ring& Executor::add(Ring ring) { return rings_.emplace_back(std::move(ring)); }
+void Executor::add(Ring ring) { added_.push_back(std::move(ring)); }
 
 void Executor::start() {
-  thread_ = std::thread([this] { run(); });
+  handed_over_ += added_.size();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Ring& ring : added_) handover_.push_back(std::move(ring));
+    any_handover_.store(true, std::memory_order_release);  // pairs with take_rings
+  }
+  added_.clear();
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void Executor::take_rings() {
+  if (!any_handover_.load(std::memory_order_acquire)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Ring& ring : handover_) rings_.push_back(std::move(ring));
+  handover_.clear();
+  any_handover_.store(false, std::memory_order_relaxed);
 }
 
 void Executor::stop() noexcept {
@@ -62,6 +77,7 @@ void Executor::run() noexcept {
 }
 
 bool Executor::step(Clock::time_point now) {
+  take_rings();
   bool busy = false;
   if (!broken_) {
     try {

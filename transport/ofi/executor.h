@@ -11,6 +11,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 namespace gshmem::ofi {
@@ -30,15 +31,18 @@ class Executor {
   ~Executor() { stop(); }
   Executor(const Executor&) = delete;
 
-  /// Before start().
-  Ring& add(Ring ring);
-  [[nodiscard]] std::deque<Ring>& rings() { return rings_; }
+  /// Rings belong to the thread from the next start() on; until then they can be reached here.
+  void add(Ring ring);
+  [[nodiscard]] Ring& added(std::size_t index) { return added_.at(index - handed_over_); }
+  [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
+  /// Starts the thread, or hands it the rings added since.
   void start();
   void stop() noexcept;
 
  private:
   void run() noexcept;
+  void take_rings();
   bool step(Clock::time_point now);
   bool move_data(Clock::time_point now);
   void watch(Clock::time_point now);
@@ -46,7 +50,12 @@ class Executor {
 
   Setup setup_;
   Liveness liveness_;
-  std::deque<Ring> rings_;
+  std::deque<Ring> rings_;  ///< of the thread
+  std::deque<Ring> added_;
+  std::size_t handed_over_ = 0;
+  std::mutex mutex_;  ///< of handover_
+  std::deque<Ring> handover_;
+  std::atomic<bool> any_handover_{false};
   std::vector<bool> reported_;  ///< by PE: its loss
   bool broken_ = false;         ///< the endpoint is lost; rings only fail what comes
   Clock::time_point busy_at_, watch_at_;

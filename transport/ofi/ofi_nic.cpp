@@ -136,9 +136,9 @@ nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
   require(queue_memory_.kind == nic::MemoryKind::kHost, GSHMEMX_ERROR_CONFIG,
           "GSHMEM_QUEUE_MEMORY=gpu: a host thread executes the queues of GSHMEM_NIC=ofi, which "
           "must lie in host memory; unset it");
-  const std::size_t index = executor_->rings().size();
+  const std::size_t index = executor_->count();
   require(index < setup_.max_queues, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("queue %zu of at most %zu", index, setup_.max_queues));
+          strprintf("GSHMEM_NIC=ofi has %zu queues in this job, and no more", setup_.max_queues));
   std::uint64_t* doorbell = doorbells_.get() + index;
   const auto number = static_cast<std::uint32_t>(kFirstNumber + index);
   executor_->add(Ring(queue_memory_, place, number, doorbell));
@@ -168,13 +168,15 @@ void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint3
                     "round; GSHMEM_GDR must be the same on all PEs",
                     pe));
   Peer& peer = peers_.at(static_cast<std::size_t>(pe));
+  executor_->added(static_cast<std::size_t>(queue)).connect(peer);
+  // The thread reads it already when a queue to the same PE has been started.
+  if (peer.heap_bytes != 0) return;
   peer.heap_bytes = wire.heap_bytes;
   peer.heap_base = wire.heap_base;
   peer.provider_key = wire.heap_key;
   peer.probe_base = wire.probe_base;
   peer.probe_key = wire.probe_key;
   peer.remote_key = remote_key;
-  executor_->rings().at(static_cast<std::size_t>(queue)).connect(peer);
 }
 
 void OfiNic::start() { executor_->start(); }

@@ -48,7 +48,7 @@ struct alignas(128) QueueView {
   std::uint32_t number = 0;    ///< queue pair number, host order
   Be32 local_key, remote_key;  ///< of the heaps; addresses are offsets into them
   std::int32_t pe = -1;        ///< at the other end
-  std::uint32_t index = 0;     ///< in the PE's array of queues
+  std::uint32_t index = 0;     ///< in the array of queues of its context
   QueueMemory memory = QueueMemory::kHost;
   QueueKind kind = QueueKind::kShared;
 };
@@ -67,12 +67,13 @@ enum NicFlags : std::uint32_t {
   kNicRecordFirst = 4,
 };
 
-/// All queues of a PE: those to PE p are [p * per_pe, (p + 1) * per_pe).
+/// Queues of a PE, of the default context or of another one: those to PE p are
+/// [p * per_pe, (p + 1) * per_pe).
 struct NicView {
   const QueueView* queues = nullptr;  ///< null: no network path
   std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
   std::uint32_t per_pe = 0;
-  std::uint32_t count = 0;  ///< of all queues; user-created ones lie behind those of PEs
+  std::uint32_t count = 0;  ///< of all queues
   QueueMap map = QueueMap::kBlock;
   std::uint32_t flags = 0;        ///< NicFlags
   std::uint32_t max_message = 0;  ///< bytes of one WQE

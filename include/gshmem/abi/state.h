@@ -58,6 +58,17 @@ struct Place {
   std::int32_t node = 0, n_nodes = 1;         ///< among the PEs with its node_rank
 };
 
+/// An open context or queue handle, found by the low bits of the handle. What `state` points to
+/// never changes: the PE's state with the queues of that context. Null: no entry was ever used from
+/// here on.
+struct ContextEntry {
+  const struct DeviceState* state;
+  std::uint32_t handle;  ///< 0: closed
+  std::uint32_t reserved;
+};
+static_assert(sizeof(ContextEntry) == 16);
+inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
+
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
@@ -81,8 +92,11 @@ struct DeviceState {
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
   Place place;
   NicView nic;
+  /// kMaxContexts entries, for kernels and for host threads (in CPU mode the same).
+  const ContextEntry* contexts = nullptr;
+  const ContextEntry* host_contexts = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 136);
+static_assert(sizeof(DeviceState) == 152);
 
 }  // namespace gshmem::abi

@@ -32,6 +32,18 @@ enum {
   NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG
 };
 
+typedef enum {
+  NVSHMEMX_QP_HOST = GSHMEMX_QP_HOST,
+  NVSHMEMX_QP_DEFAULT = GSHMEMX_QP_DEFAULT,
+  NVSHMEMX_QP_ANY = GSHMEMX_QP_ANY,
+  NVSHMEMX_QP_ALL = GSHMEMX_QP_ALL
+} nvshmemx_qp_handle_index_t;
+typedef enum {
+  NVSHMEMX_PE_ANY = GSHMEMX_PE_ANY,
+  NVSHMEMX_PE_ALL = GSHMEMX_PE_ALL
+} nvshmem_pe_index_t;
+
+typedef gshmemx_qp_handle_t nvshmemx_qp_handle_t;
 typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t;
 typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t;
 typedef gshmemx_init_args_t nvshmemx_init_args_t;
@@ -57,12 +69,19 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
 #define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
+#define NVSHMEM_EXPAND_QP(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_FN RET nvshmemx_qp_##STEM PARAMS { return gshmemx_qp_##STEM NAMES; }
+#define NVSHMEM_EXPAND_CTX_STD(RET, STEM, PARAMS, NAMES)
+#define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
 #include "../functions.def"
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
 #undef NVSHMEM_EXPAND_OWN
+#undef NVSHMEM_EXPAND_QP
+#undef NVSHMEM_EXPAND_CTX_STD
+#undef NVSHMEM_EXPAND_CTX_EXT
 
 #define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
@@ -75,6 +94,8 @@ NVSHMEM_HOST(int, set_attr_uniqueid_args,
              (myrank, nranks, uniqueid, attr))
 NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t* attr),
              (mpi_comm, attr))
+NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
+             (num_qps, out_qp_array))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
 NVSHMEM_HOST(int, cumodule_finalize, (struct CUmod_st * module), (module))
 #undef NVSHMEM_HOST

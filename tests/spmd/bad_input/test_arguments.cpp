@@ -61,6 +61,47 @@ TEST_CASE("pe_out_of_range_is_a_fault") {
          [&](std::uint64_t* words) { gshmem_iput64(words, &one, 1, 1, 0, 2); });
 }
 
+TEST_CASE("context_that_is_not_open_is_a_fault") {
+  const auto destroyed = [] {
+    gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+    if (gshmem_ctx_create(0, &ctx) != 0) throw std::runtime_error("no context");
+    gshmem_ctx_destroy(ctx);
+    return ctx;
+  };
+  std::uint64_t one = 1;
+  expect(kInvalid, {"gshmem_ctx_uint64_put:", "argument ctx = ", "not open"},
+         [&](std::uint64_t* words) { gshmem_ctx_uint64_put(destroyed(), words, &one, 1, 0); });
+  expect(kInvalid, {"gshmem_ctx_uint64_atomic_fetch_add:", "argument ctx = -1", "not open"},
+         [&](std::uint64_t* words) {
+           (void)gshmem_ctx_uint64_atomic_fetch_add(GSHMEM_CTX_INVALID, words, 1, 0);
+         });
+  expect(kInvalid, {"gshmemx_ctx_putmem_block:", "argument ctx = 77", "not open"},
+         [&](std::uint64_t* words) { gshmemx_ctx_putmem_block(77, words, &one, 8, 0); });
+  expect(kInvalid, {"gshmem_ctx_quiet:", "argument ctx = ", "not open"},
+         [&](std::uint64_t*) { gshmem_ctx_quiet(destroyed()); });
+  expect(kInvalid, {"gshmemx_qp_uint64_p:", "argument qp = ", "not open"},
+         [&](std::uint64_t* words) { gshmemx_qp_uint64_p(words, 1, 0, destroyed()); });
+  expect(kInvalid, {"gshmemx_qp_quiet:", "argument qp = ", "not open"}, [&](std::uint64_t*) {
+    gshmemx_qp_handle_t qps[] = {GSHMEMX_QP_DEFAULT, destroyed()};
+    gshmemx_qp_quiet(GSHMEMX_PE_ALL, qps, 2);
+  });
+  expect(kInvalid, {"gshmemx_qp_fence:", "pe = 2", "[0, 2)"}, [&](std::uint64_t*) {
+    gshmemx_qp_handle_t qp = GSHMEMX_QP_DEFAULT;
+    gshmemx_qp_fence(2, &qp, 1);
+  });
+  expect(kInvalid, {"gshmemx_qp_quiet:", "argument num_qps = -3"},
+         [&](std::uint64_t*) { gshmemx_qp_quiet(GSHMEMX_PE_ALL, nullptr, -3); });
+  expect(kInvalid, {"gshmem_ctx_destroy:", "argument ctx = ", "no open context"},
+         [&](std::uint64_t*) { gshmem_ctx_destroy(destroyed()); });
+  expect(kInvalid, {"gshmem_ctx_destroy:", "argument ctx = 1 "},
+         [&](std::uint64_t*) { gshmem_ctx_destroy(GSHMEM_CTX_DEFAULT); });
+  expect(kInvalid, {"gshmem_ctx_int_p:", "pe = 2", "[0, 2)"}, [&](std::uint64_t* words) {
+    gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+    if (gshmem_ctx_create(0, &ctx) != 0) throw std::runtime_error("no context");
+    gshmem_ctx_int_p(ctx, reinterpret_cast<int*>(words), 1, 2);
+  });
+}
+
 TEST_CASE("address_that_is_not_symmetric_is_a_fault") {
   std::uint64_t local = 0, other = 0;
   expect(kInvalid, {"gshmem_uint64_put:", "argument dest", "symmetric heap"},

@@ -39,6 +39,9 @@ TEST_CASE("call_before_init_or_after_finalize_ends_the_process_with_a_message") 
       {"gshmem_malloc", [] { (void)gshmem_malloc(8); }},
       {"gshmem_free", [&] { gshmem_free(&local); }},
       {"gshmem_barrier_all", [] { gshmem_barrier_all(); }},
+      {"gshmem_ctx_quiet", [] { gshmem_ctx_quiet(GSHMEM_CTX_DEFAULT); }},
+      {"gshmem_ctx_int_p", [&] { gshmem_ctx_int_p(1 << 10, &local, 1, 0); }},
+      {"gshmem_ctx_destroy", [] { gshmem_ctx_destroy(1 << 10); }},
       {"gshmem_my_pe", [] { (void)gshmem_my_pe(); }},
       {"gshmem_int_wait_until", [&] { gshmem_int_wait_until(&local, GSHMEM_CMP_EQ, 1); }}};
   for (const auto& [name, call] : calls) {

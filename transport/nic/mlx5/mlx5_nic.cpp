@@ -68,8 +68,7 @@ void Mlx5Nic::set_limits(const OpenOptions& options) {
 std::string Mlx5Nic::describe() const { return "mlx5: " + device_.describe(); }
 
 void Mlx5Nic::use_queue_memory(const Region& region) {
-  require(queue_umem_ == nullptr, GSHMEMX_ERROR_INTERNAL, "use_queue_memory was called twice");
-  queue_umem_ = register_queues(device_, region);
+  queue_umems_.push_back(register_queues(device_, region));
   queue_region_ = region;
 }
 
@@ -81,7 +80,7 @@ Keys Mlx5Nic::register_memory(const Region& region) {
 }
 
 CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
-  require(queue_umem_ != nullptr, GSHMEMX_ERROR_INTERNAL, "create_queue before use_queue_memory");
+  require(!queue_umems_.empty(), GSHMEMX_ERROR_INTERNAL, "create_queue before use_queue_memory");
   const std::uint64_t end = std::max({place.entries + std::uint64_t{place.depth} * abi::kWqebbBytes,
                                       place.completion + sizeof(abi::CompletionEntry),
                                       place.record + sizeof(abi::DoorbellRecord),
@@ -91,8 +90,8 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                     static_cast<unsigned long long>(end),
                     static_cast<unsigned long long>(queue_region_.bytes)));
   const int index = static_cast<int>(connections_.size());
-  auto made =
-      std::make_unique<Connection>(device_, queue_region_, queue_umem_->umem_id, place, index);
+  auto made = std::make_unique<Connection>(device_, queue_region_, queue_umems_.back()->umem_id,
+                                           place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
   connections_.push_back(std::move(made));
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -39,8 +39,8 @@ class Mlx5Nic final : public Nic {
   Device device_;
   std::function<void(const Error&error, int pe)> on_error_, on_refusal_;
   Limits limits_;
-  Region queue_region_;
-  OwnedUmem queue_umem_;
+  Region queue_region_;                 ///< of the queues to be created
+  std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
   std::vector<OwnedMr> regions_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::mutex mutex_;        ///< of peers_: the event thread reads it

@@ -1,0 +1,48 @@
+// Contexts and queue handles (OpenSHMEM 1.5, section 9.5). A context is the PE's state with other
+// queues: whatever takes a State works on it, quiet and fence of its queues included. Here a handle
+// becomes that state. The host makes the table (host/runtime/context_table.h).
+#pragma once
+
+#include <gshmem/constants.h>
+
+#include "check.h"
+#include "machine.h"
+
+namespace gshmem::device {
+
+/// Handles that mean the PE's own state.
+GSHMEM_FN bool is_default_context(int handle) {
+  return handle == GSHMEM_CTX_DEFAULT || handle == GSHMEMX_QP_HOST || handle == GSHMEMX_QP_ANY;
+}
+
+/// The entries of all contexts, where the calling thread can read them.
+GSHMEM_FN const abi::ContextEntry* context_entries(const State& state) {
+#if defined(__CUDA_ARCH__)
+  return state.contexts;
+#else
+  return state.host_contexts;
+#endif
+}
+GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
+  return reinterpret_cast<const State*>(
+      load_relaxed(reinterpret_cast<const std::uintptr_t*>(&entry.state)));
+}
+
+/// The state behind `handle`, the call's argument `argument`. Null, where checks are on, when it
+/// was destroyed or never was one: a fault then, and the call has no effect. Out of line also
+/// because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one ("PHI
+/// node has multiple entries", tests/spmd/context.cpp).
+GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, const char* argument,
+                                         int handle) {
+  if (is_default_context(handle)) return &state;
+  const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
+  const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];
+  if (kChecks && load_relaxed(&entry.handle) != wanted) {
+    fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, argument,
+                  static_cast<std::uint64_t>(static_cast<std::int64_t>(handle))});
+    return nullptr;
+  }
+  return context_of(entry);
+}
+
+}  // namespace gshmem::device

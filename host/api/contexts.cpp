@@ -1,0 +1,73 @@
+#include <gshmem/gshmem.h>
+
+#include "host/api/edge.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+using namespace gshmem;
+
+extern "C" {
+
+int gshmem_ctx_create(long options, gshmem_ctx_t* ctx) {
+  if (ctx) *ctx = GSHMEM_CTX_INVALID;
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmem_ctx_create";
+    constexpr long kOne = GSHMEM_CTX_PRIVATE | GSHMEM_CTX_SERIALIZED;
+    Pe& pe = require_pe(kCall);
+    require(ctx != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument ctx is null", kCall));
+    require((options & ~(kOne | GSHMEM_CTX_NOSTORE)) == 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX options", kCall,
+                      options));
+    *ctx = pe.create_context(kCall,
+                             (options & kOne) != 0 ? ContextUse::kExclusive : ContextUse::kShared);
+  });
+}
+
+void gshmem_ctx_destroy(gshmem_ctx_t ctx) {
+  if (ctx == GSHMEM_CTX_INVALID) return;
+  (void)guard_value<int>("gshmem_ctx_destroy", 0, [&](Pe& pe) {
+    pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx);
+    return 0;
+  });
+}
+
+int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team) {
+  if (!team) return -1;
+  const Pe* pe = current_pe();
+  const bool good = pe && (ctx == GSHMEM_CTX_DEFAULT || pe->has_context(ctx));
+  *team = good ? GSHMEM_TEAM_WORLD : GSHMEM_TEAM_INVALID;
+  return good ? 0 : -1;
+}
+
+int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_qp_create";
+    Pe& pe = require_pe(kCall);
+    require(out_qp_array != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument out_qp_array is null", kCall));
+    const std::vector<std::int32_t> handles = pe.create_queues(kCall, num_qps);
+    void* array = std::malloc(std::max<std::size_t>(handles.size(), 1) * sizeof(handles[0]));
+    if (!array) throw std::bad_alloc();
+    *out_qp_array = static_cast<gshmemx_qp_handle_t*>(array);
+    std::copy(handles.begin(), handles.end(), *out_qp_array);
+  });
+}
+
+int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_qp_destroy";
+    Pe& pe = require_pe(kCall);
+    require(num_qps >= 0 && (num_qps == 0 || qps), GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument num_qps = %d with qps = %p", kCall, num_qps,
+                      static_cast<const void*>(qps)));
+    for (int i = 0; i < num_qps; ++i) {
+      require(pe.has_context(qps[i]), GSHMEMX_ERROR_INVALID_VALUE,
+              strprintf("%s: argument qps[%d] = %d is no open queue handle", kCall, i, qps[i]));
+    }
+    for (int i = 0; i < num_qps; ++i) pe.destroy_context(kCall, "qps", qps[i]);
+  });
+}
+
+}  // extern "C"
