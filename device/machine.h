@@ -237,9 +237,9 @@ __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint
                : "memory");
   return old;
 }
-/// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, which the
-/// maximum stays behind, and whoever acquires the cursor may store to what the NIC has read, but
-/// must not read what it has written without an acquire load of its own.
+/// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, which
+/// the maximum stays behind, and whoever acquires the cursor may store to what the NIC has read,
+/// but must not read what it has written without an acquire load of its own.
 __device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");

@@ -320,6 +320,7 @@ GSHMEM_OUTLINE void queue_publish(Post& post) {
     }
     store_release_gpu(&queue.cursor()->ready, end);  // pairs with the acquire of the next in turn
   }
+  post.group.sync();  // the others see `ready` and `tail` too: a quiet of theirs waits for these
   post.target = post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);
 }
 

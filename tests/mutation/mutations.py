@@ -46,6 +46,9 @@ MUTATIONS = [
              NOT_THERE + "|seen before its record"),
     Mutation("tail_behind_ready", "ring.h", [(PUBLISH, ""), (READY, READY + PUBLISH)], MODEL,
              QUIET),
+    mutation("lanes_not_told_of_what_is_published", "ring.h",
+             "  post.group.sync();  // the others see `ready` and `tail` too: a quiet of theirs waits for "
+             "these\n", "", MODEL, QUIET),
     mutation("counter_read_before_base", "ring.h",
              "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n"
              "  // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, "

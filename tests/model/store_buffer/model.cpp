@@ -23,7 +23,7 @@ Chances draw(Random& random, std::size_t threads) {
 
 Model::Model(std::uint64_t seed, std::size_t n, std::size_t warp, std::string what)
     : random(seed),
-      memory((n + warp - 1) / warp, random),
+      memory(n, random),
       threads(random),
       chances(draw(random, n)),
       producers(n),
@@ -120,6 +120,11 @@ void Group::meet() {
     ++meetings_;
   }
   while (meetings_ == meeting) pause();
+}
+
+void Group::sync() {
+  while (model().memory.leave_one(model().buffer())) step();
+  meet();
 }
 
 std::uint64_t Group::value_of(int rank, std::uint64_t value) {

@@ -27,8 +27,8 @@ class Group {
   [[nodiscard]] int size() const { return static_cast<int>(lanes_.size()); }
   /// Position of the calling thread.
   [[nodiscard]] int rank() const;
-  /// __syncwarp. Nothing moves: the lanes share a buffer.
-  void sync() { meet(); }
+  /// __syncwarp: what the others have stored is seen, also by fences (PTX, causality order).
+  void sync();
   /// __shfl_sync: all pass a value and get that of `rank`.
   std::uint64_t value_of(int rank, std::uint64_t value);
 
@@ -55,10 +55,9 @@ class Model {
   Random random;
   Memory memory;
   Threads threads;
-  /// That of the calling thread. Lanes of a warp share one: their accesses are issued in order, so
-  /// that what one has stored the others see after a shuffle. (PTX promises it after __syncwarp
-  /// only.)
-  [[nodiscard]] std::size_t buffer() const { return threads.current() / lanes; }
+  /// That of the calling thread. A shuffle orders nothing between those of a warp (PTX,
+  /// "shfl.sync").
+  [[nodiscard]] std::size_t buffer() const { return threads.current(); }
   Chances chances;
   std::size_t producers, lanes;
   std::uint64_t steps = 0;
