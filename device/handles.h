@@ -28,6 +28,7 @@ GSHMEM_FN Result nothing() {
 #define GSHMEM_CALLER_STD(NAME, RET) \
   const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
 #define GSHMEM_CALLER_EXT(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
+#define GSHMEM_CALLER_OWN(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_HANDLE(NAME, RET, HANDLE)                                      \
   const ::gshmem::api::Caller call =                                                 \
       ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), GSHMEM_TEXT(HANDLE), HANDLE); \
