@@ -40,7 +40,8 @@ std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
   std::string text;
   for (const Candidate& candidate : order_addresses(candidates, node)) {
     const Endpoint endpoint{.family = candidate.family, .ip = candidate.ip, .port = 0};
-    text += (text.empty() ? "" : " ") + bootstrap::address_text(endpoint);
+    if (!text.empty()) text += ' ';
+    text += bootstrap::address_text(endpoint);
   }
   return text;
 }
