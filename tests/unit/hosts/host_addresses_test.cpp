@@ -1,6 +1,7 @@
 #include "transport/hosts/host_addresses.h"
 
 #include "bootstrap/uid/socket.h"
+#include "host/base/error.h"
 
 #include <catch2/catch.hpp>
 
@@ -39,7 +40,8 @@ std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
   std::string text;
   for (const Candidate& candidate : order_addresses(candidates, node)) {
     const Endpoint endpoint{.family = candidate.family, .ip = candidate.ip, .port = 0};
-    text += (text.empty() ? "" : " ") + bootstrap::address_text(endpoint);
+    if (!text.empty()) text += ' ';
+    text += bootstrap::address_text(endpoint);
   }
   return text;
 }
@@ -118,8 +120,8 @@ TEST_CASE("addresses_differ_in_network_by_any_bit_of_the_prefix") {
 TEST_CASE("more_addresses_than_are_told_leave_the_wanted_ones") {
   std::vector<Interface> interfaces;
   for (int i = 0; i < 20; ++i)
-    interfaces.push_back(interface(("eth" + std::to_string(i)).c_str(),
-                                   ("10.0." + std::to_string(i) + ".1").c_str(), 24));
+    interfaces.push_back(
+        interface(strprintf("eth%d", i).c_str(), strprintf("10.0.%d.1", i).c_str(), 24));
   const Candidates candidates = candidates_of(interfaces, config_with("=eth19"));
   CHECK(candidates.front().wanted);
   CHECK(candidates.front().ip[2] == 19);
