@@ -92,7 +92,8 @@ TEST_CASE("finalize_returns_with_an_error_on_its_way") {
       INFO(leg.name() << ", " << policy << "\n" << text_of(outcomes));
       CHECK(outcomes[kActor].code == 0);
       CHECK(contains(outcomes[kActor].output, "finalized"));
-      CHECK(contains(outcomes[kBystander].output, "finalized"));
+      // Under abort the news end who is not yet in finalize.
+      if (policy == "report") CHECK(contains(outcomes[kBystander].output, "finalized"));
     }
   }
 }
