@@ -73,7 +73,8 @@ void test_signals(Pe& pe, const Handles& handles, Scope scope);
 /// What is posted by a handle is in its queues and in no other's, and complete behind its quiet.
 /// Only where the next PE is reached by queues.
 void test_own_queues(Pe& pe, const Handles& handles);
-/// Numbers of the queues to the next PE, ascending; only where it is reached by queues.
+/// Numbers of the queues to the next PE, ascending; none where it is not reached by queues.
+/// Collective, as all of these.
 [[nodiscard]] std::vector<std::uint32_t> queue_numbers(Pe& pe, const Handles& handles);
 
 }  // namespace gshmem::spmd
