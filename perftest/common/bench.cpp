@@ -59,6 +59,7 @@ Bench::Bench(gshmem::Runtime& runtime, const Options& options)
       path_(find_path()) {}
 
 Path Bench::find_path() {
+  if (gshmem_team_n_pes(GSHMEM_TEAM_SHARED) < n_pes_) return Path::kNetwork;
   if (!on_gpu_) return Path::kHost;
   const std::vector<double> gpus = gather(static_cast<double>(gpu_identity()));
   const bool shared = std::set<double>(gpus.begin(), gpus.end()).size() < gpus.size();

@@ -22,10 +22,13 @@ struct Limits {
 // kHost: with one PE per core or less nothing crosses a wire, so only what a core can do counts: no
 //   x86 core stores more than 64 bytes per cycle (AVX-512) of at most 6 GHz, and an operation with
 //   its fence takes more than a few cycles.
+// kNetwork: at least one cache line goes from the poster to the consumer and one comes back, which
+//   takes longer than 50 ns between cores, and no consumer is faster than 800 Gb/s.
 constexpr Limits kLimits[] = {
     {Path::kPeerGpu, 0.35, 0.70, 450e3 * 1.05},
     {Path::kSameGpu, 0.05, 0.10, 33e6},
     {Path::kHost, 0.0005, 0.001, 400e3},
+    {Path::kNetwork, 0.05, 0.10, 100e3},
 };
 
 const Limits& limits_of(Path path) {
@@ -43,6 +46,8 @@ const char* path_name(Path path) {
       return "same GPU";
     case Path::kHost:
       return "shared host memory";
+    case Path::kNetwork:
+      return "network";
   }
   return "";
 }

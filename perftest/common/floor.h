@@ -12,7 +12,8 @@ namespace perftest {
 enum class Path {
   kPeerGpu,  ///< memory of another GPU, over NVLink or PCIe
   kSameGpu,  ///< memory of the GPU that runs the kernel
-  kHost      ///< CPU mode: memory that host threads share
+  kHost,     ///< CPU mode: memory that host threads share
+  kNetwork   ///< some PE is not mapped: work queues, whoever consumes them
 };
 [[nodiscard]] const char* path_name(Path path);
 

@@ -12,6 +12,12 @@ bool possible(const Claim& claim) { return !below_floor(claim).has_value(); }
 
 }  // namespace
 
+TEST_CASE("a queue entry takes a round trip to its consumer") {
+  CHECK(possible({.path = Path::kNetwork, .trip = Trip::kRound, .us = 1, .bytes = 8}));
+  CHECK_FALSE(possible({.path = Path::kNetwork, .trip = Trip::kRound, .us = 0.02, .bytes = 8}));
+  CHECK_FALSE(possible({.path = Path::kNetwork, .us = 1, .bytes = 1 << 20}));
+}
+
 TEST_CASE("a round trip between GPUs takes at least 0.7 us") {
   CHECK(possible({.path = Path::kPeerGpu, .trip = Trip::kRound, .us = 0.8}));
   CHECK_FALSE(possible({.path = Path::kPeerGpu, .trip = Trip::kRound, .us = 0.18}));
