@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <stdexcept>
 
@@ -262,7 +265,34 @@ void put_behind_heap(const Actor& actor) {
 
 void await_error_completion() {
   const device::Queue queue(&queue_view());
-  while (device::queue_poll(queue) != device::kQueueFailed) sched_yield();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (device::queue_poll(queue) != device::kQueueFailed) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("no error completion");
+    sched_yield();
+  }
 }
+
+namespace {
+
+/// proc(5), stat: the state stands behind the name, which may hold anything.
+bool all_threads_stopped(pid_t pid) {
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::ifstream file(task.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos || text.compare(name_end, 3, ") T") != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+StoppedProcess::StoppedProcess(pid_t pid) : pid_(pid) {
+  kill(pid, SIGSTOP);  // which takes effect later
+  while (!all_threads_stopped(pid)) sched_yield();
+}
+StoppedProcess::~StoppedProcess() { kill(pid_, SIGCONT); }
 
 }  // namespace gshmem::errors

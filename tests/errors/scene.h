@@ -115,6 +115,18 @@ void spoil_key(Key key);
 /// A put of `kBytes` to the first bytes behind the target's heap.
 void put_behind_heap(const Actor& actor);
 /// Returns when the queue to the target shows an error completion; takes no part in what it says.
+/// Throws when there is none in half a minute.
 void await_error_completion();
+
+/// A process that does not run, none of its threads, as long as this lives.
+class StoppedProcess {
+ public:
+  explicit StoppedProcess(pid_t pid);
+  ~StoppedProcess();
+  StoppedProcess(const StoppedProcess&) = delete;
+
+ private:
+  pid_t pid_;
+};
 
 }  // namespace gshmem::errors

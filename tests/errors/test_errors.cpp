@@ -130,11 +130,9 @@ TEST_CASE("retries_exceeded_when_the_network_loses_everything") {
 
 TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
   const auto provoke = [](const Actor& actor) {
-    const pid_t target = actor.shared.pids[kTarget].load();
-    kill(target, SIGSTOP);
+    const StoppedProcess target(actor.shared.pids[kTarget].load());
     actor.put(actor.first);
     await_error_completion();  // the wait of quiet has the same limit as the executor
-    kill(target, SIGCONT);
   };
   for (const Leg& leg : process_legs({"ofi"})) {
     const Shared& seen =
