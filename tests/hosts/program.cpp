@@ -14,7 +14,7 @@
 #include <thread>
 
 void gshmem::Pe::make_network() {}
-void gshmem::Pe::quiet_network() noexcept {}
+void gshmem::Pe::quiet_network() {}
 void gshmem::Pe::stop_network() noexcept {}
 
 namespace {
