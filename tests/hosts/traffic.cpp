@@ -50,10 +50,15 @@ struct Job {
   [[nodiscard]] bool explains(const gshmemx_fault_t& fault) const {
     const std::string name = "PE " + std::to_string(fault.pe);
     if (std::string(fault.message).find(name) == std::string::npos) return false;
+    // News of a PE that this one still reaches: it has lost another, and says which.
+    const std::string news = name + " was stopped by a fault: ";
+    const bool told = fault.code == GSHMEMX_ERROR_PEER_FAILED &&
+                      std::string(fault.message).find(news) != std::string::npos;
+    if (told) return fault.pe != me;
     if (fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC)
       return lost(fault.pe);
-    // Nobody tells that a link for data is down: who has nothing under way over it waits for those
-    // that do.
+    // Who has nothing under way over a link for data that is down waits for those that do, and may
+    // have waited too long before their news come.
     return what == "cut_data" && fault.code == GSHMEMX_ERROR_TIMEOUT && fault.pe != me;
   }
 };
