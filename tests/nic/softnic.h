@@ -62,7 +62,7 @@ class Memory {
  public:
   Memory(soft::Engine& engine, std::uint32_t pd, std::uint64_t bytes, std::uint32_t access = 15,
          std::optional<std::uint64_t> iova = std::nullopt)
-      : engine_(engine), bytes_(bytes), storage_(bytes + 4096) {
+      : engine_(engine), storage_(bytes + 4096) {
     const auto raw = reinterpret_cast<std::uintptr_t>(storage_.data());
     data_ = storage_.data() + (4096 - raw % 4096) % 4096;
     iova_ = iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
@@ -86,7 +86,7 @@ class Memory {
 
  private:
   soft::Engine& engine_;
-  std::uint64_t bytes_, iova_ = 0;
+  std::uint64_t iova_ = 0;
   std::vector<std::uint8_t> storage_;
   std::uint8_t* data_ = nullptr;
   std::uint32_t key_ = 0;
