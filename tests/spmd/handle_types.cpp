@@ -22,7 +22,7 @@ T element(std::uint64_t i) {
 #define CTX_RMA(NAME, T)                                                                           \
   T* there = static_cast<T*>(memory);                                                              \
   T source[4], back[4];                                                                            \
-  for (int i = 0; i < 4; ++i) {                                                                    \
+  for (unsigned i = 0; i < 4; ++i) {                                                               \
     source[i] = element<T>(row + i);                                                               \
     back[i] = element<T>(0);                                                                       \
   }                                                                                                \
