@@ -58,7 +58,8 @@ namespace detail {
 inline constexpr unsigned kMaxHostThreads = 4096;
 
 template <class F, class... Args>
-void launch_on_host(const LaunchShape& shape, const F& functor, const Args&... args) {
+void launch_on_host(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,
+                    const Args&... args) {
 #if !defined(__CUDA_ARCH__)
   const device::Ambient ambient = *gshmemi_ambient();
   const unsigned warps = (shape.threads + device::kHostWarpSize - 1) / device::kHostWarpSize;
@@ -80,12 +81,12 @@ void launch_on_host(const LaunchShape& shape, const F& functor, const Args&... a
   }
   std::vector<std::thread> threads;
   for (const device::HostLane& lane : lanes) {
-    threads.emplace_back([&ambient, &lane, &functor, &args...] {
+    threads.emplace_back([&ambient, &state, &lane, &functor, &args...] {
       device::Ambient& mine = *gshmemi_ambient();
       mine = ambient;
       mine.bound = true;
       mine.lane = &lane;
-      functor(LaunchContext(*ambient.state), args...);
+      functor(LaunchContext(state), args...);
       mine = {};
     });
   }
@@ -113,40 +114,51 @@ inline cudaStream_t stream_of(void* stream) {
 
 }  // namespace detail
 
-/// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
-/// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
-/// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
-/// was not compiled by nvcc.
-template <unsigned kMaxThreads = 1024, class F, class... Args>
-static void launch(const LaunchShape& shape, const F& functor, Args... args) {
-  const device::Ambient* ambient = gshmemi_ambient();
-  if (!ambient->state) {
-    throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");
-  }
+namespace detail {
+
+/// launch(), with a state that may differ from that of the calling thread's PE: in its queues, say.
+template <unsigned kMaxThreads, class F, class... Args>
+static void launch_with(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,
+                        Args... args) {
   if (shape.blocks == 0 || shape.threads == 0 || shape.threads > kMaxThreads) {
     throw std::runtime_error("gshmem::launch: shape has " + std::to_string(shape.blocks) +
                              " blocks of " + std::to_string(shape.threads) +
                              " threads; allowed are 1 to " + std::to_string(kMaxThreads) +
                              " per block");
   }
-  if (ambient->ops == nullptr) {
-    if (shape.blocks > detail::kMaxHostThreads / shape.threads) {
+  if (gshmemi_ambient()->ops == nullptr) {
+    if (shape.blocks > kMaxHostThreads / shape.threads) {
       throw std::runtime_error("gshmem::launch: " + std::to_string(shape.blocks) + " blocks of " +
                                std::to_string(shape.threads) + " threads are more than the " +
-                               std::to_string(detail::kMaxHostThreads) + " threads of CPU mode");
+                               std::to_string(kMaxHostThreads) + " threads of CPU mode");
     }
-    detail::launch_on_host(shape, functor, args...);
+    launch_on_host(state, shape, functor, args...);
     return;
   }
 #if defined(__CUDACC__)
-  detail::launch_kernel<kMaxThreads>
-      <<<shape.blocks, shape.threads, shape.shared_bytes, detail::stream_of(shape.stream)>>>(
-          *ambient->state, functor, args...);
-  detail::check_cuda(cudaGetLastError(), "gshmem::launch");
+  launch_kernel<kMaxThreads>
+      <<<shape.blocks, shape.threads, shape.shared_bytes, stream_of(shape.stream)>>>(state, functor,
+                                                                                    args...);
+  check_cuda(cudaGetLastError(), "gshmem::launch");
 #else
   throw std::runtime_error(
       "gshmem::launch: the PE is on a GPU, but this unit was not compiled by nvcc");
 #endif
+}
+
+}  // namespace detail
+
+/// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
+/// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
+/// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
+/// was not compiled by nvcc.
+template <unsigned kMaxThreads = 1024, class F, class... Args>
+static void launch(const LaunchShape& shape, const F& functor, Args... args) {
+  const abi::DeviceState* state = gshmemi_ambient()->state;
+  if (!state) {
+    throw std::runtime_error("gshmem::launch: the library is not initialized on this thread");
+  }
+  detail::launch_with<kMaxThreads>(*state, shape, functor, args...);
 }
 
 /// Static, as launch is, because units compiled by nvcc and by the host compiler have different

@@ -1,7 +1,9 @@
 // What the perftests ask the CUDA runtime for; gpu_none.cpp answers in builds without CUDA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace perftest {
@@ -10,5 +12,13 @@ namespace perftest {
 [[nodiscard]] std::string gpu_name();
 /// A number that two PEs share if and only if they share the GPU; fits in a double.
 [[nodiscard]] std::uint64_t gpu_identity();
+
+/// Where memory lies that kernels of the current GPU reach: in the host's, pinned, or in the GPU's.
+enum class MemorySide { kHost, kGpu };
+using Memory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
+/// Zeroed, on a page boundary; for PEs on GPUs only. Errors: std::runtime_error.
+[[nodiscard]] Memory gpu_memory(MemorySide side, std::size_t bytes);
+/// Between any two kinds of memory, for PEs on GPUs only; done on return.
+void copy_gpu_bytes(void* to, const void* from, std::size_t bytes);
 
 }  // namespace perftest

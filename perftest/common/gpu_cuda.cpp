@@ -8,14 +8,16 @@
 namespace perftest {
 namespace {
 
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
+}
+
 cudaDeviceProp current_device() {
   int device = 0;
   cudaDeviceProp properties{};
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device);
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("cudaGetDeviceProperties: ") + cudaGetErrorString(error));
-  }
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   return properties;
 }
 
@@ -28,6 +30,25 @@ std::uint64_t gpu_identity() {
   std::uint64_t id = 0;
   std::memcpy(&id, properties.uuid.bytes, sizeof(id));
   return id >> 12;
+}
+
+Memory gpu_memory(MemorySide side, std::size_t bytes) {
+  void* made = nullptr;
+  if (side == MemorySide::kHost) {
+    check(cudaHostAlloc(&made, bytes, cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
+    std::memset(made, 0, bytes);
+    return {static_cast<std::byte*>(made), [](std::byte* p) { cudaFreeHost(p); }};
+  }
+  check(cudaMalloc(&made, bytes), "cudaMalloc");
+  Memory memory(static_cast<std::byte*>(made), [](std::byte* p) { cudaFree(p); });
+  check(cudaMemset(made, 0, bytes), "cudaMemset");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  return memory;
+}
+
+void copy_gpu_bytes(void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
 }
 
 }  // namespace perftest

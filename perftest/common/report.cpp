@@ -40,7 +40,7 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
     : format_(std::move(format)), out_(out) {
   using R = const Row&;
   columns_ = {
-      {"name", 14, true, [](R row) { return row.name; }},
+      {"name", 22, true, [](R row) { return row.name; }},
       {"size_bytes", 12, false, [](R row) { return std::to_string(row.size); }},
       {"scope", 6, true, [](R row) { return row.scope; }},
       {"blocks", 6, false, [](R row) { return std::to_string(row.blocks); }},
@@ -49,13 +49,16 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
       {"min_us", 11, false, [](R row) { return number(row.min_us, "%.4f"); }},
       {"median_us", 11, false, [](R row) { return number(row.median_us, "%.4f"); }},
   };
-  if (shows != Shows::kLatency) {
+  if (shows == Shows::kBandwidth || shows == Shows::kRate) {
     columns_.push_back(
         {"GB_s", 10, false, [](R row) { return number(row.gigabytes_per_s(), "%.3f"); }});
     columns_.push_back({"total_GB_s", 12, false,
                         [](R row) { return number(row.gigabytes_per_s() * row.senders, "%.3f"); }});
   }
-  if (shows == Shows::kRate || with_rate) {
+  if (shows == Shows::kIssue) {
+    columns_.push_back({"clocks", 10, false, [](R row) { return number(row.clocks, "%.1f"); }});
+  }
+  if (shows == Shows::kRate || shows == Shows::kIssue || with_rate) {
     columns_.push_back({"Mops", 12, false, [](R row) { return number(row.megaops(), "%.3f"); }});
   }
 }

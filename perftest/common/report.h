@@ -22,6 +22,7 @@ struct Row {
   std::size_t bytes = 0;             ///< payload per iteration of one PE; 0 = no bandwidth
   std::size_t operations = 1;        ///< API operations per iteration of one PE
   unsigned senders = 1;              ///< PEs that did this at once
+  double clocks = 0;                 ///< of an SM per operation, kIssue only
 
   /// 10^9 bytes per second from one PE, by the median.
   [[nodiscard]] double gigabytes_per_s() const;
@@ -30,7 +31,7 @@ struct Row {
 };
 
 /// What the rows of a program show.
-enum class Shows { kLatency, kBandwidth, kRate };
+enum class Shows { kLatency, kBandwidth, kRate, kIssue };
 
 class Report {
  public:

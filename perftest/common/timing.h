@@ -65,12 +65,13 @@ constexpr unsigned max_threads() {
 template <class Group>
 inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block> ? 1024 : 256;
 
-/// Collective: measures `body`.
+/// Collective: measures `body`, on PEs as `state` has them.
 template <class Body>
-Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, const Body& body) {
+Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
+                         const gshmem::LaunchShape& shape, Part part, const Body& body) {
   const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
-    gshmem::launch<max_threads<Body>()>(shape,
-                                        Timed<Body>{body, bench.stamps(), first, warmup, iters});
+    gshmem::detail::launch_with<max_threads<Body>()>(
+        state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
     gshmem::synchronize();
   };
   // Loads the kernel: CUDA does it at the first launch, and must not while a partner's kernel waits
@@ -82,6 +83,11 @@ Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, c
     run(first, warmup, iters);
     return part == Part::kTimed ? bench.elapsed_ns(shape.blocks) : 0.0;
   });
+}
+/// Collective: measures `body` on the PEs as they are.
+template <class Body>
+Measurement measure(Bench& bench, const gshmem::LaunchShape& shape, Part part, const Body& body) {
+  return measure_with(bench, *gshmemi_ambient()->state, shape, part, body);
 }
 
 template <class Body>
@@ -104,6 +110,17 @@ void run_once(Bench& bench, const gshmem::LaunchShape& shape, bool active, const
     }
     bench.barrier();
   }
+}
+
+/// The calling SM's clock, in cycles; on a CPU its time stamp counter, 0 where there is none.
+GSHMEM_FN std::uint64_t clock_cycles() {
+#if defined(__CUDA_ARCH__)
+  return static_cast<std::uint64_t>(clock64());
+#elif defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return 0;
+#endif
 }
 
 /// Number of something in the launch, and of all its kind.

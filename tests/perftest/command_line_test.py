@@ -19,6 +19,7 @@ PROGRAMS = {
     "g_bw": SIZES, "p_latency": [], "g_latency": [], "put_ping_pong": SIZES,
     "put_signal_ping_pong": SIZES, "signal_ping_pong": [], "atomic_latency": [],
     "atomic_bw": SIZES, "barrier_latency": [], "sync_latency": [], "init_time": [],
+    "issue_cost": [],
 }
 NOTHING_TO_CORRUPT = ["init_time"]
 

@@ -1,0 +1,217 @@
+#include "perftest/common/ack_rig.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace perftest {
+namespace {
+
+namespace abi = gshmem::abi;
+
+constexpr std::size_t kLine = 128, kPage = 4096;
+constexpr std::uint32_t kFirstNumber = 0x100;
+/// Keys that a mix-up would show in.
+constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f;
+constexpr unsigned kMostConsumers = 8;
+
+template <class T>
+T part_of(const unsigned char* entry, std::size_t offset) {
+  T value;
+  std::memcpy(&value, entry + offset, sizeof(value));
+  return value;
+}
+
+std::string in_queue(unsigned queue, const char* what, std::uint64_t is, std::uint64_t wanted) {
+  return "queue " + std::to_string(queue) + ": " + what + " is " + std::to_string(is) +
+         " instead of " + std::to_string(wanted);
+}
+
+}  // namespace
+
+Memory AckRig::allocate(MemorySide side, std::size_t bytes) const {
+  const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  if (on_gpu_) return gpu_memory(side, whole);
+  void* made = std::aligned_alloc(kPage, whole);
+  if (!made) throw std::bad_alloc();
+  std::memset(made, 0, whole);
+  return {static_cast<std::byte*>(made), [](std::byte* p) { std::free(p); }};
+}
+
+void AckRig::copy(void* to, const void* from, std::size_t bytes) const {
+  if (on_gpu_) {
+    copy_gpu_bytes(to, from, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
+    : shape_(shape),
+      on_gpu_(on_gpu),
+      state_(pe),
+      entries_(allocate(shape.memory, std::size_t{shape.queues} * kDepth * abi::kWqebbBytes)),
+      records_(allocate(shape.memory, shape.queues * kLine)),
+      doorbells_(allocate(MemorySide::kHost, shape.queues * kLine)),
+      completions_(allocate(MemorySide::kHost, shape.queues * kLine)),
+      views_(nullptr, nullptr),
+      cursors_(allocate(MemorySide::kGpu, shape.queues * sizeof(abi::QueueCursor))),
+      used_(nullptr, nullptr) {
+  make_views();
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const unsigned count = std::min({shape.queues, kMostConsumers, std::max(1u, cores / 4)});
+  for (unsigned nth = 0; nth < count; ++nth) {
+    consumers_.emplace_back([this, nth, count] { consume(nth, count); });
+  }
+}
+
+AckRig::~AckRig() {
+  stop_.store(true);
+  for (std::thread& consumer : consumers_) consumer.join();
+}
+
+void AckRig::make_views() {
+  const auto me = static_cast<std::size_t>(state_.my_pe);
+  const std::size_t total = (me + 1) * shape_.queues;  // those to other PEs are never used
+  std::vector<abi::QueueView> views(total);
+  for (unsigned i = 0; i < shape_.queues; ++i) {
+    auto* completion = reinterpret_cast<abi::CompletionEntry*>(completions_.get() + i * kLine);
+    completion->op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+    abi::QueueView& view = views[me * shape_.queues + i];
+    view.entries = reinterpret_cast<char*>(entries_.get()) +
+                   std::size_t{i} * kDepth * abi::kWqebbBytes;
+    view.doorbell = reinterpret_cast<std::uint64_t*>(doorbells_.get() + i * kLine);
+    view.send_record = reinterpret_cast<abi::Be32*>(records_.get() + i * kLine +
+                                                    offsetof(abi::DoorbellRecord, send));
+    view.completion = reinterpret_cast<const abi::Be32*>(
+        reinterpret_cast<const char*>(completion) + abi::kCompletionWordOffset);
+    view.cursor = reinterpret_cast<abi::QueueCursor*>(cursors_.get()) + i;
+    view.depth = kDepth;
+    view.batch = 32;  // as transport/nic/queue_set.cpp has it at this depth
+    view.number = kFirstNumber + i;
+    view.local_key = abi::Be32(kLocalKey);
+    view.remote_key = abi::Be32(kRemoteKey);
+    view.pe = state_.my_pe;
+    view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
+    view.memory = shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu
+                                                    : abi::QueueMemory::kHost;
+    view.kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared;
+    watches_.push_back({view.doorbell,
+                        reinterpret_cast<std::uint32_t*>(completion) +
+                            abi::kCompletionWordOffset / sizeof(std::uint32_t),
+                        view.number});
+  }
+  views_ = allocate(MemorySide::kGpu, total * sizeof(abi::QueueView));
+  copy(views_.get(), views.data(), total * sizeof(abi::QueueView));
+  used_ = allocate(MemorySide::kGpu, (total + 31) / 32 * sizeof(std::uint32_t));
+
+  state_.mapped_count = 0;
+  state_.slots = nullptr;
+  state_.nic = {};
+  state_.nic.queues = reinterpret_cast<const abi::QueueView*>(views_.get());
+  state_.nic.used = reinterpret_cast<std::uint32_t*>(used_.get());
+  state_.nic.per_pe = shape_.queues;
+  state_.nic.count = static_cast<std::uint32_t>(total);
+  state_.nic.map = abi::QueueMap::kBlock;
+  if (shape_.record_first) state_.nic.flags = abi::kNicRecordFirst;
+  state_.nic.max_message = 1u << 30;
+}
+
+/// Completes what the doorbells of every `of`th queue cover.
+void AckRig::consume(unsigned nth, unsigned of) {
+  constexpr unsigned kIdleRounds = 4096;  // then the core is given away: tests have few
+  unsigned idle = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    bool moved = false;
+    for (std::size_t i = nth; i < watches_.size(); i += of) {
+      Watch& watch = watches_[i];
+      const std::uint64_t value =
+          abi::swap_bytes(std::atomic_ref(*watch.doorbell).load(std::memory_order_acquire));
+      const auto next = static_cast<std::uint16_t>(value >> 40);
+      const auto ahead = static_cast<std::uint16_t>(next - watch.acknowledged);
+      if (ahead == 0) continue;
+      watch.foreign |= (value & 0xffffffff) >> 8 != watch.number;
+      watch.acknowledged += ahead;
+      moved = true;
+      // Counter of the last entry, signature 0, opcode kRequester.
+      const std::uint32_t word = static_cast<std::uint32_t>(static_cast<std::uint16_t>(next - 1))
+                                 << 16;
+      std::atomic_ref(*watch.completion)
+          .store(abi::Be32(word).raw, std::memory_order_release);
+    }
+    idle = moved ? 0 : idle + 1;
+    if (idle > kIdleRounds) std::this_thread::yield();
+  }
+}
+
+std::string AckRig::check(const RigWork& work, bool corrupt) const {
+  for (unsigned queue = 0; queue < shape_.queues; ++queue) {
+    if (std::string problem = check_queue(queue, work, corrupt); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrupt) const {
+  const std::uint64_t wanted = (work.last - work.first) * work.threads;
+  abi::QueueCursor cursor;
+  copy(&cursor, cursors_.get() + queue * sizeof(cursor), sizeof(cursor));
+  if (cursor.reserved != wanted) return in_queue(queue, "reserved", cursor.reserved, wanted);
+  if (cursor.ready != wanted) return in_queue(queue, "ready", cursor.ready, wanted);
+  const Watch& watch = watches_[queue];
+  if (watch.foreign) return "queue " + std::to_string(queue) + ": a doorbell named another queue";
+  if (watch.acknowledged != wanted) {
+    return in_queue(queue, "acknowledged", watch.acknowledged, wanted);
+  }
+  abi::DoorbellRecord record;
+  copy(&record, records_.get() + queue * kLine, sizeof(record));
+  if (record.send.get() != (wanted & 0xffff)) {
+    return in_queue(queue, "the doorbell record", record.send.get(), wanted & 0xffff);
+  }
+  std::vector<unsigned char> entries(std::size_t{kDepth} * abi::kWqebbBytes);
+  copy(entries.data(), entries_.get() + queue * entries.size(), entries.size());
+  if (corrupt) entries[abi::kSegmentBytes + 7] ^= 0x08;  // of the first remote address
+  for (std::uint64_t i = wanted - std::min<std::uint64_t>(wanted, kDepth); i < wanted; ++i) {
+    const unsigned char* entry = entries.data() + i % kDepth * abi::kWqebbBytes;
+    if (std::string problem = check_entry(entry, i, queue, work); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+/// Entry `index`, counted from the queue's beginning: a WRITE of 8 bytes.
+std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index, unsigned queue,
+                                const RigWork& work) const {
+  const auto control = part_of<abi::ControlSegment>(entry, 0);
+  const auto remote = part_of<abi::RemoteSegment>(entry, abi::kSegmentBytes);
+  const auto data = part_of<abi::DataSegment>(entry, 2 * abi::kSegmentBytes);
+  const auto wrong = [&](const char* what, std::uint64_t is, std::uint64_t wanted) {
+    return "entry " + std::to_string(index) + " of " + in_queue(queue, what, is, wanted);
+  };
+  const std::uint32_t opcode = static_cast<std::uint32_t>(abi::Opcode::kRdmaWrite);
+  const std::uint32_t head = (static_cast<std::uint32_t>(index) & 0xffff) << 8 | opcode;
+  if (control.opmod_index_opcode.get() != head) {
+    return wrong("word 0", control.opmod_index_opcode.get(), head);
+  }
+  const std::uint32_t number_ds = (kFirstNumber + queue) << 8 | 3;
+  if (control.number_ds.get() != number_ds) {
+    return wrong("word 1", control.number_ds.get(), number_ds);
+  }
+  if (remote.key.get() != kRemoteKey) return wrong("the remote key", remote.key.get(), kRemoteKey);
+  if (data.key.get() != kLocalKey) return wrong("the local key", data.key.get(), kLocalKey);
+  if (data.bytes.get() != 8) return wrong("the length", data.bytes.get(), 8);
+  std::uint64_t element = (remote.address.get() - work.dest) / 8;
+  if (work.in_order) {
+    element = (index % work.threads + work.first + index / work.threads) % work.elements;
+  } else if (element >= work.elements) {
+    return wrong("the element", element, work.elements - 1);
+  }
+  if (remote.address.get() != work.dest + 8 * element) {
+    return wrong("the remote address", remote.address.get(), work.dest + 8 * element);
+  }
+  if (data.address.get() != work.source + 8 * element) {
+    return wrong("the local address", data.address.get(), work.source + 8 * element);
+  }
+  return "";
+}
+
+}  // namespace perftest

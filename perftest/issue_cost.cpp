@@ -1,0 +1,136 @@
+// What a put costs the GPU that issues it: clocks from call to return, and puts per second, into
+// work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place; the
+// entries, records and doorbells are checked instead. Rows: who puts (one thread on a queue that
+// others might share, one thread on a queue of its own, a converged warp), where the queue lies,
+// and whether the record is ordered before the doorbell as mlx5 wants it ("record"); then the rate
+// over 1 to 64 queues, a block for each.
+#include "perftest/common/ack_rig.h"
+#include "perftest/common/run.h"
+#include "perftest/common/timing.h"
+
+namespace perftest {
+namespace {
+
+constexpr std::uint64_t kElements = 1024;
+constexpr unsigned kMostQueues = 64;
+
+struct IssuePuts {
+  static constexpr unsigned kMaxThreads = 1024;
+  std::uint64_t *dest, *source;
+  std::uint64_t* clocks;  ///< of the first thread of each block, the last pass
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    const int pe = ctx.my_pe();
+    const unsigned thread = static_cast<unsigned>(ctx.thread_rank());
+    const std::uint64_t start = clock_cycles();
+    for (unsigned i = 0; i < span.count; ++i) {
+      const std::uint64_t k = (thread + span.first + i) % kElements;
+      ctx.put_nbi(gshmem::Thread{}, dest + k, source + k, 1, pe);
+    }
+    if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
+    ctx.quiet();
+  }
+};
+
+struct Case {
+  std::string name;
+  RigShape rig;
+  unsigned threads = 1;  ///< on each queue, one block
+};
+
+class IssueCost {
+ public:
+  explicit IssueCost(Bench& bench)
+      : bench_(bench), dest_(kElements), source_(kElements), clocks_(kMostQueues) {}
+
+  /// Collective. Only PE 0 takes part: it puts to itself.
+  void measure_case(const Case& work) {
+    const bool active = bench_.my_pe() == 0;
+    const gshmem::abi::DeviceState& own = *gshmemi_ambient()->state;
+    AckRig rig(own, bench_.on_gpu(), work.rig);
+    const gshmem::LaunchShape shape{.blocks = work.rig.queues, .threads = work.threads};
+    const std::uint64_t first = bench_.iterations_taken();
+    const Measurement measured =
+        measure_with(bench_, rig.state(), shape, timed_if(active),
+                     IssuePuts{dest_.data(), source_.data(), clocks_.data()});
+    std::string problem;
+    if (active) {
+      const auto base = reinterpret_cast<std::uintptr_t>(own.heap);
+      problem = rig.check({.source = reinterpret_cast<std::uintptr_t>(source_.data()) - base,
+                           .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
+                           .elements = kElements,
+                           .first = first,
+                           .last = bench_.iterations_taken(),
+                           .threads = work.threads,
+                           .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32)},
+                          bench_.options().inject_corruption);
+      if (!problem.empty()) problem = "FAIL: wrong entries: " + problem;
+    }
+    bench_.agree(problem);
+    std::uint64_t clocks = 0;
+    clocks_.read(std::span(&clocks, 1), 0);
+    bench_.add_row({.name = work.name,
+                    .size = 8,
+                    .scope = work.threads == 1 ? "thread" : "warp",
+                    .blocks = shape.blocks,
+                    .threads = shape.threads,
+                    .operations = std::size_t{shape.blocks} * shape.threads,
+                    .clocks = static_cast<double>(clocks) / measured.iters / work.threads},
+                   measured, Trip::kStream, 0);
+  }
+
+ private:
+  Bench& bench_;
+  gshmem::SymmetricArray<std::uint64_t> dest_, source_, clocks_;
+};
+
+/// Both sides on GPUs; in CPU mode there is one memory.
+std::vector<std::pair<std::string, MemorySide>> sides(const Bench& bench) {
+  if (!bench.on_gpu()) return {{"host", MemorySide::kHost}};
+  return {{"gpu", MemorySide::kGpu}, {"host", MemorySide::kHost}};
+}
+
+void run(Bench& bench) {
+  if (bench.options().ctas > kMostQueues) {
+    throw UsageError("--ctas: '" + std::to_string(bench.options().ctas) +
+                     "' is not accepted; accepted: 1 to " + std::to_string(kMostQueues) +
+                     ", a queue for each");
+  }
+  IssueCost cost(bench);
+  const unsigned warp = bench.shape_of("warp").threads;
+  for (const auto& [side, memory] : sides(bench)) {
+    for (const bool record : {false, true}) {
+      const std::string where = side + (record ? " record" : "");
+      RigShape rig{.memory = memory, .record_first = record};
+      cost.measure_case({"shared " + where, rig, 1});
+      cost.measure_case({"warp " + where, rig, warp});
+      rig.exclusive = true;
+      cost.measure_case({"exclusive " + where, rig, 1});
+    }
+  }
+  for (const auto& [side, memory] : sides(bench)) {
+    for (unsigned queues = 1; queues <= bench.options().ctas; queues *= 2) {
+      const RigShape rig{.queues = queues, .memory = memory, .record_first = true};
+      cost.measure_case({"rate " + side, rig, bench.options().threads_per_cta});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace perftest
+
+int main(int argc, char** argv) {
+  using namespace perftest;
+  return run_program({.name = "issue_cost",
+                      .summary = "clocks of a put on the network path, and puts per second, into "
+                                 "queues that are only acknowledged",
+                      .groups = kShape,
+                      .shows = Shows::kIssue,
+                      .gpu = {.ctas = kMostQueues, .threads_per_cta = 256},
+                      .cpu = {.warmup_iters = 3,
+                              .repetitions = 3,
+                              .ctas = 2,
+                              .threads_per_cta = 2},
+                      .run = run},
+                     argc, argv);
+}
