@@ -31,16 +31,22 @@ class Converged {
   __device__ int rank() const { return __popc(mask_ & ((1u << lane_id()) - 1)); }
   __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
   __device__ bool last() const { return lane_id() == 31 - __clz(static_cast<int>(mask_)); }
-  __device__ void sync() const { __syncwarp(mask_); }
+  // A thread alone is asked first: what the others need are dozens of instructions.
+  __device__ void sync() const {
+    if (!alone()) __syncwarp(mask_);
+  }
   __device__ std::uint64_t from_first(std::uint64_t value) const {
+    if (alone()) return value;
     return __shfl_sync(mask_, static_cast<unsigned long long>(value),
                        __ffs(static_cast<int>(mask_)) - 1);
   }
   __device__ std::uint32_t from_last(std::uint32_t value) const {
+    if (alone()) return value;
     return __shfl_sync(mask_, value, 31 - __clz(static_cast<int>(mask_)));
   }
 
  private:
+  __device__ bool alone() const { return (mask_ & (mask_ - 1)) == 0; }
   unsigned mask_;
 };
 #elif !defined(GSHMEM_MACHINE)  // else that brings its own

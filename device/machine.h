@@ -229,6 +229,28 @@ __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
 __device__ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+/// A load behind which the caller only stores, and only if the value lets it: the GPU begins no
+/// store before the branch on it is decided.
+__device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
+  std::uint64_t v;
+  asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+/// Release only: what was cached stays, so that loads behind it need not go to memory again.
+__device__ inline void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
+__device__ inline void fence_release_system() { asm volatile("fence.release.sys;" ::: "memory"); }
+/// Adds to a word whose readers acquire it. Relaxed: a reader synchronizes with the release of the
+/// fence before every addition that led to what it reads (PTX ISA, observation order goes on
+/// through read-modify-writes).
+__device__ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
+               : "memory");
+}
+/// The same, and a release of what is behind that fence.
+__device__ inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
+               : "memory");
+}
 __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   std::uint64_t old;
   asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
@@ -366,7 +388,17 @@ inline void fence_system() {
 
 // The narrower scopes of GPUs do not exist here.
 inline void fence_gpu() { fence_system(); }
+inline void fence_release_gpu() { fence_system(); }
+inline void fence_release_system() { fence_system(); }
 inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
+/// Acquire, because a compiler may reorder what a CPU would not.
+inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_acquire(p); }
+inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
+  __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+}
+inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
+  atomic_add_release_gpu(p, v);  // ThreadSanitizer does not model fences
+}
 inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);

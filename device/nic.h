@@ -1,15 +1,17 @@
 // The network path: puts, gets and atomics as work queue entries of a reliable connection to the
 // target. One thread of a group posts; addresses are offsets into the heaps, which one key covers.
-// Every call is a Request that execute() works off. All of it is out of line: a kernel that only
-// might use the network keeps its registers.
+// What is one WQE and has its data in the heap takes the short way (issue.h). Everything else is a
+// Request that execute() works off, step by step, in local memory. Both are out of line: a kernel
+// that only might use the network keeps its registers. What the short way needs of the state is
+// fetched by the caller, where it comes from constant memory.
 //
 // Local memory outside of the heap has no key. What is put from there travels inside the entries,
 // and may be reused at once; what is fetched to there goes through a scratch slot of the heap.
 #pragma once
 
 #include "copy.h"
+#include "issue.h"
 #include "p2p.h"
-#include "ring.h"
 
 namespace gshmem::device::nic {
 
@@ -17,16 +19,20 @@ namespace gshmem::device::nic {
 inline constexpr std::size_t kInlinePutBytes = 28;
 
 /// Which of the queues to `pe` the calling thread uses: always the same one.
-GSHMEM_FN Queue queue_to(const State& state, int pe) {
+GSHMEM_FN std::uint32_t queue_index(const State& state, int pe) {
   const abi::NicView& nic = state.nic;
   std::uint32_t slot = 0;
   if (nic.per_pe > 1) {
     if (nic.map == abi::QueueMap::kBlock) slot = block_number();
     if (nic.map == abi::QueueMap::kWarp) slot = warp_number();
     if (nic.map == abi::QueueMap::kSm) slot = sm_number();
-    slot %= nic.per_pe;
+    const std::uint32_t mask = nic.per_pe - 1;
+    slot = nic.per_pe & mask ? slot % nic.per_pe : slot & mask;
   }
-  return Queue(nic.queues + static_cast<std::uint32_t>(pe) * nic.per_pe + slot);
+  return static_cast<std::uint32_t>(pe) * nic.per_pe + slot;
+}
+GSHMEM_FN Queue queue_to(const State& state, int pe) {
+  return Queue(state.nic.queues + queue_index(state, pe));
 }
 
 /// Offset of an address in this PE's heap: what WQEs call it, here and at every PE.
@@ -271,9 +277,45 @@ GSHMEM_OUTLINE void take_result(Request& request, Post& post) {
   }
 }
 
-/// Makes the call, by one thread. A scratch slot stays taken after a failure: a late READ may still
-/// write there.
-GSHMEM_OUTLINE void execute(Request& request) {
+/// The short way to `pe`, with the entries to be filled in.
+template <class Entries>
+GSHMEM_FN IssueOf<Entries> issue_to(const State& state, int pe) {
+  const std::uint32_t index = queue_index(state, pe);
+  IssueOf<Entries> todo;
+  todo.state = &state;
+  todo.queue = Queue(state.nic.queues + index);
+  todo.cursor = state.nic.cursors + index;
+  todo.traits = state.nic.traits;
+  return todo;
+}
+
+/// One WQE between heaps does, or that and an atomic behind it.
+GSHMEM_FN bool is_short(const Request& request) {
+  const State& state = *request.state;
+  if (request.bytes == 0 || request.bytes > state.nic.max_message || request.fetching ||
+      !in_heap(state, request.local, request.bytes)) {
+    return false;
+  }
+  if (request.operation == Operation::kGet) return !(state.nic.flags & abi::kNicReadNeedsDump);
+  return !request.blocking || request.bytes > kInlinePutBytes;
+}
+
+GSHMEM_FN TransferEntry transfer_of(const Request& request) {
+  const State& state = *request.state;
+  return {heap_offset(state, request.remote), heap_offset(state, request.local),
+          static_cast<std::uint32_t>(request.bytes),
+          request.operation == Operation::kGet ? Opcode::kRdmaRead : Opcode::kRdmaWrite};
+}
+GSHMEM_FN void execute_transfer(const Request& request) {
+  IssueOf<TransferEntry> todo = issue_to<TransferEntry>(*request.state, request.pe);
+  todo.call = name_of(request.operation);
+  todo.entries = transfer_of(request);
+  issue_call(todo, request.blocking);
+}
+
+/// Makes the call step by step, by one thread. A scratch slot stays taken after a failure: a late
+/// READ may still write there.
+GSHMEM_OUTLINE void execute_long(Request& request) {
   if (request.empty()) return;
   Post post;
   if (begin(request, post)) claim_scratch(request, post);
@@ -291,6 +333,18 @@ GSHMEM_OUTLINE void execute(Request& request) {
   }
   post_report(post);
 }
+/// The same with the atomic behind it. Those that it is not are made step by step.
+GSHMEM_OUTLINE void execute_signalled(Request& request) {
+  if (!is_short(request)) {
+    execute_long(request);
+    return;
+  }
+  const State& state = *request.state;
+  IssueOf<SignalledEntries> todo = issue_to<SignalledEntries>(state, request.pe);
+  todo.call = name_of(request.operation);
+  todo.entries = {transfer_of(request), {heap_offset(state, request.target), request.amo}};
+  issue_call(todo, request.blocking);
+}
 
 // The API of the network path. What a group puts or gets, its first thread does; out of line,
 // because the request would be made of registers of the caller (STREAM_putmem_block 48 for 40).
@@ -304,7 +358,8 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
   request.local = static_cast<const char*>(source);
   request.remote = static_cast<const char*>(dest);
   request.bytes = bytes;
-  execute(request);
+  if (is_short(request)) return execute_transfer(request);
+  execute_long(request);
 }
 template <class Coop>
 GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* source,
@@ -315,17 +370,33 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   request.local = static_cast<const char*>(dest);
   request.remote = static_cast<const char*>(source);
   request.bytes = bytes;
-  execute(request);
+  if (is_short(request)) return execute_transfer(request);
+  execute_long(request);
 }
 
-/// One element of 1 to 16 bytes: a put from local memory, which has no key, travels inline.
+/// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
+GSHMEM_FN void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
+                        int pe) {
+  IssueOf<InlineEntry> todo = issue_to<InlineEntry>(state, pe);
+  todo.entries = {heap_offset(state, dest),
+                  {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
+                  bytes};
+  issue_call(todo, false);
+}
+/// One element of 1 to 16 bytes.
 template <class T>
 GSHMEM_OUTLINE void p(const State& state, T* dest, T value, int pe) {
-  Request request{&state, Operation::kPut, pe};
-  request.local = reinterpret_cast<const char*>(&value);
-  request.remote = reinterpret_cast<const char*>(dest);
-  request.bytes = sizeof(T);
-  execute(request);
+  if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
+    Request request{&state, Operation::kPut, pe};
+    request.local = reinterpret_cast<const char*>(&value);
+    request.remote = reinterpret_cast<const char*>(dest);
+    request.bytes = sizeof(T);
+    execute_long(request);
+  } else {
+    std::uint64_t raw = 0;
+    std::memcpy(&raw, &value, sizeof(T));
+    put_word(state, dest, raw, sizeof(T), pe);
+  }
 }
 /// Zero when the read failed.
 template <class T>
@@ -336,16 +407,15 @@ GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
   request.local = reinterpret_cast<const char*>(&value);
   request.remote = reinterpret_cast<const char*>(source);
   request.bytes = sizeof(T);
-  execute(request);
+  execute_long(request);
   return value;
 }
 
 /// Nobody waits for the old value.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
-  Request request{&state, Operation::kAtomic, pe};
-  request.target = target;
-  request.amo = operation;
-  execute(request);
+  IssueOf<AtomicEntry> todo = issue_to<AtomicEntry>(state, pe);
+  todo.entries = {heap_offset(state, target), operation};
+  issue_call(todo, false);
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
@@ -353,23 +423,29 @@ GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo 
   request.target = target;
   request.amo = operation;
   request.fetching = true;
-  execute(request);
+  execute_long(request);
   return request.old;
 }
 
+/// What is done to a signal word of 8 bytes. (An Amo would be three registers more.)
+struct SignalAmo {
+  void* word;
+  std::uint64_t value;
+  AmoOp op;
+};
 /// A payload and the signal behind it, by one thread. With kOnReturn the group meets at the end.
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
-                               std::size_t bytes, void* signal, Amo update, int pe, Reuse reuse) {
+                               std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   if (coop.thread_rank() == 0) {
     Request request{&state, Operation::kPutSignal, pe};
     request.blocking = reuse == Reuse::kOnReturn;
     request.local = static_cast<const char*>(source);
     request.remote = static_cast<const char*>(dest);
     request.bytes = bytes;
-    request.target = signal;
-    request.amo = update;
-    execute(request);
+    request.target = signal.word;
+    request.amo = {signal.op, sizeof(signal.value), signal.value, 0};
+    execute_signalled(request);
   }
   if (reuse == Reuse::kOnReturn) coop.sync();
 }
@@ -378,9 +454,9 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
 /// of the group share the queues; only those that were ever used are looked at. The group need not
 /// meet.
 template <class Coop>
-GSHMEM_FN void try_quiet(Coop coop, Post& post, const State& state, const char* call) {
-  post.state = &state;
-  post.call = call;
+GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
+  wait.state = &state;
+  wait.call = call;
   int nth = 0;
   GSHMEM_NO_UNROLL
   for (std::uint32_t at = 0; at < state.nic.count; ++at) {
@@ -391,23 +467,23 @@ GSHMEM_FN void try_quiet(Coop coop, Post& post, const State& state, const char* 
     }
     at += bit_number(used & (0u - used));
     if (nth++ % coop.size() != coop.thread_rank()) continue;
-    post.queue = Queue(state.nic.queues + at);
-    if (!queue_try_quiet(post)) break;
+    wait.queue = Queue(state.nic.queues + at);
+    if (!queue_try_quiet(wait)) break;
   }
 }
 /// False: it had to end without.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
-  Post post;
-  try_quiet(coop, post, state, call);
-  return post_report(post);
+  Wait wait;
+  try_quiet(coop, wait, state, call);
+  return post_report(wait);
 }
 /// The same for a caller that returns a status.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
-  Post post;
-  try_quiet(coop, post, state, call);
-  return post_note(post);
+  Wait wait;
+  try_quiet(coop, wait, state, call);
+  return post_note(wait);
 }
 
 }  // namespace gshmem::device::nic

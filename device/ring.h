@@ -15,10 +15,11 @@
 //    for all before it. The CQ is collapsed: its one entry holds the newest completion.
 //
 // Order. (1) Entries are visible before `ready` moves past them: release fence of the writer, at
-// the scope of the queue's memory, then a release store. (2) Whoever rings has acquired `ready`, so
+// the scope of the queue's memory, before the addition that moves it. (2) Whoever rings has
+// acquired `ready`, which synchronizes with all writers before, since they only ever add to it: so
 // all entries up to there are visible before the doorbell record, and the record before the
-// doorbell. (3) A completion is read with acquire: data that the NIC has written before it is
-// visible.
+// doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
+// completion is read with acquire: data that the NIC has written before it is visible.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -29,6 +30,7 @@
 
 namespace gshmem::device {
 
+using abi::PublishedWord;
 using abi::QueueCursor;
 using abi::QueueView;
 
@@ -76,35 +78,38 @@ inline constexpr std::uint64_t kQueueFailed = ~std::uint64_t{0};
 enum class Await : std::uint32_t { kDone, kRoom, kTurn, kScratch };
 enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 
-/// One call on the network path. Registers of a kernel are those that live across a call plus those
-/// of what is called, level by level; so everything of a call lies here, in the thread's local
-/// memory, and the call is a sequence of steps that call nothing further. Each takes what it needs
-/// from here, and only the address of the Post lives in between.
+/// One call on the network path, and what it may have to wait for. Registers of a kernel are those
+/// that live across a call plus those of what is called, level by level; so everything of a call
+/// lies here, in the thread's local memory, and the call is a sequence of steps that call nothing
+/// further. Each takes what it needs from here, and only the address of the Post lives in between.
 ///
 /// What ends a wait is noted (`end`), and recorded as a fault by post_report when the steps are
 /// over. With the fault at the bottom of all functions, and arguments kept in each of them, a
 /// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 36
 /// and 40 (STREAM of tests/device/registers, nvcc 13.0).
-struct Post {
+struct Wait {
   const State* state = nullptr;
   Queue queue{nullptr};
-  WqeImage image;
-  std::uint64_t first = 0;       ///< entry of the first thread of the group
-  Converged group{};             ///< threads that share the reservation
-  std::uint32_t tail = 0;        ///< first entry of the group's last WQE, after `first`
   const char* call = "network";  ///< for messages
-  std::uint64_t target = 0;      ///< of the wait
-  std::uint64_t started = 0;     ///< the wait, at its first look at the clock
+  std::uint64_t target = 0;
+  std::uint64_t started = 0;  ///< at its first look at the clock
   Await await = Await::kDone;
   PostEnd end = PostEnd::kGood;
+
+  /// Neither this thread nor the one that posts for it has failed.
+  GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
+};
+struct Post : Wait {
+  WqeImage image;
+  std::uint64_t first = 0;  ///< entry of the first thread of the group
+  Converged group{};        ///< threads that share the reservation
+  std::uint32_t tail = 0;   ///< first entry of the group's last WQE, after `first`
 
   GSHMEM_FN std::uint32_t entries() const { return image.entries(); }
   /// Entries of the whole group.
   GSHMEM_FN std::uint32_t count() const {
     return entries() * static_cast<std::uint32_t>(group.size());
   }
-  /// Neither this thread nor the one that posts for it has failed.
-  GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
 };
 
 /// Looks at the completion once. WQEs whose first entry is before the result are complete;
@@ -127,14 +132,14 @@ GSHMEM_FN std::uint64_t queue_poll(Queue queue) {
 }
 
 /// The thread may poll again. Otherwise `post.end` says why not.
-GSHMEM_FN bool post_may_wait(Post& post, unsigned polls) {
+GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
   if (polls % kPollsPerCheck == 0) {
-    const std::uint64_t begin = wait_look(*post.state, post.started);
+    const std::uint64_t begin = wait_look(*wait.state, wait.started);
     if (begin >= kWaitTooLong) {
-      post.end = begin == kWaitStopped ? PostEnd::kStopped : PostEnd::kTooLong;
+      wait.end = begin == kWaitStopped ? PostEnd::kStopped : PostEnd::kTooLong;
       return false;
     }
-    post.started = begin;
+    wait.started = begin;
   }
   pause(polls);
   return true;
@@ -142,23 +147,23 @@ GSHMEM_FN bool post_may_wait(Post& post, unsigned polls) {
 
 /// Waits for what `post.await` and `post.target` say: WQEs that begin before the target are
 /// complete, or `ready` is the target. False: it had to end without.
-GSHMEM_OUTLINE bool queue_await(Post& post) {
-  post.started = 0;
+GSHMEM_OUTLINE bool queue_await(Wait& wait) {
+  wait.started = 0;
   unsigned polls = 1;
   GSHMEM_NO_UNROLL
   do {
-    const std::uint64_t target = post.target;
-    if (post.await == Await::kTurn) {
-      if (load_acquire_gpu(&post.queue.cursor()->ready) == target) return true;
+    const std::uint64_t target = wait.target;
+    if (wait.await == Await::kTurn) {
+      if (PublishedWord::end(load_acquire_gpu(&wait.queue.cursor()->ready)) == target) return true;
     } else {
-      const std::uint64_t done = queue_poll(post.queue);
+      const std::uint64_t done = queue_poll(wait.queue);
       if (done == kQueueFailed) {
-        post.end = PostEnd::kQueueError;
+        wait.end = PostEnd::kQueueError;
         return false;
       }
       if (done >= target) return true;
     }
-  } while (post_may_wait(post, polls++));
+  } while (post_may_wait(wait, polls++));
   return false;
 }
 
@@ -180,8 +185,8 @@ GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   return info;
 }
 
-GSHMEM_FN const char* await_name(const Post& post) {
-  switch (post.await) {
+GSHMEM_FN const char* await_name(const Wait& wait) {
+  switch (wait.await) {
     case Await::kDone:
       break;
     case Await::kRoom:
@@ -191,35 +196,35 @@ GSHMEM_FN const char* await_name(const Post& post) {
     case Await::kScratch:
       return "network (scratch memory)";
   }
-  return post.call;
+  return wait.call;
 }
 
 /// Why the call could not end well, unless another fault has stopped it.
-GSHMEM_FN FaultInfo post_fault(const Post& post) {
-  if (post.end == PostEnd::kQueueError) return queue_fault(post.queue);
-  FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(post), "wait", now_ns() - post.started,
-                 post.state->timeout_ns};
-  info.pe = post.queue.pe();
-  info.queue = post.queue.number();
-  info.wqe_index = static_cast<std::uint32_t>(post.target - 1) & 0xffff;
+GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
+  if (wait.end == PostEnd::kQueueError) return queue_fault(wait.queue);
+  FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(wait), "wait", now_ns() - wait.started,
+                 wait.state->timeout_ns};
+  info.pe = wait.queue.pe();
+  info.queue = wait.queue.number();
+  info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
   return info;
 }
 
 /// Records why the call could not end well; the last thing that it does. True: it did.
-GSHMEM_OUTLINE bool post_report(Post& post) {
-  if (post.end == PostEnd::kGood) return true;
-  if (post.end == PostEnd::kStopped) {
-    stop_here(*post.state);
+GSHMEM_OUTLINE bool post_report(Wait& wait) {
+  if (wait.end == PostEnd::kGood) return true;
+  if (wait.end == PostEnd::kStopped) {
+    stop_here(*wait.state);
   } else {
-    fault(*post.state, post_fault(post));
+    fault(*wait.state, post_fault(wait));
   }
   return false;
 }
 
 /// The same for a call that returns a status: also under FaultPolicy::kAbort nothing ends here.
-GSHMEM_OUTLINE bool post_note(Post& post) {
-  if (post.end == PostEnd::kGood) return true;
-  if (post.end != PostEnd::kStopped) note_fault(*post.state, post_fault(post));
+GSHMEM_OUTLINE bool post_note(Wait& wait) {
+  if (wait.end == PostEnd::kGood) return true;
+  if (wait.end != PostEnd::kStopped) note_fault(*wait.state, post_fault(wait));
   return false;
 }
 
@@ -229,6 +234,17 @@ GSHMEM_FN void queue_fence(Queue queue) {
     fence_gpu();
   } else {
     fence_system();
+  }
+}
+
+/// Passes the turn on: everything before `end` is published, and the last WQE has so many entries.
+/// `word` is what `ready` was in the turn. `rang`: the doorbell comes before those of later turns.
+GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t word, std::uint64_t next,
+                             bool rang) {
+  if (rang) {
+    atomic_add_release_gpu(&cursor->ready, next - word);
+  } else {
+    atomic_add_chain_gpu(&cursor->ready, next - word);
   }
 }
 
@@ -298,7 +314,8 @@ GSHMEM_OUTLINE bool queue_write(Post& post) {
   queue_fence(post.queue);
   post.await = Await::kTurn;
   post.target = post.first;
-  return !post.queue.exclusive() && load_acquire_gpu(&post.queue.cursor()->ready) != post.first;
+  return !post.queue.exclusive() &&
+         PublishedWord::end(load_acquire_gpu(&post.queue.cursor()->ready)) != post.first;
 }
 
 /// Publishes the group's entries, in its first thread's turn. `post.target` is then what to wait
@@ -312,15 +329,14 @@ GSHMEM_OUTLINE void queue_publish(Post& post) {
     const Queue queue = post.queue;
     const std::uint64_t first = post.first, end = first + post.count();
     const std::uint64_t boundary = ~std::uint64_t{queue.batch() - 1};
-    store_relaxed(&queue.cursor()->tail, first + post.tail);
     // Relaxed: seeing less than there is only rings once more.
-    if (queue.exclusive() || load_relaxed(&queue.cursor()->reserved) == end ||
-        (first & boundary) != (end & boundary)) {
-      queue_ring(*post.state, queue, end);
-    }
-    store_release_gpu(&queue.cursor()->ready, end);  // pairs with the acquire of the next in turn
+    const bool rings = queue.exclusive() || load_relaxed(&queue.cursor()->reserved) == end ||
+                       (first & boundary) != (end & boundary);
+    if (rings) queue_ring(*post.state, queue, end);
+    queue_advance(queue.cursor(), load_relaxed(&queue.cursor()->ready),
+                  PublishedWord::make(end, post.count() - post.tail), rings);
   }
-  post.group.sync();  // the others see `ready` and `tail` too: a quiet of theirs waits for these
+  post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
   post.target = post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);
 }
 
@@ -340,28 +356,29 @@ GSHMEM_OUTLINE std::uint64_t queue_post(Post& post) {
 }
 
 /// Everything that was published before the call is complete at its target. Does not report.
-GSHMEM_FN bool queue_try_quiet(Post& post) {
-  if (load_acquire_gpu(&post.queue.cursor()->ready) == 0) return true;
-  post.target = load_relaxed(&post.queue.cursor()->tail) + 1;
-  return queue_await(post);
+GSHMEM_FN bool queue_try_quiet(Wait& wait) {
+  const std::uint64_t published = load_acquire_gpu(&wait.queue.cursor()->ready);
+  if (published == 0) return true;
+  wait.target = PublishedWord::target(published);
+  return queue_await(wait);
 }
 
 /// Waits until all WQEs that begin before `target` are complete. False: it had to end without.
 GSHMEM_FN bool queue_wait(const State& state, Queue queue, const char* call, std::uint64_t target) {
-  Post post;
-  post.state = &state;
-  post.queue = queue;
-  post.call = call;
-  post.target = target;
-  return queue_await(post) || post_report(post);
+  Wait wait;
+  wait.state = &state;
+  wait.queue = queue;
+  wait.call = call;
+  wait.target = target;
+  return queue_await(wait) || post_report(wait);
 }
 /// The same for everything that was published before the call.
 GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
-  Post post;
-  post.state = &state;
-  post.queue = queue;
-  post.call = call;
-  return queue_try_quiet(post) || post_report(post);
+  Wait wait;
+  wait.state = &state;
+  wait.queue = queue;
+  wait.call = call;
+  return queue_try_quiet(wait) || post_report(wait);
 }
 
 }  // namespace gshmem::device

@@ -57,8 +57,8 @@ GSHMEM_FN void put_signal_as(Coop coop, const State& state, void* dest, const vo
                              std::size_t bytes, SignalUpdate signal, int pe, nic::Reuse reuse) {
   if (!is_mapped(state, pe)) {
     const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
-    nic::put_signal(coop, state, dest, source, bytes, signal.address,
-                    nic_amo(op, signal.value, std::uint64_t{0}), pe, reuse);
+    nic::put_signal(coop, state, dest, source, bytes, {signal.address, signal.value, op}, pe,
+                    reuse);
   } else if constexpr (std::is_same_v<Coop, Thread>) {
     copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
     fence_system();

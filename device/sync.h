@@ -24,7 +24,7 @@ GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
   request.local = reinterpret_cast<const char*>(&epoch);
   request.remote = reinterpret_cast<const char*>(&sync->arrived[state.my_pe]);
   request.bytes = sizeof(epoch);
-  nic::execute(request);
+  nic::execute_long(request);
 }
 
 /// A PE that is stopped must not tell that it has entered: its puts may be missing.

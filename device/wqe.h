@@ -24,6 +24,7 @@ struct WqeImage {
   std::uint32_t units = 0;   ///< of all WQEs, gaps included
   std::uint32_t second = 0;  ///< unit where a second WQE begins, a multiple of 4; 0 = there is none
   GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
+  GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
 };
 
 /// What the control unit says about a whole WQE.
@@ -70,12 +71,14 @@ struct KeyedAddress {
   Be32 key;
 };
 
-/// WRITE or READ of `bytes` between two places.
-GSHMEM_FN void image_transfer(WqeImage& image, Opcode opcode, KeyedAddress remote,
-                              KeyedAddress local, std::uint32_t bytes) {
-  image.unit[0] = control_unit({opcode, 0, 3, 0});
-  image.unit[1] = remote_unit(remote.offset, remote.key);
-  image.unit[2] = data_unit(bytes, local.key, local.offset);
+/// WRITE or READ of `bytes` between two places. `Image` is a WqeImage, or where the units are to
+/// go.
+template <class Image>
+GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, KeyedAddress local,
+                              std::uint32_t bytes) {
+  image.put(0, control_unit({opcode, 0, 3, 0}));
+  image.put(1, remote_unit(remote.offset, remote.key));
+  image.put(2, data_unit(bytes, local.key, local.offset));
   image.units = 3;
 }
 
@@ -104,6 +107,20 @@ GSHMEM_FN void image_append_dump(WqeImage& image, KeyedAddress local, std::uint3
   image.units = 6;
 }
 
+/// Most bytes that a WRITE of one control, one remote and one more unit carries.
+inline constexpr std::uint32_t kShortInlineBytes = 12;
+struct ShortPayload {
+  std::uint32_t word[3];
+};
+template <class Image>
+GSHMEM_FN void image_short_inline(Image& image, KeyedAddress remote, ShortPayload payload,
+                                  std::uint32_t bytes) {
+  image.put(0, control_unit({Opcode::kRdmaWrite, 0, 3, 0}));
+  image.put(1, remote_unit(remote.offset, remote.key));
+  image.put(2, Word16{inline_header(bytes), payload.word[0], payload.word[1], payload.word[2]});
+  image.units = 3;
+}
+
 /// An atomic of the API on `width` (4 or 8) bytes; operands of 4 bytes in the low halves.
 struct Amo {
   AmoOp op;
@@ -111,36 +128,44 @@ struct Amo {
   std::uint64_t operand, cond;
 };
 
+/// Units of its WQE: those on 8 bytes that give bits by a mask have one more.
+GSHMEM_FN std::uint32_t amo_units(AmoOp op, std::uint32_t width) {
+  const bool masked =
+      op == AmoOp::kSet || op == AmoOp::kSwap || op == AmoOp::kOr || op == AmoOp::kAnd;
+  return masked && width == 8 ? 5 : 4;
+}
+
 struct SwapMasks {
   std::uint64_t swap, compare;
 };
 
-GSHMEM_FN void image_masked_swap(WqeImage& image, std::uint32_t at, const Amo& amo,
-                                 SwapMasks masks) {
+template <class Image>
+GSHMEM_FN void image_masked_swap(Image& image, std::uint32_t at, const Amo& amo, SwapMasks masks) {
   if (amo.width == 8) {
-    image.unit[at] = control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked8, 5, 0});
-    image.unit[at + 2] = unit_of(Be64(amo.operand), Be64(amo.cond));
-    image.unit[at + 3] = unit_of(Be64(masks.swap), Be64(masks.compare));
+    image.put(at, control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked8, 5, 0}));
+    image.put(at + 2, unit_of(Be64(amo.operand), Be64(amo.cond)));
+    image.put(at + 3, unit_of(Be64(masks.swap), Be64(masks.compare)));
     image.units = at + 5;
   } else {
-    image.unit[at] = control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked4, 4, 0});
-    image.unit[at + 2] = {Be32(static_cast<std::uint32_t>(amo.operand)).raw,
-                          Be32(static_cast<std::uint32_t>(amo.cond)).raw,
-                          Be32(static_cast<std::uint32_t>(masks.swap)).raw,
-                          Be32(static_cast<std::uint32_t>(masks.compare)).raw};
+    image.put(at, control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked4, 4, 0}));
+    image.put(at + 2, {Be32(static_cast<std::uint32_t>(amo.operand)).raw,
+                       Be32(static_cast<std::uint32_t>(amo.cond)).raw,
+                       Be32(static_cast<std::uint32_t>(masks.swap)).raw,
+                       Be32(static_cast<std::uint32_t>(masks.compare)).raw});
     image.units = at + 4;
   }
 }
 
-GSHMEM_FN void image_masked_add(WqeImage& image, std::uint32_t at, std::uint32_t width,
+template <class Image>
+GSHMEM_FN void image_masked_add(Image& image, std::uint32_t at, std::uint32_t width,
                                 std::uint64_t add, std::uint64_t boundary) {
   if (width == 8) {
-    image.unit[at] = control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked8, 4, 0});
-    image.unit[at + 2] = unit_of(Be64(add), Be64(boundary));
+    image.put(at, control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked8, 4, 0}));
+    image.put(at + 2, unit_of(Be64(add), Be64(boundary)));
   } else {
-    image.unit[at] = control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked4, 4, 0});
-    image.unit[at + 2] = {Be32(static_cast<std::uint32_t>(add)).raw,
-                          Be32(static_cast<std::uint32_t>(boundary)).raw, 0, 0};
+    image.put(at, control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked4, 4, 0}));
+    image.put(at + 2, {Be32(static_cast<std::uint32_t>(add)).raw,
+                       Be32(static_cast<std::uint32_t>(boundary)).raw, 0, 0});
   }
   image.units = at + 4;
 }
@@ -149,7 +174,8 @@ GSHMEM_FN void image_masked_add(WqeImage& image, std::uint32_t at, std::uint32_t
 /// bytes, and the masked ones of both sizes for all that those two cannot do (rdma-core
 /// providers/mlx5/wqe.h). Masked swap: where (memory ^ compare) & compare mask is 0, the bits of
 /// the swap mask are taken from swap. Masked add: no carry leaves a bit that is set in boundary.
-GSHMEM_FN void image_amo_operands(WqeImage& image, std::uint32_t at, const Amo& amo) {
+template <class Image>
+GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo) {
   const std::uint64_t all = ~std::uint64_t{0};
   switch (amo.op) {
     case AmoOp::kSet:
@@ -163,16 +189,16 @@ GSHMEM_FN void image_amo_operands(WqeImage& image, std::uint32_t at, const Amo& 
       return image_masked_add(image, at, amo.width, amo.operand, all);
     case AmoOp::kCompareSwap:
       if (amo.width == 4) return image_masked_swap(image, at, amo, {all, all});
-      image.unit[at] = control_unit({Opcode::kAtomicCompareSwap, 0, 4, 0});
-      image.unit[at + 2] = unit_of(Be64(amo.operand), Be64(amo.cond));
+      image.put(at, control_unit({Opcode::kAtomicCompareSwap, 0, 4, 0}));
+      image.put(at + 2, unit_of(Be64(amo.operand), Be64(amo.cond)));
       image.units = at + 4;
       return;
     case AmoOp::kFetch:
     case AmoOp::kAdd: {
       const std::uint64_t add = amo.op == AmoOp::kAdd ? amo.operand : 0;
       if (amo.width == 4) return image_masked_add(image, at, 4, add, 0);
-      image.unit[at] = control_unit({Opcode::kAtomicFetchAdd, 0, 4, 0});
-      image.unit[at + 2] = unit_of(Be64(add), Be64(0));
+      image.put(at, control_unit({Opcode::kAtomicFetchAdd, 0, 4, 0}));
+      image.put(at + 2, unit_of(Be64(add), Be64(0)));
       image.units = at + 4;
       return;
     }
@@ -180,14 +206,16 @@ GSHMEM_FN void image_amo_operands(WqeImage& image, std::uint32_t at, const Amo& 
 }
 
 /// Behind image_amo_operands: what the atomic works on, and where its old value goes.
-GSHMEM_FN void image_amo_places(WqeImage& image, std::uint32_t at, std::uint32_t width,
+template <class Image>
+GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t width,
                                 KeyedAddress remote, KeyedAddress result) {
-  image.unit[at + 1] = remote_unit(remote.offset, remote.key);
-  image.unit[image.units - 1] = data_unit(width, result.key, result.offset);
+  image.put(at + 1, remote_unit(remote.offset, remote.key));
+  image.put(image.units - 1, data_unit(width, result.key, result.offset));
 }
 
 /// An atomic at unit `at` (0, or 4 behind a WQE of one entry) whose old value goes to `result`.
-GSHMEM_FN void image_amo(WqeImage& image, std::uint32_t at, const Amo& amo, KeyedAddress remote,
+template <class Image>
+GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAddress remote,
                          KeyedAddress result) {
   image.second = at;
   image_amo_operands(image, at, amo);

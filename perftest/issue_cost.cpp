@@ -56,14 +56,15 @@ class IssueCost {
     std::string problem;
     if (active) {
       const auto base = reinterpret_cast<std::uintptr_t>(own.heap);
-      problem = rig.check({.source = reinterpret_cast<std::uintptr_t>(source_.data()) - base,
-                           .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
-                           .elements = kElements,
-                           .first = first,
-                           .last = bench_.iterations_taken(),
-                           .threads = work.threads,
-                           .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32)},
-                          bench_.options().inject_corruption);
+      problem =
+          rig.check({.source = reinterpret_cast<std::uintptr_t>(source_.data()) - base,
+                     .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
+                     .elements = kElements,
+                     .first = first,
+                     .last = bench_.iterations_taken(),
+                     .threads = work.threads,
+                     .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32)},
+                    bench_.options().inject_corruption);
       if (!problem.empty()) problem = "FAIL: wrong entries: " + problem;
     }
     bench_.agree(problem);
@@ -127,10 +128,7 @@ int main(int argc, char** argv) {
                       .groups = kShape,
                       .shows = Shows::kIssue,
                       .gpu = {.ctas = kMostQueues, .threads_per_cta = 256},
-                      .cpu = {.warmup_iters = 3,
-                              .repetitions = 3,
-                              .ctas = 2,
-                              .threads_per_cta = 2},
+                      .cpu = {.warmup_iters = 3, .repetitions = 3, .ctas = 2, .threads_per_cta = 2},
                       .run = run},
                      argc, argv);
 }

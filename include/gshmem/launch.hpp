@@ -138,7 +138,7 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 #if defined(__CUDACC__)
   launch_kernel<kMaxThreads>
       <<<shape.blocks, shape.threads, shape.shared_bytes, stream_of(shape.stream)>>>(state, functor,
-                                                                                    args...);
+                                                                                     args...);
   check_cuda(cudaGetLastError(), "gshmem::launch");
 #else
   throw std::runtime_error(

@@ -56,7 +56,7 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
       doorbells_(allocate(MemorySide::kHost, shape.queues * kLine)),
       completions_(allocate(MemorySide::kHost, shape.queues * kLine)),
       views_(nullptr, nullptr),
-      cursors_(allocate(MemorySide::kGpu, shape.queues * sizeof(abi::QueueCursor))),
+      cursors_(nullptr, nullptr),
       used_(nullptr, nullptr) {
   make_views();
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -75,18 +75,20 @@ void AckRig::make_views() {
   const auto me = static_cast<std::size_t>(state_.my_pe);
   const std::size_t total = (me + 1) * shape_.queues;  // those to other PEs are never used
   std::vector<abi::QueueView> views(total);
+  cursors_ = allocate(MemorySide::kGpu, total * sizeof(abi::QueueCursor));
+  auto* cursors = reinterpret_cast<abi::QueueCursor*>(cursors_.get());
   for (unsigned i = 0; i < shape_.queues; ++i) {
     auto* completion = reinterpret_cast<abi::CompletionEntry*>(completions_.get() + i * kLine);
     completion->op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
     abi::QueueView& view = views[me * shape_.queues + i];
-    view.entries = reinterpret_cast<char*>(entries_.get()) +
-                   std::size_t{i} * kDepth * abi::kWqebbBytes;
+    view.entries =
+        reinterpret_cast<char*>(entries_.get()) + std::size_t{i} * kDepth * abi::kWqebbBytes;
     view.doorbell = reinterpret_cast<std::uint64_t*>(doorbells_.get() + i * kLine);
     view.send_record = reinterpret_cast<abi::Be32*>(records_.get() + i * kLine +
                                                     offsetof(abi::DoorbellRecord, send));
-    view.completion = reinterpret_cast<const abi::Be32*>(
-        reinterpret_cast<const char*>(completion) + abi::kCompletionWordOffset);
-    view.cursor = reinterpret_cast<abi::QueueCursor*>(cursors_.get()) + i;
+    view.completion = reinterpret_cast<const abi::Be32*>(reinterpret_cast<const char*>(completion) +
+                                                         abi::kCompletionWordOffset);
+    view.cursor = cursors + me * shape_.queues + i;
     view.depth = kDepth;
     view.batch = 32;  // as transport/nic/queue_set.cpp has it at this depth
     view.number = kFirstNumber + i;
@@ -94,8 +96,8 @@ void AckRig::make_views() {
     view.remote_key = abi::Be32(kRemoteKey);
     view.pe = state_.my_pe;
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
-    view.memory = shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu
-                                                    : abi::QueueMemory::kHost;
+    view.memory =
+        shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost;
     view.kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared;
     watches_.push_back({view.doorbell,
                         reinterpret_cast<std::uint32_t*>(completion) +
@@ -111,11 +113,13 @@ void AckRig::make_views() {
   state_.nic = {};
   state_.nic.queues = reinterpret_cast<const abi::QueueView*>(views_.get());
   state_.nic.used = reinterpret_cast<std::uint32_t*>(used_.get());
+  state_.nic.cursors = cursors;
   state_.nic.per_pe = shape_.queues;
   state_.nic.count = static_cast<std::uint32_t>(total);
   state_.nic.map = abi::QueueMap::kBlock;
   if (shape_.record_first) state_.nic.flags = abi::kNicRecordFirst;
   state_.nic.max_message = 1u << 30;
+  state_.nic.traits = abi::QueueTraits::of(views.back(), state_.nic.flags);
 }
 
 /// Completes what the doorbells of every `of`th queue cover.
@@ -137,8 +141,7 @@ void AckRig::consume(unsigned nth, unsigned of) {
       // Counter of the last entry, signature 0, opcode kRequester.
       const std::uint32_t word = static_cast<std::uint32_t>(static_cast<std::uint16_t>(next - 1))
                                  << 16;
-      std::atomic_ref(*watch.completion)
-          .store(abi::Be32(word).raw, std::memory_order_release);
+      std::atomic_ref(*watch.completion).store(abi::Be32(word).raw, std::memory_order_release);
     }
     idle = moved ? 0 : idle + 1;
     if (idle > kIdleRounds) std::this_thread::yield();
@@ -155,9 +158,12 @@ std::string AckRig::check(const RigWork& work, bool corrupt) const {
 std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrupt) const {
   const std::uint64_t wanted = (work.last - work.first) * work.threads;
   abi::QueueCursor cursor;
-  copy(&cursor, cursors_.get() + queue * sizeof(cursor), sizeof(cursor));
+  const auto* cursors = reinterpret_cast<const abi::QueueCursor*>(cursors_.get());
+  const std::size_t mine = static_cast<std::size_t>(state_.my_pe) * shape_.queues + queue;
+  copy(&cursor, cursors + mine, sizeof(cursor));
   if (cursor.reserved != wanted) return in_queue(queue, "reserved", cursor.reserved, wanted);
-  if (cursor.ready != wanted) return in_queue(queue, "ready", cursor.ready, wanted);
+  const std::uint64_t published = abi::PublishedWord::end(cursor.ready);
+  if (published != wanted) return in_queue(queue, "published", published, wanted);
   const Watch& watch = watches_[queue];
   if (watch.foreign) return "queue " + std::to_string(queue) + ": a doorbell named another queue";
   if (watch.acknowledged != wanted) {

@@ -45,8 +45,8 @@ class AckRig {
 
   /// The PE with these queues: no PE is mapped, and block b uses queue b % queues to the PE itself.
   [[nodiscard]] const gshmem::abi::DeviceState& state() const { return state_; }
-  /// What is wrong with cursors, records, acknowledgements, and the entries of the last lap; "" when
-  /// they are what `work` makes. `corrupt` flips a bit first.
+  /// What is wrong with cursors, records, acknowledgements, and the entries of the last lap; ""
+  /// when they are what `work` makes. `corrupt` flips a bit first.
   [[nodiscard]] std::string check(const RigWork& work, bool corrupt) const;
 
  private:
@@ -68,9 +68,9 @@ class AckRig {
   RigShape shape_;
   bool on_gpu_;
   gshmem::abi::DeviceState state_;
-  Memory entries_, records_;                ///< by shape_.memory
-  Memory doorbells_, completions_;          ///< in host memory
-  Memory views_, cursors_, used_;           ///< in the PE's memory
+  Memory entries_, records_;        ///< by shape_.memory
+  Memory doorbells_, completions_;  ///< in host memory
+  Memory views_, cursors_, used_;   ///< in the PE's memory
   std::vector<Watch> watches_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> consumers_;

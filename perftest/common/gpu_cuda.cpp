@@ -35,7 +35,8 @@ std::uint64_t gpu_identity() {
 Memory gpu_memory(MemorySide side, std::size_t bytes) {
   void* made = nullptr;
   if (side == MemorySide::kHost) {
-    check(cudaHostAlloc(&made, bytes, cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
+    check(cudaHostAlloc(&made, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+          "cudaHostAlloc");
     std::memset(made, 0, bytes);
     return {static_cast<std::byte*>(made), [](std::byte* p) { cudaFreeHost(p); }};
   }
@@ -47,7 +48,8 @@ Memory gpu_memory(MemorySide side, std::size_t bytes) {
 }
 
 void copy_gpu_bytes(void* to, const void* from, std::size_t bytes) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "cudaMemcpyAsync");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread),
+        "cudaMemcpyAsync");
   check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
 }
 

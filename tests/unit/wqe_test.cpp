@@ -274,8 +274,8 @@ TEST_CASE("completion_counter_has_16_bits_and_the_result_64") {
 TEST_CASE("error_completion_is_a_fault_that_tells_what_failed") {
   for (const std::uint8_t syndrome : {std::uint8_t{0x13}, std::uint8_t{0x05}}) {  // 05: flushed
     Completed queue;
-    queue.cursor.reserved = queue.cursor.ready = 0x1236;
-    queue.cursor.tail = 0x1235;
+    queue.cursor.reserved = 0x1236;
+    queue.cursor.ready = abi::PublishedWord::make(0x1236, 1);
     queue.set(0x1235, 13);
     const std::uint8_t words[8] = {0xaa, 0xbb, 0xcc, syndrome,  // hardware and vendor, syndrome
                                    0x08, 0xab, 0xcd, 0xef};     // WQE opcode, queue pair

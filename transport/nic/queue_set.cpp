@@ -65,7 +65,7 @@ QueueSet::QueueSet(Nic& nic, const QueueSetOptions& options)
     const auto pe = static_cast<std::size_t>(peers_[i / batch_.per_pe]);
     views[pe * batch_.per_pe + i % batch_.per_pe] = view_of(i);
   }
-  view_ = publish(views);
+  view_ = publish(views, make_cursors(views.size()));
 }
 
 void QueueSet::create_more(std::uint32_t contexts) {
@@ -100,10 +100,7 @@ void QueueSet::begin(std::uint32_t per_pe) {
   batch_ = {};
   batch_.per_pe = per_pe;
   batch_.first = queues_;
-  const std::size_t count = peers_.size() * per_pe;
-  nic_.use_queue_memory(allocate(batch_, slab_bytes(count, depth_)));
-  batch_.cursors = static_cast<abi::QueueCursor*>(
-      source_.device(std::max<std::size_t>(count, 1) * sizeof(abi::QueueCursor)));
+  nic_.use_queue_memory(allocate(batch_, slab_bytes(peers_.size() * per_pe, depth_)));
 }
 
 void QueueSet::create() {
@@ -212,7 +209,6 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
                                                   offsetof(abi::DoorbellRecord, send));
   view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab + place.completion +
                                                        abi::kCompletionWordOffset);
-  view.cursor = &batch_.cursors[i];
   view.depth = depth_;
   view.batch = std::min(kMaxBatch, depth_ / 4);
   view.number = batch_.created[i].number;
@@ -223,16 +219,26 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
   return view;
 }
 
+/// Cursors of so many queues.
+abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
+  return static_cast<abi::QueueCursor*>(source_.device(count * sizeof(abi::QueueCursor)));
+}
+
 /// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
-abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views) {
+abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
+                               abi::QueueCursor* cursors) {
   const std::size_t total = views.size();
   std::vector<abi::QueueView> indexed = views;
-  for (std::size_t i = 0; i < total; ++i) indexed[i].index = static_cast<std::uint32_t>(i);
+  for (std::size_t i = 0; i < total; ++i) {
+    indexed[i].index = static_cast<std::uint32_t>(i);
+    indexed[i].cursor = &cursors[i];
+  }
   const Nic::Limits limits = nic_.limits();
   void* device_views = source_.device(total * sizeof(abi::QueueView));
   source_.upload(device_views, indexed.data(), total * sizeof(abi::QueueView));
   abi::NicView view;
   view.queues = static_cast<const abi::QueueView*>(device_views);
+  view.cursors = cursors;
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
@@ -240,6 +246,9 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views) {
   view.flags = limits.flags;
   view.max_message = limits.max_message;
   view.max_inline = limits.max_inline;
+  for (const abi::QueueView& queue : indexed) {  // mapped PEs have none; the others are alike
+    if (queue.depth != 0) view.traits = abi::QueueTraits::of(queue, limits.flags);
+  }
   return view;
 }
 
@@ -251,9 +260,10 @@ ContextQueues QueueSet::publish_context(std::uint32_t nth) {
     views[static_cast<std::size_t>(peers_[peer])] = view_of(peer * batch_.per_pe + nth);
   }
   ContextQueues queues;
-  queues.shared = publish(views);
+  abi::QueueCursor* cursors = make_cursors(n_pes_);
+  queues.shared = publish(views, cursors);
   for (abi::QueueView& view : views) view.kind = abi::QueueKind::kExclusive;
-  queues.exclusive = publish(views);
+  queues.exclusive = publish(views, cursors);
   queues.exclusive.used = queues.shared.used;
   return queues;
 }

@@ -76,8 +76,7 @@ class QueueSet {
     std::vector<QueuePlace> places;  ///< by order of creation: peers x per_pe
     std::vector<CreatedQueue> created;
     std::vector<std::uint64_t*> doorbells;  ///< as device code reaches them
-    abi::QueueCursor* cursors = nullptr;
-    std::vector<ConnectInfo> theirs;  ///< of the other ends
+    std::vector<ConnectInfo> theirs;        ///< of the other ends
   };
   [[nodiscard]] Region allocate(Batch& batch, std::uint64_t bytes);
   void begin(std::uint32_t per_pe);
@@ -86,7 +85,9 @@ class QueueSet {
   void map_doorbells();
   void connect_batch();
   [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
-  [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views);
+  [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
+  [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views,
+                                     abi::QueueCursor* cursors);
   [[nodiscard]] ContextQueues publish_context(std::uint32_t nth);
   [[nodiscard]] std::uint64_t* reachable(std::uint64_t* doorbell);
 

@@ -20,14 +20,30 @@ inline constexpr std::uint32_t kMinQueueDepth = 64, kMaxQueueDepth = 32768;
 /// rung >= done - 1] order. Each on a line of its own: different threads write them.
 struct QueueCursor {
   alignas(128) std::uint64_t reserved;  ///< entries handed out to writers
-  alignas(128) std::uint64_t ready;     ///< entries written; the turn of the next writer
-  /// First entry of the last WQE before `ready`: what a wait for everything waits for.
-  std::uint64_t tail;
+  /// What has been published, in one word, since one must not be seen without the other: the
+  /// entries before the turn of the next writer, and how many of them the last WQE has
+  /// (PublishedWord).
+  alignas(128) std::uint64_t ready;
   alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
   /// 0, or 1 + the completion word of the first error that anyone saw.
   std::uint64_t error;
 };
 static_assert(sizeof(QueueCursor) == 384);
+
+/// QueueCursor::ready. Its low bits are the entries of the last WQE less one (a WQE has at most 63
+/// units of 16 bytes, 16 entries), the rest is the count of all.
+struct PublishedWord {
+  static constexpr std::uint32_t kBits = 4;
+  GSHMEM_ABI_FN static std::uint64_t make(std::uint64_t end, std::uint32_t last_entries) {
+    return end << kBits | (last_entries - 1);
+  }
+  /// Entries; the turn is that of the writer whose first one this is.
+  GSHMEM_ABI_FN static std::uint64_t end(std::uint64_t word) { return word >> kBits; }
+  /// 1 + the first entry of the last WQE: what a wait for everything waits for.
+  GSHMEM_ABI_FN static std::uint64_t target(std::uint64_t word) {
+    return (word >> kBits) - (word & ((1u << kBits) - 1));
+  }
+};
 
 /// Where the entries and the doorbell record lie decides how far a writer's release must reach.
 enum class QueueMemory : std::uint32_t { kHost, kGpu };
@@ -67,10 +83,33 @@ enum NicFlags : std::uint32_t {
   kNicRecordFirst = 4,
 };
 
+/// What all queues of a NicView have in common, in one word that device code can keep at hand.
+struct QueueTraits {
+  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4;
+  static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< of their logarithms
+  GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
+    return 1u << (traits >> kDepthShift & 0xff);
+  }
+  GSHMEM_ABI_FN static std::uint32_t batch(std::uint32_t traits) {
+    return 1u << (traits >> kBatchShift & 0xff);
+  }
+  /// Those of `queue`, whose depth and batch are powers of two, on a NIC with `nic_flags`.
+  static constexpr std::uint32_t of(const QueueView& queue, std::uint32_t nic_flags) {
+    std::uint32_t traits = 0;
+    if (queue.kind == QueueKind::kExclusive) traits |= kExclusive;
+    if (queue.memory == QueueMemory::kGpu) traits |= kGpuMemory;
+    if (nic_flags & kNicRecordFirst) traits |= kRecordFirst;
+    for (std::uint32_t d = queue.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
+    for (std::uint32_t b = queue.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
+    return traits;
+  }
+};
+
 /// Queues of a PE, of the default context or of another one: those to PE p are
 /// [p * per_pe, (p + 1) * per_pe).
 struct NicView {
   const QueueView* queues = nullptr;  ///< null: no network path
+  QueueCursor* cursors = nullptr;     ///< of all queues, in the same order
   std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
   std::uint32_t per_pe = 0;
   std::uint32_t count = 0;  ///< of all queues
@@ -78,8 +117,10 @@ struct NicView {
   std::uint32_t flags = 0;        ///< NicFlags
   std::uint32_t max_message = 0;  ///< bytes of one WQE
   std::uint32_t max_inline = 0;   ///< bytes of payload inside a WQE
+  std::uint32_t traits = 0;       ///< QueueTraits
+  std::uint32_t reserved = 0;
 };
 static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
-static_assert(sizeof(NicView) == 40);
+static_assert(sizeof(NicView) == 56);
 
 }  // namespace gshmem::abi

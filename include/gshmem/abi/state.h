@@ -97,6 +97,6 @@ struct DeviceState {
   const ContextEntry* host_contexts = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 152);
+static_assert(sizeof(DeviceState) == 168);
 
 }  // namespace gshmem::abi

@@ -79,4 +79,9 @@ KERNELS(putmem_block, gshmemx_putmem_block(to->heap, out, to->bytes, to->pe))
 KERNELS(getmem_block, gshmemx_getmem_block(out, to->heap, to->bytes, to->pe))
 KERNELS(putmem_signal_block, gshmemx_putmem_signal_block(to->heap, out, to->bytes, to->signal,
                                                          to->value, GSHMEM_SIGNAL_ADD, to->pe))
+KERNELS(putmem_nbi_block, gshmemx_putmem_nbi_block(to->heap, out, to->bytes, to->pe))
+KERNELS(getmem_nbi_block, gshmemx_getmem_nbi_block(out, to->heap, to->bytes, to->pe))
+KERNELS(putmem_signal_nbi_block,
+        gshmemx_putmem_signal_nbi_block(to->heap, out, to->bytes, to->signal, to->value,
+                                        GSHMEM_SIGNAL_ADD, to->pe))
 KERNELS(barrier_all_block, gshmemx_barrier_all_block())

@@ -54,6 +54,9 @@ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p,
 
 inline void fence_system() { model::fence(model::View::kSystem); }
 inline void fence_gpu() { model::fence(model::View::kGpu); }
+inline void fence_release_system() { fence_system(); }
+inline void fence_release_gpu() { fence_gpu(); }
+inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_relaxed(p); }
 
 template <class T, class Update>
 inline T atomic(T* p, const Update& update) {
@@ -79,6 +82,11 @@ GSHMEM_MODEL_ATOMIC(xor, ^)
 #undef GSHMEM_MODEL_ATOMIC
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return atomic_fetch_add(p, v);
+}
+inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) { atomic_add(p, v); }
+inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
+  model::fence(model::View::kGpu);
+  atomic_add(p, v);
 }
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   atomic(p, [v](std::uint64_t old) { return old < v ? v : old; });

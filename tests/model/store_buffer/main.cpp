@@ -89,7 +89,6 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
 /// What a queue consists of, as transport/nic/queue_set.cpp lays it out for the product.
 struct QueueMemory {
   std::vector<char> entries;
-  abi::QueueCursor cursor{};
   alignas(64) std::uint64_t doorbell = 0;
   alignas(64) abi::CompletionEntry completion{};
   alignas(64) abi::DoorbellRecord record{};
@@ -142,6 +141,7 @@ class Run {
   void make_queues() {
     const std::size_t count = (1 + shape_.pes) * shape_.per_pe;
     memory_.resize(count);
+    cursors_.resize(count);
     views_.resize(count);
     const std::uint64_t start = shape_.start;
     const auto low = static_cast<std::uint16_t>(start);
@@ -150,8 +150,9 @@ class Run {
       QueueMemory& memory = *memory_[i];
       abi::QueueView& view = views_[i];
       memory.entries.resize(shape_.depth * std::uint64_t{abi::kWqebbBytes});
-      memory.cursor.reserved = memory.cursor.ready = memory.cursor.done = start;
-      memory.cursor.tail = start == 0 ? 0 : start - 1;
+      abi::QueueCursor& cursor = cursors_[i];
+      cursor.reserved = cursor.done = start;
+      cursor.ready = start == 0 ? 0 : abi::PublishedWord::make(start, 1);
       memory.record.send = abi::Be32(low);
       view.number = 0x4a0001 + static_cast<std::uint32_t>(i) * 0x111;
       if (start > 0) memory.doorbell = abi::doorbell_value(low, view.number);
@@ -162,7 +163,7 @@ class Run {
       view.send_record = &memory.record.send;
       view.completion = reinterpret_cast<const abi::Be32*>(
           reinterpret_cast<const char*>(&memory.completion) + abi::kCompletionWordOffset);
-      view.cursor = &memory.cursor;
+      view.cursor = &cursor;
       view.depth = shape_.depth;
       view.batch = shape_.batch;
       view.local_key = abi::Be32(0x11223344);
@@ -183,6 +184,8 @@ class Run {
     state_.heap_bytes = heaps_.bytes;
     state_.control = &control_;
     state_.nic.queues = views_.data();
+    state_.nic.cursors = cursors_.data();
+    state_.nic.traits = abi::QueueTraits::of(views_.back(), shape_.flags);
     used_.assign((views_.size() + 31) / 32, shape_.start > 0 ? ~std::uint32_t{0} : 0);
     if (shape_.start > 0) used_.back() = (1u << views_.size() % 32) - 1;
     state_.nic.used = used_.data();
@@ -203,6 +206,7 @@ class Run {
   Heaps& heaps_;
   Model model_;
   std::vector<std::unique_ptr<QueueMemory>> memory_;
+  std::vector<abi::QueueCursor> cursors_;
   std::vector<abi::QueueView> views_;
   std::vector<std::uint32_t> used_;
   abi::Control control_{};

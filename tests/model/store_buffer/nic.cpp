@@ -67,10 +67,11 @@ bool Nic::idle() {
 void Nic::check_consumed() const {
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     const abi::QueueCursor& cursor = *queues_[i].cursor;
-    if (sides_[i].failed || (told_ && cursor.ready != cursor.reserved)) continue;
-    if (cursor.ready != cursor.reserved || sides_[i].consumed != cursor.reserved) {
+    const std::uint64_t published = abi::PublishedWord::end(cursor.ready);
+    if (sides_[i].failed || (told_ && published != cursor.reserved)) continue;
+    if (published != cursor.reserved || sides_[i].consumed != cursor.reserved) {
       fail("queue %zu: entries left without a doorbell: reserved %llu, ready %llu, consumed %llu",
-           i, number(cursor.reserved), number(cursor.ready), number(sides_[i].consumed));
+           i, number(cursor.reserved), number(published), number(sides_[i].consumed));
     }
     if (sides_[i].recorded != sides_[i].rung) {
       fail("queue %zu: doorbell %llu, but its record says %llu", i, number(sides_[i].rung),

@@ -194,7 +194,7 @@ void Producer::put_signal() {
   expect(signal, reinterpret_cast<const char*>(&value), sizeof(value));
   shadow().signalled[slot_].push_back(bytes.size());
   device::nic::put_signal(Thread{}, state_, local(at), from_heap ? local(at) : source, bytes.size(),
-                          local(signal), Amo{adds ? AmoOp::kAdd : AmoOp::kSet, 8, operand, 0}, pe_,
+                          {local(signal), operand, adds ? AmoOp::kAdd : AmoOp::kSet}, pe_,
                           Reuse::kAtQuiet);
 }
 

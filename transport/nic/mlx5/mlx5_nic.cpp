@@ -51,6 +51,8 @@ void Mlx5Nic::set_limits(const OpenOptions& options) {
   if (options.heap_kind == MemoryKind::kGpu && reads_need_dump(options.gpu)) {
     limits_.flags |= abi::kNicReadNeedsDump;
   }
+  // rdma-core providers/mlx5/qp.c, post_send_db: the record is there before the doorbell.
+  limits_.flags |= abi::kNicRecordFirst;
   limits_.max_message = 1u << kLogMessageMax;
   // ctrl.ds counts segments in 6 bits; of them one is the control, one the remote address, and the
   // payload shares the rest with its header.
