@@ -32,13 +32,15 @@ std::uint8_t* gpu_memory(std::size_t bytes) {
 std::vector<Leg> legs() {
 #if defined(__SANITIZE_THREAD__)
   // TSan does not see what libfabric does inside: here only gshmem's own code touches the heaps.
-  return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}, {"tcp;ofi_rxm", "off", true}};
+  return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}};
 #endif
-  return {{"tcp;ofi_rxm", "auto"},
-          {"tcp;ofi_rxm", "off"},
-          {"tcp;ofi_rxm", "off", true},
-          {"sockets", "auto"},
-          {"sockets", "off"}};
+  return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}, {"sockets", "auto"}, {"sockets", "off"}};
+}
+
+std::vector<Leg> data_legs() {
+  std::vector<Leg> all = legs();
+  all.push_back({"tcp;ofi_rxm", "off", true});
+  return all;
 }
 
 bool have_libfabric() {

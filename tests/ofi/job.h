@@ -25,8 +25,10 @@ struct Leg {
     return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "");
   }
 };
-/// Both providers and both paths; and staging by a mapping.
+/// Both providers and both paths.
 [[nodiscard]] std::vector<Leg> legs();
+/// Staging by a mapping, too: for what depends on how bytes get into the heap.
+[[nodiscard]] std::vector<Leg> data_legs();
 /// Says "skipped: ..." and is false where the tests have no libfabric.
 [[nodiscard]] bool have_libfabric();
 
