@@ -47,6 +47,9 @@ class Gpu {
   /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
   virtual void make_current() = 0;
   virtual void zero(void* device_memory, std::size_t bytes) = 0;
+  /// A mapping of the PE's heap for what host threads poll in it; null = none. While no operation
+  /// runs.
+  virtual void set_heap_mapping(const class GpuMapping* mapping) = 0;
   /// The PE's state, for its host operations.
   virtual void set_state(const abi::DeviceState& state) = 0;
   /// Between any two places of this process, complete on return.

@@ -100,6 +100,7 @@ class CudaGpu final : public Gpu {
   }
   void make_current() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_); }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
+  void set_heap_mapping(const GpuMapping* mapping) override { ops_->set_heap_mapping(mapping); }
   void set_state(const abi::DeviceState& state) override { ops_->set_state(state); }
   void copy(void* dst, const void* src, std::size_t bytes) override {
     ops_->copy(dst, src, bytes);

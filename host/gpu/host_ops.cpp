@@ -160,6 +160,11 @@ int CudaHostOps::complete_status() {
 }
 
 std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
+  // Waits poll by this. The mapping needs neither lock nor stream: nothing orders such a load
+  // behind copies that this PE has not completed, as OpenSHMEM has it.
+  std::uint64_t offset = 0;
+  if (mapping_ != nullptr && mapping_->holds(address, width, &offset))
+    return mapping_->load(offset, width);
   std::uint64_t value = 0;
   guarded([&] {
     *word_ = 0;

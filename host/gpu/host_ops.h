@@ -1,6 +1,6 @@
 // Host operations on GPU heaps: copies by the copy engine on a stream of the PE's own; atomics, and
 // all that goes over the network, by a one-thread service kernel (host/gpu/service.cu). One mutex
-// serializes the PE's host threads.
+// serializes the PE's host threads, except where they poll by the CPU's mapping of the heap.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -8,6 +8,7 @@
 
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
+#include "host/base/gpu_mapping.h"
 #include "host/gpu/service.h"
 
 #include <functional>
@@ -46,6 +47,8 @@ class CudaHostOps final : public device::HostOps {
 
   /// What the operations are about; not before it is complete.
   void set_state(const abi::DeviceState& state) { state_ = state; }
+  /// As Gpu::set_heap_mapping.
+  void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
   void put(void* dest, const void* source, std::size_t bytes, int pe) override;
   void get(void* dest, const void* source, std::size_t bytes, int pe) override;
@@ -81,6 +84,7 @@ class CudaHostOps final : public device::HostOps {
   CUmodule service_ = nullptr;
   CUfunction kernel_ = nullptr;
   abi::DeviceState state_;
+  const GpuMapping* mapping_ = nullptr;
   char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
   std::uint64_t* word_ = nullptr;  ///< pinned: results of load and amo
   std::mutex mutex_;

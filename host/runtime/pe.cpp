@@ -150,6 +150,8 @@ void Pe::make_memory() {
     gpu_->set_callbacks([this](const char*) { host_barrier(); },
                         [this](const Error& e) { raise(e); });
     gpu_->zero(state_.heap, abi::kInternalBytes);
+    heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window_->heap(), window_->bytes());
+    gpu_->set_heap_mapping(heap_mapping_.get());
   }
 }
 
@@ -207,7 +209,9 @@ Pe::~Pe() {
   stop_network();
   monitor_.reset();  // before what its callback uses
   state_.magic = 0;
+  if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
+    heap_mapping_.reset();  // the driver unmaps no memory that somebody has pinned
     window_.reset();
     board_.reset();
   };

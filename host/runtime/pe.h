@@ -11,6 +11,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/deadline.h"
 #include "host/base/config.h"
+#include "host/base/gpu_mapping.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
 #include "host/runtime/context_table.h"
@@ -154,6 +155,7 @@ class Pe {
   std::unique_ptr<p2p::Board> board_;
   std::function<void(const hosts::Frame&)> on_frame_;  ///< the board's, on several hosts
   std::unique_ptr<p2p::PeerWindow> window_;
+  std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<OffsetAllocator> allocator_;
   /// CPU mode: work queues and their views.
   std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;

@@ -61,7 +61,7 @@ void Pe::make_network() {
                 group_.n_nodes()));
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
-                         gpu_ ? gpu_->device() : -1};
+                         gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
   std::vector<std::string> addresses;
   for (const bootstrap::Endpoint& address : addresses_)
     addresses.push_back(bootstrap::address_text(address));

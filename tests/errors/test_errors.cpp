@@ -132,7 +132,7 @@ TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
   const auto provoke = [](const Actor& actor) {
     const StoppedProcess target(actor.shared.pids[kTarget].load());
     actor.put(actor.first);
-    await_error_completion();  // the wait of quiet has the same limit as the executor
+    await_error_completion();  // the PE is told a moment later by the executor, too
   };
   for (const Leg& leg : process_legs({"ofi"})) {
     const Shared& seen =

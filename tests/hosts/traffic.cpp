@@ -1,7 +1,9 @@
 // One PE of a job on several hosts (run.sh) that puts to all others and meets them, again and
-// again, until its job breaks: the link of the last host goes down ("cut"), or all PEs of the last
-// host are killed ("kill"), or one of them is ("kill_one"). Every PE that is left must get an error
-// that names one it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
+// again, until its job breaks: the link of the last host goes down ("cut"), or only the one for
+// data does ("cut_data"; "cut_data_one": and only PE 0 puts), or all PEs of the last host are
+// killed
+// ("kill"), or one of them is ("kill_one"). Every PE that is left must get an error that names one
+// it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
 #include <gshmem/gshmem.hpp>
 
 #include <algorithm>
@@ -54,13 +56,21 @@ struct Job {
     const std::string news = name + " was stopped by a fault: ";
     const bool told = fault.code == GSHMEMX_ERROR_PEER_FAILED &&
                       std::string(fault.message).find(news) != std::string::npos;
-    if (told) return fault.pe != me;
-    if (fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC)
-      return lost(fault.pe);
-    // Who has nothing under way over a link for data that is down waits for those that do, and may
-    // have waited too long before their news come.
-    return what == "cut_data" && fault.code == GSHMEMX_ERROR_TIMEOUT && fault.pe != me;
+    if (told) return fault.pe != me && names_the_cut(fault);
+    return (fault.code == GSHMEMX_ERROR_PEER_FAILED || fault.code == GSHMEMX_ERROR_NIC) &&
+           lost(fault.pe);
   }
+  /// News of a PE that has lost one behind a link for data: the one that they name is on the other
+  /// side of the link.
+  [[nodiscard]] bool names_the_cut(const gshmemx_fault_t& fault) const {
+    if (what != "cut_data" && what != "cut_data_one") return true;
+    const std::string text = fault.message, by = " was stopped by a fault: ";
+    const std::string cause = text.substr(text.find(by) + by.size());
+    const std::size_t name = cause.find("PE ");
+    if (name == std::string::npos) return false;
+    return on_last_host(std::atoi(cause.c_str() + name + 3)) != on_last_host(fault.pe);
+  }
+  [[nodiscard]] bool puts(int pe) const { return what != "cut_data_one" || pe == 0; }
 };
 
 int failures = 0;
@@ -89,7 +99,10 @@ std::uint64_t pattern(int pe, long round) {
 }
 
 void check_round(const Job& job, const Memory& memory, long round) {
+  int putting = 0;
   for (int pe = 0; pe < job.n; ++pe) {
+    if (!job.puts(pe)) continue;
+    ++putting;
     const std::uint64_t* from = memory.landing + kWords * static_cast<std::size_t>(pe);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < kWords; ++i) wrong += from[i] != pattern(pe, round);
@@ -97,13 +110,13 @@ void check_round(const Job& job, const Memory& memory, long round) {
     CHECK(wrong == 0);
   }
   const std::uint64_t count = gshmem_uint64_atomic_fetch(memory.counter, job.me);
-  if (healthy()) CHECK(count == static_cast<std::uint64_t>((round + 1) * job.n));
+  if (healthy()) CHECK(count == static_cast<std::uint64_t>((round + 1) * putting));
 }
 
 /// One round: a pattern into every PE, a count at every PE, a meeting, and a look at what came.
 void put_and_meet(const Job& job, const Memory& memory, long round) {
   std::fill_n(memory.mine, kWords, pattern(job.me, round));
-  for (int pe = 0; pe < job.n; ++pe) {
+  for (int pe = 0; pe < job.n && job.puts(job.me); ++pe) {
     gshmem_putmem_nbi(memory.landing + kWords * static_cast<std::size_t>(job.me), memory.mine,
                       sizeof(std::uint64_t) * kWords, pe);
     gshmem_uint64_atomic_inc(memory.counter, pe);

@@ -1,5 +1,5 @@
 # The mlx5 transport: its parts, failures of every call, and the whole on the soft NIC's libraries.
-set(mlx5_libs gshmem_nic_mlx5 gshmem_bootstrap gshmem_base)
+set(mlx5_libs gshmem_nic_mlx5 gshmem_nic_choice gshmem_bootstrap gshmem_base)
 gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
 gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
 gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_fake_verbs.cpp LIBS ${mlx5_libs})

@@ -1,5 +1,7 @@
-// Choice of device, GID and filter on fake sysfs trees.
+// Distances, choice of device, GID and filter on fake sysfs trees.
+#include "transport/nic/gid_choice.h"
 #include "transport/nic/mlx5/device_choice.h"
+#include "transport/nic/pci_distance.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,6 +11,7 @@
 #include <functional>
 #include <string>
 
+using namespace gshmem::nic;
 using namespace gshmem::nic::mlx5;
 namespace fs = std::filesystem;
 
@@ -59,6 +62,10 @@ constexpr const char* kLocal = "fe80:0000:0000:0000:0202:c9ff:fe00:0001";
 constexpr const char* kGlobal = "2001:0db8:0000:0000:0000:0000:0000:0001";
 constexpr const char* kIpv4 = "0000:0000:0000:0000:0000:ffff:0a00:0001";
 
+Distance pci_distance(const std::string& nic, const std::string& gpu) {
+  return distance_between(place_of_path(nic), place_of_path(gpu));
+}
+
 std::string message(const std::function<void()>& call) {
   try {
     call();
@@ -100,6 +107,25 @@ TEST_CASE("distance_of_a_device_is_read_through_its_links") {
   CHECK(device_distance(sysfs.root(), "mlx5_9", gpu) == Distance::kUnknown);
   CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:99:00.0") == Distance::kUnknown);
   CHECK(device_distance(sysfs.root(), "mlx5_0", "") == Distance::kUnknown);
+}
+
+TEST_CASE("numa_node_that_is_no_number_is_unknown") {
+  const FakeSysfs sysfs;
+  sysfs.pci("pci0000:00/0000:00:01.0/0000:01:00.0", 0);
+  sysfs.nic("mlx5_0", "pci0000:80/0000:80:01.0/0000:81:00.0", 0);
+  CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:01:00.0") == Distance::kNode);
+  sysfs.write("devices/pci0000:80/0000:80:01.0/0000:81:00.0/numa_node", "none");
+  CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:01:00.0") == Distance::kSys);
+}
+
+TEST_CASE("functions_behind_a_volume_management_device_have_its_host_bridge") {
+  const std::string vmd = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0/";
+  const PciPlace place = place_of_path(vmd + "10000:e1:00.0");
+  CHECK(place.host_bridge == "pci0000:00");
+  CHECK(place.path == std::vector<std::string>{"0000:00:0e.0", "10000:e0:06.0", "10000:e1:00.0"});
+  CHECK(pci_distance(vmd + "10000:e1:00.0", "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0") ==
+        Distance::kPhb);
+  CHECK(bridges_between(place, place_of_path(vmd + "10000:e1:00.1")).empty());
 }
 
 TEST_CASE("gpu_address_in_capitals_is_found") {
@@ -183,6 +209,26 @@ TEST_CASE("ethernet_prefers_roce_v2_over_ipv4") {
   gids = read_gids(sysfs.root(), "mlx5_0", 1);
   CHECK(choose_gid(gids, LinkLayer::kEthernet, -1, "mlx5_0").index == 5);
   CHECK(choose_gid(gids, LinkLayer::kEthernet, 2, "mlx5_0").index == 2);
+}
+
+TEST_CASE("gids_come_with_their_network_device") {
+  const FakeSysfs sysfs;
+  sysfs.link_layer("mlx5_0", "Ethernet");
+  sysfs.gid("mlx5_0", 0, kIpv4, "RoCE v2");
+  CHECK(read_gids(sysfs.root(), "mlx5_0", 1).at(0).netdev.empty());
+  sysfs.write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth2");
+  const std::vector<GidEntry> gids = read_gids(sysfs.root(), "mlx5_0", 1);
+  CHECK(gids.at(0).netdev == "eth2");
+  CHECK(gid_address(gids.at(0).gid) == "10.0.0.1");
+}
+
+TEST_CASE("finding_a_gid_is_choosing_one_without_the_errors") {
+  const std::vector<GidEntry> table = {{1, {0xfe, 0x80}, GidKind::kRoceV2}};
+  CHECK(find_gid(table, LinkLayer::kEthernet, -1) == &table[0]);
+  CHECK(find_gid(table, LinkLayer::kInfiniBand, 1) == &table[0]);
+  CHECK(find_gid(table, LinkLayer::kEthernet, 0) == nullptr);
+  CHECK(find_gid({}, LinkLayer::kEthernet, -1) == nullptr);
+  CHECK(find_gid({}, LinkLayer::kInfiniBand, -1) == nullptr);
 }
 
 TEST_CASE("infiniband_takes_the_first_gid_or_none") {

@@ -1,5 +1,7 @@
 #include "tests/ofi/job.h"
 
+#include "host/base/dynamic_library.h"
+#include "tests/unit/base/gdr_double.h"
 #include "transport/ofi/library.h"
 
 #include <cstdio>
@@ -18,6 +20,13 @@ struct Card {
   std::uint32_t remote_key;
 };
 
+std::uint8_t* gpu_memory(std::size_t bytes) {
+  static const DynamicLibrary library(GDR_DOUBLE);
+  void* const memory = library.function<GdrDoubleAllocate>("gdr_double_allocate")(bytes);
+  require(memory != nullptr, GSHMEMX_ERROR_SYSTEM, "no memory for the double of GDRCopy");
+  return static_cast<std::uint8_t*>(memory);
+}
+
 }  // namespace
 
 std::vector<Leg> legs() {
@@ -26,6 +35,12 @@ std::vector<Leg> legs() {
   return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}};
 #endif
   return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}, {"sockets", "auto"}, {"sockets", "off"}};
+}
+
+std::vector<Leg> data_legs() {
+  std::vector<Leg> all = legs();
+  all.push_back({"tcp;ofi_rxm", "off", true});
+  return all;
 }
 
 bool have_libfabric() {
@@ -53,7 +68,7 @@ Config config_of(const Leg& leg, double timeout_seconds,
   return Config::from(lookup, &values);
 }
 
-Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth) {
+Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, bool mapped) {
   const int size = boot.size();
   const auto queues = static_cast<std::uint64_t>(size);
   const std::uint64_t per_queue = depth * 64 + 2 * kPage;
@@ -61,6 +76,10 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth) {
   const auto raw = reinterpret_cast<std::uintptr_t>(memory_.data());
   heap_ = memory_.data() + (kPage - raw % kPage) % kPage;
   queues_ = heap_ + kHeapBytes;
+  if (mapped) {
+    heap_ = gpu_memory(kHeapBytes);
+    mapping_ = map_gpu_memory("on", heap_, kHeapBytes, GDR_DOUBLE);
+  }
 
   const nic::OpenOptions options{.config = config,
                                  .boot = boot,
@@ -71,7 +90,8 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth) {
                                  }};
   nic_ = nic::open_ofi(options);
   nic_->use_queue_memory({.base = queues_, .bytes = queues * per_queue});
-  const nic::Keys keys = nic_->register_memory({.base = heap_, .bytes = kHeapBytes});
+  const nic::Keys keys =
+      nic_->register_memory({.base = heap_, .bytes = kHeapBytes, .mapping = mapping_.get()});
   std::vector<Card> mine;
   std::vector<nic::QueuePlace> places;
   std::vector<nic::CreatedQueue> created;
@@ -114,7 +134,7 @@ Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth)
   for (std::size_t pe = 0; pe < pes_.size(); ++pe)
     threads.emplace_back([&, pe] {
       try {
-        pes_[pe] = std::make_unique<Pe>(*boots_[pe], config, depth);
+        pes_[pe] = std::make_unique<Pe>(*boots_[pe], config, depth, leg.mapped);
       } catch (...) {
         failures[pe] = std::current_exception();
       }

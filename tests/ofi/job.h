@@ -5,6 +5,7 @@
 #include "tests/ofi/client.h"
 
 #include "bootstrap/bootstrap.h"
+#include "host/base/gpu_mapping.h"
 
 #include <cstdint>
 #include <deque>
@@ -19,10 +20,15 @@ namespace gshmem::test {
 /// What a test runs over.
 struct Leg {
   std::string provider, gdr;
-  [[nodiscard]] std::string name() const { return provider + (gdr == "off" ? " staged" : " RMA"); }
+  bool mapped = false;  ///< heaps as a GPU's, with a mapping by the double of GDRCopy
+  [[nodiscard]] std::string name() const {
+    return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "");
+  }
 };
 /// Both providers and both paths.
 [[nodiscard]] std::vector<Leg> legs();
+/// Staging by a mapping, too: for what depends on how bytes get into the heap.
+[[nodiscard]] std::vector<Leg> data_legs();
 /// Says "skipped: ..." and is false where the tests have no libfabric.
 [[nodiscard]] bool have_libfabric();
 
@@ -35,7 +41,8 @@ inline constexpr std::uint32_t kDepth = 256;
 /// One PE: its heap, its queues, its NIC.
 class Pe {
  public:
-  Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth = kDepth);
+  Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth = kDepth,
+     bool mapped = false);
   ~Pe();
   Pe(const Pe&) = delete;
 
@@ -51,6 +58,7 @@ class Pe {
 
  private:
   std::vector<std::uint8_t> memory_;  ///< heap, then queues
+  std::unique_ptr<GpuMapping> mapping_;
   std::uint8_t* heap_ = nullptr;
   std::uint8_t* queues_ = nullptr;
   std::mutex mutex_;

@@ -132,7 +132,7 @@ TEST_CASE("plans of atomics mean what the WQE says", "[ofi]") {
 
 TEST_CASE("atomics change memory and return what was there", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   const unsigned seed = GENERATE(1u, 2u);
   INFO(leg.name() << " seed " << seed);
   Job job(2, leg);
@@ -167,7 +167,7 @@ TEST_CASE("atomics change memory and return what was there", "[ofi]") {
 
 TEST_CASE("atomics of several PEs to one word are all counted", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
   constexpr int kPes = 3;
   constexpr std::uint64_t kEach = 100;

@@ -21,7 +21,7 @@ void fill(std::uint8_t* to, std::size_t bytes, unsigned seed) {
 
 TEST_CASE("writes and reads of all sizes arrive", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
   Job job(2, leg);
   const std::uint64_t half = kHeapBytes / 2;
@@ -46,7 +46,7 @@ TEST_CASE("writes and reads of all sizes arrive", "[ofi]") {
 
 TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
   Job job(2, leg);
   fill(job[0].heap(), 4096, 2);
@@ -79,7 +79,7 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
 
 TEST_CASE("a queue wraps many times and completes in order", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
   Job job(2, leg, 20, 64);
   Client& client = job[0].to(1);
@@ -98,7 +98,7 @@ TEST_CASE("a queue wraps many times and completes in order", "[ofi]") {
 
 TEST_CASE("three PEs write to each other at once", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(legs()));
+  const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
   constexpr int kPes = 3;
   constexpr std::uint32_t kBytes = 100000;

@@ -151,7 +151,7 @@ TEST_CASE("a peer that is killed with operations in flight is an error", "[ofi]"
   pair.stop_in_time();
 }
 
-TEST_CASE("a peer that does not answer is an error after GSHMEM_TIMEOUT", "[ofi]") {
+TEST_CASE("a peer that does not answer is an error before waits of GSHMEM_TIMEOUT end", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   INFO(leg.name());
@@ -162,6 +162,11 @@ TEST_CASE("a peer that does not answer is an error after GSHMEM_TIMEOUT", "[ofi]
   const std::uint64_t index = client.write(0, 64, 1000000);
   client.ring();
   check_loss(pair, index, 10);
+  CHECK(pair.me->errors().empty());  // who waits learns it first
+  check_reported(pair);              // and the PE, where nobody waits
+  CHECK_THAT(pair.me->errors().at(0).second,
+             Catch::Contains("WRITE of 1000000 bytes to PE 1 did not end within 1.75 s "
+                             "(GSHMEM_TIMEOUT = 2 s)"));
   pair.stop_in_time();
 }
 

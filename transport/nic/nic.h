@@ -23,6 +23,10 @@ namespace gshmem::bootstrap {
 class Bootstrap;
 }
 
+namespace gshmem {
+class GpuMapping;
+}
+
 namespace gshmem::nic {
 
 enum class MemoryKind { kHost, kGpu };
@@ -33,6 +37,8 @@ struct Region {
   std::uint64_t bytes = 0;
   MemoryKind kind = MemoryKind::kHost;
   int gpu = -1;  ///< CUDA device of kGpu
+  /// By which the CPU reaches all of it, where there is one; lives longer than the Nic.
+  const GpuMapping* mapping = nullptr;
 };
 
 /// Where one queue lies, as offsets into the region last given to `use_queue_memory`.

@@ -107,7 +107,8 @@ void Executor::watch(Clock::time_point now) {
     for (const Ring& ring : rings_)
       if (const auto since = ring.waiting_since()) liveness_.waiting(ring.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
-    if (setup_.peers[pe].lost.empty() || reported_[pe]) continue;
+    if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)
+      continue;
     reported_[pe] = true;
     if (setup_.messages != nullptr) setup_.messages->peer_lost(static_cast<int>(pe));
     setup_.on_error(

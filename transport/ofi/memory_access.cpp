@@ -1,5 +1,7 @@
 #include "transport/ofi/memory_access.h"
 
+#include "transport/ofi/mapped_access.h"
+
 #include <gshmem/abi/mlx5.h>
 
 #include <atomic>
@@ -96,8 +98,13 @@ void write_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old) {
 }
 
 std::unique_ptr<MemoryAccess> make_memory_access(const nic::Region& heap) {
-  if (heap.kind == nic::MemoryKind::kGpu) return make_gpu_access(heap);
-  return std::make_unique<HostAccess>(heap);
+  std::unique_ptr<MemoryAccess> access;
+  if (heap.kind == nic::MemoryKind::kGpu)
+    access = make_gpu_access(heap);
+  else
+    access = std::make_unique<HostAccess>(heap);
+  if (heap.mapping == nullptr) return access;
+  return std::make_unique<MappedAccess>(std::move(access), *heap.mapping);
 }
 
 #if !defined(GSHMEM_HAVE_CUDA)

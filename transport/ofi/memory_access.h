@@ -1,5 +1,6 @@
 // A PE's own heap as the executor's thread reads and changes it: host memory by CPU instructions,
-// GPU memory with the copy engine. For active messages, and for the results of atomics.
+// GPU memory with the copy engine and, where there is a mapping of it, by that (mapped_access.h).
+// For active messages, and for the results of atomics.
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -29,7 +30,8 @@ class MemoryAccess {
   /// Host memory for the other side of copies.
   [[nodiscard]] virtual Staging allocate(std::size_t bytes) = 0;
 
-  // Offsets are from the heap's begin and in range: callers check. Errors: GSHMEMX_ERROR_CUDA.
+  // Offsets are from the heap's begin and in range: callers check. Errors: GSHMEMX_ERROR_CUDA, with
+  // a mapping GSHMEMX_ERROR_SYSTEM. Copies that are not done have no order.
   [[nodiscard]] virtual Ticket start_write(std::uint64_t offset, const void* from,
                                            std::size_t bytes) = 0;
   [[nodiscard]] virtual Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) = 0;

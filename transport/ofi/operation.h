@@ -37,6 +37,7 @@ struct Peer {
   std::uint64_t provider_key = 0, heap_base = 0;  ///< as the provider does, for RMA
   std::uint64_t probe_key = 0, probe_base = 0;    ///< a word of the peer's that may be read
   std::string lost;                               ///< why; empty while it is reachable
+  Clock::time_point report_at{};                  ///< when to say so to the PE
   unsigned in_flight = 0;                         ///< operations that the provider has accepted
   bool answered = false;                          ///< an operation has ended well at least once
 };

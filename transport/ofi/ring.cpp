@@ -210,16 +210,20 @@ bool Ring::issue(RingServices& services, Clock::time_point now) {
 }
 
 void Ring::find_overdue(const RingServices& services, Clock::time_point now) {
+  const Clock::duration patience = operation_patience(services.timeout);
   for (Operation* operation : operations_) {
     if (operation->state == Operation::State::kQueued) return;
     if (operation->done() || operation->failure) continue;
     if (!peer_->lost.empty()) {
       operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
-    } else if (services.timeout.count() > 0 && now - operation->begun > services.timeout) {
-      operation->fail(
-          failure(abi::Syndrome::kRetryExceeded,
-                  operation->describe() + " did not end within GSHMEM_TIMEOUT = " +
-                      strprintf("%g s", std::chrono::duration<double>(services.timeout).count())));
+    } else if (services.timeout.count() > 0 && now - operation->begun > patience) {
+      // Who waits for the operation learns it by the completion; the PE, where nobody does, later.
+      peer_->report_at = now + std::chrono::milliseconds(100);
+      peer_->lost = operation->describe() +
+                    strprintf(" did not end within %g s (GSHMEM_TIMEOUT = %g s)",
+                              std::chrono::duration<double>(patience).count(),
+                              std::chrono::duration<double>(services.timeout).count());
+      operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
     }
   }
 }

@@ -8,6 +8,8 @@
 #include "transport/nic/nic.h"
 #include "transport/ofi/operation.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -24,8 +26,17 @@ struct RingServices {
   std::uint64_t heap_bytes = 0;
   std::uint32_t local_key = 0;
   std::uint32_t max_message = 0;
-  Clock::duration timeout{};  ///< of one operation; zero = none
+  Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
 };
+
+/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. Who waits for this PE, which
+/// waits for the operation, began to wait at about the same time, and would give up at about the
+/// same time, naming a PE that it reaches. So this one is first, and its news say who cannot be
+/// reached; they take two tenths of a second (Peer::report_at, Pe::look_for_fault), and machines
+/// are busy.
+[[nodiscard]] inline Clock::duration operation_patience(Clock::duration timeout) {
+  return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
+}
 
 class Ring {
  public:

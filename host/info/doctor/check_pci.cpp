@@ -43,11 +43,11 @@ Finding nearest_nic(const Machine& machine, const PciDevice& gpu,
                     const std::vector<PciDevice>& cards) {
   Distance least = Distance::kSys;
   for (const PciDevice& nic : cards) {
-    least = std::min(least, distance_between(machine, gpu, nic));
+    least = std::min(least, distance_between(gpu, nic));
   }
   std::vector<std::string> near;
   for (const PciDevice& nic : cards) {
-    if (distance_between(machine, gpu, nic) == least) near.push_back(nic.name);
+    if (distance_between(gpu, nic) == least) near.push_back(nic.name);
   }
   const std::string text = gpu.name + " to " + joined(near) + ": " + distance_name(least);
   if (least <= Distance::kPxb) return ok(text);

@@ -4,34 +4,79 @@
 #include "host/info/doctor/ports.h"
 #include "host/info/files.h"
 
+#include <algorithm>
+
 namespace gshmem::info {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string listed(const std::vector<Gid>& table) {
+using nic::GidEntry;
+using nic::GidKind;
+
+const char* kind_name(GidKind kind) {
+  switch (kind) {
+    case GidKind::kRoceV2:
+      return "RoCE v2";
+    case GidKind::kRoceV1:
+      return "RoCE v1";
+    case GidKind::kInfiniBand:
+      return "InfiniBand";
+    case GidKind::kUnknown:
+      break;
+  }
+  return "of a type that sysfs does not show";
+}
+
+std::string listed(const std::vector<GidEntry>& table) {
   std::vector<std::string> entries;
-  for (const Gid& gid : table) {
+  for (const GidEntry& gid : table) {
     entries.push_back(
-        strprintf("%d %s %s", gid.index, gid.v2 ? "v2" : "v1", gid.address().c_str()));
+        strprintf("%d %s %s", gid.index, kind_name(gid.kind), nic::gid_address(gid.gid).c_str()));
   }
   return entries.empty() ? "empty" : joined(entries);
 }
 
-Finding infiniband_gid(const NicPort& port, const std::vector<Gid>& table, int wanted) {
-  const Gid* const gid = chosen_gid(table, wanted);
+Finding infiniband_gid(const Machine& machine, const NicPort& port,
+                       const std::vector<GidEntry>& table) {
+  const GidEntry* const gid = chosen_gid(machine, port, table);
   const std::string name = port_name(port);
-  if (gid != nullptr)
-    return ok(strprintf("%s: index %d, %s", name.c_str(), gid->index, gid->text.c_str()));
-  return problem({.symptom = name + ": queues cannot be set up",
-                  .cause = strprintf("GID index %d is empty; the table: %s", std::max(wanted, 0),
-                                     listed(table).c_str()),
-                  .fix = "unset GSHMEM_IB_GID_INDEX"});
+  if (gid != nullptr) {
+    return ok(
+        strprintf("%s: index %d, %s", name.c_str(), gid->index, nic::gid_text(gid->gid).c_str()));
+  }
+  return problem(
+      {.symptom = name + ": queues cannot be set up",
+       .cause = strprintf("GID index %d is empty; the table: %s",
+                          std::max(machine.config.ib_gid_index, 0), listed(table).c_str()),
+       .fix = "unset GSHMEM_IB_GID_INDEX"});
 }
 
-Finding roce_gid(const Machine& machine, const NicPort& port, const std::vector<Gid>& table) {
+/// Of an entry that gshmem will use: what `chosen` says of it is complete.
+Finding roce_verdict(const GidEntry& gid, int wanted, const std::string& chosen,
+                     const std::string& table, const std::string& give_address) {
+  if (gid.kind == GidKind::kUnknown) {
+    return skipped(chosen + " (a container without gid_attrs?)");
+  }
+  if (gid.kind != GidKind::kRoceV2) {
+    return problem({.symptom = chosen + ": packets are not routed, and peers with v2 do not answer",
+                    .cause = wanted >= 0
+                                 ? strprintf("GSHMEM_IB_GID_INDEX=%d is RoCE v1; ", wanted) + table
+                                 : "no RoCE v2 entry; " + table,
+                    .fix = wanted >= 0 ? "unset GSHMEM_IB_GID_INDEX" : give_address});
+  }
+  if (wanted < 0 && nic::gid_is_link_local(gid.gid)) {
+    return hint({.symptom = chosen + ": packets reach hosts of the same Ethernet segment only, and "
+                                     "peers that have an IPv4 address not at all",
+                 .cause = "no RoCE v2 entry over IPv4 or routable IPv6; " + table,
+                 .fix = give_address});
+  }
+  return ok(chosen + (nic::gid_is_ipv4(gid.gid) ? "" : " (IPv6: all PEs must have it)"));
+}
+
+Finding roce_gid(const Machine& machine, const NicPort& port, const std::vector<GidEntry>& table) {
   const int wanted = machine.config.ib_gid_index;
-  const Gid* const gid = chosen_gid(table, wanted);
+  const GidEntry* const gid = chosen_gid(machine, port, table);
   const std::string name = port_name(port), netdev = port_netdev(machine, port);
   const std::string all = "the table: " + listed(table);
   const std::string give_address =
@@ -43,8 +88,8 @@ Finding roce_gid(const Machine& machine, const NicPort& port, const std::vector<
          .fix = wanted >= 0 ? "unset GSHMEM_IB_GID_INDEX" : give_address});
   }
   const std::string chosen =
-      strprintf("%s: index %d, RoCE v%d, %s, %s", name.c_str(), gid->index, gid->v2 ? 2 : 1,
-                gid->address().c_str(), gid->netdev.c_str());
+      strprintf("%s: index %d, %s, %s, %s", name.c_str(), gid->index, kind_name(gid->kind),
+                nic::gid_address(gid->gid).c_str(), gid->netdev.c_str());
   std::error_code error;
   if (!gid->netdev.empty() && !fs::exists(machine.at("/sys/class/net") / gid->netdev, error)) {
     return problem({.symptom = chosen + ": packets do not leave",
@@ -52,14 +97,7 @@ Finding roce_gid(const Machine& machine, const NicPort& port, const std::vector<
                     .fix = "docker run --network=host ...   (Kubernetes: hostNetwork: true, or an "
                            "RDMA CNI plugin that moves the interface in)"});
   }
-  if (!gid->v2) {
-    return problem({.symptom = chosen + ": packets are not routed, and peers with v2 do not answer",
-                    .cause = wanted >= 0
-                                 ? strprintf("GSHMEM_IB_GID_INDEX=%d is RoCE v1; ", wanted) + all
-                                 : "no RoCE v2 entry over IPv4; " + all,
-                    .fix = wanted >= 0 ? "unset GSHMEM_IB_GID_INDEX" : give_address});
-  }
-  return ok(chosen + (gid->ipv4() ? "" : " (IPv6: all PEs must have it)"));
+  return roce_verdict(*gid, wanted, chosen, all, give_address);
 }
 
 /// The InfiniBand MTU that fits a network device: <rdma/ib_addr.h> iboe_get_mtu takes off GRH 40,
@@ -135,10 +173,9 @@ Findings check_gids(const Machine& machine) {
   Findings findings;
   for (const NicPort& port : rdma_ports(machine)) {
     if (!is_active(port)) continue;
-    const std::vector<Gid> table = gids(machine, port);
-    findings.push_back(is_ethernet(port)
-                           ? roce_gid(machine, port, table)
-                           : infiniband_gid(port, table, machine.config.ib_gid_index));
+    const std::vector<GidEntry> table = gids(machine, port);
+    findings.push_back(is_ethernet(port) ? roce_gid(machine, port, table)
+                                         : infiniband_gid(machine, port, table));
   }
   if (findings.empty()) findings.push_back(skipped("there is no active RDMA port"));
   return findings;

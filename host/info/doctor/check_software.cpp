@@ -1,9 +1,12 @@
 // Launchers and libraries that gshmem loads at run time.
 #include "bootstrap/bootstrap.h"
 #include "host/base/error.h"
+#include "host/base/gdrapi.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/topology.h"
 
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 
 namespace gshmem::info {
@@ -35,6 +38,32 @@ std::string in_path(const Machine& machine, const char* program) {
     if (fs::is_regular_file(file, error)) return file.string();
   }
   return "";
+}
+
+/// What keeps GDRCopy from working, without the symptom. `device` is the errno of its device file.
+Trouble gdrcopy_trouble(const Machine& machine, const Library& library, int device) {
+  Trouble trouble;
+  if (library.file.empty()) {
+    trouble.cause = library.why_not;
+    trouble.fix =
+        "install libgdrapi of GDRCopy 2 (github.com/NVIDIA/gdrcopy, its packages folder), "
+        "or LD_LIBRARY_PATH to it";
+  } else if (!library.missing.empty()) {
+    trouble.cause = library.file + " lacks " + joined(library.missing) + ": GDRCopy is too old";
+    trouble.fix = "a newer libgdrapi (github.com/NVIDIA/gdrcopy, its packages folder)";
+  } else if (device == ENOENT && in_container(machine)) {
+    trouble.cause = std::string("the container has no ") + gdr::kDevice;
+    trouble.fix = std::string("docker run --device=") + gdr::kDevice +
+                  " ...   (and sudo modprobe gdrdrv on the host)";
+  } else if (device == ENOENT) {
+    trouble.cause = std::string("there is no ") + gdr::kDevice + ": gdrdrv is not loaded";
+    trouble.fix = "sudo modprobe gdrdrv   (package gdrdrv-dkms; the device file: its insmod.sh)";
+  } else {
+    trouble.cause = strprintf("%s cannot be opened: %s", gdr::kDevice, std::strerror(device));
+    trouble.fix = std::string("sudo chmod 666 ") + gdr::kDevice +
+                  "   (in a container: docker run --device=" + gdr::kDevice + " ...)";
+  }
+  return trouble;
 }
 
 }  // namespace
@@ -137,10 +166,26 @@ Findings check_libfabric(const Machine& machine) {
                           "LD_LIBRARY_PATH)"})};
 }
 
-Findings check_gdrapi(const Machine& machine) {
-  const Library library = machine.library("libgdrapi.so.2", {});
-  if (!library.file.empty()) return {ok(library.file + " (gshmem does not use it)")};
-  return {skipped("libgdrapi.so.2 is not loadable, and gshmem does not use it")};
+Findings check_gdrcopy(const Machine& machine) {
+  const std::string& policy = machine.config.gdrcopy;
+  if (policy == "off") return {skipped("GSHMEM_GDRCOPY=off")};
+  if (gpus(machine).empty()) return {skipped("there is no NVIDIA GPU")};
+  const bool wanted = policy == "on";
+  const Library library = machine.library(gdr::kSoname, gdr::symbols());
+  const int device = machine.open_errno(machine.at(gdr::kDevice));
+  const bool usable = !library.file.empty() && library.missing.empty();
+  if (usable && device == 0) return {ok(library.file + ", and may open " + gdr::kDevice)};
+  if (library.file.empty() && device == ENOENT && !wanted) {
+    return {
+        skipped("GDRCopy is not installed; the copy engine serves host threads that wait on heaps "
+                "of GPUs, and staged transfers, in some 10 us instead of 1")};
+  }
+  Trouble trouble = gdrcopy_trouble(machine, library, device);
+  trouble.symptom = wanted
+                        ? "GSHMEM_GDRCOPY=on: init fails on GPUs"
+                        : "host threads reach heaps of GPUs by the copy engine alone, some 10 us "
+                          "each time";
+  return {wanted ? problem(std::move(trouble)) : hint(std::move(trouble))};
 }
 
 }  // namespace gshmem::info

@@ -51,6 +51,6 @@ namespace gshmem::info {
 [[nodiscard]] Findings check_mpirun(const Machine& machine);
 [[nodiscard]] Findings check_verbs_libraries(const Machine& machine);
 [[nodiscard]] Findings check_libfabric(const Machine& machine);
-[[nodiscard]] Findings check_gdrapi(const Machine& machine);
+[[nodiscard]] Findings check_gdrcopy(const Machine& machine);
 
 }  // namespace gshmem::info

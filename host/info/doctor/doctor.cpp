@@ -41,7 +41,7 @@ std::span<const Check> all_checks() {
       {"mpirun", check_mpirun, "a launcher is in PATH"},
       {"verbs_libraries", check_verbs_libraries, "libibverbs and libmlx5, new enough for dma-buf"},
       {"libfabric", check_libfabric, "libfabric.so.1 can be loaded where it is needed"},
-      {"gdrapi", check_gdrapi, "libgdrapi.so.2, for the record"},
+      {"gdrcopy", check_gdrcopy, "GDRCopy maps heaps on GPUs for host threads"},
   };
   return kChecks;
 }

@@ -34,7 +34,7 @@ std::string config_space(std::uint32_t acs, std::uint32_t device_control) {
 }
 
 Distance distance(const FakeMachine& fake) {
-  return distance_between(fake.machine, gpus(fake.machine).at(0), nics(fake.machine).at(0));
+  return distance_between(gpus(fake.machine).at(0), nics(fake.machine).at(0));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
 constexpr char kPort[] = "/sys/class/infiniband/mlx5_0/ports/1/";
 constexpr char kLinkLocal[] = "fe80:0000:0000:0000:0e42:a1ff:fe9b:0001";
 constexpr char kIpv4[] = "0000:0000:0000:0000:0000:ffff:0a00:0105";  // 10.0.1.5
+constexpr char kGlobal[] = "2001:0db8:0000:0000:0000:0000:0000:0001";
 constexpr char kZero[] = "0000:0000:0000:0000:0000:0000:0000:0000";
 
 /// A RoCE port with the usual four GIDs on eth2, of which 3 is RoCE v2 over IPv4.
@@ -131,7 +132,7 @@ TEST_CASE("pkey_of_the_chosen_index_must_be_valid_and_full") {
   expect_one(check_pkeys(fake.machine), Verdict::kProblem, "has 3 entries");
 }
 
-TEST_CASE("gid_of_roce_is_the_first_v2_over_ipv4") {
+TEST_CASE("gid_of_roce_is_the_one_that_the_transport_chooses") {
   FakeMachine fake;
   expect_one(check_gids(fake.machine), Verdict::kSkipped, "no active RDMA port");
   roce(fake);
@@ -147,14 +148,27 @@ TEST_CASE("gid_of_roce_is_the_first_v2_over_ipv4") {
 TEST_CASE("gid_without_ipv4_and_interface_elsewhere_are_problems") {
   FakeMachine fake;
   roce(fake, false);
+  expect_one(check_gids(fake.machine), Verdict::kHint, "index 1, RoCE v2, fe80:");
+  expect_one(check_gids(fake.machine), Verdict::kHint, "ip addr add <address>/<length> dev eth2");
+  fake.gid("mlx5_0", 1, kZero, "RoCE v2", "eth2");
+  expect_one(check_gids(fake.machine), Verdict::kProblem, "index 0, RoCE v1, fe80:");
   expect_one(check_gids(fake.machine), Verdict::kProblem,
              "ip addr add <address>/<length> dev eth2");
+  fake.gid("mlx5_0", 7, kGlobal, "RoCE v2", "eth2");
+  expect_one(check_gids(fake.machine), Verdict::kOk, "index 7, RoCE v2, 2001:0db8:");
   roce(fake);
   std::filesystem::remove_all(fake.machine.at("/sys/class/net/eth2"));
   expect_one(check_gids(fake.machine), Verdict::kProblem, "network namespace");
 }
 
-TEST_CASE("gid_of_infiniband_is_index_0") {
+TEST_CASE("gid_of_an_unknown_type_is_not_called_a_version") {
+  FakeMachine fake;
+  roce(fake);
+  std::filesystem::remove_all(fake.machine.at(std::string(kPort) + "gid_attrs"));
+  expect_one(check_gids(fake.machine), Verdict::kSkipped, "index 2, of a type that sysfs does not");
+}
+
+TEST_CASE("gid_of_infiniband_is_the_first") {
   FakeMachine fake;
   fake.nic("mlx5_0", kNic, "InfiniBand");
   expect_one(check_gids(fake.machine), Verdict::kProblem, "index 0 is empty");
@@ -168,7 +182,7 @@ TEST_CASE("gid_table_is_in_numeric_order_and_survives_garbage") {
   fake.gid("mlx5_0", 10, kIpv4, "RoCE v2", "eth2");
   fake.write(std::string(kPort) + "gids/11", "what\n");
   fake.write(std::string(kPort) + "gids/12", "zzzz:0000:0000:0000:0000:0000:0000:0001\n");
-  const std::vector<Gid> table = gids(fake.machine, rdma_ports(fake.machine).at(0));
+  const std::vector<nic::GidEntry> table = gids(fake.machine, rdma_ports(fake.machine).at(0));
   REQUIRE(table.size() == 5);
   CHECK(table[4].index == 10);
 }

@@ -3,6 +3,7 @@
 // active port and everything gshmem needs of the hardware.
 #pragma once
 
+#include "transport/nic/gid_choice.h"
 #include "transport/nic/mlx5/commands.h"
 #include "transport/nic/mlx5/device_choice.h"
 #include "transport/nic/mlx5/handles.h"

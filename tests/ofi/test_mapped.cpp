@@ -1,0 +1,183 @@
+// A heap that the CPU reaches by a mapping: what goes by it and what by the copy engine, and what
+// may be said to have arrived. The executor over it is a leg of the other tests (job.h).
+#include "transport/ofi/mapped_access.h"
+
+#include "tests/ofi/job.h"
+#include "tests/unit/base/gdr_fixture.h"
+
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+using namespace gshmem;
+using namespace gshmem::test;
+using ofi::kNoTicket;
+using ofi::MappedAccess;
+
+namespace {
+
+constexpr std::uint64_t kBytes = 1 << 20;
+
+/// A copy engine that carries out what it starts only when asked whether it is done.
+class SlowEngine final : public ofi::MemoryAccess {
+ public:
+  explicit SlowEngine(std::uint8_t* base) : base_(base) {}
+  void attach_thread() override { ++attached; }
+  ofi::Staging allocate(std::size_t bytes) override {
+    return {new std::uint8_t[bytes](), std::default_delete<std::uint8_t[]>()};
+  }
+  ofi::Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
+    ++writes;
+    return start([=, this] { std::memcpy(base_ + offset, from, bytes); });
+  }
+  ofi::Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
+    ++reads;
+    return start([=, this] { std::memcpy(to, base_ + offset, bytes); });
+  }
+  bool done(ofi::Ticket ticket) override {
+    if (ticket != kNoTicket) copies_.at(static_cast<std::size_t>(ticket))();
+    return true;
+  }
+  std::uint64_t atomic(std::uint64_t, const nic::Wqe&) override {
+    ++atomics;
+    return 0;
+  }
+  bool coherent() const override { return true; }
+
+  int attached = 0, writes = 0, reads = 0, atomics = 0;
+
+ private:
+  ofi::Ticket start(std::function<void()> copy) {
+    copies_.push_back(std::move(copy));
+    return static_cast<ofi::Ticket>(copies_.size() - 1);
+  }
+  std::uint8_t* base_;
+  std::vector<std::function<void()>> copies_;
+};
+
+struct Rig {
+  Gdr gdr;
+  std::uint8_t* gpu = gdr.allocate(kBytes);
+  std::unique_ptr<GpuMapping> mapping = map_gpu_memory("on", gpu, kBytes, GDR_DOUBLE);
+  SlowEngine* engine = new SlowEngine(gpu);
+  MappedAccess access{std::unique_ptr<ofi::MemoryAccess>(engine), *mapping};
+
+  void finish(ofi::Ticket ticket) {
+    while (!access.done(ticket)) continue;
+  }
+};
+
+nic::Wqe atomic_of(nic::WqeKind kind, std::uint32_t bytes, std::uint64_t operand,
+                   std::uint64_t compare = 0) {
+  nic::Wqe wqe;
+  wqe.kind = kind;
+  wqe.length = bytes;
+  wqe.swap_or_add = operand;
+  wqe.compare = compare;
+  return wqe;
+}
+
+}  // namespace
+
+TEST_CASE("size decides between mapping and copy engine", "[ofi]") {
+  Rig rig;
+  std::vector<std::uint8_t> data(3 * MappedAccess::kMaxWrite), back(data.size());
+  std::iota(data.begin(), data.end(), std::uint8_t{1});
+  int writes = 0, reads = 0;
+  for (const std::size_t limit : {MappedAccess::kMaxRead, MappedAccess::kMaxWrite}) {
+    for (const std::size_t bytes : {limit - 1, limit, limit + 1, 2 * limit}) {
+      for (const std::uint64_t at : {0u, 1u, 3u, 8u}) {
+        CAPTURE(bytes, at);
+        std::memset(rig.gpu, 0, 4 * MappedAccess::kMaxWrite);
+        rig.finish(rig.access.start_write(at, data.data(), bytes));
+        CHECK(std::memcmp(rig.gpu + at, data.data(), bytes) == 0);
+        CHECK(rig.gpu[at + bytes] == 0);
+        std::fill(back.begin(), back.end(), std::uint8_t{0});
+        rig.finish(rig.access.start_read(at, back.data(), bytes));
+        CHECK(std::memcmp(back.data(), data.data(), bytes) == 0);
+        CHECK(back[bytes] == 0);
+        writes += bytes > MappedAccess::kMaxWrite;
+        reads += bytes > MappedAccess::kMaxRead;
+        CHECK(rig.engine->writes == writes);
+        CHECK(rig.engine->reads == reads);
+      }
+    }
+  }
+  CHECK(rig.access.start_write(0, data.data(), 0) == kNoTicket);
+  CHECK(rig.access.start_read(0, back.data(), 0) == kNoTicket);
+  CHECK(rig.gdr->violations.empty());
+}
+
+TEST_CASE("copies of both kinds are open at a time and end by their tickets", "[ofi]") {
+  Rig rig;
+  std::vector<std::uint8_t> large(MappedAccess::kMaxWrite + 1, 7);
+  const std::uint64_t word = 42;
+  const ofi::Ticket first = rig.access.start_write(4096, large.data(), large.size());
+  const ofi::Ticket small = rig.access.start_write(8, &word, sizeof(word));
+  const ofi::Ticket second = rig.access.start_write(65536, large.data(), large.size());
+  CHECK(first != small);
+  CHECK(small != second);
+  CHECK(rig.gpu[4096] == 0);  // nobody has asked
+  rig.finish(small);
+  rig.finish(second);
+  CHECK(rig.gpu[4096] == 0);
+  CHECK(rig.gpu[65536] == 7);
+  rig.finish(first);
+  CHECK(rig.gpu[4096] == 7);
+  rig.finish(small);
+  CHECK(std::memcmp(rig.gpu + 8, &word, sizeof(word)) == 0);
+}
+
+TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {
+  Rig rig;
+  std::uint64_t word = 0xfffffffffffffff0;
+  std::memcpy(rig.gpu + 16, &word, 8);
+  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kFetchAdd, 8, 0x20)) == word);
+  std::memcpy(&word, rig.gpu + 16, 8);
+  CHECK(word == 0x10);
+  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x11)) == 0x10);
+  CHECK(rig.gpu[16] == 0x10);
+  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x10)) == 0x10);
+  CHECK(rig.gpu[16] == 5);
+  CHECK(rig.engine->atomics + rig.engine->reads + rig.engine->writes == 0);
+  CHECK_FALSE(rig.access.coherent());
+}
+
+TEST_CASE("the copy engine prepares the thread and gives the staging memory", "[ofi]") {
+  Rig rig;
+  rig.access.attach_thread();
+  CHECK(rig.engine->attached == 1);
+  CHECK(rig.access.allocate(64) != nullptr);
+}
+
+TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Gdr gdr;
+  {
+    Job job(2, {"tcp;ofi_rxm", "off", true});
+    Client& client = job[0].to(1);
+    REQUIRE(client.ring_and_wait(client.write(0, 0, 100)).ok());
+    gdr->copy_error = EIO;
+    CHECK_FALSE(client.ring_and_wait(client.write(0, 0, 100)).ok());
+    gdr->copy_error = 0;
+  }
+  CHECK(gdr.clean());
+}
+
+TEST_CASE("puts of few bytes use the mapping, and a job leaves nothing pinned", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Gdr gdr;
+  {
+    Job job(2, {"tcp;ofi_rxm", "off", true});
+    CHECK(gdr->mappings == 2);
+    std::memcpy(job[0].heap() + 1, "twelve bytes", 12);
+    Client& client = job[0].to(1);
+    REQUIRE(client.ring_and_wait(client.write(33, 1, 12)).ok());
+    CHECK(std::memcmp(job[1].heap() + 33, "twelve bytes", 12) == 0);
+    CHECK(gdr->copies_from == 1);  // of the source
+    CHECK(gdr->copies_to == 1);    // at the target
+  }
+  CHECK(gdr.clean());
+}

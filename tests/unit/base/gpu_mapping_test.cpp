@@ -1,0 +1,299 @@
+#include "host/base/gpu_mapping.h"
+
+#include "host/base/log.h"
+#include "tests/unit/base/capture.h"
+#include "tests/unit/base/gdr_fixture.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace gshmem {
+namespace {
+
+using test::Gdr;
+using test::StderrCapture;
+
+constexpr std::uint64_t kBytes = 1 << 20;
+
+std::unique_ptr<GpuMapping> map(const std::string& policy, std::uint8_t* base,
+                                std::uint64_t bytes = kBytes) {
+  return map_gpu_memory(policy, base, bytes, GDR_DOUBLE);
+}
+
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// The lines of warnings among what was written to stderr.
+std::size_t warnings(StderrCapture& capture) {
+  const std::vector<std::string> all = capture.writes();
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const std::string& line) {
+        return line.find("GDRCopy does not map") != std::string::npos;
+      }));
+}
+
+TEST_CASE("library_is_found_by_its_name_where_the_loader_looks") {
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  if (path == nullptr || std::string(path).find("gdr_double") == std::string::npos) {
+    std::puts("skipped: LD_LIBRARY_PATH does not lead to the double, as under ctest");
+    return;
+  }
+  const Gdr gdr;
+  { const auto mapping = map_gpu_memory("on", gdr.allocate(kBytes), kBytes); }
+  CHECK(gdr->mapped == 1);
+  CHECK(gdr.clean());
+}
+
+TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  for (const char* policy : {"auto", "on"}) {
+    CAPTURE(policy);
+    const auto mapping = map(policy, gpu);
+    REQUIRE(mapping != nullptr);
+    CHECK(gdr->sessions == 1);
+    CHECK(gdr->pins == 1);
+    CHECK(gdr->mappings == 1);
+  }
+  CHECK(gdr->mapped == 2);
+  CHECK(gdr.clean());
+}
+
+TEST_CASE("off_does_not_even_load_the_library") {
+  const Gdr gdr;
+  CHECK(map("off", gdr.allocate(kBytes)) == nullptr);
+  CHECK(map_gpu_memory("off", nullptr, 0, "libgdrapi_of_nowhere.so.2") == nullptr);
+  CHECK(gdr->opened == 0);
+}
+
+TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  std::vector<std::uint8_t> data(300), back(300);
+  for (std::size_t bytes = 0; bytes <= 72; ++bytes) {
+    for (std::uint64_t at = 0; at <= 17; ++at) {
+      CAPTURE(bytes, at);
+      std::iota(data.begin(), data.end(), static_cast<std::uint8_t>(bytes * 7 + at + 1));
+      std::memset(gpu, 0xee, 256);
+      // No access by the address of the GPU survives this.
+      REQUIRE(mprotect(gpu, kBytes, PROT_NONE) == 0);
+      mapping->write(64 + at, data.data(), bytes);
+      mapping->settle(64 + at);
+      std::fill(back.begin(), back.end(), std::uint8_t{0});
+      mapping->read(64 + at, back.data(), bytes);
+      REQUIRE(mprotect(gpu, kBytes, PROT_READ | PROT_WRITE) == 0);
+      REQUIRE(std::equal(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(bytes),
+                         gpu + 64 + at));
+      REQUIRE(std::equal(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(bytes),
+                         back.begin()));
+      REQUIRE(gpu[63 + at] == 0xee);
+      REQUIRE(gpu[64 + at + bytes] == 0xee);
+      REQUIRE(back[bytes] == 0);
+    }
+  }
+  mapping->write(kBytes - 1, data.data(), 1);
+  mapping->write(kBytes - 9, data.data(), 9);
+  CHECK(gdr->violations.empty());
+}
+
+TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  const std::uint64_t value = 0x1122334455667788;
+  std::uint64_t back = 0;
+  for (const std::size_t bytes : {2u, 4u, 8u}) {
+    mapping->write(bytes * 8, &value, bytes);
+    mapping->read(bytes * 8, &back, bytes);
+    CHECK(std::memcmp(&back, &value, bytes) == 0);
+  }
+  CHECK(gdr->copies_to == 0);
+  CHECK(gdr->copies_from == 0);
+  mapping->write(9, &value, 8);  // not aligned: nobody polls it
+  mapping->read(9, &back, 8);
+  CHECK(gdr->copies_to == 1);
+  CHECK(gdr->copies_from == 1);
+  CHECK(mapping->load(64, 8) == value);
+  CHECK(mapping->load(64, 4) == 0x55667788);
+  CHECK(mapping->load(66, 2) == 0x5566);
+  CHECK(mapping->load(71, 1) == 0x11);
+}
+
+TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(4 << 20);
+  gdr->page = 2 << 20;
+  const auto mapping = map("on", gpu + 3 * gdr::kPageBytes);
+  const std::uint32_t value = 0x01020304;
+  mapping->write(12, &value, 4);
+  CHECK(std::memcmp(gpu + 3 * gdr::kPageBytes + 12, &value, 4) == 0);
+  mapping->write(kBytes - 5, "abcde", 5);
+  CHECK(std::memcmp(gpu + 3 * gdr::kPageBytes + kBytes - 5, "abcde", 5) == 0);
+  CHECK(gdr->violations.empty());
+}
+
+TEST_CASE("holds_says_what_lies_inside") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  std::uint64_t offset = 0;
+  CHECK(mapping->holds(gpu + 24, 8, &offset));
+  CHECK(offset == 24);
+  CHECK(mapping->holds(gpu + kBytes - 8, 8, &offset));
+  CHECK_FALSE(mapping->holds(gpu + kBytes - 7, 8, &offset));
+  CHECK_FALSE(mapping->holds(gpu - 1, 1, &offset));
+  CHECK_FALSE(mapping->holds(nullptr, 8, &offset));
+  CHECK_FALSE(mapping->holds(gpu, kBytes + 1, &offset));
+}
+
+TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  StderrCapture capture;
+  CHECK(map_gpu_memory("auto", gpu, kBytes, "libgdrapi_of_nowhere.so.2") == nullptr);
+  gdr->no_driver = true;
+  CHECK(map("auto", gpu) == nullptr);
+  CHECK(capture.writes().empty());
+  const std::string library =
+      message([&] { (void)map_gpu_memory("on", gpu, kBytes, "libgdrapi_of_nowhere.so.2"); });
+  CHECK_THAT(library,
+             Catch::StartsWith("GSHMEM_GDRCOPY=on: cannot load libgdrapi_of_nowhere.so.2") &&
+                 Catch::Contains("GSHMEM_GDRCOPY=auto"));
+  CHECK_THAT(
+      message([&] { (void)map("on", gpu); }),
+      Catch::StartsWith("GSHMEM_GDRCOPY=on: gdr_open failed") && Catch::Contains("/dev/gdrdrv"));
+  CHECK(gdr.clean());
+}
+
+TEST_CASE("library_that_is_too_old_is_named_with_what_it_lacks") {
+  CHECK_THAT(message([] { (void)map_gpu_memory("on", nullptr, kBytes, "libm.so.6"); }),
+             Catch::Contains("libm.so.6 has no symbol gdr_open"));
+}
+
+TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_came_before") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  StderrCapture capture;
+  const auto each = [&](int& rule, int code, const char* call) {
+    CAPTURE(call);
+    rule = code;
+    CHECK(map("auto", gpu) == nullptr);
+    CHECK_THAT(message([&] { (void)map("on", gpu); }),
+               Catch::StartsWith(std::string("GSHMEM_GDRCOPY=on: ") + call) &&
+                   Catch::Contains("error " + std::to_string(code) + " (") &&
+                   Catch::Contains("GSHMEM_SYMMETRIC_SIZE"));
+    CHECK(gdr.clean());
+    rule = 0;
+  };
+  each(gdr->pin_error, ENOMEM, "gdr_pin_buffer");
+  each(gdr->info_error, EINVAL, "gdr_get_info_v2");
+  each(gdr->map_error, EAGAIN, "gdr_map");
+  CHECK(warnings(capture) == 1);
+  CHECK(map("auto", gpu) != nullptr);
+}
+
+TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  gdr->copy_error = EIO;
+  char bytes[3] = {};
+  CHECK_THAT(message([&] { mapping->write(8, bytes, 3); }),
+             Catch::Contains("gdr_copy_to_mapping of 3 bytes") && Catch::Contains("error 5"));
+  CHECK_THAT(message([&] { mapping->read(8, bytes, 3); }),
+             Catch::Contains("gdr_copy_from_mapping of 3 bytes") && Catch::Contains("error 5"));
+}
+
+TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  CHECK_THAT(message([&] { (void)map("on", gpu + 4096, gdr::kPageBytes); }),
+             Catch::Contains("64 KiB"));
+  CHECK_THAT(message([&] { (void)map("on", gpu, gdr::kPageBytes + 1); }),
+             Catch::Contains("64 KiB"));
+  CHECK(gdr->opened == 0);
+}
+
+TEST_CASE("failure_of_the_end_is_a_warning_and_the_rest_is_undone") {
+  const Gdr gdr;
+  StderrCapture capture;
+  auto mapping = map("on", gdr.allocate(kBytes));
+  gdr->unmap_error = EINVAL;
+  mapping.reset();
+  const std::vector<std::string> lines = capture.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("gdr_unmap: error 22"));
+  CHECK(gdr.clean());
+}
+
+TEST_CASE("threads_use_a_mapping_together") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  constexpr int kThreads = 4, kRounds = 500;
+  constexpr std::uint64_t kShare = kBytes / kThreads;
+  std::vector<int> wrong(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const std::uint64_t at = static_cast<std::uint64_t>(t) * kShare;
+      std::vector<std::uint8_t> data(333), back(333);
+      for (int round = 0; round < kRounds; ++round) {
+        std::fill(data.begin(), data.end(), static_cast<std::uint8_t>(round + t));
+        mapping->write(at + 8, data.data(), data.size());
+        mapping->read(at + 8, back.data(), back.size());
+        const std::uint64_t flag = static_cast<std::uint64_t>(round);
+        mapping->write(at, &flag, sizeof(flag));
+        if (back != data || mapping->load(at, 8) != flag) ++wrong[static_cast<std::size_t>(t)];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(kThreads, 0));
+  CHECK(gdr->violations.empty());
+}
+
+TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(kBytes);
+  const auto mapping = map("on", gpu);
+  constexpr std::uint64_t kRounds = 2000, kFlag = 0, kAnswer = 64, kPayload = 128;
+  std::uint64_t torn = 0;
+  std::thread reader([&] {
+    std::vector<std::uint8_t> payload(100);
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      while (mapping->load(kFlag, 8) != round) std::this_thread::yield();
+      mapping->read(kPayload + 1, payload.data(), payload.size());
+      for (const std::uint8_t byte : payload) torn += byte != static_cast<std::uint8_t>(round);
+      mapping->write(kAnswer, &round, sizeof(round));
+    }
+  });
+  std::vector<std::uint8_t> payload(100);
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    std::fill(payload.begin(), payload.end(), static_cast<std::uint8_t>(round));
+    mapping->write(kPayload + 1, payload.data(), payload.size());
+    mapping->write(kFlag, &round, sizeof(round));
+    while (mapping->load(kAnswer, 8) != round) std::this_thread::yield();
+  }
+  reader.join();
+  CHECK(torn == 0);
+}
+
+}  // namespace
+}  // namespace gshmem

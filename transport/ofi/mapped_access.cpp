@@ -1,0 +1,55 @@
+#include "transport/ofi/mapped_access.h"
+
+#include <cstring>
+
+namespace gshmem::ofi {
+namespace {
+
+/// No ticket of an engine: those count its lanes.
+constexpr Ticket kMappedTicket = 1 << 30;
+
+}  // namespace
+
+Ticket MappedAccess::start_write(std::uint64_t offset, const void* from, std::size_t bytes) {
+  if (bytes == 0) return kNoTicket;
+  if (bytes > kMaxWrite) {
+    settle();
+    return engine_->start_write(offset, from, bytes);
+  }
+  mapping_.write(offset, from, bytes);
+  unsettled_ = true;
+  last_written_ = offset;
+  return kMappedTicket;
+}
+
+Ticket MappedAccess::start_read(std::uint64_t offset, void* to, std::size_t bytes) {
+  if (bytes == 0) return kNoTicket;
+  if (bytes > kMaxRead) {
+    settle();
+    return engine_->start_read(offset, to, bytes);
+  }
+  mapping_.read(offset, to, bytes);
+  unsettled_ = false;  // a read does not pass the writes before it
+  return kNoTicket;
+}
+
+bool MappedAccess::done(Ticket ticket) {
+  if (ticket != kMappedTicket) return engine_->done(ticket);
+  settle();
+  return true;
+}
+
+void MappedAccess::settle() {
+  if (unsettled_) mapping_.settle(last_written_);
+  unsettled_ = false;
+}
+
+std::uint64_t MappedAccess::atomic(std::uint64_t offset, const nic::Wqe& wqe) {
+  std::uint64_t old = 0;
+  mapping_.read(offset, &old, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
+  const std::uint64_t result = nic::atomic_result(wqe, old);
+  if (result != old) write(offset, &result, wqe.length);
+  return old;
+}
+
+}  // namespace gshmem::ofi
