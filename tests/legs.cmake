@@ -1,5 +1,5 @@
-# A leg is one build folder with its tests: release, clang, asan, tsan, gpu. tests/run gathers all of
-# them in one ctest, so every test name starts with the leg's; a folder of its own has no prefix.
+# A leg is one build folder with its tests: release, asan, tsan, gpu, clang. tests/run gathers them in
+# one ctest, so every test name starts with the leg's; a folder of its own has no prefix.
 set(GSHMEM_LEG "" CACHE STRING "Name of this leg, put in front of every test name")
 set(GSHMEM_TEST_PREFIX "")
 if(GSHMEM_LEG)

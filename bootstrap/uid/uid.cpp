@@ -13,11 +13,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 namespace gshmem::bootstrap {
 namespace {
 
 constexpr double kVerdictSeconds = 2;  // for the root to say who is missing, or to take an abort
+constexpr double kLookSeconds = 0.1;  // between looks for a failure that another thread was told of
 constexpr double kGoodbyeSeconds = 1;  // for a Leave to go out
 
 /// Where a rank finds the root service and how it introduces itself.
@@ -71,24 +73,23 @@ class Uid final : public Bootstrap {
 
   void abort(int code, std::string_view reason) noexcept override try {
     const Failure failure = failure_abort(rank_, code, reason);
-    if (failure_) return;
-    connection_.queue(encode(Abort{code, std::string(reason)}));
+    if (failed()) return;
+    send(encode(Abort{code, std::string(reason)}));
     // The root answers with the failure it tells everyone; then nothing can be lost by our exit.
     const Deadline deadline(kVerdictSeconds);
-    while (!failure_ && !receive_until(FrameType::kFail, deadline).has_value() &&
-           !deadline.passed()) {
+    while (!receive_until(FrameType::kFail, deadline).has_value() && !deadline.passed()) {
     }
+    const std::lock_guard lock(mutex_);
     failure_ = failure;
   } catch (const std::exception& error) {
-    if (!failure_) GSHMEM_WARN("bootstrap uid: abort not delivered: %s", error.what());
+    if (!failed()) GSHMEM_WARN("bootstrap uid: abort not delivered: %s", error.what());
   }
 
  private:
   void collective(Operation operation, ByteView data, void* recv) {
-    if (failure_) failure_.raise();
     const std::uint64_t number = ++collectives_;
     operation_ = operation;
-    connection_.queue(encode(Gather{number, operation, data}));
+    send(encode(Gather{number, operation, data}));
     const Bytes payload = await(FrameType::kResult, number);
     const auto result = decode_result(payload);
     const std::size_t expected = data.size() * static_cast<std::size_t>(size_);
@@ -100,28 +101,53 @@ class Uid final : public Bootstrap {
   Bytes await(FrameType type, std::uint64_t number) {
     if (auto payload = receive_until(type, Deadline(timeout_seconds_))) return *std::move(payload);
     const double milliseconds = std::ceil(timeout_seconds_ * 1e3);
-    connection_.queue(encode(Expired{number, static_cast<std::uint64_t>(milliseconds)}));
+    send(encode(Expired{number, static_cast<std::uint64_t>(milliseconds)}));
     if (auto payload = receive_until(type, Deadline(kVerdictSeconds))) return *std::move(payload);
     const char* what = number == 0 ? "init" : operation_name(operation_);
+    const std::lock_guard lock(mutex_);
     failure_ = failure_timeout(what, timeout_seconds_, {});
     failure_.text += "; the root service at " + where_ + " does not answer either";
     failure_.raise();
   }
 
-  /// None when the deadline passed first.
+  [[nodiscard]] bool failed() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<bool>(failure_);
+  }
+
+  /// Queues a frame; an error when the job has failed.
+  template <class Encoded>
+  void send(Encoded frame) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) failure_.raise();
+    connection_.queue(std::move(frame));
+  }
+
+  /// None when the deadline passed first. Who waits for a Fail passes over what another thread
+  /// waits for.
   std::optional<Bytes> receive_until(FrameType type, const Deadline& deadline) {
     while (true) {
-      connection_.send_some();
-      if (auto incoming = connection_.receive()) {
-        if (incoming->type == FrameType::kFail) fail_as_told(incoming->payload);
-        if (incoming->type != type) fail_protocol();
-        return std::move(incoming->payload);
+      short events = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        if (failure_) failure_.raise();
+        connection_.send_some();
+        if (auto incoming = connection_.receive()) {
+          if (incoming->type == FrameType::kFail) fail_as_told(incoming->payload);
+          if (incoming->type == type) return std::move(incoming->payload);
+          if (type != FrameType::kFail) fail_protocol();
+          continue;
+        }
+        if (connection_.state() != Connection::State::kOpen) fail_connection();
+        events = connection_.poll_events();
       }
-      if (connection_.state() != Connection::State::kOpen) fail_connection();
-      if (!wait_for(connection_.fd(), connection_.poll_events(), deadline)) return std::nullopt;
+      // Not at once to the end: what fails the job may have come to another thread.
+      if (!wait_for(connection_.fd(), events, Deadline(kLookSeconds)) && deadline.passed())
+        return std::nullopt;
     }
   }
 
+  // With mutex_ held:
   [[noreturn]] void raise(Failure failure) {
     failure_ = std::move(failure);
     failure_.raise();
@@ -171,6 +197,8 @@ class Uid final : public Bootstrap {
   double timeout_seconds_;  ///< of the call under way
   std::string where_;       ///< the root service; set by connect, so declared before connection_
   Connection connection_;
+  std::mutex
+      mutex_;  ///< connection_, failure_: a thread may abort while another is in a collective
   int root_rank_ = -1;
   std::uint64_t collectives_ = 0;
   Operation operation_ = Operation::kBarrier;

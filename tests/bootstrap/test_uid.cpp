@@ -206,6 +206,20 @@ TEST_CASE("uid_abort_reaches_the_others", "[uid]") {
   CHECK(run_job(run_threads, 1, uid_config(), body) == "");
 }
 
+// The thread that watches the other PEs ends the job while the main thread is still in a
+// collective.
+TEST_CASE("uid_abort_by_another_thread_ends_a_collective_under_way", "[uid]") {
+  const auto body = [](std::unique_ptr<Bootstrap> boot) {
+    std::thread aborter;
+    if (boot->rank() == 0) aborter = std::thread([&] { boot->abort(7, "the reason given"); });
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] {
+      for (int round = 0; round < 100000; ++round) (void)bootstrap::allgather(*boot, round);
+    });
+    if (aborter.joinable()) aborter.join();
+  };
+  for (int round = 0; round < 20; ++round) CHECK(run_job(run_threads, 3, uid_config(), body) == "");
+}
+
 TEST_CASE("uid_ranks_that_disagree_are_told", "[uid]") {
   CHECK(run_job(run_threads, 2, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
           expect_error(GSHMEMX_ERROR_SYMMETRY, "ranks disagree", [&] {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs into a prefix, or builds the outside project against that prefix and runs it as one PE.
-# Usage: build_and_run.sh install|find_package|pkg_config|nvcc BUILD-FOLDER WORK-FOLDER
+# Usage: build_and_run.sh install|find_package|pkg_config|nvcc BUILD-FOLDER WORK-FOLDER [NAME]
+# NAME: of the folder in WORK-FOLDER to build in.
 set -euo pipefail
 way=$1 build=$2 work=$3
 prefix=$work/prefix
@@ -30,7 +31,7 @@ run() {
   [[ $said == "PE 0 of 1" ]]
 }
 
-target=$work/$way
+target=$work/${4:-$way}
 rm -rf "$target"
 mkdir -p "$target"
 pc_file=$(find "$prefix" -name gshmem.pc)

@@ -28,12 +28,14 @@ function(gshmem_use_catch target)
     add_executable(catch_header ${CMAKE_BINARY_DIR}/tests/catch_header.cpp)
     target_link_libraries(catch_header PRIVATE Catch2::Catch2WithMain gshmem_build_flags)
     target_precompile_headers(catch_header PRIVATE <catch2/catch.hpp>)
+    if(GSHMEM_PRECOMPILE)
+      list(TRANSFORM GSHMEM_PRECOMPILED_HEADERS REPLACE "(.+)" "<\\1>" OUTPUT_VARIABLE headers)
+      target_precompile_headers(catch_header PRIVATE ${headers})
+    endif()
   endif()
   target_link_libraries(${target} PRIVATE Catch2::Catch2WithMain gshmem_build_flags)
   target_precompile_headers(${target} REUSE_FROM catch_header)
-  # g++ 12 sees overruns inside std::string (its bug 105329), more of them behind a precompiled header.
-  target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>)
+  gshmem_precompiled(${target})
 endfunction()
 
 # gshmem_discover_tests(TARGET LABEL [NAME=value...]): every test case of a Catch2 program, labelled

@@ -24,6 +24,8 @@
  *    the sets are in check.py. All of it at once is more than 10^9 states.
  *  - A failed poll is repeated only when it would see something new. That hides no behaviour, and
  *    makes a wait that can never end a deadlock, which spin looks for by itself.
+ *  - Writers are alike, so only runs are looked at in which they reserve for the first time in the
+ *    order of their numbers: every other run is one of these with the writers' names exchanged.
  *  - No errors (a failed queue ends all waits, which needs no protocol) and no exclusive queues
  *    (one writer at a time has nobody to interleave with).
  */
@@ -77,6 +79,7 @@ Slot slot[DEPTH];
 byte consumed;  /* entries whose WQE is complete */
 byte reported;  /* 1 + first entry of the newest WQE that the CQ told of */
 byte finished;  /* writers at their end */
+byte begun;     /* writers that have reserved */
 bit by_record;  /* this NIC reads the doorbell record on its own accord, not only the doorbell */
 
 /* Entry `i` is stored. */
@@ -168,6 +171,8 @@ inline wait_for(goal) {
 
 inline reserve() {
   atomic {
+    (posts > 1 || begun == turn); /* the first time, in the order of their numbers */
+    if :: posts == 1 -> begun++ :: else fi;
     if
     :: kind = 1; end = reserved + 1
     :: kind = 2; end = reserved + 2
@@ -230,7 +235,7 @@ inline quiet() {
 }
 
 /* Posts some times, with waits in between or not, then waits. */
-proctype Writer() {
+proctype Writer(byte turn) {
   byte first, end, kind, base, counter, seen, k, posts;
   bit behind;
   do
@@ -284,6 +289,6 @@ init {
     if :: START > 0 -> tail = START - 1; completion = (START - 1) % MODULUS :: else fi;
     if :: by_record = 0 :: by_record = 1 fi;
     run Nic();
-    for (i : 1 .. WRITERS) { run Writer() }
+    for (i : 1 .. WRITERS) { run Writer(i - 1) }
   }
 }

@@ -1,6 +1,7 @@
 // The soft NIC between processes: traffic both ways, a peer that dies, joins in late, or is
 // replaced. Processes are forked before any engine runs.
 #include "tests/nic/softnic.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <catch2/catch.hpp>
 
@@ -250,11 +251,7 @@ TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
   const double share =
       static_cast<double>(a.thread_cpu_ns() - before) / static_cast<double>(clock_ns() - wall);
   INFO("share of a core: " << share);
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  CHECK(share < 0.7);
-#else
-  CHECK(share < 0.3);
-#endif
+  CHECK(share < (kSanitized ? 0.7 : 0.3));
   ::close(fd);
 }
 

@@ -1,6 +1,7 @@
 #include "tests/ofi/job.h"
 
 #include "host/base/dynamic_library.h"
+#include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/gdr_double.h"
 #include "transport/ofi/library.h"
 
@@ -30,10 +31,8 @@ std::uint8_t* gpu_memory(std::size_t bytes) {
 }  // namespace
 
 std::vector<Leg> legs() {
-#if defined(__SANITIZE_THREAD__)
   // TSan does not see what libfabric does inside: here only gshmem's own code touches the heaps.
-  return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}};
-#endif
+  if (kUnderTsan) return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}};
   return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}, {"sockets", "auto"}, {"sockets", "off"}};
 }
 

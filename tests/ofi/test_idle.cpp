@@ -1,5 +1,6 @@
 // An executor with nothing to do leaves the cores alone, and still reacts at once.
 #include "tests/ofi/job.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <catch2/catch.hpp>
 
@@ -26,11 +27,8 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double kMayUse = 1.5;  // instrumented code takes longer to find nothing
-#else
-constexpr double kMayUse = 0.5;
-#endif
+// Instrumented code takes longer to find nothing.
+constexpr double kMayUse = kSanitized ? 1.5 : 0.5;
 
 }  // namespace
 

@@ -91,6 +91,28 @@ SPMD_TEST(several_host_threads_of_one_pe_work_at_the_same_time) {
           static_cast<std::uint64_t>(kThreads * rounds));
 }
 
+SPMD_TEST(memory_outside_of_the_heap_of_any_size_moves_by_host_thread) {
+  // The last is more than a queue holds of it at a time.
+  constexpr std::size_t kSizes[] = {1, 219, 220, 221, 4099, (256u << 10) + 13};
+  SymmetricArray<std::uint8_t> data(kSizes[5]);
+  for (const std::size_t size : kSizes) {
+    const auto bytes_of = [&](int from) {
+      std::vector<std::uint8_t> bytes(size);
+      for (std::size_t i = 0; i < size; ++i)
+        bytes[i] = pattern(mix(pe.seed(), size + static_cast<std::size_t>(from)), i);
+      return bytes;
+    };
+    const std::vector<std::uint8_t> mine = bytes_of(pe.me());
+    gshmem_putmem(data.data(), mine.data(), size, pe.next());
+    pe.barrier();
+    pe.equal_bytes(__LINE__, pe.read(data.data(), size), bytes_of(pe.previous()));
+    std::vector<std::uint8_t> back(size);
+    gshmem_getmem(back.data(), data.data(), size, pe.next());
+    pe.equal_bytes(__LINE__, back, mine);
+    pe.barrier();
+  }
+}
+
 SPMD_TEST(bind_thread_refuses_a_handle_of_nothing) {
   int local = 0;
   SPMD_EQ(pe, gshmemx_bind_thread(&local), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));

@@ -1,0 +1,25 @@
+// What the sanitizers of this unit are: g++ says so by macros, clang 14 by features. Included by
+// tests whose sizes or limits differ under them.
+#pragma once
+
+namespace gshmem {
+
+#if defined(__has_feature)
+inline constexpr bool kUnderAsan = __has_feature(address_sanitizer);
+inline constexpr bool kUnderTsan = __has_feature(thread_sanitizer);
+#else
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kUnderAsan = true;
+#else
+inline constexpr bool kUnderAsan = false;
+#endif
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kUnderTsan = true;
+#else
+inline constexpr bool kUnderTsan = false;
+#endif
+#endif
+/// Code takes several times as long.
+inline constexpr bool kSanitized = kUnderAsan || kUnderTsan;
+
+}  // namespace gshmem
