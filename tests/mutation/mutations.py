@@ -21,11 +21,6 @@ def mutation(name, file, old, new, test, finds):
     return Mutation(name, file, [(old, new)], test, finds)
 
 
-PUBLISH = """    store_relaxed(&queue.cursor()->tail, first + post.tail);
-"""
-READY = """    store_release_gpu(&queue.cursor()->ready, end);  // pairs with the acquire of the next in turn
-"""
-
 MUTATIONS = [
     # Order of what others see.
     mutation("no_fence_behind_entries", "ring.h", "  queue_fence(post.queue);\n", "", MODEL,
@@ -39,16 +34,19 @@ MUTATIONS = [
              "  store_flag(&queue.send_record()->raw, Be32(index).raw);\n", "", MODEL,
              "seen before its record|but its record says"),
     mutation("doorbell_before_the_turn", "ring.h",
-             "return !post.queue.exclusive() && load_acquire_gpu(&post.queue.cursor()->ready) != "
-             "post.first;", "return false;", MODEL, NOT_THERE),
-    mutation("turn_passed_on_without_release", "ring.h", READY,
-             "    store_relaxed(&queue.cursor()->ready, end);\n", MODEL,
+             "  return !post.queue.exclusive() &&\n"
+             "         PublishedWord::end(load_acquire_gpu(&post.queue.cursor()->ready)) != post.first;",
+             "  return false;", MODEL, NOT_THERE),
+    mutation("turn_passed_on_without_release", "ring.h",
+             "    atomic_add_release_gpu(&cursor->ready, next - word);\n",
+             "    atomic_add_chain_gpu(&cursor->ready, next - word);\n", MODEL,
              NOT_THERE + "|seen before its record"),
-    Mutation("tail_behind_ready", "ring.h", [(PUBLISH, ""), (READY, READY + PUBLISH)], MODEL,
-             QUIET),
+    mutation("published_word_forgets_the_last_wqe", "ring.h",
+             "PublishedWord::make(end, post.count() - post.tail)", "PublishedWord::make(end, 1)",
+             MODEL, STUCK + "|" + QUIET),
     mutation("lanes_not_told_of_what_is_published", "ring.h",
-             "  post.group.sync();  // the others see `ready` and `tail` too: a quiet of theirs waits for "
-             "these\n", "", MODEL, QUIET),
+             "  post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these\n",
+             "", MODEL, QUIET),
     mutation("counter_read_before_base", "ring.h",
              "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n"
              "  // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, "
@@ -59,6 +57,38 @@ MUTATIONS = [
              ".get();\n"
              "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n", MODEL,
              NOT_THERE + "|are not what it has put|announced is not at PE"),
+
+    # The short way.
+    mutation("short_no_fence_behind_entries", "issue.h", "  issue_fence(issue);\n  if (issue.is(",
+             "  if (issue.is(", MODEL, NOT_THERE),
+    mutation("short_doorbell_before_the_turn", "issue.h",
+             "if (PublishedWord::end(issue.word) == issue.first) return false;", "return false;",
+             MODEL, NOT_THERE),
+    mutation("short_doorbell_passes_its_record", "issue.h",
+             "  if (issue.is(abi::QueueTraits::kRecordFirst)) issue_fence(issue);\n", "", MODEL,
+             "seen before its record"),
+    mutation("short_turn_word_of_the_reservation", "issue.h",
+             "waited ? load_relaxed(&issue.cursor->ready) : issue.word;", "issue.word;", MODEL,
+             NOT_THERE + "|" + STUCK + "|without a doorbell"),
+    mutation("short_room_off_by_one", "issue.h",
+             "first + count <= done + abi::QueueTraits::depth(issue.traits);",
+             "first + count <= done + abi::QueueTraits::depth(issue.traits) + 1;", MODEL, NOT_THERE),
+    mutation("short_no_doorbell_at_a_batch", "issue.h",
+             "exclusive || issue.behind <= end || (issue.first & boundary) != (end & boundary);",
+             "exclusive || issue.behind <= end;", MODEL, STUCK),
+    mutation("short_waits_one_entry_short", "issue.h",
+             "issue.target = issue.first + issue.count() - tail + 1;",
+             "issue.target = issue.first + issue.count() - tail;", MODEL, WRONG_DATA),
+    mutation("short_lanes_write_the_same_entries", "issue.h",
+             "static_cast<std::uint32_t>(issue.group.rank()) * issue.own;",
+             "static_cast<std::uint32_t>(issue.group.rank()) * 0;", MODEL, NOT_THERE),
+    mutation("short_first_lane_asks_for_the_completion", "issue.h",
+             "issue.group.last() && at ==", "issue.group.first() && at ==", MODEL, STUCK),
+    mutation("short_signal_in_the_place_of_its_payload", "issue.h", "signal.each(write, 1);",
+             "signal.each(write, 0);", MODEL, NOT_THERE),
+    mutation("short_queue_in_use_not_noted", "issue.h",
+             "if (issue.first == 0 && issue.group.first())",
+             "if (issue.first == 1 && issue.group.first())", MODEL, QUIET),
 
     # Room and indices.
     mutation("room_off_by_one", "ring.h", "load_acquire_gpu(&queue.cursor()->done) < end - depth;",
@@ -112,8 +142,8 @@ MUTATIONS = [
     mutation("queue_in_use_not_noted", "ring.h", "  if (first == 0) {", "  if (first == 1) {", MODEL,
              QUIET),
     mutation("quiet_one_entry_short", "ring.h",
-             "load_relaxed(&post.queue.cursor()->tail) + 1;",
-             "load_relaxed(&post.queue.cursor()->tail);", MODEL, QUIET),
+             "  wait.target = PublishedWord::target(published);",
+             "  wait.target = PublishedWord::target(published) - 1;", MODEL, QUIET),
     mutation("put_waits_one_entry_short", "ring.h", "good ? post.first + post.tail + 1 :",
              "good ? post.first + post.tail :", MODEL, WRONG_DATA),
     mutation("put_does_not_wait", "nic.h", "} else if (request.blocking && request.way != "

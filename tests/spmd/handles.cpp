@@ -154,7 +154,8 @@ struct PostToOwnQueues {
   GSHMEM_FN static std::uint64_t posted(const abi::DeviceState& state, int pe) {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < state.nic.per_pe; ++i) {
-      sum += device::load_acquire_gpu(&queue(state, pe, i).cursor()->ready);
+      sum += device::PublishedWord::end(
+          device::load_acquire_gpu(&queue(state, pe, i).cursor()->ready));
     }
     return sum;
   }
@@ -178,8 +179,9 @@ struct PostToOwnQueues {
         SPMD_EQ(log, after - before[j], j == k ? 1u : 0u, static_cast<std::uint64_t>(k + 1));
       }
       const device::QueueCursor* cursor = queue(by.state(), pe, 0).cursor();
-      SPMD_CHECK(log,
-                 device::load_acquire_gpu(&cursor->done) > device::load_relaxed(&cursor->tail));
+      const std::uint64_t published = device::load_acquire_gpu(&cursor->ready);
+      SPMD_CHECK(
+          log, device::load_acquire_gpu(&cursor->done) >= device::PublishedWord::target(published));
     }
     SPMD_EQ(log, posted(ctx.state(), pe), by_default);
   }
