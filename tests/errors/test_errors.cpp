@@ -135,8 +135,8 @@ TEST_CASE("retries_exceeded_when_the_target_does_not_answer") {
     await_error_completion();  // the PE is told a moment later by the executor, too
   };
   for (const Leg& leg : process_legs({"ofi"})) {
-    const Shared& seen =
-        perform(leg, {provoke, {{"GSHMEM_TIMEOUT", "2"}}, Wait::kBarrier, true}, base_seed());
+    const Play play{provoke, {{"GSHMEM_TIMEOUT", "2"}}, Wait::kBarrier, true};
+    const Shared& seen = perform(leg, play, base_seed());
     check_actor(seen, {kNicError, 0x15, {"put (WRITE) to PE 2 failed: retries exceeded"}});
     CHECK(seen.missing == 0);  // what was under way may arrive later
     check_all_returned(seen);
@@ -151,8 +151,8 @@ TEST_CASE("target_is_killed") {
   const std::vector<int> codes{GSHMEMX_ERROR_NIC, GSHMEMX_ERROR_PEER_FAILED};
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     INFO(leg.name());
-    const Shared& seen = perform(
-        leg, {.provoke = provoke, .wait_behind = true, .target_survives = false}, base_seed());
+    const Play play{.provoke = provoke, .wait_behind = true, .target_survives = false};
+    const Shared& seen = perform(leg, play, base_seed());
     CHECK(is_in(seen.status, codes));
     CHECK(seen.status_again == seen.status);
     CHECK(seen.claimed == seen.good_rounds);
@@ -192,8 +192,8 @@ TEST_CASE("queue_in_reset_times_out") {
   };
   for (const Leg& leg : legs({"soft"})) {
     INFO(leg.name());
-    const Shared& seen =
-        perform(leg, {provoke, {{"GSHMEM_TIMEOUT", "2"}}, Wait::kBarrier, true}, base_seed());
+    const Play play{provoke, {{"GSHMEM_TIMEOUT", "2"}}, Wait::kBarrier, true};
+    const Shared& seen = perform(leg, play, base_seed());
     check_actor(seen, {{GSHMEMX_ERROR_TIMEOUT},
                        kNone,
                        {"gshmemx_quiet_status: waited", "for PE 2", "GSHMEM_TIMEOUT=2 "}});

@@ -213,8 +213,9 @@ TEST_CASE("soft_nic_refuses_a_second_host") {
 }
 
 TEST_CASE("libraries_of_a_folder_are_not_taken_for_the_systems") {
-  const mlx5::VerbsApi& soft = mlx5::VerbsApi::get(GSHNIC_FOLDER);
-  CHECK(&soft == &mlx5::VerbsApi::get(GSHNIC_FOLDER));
+  const std::string folder = GSHNIC_FOLDER;
+  const mlx5::VerbsApi& soft = mlx5::VerbsApi::get(folder);
+  CHECK(&soft == &mlx5::VerbsApi::get(folder));
   CHECK_THROWS_WITH(mlx5::VerbsApi::get("/nowhere"), Catch::Contains("/nowhere/libibverbs.so.1"));
   // By name alone the loader would give the ones that the process has.
   CHECK_THROWS_WITH(mlx5::VerbsApi::get(""), Catch::Contains("cannot load"));
