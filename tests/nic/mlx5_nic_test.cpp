@@ -319,7 +319,7 @@ TEST_CASE("limits_come_from_the_device") {
   fake_verbs_reset();
   Setup setup;
   const Nic::Limits limits = setup.open()->limits();
-  CHECK(limits.flags == 0);
+  CHECK(limits.flags == abi::kNicRecordFirst);
   CHECK(limits.max_message == 1u << 30);
   CHECK(limits.max_inline == 972);  // 63 segments of 16 bytes, less 36
   CHECK_FALSE(limits.coherent_atomics);

@@ -59,6 +59,8 @@ class Child {
   void send(int signal) {
     if (pid_ <= 0) return;
     kill(pid_, signal);
+    // kill() returns before the process has stopped: its threads may answer until it has.
+    if (signal == SIGSTOP) waitpid(pid_, nullptr, WUNTRACED);
     if (signal != SIGKILL) return;
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
