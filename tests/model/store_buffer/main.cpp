@@ -35,7 +35,10 @@ struct Shape {
   abi::QueueKind kind;
   abi::QueueMemory memory;
   bool by_record, fails, scarce;
+  bool crowded;  ///< many threads, one shallow queue
+  bool mixed;    ///< every thread's queue is used as a shared one, too, by turns
 };
+constexpr std::size_t kMostThreads = 6;
 
 /// Depth and batch: at most batch - 1 entries without a doorbell, 4 of a reservation, and 3 of the
 /// longest WQE that the counter does not tell of fit (tests/model/queue.pml).
@@ -54,6 +57,12 @@ Shape shape_of(Random random) {
   shape.per_pe = 1 + random.below(2);
   if (shape.kind == abi::QueueKind::kExclusive) {
     shape.per_pe = static_cast<std::uint32_t>(shape.threads);
+    shape.mixed = random.below(2) == 0;
+  } else if (random.below(5) == 0) {
+    shape.crowded = true;
+    shape.threads = 4 + random.below(kMostThreads - 3);
+    shape.pes = shape.per_pe = 1;
+    shape.calls = 40;
   } else if (random.below(6) == 0) {
     // A warp whose threads come together; they share a reservation only in queues of this depth.
     shape.threads = shape.lanes = 2 + random.below(3);
@@ -75,14 +84,15 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "seed %llu (store_buffer 1 %llu): %zu threads, warps of %zu, %s queues, depth %u, "
-                "batch %u, start %llu, %u PEs, flags %u, %s memory%s%s%s",
+                "batch %u, start %llu, %u PEs, flags %u, %s memory%s%s%s%s%s",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
                 shape.threads, shape.lanes,
                 shape.kind == abi::QueueKind::kExclusive ? "exclusive" : "shared", shape.depth,
                 shape.batch, static_cast<unsigned long long>(shape.start), shape.pes, shape.flags,
                 shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
                 shape.by_record ? ", NIC reads records" : "", shape.scarce ? ", one slot" : "",
-                shape.fails ? ", an entry fails" : "");
+                shape.fails ? ", an entry fails" : "", shape.crowded ? ", crowded" : "",
+                shape.mixed ? ", shared by turns" : "");
   return text;
 }
 
@@ -108,17 +118,18 @@ class Run {
   void run() {
     const NicOptions options{shape_.memory == abi::QueueMemory::kGpu ? View::kGpu : View::kSystem,
                              shape_.by_record, shape_.flags,
-                             shape_.fails ? 1 + model_.random.below(12) : 0};
+                             shape_.fails ? 1 + model_.random.below(12) : 0, shape_.max_message};
     Job job{};
     Nic nic(options, heaps_, views_,
             [&job](int pe, std::uint64_t offset) { job.check_signal(pe, offset); });
-    job.state = &state_;
+    job.states = {&state_, shape_.mixed ? &shared_ : &state_};
     job.heaps = &heaps_;
     job.nic = &nic;
     job.shadows.resize(shape_.threads, std::vector<Shadow>(heaps_.remote.size()));
     job.announced.resize(shape_.threads, std::vector<std::uint64_t>(heaps_.remote.size()));
     job.calls = shape_.calls;
     job.small_only = shape_.lanes > 1;
+    job.crowded = shape_.crowded;
     job.scarce = shape_.scarce;
     job.fails = shape_.fails;
     for (std::size_t i = 0; i < shape_.threads; ++i) {
@@ -194,6 +205,11 @@ class Run {
     state_.nic.map = abi::QueueMap::kBlock;
     state_.nic.flags = shape_.flags;
     state_.nic.max_message = shape_.max_message;
+    shared_views_ = views_;
+    for (abi::QueueView& view : shared_views_) view.kind = abi::QueueKind::kShared;
+    shared_ = state_;
+    shared_.nic.queues = shared_views_.data();
+    shared_.nic.traits = abi::QueueTraits::of(shared_views_.back(), shape_.flags);
   }
 
   void check_fault() const {
@@ -207,10 +223,10 @@ class Run {
   Model model_;
   std::vector<std::unique_ptr<QueueMemory>> memory_;
   std::vector<abi::QueueCursor> cursors_;
-  std::vector<abi::QueueView> views_;
+  std::vector<abi::QueueView> views_, shared_views_;
   std::vector<std::uint32_t> used_;
   abi::Control control_{};
-  device::State state_;
+  device::State state_, shared_;
 };
 
 }  // namespace
@@ -221,7 +237,7 @@ int main(int argc, char** argv) {
   const std::uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 1000;
   const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
   Heaps heaps;
-  heaps.bytes = gshmem::abi::kInternalBytes + 4 * kPartBytes;
+  heaps.bytes = gshmem::abi::kInternalBytes + kMostThreads * kPartBytes;
   const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(4096, heaps.bytes),
                                                            &std::free);
   heaps.local = static_cast<char*>(memory.get());

@@ -186,6 +186,9 @@ nic::Wqe Nic::fetch(std::size_t at, std::uint64_t limit) {
 }
 
 void Nic::execute(std::size_t at, const nic::Wqe& wqe) {
+  if (wqe.local.size() > 0 && wqe.length > options_.max_message) {
+    fail("a message of %llu bytes, more than %u", number(wqe.length), options_.max_message);
+  }
   switch (wqe.kind) {
     case nic::WqeKind::kNop:
       return;

@@ -21,6 +21,7 @@ struct NicOptions {
   bool by_record = false;         ///< also reads the doorbell record on its own accord
   std::uint32_t flags = 0;        ///< abi::NicFlags
   std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: none does
+  std::uint32_t max_message = 0;  ///< bytes of one WQE
 };
 
 /// The heaps: of this PE, and of the others from kInternalBytes on.

@@ -42,20 +42,10 @@ void Producer::run() {
 }
 
 void Producer::call() {
-  if (job_.small_only) {
-    switch (below(8)) {
-      case 0:
-        return quiet();
-      case 1:
-        return add_and_announce();
-      case 2:
-        return put_from_stack();
-      default:
-        return p();
-    }
-  }
+  if (job_.small_only) return small_call();
+  if (job_.crowded) return crowded_call();
   if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
-  switch (below(12)) {
+  switch (below(13)) {
     case 0:
     case 1:
       return put_from_heap();
@@ -67,7 +57,7 @@ void Producer::call() {
       return p();
     case 5:
     case 6:
-      return put_signal();
+      return put_signal(Source::kAny);
     case 7:
       return get();
     case 8:
@@ -76,8 +66,49 @@ void Producer::call() {
       return add_and_announce();
     case 10:
       return below(2) ? atomic8() : atomic4();
+    case 11:
+      return amo();
     default:
       return quiet();
+  }
+}
+
+/// By lanes of a warp. More than two entries would not be reserved together.
+void Producer::small_call() {
+  switch (below(12)) {
+    case 0:
+      return quiet();
+    case 1:
+      return add_and_announce();
+    case 2:
+    case 3:
+      return put_from_stack();
+    case 4:
+      return put_from_heap();
+    case 5:
+      return put_signal(Source::kHeap);
+    case 6:
+      return put_waiting();
+    case 7:
+      return amo();
+    default:
+      return p();
+  }
+}
+
+/// As many entries as the short way makes: they fill the queue.
+void Producer::crowded_call() {
+  switch (below(16)) {
+    case 0:
+      return put_from_stack();
+    case 1:
+      return quiet();
+    case 2:
+      return p();
+    case 3:
+      return amo();
+    default:
+      return put_signal(Source::kHeap);
   }
 }
 
@@ -140,7 +171,7 @@ void Producer::put_from_heap() {
   const Bytes bytes = pattern(1 + below(300));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
-  device::nic::put(Thread{}, state_, local(at), local(at), bytes.size(), pe_, Reuse::kAtQuiet);
+  device::nic::put(Thread{}, *state_, local(at), local(at), bytes.size(), pe_, Reuse::kAtQuiet);
 }
 
 /// Travels inside the entries: the source is free at once.
@@ -152,34 +183,52 @@ void Producer::put_from_stack() {
   const std::size_t shift = below(4);
   std::memcpy(source + shift, bytes.data(), bytes.size());
   expect(at, bytes.data(), bytes.size());
-  device::nic::put(Thread{}, state_, local(at), source + shift, bytes.size(), pe_,
+  device::nic::put(Thread{}, *state_, local(at), source + shift, bytes.size(), pe_,
                    Reuse::kOnReturn);
   std::memset(source, 0x55, sizeof(source));
 }
 
+/// Small ones travel inside the entry, and are not waited for.
 void Producer::put_waiting() {
   const std::uint64_t at = next_slot();
-  const Bytes bytes =
-      pattern(1 + static_cast<std::uint32_t>(device::nic::kInlinePutBytes) + below(200));
+  const Bytes bytes = pattern(1 + below(240));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
-  device::nic::put(Thread{}, state_, local(at), local(at), bytes.size(), pe_, Reuse::kOnReturn);
-  check(at, bytes.size(), "put");
+  device::nic::put(Thread{}, *state_, local(at), local(at), bytes.size(), pe_, Reuse::kOnReturn);
+  if (bytes.size() > device::nic::kInlinePutBytes) check(at, bytes.size(), "put");
 }
 
-void Producer::p() {
-  const std::uint64_t at = below(kSlots) * kSlotBytes + 400;
-  const Bytes bytes = pattern(sizeof(std::uint64_t));
-  std::uint64_t value;
+template <class T>
+void Producer::p_of() {
+  const std::uint64_t at = below(kSlots) * kSlotBytes + 400 + below(32 / sizeof(T)) * sizeof(T);
+  const Bytes bytes = pattern(sizeof(T));
+  T value;
   std::memcpy(&value, bytes.data(), sizeof(value));
   expect(at, bytes.data(), bytes.size());
-  device::nic::p(state_, reinterpret_cast<std::uint64_t*>(local(at)), value, pe_);
+  device::nic::p(*state_, reinterpret_cast<T*>(local(at)), value, pe_);
 }
 
-void Producer::put_signal() {
+/// All sizes that there are; the largest does not take the short way.
+void Producer::p() {
+  switch (below(8)) {
+    case 0:
+      return p_of<std::uint8_t>();
+    case 1:
+      return p_of<std::uint16_t>();
+    case 2:
+      return p_of<std::uint32_t>();
+    case 3:
+      return p_of<device::Word16>();
+    default:
+      return p_of<std::uint64_t>();
+  }
+}
+
+void Producer::put_signal(Source from) {
   const std::uint64_t at = next_slot(), signal = kSignals + slot_ * 8;
   const Bytes bytes = pattern(1 + below(260));
-  const bool from_heap = below(2) == 0, adds = below(2) == 0;
+  const bool from_heap = from == Source::kHeap || below(2) == 0;
+  const bool adds = below(job_.crowded ? 8 : 2) == 0, waits = below(job_.crowded ? 2 : 4) == 0;
   char source[264];
   if (from_heap) {
     fill(at, bytes);
@@ -193,9 +242,14 @@ void Producer::put_signal() {
   value = adds ? value + operand : operand;
   expect(signal, reinterpret_cast<const char*>(&value), sizeof(value));
   shadow().signalled[slot_].push_back(bytes.size());
-  device::nic::put_signal(Thread{}, state_, local(at), from_heap ? local(at) : source, bytes.size(),
-                          {local(signal), operand, adds ? AmoOp::kAdd : AmoOp::kSet}, pe_,
-                          Reuse::kAtQuiet);
+  device::nic::put_signal(Thread{}, *state_, local(at), from_heap ? local(at) : source,
+                          bytes.size(), {local(signal), operand, adds ? AmoOp::kAdd : AmoOp::kSet},
+                          pe_, waits ? Reuse::kOnReturn : Reuse::kAtQuiet);
+  if (!waits || !from_heap || bytes.size() <= device::nic::kInlinePutBytes) return;
+  check(at, bytes.size(), "put_signal");
+  check(signal, sizeof(value), "put_signal");
+  // What this thread has posted before is complete, too, on this queue.
+  if (job_.crowded) used_ = 0;
 }
 
 /// Into the heap or not; behind what this thread has put there, on the same connection.
@@ -205,10 +259,13 @@ void Producer::get() {
   const std::uint64_t bytes = 1 + (large ? 1800 + below(240) : below(200));
   char got[2056];
   if (large || below(2) == 0) {
-    device::nic::get(Thread{}, state_, got + at % 8, local(at), bytes, pe_, Arrival::kOnReturn);
+    device::nic::get(Thread{}, *state_, got + at % 8, local(at), bytes, pe_, Arrival::kOnReturn);
     return check_got(got + at % 8, at, bytes, "get");
   }
-  device::nic::get(Thread{}, state_, local(kLanding), local(at), bytes, pe_, Arrival::kOnReturn);
+  const bool waits = below(4) != 0;
+  device::nic::get(Thread{}, *state_, local(kLanding), local(at), bytes, pe_,
+                   waits ? Arrival::kOnReturn : Arrival::kAtQuiet);
+  if (!waits) quiet();
   for (std::uint64_t i = 0; i < bytes; ++i) {
     got[i] = static_cast<char>(
         device::load_bulk(reinterpret_cast<const std::uint8_t*>(local(kLanding + i))));
@@ -218,7 +275,7 @@ void Producer::get() {
 
 void Producer::get_one() {
   const std::uint64_t at = below(kSlots) * kSlotBytes + 8 * below(16);
-  const auto value = device::nic::g(state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);
+  const auto value = device::nic::g(*state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);
   check_got(reinterpret_cast<const char*>(&value), at, sizeof(value), "g");
 }
 
@@ -228,7 +285,7 @@ void Producer::add_and_announce() {
   std::memcpy(&count, shadow().part.data() + kWords, sizeof(count));
   ++count;
   expect(kWords, reinterpret_cast<const char*>(&count), sizeof(count));
-  device::nic::amo(state_, local(kWords), Amo{AmoOp::kAdd, 8, 1, 0}, pe_);
+  device::nic::amo(*state_, local(kWords), Amo{AmoOp::kAdd, 8, 1, 0}, pe_);
   device::store_release_gpu(&job_.announced[self_][static_cast<std::size_t>(pe_)], count);
 }
 
@@ -271,7 +328,7 @@ void Producer::atomic8() {
   const std::uint64_t at = kWords + 8;
   std::uint64_t old, made;
   std::memcpy(&old, shadow().part.data() + at, sizeof(old));
-  const std::uint64_t got = atomic_call(state_, local(at), old, pe_, made);
+  const std::uint64_t got = atomic_call(*state_, local(at), old, pe_, made);
   check_got(reinterpret_cast<const char*>(&got), at, sizeof(got), "fetching atomic of 8 bytes");
   expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
 }
@@ -280,9 +337,26 @@ void Producer::atomic4() {
   const std::uint64_t at = kWords + 20;
   std::uint32_t old, made;
   std::memcpy(&old, shadow().part.data() + at, sizeof(old));
-  const std::uint32_t got = atomic_call(state_, local(at), old, pe_, made);
+  const std::uint32_t got = atomic_call(*state_, local(at), old, pe_, made);
   check_got(reinterpret_cast<const char*>(&got), at, sizeof(got), "fetching atomic of 4 bytes");
   expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
+}
+
+/// Nobody wants the old value. What it left is checked by the next atomic there, or quiet.
+template <class T>
+void Producer::amo_of(std::uint64_t at) {
+  constexpr AmoOp kOps[] = {AmoOp::kSet, AmoOp::kAdd, AmoOp::kAnd, AmoOp::kOr, AmoOp::kXor};
+  T old;
+  std::memcpy(&old, shadow().part.data() + at, sizeof(old));
+  const AmoOp op = kOps[below(5)];
+  const T operand = static_cast<T>(model().random.next());
+  const T made = updated(op, old, operand, T{0});
+  expect(at, reinterpret_cast<const char*>(&made), sizeof(made));
+  device::nic::amo(*state_, local(at), Amo{op, sizeof(T), operand, 0}, pe_);
+}
+
+void Producer::amo() {
+  below(2) ? amo_of<std::uint64_t>(kWords + 8) : amo_of<std::uint32_t>(kWords + 20);
 }
 
 /// All of this thread's calls are complete, and those of others that it knows of.
@@ -295,7 +369,7 @@ void Producer::quiet() {
     }
   }
   const bool told = job_.nic->told_of_error();
-  const bool good = device::nic::quiet(Thread{}, state_, "quiet");
+  const bool good = device::nic::quiet(Thread{}, *state_, "quiet");
   if (good && told) fail("quiet of thread %zu is good after an error completion", self_);
   if (!good && !job_.fails) fail("quiet of thread %zu failed", self_);
   const int pe_before = pe_;
@@ -315,6 +389,7 @@ void Producer::quiet() {
     }
   }
   pe_ = pe_before;
+  if (good) state_ = job_.states[below(2)];
 }
 
 }  // namespace gshmem::model

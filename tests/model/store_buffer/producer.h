@@ -33,13 +33,15 @@ struct Shadow {
 
 /// What the threads of a run share.
 struct Job {
-  device::State* state;
+  /// Of the same queues; a thread changes from one to the other when all that it posted is done.
+  std::array<device::State*, 2> states;
   Heaps* heaps;
   Nic* nic;
   std::vector<std::vector<Shadow>> shadows;           ///< by thread and PE
   std::vector<std::vector<std::uint64_t>> announced;  ///< additions issued, by thread and PE
   std::uint32_t calls;
   bool small_only;  ///< what lanes of a warp make together
+  bool crowded;     ///< of few entries, by all threads on one queue
   bool scarce;      ///< one scratch slot for all
   bool fails;
 
@@ -55,27 +57,35 @@ struct Job {
 
 class Producer {
  public:
-  Producer(Job& job, std::size_t self) : job_(job), state_(*job.state), self_(self) {}
+  Producer(Job& job, std::size_t self) : job_(job), state_(job.states[0]), self_(self) {}
   void run();
 
  private:
   using Bytes = std::vector<char>;
+  enum class Source { kAny, kHeap };
   void call();
+  void small_call();
+  void crowded_call();
   void put_from_heap();
   void put_from_stack();
   void put_waiting();
   void p();
-  void put_signal();
+  template <class T>
+  void p_of();
+  void put_signal(Source source);
   void get();
   void get_one();
   void add_and_announce();
   void atomic8();
   void atomic4();
+  template <class T>
+  void amo_of(std::uint64_t at);
+  void amo();
   void quiet();
 
   Shadow& shadow() { return job_.shadows[self_][static_cast<std::size_t>(pe_)]; }
   [[nodiscard]] char* local(std::uint64_t at) const {
-    return state_.heap + Job::part_of(self_) + at;
+    return state_->heap + Job::part_of(self_) + at;
   }
   Bytes pattern(std::uint32_t bytes);
   std::uint64_t next_slot();
@@ -83,10 +93,10 @@ class Producer {
   void expect(std::uint64_t at, const char* bytes, std::size_t n);
   void check(std::uint64_t at, std::size_t n, const char* call);
   void check_got(const char* got, std::uint64_t at, std::size_t n, const char* call);
-  [[nodiscard]] bool over() const { return device::load_relaxed(&state_.control->stop) != 0; }
+  [[nodiscard]] bool over() const { return device::load_relaxed(&state_->control->stop) != 0; }
 
   Job& job_;
-  const device::State& state_;
+  const device::State* state_;  ///< the one in use
   std::size_t self_;
   int pe_ = 0;              ///< of this call
   std::uint64_t slot_ = 0;  ///< used last
