@@ -218,7 +218,8 @@ TEST_CASE("completion_queue_overruns") {
   };
   for (const Leg& leg : legs({"soft"})) {
     INFO(leg.name());
-    const Shared& seen = perform(leg, {.provoke = provoke}, base_seed());
+    const Play play{.provoke = provoke};
+    const Shared& seen = perform(leg, play, base_seed());
     check_actor(seen, {kNicError, kNone, {"to PE 2", "completion queue broke"}, false});
     CHECK(seen.fault.pe == kTarget);
     check_memory(seen);
@@ -235,7 +236,8 @@ TEST_CASE("port_goes_down") {
     while (gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS) sched_yield();
   };
   for (const Leg& leg : process_legs({"soft"})) {
-    const Shared& seen = perform(leg, {.provoke = provoke, .wait_behind = true}, base_seed());
+    const Play play{.provoke = provoke, .wait_behind = true};
+    const Shared& seen = perform(leg, play, base_seed());
     check_actor(seen, {kNicError, kNone, {"mlx5_0 port 1 went down"}, false});
     check_memory(seen);
     check_told(seen);
