@@ -275,7 +275,8 @@ void Producer::get() {
 
 void Producer::get_one() {
   const std::uint64_t at = below(kSlots) * kSlotBytes + 8 * below(16);
-  const auto value = device::nic::g(*state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);
+  const auto value =
+      device::nic::g(*state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);
   check_got(reinterpret_cast<const char*>(&value), at, sizeof(value), "g");
 }
 

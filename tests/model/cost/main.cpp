@@ -1,0 +1,140 @@
+// What a put on the network path costs the one who makes it, counted in the device's own code:
+// atomics, fences and stores, for a shared queue, an exclusive one, and a warp that comes together.
+// Prints a table and fails when a number has grown (or shrunk: then the table of the README, and
+// this one, are to be corrected). Clocks: perftest/issue_cost.
+#define GSHMEM_MACHINE <tests/model/cost/machine.h>
+#include <gshmem/device/nic.h>
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+// libgshmem's two entry points.
+gshmem::device::Ambient* gshmemi_ambient(void) {
+  static gshmem::device::Ambient ambient;
+  return &ambient;
+}
+void gshmemi_host_fault(const gshmem::abi::DeviceState*) { std::abort(); }
+
+namespace {
+
+using gshmem::device::costs;
+using gshmem::device::Costs;
+namespace abi = gshmem::abi;
+namespace device = gshmem::device;
+
+constexpr std::uint32_t kDepth = 256;
+constexpr int kWarp = 32;
+
+struct Setup {
+  abi::QueueKind kind = abi::QueueKind::kShared;
+  abi::QueueMemory memory = abi::QueueMemory::kGpu;
+  std::uint32_t flags = 0;
+};
+
+class Queue {
+ public:
+  explicit Queue(const Setup& setup) : heap_(abi::kInternalBytes + 4096), entries_(kDepth * 64) {
+    view_.entries = entries_.data();
+    view_.doorbell = &doorbell_;
+    view_.send_record = &record_.send;
+    view_.completion = reinterpret_cast<const abi::Be32*>(
+        reinterpret_cast<const char*>(&completion_) + abi::kCompletionWordOffset);
+    view_.cursor = &cursor_;
+    view_.depth = kDepth;
+    view_.batch = 32;
+    view_.number = 0x100;
+    view_.memory = setup.memory;
+    view_.kind = setup.kind;
+    completion_.op_own = 0xf1;
+    state_.magic = abi::kStateMagic;
+    state_.n_pes = 1;
+    state_.my_pe = 0;
+    state_.heap = heap_.data();
+    state_.heap_bytes = heap_.size();
+    state_.control = &control_;
+    state_.nic.queues = &view_;
+    state_.nic.cursors = &cursor_;
+    state_.nic.used = &used_;
+    state_.nic.per_pe = state_.nic.count = 1;
+    state_.nic.flags = setup.flags;
+    state_.nic.max_message = 1 << 30;
+    state_.nic.traits = abi::QueueTraits::of(view_, setup.flags);
+  }
+  /// One put of 8 bytes by every lane.
+  void put(int lanes) {
+    char* at = heap_.data() + abi::kInternalBytes;
+    for (int rank = 0; rank < lanes; ++rank) {
+      device::lane.rank = rank;
+      device::lane.size = lanes;
+      device::nic::put(device::Thread{}, state_, at, at + 2048, 8, 0, device::nic::Reuse::kAtQuiet);
+    }
+  }
+  [[nodiscard]] std::uint64_t published() const { return abi::PublishedWord::end(cursor_.ready); }
+
+ private:
+  std::vector<char> heap_, entries_;
+  abi::QueueCursor cursor_{};
+  std::uint64_t doorbell_ = 0;
+  abi::DoorbellRecord record_{};
+  abi::CompletionEntry completion_{};
+  abi::QueueView view_;
+  abi::Control control_{};
+  std::uint32_t used_ = 0;
+  device::State state_;
+};
+
+struct Case {
+  const char* name;
+  Setup setup;
+  int lanes;
+  Costs expected;  ///< of all lanes
+};
+
+/// The second put: the first one also notes that the queue is used.
+Costs measured(const Case& one) {
+  Queue queue(one.setup);
+  queue.put(one.lanes);
+  costs = {};
+  queue.put(one.lanes);
+  if (queue.published() != 2u * static_cast<unsigned>(one.lanes)) {
+    std::printf("%s: %llu entries published\n", one.name,
+                static_cast<unsigned long long>(queue.published()));
+    std::abort();
+  }
+  return costs;
+}
+
+bool print(const Case& one, const Costs& cost) {
+  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %5u\n", one.name, cost.returning_atomics,
+              cost.other_atomics, cost.gpu_fences, cost.system_fences, cost.cursor_loads,
+              cost.cursor_stores, cost.entry_stores, cost.record_stores, cost.doorbells);
+  const bool same = std::memcmp(&cost, &one.expected, sizeof(cost)) == 0;
+  if (!same) std::printf("%-22s is not what is expected\n", one.name);
+  return same;
+}
+
+}  // namespace
+
+int main() {
+  const Setup shared{}, record{.flags = abi::kNicRecordFirst};
+  const Setup host{.memory = abi::QueueMemory::kHost, .flags = abi::kNicRecordFirst};
+  const Setup exclusive{.kind = abi::QueueKind::kExclusive};
+  const Setup exclusive_record{.kind = abi::QueueKind::kExclusive, .flags = abi::kNicRecordFirst};
+  const Case cases[] = {
+      {"shared", shared, 1, {1, 1, 2, 0, 3, 0, 3, 1, 1}},
+      {"shared record", record, 1, {1, 1, 3, 0, 3, 0, 3, 1, 1}},
+      {"shared host record", host, 1, {1, 1, 1, 2, 3, 0, 3, 1, 1}},
+      {"exclusive", exclusive, 1, {0, 0, 1, 0, 2, 2, 3, 1, 1}},
+      {"exclusive record", exclusive_record, 1, {0, 0, 2, 0, 2, 2, 3, 1, 1}},
+      {"warp of 32", shared, kWarp, {1, 1, 2, 0, 3, 0, 3 * kWarp, 1, 1}},
+      {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 3 * kWarp, 1, 1}},
+  };
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %5s\n", "a put of 8 bytes", "atomics>",
+              "atomics", "fence", "fence", "cursor", "cursor", "16-B", "record", "door-");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %5s\n", "", "returning", "", "gpu", "system",
+              "loads", "stores", "stores", "stores", "bells");
+  bool good = true;
+  for (const Case& one : cases) good = print(one, measured(one)) && good;
+  return good ? 0 : 1;
+}
