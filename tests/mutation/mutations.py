@@ -13,7 +13,7 @@ MODEL = "store_buffer"
 NOT_THERE = (r"was not written|has index \d+ of|is malformed|doorbell says|went backwards|"
              r"beyond the depth")
 WRONG_DATA = r"are not what (it has put|was there)"
-QUIET = r"quiet .* (are not what it has put|announced is not at PE)"
+QUIET = r"quiet .* (are not what it has put|announced is not at PE|is good after an error)"
 STUCK = r"waits for what does not come"
 
 
@@ -253,7 +253,8 @@ MUTATIONS = [
              "return {heap_offset(*post.state, symmetric) - abi::kInternalBytes, ", MODEL,
              "is outside of the heap"),
     mutation("last_word_of_a_payload_lost", "nic.h", "if (at % 4 == 3 || at + 1 == bytes) {",
-             "if (at % 4 == 3) {", MODEL, WRONG_DATA),
+             "if (at % 4 == 3) {", MODEL,
+             WRONG_DATA + "|comes before its payload"),
     mutation("scratch_freed_before_the_result", "nic.h", "    queue_try_post(post);\n",
              "    if (request.slot) free_scratch(request.slot);\n    queue_try_post(post);\n", MODEL,
              "are not what was there"),

@@ -43,8 +43,8 @@ void Producer::run() {
 
 void Producer::call() {
   if (job_.small_only) return small_call();
-  if (job_.crowded) return crowded_call();
   if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
+  if (job_.crowded) return crowded_call();
   switch (below(13)) {
     case 0:
     case 1:
