@@ -60,7 +60,7 @@ MUTATIONS = [
 
     # The short way: order of what others see.
     mutation("short_no_fence_behind_entries", "issue.h", "  issue_fence(issue);\n  if (issue.is(",
-             "  if (issue.is(", MODEL, NOT_THERE),
+             "  if (issue.is(", MODEL, NOT_THERE + "|" + QUIET),
     mutation("short_fence_reaches_the_gpu_only", "issue.h",
              "  if (issue.is(abi::QueueTraits::kGpuMemory)) {", "  if (issue.traits != 0) {", MODEL,
              NOT_THERE + "|" + WRONG_DATA),
@@ -108,7 +108,7 @@ MUTATIONS = [
     mutation("short_exclusive_reserves_too_little", "issue.h",
              "store_relaxed(&cursor->reserved, first + count);",
              "store_relaxed(&cursor->reserved, first + 1);", MODEL,
-             NOT_THERE + "|" + STUCK + "|without a doorbell|before its payload"),
+             NOT_THERE + "|" + STUCK + "|" + QUIET + "|without a doorbell|before its payload"),
     mutation("short_no_doorbell_at_a_batch", "issue.h",
              "exclusive || issue.behind <= end || (issue.first & boundary) != (end & boundary);",
              "exclusive || issue.behind <= end;", MODEL, STUCK),
