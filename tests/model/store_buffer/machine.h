@@ -67,14 +67,14 @@ inline T atomic(T* p, const Update& update) {
   model::end_atomic(p, &made, sizeof(made));
   return old;
 }
-#define GSHMEM_MODEL_ATOMIC(NAME, OP, UPDATE)                                            \
-  template <class T>                                                                     \
-  inline T atomic_fetch_##NAME(T* p, T v) {                                              \
-    return atomic(p, [v](T old) { return static_cast<T>(old OP v); });                   \
-  }                                                                                      \
-  template <class T>                                                                     \
-  inline void atomic_##NAME(T* p, T v) {                                                 \
-    model::store(p, &v, sizeof(v), model::Order::kRelaxed, model::Update::UPDATE);       \
+#define GSHMEM_MODEL_ATOMIC(NAME, OP, UPDATE)                                      \
+  template <class T>                                                               \
+  inline T atomic_fetch_##NAME(T* p, T v) {                                        \
+    return atomic(p, [v](T old) { return static_cast<T>(old OP v); });             \
+  }                                                                                \
+  template <class T>                                                               \
+  inline void atomic_##NAME(T* p, T v) {                                           \
+    model::store(p, &v, sizeof(v), model::Order::kRelaxed, model::Update::UPDATE); \
   }
 GSHMEM_MODEL_ATOMIC(add, +, kAdd)
 GSHMEM_MODEL_ATOMIC(and, &, kAnd)
