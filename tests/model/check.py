@@ -28,7 +28,7 @@ DEADLOCK = "invalid end state"
 UNWRITTEN = r"assertion violated \(slot"
 OVERWRITTEN = r"assertion violated \(.*consumed>"
 BACKWARDS = r"assertion violated \(.*end>(record|doorbell)"
-INCOMPLETE = r"assertion violated \(consumed>=end"
+INCOMPLETE = r"assertion violated \(consumed>=\(?end"
 INVENTED = r"assertion violated \(seen<=reported"
 MUTATIONS = {  # what is wrong, and what spin has to find
     "no_batch_rule": DEADLOCK,
@@ -38,7 +38,8 @@ MUTATIONS = {  # what is wrong, and what spin has to find
     "room_off_by_one": OVERWRITTEN,
     "counter_before_base": INVENTED,
     "ring_after_ready": BACKWARDS,
-    "tail_after_ready": INCOMPLETE,
+    "quiet_reads_twice": INCOMPLETE,
+    "last_wqe_forgotten": DEADLOCK,
 }
 
 

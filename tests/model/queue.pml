@@ -1,11 +1,12 @@
-/* The queue protocol of device/ring.h, for spin: every interleaving of a small queue with several
- * writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees to it that
- * each mutation below (-D...) is refuted.
+/* The queue protocol of device/ring.h and issue.h, for spin: every interleaving of a small queue
+ * with several writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees
+ * to it that each mutation below (-D...) is refuted.
  *
  * Steps are those of ring.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
- * queue_wait, queue_quiet. One step is one access to memory that others see. Memory is sequentially
- * consistent here: which fences and releases that takes is what tests/model/store_buffer finds out,
- * with the code itself.
+ * queue_wait, queue_quiet. What the short way (issue.h) does differently, to ask with the reservation
+ * whether others are behind, is a choice of the writer wherever there is room. One step is one access
+ * to memory that others see. Memory is sequentially consistent here: which fences and releases that
+ * takes is what tests/model/store_buffer finds out, with the code itself.
  *
  * What is smaller than the product, and why it may be:
  *  - DEPTH 4 and BATCH 2 instead of 64 and 16 or more. QueueSet keeps batch + one reservation + the
@@ -56,13 +57,20 @@
 #else
 #define ROOM(end) (end - DEPTH)
 #endif
-#define TAIL (kind == 3 -> first + 1 : first)
+/* PublishedWord: how many entries there are, and how many of them the last WQE has. */
+#ifdef LAST_WQE_FORGOTTEN
+#define WORD(end) (end * 4 + 1)
+#else
+#define WORD(end) (end * 4 + (kind == 2 -> 2 : 1))
+#endif
+#define END(word) (word / 4)
+#define TARGET(word) (word / 4 - word % 4 + 1)
 /* What a poll finds that reads `from` and `count`. */
 #define FOUND(from, count) \
   (count == NONE -> from : from + (count + 1 + MODULUS - from % MODULUS) % MODULUS)
 
 /* Cursors, as in abi/queue.h. */
-byte reserved, ready, tail, done;
+byte reserved, ready, done;
 byte record, doorbell;
 byte completion = NONE; /* of the collapsed CQ: first entry of the newest WQE, modulo MODULUS */
 
@@ -180,7 +188,11 @@ inline reserve() {
     fi;
     first = reserved;
     reserved = end
-  }
+  };
+  if /* the short way asks at once, the long one in its turn */
+  :: atomic { behind = (reserved != end); asked = 1 }
+  :: skip
+  fi
 }
 
 inline room() {
@@ -189,21 +201,20 @@ inline room() {
   :: else ->
     if
     :: done >= ROOM(end)
-    :: else -> wait_for(ROOM(end))
+    :: else -> atomic { asked = 0; behind = 0 }; wait_for(ROOM(end))
     fi
   fi
 }
 
 inline publish() {
-#ifdef TAIL_AFTER_READY
-  ready == first;
-#else
-  d_step { ready == first; tail = TAIL } /* the turn; it stays ours, so this is one step */
-#endif
+  END(ready) == first;
 #ifdef RING_AFTER_READY
-  ready = end;
+  ready = WORD(end);
 #endif
-  behind = (reserved != end);
+  if
+  :: asked
+  :: else -> behind = (reserved != end)
+  fi;
   if
 #ifdef NO_BATCH_RULE
   :: !behind -> ring(end)
@@ -213,12 +224,9 @@ inline publish() {
   :: else
   fi;
 #ifndef RING_AFTER_READY
-  ready = end;
+  ready = WORD(end);
 #endif
-#ifdef TAIL_AFTER_READY
-  tail = TAIL;
-#endif
-  atomic { behind = 0; first = 0; end = 0; kind = 0 }
+  atomic { asked = 0; behind = 0; first = 0; end = 0; kind = 0 }
 }
 
 /* Everything published before the call is complete when it returns. */
@@ -227,9 +235,13 @@ inline quiet() {
   if
   :: end == 0
   :: else ->
-    first = tail + 1;
+#ifdef QUIET_READS_TWICE
+    first = END(end) - ready % 4 + 1;
+#else
+    first = TARGET(end);
+#endif
     wait_for(first);
-    assert(consumed >= end)
+    assert(consumed >= END(end))
   fi;
   atomic { first = 0; end = 0 }
 }
@@ -237,7 +249,7 @@ inline quiet() {
 /* Posts some times, with waits in between or not, then waits. */
 proctype Writer(byte turn) {
   byte first, end, kind, base, counter, seen, k, posts;
-  bit behind;
+  bit behind, asked;
   do
   :: posts < POSTS ->
     posts++;
@@ -284,9 +296,9 @@ proctype Nic() {
 init {
   byte i;
   atomic {
-    reserved = START; ready = START; done = START; record = START; doorbell = START;
+    reserved = START; done = START; record = START; doorbell = START;
     consumed = START; reported = START;
-    if :: START > 0 -> tail = START - 1; completion = (START - 1) % MODULUS :: else fi;
+    if :: START > 0 -> ready = START * 4 + 1; completion = (START - 1) % MODULUS :: else fi;
     if :: by_record = 0 :: by_record = 1 fi;
     run Nic();
     for (i : 1 .. WRITERS) { run Writer(i - 1) }

@@ -13,7 +13,7 @@ MODEL = "store_buffer"
 NOT_THERE = (r"was not written|has index \d+ of|is malformed|doorbell says|went backwards|"
              r"beyond the depth")
 WRONG_DATA = r"are not what (it has put|was there)"
-QUIET = r"quiet .* (are not what it has put|announced is not at PE)"
+QUIET = r"quiet .* (are not what it has put|announced is not at PE|is good after an error)"
 STUCK = r"waits for what does not come"
 
 
@@ -60,7 +60,7 @@ MUTATIONS = [
 
     # The short way: order of what others see.
     mutation("short_no_fence_behind_entries", "issue.h", "  issue_fence(issue);\n  if (issue.is(",
-             "  if (issue.is(", MODEL, NOT_THERE),
+             "  if (issue.is(", MODEL, NOT_THERE + "|" + QUIET),
     mutation("short_fence_reaches_the_gpu_only", "issue.h",
              "  if (issue.is(abi::QueueTraits::kGpuMemory)) {", "  if (issue.traits != 0) {", MODEL,
              NOT_THERE + "|" + WRONG_DATA),
@@ -108,7 +108,7 @@ MUTATIONS = [
     mutation("short_exclusive_reserves_too_little", "issue.h",
              "store_relaxed(&cursor->reserved, first + count);",
              "store_relaxed(&cursor->reserved, first + 1);", MODEL,
-             NOT_THERE + "|" + STUCK + "|without a doorbell|before its payload"),
+             NOT_THERE + "|" + STUCK + "|" + QUIET + "|without a doorbell|before its payload"),
     mutation("short_no_doorbell_at_a_batch", "issue.h",
              "exclusive || issue.behind <= end || (issue.first & boundary) != (end & boundary);",
              "exclusive || issue.behind <= end;", MODEL, STUCK),
@@ -253,7 +253,8 @@ MUTATIONS = [
              "return {heap_offset(*post.state, symmetric) - abi::kInternalBytes, ", MODEL,
              "is outside of the heap"),
     mutation("last_word_of_a_payload_lost", "nic.h", "if (at % 4 == 3 || at + 1 == bytes) {",
-             "if (at % 4 == 3) {", MODEL, WRONG_DATA),
+             "if (at % 4 == 3) {", MODEL,
+             WRONG_DATA + "|comes before its payload"),
     mutation("scratch_freed_before_the_result", "nic.h", "    queue_try_post(post);\n",
              "    if (request.slot) free_scratch(request.slot);\n    queue_try_post(post);\n", MODEL,
              "are not what was there"),

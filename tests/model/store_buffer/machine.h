@@ -1,6 +1,7 @@
 // The machine of device/machine.h on the memory of memory.h: the same device code as in the
 // product, compiled with GSHMEM_MACHINE naming this file. Orders are those of the GPU's
-// instructions, which are weaker than the CPU's: atomics and doorbells are relaxed. Also threads of
+// instructions, which are weaker than the CPU's: atomics and doorbells are relaxed, and atomics
+// without a result are under way when the call returns. Also threads of
 // a warp that come together (device/coop.h), which CPU mode does not have.
 #pragma once
 
@@ -66,30 +67,29 @@ inline T atomic(T* p, const Update& update) {
   model::end_atomic(p, &made, sizeof(made));
   return old;
 }
-#define GSHMEM_MODEL_ATOMIC(NAME, OP)                                  \
-  template <class T>                                                   \
-  inline T atomic_fetch_##NAME(T* p, T v) {                            \
-    return atomic(p, [v](T old) { return static_cast<T>(old OP v); }); \
-  }                                                                    \
-  template <class T>                                                   \
-  inline void atomic_##NAME(T* p, T v) {                               \
-    atomic_fetch_##NAME(p, v);                                         \
+#define GSHMEM_MODEL_ATOMIC(NAME, OP, UPDATE)                                      \
+  template <class T>                                                               \
+  inline T atomic_fetch_##NAME(T* p, T v) {                                        \
+    return atomic(p, [v](T old) { return static_cast<T>(old OP v); });             \
+  }                                                                                \
+  template <class T>                                                               \
+  inline void atomic_##NAME(T* p, T v) {                                           \
+    model::store(p, &v, sizeof(v), model::Order::kRelaxed, model::Update::UPDATE); \
   }
-GSHMEM_MODEL_ATOMIC(add, +)
-GSHMEM_MODEL_ATOMIC(and, &)
-GSHMEM_MODEL_ATOMIC(or, |)
-GSHMEM_MODEL_ATOMIC(xor, ^)
+GSHMEM_MODEL_ATOMIC(add, +, kAdd)
+GSHMEM_MODEL_ATOMIC(and, &, kAnd)
+GSHMEM_MODEL_ATOMIC(or, |, kOr)
+GSHMEM_MODEL_ATOMIC(xor, ^, kXor)
 #undef GSHMEM_MODEL_ATOMIC
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return atomic_fetch_add(p, v);
 }
 inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) { atomic_add(p, v); }
 inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
-  model::fence(model::View::kGpu);
-  atomic_add(p, v);
+  model::store(p, &v, sizeof(v), model::Order::kReleaseGpu, model::Update::kAdd);
 }
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
-  atomic(p, [v](std::uint64_t old) { return old < v ? v : old; });
+  model::store(p, &v, sizeof(v), model::Order::kRelaxed, model::Update::kMax);
 }
 template <class T>
 inline T atomic_exchange(T* p, T v) {

@@ -58,11 +58,13 @@ Shape shape_of(Random random) {
   if (shape.kind == abi::QueueKind::kExclusive) {
     shape.per_pe = static_cast<std::uint32_t>(shape.threads);
     shape.mixed = random.below(2) == 0;
-  } else if (random.below(5) == 0) {
+  } else if (random.below(4) == 0) {
     shape.crowded = true;
-    shape.threads = 4 + random.below(kMostThreads - 3);
+    shape.threads = kMostThreads;
+    shape.depth = 8;
+    shape.batch = 1 + random.below(2);
     shape.pes = shape.per_pe = 1;
-    shape.calls = 40;
+    shape.calls = 60;
   } else if (random.below(6) == 0) {
     // A warp whose threads come together; they share a reservation only in queues of this depth.
     shape.threads = shape.lanes = 2 + random.below(3);

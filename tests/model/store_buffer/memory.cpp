@@ -6,8 +6,9 @@
 
 namespace gshmem::model {
 
-Memory::Store Memory::make(void* p, const void* from, std::size_t bytes, Order order) {
-  Store store{reinterpret_cast<std::uintptr_t>(p), bytes, order, 0, {}};
+Memory::Store Memory::make(void* p, const void* from, std::size_t bytes, Order order,
+                           Update update) {
+  Store store{reinterpret_cast<std::uintptr_t>(p), bytes, order, update, 0, {}};
   if (bytes > sizeof(store.data)) std::abort();
   std::memcpy(store.data, from, bytes);
   return store;
@@ -37,14 +38,56 @@ std::size_t Memory::first_to_go(const Stores& stores, std::size_t wanted) {
   return wanted;
 }
 
-void Memory::load(std::size_t buffer, const void* p, void* to, std::size_t bytes) const {
+/// What the thread has asked for is made before it loads the result.
+void Memory::settle_updates(std::size_t buffer, const void* p, std::size_t bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  for (const Store& store : buffers_[buffer]) {
+    if (store.update != Update::kReplace && overlap(store, at, bytes)) {
+      return settle(buffer, p, bytes);
+    }
+  }
+}
+
+void Memory::load(std::size_t buffer, const void* p, void* to, std::size_t bytes) {
+  settle_updates(buffer, p, bytes);
   std::memcpy(to, p, bytes);
   overlay(gpu_, p, to, bytes);
   overlay(buffers_[buffer], p, to, bytes);
 }
 
-void Memory::store(std::size_t buffer, void* p, const void* from, std::size_t bytes, Order order) {
-  buffers_[buffer].push_back(make(p, from, bytes, order));
+void Memory::store(std::size_t buffer, void* p, const void* from, std::size_t bytes, Order order,
+                   Update update) {
+  buffers_[buffer].push_back(make(p, from, bytes, order, update));
+}
+
+/// On what the GPU sees now.
+void Memory::apply(Store& store) const {
+  std::uint64_t old = 0, value = 0;
+  const void* p = reinterpret_cast<const void*>(store.at);
+  std::memcpy(&old, p, store.bytes);
+  overlay(gpu_, p, &old, store.bytes);
+  std::memcpy(&value, store.data, store.bytes);
+  switch (store.update) {
+    case Update::kReplace:
+      return;
+    case Update::kAdd:
+      value += old;
+      break;
+    case Update::kMax:
+      value = std::max(value, old);
+      break;
+    case Update::kAnd:
+      value &= old;
+      break;
+    case Update::kOr:
+      value |= old;
+      break;
+    case Update::kXor:
+      value ^= old;
+      break;
+  }
+  std::memcpy(store.data, &value, store.bytes);
+  store.update = Update::kReplace;
 }
 
 void Memory::settle(std::size_t buffer, const void* p, std::size_t bytes) {
@@ -61,7 +104,7 @@ void Memory::settle(std::size_t buffer, const void* p, std::size_t bytes) {
 }
 
 void Memory::store_for_gpu(void* p, const void* from, std::size_t bytes) {
-  gpu_.push_back(make(p, from, bytes, Order::kRelaxed));
+  gpu_.push_back(make(p, from, bytes, Order::kRelaxed, Update::kReplace));
   gpu_.back().number = ++left_;
 }
 
@@ -70,6 +113,7 @@ void Memory::leave(Stores& stores, std::size_t at) {
     while (arrive_one()) {
     }
   }
+  if (stores[at].update != Update::kReplace) apply(stores[at]);
   gpu_.push_back(stores[at]);
   gpu_.back().order = Order::kRelaxed;  // said which stores of its thread go first: they have gone
   gpu_.back().number = ++left_;

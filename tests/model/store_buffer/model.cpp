@@ -60,9 +60,12 @@ void step() {
   if (run.random.chance(run.chances.change)) run.threads.switch_thread();
 }
 
+/// No store stays behind for as long as its thread waits.
 void pause() {
   step();
-  model().threads.switch_thread();
+  Model& run = model();
+  if (run.buffer() < run.producers && run.random.chance(8)) run.memory.leave_one(run.buffer());
+  run.threads.switch_thread();
 }
 
 std::uint64_t steps() { return model().steps; }
@@ -77,14 +80,15 @@ void load(const void* p, void* to, std::size_t bytes) {
   run.memory.load(run.buffer(), p, to, bytes);
 }
 
-void store(void* p, const void* from, std::size_t bytes, Order order) {
+void store(void* p, const void* from, std::size_t bytes, Order order, Update update) {
   Model& run = model();
   if (run.threads.on_stack(p)) {
+    if (update != Update::kReplace) std::abort();
     std::memcpy(p, from, bytes);
     return;
   }
   step();
-  run.memory.store(run.buffer(), p, from, bytes, order);
+  run.memory.store(run.buffer(), p, from, bytes, order, update);
 }
 
 void fence(View view) {

@@ -74,7 +74,8 @@ std::uint64_t steps();
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fail(const char* format, ...);
 
 void load(const void* p, void* to, std::size_t bytes);
-void store(void* p, const void* from, std::size_t bytes, Order order);
+void store(void* p, const void* from, std::size_t bytes, Order order,
+           Update update = Update::kReplace);
 void fence(View view);
 void begin_atomic(void* p, void* old, std::size_t bytes);
 void end_atomic(void* p, const void* made, std::size_t bytes);

@@ -36,15 +36,24 @@ void Job::check_signal(int pe, std::uint64_t offset) {
 void Producer::run() {
   for (std::uint32_t i = 0; i < job_.calls && !over(); ++i) {
     pe_ = 1 + static_cast<int>(below(job_.heaps->remote.size() - 1));
+    if (job_.crowded && i % 4 == 0) meet();
     call();
   }
   if (job_.fails || below(4) != 0) quiet();
 }
 
+/// All threads go on at once, from an empty queue.
+void Producer::meet() {
+  quiet();
+  const std::uint64_t all = job_.shadows.size();
+  const std::uint64_t meeting = job_.met++ / all + 1;
+  while (job_.met < meeting * all && !over()) pause();
+}
+
 void Producer::call() {
   if (job_.small_only) return small_call();
-  if (job_.crowded) return crowded_call();
   if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
+  if (job_.crowded) return crowded_call();
   switch (below(13)) {
     case 0:
     case 1:
@@ -226,7 +235,7 @@ void Producer::p() {
 
 void Producer::put_signal(Source from) {
   const std::uint64_t at = next_slot(), signal = kSignals + slot_ * 8;
-  const Bytes bytes = pattern(1 + below(260));
+  const Bytes bytes = pattern(1 + below(job_.crowded ? 40 : 260));
   const bool from_heap = from == Source::kHeap || below(2) == 0;
   const bool adds = below(job_.crowded ? 8 : 2) == 0, waits = below(job_.crowded ? 2 : 4) == 0;
   char source[264];

@@ -44,6 +44,7 @@ struct Job {
   bool crowded;     ///< of few entries, by all threads on one queue
   bool scarce;      ///< one scratch slot for all
   bool fails;
+  std::uint64_t met = 0;  ///< threads, at all meetings
 
   [[nodiscard]] static std::uint64_t part_of(std::size_t thread) {
     return abi::kInternalBytes + thread * kPartBytes;
@@ -64,6 +65,7 @@ class Producer {
   using Bytes = std::vector<char>;
   enum class Source { kAny, kHeap };
   void call();
+  void meet();
   void small_call();
   void crowded_call();
   void put_from_heap();
