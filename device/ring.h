@@ -20,6 +20,11 @@
 // all entries up to there are visible before the doorbell record, and the record before the
 // doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
 // completion is read with acquire: data that the NIC has written before it is visible.
+//
+// The short way (issue.h) reads `ready` and `done` without acquiring them, because an acquire drops
+// the first-level cache. It stores, and loads nothing, behind them. GPUs order that: a store whose
+// branch a load decides comes after the load, and what the value says was visible before it was
+// said. PTX's model makes no such promise; it would want the acquire.
 #pragma once
 
 #include <gshmem/abi/state.h>
