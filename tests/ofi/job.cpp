@@ -38,7 +38,9 @@ std::vector<Leg> legs() {
 
 std::vector<Leg> data_legs() {
   std::vector<Leg> all = legs();
-  all.push_back({"tcp;ofi_rxm", "off", true});
+  // The mapping is the same memory at another address, where TSan does not see what orders
+  // accesses.
+  if (!kUnderTsan) all.push_back({"tcp;ofi_rxm", "off", true});
   return all;
 }
 

@@ -10,6 +10,8 @@ namespace gshmem::hosts {
 namespace {
 
 constexpr double kLeaveSeconds = 1;
+/// Until a PE that has left is told of as such.
+constexpr double kDepartureSeconds = 0.5;
 
 /// A reset says that the process is gone as well as a close does; anything else comes from the
 /// network in between.
@@ -75,11 +77,15 @@ void PeerMonitor::run() {
     const int ready = wait(entries);
     if (ready < 0 && errno != EINTR) return;
     if (callbacks_.on_tick) callbacks_.on_tick();
-    if (ready <= 0) continue;
+    if (ready <= 0) {
+      tell_departures(false);
+      continue;
+    }
     if (entries[0].revents != 0 && !take_requests()) return;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       if ((entries[i + 1].revents & ~POLLOUT) != 0) read(peers_[i]);
     }
+    tell_departures(false);
     pump();
   }
 }
@@ -91,6 +97,10 @@ int PeerMonitor::wait(std::vector<pollfd>& entries) {
     entries.push_back({peer.finished ? -1 : peer.stream.fd(), static_cast<short>(events), 0});
   }
   int limit_ms = callbacks_.on_tick ? 100 : -1;
+  if (!departures_.empty()) {
+    const int left_ms = departures_.front().until.poll_ms();
+    limit_ms = limit_ms < 0 ? left_ms : std::min(limit_ms, left_ms);
+  }
   if (leaving_) limit_ms = std::min(leaving_->poll_ms(), 100);
   return ::poll(entries.data(), entries.size(), limit_ms);
 }
@@ -133,6 +143,7 @@ void PeerMonitor::tell_stopped(std::span<const char> why) {
 }
 
 void PeerMonitor::start_leaving() {
+  tell_departures(true);
   pump();  // what came before goes out before
   leaving_.emplace(kLeaveSeconds);
   const Frame goodbye = make_frame({.kind = FrameKind::kGoodbye});
@@ -176,10 +187,20 @@ void PeerMonitor::peer_gone(Peer& peer, PeerEvent event) {
   peer.finished = true;
   peer.stream.drop_outgoing();
   if (peer.other_host) (void)::shutdown(peer.stream.fd(), SHUT_RDWR);
-  if (!relay_) {
+  if (!relay_ && event == PeerEvent::kLeft && !leaving_) {
+    departures_.push_back({peer.pe, bootstrap::Deadline(kDepartureSeconds)});
+  } else if (!relay_) {
     callbacks_.on_event(peer.pe, event, {});
   } else if (event != PeerEvent::kLeft || relay_->is_neighbour(peer.pe)) {
     relay_->gone(peer.pe, event);
+  }
+}
+
+void PeerMonitor::tell_departures(bool all) {
+  while (!departures_.empty() && (all || departures_.front().until.passed())) {
+    const int pe = departures_.front().pe;
+    departures_.erase(departures_.begin());
+    callbacks_.on_event(pe, PeerEvent::kLeft, {});
   }
 }
 

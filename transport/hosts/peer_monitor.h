@@ -52,6 +52,13 @@ class PeerMonitor {
     bool finished = false;  ///< it has gone: not to be polled
     FrameStream stream;
   };
+  /// A PE of this host has said goodbye while this one was still running. Perhaps because another
+  /// one died, whose end reaches this one a little later and is the cause: told when the time is
+  /// over.
+  struct Departure {
+    int pe;
+    bootstrap::Deadline until;
+  };
   struct Request {
     enum class Kind { kContribute, kExpired, kStopped, kLeave, kStop } kind;
     std::uint64_t sequence = 0;
@@ -68,6 +75,7 @@ class PeerMonitor {
   [[nodiscard]] bool has_left() const;
   void read(Peer& peer);
   void peer_gone(Peer& peer, PeerEvent event);
+  void tell_departures(bool all);
   void deliver(const Frame& frame);
   void pump();
 
@@ -77,6 +85,7 @@ class PeerMonitor {
   std::vector<Peer> peers_;
   std::optional<Relay> relay_;  ///< in jobs on several hosts
   std::optional<bootstrap::Deadline> leaving_;
+  std::vector<Departure> departures_;  ///< by time
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;

@@ -98,6 +98,32 @@ TEST_CASE("dead_pe_is_named_and_finalize_returns_under_report") {
   }
 }
 
+TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {
+  // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. To PE 0 that is
+  // what it is when PE 2 hears of the death first: it must be told of the death.
+  const auto outcomes = in_children(3, quick(), [](int rank) {
+    {
+      const Runtime runtime;
+      auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+      gshmem_barrier_all();
+      if (rank == 2) {
+        gshmem_int_p(word, 1, 77);
+        return;  // finalize
+      }
+      if (rank == kVictim) {
+        usleep(50'000);
+        (void)raise(SIGKILL);
+      }
+      gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+      print_fault();
+    }
+    std::puts("finalized");
+  });
+  INFO(outcomes[0].output);
+  CHECK(contains(outcomes[0].output, "fault 12 1 PE 1 died"));
+  CHECK(contains(outcomes[0].output, "finalized"));
+}
+
 TEST_CASE("dead_pe_ends_the_job_under_abort") {
   for (const auto& [name, wait] : kWaits) {
     const auto outcomes =
