@@ -2,7 +2,7 @@
 // are read, against bytes written by hand from the specification (ConnectX manual, "Work queue
 // elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core providers/mlx5/wqe.h for
 // the masked atomics). Nothing here is computed by the structures of include/gshmem/abi/mlx5.h.
-#include <gshmem/device/ring.h>
+#include <gshmem/device/issue.h>
 
 #include <catch2/catch.hpp>
 
@@ -89,6 +89,65 @@ TEST_CASE("write_from_memory") {
                                  kRemote,
                                  {0x7f, 0xed, 0xcb, 0x98, 0x31, 0x32, 0x33, 0x34},
                                  {0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28}}));
+}
+
+TEST_CASE("write_that_carries_up_to_three_words") {
+  const ShortPayload payload{{0x04030201, 0x08070605, 0x0c0b0a09}};  // in memory 1, 2, 3 ... 12
+  for (std::uint8_t bytes = 1; bytes <= kShortInlineBytes; ++bytes) {
+    WqeImage image = used_image();
+    image_short_inline(image, kThere, payload, bytes);
+    CHECK(image.entries() == 1);
+    CHECK(image.second == 0);
+    CHECK(in_queue(image) == join({control(0, 0x08, 3),
+                                   kRemote,
+                                   {0x80, 0, 0, bytes},
+                                   {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}));
+  }
+}
+
+/// What the parts of a call store, unit by unit, at the end of a queue of 8 entries and on from its
+/// beginning, is what its image is there.
+template <class Entries>
+void check_stored(const Entries& call) {
+  constexpr std::uint32_t kEntries = 8, kFirst = kEntries - 1;
+  WqeImage image = used_image();
+  image.second = 0;
+  call.fill(image, kHere.key, kThere.key);
+  REQUIRE(call.entries() == image.entries());
+  REQUIRE(call.last() == image.second / 4);
+
+  std::vector<Word16> queue(kEntries * 4), wanted(kEntries * 4);
+  std::memset(queue.data(), 0xa5, queue.size() * sizeof(Word16));
+  std::memset(wanted.data(), 0xa5, wanted.size() * sizeof(Word16));
+  for (std::uint32_t u = 0; u < image.units; ++u) {
+    Word16 unit = image.unit[u];
+    if (u == 0 || u == image.second) {
+      unit = placed(unit, kFirst + u / 4, kNumber, u == image.second ? abi::kCqUpdate : 0);
+    }
+    wanted[(kFirst * 4 + u) % wanted.size()] = unit;
+  }
+  call.each([&](std::uint32_t at, const auto& part) {
+    EntryStore store(queue.data(), kEntries * 4 - 1, kFirst + at, kNumber,
+                     at == call.last() ? abi::kCqUpdate : 0);
+    part.fill(store, kHere.key, kThere.key);
+  });
+  CHECK(std::memcmp(queue.data(), wanted.data(), queue.size() * sizeof(Word16)) == 0);
+}
+
+TEST_CASE("parts_of_a_call_are_stored_as_its_image") {
+  const TransferEntry transfer{kThere.offset, kHere.offset, 100, Opcode::kRdmaWrite};
+  check_stored(transfer);
+  check_stored(TransferEntry{kThere.offset, kHere.offset, 1, Opcode::kRdmaRead});
+  check_stored(InlineEntry{kThere.offset, {{1, 2, 0}}, 7});
+  for (const AmoOp op : {AmoOp::kFetch, AmoOp::kSet, AmoOp::kSwap, AmoOp::kCompareSwap, AmoOp::kAdd,
+                         AmoOp::kAnd, AmoOp::kOr, AmoOp::kXor}) {
+    for (const std::uint32_t width : {4u, 8u}) {
+      INFO(static_cast<int>(op) << " on " << width << " bytes");
+      const AtomicEntry atomic{kThere.offset, {op, width, 0x4142434445464748, 0x5152535455565758}};
+      check_stored(atomic);
+      check_stored(SignalledEntries{transfer, atomic});
+    }
+  }
 }
 
 TEST_CASE("write_that_carries_its_payload") {
