@@ -40,7 +40,7 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
     : format_(std::move(format)), out_(out) {
   using R = const Row&;
   columns_ = {
-      {"name", 22, true, [](R row) { return row.name; }},
+      {"name", shows == Shows::kIssue ? 22 : 14, true, [](R row) { return row.name; }},
       {"size_bytes", 12, false, [](R row) { return std::to_string(row.size); }},
       {"scope", 6, true, [](R row) { return row.scope; }},
       {"blocks", 6, false, [](R row) { return std::to_string(row.blocks); }},
