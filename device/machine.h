@@ -226,9 +226,6 @@ __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
   asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
-__device__ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
-  asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
 /// A load behind which the caller only stores, and only if the value lets it: the GPU begins no
 /// store before the branch on it is decided.
 __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
@@ -399,7 +396,6 @@ inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
 inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
   atomic_add_release_gpu(p, v);  // ThreadSanitizer does not model fences
 }
-inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }

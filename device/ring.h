@@ -90,7 +90,7 @@ enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 ///
 /// What ends a wait is noted (`end`), and recorded as a fault by post_report when the steps are
 /// over. With the fault at the bottom of all functions, and arguments kept in each of them, a
-/// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 36
+/// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 32
 /// and 40 (STREAM of tests/device/registers, nvcc 13.0).
 struct Wait {
   const State* state = nullptr;
@@ -353,12 +353,6 @@ GSHMEM_FN void queue_try_post(Post& post) {
   if (queue_write(post)) queue_await(post);
   queue_publish(post);
 }
-/// The same with the report. Returns what queue_wait takes to wait for the WQEs, or kQueueFailed.
-GSHMEM_OUTLINE std::uint64_t queue_post(Post& post) {
-  queue_try_post(post);
-  post_report(post);
-  return post.target;
-}
 
 /// Everything that was published before the call is complete at its target. Does not report.
 GSHMEM_FN bool queue_try_quiet(Wait& wait) {
@@ -368,16 +362,7 @@ GSHMEM_FN bool queue_try_quiet(Wait& wait) {
   return queue_await(wait);
 }
 
-/// Waits until all WQEs that begin before `target` are complete. False: it had to end without.
-GSHMEM_FN bool queue_wait(const State& state, Queue queue, const char* call, std::uint64_t target) {
-  Wait wait;
-  wait.state = &state;
-  wait.queue = queue;
-  wait.call = call;
-  wait.target = target;
-  return queue_await(wait) || post_report(wait);
-}
-/// The same for everything that was published before the call.
+/// Everything that was published before the call is complete. False: it had to end without.
 GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
   Wait wait;
   wait.state = &state;

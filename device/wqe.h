@@ -1,6 +1,6 @@
 // Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
-// the position in the queue is missing. Used by device/nic.h; queue_post (device/ring.h) copies the
-// image into the queue. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
+// the position in the queue is missing. Used by device/nic.h; queue_write (device/ring.h) copies
+// the image into the queue. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
 // tests/unit/wqe_test.cpp.
 #pragma once
 
@@ -18,7 +18,7 @@ using abi::Opcode;
 static_assert(sizeof(Word16) == abi::kSegmentBytes);
 
 /// Units of 16 bytes as in the queue, at most four entries. Where each WQE begins is its control
-/// unit, to which queue_post adds index, queue number and completion flag.
+/// unit, to which queue_write adds index, queue number and completion flag.
 struct WqeImage {
   Word16 unit[16];
   std::uint32_t units = 0;   ///< of all WQEs, gaps included

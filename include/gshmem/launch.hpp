@@ -112,10 +112,6 @@ inline cudaStream_t stream_of(void* stream) {
 }
 #endif
 
-}  // namespace detail
-
-namespace detail {
-
 /// launch(), with a state that may differ from that of the calling thread's PE: in its queues, say.
 template <unsigned kMaxThreads, class F, class... Args>
 static void launch_with(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,

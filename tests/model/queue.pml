@@ -3,7 +3,7 @@
  * to it that each mutation below (-D...) is refuted.
  *
  * Steps are those of ring.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
- * queue_wait, queue_quiet. What the short way (issue.h) does differently, to ask with the reservation
+ * queue_await, queue_quiet. What the short way (issue.h) does differently, to ask with the reservation
  * whether others are behind, is a choice of the writer wherever there is room. One step is one access
  * to memory that others see. Memory is sequentially consistent here: which fences and releases that
  * takes is what tests/model/store_buffer finds out, with the code itself.
@@ -145,7 +145,7 @@ inline judge() {
   assert(seen <= reported)
 }
 
-/* queue_wait: WQEs that begin before `goal` are complete. */
+/* queue_await: WQEs that begin before `goal` are complete. */
 inline wait_for(goal) {
   do
   ::
