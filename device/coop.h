@@ -18,6 +18,17 @@ struct Thread {
   GSHMEM_FN bool any(bool mine) const { return mine; }
 };
 
+/// The same in place of threads that arrive together (Converged).
+struct Alone {
+  GSHMEM_FN int size() const { return 1; }
+  GSHMEM_FN int rank() const { return 0; }
+  GSHMEM_FN bool first() const { return true; }
+  GSHMEM_FN bool last() const { return true; }
+  GSHMEM_FN bool alone() const { return true; }
+  GSHMEM_FN void sync() const {}
+  GSHMEM_FN std::uint64_t from_first(std::uint64_t value) const { return value; }
+};
+
 /// Threads of a warp that arrive at a place together, with the same key: one of them may act for
 /// all.
 #if defined(__CUDA_ARCH__)
@@ -31,6 +42,7 @@ class Converged {
   __device__ int rank() const { return __popc(mask_ & ((1u << lane_id()) - 1)); }
   __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
   __device__ bool last() const { return lane_id() == 31 - __clz(static_cast<int>(mask_)); }
+  __device__ bool alone() const { return (mask_ & (mask_ - 1)) == 0; }
   // A thread alone is asked first: what the others need are dozens of instructions.
   __device__ void sync() const {
     if (!alone()) __syncwarp(mask_);
@@ -46,10 +58,15 @@ class Converged {
   }
 
  private:
-  __device__ bool alone() const { return (mask_ & (mask_ - 1)) == 0; }
   unsigned mask_;
 };
+/// No other thread of the warp is here.
+__device__ inline bool is_alone() {
+  const unsigned here = __activemask();
+  return (here & (here - 1)) == 0;
+}
 #elif !defined(GSHMEM_MACHINE)  // else that brings its own
+inline bool is_alone() { return true; }
 class Converged {
  public:
   explicit Converged(std::uint64_t) {}
@@ -58,6 +75,7 @@ class Converged {
   static int rank() { return 0; }
   static bool first() { return true; }
   static bool last() { return true; }
+  static bool alone() { return true; }
   static void sync() {}
   static std::uint64_t from_first(std::uint64_t value) { return value; }
   static std::uint32_t from_last(std::uint32_t value) { return value; }

@@ -1,36 +1,42 @@
 // The short way into a queue: a call whose WQEs are known beforehand, in at most three entries that
 // are made where they are to lie. It is the protocol of ring.h, with what can be asked for at once
 // asked for at once: the reservation, how far the NIC and the writers before are, and the queue's
-// own values; and with fences of which each is there for one reason. Whoever finds no room goes on
-// in ring.h. Measured by perftest/issue_cost.
+// own values; and with fences of which each is there for one reason. Whoever finds no room, or that
+// it is not its turn, goes on in ring.h. Measured by perftest/issue_cost.
 #pragma once
 
 #include "ring.h"
 
 namespace gshmem::device {
 
-/// The image of one WQE that goes to the queue unit by unit as it is made.
+/// The image of a call that goes to its entries of the queue unit by unit as it is made.
 class EntryStore {
  public:
   std::uint32_t units = 0, second = 0;  ///< for the image functions
+  /// `mask` is of entries; `last` the first entry of the last WQE, which gets the flags.
   GSHMEM_FN EntryStore(Word16* entries, std::uint32_t mask, std::uint32_t index,
-                       std::uint32_t number, std::uint32_t flags)
-      : entries_(entries), mask_(mask), index_(index), number_(number), flags_(flags) {}
+                       std::uint32_t number, std::uint32_t last, std::uint32_t flags)
+      : entries_(entries),
+        mask_(mask),
+        index_(index),
+        number_(number),
+        last_(last),
+        flags_(flags) {}
   GSHMEM_FN void put(std::uint32_t at, Word16 unit) const {
-    if (at == 0) unit = placed(unit, index_, number_, flags_);
-    store_bulk(entries_ + ((index_ * 4 + at) & mask_), unit);
+    const std::uint32_t index = index_ + at / 4;
+    if (at == 0 || at == last_ * 4) {
+      unit = placed(unit, index, number_, at == last_ * 4 ? flags_ : 0);
+    }
+    store_entry(entries_ + (index & mask_) * 4 + at % 4, unit);
   }
 
  private:
   Word16* entries_;
-  std::uint32_t mask_;  ///< of units
-  std::uint32_t index_, number_, flags_;
+  std::uint32_t mask_, index_, number_, last_, flags_;
 };
 
 // What a call may consist of. `fill` makes the image, given the keys of both heaps; `entries` and
-// `last` say how many entries that takes, and which of them is the first of the last WQE. `each`
-// gives the parts that are stored one by one (all at once would take more registers), with the
-// entry where the WQE of each begins.
+// `last` say how many entries that takes, and which of them is the first of the last WQE.
 
 struct TransferEntry {
   std::uint64_t remote, local;  ///< offsets into the heaps
@@ -41,10 +47,6 @@ struct TransferEntry {
   template <class Image>
   GSHMEM_FN void fill(Image& image, Be32 local_key, Be32 remote_key) const {
     image_transfer(image, opcode, {remote, remote_key}, {local, local_key}, bytes);
-  }
-  template <class Write>
-  GSHMEM_FN void each(const Write& write) const {
-    write(0u, *this);
   }
 };
 
@@ -58,248 +60,274 @@ struct InlineEntry {
   GSHMEM_FN void fill(Image& image, Be32, Be32 remote_key) const {
     image_short_inline(image, {remote, remote_key}, payload, bytes);
   }
-  template <class Write>
-  GSHMEM_FN void each(const Write& write) const {
-    write(0u, *this);
-  }
 };
 
-/// Nobody wants the old value.
-struct AtomicEntry {
-  std::uint64_t remote;
-  Amo amo;
+/// An atomic whose old value nobody wants, alone or behind a transfer. Made beforehand in local
+/// memory, because at once it would take too many registers.
+struct AtomicEntries {
   static constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
+  std::uint32_t units = 0, second = 0;
+  Word16 unit[9];  ///< a transfer of one entry, an atomic of up to 5 units
 
-  struct Operands {
-    const AtomicEntry& entry;
-    template <class Image>
-    GSHMEM_FN void fill(Image& image, Be32, Be32) const {
-      image_amo_operands(image, 0, entry.amo);
-    }
-  };
-  struct Places {
-    const AtomicEntry& entry;
-    template <class Image>
-    GSHMEM_FN void fill(Image& image, Be32 local_key, Be32 remote_key) const {
-      image.units = amo_units(entry.amo.op, entry.amo.width);
-      image_amo_places(image, 0, entry.amo.width, {entry.remote, remote_key}, {kSink, local_key});
-    }
-  };
-  GSHMEM_FN std::uint32_t entries() const { return (amo_units(amo.op, amo.width) + 3) / 4; }
-  GSHMEM_FN std::uint32_t last() const { return 0; }
+  GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
+  GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
+  GSHMEM_FN std::uint32_t last() const { return second / 4; }
   template <class Image>
-  GSHMEM_FN void fill(Image& image, Be32 local_key, Be32 remote_key) const {
-    image_amo(image, 0, amo, {remote, remote_key}, {kSink, local_key});
-  }
-  template <class Write>
-  GSHMEM_FN void each(const Write& write, std::uint32_t at = 0) const {
-    write(at, Operands{*this});
-    write(at, Places{*this});
+  GSHMEM_FN void fill(Image& image, Be32, Be32) const {
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = 0; at < units; ++at) image.put(at, unit[at]);
+    image.units = units;
+    image.second = second;
   }
 };
-
-/// A transfer and an atomic behind it.
-struct SignalledEntries {
-  TransferEntry transfer;
-  AtomicEntry signal;
-  GSHMEM_FN std::uint32_t entries() const { return 1 + signal.entries(); }
-  GSHMEM_FN std::uint32_t last() const { return 1; }
-  template <class Image>
-  GSHMEM_FN void fill(Image& image, Be32 local_key, Be32 remote_key) const {
-    image.second = 4;
-    transfer.fill(image, local_key, remote_key);
-    image_amo(image, 4, signal.amo, {signal.remote, remote_key}, {AtomicEntry::kSink, local_key});
-  }
-  template <class Write>
-  GSHMEM_FN void each(const Write& write) const {
-    write(0u, transfer);
-    signal.each(write, 1);
-  }
-};
-
-/// A call on its way. As a Post, and for the same reason, it lies in local memory, and is worked
-/// off in steps that call nothing further.
-struct Issue : Wait {
-  QueueCursor* cursor = nullptr;
-  std::uint32_t traits = 0;  ///< abi::QueueTraits
-  std::uint32_t own = 0;     ///< entries of each thread
-  Converged group{};         ///< threads that share the reservation
-  std::uint64_t first = 0;   ///< entry of the group
-  std::uint64_t word = 0;    ///< of `ready`, as the first thread saw it
-  std::uint64_t behind = 0;  ///< entries reserved by all, likewise
-
-  GSHMEM_FN bool is(std::uint32_t trait) const { return (traits & trait) != 0; }
-  GSHMEM_FN std::uint32_t count() const { return own * static_cast<std::uint32_t>(group.size()); }
-};
-
-/// Notes that the queue has been used; out of line, since that is once.
-GSHMEM_OUTLINE void issue_first(const Issue& issue) {
-  const std::uint32_t index = issue.queue.index();
-  atomic_or(&issue.state->nic.used[index / 32], 1u << index % 32);
+GSHMEM_OUTLINE void make_atomic(AtomicEntries& entries, Queue queue, std::uint64_t remote,
+                                const Amo& amo) {
+  image_amo(entries, entries.second, amo, {remote, queue.remote_key()},
+            {AtomicEntries::kSink, queue.local_key()});
 }
+GSHMEM_OUTLINE void make_transfer(AtomicEntries& entries, Queue queue,
+                                  const TransferEntry& transfer) {
+  transfer.fill(entries, queue.local_key(), queue.remote_key());
+  entries.second = 4;
+}
+
+/// How far the short way has led.
+enum class IssueEnd : std::uint32_t {
+  kDone,  ///< published, by a thread alone
+  kMeet,  ///< written; the first thread of the group has published, and the others wait for that
+  kTurn,  ///< written; writers before have not published
+  kRoom,  ///< reserved; entries of the lap before may not be complete
+};
 
 /// Reservation without room, in the word that a group shares.
 inline constexpr std::uint64_t kNoRoom = std::uint64_t{1} << 63;
 
-/// Entries for the whole group, by its first thread: `first`, with kNoRoom where those of the lap
-/// before may not be complete. All that is asked for is under way before the first answer is
-/// needed.
-GSHMEM_FN std::uint64_t issue_take(Issue& issue) {
-  QueueCursor* cursor = issue.cursor;
-  const std::uint32_t count = issue.count();
-  std::uint64_t first, word = 0, behind = 0, done;
-  if (issue.is(abi::QueueTraits::kExclusive)) {
-    first = load_relaxed(&cursor->reserved);
-    done = load_before_stores(&cursor->done);
-    store_relaxed(&cursor->reserved, first + count);
-  } else {
-    first = atomic_fetch_add_gpu(&cursor->reserved, count);
-    word = load_before_stores(&cursor->ready);
-    behind = load_before_stores(&cursor->reserved);
-    done = load_before_stores(&cursor->done);
+/// What the first thread of a group has learnt with its reservation. Counts are the low bits: what
+/// is compared is far less than 2^28 apart.
+struct Taken {
+  std::uint64_t first = 0;   ///< entry; with kNoRoom if ring.h has to look
+  std::uint32_t word = 0;    ///< of `ready`
+  std::uint32_t behind = 0;  ///< entries reserved by all
+};
+
+/// A call on its way. It lies in local memory for the sake of registers, as a Post does: loads from
+/// there cost little while the answer to the reservation is under way.
+struct Issue {
+  const State* state;
+  const QueueView* queue;
+  QueueCursor* cursor;
+  Taken taken;
+  Converged group;  ///< threads that share the reservation
+};
+template <class Entries>
+struct IssueOf : Issue {
+  Entries entries;
+};
+
+GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kExclusive) != 0;
+}
+
+/// `count` entries of a queue that only the calling thread uses. What it knows of the NIC lies
+/// beside its own cursor, in its cache.
+GSHMEM_FN Taken issue_take_own(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
+  Taken taken{load_own(&cursor->reserved)};
+  std::uint64_t room = load_own(&cursor->room);
+  const std::uint64_t end = taken.first + count;
+  if (end > room) {
+    room = load_before_stores(&cursor->done) + abi::QueueTraits::depth(traits);
+    store_own(&cursor->room, room);
   }
-  const bool room = first + count <= done + abi::QueueTraits::depth(issue.traits);
-  issue.word = word;
-  issue.behind = behind;
-  return room ? first : first | kNoRoom;
+  store_own(&cursor->reserved, end);
+  if (end > room) taken.first |= kNoRoom;
+  return taken;
 }
 
-/// Makes the group and its reservation. True: there was room.
-GSHMEM_OUTLINE bool issue_reserve(Issue& issue) {
-  // As in queue_reserve; who does that at the same time is elsewhere in the code, and in no group
-  // of these.
-  const bool together = !issue.is(abi::QueueTraits::kExclusive) &&
-                        issue.own * 32 <= abi::QueueTraits::depth(issue.traits) / 2;
-  issue.group = together
-                    ? Converged(reinterpret_cast<std::uintptr_t>(issue.cursor) + 64 + issue.own)
-                    : Converged();
-  std::uint64_t first = 0;
-  if (issue.group.first()) first = issue_take(issue);
-  first = issue.group.from_first(first);
-  issue.first = first & ~kNoRoom;
-  return (first & kNoRoom) == 0;
-}
-
-/// Stores a WQE of the calling thread, at its entry `at`.
-template <class Entry>
-GSHMEM_OUTLINE void issue_write(const Issue& issue, const Entry& entry, std::uint32_t at,
-                                std::uint32_t flags) {
-  const std::uint32_t index = static_cast<std::uint32_t>(issue.first) + at +
-                              static_cast<std::uint32_t>(issue.group.rank()) * issue.own;
-  EntryStore store(reinterpret_cast<Word16*>(issue.queue.entries()),
-                   abi::QueueTraits::depth(issue.traits) * 4 - 1, index, issue.queue.number(),
-                   flags);
-  entry.fill(store, issue.queue.local_key(), issue.queue.remote_key());
+/// The same of any queue. All that is asked for is under way before the first answer is needed.
+GSHMEM_FN Taken issue_take(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
+  if (is_exclusive(traits)) return issue_take_own(cursor, traits, count);
+  Taken taken{atomic_fetch_add_gpu(&cursor->reserved, count)};
+  taken.word = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
+  taken.behind = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
+  const std::uint32_t done = static_cast<std::uint32_t>(load_before_stores(&cursor->done));
+  const std::uint32_t end = static_cast<std::uint32_t>(taken.first) + count;
+  if (end - done > abi::QueueTraits::depth(traits)) taken.first |= kNoRoom;
+  return taken;
 }
 
 /// As far as the consumer must see. A release only: an acquire would also drop what is cached, the
 /// queue's values and the state among it, for nothing, because nothing is loaded that other writers
 /// have stored. (That they have published means that their stores have reached the consumer: the
 /// addition that says so began when their fence had ended.)
-GSHMEM_FN void issue_fence(const Issue& issue) {
-  if (issue.is(abi::QueueTraits::kGpuMemory)) {
-    fence_release_gpu();
+///
+/// Each fence is in a loop that never goes round: short branches become predicates, and a fence
+/// that is predicated off still takes 160 clocks.
+GSHMEM_FN void issue_fence(std::uint32_t traits) {
+  if (traits & abi::QueueTraits::kGpuMemory) {
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_gpu();
+    } while (traits & abi::QueueTraits::kNever);
   } else {
-    fence_release_system();
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_system();
+    } while (traits & abi::QueueTraits::kNever);
   }
 }
 
-/// The group's entries are where the consumer sees them. True: their first thread must wait for the
-/// turn (queue_await).
-GSHMEM_OUTLINE bool issue_line_up(Issue& issue) {
-  issue_fence(issue);
-  if (issue.is(abi::QueueTraits::kExclusive)) return false;
-  if (PublishedWord::end(issue.word) == issue.first) return false;
-  issue.await = Await::kTurn;
-  issue.target = issue.first;
-  return true;
+/// The turn is that of the writer whose first entry is `first`.
+GSHMEM_FN bool is_turn(std::uint32_t word, std::uint64_t first) {
+  constexpr std::uint32_t kBits = PublishedWord::kBits;
+  return word >> kBits == (static_cast<std::uint32_t>(first) << kBits) >> kBits;
 }
 
-/// In the turn of the group's first thread: record and doorbell of everything before `end`.
-GSHMEM_FN void issue_ring(const Issue& issue, std::uint32_t end) {
-  store_flag(&issue.queue.send_record()->raw, Be32(end & 0xffff).raw);
-  if (issue.is(abi::QueueTraits::kRecordFirst)) issue_fence(issue);
-  store_doorbell(issue.queue.doorbell(), abi::doorbell_value(end, issue.queue.number()));
-}
-
-/// In the turn of the group's first thread, `tail` entries being those of the last WQE. `waited`:
-/// the turn has come since the reservation.
-GSHMEM_OUTLINE void issue_publish(Issue& issue, std::uint32_t tail, bool waited) {
-  const bool exclusive = issue.is(abi::QueueTraits::kExclusive);
-  const std::uint64_t word = waited ? load_relaxed(&issue.cursor->ready) : issue.word;
-  const std::uint64_t end = issue.first + issue.count();
-  const std::uint64_t boundary = ~std::uint64_t{abi::QueueTraits::batch(issue.traits) - 1};
-  const bool rings =
-      exclusive || issue.behind <= end || (issue.first & boundary) != (end & boundary);
-  if (rings) issue_ring(issue, static_cast<std::uint32_t>(end));
-  const std::uint64_t next = PublishedWord::make(end, tail);
+/// In the turn of the group's first thread: publishes `count` entries, the last `tail` of which are
+/// the last WQE.
+template <class Bells>
+GSHMEM_FN void issue_publish(const Bells& bells, QueueCursor* cursor, std::uint32_t traits,
+                             const Taken& taken, std::uint32_t count, std::uint32_t tail) {
+  const bool exclusive = is_exclusive(traits);
+  const std::uint32_t first = static_cast<std::uint32_t>(taken.first), end = first + count;
+  // Nobody has reserved behind, or a multiple of `batch` was crossed. (Exclusive: `behind` is 0.)
+  const bool rings = exclusive || static_cast<std::int32_t>(taken.behind - end) <= 0 ||
+                     ((first ^ end) & ~(abi::QueueTraits::batch(traits) - 1)) != 0;
+  if (rings) {
+    const QueueBells at = bells();
+    store_record(&at.send_record->raw, Be32(end & 0xffff).raw);
+    if (traits & abi::QueueTraits::kRecordFirst) issue_fence(traits);
+    store_doorbell(at.doorbell, abi::doorbell_value(end, at.number));
+  }
   if (exclusive) {
-    store_relaxed(&issue.cursor->ready, next);  // the next user synchronizes with this one
+    // The next user synchronizes with this one.
+    store_relaxed(&cursor->ready, PublishedWord::make(taken.first + count, tail));
   } else {
-    queue_advance(issue.cursor, word, next, rings);
+    const std::uint32_t next = static_cast<std::uint32_t>(PublishedWord::make(end, tail));
+    queue_advance(cursor, next - taken.word, rings);
   }
+}
+
+/// Reserves, writes and publishes. One function that calls nothing (see Wait for what a call
+/// costs); what one part leaves to the next lies in `issue`. `Group` is Alone or Converged.
+template <class Entries, class Group>
+GSHMEM_OUTLINE IssueEnd issue_now(IssueOf<Entries>& issue, std::uint32_t traits, Group group) {
+  const std::uint32_t own = issue.entries.entries();
+  if (group.first()) {
+    issue.taken = issue_take(issue.cursor, traits, own * static_cast<std::uint32_t>(group.size()));
+  }
+  const std::uint64_t first = group.from_first(issue.taken.first);
+  issue.taken.first = first & ~kNoRoom;
+  // The first call of all goes on in ring.h, too, which notes that the queue is used.
+  if (static_cast<std::int64_t>(first) <= 0) return IssueEnd::kRoom;
+  keep_in_memory(issue);
+
+  const std::uint32_t last = issue.entries.last();
+  const QueuePlace place = Queue(issue.queue).place();
+  // The last WQE of the group asks for a completion.
+  EntryStore store(
+      place.entries, abi::QueueTraits::depth(traits) - 1,
+      static_cast<std::uint32_t>(first) + static_cast<std::uint32_t>(group.rank()) * own,
+      place.number, last, group.last() ? abi::kCqUpdate : 0);
+  issue.entries.fill(store, Queue(issue.queue).local_key(), place.remote_key);
+  keep_in_memory(issue);
+  group.sync();
+  if (group.first()) {
+    const Taken taken = issue.taken;
+    issue_fence(traits);
+    if (!is_exclusive(traits) && !is_turn(taken.word, taken.first)) return IssueEnd::kTurn;
+    issue_publish([&] { return Queue(issue.queue).bells(); }, issue.cursor, traits, taken,
+                  own * static_cast<std::uint32_t>(group.size()), own - last);
+  }
+  return group.alone() ? IssueEnd::kDone : IssueEnd::kMeet;
+}
+
+/// Publishes in a turn that has to be waited for. What is needed then is loaded before, because
+/// writers behind are waiting, too. Not in time: `wait` says why.
+GSHMEM_OUTLINE void issue_publish_late(const Issue& issue, Wait& wait, std::uint32_t count,
+                                       std::uint32_t tail) {
+  const QueueBells bells = wait.queue.bells();
+  QueueCursor* const cursor = issue.cursor;
+  const std::uint32_t traits = wait.state->nic.traits;
+  Taken taken{issue.taken.first};
+  wait.await = Await::kTurn;
+  wait.target = issue.taken.first;
+  unsigned polls = 1;
+  GSHMEM_NO_UNROLL
+  for (;;) {
+    taken.word = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
+    taken.behind = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
+    if (is_turn(taken.word, taken.first)) break;
+    if (!post_may_wait(wait, polls++)) return;
+  }
+  issue_publish([&] { return bells; }, cursor, traits, taken, count, tail);
 }
 
 /// What a call that found no room becomes: a Post behind its reservation. True: its first thread
 /// must wait.
 template <class Entries>
-GSHMEM_OUTLINE bool issue_become(const Issue& issue, const Entries& entries, Post& post) {
-  static_cast<Wait&>(post) = issue;
+GSHMEM_OUTLINE bool issue_become(const IssueOf<Entries>& issue, Post& post) {
+  const Queue queue(issue.queue);
   post.group = issue.group;
-  post.first = issue.first;
-  entries.fill(post.image, issue.queue.local_key(), issue.queue.remote_key());
-  post.await = Await::kRoom;
-  post.target = issue.first + issue.count() - abi::QueueTraits::depth(issue.traits);
-  return post.group.first();
+  post.first = issue.taken.first;
+  issue.entries.fill(post.image, queue.local_key(), queue.remote_key());
+  return post.group.first() && queue_want_room(post);
 }
 
-/// A call and its way. The caller makes it in its local memory, each value where it is computed, so
-/// that only its address is a register.
+/// The rest of a call: what it has to wait for.
 template <class Entries>
-struct IssueOf : Issue {
-  Entries entries;
-};
-
-/// The rest of a call without room; the same steps as queue_try_post.
-template <class Entries>
-GSHMEM_FN void issue_late(IssueOf<Entries>& issue) {
+GSHMEM_FN void issue_rest(const IssueOf<Entries>& issue, IssueEnd end, bool waits,
+                          const char* call) {
   Post post;
-  if (issue_become(issue, issue.entries, post)) queue_await(post);
-  if (queue_write(post)) queue_await(post);
-  queue_publish(post);
-  static_cast<Wait&>(issue) = post;
+  post.state = issue.state;
+  post.queue = Queue(issue.queue);
+  post.call = call;
+  if (end == IssueEnd::kRoom) {
+    if (issue_become(issue, post)) queue_await(post);
+    if (queue_write(post)) queue_await(post);
+    queue_publish(post);
+  } else {
+    const std::uint32_t own = issue.entries.entries(), tail = own - issue.entries.last();
+    const std::uint32_t count = own * static_cast<std::uint32_t>(issue.group.size());
+    if (end == IssueEnd::kTurn) issue_publish_late(issue, post, count, tail);
+    issue.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
+    if (post.end == PostEnd::kGood) {
+      post.await = Await::kDone;
+      post.target = issue.taken.first + count - tail + 1;
+    }
+  }
+  if (waits && post.good()) queue_await(post);
+  post_report(post);
 }
 
-/// The rest of a call with room.
+/// Threads of the warp that are here with the same queue share a reservation of all. As in
+/// queue_reserve; who does that at the same time is elsewhere in the code, and in no group of
+/// these.
 template <class Entries>
-GSHMEM_FN void issue_now(IssueOf<Entries>& issue) {
-  issue.entries.each([&](std::uint32_t at, const auto& entry) {
-    // The last WQE of the group asks for a completion.
-    const bool asks = issue.group.last() && at == issue.entries.last();
-    issue_write(issue, entry, at, asks ? abi::kCqUpdate : 0);
-  });
-  const std::uint32_t tail = issue.group.from_last(issue.own - issue.entries.last());
-  issue.group.sync();
-  if (issue.group.first()) {
-    const bool waits = issue_line_up(issue);
-    if (!waits || queue_await(issue)) issue_publish(issue, tail, waits);
+GSHMEM_FN IssueEnd issue_start(IssueOf<Entries>& issue, std::uint32_t traits) {
+  const std::uint32_t own = issue.entries.entries();
+  if (is_exclusive(traits) || is_alone() ||
+      (own > 1 && own * 32 > abi::QueueTraits::depth(traits) / 2)) {
+    return issue_now(issue, traits, Alone{});
   }
-  issue.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
-  if (issue.end != PostEnd::kGood) return;
-  issue.await = Await::kDone;
-  issue.target = issue.first + issue.count() - tail + 1;
+  issue.group = Converged(reinterpret_cast<std::uintptr_t>(issue.cursor) + 64 + own);
+  return issue_now(issue, traits, issue.group);
+}
+
+/// A call to `pe`: what it needs of the state, which is fetched here, where it comes from constant
+/// memory.
+GSHMEM_FN void issue_to(Issue& issue, const State& state, std::uint32_t index) {
+  issue.state = &state;
+  issue.queue = state.nic.queues + index;
+  issue.cursor = state.nic.cursors + index;
 }
 
 /// Makes the call, and waits until it is complete if the caller says so. What could not be done is
 /// on record as a fault when it returns.
 template <class Entries>
-GSHMEM_FN void issue_call(IssueOf<Entries>& issue, bool waits) {
-  issue.own = issue.entries.entries();
-  const bool room = issue_reserve(issue);
-  if (issue.first == 0 && issue.group.first()) issue_first(issue);
-  room ? issue_now(issue) : issue_late(issue);
-  if (waits && issue.good()) queue_await(issue);
-  if (issue.end != PostEnd::kGood) post_report(issue);
+GSHMEM_FN void issue_call(IssueOf<Entries>& issue, const State& state, bool waits,
+                          const char* call) {
+  const IssueEnd end = issue_start(issue, state.nic.traits);
+  if (end != IssueEnd::kDone || waits) issue_rest(issue, end, waits, call);
 }
 
 }  // namespace gshmem::device

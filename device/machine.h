@@ -14,7 +14,9 @@
 
 #if defined(__CUDACC__)
 #define GSHMEM_FN __host__ __device__ inline
-#define GSHMEM_OUTLINE __host__ __device__ __noinline__ inline
+// Functions of the calling translation unit: with -rdc=true, ptxas fits only such to the registers
+// of the kernels that call them, and refuses a kernel with fewer registers than any other has.
+#define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
 #else
 #define GSHMEM_FN inline
 #define GSHMEM_OUTLINE [[gnu::noinline]] inline
@@ -233,6 +235,27 @@ __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
   asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
+/// A word that one thread at a time uses: who uses it next has synchronized with who did before. So
+/// it may be cached.
+__device__ inline std::uint64_t load_own(const std::uint64_t* p) {
+  std::uint64_t v;
+  asm volatile("ld.global.u64 %0, [%1];" : "=l"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return v;
+}
+__device__ inline void store_own(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("st.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v) : "memory");
+}
+/// A unit of a work queue entry.
+__device__ inline void store_entry(Word16* p, Word16 v) {
+  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(__cvta_generic_to_global(p)), "r"(v.x),
+               "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+/// A doorbell record.
+__device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
+               : "memory");
+}
 /// Release only: what was cached stays, so that loads behind it need not go to memory again.
 __device__ inline void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
 __device__ inline void fence_release_system() { asm volatile("fence.release.sys;" ::: "memory"); }
@@ -278,6 +301,14 @@ __device__ inline std::uint32_t load_constant(const std::uint32_t* p) {
 __device__ inline std::uint64_t load_constant(const std::uint64_t* p) {
   std::uint64_t v;
   asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(__cvta_generic_to_global(p)));
+  return v;
+}
+
+__device__ inline Word16 load_constant(const Word16* p) {
+  Word16 v;
+  asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(__cvta_generic_to_global(p)));
   return v;
 }
 
@@ -407,6 +438,10 @@ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   }
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
+inline void store_record(std::uint32_t* p, std::uint32_t v) { store_release(p, v); }
+inline void store_entry(Word16* p, Word16 v) { store_bulk(p, v); }
+inline std::uint64_t load_own(const std::uint64_t* p) { return load_relaxed(p); }
+inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
 template <class T>
 inline T load_constant(const T* p) {
   return *p;

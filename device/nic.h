@@ -42,7 +42,7 @@ GSHMEM_FN std::uint64_t heap_offset(const State& state, const void* p) {
 /// The NIC can read and write it: any part of the heap, that of the library included.
 GSHMEM_FN bool in_heap(const State& state, const void* p, std::size_t bytes) {
   const std::uint64_t offset = heap_offset(state, p);
-  return offset < state.heap_bytes && bytes <= state.heap_bytes - offset;
+  return (offset < state.heap_bytes) & (bytes <= state.heap_bytes - offset);  // one branch
 }
 
 /// When the source of a put may be reused.
@@ -277,40 +277,14 @@ GSHMEM_OUTLINE void take_result(Request& request, Post& post) {
   }
 }
 
-/// The short way to `pe`, with the entries to be filled in.
-template <class Entries>
-GSHMEM_FN IssueOf<Entries> issue_to(const State& state, int pe) {
-  const std::uint32_t index = queue_index(state, pe);
-  IssueOf<Entries> todo;
-  todo.state = &state;
-  todo.queue = Queue(state.nic.queues + index);
-  todo.cursor = state.nic.cursors + index;
-  todo.traits = state.nic.traits;
-  return todo;
+/// One WQE between heaps does.
+GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
+  return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
 }
-
-/// One WQE between heaps does, or that and an atomic behind it.
-GSHMEM_FN bool is_short(const Request& request) {
-  const State& state = *request.state;
-  if (request.bytes == 0 || request.bytes > state.nic.max_message || request.fetching ||
-      !in_heap(state, request.local, request.bytes)) {
-    return false;
-  }
-  if (request.operation == Operation::kGet) return !(state.nic.flags & abi::kNicReadNeedsDump);
-  return !request.blocking || request.bytes > kInlinePutBytes;
-}
-
-GSHMEM_FN TransferEntry transfer_of(const Request& request) {
-  const State& state = *request.state;
-  return {heap_offset(state, request.remote), heap_offset(state, request.local),
-          static_cast<std::uint32_t>(request.bytes),
-          request.operation == Operation::kGet ? Opcode::kRdmaRead : Opcode::kRdmaWrite};
-}
-GSHMEM_FN void execute_transfer(const Request& request) {
-  IssueOf<TransferEntry> todo = issue_to<TransferEntry>(*request.state, request.pe);
-  todo.call = name_of(request.operation);
-  todo.entries = transfer_of(request);
-  issue_call(todo, request.blocking);
+GSHMEM_FN TransferEntry transfer_of(const State& state, Opcode opcode, const void* remote,
+                                    const void* local, std::size_t bytes) {
+  return {heap_offset(state, remote), heap_offset(state, local), static_cast<std::uint32_t>(bytes),
+          opcode};
 }
 
 /// Makes the call step by step, by one thread. A scratch slot stays taken after a failure: a late
@@ -333,19 +307,6 @@ GSHMEM_OUTLINE void execute_long(Request& request) {
   }
   post_report(post);
 }
-/// The same with the atomic behind it. Those that it is not are made step by step.
-GSHMEM_OUTLINE void execute_signalled(Request& request) {
-  if (!is_short(request)) {
-    execute_long(request);
-    return;
-  }
-  const State& state = *request.state;
-  IssueOf<SignalledEntries> todo = issue_to<SignalledEntries>(state, request.pe);
-  todo.call = name_of(request.operation);
-  todo.entries = {transfer_of(request), {heap_offset(state, request.target), request.amo}};
-  issue_call(todo, request.blocking);
-}
-
 // The API of the network path. What a group puts or gets, its first thread does; out of line,
 // because the request would be made of registers of the caller (STREAM_putmem_block 48 for 40).
 
@@ -353,35 +314,50 @@ template <class Coop>
 GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,
                         std::size_t bytes, int pe, Reuse reuse) {
   if (coop.thread_rank() != 0) return;
+  const bool blocking = reuse == Reuse::kOnReturn;
+  if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
+    IssueOf<TransferEntry> issue;
+    issue_to(issue, state, queue_index(state, pe));
+    issue.entries = transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes);
+    issue_call(issue, state, blocking, "put");
+    return;
+  }
   Request request{&state, Operation::kPut, pe};
-  request.blocking = reuse == Reuse::kOnReturn;
+  request.blocking = blocking;
   request.local = static_cast<const char*>(source);
   request.remote = static_cast<const char*>(dest);
   request.bytes = bytes;
-  if (is_short(request)) return execute_transfer(request);
   execute_long(request);
 }
 template <class Coop>
 GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* source,
                         std::size_t bytes, int pe, Arrival arrival) {
   if (coop.thread_rank() != 0) return;
+  const bool blocking = arrival == Arrival::kOnReturn;
+  if (is_short(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
+    IssueOf<TransferEntry> issue;
+    issue_to(issue, state, queue_index(state, pe));
+    issue.entries = transfer_of(state, Opcode::kRdmaRead, source, dest, bytes);
+    issue_call(issue, state, blocking, "get");
+    return;
+  }
   Request request{&state, Operation::kGet, pe};
-  request.blocking = arrival == Arrival::kOnReturn;
+  request.blocking = blocking;
   request.local = static_cast<const char*>(dest);
   request.remote = static_cast<const char*>(source);
   request.bytes = bytes;
-  if (is_short(request)) return execute_transfer(request);
   execute_long(request);
 }
 
 /// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
 GSHMEM_FN void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                         int pe) {
-  IssueOf<InlineEntry> todo = issue_to<InlineEntry>(state, pe);
-  todo.entries = {heap_offset(state, dest),
-                  {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
-                  bytes};
-  issue_call(todo, false);
+  IssueOf<InlineEntry> issue;
+  issue_to(issue, state, queue_index(state, pe));
+  issue.entries = {heap_offset(state, dest),
+                   {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
+                   bytes};
+  issue_call(issue, state, false, "p");
 }
 /// One element of 1 to 16 bytes.
 template <class T>
@@ -413,9 +389,10 @@ GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
 
 /// Nobody waits for the old value.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
-  IssueOf<AtomicEntry> todo = issue_to<AtomicEntry>(state, pe);
-  todo.entries = {heap_offset(state, target), operation};
-  issue_call(todo, false);
+  IssueOf<AtomicEntries> issue;
+  issue_to(issue, state, queue_index(state, pe));
+  make_atomic(issue.entries, Queue(issue.queue), heap_offset(state, target), operation);
+  issue_call(issue, state, false, "atomic");
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
@@ -433,19 +410,35 @@ struct SignalAmo {
   std::uint64_t value;
   AmoOp op;
 };
+GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
+                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
+  const bool blocking = reuse == Reuse::kOnReturn;
+  const Amo amo{signal.op, sizeof(signal.value), signal.value, 0};
+  if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
+    IssueOf<AtomicEntries> issue;
+    issue_to(issue, state, queue_index(state, pe));
+    const Queue queue(issue.queue);
+    make_transfer(issue.entries, queue,
+                  transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes));
+    make_atomic(issue.entries, queue, heap_offset(state, signal.word), amo);
+    issue_call(issue, state, blocking, "put_signal");
+    return;
+  }
+  Request request{&state, Operation::kPutSignal, pe};
+  request.blocking = blocking;
+  request.local = static_cast<const char*>(source);
+  request.remote = static_cast<const char*>(dest);
+  request.bytes = bytes;
+  request.target = signal.word;
+  request.amo = amo;
+  execute_long(request);
+}
 /// A payload and the signal behind it, by one thread. With kOnReturn the group meets at the end.
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   if (coop.thread_rank() == 0) {
-    Request request{&state, Operation::kPutSignal, pe};
-    request.blocking = reuse == Reuse::kOnReturn;
-    request.local = static_cast<const char*>(source);
-    request.remote = static_cast<const char*>(dest);
-    request.bytes = bytes;
-    request.target = signal.word;
-    request.amo = {signal.op, sizeof(signal.value), signal.value, 0};
-    execute_signalled(request);
+    put_signal_alone(state, dest, source, bytes, signal, pe, reuse);
   }
   if (reuse == Reuse::kOnReturn) coop.sync();
 }

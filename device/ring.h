@@ -21,10 +21,10 @@
 // doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
 // completion is read with acquire: data that the NIC has written before it is visible.
 //
-// The short way (issue.h) reads `ready` and `done` without acquiring them, because an acquire drops
-// the first-level cache. It stores, and loads nothing, behind them. GPUs order that: a store whose
-// branch a load decides comes after the load, and what the value says was visible before it was
-// said. PTX's model makes no such promise; it would want the acquire.
+// The short way (issue.h) reads `ready` and `done` without acquiring them: an acquire drops the
+// first-level cache. It stores, and loads nothing, behind them, and GPUs order that (a store whose
+// branch a load decides comes after it), where PTX's model would want the acquire. Who uses an
+// exclusive queue keeps `reserved` in that cache (load_own).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -38,6 +38,18 @@ namespace gshmem::device {
 using abi::PublishedWord;
 using abi::QueueCursor;
 using abi::QueueView;
+
+/// Where entries go, and where it is said that they are there: what a call needs, by one load each.
+struct QueuePlace {
+  Word16* entries;
+  std::uint32_t number;
+  abi::Be32 remote_key;
+};
+struct QueueBells {
+  std::uint64_t* doorbell;
+  abi::Be32* send_record;
+  std::uint32_t number;
+};
 
 /// A queue by the address of its view, of which every use loads what it needs: the view's values in
 /// registers would be registers of every kernel that might communicate.
@@ -55,6 +67,12 @@ class Queue {
   GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
+  GSHMEM_FN QueuePlace place() const { return bits<QueuePlace>(unit(view_->entries)); }
+  GSHMEM_FN QueueBells bells() const {
+    const Word16 at = unit(view_->doorbell);
+    return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),
+            reinterpret_cast<abi::Be32*>(std::uint64_t{at.w} << 32 | at.z), number()};
+  }
   GSHMEM_FN int pe() const { return static_cast<int>(word(view_->pe)); }
   GSHMEM_FN bool exclusive() const {
     return word(view_->kind) == static_cast<std::uint32_t>(abi::QueueKind::kExclusive);
@@ -72,6 +90,11 @@ class Queue {
   GSHMEM_FN static std::uint32_t word(const T& field) {
     static_assert(sizeof(T) == sizeof(std::uint32_t));
     return load_constant(reinterpret_cast<const std::uint32_t*>(&field));
+  }
+  /// The 16 bytes of the view that begin with a field.
+  template <class T>
+  GSHMEM_FN static Word16 unit(const T& field) {
+    return load_constant(reinterpret_cast<const Word16*>(&field));
   }
   const QueueView* view_;
 };
@@ -242,14 +265,13 @@ GSHMEM_FN void queue_fence(Queue queue) {
   }
 }
 
-/// Passes the turn on: everything before `end` is published, and the last WQE has so many entries.
-/// `word` is what `ready` was in the turn. `rang`: the doorbell comes before those of later turns.
-GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t word, std::uint64_t next,
-                             bool rang) {
+/// Passes the turn on: adds to the PublishedWord. `rang`: the doorbell comes before those of later
+/// turns.
+GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang) {
   if (rang) {
-    atomic_add_release_gpu(&cursor->ready, next - word);
+    atomic_add_release_gpu(&cursor->ready, more);
   } else {
-    atomic_add_chain_gpu(&cursor->ready, next - word);
+    atomic_add_chain_gpu(&cursor->ready, more);
   }
 }
 
@@ -264,9 +286,24 @@ GSHMEM_FN void queue_ring(const State& state, Queue queue, std::uint64_t end) {
 // A post takes three steps. Every thread of the group takes them, its first one acts for all. The
 // first two return true when the thread must wait (queue_await) before it takes the next.
 
-/// Entries for the whole group. Entries [end - depth, end) may be written when those of the lap
-/// before are complete. (A WQE is known to be complete by its first entry only, so this may wait
-/// for one WQE more than it must.)
+/// Behind the reservation of a group, by its first thread: notes that the queue is used. True: it
+/// must wait for room. Entries [end - depth, end) may be written when those of the lap before are
+/// complete. (A WQE is known to be complete by its first entry only, so this may wait for one WQE
+/// more than it must.)
+GSHMEM_FN bool queue_want_room(Post& post) {
+  const Queue queue = post.queue;
+  if (post.first == 0) {
+    const std::uint32_t index = queue.index();
+    atomic_or(&post.state->nic.used[index / 32], 1u << index % 32);
+  }
+  const std::uint64_t end = post.first + post.count(), depth = queue.depth();
+  if (end <= depth) return false;
+  post.await = Await::kRoom;
+  post.target = end - depth;
+  return load_acquire_gpu(&queue.cursor()->done) < end - depth;
+}
+
+/// Entries for the whole group.
 GSHMEM_OUTLINE bool queue_reserve(Post& post) {
   const Queue queue = post.queue;
   const std::uint32_t entries = post.entries();
@@ -284,15 +321,7 @@ GSHMEM_OUTLINE bool queue_reserve(Post& post) {
     first = atomic_fetch_add_gpu(&queue.cursor()->reserved, count);
   }
   post.first = first;
-  if (first == 0) {
-    const std::uint32_t index = queue.index();
-    atomic_or(&post.state->nic.used[index / 32], 1u << index % 32);
-  }
-  const std::uint64_t end = first + count, depth = queue.depth();
-  if (end <= depth) return false;
-  post.await = Await::kRoom;
-  post.target = end - depth;
-  return load_acquire_gpu(&queue.cursor()->done) < end - depth;
+  return queue_want_room(post);
 }
 
 /// Stores the calling thread's WQEs; the last one of the group asks for a completion. Then the
@@ -338,8 +367,8 @@ GSHMEM_OUTLINE void queue_publish(Post& post) {
     const bool rings = queue.exclusive() || load_relaxed(&queue.cursor()->reserved) == end ||
                        (first & boundary) != (end & boundary);
     if (rings) queue_ring(*post.state, queue, end);
-    queue_advance(queue.cursor(), load_relaxed(&queue.cursor()->ready),
-                  PublishedWord::make(end, post.count() - post.tail), rings);
+    const std::uint64_t next = PublishedWord::make(end, post.count() - post.tail);
+    queue_advance(queue.cursor(), next - load_relaxed(&queue.cursor()->ready), rings);
   }
   post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
   post.target = post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);

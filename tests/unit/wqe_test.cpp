@@ -105,8 +105,8 @@ TEST_CASE("write_that_carries_up_to_three_words") {
   }
 }
 
-/// What the parts of a call store, unit by unit, at the end of a queue of 8 entries and on from its
-/// beginning, is what its image is there.
+/// What a call stores, unit by unit, at the end of a queue of 8 entries and on from its beginning,
+/// is what its image is there.
 template <class Entries>
 void check_stored(const Entries& call) {
   constexpr std::uint32_t kEntries = 8, kFirst = kEntries - 1;
@@ -126,26 +126,44 @@ void check_stored(const Entries& call) {
     }
     wanted[(kFirst * 4 + u) % wanted.size()] = unit;
   }
-  call.each([&](std::uint32_t at, const auto& part) {
-    EntryStore store(queue.data(), kEntries * 4 - 1, kFirst + at, kNumber,
-                     at == call.last() ? abi::kCqUpdate : 0);
-    part.fill(store, kHere.key, kThere.key);
-  });
+  EntryStore store(queue.data(), kEntries - 1, kFirst, kNumber, call.last(), abi::kCqUpdate);
+  call.fill(store, kHere.key, kThere.key);
   CHECK(std::memcmp(queue.data(), wanted.data(), queue.size() * sizeof(Word16)) == 0);
 }
 
-TEST_CASE("parts_of_a_call_are_stored_as_its_image") {
+/// Made as its parts are, and the same as in one.
+void check_atomic(const Queue& queue, const TransferEntry* transfer, const Amo& amo) {
+  AtomicEntries made;
+  std::memset(made.unit, 0, sizeof(made.unit));
+  WqeImage wanted;
+  std::memset(wanted.unit, 0, sizeof(wanted.unit));
+  if (transfer) {
+    make_transfer(made, queue, *transfer);
+    transfer->fill(wanted, kHere.key, kThere.key);
+  }
+  make_atomic(made, queue, kThere.offset, amo);
+  image_amo(wanted, transfer ? 4 : 0, amo, kThere, {offsetof(abi::InternalArea, sink), kHere.key});
+  REQUIRE(made.units == wanted.units);
+  REQUIRE(made.second == wanted.second);
+  CHECK(std::memcmp(made.unit, wanted.unit, made.units * sizeof(Word16)) == 0);
+  check_stored(made);
+}
+
+TEST_CASE("calls_are_stored_as_their_image") {
   const TransferEntry transfer{kThere.offset, kHere.offset, 100, Opcode::kRdmaWrite};
   check_stored(transfer);
   check_stored(TransferEntry{kThere.offset, kHere.offset, 1, Opcode::kRdmaRead});
   check_stored(InlineEntry{kThere.offset, {{1, 2, 0}}, 7});
+  QueueView view;
+  view.local_key = kHere.key;
+  view.remote_key = kThere.key;
   for (const AmoOp op : {AmoOp::kFetch, AmoOp::kSet, AmoOp::kSwap, AmoOp::kCompareSwap, AmoOp::kAdd,
                          AmoOp::kAnd, AmoOp::kOr, AmoOp::kXor}) {
     for (const std::uint32_t width : {4u, 8u}) {
       INFO(static_cast<int>(op) << " on " << width << " bytes");
-      const AtomicEntry atomic{kThere.offset, {op, width, 0x4142434445464748, 0x5152535455565758}};
-      check_stored(atomic);
-      check_stored(SignalledEntries{transfer, atomic});
+      const Amo amo{op, width, 0x4142434445464748, 0x5152535455565758};
+      check_atomic(Queue(&view), nullptr, amo);
+      check_atomic(Queue(&view), &transfer, amo);
     }
   }
 }

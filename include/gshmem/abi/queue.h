@@ -20,6 +20,7 @@ inline constexpr std::uint32_t kMinQueueDepth = 64, kMaxQueueDepth = 32768;
 /// rung >= done - 1] order. Each on a line of its own: different threads write them.
 struct QueueCursor {
   alignas(128) std::uint64_t reserved;  ///< entries handed out to writers
+  std::uint64_t room;  ///< exclusive queues: so many may be, as far as the user has looked
   /// What has been published, in one word, since one must not be seen without the other: the
   /// entries before the turn of the next writer, and how many of them the last WQE has
   /// (PublishedWord).
@@ -54,20 +55,24 @@ enum class QueueKind : std::uint32_t { kShared, kExclusive };
 
 /// One queue: a reliable connection to one PE.
 struct alignas(128) QueueView {
-  char* entries = nullptr;            ///< `depth` entries of 64 bytes
+  // Loaded at once: where entries go.
+  char* entries = nullptr;   ///< `depth` entries of 64 bytes
+  std::uint32_t number = 0;  ///< queue pair number, host order
+  Be32 remote_key;           ///< of the heap there; addresses are offsets into the heaps
+  // Loaded at once: where it is said that they are there.
   std::uint64_t* doorbell = nullptr;  ///< UAR register, or a word that a host thread forwards
   Be32* send_record = nullptr;        ///< send counter of the doorbell record
   const Be32* completion = nullptr;   ///< last word of the one CQE of the collapsed CQ
   QueueCursor* cursor = nullptr;
   std::uint32_t depth = 0;
-  std::uint32_t batch = 0;     ///< the doorbell rings at least every so many entries
-  std::uint32_t number = 0;    ///< queue pair number, host order
-  Be32 local_key, remote_key;  ///< of the heaps; addresses are offsets into them
-  std::int32_t pe = -1;        ///< at the other end
-  std::uint32_t index = 0;     ///< in the array of queues of its context
+  std::uint32_t batch = 0;  ///< the doorbell rings at least every so many entries
+  Be32 local_key;           ///< of the heap here
+  std::int32_t pe = -1;     ///< at the other end
+  std::uint32_t index = 0;  ///< in the array of queues of its context
   QueueMemory memory = QueueMemory::kHost;
   QueueKind kind = QueueKind::kShared;
 };
+static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, completion) == 32);
 static_assert(sizeof(QueueView) == 128);
 
 /// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
@@ -86,6 +91,7 @@ enum NicFlags : std::uint32_t {
 /// What all queues of a NicView have in common, in one word that device code can keep at hand.
 struct QueueTraits {
   static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4;
+  static constexpr std::uint32_t kNever = 1u << 31;                  ///< in none
   static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< of their logarithms
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
     return 1u << (traits >> kDepthShift & 0xff);

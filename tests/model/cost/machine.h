@@ -14,6 +14,7 @@ struct Costs {
   unsigned returning_atomics = 0, other_atomics = 0;
   unsigned gpu_fences = 0, system_fences = 0;  ///< that of a release addition included
   unsigned cursor_loads = 0, cursor_stores = 0;
+  unsigned cached_loads = 0;  ///< of cursors that one thread at a time uses
   unsigned entry_stores = 0;  ///< of 16 bytes
   unsigned record_stores = 0, doorbells = 0;
 };
@@ -51,11 +52,23 @@ inline void store_relaxed(T* p, T v) {
 }
 template <class T>
 inline void store_bulk(T* p, T v) {
+  *p = v;
+}
+template <class W>
+inline void store_entry(W* p, W v) {
   ++costs.entry_stores;
   *p = v;
 }
+inline std::uint64_t load_own(const std::uint64_t* p) {
+  ++costs.cached_loads;
+  return *p;
+}
+inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
 template <class T>
 inline void store_flag(T* p, T v) {
+  store_relaxed(p, v);
+}
+inline void store_record(std::uint32_t* p, std::uint32_t v) {
   ++costs.record_stores;
   *p = v;
 }
@@ -123,6 +136,8 @@ inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) {}
 [[noreturn]] inline void trap() { std::abort(); }
 
+inline bool is_alone() { return lane.size == 1; }
+
 /// All lanes have come together; the first one has been played before the others.
 class Converged {
  public:
@@ -132,6 +147,7 @@ class Converged {
   [[nodiscard]] int rank() const { return shared_ ? lane.rank : 0; }
   [[nodiscard]] bool first() const { return rank() == 0; }
   [[nodiscard]] bool last() const { return rank() + 1 == size(); }
+  [[nodiscard]] bool alone() const { return size() == 1; }
   void sync() const {}
   [[nodiscard]] std::uint64_t from_first(std::uint64_t value) const {
     if (first()) lane.first = value;

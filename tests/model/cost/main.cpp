@@ -91,13 +91,15 @@ struct Case {
   Costs expected;  ///< of all lanes
 };
 
-/// The second put: the first one also notes that the queue is used.
+/// The third put: the first one also notes that the queue is used, and the second one looks what
+/// room there is.
 Costs measured(const Case& one) {
   Queue queue(one.setup);
   queue.put(one.lanes);
+  queue.put(one.lanes);
   costs = {};
   queue.put(one.lanes);
-  if (queue.published() != 2u * static_cast<unsigned>(one.lanes)) {
+  if (queue.published() != 3u * static_cast<unsigned>(one.lanes)) {
     std::printf("%s: %llu entries published\n", one.name,
                 static_cast<unsigned long long>(queue.published()));
     std::abort();
@@ -106,9 +108,10 @@ Costs measured(const Case& one) {
 }
 
 bool print(const Case& one, const Costs& cost) {
-  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %5u\n", one.name, cost.returning_atomics,
+  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u\n", one.name, cost.returning_atomics,
               cost.other_atomics, cost.gpu_fences, cost.system_fences, cost.cursor_loads,
-              cost.cursor_stores, cost.entry_stores, cost.record_stores, cost.doorbells);
+              cost.cursor_stores, cost.cached_loads, cost.entry_stores, cost.record_stores,
+              cost.doorbells);
   const bool same = std::memcmp(&cost, &one.expected, sizeof(cost)) == 0;
   if (!same) std::printf("%-22s is not what is expected\n", one.name);
   return same;
@@ -122,18 +125,18 @@ int main() {
   const Setup exclusive{.kind = abi::QueueKind::kExclusive};
   const Setup exclusive_record{.kind = abi::QueueKind::kExclusive, .flags = abi::kNicRecordFirst};
   const Case cases[] = {
-      {"shared", shared, 1, {1, 1, 2, 0, 3, 0, 3, 1, 1}},
-      {"shared record", record, 1, {1, 1, 3, 0, 3, 0, 3, 1, 1}},
-      {"shared host record", host, 1, {1, 1, 1, 2, 3, 0, 3, 1, 1}},
-      {"exclusive", exclusive, 1, {0, 0, 1, 0, 2, 2, 3, 1, 1}},
-      {"exclusive record", exclusive_record, 1, {0, 0, 2, 0, 2, 2, 3, 1, 1}},
-      {"warp of 32", shared, kWarp, {1, 1, 2, 0, 3, 0, 3 * kWarp, 1, 1}},
-      {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 3 * kWarp, 1, 1}},
+      {"shared", shared, 1, {1, 1, 2, 0, 3, 0, 0, 3, 1, 1}},
+      {"shared record", record, 1, {1, 1, 3, 0, 3, 0, 0, 3, 1, 1}},
+      {"shared host record", host, 1, {1, 1, 1, 2, 3, 0, 0, 3, 1, 1}},
+      {"exclusive", exclusive, 1, {0, 0, 1, 0, 0, 2, 2, 3, 1, 1}},
+      {"exclusive record", exclusive_record, 1, {0, 0, 2, 0, 0, 2, 2, 3, 1, 1}},
+      {"warp of 32", shared, kWarp, {1, 1, 2, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
+      {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
   };
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %5s\n", "a put of 8 bytes", "atomics>",
-              "atomics", "fence", "fence", "cursor", "cursor", "16-B", "record", "door-");
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %5s\n", "", "returning", "", "gpu", "system",
-              "loads", "stores", "stores", "stores", "bells");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s\n", "a put of 8 bytes", "atomics>",
+              "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B", "record", "door-");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s\n", "", "returning", "", "gpu",
+              "system", "loads", "stores", "loads", "stores", "stores", "bells");
   bool good = true;
   for (const Case& one : cases) good = print(one, measured(one)) && good;
   return good ? 0 : 1;

@@ -52,6 +52,13 @@ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
   model::store(p, &v, sizeof(v), model::Order::kReleaseGpu);
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
+inline void store_record(std::uint32_t* p, std::uint32_t v) { store_relaxed(p, v); }
+template <class W>
+inline void store_entry(W* p, W v) {
+  store_bulk(p, v);
+}
+inline std::uint64_t load_own(const std::uint64_t* p) { return load_relaxed(p); }
+inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
 
 inline void fence_system() { model::fence(model::View::kSystem); }
 inline void fence_gpu() { model::fence(model::View::kGpu); }
@@ -107,6 +114,9 @@ inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) { model::pause(); }
 [[noreturn]] inline void trap() { model::fail("trap"); }
 
+/// A thread may find itself alone where others are about to come.
+inline bool is_alone() { return model::model().random.chance(64); }
+
 /// Threads of a warp that arrive at a place together, with the same key.
 class Converged {
  public:
@@ -116,6 +126,7 @@ class Converged {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] bool first() const { return rank_ == 0; }
   [[nodiscard]] bool last() const { return rank_ + 1 == size(); }
+  [[nodiscard]] bool alone() const { return size() == 1; }
   void sync() const {
     if (group_) group_->sync();
   }
