@@ -62,9 +62,10 @@ struct InlineEntry {
   }
 };
 
-/// An atomic whose old value nobody wants, alone or behind a transfer. Made beforehand in local
+/// An atomic, alone or behind a transfer. Made beforehand in local
 /// memory, because at once it would take too many registers.
 struct AtomicEntries {
+  /// For old values that nobody wants.
   static constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
   std::uint32_t units = 0, second = 0;
   Word16 unit[9];  ///< a transfer of one entry, an atomic of up to 5 units
@@ -81,9 +82,9 @@ struct AtomicEntries {
   }
 };
 GSHMEM_OUTLINE void make_atomic(AtomicEntries& entries, Queue queue, std::uint64_t remote,
-                                const Amo& amo) {
+                                const Amo& amo, std::uint64_t result) {
   image_amo(entries, entries.second, amo, {remote, queue.remote_key()},
-            {AtomicEntries::kSink, queue.local_key()});
+            {result, queue.local_key()});
 }
 GSHMEM_OUTLINE void make_transfer(AtomicEntries& entries, Queue queue,
                                   const TransferEntry& transfer) {
@@ -117,7 +118,8 @@ struct Issue {
   const QueueView* queue;
   QueueCursor* cursor;
   Taken taken;
-  Converged group;  ///< threads that share the reservation
+  Converged group;         ///< threads that share the reservation
+  abi::ScratchSlot* slot;  ///< where what it reads arrives, if that is not in the heap
 };
 template <class Entries>
 struct IssueOf : Issue {
@@ -273,9 +275,9 @@ GSHMEM_OUTLINE bool issue_become(const IssueOf<Entries>& issue, Post& post) {
   return post.group.first() && queue_want_room(post);
 }
 
-/// The rest of a call: what it has to wait for.
+/// The rest of a call: what it has to wait for. False: it had to end without.
 template <class Entries>
-GSHMEM_FN void issue_rest(const IssueOf<Entries>& issue, IssueEnd end, bool waits,
+GSHMEM_FN bool issue_rest(const IssueOf<Entries>& issue, IssueEnd end, bool waits,
                           const char* call) {
   Post post;
   post.state = issue.state;
@@ -296,7 +298,7 @@ GSHMEM_FN void issue_rest(const IssueOf<Entries>& issue, IssueEnd end, bool wait
     }
   }
   if (waits && post.good()) queue_await(post);
-  post_report(post);
+  return post_report(post) && post.good();
 }
 
 /// Threads of the warp that are here with the same queue share a reservation of all. As in
@@ -321,13 +323,13 @@ GSHMEM_FN void issue_to(Issue& issue, const State& state, std::uint32_t index) {
   issue.cursor = state.nic.cursors + index;
 }
 
-/// Makes the call, and waits until it is complete if the caller says so. What could not be done is
-/// on record as a fault when it returns.
+/// Makes the call, and waits until it is complete if the caller says so. False: it could not, which
+/// is on record as a fault then.
 template <class Entries>
-GSHMEM_FN void issue_call(IssueOf<Entries>& issue, const State& state, bool waits,
+GSHMEM_FN bool issue_call(IssueOf<Entries>& issue, const State& state, bool waits,
                           const char* call) {
   const IssueEnd end = issue_start(issue, state.nic.traits);
-  if (end != IssueEnd::kDone || waits) issue_rest(issue, end, waits, call);
+  return (end == IssueEnd::kDone && !waits) || issue_rest(issue, end, waits, call);
 }
 
 }  // namespace gshmem::device

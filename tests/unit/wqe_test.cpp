@@ -141,7 +141,7 @@ void check_atomic(const Queue& queue, const TransferEntry* transfer, const Amo& 
     make_transfer(made, queue, *transfer);
     transfer->fill(wanted, kHere.key, kThere.key);
   }
-  make_atomic(made, queue, kThere.offset, amo);
+  make_atomic(made, queue, kThere.offset, amo, AtomicEntries::kSink);
   image_amo(wanted, transfer ? 4 : 0, amo, kThere, {offsetof(abi::InternalArea, sink), kHere.key});
   REQUIRE(made.units == wanted.units);
   REQUIRE(made.second == wanted.second);
