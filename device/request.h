@@ -111,8 +111,8 @@ GSHMEM_FN KeyedAddress sink(const Post& post) {
   return {offsetof(abi::InternalArea, sink), post.queue.local_key()};
 }
 
-// The steps of execute_long(), out of line for the sake of registers (see Post): it must keep nothing
-// but the request's address.
+// The steps of execute_long(), out of line for the sake of registers (see Post): it must keep
+// nothing but the request's address.
 
 GSHMEM_FN Way way_of(const Request& request) {
   const bool reachable = in_heap(*request.state, request.local, request.bytes);
