@@ -256,6 +256,12 @@ __device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
                : "memory");
 }
+/// Acquire only, behind a load_poll that has seen what it waits for: costs nothing but the cache.
+__device__ inline void fence_acquire_system() { asm volatile("fence.acquire.sys;" ::: "memory"); }
+template <class T>
+__device__ inline T load_poll(const T* p) {
+  return load_relaxed(p);
+}
 /// Release only: what was cached stays, so that loads behind it need not go to memory again.
 __device__ inline void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
 __device__ inline void fence_release_system() { asm volatile("fence.release.sys;" ::: "memory"); }
@@ -413,6 +419,13 @@ inline void fence_system() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
+
+/// One acquire in both, because ThreadSanitizer does not model fences.
+template <class T>
+inline T load_poll(const T* p) {
+  return load_acquire(p);
+}
+inline void fence_acquire_system() {}
 
 // The narrower scopes of GPUs do not exist here.
 inline void fence_gpu() { fence_system(); }

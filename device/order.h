@@ -12,7 +12,7 @@ namespace gshmem::device {
 template <class Coop>
 GSHMEM_FN void complete_all(Coop coop, const State& state, const char* call) {
   coop.sync();
-  fence_system();
+  fence_release_system();
   if (state.nic.queues) nic::quiet(coop, state, call);
   coop.sync();
 }
@@ -37,7 +37,7 @@ GSHMEM_FN void quiet(Coop coop, const State& state) {
 template <class Coop>
 GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
   coop.sync();
-  fence_system();
+  fence_release_system();
   bool good = true;
   if (state.nic.queues) good = nic::quiet_noted(coop, state, call);
   if (load_acquire(&state.control->stop) != 0) good = false;

@@ -47,7 +47,7 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
   copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
   coop.sync();
   if (coop.thread_rank() == 0) {
-    fence_system();
+    fence_release_system();
     signal_op(state, pending.update, pending.pe);
   }
 }
@@ -61,7 +61,7 @@ GSHMEM_FN void put_signal_as(Coop coop, const State& state, void* dest, const vo
                     reuse);
   } else if constexpr (std::is_same_v<Coop, Thread>) {
     copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
-    fence_system();
+    fence_release_system();
     signal_op(state, signal, pe);
   } else {
     group_put_signal(coop, state, dest, source, bytes, signal, pe);
@@ -87,9 +87,10 @@ GSHMEM_FN std::uint64_t signal_wait_until(const State& state, const char* call,
                                           std::uint64_t cmp_value) {
   std::uint64_t value = 0;
   spin_until(state, call, [&] {
-    value = load_sync(sig_addr);
+    value = poll_sync(sig_addr);
     return compare(value, cmp, cmp_value);
   });
+  fence_acquire_system();
   return value;
 }
 

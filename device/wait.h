@@ -92,9 +92,19 @@ GSHMEM_FN T load_sync(const T* ivar) {
   return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
+/// The same for a caller that acquires (fence_acquire_system) when it has seen what it waits for:
+/// an acquire drops the first-level cache, and the next poll would come later.
+template <class T>
+GSHMEM_FN T poll_sync(const T* ivar) {
+  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->load(ivar, sizeof(T))));)
+  return bits<T>(load_poll(reinterpret_cast<const Word<T>*>(ivar)));
+}
+
 template <class T>
 GSHMEM_FN bool test(const T* ivar, int cmp, T value) {
-  return compare(load_sync(ivar), cmp, value);
+  if (!compare(poll_sync(ivar), cmp, value)) return false;
+  fence_acquire_system();
+  return true;
 }
 
 template <class T>

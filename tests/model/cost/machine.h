@@ -83,6 +83,11 @@ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) {
 
 inline void fence_system() { ++costs.system_fences; }
 inline void fence_gpu() { ++costs.gpu_fences; }
+inline void fence_acquire_system() {}
+template <class T>
+inline T load_poll(const T* p) {
+  return load_relaxed(p);
+}
 inline void fence_release_system() { fence_system(); }
 inline void fence_release_gpu() { fence_gpu(); }
 

@@ -62,6 +62,11 @@ inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); 
 
 inline void fence_system() { model::fence(model::View::kSystem); }
 inline void fence_gpu() { model::fence(model::View::kGpu); }
+inline void fence_acquire_system() {}
+template <class T>
+inline T load_poll(const T* p) {
+  return load_relaxed(p);
+}
 inline void fence_release_system() { fence_system(); }
 inline void fence_release_gpu() { fence_gpu(); }
 inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_relaxed(p); }
