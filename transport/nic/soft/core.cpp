@@ -239,6 +239,7 @@ bool Core::receive(std::int64_t now) {
       moved = true;
     }
   }
+  requester.settle(now);
   return moved;
 }
 

@@ -1,5 +1,6 @@
 #include "transport/nic/soft/memory.h"
 
+#include <atomic>
 #include <cstring>
 
 namespace gshmem::soft {
@@ -83,18 +84,8 @@ class HostMemory final : public MemoryAccess {
     return true;
   }
 
-  bool read(void* to, const void* from, std::size_t bytes) override {
-    auto* target = static_cast<std::uint8_t*>(to);
-    const auto* source = static_cast<const std::uint8_t*>(from);
-    if (bytes > kSmallBytes) {
-      std::memcpy(target, source, bytes);
-      return true;
-    }
-    while (bytes > 0) {
-      const std::size_t size = word_at(source, bytes);
-      load_word(target, source, size);
-      target += size, source += size, bytes -= size;
-    }
+  bool read(const Part* parts, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) read_one(parts[i]);
     return true;
   }
 
@@ -106,9 +97,34 @@ class HostMemory final : public MemoryAccess {
 
   bool flush() override { return true; }
   [[nodiscard]] bool batched() const override { return false; }
+
+ private:
+  static void read_one(const Part& part) {
+    auto* target = static_cast<std::uint8_t*>(part.to);
+    const auto* source = static_cast<const std::uint8_t*>(part.from);
+    std::size_t bytes = part.bytes;
+    if (bytes > kSmallBytes) {
+      std::memcpy(target, source, bytes);
+      return;
+    }
+    while (bytes > 0) {
+      const std::size_t size = word_at(source, bytes);
+      load_word(target, source, size);
+      target += size, source += size, bytes -= size;
+    }
+  }
 };
 
+std::atomic<std::uint64_t>& losses() {
+  static std::atomic<std::uint64_t> count{0};
+  return count;
+}
+
 }  // namespace
+
+// Relaxed: who asks has made the calls that lost something, or shares the access's lock with them.
+std::uint64_t lost_writes() { return losses().load(std::memory_order_relaxed); }
+void count_lost_writes() { losses().fetch_add(1, std::memory_order_relaxed); }
 
 MemoryAccess& host_memory() {
   static HostMemory memory;

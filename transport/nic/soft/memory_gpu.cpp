@@ -1,6 +1,9 @@
 // GPU memory through the CUDA driver (cuda.h): a private non-blocking stream per device and pinned
 // staging, all made when the first region of a device is registered, so that a transfer never waits
-// for a kernel that itself waits for the transfer.
+// for a kernel that itself waits for the transfer. What counts is how often the stream is waited
+// for, more than bytes: a copy that is waited for takes about 10 us, and over 100 while thousands
+// of threads poll host memory (README, "soft" and "ofi"). So copies are gathered and waited for
+// once.
 #include "transport/nic/soft/memory.h"
 
 #include "host/base/cuda_driver.h"
@@ -17,7 +20,7 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::size_t kStagingBytes = 1 << 20;  // of writes
-constexpr std::size_t kReadBytes = 256 << 10;
+constexpr std::size_t kReadBytes = 1 << 20;
 /// Writes up to this size may be flags and stay copies of their own: a copy has no order within.
 constexpr std::size_t kFlagBytes = 64;
 
@@ -72,17 +75,20 @@ class GpuMemory final : public MemoryAccess {
     });
   }
 
-  bool read(void* to, const void* from, std::size_t bytes) override {
+  bool read(const Part* parts, std::size_t count) override {
     return guarded([&] {
       copy_out();
-      const auto* source = static_cast<const std::uint8_t*>(from);
-      auto* target = static_cast<std::uint8_t*>(to);
-      while (bytes > 0) {
-        const std::size_t part = std::min(bytes, kReadBytes);
-        copy_in(source, part);
-        std::memcpy(target, reading_, part);
-        source += part, target += part, bytes -= part;
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto* source = static_cast<const std::uint8_t*>(parts[i].from);
+        auto* target = static_cast<std::uint8_t*>(parts[i].to);
+        for (std::size_t at = 0, part = 0; at < parts[i].bytes; at += part) {
+          part = std::min(parts[i].bytes - at, kReadBytes);
+          if (part > kReadBytes - arriving_bytes_) copy_in();
+          arriving_.push_back({target + at, source + at, part});
+          arriving_bytes_ += part;
+        }
       }
+      copy_in();
     });
   }
 
@@ -91,9 +97,9 @@ class GpuMemory final : public MemoryAccess {
   bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
     return guarded([&] {
       copy_out();
-      copy_in(static_cast<const std::uint8_t*>(word), wqe.length);
       std::uint64_t value = 0;  // little-endian machines only: x86-64, aarch64
-      std::memcpy(&value, reading_, wqe.length);
+      arriving_.push_back({&value, word, wqe.length});
+      copy_in();
       *old = value;
       const std::uint64_t changed = nic::atomic_result(wqe, value);
       std::memcpy(staging_, &changed, wqe.length);
@@ -114,17 +120,18 @@ class GpuMemory final : public MemoryAccess {
     bool open;                 ///< what follows at once may join
   };
 
-  /// Runs `body` with the lock and the context; false when the driver fails.
+  /// Runs `body` with the lock; false when the driver fails.
   template <class F>
   bool guarded(F body) {
     const std::lock_guard lock(mutex_);
     try {
-      const WithContext with(cuda_, context_);
       body();
       return true;
     } catch (const Error& error) {
+      if (!extents_.empty()) count_lost_writes();
       extents_.clear();
-      used_ = 0;
+      arriving_.clear();
+      used_ = arriving_bytes_ = 0;
       GSHMEM_LOG_LIMITED(LogLevel::kError, 4, "soft NIC: GPU memory: %s", error.what());
       return false;
     }
@@ -145,6 +152,7 @@ class GpuMemory final : public MemoryAccess {
   /// In stream order, so a flag is stored behind the payload that came before it.
   void copy_out() {
     if (extents_.empty()) return;
+    const WithContext with(cuda_, context_);
     for (const Extent& extent : extents_) {
       GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, device_address(extent.to), staging_ + extent.first,
                 extent.bytes, stream_);
@@ -154,9 +162,23 @@ class GpuMemory final : public MemoryAccess {
     used_ = 0;
   }
 
-  void copy_in(const std::uint8_t* from, std::size_t bytes) {
-    GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, reading_, device_address(from), bytes, stream_);
+  /// Brings what is in `arriving_`, which fits into the buffer.
+  void copy_in() {
+    if (arriving_.empty()) return;
+    const WithContext with(cuda_, context_);
+    std::uint8_t* place = reading_;
+    for (const Part& part : arriving_) {
+      GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, place, device_address(part.from), part.bytes, stream_);
+      place += part.bytes;
+    }
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
+    place = reading_;
+    for (const Part& part : arriving_) {
+      std::memcpy(part.to, place, part.bytes);
+      place += part.bytes;
+    }
+    arriving_.clear();
+    arriving_bytes_ = 0;
   }
 
   const CudaDriver& cuda_;
@@ -167,6 +189,8 @@ class GpuMemory final : public MemoryAccess {
   std::uint8_t* reading_ = nullptr;
   std::size_t used_ = 0;
   std::vector<Extent> extents_;
+  std::vector<Part> arriving_;
+  std::size_t arriving_bytes_ = 0;
 };
 
 /// The device whose memory `address` is, or -1. Managed memory counts as the host's.

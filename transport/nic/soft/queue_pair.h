@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 namespace gshmem::soft {
@@ -17,8 +18,20 @@ struct Region;
 
 /// Bytes of a region that is dear to read in small pieces (a GPU's), read ahead.
 struct ReadAhead {
-  std::vector<std::uint8_t> bytes;
-  std::uint64_t first = 0;  ///< offset in the message
+  /// How much one wait brings, of one message or of several.
+  static constexpr std::uint64_t kBytes = 512 * 1024;
+  std::unique_ptr<std::uint8_t[]> bytes;
+  std::uint64_t first = 0, end = 0;  ///< offsets in the message
+
+  [[nodiscard]] bool has(std::uint64_t offset) const { return offset >= first && offset < end; }
+  [[nodiscard]] const std::uint8_t* at(std::uint64_t offset) const {
+    return bytes.get() + (offset - first);
+  }
+  void make(std::uint64_t from, std::uint64_t size) {
+    bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+    first = from, end = from + size;
+  }
+  void drop() { *this = {}; }
 };
 
 /// A WQE between fetch and completion.
@@ -38,6 +51,7 @@ struct Operation {
   std::uint32_t drops = 0;  ///< attempts that a rule lost
   std::uint64_t pieces_sent = 0;
   std::uint64_t received = 0;  ///< bytes of a read
+  std::uint64_t losses = 0;    ///< lost_writes() before its data came
   std::int64_t not_before_ns = 0, complete_at_ns = 0;
   ReadAhead ahead;
   bool trails = false;
@@ -108,6 +122,7 @@ struct QueuePair {
   // Responder.
   std::uint64_t expected = 1;  ///< message
   std::uint64_t received = 0;  ///< bytes of it
+  std::uint64_t losses = 0;    ///< lost_writes() before its first piece
   bool receiving = false;
   std::deque<PendingReply> pending;
   std::deque<HeldWrite> held;

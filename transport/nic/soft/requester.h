@@ -1,12 +1,13 @@
 // The sending half of queue pairs: doorbells, fetch, execution in order, completion, and flush in
 // the error state. requester.cpp has the life of an operation, sender.cpp what it puts on the wire
-// and takes from it. Invariant: completions of a queue pair come in the order of its entries;
-// nothing behind a failed operation is executed.
+// and takes from it, gather.cpp the memory at this end. Invariant: completions of a queue pair come
+// in the order of its entries; nothing behind a failed operation is executed.
 #pragma once
 
 #include "transport/nic/soft/context.h"
 
 #include <string>
+#include <vector>
 
 namespace gshmem::soft {
 
@@ -21,6 +22,8 @@ class Requester {
   /// Goes on with a queue pair. True when anything moved.
   bool progress(QueuePair& qp, std::int64_t now);
   void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
+  /// Ends a batch of replies: what they brought to GPU memory is settled, and its WQEs are done.
+  void settle(std::int64_t now);
   /// Forgets everything that is queued or under way.
   void reset(QueuePair& qp);
 
@@ -48,21 +51,32 @@ class Requester {
   bool apply_rules(QueuePair& qp, Operation& op, std::int64_t now);
   bool check_local(QueuePair& qp, Operation& op);
   bool send(QueuePair& qp, Operation& op, std::int64_t now);
-  bool send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t piece,
-                  std::uint64_t pieces);
-  bool gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
-              std::uint64_t bytes);
-  bool scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local, std::uint64_t offset,
-               const std::uint8_t* from, std::uint64_t bytes);
-  bool settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local);
+  bool send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t pieces, std::int64_t now);
+  static Operation* find(QueuePair& qp, std::uint64_t message, std::uint32_t epoch);
   void on_data(QueuePair& qp, Operation& op, const Packet& reply, const std::uint8_t* payload,
                std::int64_t now);
   void on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int64_t now);
-  bool land_trailing(QueuePair& qp, std::int64_t now);
   void try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now);
   bool check_peer(QueuePair& qp, std::int64_t now);
 
+  // gather.cpp
+  bool gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
+              std::uint64_t bytes, std::int64_t now);
+  bool read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, std::int64_t now);
+  bool scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local, std::uint64_t offset,
+               const std::uint8_t* from, std::uint64_t bytes);
+  bool settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local);
+  void arrived(QueuePair& qp, Operation& op, std::int64_t now);
+  bool land_trailing(QueuePair& qp, std::int64_t now);
+
+  /// A WQE by what its reply repeats: it may be gone, or tried again, by the time.
+  struct Arrival {
+    std::uint32_t qpn, epoch;
+    std::uint64_t message;
+  };
+
   Context& context_;
+  std::vector<Arrival> arrivals_;  ///< of the present batch of replies, in GPU memory
 };
 
 /// Acknowledgement timeout of a connection, scaled down: nothing is lost here by itself.

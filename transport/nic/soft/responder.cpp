@@ -9,7 +9,6 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
-constexpr std::uint64_t kAheadBytes = 256 * 1024;
 
 /// The rights a request needs in the region.
 std::uint32_t rights_of(PacketKind kind) {
@@ -59,33 +58,34 @@ Ring* Responder::replies_to(const Packet& request) const {
   return context_.fabric->reply_to(request.source >> kLocalBits);
 }
 
-bool Responder::reply(const Packet& request, PacketKind kind, std::uint8_t syndrome,
-                      std::uint8_t vendor) {
+/// An answer without payload; the caller commits it. Null: no room.
+Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
   Ring* ring = replies_to(request);
   Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
-  if (packet == nullptr) return false;
+  if (packet == nullptr) return nullptr;
   packet->kind = kind;
-  packet->syndrome = syndrome;
-  packet->vendor = vendor;
   packet->source = request.target;
   packet->target = request.source;
   packet->epoch = request.epoch;
   packet->message = request.message;
-  ring->commit();
+  return packet;
+}
+
+bool Responder::reply(const Packet& request, PacketKind kind, std::uint8_t syndrome,
+                      std::uint8_t vendor) {
+  Packet* packet = begin_reply(request, kind);
+  if (packet == nullptr) return false;
+  packet->syndrome = syndrome;
+  packet->vendor = vendor;
+  replies_to(request)->commit();
   return true;
 }
 
 bool Responder::not_ready(const Packet& request, Condition condition) {
-  Ring* ring = replies_to(request);
-  Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
+  Packet* packet = begin_reply(request, PacketKind::kNotReady);
   if (packet == nullptr) return false;
-  packet->kind = PacketKind::kNotReady;
   packet->condition = condition;
-  packet->source = request.target;
-  packet->target = request.source;
-  packet->epoch = request.epoch;
-  packet->message = request.message;
-  ring->commit();
+  replies_to(request)->commit();
   return true;
 }
 
@@ -188,6 +188,7 @@ void Responder::land_held(QueuePair& qp) {
     const Packet& request = held.request;
     const Region* region = target(qp, request, request.address, request.length, &fault);
     if (region == nullptr) return fail(qp, request, fault);
+    qp.losses = lost_writes();
     if (!store(*region, request, held.payload.data(), qp.ordinal)) {
       return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
     }
@@ -203,7 +204,10 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   if (request.offset + request.payload_bytes > request.length) {
     return fail(qp, request, {kRemoteRequest, "more data than the message has"});
   }
-  if (request.first) qp.received = 0, qp.receiving = true;
+  if (request.first) {
+    qp.received = 0, qp.receiving = true;
+    qp.losses = lost_writes();
+  }
   if (request.payload_bytes > 0 && !store(*region, request, payload, qp.ordinal)) {
     return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
   }
@@ -238,7 +242,7 @@ void Responder::acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* 
   if (!memory->batched()) {
     reply(request, PacketKind::kAck);
   } else {
-    settling_.push_back({request, memory, qp.number});
+    settling_.push_back({request, memory, qp.number, qp.losses});
   }
 }
 
@@ -249,7 +253,7 @@ bool Responder::settle() {
     Ring* ring = replies_to(one.reply);
     if (ring != nullptr && !ring->has_room(1)) return moved;
     std::uint8_t syndrome = 0;
-    if (!one.memory->flush()) {
+    if (!one.memory->flush() || lost_writes() != one.losses) {
       syndrome = kRemoteOperation;
       if (QueuePair* qp = context_.find_qp(one.qpn)) qp->state = QpState::kError;
     }
@@ -312,7 +316,7 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
   // In the order of the requests: InfiniBand 9.4.4, responses of reads and atomics.
   while (!qp.pending.empty() && now >= qp.pending.front().not_before_ns) {
     PendingReply& pending = qp.pending.front();
-    if (!send_data(qp, pending)) return moved;
+    if (!send_data(qp, pending, now)) return moved;
     moved = true;
     if (!pending.is_read || pending.sent == pending.request.length) qp.pending.pop_front();
   }
@@ -320,7 +324,7 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
 }
 
 /// Sends one packet of a reply. False: no room.
-bool Responder::send_data(QueuePair& qp, PendingReply& pending) {
+bool Responder::send_data(QueuePair& qp, PendingReply& pending, std::int64_t now) {
   const Packet& request = pending.request;
   Ring* ring = replies_to(request);
   const auto bytes = static_cast<std::uint32_t>(
@@ -338,24 +342,7 @@ bool Responder::send_data(QueuePair& qp, PendingReply& pending) {
     // Again with each piece, because the region may have gone.
     Fault fault;
     const Region* region = target(qp, request, request.address, request.length, &fault);
-    bool reached = region != nullptr;
-    if (reached && region->memory->batched()) {
-      ReadAhead& ahead = pending.ahead;
-      if (pending.sent >= ahead.first + ahead.bytes.size()) {
-        ahead.first = pending.sent;
-        ahead.bytes.resize(std::min(kAheadBytes, request.length - pending.sent) / bytes * bytes);
-        reached = region->memory->read(
-            ahead.bytes.data(), region->at(request.address + pending.sent), ahead.bytes.size());
-      }
-      if (reached) {
-        std::memcpy(Ring::payload(packet), ahead.bytes.data() + (pending.sent - ahead.first),
-                    bytes);
-      }
-    } else if (reached) {
-      reached = region->memory->read(Ring::payload(packet),
-                                     region->at(request.address + pending.sent), bytes);
-    }
-    if (!reached) {
+    if (region == nullptr || !fetch(qp, pending, Ring::payload(packet), bytes, now)) {
       packet->kind = PacketKind::kAck;
       packet->syndrome = fault.syndrome != 0 ? fault.syndrome : kRemoteOperation;
       qp.state = QpState::kError;
@@ -365,6 +352,45 @@ bool Responder::send_data(QueuePair& qp, PendingReply& pending) {
   pending.sent += bytes;
   ring->commit();
   return true;
+}
+
+/// The next piece of a read whose region has been checked.
+bool Responder::fetch(QueuePair& qp, PendingReply& pending, std::uint8_t* to, std::uint32_t bytes,
+                      std::int64_t now) {
+  Fault fault;
+  const Packet& request = pending.request;
+  const Region* region = target(qp, request, request.address, request.length, &fault);
+  if (!region->memory->batched()) {
+    return region->memory->read(to, region->at(request.address + pending.sent), bytes);
+  }
+  if (!pending.ahead.has(pending.sent) && !read_ahead(qp, now)) return false;
+  std::memcpy(to, pending.ahead.at(pending.sent), bytes);
+  return true;
+}
+
+/// Reads for the first reply and for those behind it that could go at once: one wait serves all.
+bool Responder::read_ahead(QueuePair& qp, std::int64_t now) {
+  MemoryAccess* memory = nullptr;
+  std::vector<MemoryAccess::Part> parts;
+  std::uint64_t left = ReadAhead::kBytes;
+  for (PendingReply& pending : qp.pending) {
+    const Packet& request = pending.request;
+    if (now < pending.not_before_ns) break;
+    if (!pending.is_read || pending.ahead.has(pending.sent) || request.length == 0) continue;
+    Fault fault;
+    const Region* region = target(qp, request, request.address, request.length, &fault);
+    if (region == nullptr || (memory != nullptr && region->memory != memory)) break;
+    std::uint64_t bytes = request.length - pending.sent;
+    if (bytes > left) bytes = left / qp.rtr.mtu * qp.rtr.mtu;  // no packet crosses its end
+    if (bytes == 0) break;
+    memory = region->memory;
+    pending.ahead.make(pending.sent, bytes);
+    parts.push_back({pending.ahead.bytes.get(), region->at(request.address + pending.sent), bytes});
+    left -= bytes;
+  }
+  if (memory->read(parts.data(), parts.size())) return true;
+  for (PendingReply& pending : qp.pending) pending.ahead.drop();
+  return false;
 }
 
 void Responder::abandon(QueuePair& qp) {

@@ -33,9 +33,11 @@ class Responder {
     Packet reply;
     MemoryAccess* memory;
     std::uint32_t qpn;
+    std::uint64_t losses;  ///< lost_writes() before the message
   };
 
   [[nodiscard]] Ring* replies_to(const Packet& request) const;
+  Packet* begin_reply(const Packet& request, PacketKind kind);
   bool reply(const Packet& request, PacketKind kind, std::uint8_t syndrome = 0,
              std::uint8_t vendor = 0);
   bool not_ready(const Packet& request, Condition condition);
@@ -50,7 +52,10 @@ class Responder {
   void acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory);
   void read(QueuePair& qp, const Packet& request, std::int64_t now);
   void atomic(QueuePair& qp, const Packet& request, std::int64_t now);
-  bool send_data(QueuePair& qp, PendingReply& pending);
+  bool send_data(QueuePair& qp, PendingReply& pending, std::int64_t now);
+  bool fetch(QueuePair& qp, PendingReply& pending, std::uint8_t* to, std::uint32_t bytes,
+             std::int64_t now);
+  bool read_ahead(QueuePair& qp, std::int64_t now);
 
   Context& context_;
   std::vector<Settling> settling_;

@@ -14,7 +14,7 @@ namespace gshmem::soft {
 
 class Ring {
  public:
-  static constexpr std::uint64_t kDataBytes = 128 * 1024;
+  static constexpr std::uint64_t kDataBytes = 256 * 1024;
   static constexpr std::uint64_t kBytes = kDataBytes + 4096;
 
   explicit Ring(void* memory)

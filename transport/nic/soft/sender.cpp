@@ -1,5 +1,5 @@
-// The part of the requester that touches the wire: requests out, replies in, and the memory that
-// they come from and go to.
+// The part of the requester that touches the wire: requests out, replies in. gather.cpp has the
+// memory that they come from and go to.
 #include "transport/nic/soft/requester.h"
 
 #include "host/base/error.h"
@@ -12,7 +12,6 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kAheadBytes = 256 * 1024;
 constexpr std::int64_t kAskAliveNs = 20'000'000;
 /// How long a peer may take to connect its side.
 constexpr std::int64_t kConnectNs = 5'000'000'000;
@@ -158,6 +157,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
     if (op.message == 0) op.message = ++qp.messages;
     op.epoch = qp.epoch;
     op.pieces_sent = op.received = 0;
+    op.losses = lost_writes();
     op.trails = op.wqe.kind == nic::WqeKind::kRead &&
                 context_.adversary.decides(Behaviour::kTrailingRead, qp.ordinal, op.number);
     op.progress = Operation::Progress::kSending;
@@ -172,17 +172,19 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
       try_again(qp, op, Condition::kSequence, now);
       return false;
     }
-    if (!send_piece(qp, op, *ring, op.pieces_sent, pieces)) return false;
+    if (!send_piece(qp, op, *ring, pieces, now)) return false;
     if (op.syndrome != 0) return true;
     ++op.pieces_sent;
   }
   op.progress = Operation::Progress::kSent;
+  op.ahead.drop();
   return true;
 }
 
-/// False: no room. The operation may have failed when it returns true.
-bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t piece,
-                           std::uint64_t pieces) {
+/// The next one. False: no room. The operation may have failed when it returns true.
+bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t pieces,
+                           std::int64_t now) {
+  const std::uint64_t piece = op.pieces_sent;
   std::uint64_t place = piece;
   if (context_.adversary.decides(Behaviour::kReorderBytes, qp.ordinal, op.number)) {
     place = pieces - 1 - piece;
@@ -198,7 +200,7 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   packet->first = piece == 0;
   if (!op.wqe.inline_payload.empty()) {
     std::memcpy(Ring::payload(packet), op.wqe.inline_payload.data() + offset, bytes);
-  } else if (!gather(qp, op, offset, Ring::payload(packet), bytes)) {
+  } else if (!gather(qp, op, offset, Ring::payload(packet), bytes, now)) {
     reject(qp, op, kLocalProtection, "a local region went away under way");
     return true;
   }
@@ -206,95 +208,18 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   return true;
 }
 
-/// Source bytes [offset, offset + bytes) of the message.
-bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
-                       std::uint64_t bytes) {
-  std::uint64_t begin = 0;  // of the piece, in the message
-  for (const nic::LocalPiece& piece : op.wqe.local) {
-    const std::uint64_t end = begin + piece.bytes;
-    while (bytes > 0 && offset < end) {
-      std::uint64_t part = std::min(bytes, end - offset);
-      const char* why = "";
-      const Region* region =
-          context_.regions.check(piece.key, qp.attributes.pd, 0, piece.address, piece.bytes, &why);
-      if (region == nullptr) return false;
-      const std::uint8_t* source = region->at(piece.address);
-      if (!region->memory->batched()) {
-        if (!region->memory->read(to, source + (offset - begin), part)) return false;
-      } else {
-        ReadAhead& ahead = op.ahead;
-        if (offset < ahead.first || offset >= ahead.first + ahead.bytes.size()) {
-          const std::uint64_t into = (offset - begin) / kAheadBytes * kAheadBytes;
-          ahead.first = begin + into;
-          ahead.bytes.resize(std::min<std::uint64_t>(kAheadBytes, piece.bytes - into));
-          if (!region->memory->read(ahead.bytes.data(), source + into, ahead.bytes.size())) {
-            return false;
-          }
-        }
-        part = std::min(part, ahead.first + ahead.bytes.size() - offset);
-        std::memcpy(to, ahead.bytes.data() + (offset - ahead.first), part);
-      }
-      to += part, offset += part, bytes -= part;
-    }
-    begin = end;
+Operation* Requester::find(QueuePair& qp, std::uint64_t message, std::uint32_t epoch) {
+  for (Operation& op : qp.operations) {
+    if (op.message == message && op.under_way() && op.epoch == epoch) return &op;
   }
-  return true;
-}
-
-/// The other way round.
-bool Requester::scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local,
-                        std::uint64_t offset, const std::uint8_t* from, std::uint64_t bytes) {
-  std::uint64_t begin = 0;
-  for (const nic::LocalPiece& piece : local) {
-    const std::uint64_t end = begin + piece.bytes;
-    if (bytes > 0 && offset < end) {
-      const std::uint64_t part = std::min(bytes, end - offset);
-      const char* why = "";
-      const Region* region = context_.regions.check(piece.key, qp.attributes.pd, kLocalWrite,
-                                                    piece.address, piece.bytes, &why);
-      if (region == nullptr) return false;
-      if (!region->memory->write(region->at(piece.address) + (offset - begin), from, part)) {
-        return false;
-      }
-      from += part, offset += part, bytes -= part;
-    }
-    begin = end;
-  }
-  return true;
-}
-
-bool Requester::settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local) {
-  for (const nic::LocalPiece& piece : local) {
-    const char* why = "";
-    const Region* region = context_.regions.check(piece.key, qp.attributes.pd, kLocalWrite,
-                                                  piece.address, piece.bytes, &why);
-    if (region == nullptr || !region->memory->flush()) return false;
-  }
-  return true;
-}
-
-bool Requester::land_trailing(QueuePair& qp, std::int64_t now) {
-  bool moved = false;
-  while (!qp.trailing.empty() && now >= qp.trailing.front().until_ns) {
-    const TrailingRead& read = qp.trailing.front();
-    // A region that has gone in the meantime has nobody who looks at it.
-    if (scatter(qp, read.local, 0, read.data.data(), read.data.size())) {
-      static_cast<void>(settle_local(qp, read.local));
-    }
-    qp.trailing.pop_front();
-    moved = true;
-  }
-  return moved;
+  return nullptr;
 }
 
 void Requester::on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload,
                          std::int64_t now) {
   if (qp.state != QpState::kRts) return;
-  const auto found =
-      std::find_if(qp.operations.begin(), qp.operations.end(), [&](const Operation& op) {
-        return op.message == reply.message && op.under_way() && op.epoch == reply.epoch;
-      });
-  if (found == qp.operations.end()) return;  // of an attempt that was given up
+  Operation* const found = find(qp, reply.message, reply.epoch);
+  if (found == nullptr) return;  // of an attempt that was given up
   switch (reply.kind) {
     case PacketKind::kNotReady:
       return try_again(qp, *found, reply.condition, now);
@@ -321,10 +246,8 @@ void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
   }
   op.received += reply.payload_bytes;
   if (op.received < op.wqe.length) return;
-  if (!op.trails && !settle_local(qp, op.wqe.local)) {
-    return reject(qp, op, kLocalProtection, "a local region could not be reached");
-  }
-  done(qp, op, now);
+  if (op.trails) return done(qp, op, now);
+  arrived(qp, op, now);
 }
 
 /// HCA capabilities: atomic_req_8B_endianness_mode 1 returns 8 bytes in host order; results of 4
@@ -337,10 +260,10 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
   } else {
     std::memcpy(bytes, &old, sizeof old);
   }
-  if (!scatter(qp, op.wqe.local, 0, bytes, op.wqe.length) || !settle_local(qp, op.wqe.local)) {
+  if (!scatter(qp, op.wqe.local, 0, bytes, op.wqe.length)) {
     return reject(qp, op, kLocalProtection, "a local region went away under way");
   }
-  done(qp, op, now);
+  arrived(qp, op, now);
 }
 
 /// The peer did not execute it, or it got lost: it and all behind it go again, until it takes too

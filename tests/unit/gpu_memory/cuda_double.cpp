@@ -1,0 +1,269 @@
+#include "tests/unit/gpu_memory/cuda_double.h"
+
+#include <cuda.h>
+
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+
+namespace gshmem::test {
+namespace {
+
+struct Copy {
+  std::uint8_t* to;
+  const std::uint8_t* from;
+  std::size_t bytes;
+  std::int64_t due_ns;
+};
+struct Stream {
+  std::deque<Copy> copies;
+  std::int64_t busy_until_ns = 0;
+};
+struct GpuBlock {
+  std::uint8_t* view;
+  std::size_t bytes;
+};
+
+/// Everything but the record, under record().mutex.
+struct World {
+  std::map<std::uintptr_t, GpuBlock> gpu;
+  std::map<std::uintptr_t, std::size_t> pinned;
+};
+
+CudaDouble& record() {
+  static auto& one = *new CudaDouble;
+  return one;
+}
+World& world() {
+  static auto& one = *new World;
+  return one;
+}
+thread_local int contexts_of_thread = 0;
+
+std::int64_t now_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+CUresult violation(const std::string& what, CUresult result) {
+  record().violations.push_back(what);
+  return result;
+}
+
+bool in_context(const char* call) {
+  if (contexts_of_thread > 0) return true;
+  const std::lock_guard lock(record().mutex);
+  violation(std::string(call) + " without a context", CUDA_ERROR_INVALID_CONTEXT);
+  return false;
+}
+
+/// The test's view of a range of GPU memory; null when it is none. With the lock.
+std::uint8_t* view_of(CUdeviceptr address, std::size_t bytes) {
+  auto above = world().gpu.upper_bound(address);
+  if (above == world().gpu.begin()) return nullptr;
+  const auto& [base, block] = *--above;
+  const std::size_t into = address - base;
+  return into <= block.bytes && bytes <= block.bytes - into ? block.view + into : nullptr;
+}
+
+bool is_pinned(const void* memory, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  auto above = world().pinned.upper_bound(address);
+  if (above == world().pinned.begin()) return false;
+  const auto& [base, size] = *--above;
+  return address - base <= size && bytes <= size - (address - base);
+}
+
+/// Performs what is due; true when nothing is left.
+bool advance(Stream& stream, std::int64_t now) {
+  while (!stream.copies.empty() && stream.copies.front().due_ns <= now) {
+    const Copy copy = stream.copies.front();
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    stream.copies.pop_front();
+  }
+  return stream.copies.empty();
+}
+
+CUresult start(CUstream handle, CUdeviceptr device, const void* host, std::size_t bytes,
+               bool to_device) {
+  if (!in_context("cuMemcpyAsync")) return CUDA_ERROR_INVALID_CONTEXT;
+  CudaDouble& seen = record();
+  const std::lock_guard lock(seen.mutex);
+  std::uint8_t* const view = view_of(device, bytes);
+  if (view == nullptr) return violation("a copy outside of GPU memory", CUDA_ERROR_INVALID_VALUE);
+  if (!is_pinned(host, bytes)) {
+    return violation("a copy with host memory that is not pinned", CUDA_ERROR_INVALID_VALUE);
+  }
+  std::atomic<int>& failing = to_device ? seen.failing_to_device : seen.failing_to_host;
+  if (failing.load() > 0) {
+    --failing;
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  ++(to_device ? seen.to_device : seen.to_host);
+  if (bytes >= 4096 && reinterpret_cast<std::uintptr_t>(host) % 256 != device % 256) {
+    ++seen.misaligned;
+  }
+  auto& stream = *reinterpret_cast<Stream*>(handle);
+  const std::int64_t rate = seen.bytes_per_ns;
+  stream.busy_until_ns = std::max(stream.busy_until_ns, now_ns() + seen.latency_ns) +
+                         (rate > 0 ? static_cast<std::int64_t>(bytes) / rate : 0);
+  auto* const memory = static_cast<std::uint8_t*>(const_cast<void*>(host));
+  stream.copies.push_back(
+      {to_device ? view : memory, to_device ? memory : view, bytes, stream.busy_until_ns});
+  return CUDA_SUCCESS;
+}
+
+CUresult to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+  return start(stream, to, from, bytes, true);
+}
+CUresult to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return start(stream, from, to, bytes, false);
+}
+
+CUresult query(CUstream handle) {
+  if (!in_context("cuStreamQuery")) return CUDA_ERROR_INVALID_CONTEXT;
+  ++record().queries;
+  const std::lock_guard lock(record().mutex);
+  return advance(*reinterpret_cast<Stream*>(handle), now_ns()) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_NOT_READY;
+}
+CUresult synchronize(CUstream handle) {
+  if (!in_context("cuStreamSynchronize")) return CUDA_ERROR_INVALID_CONTEXT;
+  for (bool first = true;; first = false) {
+    const std::lock_guard lock(record().mutex);
+    auto& stream = *reinterpret_cast<Stream*>(handle);
+    if (first && !stream.copies.empty()) ++record().waits;
+    if (advance(stream, now_ns())) return CUDA_SUCCESS;
+  }
+}
+CUresult create_stream(CUstream* stream, unsigned flags) {
+  if (!in_context("cuStreamCreate")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags != CU_STREAM_NON_BLOCKING) {
+    const std::lock_guard lock(record().mutex);
+    return violation("a stream that waits for kernels of the default stream",
+                     CUDA_ERROR_INVALID_VALUE);
+  }
+  *stream = reinterpret_cast<CUstream>(new Stream);
+  return CUDA_SUCCESS;
+}
+CUresult destroy_stream(CUstream stream) {
+  delete reinterpret_cast<Stream*>(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult host_alloc(void** memory, std::size_t bytes, unsigned) {
+  if (!in_context("cuMemHostAlloc")) return CUDA_ERROR_INVALID_CONTEXT;
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  const std::lock_guard lock(record().mutex);
+  world().pinned[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
+  return CUDA_SUCCESS;
+}
+CUresult host_free(void* memory) {
+  {
+    const std::lock_guard lock(record().mutex);
+    world().pinned.erase(reinterpret_cast<std::uintptr_t>(memory));
+  }
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+
+CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
+  const std::lock_guard lock(record().mutex);
+  if (view_of(address, 1) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned answer = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
+  std::memcpy(value, &answer, sizeof answer);  // not managed, of device 0
+  return CUDA_SUCCESS;
+}
+
+CUresult init(unsigned) { return CUDA_SUCCESS; }
+CUresult device_count(int* count) { return *count = 1, CUDA_SUCCESS; }
+CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
+CUresult retain(CUcontext* context, CUdevice) {
+  static int one = 0;
+  *context = reinterpret_cast<CUcontext>(&one);
+  return CUDA_SUCCESS;
+}
+CUresult release(CUdevice) { return CUDA_SUCCESS; }
+CUresult push(CUcontext) {
+  ++contexts_of_thread, ++record().contexts;
+  return CUDA_SUCCESS;
+}
+CUresult pop(CUcontext* context) {
+  *context = nullptr;
+  --contexts_of_thread;
+  return CUDA_SUCCESS;
+}
+CUresult set_current(CUcontext) { return contexts_of_thread = 1, CUDA_SUCCESS; }
+CUresult error_text(CUresult, const char** text) { return *text = "by the double", CUDA_SUCCESS; }
+CUresult not_in_the_double() { return CUDA_ERROR_NOT_SUPPORTED; }
+
+template <class F>
+void* address_of(F* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+void* find(const std::string& name) {
+  static const std::map<std::string, void*> functions{
+      {"cuInit", address_of(init)},
+      {"cuDeviceGetCount", address_of(device_count)},
+      {"cuDeviceGet", address_of(device_get)},
+      {"cuDevicePrimaryCtxRetain", address_of(retain)},
+      {"cuDevicePrimaryCtxRelease", address_of(release)},
+      {"cuCtxPushCurrent", address_of(push)},
+      {"cuCtxPopCurrent", address_of(pop)},
+      {"cuCtxSetCurrent", address_of(set_current)},
+      {"cuGetErrorName", address_of(error_text)},
+      {"cuGetErrorString", address_of(error_text)},
+      {"cuMemHostAlloc", address_of(host_alloc)},
+      {"cuMemFreeHost", address_of(host_free)},
+      {"cuMemcpyHtoDAsync", address_of(to_device)},
+      {"cuMemcpyDtoHAsync", address_of(to_host)},
+      {"cuStreamCreate", address_of(create_stream)},
+      {"cuStreamDestroy", address_of(destroy_stream)},
+      {"cuStreamSynchronize", address_of(synchronize)},
+      {"cuStreamQuery", address_of(query)},
+      {"cuPointerGetAttribute", address_of(attribute)}};
+  const auto found = functions.find(name);
+  return found == functions.end() ? address_of(not_in_the_double) : found->second;
+}
+
+}  // namespace
+}  // namespace gshmem::test
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// By the name that cuda.h gives cuGetProcAddress, cuGetProcAddress_v2.
+EXPORTED CUresult cuGetProcAddress(const char* symbol, void** function, int, cuuint64_t,
+                                   CUdriverProcAddressQueryResult* status) {
+  *status = CU_GET_PROC_ADDRESS_SUCCESS;
+  *function = gshmem::test::find(symbol);
+  return CUDA_SUCCESS;
+}
+
+EXPORTED gshmem::test::CudaDouble* cuda_double_record() { return &gshmem::test::record(); }
+
+EXPORTED void* cuda_double_allocate(std::size_t bytes) {
+  using namespace gshmem::test;
+  const int file = ::memfd_create("cuda_double", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
+  void* const view = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* const gpu = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (view == MAP_FAILED || gpu == MAP_FAILED) return nullptr;
+  const std::lock_guard lock(record().mutex);
+  world().gpu[reinterpret_cast<std::uintptr_t>(gpu)] = {static_cast<std::uint8_t*>(view), bytes};
+  return gpu;
+}
+
+EXPORTED void* cuda_double_view(void* gpu_memory) {
+  using namespace gshmem::test;
+  const std::lock_guard lock(record().mutex);
+  return view_of(reinterpret_cast<CUdeviceptr>(gpu_memory), 0);
+}

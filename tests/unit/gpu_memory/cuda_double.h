@@ -1,0 +1,50 @@
+// The other side of a libcuda.so.1 that has memory and streams but no GPU (cuda_double.cpp), for
+// tests of what moves GPU memory by the copy engine: what it shall cost, what it saw, and the way
+// to its memory. GPU memory cannot be touched through its own address: who tries gets SIGSEGV.
+// Copies run when the stream is asked or waited for, not before, so that memory that is used again
+// too early shows.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gshmem::test {
+
+struct CudaDouble {
+  // Rules. A copy ends latency_ns after its call at the earliest, and moves bytes_per_ns behind the
+  // copies before it on its stream.
+  std::atomic<std::int64_t> latency_ns{0};
+  std::atomic<std::int64_t> bytes_per_ns{0};                  ///< 0: bytes take no time
+  std::atomic<int> failing_to_host{0}, failing_to_device{0};  ///< so many copies are refused
+
+  // Records.
+  std::atomic<std::uint64_t> to_host{0}, to_device{0};  ///< copies
+  std::atomic<std::uint64_t> waits{0};                  ///< cuStreamSynchronize with work to do
+  std::atomic<std::uint64_t> queries{0};                ///< cuStreamQuery
+  std::atomic<std::uint64_t> contexts{0};               ///< cuCtxPushCurrent
+  std::atomic<std::uint64_t> misaligned{
+      0};  ///< copies of 4 KiB and more from or to odd host memory
+  std::mutex mutex;
+  std::vector<std::string> violations;  ///< of the driver's contract, in words
+
+  void reset() {
+    latency_ns = bytes_per_ns = 0;
+    failing_to_host = failing_to_device = 0;
+    to_host = to_device = waits = queries = contexts = misaligned = 0;
+    const std::lock_guard lock(mutex);
+    violations.clear();
+  }
+};
+
+/// Exported by the double.
+using CudaDoubleRecord = CudaDouble*();
+/// GPU memory of device 0, zeroed, kept until the process ends.
+using CudaDoubleAllocate = void*(std::size_t bytes);
+/// The same memory as the test may read and write it.
+using CudaDoubleView = void*(void* gpu_memory);
+
+}  // namespace gshmem::test
