@@ -21,7 +21,7 @@ struct Card {
   std::uint32_t remote_key;
 };
 
-std::uint8_t* gpu_memory(std::size_t bytes) {
+std::uint8_t* mappable_memory(std::size_t bytes) {
   static const DynamicLibrary library(GDR_DOUBLE);
   void* const memory = library.function<GdrDoubleAllocate>("gdr_double_allocate")(bytes);
   require(memory != nullptr, GSHMEMX_ERROR_SYSTEM, "no memory for the double of GDRCopy");
@@ -69,7 +69,7 @@ Config config_of(const Leg& leg, double timeout_seconds,
   return Config::from(lookup, &values);
 }
 
-Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, bool mapped) {
+Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, const Leg& leg) {
   const int size = boot.size();
   const auto queues = static_cast<std::uint64_t>(size);
   const std::uint64_t per_queue = depth * 64 + 2 * kPage;
@@ -77,13 +77,18 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, bo
   const auto raw = reinterpret_cast<std::uintptr_t>(memory_.data());
   heap_ = memory_.data() + (kPage - raw % kPage) % kPage;
   queues_ = heap_ + kHeapBytes;
-  if (mapped) {
-    heap_ = gpu_memory(kHeapBytes);
+  if (leg.mapped) {
+    heap_ = mappable_memory(kHeapBytes);
     mapping_ = map_gpu_memory("on", heap_, kHeapBytes, GDR_DOUBLE);
   }
+  const bool on_gpu = leg.gpu_memory != nullptr;
+  if (on_gpu) heap_ = static_cast<std::uint8_t*>(leg.gpu_memory(kHeapBytes));
 
+  using enum nic::MemoryKind;
   const nic::OpenOptions options{.config = config,
                                  .boot = boot,
+                                 .heap_kind = on_gpu ? kGpu : kHost,
+                                 .gpu = on_gpu ? 0 : -1,
                                  .gpu_pci = {},
                                  .on_error = [this](const Error& error, int pe) {
                                    const std::lock_guard lock(mutex_);
@@ -91,8 +96,11 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, bo
                                  }};
   nic_ = nic::open_ofi(options);
   nic_->use_queue_memory({.base = queues_, .bytes = queues * per_queue});
-  const nic::Keys keys =
-      nic_->register_memory({.base = heap_, .bytes = kHeapBytes, .mapping = mapping_.get()});
+  const nic::Keys keys = nic_->register_memory({.base = heap_,
+                                                .bytes = kHeapBytes,
+                                                .kind = on_gpu ? kGpu : kHost,
+                                                .gpu = on_gpu ? 0 : -1,
+                                                .mapping = mapping_.get()});
   std::vector<Card> mine;
   std::vector<nic::QueuePlace> places;
   std::vector<nic::CreatedQueue> created;
@@ -135,7 +143,7 @@ Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth)
   for (std::size_t pe = 0; pe < pes_.size(); ++pe)
     threads.emplace_back([&, pe] {
       try {
-        pes_[pe] = std::make_unique<Pe>(*boots_[pe], config, depth, leg.mapped);
+        pes_[pe] = std::make_unique<Pe>(*boots_[pe], config, depth, leg);
       } catch (...) {
         failures[pe] = std::current_exception();
       }

@@ -21,6 +21,8 @@ namespace gshmem::test {
 struct Leg {
   std::string provider, gdr;
   bool mapped = false;  ///< heaps as a GPU's, with a mapping by the double of GDRCopy
+  /// Makes heaps of GPU memory, where the process has a double of the CUDA driver.
+  void* (*gpu_memory)(std::size_t bytes) = nullptr;
   [[nodiscard]] std::string name() const {
     return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "");
   }
@@ -42,7 +44,7 @@ inline constexpr std::uint32_t kDepth = 256;
 class Pe {
  public:
   Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth = kDepth,
-     bool mapped = false);
+     const Leg& leg = {});
   ~Pe();
   Pe(const Pe&) = delete;
 

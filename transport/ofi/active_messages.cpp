@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace gshmem::ofi {
 namespace {
@@ -11,11 +12,23 @@ namespace {
 using Role = MessageBuffer::Role;
 using State = MessageBuffer::State;
 
-constexpr std::size_t kRequests = 32, kReplies = 32;
-
 /// Requests to one peer that may be unanswered. Each PE posts receives for all of them, so that it
 /// is less in large jobs.
-std::size_t window_for(std::size_t peers) { return std::clamp<std::size_t>(256 / peers, 1, 8); }
+std::size_t window_for(std::size_t peers) { return std::clamp<std::size_t>(256 / peers, 1, 16); }
+
+/// Payload of a message, at most; the same on all PEs, as their number is. Above 128 KiB ofi_rxm
+/// sends from and to these buffers, below it copies through its own (FI_OFI_RXM_SAR_LIMIT), and a
+/// copy engine has fewer copies to make. But receives for all peers shall take 16 MiB at most,
+/// unless that leaves too little for each.
+std::size_t payload_for(std::size_t peers) {
+  constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
+  return std::clamp(std::bit_floor(kReceives / (peers * window_for(peers))), kLeast, kMost);
+}
+
+/// Own requests, and those of others that are being answered, at a time.
+std::size_t requests_for(std::size_t peers) {
+  return std::min<std::size_t>(32, peers * window_for(peers));
+}
 
 std::size_t payload_of(const MessageHeader& header) {
   const bool carries = header.kind == MessageKind::kWrite || header.kind == MessageKind::kReply;
@@ -27,10 +40,13 @@ std::size_t payload_of(const MessageHeader& header) {
 ActiveMessages::ActiveMessages(const Setup& setup)
     : setup_(setup),
       window_(window_for(setup.peers.size())),
-      requests_(setup.fabric, setup.heap, Role::kRequest, kRequests, *this),
-      replies_(setup.fabric, setup.heap, Role::kReply, kReplies, *this),
-      receives_(setup.fabric, setup.heap, Role::kReceive, setup.peers.size() * window_ + kRequests,
-                *this),
+      payload_(payload_for(setup.peers.size())),
+      requests_(setup.fabric, setup.heap, Role::kRequest,
+                {requests_for(setup.peers.size()), payload_}, *this),
+      replies_(setup.fabric, setup.heap, Role::kReply, {requests_for(setup.peers.size()), payload_},
+               *this),
+      receives_(setup.fabric, setup.heap, Role::kReceive,
+                {setup.peers.size() * window_ + requests_for(setup.peers.size()), payload_}, *this),
       unanswered_(setup.peers.size()) {
   for (MessageBuffer& buffer : receives_.all()) post_receive(buffer);
 }
@@ -51,7 +67,9 @@ void ActiveMessages::start_copy(MessageBuffer& buffer, std::uint64_t offset, std
 }
 
 bool ActiveMessages::poll_copies() {
+  if (copying_.empty()) return false;
   bool busy = false;
+  setup_.heap.poll();
   for (std::size_t i = 0; i < copying_.size();) {
     MessageBuffer& buffer = *copying_[i];
     try {
@@ -117,8 +135,8 @@ void ActiveMessages::copy_failed(MessageBuffer& buffer, const Error& error) {
 void ActiveMessages::post_receive(MessageBuffer& buffer) {
   buffer.answers = nullptr;
   const ssize_t result =
-      fi_recv(setup_.fabric.endpoint(), buffer.memory, kMessageBytes, receives_.descriptor(),
-              FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
+      fi_recv(setup_.fabric.endpoint(), buffer.memory, sizeof(MessageHeader) + payload_,
+              receives_.descriptor(), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
   buffer.state = State::kPosted;
   if (result == 0) return;
   if (result == -FI_EAGAIN) {

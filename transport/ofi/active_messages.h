@@ -56,7 +56,8 @@ class ActiveMessages final : public Engine, private CompletionSink {
   void start_copy(MessageBuffer& buffer, std::uint64_t offset, std::size_t bytes);
 
   Setup setup_;
-  std::size_t window_;  ///< requests to one peer
+  std::size_t window_;   ///< requests to one peer
+  std::size_t payload_;  ///< of a message, at most
   MessageBuffers requests_, replies_, receives_;
   std::vector<std::size_t> unanswered_;  ///< by PE
   std::uint64_t next_request_ = 1;

@@ -14,7 +14,7 @@ void ActiveMessages::issue(Operation& operation) {
     return;
   }
   for (;;) {
-    const Chunk chunk = operation.next_chunk(kMessagePayload);
+    const Chunk chunk = operation.next_chunk(payload_);
     if (chunk.bytes == 0) {
       operation.state = Operation::State::kIssued;
       return;

@@ -14,7 +14,7 @@ std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
     syndrome = abi::Syndrome::kRemoteAccess;
   } else if (header.kind == MessageKind::kAtomic) {
     if (!word || header.offset % header.bytes != 0) syndrome = abi::Syndrome::kRemoteRequest;
-  } else if (header.bytes > kMessagePayload) {
+  } else if (header.bytes > payload_) {
     syndrome = abi::Syndrome::kRemoteRequest;
   }
   return static_cast<std::uint8_t>(syndrome);

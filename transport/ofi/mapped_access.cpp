@@ -1,12 +1,13 @@
 #include "transport/ofi/mapped_access.h"
 
 #include <cstring>
+#include <limits>
 
 namespace gshmem::ofi {
 namespace {
 
-/// No ticket of an engine: those count its lanes.
-constexpr Ticket kMappedTicket = 1 << 30;
+/// No ticket of an engine: those count up from 0.
+constexpr Ticket kMappedTicket = std::numeric_limits<Ticket>::max();
 
 }  // namespace
 

@@ -26,6 +26,7 @@ class MappedAccess final : public MemoryAccess {
   Staging allocate(std::size_t bytes) override { return engine_->allocate(bytes); }
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override;
   Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override;
+  void poll() override { engine_->poll(); }
   bool done(Ticket ticket) override;
   /// Read, change, write: atomic to all others of this executor, which does one at a time, and not
   /// to those of the GPU.

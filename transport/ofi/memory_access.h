@@ -15,8 +15,8 @@ namespace gshmem::ofi {
 
 class Fabric;
 
-/// A copy that may still be running. Ask done() about each until it says so.
-using Ticket = int;
+/// A copy that may still be running. Ask done() about each until it says so, after a poll().
+using Ticket = std::int64_t;
 inline constexpr Ticket kNoTicket = -1;  ///< is done
 
 /// Memory that copies start from or end in; freed with the object that made it.
@@ -35,10 +35,15 @@ class MemoryAccess {
   [[nodiscard]] virtual Ticket start_write(std::uint64_t offset, const void* from,
                                            std::size_t bytes) = 0;
   [[nodiscard]] virtual Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
+  /// Looks how far copies have come; what has been started until then may be taken together.
+  virtual void poll() {}
+  /// As of the last poll().
   [[nodiscard]] virtual bool done(Ticket ticket) = 0;
   void write(std::uint64_t offset, const void* from, std::size_t bytes) {
-    const Ticket ticket = start_write(offset, from, bytes);
-    while (!done(ticket)) continue;
+    wait(start_write(offset, from, bytes));
+  }
+  void wait(Ticket ticket) {
+    while (!done(ticket)) poll();
   }
 
   /// Carries out an atomic on a word of wqe.length bytes; returns what was there.

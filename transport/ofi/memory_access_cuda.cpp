@@ -1,11 +1,13 @@
 // GPU memory through the CUDA driver: copies on private non-blocking streams between the heap and
-// pinned host memory, several at a time. They pass kernels that are running, even one that spins
-// for what they bring: no default stream, nothing allocated after construction.
+// pinned host memory, several at a time; those that the executor starts in one round share a stream
+// and are asked about together. They pass kernels that are running, even one that spins for what
+// they bring: no default stream, nothing allocated after construction.
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/memory_access.h"
 
 #include "host/base/cuda_driver.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -54,8 +56,8 @@ class GpuAccess final : public MemoryAccess {
     const Current current(cuda_, gpu_->context());
     word_ = allocate(kWordBytes);
     try {
-      for (Lane& lane : lanes_)
-        GSHMEM_CU(&cuda_, cuStreamCreate, &lane.stream, CU_STREAM_NON_BLOCKING);
+      for (Batch& batch : batches_)
+        GSHMEM_CU(&cuda_, cuStreamCreate, &batch.stream, CU_STREAM_NON_BLOCKING);
     } catch (...) {
       destroy();
       throw;
@@ -80,23 +82,32 @@ class GpuAccess final : public MemoryAccess {
 
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
     if (bytes == 0) return kNoTicket;
-    const Ticket ticket = take_lane();
-    GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, base_ + offset, from, bytes, lane(ticket).stream);
-    return ticket;
+    const Batch& batch = join(Direction::kToGpu, bytes);
+    GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, base_ + offset, from, bytes, batch.stream);
+    return batch.ticket;
   }
   Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
     if (bytes == 0) return kNoTicket;
-    const Ticket ticket = take_lane();
-    GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, to, base_ + offset, bytes, lane(ticket).stream);
-    return ticket;
+    const Batch& batch = join(Direction::kToHost, bytes);
+    GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, to, base_ + offset, bytes, batch.stream);
+    return batch.ticket;
+  }
+  void poll() override {
+    for (Batch& batch : batches_) {
+      if (!batch.busy) continue;
+      batch.left = 0;
+      const CUresult result = cuda_.cuStreamQuery(batch.stream);
+      if (result == CUDA_ERROR_NOT_READY) continue;
+      batch.busy = false;
+      if (result != CUDA_SUCCESS) failed_ = result;
+    }
   }
   bool done(Ticket ticket) override {
     if (ticket == kNoTicket) return true;
-    const CUresult result = cuda_.cuStreamQuery(lane(ticket).stream);
-    if (result == CUDA_ERROR_NOT_READY) return false;
-    lane(ticket).busy = false;
-    cuda_.check(result, "cuStreamQuery");
-    return true;
+    // For good: what a copy on a stream fails with, all calls of its context fail with.
+    cuda_.check(failed_, "cuStreamQuery");
+    const Batch& batch = batch_of(ticket);
+    return batch.ticket != ticket || !batch.busy;
   }
 
   // Read, change, write back: atomic to all others of this executor, which does one at a time, and
@@ -115,40 +126,48 @@ class GpuAccess final : public MemoryAccess {
   bool coherent() const override { return false; }
 
  private:
-  struct Lane {
+  enum class Direction { kToGpu, kToHost };
+  /// Copies of one direction that end together. One stream, and one query for all of them.
+  struct Batch {
     CUstream stream = nullptr;
-    bool busy = false;
+    Ticket ticket = kNoTicket;
+    Direction direction = Direction::kToGpu;
+    bool busy = false;     ///< as far as is known
+    std::size_t left = 0;  ///< bytes that may join it without making the first ones late
   };
-  static constexpr std::size_t kLanes = 8, kWordBytes = 64;
+  // 256 KiB take 5 to 10 us on PCIe, as long as a copy takes to begin.
+  static constexpr std::size_t kBatches = 8, kBatchBytes = 256 * 1024, kWordBytes = 64;
 
-  Lane& lane(Ticket ticket) { return lanes_[static_cast<std::size_t>(ticket)]; }
+  Batch& batch_of(Ticket ticket) { return batches_[static_cast<std::size_t>(ticket) % kBatches]; }
 
-  /// A lane whose copy has been reported. When there is none, one that is idle by now is found by
-  /// waiting for the oldest users in turn: their tickets stay valid, because a stream that has been
-  /// waited for is still done.
-  Ticket take_lane() {
-    for (std::size_t i = 0; i < kLanes; ++i)
-      if (!lanes_[i].busy) return take(i);
-    // All lanes have a copy that nobody has asked about yet: queue behind one of them.
-    next_ = (next_ + 1) % kLanes;
-    GSHMEM_CU(&cuda_, cuStreamSynchronize, lanes_[next_].stream);
-    return take(next_);
-  }
-  Ticket take(std::size_t i) {
-    lanes_[i].busy = true;
-    return static_cast<Ticket>(i);
-  }
-  void wait(Ticket ticket) {
-    while (!done(ticket)) continue;
+  /// The batch that a copy belongs to: the one of its direction that is being gathered, or a new
+  /// one. Where all are busy, one that is under way: those in it end later, but nothing waits here.
+  Batch& join(Direction direction, std::size_t bytes) {
+    Batch* newest = nullptr;
+    for (Batch& batch : batches_) {
+      if (!batch.busy || batch.direction != direction) continue;
+      if (newest == nullptr || newest->ticket < batch.ticket) newest = &batch;
+    }
+    Batch& next = batch_of(next_);
+    if (newest == nullptr && next.busy) newest = &batch_of(next_ - 1);
+    if (newest != nullptr && (next.busy || bytes <= newest->left)) {
+      newest->left -= std::min(bytes, newest->left);
+      return *newest;
+    }
+    next.ticket = next_++;
+    next.direction = direction;
+    next.busy = true;
+    next.left = kBatchBytes - std::min(bytes, kBatchBytes);
+    return next;
   }
 
   void destroy() noexcept {
     CUcontext popped = nullptr;
     cuda_.cuCtxPushCurrent(gpu_->context());
-    for (Lane& lane : lanes_) {
-      if (lane.stream == nullptr) continue;
-      cuda_.cuStreamSynchronize(lane.stream);
-      cuda_.cuStreamDestroy(lane.stream);
+    for (const Batch& batch : batches_) {
+      if (batch.stream == nullptr) continue;
+      cuda_.cuStreamSynchronize(batch.stream);
+      cuda_.cuStreamDestroy(batch.stream);
     }
     cuda_.cuCtxPopCurrent(&popped);
   }
@@ -156,8 +175,9 @@ class GpuAccess final : public MemoryAccess {
   std::shared_ptr<Gpu> gpu_;  // staging memory may outlive this object
   const CudaDriver& cuda_;
   CUdeviceptr base_;
-  std::array<Lane, kLanes> lanes_;
-  std::size_t next_ = 0;
+  std::array<Batch, kBatches> batches_;
+  Ticket next_ = 0;
+  CUresult failed_ = CUDA_SUCCESS;
   Staging word_;  ///< pinned
 };
 

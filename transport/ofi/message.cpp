@@ -15,15 +15,20 @@ void MessageBuffer::set_header(const MessageHeader& header) {
 }
 
 MessageBuffers::MessageBuffers(Fabric& fabric, MemoryAccess& heap, MessageBuffer::Role role,
-                               std::size_t count, CompletionSink& sink)
-    : memory_(heap.allocate(count * kMessageBytes)) {
-  registered_ = fabric.register_memory({.base = memory_.get(), .bytes = count * kMessageBytes},
-                                       FI_SEND | FI_RECV);
-  for (std::size_t i = 0; i < count; ++i) {
+                               const Shape& shape, CompletionSink& sink) {
+  constexpr std::size_t kHeader =
+      (sizeof(MessageHeader) + kPayloadAlignment - 1) / kPayloadAlignment * kPayloadAlignment;
+  const std::size_t each = kHeader + shape.payload_bytes;  // a multiple, as payloads are
+  const std::size_t bytes = shape.count * each + kPayloadAlignment;
+  memory_ = heap.allocate(bytes);
+  registered_ = fabric.register_memory({.base = memory_.get(), .bytes = bytes}, FI_SEND | FI_RECV);
+  const std::size_t odd = reinterpret_cast<std::uintptr_t>(memory_.get()) % kPayloadAlignment;
+  std::uint8_t* payload = memory_.get() + (kPayloadAlignment - odd) % kPayloadAlignment + kHeader;
+  for (std::size_t i = 0; i < shape.count; ++i, payload += each) {
     MessageBuffer& buffer = buffers_.emplace_back();
     buffer.sink = &sink;
     buffer.role = role;
-    buffer.memory = memory_.get() + i * kMessageBytes;
+    buffer.memory = payload - sizeof(MessageHeader);
     free_.push_back(&buffer);
   }
 }

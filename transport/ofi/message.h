@@ -32,10 +32,8 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 88 && std::is_trivially_copyable_v<MessageHeader>);
 
-/// Payload of one message: a copy of this size keeps a copy engine and a connection busy, and 64 of
-/// them are little memory.
-inline constexpr std::size_t kMessagePayload = 64 * 1024;
-inline constexpr std::size_t kMessageBytes = sizeof(MessageHeader) + kMessagePayload;
+/// Payloads lie at multiples of it: copy engines are slow where the two sides differ in alignment.
+inline constexpr std::size_t kPayloadAlignment = 256;
 
 /// One message. `memory` holds header and payload.
 struct MessageBuffer : Context {
@@ -69,7 +67,10 @@ struct MessageBuffer : Context {
 /// Buffers of one role, in one registered block.
 class MessageBuffers {
  public:
-  MessageBuffers(Fabric& fabric, MemoryAccess& heap, MessageBuffer::Role role, std::size_t count,
+  struct Shape {
+    std::size_t count, payload_bytes;
+  };
+  MessageBuffers(Fabric& fabric, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
                  CompletionSink& sink);
   [[nodiscard]] MessageBuffer* acquire();
   void release(MessageBuffer& buffer);

@@ -1,0 +1,168 @@
+// The libfabric executor on GPU memory, staged: every byte arrives by the copy engine, and with few
+// calls of the driver.
+#include "tests/ofi/job.h"
+#include "tests/unit/gpu_memory/rig.h"
+#include "transport/ofi/memory_access.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace gshmem::test {
+namespace {
+
+Leg gpu_leg() { return {"tcp;ofi_rxm", "off", false, gpu_allocate}; }
+
+/// What a launch of blocks does: `pieces` messages, one doorbell, wait for the last.
+void move_all(Client& client, bool writes, unsigned pieces, std::uint64_t bytes) {
+  const auto piece = static_cast<std::uint32_t>(bytes / pieces);
+  std::uint64_t last = 0;
+  for (std::uint64_t at = 0; at < bytes; at += piece) {
+    last = writes ? client.write(at, at, piece) : client.read(at, at, piece);
+  }
+  REQUIRE(client.ring_and_wait(last).ok());
+}
+
+TEST_CASE("staged_gpu_memory_is_moved_whole") {
+  if (!have_libfabric()) return;
+  Job job(2, gpu_leg());
+  cuda_double().reset();
+  cuda_double().latency_ns = 20'000;
+  std::uint8_t* const mine = gpu_view(job[0].heap());
+  std::uint8_t* const other = gpu_view(job[1].heap());
+  Client& client = job[0].to(1);
+  for (const std::uint32_t bytes : {1u, 8u, 65u, 4096u, 65537u, 262'144u, 262'145u, 2'000'001u}) {
+    INFO(bytes);
+    fill(mine, bytes, bytes);
+    std::memset(other, 0, kHeapBytes);
+    REQUIRE(client.ring_and_wait(client.write(5, 0, bytes)).ok());
+    REQUIRE(std::memcmp(other + 5, mine, bytes) == 0);
+    REQUIRE(other[4] == 0);
+    REQUIRE(other[5 + bytes] == 0);
+    fill(other, bytes, bytes + 1);
+    REQUIRE(client.ring_and_wait(client.read(0, 7, bytes)).ok());
+    REQUIRE(std::memcmp(mine + 7, other, bytes) == 0);
+  }
+  require_no_violations();
+}
+
+TEST_CASE("staging_takes_few_copies_and_no_wait") {
+  if (!have_libfabric()) return;
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const unsigned pieces = GENERATE(1u, 32u);
+  const bool writes = GENERATE(true, false);
+  Job job(2, gpu_leg());
+  fill(gpu_view(job[0].heap()), kBytes, 3);
+  fill(gpu_view(job[1].heap()), kBytes, 4);
+  cuda_double().reset();
+  cuda_double().latency_ns = 5'000;
+  move_all(job[0].to(1), writes, pieces, kBytes);
+  REQUIRE(std::memcmp(gpu_view(job[0].heap()), gpu_view(job[1].heap()), kBytes) == 0);
+  const std::string what = std::string("ofi, ") + (writes ? "writes" : "reads") + " of " +
+                           std::to_string(kBytes / pieces);
+  const Calls calls = calls_per_mib(what.c_str(), kBytes);
+  // A message of at most 256 KiB is one copy at each end.
+  CHECK(calls.to_host == std::max(4u, pieces));
+  CHECK(calls.to_device == std::max(4u, pieces));
+  CHECK(calls.waits == 0);
+  CHECK(cuda_double().misaligned == 0);
+  require_no_violations();
+}
+
+/// A heap as the executor's thread has it.
+struct Access {
+  static constexpr std::uint64_t kBytes = 1 << 20;
+  void* gpu = gpu_allocate(kBytes);
+  std::unique_ptr<ofi::MemoryAccess> heap = ofi::make_memory_access(
+      {.base = gpu, .bytes = kBytes, .kind = nic::MemoryKind::kGpu, .gpu = 0});
+  ofi::Staging staging = heap->allocate(kBytes);
+  Access() {
+    heap->attach_thread();
+    cuda_double().reset();
+  }
+};
+
+TEST_CASE("copies_of_a_round_are_asked_about_together") {
+  Access access;
+  std::vector<ofi::Ticket> tickets;
+  fill(gpu_view(access.gpu), Access::kBytes, 5);
+  for (std::uint64_t at = 0; at < 8 * 4096; at += 4096) {
+    tickets.push_back(access.heap->start_read(at, access.staging.get() + at, 4096));
+  }
+  CHECK_FALSE(access.heap->done(tickets.front()));  // nobody has looked
+  access.heap->poll();
+  CHECK(cuda_double().queries == 1);
+  for (const ofi::Ticket ticket : tickets) CHECK(access.heap->done(ticket));
+  CHECK(std::memcmp(gpu_view(access.gpu), access.staging.get(), 8 * 4096) == 0);
+}
+
+TEST_CASE("more_copies_than_batches_all_arrive_and_none_is_done_early") {
+  Access access;
+  constexpr int kCopies = 64;
+  constexpr std::uint64_t kEach = Access::kBytes / kCopies;
+  fill(access.staging.get(), Access::kBytes, 6);
+  cuda_double().latency_ns = 200'000;
+  std::vector<ofi::Ticket> tickets;
+  const auto arrived = [&](int copy) {
+    const auto at = static_cast<std::uint64_t>(copy) * kEach;
+    return std::memcmp(gpu_view(access.gpu) + at, access.staging.get() + at, kEach) == 0;
+  };
+  for (int copy = 0; copy < kCopies; ++copy) {
+    const auto at = static_cast<std::uint64_t>(copy) * kEach;
+    tickets.push_back(access.heap->start_write(at, access.staging.get() + at, kEach));
+    if (copy % 3 == 0) access.heap->poll();  // closes a batch
+    for (int before = 0; before <= copy; ++before) {
+      if (access.heap->done(tickets[static_cast<std::size_t>(before)])) REQUIRE(arrived(before));
+    }
+  }
+  for (int copy = 0; copy < kCopies; ++copy) {
+    access.heap->wait(tickets[static_cast<std::size_t>(copy)]);
+    REQUIRE(arrived(copy));
+  }
+  CHECK(cuda_double().waits == 0);
+}
+
+TEST_CASE("a_refused_copy_is_an_error_completion") {
+  if (!have_libfabric()) return;
+  const bool here = GENERATE(true, false);
+  Job job(2, gpu_leg());
+  cuda_double().reset();
+  std::memset(gpu_view(job[1].heap()), 0, kHeapBytes);
+  fill(gpu_view(job[0].heap()), 4096, 7);
+  (here ? cuda_double().failing_to_host : cuda_double().failing_to_device) = 1;
+  Client& client = job[0].to(1);
+  const Outcome outcome = client.ring_and_wait(client.write(0, 0, 4096));
+  CHECK_FALSE(outcome.ok());
+  CHECK(outcome.syndrome == (here ? 0x04 : 0x14));
+}
+
+TEST_CASE("figures_of_the_executor_on_a_simulated_gpu", "[.figures]") {
+  if (!have_libfabric()) return;
+  constexpr std::uint64_t kBytes = 1 << 20;
+  for (const std::int64_t latency_us : {5, 100}) {
+    for (const unsigned pieces : {1u, 32u}) {
+      for (const bool writes : {true, false}) {
+        Job job(2, gpu_leg());
+        cuda_double().reset();
+        cuda_double().latency_ns = latency_us * 1000;
+        cuda_double().bytes_per_ns = 25;
+        auto best = std::chrono::nanoseconds::max();
+        for (int i = 0; i < 20; ++i) {
+          const auto begin = std::chrono::steady_clock::now();
+          move_all(job[0].to(1), writes, pieces, kBytes);
+          best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - begin);
+        }
+        std::printf("copies that take %lld us, %u %s of %llu bytes: %.2f GB/s\n",
+                    static_cast<long long>(latency_us), pieces, writes ? "writes" : "reads",
+                    static_cast<unsigned long long>(kBytes / pieces),
+                    static_cast<double>(kBytes) / static_cast<double>(best.count()));
+        calls_per_mib("  calls", 20 * kBytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test
