@@ -17,7 +17,7 @@ struct GetStream {
     for (unsigned i = 0; i < span.count; ++i) {
       ctx.get_nbi(Group{}, dest + slice.begin, source + slice.begin, slice.bytes, pe);
     }
-    ctx.quiet();
+    complete<Group>(ctx);
   }
 };
 

@@ -18,7 +18,7 @@ struct PutStream {
     for (unsigned i = 0; i < span.count; ++i) {
       ctx.put_nbi(Group{}, dest + slice.begin, source + slice.begin, slice.bytes, pe);
     }
-    ctx.quiet();
+    complete<Group>(ctx);
   }
 };
 

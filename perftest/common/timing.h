@@ -155,6 +155,17 @@ GSHMEM_FN Slice slice_of(const gshmem::LaunchContext& ctx, std::size_t bytes) {
   return {begin, bytes - begin < share ? bytes - begin : share};
 }
 
+/// Everything that the group has issued is complete: one of its threads asks for all. On the
+/// network path who asks reads host memory again and again, and 32 blocks of 1024 such threads take
+/// the bus from the copies that they wait for.
+template <class Group>
+GSHMEM_FN void complete(const gshmem::LaunchContext& ctx) {
+  const Group group;
+  group.sync();
+  if (group.thread_rank() == 0) ctx.quiet();
+  group.sync();
+}
+
 /// Calls `run(group)` with a Thread, Warp or Block as `scope` says.
 template <class Run>
 void with_scope(const std::string& scope, const Run& run) {
