@@ -1,8 +1,8 @@
 // GPU memory through the CUDA driver (cuda.h): a private non-blocking stream per device and pinned
 // staging, all made when the first region of a device is registered, so that a transfer never waits
 // for a kernel that itself waits for the transfer. What counts is how often the stream is waited
-// for, more than bytes: a copy that is waited for takes about 10 us, and over 100 while thousands
-// of threads poll host memory (README, "soft" and "ofi"). So copies are gathered and waited for
+// for, more than bytes: with 41 waits per MiB a put_bw whose threads polled host memory took 5.2
+// ms, with 71 a get_bw took 9.5 ms (H200s), 130 us a wait. So copies are gathered and waited for
 // once.
 #include "transport/nic/soft/memory.h"
 
