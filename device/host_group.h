@@ -8,25 +8,42 @@
 #include "host_ops.h"
 #include "machine.h"
 
+#if !defined(__CUDA_ARCH__)
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace gshmem::device {
 
 /// Lanes per warp on the CPU: small, so that a launch stays cheap on a few cores.
 inline constexpr int kHostWarpSize = 4;
 
 #if !defined(__CUDA_ARCH__)
-/// Barrier of `size` threads; counter and generation, no OS object, pauses and then yields.
+/// Barrier of `size` threads: counter and generation. Who is early spins a little, then sleeps:
+/// groups have more threads than the machine cores, and a thread that only yields comes back a time
+/// slice of whoever else is busy later.
 class HostBarrier {
  public:
   explicit HostBarrier(int size) : size_(size) {}
   void arrive_and_wait() {
     const std::uint32_t generation = load_acquire(&generation_);
+    const int size = size_;  // who is let go may destroy this
     // acq_rel: the last arrival must see the writes of all others before it opens the barrier.
-    if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size_) {
+    if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size) {
       store_relaxed(&arrived_, 0);
       store_release(&generation_, generation + 1);  // pairs with the acquire below
+      if (size > 1) futex(FUTEX_WAKE_PRIVATE, INT_MAX);
       return;
     }
-    for (unsigned polls = 0; load_acquire(&generation_) == generation; ++polls) pause(polls);
+    for (unsigned polls = 0; load_acquire(&generation_) == generation; ++polls) {
+      if (polls < kSpins) {
+        pause(polls);
+      } else {
+        futex(FUTEX_WAIT_PRIVATE, generation);  // returns at once when it is no longer that
+      }
+    }
   }
   /// Tells all whether `mine` was true on one of them.
   bool arrive_and_any(bool mine) {
@@ -40,6 +57,10 @@ class HostBarrier {
   }
 
  private:
+  static constexpr unsigned kSpins = 20;  // four times it yields: who works may be about to arrive
+  void futex(int operation, std::uint32_t value) {
+    syscall(SYS_futex, &generation_, operation, value, nullptr, nullptr, 0);
+  }
   int size_;
   int arrived_ = 0;
   std::uint32_t any_ = 0;
