@@ -1,6 +1,7 @@
 # GSHMEM_PRECOMPILE: the standard library's headers, which take longer to read than most files of this
 # tree, are precompiled once for all targets. Off by default, and in the legs release and clang: behind
-# it a forgotten #include is not seen, and the owners of ccache lose its hits.
+# it a forgotten #include is not seen, and the owners of ccache lose its hits. The legs that use it compile
+# the files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
 set(GSHMEM_PRECOMPILED_HEADERS
   algorithm array atomic cerrno charconv chrono condition_variable cstdint cstdio cstdlib cstring deque
   filesystem fstream functional map memory mutex optional random set sstream stdexcept string string_view
@@ -43,7 +44,8 @@ function(gshmem_precompile folder)
     endif()
     # Files that only builds with CUDA compile go without, so that their forgotten #includes are seen.
     list(FILTER sources INCLUDE REGEX "\\.c$|cuda|gpu")
-    set_source_files_properties(${sources} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    set_source_files_properties(${sources} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+      SKIP_UNITY_BUILD_INCLUSION ON)
     get_target_property(visibility ${target} CXX_VISIBILITY_PRESET)
     set(owner library)
     if(type STREQUAL "EXECUTABLE")

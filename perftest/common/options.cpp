@@ -15,7 +15,7 @@ namespace {
 using Target = std::variant<std::size_t Options::*, unsigned Options::*, std::string Options::*,
                             bool Options::*>;
 
-struct Row {
+struct OptionRow {
   const char* name;
   char letter;  ///< 0 = none
   unsigned group;
@@ -38,7 +38,7 @@ constexpr const char* kTypeNames =
 #include <gshmem/types.def>
     ;
 
-const Row kTable[] = {
+const OptionRow kTable[] = {
     {"min_size", 'b', kSizes, &Options::min_size, kSizeValues, "smallest size"},
     {"max_size", 'e', kSizes, &Options::max_size, kSizeValues, "largest size"},
     {"step", 'f', kSizes, &Options::step, "2 to 4294967295", "factor from one size to the next"},
@@ -74,14 +74,14 @@ const Row kTable[] = {
     {"help", 'h', kCommon, &Options::help, "", "this text"},
 };
 
-bool is_flag(const Row& row) { return std::holds_alternative<bool Options::*>(row.target); }
+bool is_flag(const OptionRow& row) { return std::holds_alternative<bool Options::*>(row.target); }
 
-std::string shown_name(const Row& row) {
+std::string shown_name(const OptionRow& row) {
   return (row.letter ? std::string("-") + row.letter + ", --" : "    --") + row.name;
 }
 
 /// "a|b|" without the last bar.
-std::string words(const Row& row) {
+std::string words(const OptionRow& row) {
   std::string text = row.accepted;
   if (!text.empty() && text.back() == '|') text.pop_back();
   return text;
@@ -106,7 +106,7 @@ std::optional<std::uint64_t> parse_digits(std::string_view text) {
 }
 
 /// The smallest accepted value of a count is the number its description begins with.
-unsigned parse_count(const Row& row, std::string_view text) {
+unsigned parse_count(const OptionRow& row, std::string_view text) {
   const std::string_view accepted = row.accepted;
   const std::optional<std::uint64_t> value = parse_digits(text);
   if (accepted.find('|') != std::string_view::npos) {
@@ -119,7 +119,7 @@ unsigned parse_count(const Row& row, std::string_view text) {
   return static_cast<unsigned>(*value);
 }
 
-void assign(Options& options, const Row& row, std::string_view value) {
+void assign(Options& options, const OptionRow& row, std::string_view value) {
   if (const auto* size = std::get_if<std::size_t Options::*>(&row.target)) {
     options.*(*size) = parse_size(row.name, value);
   } else if (const auto* count = std::get_if<unsigned Options::*>(&row.target)) {
@@ -131,8 +131,8 @@ void assign(Options& options, const Row& row, std::string_view value) {
 }
 
 /// The row that `argument` means; the rest of it (behind = or the letter) goes to `value`.
-const Row& find_row(std::string_view argument, std::optional<std::string>& value) {
-  for (const Row& row : kTable) {
+const OptionRow& find_row(std::string_view argument, std::optional<std::string>& value) {
+  for (const OptionRow& row : kTable) {
     if (argument.starts_with("--")) {
       const std::size_t equals = argument.find('=');
       if (argument.substr(2, equals == std::string_view::npos ? equals : equals - 2) != row.name) {
@@ -175,7 +175,7 @@ Options parse_options(unsigned groups, const std::vector<std::string>& arguments
   Options options;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::optional<std::string> value;
-    const Row& row = find_row(arguments[i], value);
+    const OptionRow& row = find_row(arguments[i], value);
     if (!(row.group & (groups | kCommon))) {
       throw UsageError("this program has no option --" + std::string(row.name) + "; see --help");
     }
@@ -202,7 +202,7 @@ Options parse_options(unsigned groups, const std::vector<std::string>& arguments
 std::string help_text(std::string_view program, std::string_view summary, unsigned groups) {
   std::string text = std::string(program) + ": " + std::string(summary) +
                      "\nRun it under mpirun or srun, or with --pes.\n\n";
-  for (const Row& row : kTable) {
+  for (const OptionRow& row : kTable) {
     if (!(row.group & (groups | kCommon)) || !*row.help) continue;
     std::string line = "  " + shown_name(row);
     line.resize(std::max<std::size_t>(line.size() + 2, 28), ' ');
@@ -214,7 +214,7 @@ std::string help_text(std::string_view program, std::string_view summary, unsign
 
 void apply_defaults(Options& options, const Options& defaults) {
   const bool max_given = options.max_size != 0;
-  for (const Row& row : kTable) {
+  for (const OptionRow& row : kTable) {
     if (const auto* size = std::get_if<std::size_t Options::*>(&row.target)) {
       if (options.*(*size) == 0) options.*(*size) = defaults.*(*size);
     } else if (const auto* count = std::get_if<unsigned Options::*>(&row.target)) {

@@ -29,7 +29,7 @@ const Bytes kAdd8 = {1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0};
 const Bytes kAdd4 = {0, 0, 0, 5, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 const Bytes kSwap4 = {0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
 
-Wqe good(const Bytes& bytes) {
+Wqe good_atomic(const Bytes& bytes) {
   const DecodeResult result = decode_wqe(bytes.data(), bytes.size());
   INFO(result.reason);
   CHECK(result.error == WqeError::kNone);
@@ -42,38 +42,39 @@ Wqe good(const Bytes& bytes) {
   return result.wqe;
 }
 
-void bad(const Bytes& bytes, const char* reason, WqeError error = WqeError::kLocalOperation) {
+void bad_atomic(const Bytes& bytes, const char* reason,
+                WqeError error = WqeError::kLocalOperation) {
   const DecodeResult result = decode_wqe(bytes.data(), bytes.size());
   CHECK(result.error == error);
   CHECK_THAT(result.reason, Contains(reason));
 }
 
 TEST_CASE("compare_and_swap_and_fetch_and_add") {
-  const Wqe swap = good(entry(0, 0x11, kTwo8, 8));
+  const Wqe swap = good_atomic(entry(0, 0x11, kTwo8, 8));
   CHECK(swap.kind == WqeKind::kCompareSwap);
   CHECK(swap.swap_or_add == 0x0102030405060708);
   CHECK(swap.compare == 0x1112131415161718);
   CHECK(swap.length == 8);
   CHECK(swap.entries() == 1);
-  const Wqe add = good(entry(0, 0x12, kAdd8, 8));
+  const Wqe add = good_atomic(entry(0, 0x12, kAdd8, 8));
   CHECK(add.kind == WqeKind::kFetchAdd);
   CHECK(add.swap_or_add == 0x0102030405060708);
 }
 
 TEST_CASE("masked_fetch_and_add_of_4_and_8_bytes") {
-  const Wqe small = good(entry(8, 0x15, kAdd4, 4));
+  const Wqe small = good_atomic(entry(8, 0x15, kAdd4, 4));
   CHECK(small.kind == WqeKind::kMaskedFetchAdd);
   CHECK(small.length == 4);
   CHECK(small.swap_or_add == 5);
   CHECK(small.boundary == 0x80000000);
-  const Wqe big = good(entry(9, 0x15, kTwo8, 8));
+  const Wqe big = good_atomic(entry(9, 0x15, kTwo8, 8));
   CHECK(big.length == 8);
   CHECK(big.swap_or_add == 0x0102030405060708);
   CHECK(big.boundary == 0x1112131415161718);
 }
 
 TEST_CASE("masked_compare_and_swap_of_4_and_8_bytes") {
-  const Wqe small = good(entry(8, 0x14, kSwap4, 4));
+  const Wqe small = good_atomic(entry(8, 0x14, kSwap4, 4));
   CHECK(small.kind == WqeKind::kMaskedCompareSwap);
   CHECK(small.swap_or_add == 1);
   CHECK(small.compare == 2);
@@ -83,7 +84,7 @@ TEST_CASE("masked_compare_and_swap_of_4_and_8_bytes") {
   Bytes operands = kTwo8;
   for (std::uint8_t i = 1; i <= 8; ++i) operands.push_back(static_cast<std::uint8_t>(0x20 + i));
   for (std::uint8_t i = 1; i <= 8; ++i) operands.push_back(static_cast<std::uint8_t>(0x30 + i));
-  const Wqe big = good(entry(9, 0x14, operands, 8));
+  const Wqe big = good_atomic(entry(9, 0x14, operands, 8));
   CHECK(big.swap_or_add == 0x0102030405060708);
   CHECK(big.compare == 0x1112131415161718);
   CHECK(big.swap_mask == 0x2122232425262728);
@@ -92,28 +93,30 @@ TEST_CASE("masked_compare_and_swap_of_4_and_8_bytes") {
 }
 
 TEST_CASE("atomics_that_are_put_together_wrongly") {
-  bad(entry(8, 0x11, kTwo8, 8), "opmod 0x08 in ATOMIC_CS");
-  bad(entry(0, 0x14, kSwap4, 4), "opmod 0x00 in MASKED_CS");
-  bad(entry(0x0a, 0x15, kAdd8, 8), "opmod 0x0a in MASKED_FA");
-  bad(entry(0, 0x12, kTwo8, 8), "compare value in ATOMIC_FA");
+  bad_atomic(entry(8, 0x11, kTwo8, 8), "opmod 0x08 in ATOMIC_CS");
+  bad_atomic(entry(0, 0x14, kSwap4, 4), "opmod 0x00 in MASKED_CS");
+  bad_atomic(entry(0x0a, 0x15, kAdd8, 8), "opmod 0x0a in MASKED_FA");
+  bad_atomic(entry(0, 0x12, kTwo8, 8), "compare value in ATOMIC_FA");
   Bytes reserved = kAdd4;
   reserved[15] = 1;
-  bad(entry(8, 0x15, reserved, 4), "reserved bytes of the operands");
-  bad(entry(0, 0x11, kTwo8, 4), "result of 4 bytes for ATOMIC_CS of 8", WqeError::kLocalLength);
-  bad(entry(8, 0x15, kAdd4, 8), "result of 8 bytes for MASKED_FA of 4", WqeError::kLocalLength);
-  bad(entry(9, 0x14, kSwap4, 8), "ds 4 in MASKED_CS of 8");
+  bad_atomic(entry(8, 0x15, reserved, 4), "reserved bytes of the operands");
+  bad_atomic(entry(0, 0x11, kTwo8, 4), "result of 4 bytes for ATOMIC_CS of 8",
+             WqeError::kLocalLength);
+  bad_atomic(entry(8, 0x15, kAdd4, 8), "result of 8 bytes for MASKED_FA of 4",
+             WqeError::kLocalLength);
+  bad_atomic(entry(9, 0x14, kSwap4, 8), "ds 4 in MASKED_CS of 8");
 
   Bytes short_of_data = entry(0, 0x12, kAdd8, 8);
   short_of_data.resize(48);
   short_of_data[7] = 3;
-  bad(short_of_data, "ds 3 in ATOMIC_FA of 8");
+  bad_atomic(short_of_data, "ds 3 in ATOMIC_FA of 8");
   Bytes one_more = entry(0, 0x12, kAdd8, 8);
   one_more.resize(80);
   one_more[7] = 5;
-  bad(one_more, "ds 5 in ATOMIC_FA of 8");
+  bad_atomic(one_more, "ds 5 in ATOMIC_FA of 8");
   Bytes inlined = entry(0, 0x12, kAdd8, 8);
   inlined[48] = 0x80;
-  bad(inlined, "inline data in ATOMIC_FA");
+  bad_atomic(inlined, "inline data in ATOMIC_FA");
 }
 
 std::uint64_t add(std::uint64_t old, std::uint64_t value, std::uint64_t boundary,

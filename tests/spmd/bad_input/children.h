@@ -11,6 +11,9 @@
 
 namespace gshmem::spmd {
 
+/// The code of most misuse.
+inline constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE;
+
 using Environment = std::map<std::string, std::string>;
 
 struct Outcome {

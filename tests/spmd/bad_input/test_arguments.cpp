@@ -29,8 +29,6 @@ void expect(int code, const std::vector<std::string>& parts,
   }
 }
 
-constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE;
-
 }  // namespace
 
 TEST_CASE("pe_out_of_range_is_a_fault") {

@@ -21,7 +21,7 @@ void need_null(const void* p) {
   if (p) throw std::runtime_error("expected null");
 }
 
-constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE, kSymmetry = GSHMEMX_ERROR_SYMMETRY;
+constexpr int kSymmetry = GSHMEMX_ERROR_SYMMETRY;
 
 }  // namespace
 

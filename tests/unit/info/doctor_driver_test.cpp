@@ -3,8 +3,6 @@
 namespace gshmem::info {
 namespace {
 
-constexpr char kGpu[] = "pci0000:00/0000:00:01.0/0000:01:00.0";
-constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
 constexpr char kOpen[] = "Open Kernel Module for x86_64";
 constexpr char kProprietary[] = "x86_64 Kernel Module";
 

@@ -3,9 +3,6 @@
 namespace gshmem::info {
 namespace {
 
-constexpr char kGpu[] = "pci0000:00/0000:00:01.0/0000:01:00.0";
-constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
-
 /// BARs as an H200's: 64 MiB registers, the window to memory, 32 MiB.
 std::string resources(const std::string& window) {
   return "0x0000000044000000 0x0000000047ffffff 0x000000000014220c\n"

@@ -8,7 +8,7 @@ namespace {
 
 // One root port with a switch: upstream port 02:00.0, downstream ports 03:00.0 and 03:01.0.
 constexpr char kSwitch[] = "pci0000:00/0000:00:01.0/0000:02:00.0";
-const std::string kGpu = std::string(kSwitch) + "/0000:03:00.0/0000:04:00.0";
+const std::string kSwitchedGpu = std::string(kSwitch) + "/0000:03:00.0/0000:04:00.0";
 const std::string kNearNic = std::string(kSwitch) + "/0000:03:01.0/0000:05:00.0";
 const std::string kFartherNic =
     std::string(kSwitch) + "/0000:03:02.0/0000:06:00.0/0000:07:00.0/0000:08:00.0";
@@ -42,7 +42,7 @@ Distance distance(const FakeMachine& fake) {
 TEST_CASE("distance_is_read_off_the_paths") {
   const auto with_nic = [](const std::string& path, const std::string& numa_node) {
     FakeMachine fake;
-    fake.gpu(kGpu);
+    fake.gpu(kSwitchedGpu);
     fake.nic("mlx5_0", path, "InfiniBand", {{"numa_node", numa_node}});
     return distance(fake);
   };
@@ -57,7 +57,7 @@ TEST_CASE("distance_is_read_off_the_paths") {
 TEST_CASE("each_gpu_is_told_its_nearest_nic") {
   FakeMachine fake;
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
-  fake.gpu(kGpu);
+  fake.gpu(kSwitchedGpu);
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no RDMA device");
   fake.nic("mlx5_1", kOtherNic, "InfiniBand", {{"numa_node", "1"}});
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kProblem, "SYS");
@@ -98,7 +98,7 @@ TEST_CASE("device_control_is_found_in_the_conventional_list") {
 TEST_CASE("acs_redirect_between_gpu_and_nic_is_a_problem") {
   FakeMachine fake;
   expect_one(check_acs(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
-  fake.gpu(kGpu);
+  fake.gpu(kSwitchedGpu);
   fake.nic("mlx5_0", kOtherNic, "InfiniBand");
   expect_one(check_acs(fake.machine), Verdict::kSkipped, "host bridge anyway");
 
@@ -119,7 +119,7 @@ TEST_CASE("acs_redirect_between_gpu_and_nic_is_a_problem") {
 
 TEST_CASE("acs_between_two_gpus_counts_as_well") {
   FakeMachine fake;
-  fake.gpu(kGpu);
+  fake.gpu(kSwitchedGpu);
   fake.gpu(kNearNic);
   fake.pci(std::string(kSwitch) + "/0000:03:00.0", {{"config", config_space(0x4, 0)}});
   fake.pci(std::string(kSwitch) + "/0000:03:01.0", {{"config", config_space(0x8, 0)}});
@@ -144,9 +144,9 @@ TEST_CASE("iommu_must_not_translate_gpus_and_nics") {
   expect_one(check_iommu(fake.machine), Verdict::kOk, "no IOMMU is active (intel_iommu=on)");
   fake.write("/sys/class/iommu/dmar0/x", "");
   expect_one(check_iommu(fake.machine), Verdict::kSkipped, "no GPU and no NIC");
-  fake.gpu(kGpu);
+  fake.gpu(kSwitchedGpu);
   fake.write("/sys/kernel/iommu_groups/7/type", "identity\n");
-  fake.link("/sys/devices/" + kGpu + "/iommu_group", "/sys/kernel/iommu_groups/7");
+  fake.link("/sys/devices/" + kSwitchedGpu + "/iommu_group", "/sys/kernel/iommu_groups/7");
   expect_one(check_iommu(fake.machine), Verdict::kOk, "not translated");
   fake.write("/sys/kernel/iommu_groups/7/type", "DMA-FQ\n");
   expect_one(check_iommu(fake.machine), Verdict::kProblem, "iommu=pt");
@@ -163,13 +163,13 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
                                               {"current_link_width", width},
                                               {"max_link_width", "16"}};
   };
-  fake.gpu(kGpu);
+  fake.gpu(kSwitchedGpu);
   expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");
-  fake.gpu(kGpu, link("32.0 GT/s PCIe", "16"));
+  fake.gpu(kSwitchedGpu, link("32.0 GT/s PCIe", "16"));
   expect_one(check_pci_link(fake.machine), Verdict::kOk, "x16 at 32.0 GT/s");
-  fake.gpu(kGpu, link("2.5 GT/s PCIe", "16"));
+  fake.gpu(kSwitchedGpu, link("2.5 GT/s PCIe", "16"));
   expect_one(check_pci_link(fake.machine), Verdict::kHint, "while idle");
-  fake.gpu(kGpu, link("32.0 GT/s PCIe", "8"));
+  fake.gpu(kSwitchedGpu, link("32.0 GT/s PCIe", "8"));
   expect_one(check_pci_link(fake.machine), Verdict::kProblem, "8/16");
 
   FakeMachine other;
@@ -183,16 +183,16 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
 TEST_CASE("numa_says_where_devices_are_and_whether_the_process_is_near") {
   FakeMachine fake;
   expect_one(check_numa(fake.machine), Verdict::kSkipped, "no GPU");
-  fake.gpu(kGpu, {{"numa_node", "1"}, {"local_cpulist", "4-7,12\n"}});
+  fake.gpu(kSwitchedGpu, {{"numa_node", "1"}, {"local_cpulist", "4-7,12\n"}});
   fake.write("/sys/devices/system/node/node0/x", "");
   expect_one(check_numa(fake.machine), Verdict::kOk, "one NUMA node");
   fake.write("/sys/devices/system/node/node1/x", "");
   expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
   fake.capabilities(kNoCapabilities);  // allowed on 0-3
   expect_one(check_numa(fake.machine), Verdict::kHint, "--bind-to numa");
-  fake.gpu(kGpu, {{"numa_node", "1"}, {"local_cpulist", "2,3\n"}});
+  fake.gpu(kSwitchedGpu, {{"numa_node", "1"}, {"local_cpulist", "2,3\n"}});
   expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
-  fake.gpu(kGpu, {{"numa_node", "-1"}, {"local_cpulist", "0-7\n"}});
+  fake.gpu(kSwitchedGpu, {{"numa_node", "-1"}, {"local_cpulist", "0-7\n"}});
   expect_one(check_numa(fake.machine), Verdict::kHint, "numa_node is -1");
 }
 

@@ -1,12 +1,6 @@
 #include "tests/unit/info/fake_machine.h"
 
 namespace gshmem::info {
-namespace {
-
-constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
-
-}  // namespace
-
 TEST_CASE("bad_and_unknown_variables_are_named") {
   FakeMachine fake;
   expect_one(check_variables(fake.machine), Verdict::kOk, "defaults");

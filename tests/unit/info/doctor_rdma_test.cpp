@@ -5,7 +5,6 @@
 namespace gshmem::info {
 namespace {
 
-constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
 constexpr char kPort[] = "/sys/class/infiniband/mlx5_0/ports/1/";
 constexpr char kLinkLocal[] = "fe80:0000:0000:0000:0e42:a1ff:fe9b:0001";
 constexpr char kIpv4[] = "0000:0000:0000:0000:0000:ffff:0a00:0105";  // 10.0.1.5

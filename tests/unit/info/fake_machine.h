@@ -17,6 +17,10 @@
 
 namespace gshmem::info {
 
+/// Where a GPU and a NIC sit in many of the tests.
+inline constexpr char kGpu[] = "pci0000:00/0000:00:01.0/0000:01:00.0";
+inline constexpr char kNic[] = "pci0000:00/0000:00:02.0/0000:02:00.0";
+
 class FakeMachine {
  public:
   FakeMachine() {

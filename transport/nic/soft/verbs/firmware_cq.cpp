@@ -4,7 +4,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kCqeBytes = 64, kRecordBytes = 8;
+constexpr std::uint64_t kCqeBytes = 64, kCqRecordBytes = 8;
 
 }  // namespace
 
@@ -39,8 +39,8 @@ void create_cq(FirmwareState& state, Call& call) {
   const std::uint32_t record_umem = get(cqc, cqc::dbr_umem_id);
   attributes.record = holds.umem({.id = record_umem,
                                   .offset = get(cqc, cqc::dbr_addr),
-                                  .bytes = kRecordBytes,
-                                  .alignment = kRecordBytes},
+                                  .bytes = kCqRecordBytes,
+                                  .alignment = kCqRecordBytes},
                                  "CQ doorbell record");
 
   const std::uint32_t number = state.engine.create_cq(attributes);

@@ -6,7 +6,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kEntryBytes = 64, kRecordBytes = 8;
+constexpr std::uint64_t kEntryBytes = 64, kQpRecordBytes = 8;
 constexpr std::uint32_t kReliableConnection = 0;  ///< qpc.st, MLX5_QPC_ST_RC
 /// qpc.rq_type, MLX5_QPC_RQ_TYPE_*
 constexpr std::uint32_t kSharedReceiveQueue = 1, kNoReceiveQueue = 3;
@@ -76,8 +76,8 @@ void create_qp(FirmwareState& state, Call& call) {
                           inside_page;
   attributes.record = holds.umem({.id = qp.record_umem,
                                   .offset = get(qpc, qpc::dbr_addr),
-                                  .bytes = kRecordBytes,
-                                  .alignment = kRecordBytes},
+                                  .bytes = kQpRecordBytes,
+                                  .alignment = kQpRecordBytes},
                                  "doorbell record");
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
 

@@ -12,9 +12,6 @@ namespace {
 
 /// The kernel wants general_obj_in_cmd_hdr and general_obj_out_cmd_hdr at least.
 constexpr std::size_t kHeaderBytes = 16;
-constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
-/// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
-constexpr std::size_t kRegisterOffset = 0x800;
 constexpr std::size_t kUarBytes = 4096;
 constexpr std::uint32_t kDedicatedUar = 1u << 31;  ///< MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED
 

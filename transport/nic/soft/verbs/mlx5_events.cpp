@@ -12,8 +12,6 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
-
 struct Subscription {
   std::uint16_t made_by;  ///< opcode that made the object
   std::uint32_t number;

@@ -7,7 +7,6 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::size_t kRegisterOffset = 0x800;  ///< MLX5_BF_OFFSET in rdma-core
 constexpr std::uint32_t kEntryBytes = 64;
 
 void init_pd(const ibv_pd* pd, mlx5dv_pd* out) {

@@ -28,6 +28,11 @@ struct mlx5dv_devx_obj {
 
 namespace gshmem::soft {
 
+/// Opcodes of CREATE_CQ and CREATE_QP.
+inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
+/// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
+inline constexpr std::size_t kRegisterOffset = 0x800;
+
 struct ContextState {
   ContextState();
   ~ContextState();  // destroys what the client left in the engine

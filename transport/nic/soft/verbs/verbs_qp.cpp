@@ -3,7 +3,6 @@
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace gshmem::soft {
 namespace {
@@ -26,10 +25,6 @@ constexpr Transition kTransitions[] = {
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
 };
-
-std::uint32_t log2_ceil(std::uint32_t n) {
-  return n <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(n - 1));
-}
 
 /// Entries of 64 bytes that one work request can take: control and remote segments, then elements
 /// or inline data (rdma-core providers/mlx5/verbs.c, mlx5_calc_send_wqe).

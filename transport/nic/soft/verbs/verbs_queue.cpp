@@ -5,7 +5,6 @@
 #include <endian.h>
 
 #include <atomic>
-#include <bit>
 #include <cstring>
 
 namespace gshmem::soft {
@@ -14,10 +13,6 @@ namespace {
 constexpr std::size_t kCqeBytes = 64, kReceiveBytes = 64;
 /// op_own of an entry that nothing has been written to: opcode 15 (MLX5_CQE_INVALID).
 constexpr unsigned char kInvalidEntry = 0xf0;
-
-std::uint32_t log2_ceil(std::uint32_t n) {
-  return static_cast<std::uint32_t>(std::bit_width(n - 1));
-}
 
 template <class Verbs>
 void init_waiting(Verbs& object) {
