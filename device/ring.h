@@ -3,7 +3,7 @@
 // by tests/model (every interleaving of a small queue) and tests/nic.
 //
 // reserved -> written -> ready -> rung -> done: each cursor counts entries since the queue was
-// made.
+
 //  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: there
 //  is
 //    no other, and doorbells of one queue are stored in order.
@@ -169,7 +169,11 @@ GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
     }
     wait.started = begin;
   }
-  pause(polls);
+  if (wait.await == Await::kDone || wait.await == Await::kRoom) {
+    pause_far(polls);  // the completion lies in host memory
+  } else {
+    pause(polls);
+  }
   return true;
 }
 

@@ -139,6 +139,7 @@ template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) {}
+inline void pause_far(unsigned polls) { pause(polls); }
 [[noreturn]] inline void trap() { std::abort(); }
 
 inline bool is_alone() { return lane.size == 1; }

@@ -117,6 +117,7 @@ template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) { model::pause(); }
+inline void pause_far(unsigned polls) { pause(polls); }
 [[noreturn]] inline void trap() { model::fail("trap"); }
 
 /// A thread may find itself alone where others are about to come.
