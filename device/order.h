@@ -11,9 +11,10 @@ namespace gshmem::device {
 /// when a system fence behind it has returned; what went by the network, when its queue says so.
 template <class Coop>
 GSHMEM_FN void complete_all(Coop coop, const State& state, const char* call) {
+  const bool by_network = state.nic.queues != nullptr;  // known before the fence ends
   coop.sync();
   fence_release_system();
-  if (state.nic.queues) nic::quiet(coop, state, call);
+  if (by_network) nic::quiet(coop, state, call);
   coop.sync();
 }
 

@@ -16,12 +16,22 @@ GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
 }
 
-/// PE `pe`, in range, is reached by load and store. (The table is for jobs whose PEs of a host have
-/// no consecutive numbers.)
-GSHMEM_FN bool is_mapped(const State& state, int pe) {
-  if (state.slots) return state.slots[pe] >= 0;
-  return static_cast<std::uint32_t>(pe - state.mapped_first) <
+/// The usual way to be mapped, by one comparison.
+GSHMEM_FN bool is_consecutive(const State& state, int pe) {
+  return static_cast<std::uint32_t>(pe) - static_cast<std::uint32_t>(state.mapped_first) <
          static_cast<std::uint32_t>(state.mapped_count);
+}
+// By the table, for jobs whose PEs of a host have no consecutive numbers. Out of line: in the caller
+// they would be loads under a predicate, which take their time also when it is false.
+GSHMEM_OUTLINE bool is_mapped_by_table(const State& state, int pe) {
+  return state.slots && state.slots[pe] >= 0;
+}
+GSHMEM_OUTLINE int steps_by_table(const State& state, int pe) {
+  return state.slots ? state.slots[pe] - state.my_slot : pe - state.my_pe;
+}
+/// PE `pe`, in range, is reached by load and store.
+GSHMEM_FN bool is_mapped(const State& state, int pe) {
+  return is_consecutive(state, pe) || is_mapped_by_table(state, pe);
 }
 /// The same for atomics, which must not mix with those of a NIC on the same memory.
 GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
@@ -31,7 +41,7 @@ GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
 /// Address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
 template <class T>
 GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
-  const int steps = state.slots ? state.slots[pe] - state.my_slot : pe - state.my_pe;
+  const int steps = is_consecutive(state, pe) ? pe - state.my_pe : steps_by_table(state, pe);
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 

@@ -20,8 +20,10 @@ ROWS = [
     ("get, 64 KiB", "get_latency", "-s thread -b 64K -e 64K", "median_us", "us"),
     ("put_signal round trip, 8 B", "put_signal_ping_pong", "-s thread -b 8 -e 8", "median_us", "us"),
     ("atomic fetch_add", "atomic_latency", "-o fetch_add", "median_us", "us"),
-    ("put bandwidth, 1 MiB", "put_bw", "-b 1M -e 1M", "GB_s", "GB/s"),
-    ("get bandwidth, 1 MiB", "get_bw", "-b 1M -e 1M", "GB_s", "GB/s"),
+    ("put bandwidth, 1 MiB, one message", "put_bw", "-b 1M -e 1M -c 1 -t 32", "GB_s", "GB/s"),
+    ("get bandwidth, 1 MiB, one message", "get_bw", "-b 1M -e 1M -c 1 -t 32", "GB_s", "GB/s"),
+    ("put bandwidth, 1 MiB, 32 messages", "put_bw", "-b 1M -e 1M -c 32", "GB_s", "GB/s"),
+    ("get bandwidth, 1 MiB, 32 messages", "get_bw", "-b 1M -e 1M -c 32", "GB_s", "GB/s"),
 ]
 
 

@@ -30,7 +30,7 @@ void Pe::publish_paths() {
     if (static_cast<int>(i) / group != group_.index / group) mapped[i] = false;
   }
   p2p::MappedSet set = p2p::mapped_set(group_, mapped);
-  state_.mapped_first = set.first;
+  state_.mapped_first = set.slots.empty() ? set.first : abi::kMappedByTable;
   state_.mapped_count = set.count;
   state_.my_slot = set.my_slot;
   slots_ = std::move(set.slots);

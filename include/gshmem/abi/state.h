@@ -69,6 +69,9 @@ struct ContextEntry {
 static_assert(sizeof(ContextEntry) == 16);
 inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
 
+/// No PE is so near behind it that it would be one of consecutive ones.
+inline constexpr std::int32_t kMappedByTable = 1 << 30;
+
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
@@ -77,7 +80,8 @@ struct DeviceState {
 
   // The load/store path. Heaps of mapped PEs lie in one reserved address range, `stride` apart, in
   // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is
-  // p - mapped_first; else `slots` has an entry for every PE, -1 where it is not mapped.
+  // p - mapped_first; else `slots` has an entry for every PE, -1 where it is not mapped, and
+  // mapped_first is kMappedByTable.
   char* heap = nullptr;          ///< this PE's
   std::uint64_t heap_bytes = 0;  ///< the first kInternalBytes included
   std::int64_t stride = 0;
