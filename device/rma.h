@@ -26,7 +26,7 @@ GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* so
 template <class Coop>
 GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
-  // Left early: an else would cost MARCH_putmem_warp two registers (121 for 119).
+  // Left early: an else would cost MARCH_putmem_warp registers (121 now).
   if (!is_mapped(state, pe)) {
     nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kOnReturn);
     coop.sync();
