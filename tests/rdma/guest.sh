@@ -1,10 +1,12 @@
 #!/bin/bash
-# guest.sh SPMD TRAFFIC: what soft_roce.sh does in the virtual machine. Two Soft-RoCE NICs, rxe0 and rxe1, over the two ends
+# guest.sh SPMD TRAFFIC [all|lossy [BODY...]]: what soft_roce.sh does in the virtual machine. Two Soft-RoCE NICs, rxe0 and rxe1, over the two ends
 # of a cable (veth) and one PE on each; all that the PEs tell each other beside the bootstrap goes over it by
-# libfabric's verbs;ofi_rxm. First as it is, then with 2 % of the packets lost, then the link goes down.
+# libfabric's verbs;ofi_rxm. First as it is, then with 2 % of the packets lost, then the link goes down. Or all bodies, in jobs of a
+# few, as they are (all) or with packets lost (lossy).
 set -u
 spmd=$1
 traffic=$2
+shift 2
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 ulimit -l unlimited
 
@@ -90,23 +92,90 @@ pes() {
   return $status
 }
 
+# bodies SECONDS BODY...: in one job; each must have said that it is good, for spmd knows nothing of names that are none.
+bodies() {
+  local seconds=$1 body status=0
+  shift
+  pes "$seconds" env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "$@" || return
+  for body; do
+    grep -q "^ok $body " /tmp/pe0 || { echo "no word of $body"; status=1; }
+  done
+  return $status
+}
+
+# in_jobs_of N BODY...: all of them, however many fail. A job that fails is run again body by body, which tells the bad ones
+# from those that came behind; when all are good alone, that is a failure too.
+in_jobs_of() {
+  local n=$1 bad=() body job
+  shift
+  local count=$#
+  while [ $# -gt 0 ]; do
+    job=("${@:1:n}")
+    shift ${#job[@]}
+    say "${job[*]}"
+    bodies $((100 + 100 * ${#job[@]})) "${job[@]}" && continue
+    [ ${#job[@]} = 1 ] && { bad+=("${job[@]}"); continue; }
+    local before=${#bad[@]}
+    for body in "${job[@]}"; do
+      say "$body, alone"
+      bodies 600 "$body" || bad+=("$body")
+    done
+    [ ${#bad[@]} = "$before" ] && bad+=("together:${job[*]}")
+  done
+  say "$count bodies, ${#bad[@]} failed: ${bad[*]}"
+  [ ${#bad[@]} = 0 ]
+}
+
+check_received() {
+  local i
+  for i in 0 1; do
+    [ "$(counter rxe$i rcvd_pkts)" -gt 1000 ] || die "rxe$i has received $(counter rxe$i rcvd_pkts) packets only"
+  done
+}
+
+lose_packets() {
+  local i
+  for i in 0 1; do tc qdisc add dev v$i root netem loss 2% || die "no netem"; done
+}
+
+check_losses() {
+  local i
+  for i in 0 1; do
+    tc -s qdisc show dev v$i
+    tc -s qdisc show dev v$i | grep -q "dropped [1-9]" || die "no packet of v$i was lost"
+    tc qdisc del dev v$i root
+  done
+}
+
+# every_body [lossy|all] [BODY...]
+every_body() {
+  local how=$1
+  shift
+  # shellcheck disable=SC2046
+  [ $# -gt 0 ] || set -- $("$spmd" --list)
+  [ $# -gt 0 ] || die "$spmd names no bodies"
+  [ "$how" = all ] || lose_packets
+  in_jobs_of 8 "$@" || die "bodies over verbs;ofi_rxm"
+  check_received
+  [ "$how" = all ] || check_losses
+}
+
 set_up_network || die "no Soft-RoCE"
 rdma link
 
+if [ $# -gt 0 ]; then
+  every_body "$@"
+  exit
+fi
+
 say "bodies"
-pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${clean[@]}" || die "bodies over verbs;ofi_rxm"
-for i in 0 1; do
-  [ "$(counter rxe$i rcvd_pkts)" -gt 1000 ] || die "rxe$i has received $(counter rxe$i rcvd_pkts) packets only"
-done
+bodies 250 "${clean[@]}" || die "bodies over verbs;ofi_rxm"
+check_received
 
 say "bodies, 2 % of the packets lost"
-for i in 0 1; do tc qdisc add dev v$i root netem loss 2% || die "no netem"; done
-pes 250 env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "${lossy[@]}" || die "bodies with loss"
-for i in 0 1; do
-  tc -s qdisc show dev v$i
-  tc -s qdisc show dev v$i | grep -q "dropped [1-9]" || die "no packet of v$i was lost"
-  tc qdisc del dev v$i root
-done
+lose_packets
+bodies 250 "${lossy[@]}" || die "bodies with loss"
+check_losses
 
 say "the link goes down"
 export HOSTS_COUNT=2 HOSTS_PES=1 HOSTS_FOLDER=/tmp/traffic
