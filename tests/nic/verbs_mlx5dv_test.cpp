@@ -3,6 +3,7 @@
 #include "tests/nic/verbs_commands.h"
 
 #include <dlfcn.h>
+#include <endian.h>
 #include <fcntl.h>
 
 #include <cstring>
@@ -183,7 +184,8 @@ TEST_CASE("events of queues come by the channel that asked for them") {
                      0,
                      8};
   std::memcpy(bytes + 8192, nop.data(), nop.size());
-  bytes[7] = 1;  // the send counter of the record, big-endian
+  // The send counter of the record, which the engine looks at when it likes.
+  __atomic_store_n(reinterpret_cast<std::uint32_t*>(bytes + 4), htobe32(1), __ATOMIC_RELEASE);
   const std::uint8_t doorbell[8] = {0, 0, 1, 0, nop[4], nop[5], nop[6], 0};
   std::uint64_t value = 0;
   std::memcpy(&value, doorbell, sizeof(value));
