@@ -358,8 +358,8 @@ __device__ inline int lane_id() {
 }
 /// Between two polls: nothing, a poll over NVLink or L2 already takes its time.
 __device__ inline void pause(unsigned) {}
-/// Between two polls of host memory. Thousands of threads that poll at once fill the bus, which then
-/// is slow for what they wait for; the first ones, about 10 us, come at full speed.
+/// Between two polls of host memory. Thousands of threads that poll at once fill the bus, which
+/// then is slow for what they wait for; the first ones, about 10 us, come at full speed.
 __device__ inline void pause_far(unsigned polls) {
   if (polls > 8) __nanosleep(polls < 40 ? 32 * (polls - 8) : 1024);
 }

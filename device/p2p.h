@@ -21,8 +21,8 @@ GSHMEM_FN bool is_consecutive(const State& state, int pe) {
   return static_cast<std::uint32_t>(pe) - static_cast<std::uint32_t>(state.mapped_first) <
          static_cast<std::uint32_t>(state.mapped_count);
 }
-// By the table, for jobs whose PEs of a host have no consecutive numbers. Out of line: in the caller
-// they would be loads under a predicate, which take their time also when it is false.
+// By the table, for jobs whose PEs of a host have no consecutive numbers. Out of line: in the
+// caller they would be loads under a predicate, which take their time also when it is false.
 GSHMEM_OUTLINE bool is_mapped_by_table(const State& state, int pe) {
   return state.slots && state.slots[pe] >= 0;
 }
