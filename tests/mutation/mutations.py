@@ -236,7 +236,7 @@ MUTATIONS = [
              "good ? post.first + post.tail :", MODEL, WRONG_DATA),
     mutation("put_does_not_wait", "request.h", "} else if (request.blocking && request.way != "
              "Way::kInline) {", "} else if (request.blocking && request.way == Way::kInline) {",
-             MODEL, r"\bput of thread \d+ has ended"),
+             MODEL, r"\bput(_signal)? of thread \d+ has ended"),
 
     # Requests.
     mutation("signal_behind_the_first_piece", "request.h",
