@@ -89,6 +89,7 @@ GSHMEM_OUTLINE void p(const State& state, T* dest, T value, int pe) {
     put_word(state, dest, raw, sizeof(T), pe);
   }
 }
+
 /// A slot for what `issue` reads; false, and on record why, if there is none. It stays taken when
 /// the call then fails: a late READ may still write there.
 GSHMEM_FN bool issue_claim(Issue& issue, const char* call) {
@@ -193,7 +194,7 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   if (reuse == Reuse::kOnReturn) coop.sync();
 }
 
-/// Waits until everything that the PE has posted is complete, or `post.end` says why not. Threads
+/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. Threads
 /// of the group share the queues; only those that were ever used are looked at. The group need not
 /// meet.
 template <class Coop>

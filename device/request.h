@@ -46,13 +46,13 @@ enum class Reuse : std::uint32_t { kOnReturn, kAtQuiet };
 /// When the destination of a get holds the data.
 enum class Arrival : std::uint32_t { kOnReturn, kAtQuiet };
 
-enum class Operation : std::uint32_t { kPut, kGet, kAtomic, kPutSignal };
+enum class Operation : std::uint32_t { kPut, kGet, kPutSignal };
 /// How a transfer goes: WRITEs that carry the payload, WRITEs or READs between heaps, or READs into
 /// a scratch slot.
 enum class Way : std::uint32_t { kInline, kWrite, kRead, kFetch };
 
-/// A call: a transfer, an atomic, or an atomic behind a transfer. As the Post, it lies in local
-/// memory, and what is left to do is noted in it.
+/// A call: a transfer, or an atomic behind one. As the Post, it lies in local memory, and what is
+/// left to do is noted in it.
 struct Request {
   const State* state;
   Operation operation;
@@ -63,7 +63,7 @@ struct Request {
   const char* local = nullptr;
   const char* remote = nullptr;
   std::size_t bytes = 0;   ///< 0: no transfer
-  void* target = nullptr;  ///< of the atomic; null: there is none
+  void* target = nullptr;  ///< of the atomic; null: there is none (left)
   Amo amo{};
   abi::ScratchSlot* slot = nullptr;  ///< where what is read arrives, if it needs one
 
@@ -92,8 +92,6 @@ GSHMEM_FN const char* name_of(Operation operation) {
       return "put";
     case Operation::kGet:
       return "get";
-    case Operation::kAtomic:
-      return "atomic";
     case Operation::kPutSignal:
       break;
   }
