@@ -1,3 +1,4 @@
+#include <gshmem/device/p2p.h>
 #include <gshmem/device/teams.h>
 
 #include <catch2/catch.hpp>
@@ -61,4 +62,33 @@ TEST_CASE("shared_team_without_mapped_peers_is_the_pe") {
   state.mapped_first = 7;
   state.mapped_count = 1;
   check_team(state, GSHMEM_TEAM_SHARED, 0, 1);
+}
+
+TEST_CASE("peers_are_found_in_a_row_and_by_the_table") {
+  std::array<char, 8> heap{};
+  char* const here = &heap[4];
+  abi::DeviceState state = state_of_seven();
+  state.stride = 2;
+  for (int pe = 0; pe < state.n_pes; ++pe) {
+    CHECK(is_mapped(state, pe) == (pe >= 6 && pe < 9));
+  }
+  CHECK(peer_address(state, here, 6) == here - 2);
+  CHECK(peer_address(state, here, 7) == here);
+  CHECK(peer_address(state, here, 8) == here + 2);
+
+  std::array<std::int32_t, 12> slots{};
+  slots.fill(-1);
+  slots[1] = 0;
+  slots[7] = 1;
+  slots[10] = 2;
+  state.slots = slots.data();
+  state.mapped_first = abi::kMappedByTable;
+  state.mapped_count = 3;
+  state.my_slot = 1;
+  for (int pe = 0; pe < state.n_pes; ++pe) {
+    CHECK(is_mapped(state, pe) == (pe == 1 || pe == 7 || pe == 10));
+  }
+  CHECK(peer_address(state, here, 1) == here - 2);
+  CHECK(peer_address(state, here, 7) == here);
+  CHECK(peer_address(state, here, 10) == here + 2);
 }
