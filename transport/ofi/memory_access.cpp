@@ -5,7 +5,9 @@
 #include <gshmem/abi/mlx5.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace gshmem::ofi {
 namespace {
@@ -62,7 +64,10 @@ class HostAccess final : public MemoryAccess {
   explicit HostAccess(const nic::Region& heap) : base_(static_cast<std::uint8_t*>(heap.base)) {}
 
   Staging allocate(std::size_t bytes) override {
-    return {new std::uint8_t[bytes](), std::default_delete<std::uint8_t[]>()};
+    // Zeroed pages come from the kernel when they are first used; most of these never are.
+    auto* memory = static_cast<std::uint8_t*>(std::calloc(bytes, 1));
+    if (memory == nullptr) throw std::bad_alloc();
+    return {memory, std::free};
   }
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
     void* to = base_ + offset;
