@@ -86,7 +86,7 @@ GSHMEM_OUTLINE int fault_code(const State& state) {
   constexpr unsigned kPolls = 1u << 24;  // only of a writer that was killed there
   unsigned polls = 0;
   GSHMEM_NO_UNROLL
-  while (load_acquire(&record.published) == 0 && ++polls < kPolls) pause(polls);
+  while (load_acquire(&record.published) == 0 && ++polls < kPolls) pause(polls % 64);  // no sleep
   return polls < kPolls ? record.code : GSHMEMX_ERROR_INTERNAL;
 }
 

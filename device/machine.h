@@ -497,14 +497,19 @@ inline std::uint64_t now_ns() {
 template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
-/// Between two polls. PEs are often more than cores: after a short spin the core is given away.
+/// Between two polls. PEs are often more than cores: after a short spin the core is given away, and
+/// who has waited for long sleeps, lest those for whom all wait share the cores with the waiting.
 inline void pause(unsigned polls) {
-  if (polls < 16) {
+  constexpr unsigned kSpins = 16, kYields = 64;
+  if (polls < kSpins) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
-  } else {
+  } else if (polls < kSpins + kYields) {
     sched_yield();
+  } else {
+    const timespec time{0, 20'000};
+    nanosleep(&time, nullptr);
   }
 }
 inline void pause_far(unsigned polls) { pause(polls); }
