@@ -44,6 +44,7 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   bool arrived = true;
   coop.sync();
   if (rank < state.n_pes) {  // only those who have a peer to tell
+    epoch = load_relaxed(&sync->epoch) + 1;  // comes while the fence waits
     fence_release_system();
     if (state.nic.queues) {
       arrived = may_meet(state);
@@ -51,8 +52,8 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
       for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
         if (!is_mapped(state, pe)) tell_by_network(state, pe);
       }
+      epoch = load_relaxed(&sync->epoch) + 1;  // again, lest a register holds it over the calls
     }
-    epoch = load_relaxed(&sync->epoch) + 1;
     std::uint64_t* flag = &sync->arrived[state.my_pe];
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
