@@ -43,7 +43,7 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   std::uint64_t epoch = 0;
   bool arrived = true;
   coop.sync();
-  if (rank < state.n_pes) {  // only those who have a peer to tell
+  if (rank < state.n_pes) {                  // only those who have a peer to tell
     epoch = load_relaxed(&sync->epoch) + 1;  // comes while the fence waits
     fence_release_system();
     if (state.nic.queues) {
