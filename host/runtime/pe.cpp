@@ -77,8 +77,8 @@ void Pe::init() {
   const double timeout = options_.config.bootstrap_timeout;
   group_ = p2p::find_hosts(boot);
   together(boot, [&] {
-    check_path_variables();
     choose_gpu();
+    check_path_variables();
   });
   const std::vector<int> on_gpu = bootstrap::allgather(boot, gpu_ ? 1 : 0);
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
@@ -107,7 +107,8 @@ void Pe::choose_gpu() {
   gpu_ = open_gpu(options_.cuda_device_id, group_.index);
 }
 
-void Pe::make_memory() {
+/// Errors: the same on all PEs.
+void Pe::agree_on_memory() {
   if (gpu_) {
     const std::vector<std::array<char, 16>> uuids = bootstrap::allgather(*boot_, gpu_->uuid());
     const auto sharing = std::count(uuids.begin(), uuids.end(), gpu_->uuid());
@@ -119,25 +120,37 @@ void Pe::make_memory() {
                   pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
   }
   struct Agreed {
-    std::uint64_t size, p2p;
+    std::uint64_t size;
+    int p2p, p2p_group;
+    char fabric[8];
   };
-  const auto all =
-      bootstrap::allgather(*boot_, Agreed{options_.symmetric_size, options_.config.p2p ? 1u : 0u});
+  const Config& config = options_.config;
+  Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, ""};
+  std::strncpy(mine.fabric, config.fabric.c_str(), sizeof(mine.fabric) - 1);
+  const std::vector<Agreed> all = bootstrap::allgather(*boot_, mine);
+  const auto same = [](const char* variable, std::size_t pe, const std::string& first,
+                       const std::string& other) {
+    require(first == other, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("%s is %s on PE 0 and %s on PE %zu; set it the same on all PEs", variable,
+                      first.c_str(), other.c_str(), pe));
+  };
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
     require(all[pe].size == all[0].size, GSHMEMX_ERROR_SYMMETRY,
             strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", all[0].size,
                       all[pe].size, pe));
-    require(all[pe].p2p == all[0].p2p, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("GSHMEM_P2P is %lu on PE 0 and %lu on PE %zu; set it the same on all PEs",
-                      all[0].p2p, all[pe].p2p, pe));
+    same("GSHMEM_P2P", pe, std::to_string(all[0].p2p), std::to_string(all[pe].p2p));
+    same("GSHMEM_P2P_GROUP", pe, std::to_string(all[0].p2p_group),
+         std::to_string(all[pe].p2p_group));
+    same("GSHMEM_FABRIC", pe, all[0].fabric, all[pe].fabric);
   }
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
-  const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
-  const p2p::Peers peers = options_.config.p2p ? p2p::Peers::kOfHost : p2p::Peers::kNone;
-  window_ = gpu_ ? p2p::make_cuda_window(*sockets_, gpu_->device(), bytes, peers)
-                 : p2p::make_host_window(*sockets_, bytes, peers);
+}
+
+void Pe::make_memory() {
+  agree_on_memory();
+  make_window();
   allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 

@@ -55,6 +55,13 @@ class Pe {
   [[nodiscard]] int pes_on_gpu() const noexcept { return gpu_ ? pes_on_gpu_ : 0; }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
 
+  [[nodiscard]] bool is_mapped(int pe) const;
+  [[nodiscard]] bool mapped_by_fabric(int pe) const { return window_->by_fabric(pe); }
+  /// A sentence about a PE that is not mapped.
+  [[nodiscard]] std::string why_not_mapped(int pe) const;
+  /// What consumes the work queues; "none" where all PEs are mapped.
+  [[nodiscard]] const char* nic_name() const noexcept { return nic_ ? nic_->name() : "none"; }
+
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
   // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
@@ -94,6 +101,8 @@ class Pe {
   void init();
   void choose_gpu();
   void make_memory();
+  void agree_on_memory();
+  void make_window();
   void make_board();
   void publish();
   // Paths to the other PEs: pe_paths.cpp and pe_network.cpp.
@@ -102,9 +111,9 @@ class Pe {
   void check_path_variables() const;
   /// Fills in what device code knows about mapped PEs and the place of this one.
   void publish_paths();
-  [[nodiscard]] bool is_mapped(int pe) const;
-  /// A sentence about a PE that is not mapped.
-  [[nodiscard]] std::string why_not_mapped(int pe) const;
+  /// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on
+  /// the variables.
+  [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
   /// Collective, behind publish_paths: the way to the PEs that are not mapped.
   /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming such a PE where there is none.
   void make_network();

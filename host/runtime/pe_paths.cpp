@@ -7,11 +7,15 @@
 namespace gshmem {
 
 void Pe::check_path_variables() const {
+  require(!gpu_ || options_.config.p2p || options_.config.fabric != "on",
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          "GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for; unset one of them");
   if (options_.config.nic != "none") return;
   require(options_.config.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_P2P=0 and GSHMEM_NIC=none leave no path to any PE; unset GSHMEM_P2P, or choose "
           "a NIC with GSHMEM_NIC");
-  if (group_.n_nodes() == 1) return;
+  // Whether fabric handles lead to all other hosts is known when the heaps are mapped.
+  if (group_.n_nodes() == 1 || (gpu_ && options_.config.fabric != "off")) return;
   const int other = group_.leaders[1];
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
               strprintf("PE %d is on host %s, PE 0 on host %s, and GSHMEM_NIC=none leaves no path "
@@ -19,17 +23,43 @@ void Pe::check_path_variables() const {
                         other, group_.host_of(other).c_str(), group_.host_of(0).c_str()));
 }
 
+p2p::FabricUse Pe::fabric_use(const std::vector<int>& local_groups) const {
+  const std::string& word = options_.config.fabric;
+  if (!options_.config.p2p || word == "off") return p2p::FabricUse::kOff;
+  if (word == "on") return p2p::FabricUse::kOn;
+  // Descriptors do for all PEs of one local group.
+  return p2p::largest(local_groups) == local_groups.size() ? p2p::FabricUse::kOff
+                                                           : p2p::FabricUse::kAuto;
+}
+
+void Pe::make_window() {
+  const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
+  const p2p::Peers peers = options_.config.p2p ? p2p::Peers::kAll : p2p::Peers::kNone;
+  std::vector<int> local_groups = p2p::local_groups(group_, options_.config.p2p_group);
+  if (!gpu_) {
+    window_ = p2p::make_host_window(*sockets_, bytes, peers, local_groups);
+    return;
+  }
+  const p2p::FabricUse use = fabric_use(local_groups);
+  nvml::GpuFabric place;
+  if (use != p2p::FabricUse::kOff) place = nvml::gpu_fabric(gpu_->pci());
+  window_ = p2p::make_cuda_window({.sockets = *sockets_,
+                                   .boot = *boot_,
+                                   .device = gpu_->device(),
+                                   .bytes = bytes,
+                                   .peers = peers,
+                                   .local_groups = std::move(local_groups),
+                                   .fabric = use,
+                                   .place = std::move(place)});
+}
+
 void Pe::publish_paths() {
   state_.heap = window_->heap();
   state_.heap_bytes = window_->bytes();
   state_.stride = window_->stride();
   state_.place = group_.place();
-  std::vector<bool> mapped = window_->mapped();
-  const int group = options_.config.p2p_group;
-  for (std::size_t i = 0; group != 0 && i < mapped.size(); ++i) {
-    if (static_cast<int>(i) / group != group_.index / group) mapped[i] = false;
-  }
-  p2p::MappedSet set = p2p::mapped_set(group_, mapped);
+  p2p::MappedSet set =
+      p2p::mapped_set(window_->pes(), window_->mapped(), state_.my_pe, state_.n_pes);
   state_.mapped_first = set.slots.empty() ? set.first : abi::kMappedByTable;
   state_.mapped_count = set.count;
   state_.my_slot = set.my_slot;
@@ -41,7 +71,7 @@ void Pe::publish_paths() {
     state_.slots = shared;
   }
   if (options_.config.nic != "none") return;
-  for (const int pe : group_.pes) {
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
     require(is_mapped(pe), GSHMEMX_ERROR_NOT_SUPPORTED,
             why_not_mapped(pe) +
                 ", and GSHMEM_NIC=none leaves no other path; unset GSHMEM_NIC, or "
@@ -55,14 +85,8 @@ bool Pe::is_mapped(int pe) const {
 }
 
 std::string Pe::why_not_mapped(int pe) const {
-  const std::string& host = group_.host_of(pe);
-  if (host != group_.hosts[static_cast<std::size_t>(group_.node)]) {
-    return strprintf("PE %d is on host %s, PE %d on host %s", pe, host.c_str(), state_.my_pe,
-                     group_.host_of(state_.my_pe).c_str());
-  }
-  const auto found = std::lower_bound(group_.pes.begin(), group_.pes.end(), pe);
-  return strprintf("PE %d is not reached by load/store: %s", pe,
-                   window_->why_not(static_cast<int>(found - group_.pes.begin())).c_str());
+  return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group_.host_of(pe).c_str(),
+                   window_->why_not(pe).c_str());
 }
 
 }  // namespace gshmem

@@ -1,130 +1,101 @@
 #include "transport/p2p/window.h"
 
 #if defined(GSHMEM_HAVE_CUDA)
+// Maps heaps by the CUDA driver.
 #include "host/base/cuda_driver.h"
+#include "host/base/log.h"
+#include "transport/p2p/cuda_heap.h"
 #include "transport/p2p/mapped_set.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <optional>
 
 namespace gshmem::p2p {
 namespace {
 
+using Numbers = std::vector<int>;
+
+int of(const Numbers& by_pe, int pe) { return by_pe[static_cast<std::size_t>(pe)]; }
+
+/// One row of bits per PE, by way of the bootstrap. `width` is the same everywhere.
+Reach gather_bits(bootstrap::Bootstrap& boot, const std::vector<char>& mine, std::size_t width) {
+  std::vector<char> row((width + 7) / 8), rows(row.size() * static_cast<std::size_t>(boot.size()));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i] != 0) row[i / 8] = static_cast<char>(row[i / 8] | 1 << i % 8);
+  }
+  boot.allgather(row.data(), rows.data(), row.size());
+  Reach reach(static_cast<std::size_t>(boot.size()));
+  for (std::size_t pe = 0; pe < reach.size(); ++pe) {
+    for (std::size_t i = 0; i < width; ++i)
+      reach[pe].push_back(static_cast<char>(rows[pe * row.size() + i / 8] >> i % 8 & 1));
+  }
+  return reach;
+}
+
 class CudaWindow final : public PeerWindow {
  public:
-  CudaWindow(PeerSockets& sockets, int device, std::uint64_t bytes, Peers peers)
-      : cuda_(*CudaDriver::get()), device_(device) {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    // So that a NIC may register the heap (CUDA driver API, "GPUDirect RDMA" with VMM).
-    int rdma = 0;
-    GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &rdma,
-              CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
-    properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
-    std::size_t granularity = 0;
-    GSHMEM_CU(&cuda_, cuMemGetAllocationGranularity, &granularity, &properties,
-              CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
-    bytes_ = (bytes + granularity - 1) / granularity * granularity;
+  explicit CudaWindow(CudaWindowOptions options)
+      : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.sockets.group().me()) {
+    CudaHeap heap = make_heap();
+    bytes_ = heap.bytes;
     stride_ = static_cast<std::int64_t>(bytes_);
-
-    const bool all = peers == Peers::kOfHost;
-    std::vector<Fd> segments;
-    segments.push_back(create_own(properties));
-    if (all) segments = sockets.exchange(segments[0].get());
-    reserved_ = bytes_ * segments.size();
-    at_slot_.assign(segments.size(), false);
-    why_not_.assign(static_cast<std::size_t>(sockets.size()), all ? "" : "GSHMEM_P2P=0");
-    mapped_.assign(why_not_.size(), false);
+    domains_ = offers_.empty() ? Numbers(o_.local_groups.size(), -1)
+                               : fabric_domains(offers_, o_.fabric);
+    choose_slots();
     try {
-      CUdeviceptr range = 0;
-      GSHMEM_CU(&cuda_, cuMemAddressReserve, &range, reserved_, granularity, 0, 0);
-      base_ = reinterpret_cast<char*>(range);
-      if (all) {
-        map_host(sockets, segments);
+      if (o_.peers == Peers::kAll) {
+        map_peers(heap);
       } else {
-        require(map(0, segments[0].get()), GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[0]);
+        reserve(heap.granularity);
+        map_local(0, heap.fd.get());
+        require(at_slot_[0], GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
       }
     } catch (...) {
       release();
       throw;
     }
-    heap_ = base_ + (all ? stride_ * sockets.group().index : 0);
+    heap_ = base_ + stride_ * static_cast<std::int64_t>(slot_of(me_));
   }
   ~CudaWindow() override { release(); }
-  std::string why_not(int index) const override {
-    return why_not_[static_cast<std::size_t>(index)];
+  std::string why_not(int pe) const override;
+  bool by_fabric(int pe) const override {
+    const std::size_t slot = slot_of(pe);
+    return slot < pes_.size() && mapped_[slot] && !is_local(pe);
   }
 
  private:
-  /// Allocates this PE's heap and exports it; the exported descriptor keeps it alive until it is
-  /// mapped.
-  Fd create_own(const CUmemAllocationProp& properties) {
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = cuda_.cuMemCreate(&handle, bytes_, &properties, 0);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      std::size_t free = 0, total = 0;
-      GSHMEM_CU(&cuda_, cuMemGetInfo, &free, &total);
-      throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                  strprintf("symmetric heap of %lu bytes does not fit on the GPU (%zu of %zu bytes "
-                            "free); lower GSHMEM_SYMMETRIC_SIZE",
-                            bytes_, free, total));
-    }
-    cu_check(result, "cuMemCreate");
-    int fd = -1;
-    const CUresult exported = cuda_.cuMemExportToShareableHandle(
-        &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    cuda_.cuMemRelease(handle);
-    cu_check(exported, "cuMemExportToShareableHandle");
-    return Fd(fd);
+  [[nodiscard]] bool is_local(int pe) const {
+    return of(o_.local_groups, pe) == of(o_.local_groups, me_);
+  }
+  [[nodiscard]] bool is_fabric_peer(int pe) const {
+    return of(domains_, me_) >= 0 && of(domains_, pe) == of(domains_, me_);
+  }
+  /// pes_.size() where it has none.
+  [[nodiscard]] std::size_t slot_of(int pe) const {
+    const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
+    return static_cast<std::size_t>((found != pes_.end() && *found == pe ? found : pes_.end()) -
+                                    pes_.begin());
   }
 
-  /// Maps all that this GPU reaches; then keeps those with whom it forms a set, on which all agree.
-  void map_host(PeerSockets& sockets, const std::vector<Fd>& segments) {
-    const std::size_t me = static_cast<std::size_t>(sockets.group().index);
-    std::optional<Error> failure;  // thrown after the others have heard from this PE
-    try {
-      for (std::size_t slot = 0; slot < segments.size(); ++slot)
-        (void)map(slot, segments[slot].get());
-      require(at_slot_[me], GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me]);
-    } catch (const Error& error) {
-      failure = error;
-    }
-    const std::vector<char> reached(at_slot_.begin(), at_slot_.end());
-    const std::vector<int> sets = sets_that_reach_each_other(sockets.gather(reached));
-    if (failure) throw *failure;
-    for (std::size_t slot = 0; slot < segments.size(); ++slot) {
-      mapped_[slot] = sets[slot] == sets[me];
-      if (mapped_[slot] || !at_slot_[slot]) continue;
-      unmap(slot);
-      why_not_[slot] = "its GPU and this one do not reach the same other GPUs";
-    }
-  }
+  CudaHeap make_heap();
+  void choose_slots();
+  void reserve(std::uint64_t granularity);
+  void map_peers(const CudaHeap& heap);
+  void map_all(const CudaHeap& heap, const std::vector<Fd>& segments);
+  void agree(const Numbers& components, std::optional<Error> failure);
+  [[nodiscard]] std::string why_apart(const Reach& reach, const Numbers& among, std::size_t me,
+                                      std::size_t other) const;
 
-  /// False, with the reason in why_not_, when this GPU cannot reach the segment.
-  bool map(std::size_t slot, int fd) {
-    CUmemGenericAllocationHandle handle = 0;
-    void* os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
-    GSHMEM_CU(&cuda_, cuMemImportFromShareableHandle, &handle, os_handle,
-              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    const CUdeviceptr at = address(slot);
-    const CUresult mapped = cuda_.cuMemMap(at, bytes_, 0, handle, 0);
-    cuda_.cuMemRelease(handle);  // the mapping keeps the memory
-    cu_check(mapped, "cuMemMap");
-    at_slot_[slot] = true;
-    CUmemAccessDesc access{};
-    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    const CUresult allowed = cuda_.cuMemSetAccess(at, bytes_, &access, 1);
-    if (allowed == CUDA_SUCCESS) return true;
-    const char* text = nullptr;
-    cuda_.cuGetErrorString(allowed, &text);
-    why_not_[slot] = strprintf("GPU %d cannot reach the memory of its GPU by load/store (%s)",
-                               device_, text ? text : "unknown error");
-    unmap(slot);
-    return false;
-  }
+  struct Attempt {
+    CUresult result = CUDA_SUCCESS;
+    const char* call = "";
+  };
+  Attempt map(std::size_t slot, const void* os_handle, CUmemAllocationHandleType type);
+  void map_local(std::size_t slot, int fd);
+  void map_by_fabric(std::size_t slot, const FabricHandle& handle);
 
   [[nodiscard]] CUdeviceptr address(std::size_t slot) const {
     return reinterpret_cast<CUdeviceptr>(base_) + bytes_ * slot;
@@ -133,28 +104,224 @@ class CudaWindow final : public PeerWindow {
     if (at_slot_[slot]) cuda_.cuMemUnmap(address(slot), bytes_);
     at_slot_[slot] = false;
   }
-
   /// Errors are ignored: after a fault the context may be gone, and the process must go on.
   void release() noexcept {
     if (!base_) return;
     for (std::size_t slot = 0; slot < at_slot_.size(); ++slot) unmap(slot);
-    cuda_.cuMemAddressFree(reinterpret_cast<CUdeviceptr>(base_), reserved_);
+    cuda_.cuMemAddressFree(reinterpret_cast<CUdeviceptr>(base_), bytes_ * pes_.size());
     base_ = nullptr;
   }
 
+  CudaWindowOptions o_;
   const CudaDriver& cuda_;
-  int device_;
-  char* base_ = nullptr;  ///< of slot 0
-  std::uint64_t reserved_ = 0;
-  std::vector<bool> at_slot_;         ///< something is mapped there
-  std::vector<std::string> why_not_;  ///< by index
+  int me_;
+  char* base_ = nullptr;             ///< of slot 0
+  std::vector<bool> at_slot_;        ///< something is mapped there
+  std::vector<FabricOffer> offers_;  ///< by PE; empty: fabric handles are off
+  Numbers domains_;                  ///< by PE
+  std::map<int, std::string> why_not_;
 };
+
+/// The own heap. With fabric handles all PEs hear of all heaps, and of the first that could not be
+/// made.
+CudaHeap CudaWindow::make_heap() {
+  const bool fabric = o_.fabric == FabricUse::kOn ||
+                      (o_.fabric == FabricUse::kAuto && o_.place.why_none.empty());
+  const auto make = [&] {
+    return make_cuda_heap(cuda_, o_.device, o_.bytes, fabric ? o_.fabric : FabricUse::kOff);
+  };
+  if (o_.fabric == FabricUse::kOff) return make();
+  CudaHeap heap;
+  FabricOffer mine;
+  std::optional<Error> failure;
+  try {
+    heap = make();
+    mine.heap_bytes = heap.bytes;
+    mine.set_why(fabric ? heap.why_no_fabric : o_.place.why_none);
+    if (heap.fabric) {
+      mine.state = FabricOffer::State::kHandle;
+      mine.handle = *heap.fabric;
+      mine.cluster = o_.place.cluster;
+      mine.clique = o_.place.clique;
+    } else {
+      GSHMEM_DEBUG("no fabric handle: %s", mine.why);
+    }
+  } catch (const Error& error) {
+    failure = error;
+    mine.state = FabricOffer::State::kFailed;
+    mine.code = error.code();
+    mine.set_why(error.what());
+  }
+  try {
+    offers_ = exchange_offers(o_.boot, mine);
+  } catch (const Error&) {
+    if (failure) throw *failure;
+    throw;
+  }
+  return heap;
+}
+
+void CudaWindow::choose_slots() {
+  const int n = static_cast<int>(o_.local_groups.size());
+  for (int pe = 0; pe < n; ++pe) {
+    const bool wanted = o_.peers == Peers::kAll && (is_local(pe) || is_fabric_peer(pe));
+    if (wanted || pe == me_) pes_.push_back(pe);
+  }
+  at_slot_.assign(pes_.size(), false);
+  mapped_.assign(pes_.size(), false);
+}
+
+void CudaWindow::reserve(std::uint64_t granularity) {
+  CUdeviceptr range = 0;
+  GSHMEM_CU(&cuda_, cuMemAddressReserve, &range, bytes_ * pes_.size(), granularity, 0, 0);
+  base_ = reinterpret_cast<char*>(range);
+}
+
+/// Maps all that this GPU reaches; then keeps those with whom it forms a set, on which all agree.
+void CudaWindow::map_peers(const CudaHeap& heap) {
+  const Numbers groups = components(o_.local_groups, domains_);
+  std::optional<Error> failure;  // thrown after the others have heard from this PE
+  std::vector<Fd> segments;
+  try {
+    segments = o_.sockets.exchange(heap.fd.get());
+  } catch (const Error& error) {
+    if (groups == o_.local_groups) throw;  // who waits for this PE here waits in vain there
+    failure = error;
+  }
+  try {
+    if (!failure) map_all(heap, segments);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  agree(groups, std::move(failure));
+}
+
+void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) {
+  reserve(heap.granularity);
+  const HostGroup& host = o_.sockets.group();
+  for (int i = 0; i < host.size(); ++i) {
+    if (is_local(host.pe(i)))
+      map_local(slot_of(host.pe(i)), segments[static_cast<std::size_t>(i)].get());
+  }
+  const std::size_t mine = slot_of(me_);
+  require(at_slot_[mine], GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
+  for (std::size_t slot = 0; slot < pes_.size(); ++slot) {
+    if (!is_local(pes_[slot]))
+      map_by_fabric(slot, offers_[static_cast<std::size_t>(pes_[slot])].handle);
+  }
+}
+
+/// Among the PEs of this one's component; those of its host when no fabric handle leads anywhere in
+/// the job, as all PEs know from the offers.
+void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
+  const bool over_hosts = groups != o_.local_groups;
+  const Numbers among =
+      over_hosts ? members(groups, of(groups, me_)) : o_.sockets.group().pes;
+  std::vector<char> reached;
+  for (const int pe : among) {
+    const std::size_t slot = slot_of(pe);
+    reached.push_back(slot < pes_.size() && at_slot_[slot] ? 1 : 0);
+  }
+  Reach reach;
+  if (over_hosts) {
+    const Reach rows = gather_bits(o_.boot, reached, largest(groups));
+    for (const int pe : among) reach.push_back(rows[static_cast<std::size_t>(pe)]);
+  } else {
+    reach = o_.sockets.gather(reached);
+  }
+  if (failure) throw *failure;
+
+  Numbers local;
+  for (const int pe : among) local.push_back(of(o_.local_groups, pe));
+  for (std::vector<char>& row : reach) row.resize(among.size());
+  const Numbers sets = sets_of_groups(reach, local);
+  const auto me = static_cast<std::size_t>(std::lower_bound(among.begin(), among.end(), me_) -
+                                           among.begin());
+  for (std::size_t i = 0; i < among.size(); ++i) {
+    const std::size_t slot = slot_of(among[i]);
+    if (slot == pes_.size()) continue;
+    mapped_[slot] = sets[i] == sets[me];
+    if (mapped_[slot] || !at_slot_[slot]) continue;
+    unmap(slot);
+    why_not_[among[i]] = why_apart(reach, among, me, i);
+  }
+}
+
+/// About a PE that this one has reached.
+std::string CudaWindow::why_apart(const Reach& reach, const Numbers& among, std::size_t me,
+                                  std::size_t other) const {
+  if (reach[other][me] == 0) return strprintf("PE %d cannot map the heap of this one", among[other]);
+  if (is_local(among[other])) return "its GPU and this one do not reach the same other GPUs";
+  return "not all PEs of its host and of this one reach each other";
+}
+
+CudaWindow::Attempt CudaWindow::map(std::size_t slot, const void* os_handle,
+                                    CUmemAllocationHandleType type) {
+  CUmemGenericAllocationHandle handle = 0;
+  CUresult result =
+      cuda_.cuMemImportFromShareableHandle(&handle, const_cast<void*>(os_handle), type);
+  if (result != CUDA_SUCCESS) return {result, "cuMemImportFromShareableHandle"};
+  const CUdeviceptr at = address(slot);
+  result = cuda_.cuMemMap(at, bytes_, 0, handle, 0);
+  cuda_.cuMemRelease(handle);  // the mapping keeps the memory
+  if (result != CUDA_SUCCESS) return {result, "cuMemMap"};
+  at_slot_[slot] = true;
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {o_.device}};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  result = cuda_.cuMemSetAccess(at, bytes_, &access, 1);
+  if (result != CUDA_SUCCESS) unmap(slot);
+  return {result, "cuMemSetAccess"};
+}
+
+/// Not mapped, with the reason, where this GPU cannot reach the memory. Errors: everything else.
+void CudaWindow::map_local(std::size_t slot, int fd) {
+  const Attempt done = map(slot, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
+                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (done.result == CUDA_SUCCESS) return;
+  if (std::strcmp(done.call, "cuMemSetAccess") != 0) cuda_.check(done.result, done.call);
+  why_not_[pes_[slot]] =
+      strprintf("GPU %d cannot reach the memory of its GPU by load/store (%s)", o_.device,
+                cuda_text(cuda_, done.result).c_str());
+}
+
+/// Not mapped, with the reason, whatever fails: the network remains.
+void CudaWindow::map_by_fabric(std::size_t slot, const FabricHandle& handle) {
+  const Attempt done = map(slot, handle.data(), kFabricHandleType);
+  if (done.result == CUDA_SUCCESS) return;
+  std::string& why = why_not_[pes_[slot]];
+  why = strprintf("its fabric handle: %s: %s", done.call, cuda_text(cuda_, done.result).c_str());
+  if (done.result == CUDA_ERROR_NOT_PERMITTED) why += " (another IMEX channel?)";
+  GSHMEM_INFO("PE %d is not mapped: %s", pes_[slot], why.c_str());
+}
+
+std::string CudaWindow::why_not(int pe) const {
+  const std::size_t slot = slot_of(pe);
+  if (slot < pes_.size() && mapped_[slot]) return "";
+  if (const auto known = why_not_.find(pe); known != why_not_.end()) return known->second;
+  if (o_.peers == Peers::kNone) return "GSHMEM_P2P=0";
+  const HostGroup& host = o_.sockets.group();
+  const bool here = std::binary_search(host.pes.begin(), host.pes.end(), pe);
+  const std::string where =
+      here ? "GSHMEM_P2P_GROUP puts it into another group" : "it is on another host";
+  if (offers_.empty()) return where;
+  const FabricOffer &mine = offers_[static_cast<std::size_t>(me_)],
+                    &theirs = offers_[static_cast<std::size_t>(pe)];
+  for (const FabricOffer* offer : {&mine, &theirs}) {
+    if (offer->state != FabricOffer::State::kHandle)
+      return where + strprintf(", and PE %d has no fabric handle: %s", offer == &mine ? me_ : pe,
+                               offer->reason().c_str());
+  }
+  if (mine.heap_bytes != theirs.heap_bytes)
+    return where + strprintf(", with a heap of %lu bytes, not %lu", theirs.heap_bytes,
+                             mine.heap_bytes);
+  return where + ", in another NVLink fabric";
+}
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device, std::uint64_t bytes,
-                                             Peers peers) {
-  return std::make_unique<CudaWindow>(sockets, device, bytes, peers);
+std::unique_ptr<PeerWindow> make_cuda_window(CudaWindowOptions options) {
+  return std::make_unique<CudaWindow>(std::move(options));
 }
 
 }  // namespace gshmem::p2p
@@ -163,7 +330,7 @@ std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device, s
 
 namespace gshmem::p2p {
 
-std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets&, int, std::uint64_t, Peers) {
+std::unique_ptr<PeerWindow> make_cuda_window(CudaWindowOptions) {
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
               "this build of gshmem has no GPU support (no CUDA toolkit)");
 }

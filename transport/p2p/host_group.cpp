@@ -7,7 +7,9 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace gshmem::p2p {
 
@@ -54,6 +56,17 @@ HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
       group.same_index.push_back(pes[static_cast<std::size_t>(mine)]);
   }
   return group;
+}
+
+std::vector<int> local_groups(const HostGroup& group, int pes_per_group) {
+  std::vector<int> groups, seen(group.hosts.size(), 0);
+  std::map<std::pair<int, int>, int> numbers;  // by host and place on it
+  for (const int node : group.node_of) {
+    const int index = seen[static_cast<std::size_t>(node)]++;
+    const std::pair<int, int> key{node, pes_per_group > 0 ? index / pes_per_group : 0};
+    groups.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
+  }
+  return groups;
 }
 
 HostGroup find_hosts(bootstrap::Bootstrap& boot) {

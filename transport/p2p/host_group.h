@@ -16,7 +16,7 @@ namespace gshmem::p2p {
 [[nodiscard]] std::string host_identity();
 
 struct HostGroup {
-  std::vector<int> pes;            ///< of this host, in PE order; their index here is their slot
+  std::vector<int> pes;            ///< of this host, in PE order
   int index = 0;                   ///< of this PE among them
   int node = 0;                    ///< of this host; hosts count in the order of their first PEs
   std::vector<int> node_of;        ///< by PE
@@ -36,6 +36,10 @@ struct HostGroup {
 
 /// `identities`: host_identity() by PE.
 [[nodiscard]] HostGroup group_hosts(const std::vector<std::string>& identities, int me);
+
+/// By PE: the number of its local group, the PEs that map each other's heaps by file descriptors. That
+/// is its host, or with `pes_per_group` != 0 (GSHMEM_P2P_GROUP) so many PEs of it.
+[[nodiscard]] std::vector<int> local_groups(const HostGroup& group, int pes_per_group);
 
 /// Collective.
 [[nodiscard]] HostGroup find_hosts(bootstrap::Bootstrap& boot);

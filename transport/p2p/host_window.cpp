@@ -5,12 +5,15 @@
 
 #include <sys/sysinfo.h>
 
+#include <algorithm>
+
 namespace gshmem::p2p {
 namespace {
 
 class HostWindow final : public PeerWindow {
  public:
-  HostWindow(PeerSockets& sockets, std::uint64_t bytes, Peers peers) {
+  HostWindow(PeerSockets& sockets, std::uint64_t bytes, Peers peers,
+             const std::vector<int>& local_groups) {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
     bytes_ = (bytes + kStep - 1) / kStep * kStep;
     stride_ = static_cast<std::int64_t>(bytes_);
@@ -21,24 +24,34 @@ class HostWindow final : public PeerWindow {
             strprintf("symmetric heap of %lu bytes is larger than this host's memory (%lu bytes); "
                       "lower GSHMEM_SYMMETRIC_SIZE",
                       bytes_, memory));
-    const bool all = peers == Peers::kOfHost;
+    const bool all = peers == Peers::kAll;
     std::vector<Fd> segments;
     segments.push_back(make_segment("gshmem-heap", bytes_));
     if (all) segments = sockets.exchange(segments[0].get());
     mapping_ = map_shared(segments, bytes_);
     heap_ = mapping_->base() + (all ? stride_ * sockets.group().index : 0);
-    mapped_.assign(static_cast<std::size_t>(sockets.size()), all);
+    pes_ = sockets.group().pes;
+    const auto local_group = [&](int pe) { return local_groups[static_cast<std::size_t>(pe)]; };
+    for (const int pe : pes_)
+      mapped_.push_back(all && local_group(pe) == local_group(sockets.group().me()));
+    reason_ = all ? "GSHMEM_P2P_GROUP puts it into another group" : "GSHMEM_P2P=0";
+  }
+  std::string why_not(int pe) const override {
+    const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
+    if (found == pes_.end() || *found != pe) return "it is on another host";
+    return mapped_[static_cast<std::size_t>(found - pes_.begin())] ? "" : reason_;
   }
 
  private:
   std::shared_ptr<SharedMapping> mapping_;
+  std::string reason_;
 };
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes,
-                                             Peers peers) {
-  return std::make_unique<HostWindow>(sockets, bytes, peers);
+std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes, Peers peers,
+                                             const std::vector<int>& local_groups) {
+  return std::make_unique<HostWindow>(sockets, bytes, peers, local_groups);
 }
 
 }  // namespace gshmem::p2p

@@ -1,10 +1,11 @@
-// The peer window: the heaps of the PEs of a host mapped into one reserved address range at a fixed
-// stride, a PE's slot being its index on the host, so that device code finds a peer's copy of an
-// object by arithmetic. Two makers, one result: host shared memory (CPU mode) and CUDA virtual
-// memory management (GPUs). Invariant: segments are anonymous kernel objects; they are gone when
-// the last process that maps them is, however it ended.
+// The peer window: the heaps of the PEs that may be mapped, those of the own host and of its NVLink
+// fabric, in one reserved address range at a fixed stride, with a slot each in PE order, so that
+// device code finds a peer's copy of an object by arithmetic. Two makers, one result: host shared
+// memory (CPU mode) and CUDA virtual memory management (GPUs). Invariant: segments are anonymous
+// kernel objects; they are gone when the last process that maps them is, however it ended.
 #pragma once
 
+#include "transport/p2p/fabric_peers.h"
 #include "transport/p2p/peer_sockets.h"
 
 #include <cstddef>
@@ -14,9 +15,9 @@
 
 namespace gshmem::p2p {
 
-/// Whose heaps to map: those of all PEs of the host that can be, or only the PE's own, which then
-/// does not count as mapped (GSHMEM_P2P=0).
-enum class Peers { kOfHost, kNone };
+/// Whose heaps to map: those of all PEs that can be, or only the PE's own, which then does not count
+/// as mapped (GSHMEM_P2P=0).
+enum class Peers { kAll, kNone };
 
 class PeerWindow {
  public:
@@ -26,29 +27,45 @@ class PeerWindow {
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
   /// Bytes mapped per PE, at least what was asked for.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// By index on the host.
+  /// By slot: the PE, ascending.
+  [[nodiscard]] const std::vector<int>& pes() const noexcept { return pes_; }
+  /// By slot.
   [[nodiscard]] const std::vector<bool>& mapped() const noexcept { return mapped_; }
-  /// Why the PE with this index is not mapped; empty where it is.
-  [[nodiscard]] virtual std::string why_not(int index) const {
-    return mapped_[static_cast<std::size_t>(index)] ? "" : "GSHMEM_P2P=0";
-  }
+  /// Why PE `pe` of the job is not mapped; empty where it is.
+  [[nodiscard]] virtual std::string why_not(int pe) const = 0;
+  /// Whether PE `pe` is mapped by its fabric handle.
+  [[nodiscard]] virtual bool by_fabric(int) const { return false; }
 
  protected:
   char* heap_ = nullptr;
   std::int64_t stride_ = 0;
   std::uint64_t bytes_ = 0;
+  std::vector<int> pes_;
   std::vector<bool> mapped_;
 };
 
-/// Collective over the host. A heap of `bytes` bytes in host shared memory for every PE.
+/// Collective over the host. A heap of `bytes` bytes in host shared memory for every PE; those of the
+/// PE's local group (local_groups(), by PE) are mapped.
 /// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_SYSTEM, what PeerSockets::exchange throws.
 [[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets,
-                                                           std::uint64_t bytes, Peers peers);
+                                                           std::uint64_t bytes, Peers peers,
+                                                           const std::vector<int>& local_groups);
 
-/// Collective over the host. The same in the memory of GPU `device`, whose context is current. A
-/// PE whose memory this GPU cannot reach is not mapped.
-/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY naming the free memory, GSHMEMX_ERROR_CUDA.
-[[nodiscard]] std::unique_ptr<PeerWindow> make_cuda_window(PeerSockets& sockets, int device,
-                                                           std::uint64_t bytes, Peers peers);
+/// Heaps in the memory of GPUs.
+struct CudaWindowOptions {
+  PeerSockets& sockets;
+  bootstrap::Bootstrap& boot;
+  int device = 0;  ///< its context is current
+  std::uint64_t bytes = 0;
+  Peers peers = Peers::kAll;
+  std::vector<int> local_groups;  ///< by PE
+  FabricUse fabric = FabricUse::kOff;
+  nvml::GpuFabric place;  ///< of the GPU
+};
+
+/// Collective over the host; over the job unless `fabric` is kOff (and then with the same on every
+/// PE). A PE whose memory this GPU cannot reach is not mapped, nor one whose fabric handle will not
+/// do. Errors: what make_cuda_heap throws, GSHMEMX_ERROR_CUDA.
+[[nodiscard]] std::unique_ptr<PeerWindow> make_cuda_window(CudaWindowOptions options);
 
 }  // namespace gshmem::p2p

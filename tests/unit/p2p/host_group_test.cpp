@@ -76,3 +76,13 @@ TEST_CASE("every_pe_computes_the_same_hosts") {
     CHECK(group.hosts == first.hosts);
   }
 }
+
+TEST_CASE("local_groups_are_hosts_or_parts_of_them") {
+  const Hosts hosts{"x", "y", "x", "z", "y", "x"};
+  for (int me = 0; me < 6; ++me) {
+    const HostGroup group = group_hosts(hosts, me);
+    CHECK(local_groups(group, 0) == Pes{0, 1, 0, 2, 1, 0});
+    CHECK(local_groups(group, 2) == Pes{0, 1, 0, 2, 1, 3});
+    CHECK(local_groups(group, 1) == Pes{0, 1, 2, 3, 4, 5});
+  }
+}

@@ -1,5 +1,7 @@
 #include "transport/p2p/mapped_set.h"
 
+#include "transport/p2p/host_group.h"
+
 #include <catch2/catch.hpp>
 
 using namespace gshmem::p2p;
@@ -10,7 +12,7 @@ using Slots = std::vector<std::int32_t>;
 using Rows = std::vector<std::vector<char>>;
 
 MappedSet of(const std::vector<std::string>& hosts, int me, const std::vector<bool>& mapped) {
-  return mapped_set(group_hosts(hosts, me), mapped);
+  return mapped_set(group_hosts(hosts, me).pes, mapped, me, static_cast<int>(hosts.size()));
 }
 
 }  // namespace
@@ -73,4 +75,32 @@ TEST_CASE("one_direction_is_not_enough") {
 TEST_CASE("a_chain_is_cut_so_that_every_set_is_complete") {
   const Rows reach{{1, 1, 0}, {1, 1, 1}, {0, 1, 1}};
   CHECK(sets_that_reach_each_other(reach) == std::vector<int>{0, 0, 1});
+}
+
+TEST_CASE("groups_that_reach_each_other_are_one_set") {
+  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 0, 1, 1}) ==
+        std::vector<int>(4, 0));
+  // The numbers of a group's PEs need not be consecutive.
+  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 1, 0, 1}) ==
+        std::vector<int>(4, 0));
+}
+
+TEST_CASE("what_fails_between_groups_takes_no_path_away_inside_of_one") {
+  Rows reach(4, std::vector<char>(4, 1));
+  reach[1][2] = 0;
+  // Greedily, PE 2 would be alone.
+  CHECK(sets_that_reach_each_other(reach) == std::vector<int>{0, 0, 1, 0});
+  CHECK(sets_of_groups(reach, {0, 0, 1, 1}) == std::vector<int>{0, 0, 1, 1});
+}
+
+TEST_CASE("a_third_group_joins_those_that_it_reaches") {
+  Rows reach(3, std::vector<char>(3, 1));
+  reach[0][1] = reach[1][0] = 0;
+  CHECK(sets_of_groups(reach, {0, 1, 2}) == std::vector<int>{0, 1, 0});
+}
+
+TEST_CASE("sets_inside_a_group_stay_apart") {
+  Rows reach(4, std::vector<char>(4, 1));
+  reach[0][1] = 0;
+  CHECK(sets_of_groups(reach, {0, 0, 1, 1}) == std::vector<int>{0, 1, 0, 0});
 }

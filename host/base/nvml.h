@@ -1,0 +1,50 @@
+// NVML, loaded at run time, for the one thing that the CUDA driver does not tell: which NVLink fabric
+// a GPU is in, so that heaps of other hosts are tried only where they can be reached. Included by
+// what sets up a PE's memory and by gshmem-info. Invariant: nothing stays loaded or initialized.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gshmem::nvml {
+
+inline constexpr const char* kSoname = "libnvidia-ml.so.1";
+
+/// nvmlReturn_t; 0 is success.
+using Result = int;
+
+/// nvmlGpuFabricInfo_v2_t, since NVML 12.4.
+struct FabricInfo {
+  std::uint32_t version = 0;
+  std::array<std::uint8_t, 16> cluster{};
+  Result status = 0;  ///< of the registration, when it is completed
+  std::uint32_t clique = 0;
+  std::uint8_t state = 0;  ///< NVML_GPU_FABRIC_STATE_*
+  std::uint32_t health_mask = 0;
+};
+static_assert(sizeof(FabricInfo) == 36 && offsetof(FabricInfo, status) == 20 &&
+              offsetof(FabricInfo, state) == 28 && offsetof(FabricInfo, health_mask) == 32);
+/// NVML_STRUCT_VERSION(GpuFabricInfo, 2).
+inline constexpr std::uint32_t kFabricInfoVersion = sizeof(FabricInfo) | 2u << 24;
+
+enum FabricState : std::uint8_t {
+  kFabricNotSupported = 0,
+  kFabricNotStarted = 1,
+  kFabricInProgress = 2,
+  kFabricCompleted = 3
+};
+
+/// The fabric of several hosts that a GPU is in: GPUs with the same cluster and clique may map each
+/// other's memory.
+struct GpuFabric {
+  std::array<std::uint8_t, 16> cluster{};
+  std::uint32_t clique = 0;
+  std::string why_none = "not asked for";  ///< empty: it is in one
+};
+
+/// Asks for the GPU at a PCI address ("0000:1b:00.0"). Whatever is missing is a reason, no error.
+[[nodiscard]] GpuFabric gpu_fabric(const std::string& pci, const std::string& soname = kSoname);
+
+}  // namespace gshmem::nvml

@@ -1,0 +1,76 @@
+#include "transport/p2p/fabric_peers.h"
+
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::p2p;
+
+namespace {
+
+using Numbers = std::vector<int>;
+
+FabricOffer offer(std::uint8_t cluster, std::uint32_t clique, std::uint64_t heap_bytes = 1 << 21) {
+  FabricOffer made;
+  made.state = FabricOffer::State::kHandle;
+  made.heap_bytes = heap_bytes;
+  made.cluster[15] = cluster;
+  made.clique = clique;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("domains_are_gpus_of_one_cluster_and_clique") {
+  const std::vector<FabricOffer> offers{offer(1, 0), offer(1, 0), offer(1, 1), offer(2, 0),
+                                        FabricOffer(), offer(1, 0)};
+  CHECK(fabric_domains(offers, FabricUse::kAuto) == Numbers{0, 0, 1, 2, -1, 0});
+  CHECK(fabric_domains(offers, FabricUse::kOn) == Numbers{0, 0, 0, 0, -1, 0});
+  CHECK(fabric_domains(offers, FabricUse::kOff) == Numbers(6, -1));
+}
+
+TEST_CASE("heaps_of_another_size_are_another_domain") {
+  const std::vector<FabricOffer> offers{offer(1, 0), offer(1, 0, 1 << 22), offer(1, 0)};
+  CHECK(fabric_domains(offers, FabricUse::kAuto) == Numbers{0, 1, 0});
+  CHECK(fabric_domains(offers, FabricUse::kOn) == Numbers{0, 1, 0});
+}
+
+TEST_CASE("without_domains_a_component_is_a_local_group") {
+  CHECK(components({0, 0, 1, 1, 2}, Numbers(5, -1)) == Numbers{0, 0, 1, 1, 2});
+  CHECK(components({0, 0, 1}, {0, 0, 1}) == Numbers{0, 0, 1});
+}
+
+TEST_CASE("domains_connect_local_groups") {
+  CHECK(components({0, 0, 1, 1}, {-1, 0, 0, -1}) == Numbers{0, 0, 0, 0});
+  // Through the last group, also when that is seen last.
+  CHECK(components({0, 1, 2, 2}, {0, 1, 0, 1}) == Numbers{0, 0, 0, 0});
+  CHECK(components({0, 1, 2, 3}, {0, 1, 1, 0}) == Numbers{0, 1, 1, 0});
+  CHECK(members({0, 1, 1, 0}, 1) == Numbers{1, 2});
+  CHECK(largest({0, 1, 1, 0, 1}) == 3);
+}
+
+TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
+  auto boots = bootstrap::create_threads(3, 20);
+  std::vector<std::string> said(3);
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < 3; ++pe) {
+    threads.emplace_back([&, pe] {
+      FabricOffer mine = offer(1, 0);
+      if (pe == 1) {
+        mine.state = FabricOffer::State::kFailed;
+        mine.code = GSHMEMX_ERROR_OUT_OF_MEMORY;
+        mine.set_why("the GPU is full" + std::string(300, '.'));  // longer than there is room for
+      }
+      try {
+        (void)exchange_offers(*boots[pe], mine);
+      } catch (const Error& error) {
+        said[pe] = error.what();
+        if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) said[pe] = "another code";
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : said)
+    CHECK(text.starts_with("init failed on PE 1: the GPU is full."));
+}

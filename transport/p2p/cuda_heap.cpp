@@ -1,0 +1,133 @@
+// Asks the CUDA driver, through cuda.h, for the memory of a heap and its handles.
+#include "transport/p2p/cuda_heap.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gshmem::p2p {
+namespace {
+
+// CUDA driver API, cuMemCreate: what fabric handles need. Without it: CUDA_ERROR_NOT_PERMITTED.
+constexpr char kNoChannel[] = "; no IMEX channel (/dev/nvidia-caps-imex-channels)";
+constexpr char kChannel[] =
+    "; make /dev/nvidia-caps-imex-channels/channel0 (as root: mknod with the major number of "
+    "nvidia-caps-imex-channels in /proc/devices and minor 0, or the driver's option "
+    "NVreg_CreateImexChannel0=1), and start nvidia-imex for several hosts";
+
+class HeapMaker {
+ public:
+  HeapMaker(const CudaDriver& cuda, int device) : cuda_(cuda), device_(device) {
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // So that a NIC may register the heap (CUDA driver API, "GPUDirect RDMA" with VMM).
+    properties_.allocFlags.gpuDirectRDMACapable =
+        attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
+  }
+
+  CudaHeap make(std::uint64_t bytes, FabricUse use) {
+    heap_.granularity = granularity();
+    const bool supported = use != FabricUse::kOff && attribute(kFabricSupported) != 0;
+    if (supported) {
+      properties_.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | kFabricHandleType);
+      // Also for a heap that then gets no such handle: PEs of a job need the same size.
+      heap_.granularity = std::max(heap_.granularity, granularity());
+    }
+    heap_.bytes = (bytes + heap_.granularity - 1) / heap_.granularity * heap_.granularity;
+    if (use == FabricUse::kOff) {
+      heap_.why_no_fabric = "fabric handles are off";
+    } else if (!supported) {
+      heap_.why_no_fabric = "the GPU or its driver has no fabric handles";
+    }
+    Allocation memory(cuda_);
+    create(memory);
+    export_handles(memory);
+    require(use != FabricUse::kOn || heap_.fabric, GSHMEMX_ERROR_NOT_SUPPORTED,
+            "GSHMEM_FABRIC=on: " + heap_.why_no_fabric + (no_channel_ ? kChannel : ""));
+    return std::move(heap_);
+  }
+
+ private:
+  [[nodiscard]] int attribute(CUdevice_attribute which) const {
+    int value = 0;
+    // An attribute that this driver does not know is one that the GPU does not have.
+    return cuda_.cuDeviceGetAttribute(&value, which, device_) == CUDA_SUCCESS ? value : 0;
+  }
+  [[nodiscard]] std::size_t granularity() const {
+    std::size_t bytes = 0;
+    GSHMEM_CU(&cuda_, cuMemGetAllocationGranularity, &bytes, &properties_,
+              CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    return bytes;
+  }
+
+  /// The allocation, which its mappings and exported descriptors keep when this handle goes.
+  struct Allocation {
+    const CudaDriver& cuda;
+    CUmemGenericAllocationHandle handle = 0;
+    explicit Allocation(const CudaDriver& driver) : cuda(driver) {}
+    Allocation(const Allocation&) = delete;
+    ~Allocation() {
+      if (handle != 0) cuda.cuMemRelease(handle);
+    }
+  };
+
+  void create(Allocation& memory) {
+    CUresult result = cuda_.cuMemCreate(&memory.handle, heap_.bytes, &properties_, 0);
+    const bool fabric =
+        properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (fabric && result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
+      heap_.why_no_fabric = "cuMemCreate with a fabric handle: " + cuda_text(cuda_, result);
+      no_channel_ = result == CUDA_ERROR_NOT_PERMITTED;
+      if (no_channel_) heap_.why_no_fabric += kNoChannel;
+      properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+      result = cuda_.cuMemCreate(&memory.handle, heap_.bytes, &properties_, 0);
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      std::size_t free = 0, total = 0;
+      GSHMEM_CU(&cuda_, cuMemGetInfo, &free, &total);
+      throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
+                  strprintf("symmetric heap of %lu bytes does not fit on the GPU (%zu of %zu bytes "
+                            "free); lower GSHMEM_SYMMETRIC_SIZE",
+                            heap_.bytes, free, total));
+    }
+    cuda_.check(result, "cuMemCreate");
+  }
+
+  void export_handles(const Allocation& memory) {
+    int fd = -1;
+    GSHMEM_CU(&cuda_, cuMemExportToShareableHandle, &fd, memory.handle,
+              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    heap_.fd = Fd(fd);
+    if (!heap_.why_no_fabric.empty()) return;
+    FabricHandle handle{};
+    const CUresult result =
+        cuda_.cuMemExportToShareableHandle(handle.data(), memory.handle, kFabricHandleType, 0);
+    if (result == CUDA_SUCCESS) {
+      heap_.fabric = handle;
+    } else {
+      heap_.why_no_fabric = "export of the fabric handle: " + cuda_text(cuda_, result);
+    }
+  }
+
+  CudaHeap heap_;
+  const CudaDriver& cuda_;
+  int device_;
+  CUmemAllocationProp properties_{};
+  bool no_channel_ = false;
+};
+
+}  // namespace
+
+CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
+                        FabricUse fabric) {
+  return HeapMaker(cuda, device).make(bytes, fabric);
+}
+
+std::string cuda_text(const CudaDriver& cuda, CUresult result) {
+  const char* text = nullptr;
+  cuda.cuGetErrorString(result, &text);
+  return text != nullptr ? text : strprintf("CUDA error %d", static_cast<int>(result));
+}
+
+}  // namespace gshmem::p2p
