@@ -50,8 +50,7 @@ class CudaWindow final : public PeerWindow {
         map_peers(heap);
       } else {
         reserve(heap.granularity);
-        map_local(0, heap.fd.get());
-        require(at_slot_[0], GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
+        map_own(heap);
       }
     } catch (...) {
       release();
@@ -94,6 +93,7 @@ class CudaWindow final : public PeerWindow {
     const char* call = "";
   };
   Attempt map(std::size_t slot, const void* os_handle, CUmemAllocationHandleType type);
+  void map_own(const CudaHeap& heap);
   void map_local(std::size_t slot, int fd);
   void map_by_fabric(std::size_t slot, const FabricHandle& handle);
 
@@ -198,13 +198,12 @@ void CudaWindow::map_peers(const CudaHeap& heap) {
 
 void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) {
   reserve(heap.granularity);
+  map_own(heap);
   const HostGroup& host = o_.sockets.group();
   for (int i = 0; i < host.size(); ++i) {
-    if (is_local(host.pe(i)))
+    if (i != host.index && is_local(host.pe(i)))
       map_local(slot_of(host.pe(i)), segments[static_cast<std::size_t>(i)].get());
   }
-  const std::size_t mine = slot_of(me_);
-  require(at_slot_[mine], GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
   for (std::size_t slot = 0; slot < pes_.size(); ++slot) {
     if (!is_local(pes_[slot]))
       map_by_fabric(slot, offers_[static_cast<std::size_t>(pes_[slot])].handle);
@@ -272,6 +271,12 @@ CudaWindow::Attempt CudaWindow::map(std::size_t slot, const void* os_handle,
   result = cuda_.cuMemSetAccess(at, bytes_, &access, 1);
   if (result != CUDA_SUCCESS) unmap(slot);
   return {result, "cuMemSetAccess"};
+}
+
+void CudaWindow::map_own(const CudaHeap& heap) {
+  map_local(slot_of(me_), heap.fd.get());
+  if (at_slot_[slot_of(me_)]) return;
+  throw Error(GSHMEMX_ERROR_CUDA, "the own heap: " + why_not_[me_]);
 }
 
 /// Not mapped, with the reason, where this GPU cannot reach the memory. Errors: everything else.

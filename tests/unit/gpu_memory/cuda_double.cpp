@@ -1,5 +1,7 @@
 #include "tests/unit/gpu_memory/cuda_double.h"
 
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+
 #include <cuda.h>
 
 #include <sys/mman.h>
@@ -231,7 +233,9 @@ void* find(const std::string& name) {
       {"cuStreamQuery", address_of(query)},
       {"cuPointerGetAttribute", address_of(attribute)}};
   const auto found = functions.find(name);
-  return found == functions.end() ? address_of(not_in_the_double) : found->second;
+  if (found != functions.end()) return found->second;
+  void* const of_heaps = find_in_heaps(name);
+  return of_heaps != nullptr ? of_heaps : address_of(not_in_the_double);
 }
 
 }  // namespace

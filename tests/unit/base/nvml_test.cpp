@@ -1,0 +1,44 @@
+#include "host/base/nvml.h"
+
+#include "host/base/dynamic_library.h"
+
+#include <catch2/catch.hpp>
+
+namespace gshmem {
+namespace {
+
+std::string why(const char* pci, const char* library = NVML_DOUBLE) {
+  const DynamicLibrary kept(library);  // else its count of sessions would be another one's
+  const nvml::GpuFabric fabric = nvml::gpu_fabric(pci, library);
+  CHECK(*kept.function<int>("nvml_double_sessions") == 0);
+  return fabric.why_none;
+}
+
+TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
+  const nvml::GpuFabric fabric = nvml::gpu_fabric("0000:01:00.0", NVML_DOUBLE);
+  CHECK(fabric.why_none == "");
+  CHECK(fabric.clique == 7);
+  for (std::size_t i = 0; i < fabric.cluster.size(); ++i) CHECK(fabric.cluster[i] == i + 1);
+  CHECK(why("0000:01:00.0") == "");
+}
+
+TEST_CASE("a_gpu_in_none_has_the_reason") {
+  CHECK(why("0000:02:00.0") == "the GPU's NVLink fabric ends at its host (no cluster UUID)");
+  CHECK(why("0000:03:00.0") == "the GPU is on no NVLink fabric");
+  CHECK(why("0000:04:00.0") ==
+        "the GPU is not registered with the NVLink fabric (not started)");
+  CHECK(why("0000:05:00.0") == "the GPU's registration with the NVLink fabric is in progress");
+  CHECK(why("0000:06:00.0") ==
+        "the GPU's registration with the NVLink fabric has failed: Unknown Error");
+  CHECK(why("0000:07:00.0") == "nvmlDeviceGetHandleByPciBusId_v2: Not Found");
+}
+
+TEST_CASE("what_nvml_lacks_is_a_reason") {
+  CHECK(why("0000:01:00.0", NVML_DOUBLE_OLD).find("nvmlDeviceGetGpuFabricInfoV") !=
+        std::string::npos);
+  const nvml::GpuFabric fabric = nvml::gpu_fabric("0000:01:00.0", "libno-nvml-here.so.1");
+  CHECK(fabric.why_none.find("cannot load libno-nvml-here.so.1") == 0);
+}
+
+}  // namespace
+}  // namespace gshmem

@@ -1,0 +1,242 @@
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+
+#include <cuda.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+
+namespace gshmem::test {
+namespace {
+
+constexpr std::size_t kGranularity = 2 << 20;
+constexpr unsigned kFd = 1, kFabric = 8;  // CU_MEM_HANDLE_TYPE_*
+constexpr int kFabricSupported = 128;     // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
+constexpr std::size_t kFabricBytes = 64;
+
+struct Memory {
+  int device = -1, file = -1;
+  std::size_t bytes = 0;
+  unsigned types = 0;
+};
+struct Mapping {
+  std::size_t memory;
+  std::size_t bytes;
+};
+
+std::mutex mutex;
+CudaHeaps seen;
+std::vector<Memory> memories;  // kept until the process ends
+std::map<CUmemGenericAllocationHandle, std::size_t> handles;
+std::map<std::uintptr_t, Mapping> mappings;
+std::map<std::uintptr_t, std::size_t> ranges;
+CUmemGenericAllocationHandle last_handle = 0;
+
+CUresult violated(const std::string& what) {
+  seen.violations.push_back(what);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUmemGenericAllocationHandle new_handle(std::size_t memory) {
+  handles[++last_handle] = memory;
+  ++seen.handles;
+  return last_handle;
+}
+
+CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
+  const std::lock_guard lock(mutex);
+  *value = 1;
+  if (static_cast<int>(which) == kFabricSupported) *value = seen.fabric_supported ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult granularity(std::size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+  return *bytes = kGranularity, CUDA_SUCCESS;
+}
+
+CUresult memory_info(std::size_t* free, std::size_t* total) {
+  return *free = 1, *total = 2, CUDA_SUCCESS;
+}
+
+CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                const CUmemAllocationProp* properties, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  const int device = properties->location.id;
+  const auto types = static_cast<unsigned>(properties->requestedHandleTypes);
+  if (bytes == 0 || bytes % kGranularity != 0) return violated("a size that is no multiple");
+  if ((types & ~(kFd | kFabric)) != 0) return violated("a handle type of another system");
+  if ((types & kFabric) != 0 && !seen.fabric_supported) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((types & kFabric) != 0 && seen.without_channel.count(device) != 0)
+    return CUDA_ERROR_NOT_PERMITTED;
+  if (seen.full.count(device) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int file = ::memfd_create("cuda_heaps", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  ++((types & kFabric) != 0 ? seen.with_fabric : seen.without_fabric);
+  memories.push_back({device, file, bytes, types});
+  *handle = new_handle(memories.size() - 1);
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(mutex);
+  if (handles.erase(handle) == 0) return violated("release of a handle that is none");
+  --seen.handles;
+  return CUDA_SUCCESS;
+}
+
+CUresult export_handle(void* out, CUmemGenericAllocationHandle handle,
+                       CUmemAllocationHandleType type, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end()) return violated("export of a handle that is none");
+  const Memory& memory = memories[found->second];
+  if ((static_cast<unsigned>(type) & memory.types) == 0)
+    return violated("export of a kind that was not asked for");
+  if (static_cast<unsigned>(type) == kFd) {
+    const int fd = ::dup(memory.file);
+    std::memcpy(out, &fd, sizeof(fd));
+    return CUDA_SUCCESS;
+  }
+  if (seen.no_export.count(memory.device) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  char text[kFabricBytes] = "fabric handle";  // and the number at the end
+  std::memcpy(text + kFabricBytes - sizeof(found->second), &found->second, sizeof(found->second));
+  std::memcpy(out, text, sizeof(text));
+  return CUDA_SUCCESS;
+}
+
+/// memories.size(): the descriptor is none of a heap.
+std::size_t memory_of(int fd) {
+  struct stat theirs {};
+  if (::fstat(fd, &theirs) != 0) return memories.size();
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    struct stat mine {};
+    ::fstat(memories[i].file, &mine);
+    if (mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev) return i;
+  }
+  return memories.size();
+}
+
+CUresult import_handle(CUmemGenericAllocationHandle* handle, void* os_handle,
+                       CUmemAllocationHandleType type) {
+  const std::lock_guard lock(mutex);
+  std::size_t memory = memories.size();
+  if (static_cast<unsigned>(type) == kFd) {
+    memory = memory_of(static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)));
+    if (memory == memories.size()) return violated("import of a descriptor that is no heap");
+    ++seen.fd_imports;
+  } else {
+    const char* text = static_cast<const char*>(os_handle);
+    if (std::strcmp(text, "fabric handle") != 0) return violated("import of 64 other bytes");
+    std::memcpy(&memory, text + kFabricBytes - sizeof(memory), sizeof(memory));
+    if (seen.no_import.count(memories[memory].device) != 0) return CUDA_ERROR_NOT_PERMITTED;
+    ++seen.fabric_imports;
+  }
+  *handle = new_handle(memory);
+  return CUDA_SUCCESS;
+}
+
+CUresult reserve(CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr,
+                 unsigned long long) {
+  const std::lock_guard lock(mutex);
+  void* const range = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (range == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reinterpret_cast<CUdeviceptr>(range);
+  ranges[reinterpret_cast<std::uintptr_t>(range)] = bytes;
+  ++seen.ranges;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_range(CUdeviceptr address, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  const auto found = ranges.find(address);
+  if (found == ranges.end() || found->second != bytes) return violated("free of another range");
+  const auto inside = mappings.lower_bound(address);
+  if (inside != mappings.end() && inside->first < address + bytes)
+    return violated("free of a range in which something is mapped");
+  ::munmap(reinterpret_cast<void*>(address), bytes);
+  ranges.erase(found);
+  --seen.ranges;
+  return CUDA_SUCCESS;
+}
+
+CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+             CUmemGenericAllocationHandle handle, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end()) return violated("map of a handle that is none");
+  const Memory& memory = memories[found->second];
+  auto range = ranges.upper_bound(address);
+  if (range == ranges.begin()) return violated("map outside of a reserved range");
+  --range;
+  if (address + bytes > range->first + range->second)
+    return violated("map beyond the end of a reserved range");
+  if (offset != 0 || bytes != memory.bytes) return violated("map of a part of a heap");
+  const auto next = mappings.lower_bound(address);
+  if (next != mappings.end() && next->first < address + bytes)
+    return violated("map over another mapping");
+  ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory.file,
+         0);
+  mappings[address] = {found->second, bytes};
+  ++seen.mappings;
+  return CUDA_SUCCESS;
+}
+
+CUresult unmap(CUdeviceptr address, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  const auto found = mappings.find(address);
+  if (found == mappings.end() || found->second.bytes != bytes)
+    return violated("unmap of what is not mapped");
+  ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  mappings.erase(found);
+  --seen.mappings;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                    std::size_t count) {
+  const std::lock_guard lock(mutex);
+  const auto found = mappings.find(address);
+  if (found == mappings.end() || found->second.bytes != bytes || count != 1)
+    return violated("access to what is not mapped");
+  const int owner = memories[found->second.memory].device;
+  if (seen.no_access.count({access->location.id, owner}) != 0) return CUDA_ERROR_INVALID_DEVICE;
+  ::mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE);
+  return CUDA_SUCCESS;
+}
+
+template <class F>
+void* address_of(F* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+void* find_in_heaps(const std::string& name) {
+  static const std::map<std::string, void*> functions{
+      {"cuDeviceGetAttribute", address_of(attribute)},
+      {"cuMemGetAllocationGranularity", address_of(granularity)},
+      {"cuMemGetInfo", address_of(memory_info)},
+      {"cuMemCreate", address_of(create)},
+      {"cuMemRelease", address_of(release)},
+      {"cuMemExportToShareableHandle", address_of(export_handle)},
+      {"cuMemImportFromShareableHandle", address_of(import_handle)},
+      {"cuMemAddressReserve", address_of(reserve)},
+      {"cuMemAddressFree", address_of(free_range)},
+      {"cuMemMap", address_of(map)},
+      {"cuMemUnmap", address_of(unmap)},
+      {"cuMemSetAccess", address_of(set_access)}};
+  const auto found = functions.find(name);
+  return found == functions.end() ? nullptr : found->second;
+}
+
+}  // namespace gshmem::test
+
+extern "C" __attribute__((visibility("default"))) gshmem::test::CudaHeaps* cuda_double_heaps() {
+  return &gshmem::test::seen;
+}

@@ -1,0 +1,41 @@
+// The part of the libcuda double that makes, shares and maps heaps (cuda_heaps.cpp): virtual memory
+// management for any number of GPUs, with file descriptors and fabric handles. A mapped heap is
+// memory that the test may touch by its address, once access is set; all else gets SIGSEGV.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gshmem::test {
+
+struct CudaHeaps {
+  // Rules, by number of GPU.
+  bool fabric_supported = true;
+  std::set<int> without_channel;  ///< cuMemCreate with a fabric handle is not permitted
+  std::set<int> full;             ///< no memory left
+  std::set<int> no_export;        ///< the fabric handle cannot be exported
+  std::set<int> no_import;        ///< nobody can import fabric handles of this one's memory
+  std::set<std::pair<int, int>> no_access;  ///< the first cannot reach memory of the second
+
+  // Records.
+  int with_fabric = 0, without_fabric = 0;    ///< cuMemCreate
+  int fd_imports = 0, fabric_imports = 0;     ///< that succeeded
+  int handles = 0, mappings = 0, ranges = 0;  ///< now
+  std::vector<std::string> violations;        ///< of the driver's contract, in words
+
+  void reset() { *this = CudaHeaps(); }
+  [[nodiscard]] bool clean() const {
+    return handles == 0 && mappings == 0 && ranges == 0 && violations.empty();
+  }
+};
+
+/// Exported by the double. Rules change and records are read while no PE runs.
+using CudaHeapsRecord = CudaHeaps*();
+
+/// Functions of this part by their name; null: not one of them.
+void* find_in_heaps(const std::string& name);
+
+}  // namespace gshmem::test

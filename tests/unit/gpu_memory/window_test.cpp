@@ -1,0 +1,361 @@
+// The window of GPU heaps, with PEs that are threads and GPUs of the double: who is mapped by what,
+// in which slots, and that each of them is the heap it is taken for.
+#include "transport/p2p/window.h"
+
+#include "host/base/dynamic_library.h"
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "transport/p2p/mapped_set.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::p2p;
+
+namespace {
+
+using Numbers = std::vector<int>;
+using Texts = std::vector<std::string>;
+
+test::CudaHeaps& heaps() {
+  static const DynamicLibrary library(CUDA_DOUBLE);
+  return *library.function<test::CudaHeapsRecord>("cuda_double_heaps")();
+}
+
+/// Counts what the window asks of it.
+class CountingBoot final : public bootstrap::Bootstrap {
+ public:
+  explicit CountingBoot(bootstrap::Bootstrap& inner) : inner_(inner) {}
+  int rank() const noexcept override { return inner_.rank(); }
+  int size() const noexcept override { return inner_.size(); }
+  const char* name() const noexcept override { return inner_.name(); }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    ++steps;
+    inner_.allgather(send, recv, bytes);
+  }
+  void barrier() override { inner_.barrier(); }
+  void abort(int code, std::string_view reason) noexcept override { inner_.abort(code, reason); }
+  int steps = 0;
+
+ private:
+  bootstrap::Bootstrap& inner_;
+};
+
+struct Job {
+  Texts hosts;
+  FabricUse fabric = FabricUse::kAuto;
+  Peers peers = Peers::kAll;
+  int p2p_group = 0;
+  std::vector<std::uint8_t> clusters{};  ///< by PE, 0: its GPU is in none; empty: all in one
+  std::vector<std::uint64_t> bytes{};    ///< by PE; empty: 1 MiB each
+};
+
+/// A PE as its window made it.
+struct Seen {
+  Numbers pes, mapped, by_fabric;  ///< PE numbers
+  Texts why_not;                   ///< by PE
+  MappedSet set;
+  int steps = 0;
+  gshmemx_status code = GSHMEMX_SUCCESS;
+  std::string error;
+};
+
+nvml::GpuFabric place_of(const Job& job, std::size_t pe) {
+  nvml::GpuFabric place;
+  place.cluster[0] = job.clusters.empty() ? 1 : job.clusters[pe];
+  place.why_none = place.cluster[0] != 0 ? "" : "no fabric in this test";
+  return place;
+}
+
+/// Every PE writes into every heap that it maps, and finds in its own what those wrote that it maps.
+void write_and_look(const PeerWindow& window, bootstrap::Bootstrap& boot) {
+  const int me = boot.rank();
+  const auto slot_of_me = std::find(window.pes().begin(), window.pes().end(), me);
+  const std::int64_t mine = slot_of_me - window.pes().begin();
+  boot.barrier();
+  for (std::size_t slot = 0; slot < window.pes().size(); ++slot) {
+    if (!window.mapped()[slot]) continue;
+    char* heap = window.heap() + (static_cast<std::int64_t>(slot) - mine) * window.stride();
+    reinterpret_cast<int*>(heap)[me] = 1000 * (me + 1) + window.pes()[slot];
+  }
+  boot.barrier();
+  for (std::size_t slot = 0; slot < window.pes().size(); ++slot) {
+    const int pe = window.pes()[slot];
+    const int found = reinterpret_cast<const int*>(window.heap())[pe];
+    if (window.mapped()[slot] && found != 1000 * (pe + 1) + me)
+      throw Error(GSHMEMX_ERROR_INTERNAL, strprintf("PE %d wrote %d into PE %d", pe, found, me));
+  }
+  boot.barrier();  // nobody unmaps before
+}
+
+Seen look_at(const PeerWindow& window, int me, int n) {
+  Seen seen;
+  seen.pes = window.pes();
+  seen.set = mapped_set(window.pes(), window.mapped(), me, n);
+  for (int pe = 0; pe < n; ++pe) {
+    seen.why_not.push_back(window.why_not(pe));
+    if (window.by_fabric(pe)) seen.by_fabric.push_back(pe);
+  }
+  for (std::size_t slot = 0; slot < seen.pes.size(); ++slot)
+    if (window.mapped()[slot]) seen.mapped.push_back(seen.pes[slot]);
+  return seen;
+}
+
+Seen run_pe(const Job& job, bootstrap::Bootstrap& inner) {
+  Seen seen;
+  CountingBoot boot(inner);
+  const auto me = static_cast<std::size_t>(boot.rank());
+  bool made = false;
+  try {
+    const HostGroup group = group_hosts(job.hosts, boot.rank());
+    PeerSockets sockets(boot, group, 20);
+    boot.steps = 0;
+    const auto window = make_cuda_window({.sockets = sockets,
+                                          .boot = boot,
+                                          .device = boot.rank(),
+                                          .bytes = job.bytes.empty() ? 1 << 20 : job.bytes[me],
+                                          .peers = job.peers,
+                                          .local_groups = local_groups(group, job.p2p_group),
+                                          .fabric = job.fabric,
+                                          .place = place_of(job, me)});
+    made = true;
+    seen = look_at(*window, boot.rank(), boot.size());
+    seen.steps = boot.steps;
+    write_and_look(*window, boot);
+  } catch (const Error& error) {
+    seen.code = error.code();
+    seen.error = error.what();
+  }
+  // Its peers may have windows and wait in write_and_look.
+  for (int meet = 0; !made && meet < 3; ++meet) boot.barrier();
+  return seen;
+}
+
+std::vector<Seen> run(const Job& job) {
+  auto boots = bootstrap::create_threads(static_cast<int>(job.hosts.size()), 20);
+  std::vector<Seen> all(job.hosts.size());
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < all.size(); ++pe)
+    threads.emplace_back([&, pe] { all[pe] = run_pe(job, *boots[pe]); });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(heaps().violations == Texts{});
+  CHECK(heaps().clean());
+  return all;
+}
+
+/// The same, of PEs that must all have come through.
+std::vector<Seen> run_well(const Job& job) {
+  std::vector<Seen> all = run(job);
+  for (const Seen& pe : all) CHECK(pe.error == "");
+  for (const Seen& pe : all) REQUIRE(pe.code == GSHMEMX_SUCCESS);
+  return all;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  INFO("\"" << text << "\" lacks \"" << part << "\"");
+  CHECK(text.find(part) != std::string::npos);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("hosts_of_one_fabric_map_each_other_in_the_order_of_pes") {
+  heaps().reset();
+  for (const Seen& pe : run_well({.hosts = {"a", "a", "b", "b"}})) {
+    CHECK(pe.pes == Numbers{0, 1, 2, 3});
+    CHECK(pe.mapped == Numbers{0, 1, 2, 3});
+    CHECK(pe.set.slots.empty());
+    CHECK(pe.set.count == 4);
+    CHECK(pe.why_not == Texts(4));
+    CHECK(pe.steps == 2);
+  }
+  CHECK(heaps().with_fabric == 4);
+  CHECK(heaps().fd_imports == 8);      // of the own host, the own heap among them
+  CHECK(heaps().fabric_imports == 8);  // of the other
+}
+
+TEST_CASE("pes_dealt_out_over_hosts_stay_consecutive") {
+  heaps().reset();
+  const std::vector<Seen> all = run_well({.hosts = {"a", "b", "a", "b", "c"}});
+  for (const Seen& pe : all) CHECK(pe.mapped == Numbers{0, 1, 2, 3, 4});
+  for (const Seen& pe : all) CHECK(pe.set.slots.empty());
+  CHECK(all[0].by_fabric == Numbers{1, 3, 4});
+  CHECK(all[1].by_fabric == Numbers{0, 2, 4});
+}
+
+TEST_CASE("a_host_outside_of_the_fabric_leaves_a_hole") {
+  heaps().reset();
+  const std::vector<Seen> all = run_well({.hosts = {"a", "b", "c"}, .clusters = {1, 0, 1}});
+  CHECK(all[0].pes == Numbers{0, 2});
+  CHECK(all[0].mapped == Numbers{0, 2});
+  CHECK(all[0].set.slots == std::vector<std::int32_t>{0, -1, 1});
+  CHECK(all[2].set.my_slot == 1);
+  CHECK(all[1].mapped == Numbers{1});
+  has(all[0].why_not[1], "it is on another host, and PE 1 has no fabric handle: no fabric in this");
+  has(all[1].why_not[0], "PE 1 has no fabric handle");
+  CHECK(heaps().with_fabric == 2);
+  CHECK(heaps().without_fabric == 1);
+}
+
+TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
+  heaps().reset();
+  Job job{.hosts = {"a", "b"}, .clusters = {1, 2}};
+  for (const Seen& pe : run_well(job)) {
+    CHECK(pe.mapped.size() == 1);
+    CHECK(pe.steps == 1);  // all know that nobody has anybody to try
+  }
+  has(run_well(job)[0].why_not[1], "in another NVLink fabric");
+  job.fabric = FabricUse::kOn;
+  job.clusters = {0, 2};
+  for (const Seen& pe : run_well(job)) CHECK(pe.mapped == Numbers{0, 1});
+}
+
+TEST_CASE("descriptors_cost_no_collective_step") {
+  heaps().reset();
+  for (const Seen& pe : run_well({.hosts = {"a", "a"}, .fabric = FabricUse::kOff})) {
+    CHECK(pe.steps == 0);
+    CHECK(pe.mapped == Numbers{0, 1});
+    CHECK(pe.by_fabric.empty());
+  }
+  CHECK(heaps().with_fabric == 0);
+  has(run_well({.hosts = {"a", "b"}, .fabric = FabricUse::kOff})[0].why_not[1], "another host");
+}
+
+TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
+  heaps().reset();
+  Job job{.hosts = {"a", "a", "a", "a"}, .fabric = FabricUse::kOn, .p2p_group = 1};
+  for (const Seen& pe : run_well(job)) {
+    CHECK(pe.mapped == Numbers{0, 1, 2, 3});
+    CHECK(pe.by_fabric.size() == 3);
+  }
+  CHECK(heaps().fd_imports == 4);
+  job = {.hosts = {"a", "a", "a"}, .fabric = FabricUse::kOff, .p2p_group = 2};
+  const std::vector<Seen> apart = run_well(job);
+  CHECK(apart[1].mapped == Numbers{0, 1});
+  CHECK(apart[2].mapped == Numbers{2});
+  has(apart[0].why_not[2], "GSHMEM_P2P_GROUP");
+}
+
+TEST_CASE("no_p2p_maps_nobody") {
+  heaps().reset();
+  const std::vector<Seen> all = run_well(
+      {.hosts = {"a", "a"}, .fabric = FabricUse::kOff, .peers = Peers::kNone});
+  for (const Seen& pe : all) CHECK(pe.mapped.empty());
+  CHECK(all[1].why_not == Texts(2, "GSHMEM_P2P=0"));
+}
+
+TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
+  heaps().reset();
+  heaps().no_import = {2};
+  const std::vector<Seen> all = run_well({.hosts = {"a", "a", "b", "b"}});
+  for (std::size_t pe = 0; pe < 4; ++pe)
+    CHECK(all[pe].mapped == (pe < 2 ? Numbers{0, 1} : Numbers{2, 3}));
+  has(all[0].why_not[2], "its fabric handle: cuMemImportFromShareableHandle");
+  has(all[0].why_not[2], "another IMEX channel?");
+  has(all[0].why_not[3], "not all PEs of its host and of this one reach each other");
+  has(all[2].why_not[0], "PE 0 cannot map the heap of this one");
+}
+
+TEST_CASE("a_third_host_is_mapped_when_the_second_is_not") {
+  heaps().reset();
+  heaps().no_import = {1};
+  const std::vector<Seen> all = run_well({.hosts = {"a", "b", "c"}});
+  CHECK(all[0].mapped == Numbers{0, 2});
+  CHECK(all[1].mapped == Numbers{1});
+  CHECK(all[2].mapped == Numbers{0, 2});
+}
+
+TEST_CASE("a_way_that_is_refused_in_one_direction_is_none") {
+  heaps().reset();
+  heaps().no_access = {{1, 0}};
+  const std::vector<Seen> all = run_well({.hosts = {"a", "b"}});
+  CHECK(all[0].mapped == Numbers{0});
+  CHECK(all[1].mapped == Numbers{1});
+  has(all[1].why_not[0], "cuMemSetAccess");
+  has(all[0].why_not[1], "PE 1 cannot map the heap of this one");
+}
+
+TEST_CASE("gpus_of_a_host_that_do_not_reach_each_other_form_sets") {
+  heaps().reset();
+  heaps().no_access = {{0, 1}, {1, 0}};
+  for (const FabricUse use : {FabricUse::kOff, FabricUse::kAuto}) {
+    const std::vector<Seen> all = run_well({.hosts = {"a", "a", "a"}, .fabric = use});
+    CHECK(all[0].mapped == Numbers{0, 2});
+    CHECK(all[1].mapped == Numbers{1});
+    has(all[0].why_not[1], "GPU 0 cannot reach the memory of its GPU");
+    has(all[1].why_not[2], "do not reach the same other GPUs");
+  }
+}
+
+TEST_CASE("auto_goes_without_what_is_not_permitted_and_on_says_what_is_missing") {
+  heaps().reset();
+  heaps().without_channel = {0, 1};
+  Job job{.hosts = {"a", "b"}};
+  std::vector<Seen> all = run_well(job);
+  CHECK(all[0].mapped == Numbers{0});
+  has(all[0].why_not[1], "PE 0 has no fabric handle: cuMemCreate with a fabric handle");
+  has(all[0].why_not[1], "no IMEX channel");
+  CHECK(heaps().without_fabric == 2);
+
+  heaps().without_channel = {1};
+  all = run_well(job);
+  has(all[0].why_not[1], "PE 1 has no fabric handle");
+  job.fabric = FabricUse::kOn;
+  all = run(job);
+  for (const Seen& pe : all) CHECK(pe.code == GSHMEMX_ERROR_NOT_SUPPORTED);
+  has(all[1].error, "GSHMEM_FABRIC=on: ");
+  has(all[1].error, "/dev/nvidia-caps-imex-channels/channel0");
+  has(all[1].error, "nvidia-imex");
+  has(all[0].error, "init failed on PE 1: GSHMEM_FABRIC=on: ");
+}
+
+TEST_CASE("gpus_without_fabric_handles_are_told_apart_from_machines_without_a_channel") {
+  heaps().reset();
+  heaps().fabric_supported = false;
+  Job job{.hosts = {"a", "b"}};
+  has(run_well(job)[0].why_not[1], "the GPU or its driver has no fabric handles");
+  job.fabric = FabricUse::kOn;
+  has(run(job)[0].error, "GSHMEM_FABRIC=on: the GPU or its driver has no fabric handles");
+}
+
+TEST_CASE("a_handle_that_cannot_be_exported_is_none") {
+  heaps().reset();
+  heaps().no_export = {0};
+  Job job{.hosts = {"a", "b"}};
+  const std::vector<Seen> all = run_well(job);
+  CHECK(all[1].mapped == Numbers{1});
+  has(all[1].why_not[0], "PE 0 has no fabric handle: export of the fabric handle");
+  job.fabric = FabricUse::kOn;
+  has(run(job)[0].error, "GSHMEM_FABRIC=on: export of the fabric handle");
+}
+
+TEST_CASE("a_heap_of_another_size_is_not_mapped") {
+  heaps().reset();
+  const std::vector<Seen> all =
+      run_well({.hosts = {"a", "b", "c"}, .bytes = {1 << 20, 1 << 23, 1 << 20}});
+  CHECK(all[0].mapped == Numbers{0, 2});
+  has(all[0].why_not[1], "with a heap of 8388608 bytes, not 2097152");
+}
+
+TEST_CASE("a_gpu_without_room_fails_init_on_all_pes") {
+  heaps().reset();
+  heaps().full = {1};
+  const std::vector<Seen> all = run({.hosts = {"a", "a", "b"}});
+  for (const Seen& pe : all) CHECK(pe.code == GSHMEMX_ERROR_OUT_OF_MEMORY);
+  has(all[0].error, "init failed on PE 1: symmetric heap of");
+  has(all[1].error, "lower GSHMEM_SYMMETRIC_SIZE");
+}
+
+TEST_CASE("who_fails_while_mapping_still_takes_the_steps_that_others_wait_in") {
+  heaps().reset();
+  heaps().no_access = {{1, 1}};
+  const std::vector<Seen> all = run({.hosts = {"a", "b", "c"}});
+  CHECK(all[1].code == GSHMEMX_ERROR_CUDA);
+  has(all[1].error, "the own heap: ");
+  CHECK(all[0].error == "");
+  CHECK(all[0].mapped == Numbers{0, 2});
+  CHECK(all[2].mapped == Numbers{0, 2});
+}
