@@ -1,6 +1,7 @@
-// NVML, loaded at run time, for the one thing that the CUDA driver does not tell: which NVLink fabric
-// a GPU is in, so that heaps of other hosts are tried only where they can be reached. Included by
-// what sets up a PE's memory and by gshmem-info. Invariant: nothing stays loaded or initialized.
+// NVML, loaded at run time, for the one thing that the CUDA driver does not tell: which NVLink
+// fabric a GPU is in, so that heaps of other hosts are tried only where they can be reached.
+// Included by what sets up a PE's memory and by gshmem-info. Invariant: nothing stays loaded or
+// initialized.
 #pragma once
 
 #include <array>

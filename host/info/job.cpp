@@ -23,6 +23,7 @@ PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
   PeFacts facts;
   facts.rank = pe.state().my_pe;
   copy_text(facts.bootstrap, pe.bootstrap_name());
+  copy_text(facts.nic, pe.nic_name());
   copy_text(facts.host, p2p::host_identity());
   if (const Gpu* gpu = pe.gpu()) {
     facts.gpu = gpu->device();
@@ -30,6 +31,25 @@ PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
     copy_text(facts.gpu_uuid, gpus[static_cast<std::size_t>(gpu->device())].uuid);
   }
   return facts;
+}
+
+/// Plain, as PeFacts.
+struct PathTo {
+  Path path = Path::kSelf;
+  char why[255] = "";
+};
+
+PathTo path_to(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo>& gpus) {
+  const Pe& pe = require_pe("gshmem-info");
+  PathTo way;
+  if (from.rank == to.rank) return way;
+  if (!pe.is_mapped(to.rank)) {
+    way.path = Path::kNetwork;
+    copy_text(way.why, pe.why_not_mapped(to.rank));
+    return way;
+  }
+  way.path = pe.mapped_by_fabric(to.rank) ? Path::kFabric : path_between(from, to, gpus);
+  return way;
 }
 
 }  // namespace
@@ -48,6 +68,10 @@ std::string_view path_name(Path path) {
       return "PCIe";
     case Path::kPeerGpu:
       return "peer GPU";
+    case Path::kFabric:
+      return "NVLink fabric";
+    case Path::kNetwork:
+      return "network";
   }
   return "";
 }
@@ -72,7 +96,7 @@ Job join_job() {
   const Runtime runtime;
   const std::size_t n = static_cast<std::size_t>(runtime.n_pes());
   SymmetricArray<PeFacts> pes(n);
-  SymmetricArray<Path> paths(n * n);
+  SymmetricArray<PathTo> row(n);
 
   const std::vector<GpuInfo> gpus = runtime.on_gpu() ? gpu_list() : std::vector<GpuInfo>();
   const PeFacts mine = my_facts(gpus);
@@ -80,12 +104,18 @@ Job join_job() {
   for (int pe = 0; pe < runtime.n_pes(); ++pe) pes.write({&mine, 1}, pe, me);
   gshmem_barrier_all();
 
-  Job job{.rank = mine.rank, .pes = pes.to_vector(mine.rank), .paths = {}};
-  std::vector<Path> row;
-  for (const PeFacts& peer : job.pes) row.push_back(path_between(mine, peer, gpus));
-  paths.write(row, 0, me * n);
+  Job job{.rank = mine.rank, .pes = pes.to_vector(mine.rank), .paths = {}, .why = {}};
+  std::vector<PathTo> ways;
+  for (const PeFacts& peer : job.pes) ways.push_back(path_to(mine, peer, gpus));
+  row.write(ways, mine.rank);
   gshmem_barrier_all();
-  job.paths = paths.to_vector(mine.rank);
+  for (int pe = 0; mine.rank == 0 && pe < runtime.n_pes(); ++pe) {
+    for (const PathTo& way : row.to_vector(pe)) {
+      job.paths.push_back(way.path);
+      job.why.emplace_back(way.why);
+    }
+  }
+  gshmem_barrier_all();  // rows are kept until PE 0 has them
   return job;
 }
 

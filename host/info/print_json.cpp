@@ -93,6 +93,12 @@ void write_job(JsonWriter& json, const Job& job) {
       json.string(path_name(job.paths[pe * job.pes.size() + peer]));
     }
     json.end_array();
+    json.member("nic", facts.nic);
+    json.key("why_no_load_store");
+    json.begin_array();
+    for (std::size_t peer = 0; peer < job.pes.size(); ++peer)
+      json.string(job.why[pe * job.pes.size() + peer]);
+    json.end_array();
     json.end_object();
   }
   json.end_array();

@@ -63,9 +63,12 @@ void print_job(std::string& out, const Report& report) {
                ? "CPU mode\n"
                : strprintf("GPU %d (%s, %s)\n", facts.gpu, facts.gpu_name, facts.gpu_uuid);
     for (std::size_t peer = 0; peer < job.pes.size(); ++peer) {
-      const std::string_view path = path_name(job.paths[pe * job.pes.size() + peer]);
-      out += strprintf("      to PE %zu: load/store, %.*s\n", peer, static_cast<int>(path.size()),
-                       path.data());
+      const std::size_t pair = pe * job.pes.size() + peer;
+      const std::string path(path_name(job.paths[pair]));
+      out += strprintf("      to PE %zu: ", peer);
+      out += job.paths[pair] == Path::kNetwork
+                 ? strprintf("network (%s); %s\n", facts.nic, job.why[pair].c_str())
+                 : "load/store, " + path + "\n";
     }
   }
 }

@@ -59,8 +59,11 @@ class Pe {
   [[nodiscard]] bool mapped_by_fabric(int pe) const { return window_->by_fabric(pe); }
   /// A sentence about a PE that is not mapped.
   [[nodiscard]] std::string why_not_mapped(int pe) const;
-  /// What consumes the work queues; "none" where all PEs are mapped.
-  [[nodiscard]] const char* nic_name() const noexcept { return nic_ ? nic_->name() : "none"; }
+  /// What consumes the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
+  [[nodiscard]] std::string nic_name() const {
+    const std::string& asked = options_.config.nic;
+    return !nic_ ? "none" : asked == "auto" ? nic_->name() : asked;
+  }
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
   // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.

@@ -64,6 +64,27 @@ def case_job(program):
     assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
 
 
+def case_network(program):
+    """PEs that are not mapped: by what they are reached, and why."""
+    apart = {"GSHMEM_P2P_GROUP": "1", "GSHMEM_NIC": "soft", "GSHMEM_SYMMETRIC_SIZE": "8M"}
+    pes = json.loads(run(program, ["--json"], 0, **apart))["pes"]
+    assert [pe["paths"] for pe in pes] == [["self", "network"], ["network", "self"]]
+    assert {pe["nic"] for pe in pes} == {"soft"}
+    for pe in pes:
+        why = pe["why_no_load_store"]
+        assert why[pe["pe"]] == "" and "GSHMEM_P2P_GROUP" in why[1 - pe["pe"]], why
+    assert "to PE 1: network (soft); PE 1 (" in run(program, [], 0, **apart)
+
+
+def case_fabric(program):
+    """Two GPUs as if on two hosts: mapped by fabric handles, or the test says why there can be none."""
+    apart = {"GSHMEM_DEVICE": "cuda", "GSHMEM_P2P_GROUP": "1", "GSHMEM_FABRIC": "on",
+             "GSHMEM_NIC": "none", "GSHMEM_SYMMETRIC_SIZE": "8M"}
+    pes = json.loads(run(program, ["--json"], 0, **apart))["pes"]
+    assert [pe["paths"] for pe in pes] == [["self", "NVLink fabric"], ["NVLink fabric", "self"]]
+    assert {pe["nic"] for pe in pes} == {"none"}
+
+
 def case_job_error(program):
     report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0", GSHMEM_NIC="none"))
     assert "GSHMEM_P2P=0" in report["job_error"] and "pes" not in report
@@ -74,6 +95,7 @@ def case_mpirun(program):
     assert [pe["pe"] for pe in pes] == [0, 1]
     assert {pe["bootstrap"] for pe in pes} == {"pmix"} and pes[0]["host"] == pes[1]["host"]
     assert [pe["paths"] for pe in pes] == [["self", "shared memory"], ["shared memory", "self"]]
+    assert [pe["why_no_load_store"] for pe in pes] == [["", ""], ["", ""]]
     assert run(program, [], 0).count("to PE 1: load/store, shared memory") == 1
 
 

@@ -119,8 +119,7 @@ class HeapMaker {
 
 }  // namespace
 
-CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
-                        FabricUse fabric) {
+CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes, FabricUse fabric) {
   return HeapMaker(cuda, device).make(bytes, fabric);
 }
 

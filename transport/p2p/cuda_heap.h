@@ -1,6 +1,6 @@
-// The memory of a PE's heap on its GPU (CUDA driver: virtual memory management), before anybody maps
-// it: what the window passes to other PEs, as a file descriptor inside a host and, where the machine
-// has them, as a fabric handle between hosts. Included by cuda_window.cpp.
+// The memory of a PE's heap on its GPU (CUDA driver: virtual memory management), before anybody
+// maps it: what the window passes to other PEs, as a file descriptor inside a host and, where the
+// machine has them, as a fabric handle between hosts. Included by cuda_window.cpp.
 #pragma once
 
 #include "host/base/cuda_driver.h"
@@ -29,10 +29,10 @@ struct CudaHeap {
   std::string why_no_fabric;
 };
 
-/// At least `bytes` bytes on GPU `device`, whose context is current, rounded up as its driver wants;
-/// with a fabric handle if `fabric` is not kOff: under kAuto without one where it cannot be had.
-/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY naming the free memory; GSHMEMX_ERROR_NOT_SUPPORTED under
-/// kOn, saying what is missing and what to do; GSHMEMX_ERROR_CUDA.
+/// At least `bytes` bytes on GPU `device`, whose context is current, rounded up as its driver
+/// wants; with a fabric handle if `fabric` is not kOff: under kAuto without one where it cannot be
+/// had. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY naming the free memory; GSHMEMX_ERROR_NOT_SUPPORTED
+/// under kOn, saying what is missing and what to do; GSHMEMX_ERROR_CUDA.
 [[nodiscard]] CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
                                       FabricUse fabric);
 

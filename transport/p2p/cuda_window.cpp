@@ -42,8 +42,8 @@ class CudaWindow final : public PeerWindow {
     CudaHeap heap = make_heap();
     bytes_ = heap.bytes;
     stride_ = static_cast<std::int64_t>(bytes_);
-    domains_ = offers_.empty() ? Numbers(o_.local_groups.size(), -1)
-                               : fabric_domains(offers_, o_.fabric);
+    domains_ =
+        offers_.empty() ? Numbers(o_.local_groups.size(), -1) : fabric_domains(offers_, o_.fabric);
     choose_slots();
     try {
       if (o_.peers == Peers::kAll) {
@@ -125,8 +125,8 @@ class CudaWindow final : public PeerWindow {
 /// The own heap. With fabric handles all PEs hear of all heaps, and of the first that could not be
 /// made.
 CudaHeap CudaWindow::make_heap() {
-  const bool fabric = o_.fabric == FabricUse::kOn ||
-                      (o_.fabric == FabricUse::kAuto && o_.place.why_none.empty());
+  const bool fabric =
+      o_.fabric == FabricUse::kOn || (o_.fabric == FabricUse::kAuto && o_.place.why_none.empty());
   const auto make = [&] {
     return make_cuda_heap(cuda_, o_.device, o_.bytes, fabric ? o_.fabric : FabricUse::kOff);
   };
@@ -214,8 +214,7 @@ void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) 
 /// the job, as all PEs know from the offers.
 void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   const bool over_hosts = groups != o_.local_groups;
-  const Numbers among =
-      over_hosts ? members(groups, of(groups, me_)) : o_.sockets.group().pes;
+  const Numbers among = over_hosts ? members(groups, of(groups, me_)) : o_.sockets.group().pes;
   std::vector<char> reached;
   for (const int pe : among) {
     const std::size_t slot = slot_of(pe);
@@ -234,8 +233,8 @@ void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   for (const int pe : among) local.push_back(of(o_.local_groups, pe));
   for (std::vector<char>& row : reach) row.resize(among.size());
   const Numbers sets = sets_of_groups(reach, local);
-  const auto me = static_cast<std::size_t>(std::lower_bound(among.begin(), among.end(), me_) -
-                                           among.begin());
+  const auto me =
+      static_cast<std::size_t>(std::lower_bound(among.begin(), among.end(), me_) - among.begin());
   for (std::size_t i = 0; i < among.size(); ++i) {
     const std::size_t slot = slot_of(among[i]);
     if (slot == pes_.size()) continue;
@@ -249,7 +248,8 @@ void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
 /// About a PE that this one has reached.
 std::string CudaWindow::why_apart(const Reach& reach, const Numbers& among, std::size_t me,
                                   std::size_t other) const {
-  if (reach[other][me] == 0) return strprintf("PE %d cannot map the heap of this one", among[other]);
+  if (reach[other][me] == 0)
+    return strprintf("PE %d cannot map the heap of this one", among[other]);
   if (is_local(among[other])) return "its GPU and this one do not reach the same other GPUs";
   return "not all PEs of its host and of this one reach each other";
 }
@@ -285,9 +285,8 @@ void CudaWindow::map_local(std::size_t slot, int fd) {
                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (done.result == CUDA_SUCCESS) return;
   if (std::strcmp(done.call, "cuMemSetAccess") != 0) cuda_.check(done.result, done.call);
-  why_not_[pes_[slot]] =
-      strprintf("GPU %d cannot reach the memory of its GPU by load/store (%s)", o_.device,
-                cuda_text(cuda_, done.result).c_str());
+  why_not_[pes_[slot]] = strprintf("GPU %d cannot reach the memory of its GPU by load/store (%s)",
+                                   o_.device, cuda_text(cuda_, done.result).c_str());
 }
 
 /// Not mapped, with the reason, whatever fails: the network remains.
@@ -318,8 +317,8 @@ std::string CudaWindow::why_not(int pe) const {
                                offer->reason().c_str());
   }
   if (mine.heap_bytes != theirs.heap_bytes)
-    return where + strprintf(", with a heap of %lu bytes, not %lu", theirs.heap_bytes,
-                             mine.heap_bytes);
+    return where +
+           strprintf(", with a heap of %lu bytes, not %lu", theirs.heap_bytes, mine.heap_bytes);
   return where + ", in another NVLink fabric";
 }
 

@@ -1,7 +1,8 @@
-// Fabric handles: 64 bytes by which a PE of another host maps a heap over NVLink switches (multi-node
-// NVLink, IMEX). What PEs tell each other about theirs, and who is to try whom. Pure but for the
-// exchange; included by the window of GPU heaps and by the runtime. Invariant: from the same offers
-// all PEs compute the same domains and components, so that all take the same collective steps.
+// Fabric handles: 64 bytes by which a PE of another host maps a heap over NVLink switches
+// (multi-node NVLink, IMEX). What PEs tell each other about theirs, and who is to try whom. Pure
+// but for the exchange; included by the window of GPU heaps and by the runtime. Invariant: from the
+// same offers all PEs compute the same domains and components, so that all take the same collective
+// steps.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

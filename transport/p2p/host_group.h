@@ -37,8 +37,8 @@ struct HostGroup {
 /// `identities`: host_identity() by PE.
 [[nodiscard]] HostGroup group_hosts(const std::vector<std::string>& identities, int me);
 
-/// By PE: the number of its local group, the PEs that map each other's heaps by file descriptors. That
-/// is its host, or with `pes_per_group` != 0 (GSHMEM_P2P_GROUP) so many PEs of it.
+/// By PE: the number of its local group, the PEs that map each other's heaps by file descriptors.
+/// That is its host, or with `pes_per_group` != 0 (GSHMEM_P2P_GROUP) so many PEs of it.
 [[nodiscard]] std::vector<int> local_groups(const HostGroup& group, int pes_per_group);
 
 /// Collective.

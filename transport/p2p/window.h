@@ -15,8 +15,8 @@
 
 namespace gshmem::p2p {
 
-/// Whose heaps to map: those of all PEs that can be, or only the PE's own, which then does not count
-/// as mapped (GSHMEM_P2P=0).
+/// Whose heaps to map: those of all PEs that can be, or only the PE's own, which then does not
+/// count as mapped (GSHMEM_P2P=0).
 enum class Peers { kAll, kNone };
 
 class PeerWindow {
@@ -44,9 +44,9 @@ class PeerWindow {
   std::vector<bool> mapped_;
 };
 
-/// Collective over the host. A heap of `bytes` bytes in host shared memory for every PE; those of the
-/// PE's local group (local_groups(), by PE) are mapped.
-/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_SYSTEM, what PeerSockets::exchange throws.
+/// Collective over the host. A heap of `bytes` bytes in host shared memory for every PE; those of
+/// the PE's local group (local_groups(), by PE) are mapped. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY,
+/// GSHMEMX_ERROR_SYSTEM, what PeerSockets::exchange throws.
 [[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets,
                                                            std::uint64_t bytes, Peers peers,
                                                            const std::vector<int>& local_groups);

@@ -21,6 +21,9 @@ namespace gshmem::info {
 [[nodiscard]] Findings check_compute_mode(const Machine& machine);
 [[nodiscard]] Findings check_mig(const Machine& machine);
 
+// check_fabric.cpp
+[[nodiscard]] Findings check_fabric(const Machine& machine);
+
 // check_pci.cpp, check_bridges.cpp: the way between GPU and NIC.
 [[nodiscard]] Findings check_gpu_nic_distance(const Machine& machine);
 [[nodiscard]] Findings check_acs(const Machine& machine);

@@ -5,6 +5,7 @@
 
 #if defined(GSHMEM_HAVE_CUDA)
 #include "host/base/cuda_driver.h"
+#include "transport/p2p/cuda_heap.h"
 
 #include <cuda.h>
 #endif
@@ -26,6 +27,8 @@ CudaGpu facts_of(GpuInfo info) {
   CudaGpu gpu{.info = std::move(info)};
   gpu.dma_buf = attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
   gpu.gpudirect_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
+  gpu.fabric_handles = attribute(p2p::kFabricSupported) != 0;
+  gpu.fabric = nvml::gpu_fabric(gpu.info.pci);
   const int mode = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
   if (mode == CU_COMPUTEMODE_PROHIBITED) gpu.mode = ComputeMode::kProhibited;
   if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS) gpu.mode = ComputeMode::kExclusiveProcess;

@@ -2,6 +2,7 @@
 // write these by hand.
 #pragma once
 
+#include "host/base/nvml.h"
 #include "host/gpu/gpu.h"
 
 #include <string>
@@ -14,6 +15,8 @@ enum class ComputeMode { kDefault, kExclusiveProcess, kProhibited };
 struct CudaGpu {
   GpuInfo info;
   bool dma_buf = false;         ///< its memory can be exported as a dma-buf
+  bool fabric_handles = false;  ///< its memory can be mapped by other hosts
+  nvml::GpuFabric fabric{};
   bool gpudirect_rdma = false;  ///< memory of cuMemCreate, which heaps are, may be used for RDMA
   ComputeMode mode = ComputeMode::kDefault;
 };

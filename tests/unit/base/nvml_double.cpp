@@ -32,9 +32,9 @@ EXPORTED const char* nvmlErrorString(int result) {
 }
 
 EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char* pci, nvmlDevice_t* device) {
-  static nvmlDevice_st devices[] = {
-      {"0000:01:00.0", 3, 0, true},  {"0000:02:00.0", 3, 0, false}, {"0000:03:00.0", 0, 0, false},
-      {"0000:04:00.0", 1, 0, false}, {"0000:05:00.0", 2, 0, false}, {"0000:06:00.0", 3, 999, true}};
+  static nvmlDevice_st devices[] = {{"0000:01:00.0", 3, 0, true},  {"0000:02:00.0", 3, 0, false},
+                                    {"0000:03:00.0", 0, 0, false}, {"0000:04:00.0", 1, 0, false},
+                                    {"0000:05:00.0", 2, 0, false}, {"0000:06:00.0", 3, 999, true}};
   if (nvml_double_sessions <= 0) return 1;  // NVML_ERROR_UNINITIALIZED
   for (nvmlDevice_st& one : devices) {
     if (std::strcmp(one.pci, pci) == 0) return *device = &one, 0;

@@ -25,8 +25,7 @@ TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
 TEST_CASE("a_gpu_in_none_has_the_reason") {
   CHECK(why("0000:02:00.0") == "the GPU's NVLink fabric ends at its host (no cluster UUID)");
   CHECK(why("0000:03:00.0") == "the GPU is on no NVLink fabric");
-  CHECK(why("0000:04:00.0") ==
-        "the GPU is not registered with the NVLink fabric (not started)");
+  CHECK(why("0000:04:00.0") == "the GPU is not registered with the NVLink fabric (not started)");
   CHECK(why("0000:05:00.0") == "the GPU's registration with the NVLink fabric is in progress");
   CHECK(why("0000:06:00.0") ==
         "the GPU's registration with the NVLink fabric has failed: Unknown Error");

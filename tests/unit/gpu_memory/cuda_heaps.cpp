@@ -54,7 +54,8 @@ CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult granularity(std::size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+CUresult granularity(std::size_t* bytes, const CUmemAllocationProp*,
+                     CUmemAllocationGranularity_flags) {
   return *bytes = kGranularity, CUDA_SUCCESS;
 }
 

@@ -70,7 +70,8 @@ nvml::GpuFabric place_of(const Job& job, std::size_t pe) {
   return place;
 }
 
-/// Every PE writes into every heap that it maps, and finds in its own what those wrote that it maps.
+/// Every PE writes into every heap that it maps, and finds in its own what those wrote that it
+/// maps.
 void write_and_look(const PeerWindow& window, bootstrap::Bootstrap& boot) {
   const int me = boot.rank();
   const auto slot_of_me = std::find(window.pes().begin(), window.pes().end(), me);
@@ -241,8 +242,8 @@ TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
 
 TEST_CASE("no_p2p_maps_nobody") {
   heaps().reset();
-  const std::vector<Seen> all = run_well(
-      {.hosts = {"a", "a"}, .fabric = FabricUse::kOff, .peers = Peers::kNone});
+  const std::vector<Seen> all =
+      run_well({.hosts = {"a", "a"}, .fabric = FabricUse::kOff, .peers = Peers::kNone});
   for (const Seen& pe : all) CHECK(pe.mapped.empty());
   CHECK(all[1].why_not == Texts(2, "GSHMEM_P2P=0"));
 }

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include <cstring>
+
 namespace gshmem::info {
 namespace {
 
@@ -72,13 +74,33 @@ TEST_CASE("text_and_json_name_what_was_found") {
   report.unknown_variables = {"GSHMEM_X is not a variable of gshmem"};
   report.job = Job{.rank = 0,
                    .pes = {pe_on(0, 0, "GPU-a"), pe_on(1, 1, "GPU-b")},
-                   .paths = {Path::kSelf, Path::kNvlink, Path::kNvlink, Path::kSelf}};
+                   .paths = {Path::kSelf, Path::kNvlink, Path::kNvlink, Path::kSelf},
+                   .why = std::vector<std::string>(4)};
   for (const std::string& text : {as_text(report), as_json(report)}) {
     for (const char* part :
          {"GPU-a", "GPU-b", "mlx5_0", "InfiniBand", "ACTIVE", "GSHMEM_X", "NVLink", "self"}) {
       INFO(part);
       CHECK(contains(text, part));
     }
+  }
+}
+
+TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
+  Report report;
+  report.job =
+      Job{.rank = 0,
+          .pes = {pe_on(0, 0, "GPU-a"), pe_on(1, 0, "GPU-b"), pe_on(2, 0, "GPU-c")},
+          .paths = {Path::kSelf, Path::kFabric, Path::kNetwork, Path::kFabric, Path::kSelf,
+                    Path::kNetwork, Path::kNetwork, Path::kNetwork, Path::kSelf},
+          .why = {"", "", "no channel", "", "", "no channel", "no channel", "no channel", ""}};
+  for (PeFacts& pe : report.job->pes) std::strcpy(pe.nic, "mlx5");
+  const std::string text = as_text(report), json = as_json(report);
+  CHECK(contains(text, "to PE 1: load/store, NVLink fabric\n"));
+  CHECK(contains(text, "to PE 2: network (mlx5); no channel\n"));
+  CHECK_FALSE(contains(text, "load/store, network"));
+  for (const char* part : {"\"NVLink fabric\"", "\"network\"", "\"nic\": \"mlx5\"", "no channel"}) {
+    INFO(part);
+    CHECK(contains(json, part));
   }
 }
 

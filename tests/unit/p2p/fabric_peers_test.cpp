@@ -23,8 +23,8 @@ FabricOffer offer(std::uint8_t cluster, std::uint32_t clique, std::uint64_t heap
 }  // namespace
 
 TEST_CASE("domains_are_gpus_of_one_cluster_and_clique") {
-  const std::vector<FabricOffer> offers{offer(1, 0), offer(1, 0), offer(1, 1), offer(2, 0),
-                                        FabricOffer(), offer(1, 0)};
+  const std::vector<FabricOffer> offers{offer(1, 0), offer(1, 0),   offer(1, 1),
+                                        offer(2, 0), FabricOffer(), offer(1, 0)};
   CHECK(fabric_domains(offers, FabricUse::kAuto) == Numbers{0, 0, 1, 2, -1, 0});
   CHECK(fabric_domains(offers, FabricUse::kOn) == Numbers{0, 0, 0, 0, -1, 0});
   CHECK(fabric_domains(offers, FabricUse::kOff) == Numbers(6, -1));

@@ -78,11 +78,9 @@ TEST_CASE("a_chain_is_cut_so_that_every_set_is_complete") {
 }
 
 TEST_CASE("groups_that_reach_each_other_are_one_set") {
-  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 0, 1, 1}) ==
-        std::vector<int>(4, 0));
+  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 0, 1, 1}) == std::vector<int>(4, 0));
   // The numbers of a group's PEs need not be consecutive.
-  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 1, 0, 1}) ==
-        std::vector<int>(4, 0));
+  CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 1, 0, 1}) == std::vector<int>(4, 0));
 }
 
 TEST_CASE("what_fails_between_groups_takes_no_path_away_inside_of_one") {
