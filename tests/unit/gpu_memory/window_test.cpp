@@ -360,3 +360,27 @@ TEST_CASE("who_fails_while_mapping_still_takes_the_steps_that_others_wait_in") {
   CHECK(all[0].mapped == Numbers{0, 2});
   CHECK(all[2].mapped == Numbers{0, 2});
 }
+
+TEST_CASE("two_fabrics_of_a_job_are_two_sets_whose_pes_take_turns") {
+  heaps().reset();
+  heaps().no_access = {{4, 0}};
+  const std::vector<Seen> all =
+      run_well({.hosts = {"a", "b", "c", "d", "e", "f"}, .clusters = {1, 2, 1, 2, 1, 2}});
+  CHECK(all[0].mapped == Numbers{0, 2});
+  CHECK(all[2].mapped == Numbers{0, 2});
+  CHECK(all[4].mapped == Numbers{4});
+  for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].mapped == Numbers{1, 3, 5});
+  for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].pes == Numbers{1, 3, 5});
+  has(all[2].why_not[4], "not all PEs of its host and of this one reach each other");
+  has(all[1].why_not[0], "in another NVLink fabric");
+}
+
+TEST_CASE("more_pes_than_bits_in_a_byte") {
+  heaps().reset();
+  heaps().no_import = {9};
+  Texts hosts;
+  for (int host = 0; host < 10; ++host) hosts.push_back("host" + std::to_string(host));
+  const std::vector<Seen> all = run_well({.hosts = hosts});
+  for (std::size_t pe = 0; pe < 9; ++pe) CHECK(all[pe].set.count == 9);
+  CHECK(all[9].mapped == Numbers{9});
+}
