@@ -1,7 +1,7 @@
 // One PE of a job on several hosts (tests/hosts/run.sh), by the name of what it is to live through.
 // The runtime's own objects but for its network path, of which it has none: PEs of other hosts are
-// known, their memory is not reached (HOSTS_ALL_MAPPED=1: it is, by fabric handles). So it uses host
-// calls only, and no gshmem_barrier_all.
+// known, their memory is not reached (HOSTS_ALL_MAPPED=1: it is, by fabric handles). So it uses
+// host calls only, and no gshmem_barrier_all.
 #include "host/runtime/process.h"
 
 #include <gshmem/gshmem.hpp>

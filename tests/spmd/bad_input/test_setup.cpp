@@ -135,14 +135,22 @@ TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
                 {"GSHMEM_P2P=0 and GSHMEM_NIC=none", "unset GSHMEM_P2P"});
 }
 
-TEST_CASE("different_p2p_on_two_pes_is_an_error_on_all") {
-  const auto outcomes = in_children(2, quick(), [](int rank) {
-    if (rank == 1) setenv("GSHMEM_P2P", "0", 1);
-    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
-    print_fault();
-  });
-  for (const Outcome& outcome : outcomes)
-    expect_status(outcome, GSHMEMX_ERROR_SYMMETRY, {"GSHMEM_P2P is 1 on PE 0 and 0 on PE 1"});
+TEST_CASE("different_paths_on_two_pes_are_an_error_on_all") {
+  struct Case {
+    const char *variable, *value, *message;
+  };
+  for (const Case& one :
+       {Case{"GSHMEM_P2P", "0", "GSHMEM_P2P is 1 on PE 0 and 0 on PE 1"},
+        {"GSHMEM_P2P_GROUP", "2", "GSHMEM_P2P_GROUP is 0 on PE 0 and 2 on PE 1"},
+        {"GSHMEM_FABRIC", "off", "GSHMEM_FABRIC is auto on PE 0 and off on PE 1"}}) {
+    const auto outcomes = in_children(2, quick(), [&](int rank) {
+      if (rank == 1) setenv(one.variable, one.value, 1);
+      std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+      print_fault();
+    });
+    for (const Outcome& outcome : outcomes)
+      expect_status(outcome, GSHMEMX_ERROR_SYMMETRY, {one.message});
+  }
 }
 
 TEST_CASE("pmix_without_a_server_is_an_error") {

@@ -185,7 +185,6 @@ CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) 
 }
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
-CUresult device_count(int* count) { return *count = 1, CUDA_SUCCESS; }
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
 CUresult retain(CUcontext* context, CUdevice) {
   static int one = 0;
@@ -214,7 +213,6 @@ void* address_of(F* function) {
 void* find(const std::string& name) {
   static const std::map<std::string, void*> functions{
       {"cuInit", address_of(init)},
-      {"cuDeviceGetCount", address_of(device_count)},
       {"cuDeviceGet", address_of(device_get)},
       {"cuDevicePrimaryCtxRetain", address_of(retain)},
       {"cuDevicePrimaryCtxRelease", address_of(release)},

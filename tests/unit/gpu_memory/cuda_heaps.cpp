@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -211,6 +213,48 @@ CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDes
   return CUDA_SUCCESS;
 }
 
+// What else a PE asks for.
+
+CUresult device_count(int* count) { return *count = seen.gpus, CUDA_SUCCESS; }
+CUresult device_name(char* name, int bytes, CUdevice device) {
+  std::snprintf(name, static_cast<std::size_t>(bytes), "double %d", device);
+  return CUDA_SUCCESS;
+}
+CUresult device_uuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid, device + 1, sizeof(*uuid));
+  return CUDA_SUCCESS;
+}
+CUresult device_pci(char* pci, int bytes, CUdevice device) {
+  std::snprintf(pci, static_cast<std::size_t>(bytes), "00ff:%02x:00.0", device);  // no real GPU's
+  return CUDA_SUCCESS;
+}
+CUresult current(CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; }
+CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SUCCESS; }
+CUresult function_of(CUfunction* function, CUmodule, const char*) {
+  return *function = nullptr, CUDA_SUCCESS;
+}
+CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
+  return std::memset(reinterpret_cast<void*>(to), value, bytes), CUDA_SUCCESS;
+}
+CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+/// Memory that is no heap; the test may touch it.
+CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  *address = reinterpret_cast<CUdeviceptr>(std::calloc(1, bytes));
+  ++seen.allocations;
+  return CUDA_SUCCESS;
+}
+CUresult free_memory(CUdeviceptr address) {
+  const std::lock_guard lock(mutex);
+  std::free(reinterpret_cast<void*>(address));
+  --seen.allocations;
+  return CUDA_SUCCESS;
+}
+
 template <class F>
 void* address_of(F* function) {
   return reinterpret_cast<void*>(function);
@@ -231,7 +275,18 @@ void* find_in_heaps(const std::string& name) {
       {"cuMemAddressFree", address_of(free_range)},
       {"cuMemMap", address_of(map)},
       {"cuMemUnmap", address_of(unmap)},
-      {"cuMemSetAccess", address_of(set_access)}};
+      {"cuMemSetAccess", address_of(set_access)},
+      {"cuDeviceGetCount", address_of(device_count)},
+      {"cuDeviceGetName", address_of(device_name)},
+      {"cuDeviceGetUuid", address_of(device_uuid)},
+      {"cuDeviceGetPCIBusId", address_of(device_pci)},
+      {"cuCtxGetCurrent", address_of(current)},
+      {"cuModuleLoadData", address_of(load)},
+      {"cuModuleGetFunction", address_of(function_of)},
+      {"cuMemAlloc", address_of(allocate)},
+      {"cuMemFree", address_of(free_memory)},
+      {"cuMemsetD8Async", address_of(set_bytes)},
+      {"cuMemcpyAsync", address_of(copy)}};
   const auto found = functions.find(name);
   return found == functions.end() ? nullptr : found->second;
 }

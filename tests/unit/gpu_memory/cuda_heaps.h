@@ -1,6 +1,7 @@
 // The part of the libcuda double that makes, shares and maps heaps (cuda_heaps.cpp): virtual memory
-// management for any number of GPUs, with file descriptors and fabric handles. A mapped heap is
-// memory that the test may touch by its address, once access is set; all else gets SIGSEGV.
+// management for any number of GPUs, with file descriptors and fabric handles, and what else a PE
+// without kernels asks of them. A mapped heap is memory that the test may touch by its address,
+// once access is set; all else gets SIGSEGV.
 #pragma once
 
 #include <mutex>
@@ -13,6 +14,7 @@ namespace gshmem::test {
 
 struct CudaHeaps {
   // Rules, by number of GPU.
+  int gpus = 1;
   bool fabric_supported = true;
   std::set<int> without_channel;  ///< cuMemCreate with a fabric handle is not permitted
   std::set<int> full;             ///< no memory left
@@ -21,14 +23,14 @@ struct CudaHeaps {
   std::set<std::pair<int, int>> no_access;  ///< the first cannot reach memory of the second
 
   // Records.
-  int with_fabric = 0, without_fabric = 0;    ///< cuMemCreate
-  int fd_imports = 0, fabric_imports = 0;     ///< that succeeded
-  int handles = 0, mappings = 0, ranges = 0;  ///< now
-  std::vector<std::string> violations;        ///< of the driver's contract, in words
+  int with_fabric = 0, without_fabric = 0;                     ///< cuMemCreate
+  int fd_imports = 0, fabric_imports = 0;                      ///< that succeeded
+  int handles = 0, mappings = 0, ranges = 0, allocations = 0;  ///< now
+  std::vector<std::string> violations;  ///< of the driver's contract, in words
 
   void reset() { *this = CudaHeaps(); }
   [[nodiscard]] bool clean() const {
-    return handles == 0 && mappings == 0 && ranges == 0 && violations.empty();
+    return handles == 0 && mappings == 0 && ranges == 0 && allocations == 0 && violations.empty();
   }
 };
 

@@ -1,0 +1,119 @@
+// Whole PEs, threads of this process, on GPUs of the double, without kernels: whom load/store
+// reaches by fabric handles, and what init says where they are missing.
+#include <gshmem/gshmem.hpp>
+
+#include "host/base/dynamic_library.h"
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+
+namespace {
+
+test::CudaHeaps& heaps() {
+  static const DynamicLibrary library(CUDA_DOUBLE);
+  return *library.function<test::CudaHeapsRecord>("cuda_double_heaps")();
+}
+
+/// Variables of a job of four PEs, which are as if on hosts of two PEs each.
+void four_gpus(const std::map<std::string, std::string>& variables) {
+  heaps().reset();
+  heaps().gpus = 4;
+  for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC"}) unsetenv(name);
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
+                                          {"GSHMEM_NIC", "none"},
+                                          {"GSHMEM_P2P_GROUP", "2"},
+                                          {"GSHMEM_SYMMETRIC_SIZE", "1M"},
+                                          {"GSHMEM_BOOTSTRAP_TIMEOUT", "20"}})
+    setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+}
+
+std::string error_of_init() {
+  try {
+    run_threads(4, [](const Runtime&) {});
+  } catch (const std::exception& error) {
+    CHECK(heaps().clean());
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  INFO("\"" << text << "\" lacks \"" << part << "\"");
+  CHECK(text.find(part) != std::string::npos);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("pes_reach_all_others_by_descriptors_and_fabric_handles") {
+  four_gpus({{"GSHMEM_FABRIC", "on"}});
+  std::atomic<int> wrong{0};
+  run_threads(4, [&](const Runtime& runtime) {
+    const int me = runtime.my_pe();
+    SymmetricArray<int> words(4);
+    const auto count = [&](bool right) { wrong += right ? 0 : 1; };
+    count(runtime.on_gpu());
+    count(gshmem_team_n_pes(GSHMEM_TEAM_SHARED) == 4 &&
+          gshmem_team_my_pe(GSHMEM_TEAM_SHARED) == me);
+    count(gshmem_team_n_pes(GSHMEMX_TEAM_NODE) == 4);
+    for (int pe = 0; pe < 4; ++pe) {
+      count(gshmem_ptr(words.data(), pe) != nullptr);
+      const int value = 10 * me + pe;
+      gshmem_int_put(words.data() + me, &value, 1, pe);
+    }
+    gshmem_barrier_all();
+    for (int pe = 0; pe < 4; ++pe) {
+      const std::vector<int> theirs = words.to_vector(pe);
+      for (int from = 0; from < 4; ++from)
+        count(theirs[static_cast<std::size_t>(from)] == 10 * from + pe);
+    }
+    gshmem_barrier_all();
+  });
+  CHECK(wrong == 0);
+  CHECK(heaps().with_fabric == 4);
+  CHECK(heaps().fd_imports == 8);
+  CHECK(heaps().fabric_imports == 8);
+  CHECK(heaps().clean());
+}
+
+TEST_CASE("without_a_fabric_the_groups_need_a_network") {
+  four_gpus({});
+  const std::string error = error_of_init();
+  has(error, "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group, and PE ");
+  has(error, " has no fabric handle: ");  // NVML is not there, or does not know the double's GPUs
+  has(error, "GSHMEM_NIC=none leaves no path but load/store; unset it");
+  CHECK(heaps().with_fabric == 0);
+  four_gpus({{"GSHMEM_FABRIC", "off"}});
+  has(error_of_init(), "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group");
+}
+
+TEST_CASE("fabric_on_says_what_is_missing") {
+  four_gpus({{"GSHMEM_FABRIC", "on"}});
+  heaps().without_channel = {0, 1, 2, 3};
+  const std::string error = error_of_init();
+  has(error, "GSHMEM_FABRIC=on: cuMemCreate with a fabric handle: ");
+  has(error, "/dev/nvidia-caps-imex-channels/channel0");
+}
+
+TEST_CASE("fabric_on_and_no_p2p_contradict_each_other") {
+  four_gpus({{"GSHMEM_FABRIC", "on"}, {"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "ofi"}});
+  has(error_of_init(), "GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for");
+}
+
+TEST_CASE("one_host_makes_no_fabric_handles_by_itself") {
+  four_gpus({{"GSHMEM_P2P_GROUP", "0"}});
+  run_threads(4, [](const Runtime&) {});
+  CHECK(heaps().with_fabric == 0);
+  CHECK(heaps().fd_imports == 16);
+  CHECK(heaps().clean());
+}
