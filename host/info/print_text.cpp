@@ -40,7 +40,7 @@ void print_gpus(std::string& out, const Report& report) {
 }
 
 void print_nics(std::string& out, const Report& report) {
-  out += "\nRDMA network cards (this version has no network path and does not use them)\n";
+  out += "\nRDMA network cards\n";
   if (report.nics.empty()) out += "  none\n";
   for (const NicPort& nic : report.nics) {
     out += strprintf("  %s port %d: %s, %s, %s\n", nic.device.c_str(), nic.port,

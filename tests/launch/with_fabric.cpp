@@ -1,5 +1,7 @@
 // with_fabric N COMMAND...: runs COMMAND with GSHMEM_DEVICE=cuda where the first N GPUs give their
-// memory fabric handles, asked of the CUDA driver itself, else says why not and exits with 77.
+// memory fabric handles and take those of each other, asked of the CUDA driver itself, else says
+// why not and exits with 77. (H200s of one host whose NVML says that they are in no fabric make and
+// export handles, and refuse to import another GPU's.)
 #include "host/base/cuda_driver.h"
 #include "transport/p2p/cuda_heap.h"
 
@@ -7,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 using namespace gshmem;
 
@@ -18,8 +21,9 @@ namespace {
   std::exit(77);
 }
 
-/// Makes and exports one allocation with both kinds of handles.
-void try_gpu(const CudaDriver& cuda, int device) {
+/// Makes and exports one allocation with both kinds of handles. It stays until the process ends,
+/// or becomes another one.
+p2p::FabricHandle export_from(const CudaDriver& cuda, int device) {
   int supported = 0;
   (void)cuda.cuDeviceGetAttribute(&supported, p2p::kFabricSupported, device);
   if (supported == 0) skip("needs fabric handles, which GPU " + std::to_string(device) + " lacks");
@@ -44,8 +48,22 @@ void try_gpu(const CudaDriver& cuda, int device) {
   }
   p2p::FabricHandle handle{};
   GSHMEM_CU(&cuda, cuMemExportToShareableHandle, handle.data(), memory, p2p::kFabricHandleType, 0);
-  cuda.cuMemRelease(memory);
-  GSHMEM_CU(&cuda, cuDevicePrimaryCtxRelease, device);
+  return handle;
+}
+
+void import_on(const CudaDriver& cuda, int device, int owner, p2p::FabricHandle handle) {
+  CUcontext context = nullptr;
+  GSHMEM_CU(&cuda, cuDevicePrimaryCtxRetain, &context, device);
+  GSHMEM_CU(&cuda, cuCtxSetCurrent, context);
+  CUmemGenericAllocationHandle memory = 0;
+  const CUresult imported =
+      cuda.cuMemImportFromShareableHandle(&memory, handle.data(), p2p::kFabricHandleType);
+  if (imported != CUDA_SUCCESS) {
+    skip(
+        strprintf("needs GPUs in one NVLink fabric; GPU %d does not import a fabric handle of GPU "
+                  "%d: %s",
+                  device, owner, p2p::cuda_text(cuda, imported).c_str()));
+  }
 }
 
 }  // namespace
@@ -62,7 +80,14 @@ int main(int argc, char** argv) {
     const int wanted = std::atoi(argv[1]);
     GSHMEM_CU(cuda, cuDeviceGetCount, &count);
     if (count < wanted) skip(strprintf("needs %d GPUs, this machine has %d", wanted, count));
-    for (int device = 0; device < wanted; ++device) try_gpu(*cuda, device);
+    std::vector<p2p::FabricHandle> handles;
+    for (int device = 0; device < wanted; ++device) handles.push_back(export_from(*cuda, device));
+    for (int device = 0; device < wanted; ++device) {
+      for (int owner = 0; owner < wanted; ++owner) {
+        if (owner != device || wanted == 1)
+          import_on(*cuda, device, owner, handles[static_cast<std::size_t>(owner)]);
+      }
+    }
   } catch (const Error& error) {
     std::fprintf(stderr, "with_fabric: %s\n", error.what());
     return 1;
