@@ -32,7 +32,7 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
   const bool blocking = reuse == Reuse::kOnReturn;
   if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
     IssueOf<TransferEntry> issue;
-    issue_to(issue, state, queue_index(state, pe));
+    issue_to(issue, state, queue_index(state, pe, Rail::kAny));
     issue.entries = transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes);
     issue_call(issue, state, blocking, "put");
     return;
@@ -51,7 +51,7 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   const bool blocking = arrival == Arrival::kOnReturn;
   if (is_short(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
     IssueOf<TransferEntry> issue;
-    issue_to(issue, state, queue_index(state, pe));
+    issue_to(issue, state, queue_index(state, pe, Rail::kAny));
     issue.entries = transfer_of(state, Opcode::kRdmaRead, source, dest, bytes);
     issue_call(issue, state, blocking, "get");
     return;
@@ -68,7 +68,7 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
 GSHMEM_FN void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                         int pe) {
   IssueOf<InlineEntry> issue;
-  issue_to(issue, state, queue_index(state, pe));
+  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   issue.entries = {heap_offset(state, dest),
                    {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
                    bytes};
@@ -116,7 +116,7 @@ GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
     return value;
   }
   IssueOf<TransferEntry> issue;
-  issue_to(issue, state, queue_index(state, pe));
+  issue_to(issue, state, queue_index(state, pe, Rail::kAny));
   issue.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, sizeof(T));
   if (!issue_claim(issue, "get")) return value;
   issue.entries.local = heap_offset(state, issue.slot->data);
@@ -130,7 +130,7 @@ GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
 /// Nobody waits for the old value.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
   IssueOf<AtomicEntries> issue;
-  issue_to(issue, state, queue_index(state, pe));
+  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   make_atomic(issue.entries, Queue(issue.queue), heap_offset(state, target), operation,
               AtomicEntries::kSink);
   issue_call(issue, state, false, "atomic");
@@ -138,7 +138,7 @@ GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe)
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
   IssueOf<AtomicEntries> issue;
-  issue_to(issue, state, queue_index(state, pe));
+  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   std::uint64_t remote = heap_offset(state, target);
   keep_in_memory(remote);
   keep_in_memory(operation);
@@ -167,7 +167,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   const Amo amo{signal.op, sizeof(signal.value), signal.value, 0};
   if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
     IssueOf<AtomicEntries> issue;
-    issue_to(issue, state, queue_index(state, pe));
+    issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
     const Queue queue(issue.queue);
     make_transfer(issue.entries, queue,
                   transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes));

@@ -14,21 +14,31 @@ namespace gshmem::device::nic {
 /// A blocking put up to here goes inline even from the heap: it need not wait for the target.
 inline constexpr std::size_t kInlinePutBytes = 28;
 
-/// Which of the queues to `pe` the calling thread uses: always the same one.
-GSHMEM_FN std::uint32_t queue_index(const State& state, int pe) {
+/// `value` modulo a number that is known to be a power of two most of the time.
+GSHMEM_FN std::uint32_t modulo(std::uint32_t value, std::uint32_t by) {
+  const std::uint32_t mask = by - 1;
+  return by & mask ? value % by : value & mask;
+}
+
+/// By which NIC of the target a call must arrive there. Words that atomics change are changed by
+/// the first one only (NicView). `p` may meet atomics at a word; and what else travels inside
+/// entries is not waited for by blocking puts, but in front of atomics of the thread all the same.
+enum class Rail : std::uint32_t { kAny, kFirst };
+
+/// Which of the queues to `pe` the calling thread uses: always the same one, and for what arrives
+/// by the first rail the first of the group that this one belongs to.
+GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   const abi::NicView& nic = state.nic;
   std::uint32_t slot = 0;
   if (nic.per_pe > 1) {
+    slot = static_cast<std::uint32_t>(nic.map);
     if (nic.map == abi::QueueMap::kBlock) slot = block_number();
     if (nic.map == abi::QueueMap::kWarp) slot = warp_number();
     if (nic.map == abi::QueueMap::kSm) slot = sm_number();
-    const std::uint32_t mask = nic.per_pe - 1;
-    slot = nic.per_pe & mask ? slot % nic.per_pe : slot & mask;
+    slot = modulo(slot, nic.per_pe);
+    if (rail == Rail::kFirst && nic.rails > 1) slot -= modulo(slot, nic.rails);
   }
   return static_cast<std::uint32_t>(pe) * nic.per_pe + slot;
-}
-GSHMEM_FN Queue queue_to(const State& state, int pe) {
-  return Queue(state.nic.queues + queue_index(state, pe));
 }
 
 /// Offset of an address in this PE's heap: what WQEs call it, here and at every PE.
@@ -122,9 +132,11 @@ GSHMEM_FN Way way_of(const Request& request) {
 /// Chooses queue and way. True: a scratch slot is needed.
 GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
   post.state = request.state;
-  post.queue = queue_to(*request.state, request.pe);
-  post.call = name_of(request.operation);
   request.way = way_of(request);
+  const bool first = request.target || request.way == Way::kInline;
+  const Rail rail = first ? Rail::kFirst : Rail::kAny;
+  post.queue = Queue(request.state->nic.queues + queue_index(*request.state, request.pe, rail));
+  post.call = name_of(request.operation);
   return request.way == Way::kFetch;
 }
 

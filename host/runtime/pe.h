@@ -62,7 +62,7 @@ class Pe {
   /// What consumes the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
   [[nodiscard]] std::string nic_name() const {
     const std::string& asked = options_.config.nic;
-    return !nic_ ? "none" : asked == "auto" ? nic_->name() : asked;
+    return nics_.empty() ? "none" : asked == "auto" ? nics_.name() : asked;
   }
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
@@ -171,8 +171,8 @@ class Pe {
   std::unique_ptr<OffsetAllocator> allocator_;
   /// CPU mode: work queues and their views.
   std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
-  std::unique_ptr<nic::Nic> nic_;  ///< null: all PEs are mapped
-  bool nic_path_ = false;          ///< some PE of the job is not
+  nic::Rails nics_;        ///< empty: all PEs are mapped
+  bool nic_path_ = false;  ///< some PE of the job is not
   std::unique_ptr<nic::QueueSet> queues_;
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;

@@ -65,7 +65,7 @@ void Pe::make_network() {
   std::vector<std::string> addresses;
   for (const bootstrap::Endpoint& address : addresses_)
     addresses.push_back(bootstrap::address_text(address));
-  nic_ = nic::open(
+  nics_ = nic::Rails(nic::open(
       {.config = options_.config,
        .boot = *boot_,
        .heap_kind = heap.kind,
@@ -76,17 +76,17 @@ void Pe::make_network() {
        .addresses = std::move(addresses),
        .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
        .on_error = [this](const Error& error, int pe) { raise(error, pe); },
-       .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }});
+       .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
 
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
   // those to mapped PEs and to this one included.
-  state_.amo_by_nic = nic_->limits().coherent_atomics ? 0 : 1;
+  state_.amo_by_nic = nics_.limits().coherent_atomics ? 0 : 1;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
   }
   queues_ = std::make_unique<nic::QueueSet>(
-      *nic_, nic::QueueSetOptions{options_.config, *boot_, network_memory(), heap, peers});
+      nics_, nic::QueueSetOptions{options_.config, *boot_, network_memory(), heap, peers});
   state_.nic = queues_->view();
   const std::vector<int> contexts = bootstrap::allgather(*boot_, options_.config.contexts);
   for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
@@ -99,8 +99,8 @@ void Pe::make_network() {
     queues_->exchange(*boot_);
     context_queues_ = queues_->connect();
   }
-  GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nic_->name(),
-              nic_->describe().c_str(),
+  GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nics_.name(),
+              nics_.describe().c_str(),
               queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"));
 }
 
@@ -119,10 +119,10 @@ void Pe::quiet_network() {
 }
 
 void Pe::stop_network() noexcept {
-  if (!nic_) return;
+  if (nics_.empty()) return;
   if (queues_) queues_->stop();
-  nic_->stop();
-  nic_.reset();
+  nics_.stop();
+  nics_ = {};
   queues_.reset();
   state_.nic = {};
 }

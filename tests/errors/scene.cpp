@@ -42,10 +42,17 @@ void raise(std::atomic<int>& counter) {
 
 const abi::DeviceState& state() { return *gshmemi_ambient()->state; }
 
-const abi::QueueView& queue_view() {
+const abi::QueueView& queue_view(std::uint32_t nth = 0) {
   const abi::NicView& nic = state().nic;
-  return nic.queues[static_cast<std::uint32_t>(kTarget) * nic.per_pe];
+  return nic.queues[static_cast<std::uint32_t>(kTarget) * nic.per_pe + nth];
 }
+
+struct PutByBlock {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, const std::uint8_t* source,
+                            std::uint8_t* dest, int block) const {
+    if (ctx.block_rank() == block) ctx.put_nbi(Thread{}, dest, source, kBytes, kTarget);
+  }
+};
 
 void act(Area& area, Shared& shared, const Play& play) {
   for (int slot = 0; slot < kSlots; ++slot) std::memset(area.source[slot], value_of(slot), kBytes);
@@ -145,6 +152,12 @@ void Actor::put(int slot) const {
   gshmem_putmem_nbi(area.dest[slot], area.source[slot], kBytes, kTarget);
 }
 
+void Actor::put_by_block(int slot, int block) const {
+  const auto blocks = static_cast<unsigned>(block) + 1;
+  launch({.blocks = blocks}, PutByBlock{}, &area.source[slot][0], &area.dest[slot][0], block);
+  synchronize();
+}
+
 std::string Leg::name() const {
   return nic + (how == How::kThreads ? ", threads" : ", processes") +
          (mapping == Mapping::kPairs ? ", two PEs mapped" : "");
@@ -239,9 +252,9 @@ void Meeting::arrive_and_wait(int n) const {
   await(*arrived_, n);
 }
 
-void inject(const std::string& action) {
+void inject(const std::string& action, std::uint32_t nth) {
   // Of this queue alone: PEs that are threads share a NIC.
-  const std::string rule = "qp=" + std::to_string(queue_view().number) + ":op=write:" + action;
+  const std::string rule = "qp=" + std::to_string(queue_view(nth).number) + ":op=write:" + action;
   // The one that the library has loaded.
   void* library = dlopen(GSHNIC_FOLDER "/libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   using Function = int (*)(const char*);

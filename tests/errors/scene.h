@@ -5,6 +5,7 @@
 #pragma once
 
 #include <gshmem/gshmem.hpp>
+#include <gshmem/launch.hpp>
 
 #include "tests/spmd/bad_input/children.h"
 
@@ -66,6 +67,8 @@ struct Actor {
   int first;
   Shared& shared;
   void put(int slot) const;
+  /// By a thread of that block: by the queue of its number.
+  void put_by_block(int slot, int block) const;
 };
 
 /// How the bystander waits for a PE that does not come.
@@ -106,9 +109,9 @@ class Meeting {
 };
 
 // Ways to provoke, on the actor.
-/// From now on the actor's puts to the target meet an action of the soft NIC's rules
-/// (transport/nic/soft/rules.h).
-void inject(const std::string& action);
+/// From now on the actor's puts to the target by the nth queue meet an action of the soft NIC's
+/// rules (transport/nic/soft/rules.h).
+void inject(const std::string& action, std::uint32_t nth = 0);
 /// The keys that the actor's entries to the target carry become wrong.
 enum class Key { kLocal, kRemote };
 void spoil_key(Key key);

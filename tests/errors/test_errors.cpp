@@ -228,6 +228,25 @@ TEST_CASE("completion_queue_overruns") {
   }
 }
 
+TEST_CASE("port_of_the_second_rail_goes_down") {
+  const auto provoke = [](const Actor& actor) {
+    inject("times=1:port=down", 1);
+    actor.put_by_block(actor.first, 1);
+    while (gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS) sched_yield();
+  };
+  for (const Leg& leg : process_legs({"soft"})) {
+    const Play play{.provoke = provoke,
+                    .environment = {{"GSHNIC_DEVICES", "2"}, {"GSHMEM_NICS_PER_PE", "2"}},
+                    .wait_behind = true};
+    const Shared& seen = perform(leg, play, base_seed());
+    check_actor(seen, {kNicError, kNone, {"mlx5_1 port 1 went down"}, false});
+    CHECK(seen.missing == 0);
+    CHECK(seen.leaked <= 1);  // the put behind the error went by the first rail
+    check_told(seen);
+    check_all_returned(seen);
+  }
+}
+
 TEST_CASE("port_goes_down") {
   const auto provoke = [](const Actor& actor) {
     inject("times=1:port=down");

@@ -269,6 +269,21 @@ MUTATIONS = [
     mutation("read_without_its_dump", "request.h", "if (request.way != Way::kWrite) make_dump",
              "if (request.way == Way::kWrite) make_dump", MODEL, WRONG_DATA + "|a DUMP"),
 
+    # Rails.
+    mutation("atomics_over_every_rail", "request.h",
+             "    if (rail == Rail::kFirst && nic.rails > 1) slot -= modulo(slot, nic.rails);\n", "",
+             MODEL, "does not go by the first rail"),
+    mutation("put_signal_by_the_transfers_rail", "nic.h",
+             "    IssueOf<AtomicEntries> issue;\n"
+             "    issue_to(issue, state, queue_index(state, pe, Rail::kFirst));\n"
+             "    const Queue queue(issue.queue);\n",
+             "    IssueOf<AtomicEntries> issue;\n"
+             "    issue_to(issue, state, queue_index(state, pe, Rail::kAny));\n"
+             "    const Queue queue(issue.queue);\n", MODEL, "does not go by the first rail"),
+    mutation("long_put_signal_by_the_transfers_rail", "request.h",
+             "  const bool first = request.target || request.way == Way::kInline;\n",
+             "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
+
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",
              "control_unit({Opcode::kDump, 0, 2, 0})",

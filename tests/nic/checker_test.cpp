@@ -30,6 +30,29 @@ TEST_CASE("a_doorbell_before_its_entries_is_found") {
   CHECK_THAT(pair.engine.violations(), Contains("qpn 0x0"));
 }
 
+TEST_CASE("atomics_of_two_devices_on_one_word_are_found") {
+  Pair one, other;
+  const auto atomic = [](Pair& by, const Queue::Far& far) {
+    CHECK_FALSE(by.a.ring_and_wait(by.a.fetch_add(far, by.near(0, 8), 1)).error());
+  };
+  atomic(one, one.far(64));
+  const auto region = [&] {
+    return other.engine.create_region(
+        {.pd = other.pd, .address = one.target.data(), .bytes = 4096, .iova = 0, .access = 15});
+  };
+  std::uint32_t key = region();
+  atomic(other, {72, key});  // a word of its own
+  atomic(one, one.far(64));
+  CHECK(other.engine.violations().empty());
+  atomic(other, {64, key});
+  wait_for_violation(other.engine, "which another device has changed by atomics");
+  CHECK(one.engine.violations().empty());
+  // What is no region any more may become other memory.
+  other.engine.destroy_region(key);
+  atomic(one, one.far(64));
+  CHECK(one.engine.violations().empty());
+}
+
 TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
   Pair pair({.strict = false}, {.log_entries = 2});
   for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());

@@ -9,6 +9,9 @@ gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_op
 add_dependencies(mlx5_soft_test gshnic_ibverbs gshnic_mlx5)
 target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic")
 
+gshmem_nic_test(rails_test rails_test.cpp LIBS gshmem_nic_open gshmem_nic_queues ${mlx5_libs})
+add_dependencies(rails_test gshnic_ibverbs gshnic_mlx5)
+
 add_executable(mlx5_processes mlx5_processes_main.cpp mlx5_pe.cpp)
 target_link_libraries(mlx5_processes PRIVATE gshmem_nic_open gshmem_p2p ${mlx5_libs} gshmem_build_flags)
 add_dependencies(mlx5_processes gshnic_ibverbs gshnic_mlx5)

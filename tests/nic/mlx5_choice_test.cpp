@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 
 using namespace gshmem::nic;
@@ -141,15 +142,52 @@ TEST_CASE("nearest_device_is_chosen_and_equal_ones_are_spread") {
                                           {"mlx5_2", 1, Distance::kPix},
                                           {"mlx5_0", 1, Distance::kSys},
                                           {"mlx5_2", 2, Distance::kPix}};
-  CHECK(choose_device(devices, 0) == 1);
-  CHECK(choose_device(devices, 1) == 3);
-  CHECK(choose_device(devices, 2) == 0);
-  CHECK(choose_device(devices, 3) == 1);
-  CHECK(choose_device({}, 0) == -1);
+  CHECK(choose_devices(devices, 0, 1) == std::vector{1});
+  CHECK(choose_devices(devices, 1, 1) == std::vector{3});
+  CHECK(choose_devices(devices, 2, 1) == std::vector{0});
+  CHECK(choose_devices(devices, 3, 1) == std::vector{1});
+  CHECK(choose_devices({}, 0, 1).empty());
+}
+
+TEST_CASE("several_devices_are_the_nearest_ones_and_equal_ones_are_spread") {
+  const std::vector<Candidate> four = {{"mlx5_3", 1, Distance::kPix},
+                                       {"mlx5_0", 1, Distance::kPix},
+                                       {"mlx5_2", 1, Distance::kPix},
+                                       {"mlx5_1", 1, Distance::kPix}};
+  // By name: 1, 3, 2, 0. Two each as long as there are others, then with another first.
+  CHECK(choose_devices(four, 0, 2) == std::vector{1, 3});
+  CHECK(choose_devices(four, 1, 2) == std::vector{2, 0});
+  CHECK(choose_devices(four, 2, 2) == std::vector{3, 2});
+  CHECK(choose_devices(four, 3, 2) == std::vector{0, 1});
+  CHECK(choose_devices(four, 4, 2) == std::vector{1, 3});
+  CHECK(choose_devices(four, 0, 3) == std::vector{1, 3, 2});
+  CHECK(choose_devices(four, 1, 3) == std::vector{0, 1, 3});
+  // All of them: every rank begins with another one.
+  std::set<int> first;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<int> chosen = choose_devices(four, rank, 8);
+    CHECK(std::set<int>(chosen.begin(), chosen.end()).size() == 4);
+    first.insert(chosen.front());
+  }
+  CHECK(first.size() == 4);
+}
+
+TEST_CASE("devices_farther_away_come_behind_the_nearest_ones") {
+  const std::vector<Candidate> devices = {{"mlx5_0", 1, Distance::kSys},
+                                          {"mlx5_1", 1, Distance::kPix},
+                                          {"mlx5_2", 1, Distance::kSys},
+                                          {"mlx5_3", 1, Distance::kPix}};
+  CHECK(choose_devices(devices, 0, 1) == std::vector{1});
+  CHECK(choose_devices(devices, 0, 2) == std::vector{1, 3});
+  CHECK(choose_devices(devices, 1, 2) == std::vector{3, 1});
+  CHECK(choose_devices(devices, 0, 3) == std::vector{1, 3, 0});
+  CHECK(choose_devices(devices, 1, 3) == std::vector{3, 1, 2});
+  CHECK(choose_devices(devices, 1, 4) == std::vector{3, 1, 2, 0});
 }
 
 TEST_CASE("unknown_distance_loses_to_a_known_one") {
-  CHECK(choose_device({{"a", 1, Distance::kUnknown}, {"b", 1, Distance::kSys}}, 0) == 1);
+  CHECK(choose_devices({{"a", 1, Distance::kUnknown}, {"b", 1, Distance::kSys}}, 0, 1) ==
+        std::vector{1});
 }
 
 TEST_CASE("filter_has_prefixes_exact_names_exclusions_and_ports") {

@@ -44,7 +44,7 @@ TestPe::TestPe(const Config& config, bootstrap::Bootstrap& boot, bool node_root,
                               const std::lock_guard<std::mutex> lock(mutex_);
                               errors_.push_back(strprintf("PE %d: %s", pe, error.what()));
                             }};
-  nic_ = open_soft(options);
+  nic_ = std::move(open_soft(options).front());
   nic_->use_queue_memory({memory_.data(), memory_.size(), MemoryKind::kHost, -1});
   keys_ = nic_->register_memory({heap_.data(), heap_.size(), MemoryKind::kHost, -1});
   const int count = boot.size() * kPerPe;

@@ -25,7 +25,7 @@ struct Engine::Impl {
 
 Engine::Engine(const EngineOptions&) : impl_(new Impl) {}
 Engine::~Engine() = default;
-Engine& Engine::get() {
+Engine& Engine::get(int) {
   static Engine engine{EngineOptions{}};
   return engine;
 }

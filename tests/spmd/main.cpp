@@ -6,6 +6,7 @@
 #include "tests/spmd/session.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -139,6 +140,18 @@ int run_as_children(const Options& options, char** argv) {
   return failed;
 }
 
+/// What this process has done to the soft NIC that its specification does not allow, if it uses it.
+int soft_nic_violations() {
+  void* library = dlopen("libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return 0;
+  using Function = int (*)(char*, unsigned long);
+  const auto violations = reinterpret_cast<Function>(dlsym(library, "gshnic_violations"));
+  char text[4096] = "the soft NIC has no gshnic_violations";
+  const int count = violations != nullptr ? violations(text, sizeof(text)) : 1;
+  if (count != 0) std::fprintf(stderr, "%d violations:\n%s\n", count, text);
+  return count;
+}
+
 int run_all(const Options& options, char** argv) {
   switch (options.mode) {
     case Mode::kThreads:
@@ -210,7 +223,7 @@ int main(int argc, char** argv) {
   // All processes of a run must agree: without a variable the seed is fixed.
   if (seed) options.seed = std::strtoull(seed, nullptr, 0);
   if (gpus > 0) require_gpus(gpus);
-  const int failed = run_all(options, argv);
+  const int failed = run_all(options, argv) + soft_nic_violations();
   if (failed != 0) std::fprintf(stderr, "spmd: FAILED, GSHMEM_TEST_SEED=%lu\n", options.seed);
   return failed != 0;
 }

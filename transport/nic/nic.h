@@ -1,4 +1,4 @@
-// What consumes a PE's work queues, as the runtime sees it: a NIC, the soft NIC (both by
+// What consumes work queues of a PE, as the runtime sees it: a NIC, the soft NIC (both by
 // transport/nic/mlx5) or the libfabric executor (transport/ofi). The memory of queues is made by
 // QueueSet (queue_set.h); a Nic only learns where it is. Contract of every implementation: entries
 // of one queue take effect in order as on a reliable connection (InfiniBand, section 9.4 and 9.5:
@@ -127,12 +127,15 @@ struct OpenOptions {
   std::function<void(const Error& error, int pe)> on_refusal = {};
 };
 
+/// A Nic each for the ports that a PE uses, the nearest first; as many on every PE.
+using NicList = std::vector<std::unique_ptr<Nic>>;
+
 /// Collective over options.boot, one per implementation.
-[[nodiscard]] std::unique_ptr<Nic> open_mlx5(const OpenOptions& options);
+[[nodiscard]] NicList open_mlx5(const OpenOptions& options);
 /// The same on the soft NIC's libraries; all PEs on one host.
-[[nodiscard]] std::unique_ptr<Nic> open_soft(const OpenOptions& options);
+[[nodiscard]] NicList open_soft(const OpenOptions& options);
 [[nodiscard]] std::unique_ptr<Nic> open_ofi(const OpenOptions& options);
-/// GSHMEM_NIC. auto: mlx5 where there is one, else ofi. Null for GSHMEM_NIC=none.
-[[nodiscard]] std::unique_ptr<Nic> open(const OpenOptions& options);
+/// GSHMEM_NIC. auto: mlx5 where there is one, else ofi. Empty for GSHMEM_NIC=none.
+[[nodiscard]] NicList open(const OpenOptions& options);
 
 }  // namespace gshmem::nic

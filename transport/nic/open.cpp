@@ -93,20 +93,33 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
   fabric.join(Fd(options.share_fd(root.get())));
 }
 
+/// libfabric's providers choose their NICs themselves, and gshmem drives one endpoint.
+NicList open_one_ofi(const OpenOptions& options) {
+  if (options.config.nics_per_pe > 1 && options.boot.rank() == 0) {
+    GSHMEM_WARN(
+        "GSHMEM_NICS_PER_PE=%d: the ofi path has one endpoint per PE, the provider chooses "
+        "its NIC",
+        options.config.nics_per_pe);
+  }
+  NicList nics;
+  nics.push_back(open_ofi(options));
+  return nics;
+}
+
 }  // namespace
 
-std::unique_ptr<Nic> open_soft(const OpenOptions& options) {
+NicList open_soft(const OpenOptions& options) {
   const std::string folder = doubles_folder();
   join_fabric(options, folder);
   return mlx5::open_in(options, folder);
 }
 
-std::unique_ptr<Nic> open(const OpenOptions& options) {
+NicList open(const OpenOptions& options) {
   const std::string& kind = options.config.nic;
-  if (kind == "none") return nullptr;
+  if (kind == "none") return {};
   if (kind == "mlx5") return open_mlx5(options);
   if (kind == "soft") return open_soft(options);
-  if (kind == "ofi") return open_ofi(options);
+  if (kind == "ofi") return open_one_ofi(options);
   // auto: one kind for all PEs, or they could not be connected.
   const std::string why = mlx5::why_none(options, {});
   const std::vector<int> able = bootstrap::allgather(options.boot, why.empty() ? 1 : 0);
@@ -115,7 +128,7 @@ std::unique_ptr<Nic> open(const OpenOptions& options) {
   GSHMEM_DEBUG("GSHMEM_NIC=auto: libfabric, because PE %d has no mlx5 device%s%s",
                static_cast<int>(without - able.begin()),
                why.empty() ? "" : "; here: ", why.c_str());
-  return open_ofi(options);
+  return open_one_ofi(options);
 }
 
 }  // namespace gshmem::nic

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 namespace gshmem::nic {
 namespace {
@@ -41,8 +42,8 @@ abi::QueueMap map_from(const std::string& word) {
 
 }  // namespace
 
-QueueSet::QueueSet(Nic& nic, const QueueSetOptions& options)
-    : nic_(nic),
+QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
+    : rails_(rails),
       config_(options.config),
       source_(options.memory),
       heap_(options.heap),
@@ -51,34 +52,44 @@ QueueSet::QueueSet(Nic& nic, const QueueSetOptions& options)
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(options.config.queue_memory == "gpu" ? abi::QueueMemory::kGpu
                                                    : abi::QueueMemory::kHost) {
-  begin(static_cast<std::uint32_t>(options.config.qps_per_pe));
-  keys_ = nic_.register_memory(heap_);
+  begin({default_queues(rails_.count(), options.config.qps_per_pe)});
+  for (int rail = 0; rail < rails_.count(); ++rail) {
+    const Keys keys = rails_[rail].register_memory(heap_);
+    keys_.local[static_cast<std::size_t>(rail)] = keys.local;
+    keys_.remote[static_cast<std::size_t>(rail)] = keys.remote;
+  }
   create();
   make_doorbells();
-  remote_keys_ = bootstrap::allgather(options.boot, keys_.remote);
+  all_keys_ = bootstrap::allgather(options.boot, keys_);
   exchange(options.boot);
   connect_batch();
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
-  nic_.start();
-  std::vector<abi::QueueView> views(n_pes_ * batch_.per_pe);
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
-    const auto pe = static_cast<std::size_t>(peers_[i / batch_.per_pe]);
-    views[pe * batch_.per_pe + i % batch_.per_pe] = view_of(i);
-  }
+  rails_.start();
+  const std::vector<abi::QueueView> views = views_of(0, batch_.per_pe);
   view_ = publish(views, make_cursors(views.size()));
+  view_.rails = static_cast<std::uint32_t>(rails_.count());
+  view_.map = map_from(config_.qp_map);
 }
 
 void QueueSet::create_more(std::uint32_t contexts) {
-  begin(contexts);
+  std::vector<QueueRails> more;
+  for (std::uint32_t i = 0; i < contexts; ++i) {
+    more.push_back(context_queues(rails_.count(), contexts_++));
+  }
+  begin(std::move(more));
   create();
   make_doorbells();
 }
 
 std::vector<ContextQueues> QueueSet::connect() {
   connect_batch();
-  nic_.start();
+  rails_.start();
   std::vector<ContextQueues> made;
-  for (std::uint32_t i = 0; i < batch_.per_pe; ++i) made.push_back(publish_context(i));
+  std::size_t nth = 0;
+  for (const QueueRails& queues : batch_.contexts) {
+    made.push_back(publish_context(nth, queues.size()));
+    nth += queues.size();
+  }
   return made;
 }
 
@@ -96,11 +107,17 @@ Region QueueSet::allocate(Batch& batch, std::uint64_t bytes) {
 }
 
 /// Memory for a new batch.
-void QueueSet::begin(std::uint32_t per_pe) {
+void QueueSet::begin(std::vector<QueueRails> contexts) {
   batch_ = {};
-  batch_.per_pe = per_pe;
-  batch_.first = queues_;
-  nic_.use_queue_memory(allocate(batch_, slab_bytes(peers_.size() * per_pe, depth_)));
+  for (const QueueRails& queues : contexts) {
+    batch_.rails.insert(batch_.rails.end(), queues.begin(), queues.end());
+  }
+  batch_.contexts = std::move(contexts);
+  batch_.per_pe = batch_.rails.size();
+  const Region memory = allocate(batch_, slab_bytes(peers_.size() * batch_.per_pe, depth_));
+  for (const int rail : std::set<int>(batch_.rails.begin(), batch_.rails.end())) {
+    rails_[rail].use_queue_memory(memory);
+  }
 }
 
 void QueueSet::create() {
@@ -111,8 +128,8 @@ void QueueSet::create() {
   for (std::size_t i = 0; i < count; ++i) {
     batch_.places.push_back(place_of(i, count, depth_));
     source_.upload(batch_.slab + batch_.places[i].completion, &none, sizeof(none));
-    batch_.created.push_back(nic_.create_queue(batch_.places[i]));
-    ++queues_;
+    batch_.created.push_back(nic_of(i).create_queue(batch_.places[i]));
+    batch_.numbers.push_back(queues_[static_cast<std::size_t>(rail_of(i))]++);
   }
 }
 
@@ -124,8 +141,8 @@ void QueueSet::exchange(bootstrap::Bootstrap& boot) {
   batch_.theirs.resize(batch_.created.size());
   for (std::size_t nth = 0; nth < per_pe; ++nth) {
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-      mine[static_cast<std::size_t>(peers_[peer])] =
-          nic_.connect_info(batch_.first + static_cast<int>(peer * per_pe + nth));
+      const std::size_t i = peer * per_pe + nth;
+      mine[static_cast<std::size_t>(peers_[peer])] = nic_of(i).connect_info(batch_.numbers[i]);
     }
     boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -138,13 +155,14 @@ void QueueSet::exchange(bootstrap::Bootstrap& boot) {
 void QueueSet::connect_batch() {
   for (std::size_t i = 0; i < batch_.created.size(); ++i) {
     const int pe = peers_[i / batch_.per_pe];
-    nic_.connect(batch_.first + static_cast<int>(i), pe, batch_.theirs[i],
-                 remote_keys_[static_cast<std::size_t>(pe)]);
+    const RailKeys& keys = all_keys_[static_cast<std::size_t>(pe)];
+    nic_of(i).connect(batch_.numbers[i], pe, batch_.theirs[i],
+                      keys.remote[static_cast<std::size_t>(rail_of(i))]);
   }
 }
 
-std::uint64_t* QueueSet::reachable(std::uint64_t* doorbell) {
-  const Region block = nic_.doorbell_block();
+std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
+  const Region block = nic.doorbell_block();
   const auto address = reinterpret_cast<std::uintptr_t>(doorbell);
   const bool in_block = block.base != nullptr;
   const std::uintptr_t page =
@@ -160,8 +178,8 @@ std::uint64_t* QueueSet::reachable(std::uint64_t* doorbell) {
 
 void QueueSet::map_doorbells() {
   batch_.doorbells.clear();
-  for (const CreatedQueue& queue : batch_.created) {
-    batch_.doorbells.push_back(reachable(queue.doorbell));
+  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
+    batch_.doorbells.push_back(reachable(nic_of(i), batch_.created[i].doorbell));
   }
 }
 
@@ -212,8 +230,9 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
   view.depth = depth_;
   view.batch = std::min(kMaxBatch, depth_ / 4);
   view.number = batch_.created[i].number;
-  view.local_key = abi::Be32(keys_.local);
-  view.remote_key = abi::Be32(remote_keys_[pe]);
+  const auto rail = static_cast<std::size_t>(rail_of(i));
+  view.local_key = abi::Be32(keys_.local[rail]);
+  view.remote_key = abi::Be32(all_keys_[pe].remote[rail]);
   view.pe = static_cast<std::int32_t>(pe);
   view.memory = memory_;
   return view;
@@ -233,7 +252,7 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
     indexed[i].index = static_cast<std::uint32_t>(i);
     indexed[i].cursor = &cursors[i];
   }
-  const Nic::Limits limits = nic_.limits();
+  const Nic::Limits limits = rails_.limits();
   void* device_views = source_.device(total * sizeof(abi::QueueView));
   source_.upload(device_views, indexed.data(), total * sizeof(abi::QueueView));
   abi::NicView view;
@@ -242,7 +261,6 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
-  view.map = map_from(config_.qp_map);
   view.flags = limits.flags;
   view.max_message = limits.max_message;
   view.max_inline = limits.max_inline;
@@ -252,19 +270,30 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   return view;
 }
 
-/// The nth queue of the batch to every peer. Both views are of the same queues, and share the note
-/// of which were used.
-ContextQueues QueueSet::publish_context(std::uint32_t nth) {
-  std::vector<abi::QueueView> views(n_pes_);
+std::vector<abi::QueueView> QueueSet::views_of(std::size_t nth, std::size_t count) const {
+  std::vector<abi::QueueView> views(n_pes_ * count);
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    views[static_cast<std::size_t>(peers_[peer])] = view_of(peer * batch_.per_pe + nth);
+    const auto pe = static_cast<std::size_t>(peers_[peer]);
+    for (std::size_t i = 0; i < count; ++i) {
+      views[pe * count + i] = view_of(peer * batch_.per_pe + nth + i);
+    }
   }
+  return views;
+}
+
+/// Both views are of the same queues, and share the note of which were used.
+ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
+  std::vector<abi::QueueView> views = views_of(nth, count);
   ContextQueues queues;
-  abi::QueueCursor* cursors = make_cursors(n_pes_);
+  abi::QueueCursor* cursors = make_cursors(views.size());
   queues.shared = publish(views, cursors);
   for (abi::QueueView& view : views) view.kind = abi::QueueKind::kExclusive;
   queues.exclusive = publish(views, cursors);
   queues.exclusive.used = queues.shared.used;
+  for (abi::NicView* view : {&queues.shared, &queues.exclusive}) {
+    view->rails = static_cast<std::uint32_t>(count);
+    view->map = static_cast<abi::QueueMap>(count - 1);  // the last one, whoever calls
+  }
   return queues;
 }
 

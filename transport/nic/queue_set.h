@@ -1,13 +1,14 @@
 // The work queues of one PE: their memory, their connections to the other PEs, and the views that
 // device code gets. First those of the default context; more can be added, for other contexts.
-// Works the same for every Nic; what differs between CPU mode and GPUs comes in as MemorySource.
-// Invariant: views, cursors and entries stay where they are until destruction, which comes after
-// stop().
+// Works the same for every Nic, and for several side by side (rails.h); what differs between CPU
+// mode and GPUs comes in as MemorySource. Invariant: views, cursors and entries stay where they are
+// until destruction, which comes after stop().
 #pragma once
 
 #include "transport/nic/agent.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/rails.h"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,8 +37,8 @@ struct QueueSetOptions {
   std::vector<int> peers;  ///< PEs that get queues, ascending; the same relation on both sides
 };
 
-/// Queues of a context, one to each peer: shared by any number of threads, and as one thread at a
-/// time may use them (both at the same time never).
+/// Queues of a context, one to each peer, or two by different rails (context_queues): shared by any
+/// number of threads, and as one thread at a time may use them (both at the same time never).
 struct ContextQueues {
   abi::NicView shared, exclusive;
 };
@@ -47,7 +48,7 @@ class QueueSet {
   /// Collective. `options.config` lives longer. Errors: what Nic throws;
   /// GSHMEMX_ERROR_NOT_SUPPORTED for a doorbell that device code cannot reach with
   /// GSHMEM_DOORBELL=gpu.
-  QueueSet(Nic& nic, const QueueSetOptions& options);
+  QueueSet(Rails& rails, const QueueSetOptions& options);
   ~QueueSet() { stop(); }
   QueueSet(const QueueSet&) = delete;
 
@@ -68,30 +69,36 @@ class QueueSet {
   void stop() noexcept { agent_.reset(); }
 
  private:
-  /// Queues that were made together, in one piece of memory: `per_pe` to each peer.
+  /// Queues that were made together, in one piece of memory: those of some contexts.
   struct Batch {
-    std::uint32_t per_pe = 0;
-    int first = 0;  ///< what the Nic calls the first one
+    std::vector<QueueRails> contexts;
+    QueueRails rails;  ///< of all contexts: queues to one peer
+    std::size_t per_pe = 0;
     char* slab = nullptr;
     std::vector<QueuePlace> places;  ///< by order of creation: peers x per_pe
     std::vector<CreatedQueue> created;
+    std::vector<int> numbers;               ///< what the Nic of its rail calls each
     std::vector<std::uint64_t*> doorbells;  ///< as device code reaches them
     std::vector<ConnectInfo> theirs;        ///< of the other ends
   };
   [[nodiscard]] Region allocate(Batch& batch, std::uint64_t bytes);
-  void begin(std::uint32_t per_pe);
+  void begin(std::vector<QueueRails> contexts);
+  [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
+  [[nodiscard]] Nic& nic_of(std::size_t i) const { return rails_[rail_of(i)]; }
   void create();
   void make_doorbells();
   void map_doorbells();
   void connect_batch();
   [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
+  /// Views of the queues of a context, those of the batch to each peer that begin with the nth.
+  [[nodiscard]] std::vector<abi::QueueView> views_of(std::size_t nth, std::size_t count) const;
   [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views,
                                      abi::QueueCursor* cursors);
-  [[nodiscard]] ContextQueues publish_context(std::uint32_t nth);
-  [[nodiscard]] std::uint64_t* reachable(std::uint64_t* doorbell);
+  [[nodiscard]] ContextQueues publish_context(std::size_t nth, std::size_t count);
+  [[nodiscard]] std::uint64_t* reachable(const Nic& nic, std::uint64_t* doorbell);
 
-  Nic& nic_;
+  Rails& rails_;
   const Config& config_;
   MemorySource source_;
   Region heap_;
@@ -99,11 +106,16 @@ class QueueSet {
   std::size_t n_pes_;
   std::uint32_t depth_;
   abi::QueueMemory memory_;
-  Keys keys_;
-  int queues_ = 0;                          ///< of all batches
+  /// Of the heap, by rail.
+  struct RailKeys {
+    std::array<std::uint32_t, kMaxRails> local{}, remote{};
+  };
+  RailKeys keys_;
+  std::array<int, kMaxRails> queues_{};     ///< of all batches, by rail
+  int contexts_ = 0;                        ///< so many have had queues made
   Batch batch_;                             ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
-  std::vector<std::uint32_t> remote_keys_;  ///< by PE
+  std::vector<RailKeys> all_keys_;          ///< by PE
   std::unique_ptr<Agent> agent_;
   abi::NicView view_;
 };

@@ -76,8 +76,9 @@ static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, complet
 static_assert(sizeof(QueueView) == 128);
 
 /// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
-/// what it does would have no order.
-enum class QueueMap : std::uint32_t { kBlock, kWarp, kSm, kPe };
+/// what it does would have no order. Every other value is the queue that all threads use, by its
+/// number: 0 is kPe.
+enum class QueueMap : std::uint32_t { kPe = 0, kBlock = 256, kWarp, kSm };
 
 /// What a NIC does differently from the next.
 enum NicFlags : std::uint32_t {
@@ -112,7 +113,9 @@ struct QueueTraits {
 };
 
 /// Queues of a PE, of the default context or of another one: those to PE p are
-/// [p * per_pe, (p + 1) * per_pe).
+/// [p * per_pe, (p + 1) * per_pe). The nth of them goes to a NIC of p that the number n % rails
+/// decides; 0 is the NIC by which all atomics arrive there, because those that two NICs execute are
+/// not atomic to each other.
 struct NicView {
   const QueueView* queues = nullptr;  ///< null: no network path
   QueueCursor* cursors = nullptr;     ///< of all queues, in the same order
@@ -124,7 +127,7 @@ struct NicView {
   std::uint32_t max_message = 0;  ///< bytes of one WQE
   std::uint32_t max_inline = 0;   ///< bytes of payload inside a WQE
   std::uint32_t traits = 0;       ///< QueueTraits
-  std::uint32_t reserved = 0;
+  std::uint32_t rails = 1;        ///< per_pe is a multiple of it
 };
 static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
 static_assert(sizeof(NicView) == 56);

@@ -30,7 +30,7 @@ namespace {
 
 struct Shape {
   std::size_t threads, lanes;
-  std::uint32_t pes, per_pe, depth, batch, flags, max_message, calls;
+  std::uint32_t pes, per_pe, rails, depth, batch, flags, max_message, calls;
   std::uint64_t start;
   abi::QueueKind kind;
   abi::QueueMemory memory;
@@ -72,6 +72,9 @@ Shape shape_of(Random random) {
     shape.batch = 16;
     shape.calls = 70;
   }
+  // Exclusive queues would be shared: threads of other rails have their atomics there.
+  const bool may_have_rails = shape.kind == abi::QueueKind::kShared && shape.per_pe == 2;
+  shape.rails = may_have_rails && random.below(2) == 0 ? 2 : 1;
   shape.start = kStarts[random.below(6)];
   shape.flags = random.below(8);  // all NicFlags
   shape.max_message = random.below(2) ? 64 : 4096;
@@ -86,12 +89,12 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "seed %llu (store_buffer 1 %llu): %zu threads, warps of %zu, %s queues, depth %u, "
-                "batch %u, start %llu, %u PEs, flags %u, %s memory%s%s%s%s%s",
+                "batch %u, start %llu, %u PEs, %u rails, flags %u, %s memory%s%s%s%s%s",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
                 shape.threads, shape.lanes,
                 shape.kind == abi::QueueKind::kExclusive ? "exclusive" : "shared", shape.depth,
-                shape.batch, static_cast<unsigned long long>(shape.start), shape.pes, shape.flags,
-                shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
+                shape.batch, static_cast<unsigned long long>(shape.start), shape.pes, shape.rails,
+                shape.flags, shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
                 shape.by_record ? ", NIC reads records" : "", shape.scarce ? ", one slot" : "",
                 shape.fails ? ", an entry fails" : "", shape.crowded ? ", crowded" : "",
                 shape.mixed ? ", shared by turns" : "");
@@ -119,8 +122,11 @@ class Run {
 
   void run() {
     const NicOptions options{shape_.memory == abi::QueueMemory::kGpu ? View::kGpu : View::kSystem,
-                             shape_.by_record, shape_.flags,
-                             shape_.fails ? 1 + model_.random.below(12) : 0, shape_.max_message};
+                             shape_.by_record,
+                             shape_.flags,
+                             shape_.fails ? 1 + model_.random.below(12) : 0,
+                             shape_.max_message,
+                             shape_.rails};
     Job job{};
     Nic nic(options, heaps_, views_,
             [&job](int pe, std::uint64_t offset) { job.check_signal(pe, offset); });
@@ -205,6 +211,7 @@ class Run {
     state_.nic.per_pe = shape_.per_pe;
     state_.nic.count = static_cast<std::uint32_t>(views_.size());
     state_.nic.map = abi::QueueMap::kBlock;
+    state_.nic.rails = shape_.rails;
     state_.nic.flags = shape_.flags;
     state_.nic.max_message = shape_.max_message;
     shared_views_ = views_;

@@ -285,6 +285,9 @@ void Nic::atomic(const abi::QueueView& queue, const nic::Wqe& wqe) {
   if (wqe.remote_address % wqe.length != 0) {
     fail("atomic on 0x%llx, which is not aligned", number(wqe.remote_address));
   }
+  if (queue.index % options_.rails != 0) {
+    fail("atomic by queue %u, which does not go by the first rail", queue.index);
+  }
   on_atomic_(queue.pe, wqe.remote_address);
   std::uint64_t old = 0;
   std::memcpy(&old, word, wqe.length);

@@ -22,6 +22,7 @@ struct NicOptions {
   std::uint32_t flags = 0;        ///< abi::NicFlags
   std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: none does
   std::uint32_t max_message = 0;  ///< bytes of one WQE
+  std::uint32_t rails = 1;        ///< queue i goes to the target's NIC i % rails
 };
 
 /// The heaps: of this PE, and of the others from kInternalBytes on.

@@ -261,8 +261,14 @@ void Producer::put_signal(Source from) {
   if (job_.crowded) used_ = 0;
 }
 
-/// Into the heap or not; behind what this thread has put there, on the same connection.
+/// What this thread has put is there before it reads: on one connection it is.
+void Producer::put_before_get() {
+  if (state_->nic.rails > 1) quiet();
+}
+
+/// Into the heap or not.
 void Producer::get() {
+  put_before_get();
   const std::uint64_t at = below(kSlots / 2) * kSlotBytes + below(8);
   const bool large = below(8) == 0;  // than a scratch slot
   const std::uint64_t bytes = 1 + (large ? 1800 + below(240) : below(200));
@@ -283,6 +289,7 @@ void Producer::get() {
 }
 
 void Producer::get_one() {
+  put_before_get();
   const std::uint64_t at = below(kSlots) * kSlotBytes + 8 * below(16);
   const auto value =
       device::nic::g(*state_, reinterpret_cast<const std::uint64_t*>(local(at)), pe_);

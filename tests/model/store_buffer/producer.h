@@ -75,6 +75,7 @@ class Producer {
   template <class T>
   void p_of();
   void put_signal(Source source);
+  void put_before_get();
   void get();
   void get_one();
   void add_and_announce();

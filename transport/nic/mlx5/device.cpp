@@ -1,5 +1,6 @@
 #include "transport/nic/mlx5/device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -53,6 +54,7 @@ OwnedContext open_context(const VerbsApi& api, ibv_device* device, const std::st
 void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
              const DeviceFilter& filter, FoundDevices& found) {
   const std::string name = api.get_device_name(device);
+  if (wish.chosen && wish.chosen->device != name) return;
   if (!api.is_supported(device)) return note(found.passed_over, name + " is not an mlx5 device");
   OwnedContext context = open_context(api, device, name);
   ibv_device_attr attributes{};
@@ -134,6 +136,15 @@ std::string no_device_text(const FoundDevices& found, const Config& config) {
   return text;
 }
 
+std::vector<Candidate> choose_ports(const FoundDevices& found, const DeviceWish& wish, int count) {
+  std::vector<Candidate> candidates, chosen;
+  for (const FoundPort& each : found.ports) candidates.push_back(each.candidate);
+  for (const int index : choose_devices(candidates, wish.local_rank, count)) {
+    chosen.push_back(candidates[static_cast<std::size_t>(index)]);
+  }
+  return chosen;
+}
+
 Device::Device(const VerbsApi& api_in, const DeviceWish& wish) : api(api_in), config(wish.config) {
   choose(wish);
   check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
@@ -155,14 +166,23 @@ Device::Device(const VerbsApi& api_in, const DeviceWish& wish) : api(api_in), co
 
 void Device::choose(const DeviceWish& wish) {
   FoundDevices found = find_devices(api, wish);
-  std::vector<Candidate> candidates;
-  for (const FoundPort& each : found.ports) candidates.push_back(each.candidate);
-  const int chosen = choose_device(candidates, wish.local_rank);
-  require(chosen >= 0, GSHMEMX_ERROR_NIC, no_device_text(found, config));
-  const std::size_t index = static_cast<std::size_t>(chosen);
-  name = candidates[index].device;
-  port = candidates[index].port;
-  distance = candidates[index].distance;
+  if (!wish.chosen) {
+    const std::vector<Candidate> nearest = choose_ports(found, wish, 1);
+    require(!nearest.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, config));
+    return open(found, nearest.front());
+  }
+  open(found, *wish.chosen);
+}
+
+void Device::open(FoundDevices& found, const Candidate& chosen) {
+  const auto at = std::find_if(found.ports.begin(), found.ports.end(), [&](const FoundPort& each) {
+    return each.candidate.device == chosen.device && each.candidate.port == chosen.port;
+  });
+  require(at != found.ports.end(), GSHMEMX_ERROR_NIC, no_device_text(found, config));
+  const auto index = static_cast<std::size_t>(at - found.ports.begin());
+  name = chosen.device;
+  port = chosen.port;
+  distance = chosen.distance;
   port_attributes = found.ports[index].attributes;
   context = std::move(found.contexts[found.context_of_port[index]]);
   link_layer = port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::kEthernet

@@ -9,6 +9,7 @@
 #include "transport/nic/mlx5/handles.h"
 #include "transport/nic/nic.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct DeviceWish {
   std::string gpu_pci = {};
   int local_rank = 0;
   std::string sysfs = "/sys";
+  /// Chosen beforehand; else the nearest one.
+  std::optional<Candidate> chosen = {};
 };
 
 struct FoundPort {
@@ -35,6 +38,9 @@ struct FoundDevices {
   std::string passed_over;
 };
 [[nodiscard]] FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish);
+/// Of these, the ones that a PE uses, at most `count`; empty when there are none.
+[[nodiscard]] std::vector<Candidate> choose_ports(const FoundDevices& found, const DeviceWish& wish,
+                                                  int count);
 /// The error text for a search without result.
 [[nodiscard]] std::string no_device_text(const FoundDevices& found, const Config& config);
 
@@ -68,6 +74,7 @@ class Device {
 
  private:
   void choose(const DeviceWish& wish);
+  void open(FoundDevices& found, const Candidate& chosen);
   void learn_pkey();
   void learn_gid(const std::string& sysfs);
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 
@@ -60,23 +61,44 @@ bool DeviceFilter::accepts(const std::string& device, int port) const {
   return listed != exclude_;
 }
 
-int choose_device(const std::vector<Candidate>& candidates, int local_rank) {
-  if (candidates.empty()) return -1;
-  const auto nearer = [](const Candidate& a, const Candidate& b) {
-    return a.distance < b.distance;
+namespace {
+
+/// `take` of `equal` for the PE with local rank `rank`.
+void take_in_turn(const std::vector<int>& equal, std::size_t rank, std::size_t take,
+                  std::vector<int>& chosen) {
+  const std::size_t size = equal.size();
+  // Ranks that all begin at different ones, until the first begins again where rank 0 did.
+  const std::size_t round = std::lcm(take, size) / take;
+  const std::size_t begin = rank * take + rank / round % take;
+  for (std::size_t i = 0; i < take; ++i) chosen.push_back(equal[(begin + i) % size]);
+}
+
+}  // namespace
+
+std::vector<int> choose_devices(const std::vector<Candidate>& candidates, int local_rank,
+                                int count) {
+  std::vector<int> order(candidates.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto of = [&](int index) -> const Candidate& {
+    return candidates[static_cast<std::size_t>(index)];
   };
-  const Distance best = std::min_element(candidates.begin(), candidates.end(), nearer)->distance;
-  std::vector<std::size_t> equal;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (candidates[i].distance == best) equal.push_back(i);
-  }
-  std::sort(equal.begin(), equal.end(), [&](std::size_t a, std::size_t b) {
-    const Candidate &x = candidates[a], &y = candidates[b];
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    const Candidate &x = of(a), &y = of(b);
     // Shorter names first: mlx5_2 before mlx5_10.
-    return std::make_tuple(x.device.size(), x.device, x.port) <
-           std::make_tuple(y.device.size(), y.device, y.port);
+    return std::make_tuple(x.distance, x.device.size(), x.device, x.port) <
+           std::make_tuple(y.distance, y.device.size(), y.device, y.port);
   });
-  return static_cast<int>(equal[static_cast<std::size_t>(local_rank) % equal.size()]);
+  const std::size_t wanted = std::min(order.size(), static_cast<std::size_t>(std::max(count, 0)));
+  std::vector<int> chosen;
+  for (auto begin = order.begin(); chosen.size() < wanted;) {
+    const auto end = std::find_if(
+        begin, order.end(), [&](int index) { return of(index).distance != of(*begin).distance; });
+    const std::vector<int> equal(begin, end);
+    take_in_turn(equal, static_cast<std::size_t>(local_rank),
+                 std::min(equal.size(), wanted - chosen.size()), chosen);
+    begin = end;
+  }
+  return chosen;
 }
 
 }  // namespace gshmem::nic::mlx5

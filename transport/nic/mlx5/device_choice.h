@@ -1,4 +1,4 @@
-// Which RDMA device and port a PE uses: the nearest that the configuration allows. Distances and
+// Which RDMA devices and ports a PE uses: the nearest that the configuration allows. Distances and
 // GIDs are a matter of transport/nic/pci_distance.h and gid_choice.h. Pure functions; device.cpp
 // gives them what there is, tests what they like.
 #pragma once
@@ -32,8 +32,10 @@ struct Candidate {
   int port = 1;
   Distance distance = Distance::kUnknown;
 };
-/// Index of the candidate for the PE with `local_rank`: of the nearest ones, in order of name and
-/// port, a different one for each rank in turn. -1 when there are none.
-[[nodiscard]] int choose_device(const std::vector<Candidate>& candidates, int local_rank);
+/// Indices of the candidates for the PE with `local_rank`, at most `count`, the nearest first. Of
+/// equally near ones, in order of name and port, each rank in turn gets others, and where they come
+/// to the same ones again, another one of them first. Empty when there are none.
+[[nodiscard]] std::vector<int> choose_devices(const std::vector<Candidate>& candidates,
+                                              int local_rank, int count);
 
 }  // namespace gshmem::nic::mlx5

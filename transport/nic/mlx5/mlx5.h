@@ -9,9 +9,10 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// The transport on the libraries in `folder` (empty: the system's). Collective over options.boot:
-/// when one PE cannot open a device, all fail with that PE's reason.
-[[nodiscard]] std::unique_ptr<Nic> open_in(const OpenOptions& options, const std::string& folder);
+/// The transport on the libraries in `folder` (empty: the system's), on GSHMEM_NICS_PER_PE ports or
+/// as many as the PE has that has fewest. Collective over options.boot: when one PE cannot open a
+/// device, all fail with that PE's reason.
+[[nodiscard]] NicList open_in(const OpenOptions& options, const std::string& folder);
 
 /// Why open_in would find no device here; empty when there is one. Not collective.
 [[nodiscard]] std::string why_none(const OpenOptions& options, const std::string& folder);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace gshmem::nic {
 namespace mlx5 {
@@ -38,7 +39,8 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions&
       device_(api, {.config = config_,
                     .gpu_pci = wish.gpu_pci,
                     .local_rank = wish.local_rank,
-                    .sysfs = wish.sysfs}),
+                    .sysfs = wish.sysfs,
+                    .chosen = wish.chosen}),
       on_error_(options.on_error),
       on_refusal_(options.on_refusal ? options.on_refusal : options.on_error),
       events_(device_, [this](const Event& event) { report(event); }) {
@@ -159,21 +161,55 @@ std::string why_none(const OpenOptions& options, const std::string& folder) try 
   return error.what();
 }
 
-std::unique_ptr<Nic> open_in(const OpenOptions& options, const std::string& folder) {
-  std::unique_ptr<Nic> nic;
+namespace {
+
+/// Runs `step` on every PE; when one fails, all do.
+template <class Step>
+void step_of_all(bootstrap::Bootstrap& boot, const Step& step) {
   Outcome mine;
   try {
-    nic = std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish_of(options), options);
+    step();
   } catch (const Error& error) {
     mine.code = error.code();
     std::strncpy(mine.text, error.what(), sizeof(mine.text) - 1);
   }
-  throw_first_failure(bootstrap::allgather(options.boot, mine), options.boot.rank());
-  return nic;
+  throw_first_failure(bootstrap::allgather(boot, mine), boot.rank());
+}
+
+/// As many ports as every PE has, of which `mine` are those of this one.
+int agree_on_rails(const OpenOptions& options, std::size_t mine) {
+  const std::vector<int> all = bootstrap::allgather(options.boot, static_cast<int>(mine));
+  const auto fewest = std::min_element(all.begin(), all.end());
+  if (*fewest < options.config.nics_per_pe && options.boot.rank() == 0) {
+    GSHMEM_INFO("GSHMEM_NICS_PER_PE=%d, but all PEs use %d: PE %d found no more",
+                options.config.nics_per_pe, *fewest, static_cast<int>(fewest - all.begin()));
+  }
+  return *fewest;
+}
+
+}  // namespace
+
+NicList open_in(const OpenOptions& options, const std::string& folder) {
+  DeviceWish wish = wish_of(options);
+  std::vector<Candidate> ports;
+  step_of_all(options.boot, [&] {
+    const FoundDevices found = find_devices(VerbsApi::get(folder), wish);
+    ports = choose_ports(found, wish, options.config.nics_per_pe);
+    require(!ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
+  });
+  ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
+  NicList nics;
+  step_of_all(options.boot, [&] {
+    for (const Candidate& port : ports) {
+      wish.chosen = port;
+      nics.push_back(std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish, options));
+    }
+  });
+  return nics;
 }
 
 }  // namespace mlx5
 
-std::unique_ptr<Nic> open_mlx5(const OpenOptions& options) { return mlx5::open_in(options, {}); }
+NicList open_mlx5(const OpenOptions& options) { return mlx5::open_in(options, {}); }
 
 }  // namespace gshmem::nic

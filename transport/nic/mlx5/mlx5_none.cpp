@@ -8,13 +8,13 @@ constexpr const char* kWhy =
     "this gshmem was built without rdma-core headers (Debian: libibverbs-dev) and has no mlx5 path";
 }
 
-std::unique_ptr<Nic> open_in(const OpenOptions&, const std::string&) {
+NicList open_in(const OpenOptions&, const std::string&) {
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, kWhy);
 }
 std::string why_none(const OpenOptions&, const std::string&) { return kWhy; }
 
 }  // namespace mlx5
 
-std::unique_ptr<Nic> open_mlx5(const OpenOptions& options) { return mlx5::open_in(options, {}); }
+NicList open_mlx5(const OpenOptions& options) { return mlx5::open_in(options, {}); }
 
 }  // namespace gshmem::nic

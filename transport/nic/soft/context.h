@@ -2,6 +2,7 @@
 #pragma once
 
 #include "transport/nic/soft/adversary.h"
+#include "transport/nic/soft/atomic_words.h"
 #include "transport/nic/soft/checker.h"
 #include "transport/nic/soft/engine.h"
 #include "transport/nic/soft/fabric.h"

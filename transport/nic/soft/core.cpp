@@ -53,6 +53,7 @@ Core::Lock::~Lock() {
 
 Core::Core(const EngineOptions& options)
     : context(options), requester(context), responder(context), process_(::getpid()) {
+  AtomicWords::of_process();  // lives longer than the engine
   if (!options.fabric.empty()) {
     use_fabric(std::make_unique<Fabric>(Fabric::open_named(options.fabric.c_str()).get()));
     joined = true;

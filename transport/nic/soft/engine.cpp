@@ -42,6 +42,7 @@ bool aligned(const void* address, std::uintptr_t alignment) {
   return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
+constexpr int kMostDevices = Engine::kMostDevices;
 constexpr std::uint32_t kFirstLocalQp = 0x40;  // 0 and 1 are management queue pairs
 constexpr std::uint32_t kLocalMask = (1u << kLocalBits) - 1;
 
@@ -64,6 +65,13 @@ EngineOptions EngineOptions::from_env() {
           strprintf("GSHNIC_STRICT=\"%s\": expected 0 or 1", strict.c_str()));
     options.strict = strict == "1";
   }
+  if (const std::string devices = variable("GSHNIC_DEVICES"); !devices.empty()) {
+    const bool good = devices.size() == 1 && devices[0] >= '1' && devices[0] <= '0' + kMostDevices;
+    check(good, kBadParameter,
+          strprintf("GSHNIC_DEVICES=\"%s\": expected a number from 1 to %d", devices.c_str(),
+                    kMostDevices));
+    options.devices = devices[0] - '0';
+  }
   return options;
 }
 
@@ -71,17 +79,41 @@ struct Engine::Impl : Core {
   using Core::Core;
 };
 
-Engine& Engine::get() {
+/// One each for the devices of the process, in one fabric.
+std::vector<std::unique_ptr<Engine>> Engine::start_all() {
+  const EngineOptions options = EngineOptions::from_env();
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < options.devices; ++i) engines.push_back(std::make_unique<Engine>(options));
+  if (options.devices > 1 && options.fabric.empty()) {
+    const Fd own = Fabric::make();
+    for (const auto& engine : engines) {
+      const Core::Lock lock(*engine->impl_);
+      engine->impl_->use_fabric(std::make_unique<Fabric>(own.get()));
+    }
+  }
+  return engines;
+}
+
+const std::vector<std::unique_ptr<Engine>>& Engine::all() {
   try {
-    static Engine engine(EngineOptions::from_env());
-    check(engine.impl_->runs_here(), kBadResourceState,
+    static const std::vector<std::unique_ptr<Engine>> engines = start_all();
+    check(engines.front()->impl_->runs_here(), kBadResourceState,
           "the soft NIC does not survive a fork; open it in the child only");
-    return engine;
+    return engines;
   } catch (const EngineError& error) {
     std::fprintf(stderr, "soft NIC: %s\n", error.reason.c_str());
     throw;
   }
 }
+
+Engine& Engine::get(int device) {
+  const auto& engines = all();
+  check(device >= 0 && device < static_cast<int>(engines.size()), kBadParameter,
+        strprintf("there is no device %d", device));
+  return *engines[static_cast<std::size_t>(device)];
+}
+
+int Engine::devices() { return static_cast<int>(all().size()); }
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() {

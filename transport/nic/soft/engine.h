@@ -1,13 +1,15 @@
 // The soft NIC's engine: what the verbs and DevX calls (transport/nic/soft/verbs) create and what
-// then runs without them. One per process, with a thread of its own; processes of one host share a
-// fabric (fabric.h). Everything is addressed by number, as in hardware. Invariant: memory of a
-// process is only touched by the engine of that process, and only inside a registered region.
+// then runs without them. One per device of a process, each with a thread of its own; processes of
+// one host share a fabric (fabric.h), of which each device is a node. Everything is addressed by
+// number, as in hardware. Invariant: memory of a process is only touched by the engine of that
+// process, and only inside a registered region.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace gshmem::soft {
 
@@ -93,6 +95,8 @@ struct EngineOptions {
   /// GSHNIC_STRICT, default 1: the doorbell record must follow the doorbell, and consumed entries
   /// are overwritten so that stale ones are found. 0: a moved record is a doorbell.
   bool strict = true;
+  /// GSHNIC_DEVICES, default 1: devices of the process.
+  int devices = 1;
   /// Errors: EngineError 0x3 that names the variable.
   [[nodiscard]] static EngineOptions from_env();
 };
@@ -125,10 +129,13 @@ struct Counters {
 /// Threads: any, for all functions.
 class Engine {
  public:
-  /// The process's engine, started by the first caller and kept until the process ends. Errors:
-  /// EngineError, also printed, when a GSHNIC_* variable is bad, and in a child that was forked
-  /// behind it.
-  static Engine& get();
+  static constexpr int kMostDevices = 8;
+  /// The engine of a device of the process, below devices(). All are started by the first caller
+  /// and kept until the process ends. Errors: EngineError, also printed, when a GSHNIC_* variable
+  /// is bad, and in a child that was forked behind it.
+  static Engine& get(int device = 0);
+  /// Errors: as get.
+  [[nodiscard]] static int devices();
   /// An engine beside it, a node of its own; tests have several.
   explicit Engine(const EngineOptions& options);
 
@@ -179,6 +186,8 @@ class Engine {
 
  private:
   struct Impl;
+  static std::vector<std::unique_ptr<Engine>> start_all();
+  static const std::vector<std::unique_ptr<Engine>>& all();
   std::unique_ptr<Impl> impl_;
 };
 
@@ -186,6 +195,7 @@ class Engine {
 
 // The same as seen by programs that load libgshnic themselves (libgshmem's open_soft, tests).
 extern "C" {
+// Where nothing else is said: all devices of the process.
 /// Fabric memory to be passed to other processes, or -1.
 __attribute__((visibility("default"))) int gshnic_make_fabric(void);
 /// 0, or -1 with `gshnic_error()` saying why.

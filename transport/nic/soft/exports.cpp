@@ -28,9 +28,14 @@ int guard(F body) {
   return -1;
 }
 
-}  // namespace
-
 using gshmem::soft::Engine;
+
+template <class F>
+void for_each_device(F body) {
+  for (int i = 0; i < Engine::devices(); ++i) body(Engine::get(i));
+}
+
+}  // namespace
 
 int gshnic_make_fabric(void) {
   return guard([] { return Engine::make_fabric(); });
@@ -38,7 +43,7 @@ int gshnic_make_fabric(void) {
 
 int gshnic_join_fabric(int fd) {
   return guard([fd] {
-    Engine::get().join_fabric(fd);
+    for_each_device([=](Engine& engine) { engine.join_fabric(fd); });
     return 0;
   });
 }
@@ -47,19 +52,24 @@ const char* gshnic_error(void) { return last_error().c_str(); }
 
 int gshnic_inject(const char* rules) {
   return guard([=] {
-    Engine::get().add_rules(rules);
+    for_each_device([=](Engine& engine) { engine.add_rules(rules); });
     return 0;
   });
 }
 
 int gshnic_violations(char* buffer, unsigned long bytes) {
   return guard([=] {
-    const std::string text = Engine::get().violations();
+    std::string text;
+    std::uint64_t count = 0;
+    for_each_device([&](const Engine& engine) {
+      text += engine.violations();
+      count += engine.counters().violations;
+    });
     if (buffer != nullptr && bytes > 0) {
       const std::size_t length = std::min<std::size_t>(text.size(), bytes - 1);
       std::memcpy(buffer, text.data(), length);
       buffer[length] = '\0';
     }
-    return static_cast<int>(Engine::get().counters().violations);
+    return static_cast<int>(count);
   });
 }

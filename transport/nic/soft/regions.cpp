@@ -1,6 +1,7 @@
 #include "transport/nic/soft/regions.h"
 
 #include "host/base/error.h"
+#include "transport/nic/soft/atomic_words.h"
 #include "transport/nic/soft/fabric.h"
 
 #include <limits>
@@ -53,6 +54,7 @@ void RegionTable::destroy(std::uint32_t key) {
   if (found == regions_.end()) throw EngineError{0x5, strprintf("no region has key 0x%x", key)};
   // Nothing is stored behind the caller's back later. A failure has been logged.
   static_cast<void>(found->second.memory->flush());
+  AtomicWords::of_process().forget(found->second.base, found->second.bytes);
   regions_.erase(found);
 }
 

@@ -1,5 +1,6 @@
 #include "transport/nic/soft/responder.h"
 
+#include "host/base/error.h"
 #include "host/base/log.h"
 
 #include <algorithm>
@@ -300,6 +301,12 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   pending.is_read = false;
   if (!region->memory->atomic(region->at(request.address), atomic_of(request), &pending.old)) {
     return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
+  }
+  if (AtomicWords::of_process().taken(region->at(request.address), &context_)) {
+    context_.checker.violation(strprintf(
+        "queue pair 0x%x: an atomic on the word at offset 0x%llx, which another device has "
+        "changed by atomics: those of two NICs are not atomic to each other",
+        qp.number, static_cast<unsigned long long>(request.address)));
   }
   ++qp.expected;
   pending.not_before_ns =

@@ -179,7 +179,7 @@ mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* context, std::uint32_t flags
                  EOPNOTSUPP);
     auto uar = std::make_unique<SoftUar>();
     void* page = nullptr;
-    const std::uint32_t number = Engine::get().create_uar(&page);
+    const std::uint32_t number = engine_of(context).create_uar(&page);
     state_of(context).resources.add(Resource::kUar, number);
     uar->verbs.base_addr = page;
     uar->verbs.reg_addr = static_cast<char*>(page) + kRegisterOffset;
@@ -197,7 +197,7 @@ void mlx5dv_devx_free_uar(mlx5dv_devx_uar* verbs) {
     require_call(state_of(uar->context).resources.remove(Resource::kUar, verbs->page_id) ==
                      Resources::Removal::kRemoved,
                  EBUSY);
-    Engine::get().destroy_uar(verbs->page_id);
+    engine_of(uar->context).destroy_uar(verbs->page_id);
   });
   if (code != 0) GSHMEM_WARN("soft NIC: UAR 0x%x is freed while in use", verbs->page_id);
   delete uar;

@@ -28,18 +28,19 @@ struct SoftChannel {
   Fd read_end, write_end;
   std::mutex mutex;
   std::vector<Subscription> subscriptions;
+  Engine& engine;
   int listener = 0;
 
-  SoftChannel() {
+  explicit SoftChannel(Engine& of) : engine(of) {
     int ends[2];
     require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
     read_end = Fd(ends[0]);
     write_end = Fd(ends[1]);
     require_call(::fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, errno);
     verbs.fd = ends[0];
-    listener = Engine::get().listen([this](const DeviceEvent& event) { take(event); });
+    listener = engine.listen([this](const DeviceEvent& event) { take(event); });
   }
-  ~SoftChannel() { Engine::get().ignore_events(listener); }
+  ~SoftChannel() { engine.ignore_events(listener); }
   SoftChannel(const SoftChannel&) = delete;
 
  private:
@@ -63,10 +64,10 @@ using namespace gshmem::soft;
 extern "C" {
 
 mlx5dv_devx_event_channel* mlx5dv_devx_create_event_channel(
-    ibv_context*, mlx5dv_devx_create_event_channel_flags flags) {
+    ibv_context* context, mlx5dv_devx_create_event_channel_flags flags) {
   return pointer_call([&] {
     require_call(flags == MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA, EOPNOTSUPP);
-    return &std::make_unique<SoftChannel>().release()->verbs;
+    return &std::make_unique<SoftChannel>(engine_of(context)).release()->verbs;
   });
 }
 

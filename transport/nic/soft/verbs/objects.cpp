@@ -31,14 +31,14 @@ void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
 
 }  // namespace
 
-ContextState::ContextState() : firmware(Engine::get(), resources) {
+ContextState::ContextState(Engine& of) : engine(of), firmware(of, resources) {
   int ends[2];
   require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
   events_read = Fd(ends[0]);
   events_write = Fd(ends[1]);
   require_call(::fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, errno);
   // Those of queues that DevX has made come by its event channels.
-  listener = Engine::get().listen([fd = ends[1]](const DeviceEvent& event) {
+  listener = engine.listen([fd = ends[1]](const DeviceEvent& event) {
     if (event.kind != DeviceEvent::Kind::kPortDown) return;
     ibv_async_event told{};
     told.event_type = IBV_EVENT_PORT_ERR;
@@ -48,7 +48,6 @@ ContextState::ContextState() : firmware(Engine::get(), resources) {
 }
 
 ContextState::~ContextState() {
-  Engine& engine = Engine::get();
   engine.ignore_events(listener);
   destroy_all(resources, Resource::kQp, [&](std::uint32_t n) { engine.destroy_qp(n); });
   destroy_all(resources, Resource::kCq, [&](std::uint32_t n) { engine.destroy_cq(n); });

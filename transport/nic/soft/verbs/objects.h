@@ -34,10 +34,11 @@ inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
 inline constexpr std::size_t kRegisterOffset = 0x800;
 
 struct ContextState {
-  ContextState();
+  explicit ContextState(Engine& engine);
   ~ContextState();  // destroys what the client left in the engine
   ContextState(const ContextState&) = delete;
 
+  Engine& engine;
   Resources resources;
   Firmware firmware;
   Fd events_read, events_write;  ///< a pipe of ibv_async_event
@@ -53,6 +54,7 @@ inline ContextState& state_of(ibv_context* context) {
   char* whole = reinterpret_cast<char*>(context) - offsetof(verbs_context, context);
   return *reinterpret_cast<SoftContext*>(whole)->state;
 }
+inline Engine& engine_of(ibv_context* context) { return state_of(context).engine; }
 
 /// Page-aligned memory of a queue that verbs has created: entries, then the doorbell record on a
 /// page of its own.

@@ -6,26 +6,42 @@
 
 #include <endian.h>
 
-#include <cstring>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
 
 namespace gshmem::soft {
 namespace {
 
-/// mlx5_0, the only device there is. Clients choose by the name, which they expect to contain mlx5.
-ibv_device make_device() {
+/// mlx5_<number>. Clients choose by the name, which they expect to contain mlx5.
+ibv_device make_device(int number) {
   ibv_device device{};
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;
-  std::strcpy(device.name, "mlx5_0");
-  std::strcpy(device.dev_name, "uverbs0");
-  std::strcpy(device.dev_path, "/sys/class/infiniband_verbs/uverbs0");
-  std::strcpy(device.ibdev_path, "/sys/class/infiniband/mlx5_0");
+  std::snprintf(device.name, sizeof(device.name), "mlx5_%d", number);
+  std::snprintf(device.dev_name, sizeof(device.dev_name), "uverbs%d", number);
+  std::snprintf(device.dev_path, sizeof(device.dev_path), "/sys/class/infiniband_verbs/uverbs%d",
+                number);
+  std::snprintf(device.ibdev_path, sizeof(device.ibdev_path), "/sys/class/infiniband/mlx5_%d",
+                number);
   return device;
 }
 
-ibv_device* the_device() {
-  static ibv_device device = make_device();
-  return &device;
+std::vector<ibv_device>& devices() {
+  static std::vector<ibv_device> all = [] {
+    std::vector<ibv_device> made;
+    for (int i = 0; i < Engine::devices(); ++i) made.push_back(make_device(i));
+    return made;
+  }();
+  return all;
+}
+
+/// Its number, or -1.
+int index_of(const ibv_device* device) {
+  for (std::size_t i = 0; i < devices().size(); ++i) {
+    if (device == &devices()[i]) return static_cast<int>(i);
+  }
+  return -1;
 }
 
 /// Calls that inline functions of verbs.h make without asking whether they are there.
@@ -71,14 +87,14 @@ using namespace gshmem::soft;
 extern "C" {
 
 ibv_device** ibv_get_device_list_1_1(int* count) {
-  auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
-  if (list == nullptr) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  list[0] = the_device();
-  if (count != nullptr) *count = 1;
-  return list;
+  return pointer_call([&] {
+    std::vector<ibv_device>& all = devices();
+    auto** list = static_cast<ibv_device**>(std::calloc(all.size() + 1, sizeof(ibv_device*)));
+    require_call(list != nullptr, ENOMEM);
+    for (std::size_t i = 0; i < all.size(); ++i) list[i] = &all[i];
+    if (count != nullptr) *count = static_cast<int>(all.size());
+    return list;
+  });
 }
 GSHNIC_DEFAULT_VERSION(ibv_get_device_list_1_1, ibv_get_device_list, "IBVERBS_1.1");
 
@@ -96,19 +112,20 @@ void ibv_free_device_list(ibv_device** list) { std::free(list); }
 
 const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
-int ibv_get_device_index(ibv_device*) { return 0; }
+int ibv_get_device_index(ibv_device* device) { return index_of(device); }
 
-__be64 ibv_get_device_guid(ibv_device*) {
+__be64 ibv_get_device_guid(ibv_device* device) {
   __be64 guid = 0;
-  errno = errno_call([&] { guid = htobe64(Engine::get().device().guid); });
+  errno = errno_call([&] { guid = htobe64(Engine::get(index_of(device)).device().guid); });
   return guid;
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
   return pointer_call([&] {
-    require_call(device == the_device(), ENODEV);
+    const int index = index_of(device);
+    require_call(index >= 0, ENODEV);
     auto context = std::make_unique<SoftContext>();
-    auto state = std::make_unique<ContextState>();
+    auto state = std::make_unique<ContextState>(Engine::get(index));
     ibv_context& verbs = context->verbs.context;
     fill_operations(verbs.ops);
     fill_extended(context->verbs);

@@ -39,7 +39,7 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t bytes, std::uint6
     require_call(state.resources.use(Resource::kPd, owner->handle), EINVAL);
     auto region = std::make_unique<SoftMr>();
     try {
-      const std::uint32_t key = Engine::get().create_region(
+      const std::uint32_t key = state.engine.create_region(
           {.pd = owner->handle, .address = address, .bytes = bytes, .iova = iova, .access = flags});
       state.resources.add(Resource::kRegion, key);
       region->verbs = {pd->context, pd, address, bytes, key, key, key};
@@ -74,7 +74,7 @@ extern "C" {
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   return pointer_call([&] {
     auto pd = std::make_unique<SoftPd>();
-    pd->verbs = {context, Engine::get().create_pd()};
+    pd->verbs = {context, engine_of(context).create_pd()};
     state_of(context).resources.add(Resource::kPd, pd->verbs.handle);
     return &pd.release()->verbs;
   });
@@ -89,7 +89,7 @@ int ibv_dealloc_pd(ibv_pd* pd) {
       const Resources::Removal removal = resources.remove(Resource::kPd, pd->handle);
       require_call(removal != Resources::Removal::kBusy, EBUSY);
       require_call(removal == Resources::Removal::kRemoved, EINVAL);
-      Engine::get().destroy_pd(pd->handle);
+      engine_of(pd->context).destroy_pd(pd->handle);
     }
     delete whole<SoftPd>(pd);
   });
@@ -126,7 +126,7 @@ int ibv_dereg_mr(ibv_mr* region) {
     require_call(
         resources.remove(Resource::kRegion, region->handle) == Resources::Removal::kRemoved,
         EINVAL);
-    Engine::get().destroy_region(region->handle);
+    engine_of(region->context).destroy_region(region->handle);
     resources.release(Resource::kPd, own_pd(region->pd)->handle);
     delete whole<SoftMr>(region);
   });

@@ -70,26 +70,25 @@ void check_values(const ibv_qp_attr& attr, int mask) {
     require_call(attr.max_dest_rd_atomic <= max_reads, EINVAL);
 }
 
-void to_rtr(std::uint32_t number, const ibv_qp_attr& attr, int mask) {
+void to_rtr(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
   const QpInit access =
       (mask & IBV_QP_ACCESS_FLAGS) != 0 ? access_of(attr.qp_access_flags) : QpInit{};
-  Engine::get().modify_to_rtr(number, {.remote_qpn = attr.dest_qp_num,
-                                       .remote_lid = attr.ah_attr.dlid,
-                                       .mtu = 128u << attr.path_mtu,
-                                       .log_message_max = kLogMessageMax,
-                                       .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
-                                       .remote_write = access.remote_write,
-                                       .remote_read = access.remote_read,
-                                       .remote_atomic = access.remote_atomic});
+  engine.modify_to_rtr(number, {.remote_qpn = attr.dest_qp_num,
+                                .remote_lid = attr.ah_attr.dlid,
+                                .mtu = 128u << attr.path_mtu,
+                                .log_message_max = kLogMessageMax,
+                                .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
+                                .remote_write = access.remote_write,
+                                .remote_read = access.remote_read,
+                                .remote_atomic = access.remote_atomic});
 }
 
-void move(std::uint32_t number, const ibv_qp_attr& attr, int mask) {
-  Engine& engine = Engine::get();
+void move(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
   switch (attr.qp_state) {
     case IBV_QPS_INIT:
       return engine.modify_to_init(number, access_of(attr.qp_access_flags));
     case IBV_QPS_RTR:
-      return to_rtr(number, attr, mask);
+      return to_rtr(engine, number, attr, mask);
     case IBV_QPS_RTS:
       return engine.modify_to_rts(number, {.retries = attr.retry_cnt,
                                            .rnr_retries = attr.rnr_retry,
@@ -105,7 +104,7 @@ void move(std::uint32_t number, const ibv_qp_attr& attr, int mask) {
 }
 
 ibv_qp_state state_now(const ibv_qp* qp) {
-  switch (Engine::get().state(qp->qp_num)) {
+  switch (engine_of(qp->context).state(qp->qp_num)) {
     case QpState::kReset:
       return IBV_QPS_RESET;
     case QpState::kInit:
@@ -176,7 +175,7 @@ extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   return pointer_call([&] {
-    Engine& engine = Engine::get();
+    Engine& engine = engine_of(pd->context);
     require_call(init->qp_type == IBV_QPT_RC, EOPNOTSUPP);
     require_call(init->send_cq != nullptr && init->recv_cq != nullptr, EINVAL);
     require_call(init->cap.max_send_sge <= 30 && init->cap.max_inline_data <= 512, EINVAL);
@@ -214,7 +213,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     require_call((mask & IBV_QP_STATE) != 0, EOPNOTSUPP);
     check_transition(state_now(qp), attr->qp_state, mask);
     check_values(*attr, mask);
-    move(qp->qp_num, *attr, mask);
+    move(engine_of(qp->context), qp->qp_num, *attr, mask);
     take(whole<SoftQp>(qp)->attributes, *attr, mask);
     qp->state = attr->qp_state;
   });
@@ -239,9 +238,10 @@ int ibv_destroy_qp(ibv_qp* qp) {
     Resources& resources = state_of(qp->context).resources;
     require_call(resources.remove(Resource::kQp, qp->handle) == Resources::Removal::kRemoved,
                  EINVAL);
-    Engine::get().destroy_qp(qp->handle);
+    Engine& engine = engine_of(qp->context);
+    engine.destroy_qp(qp->handle);
     static_cast<void>(resources.remove(Resource::kUar, soft->uar));
-    Engine::get().destroy_uar(soft->uar);
+    engine.destroy_uar(soft->uar);
     release_all(resources, qp->pd, soft->init);
     pthread_cond_destroy(&qp->cond);
     pthread_mutex_destroy(&qp->mutex);

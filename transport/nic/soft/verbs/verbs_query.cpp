@@ -16,8 +16,8 @@ constexpr std::uint8_t kLinkUp = 5;  ///< InfiniBand, PortPhysicalState
 constexpr std::uint8_t kWidth4x = 2, kSpeedNdr = 128;
 constexpr std::uint16_t kDefaultPkey = 0xffff;
 
-ibv_device_attr device_attributes() {
-  const DeviceAttributes device = Engine::get().device();
+ibv_device_attr device_attributes(ibv_context* context) {
+  const DeviceAttributes device = engine_of(context).device();
   ibv_device_attr attr{};
   std::strcpy(attr.fw_ver, "0.0.0-soft");
   attr.node_guid = htobe64(device.guid);
@@ -48,8 +48,8 @@ ibv_device_attr device_attributes() {
   return attr;
 }
 
-ibv_port_attr port_attributes() {
-  const DeviceAttributes device = Engine::get().device();
+ibv_port_attr port_attributes(ibv_context* context) {
+  const DeviceAttributes device = engine_of(context).device();
   ibv_port_attr attr{};
   attr.state = IBV_PORT_ACTIVE;
   attr.max_mtu = IBV_MTU_4096;
@@ -70,22 +70,22 @@ ibv_port_attr port_attributes() {
 
 }  // namespace
 
-int query_port(ibv_context*, std::uint8_t port, ibv_port_attr* out, std::size_t bytes) {
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out, std::size_t bytes) {
   return errno_call([&] {
     require_call(port == kPort, EINVAL);
-    const ibv_port_attr attr = port_attributes();
+    const ibv_port_attr attr = port_attributes(context);
     std::memset(out, 0, bytes);
     std::memcpy(out, &attr, std::min(bytes, sizeof(attr)));
   });
 }
 
-int query_device_ex(ibv_context*, const ibv_query_device_ex_input* input, ibv_device_attr_ex* out,
-                    std::size_t bytes) {
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* out, std::size_t bytes) {
   return errno_call([&] {
     require_call(input == nullptr || input->comp_mask == 0, EINVAL);
     require_call(bytes >= sizeof(ibv_device_attr), EINVAL);
     ibv_device_attr_ex attr{};
-    attr.orig_attr = device_attributes();
+    attr.orig_attr = device_attributes(context);
     attr.phys_port_cnt_ex = 1;
     std::memset(out, 0, bytes);
     std::memcpy(out, &attr, std::min(bytes, sizeof(attr)));
@@ -98,8 +98,8 @@ using namespace gshmem::soft;
 
 extern "C" {
 
-int ibv_query_device(ibv_context*, ibv_device_attr* out) {
-  return errno_call([&] { *out = device_attributes(); });
+int ibv_query_device(ibv_context* context, ibv_device_attr* out) {
+  return errno_call([&] { *out = device_attributes(context); });
 }
 
 // The caller's structure ends before port_cap_flags2, which came later (struct
@@ -109,10 +109,10 @@ int ibv_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_att
                     offsetof(ibv_port_attr, port_cap_flags2));
 }
 
-int ibv_query_gid(ibv_context*, std::uint8_t port, int index, ibv_gid* out) {
+int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* out) {
   const int code = errno_call([&] {
     require_call(port == kPort && index == 0, EINVAL);
-    const DeviceAttributes device = Engine::get().device();
+    const DeviceAttributes device = engine_of(context).device();
     std::memcpy(out->raw, device.gid, sizeof(out->raw));
   });
   if (code != 0) errno = code;

@@ -47,7 +47,7 @@ extern "C" {
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
                       ibv_comp_channel* channel, int vector) {
   return pointer_call([&] {
-    Engine& engine = Engine::get();
+    Engine& engine = engine_of(context);
     require_call(channel == nullptr, EOPNOTSUPP);
     require_call(vector >= 0 && vector < static_cast<int>(kEventQueues), EINVAL);
     require_call(entries > 0 && entries < 1 << engine.device().max_log_cq_entries, EINVAL);
@@ -85,9 +85,10 @@ int ibv_destroy_cq(ibv_cq* verbs) {
     Resources& resources = state_of(verbs->context).resources;
     require_call(resources.remove(Resource::kCq, verbs->handle) == Resources::Removal::kRemoved,
                  EBUSY);
-    Engine::get().destroy_cq(verbs->handle);
+    Engine& engine = engine_of(verbs->context);
+    engine.destroy_cq(verbs->handle);
     static_cast<void>(resources.remove(Resource::kUar, cq->uar));
-    Engine::get().destroy_uar(cq->uar);
+    engine.destroy_uar(cq->uar);
     destroy_waiting(*verbs);
     delete cq;
   });

@@ -1,0 +1,168 @@
+// Several NICs per PE: how many, which queues go by which, and what all of them can do. On the soft
+// NIC's libraries, PEs being threads.
+#include "bootstrap/bootstrap.h"
+#include "transport/nic/rails.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace gshmem::nic {
+namespace {
+
+// Before the engine is there, which reads it once.
+[[maybe_unused]] const int three_devices = setenv("GSHNIC_DEVICES", "3", 1);
+
+using Settings = std::map<std::string, std::string>;
+
+Config config_of(const Settings& settings) {
+  return Config::from(
+      [](const char* name, void* given) -> const char* {
+        const auto& all = *static_cast<const Settings*>(given);
+        const auto found = all.find(name);
+        return found == all.end() ? nullptr : found->second.c_str();
+      },
+      const_cast<Settings*>(&settings));
+}
+
+/// NICs that only say what they can do.
+class Described final : public Nic {
+ public:
+  Described(std::string name, const Limits& limits) : name_(std::move(name)), limits_(limits) {}
+  const char* name() const noexcept override { return "described"; }
+  std::string describe() const override { return name_; }
+  Limits limits() const override { return limits_; }
+  void use_queue_memory(const Region&) override {}
+  Keys register_memory(const Region&) override { return {}; }
+  CreatedQueue create_queue(const QueuePlace&) override { return {}; }
+  ConnectInfo connect_info(int) override { return {}; }
+  void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
+  void start() override {}
+  void stop() noexcept override {}
+
+ private:
+  std::string name_;
+  Limits limits_;
+};
+
+/// What each PE of a job opens: descriptions of its ports, or the text of the error.
+std::vector<std::vector<std::string>> open_on_all(const std::vector<Settings>& settings) {
+  const auto boots = bootstrap::create_threads(static_cast<int>(settings.size()), 60);
+  std::vector<std::vector<std::string>> opened(settings.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const Config config = config_of(settings[i]);
+        const NicList nics =
+            open({.config = config, .boot = *boots[i], .local_rank = static_cast<int>(i)});
+        for (const auto& nic : nics) opened[i].push_back(nic->describe().substr(0, 12));
+      } catch (const std::exception& error) {
+        opened[i] = {error.what()};
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return opened;
+}
+
+using Ports = std::vector<std::string>;
+
+}  // namespace
+
+/// Somebody else's transport.
+std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
+  return std::make_unique<Described>("ofi", Nic::Limits{});
+}
+
+TEST_CASE("a_pe_has_one_port_by_default") {
+  const auto opened = open_on_all({{{"GSHMEM_NIC", "soft"}}, {{"GSHMEM_NIC", "soft"}}});
+  CHECK(opened[0] == Ports{"mlx5: mlx5_0"});
+  CHECK(opened[1] == Ports{"mlx5: mlx5_1"});
+}
+
+TEST_CASE("every_pe_has_as_many_ports_as_wanted") {
+  const Settings two = {{"GSHMEM_NIC", "soft"}, {"GSHMEM_NICS_PER_PE", "2"}};
+  const auto opened = open_on_all({two, two, two});
+  CHECK(opened[0] == Ports{"mlx5: mlx5_0", "mlx5: mlx5_1"});
+  CHECK(opened[1] == Ports{"mlx5: mlx5_2", "mlx5: mlx5_0"});
+  CHECK(opened[2] == Ports{"mlx5: mlx5_1", "mlx5: mlx5_2"});
+}
+
+TEST_CASE("all_pes_use_as_many_ports_as_the_one_that_has_fewest") {
+  const Settings all = {{"GSHMEM_NIC", "soft"}, {"GSHMEM_NICS_PER_PE", "8"}};
+  Settings fewer = all, one = all;
+  fewer["GSHMEM_NIC_DEVICES"] = "=mlx5_0,mlx5_2";
+  one["GSHMEM_NICS_PER_PE"] = "1";
+  for (const Ports& ports : open_on_all({all, all})) CHECK(ports.size() == 3);
+  const auto opened = open_on_all({all, fewer});
+  CHECK(opened[0].size() == 2);
+  CHECK(std::set<std::string>(opened[1].begin(), opened[1].end()) ==
+        std::set<std::string>{"mlx5: mlx5_0", "mlx5: mlx5_2"});
+  for (const Ports& ports : open_on_all({all, fewer, one})) CHECK(ports.size() == 1);
+}
+
+TEST_CASE("a_pe_without_a_port_is_the_reason_of_all") {
+  const Settings all = {{"GSHMEM_NIC", "soft"}, {"GSHMEM_NICS_PER_PE", "2"}};
+  Settings none = all;
+  none["GSHMEM_NIC_DEVICES"] = "=mlx5_9";
+  const auto opened = open_on_all({all, none});
+  CHECK_THAT(opened.at(0).at(0), Catch::StartsWith("PE 1: no RDMA device that gshmem can use"));
+  CHECK_THAT(opened.at(1).at(0), Catch::Contains("mlx5_2 port 1 is not in GSHMEM_NIC_DEVICES"));
+}
+
+TEST_CASE("ofi_has_one_endpoint") {
+  const auto opened = open_on_all({{{"GSHMEM_NIC", "ofi"}, {"GSHMEM_NICS_PER_PE", "4"}}});
+  CHECK(opened[0] == Ports{"ofi"});
+}
+
+TEST_CASE("queues_take_rails_in_turn") {
+  CHECK(default_queues(1, 3) == QueueRails{0, 0, 0});
+  CHECK(default_queues(2, 4) == QueueRails{0, 1, 0, 1});
+  CHECK(default_queues(2, 3) == QueueRails{0, 1, 0, 1});
+  CHECK(default_queues(3, 1) == QueueRails{0, 1, 2});
+  for (int nth = 0; nth < 3; ++nth) CHECK(context_queues(1, nth) == QueueRails{0});
+  CHECK(context_queues(3, 0) == QueueRails{0});
+  CHECK(context_queues(3, 1) == QueueRails{0, 1});
+  CHECK(context_queues(3, 2) == QueueRails{0, 2});
+  CHECK(context_queues(3, 3) == QueueRails{0});
+}
+
+TEST_CASE("rails_can_what_all_of_them_can") {
+  NicList nics;
+  nics.push_back(std::make_unique<Described>("a", Nic::Limits{.flags = abi::kNicFetchedBig,
+                                                              .max_message = 1000,
+                                                              .max_inline = 50,
+                                                              .coherent_atomics = true}));
+  nics.push_back(std::make_unique<Described>("b", Nic::Limits{.flags = abi::kNicReadNeedsDump,
+                                                              .max_message = 2000,
+                                                              .max_inline = 40,
+                                                              .coherent_atomics = true}));
+  nics.push_back(std::make_unique<Described>("c", Nic::Limits{.flags = abi::kNicRecordFirst,
+                                                              .max_message = 3000,
+                                                              .max_inline = 60,
+                                                              .coherent_atomics = false}));
+  const Rails rails(std::move(nics));
+  const Nic::Limits all = rails.limits();
+  CHECK(all.flags == (abi::kNicFetchedBig | abi::kNicReadNeedsDump | abi::kNicRecordFirst));
+  CHECK(all.max_message == 1000);
+  CHECK(all.max_inline == 40);
+  CHECK_FALSE(all.coherent_atomics);
+  CHECK(rails.describe() == "a; b; c");
+  CHECK(rails.count() == 3);
+}
+
+TEST_CASE("only_the_first_rail_fetches") {
+  NicList nics;
+  nics.push_back(std::make_unique<Described>("a", Nic::Limits{.max_message = 1}));
+  nics.push_back(std::make_unique<Described>("b", Nic::Limits{.flags = abi::kNicFetchedBig}));
+  CHECK(Rails(std::move(nics)).limits().flags == 0);
+}
+
+}  // namespace gshmem::nic
