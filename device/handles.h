@@ -63,6 +63,14 @@ GSHMEM_OUTLINE void quiet_queues(Coop coop, const State& state, const char* call
     return;
   }
   const std::uint32_t per_pe = state.nic.per_pe;
+  if (state.nic.rails > 1) {
+    Wait wait;
+    wait.state = &state;
+    wait.call = call;
+    const std::uint32_t first = static_cast<std::uint32_t>(pe) * per_pe;
+    nic::flush_rails(coop, wait, first, first + per_pe);
+    if (!post_report(wait)) return;
+  }
   for (std::uint32_t i = static_cast<std::uint32_t>(coop.thread_rank()); i < per_pe;
        i += static_cast<std::uint32_t>(coop.size())) {
     const std::uint32_t at = static_cast<std::uint32_t>(pe) * per_pe + i;

@@ -194,6 +194,60 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   if (reuse == Reuse::kOnReturn) coop.sync();
 }
 
+/// The READs that flush_rails posts, to the queues [at, end) as far as they need one.
+struct Flush : Post {
+  std::uint32_t at, end;
+};
+/// Makes the next one; false: there is none. Queues of the first rail need none; and no queue does
+/// to which nothing was posted behind the last one.
+template <class Coop>
+GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
+  const abi::NicView& nic = flush.state->nic;
+  const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
+  GSHMEM_NO_UNROLL
+  while (flush.good() && flush.at < flush.end) {
+    const std::uint32_t at = flush.at++;
+    const std::uint32_t used = load_relaxed(&nic.used[at / 32]) >> at % 32;
+    if (used == 0) flush.at = (at | 31) + 1;  // none until the next word
+    if ((used & 1) == 0) continue;
+    // Whatever distance there is between those in use, they are many threads'.
+    const bool mine = (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
+    if (!mine || modulo(at, nic.rails) == 0) continue;
+    const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
+    if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
+    flush.queue = Queue(nic.queues + at);
+    image_transfer(flush.image, Opcode::kRdmaRead, {AtomicEntries::kSink, flush.queue.remote_key()},
+                   sink(flush), sizeof(std::uint64_t));
+    return true;
+  }
+  return false;
+}
+GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
+  if (!flush.good()) return;
+  store_relaxed(&flush.queue.cursor()->flushed,
+                PublishedWord::make(flush.first + flush.count(), 1));
+}
+/// A completion says that a NIC of the target has the data on its way to memory. What arrives there
+/// later by the same NIC is behind it, but signals and the flags of a barrier arrive by the first
+/// one. So a quiet puts a READ behind what went by another rail: its answer comes when all that is
+/// in front of it is in memory (PCI Express, 2.4.1: no read passes posted writes). The group meets
+/// when all are posted: who waits for a queue waits for its READ.
+template <class Coop>
+GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+  Flush flush;
+  flush.state = wait.state;
+  flush.call = wait.call;
+  flush.at = at;
+  flush.end = end;
+  GSHMEM_NO_UNROLL
+  while (next_flush(coop, flush)) {
+    queue_try_post(flush);
+    note_flushed(flush);
+  }
+  if (!flush.good()) wait = flush;
+  coop.sync();
+}
+
 /// Waits until everything that the PE has posted is complete, or `wait.end` says why not. Threads
 /// of the group share the queues; only those that were ever used are looked at. The group need not
 /// meet.
@@ -201,6 +255,10 @@ template <class Coop>
 GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
   wait.state = &state;
   wait.call = call;
+  if (state.nic.rails > 1) {
+    flush_rails(coop, wait, 0, state.nic.count);
+    if (!wait.good()) return;
+  }
   int nth = 0;
   GSHMEM_NO_UNROLL
   for (std::uint32_t at = 0; at < state.nic.count; ++at) {

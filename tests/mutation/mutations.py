@@ -284,6 +284,17 @@ MUTATIONS = [
              "  const bool first = request.target || request.way == Way::kInline;\n",
              "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
 
+    mutation("quiet_leaves_data_on_its_way", "nic.h",
+             "    flush_rails(coop, wait, 0, state.nic.count);\n", "", MODEL,
+             "may still be on its way"),
+    mutation("flushes_but_the_last_queue", "nic.h",
+             "  while (flush.good() && flush.at < flush.end) {",
+             "  while (flush.good() && flush.at + 1 < flush.end) {", MODEL,
+             "may still be on its way"),
+    mutation("flushed_once_is_flushed_for_good", "nic.h",
+             "published == load_relaxed(&nic.cursors[at].flushed)",
+             "load_relaxed(&nic.cursors[at].flushed) != 0", MODEL, "may still be on its way"),
+
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",
              "control_unit({Opcode::kDump, 0, 2, 0})",

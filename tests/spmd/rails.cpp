@@ -25,7 +25,9 @@ struct CountEntries {
 
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::int32_t handle,
                             std::uint64_t* by_rail, int pe) const {
-    const abi::NicView& nic = ctx.on(handle).state().nic;
+    const Context by = ctx.on(handle);
+    by.quiet();  // which posts itself, once
+    const abi::NicView& nic = by.state().nic;
     for (std::uint32_t i = 0; i < nic.per_pe; ++i) {
       const std::uint32_t at = static_cast<std::uint32_t>(pe) * nic.per_pe + i;
       const std::uint64_t ready = device::load_acquire_gpu(&nic.cursors[at].ready);

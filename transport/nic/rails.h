@@ -40,8 +40,8 @@ using QueueRails = std::vector<int>;
 
 /// Of the default context: at least `wanted` queues, as many on each rail.
 [[nodiscard]] QueueRails default_queues(int rails, int wanted);
-/// Of the nth context or queue handle: one queue for all that it does, by rails in turn; and where
-/// that is not the first rail, one on the first, for atomics.
+/// Of the nth context or queue handle: one queue for transfers, by rails in turn; and where that is
+/// not the first rail, one on the first, for atomics.
 [[nodiscard]] QueueRails context_queues(int rails, int nth);
 
 }  // namespace gshmem::nic

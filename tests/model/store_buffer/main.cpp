@@ -140,6 +140,7 @@ class Run {
     job.crowded = shape_.crowded;
     job.scarce = shape_.scarce;
     job.fails = shape_.fails;
+    job.start = shape_.start;
     for (std::size_t i = 0; i < shape_.threads; ++i) {
       model_.threads.add([&job, i] { Producer(job, i).run(); });
     }

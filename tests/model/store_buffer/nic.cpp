@@ -254,8 +254,17 @@ void Nic::write(const abi::QueueView& queue, const nic::Wqe& wqe) {
   }
 }
 
+/// Also the part of the library's own area that a flush reads.
+const char* Nic::read_from(const abi::QueueView& queue, const nic::Wqe& wqe) {
+  static const std::uint64_t sink = 0;
+  constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
+  if (wqe.remote_address != kSink || wqe.length > sizeof(sink)) return remote(queue, wqe);
+  return reinterpret_cast<const char*>(&sink);
+}
+
 void Nic::read(std::size_t at, const nic::Wqe& wqe) {
-  const char* from = remote(queues_[at], wqe);
+  const char* from = read_from(queues_[at], wqe);
+  sides_[at].flushed = sides_[at].consumed + wqe.entries();
   for (const nic::LocalPiece& piece : wqe.local) {
     char* to = local(queues_[at], piece);
     trailing_.push_back({at, to, {from, from + piece.bytes}});

@@ -39,6 +39,11 @@ class Nic {
       std::function<void(int, std::uint64_t)> on_atomic);
   /// The NIC's thread: until all others have ended and all entries are consumed.
   void run();
+  /// Where several NICs are at the target: queue `at` has executed a READ behind the entries before
+  /// `position`. Until then their data may be on its way there, behind what came by another NIC.
+  [[nodiscard]] bool flushed(std::size_t at, std::uint64_t position) const {
+    return queues_[at].index % options_.rails == 0 || sides_[at].flushed >= position;
+  }
   /// An error has been told to queue `at`.
   [[nodiscard]] bool told_of_error() const { return told_; }
 
@@ -46,7 +51,8 @@ class Nic {
   /// Positions count entries from the queue's beginning.
   struct Side {
     std::uint64_t rung, recorded, consumed;
-    bool fetches = false;  ///< consumes now, or may
+    std::uint64_t flushed = 0;  ///< behind the last READ
+    bool fetches = false;       ///< consumes now, or may
     bool failed = false;
     bool pending = false;  ///< a completion that the CQ does not show yet
     nic::Completion completion{};
@@ -67,6 +73,7 @@ class Nic {
   void complete(std::size_t at, const nic::Wqe& wqe, std::uint8_t syndrome);
   void tell(std::size_t at);
   void arrive(std::size_t queue);
+  const char* read_from(const abi::QueueView& queue, const nic::Wqe& wqe);
   char* remote(const abi::QueueView& queue, const nic::Wqe& wqe);
   char* local(const abi::QueueView& queue, const nic::LocalPiece& piece);
   [[nodiscard]] bool idle();

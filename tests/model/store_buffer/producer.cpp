@@ -385,10 +385,20 @@ void Producer::quiet() {
       known[thread][pe] = device::load_acquire_gpu(&job_.announced[thread][pe]);
     }
   }
+  std::vector<std::uint64_t> published;
+  for (std::uint32_t at = 0; at < state_->nic.count; ++at) {
+    published.push_back(
+        device::PublishedWord::end(device::load_acquire_gpu(&state_->nic.cursors[at].ready)));
+  }
   const bool told = job_.nic->told_of_error();
   const bool good = device::nic::quiet(Thread{}, *state_, "quiet");
   if (good && told) fail("quiet of thread %zu is good after an error completion", self_);
   if (!good && !job_.fails) fail("quiet of thread %zu failed", self_);
+  for (std::size_t at = 0; good && at < published.size(); ++at) {
+    if (published[at] == job_.start || job_.nic->flushed(at, published[at])) continue;
+    fail("quiet of thread %zu has ended, but what queue %zu has put may still be on its way", self_,
+         at);
+  }
   const int pe_before = pe_;
   for (pe_ = 1; pe_ < static_cast<int>(job_.heaps->remote.size()); ++pe_) {
     if (!good) break;

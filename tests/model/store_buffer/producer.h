@@ -44,7 +44,8 @@ struct Job {
   bool crowded;     ///< of few entries, by all threads on one queue
   bool scarce;      ///< one scratch slot for all
   bool fails;
-  std::uint64_t met = 0;  ///< threads, at all meetings
+  std::uint64_t start = 0;  ///< of the queues' counts
+  std::uint64_t met = 0;    ///< threads, at all meetings
 
   [[nodiscard]] static std::uint64_t part_of(std::size_t thread) {
     return abi::kInternalBytes + thread * kPartBytes;
