@@ -290,10 +290,11 @@ ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
   for (abi::QueueView& view : views) view.kind = abi::QueueKind::kExclusive;
   queues.exclusive = publish(views, cursors);
   queues.exclusive.used = queues.shared.used;
-  queues.shared.rails = queues.exclusive.rails = static_cast<std::uint32_t>(count);
+  queues.shared.rails = static_cast<std::uint32_t>(count);
   queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, whoever calls
-  // The queue of another rail would be posted to by a quiet of all contexts (flush_rail), while its
-  // one thread does.
+  // Of the first rail alone: to those of others, a quiet posts (flush_rails), and who waits for all
+  // contexts is not the one thread that may.
+  queues.exclusive.rails = 1;
   queues.exclusive.map = abi::QueueMap::kPe;
   return queues;
 }
