@@ -12,7 +12,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
+#include <tuple>
 
 namespace gshmem::soft {
 namespace {
@@ -51,6 +54,26 @@ void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
   return memory;
 }
 
+/// A ring's memory, at the same address for all nodes of this process: what orders the accesses of
+/// their threads is then to be seen by ThreadSanitizer, too, which knows addresses.
+std::shared_ptr<void> ring_memory(const Fd& file, std::uint64_t offset) {
+  using Place = std::tuple<dev_t, ino_t, std::uint64_t>;
+  static std::mutex mutex;
+  static std::map<Place, std::weak_ptr<void>> mapped;
+  struct stat info = {};
+  if (::fstat(file.get(), &info) != 0) {
+    throw EngineError{0xf, strprintf("fstat of the fabric: %s", std::strerror(errno))};
+  }
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<void>& known = mapped[{info.st_dev, info.st_ino, offset}];
+  std::shared_ptr<void> memory = known.lock();
+  if (memory == nullptr) {
+    memory = {map_file(file, offset, Ring::kBytes), [](void* m) { ::munmap(m, Ring::kBytes); }};
+    known = memory;
+  }
+  return memory;
+}
+
 /// flock for the time of a scope.
 class FileLock {
  public:
@@ -78,10 +101,6 @@ struct Fabric::Header {
   std::uint64_t magic;
   alignas(4096) Node nodes[kMaxNodes];
 };
-
-Fabric::Slot::~Slot() {
-  if (memory != nullptr) ::munmap(memory, Ring::kBytes);
-}
 
 Fd Fabric::make() {
   Fd file(::memfd_create("gshnic_fabric", MFD_CLOEXEC));
@@ -179,8 +198,8 @@ std::uint64_t Fabric::senders() const {
 Ring& Fabric::map(Slot& slot, std::uint32_t from, std::uint32_t to, Kind kind) {
   if (slot.ring == nullptr) {
     const std::uint64_t index = (std::uint64_t{from} * kMaxNodes + to) * 2 + kind;
-    slot.memory = map_file(file_, kRingsOffset + index * Ring::kBytes, Ring::kBytes);
-    slot.ring = std::make_unique<Ring>(slot.memory);
+    slot.memory = ring_memory(file_, kRingsOffset + index * Ring::kBytes);
+    slot.ring = std::make_unique<Ring>(slot.memory.get());
   }
   return *slot.ring;
 }

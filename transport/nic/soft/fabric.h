@@ -52,8 +52,7 @@ class Fabric {
   struct Node;
   /// A mapped ring, mapped at first use.
   struct Slot {
-    ~Slot();
-    void* memory = nullptr;
+    std::shared_ptr<void> memory;
     std::unique_ptr<Ring> ring;
   };
 

@@ -19,8 +19,8 @@ class Ring {
 
   explicit Ring(void* memory)
       : control_(static_cast<Control*>(memory)), data_(static_cast<std::uint8_t*>(memory) + 4096) {
-    head_ = control_->head.load(std::memory_order_relaxed);
-    tail_ = control_->tail.load(std::memory_order_relaxed);
+    head_ = control_->head.load(std::memory_order_acquire);  // pairs with commit()
+    tail_ = control_->tail.load(std::memory_order_acquire);  // pairs with pop()
   }
 
   // Writer.
