@@ -194,6 +194,14 @@ GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const 
   if (reuse == Reuse::kOnReturn) coop.sync();
 }
 
+/// Threads of a group share queues by their place alone: what is in use may change between the
+/// looks of two threads. Whatever distance there is between those in use, they are many threads'.
+template <class Coop>
+GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
+  const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
+  return (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
+}
+
 /// The READs that flush_rails posts, to the queues [at, end) as far as they need one.
 struct Flush : Post {
   std::uint32_t at, end;
@@ -203,16 +211,13 @@ struct Flush : Post {
 template <class Coop>
 GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
   const abi::NicView& nic = flush.state->nic;
-  const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
   GSHMEM_NO_UNROLL
   while (flush.good() && flush.at < flush.end) {
     const std::uint32_t at = flush.at++;
     const std::uint32_t used = load_relaxed(&nic.used[at / 32]) >> at % 32;
     if (used == 0) flush.at = (at | 31) + 1;  // none until the next word
     if ((used & 1) == 0) continue;
-    // Whatever distance there is between those in use, they are many threads'.
-    const bool mine = (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
-    if (!mine || modulo(at, nic.rails) == 0) continue;
+    if (!is_share(coop, at) || modulo(at, nic.rails) == 0) continue;
     const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
     if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
     flush.queue = Queue(nic.queues + at);
@@ -259,7 +264,6 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
     flush_rails(coop, wait, 0, state.nic.count);
     if (!wait.good()) return;
   }
-  int nth = 0;
   GSHMEM_NO_UNROLL
   for (std::uint32_t at = 0; at < state.nic.count; ++at) {
     const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
@@ -268,7 +272,7 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
       continue;
     }
     at += bit_number(used & (0u - used));
-    if (nth++ % coop.size() != coop.thread_rank()) continue;
+    if (!is_share(coop, at)) continue;
     wait.queue = Queue(state.nic.queues + at);
     if (!queue_try_quiet(wait)) break;
   }

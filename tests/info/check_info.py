@@ -28,7 +28,7 @@ def run_any(program, options, **environment):
 def case_plain(program):
     text = run(program, ["--no-job"], 0)
     for part in ("version", "GSHMEM_SYMMETRIC_SIZE = \"1G\" (default)",
-                 "GSHMEM_DEVICE = \"cpu\" (environment)", "GPUs", "no network path"):
+                 "GSHMEM_DEVICE = \"cpu\" (environment)", "GPUs", "RDMA network cards"):
         assert part in text, f"no {part!r} in\n{text}"
 
 
