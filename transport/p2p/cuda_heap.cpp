@@ -40,9 +40,8 @@ class HeapMaker {
     } else if (!supported) {
       heap_.why_no_fabric = "the GPU or its driver has no fabric handles";
     }
-    Allocation memory(cuda_);
-    create(memory);
-    export_handles(memory);
+    create();
+    export_handles();
     require(use != FabricUse::kOn || heap_.fabric, GSHMEMX_ERROR_NOT_SUPPORTED,
             "GSHMEM_FABRIC=on: " + heap_.why_no_fabric + (no_channel_ ? kChannel : ""));
     return std::move(heap_);
@@ -61,19 +60,9 @@ class HeapMaker {
     return bytes;
   }
 
-  /// The allocation, which its mappings and exported descriptors keep when this handle goes.
-  struct Allocation {
-    const CudaDriver& cuda;
+  void create() {
     CUmemGenericAllocationHandle handle = 0;
-    explicit Allocation(const CudaDriver& driver) : cuda(driver) {}
-    Allocation(const Allocation&) = delete;
-    ~Allocation() {
-      if (handle != 0) cuda.cuMemRelease(handle);
-    }
-  };
-
-  void create(Allocation& memory) {
-    CUresult result = cuda_.cuMemCreate(&memory.handle, heap_.bytes, &properties_, 0);
+    CUresult result = cuda_.cuMemCreate(&handle, heap_.bytes, &properties_, 0);
     const bool fabric =
         properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (fabric && result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
@@ -81,7 +70,7 @@ class HeapMaker {
       no_channel_ = result == CUDA_ERROR_NOT_PERMITTED;
       if (no_channel_) heap_.why_no_fabric += kNoChannel;
       properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-      result = cuda_.cuMemCreate(&memory.handle, heap_.bytes, &properties_, 0);
+      result = cuda_.cuMemCreate(&handle, heap_.bytes, &properties_, 0);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       std::size_t free = 0, total = 0;
@@ -92,17 +81,19 @@ class HeapMaker {
                             heap_.bytes, free, total));
     }
     cuda_.check(result, "cuMemCreate");
+    heap_.memory = CudaAllocation(cuda_, handle);
   }
 
-  void export_handles(const Allocation& memory) {
+  void export_handles() {
+    const CUmemGenericAllocationHandle memory = heap_.memory.handle();
     int fd = -1;
-    GSHMEM_CU(&cuda_, cuMemExportToShareableHandle, &fd, memory.handle,
+    GSHMEM_CU(&cuda_, cuMemExportToShareableHandle, &fd, memory,
               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     heap_.fd = Fd(fd);
     if (!heap_.why_no_fabric.empty()) return;
     FabricHandle handle{};
     const CUresult result =
-        cuda_.cuMemExportToShareableHandle(handle.data(), memory.handle, kFabricHandleType, 0);
+        cuda_.cuMemExportToShareableHandle(handle.data(), memory, kFabricHandleType, 0);
     if (result == CUDA_SUCCESS) {
       heap_.fabric = handle;
     } else {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace gshmem::p2p {
 
@@ -22,8 +23,33 @@ static_assert(kFabricHandleType == CU_MEM_HANDLE_TYPE_FABRIC &&
               sizeof(CUmemFabricHandle) == sizeof(FabricHandle));
 #endif
 
+/// The handle by which memory was made. Mappings and descriptors keep the memory when it goes; a
+/// fabric handle is refused from then on (seen with driver 580: CUDA_ERROR_NOT_SUPPORTED).
+class CudaAllocation {
+ public:
+  CudaAllocation() = default;
+  CudaAllocation(const CudaDriver& cuda, CUmemGenericAllocationHandle handle)
+      : cuda_(&cuda), handle_(handle) {}
+  CudaAllocation(CudaAllocation&& other) noexcept
+      : cuda_(other.cuda_), handle_(std::exchange(other.handle_, 0)) {}
+  CudaAllocation& operator=(CudaAllocation&& other) noexcept {
+    std::swap(cuda_, other.cuda_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~CudaAllocation() {
+    if (handle_ != 0) cuda_->cuMemRelease(handle_);
+  }
+  [[nodiscard]] CUmemGenericAllocationHandle handle() const { return handle_; }
+
+ private:
+  const CudaDriver* cuda_ = nullptr;
+  CUmemGenericAllocationHandle handle_ = 0;
+};
+
 struct CudaHeap {
-  Fd fd;  ///< keeps the memory until it is mapped
+  CudaAllocation memory;  ///< to be kept until all PEs that may import `fabric` have done so
+  Fd fd;                  ///< keeps the memory until it is mapped
   std::uint64_t bytes = 0, granularity = 0;
   std::optional<FabricHandle> fabric;
   std::string why_no_fabric;

@@ -39,7 +39,7 @@ class CudaWindow final : public PeerWindow {
  public:
   explicit CudaWindow(CudaWindowOptions options)
       : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.sockets.group().me()) {
-    CudaHeap heap = make_heap();
+    const CudaHeap heap = make_heap();  // until all have mapped what they can
     bytes_ = heap.bytes;
     stride_ = static_cast<std::int64_t>(bytes_);
     domains_ =

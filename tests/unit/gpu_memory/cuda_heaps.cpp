@@ -24,6 +24,7 @@ struct Memory {
   int device = -1, file = -1;
   std::size_t bytes = 0;
   unsigned types = 0;
+  CUmemGenericAllocationHandle made = 0;  ///< by cuMemCreate
 };
 struct Mapping {
   std::size_t memory;
@@ -81,7 +82,7 @@ CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
     return CUDA_ERROR_OUT_OF_MEMORY;
   ++((types & kFabric) != 0 ? seen.with_fabric : seen.without_fabric);
   memories.push_back({device, file, bytes, types});
-  *handle = new_handle(memories.size() - 1);
+  memories.back().made = *handle = new_handle(memories.size() - 1);
   return CUDA_SUCCESS;
 }
 
@@ -137,6 +138,8 @@ CUresult import_handle(CUmemGenericAllocationHandle* handle, void* os_handle,
     if (std::strcmp(text, "fabric handle") != 0) return violated("import of 64 other bytes");
     std::memcpy(&memory, text + kFabricBytes - sizeof(memory), sizeof(memory));
     if (seen.no_import.count(memories[memory].device) != 0) return CUDA_ERROR_NOT_PERMITTED;
+    // As a driver does, whatever else still holds the memory.
+    if (handles.count(memories[memory].made) == 0) return CUDA_ERROR_NOT_SUPPORTED;
     ++seen.fabric_imports;
   }
   *handle = new_handle(memory);
