@@ -7,8 +7,9 @@
 //
 // Every fence collects data, barriers included: Slurm 22.05's plain fence returns before the ranks
 // of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
-// not. A fence that reports success is no proof that every rank lives; what it does not report as
-// success is fatal.
+// not. A fence that reports success is no proof that every rank was there: servers complete it
+// without those that have died meanwhile. So a barrier is an allgather, too, and the value of a
+// rank that was not there is not found. What a fence does not report as success is fatal.
 #include "bootstrap/pmix/exchange.h"
 
 #include "bootstrap/failure.h"
@@ -106,15 +107,15 @@ class PmixExchange final : public Bootstrap {
       return;
     }
     const Deadline deadline(timeout_seconds_);
-    const Transfer transfer{static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                            bytes};
-    if (bytes == 0) fence("allgather", deadline);
+    if (bytes == 0) return meet("allgather", deadline);
+    const Transfer transfer{"allgather", static_cast<const std::byte*>(send),
+                            static_cast<std::byte*>(recv), bytes};
     for (std::size_t at = 0; at < bytes; at += kChunkBytes) gather_chunk(transfer, at, deadline);
   }
 
   void barrier() override {
     raise_if_failed();
-    if (size_ > 1) fence("barrier", Deadline(timeout_seconds_));
+    if (size_ > 1) meet("barrier", Deadline(timeout_seconds_));
   }
 
   void abort(int code, std::string_view reason) noexcept override try {
@@ -129,24 +130,31 @@ class PmixExchange final : public Bootstrap {
 
  private:
   struct Transfer {
+    const char* operation;  ///< for messages
     const std::byte* send;
     std::byte* recv;
     std::size_t bytes;
   };
 
+  void meet(const char* operation, const Deadline& deadline) {
+    const std::byte here{1};
+    std::vector<std::byte> all(static_cast<std::size_t>(size_));
+    gather_chunk({operation, &here, all.data(), 1}, 0, deadline);
+  }
+
   void gather_chunk(const Transfer& transfer, std::size_t at, const Deadline& deadline) {
     const std::size_t bytes = std::min(kChunkBytes, transfer.bytes - at);
     const std::uint64_t number = next_chunk();
     put(chunk_key(number), transfer.send + at, bytes);
-    fence("allgather", deadline);
+    fence(transfer.operation, deadline);
     for (int r = 0; r < size_; ++r) {
       PmixValue value;
       const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
       check(pmix_get(api_, who, chunk_key(number), deadline, &value),
-            "bootstrap allgather: reading the data of rank " + std::to_string(r));
+            strprintf("bootstrap %s: reading the data of rank %d", transfer.operation, r));
       require(value.bytes.size() == bytes, GSHMEMX_ERROR_SYMMETRY,
-              strprintf("bootstrap allgather of %zu bytes, but rank %d passes %zu", transfer.bytes,
-                        r, at + value.bytes.size()));
+              strprintf("bootstrap %s of %zu bytes, but rank %d passes %zu", transfer.operation,
+                        transfer.bytes, r, at + value.bytes.size()));
       std::memcpy(transfer.recv + static_cast<std::size_t>(r) * transfer.bytes + at,
                   value.bytes.data(), bytes);
     }

@@ -1,7 +1,6 @@
 // with_fabric N COMMAND...: runs COMMAND with GSHMEM_DEVICE=cuda where the first N GPUs give their
 // memory fabric handles and take those of each other, asked of the CUDA driver itself, else says
-// why not and exits with 77. (H200s of one host whose NVML says that they are in no fabric make and
-// export handles, and refuse to import another GPU's.)
+// why not and exits with 77.
 #include "host/base/cuda_driver.h"
 #include "transport/p2p/cuda_heap.h"
 
