@@ -28,7 +28,7 @@ struct QueueCursor {
   alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
   /// 0, or 1 + the completion word of the first error that anyone saw.
   std::uint64_t error;
-  std::uint64_t flushed;  ///< `ready` behind the last READ that a quiet has posted (flush_rail)
+  std::uint64_t flushed;  ///< `ready` behind the last READ that a quiet has posted (flush_rails)
 };
 static_assert(sizeof(QueueCursor) == 384);
 

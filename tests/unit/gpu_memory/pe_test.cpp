@@ -47,12 +47,6 @@ std::string error_of_init() {
   return "no error";
 }
 
-bool has(const std::string& text, const std::string& part) {
-  INFO("\"" << text << "\" lacks \"" << part << "\"");
-  CHECK(text.find(part) != std::string::npos);
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("pes_reach_all_others_by_descriptors_and_fabric_handles") {
@@ -89,25 +83,32 @@ TEST_CASE("pes_reach_all_others_by_descriptors_and_fabric_handles") {
 TEST_CASE("without_a_fabric_the_groups_need_a_network") {
   four_gpus({});
   const std::string error = error_of_init();
-  has(error, "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group, and PE ");
-  has(error, " has no fabric handle: ");  // NVML is not there, or does not know the double's GPUs
-  has(error, "GSHMEM_NIC=none leaves no path but load/store; unset it");
+  CHECK_THAT(
+      error,
+      Catch::Contains(
+          "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group, and PE "));
+  // NVML is not there, or does not know the double's GPUs.
+  CHECK_THAT(error, Catch::Contains(" has no fabric handle: "));
+  CHECK_THAT(error, Catch::Contains("GSHMEM_NIC=none leaves no path but load/store; unset it"));
   CHECK(heaps().with_fabric == 0);
   four_gpus({{"GSHMEM_FABRIC", "off"}});
-  has(error_of_init(), "is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group");
+  CHECK_THAT(
+      error_of_init(),
+      Catch::Contains("is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group"));
 }
 
 TEST_CASE("fabric_on_says_what_is_missing") {
   four_gpus({{"GSHMEM_FABRIC", "on"}});
   heaps().without_channel = {0, 1, 2, 3};
   const std::string error = error_of_init();
-  has(error, "GSHMEM_FABRIC=on: cuMemCreate with a fabric handle: ");
-  has(error, "/dev/nvidia-caps-imex-channels/channel0");
+  CHECK_THAT(error, Catch::Contains("GSHMEM_FABRIC=on: cuMemCreate with a fabric handle: "));
+  CHECK_THAT(error, Catch::Contains("/dev/nvidia-caps-imex-channels/channel0"));
 }
 
 TEST_CASE("fabric_on_and_no_p2p_contradict_each_other") {
   four_gpus({{"GSHMEM_FABRIC", "on"}, {"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "ofi"}});
-  has(error_of_init(), "GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for");
+  CHECK_THAT(error_of_init(),
+             Catch::Contains("GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for"));
 }
 
 TEST_CASE("one_host_makes_no_fabric_handles_by_itself") {

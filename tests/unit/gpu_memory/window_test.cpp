@@ -155,12 +155,6 @@ std::vector<Seen> run_well(const Job& job) {
   return all;
 }
 
-bool has(const std::string& text, const std::string& part) {
-  INFO("\"" << text << "\" lacks \"" << part << "\"");
-  CHECK(text.find(part) != std::string::npos);
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("hosts_of_one_fabric_map_each_other_in_the_order_of_pes") {
@@ -195,8 +189,10 @@ TEST_CASE("a_host_outside_of_the_fabric_leaves_a_hole") {
   CHECK(all[0].set.slots == std::vector<std::int32_t>{0, -1, 1});
   CHECK(all[2].set.my_slot == 1);
   CHECK(all[1].mapped == Numbers{1});
-  has(all[0].why_not[1], "it is on another host, and PE 1 has no fabric handle: no fabric in this");
-  has(all[1].why_not[0], "PE 1 has no fabric handle");
+  CHECK_THAT(
+      all[0].why_not[1],
+      Catch::Contains("it is on another host, and PE 1 has no fabric handle: no fabric in this"));
+  CHECK_THAT(all[1].why_not[0], Catch::Contains("PE 1 has no fabric handle"));
   CHECK(heaps().with_fabric == 2);
   CHECK(heaps().without_fabric == 1);
 }
@@ -208,7 +204,7 @@ TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
     CHECK(pe.mapped.size() == 1);
     CHECK(pe.steps == 1);  // all know that nobody has anybody to try
   }
-  has(run_well(job)[0].why_not[1], "in another NVLink fabric");
+  CHECK_THAT(run_well(job)[0].why_not[1], Catch::Contains("in another NVLink fabric"));
   job.fabric = FabricUse::kOn;
   job.clusters = {0, 2};
   for (const Seen& pe : run_well(job)) CHECK(pe.mapped == Numbers{0, 1});
@@ -222,7 +218,8 @@ TEST_CASE("descriptors_cost_no_collective_step") {
     CHECK(pe.by_fabric.empty());
   }
   CHECK(heaps().with_fabric == 0);
-  has(run_well({.hosts = {"a", "b"}, .fabric = FabricUse::kOff})[0].why_not[1], "another host");
+  CHECK_THAT(run_well({.hosts = {"a", "b"}, .fabric = FabricUse::kOff})[0].why_not[1],
+             Catch::Contains("another host"));
 }
 
 TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
@@ -237,7 +234,7 @@ TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
   const std::vector<Seen> apart = run_well(job);
   CHECK(apart[1].mapped == Numbers{0, 1});
   CHECK(apart[2].mapped == Numbers{2});
-  has(apart[0].why_not[2], "GSHMEM_P2P_GROUP");
+  CHECK_THAT(apart[0].why_not[2], Catch::Contains("GSHMEM_P2P_GROUP"));
 }
 
 TEST_CASE("no_p2p_maps_nobody") {
@@ -254,10 +251,12 @@ TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   const std::vector<Seen> all = run_well({.hosts = {"a", "a", "b", "b"}});
   for (std::size_t pe = 0; pe < 4; ++pe)
     CHECK(all[pe].mapped == (pe < 2 ? Numbers{0, 1} : Numbers{2, 3}));
-  has(all[0].why_not[2], "its fabric handle: cuMemImportFromShareableHandle");
-  has(all[0].why_not[2], "another IMEX channel?");
-  has(all[0].why_not[3], "not all PEs of its host and of this one reach each other");
-  has(all[2].why_not[0], "PE 0 cannot map the heap of this one");
+  CHECK_THAT(all[0].why_not[2],
+             Catch::Contains("its fabric handle: cuMemImportFromShareableHandle"));
+  CHECK_THAT(all[0].why_not[2], Catch::Contains("another IMEX channel?"));
+  CHECK_THAT(all[0].why_not[3],
+             Catch::Contains("not all PEs of its host and of this one reach each other"));
+  CHECK_THAT(all[2].why_not[0], Catch::Contains("PE 0 cannot map the heap of this one"));
 }
 
 TEST_CASE("a_third_host_is_mapped_when_the_second_is_not") {
@@ -275,8 +274,8 @@ TEST_CASE("a_way_that_is_refused_in_one_direction_is_none") {
   const std::vector<Seen> all = run_well({.hosts = {"a", "b"}});
   CHECK(all[0].mapped == Numbers{0});
   CHECK(all[1].mapped == Numbers{1});
-  has(all[1].why_not[0], "cuMemSetAccess");
-  has(all[0].why_not[1], "PE 1 cannot map the heap of this one");
+  CHECK_THAT(all[1].why_not[0], Catch::Contains("cuMemSetAccess"));
+  CHECK_THAT(all[0].why_not[1], Catch::Contains("PE 1 cannot map the heap of this one"));
 }
 
 TEST_CASE("gpus_of_a_host_that_do_not_reach_each_other_form_sets") {
@@ -286,8 +285,8 @@ TEST_CASE("gpus_of_a_host_that_do_not_reach_each_other_form_sets") {
     const std::vector<Seen> all = run_well({.hosts = {"a", "a", "a"}, .fabric = use});
     CHECK(all[0].mapped == Numbers{0, 2});
     CHECK(all[1].mapped == Numbers{1});
-    has(all[0].why_not[1], "GPU 0 cannot reach the memory of its GPU");
-    has(all[1].why_not[2], "do not reach the same other GPUs");
+    CHECK_THAT(all[0].why_not[1], Catch::Contains("GPU 0 cannot reach the memory of its GPU"));
+    CHECK_THAT(all[1].why_not[2], Catch::Contains("do not reach the same other GPUs"));
   }
 }
 
@@ -297,29 +296,32 @@ TEST_CASE("auto_goes_without_what_is_not_permitted_and_on_says_what_is_missing")
   Job job{.hosts = {"a", "b"}};
   std::vector<Seen> all = run_well(job);
   CHECK(all[0].mapped == Numbers{0});
-  has(all[0].why_not[1], "PE 0 has no fabric handle: cuMemCreate with a fabric handle");
-  has(all[0].why_not[1], "no IMEX channel");
+  CHECK_THAT(all[0].why_not[1],
+             Catch::Contains("PE 0 has no fabric handle: cuMemCreate with a fabric handle"));
+  CHECK_THAT(all[0].why_not[1], Catch::Contains("no IMEX channel"));
   CHECK(heaps().without_fabric == 2);
 
   heaps().without_channel = {1};
   all = run_well(job);
-  has(all[0].why_not[1], "PE 1 has no fabric handle");
+  CHECK_THAT(all[0].why_not[1], Catch::Contains("PE 1 has no fabric handle"));
   job.fabric = FabricUse::kOn;
   all = run(job);
   for (const Seen& pe : all) CHECK(pe.code == GSHMEMX_ERROR_NOT_SUPPORTED);
-  has(all[1].error, "GSHMEM_FABRIC=on: ");
-  has(all[1].error, "/dev/nvidia-caps-imex-channels/channel0");
-  has(all[1].error, "nvidia-imex");
-  has(all[0].error, "init failed on PE 1: GSHMEM_FABRIC=on: ");
+  CHECK_THAT(all[1].error, Catch::Contains("GSHMEM_FABRIC=on: "));
+  CHECK_THAT(all[1].error, Catch::Contains("/dev/nvidia-caps-imex-channels/channel0"));
+  CHECK_THAT(all[1].error, Catch::Contains("nvidia-imex"));
+  CHECK_THAT(all[0].error, Catch::Contains("init failed on PE 1: GSHMEM_FABRIC=on: "));
 }
 
 TEST_CASE("gpus_without_fabric_handles_are_told_apart_from_machines_without_a_channel") {
   heaps().reset();
   heaps().fabric_supported = false;
   Job job{.hosts = {"a", "b"}};
-  has(run_well(job)[0].why_not[1], "the GPU or its driver has no fabric handles");
+  CHECK_THAT(run_well(job)[0].why_not[1],
+             Catch::Contains("the GPU or its driver has no fabric handles"));
   job.fabric = FabricUse::kOn;
-  has(run(job)[0].error, "GSHMEM_FABRIC=on: the GPU or its driver has no fabric handles");
+  CHECK_THAT(run(job)[0].error,
+             Catch::Contains("GSHMEM_FABRIC=on: the GPU or its driver has no fabric handles"));
 }
 
 TEST_CASE("a_handle_that_cannot_be_exported_is_none") {
@@ -328,9 +330,10 @@ TEST_CASE("a_handle_that_cannot_be_exported_is_none") {
   Job job{.hosts = {"a", "b"}};
   const std::vector<Seen> all = run_well(job);
   CHECK(all[1].mapped == Numbers{1});
-  has(all[1].why_not[0], "PE 0 has no fabric handle: export of the fabric handle");
+  CHECK_THAT(all[1].why_not[0],
+             Catch::Contains("PE 0 has no fabric handle: export of the fabric handle"));
   job.fabric = FabricUse::kOn;
-  has(run(job)[0].error, "GSHMEM_FABRIC=on: export of the fabric handle");
+  CHECK_THAT(run(job)[0].error, Catch::Contains("GSHMEM_FABRIC=on: export of the fabric handle"));
 }
 
 TEST_CASE("a_heap_of_another_size_is_not_mapped") {
@@ -338,7 +341,7 @@ TEST_CASE("a_heap_of_another_size_is_not_mapped") {
   const std::vector<Seen> all =
       run_well({.hosts = {"a", "b", "c"}, .bytes = {1 << 20, 1 << 23, 1 << 20}});
   CHECK(all[0].mapped == Numbers{0, 2});
-  has(all[0].why_not[1], "with a heap of 8388608 bytes, not 2097152");
+  CHECK_THAT(all[0].why_not[1], Catch::Contains("with a heap of 8388608 bytes, not 2097152"));
 }
 
 TEST_CASE("a_gpu_without_room_fails_init_on_all_pes") {
@@ -346,8 +349,8 @@ TEST_CASE("a_gpu_without_room_fails_init_on_all_pes") {
   heaps().full = {1};
   const std::vector<Seen> all = run({.hosts = {"a", "a", "b"}});
   for (const Seen& pe : all) CHECK(pe.code == GSHMEMX_ERROR_OUT_OF_MEMORY);
-  has(all[0].error, "init failed on PE 1: symmetric heap of");
-  has(all[1].error, "lower GSHMEM_SYMMETRIC_SIZE");
+  CHECK_THAT(all[0].error, Catch::Contains("init failed on PE 1: symmetric heap of"));
+  CHECK_THAT(all[1].error, Catch::Contains("lower GSHMEM_SYMMETRIC_SIZE"));
 }
 
 TEST_CASE("who_fails_while_mapping_still_takes_the_steps_that_others_wait_in") {
@@ -355,7 +358,7 @@ TEST_CASE("who_fails_while_mapping_still_takes_the_steps_that_others_wait_in") {
   heaps().no_access = {{1, 1}};
   const std::vector<Seen> all = run({.hosts = {"a", "b", "c"}});
   CHECK(all[1].code == GSHMEMX_ERROR_CUDA);
-  has(all[1].error, "the own heap: ");
+  CHECK_THAT(all[1].error, Catch::Contains("the own heap: "));
   CHECK(all[0].error == "");
   CHECK(all[0].mapped == Numbers{0, 2});
   CHECK(all[2].mapped == Numbers{0, 2});
@@ -371,8 +374,9 @@ TEST_CASE("two_fabrics_of_a_job_are_two_sets_whose_pes_take_turns") {
   CHECK(all[4].mapped == Numbers{4});
   for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].mapped == Numbers{1, 3, 5});
   for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].pes == Numbers{1, 3, 5});
-  has(all[2].why_not[4], "not all PEs of its host and of this one reach each other");
-  has(all[1].why_not[0], "in another NVLink fabric");
+  CHECK_THAT(all[2].why_not[4],
+             Catch::Contains("not all PEs of its host and of this one reach each other"));
+  CHECK_THAT(all[1].why_not[0], Catch::Contains("in another NVLink fabric"));
 }
 
 TEST_CASE("more_pes_than_bits_in_a_byte") {
