@@ -96,6 +96,13 @@ extern "C" __attribute__((visibility("default"))) gshmem::device::Ambient* gshme
 /// return.
 extern "C" __attribute__((visibility("default"))) void gshmemi_host_fault(
     const gshmem::abi::DeviceState* state);
+/// Calls `body(call)` on threads of this process that are the lanes of `blocks` blocks, and waits
+/// for them; `body(call, index)` on `count` threads that are nothing yet
+/// (host/runtime/threads.cpp). All are started, or none and the result is an errno.
+extern "C" __attribute__((visibility("default"))) int gshmemi_launch_on_host(
+    unsigned blocks, unsigned threads, void (*body)(const void* call), const void* call);
+extern "C" __attribute__((visibility("default"))) int gshmemi_run_threads(
+    unsigned count, void (*body)(void* call, unsigned index), void* call);
 
 // GSHMEM_ON_HOST_OPS(code): `code` runs with `ops` on host threads of a PE whose heap is on a GPU.
 #if defined(__CUDA_ARCH__)

@@ -4,6 +4,7 @@
 //   mpirun -np 6 bin/halo2d     or as threads: bin/halo2d 6
 #include <gshmem/gshmem.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 # GSHMEM_PRECOMPILE: the standard library's headers, which take longer to read than most files of this
-# tree, are precompiled once for all targets. Off by default, and in the legs release and clang: behind
-# it a forgotten #include is not seen, and the owners of ccache lose its hits. The legs that use it compile
-# the files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
+# tree, are precompiled once for all targets. Off by default: behind it the compiler sees no forgotten #include of
+# theirs (tests/lint does), and the owners of ccache lose its hits. All legs but release and clang compile the
+# files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
 set(GSHMEM_PRECOMPILED_HEADERS
   algorithm array atomic cerrno charconv chrono condition_variable cstdint cstdio cstdlib cstring deque
   filesystem fstream functional map memory mutex optional random set sstream stdexcept string string_view

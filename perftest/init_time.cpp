@@ -59,7 +59,7 @@ void report(Bench& bench, std::span<const Life> lives) {
   row("finalize", 0, lives, kFinalize);
 }
 
-void run(Program& program, const Options& options) {
+void run(const Program& program, const Options& options) {
   const unsigned count = std::max(2u, options.repetitions ? options.repetitions : 3);
   // By thread of this process.
   std::vector<std::vector<Life>> lives(std::max(1u, options.pes), std::vector<Life>(count));
@@ -72,8 +72,8 @@ void run(Program& program, const Options& options) {
     const double ended = now();
     for (std::vector<Life>& of_pe : lives) of_pe[i][kFinalize] = ended - of_pe[i][kFinalize];
   }
-  program.run = [&](Bench& bench) { report(bench, mine(bench.my_pe())); };
-  for_each_pe(options, [&](gshmem::Runtime& pe) { run_pe(program, options, pe); });
+  const auto show = [&](Bench& bench) { report(bench, mine(bench.my_pe())); };
+  for_each_pe(options, [&](gshmem::Runtime& pe) { run_pe(program, show, options, pe); });
 }
 
 }  // namespace
@@ -81,12 +81,12 @@ void run(Program& program, const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace perftest;
-  Program program{.name = "init_time",
-                  .summary = "time of init, malloc, barrier and finalize of a job",
-                  .groups = 0,
-                  .shows = Shows::kLatency,
-                  .gpu = {},
-                  .cpu = {},
-                  .run = {}};
+  const Program program{.name = "init_time",
+                        .summary = "time of init, malloc, barrier and finalize of a job",
+                        .groups = 0,
+                        .shows = Shows::kLatency,
+                        .gpu = {},
+                        .cpu = {},
+                        .run = {}};
   return run_job(program, argc, argv, [&](const Options& options) { run(program, options); });
 }

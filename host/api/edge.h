@@ -6,6 +6,8 @@
 #include "host/base/log.h"
 #include "host/runtime/process.h"
 
+#include <new>
+
 namespace gshmem {
 
 /// For calls that return a status: runs `body`, logs what it throws.

@@ -4,11 +4,10 @@
 
 #include "launch.hpp"
 
+#include <cstring>
 #include <exception>
-#include <mutex>
 #include <span>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -109,25 +108,30 @@ void run_threads(int n_pes, const Body& body) {
   gshmemx_thread_world_t* world = gshmemx_thread_world_create(n_pes);
   if (!world)
     throw Failure(GSHMEMX_ERROR_INVALID_VALUE, "run_threads: n_pes = " + std::to_string(n_pes));
-  std::mutex mutex;
-  std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n_pes; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-        (void)gshmemx_set_attr_thread_args(world, rank, &attr);
-        Runtime runtime(GSHMEMX_INIT_THREAD_PES, attr);
-        body(runtime);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  struct Call {
+    const Body& body;
+    gshmemx_thread_world_t* world;
+    std::exception_ptr first;  // of who has set `failed`
+    bool failed;
+  } call{body, world, nullptr, false};
+  const auto run_pe = [](void* c, unsigned rank) {
+    auto& [body_of_all, the_world, first, failed] = *static_cast<Call*>(c);
+    try {
+      gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+      (void)gshmemx_set_attr_thread_args(the_world, static_cast<int>(rank), &attr);
+      Runtime runtime(GSHMEMX_INIT_THREAD_PES, attr);
+      body_of_all(runtime);
+    } catch (...) {
+      if (!__atomic_test_and_set(&failed, __ATOMIC_RELAXED)) first = std::current_exception();
+    }
+  };
+  const int error = gshmemi_run_threads(static_cast<unsigned>(n_pes), run_pe, &call);
   gshmemx_thread_world_destroy(world);
-  if (first) std::rethrow_exception(first);
+  if (error != 0) {
+    throw std::runtime_error("gshmem::run_threads: " + std::to_string(n_pes) +
+                             " threads could not be started: " + std::strerror(error));
+  }
+  if (call.first) std::rethrow_exception(call.first);
 }
 
 }  // namespace gshmem

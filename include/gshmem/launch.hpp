@@ -8,13 +8,9 @@
 
 #include "context.hpp"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
-#if !defined(__CUDA_ARCH__)
-#include <deque>
-#include <thread>
-#include <vector>
-#endif
 
 namespace gshmem {
 
@@ -57,41 +53,28 @@ namespace detail {
 /// CPU mode runs all threads of a launch at once, as a GPU does with resident blocks.
 inline constexpr unsigned kMaxHostThreads = 4096;
 
-template <class F, class... Args>
-void launch_on_host(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,
-                    const Args&... args) {
-#if !defined(__CUDA_ARCH__)
-  const device::Ambient ambient = *gshmemi_ambient();
-  const unsigned warps = (shape.threads + device::kHostWarpSize - 1) / device::kHostWarpSize;
-  std::deque<device::HostBarrier> barriers;  // stable addresses
-  std::deque<device::HostLane> lanes;
-  for (unsigned block = 0; block < shape.blocks; ++block) {
-    device::HostBarrier* whole = &barriers.emplace_back(static_cast<int>(shape.threads));
-    std::vector<device::HostBarrier*> of_warp;
-    for (unsigned warp = 0; warp < warps; ++warp) {
-      const unsigned rest = shape.threads - warp * device::kHostWarpSize;
-      of_warp.push_back(&barriers.emplace_back(
-          static_cast<int>(rest < device::kHostWarpSize ? rest : device::kHostWarpSize)));
-    }
-    for (unsigned thread = 0; thread < shape.threads; ++thread) {
-      lanes.push_back({static_cast<int>(thread), static_cast<int>(shape.threads),
-                       static_cast<int>(block), static_cast<int>(shape.blocks), whole,
-                       of_warp[thread / device::kHostWarpSize]});
-    }
+/// "gshmem::launch: B blocks of T threads" + what is wrong with that.
+[[noreturn]] inline void refuse_shape(const LaunchShape& shape, const std::string& why) {
+  throw std::runtime_error("gshmem::launch: " + std::to_string(shape.blocks) + " blocks of " +
+                           std::to_string(shape.threads) + " threads" + why);
+}
+
+inline void check_shape(const LaunchShape& shape, unsigned max_threads, bool on_host) {
+  if (shape.blocks == 0 || shape.threads == 0 || shape.threads > max_threads) {
+    refuse_shape(shape, "; allowed are 1 to " + std::to_string(max_threads) + " per block");
   }
-  std::vector<std::thread> threads;
-  for (const device::HostLane& lane : lanes) {
-    threads.emplace_back([&ambient, &state, &lane, &functor, &args...] {
-      device::Ambient& mine = *gshmemi_ambient();
-      mine = ambient;
-      mine.bound = true;
-      mine.lane = &lane;
-      functor(LaunchContext(state), args...);
-      mine = {};
-    });
+  if (on_host && shape.blocks > kMaxHostThreads / shape.threads) {
+    refuse_shape(shape,
+                 " are more than the " + std::to_string(kMaxHostThreads) + " threads of CPU mode");
   }
-  for (std::thread& thread : threads) thread.join();
-#endif
+}
+
+template <class Call>
+void launch_on_host(const LaunchShape& shape, const Call& call) {
+  const auto lane = [](const void* c) { (*static_cast<const Call*>(c))(); };
+  const int error = gshmemi_launch_on_host(shape.blocks, shape.threads, lane, &call);
+  if (error != 0)
+    refuse_shape(shape, std::string(" could not be started: ") + std::strerror(error));
 }
 
 #if defined(__CUDACC__)
@@ -116,19 +99,10 @@ inline cudaStream_t stream_of(void* stream) {
 template <unsigned kMaxThreads, class F, class... Args>
 static void launch_with(const abi::DeviceState& state, const LaunchShape& shape, const F& functor,
                         Args... args) {
-  if (shape.blocks == 0 || shape.threads == 0 || shape.threads > kMaxThreads) {
-    throw std::runtime_error("gshmem::launch: shape has " + std::to_string(shape.blocks) +
-                             " blocks of " + std::to_string(shape.threads) +
-                             " threads; allowed are 1 to " + std::to_string(kMaxThreads) +
-                             " per block");
-  }
-  if (gshmemi_ambient()->ops == nullptr) {
-    if (shape.blocks > kMaxHostThreads / shape.threads) {
-      throw std::runtime_error("gshmem::launch: " + std::to_string(shape.blocks) + " blocks of " +
-                               std::to_string(shape.threads) + " threads are more than the " +
-                               std::to_string(kMaxHostThreads) + " threads of CPU mode");
-    }
-    launch_on_host(state, shape, functor, args...);
+  const bool on_host = gshmemi_ambient()->ops == nullptr;
+  check_shape(shape, kMaxThreads, on_host);
+  if (on_host) {
+    launch_on_host(shape, [&] { functor(LaunchContext(state), args...); });
     return;
   }
 #if defined(__CUDACC__)
@@ -146,8 +120,8 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 
 /// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
-/// for a call before init, a bad shape or a refused launch, and for a PE on a GPU when this unit
-/// was not compiled by nvcc.
+/// for a call before init, a bad shape, a refused launch or a thread that could not be started, and
+/// for a PE on a GPU when this unit was not compiled by nvcc.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const abi::DeviceState* state = gshmemi_ambient()->state;

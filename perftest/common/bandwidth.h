@@ -6,8 +6,8 @@
 namespace perftest {
 
 /// Collective: moves `bytes` bytes per iteration by the groups of `shape`, checked.
-using Move = std::function<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
-                                       std::size_t bytes)>;
+using Move = FunctionRef<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
+                                     std::size_t bytes)>;
 
 /// Runs `move` as the options say and adds a row for each run.
 void run_bandwidth(Bench& bench, const Move& move);

@@ -6,8 +6,8 @@
 namespace perftest {
 
 /// Collective: one message of `bytes` bytes per iteration by one group, checked.
-using Send = std::function<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
-                                       std::size_t bytes)>;
+using Send = FunctionRef<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
+                                     std::size_t bytes)>;
 
 /// Runs `send` for all scopes and sizes and adds a row for each. A message crosses the path
 /// `crossings` times, one after the other.

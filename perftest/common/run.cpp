@@ -33,7 +33,8 @@ Header header_of(const Program& program, const Bench& bench) {
 
 }  // namespace
 
-void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) try {
+void run_pe(const Program& program, FunctionRef<void(Bench&)> run, Options options,
+            gshmem::Runtime& runtime) try {
   if (runtime.n_pes() < program.least_pes) {
     throw UsageError("needs at least " + std::to_string(program.least_pes) +
                      " PEs: start it under mpirun or srun, or with --pes");
@@ -47,7 +48,7 @@ void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) t
     bench.set_report(&report);
     report.begin(header);
   }
-  program.run(bench);
+  run(bench);
   if (runtime.my_pe() == 0) report.end();
 } catch (const UsageError& error) {
   // Thrown on all PEs alike.
@@ -55,7 +56,7 @@ void run_pe(const Program& program, Options options, gshmem::Runtime& runtime) t
   throw Failed{2};
 }
 
-void for_each_pe(const Options& options, const std::function<void(gshmem::Runtime&)>& body) {
+void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> body) {
   if (options.pes) {
     gshmem::run_threads(static_cast<int>(options.pes), body);
   } else {
@@ -65,7 +66,7 @@ void for_each_pe(const Options& options, const std::function<void(gshmem::Runtim
 }
 
 int run_job(const Program& program, int argc, char** argv,
-            const std::function<void(const Options&)>& job) try {
+            FunctionRef<void(const Options&)> job) try {
   const Options options =
       parse_options(program.groups, std::vector<std::string>(argv + 1, argv + argc));
   if (options.help) {
@@ -87,7 +88,8 @@ int run_job(const Program& program, int argc, char** argv,
 
 int run_program(const Program& program, int argc, char** argv) {
   return run_job(program, argc, argv, [&](const Options& options) {
-    for_each_pe(options, [&](gshmem::Runtime& runtime) { run_pe(program, options, runtime); });
+    for_each_pe(options,
+                [&](gshmem::Runtime& runtime) { run_pe(program, program.run, options, runtime); });
   });
 }
 

@@ -11,8 +11,8 @@ struct Program {
   unsigned groups;  ///< OptionGroup
   Shows shows;
   int least_pes = 1;
-  Options gpu, cpu;  ///< defaults by mode; CPU ones end within 2 s on 2 cores
-  std::function<void(Bench& bench)> run;
+  Options gpu, cpu;           ///< defaults by mode; CPU ones end within 2 s on 2 cores
+  void (*run)(Bench& bench);  ///< null when the program passes another
 };
 
 /// Runs the program on all PEs. Exit status: 0, 1 for a failed run, 2 for wrong use.
@@ -21,11 +21,11 @@ int run_program(const Program& program, int argc, char** argv);
 // The pieces of run_program, for a program that begins and ends the PEs itself.
 
 /// Reads the command line, calls `job` and turns its errors into the exit status.
-int run_job(const Program& program, int argc, char** argv,
-            const std::function<void(const Options&)>& job);
+int run_job(const Program& program, int argc, char** argv, FunctionRef<void(const Options&)> job);
 /// Calls `body` on every PE of this process, between its init and its finalize.
-void for_each_pe(const Options& options, const std::function<void(gshmem::Runtime&)>& body);
-/// Collective: program.run on this PE, with defaults and report.
-void run_pe(const Program& program, Options options, gshmem::Runtime& runtime);
+void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> body);
+/// Collective: `run` on this PE, with the program's defaults and report.
+void run_pe(const Program& program, FunctionRef<void(Bench&)> run, Options options,
+            gshmem::Runtime& runtime);
 
 }  // namespace perftest

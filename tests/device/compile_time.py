@@ -3,8 +3,8 @@
 
 Usage: compile_time.py NVCC FLAG...
 
-Prints both, the best of three; exits 1 when the difference exceeds LIMIT_SECONDS. Processor time of
-nvcc and its children, so that other work on the machine does not count.
+Prints both; exits 1 when the difference exceeds LIMIT_SECONDS in three tries. Processor time of nvcc
+and its children, so that other work on the machine does not count.
 """
 import os
 import resource
@@ -19,28 +19,26 @@ USING = ("#include <gshmem/gshmem.h>\n"
 
 
 def seconds(command, text):
-    """Processor time of the fastest of three compilations."""
-    best = None
+    """Processor time of one compilation."""
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "unit.cu")
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
-        for _ in range(3):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([*command, "-c", "-o", os.path.join(folder, "unit.o"), source],
-                           check=True)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
-            best = used if best is None else min(best, used)
-    return best
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "-c", "-o", os.path.join(folder, "unit.o"), source], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 
 
 def main():
     command = sys.argv[1:]
-    without, using = seconds(command, KERNEL), seconds(command, USING)
-    print(f"without gshmem.h {without:.2f} s, with {using:.2f} s: {using - without:+.2f} s, "
-          f"factor {using / without:.2f} (limit +{LIMIT_SECONDS} s)")
-    return 1 if using - without > LIMIT_SECONDS else 0
+    for _ in range(3):
+        without, using = seconds(command, KERNEL), seconds(command, USING)
+        print(f"without gshmem.h {without:.2f} s, with {using:.2f} s: {using - without:+.2f} s, "
+              f"factor {using / without:.2f} (limit +{LIMIT_SECONDS} s)")
+        if using - without <= LIMIT_SECONDS:
+            return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -54,19 +54,96 @@ WORDS = [
     ("dlopen", r"\bdlm?open\b", {
         "host/base/dynamic_library.cpp": "the one loader",
         "tests/": "tests load the library the way programs do"}),
-    ("volatile", r"\bvolatile\b", {"device/machine.h": "the inline PTX of the machine layer"}),
+    ("volatile", r"\bvolatile\b", {"device/machine_gpu.h": "inline PTX"}),
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
-        "device/machine.h": "the machine layer",
+        "device/machine_gpu.h": "the machine layer",
         "transport/nic/soft/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
         "include/gshmem/device/": "where device/ is installed"}),
     ("__device__", r"\b__device__\b", {
-        "device/machine.h": "defines GSHMEM_FN", "device/coop.h": "thread groups",
+        "device/machine.h": "defines GSHMEM_FN", "device/machine_gpu.h": "that machine",
+        "device/coop.h": "thread groups",
         "include/gshmem/abi/mlx5.h": "endian types that both machines use",
         "device/state.h": "the __constant__ state of each translation unit",
         "host/gpu/service.cu": "the library's own kernels",
         "perftest/peer/": "a program of users, in NVSHMEM's names",
         "examples/": "programs of users", "tests/": "programs of users"}),
 ]
+
+# Where the standard says that names of std:: are declared. A file includes what it uses, itself or by
+# headers of this tree: the legs of the tests precompile these headers and would not see it missing,
+# and what one standard header includes of another differs between compilers.
+STD_NAMES = {
+    "algorithm": r"all_of any_of binary_search clamp copy copy_if copy_n count count_if equal fill fill_n "
+                 r"find find_if generate is_sorted lower_bound max max_element min min_element mismatch "
+                 r"none_of remove_if replace replace_if reverse sort stable_sort transform unique "
+                 r"upper_bound",
+    "array": r"array to_array",
+    "atomic": r"atomic atomic_\w+ memory_order\w*",
+    "barrier": r"barrier",
+    "bit": r"bit_\w+ countl_zero countr_zero has_single_bit popcount",
+    "cctype": r"isalnum isdigit isspace isxdigit tolower toupper",
+    "charconv": r"from_chars to_chars",
+    "chrono": r"chrono",
+    "cmath": r"ceil fabs floor fmax isfinite isnan ldexp pow signbit sqrt",
+    "concepts": r"convertible_to invocable same_as",
+    "condition_variable": r"condition_variable\w*",
+    "csignal": r"raise signal",
+    "cstddef": r"byte max_align_t nullptr_t ptrdiff_t size_t to_integer",
+    "cstdint": r"u?int\d+_t u?intptr_t",
+    "cstdio": r"FILE fclose fflush fgets fopen fprintf fputc fputs fread fwrite perror printf puts rename "
+              r"rewind setvbuf snprintf sscanf tmpfile vprintf vsnprintf",
+    "cstdlib": r"_Exit abort aligned_alloc atof atoi calloc exit free getenv malloc strtod strtoul?l?",
+    "cstring": r"memchr memcmp memcpy memmove memset strchr strcmp strcpy strcspn strerror strlen strncmp "
+               r"strncpy strrchr strstr",
+    "deque": r"deque",
+    "exception": r"current_exception exception exception_ptr rethrow_exception terminate",
+    "filesystem": r"filesystem",
+    "fstream": r"[io]?fstream",
+    "functional": r"function hash reference_wrapper",
+    "ios": r"hex ios streamsize",
+    "iterator": r"back_inserter begin distance end istreambuf_iterator next prev size",
+    "limits": r"numeric_limits",
+    "map": r"map multimap",
+    "memory": r"default_delete make_shared make_unique\w* shared_ptr unique_ptr weak_ptr",
+    "mutex": r"call_once lock_guard mutex once_flag scoped_lock unique_lock",
+    "new": r"align_val_t bad_alloc",
+    "numeric": r"accumulate gcd iota lcm",
+    "optional": r"nullopt optional",
+    "random": r"minstd_rand mt19937 mt19937_64 random_device uniform_int_distribution",
+    "set": r"multiset set",
+    "source_location": r"source_location",
+    "span": r"as_bytes as_writable_bytes span",
+    "sstream": r"[io]?stringstream",
+    "stdexcept": r"invalid_argument logic_error out_of_range runtime_error",
+    "string": r"getline stoi stoul stoull string to_string",
+    "string_view": r"string_view",
+    "system_error": r"errc error_code",
+    "thread": r"jthread this_thread thread",
+    "tuple": r"apply make_tuple tie tuple",
+    "type_traits": r"conditional_t decay_t enable_if_t invoke_result_t is_\w+_v remove_\w+_t "
+                   r"type_identity_t underlying_type_t",
+    "unordered_map": r"unordered_map",
+    "unordered_set": r"unordered_set",
+    "utility": r"exchange forward index_sequence move pair swap",
+    "variant": r"get_if holds_alternative variant visit",
+    "vector": r"vector",
+}
+STD_NAMES = {header: re.compile(r"\bstd::(?:" + "|".join(names.split()) + r")\b")
+             for header, names in STD_NAMES.items()}
+# Other headers that the standard gives those names, too, or that say to include them.
+STD_ALSO = {
+    "cstddef": "algorithm array bit cstdio cstdlib cstring memory new span stddef.h string string_view "
+               "vector",
+    "cstdint": "stdint.h",
+    "concepts": "iterator ranges",
+    "exception": "new stdexcept",
+    "initializer_list": "algorithm array deque map memory set string vector",
+    "ios": "fstream iomanip iostream sstream",
+    "iterator": "array deque map optional set span string string_view vector",
+    "system_error": "charconv filesystem",
+    "utility": "map memory set tuple unordered_map vector",
+}
+STD_ALSO = {header: set(names.split()) for header, names in STD_ALSO.items()}
 
 WARN_LINES = 400
 MAX_LINES = 600
@@ -118,6 +195,7 @@ class Tree:
         self.root = root
         self.files = sorted(list_files(root))
         self.names = set(self.files)
+        self.included = {}  # path: headers of this tree, and others, that its text names
 
     def read(self, path):
         with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
@@ -137,6 +215,24 @@ class Tree:
                 return candidate
         own = tuple(prefix for prefix, _ in MAY_INCLUDE)
         return name if quote == '"' and name.startswith(own) else None
+
+
+    def outside_headers(self, path):
+        """The headers from outside that `path` includes, itself or by headers of this tree."""
+        found, seen, todo = set(), {path}, [path]
+        while todo:
+            file = todo.pop()
+            if file not in self.included:
+                code = blank(self.read(file), strings=False)
+                names = [match.group(1, 2) for match in INCLUDE.finditer(code)]
+                targets = [(self.resolve(file, *name), name[1]) for name in names]
+                self.included[file] = ({own for own, _ in targets if own in self.names},
+                                       {name for own, name in targets if own not in self.names})
+            own, outside = self.included[file]
+            found |= outside
+            todo += own - seen
+            seen |= own
+        return found
 
 
 def list_files(root):
@@ -186,6 +282,18 @@ def check_includes(tree, path, text):
                               f"the opening comment does not say why <{name}> is here")
 
 
+def check_std_includes(tree, path, text):
+    code = blank(text, strings=True)
+    used = [(header, names.search(code)) for header, names in STD_NAMES.items()]
+    if not any(match for _, match in used):
+        return
+    included = tree.outside_headers(path)
+    for header, match in used:
+        if match and header not in included and not STD_ALSO.get(header, set()) & included:
+            yield Finding(path, line_of(code, match.start()), "std-include",
+                          f"{match.group(0)} without <{header}>")
+
+
 def check_words(path, text):
     code = blank(text, strings=True)
     for rule, pattern, homes in WORDS:
@@ -219,6 +327,7 @@ def check(root):
         if not path.endswith(SOURCES):
             continue
         findings += check_includes(tree, path, text)
+        findings += check_std_includes(tree, path, text)
         findings += check_words(path, text)
         if path.endswith(HEADERS) and not re.search(r"^#pragma once$", text, re.MULTILINE):
             findings.append(Finding(path, 1, "pragma-once", "header without #pragma once"))

@@ -37,6 +37,9 @@ VIOLATIONS = [
     ("vendor-header", "transport/nic/m.cpp", "#  include <rdma/fabric.h>\n"),
     ("vendor-header", "device/n.h", "// The CUDA driver.\n" + ONCE + "#include <cuda.h>\n"),
     ("vendor-reason", "host/o.h", ONCE + "#include <cuda.h>\n"),
+    ("std-include", "host/o2.cpp", "#include <map>\nstd::vector<int> x;\n"),
+    ("std-include", "tests/o3.cpp", "int x = std::max(1, 2);\n"),
+    ("std-include", "transport/o4.h", ONCE + "#include <memory>\nstd::uint16_t x;\n"),
     ("pragma-once", "host/p.h", "int x();\n"),
     ("pragma-once", "include/gshmem/p.hpp", "// #pragma once\n"),
     ("volatile", "host/q.cpp", "volatile int x;\n"),
@@ -57,8 +60,9 @@ CLEAN = {
     "include/gshmem/compat/nvshmem.h": ONCE + "#include <gshmem/gshmem.h>\n",
     "include/gshmem/compat/host/nvshmem_api.h": ONCE,
     "include/gshmem/abi/state.h": ONCE + "#include <cstdint>\n",
+    "device/machine.h": ONCE + '#include "machine_gpu.h"\n',
     "device/ring.h": ONCE + '#include "device/machine.h"\n#include <gshmem/abi/state.h>\n',
-    "device/machine.h": ONCE + '__device__ inline void f() { asm volatile("fence;"); }\n',
+    "device/machine_gpu.h": ONCE + '__device__ inline void f() { asm volatile("fence;"); }\n',
     "transport/nic/nic.h": ONCE + "#include <gshmem/abi/state.h>\n",
     "transport/nic/mlx5/x.cpp": "#include <infiniband/verbs.h>\n",
     "transport/ofi/x.cpp": "#include <rdma/fabric.h>\n",
@@ -76,6 +80,8 @@ CLEAN = {
     "host/all.cpp": '#include "transport/nic/nic.h"\n#include "bootstrap/bootstrap.h"\n'
                     "#include <gshmem/gshmem.h>\n",
     "host/long.cpp": "\n" * 600,
+    "host/std.h": ONCE + "#include <vector>\n",
+    "host/std.cpp": '#include "host/std.h"\n#include <map>\nstd::vector<int> a; std::pair<int, int> b;\n',
     "examples/x.cu": '#include <gshmem/gshmem.h>\n#include <nvshmem.h>\n#include "x.h"\n'
                      '#include <host/nvshmem_api.h>\n#include <mpi.h>\n'
                      '__device__ int g; auto x = getenv("A");\n',

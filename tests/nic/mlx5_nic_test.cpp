@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <functional>

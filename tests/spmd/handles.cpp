@@ -1,6 +1,8 @@
 #include "tests/spmd/handles.h"
 
-namespace gshmem::spmd {
+using namespace gshmem;
+using namespace gshmem::spmd;
+
 namespace {
 
 /// Every handle moves data to all PEs in turn, by every kind of put, tells by a flag behind its own
@@ -198,6 +200,8 @@ struct NumbersOf {
 };
 
 }  // namespace
+
+namespace gshmem::spmd {
 
 void test_moves(Pe& pe, const Handles& handles, unsigned threads, int rounds) {
   SymmetricArray<std::uint64_t> data(MoveByHandles::words(pe.n(), handles.count));

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::spmd;

@@ -18,7 +18,7 @@ namespace {
 #include "tests/spmd/put_signal.def"
 
 template <class Puts>
-struct InKernel {
+struct PutSignalsInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, RmaArea area, std::uint64_t* set,
                             std::uint64_t* added, Scope scope) const {
     Puts{}(area, set, added, share_of(ctx, scope));
@@ -52,8 +52,8 @@ void test_signals(Pe& pe, Scope scope) {
   if (!pe.c_api_in_kernels()) return;
   RmaMemory memory(pe);
   Signals signals(pe.n());
-  pe.run(shape_of(pe, scope), InKernel<Puts>{}, memory.area(), signals.set(), signals.added(),
-         scope);
+  pe.run(shape_of(pe, scope), PutSignalsInKernel<Puts>{}, memory.area(), signals.set(),
+         signals.added(), scope);
   pe.barrier();
   memory.verify(pe, __LINE__, kStrided);
   signals.verify(pe);

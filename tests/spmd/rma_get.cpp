@@ -19,7 +19,7 @@ namespace {
 
 /// Shares the PEs among the groups of a launch.
 template <class Gets>
-struct InKernel {
+struct GetsInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, RmaArea area, Scope scope) const {
     Gets{}(log, area, share_of(ctx, scope));
   }
@@ -29,7 +29,7 @@ template <class Gets>
 void test_gets(Pe& pe, Scope scope) {
   if (!pe.c_api_in_kernels()) return;
   RmaMemory memory(pe);
-  pe.run(shape_of(pe, scope), InKernel<Gets>{}, memory.area(), scope);
+  pe.run(shape_of(pe, scope), GetsInKernel<Gets>{}, memory.area(), scope);
   pe.barrier();
   memory.verify(pe, __LINE__, kScalar);
 }

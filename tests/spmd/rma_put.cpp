@@ -19,7 +19,7 @@ namespace {
 
 /// Shares the PEs among the groups of a launch.
 template <class Puts>
-struct InKernel {
+struct PutsInKernel {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log, RmaArea area, Scope scope) const {
     Puts{}(area, share_of(ctx, scope));
   }
@@ -29,7 +29,7 @@ template <class Puts>
 void test_puts(Pe& pe, Scope scope) {
   if (!pe.c_api_in_kernels()) return;
   RmaMemory memory(pe);
-  pe.run(shape_of(pe, scope), InKernel<Puts>{}, memory.area(), scope);
+  pe.run(shape_of(pe, scope), PutsInKernel<Puts>{}, memory.area(), scope);
   pe.barrier();
   memory.verify(pe, __LINE__, kRmaOps);
 }

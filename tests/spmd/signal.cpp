@@ -85,7 +85,7 @@ struct SignalRing {
   }
 };
 
-LaunchShape one_group(const Pe& pe, Scope scope) {
+LaunchShape ring_group(const Pe& pe, Scope scope) {
   if (scope == Scope::kThread) return {};
   if (scope == Scope::kWarp) return {.blocks = 1, .threads = pe.warp()};
   return {.blocks = 1, .threads = pe.on_gpu() ? 100u : 5u};
@@ -107,7 +107,7 @@ SPMD_TEST(put_signal_shows_its_payload_before_its_signal) {
     for (const Form form : {Form::kBlocking, Form::kNbi}) {
       signals.write(std::vector<std::uint64_t>(2, 0), pe.me());
       pe.barrier();
-      pe.run(one_group(pe, scope), SignalRing{}, data.data(), signals.data(), pe.seed(),
+      pe.run(ring_group(pe, scope), SignalRing{}, data.data(), signals.data(), pe.seed(),
              pe.rounds(500), scope, form);
       pe.barrier();
     }

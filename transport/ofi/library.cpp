@@ -1,5 +1,7 @@
 #include "transport/ofi/library.h"
 
+#include <cstdint>
+
 namespace gshmem::ofi {
 
 Library::Library() {

@@ -3,6 +3,7 @@
 #include "host/info/doctor/checks.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace gshmem::info {
 

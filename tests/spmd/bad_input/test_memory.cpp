@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <thread>
+
 using namespace gshmem;
 using namespace gshmem::spmd;
 

@@ -2,8 +2,13 @@
 // wrong, in bounded time, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
-#include <catch2/catch.hpp>
+#include "tests/sanitizers/sanitizers.h"
 
+#include <catch2/catch.hpp>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -65,6 +70,43 @@ TEST_CASE("launch_before_init_throws") {
   const Outcome outcome = in_child(quick(), [] { launch({}, [](const LaunchContext&) {}); });
   CHECK(outcome.code == 3);
   CHECK(contains(outcome.output, "not initialized"));
+}
+
+TEST_CASE("launch_whose_threads_cannot_all_be_started_throws_and_runs_none") {
+  if (kUnderAsan || kUnderTsan) skip("sanitizers need address space without limit");
+  const Outcome outcome = in_child(quick(), [] {
+    const Runtime runtime;
+    static std::atomic<int> ran{0};
+    // Waits for the whole block, so for threads that are missing.
+    const auto body = [](const LaunchContext& ctx) {
+      ++ran;
+      ctx.block().sync();
+    };
+    // Room for some of 64 threads: each has a stack of 8 MiB or what `ulimit -s` says.
+    rlimit before{};
+    getrlimit(RLIMIT_AS, &before);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit little = before;
+    little.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (100u << 20);
+    setrlimit(RLIMIT_AS, &little);
+    try {
+      launch({.blocks = 1, .threads = 64}, body);
+      std::puts("launched");
+    } catch (const std::runtime_error& error) {
+      std::printf("refused: %s\n", error.what());
+    }
+    setrlimit(RLIMIT_AS, &before);
+    std::printf("ran %d\n", ran.load());
+    launch({.blocks = 1, .threads = 64}, body);
+    std::printf("then %d\n", ran.load());
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output,
+                 "refused: gshmem::launch: 1 blocks of 64 threads could not be started: "));
+  CHECK(contains(outcome.output, "of 64 threads could be started"));
+  CHECK(contains(outcome.output, "ran 0\nthen 64\n"));
 }
 
 TEST_CASE("finalize_without_init_and_twice_returns") {

@@ -5,6 +5,7 @@
 #include "host/base/log.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace gshmem::soft {
 namespace {

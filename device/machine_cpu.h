@@ -1,0 +1,156 @@
+// The CPU's half of machine.h: __atomic builtins for what machine_gpu.h says in PTX. What a
+// function promises is written there, here only what is different.
+#pragma once
+
+#include "machine.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace gshmem::device {
+
+template <class T>
+inline T load_relaxed(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+template <class T>
+inline T load_acquire(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+template <class T>
+inline void store_relaxed(T* p, T v) {
+  __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+template <class T>
+inline void store_release(T* p, T v) {
+  __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+template <>
+inline Word16 load_relaxed(const Word16* p) {
+  return *p;
+}
+template <>
+inline void store_relaxed(Word16* p, Word16 v) {
+  *p = v;
+}
+template <class T>
+inline T load_bulk(const T* p) {
+  return *p;
+}
+template <class T>
+inline void store_bulk(T* p, T v) {
+  *p = v;
+}
+
+/// As on the GPU; a release by itself, because ThreadSanitizer does not model fences.
+template <class T>
+inline void store_flag(T* p, T v) {
+  store_release(p, v);
+}
+
+/// Sequentially consistent, because a full fence on x86-64 is also what makes a put (a plain store
+/// here) leave the store buffer: the CPU's counterpart of "complete at the target".
+inline void fence_system() {
+#if defined(__SANITIZE_THREAD__)
+  // g++ refuses atomic_thread_fence under -fsanitize=thread; an RMW is as strong.
+  static thread_local std::uint32_t word;
+  (void)__atomic_fetch_add(&word, 1u, __ATOMIC_SEQ_CST);
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/// One acquire in both, because ThreadSanitizer does not model fences.
+template <class T>
+inline T load_poll(const T* p) {
+  return load_acquire(p);
+}
+inline void fence_acquire_system() {}
+
+// The narrower scopes of GPUs do not exist here.
+inline void fence_gpu() { fence_system(); }
+inline void fence_release_gpu() { fence_system(); }
+inline void fence_release_system() { fence_system(); }
+inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
+/// Acquire, because a compiler may reorder what a CPU would not.
+inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_acquire(p); }
+inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
+  __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+}
+inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
+  atomic_add_release_gpu(p, v);  // ThreadSanitizer does not model fences
+}
+inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
+  return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+/// Release: in C++ nothing less orders the stores behind the cursor after the NIC's reading.
+inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
+  std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (old < v &&
+         !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+  }
+}
+inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
+inline void store_record(std::uint32_t* p, std::uint32_t v) { store_release(p, v); }
+inline void store_entry(Word16* p, Word16 v) { store_bulk(p, v); }
+inline std::uint64_t load_own(const std::uint64_t* p) { return load_relaxed(p); }
+inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
+template <class T>
+inline T load_constant(const T* p) {
+  return *p;
+}
+
+#define GSHMEM_CPU_ATOMIC(NAME)                           \
+  template <class T>                                      \
+  inline T atomic_fetch_##NAME(T* p, T v) {               \
+    return __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL); \
+  }                                                       \
+  template <class T>                                      \
+  inline void atomic_##NAME(T* p, T v) {                  \
+    __atomic_fetch_##NAME(p, v, __ATOMIC_ACQ_REL);        \
+  }
+GSHMEM_CPU_ATOMIC(add)
+GSHMEM_CPU_ATOMIC(and)
+GSHMEM_CPU_ATOMIC(or)
+GSHMEM_CPU_ATOMIC(xor)
+#undef GSHMEM_CPU_ATOMIC
+template <class T>
+inline T atomic_exchange(T* p, T v) {
+  return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+}
+template <class T>
+inline T atomic_compare_swap(T* p, T expected, T desired) {
+  __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return expected;
+}
+
+inline std::uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+template <class T>
+inline void keep_in_memory(T&) {}
+inline std::uint32_t sm_number() { return 0; }
+/// Between two polls. PEs are often more than cores: after a short spin the core is given away, and
+/// who has waited for long sleeps, lest those for whom all wait share the cores with the waiting.
+inline void pause(unsigned polls) {
+  constexpr unsigned kSpins = 16, kYields = 64;
+  if (polls < kSpins) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  } else if (polls < kSpins + kYields) {
+    sched_yield();
+  } else {
+    const timespec time{0, 20'000};
+    nanosleep(&time, nullptr);
+  }
+}
+inline void pause_far(unsigned polls) { pause(polls); }
+[[noreturn]] inline void trap() { std::abort(); }
+
+}  // namespace gshmem::device

@@ -1,0 +1,101 @@
+// Threads that the C++ headers ask for: the lanes of a launch in CPU mode, and PEs as threads.
+// Here, so that programs need not compile it with every functor.
+#include "host/base/log.h"
+
+#include <gshmem/device/host_group.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace gshmem {
+namespace {
+
+using device::HostBarrier;
+using device::HostLane;
+
+/// Runs `body(index)` on `count` threads and waits for them. All or none: a thread that waits for
+/// one that could not be started would wait for ever. Returns 0, or why one could not be (an
+/// errno).
+template <class Body>
+int run_all(unsigned count, const Body& body) {
+  enum Start { kWait, kGo, kLeave };
+  std::atomic<Start> start{count > 1 ? kWait : kGo};
+  std::vector<std::thread> threads;
+  int error = 0;
+  try {
+    threads.reserve(count);
+    for (unsigned index = 0; index < count; ++index) {
+      threads.emplace_back([&start, &body, index] {
+        start.wait(kWait);
+        if (start.load() == kGo) body(index);
+      });
+    }
+  } catch (const std::system_error& refused) {
+    error = refused.code().value();
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
+  }
+  start.store(error == 0 ? kGo : kLeave);
+  start.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  if (error != 0) {
+    GSHMEM_ERROR("only %zu of %u threads could be started: %s", threads.size(), count,
+                 std::generic_category().message(error).c_str());
+  }
+  return error;
+}
+
+}  // namespace
+}  // namespace gshmem
+
+extern "C" {
+
+__attribute__((visibility("default"))) int gshmemi_run_threads(unsigned count,
+                                                               void (*body)(void*, unsigned),
+                                                               void* call) {
+  return gshmem::run_all(count, [&](unsigned index) { body(call, index); });
+}
+
+__attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned blocks, unsigned threads,
+                                                                  void (*body)(const void*),
+                                                                  const void* call) {
+  using namespace gshmem;
+  constexpr unsigned kWarp = device::kHostWarpSize;
+  const unsigned warps = (threads + kWarp - 1) / kWarp;
+  // Of each block: one of the block, then those of its warps.
+  std::vector<HostBarrier> barriers;
+  std::vector<HostLane> lanes;
+  try {
+    barriers.reserve(static_cast<std::size_t>(blocks) * (1 + warps));  // lanes point at them
+    lanes.reserve(static_cast<std::size_t>(blocks) * threads);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+  for (unsigned block = 0; block < blocks; ++block) {
+    HostBarrier* const whole = &barriers.emplace_back(static_cast<int>(threads));
+    for (unsigned thread = 0; thread < threads; ++thread) {
+      if (thread % kWarp == 0) {
+        barriers.emplace_back(static_cast<int>(std::min(kWarp, threads - thread)));
+      }
+      lanes.push_back({static_cast<int>(thread), static_cast<int>(threads), static_cast<int>(block),
+                       static_cast<int>(blocks), whole, &barriers.back()});
+    }
+  }
+  const device::Ambient ambient = *gshmemi_ambient();
+  return run_all(blocks * threads, [&](unsigned index) {
+    device::Ambient& mine = *gshmemi_ambient();
+    mine = ambient;
+    mine.bound = true;
+    mine.lane = &lanes[index];
+    body(call);
+    mine = {};
+  });
+}
+
+}  // extern "C"
