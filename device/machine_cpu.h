@@ -137,13 +137,13 @@ inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 /// Between two polls. PEs are often more than cores: after a short spin the core is given away, and
 /// who has waited for long sleeps, lest those for whom all wait share the cores with the waiting.
+inline constexpr unsigned kPauseSpins = 16, kPauseYields = 64;
 inline void pause(unsigned polls) {
-  constexpr unsigned kSpins = 16, kYields = 64;
-  if (polls < kSpins) {
+  if (polls < kPauseSpins) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
-  } else if (polls < kSpins + kYields) {
+  } else if (polls < kPauseSpins + kPauseYields) {
     sched_yield();
   } else {
     const timespec time{0, 20'000};
@@ -151,6 +151,9 @@ inline void pause(unsigned polls) {
   }
 }
 inline void pause_far(unsigned polls) { pause(polls); }
+/// Whether this poll of a wait looks at the clock and the stop word: each that sleeps, which costs
+/// far more than a look, and a slice of somebody else's time where cores are few.
+inline bool look_is_due(unsigned polls) { return polls >= kPauseSpins + kPauseYields; }
 [[noreturn]] inline void trap() { std::abort(); }
 
 }  // namespace gshmem::device

@@ -285,6 +285,9 @@ __device__ inline void pause(unsigned) {}
 __device__ inline void pause_far(unsigned polls) {
   if (polls > 8) __nanosleep(polls < 40 ? 32 * (polls - 8) : 1024);
 }
+/// Whether this poll of a wait looks at the clock and the stop word, which lies in host memory: a
+/// look over PCIe costs about as much as three polls.
+__device__ inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] __device__ inline void trap() {
   asm volatile("trap;");
   __builtin_unreachable();

@@ -161,7 +161,7 @@ GSHMEM_FN std::uint64_t queue_poll(Queue queue) {
 
 /// The thread may poll again. Otherwise `post.end` says why not.
 GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
-  if (polls % kPollsPerCheck == 0) {
+  if (look_is_due(polls)) {
     const std::uint64_t begin = wait_look(*wait.state, wait.started);
     if (begin >= kWaitTooLong) {
       wait.end = begin == kWaitStopped ? PostEnd::kStopped : PostEnd::kTooLong;

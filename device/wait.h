@@ -11,10 +11,6 @@
 
 namespace gshmem::device {
 
-/// Polls between two looks at the clock and the stop word (which lies in host memory: a look over
-/// PCIe costs about as much as three polls).
-inline constexpr unsigned kPollsPerCheck = 1024;
-
 /// Returned by wait_check: the wait must end. By wait_look: why.
 inline constexpr std::uint64_t kWaitOver = ~std::uint64_t{0};
 inline constexpr std::uint64_t kWaitStopped = ~std::uint64_t{1}, kWaitTooLong = ~std::uint64_t{2};
@@ -55,7 +51,7 @@ GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done
   std::uint64_t started = 0;
   for (unsigned polls = 1;; ++polls) {
     if (done()) return true;
-    if (polls % kPollsPerCheck == 0) {
+    if (look_is_due(polls)) {
       started = wait_check(state, call, started, pe);
       if (started == kWaitOver) return false;
     }

@@ -103,7 +103,7 @@ void check_loss(Pair& pair, std::uint64_t index, double limit) {
 
 void check_reported(Pair& pair) {
   const auto begin = Clock::now();
-  while (pair.me->errors().empty() && seconds_since(begin) < 5) usleep(1000);
+  while (pair.me->errors().empty() && seconds_since(begin) < 20) usleep(1000);
   const auto errors = pair.me->errors();
   REQUIRE(errors.size() == 1);
   INFO(errors[0].second);

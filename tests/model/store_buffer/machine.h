@@ -118,6 +118,7 @@ inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) { model::pause(); }
 inline void pause_far(unsigned polls) { pause(polls); }
+inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] inline void trap() { model::fail("trap"); }
 
 /// A thread may find itself alone where others are about to come.
