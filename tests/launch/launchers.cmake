@@ -60,7 +60,7 @@ function(gshmem_add_launched_test name label processes timeout)
   endif()
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
-    TIMEOUT ${timeout} PROCESSORS ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+    TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
 endfunction()
 
 # gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
