@@ -219,7 +219,8 @@ struct OwnBit {
 
 SPMD_TEST(compare_swap_makes_a_lock) {
   const LaunchShape shape{.blocks = 3, .threads = 1};
-  const int rounds = std::max(1, pe.rounds(4000) / pe.n());  // who gets the lock waits for all others
+  const int rounds =
+      std::max(1, pe.rounds(4000) / pe.n());  // who gets the lock waits for all others
   SymmetricArray<std::uint64_t> lock(1), words(8);
   pe.run(shape, Locked{}, lock.data(), words.data(), rounds);
   pe.barrier();
