@@ -9,9 +9,10 @@
 #   --networks several hosts have more networks than the one between them (up.sh)
 #   --cut PORT         this port of the switch goes down when a PE makes the file $HOSTS_FOLDER/ready: p<i> is
 #                      that of h<i>'s eth0, q<i> that of its eth1
+#   --limit SECONDS    not over by then: says where its threads are, ends, and fails
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-launcher=uid want=0 dead= expect= cut= networks=one
+launcher=uid want=0 dead= expect= cut= networks=one limit=
 while [[ $1 == --* ]]; do
   case $1 in
     --launcher) launcher=$2 ;;
@@ -20,6 +21,7 @@ while [[ $1 == --* ]]; do
     --expect) expect=$2 ;;
     --networks) networks=$2 ;;
     --cut) cut=$2 ;;
+    --limit) limit=$2 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
@@ -79,6 +81,29 @@ else
   total=1
 fi
 
+# What ctest ends has said nothing: ends it before.
+where_it_is() {
+  local namespace pid task
+  while read -r namespace; do
+    for pid in $(ip netns pids "$namespace"); do
+      echo "$namespace: $pid $(tr '\0' ' ' < "/proc/$pid/cmdline" | cut -c 1-100)"
+      for task in "/proc/$pid/task"/*; do
+        echo "  $(cat "$task/comm"): $(head -n 3 "$task/stack" 2> /dev/null | sed 's/.*] //' | tr '\n' ' ')"
+      done
+    done
+  done < "$folder/namespaces"
+}
+end_in_time() {
+  for ((i = 0; i < limit; ++i)); do sleep 1; done
+  echo "run.sh: not over after $limit s"
+  where_it_is 2> /dev/null
+  kill -KILL "${pids[@]}"
+}
+if [ -n "$limit" ]; then
+  end_in_time &
+  watcher=$!
+fi
+
 failed=0
 for ((pe = 0; pe < total; ++pe)); do
   wait "${pids[pe]}"
@@ -92,4 +117,5 @@ for ((pe = 0; pe < total; ++pe)); do
   [ $dies = no ] && [ -n "$expect" ] && ! grep -qE "$expect" "$folder/$pe" &&
     { echo "PE $pe does not say: $expect"; failed=1; }
 done
+[ -z "$limit" ] || kill "$watcher" 2> /dev/null
 exit $failed
