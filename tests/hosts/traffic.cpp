@@ -1,9 +1,9 @@
 // One PE of a job on several hosts (run.sh) that puts to all others and meets them, again and
 // again, until its job breaks: the link of the last host goes down ("cut"), or only the one for
-// data does ("cut_data"; "cut_data_one": and only PE 0 puts), or all PEs of the last host are
-// killed
-// ("kill"), or one of them is ("kill_one"). Every PE that is left must get an error that names one
-// it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
+// data does ("cut_data"; "cut_data_one": and only PE 0 puts; "cut_port": it is the NIC's own port,
+// by which that host's PEs do not even reach themselves any more), or all PEs of the last host are
+// killed ("kill"), or one of them is ("kill_one"). Every PE that is left must get an error that
+// names one it cannot reach, within GSHMEM_TIMEOUT, and leave by gshmem_finalize.
 #include <gshmem/gshmem.hpp>
 
 #include <algorithm>
@@ -46,7 +46,11 @@ struct Job {
   [[nodiscard]] bool lost(int pe) const {
     if (pe < 0 || pe >= n) return false;
     if (what == "kill" || what == "kill_one") return dies(pe);
-    return on_last_host(pe) != on_last_host(me);
+    return is_cut_off(me, pe);
+  }
+  /// The link lies between them.
+  [[nodiscard]] bool is_cut_off(int from, int to) const {
+    return on_last_host(from) != on_last_host(to) || (what == "cut_port" && on_last_host(to));
   }
   /// That fault is what has to come.
   [[nodiscard]] bool explains(const gshmemx_fault_t& fault) const {
@@ -63,12 +67,12 @@ struct Job {
   /// News of a PE that has lost one behind a link for data: the one that they name is on the other
   /// side of the link.
   [[nodiscard]] bool names_the_cut(const gshmemx_fault_t& fault) const {
-    if (what != "cut_data" && what != "cut_data_one") return true;
+    if (what.rfind("cut_", 0) != 0) return true;
     const std::string text = fault.message, by = " was stopped by a fault: ";
     const std::string cause = text.substr(text.find(by) + by.size());
     const std::size_t name = cause.find("PE ");
     if (name == std::string::npos) return false;
-    return on_last_host(std::atoi(cause.c_str() + name + 3)) != on_last_host(fault.pe);
+    return is_cut_off(fault.pe, std::atoi(cause.c_str() + name + 3));
   }
   [[nodiscard]] bool puts(int pe) const { return what != "cut_data_one" || pe == 0; }
 };

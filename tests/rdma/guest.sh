@@ -190,5 +190,5 @@ say "the link goes down"
 export HOSTS_COUNT=2 HOSTS_PES=1 HOSTS_FOLDER=/tmp/traffic
 mkdir $HOSTS_FOLDER
 (until [ -f $HOSTS_FOLDER/ready ]; do sleep 0.1; done; ip link set v1 down; say "v1 is down") &
-pes 100 env GSHMEM_TIMEOUT=10 GSHMEM_FAULT=report "$traffic" cut_data || die "link down"
+pes 100 env GSHMEM_TIMEOUT=10 GSHMEM_FAULT=report "$traffic" cut_port || die "link down"
 say "all is well"
