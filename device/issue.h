@@ -67,6 +67,7 @@ struct InlineEntry {
 struct AtomicEntries {
   /// For old values that nobody wants.
   static constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
+  static constexpr std::uint32_t kMostAlone = 2;  ///< entries of an atomic
   std::uint32_t units = 0, second = 0;
   Word16 unit[9];  ///< a transfer of one entry, an atomic of up to 5 units
 

@@ -96,6 +96,9 @@ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
 inline void store_record(std::uint32_t* p, std::uint32_t v) { store_release(p, v); }
 inline void store_entry(Word16* p, Word16 v) { store_bulk(p, v); }
+inline void store_entry_flags(Word16* entry, std::uint32_t flags) {
+  store_bulk(&entry->z, flags << 24);
+}
 inline std::uint64_t load_own(const std::uint64_t* p) { return load_relaxed(p); }
 inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
 template <class T>

@@ -173,6 +173,12 @@ __device__ inline void store_entry(Word16* p, Word16 v) {
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
+/// The flags of an entry that is not published, in the last byte of its third word; the rest of
+/// that word is 0.
+__device__ inline void store_entry_flags(Word16* entry, std::uint32_t flags) {
+  asm volatile("st.global.u32 [%0+8], %1;" ::"l"(__cvta_generic_to_global(entry)), "r"(flags << 24)
+               : "memory");
+}
 /// A doorbell record.
 __device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)

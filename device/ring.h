@@ -290,16 +290,19 @@ GSHMEM_FN void queue_ring(const State& state, Queue queue, std::uint64_t end) {
 // A post takes three steps. Every thread of the group takes them, its first one acts for all. The
 // first two return true when the thread must wait (queue_await) before it takes the next.
 
+/// quiet looks only at queues that were ever used.
+GSHMEM_FN void queue_note_used(const Wait& wait) {
+  const std::uint32_t index = wait.queue.index();
+  atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
+}
+
 /// Behind the reservation of a group, by its first thread: notes that the queue is used. True: it
 /// must wait for room. Entries [end - depth, end) may be written when those of the lap before are
 /// complete. (A WQE is known to be complete by its first entry only, so this may wait for one WQE
 /// more than it must.)
 GSHMEM_FN bool queue_want_room(Post& post) {
   const Queue queue = post.queue;
-  if (post.first == 0) {
-    const std::uint32_t index = queue.index();
-    atomic_or(&post.state->nic.used[index / 32], 1u << index % 32);
-  }
+  if (post.first == 0) queue_note_used(post);
   const std::uint64_t end = post.first + post.count(), depth = queue.depth();
   if (end <= depth) return false;
   post.await = Await::kRoom;

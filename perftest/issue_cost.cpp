@@ -3,7 +3,8 @@
 // entries, records and doorbells are checked instead. Rows: who puts (one thread on a queue that
 // others might share, one thread on a queue of its own, a converged warp), where the queue lies,
 // and whether the record is ordered before the doorbell as mlx5 wants it ("record"); then the rate
-// over 1 to 64 queues, a block for each.
+// over 1 to 64 queues, a block for each. "burst of n": gshmem::Burst on an exclusive queue, which
+// rings after every n puts (of a warp: after every n of all 32 threads).
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
@@ -32,10 +33,45 @@ struct IssuePuts {
   }
 };
 
+/// The same by a burst of a thread, or of a warp.
+struct IssueBurst {
+  static constexpr unsigned kMaxThreads = 32;
+  std::uint64_t *dest, *source;
+  std::uint64_t* clocks;
+  unsigned each;  ///< puts of a thread between two doorbells
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    if (ctx.block_size() == 1) {
+      put(ctx, gshmem::Thread{}, span);
+    } else {
+      put(ctx, gshmem::Warp{}, span);
+    }
+    ctx.quiet();
+  }
+  template <class Group>
+  GSHMEM_FN void put(const gshmem::LaunchContext& ctx, Group group, Span span) const {
+    const unsigned thread = static_cast<unsigned>(ctx.thread_rank());
+    const std::uint64_t start = clock_cycles();
+    gshmem::Burst burst(ctx, group, ctx.my_pe());
+    unsigned left = each;
+    for (unsigned i = 0; i < span.count; ++i) {
+      const std::uint64_t k = (thread + span.first + i) % kElements;
+      burst.put_nbi(dest + k, source + k, 1);
+      if (--left == 0) {
+        burst.ring();
+        left = each;
+      }
+    }
+    burst.ring();
+    if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
+  }
+};
+
 struct Case {
   std::string name;
   RigShape rig;
   unsigned threads = 1;  ///< on each queue, one block
+  unsigned burst = 0;    ///< puts of a thread between two doorbells; 0: puts of their own
 };
 
 class IssueCost {
@@ -50,9 +86,13 @@ class IssueCost {
     AckRig rig(own, bench_.on_gpu(), work.rig);
     const gshmem::LaunchShape shape{.blocks = work.rig.queues, .threads = work.threads};
     const std::uint64_t first = bench_.iterations_taken();
+    const auto measure = [&](const auto& functor) {
+      return measure_with(bench_, rig.state(), shape, timed_if(active), functor);
+    };
     const Measurement measured =
-        measure_with(bench_, rig.state(), shape, timed_if(active),
-                     IssuePuts{dest_.data(), source_.data(), clocks_.data()});
+        work.burst == 0
+            ? measure(IssuePuts{dest_.data(), source_.data(), clocks_.data()})
+            : measure(IssueBurst{dest_.data(), source_.data(), clocks_.data(), work.burst});
     std::string problem;
     if (active) {
       const auto base = reinterpret_cast<std::uintptr_t>(own.heap);
@@ -107,6 +147,11 @@ void run(Bench& bench) {
       cost.measure_case({"warp " + where, rig, warp});
       rig.exclusive = true;
       cost.measure_case({"exclusive " + where, rig, 1});
+      for (const unsigned burst : {1u, 16u}) {
+        const std::string name = "burst of " + std::to_string(burst) + " " + where;
+        cost.measure_case({name, rig, 1, burst});
+        cost.measure_case({name, rig, warp, burst});
+      }
     }
   }
   for (const auto& [side, memory] : sides(bench)) {

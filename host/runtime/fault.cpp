@@ -30,6 +30,12 @@ std::string bad_argument(const abi::FaultRecord& f) {
         "%s: argument %s = %ld is not open: it was destroyed, or never created on this PE", f.call,
         f.argument, static_cast<long>(value));
   }
+  if (argument == "context") {
+    return strprintf(
+        "%s: argument context: something else was posted by it while the burst was open "
+        "(%lu entries, not %lu)",
+        f.call, value, limit);
+  }
   if (argument == "num_qps") {
     return strprintf("%s: argument num_qps = %ld without that many handles", f.call,
                      static_cast<long>(value));

@@ -1,7 +1,9 @@
-// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), launches
-// that run on GPUs and CPUs (launch.hpp). The C API may be mixed in freely.
+// gshmem for C++20: RAII over init and symmetric memory, typed operations (context.hpp), many
+// messages with one doorbell (burst.hpp), launches that run on GPUs and CPUs (launch.hpp). The C
+// API may be mixed in freely.
 #pragma once
 
+#include "burst.hpp"
 #include "launch.hpp"
 
 #include <cstring>

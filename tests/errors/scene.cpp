@@ -1,5 +1,6 @@
 #include "tests/errors/scene.h"
 
+#include <gshmem/device/burst.h>
 #include <gshmem/device/nic.h>
 
 #include <dlfcn.h>
@@ -274,6 +275,17 @@ void put_behind_heap(const Actor& actor) {
   const abi::DeviceState& own = state();
   device::nic::put(device::Thread{}, own, own.heap + own.heap_bytes, actor.area.source[0], kBytes,
                    kTarget, device::nic::Reuse::kAtQuiet);
+}
+
+void put_burst(const Actor& actor, int count) {
+  abi::DeviceState own = state();
+  own.nic.traits |= abi::QueueTraits::kExclusive;  // the actor is alone
+  device::Burst<device::Thread> burst(device::Thread{}, own, kTarget, true);
+  for (int i = 0; i < count; ++i) {
+    const int slot = actor.first + i % (kSlots - actor.first);
+    burst.put(actor.area.dest[slot], actor.area.source[slot], kBytes);
+  }
+  burst.end();
 }
 
 void await_error_completion() {

@@ -117,6 +117,8 @@ enum class Key { kLocal, kRemote };
 void spoil_key(Key key);
 /// A put of `kBytes` to the first bytes behind the target's heap.
 void put_behind_heap(const Actor& actor);
+/// `count` puts of the slots from `actor.first` on by a burst, on the queue of all others.
+void put_burst(const Actor& actor, int count);
 /// Returns when the queue to the target shows an error completion; takes no part in what it says.
 /// Throws when there is none in half a minute.
 void await_error_completion();

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <stdexcept>
 
 using namespace gshmem;
 using namespace gshmem::errors;
@@ -174,6 +175,36 @@ TEST_CASE("entries_behind_an_error_are_flushed") {
   // The NIC's one completion entry shows the newest: the first error, or a flush behind it.
   run(legs({"soft"}), {.provoke = provoke}, {kNicError, kNone, {"put (WRITE) to PE 2 failed: "}});
   run(legs({"ofi"}), {.provoke = provoke}, {kNicError, 0x13, {"remote access error"}});
+}
+
+TEST_CASE("burst_that_waits_for_room_behind_an_error") {
+  const auto provoke = [](const Actor& actor) {
+    spoil_key(Key::kRemote);
+    put_burst(actor, 300);
+  };
+  run(legs({"soft", "ofi"}), {.provoke = provoke},
+      {kNicError, kNone, {"put (WRITE) to PE 2 failed: "}});
+}
+
+TEST_CASE("post_by_the_context_of_an_open_burst") {
+  Leg leg = legs({"soft", "ofi"}).front();
+  leg.mapping = Mapping::kNone;
+  const auto misuse = [](const Runtime&) {
+    auto* words = static_cast<std::uint64_t*>(gshmem_calloc(2, 8));
+    gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+    if (!words || gshmem_ctx_create(GSHMEM_CTX_PRIVATE, &ctx) != 0)
+      throw std::runtime_error("none");
+    Burst burst(context().on(ctx), Thread{}, 1);
+    burst.p(words, 1);
+    gshmem_ctx_uint64_p(ctx, words + 1, 1, 1);
+  };
+  for (const gshmemx_fault_t& fault :
+       spmd::faults_after(2, environment_of(leg, {{"GSHMEM_CONTEXTS", "1"}}), misuse)) {
+    INFO(fault.message);
+    CHECK(fault.code == GSHMEMX_ERROR_INVALID_VALUE);
+    for (const char* part : {"Burst:", "argument context", "1 entries, not 0"})
+      CHECK(spmd::contains(fault.message, part));
+  }
 }
 
 TEST_CASE("queue_in_the_error_state_flushes_what_it_has") {

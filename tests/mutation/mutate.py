@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Puts bugs into a copy of device/ and sees to it that the named test finds each of them.
 
-Usage: mutate.py --build FOLDER --compiler CXX [--catch LIBRARY] [--machine LIBRARY]
+Usage: mutate.py --compiler CXX --catch LIBRARY --machine LIBRARY
                  [--all | --sample N [--seed S] | NAME...]
-FOLDER is a configured build folder, LIBRARY what the tests are linked with. A sample is chosen by
-the seed, which is printed; by default it is the day, so that days take turns. That the texts of all
-mutations are still in the sources is checked in every run.
+LIBRARY is what the tests are linked with. A sample is chosen by the seed, which is printed; by
+default it is the day, so that days take turns. That the texts of all mutations are still in the
+sources is checked in every run.
 """
 import argparse
 import os

@@ -59,6 +59,11 @@ inline void store_entry(W* p, W v) {
   ++costs.entry_stores;
   *p = v;
 }
+template <class W>
+inline void store_entry_flags(W* entry, std::uint32_t flags) {
+  ++costs.entry_stores;
+  store_bulk(&entry->z, flags << 24);
+}
 inline std::uint64_t load_own(const std::uint64_t* p) {
   ++costs.cached_loads;
   return *p;

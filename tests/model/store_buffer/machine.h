@@ -57,6 +57,10 @@ template <class W>
 inline void store_entry(W* p, W v) {
   store_bulk(p, v);
 }
+template <class W>
+inline void store_entry_flags(W* entry, std::uint32_t flags) {
+  store_bulk(&entry->z, flags << 24);
+}
 inline std::uint64_t load_own(const std::uint64_t* p) { return load_relaxed(p); }
 inline void store_own(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
 

@@ -24,13 +24,14 @@ void Job::check_signal(int pe, std::uint64_t offset) {
   Shadow& shadow = shadows[thread][static_cast<std::size_t>(pe)];
   auto& signalled = shadow.signalled[which];
   if (signalled.empty()) fail("signal %zu of thread %zu comes once too often", which, thread);
-  const std::size_t bytes = signalled.front();
-  signalled.pop_front();
-  const std::uint64_t slot = which * kSlotBytes;
-  if (std::memcmp(remote(thread, pe) + slot, shadow.part.data() + slot, bytes) != 0) {
-    fail("signal %zu of thread %zu at PE %d comes before its payload of %zu bytes", which, thread,
-         pe, bytes);
+  for (const Payload& payload : signalled.front()) {
+    const char* there = remote(thread, pe) + payload.at;
+    if (std::memcmp(there, shadow.part.data() + payload.at, payload.bytes) != 0) {
+      fail("signal %zu of thread %zu at PE %d comes before its payload of %zu bytes", which, thread,
+           pe, static_cast<std::size_t>(payload.bytes));
+    }
   }
+  signalled.pop_front();
 }
 
 void Producer::run() {
@@ -54,7 +55,7 @@ void Producer::call() {
   if (job_.small_only) return small_call();
   if (job_.scarce && below(3) == 0) return below(2) ? get_one() : atomic8();
   if (job_.crowded) return crowded_call();
-  switch (below(13)) {
+  switch (below(14)) {
     case 0:
     case 1:
       return put_from_heap();
@@ -77,6 +78,8 @@ void Producer::call() {
       return below(2) ? atomic8() : atomic4();
     case 11:
       return amo();
+    case 12:
+      return burst();
     default:
       return quiet();
   }
@@ -245,20 +248,65 @@ void Producer::put_signal(Source from) {
     std::memcpy(source, bytes.data(), bytes.size());
   }
   expect(at, bytes.data(), bytes.size());
-  std::uint64_t value;
-  std::memcpy(&value, shadow().part.data() + signal, sizeof(value));
-  const std::uint64_t operand = 1 + below(1000);
-  value = adds ? value + operand : operand;
-  expect(signal, reinterpret_cast<const char*>(&value), sizeof(value));
-  shadow().signalled[slot_].push_back(bytes.size());
+  const std::uint64_t operand = expect_update(adds, {{at, bytes.size()}});
   device::nic::put_signal(Thread{}, *state_, local(at), from_heap ? local(at) : source,
                           bytes.size(), {local(signal), operand, adds ? AmoOp::kAdd : AmoOp::kSet},
                           pe_, waits ? Reuse::kOnReturn : Reuse::kAtQuiet);
   if (!waits || !from_heap || bytes.size() <= device::nic::kInlinePutBytes) return;
   check(at, bytes.size(), "put_signal");
-  check(signal, sizeof(value), "put_signal");
+  check(signal, sizeof(operand), "put_signal");
   // What this thread has posted before is complete, too, on this queue.
   if (job_.crowded) used_ = 0;
+}
+
+/// The operand of an update of the signal of the slot that was used last.
+std::uint64_t Producer::expect_update(bool adds, const std::vector<Payload>& behind) {
+  const std::uint64_t signal = kSignals + slot_ * 8, operand = 1 + below(1000);
+  std::uint64_t value;
+  std::memcpy(&value, shadow().part.data() + signal, sizeof(value));
+  value = adds ? value + operand : operand;
+  expect(signal, reinterpret_cast<const char*>(&value), sizeof(value));
+  shadow().signalled[slot_].push_back(behind);
+  return operand;
+}
+
+/// Puts from the heap and from elsewhere whose doorbell comes later, and perhaps a signal behind
+/// them all. No quiet while some have none.
+void Producer::burst() {
+  const std::uint32_t puts = 1 + below(kSlots);
+  quiet();
+  if (over()) return;
+  used_ = 0;
+  std::vector<Payload> all;
+  device::Burst<Thread> burst(Thread{}, *state_, pe_, true);
+  for (std::uint32_t i = 0; i < puts; ++i) {
+    const std::uint64_t at = next_slot();
+    const bool is_word = below(4) == 0, from_heap = below(8) != 0;
+    const Bytes bytes = pattern(is_word ? 8 : 1 + below(below(8) ? 64 : 300));
+    all.push_back({at, bytes.size()});
+    expect(at, bytes.data(), bytes.size());
+    if (is_word) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes.data(), sizeof(word));
+      burst.put_word(local(at), word, sizeof(word));
+    } else {
+      char source[304];
+      std::memcpy(source, bytes.data(), bytes.size());
+      if (from_heap) fill(at, bytes);
+      burst.put(local(at), from_heap ? local(at) : source, bytes.size());
+      std::memset(source, 0x55, sizeof(source));
+    }
+    if (below(4) == 0) burst.ring();
+    if (over()) return;
+  }
+  if (below(3) != 0) {
+    const std::uint64_t signal = kSignals + slot_ * 8;
+    const bool adds = below(2) == 0;
+    const std::uint64_t operand = expect_update(adds, all);
+    burst.signal({reinterpret_cast<std::uint64_t*>(local(signal)), operand,
+                  adds ? GSHMEM_SIGNAL_ADD : GSHMEM_SIGNAL_SET});
+  }
+  burst.end();
 }
 
 /// What this thread has put is there before it reads: on one connection it is.

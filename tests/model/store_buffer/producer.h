@@ -6,6 +6,7 @@
 
 #include "tests/model/store_buffer/nic.h"
 
+#include <gshmem/device/burst.h>
 #include <gshmem/device/order.h>
 
 #include <array>
@@ -24,11 +25,15 @@ inline constexpr std::uint64_t kWords = kLanding + kSlotBytes;
 inline constexpr std::uint64_t kSignals = kWords + 64;
 inline constexpr std::uint64_t kPartBytes = 8192;
 
+/// What is at the target before a signal.
+struct Payload {
+  std::uint64_t at, bytes;
+};
 /// What a thread has put to a PE, and what signals say of it.
 struct Shadow {
   std::array<char, kPartBytes> part{};
-  /// Slot and bytes behind which the next update of each signal comes.
-  std::array<std::deque<std::uint64_t>, kSlots> signalled;
+  /// Behind what the next updates of each signal come.
+  std::array<std::deque<std::vector<Payload>>, kSlots> signalled;
 };
 
 /// What the threads of a run share.
@@ -76,6 +81,8 @@ class Producer {
   template <class T>
   void p_of();
   void put_signal(Source source);
+  void burst();
+  std::uint64_t expect_update(bool adds, const std::vector<Payload>& behind);
   void put_before_get();
   void get();
   void get_one();

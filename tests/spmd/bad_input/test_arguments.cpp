@@ -59,6 +59,26 @@ TEST_CASE("pe_out_of_range_is_a_fault") {
          [&](std::uint64_t* words) { gshmem_iput64(words, &one, 1, 1, 0, 2); });
 }
 
+TEST_CASE("burst_with_bad_arguments_is_a_fault") {
+  std::uint64_t one = 1;
+  expect(kInvalid, {"Burst:", "pe = 2", "[0, 2)"}, [&](std::uint64_t* words) {
+    Burst burst(context(), Thread{}, 2);
+    burst.put_nbi(words, &one, 1);
+    burst.p(words, 1);
+    burst.signal({words, 1});
+  });
+  expect(kInvalid, {"Burst::put_nbi:", "argument dest"},
+         [&](std::uint64_t*) { Burst(context(), Thread{}, 1).put_nbi(&one, &one, 1); });
+  expect(kInvalid, {"Burst::p:", "argument dest"},
+         [&](std::uint64_t*) { Burst(context(), Thread{}, 1).p(&one, 1); });
+  expect(kInvalid, {"Burst::signal:", "argument sig_addr"}, [&](std::uint64_t*) {
+    Burst(context(), Thread{}, 1).signal({&one, 1});
+  });
+  expect(kInvalid, {"Burst::signal:", "sig_op = 7"}, [&](std::uint64_t* words) {
+    Burst(context(), Thread{}, 1).signal({words, 1, static_cast<Signal::Op>(7)});
+  });
+}
+
 TEST_CASE("context_that_is_not_open_is_a_fault") {
   const auto destroyed = [] {
     gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;

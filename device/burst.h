@@ -1,0 +1,287 @@
+// A burst: messages of a thread, or of the threads of a warp side by side, to one PE, with one
+// fence and one doorbell for as many as the caller likes. Its queue is that of a private context,
+// whose values and cursor it keeps in registers; so a message is three stores and some additions.
+// The protocol is that of issue.h on an exclusive queue; only reservation and publication are for
+// many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp). Measured by
+// perftest/issue_cost.
+#pragma once
+
+#include "api.h"
+#include "issue.h"
+
+namespace gshmem::device {
+
+/// The entry of a thread that has nothing to say where others of its group have.
+struct IdleEntry {
+  template <class Image>
+  GSHMEM_FN void fill(Image& image, Be32, Be32) const {
+    image.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
+  }
+};
+
+/// Waits until half of the queue is free from entry `next` on, and notes at the first use of the
+/// queue that it is used. Returns how many entries that is, the same to all threads of a group,
+/// which must go on alike (so they do not look how many there are); 0 if it had to end without,
+/// which is on record then.
+GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* view,
+                                        std::uint64_t next) {
+  Wait wait;
+  wait.state = state;
+  wait.queue = Queue(view);
+  wait.call = "burst";
+  if (next == 0) queue_note_used(wait);
+  const std::uint32_t half = wait.queue.depth() / 2;
+  if (next <= half) return half;
+  wait.await = Await::kRoom;
+  wait.target = next - half;
+  queue_await(wait);
+  return post_report(wait) ? half : 0;
+}
+
+/// Messages by a queue that nobody else uses as long as this lives. All threads of the group make
+/// each call, the first one rings. Where there is no such queue the calls are those of api.h.
+///
+/// Everything is in registers. What is rare is out of line and works on a copy in memory, which is
+/// taken over behind it: a loop of puts then has one branch that is hardly ever taken, and nothing
+/// that lives across a call.
+template <class Coop>
+class Burst {
+ public:
+  /// `direct`: the calling thread may post to queues.
+  GSHMEM_FN Burst(Coop coop, const State& state, int pe, bool direct)
+      : coop_(coop), state_(&state), pe_(pe), heap_(state.heap) {
+    if (!check_pe(state, "Burst", pe)) {
+      pe_ = kNobody;
+    } else if (direct && state.nic.queues && is_exclusive(state.nic.traits) &&
+               !is_mapped(state, pe)) {
+      open(state, nic::queue_index(state, pe, nic::Rail::kFirst));
+    }
+  }
+
+  /// A message of every thread that has one. It need not leave before ring().
+  GSHMEM_FN void put(void* dest, const void* source, std::size_t bytes) {
+    if (!check_remote(*state_, "Burst::put_nbi", "dest", dest, {bytes, 1}, pe_)) bytes = 0;
+    if (coop_.any(!is_simple(source, bytes) | !has_known_room(count()))) {
+      Burst copy = *this;
+      put_slowly(copy, dest, source, bytes);
+      *this = copy;
+    } else {
+      post(bytes != 0, transfer(dest, source, bytes));
+    }
+  }
+  /// The same with up to 8 bytes that travel inside the entry.
+  GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
+    if (!check_remote(*state_, "Burst::p", "dest", dest, {bytes, 1}, pe_)) bytes = 0;
+    if (!has_known_room(count()) || (count() == 1 && bytes == 0)) {
+      Burst copy = *this;
+      put_word_slowly(copy, dest, raw, bytes);
+      *this = copy;
+    } else {
+      post(bytes != 0, word(dest, raw, bytes));
+    }
+  }
+  /// An update of 8 bytes by the first thread, behind all messages of all threads. Rings.
+  GSHMEM_FN void signal(SignalUpdate update) {
+    Burst copy = *this;
+    signal_slowly(copy, update);
+    *this = copy;
+  }
+  /// The NIC may begin with what was posted.
+  GSHMEM_FN void ring() {
+    if (pending_ == 0) return;
+    // The last thread's entry is the last WQE, which asks for the completion of all.
+    if (coop_.thread_rank() == coop_.size() - 1) {
+      store_entry_flags(place_.entries + ((next() - 1) & mask_) * 4, abi::kCqUpdate);
+    }
+    publish(1);
+  }
+  /// The same out of line.
+  GSHMEM_FN void end() {
+    if (pending_ == 0) return;
+    Burst copy = *this;
+    ring_slowly(copy);
+    pending_ = 0;
+  }
+
+ private:
+  static constexpr int kNobody = -1;  ///< the PE of a burst that was begun by a mistake
+
+  GSHMEM_FN void open(const State& state, std::uint32_t index) {
+    view_ = state.nic.queues + index;
+    cursor_ = state.nic.cursors + index;
+    traits_ = state.nic.traits;
+    heap_bytes_ = state.heap_bytes;
+    most_ = state.nic.max_message;
+    const Queue queue(view_);
+    place_ = queue.place();
+    bells_ = queue.bells();
+    local_key_ = queue.local_key();
+    mask_ = queue.depth() - 1;
+    published_ = load_own(&cursor_->reserved);
+  }
+
+  /// By all threads of the group; the rest of put().
+  GSHMEM_OUTLINE void put_slowly(Burst& burst, void* dest, const void* source, std::size_t bytes) {
+    if (!burst.view_) {
+      if (bytes == 0 || burst.pe_ == kNobody) return;
+      api::put_nbi({*burst.state_, "Burst::put_nbi"}, Thread{}, dest, source, {bytes, 1},
+                   burst.pe_);
+    } else if (burst.coop_.any(bytes != 0 && !burst.is_simple(source, bytes))) {
+      burst.put_each(dest, source, bytes);
+    } else {
+      burst.post_slowly(bytes != 0, burst.transfer(dest, source, bytes));
+    }
+  }
+  GSHMEM_OUTLINE void put_word_slowly(Burst& burst, void* dest, std::uint64_t raw,
+                                      std::uint32_t bytes) {
+    if (!burst.view_) {
+      if (bytes == 0 || burst.pe_ == kNobody) return;
+      const api::Caller caller{*burst.state_, "Burst::p"};
+      if (bytes == 1)
+        api::p(caller, static_cast<std::uint8_t*>(dest), low<std::uint8_t>(raw), burst.pe_);
+      if (bytes == 2)
+        api::p(caller, static_cast<std::uint16_t*>(dest), low<std::uint16_t>(raw), burst.pe_);
+      if (bytes == 4)
+        api::p(caller, static_cast<std::uint32_t*>(dest), low<std::uint32_t>(raw), burst.pe_);
+      if (bytes == 8) api::p(caller, static_cast<std::uint64_t*>(dest), raw, burst.pe_);
+    } else {
+      burst.post_slowly(bytes != 0, burst.word(dest, raw, bytes));
+    }
+  }
+  GSHMEM_OUTLINE void signal_slowly(Burst& burst, SignalUpdate update) {
+    const api::Caller caller{*burst.state_, "Burst::signal"};
+    if (burst.pe_ == kNobody ||
+        !check_remote(caller.state, caller.name, "sig_addr", update.address,
+                      {1, sizeof(*update.address)}, burst.pe_) ||
+        !check_signal_op(caller.state, caller.name, update.op)) {
+      return;
+    }
+    if (burst.view_) {
+      burst.post_atomic(update);
+      return;
+    }
+    burst.coop_.sync();
+    if (burst.coop_.thread_rank() != 0) return;
+    api::quiet(caller);
+    api::signal_op(caller, update, burst.pe_);
+  }
+  GSHMEM_OUTLINE void ring_slowly(Burst& burst) { burst.ring(); }
+
+  template <class T>
+  GSHMEM_FN static T low(std::uint64_t raw) {
+    return static_cast<T>(raw);
+  }
+  GSHMEM_FN std::uint32_t count() const { return static_cast<std::uint32_t>(coop_.size()); }
+  /// The low bits of the next entry's index.
+  GSHMEM_FN std::uint32_t next() const { return static_cast<std::uint32_t>(published_) + pending_; }
+  GSHMEM_FN std::uint64_t offset(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap_);
+  }
+  /// One entry, between heaps; of a group also nothing. (Never without a queue: `heap_bytes_` is
+  /// 0.)
+  GSHMEM_FN bool is_simple(const void* source, std::size_t bytes) const {
+    const std::uint64_t local = offset(source);
+    const std::size_t more = count() == 1 ? bytes - 1 : bytes;
+    return (more < most_) & (local < heap_bytes_) & (bytes <= heap_bytes_ - local);
+  }
+  GSHMEM_FN TransferEntry transfer(void* dest, const void* source, std::size_t bytes) const {
+    return {offset(dest), offset(source), static_cast<std::uint32_t>(bytes), Opcode::kRdmaWrite};
+  }
+  GSHMEM_FN InlineEntry word(void* dest, std::uint64_t raw, std::uint32_t bytes) const {
+    return {offset(dest), {{low<std::uint32_t>(raw), low<std::uint32_t>(raw >> 32), 0}}, bytes};
+  }
+
+  GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
+    return {place_.entries, mask_, index, place_.number, 0, flags};
+  }
+  /// An entry of every thread, where there is room.
+  template <class Entry>
+  GSHMEM_FN void post(bool is_message, const Entry& entry) {
+    EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
+    entry.fill(store, local_key_, place_.remote_key);
+    if (count() != 1 && !is_message) {
+      IdleEntry{}.fill(store, local_key_, place_.remote_key);
+    }
+    pending_ += count();
+  }
+  template <class Entry>
+  GSHMEM_FN void post_slowly(bool is_message, const Entry& entry) {
+    if ((count() == 1 && !is_message) || !has_room(count())) return;
+    post(is_message, entry);
+  }
+  /// What is no single entry goes the usual way, thread by thread, because the queue has one user
+  /// at a time.
+  GSHMEM_FN void put_each(void* dest, const void* source, std::size_t bytes) {
+    ring();
+    GSHMEM_NO_UNROLL
+    for (int rank = 0; rank < coop_.size(); ++rank) {
+      if (rank == coop_.thread_rank() && bytes != 0) {
+        nic::put(Thread{}, *state_, dest, source, bytes, pe_, nic::Reuse::kAtQuiet);
+      }
+      coop_.sync();
+    }
+    published_ = load_relaxed(&cursor_->reserved);
+    room_ = 0;
+  }
+  GSHMEM_FN void post_atomic(SignalUpdate update) {
+    if (!has_room(AtomicEntries::kMostAlone)) return;
+    const AmoOp op = update.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+    AtomicEntries entries;
+    make_atomic(entries, Queue(view_), offset(update.address),
+                {op, sizeof(*update.address), update.value, 0}, AtomicEntries::kSink);
+    if (coop_.thread_rank() == 0) {
+      EntryStore store = store_at(next(), abi::kCqUpdate);
+      entries.fill(store, local_key_, place_.remote_key);
+    }
+    pending_ += entries.entries();
+    publish(entries.entries());
+  }
+
+  GSHMEM_FN bool has_known_room(std::uint32_t entries) const { return pending_ + entries <= room_; }
+  GSHMEM_FN bool has_room(std::uint32_t entries) {
+    if (has_known_room(entries)) return true;
+    ring();
+    room_ = burst_room(state_, view_, published_);
+    if (coop_.any(room_ == 0)) room_ = 0;
+    return room_ != 0;
+  }
+  /// What is pending, of which `tail` entries are the last WQE.
+  GSHMEM_FN void publish(std::uint32_t tail) {
+    coop_.sync();
+    if (coop_.thread_rank() == 0 && is_alone_on_queue()) {
+      issue_fence(traits_);
+      store_own(&cursor_->reserved, published_ + pending_);
+      issue_publish([&] { return bells_; }, cursor_, traits_ | abi::QueueTraits::kExclusive,
+                    Taken{published_}, pending_, tail);
+    }
+    published_ += pending_;
+    room_ -= pending_;
+    pending_ = 0;
+  }
+  /// Nothing was posted in between; else that is a fault, where checks are on.
+  GSHMEM_FN bool is_alone_on_queue() const {
+    if (!kChecks) return true;
+    const std::uint64_t reserved = load_own(&cursor_->reserved);
+    if (reserved == published_) return true;
+    fault(*state_, {GSHMEMX_ERROR_INVALID_VALUE, "Burst", "context", reserved, published_});
+    return false;
+  }
+
+  Coop coop_;
+  const State* state_;
+  int pe_;
+  const char* heap_;
+  const QueueView* view_ = nullptr;  ///< null: no queue of its own
+  QueueCursor* cursor_ = nullptr;
+  std::uint64_t heap_bytes_ = 0;
+  QueuePlace place_{};
+  QueueBells bells_{};
+  Be32 local_key_{};
+  std::uint32_t most_ = 0;  ///< bytes of an entry
+  std::uint32_t traits_ = 0, mask_ = 0;
+  std::uint64_t published_ = 0;  ///< entries, of all times
+  std::uint32_t pending_ = 0;    ///< entries behind them
+  std::uint32_t room_ = 0;       ///< entries known to be free behind them, pending ones included
+};
+
+}  // namespace gshmem::device
