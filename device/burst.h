@@ -38,6 +38,25 @@ GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* vie
   return post_report(wait) ? half : 0;
 }
 
+// The slow parts of a Burst, out of line.
+template <class Burst>
+GSHMEM_OUTLINE void burst_put(Burst& burst, void* dest, const void* source, std::size_t bytes) {
+  burst.put_slowly(dest, source, bytes);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_put_word(Burst& burst, void* dest, std::uint64_t raw,
+                                   std::uint32_t bytes) {
+  burst.put_word_slowly(dest, raw, bytes);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_signal(Burst& burst, SignalUpdate update) {
+  burst.signal_slowly(update);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_ring(Burst& burst) {
+  burst.ring();
+}
+
 /// Messages by a queue that nobody else uses as long as this lives. All threads of the group make
 /// each call, the first one rings. Where there is no such queue the calls are those of api.h.
 ///
@@ -59,11 +78,12 @@ class Burst {
   }
 
   /// A message of every thread that has one. It need not leave before ring().
-  GSHMEM_FN void put(void* dest, const void* source, std::size_t bytes) {
-    if (!check_remote(*state_, "Burst::put_nbi", "dest", dest, {bytes, 1}, pe_)) bytes = 0;
-    if (coop_.any(!is_simple(source, bytes) | !has_known_room(count()))) {
+  GSHMEM_FN void put(void* dest, const void* source, Elements n) {
+    const bool good = check_remote(*state_, "Burst::put_nbi", "dest", dest, n, pe_);
+    const std::size_t bytes = good ? n.bytes() : 0;
+    if (coop_.any(!(is_simple(source, bytes) && has_known_room(count())))) {
       Burst copy = *this;
-      put_slowly(copy, dest, source, bytes);
+      burst_put(copy, dest, source, bytes);
       *this = copy;
     } else {
       post(bytes != 0, transfer(dest, source, bytes));
@@ -74,7 +94,7 @@ class Burst {
     if (!check_remote(*state_, "Burst::p", "dest", dest, {bytes, 1}, pe_)) bytes = 0;
     if (!has_known_room(count()) || (count() == 1 && bytes == 0)) {
       Burst copy = *this;
-      put_word_slowly(copy, dest, raw, bytes);
+      burst_put_word(copy, dest, raw, bytes);
       *this = copy;
     } else {
       post(bytes != 0, word(dest, raw, bytes));
@@ -83,7 +103,7 @@ class Burst {
   /// An update of 8 bytes by the first thread, behind all messages of all threads. Rings.
   GSHMEM_FN void signal(SignalUpdate update) {
     Burst copy = *this;
-    signal_slowly(copy, update);
+    burst_signal(copy, update);
     *this = copy;
   }
   /// The NIC may begin with what was posted.
@@ -99,8 +119,48 @@ class Burst {
   GSHMEM_FN void end() {
     if (pending_ == 0) return;
     Burst copy = *this;
-    ring_slowly(copy);
+    burst_ring(copy);
     pending_ = 0;
+  }
+
+  // What is rare, on the object in memory. By all threads of the group.
+
+  GSHMEM_FN void put_slowly(void* dest, const void* source, std::size_t bytes) {
+    if (!view_) {
+      if (bytes == 0 || pe_ == kNobody) return;
+      api::put_nbi({*state_, "Burst::put_nbi"}, LeanThread{}, dest, source, {bytes, 1}, pe_);
+    } else if (coop_.any(bytes != 0 && !is_simple(source, bytes))) {
+      put_each(dest, source, bytes);
+    } else {
+      post_slowly(bytes != 0, transfer(dest, source, bytes));
+    }
+  }
+  GSHMEM_FN void put_word_slowly(void* dest, std::uint64_t raw, std::uint32_t bytes) {
+    if (view_) {
+      post_slowly(bytes != 0, word(dest, raw, bytes));
+    } else if (pe_ != kNobody) {
+      if (bytes == 1) store_word<std::uint8_t>(dest, raw);
+      if (bytes == 2) store_word<std::uint16_t>(dest, raw);
+      if (bytes == 4) store_word<std::uint32_t>(dest, raw);
+      if (bytes == 8) store_word<std::uint64_t>(dest, raw);
+    }
+  }
+  GSHMEM_FN void signal_slowly(SignalUpdate update) {
+    const api::Caller caller{*state_, "Burst::signal"};
+    if (pe_ == kNobody ||
+        !check_remote(*state_, caller.name, "sig_addr", update.address,
+                      {1, sizeof(*update.address)}, pe_) ||
+        !check_signal_op(*state_, caller.name, update.op)) {
+      return;
+    }
+    if (view_) {
+      post_atomic(update);
+      return;
+    }
+    coop_.sync();
+    if (coop_.thread_rank() != 0) return;
+    api::quiet(caller);
+    api::signal_op(caller, update, pe_);
   }
 
  private:
@@ -120,56 +180,13 @@ class Burst {
     published_ = load_own(&cursor_->reserved);
   }
 
-  /// By all threads of the group; the rest of put().
-  GSHMEM_OUTLINE void put_slowly(Burst& burst, void* dest, const void* source, std::size_t bytes) {
-    if (!burst.view_) {
-      if (bytes == 0 || burst.pe_ == kNobody) return;
-      api::put_nbi({*burst.state_, "Burst::put_nbi"}, Thread{}, dest, source, {bytes, 1},
-                   burst.pe_);
-    } else if (burst.coop_.any(bytes != 0 && !burst.is_simple(source, bytes))) {
-      burst.put_each(dest, source, bytes);
-    } else {
-      burst.post_slowly(bytes != 0, burst.transfer(dest, source, bytes));
-    }
-  }
-  GSHMEM_OUTLINE void put_word_slowly(Burst& burst, void* dest, std::uint64_t raw,
-                                      std::uint32_t bytes) {
-    if (!burst.view_) {
-      if (bytes == 0 || burst.pe_ == kNobody) return;
-      const api::Caller caller{*burst.state_, "Burst::p"};
-      if (bytes == 1)
-        api::p(caller, static_cast<std::uint8_t*>(dest), low<std::uint8_t>(raw), burst.pe_);
-      if (bytes == 2)
-        api::p(caller, static_cast<std::uint16_t*>(dest), low<std::uint16_t>(raw), burst.pe_);
-      if (bytes == 4)
-        api::p(caller, static_cast<std::uint32_t*>(dest), low<std::uint32_t>(raw), burst.pe_);
-      if (bytes == 8) api::p(caller, static_cast<std::uint64_t*>(dest), raw, burst.pe_);
-    } else {
-      burst.post_slowly(bytes != 0, burst.word(dest, raw, bytes));
-    }
-  }
-  GSHMEM_OUTLINE void signal_slowly(Burst& burst, SignalUpdate update) {
-    const api::Caller caller{*burst.state_, "Burst::signal"};
-    if (burst.pe_ == kNobody ||
-        !check_remote(caller.state, caller.name, "sig_addr", update.address,
-                      {1, sizeof(*update.address)}, burst.pe_) ||
-        !check_signal_op(caller.state, caller.name, update.op)) {
-      return;
-    }
-    if (burst.view_) {
-      burst.post_atomic(update);
-      return;
-    }
-    burst.coop_.sync();
-    if (burst.coop_.thread_rank() != 0) return;
-    api::quiet(caller);
-    api::signal_op(caller, update, burst.pe_);
-  }
-  GSHMEM_OUTLINE void ring_slowly(Burst& burst) { burst.ring(); }
-
   template <class T>
   GSHMEM_FN static T low(std::uint64_t raw) {
     return static_cast<T>(raw);
+  }
+  template <class T>
+  GSHMEM_FN void store_word(void* dest, std::uint64_t raw) const {
+    api::p({*state_, "Burst::p"}, static_cast<T*>(dest), low<T>(raw), pe_);
   }
   GSHMEM_FN std::uint32_t count() const { return static_cast<std::uint32_t>(coop_.size()); }
   /// The low bits of the next entry's index.

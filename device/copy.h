@@ -43,6 +43,10 @@ struct CopyShape<Thread> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
 };
 template <>
+struct CopyShape<LeanThread> {
+  static constexpr int depth = GSHMEM_COPY_DEPTH < 4 ? GSHMEM_COPY_DEPTH : 4, width = 1;
+};
+template <>
 struct CopyShape<Warp> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
 };

@@ -48,7 +48,7 @@ class Burst {
   /// `count` elements; 0: the calling thread has no message.
   template <Element T>
   GSHMEM_FN void put_nbi(T* dest, const T* source, std::size_t count) {
-    burst_.put(dest, source, count * sizeof(T));
+    burst_.put(dest, source, {count, sizeof(T)});
   }
   /// One element of up to 8 bytes, whose source is free at once.
   template <Scalar T>

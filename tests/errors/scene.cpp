@@ -283,7 +283,7 @@ void put_burst(const Actor& actor, int count) {
   device::Burst<device::Thread> burst(device::Thread{}, own, kTarget, true);
   for (int i = 0; i < count; ++i) {
     const int slot = actor.first + i % (kSlots - actor.first);
-    burst.put(actor.area.dest[slot], actor.area.source[slot], kBytes);
+    burst.put(actor.area.dest[slot], actor.area.source[slot], {kBytes, 1});
   }
   burst.end();
 }

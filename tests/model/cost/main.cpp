@@ -76,9 +76,9 @@ class Queue {
   std::pair<Costs, Costs> burst(int puts) {
     char* at = heap_.data() + abi::kInternalBytes;
     device::Burst<device::Thread> burst({}, state_, 0, true);
-    for (int i = 1; i < puts; ++i) burst.put(at, at + 2048, 8);
+    for (int i = 1; i < puts; ++i) burst.put(at, at + 2048, {8, 1});
     costs = {};
-    burst.put(at, at + 2048, 8);
+    burst.put(at, at + 2048, {8, 1});
     const Costs put = std::exchange(costs, {});
     burst.ring();
     return {put, std::exchange(costs, {})};

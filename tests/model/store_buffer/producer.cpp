@@ -293,7 +293,7 @@ void Producer::burst() {
       char source[304];
       std::memcpy(source, bytes.data(), bytes.size());
       if (from_heap) fill(at, bytes);
-      burst.put(local(at), from_heap ? local(at) : source, bytes.size());
+      burst.put(local(at), from_heap ? local(at) : source, {bytes.size(), 1});
       std::memset(source, 0x55, sizeof(source));
     }
     if (below(4) == 0) burst.ring();

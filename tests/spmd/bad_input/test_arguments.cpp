@@ -69,6 +69,10 @@ TEST_CASE("burst_with_bad_arguments_is_a_fault") {
   });
   expect(kInvalid, {"Burst::put_nbi:", "argument dest"},
          [&](std::uint64_t*) { Burst(context(), Thread{}, 1).put_nbi(&one, &one, 1); });
+  expect(kInvalid, {"Burst::put_nbi:", "nelems = 4611686018427387904", "overflow"},
+         [&](std::uint64_t* words) {
+           Burst(context(), Thread{}, 1).put_nbi(words, &one, std::size_t{1} << 62);
+         });
   expect(kInvalid, {"Burst::p:", "argument dest"},
          [&](std::uint64_t*) { Burst(context(), Thread{}, 1).p(&one, 1); });
   expect(kInvalid, {"Burst::signal:", "argument sig_addr"}, [&](std::uint64_t*) {
