@@ -3,8 +3,8 @@
 // entries, records and doorbells are checked instead. Rows: who puts (one thread on a queue that
 // others might share, one thread on a queue of its own, a converged warp), where the queue lies,
 // and whether the record is ordered before the doorbell as mlx5 wants it ("record"); then the rate
-// over 1 to 64 queues, a block for each. "burst of n": gshmem::Burst on an exclusive queue, which
-// rings after every n puts (of a warp: after every n of all 32 threads).
+// over 1 to 64 queues, a block for each, or the bursts of a warp. "burst of n": gshmem::Burst on an
+// exclusive queue, which rings after every n puts (of a warp: after every n of all 32 threads).
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
@@ -156,8 +156,10 @@ void run(Bench& bench) {
   }
   for (const auto& [side, memory] : sides(bench)) {
     for (unsigned queues = 1; queues <= bench.options().ctas; queues *= 2) {
-      const RigShape rig{.queues = queues, .memory = memory, .record_first = true};
+      RigShape rig{.queues = queues, .memory = memory, .record_first = true};
       cost.measure_case({"rate " + side, rig, bench.options().threads_per_cta});
+      rig.exclusive = true;
+      cost.measure_case({"rate of bursts " + side, rig, warp, 16});
     }
   }
 }
