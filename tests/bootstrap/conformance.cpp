@@ -130,9 +130,9 @@ void barrier_waits_for_each_rank_in_turn(Bootstrap& boot) {
 }
 
 void conformance(const Maker& make, std::size_t max_bytes) {
-  // 5 MiB: more than one PMIx value and more than a socket buffer hold. Under TSan, whose shadow is
-  // several times as large, the results of several ranks together are.
-  constexpr std::size_t kLarge = (kUnderTsan ? std::size_t{1} : std::size_t{5}) << 20;
+  // 5 MiB: more than one PMIx value and more than a socket buffer hold. Under sanitizers, whose
+  // shadow takes its time, the results of several ranks together are.
+  constexpr std::size_t kLarge = (kSanitized ? std::size_t{1} : std::size_t{5}) << 20;
   constexpr std::size_t kSizes[] = {0, 1, 7, 4096, kLarge / 5, kLarge};
   for (int life = 0; life < 2; ++life) {
     const auto boot = make();

@@ -1,8 +1,10 @@
 # The mlx5 transport: its parts, failures of every call, and the whole on the soft NIC's libraries.
 set(mlx5_libs gshmem_nic_mlx5 gshmem_nic_choice gshmem_bootstrap gshmem_base)
-gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
-gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
-gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_fake_verbs.cpp LIBS ${mlx5_libs})
+if(GSHMEM_TESTS_OF_ONE_THREAD)
+  gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
+  gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
+  gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_fake_verbs.cpp LIBS ${mlx5_libs})
+endif()
 
 # Found as an installed gshmem finds them: in the lib folder beside the program's bin.
 gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
