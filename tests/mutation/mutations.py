@@ -196,7 +196,7 @@ MUTATIONS = [
     mutation("exclusive_reserves_too_little", "ring.h",
              "store_relaxed(&queue.cursor()->reserved, first + count);",
              "store_relaxed(&queue.cursor()->reserved, first + 1);", MODEL,
-             NOT_THERE + "|" + STUCK + "|without a doorbell|before its payload"),
+             NOT_THERE + "|" + STUCK + "|" + QUIET + "|without a doorbell|before its payload"),
     mutation("no_doorbell_at_a_batch", "ring.h",
              "                       (first & boundary) != (end & boundary);",
              "                       false;", MODEL, STUCK),
