@@ -69,9 +69,17 @@ inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block>
 template <class Body>
 Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
                          const gshmem::LaunchShape& shape, Part part, const Body& body) {
-  const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
+  const auto launch = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
     gshmem::detail::launch_with<max_threads<Body>()>(
         state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
+  };
+  const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
+    if (shape.blocks == 1) {
+      launch(first, warmup, iters);
+    } else {
+      launch(first, warmup, 0);
+      launch(first + warmup, 0, iters);
+    }
     gshmem::synchronize();
   };
   // Loads the kernel: CUDA does it at the first launch, and must not while a partner's kernel waits
