@@ -54,16 +54,25 @@ class AlignTest {
 
   /// Every transfer of `list` in every scope and both ways; the targets must not overlap.
   void check(const std::vector<Transfer>& list) {
-    end_ = 0;
-    for (const Transfer& t : list) end_ = std::max(end_, t.to + t.size + kGuard);
-    gshmem_putmem(list_.data(), list.data(), list.size() * sizeof(Transfer), pe_.me());
-    for (const Scope scope : kScopes) {
-      check(list, scope, Way::kPut);
-      check(list, scope, Way::kGet);
-    }
+    begin(list);
+    for (const Scope scope : kScopes) check(list, scope, shape_of(pe_, scope));
+  }
+  /// The same by blocks of `threads` threads.
+  void check_blocks(const std::vector<Transfer>& list, unsigned threads) {
+    begin(list);
+    check(list, Scope::kBlock, {.blocks = 2, .threads = threads});
   }
 
  private:
+  void begin(const std::vector<Transfer>& list) {
+    end_ = 0;
+    for (const Transfer& t : list) end_ = std::max(end_, t.to + t.size + kGuard);
+    gshmem_putmem(list_.data(), list.data(), list.size() * sizeof(Transfer), pe_.me());
+  }
+  void check(const std::vector<Transfer>& list, Scope scope, const LaunchShape& shape) {
+    check(list, scope, shape, Way::kPut);
+    check(list, scope, shape, Way::kGet);
+  }
   /// What the PE has in `source_`.
   [[nodiscard]] std::vector<std::uint8_t> data_of(int pe) const {
     const std::uint64_t seed = mix(pe_.seed(), static_cast<std::uint64_t>(pe));
@@ -71,12 +80,12 @@ class AlignTest {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(seed, i);
     return data;
   }
-  void check(const std::vector<Transfer>& list, Scope scope, Way way) {
+  void check(const std::vector<Transfer>& list, Scope scope, const LaunchShape& shape, Way way) {
     std::vector<std::uint8_t> expected(end_, kUntouched);
     pe_.write(target_.data(), expected);
     pe_.barrier();
-    pe_.run(shape_of(pe_, scope), Transfers{}, list_.data(), static_cast<int>(list.size()),
-            target_.data(), source_.data(), scope, way);
+    pe_.run(shape, Transfers{}, list_.data(), static_cast<int>(list.size()), target_.data(),
+            source_.data(), scope, way);
     pe_.barrier();
     const std::vector<std::uint8_t>& data = way == Way::kPut ? of_previous_ : of_next_;
     for (const Transfer& t : list) {
@@ -143,6 +152,95 @@ SPMD_TEST(sizes_around_the_boundaries_of_the_copy_loop_copy_the_right_bytes) {
       test.check(list);
     }
   }
+}
+
+SPMD_TEST(every_rest_of_the_copy_loop_copies_the_right_bytes) {
+  // After a round of the loop, 0 to depth words for each thread and some for a part of a warp.
+  constexpr std::uint32_t kDepth = GSHMEM_COPY_DEPTH, kSlot = 2 * kDepth * 32 * 16 + 64;
+  AlignTest test(pe, kDepth * kSlot, kSlot);
+  Random random{pe.seed()};
+  for (const std::uint32_t width : {1u, 32u}) {
+    std::vector<Transfer> list;
+    for (std::uint32_t rest = 0; rest < kDepth; ++rest) {
+      const auto part = static_cast<std::uint32_t>(random.below(width));
+      const std::uint32_t rounds = rest % 2 * kDepth;
+      list.push_back({16, rest * kSlot + 16, ((rounds + rest) * width + part) * 16});
+    }
+    test.check(list);
+  }
+}
+
+SPMD_TEST(large_transfers_by_small_blocks_copy_the_right_bytes) {
+  // A large copy of a block begins with what leads to a line of the target, which may be more words
+  // than it has threads.
+  constexpr std::uint32_t kBytes = (64u << 10) + 13;
+  AlignTest test(pe, kBytes + 256, kBytes + 256);
+  for (const unsigned threads : {1u, 4u, 32u}) {
+    for (const std::uint32_t difference : {0u, 2u, 1u}) {
+      if (!pe.on_gpu() && threads > 4) continue;  // the rest are memcpy
+      test.check_blocks({{17 ^ difference, 128 + 17, kBytes}}, threads);
+    }
+  }
+}
+
+namespace {
+
+/// One block puts elements that are all zeros or all ones, a thread of another one watches those
+/// that its PE gets.
+template <class T>
+struct PutElements {
+  static constexpr std::size_t kCount = 3;
+
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, T* elements, const T* values,
+                            T* stop, int rounds, Scope scope) const {
+    const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
+    const int last = ctx.grid_size() - 1;
+    if (ctx.block_rank() == last && ctx.thread_rank() == 0) {
+      while (device::load_acquire(stop) == 0) watch(log, elements);
+    } else if (ctx.block_rank() == 0) {
+      with_group(ctx, scope, [&](auto group) {
+        for (int i = 0; i < rounds; ++i) {
+          ctx.put(group, elements, values + static_cast<std::size_t>(i) % 2 * kCount, kCount, peer);
+        }
+      });
+      ctx.block().sync();
+      ctx.quiet();
+      if (ctx.thread_rank() == 0) ctx.p(stop, T{1}, peer);
+    }
+  }
+  GSHMEM_FN static void watch(Log log, const T* elements) {
+    for (std::size_t k = 0; k < kCount; ++k) {
+      const T seen = device::load_relaxed(elements + k);
+      if (seen != 0) SPMD_EQ(log, seen, static_cast<T>(~T{0}), k);
+    }
+  }
+};
+
+template <class T>
+void put_elements(Pe& pe, int rounds) {
+  constexpr std::size_t kCount = PutElements<T>::kCount;
+  SymmetricArray<T> elements(kCount + 1), values(2 * kCount + 1), stop(1);
+  const std::vector<std::uint8_t> ones(kCount * sizeof(T), 0xff);
+  pe.write(values.data() + 1 + kCount, ones);
+  for (const Scope scope : kScopes) {
+    gshmem_putmem(stop.data(), std::vector<T>(1).data(), sizeof(T), pe.me());
+    pe.barrier();
+    const LaunchShape shape{.blocks = 2, .threads = scope == Scope::kThread ? 1 : 2 * pe.warp()};
+    // The first of them lies on no larger word's boundary.
+    pe.run(shape, PutElements<T>{}, elements.data() + 1, values.data() + 1, stop.data(), rounds,
+           scope);
+    pe.barrier();
+  }
+}
+
+}  // namespace
+
+SPMD_TEST(elements_of_a_put_to_a_mapped_pe_arrive_whole) {
+  if (!pe.maps(pe.next())) return;
+  const int rounds = pe.rounds(2000);
+  put_elements<std::uint64_t>(pe, rounds);
+  put_elements<std::uint32_t>(pe, rounds);
+  put_elements<std::uint16_t>(pe, rounds);
 }
 
 SPMD_TEST(large_transfers_of_any_relative_alignment_copy_the_right_bytes) {
