@@ -63,7 +63,7 @@ GSHMEM_OUTLINE void quiet_queues(Coop coop, const State& state, const char* call
     return;
   }
   const std::uint32_t per_pe = state.nic.per_pe;
-  if (state.nic.rails > 1) {
+  if (state.nic.flags & abi::kNicFlush) {
     Wait wait;
     wait.state = &state;
     wait.call = call;

@@ -62,14 +62,14 @@ struct InlineEntry {
   }
 };
 
-/// An atomic, alone or behind a transfer. Made beforehand in local
-/// memory, because at once it would take too many registers.
+/// An atomic, alone or behind a transfer. Made beforehand in local memory, because at once it would
+/// take too many registers.
 struct AtomicEntries {
   /// For old values that nobody wants.
   static constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
   static constexpr std::uint32_t kMostAlone = 2;  ///< entries of an atomic
   std::uint32_t units = 0, second = 0;
-  Word16 unit[9];  ///< a transfer of one entry, an atomic of up to 5 units
+  Word16 unit[10];  ///< an atomic of up to 5 units, a transfer in front or a DUMP behind
 
   GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
   GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
@@ -86,6 +86,11 @@ GSHMEM_OUTLINE void make_atomic(AtomicEntries& entries, Queue queue, std::uint64
                                 const Amo& amo, std::uint64_t result) {
   image_amo(entries, entries.second, amo, {remote, queue.remote_key()},
             {result, queue.local_key()});
+}
+/// The old value that an atomic has fetched may be on its way when the atomic is complete, as data
+/// of READs (request.h, make_dump).
+GSHMEM_OUTLINE void append_dump(AtomicEntries& entries, Queue queue, std::uint64_t result) {
+  image_dump(entries, entries.entries() * 4, {result, queue.local_key()}, sizeof(std::uint64_t));
 }
 GSHMEM_OUTLINE void make_transfer(AtomicEntries& entries, Queue queue,
                                   const TransferEntry& transfer) {
@@ -303,8 +308,8 @@ GSHMEM_FN bool issue_rest(const IssueOf<Entries>& issue, IssueEnd end, bool wait
 }
 
 /// Threads of the warp that are here with the same queue share a reservation of all. As in
-/// queue_reserve; who does that at the same time is elsewhere in the code, and in no group of
-/// these.
+/// queue_reserve, but with keys of their own: a cursor is 384 bytes long, so that 64 more is none
+/// of those there.
 template <class Entries>
 GSHMEM_FN IssueEnd issue_start(IssueOf<Entries>& issue, std::uint32_t traits) {
   const std::uint32_t own = issue.entries.entries();

@@ -145,6 +145,9 @@ GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo 
   if (!issue_claim(issue, "atomic")) return 0;
   make_atomic(issue.entries, Queue(issue.queue), remote, operation,
               heap_offset(state, issue.slot->data));
+  if (state.nic.flags & abi::kNicReadNeedsDump) {
+    append_dump(issue.entries, Queue(issue.queue), heap_offset(state, issue.slot->data));
+  }
   if (!issue_call(issue, state, true, "atomic")) return 0;
   keep_in_memory(issue);
   const std::uint64_t* data = issue.slot->data;
@@ -206,8 +209,8 @@ GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
 struct Flush : Post {
   std::uint32_t at, end;
 };
-/// Makes the next one; false: there is none. Queues of the first rail need none; and no queue does
-/// to which nothing was posted behind the last one.
+/// Makes the next one; false: there is none. A queue to which nothing was posted behind the last
+/// one needs none.
 template <class Coop>
 GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
   const abi::NicView& nic = flush.state->nic;
@@ -217,7 +220,7 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
     const std::uint32_t used = load_relaxed(&nic.used[at / 32]) >> at % 32;
     if (used == 0) flush.at = (at | 31) + 1;  // none until the next word
     if ((used & 1) == 0) continue;
-    if (!is_share(coop, at) || modulo(at, nic.rails) == 0) continue;
+    if (!is_share(coop, at)) continue;
     const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
     if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
     flush.queue = Queue(nic.queues + at);
@@ -229,14 +232,16 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
 }
 GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
   if (!flush.good()) return;
-  store_relaxed(&flush.queue.cursor()->flushed,
-                PublishedWord::make(flush.first + flush.count(), 1));
+  // No further than its own READ: behind it in the reservation may be a put of another thread.
+  const auto rank = static_cast<std::uint32_t>(flush.group.rank());
+  store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.first + rank + 1, 1));
 }
 /// A completion says that a NIC of the target has the data on its way to memory. What arrives there
-/// later by the same NIC is behind it, but signals and the flags of a barrier arrive by the first
-/// one. So a quiet puts a READ behind what went by another rail: its answer comes when all that is
-/// in front of it is in memory (PCI Express, 2.4.1: no read passes posted writes). The group meets
-/// when all are posted: who waits for a queue waits for its READ.
+/// later by the same NIC is behind it, but where PEs have several, what comes next may come by
+/// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ behind what it
+/// waits for: its answer comes when all that is in front of it is in memory (PCI Express, 2.4.1: no
+/// read passes posted writes). The group meets when all are posted: who waits for a queue waits for
+/// its READ.
 template <class Coop>
 GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   Flush flush;
@@ -260,7 +265,7 @@ template <class Coop>
 GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
   wait.state = &state;
   wait.call = call;
-  if (state.nic.rails > 1) {
+  if (state.nic.flags & abi::kNicFlush) {
     flush_rails(coop, wait, 0, state.nic.count);
     if (!wait.good()) return;
   }

@@ -228,7 +228,7 @@ GSHMEM_OUTLINE void make_transfer(Request& request, Post& post) {
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
   const std::uint32_t bytes = request.piece < 4 ? request.piece : 4;
-  image_append_dump(post.image, local_place(post, request.place() + request.piece - bytes), bytes);
+  image_dump(post.image, 4, local_place(post, request.place() + request.piece - bytes), bytes);
 }
 
 /// The image of the atomic, behind a transfer of one entry if there is one. (In two steps: one

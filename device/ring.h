@@ -2,8 +2,10 @@
 // what has completed. Who consumes the queue is invisible here. Included by device/nic.h; checked
 // by tests/model (every interleaving of a small queue) and tests/nic.
 //
-// reserved -> written -> ready -> rung -> done: each cursor counts entries since the queue was
-
+// An entry is reserved, written, published, rung and done, in this order. `reserved`, `ready` and
+// `done` (QueueCursor) count entries since the queue was made; `ready`, a PublishedWord, counts
+// what is published.
+//
 //  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: there
 //  is
 //    no other, and doorbells of one queue are stored in order.
@@ -199,21 +201,22 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
   return false;
 }
 
-/// The completion says error: keeps the first one that anyone saw in the cursor. Returns what the
-/// entry tells.
+/// The completion says error. Returns what the first one that anyone saw tells: entries that are
+/// flushed behind it overwrite it.
 GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
   const std::uint32_t opcode = Be32::from_raw(load_relaxed(&last[-1].raw)).get() >> 24;
   const std::uint32_t syndrome = Be32::from_raw(load_relaxed(&last[-2].raw)).get() & 0xff;
-  atomic_compare_swap(&queue.cursor()->error, std::uint64_t{0},
-                      std::uint64_t{1} << 32 | (word >> 16) << 8 | syndrome);
-  FaultInfo info{GSHMEMX_ERROR_NIC, "network", "completion", syndrome};
+  const std::uint64_t mine = std::uint64_t{1} << 32 | (word >> 16) << 16 | opcode << 8 | syndrome;
+  const std::uint64_t seen = atomic_compare_swap(&queue.cursor()->error, std::uint64_t{0}, mine);
+  const std::uint32_t first = static_cast<std::uint32_t>(seen == 0 ? mine : seen);
+  FaultInfo info{GSHMEMX_ERROR_NIC, "network", "completion", first & 0xff};
   info.pe = queue.pe();
   info.queue = queue.number();
-  info.wqe_index = word >> 16;
-  info.opcode = opcode;
-  info.syndrome = syndrome;
+  info.wqe_index = first >> 16;
+  info.opcode = first >> 8 & 0xff;
+  info.syndrome = first & 0xff;
   return info;
 }
 
@@ -334,6 +337,10 @@ GSHMEM_OUTLINE bool queue_reserve(Post& post) {
 /// Stores the calling thread's WQEs; the last one of the group asks for a completion. Then the
 /// first thread lines up to publish.
 GSHMEM_OUTLINE bool queue_write(Post& post) {
+  if (post.end != PostEnd::kGood && post.queue.exclusive()) {
+    // No hole for later calls to ring over. (On a shared queue nobody gets the turn behind one.)
+    store_relaxed(&post.queue.cursor()->reserved, post.first);
+  }
   post.first = post.group.from_first(post.end == PostEnd::kGood ? post.first : kQueueFailed);
   if (post.first == kQueueFailed) return false;
   const std::uint32_t before = static_cast<std::uint32_t>(post.group.rank()) * post.entries();

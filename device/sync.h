@@ -19,10 +19,10 @@ namespace gshmem::device {
 /// (STREAM_barrier_all_block 38; 44 with the flag and its value).
 GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
-  const std::uint64_t epoch = load_relaxed(&sync->epoch) + 1;
+  const std::uint32_t epoch = static_cast<std::uint32_t>(load_relaxed(&sync->epoch)) + 1;
   nic::Request request{&state, nic::Operation::kPut, pe};
   request.local = reinterpret_cast<const char*>(&epoch);
-  request.remote = reinterpret_cast<const char*>(&sync->arrived[state.my_pe]);
+  request.remote = reinterpret_cast<const char*>(&sync->arrived[epoch % 2][state.my_pe]);
   request.bytes = sizeof(epoch);
   nic::execute_long(request);
 }
@@ -54,18 +54,20 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
       }
       epoch = load_relaxed(&sync->epoch) + 1;  // again, lest a register holds it over the calls
     }
-    std::uint64_t* flag = &sync->arrived[state.my_pe];
+    const std::uint32_t told = static_cast<std::uint32_t>(epoch);
+    std::uint32_t* flags = sync->arrived[told % 2];
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
       if (pe != state.my_pe && is_mapped(state, pe)) {
-        store_flag(peer_address(state, flag, pe), epoch);
+        store_flag(peer_address(state, flags + state.my_pe, pe), told);
       }
     }
     GSHMEM_NO_UNROLL
     for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
       if (pe == state.my_pe) continue;
       arrived = spin_until(
-          state, call, [&] { return load_poll(&sync->arrived[pe]) >= epoch; }, pe);
+          state, call, [&] { return static_cast<std::int32_t>(load_poll(flags + pe) - told) >= 0; },
+          pe);
     }
     fence_acquire_system();
   }

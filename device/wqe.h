@@ -1,6 +1,7 @@
 // Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
-// the position in the queue is missing. Used by device/nic.h; queue_write (device/ring.h) copies
-// the image into the queue. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
+// the position in the queue is missing. The image of the short way (EntryStore, device/issue.h)
+// goes to its place as it is made; that of the long way is a WqeImage, which queue_write
+// (device/ring.h) copies. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
 // tests/unit/wqe_test.cpp.
 #pragma once
 
@@ -18,7 +19,7 @@ using abi::Opcode;
 static_assert(sizeof(Word16) == abi::kSegmentBytes);
 
 /// Units of 16 bytes as in the queue, at most four entries. Where each WQE begins is its control
-/// unit, to which queue_write adds index, queue number and completion flag.
+/// unit, to which `placed` adds index, queue number and completion flag.
 struct WqeImage {
   Word16 unit[16];
   std::uint32_t units = 0;   ///< of all WQEs, gaps included
@@ -99,12 +100,14 @@ GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std:
   return &image.unit[2].y;
 }
 
-/// A DUMP of `bytes` of local memory behind a READ in the first entry: begins when that has ended.
-GSHMEM_FN void image_append_dump(WqeImage& image, KeyedAddress local, std::uint32_t bytes) {
-  image.second = 4;
-  image.unit[4] = control_unit({Opcode::kDump, 0, 2, abi::kFence});
-  image.unit[5] = data_unit(bytes, local.key, local.offset);
-  image.units = 6;
+/// A DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. It begins when the
+/// READs and atomics in front of it have ended.
+template <class Image>
+GSHMEM_FN void image_dump(Image& image, std::uint32_t at, KeyedAddress local, std::uint32_t bytes) {
+  image.second = at;
+  image.put(at, control_unit({Opcode::kDump, 0, 2, abi::kFence}));
+  image.put(at + 1, data_unit(bytes, local.key, local.offset));
+  image.units = at + 2;
 }
 
 /// Most bytes that a WRITE of one control, one remote and one more unit carries.

@@ -30,7 +30,7 @@ def sources(test):
     if test == MODEL:
         folder = os.path.join(ROOT, "tests", "model", "store_buffer")
         return [os.path.join(folder, "main.cpp"), os.path.join(folder, "producer.cpp")]
-    return [os.path.join(ROOT, "tests", "unit", "wqe_test.cpp")]
+    return [os.path.join(ROOT, "tests", "unit", test + ".cpp")]
 
 
 def patched(mutation):

@@ -1,8 +1,8 @@
 """Bugs that a test must catch: exact texts of device/ and what stands there instead.
 
 Mutation(name, file, edits, test, finds): `edits` are pairs of texts, of which the first must occur
-exactly once in the file. `test` is "store_buffer" (tests/model/store_buffer) or "wqe_test:CASE"
-(tests/unit/wqe_test.cpp), and `finds` what it must say (a regular expression).
+exactly once in the file. `test` is "store_buffer" (tests/model/store_buffer) or "TEST:CASE"
+(tests/unit/TEST.cpp), and `finds` what it must say (a regular expression).
 """
 from collections import namedtuple
 
@@ -296,6 +296,22 @@ MUTATIONS = [
     mutation("flushed_once_is_flushed_for_good", "nic.h",
              "published == load_relaxed(&nic.cursors[at].flushed)",
              "load_relaxed(&nic.cursors[at].flushed) != 0", MODEL, "may still be on its way"),
+
+    mutation("flush_covers_what_is_behind_it", "nic.h", "flush.first + rank + 1, 1)",
+             "flush.first + flush.count(), 1)", MODEL, "may still be on its way"),
+    mutation("first_rail_is_not_flushed", "nic.h", "    if (!is_share(coop, at)) continue;\n    const std::uint64_t published",
+             "    if (!is_share(coop, at) || modulo(at, nic.rails) == 0) continue;\n    const std::uint64_t published", MODEL,
+             "may still be on its way"),
+    mutation("fetched_value_is_read_before_it_is_there", "nic.h",
+             "    append_dump(issue.entries, Queue(issue.queue), heap_offset(state, issue.slot->data));\n",
+             "", MODEL, "atomic of . bytes .* are not what was there"),
+    mutation("error_seen_last_is_told", "ring.h", "seen == 0 ? mine : seen", "mine",
+             "wqe_test:error_that_was_seen_first_is_told_by_all_who_see_what_is_flushed_behind_it",
+             "later.syndrome"),
+    mutation("exclusive_call_without_room_leaves_a_hole", "ring.h",
+             "    store_relaxed(&post.queue.cursor()->reserved, post.first);\n", "",
+             "exclusive_queue_test:"
+             "a_call_that_finds_no_room_in_an_exclusive_queue_leaves_no_hole", "pe.whole"),
 
     # Bursts.
     mutation("burst_no_fence_behind_entries", "burst.h", "      issue_fence(traits_);\n", "", MODEL,

@@ -116,6 +116,32 @@ void test_bursts(Pe& pe, const Handles& handles, bool warp) {
   pe.barrier();
 }
 
+/// Bursts of a warp to the next PE, the one right behind the other: of what a source holds that is
+/// reused behind a quiet of every thread, and of values. The threads meet in nothing but the
+/// bursts.
+struct SendOneBehindTheOther {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, gshmem_ctx_t handle, std::uint64_t* dest,
+                            std::uint64_t* source, int rounds) const {
+    const Context by = ctx.on(handle);
+    const Warp warp;
+    const int width = warp.size(), lane = warp.thread_rank(), to = (ctx.my_pe() + 1) % ctx.n_pes();
+    for (int round = 0; round < rounds; ++round) {
+      const std::uint64_t value = static_cast<std::uint64_t>(round * width + lane + 1);
+      std::uint64_t* slot = dest + 2 * round * width + lane;
+      {
+        Burst burst(by, warp, to);
+        source[lane] = value;
+        burst.put_nbi(slot, source + lane, 1);
+        burst.ring();
+        by.quiet();
+      }
+      Burst burst(by, warp, to);
+      burst.p(slot + width, value);
+    }
+    by.quiet();
+  }
+};
+
 Handles default_context() {
   Handles handles;
   handles.handle[handles.count++] = GSHMEM_CTX_DEFAULT;
@@ -134,6 +160,22 @@ SPMD_TEST(bursts_of_threads_by_private_contexts_arrive_before_their_signal) {
 SPMD_TEST(bursts_of_a_warp_by_a_private_context_arrive_before_their_signal) {
   OwnedContexts contexts(pe, 1, GSHMEM_CTX_PRIVATE, OwnedContexts::Queues::kOwn);
   test_bursts(pe, contexts.list(), true);
+}
+
+SPMD_TEST(bursts_of_a_warp_right_behind_each_other_arrive) {
+  OwnedContexts contexts(pe, 1, GSHMEM_CTX_PRIVATE, OwnedContexts::Queues::kOwn);
+  const int rounds = 100, width = static_cast<int>(pe.warp());
+  SymmetricArray<std::uint64_t> dest(static_cast<std::size_t>(2 * rounds * width));
+  SymmetricArray<std::uint64_t> source(pe.warp());
+  pe.run({.threads = pe.warp()}, SendOneBehindTheOther{}, contexts.list().handle[0], dest.data(),
+         source.data(), rounds);
+  pe.barrier();
+  for (int i = 0; i < 2 * rounds * width; ++i) {
+    const int expected = i / (2 * width) * width + i % width + 1;
+    SPMD_EQ(pe, gshmem_uint64_g(dest.data() + i, pe.me()), static_cast<std::uint64_t>(expected),
+            static_cast<std::uint64_t>(i));
+  }
+  pe.barrier();
 }
 
 SPMD_TEST(bursts_by_shared_queues_arrive_before_their_signal) {

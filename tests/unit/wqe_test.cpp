@@ -203,7 +203,7 @@ TEST_CASE("read_with_and_without_a_dump_behind_it") {
   image_transfer(image, Opcode::kRdmaRead, kThere, kHere, 200);
   CHECK(in_queue(image) == join({control(0, 0x10, 3), kRemote, local(200)}));
 
-  image_append_dump(image, {kHere.offset, kHere.key}, 4);
+  image_dump(image, 4, {kHere.offset, kHere.key}, 4);
   CHECK(image.entries() == 2);
   const Bytes gap(16, 0xa5);  // ds leaves it out: what stands there is nobody's business
   Bytes dump = control(0, 0x23, 2, 0x88);  // fence and completion
@@ -368,8 +368,20 @@ TEST_CASE("error_completion_is_a_fault_that_tells_what_failed") {
     CHECK(fault.opcode == 0x08);
     CHECK(fault.syndrome == syndrome);
     CHECK(queue.cursor.done == 0);
-    CHECK(queue.cursor.error == (std::uint64_t{1} << 32 | 0x1235 << 8 | syndrome));
   }
+}
+
+TEST_CASE("error_that_was_seen_first_is_told_by_all_who_see_what_is_flushed_behind_it") {
+  Completed queue;
+  queue.set(0x1235, 13);
+  queue.entry[55] = 0x13, queue.entry[56] = 0x08;
+  CHECK(queue_fault(Queue(&queue.view)).syndrome == 0x13);
+  queue.set(0x1240, 13);
+  queue.entry[55] = 0x05, queue.entry[56] = 0x10;
+  const FaultInfo later = queue_fault(Queue(&queue.view));
+  CHECK(later.syndrome == 0x13);
+  CHECK(later.opcode == 0x08);
+  CHECK(later.wqe_index == 0x1235);
 }
 
 }  // namespace

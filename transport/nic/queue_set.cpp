@@ -261,7 +261,7 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
-  view.flags = limits.flags;
+  view.flags = limits.flags | (rails_.count() > 1 ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
   view.max_inline = limits.max_inline;
   for (const abi::QueueView& queue : indexed) {  // mapped PEs have none; the others are alike
@@ -292,9 +292,10 @@ ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
   queues.exclusive.used = queues.shared.used;
   queues.shared.rails = static_cast<std::uint32_t>(count);
   queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, whoever calls
-  // Of the first rail alone: to those of others, a quiet posts (flush_rails), and who waits for all
-  // contexts is not the one thread that may.
+  // A quiet posts where it has to flush, and who waits for all contexts is not the one thread that
+  // may.
   queues.exclusive.rails = 1;
+  queues.exclusive.flags &= ~static_cast<std::uint32_t>(abi::kNicFlush);
   queues.exclusive.map = abi::QueueMap::kPe;
   return queues;
 }

@@ -16,8 +16,8 @@ namespace gshmem::abi {
 /// 16-bit counters of doorbells and completions would be ambiguous.
 inline constexpr std::uint32_t kMinQueueDepth = 64, kMaxQueueDepth = 32768;
 
-/// Counts entries from the queue's beginning; 64 bits never wrap. All in [reserved >= ready >=
-/// rung >= done - 1] order. Each on a line of its own: different threads write them.
+/// Counts entries from the queue's beginning; 64 bits never wrap. In the order reserved >= ready >=
+/// done - 1. Each on a line of its own: different threads write them.
 struct QueueCursor {
   alignas(128) std::uint64_t reserved;  ///< entries handed out to writers
   std::uint64_t room;  ///< exclusive queues: so many may be, as far as the user has looked
@@ -26,7 +26,7 @@ struct QueueCursor {
   /// (PublishedWord).
   alignas(128) std::uint64_t ready;
   alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
-  /// 0, or 1 + the completion word of the first error that anyone saw.
+  /// 0, or 2^32 + counter (bits 31 to 16), opcode and syndrome of the first error that anyone saw.
   std::uint64_t error;
   std::uint64_t flushed;  ///< `ready` behind the last READ that a quiet has posted (flush_rails)
 };
@@ -83,11 +83,15 @@ enum class QueueMap : std::uint32_t { kPe = 0, kBlock = 256, kWarp, kSm };
 
 /// What a NIC does differently from the next.
 enum NicFlags : std::uint32_t {
-  kNicFetchedBig = 1,     ///< 8-byte results of atomics come back big-endian
-  kNicReadNeedsDump = 2,  ///< data of READs may trail its completion; a DUMP behind it may not
+  kNicFetchedBig = 1,  ///< 8-byte results of atomics come back big-endian
+  kNicReadNeedsDump =
+      2,  ///< what READs and atomics fetch may trail the completion; behind a DUMP it may not
   /// The doorbell record must be visible before the doorbell (rdma-core providers/mlx5/qp.c,
   /// post_send_db). It costs a fence more; not for consumers that never read the record.
   kNicRecordFirst = 4,
+  /// PEs use several NICs: behind a completion, data may be on its way to memory where another NIC
+  /// reads already (flush_rails). Not for queues of one thread, to which others may not post.
+  kNicFlush = 8,
 };
 
 /// What all queues of a NicView have in common, in one word that device code can keep at hand.

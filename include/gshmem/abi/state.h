@@ -22,10 +22,12 @@ enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 inline constexpr int kMaxPes = 65536;
 
 /// Layout of the first bytes of every PE's heap, which the library keeps for itself.
-/// `arrived[p]` is written by PE p only: the number of the last barrier it has entered.
+/// `arrived[n % 2][p]` is written by PE p only: when it enters barrier n, the low bits of n. Two
+/// words, because flags that go by the network by different queues may overtake each other: n + 2
+/// is told when all PEs have told n + 1, and so have seen n.
 struct SyncArea {
   alignas(128) std::uint64_t epoch;  ///< barriers completed by this PE; touched by this PE only
-  alignas(128) std::uint64_t arrived[kMaxPes];
+  alignas(128) std::uint32_t arrived[2][kMaxPes];
 };
 
 /// Alignment of the first allocatable byte of every heap, and so the largest an allocation can

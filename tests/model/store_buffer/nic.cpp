@@ -205,7 +205,7 @@ void Nic::execute(std::size_t at, const nic::Wqe& wqe) {
       }
       return;
     default:
-      return atomic(queues_[at], wqe);
+      return atomic(at, wqe);
   }
 }
 
@@ -267,15 +267,18 @@ void Nic::read(std::size_t at, const nic::Wqe& wqe) {
   sides_[at].flushed = sides_[at].consumed + wqe.entries();
   for (const nic::LocalPiece& piece : wqe.local) {
     char* to = local(queues_[at], piece);
-    trailing_.push_back({at, to, {from, from + piece.bytes}});
+    bring({at, to, {from, from + piece.bytes}});
     from += piece.bytes;
-  }
-  if (!(options_.flags & abi::kNicReadNeedsDump)) {
-    while (!trailing_.empty()) arrive(trailing_.front().queue);
   }
 }
 
-/// The oldest data on its way to what the queue's READs asked for is there.
+void Nic::bring(Trailing data) {
+  trailing_.push_back(std::move(data));
+  if (options_.flags & abi::kNicReadNeedsDump) return;
+  while (!trailing_.empty()) arrive(trailing_.front().queue);
+}
+
+/// The oldest data on its way that the queue has asked for is there.
 void Nic::arrive(std::size_t queue) {
   const auto data = std::find_if(trailing_.begin(), trailing_.end(),
                                  [queue](auto& some) { return some.queue == queue; });
@@ -289,7 +292,8 @@ void Nic::arrive(std::size_t queue) {
   }
 }
 
-void Nic::atomic(const abi::QueueView& queue, const nic::Wqe& wqe) {
+void Nic::atomic(std::size_t at, const nic::Wqe& wqe) {
+  const abi::QueueView& queue = queues_[at];
   char* word = remote(queue, wqe);
   if (wqe.remote_address % wqe.length != 0) {
     fail("atomic on 0x%llx, which is not aligned", number(wqe.remote_address));
@@ -309,8 +313,7 @@ void Nic::atomic(const abi::QueueView& queue, const nic::Wqe& wqe) {
     const std::uint64_t shift = 8 * (big ? wqe.length - 1 - i : i);
     bytes[i] = static_cast<std::uint8_t>(old >> shift);
   }
-  step();
-  model().memory.nic_store(result, bytes, wqe.length);
+  bring({at, result, {bytes, bytes + wqe.length}});
 }
 
 void Nic::complete(std::size_t at, const nic::Wqe& wqe, std::uint8_t syndrome) {

@@ -39,10 +39,10 @@ class Nic {
       std::function<void(int, std::uint64_t)> on_atomic);
   /// The NIC's thread: until all others have ended and all entries are consumed.
   void run();
-  /// Where several NICs are at the target: queue `at` has executed a READ behind the entries before
-  /// `position`. Until then their data may be on its way there, behind what came by another NIC.
+  /// Where PEs have several NICs: queue `at` has executed a READ behind the entries before
+  /// `position`. Until then their data may be on its way there, behind what comes by another NIC.
   [[nodiscard]] bool flushed(std::size_t at, std::uint64_t position) const {
-    return queues_[at].index % options_.rails == 0 || sides_[at].flushed >= position;
+    return !(options_.flags & abi::kNicFlush) || sides_[at].flushed >= position;
   }
   /// An error has been told to queue `at`.
   [[nodiscard]] bool told_of_error() const { return told_; }
@@ -57,7 +57,7 @@ class Nic {
     bool pending = false;  ///< a completion that the CQ does not show yet
     nic::Completion completion{};
   };
-  /// What a READ has fetched, on its way.
+  /// What a READ or an atomic has fetched, on its way.
   struct Trailing {
     std::size_t queue;
     char* to;
@@ -69,9 +69,10 @@ class Nic {
   void execute(std::size_t at, const nic::Wqe& wqe);
   void write(const abi::QueueView& queue, const nic::Wqe& wqe);
   void read(std::size_t at, const nic::Wqe& wqe);
-  void atomic(const abi::QueueView& queue, const nic::Wqe& wqe);
+  void atomic(std::size_t at, const nic::Wqe& wqe);
   void complete(std::size_t at, const nic::Wqe& wqe, std::uint8_t syndrome);
   void tell(std::size_t at);
+  void bring(Trailing data);
   void arrive(std::size_t queue);
   const char* read_from(const abi::QueueView& queue, const nic::Wqe& wqe);
   char* remote(const abi::QueueView& queue, const nic::Wqe& wqe);

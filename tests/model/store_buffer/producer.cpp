@@ -180,6 +180,7 @@ void Producer::check_got(const char* got, std::uint64_t at, std::size_t n, const
 
 void Producer::put_from_heap() {
   const std::uint64_t at = next_slot();
+  if (over()) return;  // what used the slot may not have left
   const Bytes bytes = pattern(1 + below(300));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
@@ -203,6 +204,7 @@ void Producer::put_from_stack() {
 /// Small ones travel inside the entry, and are not waited for.
 void Producer::put_waiting() {
   const std::uint64_t at = next_slot();
+  if (over()) return;  // what used the slot may not have left
   const Bytes bytes = pattern(1 + below(240));
   fill(at, bytes);
   expect(at, bytes.data(), bytes.size());
@@ -238,6 +240,7 @@ void Producer::p() {
 
 void Producer::put_signal(Source from) {
   const std::uint64_t at = next_slot(), signal = kSignals + slot_ * 8;
+  if (over()) return;
   const Bytes bytes = pattern(1 + below(job_.crowded ? 40 : 260));
   const bool from_heap = from == Source::kHeap || below(2) == 0;
   const bool adds = below(job_.crowded ? 8 : 2) == 0, waits = below(job_.crowded ? 2 : 4) == 0;

@@ -55,7 +55,7 @@ struct Operation {
   std::int64_t not_before_ns = 0, complete_at_ns = 0;
   ReadAhead ahead;
   bool trails = false;
-  std::vector<std::uint8_t> trailing;  ///< a read's data, held back when it `trails`
+  std::vector<std::uint8_t> trailing;  ///< what it has fetched, held back when it `trails`
 
   [[nodiscard]] bool under_way() const {
     return progress == Progress::kSending || progress == Progress::kSent;

@@ -158,7 +158,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
     op.epoch = qp.epoch;
     op.pieces_sent = op.received = 0;
     op.losses = lost_writes();
-    op.trails = op.wqe.kind == nic::WqeKind::kRead &&
+    op.trails = op.wqe.kind != nic::WqeKind::kWrite &&
                 context_.adversary.decides(Behaviour::kTrailingRead, qp.ordinal, op.number);
     op.progress = Operation::Progress::kSending;
   }
@@ -259,6 +259,10 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
     std::memcpy(bytes, &big, sizeof big);
   } else {
     std::memcpy(bytes, &old, sizeof old);
+  }
+  if (op.trails) {
+    op.trailing.assign(bytes, bytes + op.wqe.length);
+    return done(qp, op, now);
   }
   if (!scatter(qp, op.wqe.local, 0, bytes, op.wqe.length)) {
     return reject(qp, op, kLocalProtection, "a local region went away under way");
