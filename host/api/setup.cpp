@@ -206,10 +206,9 @@ void* gshmemx_pe_handle(void) { return current_pe(); }
 
 int gshmemx_bind_thread(void* pe_handle) {
   return guard_status([&] {
-    require(pe_handle == nullptr || process_has(pe_handle), GSHMEMX_ERROR_INVALID_VALUE,
+    require(process_bind_thread(pe_handle), GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("gshmemx_bind_thread: argument pe_handle = %p is no PE of this process",
                       pe_handle));
-    process_bind_thread(static_cast<Pe*>(pe_handle));
     if (Gpu* gpu = pe_handle ? static_cast<Pe*>(pe_handle)->gpu() : nullptr) gpu->make_current();
   });
 }

@@ -17,15 +17,20 @@ namespace {
 struct Member {
   std::unique_ptr<Pe> pe;
   Ownership ownership;
+  std::uint64_t id;  ///< never 0, never used again, unlike the PE's address
 };
 
 struct Process {
   std::mutex mutex;
   std::vector<Member> members;
   std::vector<gshmemi_upload_t> uploads;
-  Pe* only = nullptr;                        ///< the PE of threads that are bound to none
-  std::atomic<std::uint64_t> generation{1};  ///< changes with `only`; invalidates cached ambients
+  std::uint64_t last_id = 0;
+  Pe* only = nullptr;  ///< the PE of threads that are bound to none
 };
+
+/// Changes with the members; invalidates what threads have cached. Not one of Process's, whose
+/// guard every device call in CPU mode would have to pass.
+constinit std::atomic<std::uint64_t> generation{1};
 
 /// Never destroyed: translation units unregister while the process ends.
 Process& process() {
@@ -33,23 +38,27 @@ Process& process() {
   return *instance;
 }
 
-thread_local device::Ambient ambient;
-thread_local Pe* bound_pe = nullptr;
-thread_local Pe* cached_pe = nullptr;
-thread_local std::uint64_t cached_generation = 0;
+/// In one struct, because each thread-local variable has its address asked for on its own.
+struct Self {
+  device::Ambient ambient;
+  std::uint64_t bound_id = 0;  ///< of a member; 0: bound to none
+  Pe* pe = nullptr;            ///< the thread's, in that generation
+  std::uint64_t generation = 0;
+};
+thread_local constinit Self self;
 thread_local std::unique_ptr<gshmemx_fault_t> init_error;
 
 void set_ambient(Pe* pe) {
-  ambient.state = pe ? &pe->state() : nullptr;
-  ambient.ops = pe ? pe->ops() : nullptr;
+  self.ambient.state = pe ? &pe->state() : nullptr;
+  self.ambient.ops = pe ? pe->ops() : nullptr;
   log_set_pe(pe ? pe->state().my_pe : -1);
 }
 
 /// With the mutex held.
-void update_only(Process& p) {
+void update(Process& p) {
   const bool single = p.members.size() == 1 && p.members[0].ownership == Ownership::kProcess;
   p.only = single ? p.members[0].pe.get() : nullptr;
-  p.generation.fetch_add(1, std::memory_order_release);
+  generation.fetch_add(1, std::memory_order_release);
 }
 
 /// What the kernels of GPU `device` see: its PE, nothing, or that there are two.
@@ -83,19 +92,27 @@ void upload_all(Process& p, Gpu& gpu) {
   for (const gshmemi_upload_t function : p.uploads) upload(function, gpu, state);
 }
 
+/// The calling thread's PE anew, with the mutex held. Another thread may have taken away the one it
+/// was bound to.
+void look_up(const Process& p) {
+  const auto bound = std::find_if(p.members.begin(), p.members.end(),
+                                  [](const Member& member) { return member.id == self.bound_id; });
+  self.ambient.bound = bound != p.members.end();
+  if (!self.ambient.bound) self.bound_id = 0;
+  self.pe = self.ambient.bound ? bound->pe.get() : p.only;
+  self.generation = generation.load(std::memory_order_relaxed);
+  set_ambient(self.pe);
+}
+
 }  // namespace
 
 Pe* current_pe() noexcept {
-  if (bound_pe) return bound_pe;
-  Process& p = process();
-  const std::uint64_t generation = p.generation.load(std::memory_order_acquire);
-  if (cached_generation != generation) {
+  if (self.generation != generation.load(std::memory_order_acquire)) {  // pairs with update
+    Process& p = process();
     const std::lock_guard lock(p.mutex);
-    cached_pe = p.only;
-    cached_generation = p.generation.load(std::memory_order_relaxed);
-    set_ambient(cached_pe);
+    look_up(p);
   }
-  return cached_pe;
+  return self.pe;
 }
 
 Pe& require_pe(const char* call) {
@@ -120,46 +137,38 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
 
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership) {
   Process& p = process();
-  Pe* added = pe.get();
-  {
-    const std::lock_guard lock(p.mutex);
-    p.members.push_back({std::move(pe), ownership});
-    update_only(p);
-    if (added->gpu()) upload_all(p, *added->gpu());
-  }
-  process_bind_thread(added);
+  const std::lock_guard lock(p.mutex);
+  p.members.push_back({std::move(pe), ownership, ++p.last_id});
+  update(p);
+  self.bound_id = p.last_id;
+  look_up(p);
+  if (self.pe->gpu()) upload_all(p, *self.pe->gpu());
 }
 
 std::unique_ptr<Pe> process_take_current() {
   Pe* pe = current_pe();
   Process& p = process();
-  std::unique_ptr<Pe> taken;
-  {
-    const std::lock_guard lock(p.mutex);
-    const auto found = std::find_if(p.members.begin(), p.members.end(),
-                                    [&](const Member& member) { return member.pe.get() == pe; });
-    if (found == p.members.end()) return nullptr;
-    taken = std::move(found->pe);
-    p.members.erase(found);
-    update_only(p);
-    if (taken->gpu()) upload_all(p, *taken->gpu());
-  }
-  process_bind_thread(nullptr);
+  const std::lock_guard lock(p.mutex);
+  const auto found = std::find_if(p.members.begin(), p.members.end(),
+                                  [&](const Member& member) { return member.pe.get() == pe; });
+  if (found == p.members.end()) return nullptr;
+  std::unique_ptr<Pe> taken = std::move(found->pe);
+  p.members.erase(found);
+  update(p);
+  look_up(p);
+  if (taken->gpu()) upload_all(p, *taken->gpu());
   return taken;
 }
 
-void process_bind_thread(Pe* pe) {
-  bound_pe = pe;
-  ambient.bound = pe != nullptr;
-  cached_generation = 0;
-  set_ambient(pe);
-}
-
-bool process_has(const void* handle) noexcept {
+bool process_bind_thread(const void* handle) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  return std::any_of(p.members.begin(), p.members.end(),
-                     [&](const Member& member) { return member.pe.get() == handle; });
+  const auto found = std::find_if(p.members.begin(), p.members.end(),
+                                  [&](const Member& member) { return member.pe.get() == handle; });
+  if (handle != nullptr && found == p.members.end()) return false;
+  self.bound_id = handle != nullptr ? found->id : 0;
+  look_up(p);
+  return true;
 }
 
 void set_init_error(const Error& error) {
@@ -180,8 +189,9 @@ bool get_init_error(gshmemx_fault_t* info) {
 extern "C" {
 
 gshmem::device::Ambient* gshmemi_ambient(void) {
-  if (!gshmem::ambient.bound) (void)gshmem::current_pe();
-  return &gshmem::ambient;
+  gshmem::device::Ambient& ambient = gshmem::self.ambient;
+  if (!ambient.lane) (void)gshmem::current_pe();  // the lanes of a launch have been given theirs
+  return &ambient;
 }
 
 void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {

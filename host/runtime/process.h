@@ -20,10 +20,9 @@ enum class Ownership { kProcess, kThread };
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
 /// Takes the calling thread's PE out again; kernels trap with a message from then on. Null = none.
 [[nodiscard]] std::unique_ptr<Pe> process_take_current();
-/// Binds the calling thread to `pe` (null: to none).
-void process_bind_thread(Pe* pe);
-/// False when `handle` is no PE of this process.
-[[nodiscard]] bool process_has(const void* handle) noexcept;
+/// Binds the calling thread to the PE `handle` (null: to none), until that is taken out, by
+/// whatever thread. False when it is no PE of this process.
+[[nodiscard]] bool process_bind_thread(const void* handle);
 
 /// Why init failed last on this thread, for gshmemx_last_fault.
 void set_init_error(const Error& error);

@@ -1,0 +1,91 @@
+// Threads that are not the one that called init: what they see of init and finalize.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+void finalize_by_another_thread() { std::thread(gshmem_finalize).join(); }
+
+/// One PE, from init to finalize, by the calling thread.
+void live() {
+  gshmem_init();
+  void* memory = gshmem_malloc(64);
+  gshmem_free(memory);
+  std::printf("pe %d of %d, memory %d\n", gshmem_my_pe(), gshmem_n_pes(), memory != nullptr);
+  gshmem_finalize();
+}
+
+}  // namespace
+
+TEST_CASE("finalize_by_another_thread_is_seen_by_the_one_that_called_init") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmem_init();
+    finalize_by_another_thread();
+    std::printf("status %d, handle %p\n", gshmemx_init_status(), gshmemx_pe_handle());
+    live();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "status 0, handle (nil)\n"));
+  CHECK(contains(outcome.output, "pe 0 of 1, memory 1\n"));
+}
+
+TEST_CASE("device_call_after_finalize_by_another_thread_ends_the_process_with_a_message") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmem_init();
+    auto* word = static_cast<int*>(gshmem_malloc(sizeof(int)));
+    finalize_by_another_thread();
+    gshmem_int_p(word, 1, 0);
+    std::puts("still here");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code != 0);
+  CHECK(outcome.code != 128 + SIGSEGV);
+  CHECK(contains(outcome.output, "gshmem_int_p: the library is not initialized"));
+}
+
+TEST_CASE("thread_bound_to_a_pe_is_free_when_that_is_gone") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmemx_thread_world_t* world = gshmemx_thread_world_create(1);
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    (void)gshmemx_set_attr_thread_args(world, 0, &attr);
+    void* handle = nullptr;
+    const auto founder = [&](const std::function<void()>& then) {
+      std::thread([&] {
+        (void)gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr);
+        handle = gshmemx_pe_handle();
+        then();
+      }).join();
+    };
+    founder([] {});
+    std::printf("bound %d\n", gshmemx_bind_thread(handle));
+    gshmem_finalize();
+    std::printf("gone %p\n", gshmemx_pe_handle());
+
+    // Another one, perhaps at the same address.
+    founder([] {});
+    std::printf("apart %p\n", gshmemx_pe_handle());
+    std::printf("bound %d\n", gshmemx_bind_thread(handle));
+    finalize_by_another_thread();  // of no PE
+    std::printf("own %d\n", gshmemx_pe_handle() == handle);
+    std::thread([&] {
+      (void)gshmemx_bind_thread(handle);
+      gshmem_finalize();
+    }).join();
+    std::printf("gone %p, status %d\n", gshmemx_pe_handle(), gshmemx_init_status());
+    gshmemx_thread_world_destroy(world);
+    live();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "bound 0\ngone (nil)\napart (nil)\nbound 0\n"));
+  CHECK(contains(outcome.output, "own 1\n"));
+  CHECK(contains(outcome.output, "gone (nil), status 0\n"));
+  CHECK(contains(outcome.output, "pe 0 of 1, memory 1\n"));
+}
