@@ -3,19 +3,22 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cerrno>
 #include <cstring>
+#include <optional>
 
 namespace gshmem::p2p {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using bootstrap::Deadline;
 constexpr char kDescriptor = 'F';
+constexpr int kRetryMs = 10;  // when too many descriptors of this user are under way
 
 struct Hello {
   std::uint32_t magic = 0x67736873;
@@ -52,17 +55,21 @@ Fd make_socket() {
 }
 
 /// Waits until `fd` is readable. Errors: GSHMEMX_ERROR_TIMEOUT.
-void wait_readable(int fd, Clock::time_point deadline, const std::string& what) {
+void wait_readable(int fd, const Deadline& deadline, const std::string& what) {
   for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    require(left > 0, GSHMEMX_ERROR_TIMEOUT, "timed out waiting for " + what);
     pollfd entry{fd, POLLIN, 0};
-    const int n = ::poll(&entry, 1, static_cast<int>(std::min<long>(left, 1000)));
-    if (n < 0 && errno == EINTR) continue;
-    check_errno(n, "poll");
+    const int n = ::poll(&entry, 1, deadline.poll_ms());
     if (n > 0) return;
+    if (n < 0 && errno != EINTR) check_errno(n, "poll");
+    require(!deadline.passed(), GSHMEMX_ERROR_TIMEOUT, "timed out waiting for " + what);
   }
+}
+
+std::string descriptor_limit() {
+  rlimit limit{};
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
+  return strprintf("this process may have %lu descriptors open (ulimit -n)",
+                   static_cast<unsigned long>(limit.rlim_cur));
 }
 
 bool same_user(int socket) {
@@ -73,9 +80,8 @@ bool same_user(int socket) {
   return peer.uid == geteuid();
 }
 
-Clock::time_point deadline_in(double seconds) {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+Fd duplicate(int fd) {
+  return Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
 }
 
 }  // namespace
@@ -84,35 +90,58 @@ PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, const HostGroup& group, dou
     : group_(group),
       timeout_seconds_(timeout_seconds),
       sockets_(static_cast<std::size_t>(group.size())) {
-  const Fd listener = make_socket();
-  const SocketName name = random_name();
-  const Address own(name);
-  check_errno(::bind(listener.get(), own.get(), own.length), "bind");
-  check_errno(::listen(listener.get(), std::max(size(), 16)), "listen");
+  SocketName name{};
+  Fd listener;
+  std::optional<Error> failure;  // thrown when the others have what they wait for
+  try {
+    listener = make_socket();
+    for (int i = 0; i < group.index; ++i) sockets_[static_cast<std::size_t>(i)] = make_socket();
+    name = random_name();
+    const Address own(name);
+    check_errno(::bind(listener.get(), own.get(), own.length), "bind");
+    check_errno(::listen(listener.get(), std::max(size(), 16)), "listen");
+  } catch (const Error& error) {
+    failure = error;
+    name = {};
+  }
   const std::vector<SocketName> names = bootstrap::allgather(boot, name);
-  const auto deadline = deadline_in(timeout_seconds);
+  if (failure) throw *failure;
+  for (const int pe : group.pes) {
+    require(names[static_cast<std::size_t>(pe)][0] != '\0', GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d has no socket", pe));
+  }
 
   // Everyone listens by now, so connecting to lower indices never waits for their accept.
   for (int i = 0; i < group.index; ++i) {
-    Fd socket = make_socket();
     const Address address(names[static_cast<std::size_t>(group.pe(i))]);
-    if (::connect(socket.get(), address.get(), address.length) != 0) {
+    if (::connect(socket(i), address.get(), address.length) != 0) {
       throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
                                                        group.pe(i), std::strerror(errno)));
     }
     const Hello hello{.index = group.index};
-    check_errno(::send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL), "send");
-    sockets_[static_cast<std::size_t>(i)] = std::move(socket);
+    require(::send(socket(i), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello),
+            GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d closed its connection during init", group.pe(i)));
   }
-  for (int missing = size() - 1 - group.index; missing > 0;) {
+  accept_all(listener);
+}
+
+void PeerSockets::accept_all(const Fd& listener) {
+  const Deadline deadline(timeout_seconds_);
+  for (int missing = size() - 1 - group_.index; missing > 0;) {
     wait_readable(listener.get(), deadline, strprintf("%d higher-ranked PEs to connect", missing));
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket || !same_user(socket.get())) continue;
+    if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+    // To try again would find the same connection and fail the same way, at once and for ever.
+    require(bool{socket}, GSHMEMX_ERROR_SYSTEM,
+            strprintf("accept4, with %d PEs still to connect: %s; %s", missing,
+                      std::strerror(errno), descriptor_limit().c_str()));
+    if (!same_user(socket.get())) continue;
     Hello hello;
     hello.magic = 0;
     wait_readable(socket.get(), deadline, "a PE's greeting");
     if (::recv(socket.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) continue;
-    if (hello.magic != Hello{}.magic || hello.index <= group.index || hello.index >= size())
+    if (hello.magic != Hello{}.magic || hello.index <= group_.index || hello.index >= size())
       continue;
     Fd& place = sockets_[static_cast<std::size_t>(hello.index)];
     if (place) continue;
@@ -121,7 +150,14 @@ PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, const HostGroup& group, dou
   }
 }
 
-void PeerSockets::send_fd(int i, int fd) {
+void PeerSockets::hang_up() noexcept {
+  for (const Fd& socket : sockets_) {
+    if (socket) (void)::shutdown(socket.get(), SHUT_RDWR);
+  }
+}
+
+/// False when too many are under way for now (unix(7), ETOOMANYREFS).
+bool PeerSockets::send_fd(int i, int fd) {
   char byte = kDescriptor;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -135,15 +171,13 @@ void PeerSockets::send_fd(int i, int fd) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  if (::sendmsg(socket(i), &message, MSG_NOSIGNAL) != 1) {
-    throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot pass a segment to PE %d: %s",
-                                                     group_.pe(i), std::strerror(errno)));
-  }
+  if (::sendmsg(socket(i), &message, MSG_NOSIGNAL) == 1) return true;
+  if (errno == ETOOMANYREFS) return false;
+  throw Error(GSHMEMX_ERROR_PEER_FAILED,
+              strprintf("cannot pass a segment to PE %d: %s", group_.pe(i), std::strerror(errno)));
 }
 
 Fd PeerSockets::receive_fd(int i) {
-  wait_readable(socket(i), deadline_in(timeout_seconds_),
-                strprintf("the segment of PE %d", group_.pe(i)));
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -153,6 +187,9 @@ Fd PeerSockets::receive_fd(int i) {
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t n = ::recvmsg(socket(i), &message, MSG_CMSG_CLOEXEC);
+  require(n != 1 || (message.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM,
+          strprintf("no descriptor left for the segment of PE %d: %s", group_.pe(i),
+                    descriptor_limit().c_str()));
   const cmsghdr* header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (byte != kDescriptor || !header || header->cmsg_type != SCM_RIGHTS) {
     throw Error(
@@ -164,23 +201,68 @@ Fd PeerSockets::receive_fd(int i) {
   return Fd(fd);
 }
 
+void PeerSockets::check_time(const Deadline& deadline, int i, bool refused) const {
+  if (!deadline.passed()) return;
+  throw Error(GSHMEMX_ERROR_TIMEOUT,
+              refused ? strprintf("timed out passing a segment to PE %d: too many descriptors of "
+                                  "this user are under way between processes; %s",
+                                  group_.pe(i), descriptor_limit().c_str())
+                      : strprintf("timed out waiting for the segment of PE %d", group_.pe(i)));
+}
+
+/// What is under way counts against a limit that all processes of a user share, of as many as one
+/// process may have open. Nobody is more than one ahead of what it has taken in: so there is never
+/// more than one for every PE.
 std::vector<Fd> PeerSockets::exchange(int fd) {
-  for (int i = 0; i < size(); ++i) {
-    if (i != group_.index) send_fd(i, fd);
-  }
-  std::vector<Fd> fds;
-  for (int i = 0; i < size(); ++i) {
-    fds.push_back(i == group_.index ? Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0),
-                                                                      "fcntl(F_DUPFD)")))
-                                    : receive_fd(i));
+  const Deadline deadline(timeout_seconds_);
+  std::vector<Fd> fds(sockets_.size());
+  fds[static_cast<std::size_t>(group_.index)] = duplicate(fd);
+  int sent = 0, taken = 0;
+  while (sent < size() - 1 || taken < size() - 1) {
+    const int to = (group_.index + 1 + sent) % size();
+    const bool may_send = sent < size() - 1 && sent <= taken;
+    if (may_send && send_fd(to, fd)) {
+      ++sent;
+      continue;
+    }
+    const int before = taken;
+    taken += take_in(fds, may_send ? kRetryMs : deadline.poll_ms());
+    const auto missing = std::find_if(fds.begin(), fds.end(), [](const Fd& each) { return !each; });
+    if (taken == before)
+      check_time(deadline, may_send ? to : static_cast<int>(missing - fds.begin()), may_send);
   }
   return fds;
 }
 
+/// Fills in those of `fds` that arrive within `wait_ms`; returns how many.
+int PeerSockets::take_in(std::vector<Fd>& fds, int wait_ms) {
+  std::vector<pollfd> entries;
+  for (std::size_t i = 0; i < fds.size(); ++i)
+    entries.push_back({fds[i] ? -1 : sockets_[i].get(), POLLIN, 0});
+  const int ready = ::poll(entries.data(), entries.size(), wait_ms);
+  if (ready < 0 && errno != EINTR) check_errno(ready, "poll");
+  int taken = 0;
+  for (std::size_t i = 0; ready > 0 && i < fds.size(); ++i) {
+    if (entries[i].revents == 0) continue;
+    fds[i] = receive_fd(static_cast<int>(i));
+    ++taken;
+  }
+  return taken;
+}
+
 Fd PeerSockets::from_root(int fd_on_root) {
-  if (group_.index != 0) return receive_fd(0);
-  for (int i = 1; i < size(); ++i) send_fd(i, fd_on_root);
-  return Fd(static_cast<int>(check_errno(fcntl(fd_on_root, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
+  const Deadline deadline(timeout_seconds_);
+  if (group_.index != 0) {
+    wait_readable(socket(0), deadline, strprintf("the segment of PE %d", group_.pe(0)));
+    return receive_fd(0);
+  }
+  for (int i = 1; i < size(); ++i) {
+    while (!send_fd(i, fd_on_root)) {
+      check_time(deadline, i, true);
+      (void)::poll(nullptr, 0, kRetryMs);
+    }
+  }
+  return duplicate(fd_on_root);
 }
 
 std::vector<std::vector<char>> PeerSockets::gather(const std::vector<char>& mine) {
@@ -195,7 +277,7 @@ std::vector<std::vector<char>> PeerSockets::gather(const std::vector<char>& mine
   for (int i = 0; i < size(); ++i) {
     if (i == group_.index) continue;
     std::vector<char>& into = all[static_cast<std::size_t>(i)];
-    wait_readable(socket(i), deadline_in(timeout_seconds_), strprintf("PE %d", group_.pe(i)));
+    wait_readable(socket(i), Deadline(timeout_seconds_), strprintf("PE %d", group_.pe(i)));
     require(::recv(socket(i), into.data(), into.size(), MSG_WAITALL) == whole,
             GSHMEMX_ERROR_PEER_FAILED,
             strprintf("PE %d closed its connection during init", group_.pe(i)));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/deadline.h"
 #include "host/base/fd.h"
 #include "transport/p2p/host_group.h"
 
@@ -14,8 +15,9 @@ namespace gshmem::p2p {
 
 class PeerSockets {
  public:
-  /// Collective over the job. `group` outlives this object.
-  /// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming the PE.
+  /// Collective over the job. `group` outlives this object. 0 seconds = no end.
+  /// Errors: GSHMEMX_ERROR_TIMEOUT and GSHMEMX_ERROR_PEER_FAILED naming the PE;
+  /// GSHMEMX_ERROR_SYSTEM, naming the limit where there are no descriptors left.
   PeerSockets(bootstrap::Bootstrap& boot, const HostGroup& group, double timeout_seconds);
 
   // Collective over the host.
@@ -27,14 +29,20 @@ class PeerSockets {
   /// The same few bytes from everyone.
   [[nodiscard]] std::vector<std::vector<char>> gather(const std::vector<char>& mine);
 
+  /// Whoever waits for this PE in one of these fails at once. For a PE that will not come.
+  void hang_up() noexcept;
+
   /// Socket to PE i of the host; -1 for this PE.
   [[nodiscard]] int socket(int i) const { return sockets_[static_cast<std::size_t>(i)].get(); }
   [[nodiscard]] const HostGroup& group() const noexcept { return group_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(sockets_.size()); }
 
  private:
-  void send_fd(int i, int fd);
+  void accept_all(const Fd& listener);
+  [[nodiscard]] bool send_fd(int i, int fd);
   [[nodiscard]] Fd receive_fd(int i);
+  [[nodiscard]] int take_in(std::vector<Fd>& fds, int wait_ms);
+  void check_time(const bootstrap::Deadline& deadline, int i, bool refused) const;
 
   const HostGroup& group_;
   double timeout_seconds_;

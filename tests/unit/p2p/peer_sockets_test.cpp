@@ -1,0 +1,154 @@
+// The sockets between PEs of a host, PEs being processes: that they pass descriptors whatever
+// limits there are, and what they say when they cannot.
+#include "transport/p2p/peer_sockets.h"
+
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/bootstrap/uid_fixture.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+p2p::HostGroup one_host(int size, int me) {
+  return p2p::group_hosts(std::vector<std::string>(static_cast<std::size_t>(size), "host"), me);
+}
+
+/// This process may open `more` descriptors and no further ones.
+void leave_descriptors(int more) {
+  rlimit limit{};
+  check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+  std::vector<Fd> taken;  // the lowest that are free, whatever holes there are
+  for (int i = 0; i <= more; ++i)
+    taken.emplace_back(static_cast<int>(check_errno(open("/dev/null", O_RDONLY), "open")));
+  limit.rlim_cur = static_cast<rlim_t>(taken.back().get());
+  check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+}
+
+/// A descriptor that says whose it is.
+Fd pipe_with(int number) {
+  int ends[2];
+  check_errno(pipe(ends), "pipe");
+  const Fd in(ends[1]);
+  check_errno(write(in.get(), &number, sizeof number), "write");
+  return Fd(ends[0]);
+}
+
+int number_in(const Fd& fd) {
+  int number = -1;
+  check_errno(read(fd.get(), &number, sizeof number), "read");
+  return number;
+}
+
+/// `body(sockets, rank, boot)` on PEs of one host.
+std::string run_pes(int size, double timeout_seconds,
+                    const std::function<void(p2p::PeerSockets&, bootstrap::Bootstrap&)>& body) {
+  IdChannel channel;
+  return run_processes(size, [&](int rank) {
+    const auto boot = channel.join(rank, size, uid_config());
+    const p2p::HostGroup group = one_host(size, rank);
+    p2p::PeerSockets sockets(*boot, group, timeout_seconds);
+    body(sockets, *boot);
+    boot->barrier();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("zero_seconds_are_no_end") {
+  CHECK(run_pes(3, 0, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          const int me = boot.rank();
+          expect(sockets.gather({static_cast<char>(me)})[2][0] == 2, "gather");
+          const Fd mine = pipe_with(7);
+          expect(bool{sockets.from_root(mine.get())}, "from_root");
+          expect(sockets.exchange(mine.get()).size() == 3, "exchange");
+        }) == "");
+}
+
+TEST_CASE("every_pe_gets_every_descriptor") {
+  CHECK(run_pes(5, 60, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          // A pipe holds its number once, so each PE gives five.
+          std::vector<Fd> pipes;
+          for (int round = 0; round < 5; ++round) {
+            const Fd mine = pipe_with(boot.rank() * 10 + round);
+            const std::vector<Fd> all = sockets.exchange(mine.get());
+            boot.barrier();
+            for (int pe = 0; pe < 5; ++pe) {
+              if ((boot.rank() + round) % 5 != pe) continue;  // one reader per pipe
+              expect(number_in(all[static_cast<std::size_t>(pe)]) == pe * 10 + round, "exchange");
+            }
+          }
+        }) == "");
+}
+
+TEST_CASE("descriptors_under_way_stay_below_the_user_s_limit") {
+  constexpr int kPes = 16;
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          const p2p::HostGroup group = one_host(kPes, rank);
+          p2p::PeerSockets sockets(*boot, group, 60);
+          const Fd mine = pipe_with(rank);
+          // Root is above the limit. Not nobody: whatever else runs as that counts, too.
+          if (geteuid() == 0) check_errno(setuid(54321), "setuid");
+          leave_descriptors(kPes);
+          boot->barrier();
+          expect(sockets.exchange(mine.get()).size() == kPes, "exchange");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_without_descriptors_says_so_at_once") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const p2p::HostGroup group = one_host(2, rank);
+          if (rank == 0) {
+            leave_descriptors(1);  // for the listener
+            expect_error(GSHMEMX_ERROR_SYSTEM,
+                         "accept4, with 1 PEs still to connect: Too many open",
+                         [&] { p2p::PeerSockets(*boot, group, 60); });
+          } else {
+            try {
+              p2p::PeerSockets(*boot, group, 60);
+            } catch (const Error& error) {  // where it notices
+              expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
+            }
+          }
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_without_a_descriptor_for_its_listener_is_named_to_the_others") {
+  IdChannel channel;
+  CHECK(run_processes(3, [&](int rank) {
+          const auto boot = channel.join(rank, 3, uid_config());
+          const p2p::HostGroup group = one_host(3, rank);
+          if (rank == 2) leave_descriptors(2);
+          expect_error(rank == 2 ? GSHMEMX_ERROR_SYSTEM : GSHMEMX_ERROR_PEER_FAILED,
+                       rank == 2 ? "socket: Too many open files" : "PE 2 has no socket",
+                       [&] { p2p::PeerSockets(*boot, group, 60); });
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_that_cannot_take_a_descriptor_says_so") {
+  CHECK(run_pes(2, 60, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          const Fd mine = pipe_with(0);
+          if (boot.rank() == 1) return (void)sockets.exchange(mine.get());
+          leave_descriptors(1);  // for its own
+          expect_error(GSHMEMX_ERROR_SYSTEM, "no descriptor left for the segment of PE 1",
+                       [&] { (void)sockets.exchange(mine.get()); });
+        }) == "");
+}
+
+TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
+  CHECK(run_pes(3, 0, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 0) return sockets.hang_up();
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
+                       [&] { (void)sockets.exchange(STDIN_FILENO); });
+        }) == "");
+}
