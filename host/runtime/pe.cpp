@@ -2,6 +2,7 @@
 
 #include "host/base/log.h"
 #include "host/runtime/fault.h"
+#include "host/runtime/together.h"
 #include "transport/hosts/relay_board.h"
 
 #include <unistd.h>
@@ -15,36 +16,6 @@ namespace {
 
 /// How long a PE whose request was refused has to say so itself.
 constexpr double kPeerTellsSeconds = 2;
-
-/// How one PE fared in a phase of init, as the others read it.
-struct PhaseReport {
-  int code = GSHMEMX_SUCCESS;
-  char reason[380] = "";
-};
-
-/// Runs one phase on every PE; throws on all of them when it failed on any. The PE that failed
-/// throws its own error.
-template <class Phase>
-void together(bootstrap::Bootstrap& boot, const Phase& phase) {
-  PhaseReport mine;
-  try {
-    phase();
-  } catch (const Error& error) {
-    mine.code = error.code();
-    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
-  } catch (const std::exception& error) {
-    mine.code = GSHMEMX_ERROR_INTERNAL;
-    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
-  }
-  const std::vector<PhaseReport> reports = bootstrap::allgather(boot, mine);
-  if (mine.code != GSHMEMX_SUCCESS)
-    throw Error(static_cast<gshmemx_status>(mine.code), mine.reason);
-  for (std::size_t pe = 0; pe < reports.size(); ++pe) {
-    if (reports[pe].code == GSHMEMX_SUCCESS) continue;
-    throw Error(static_cast<gshmemx_status>(reports[pe].code),
-                strprintf("init failed on PE %zu: %s", pe, reports[pe].reason));
-  }
-}
 
 void copy_message(gshmemx_fault_t* info, const std::string& message) {
   std::strncpy(info->message, message.c_str(), sizeof(info->message) - 1);
@@ -63,13 +34,30 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   log_set_pe(state_.my_pe);
   try {
     init();
-  } catch (...) {
-    // A peer may wait for us in a call that we will never make.
-    boot_->abort(1, strprintf("PE %d failed during init", state_.my_pe));
+  } catch (const AgreedError&) {
+    monitor_.reset();  // it would take those for dead who go before us
+    wait_for_reports();
+    throw;
+  } catch (const std::exception& error) {
+    // A peer may wait for us in a call that we will never make. Said here already, because a
+    // launcher may not let us come back.
+    GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
+    monitor_.reset();
+    boot_->abort(1, strprintf("PE %d failed during init: %s", state_.my_pe, error.what()));
     throw;
   }
   GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes,
               boot_->name(), gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
+}
+
+/// The process of a PE may serve the bootstrap, and a launcher may end the job with the first that
+/// ends: nobody goes before all have heard what failed.
+void Pe::wait_for_reports() noexcept {
+  try {
+    boot_->barrier();
+  } catch (const Error& error) {
+    GSHMEM_DEBUG("after a failed init: %s", error.what());
+  }
 }
 
 void Pe::init() {
@@ -80,19 +68,13 @@ void Pe::init() {
     choose_gpu();
     check_path_variables();
   });
-  const std::vector<int> on_gpu = bootstrap::allgather(boot, gpu_ ? 1 : 0);
-  for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
-    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED,
-            strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
-                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
-                      on_gpu[pe] ? "on a GPU" : "in CPU mode"));
-  }
+  together(boot, [&] { agree_on_mode(); });
   // Half the time: who gives up here must still find the others in the report that follows.
   together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
   together(boot, [&] { addresses_ = hosts::agree_on_addresses(boot, group_, options_.config); });
-  together(boot, [&] { make_board(); });
-  together(boot, [&] { make_memory(); });
-  together(boot, [&] { make_network(); });
+  together(boot, [&] { or_hang_up(*sockets_, [&] { make_board(); }); });
+  together(boot, [&] { or_hang_up(*sockets_, [&] { make_memory(); }); });
+  together(boot, [&] { or_hang_up(*sockets_, [&] { make_network(); }); });
   together(boot, [&] { publish(); });
 }
 
@@ -107,7 +89,17 @@ void Pe::choose_gpu() {
   gpu_ = open_gpu(options_.cuda_device_id, group_.index);
 }
 
-/// Errors: the same on all PEs.
+/// Errors: the same on all PEs, as of the next.
+void Pe::agree_on_mode() {
+  const std::vector<int> on_gpu = bootstrap::allgather(*boot_, gpu_ ? 1 : 0);
+  for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
+    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED,
+            strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
+                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
+                      on_gpu[pe] ? "on a GPU" : "in CPU mode"));
+  }
+}
+
 void Pe::agree_on_memory() {
   if (gpu_) {
     const std::vector<std::array<char, 16>> uuids = bootstrap::allgather(*boot_, gpu_->uuid());

@@ -102,7 +102,9 @@ class Pe {
 
  private:
   void init();
+  void wait_for_reports() noexcept;
   void choose_gpu();
+  void agree_on_mode();
   void make_memory();
   void agree_on_memory();
   void make_window();

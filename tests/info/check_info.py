@@ -85,9 +85,16 @@ def case_fabric(program):
     assert {pe["nic"] for pe in pes} == {"none"}
 
 
-def case_job_error(program):
-    report = json.loads(run(program, ["--json", "--job"], 1, GSHMEM_P2P="0", GSHMEM_NIC="none"))
+def case_job_error(program, status=1):
+    report = json.loads(run(program, ["--json", "--job"], status, GSHMEM_P2P="0",
+                            GSHMEM_NIC="none"))
     assert "GSHMEM_P2P=0" in report["job_error"] and "pes" not in report
+
+
+def case_mpirun_job_error(program):
+    """PE 0 says why there is no job, however soon the other process ends."""
+    for _ in range(3):
+        case_job_error(program, status=0)
 
 
 def case_mpirun(program):

@@ -1,0 +1,71 @@
+// An init that fails on one PE, or that has no end: what the others hear, and when.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+#include <sys/resource.h>
+
+#include <csignal>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+/// Init on every PE, of which PE 1 does `spoil` first; what each says.
+std::vector<Outcome> init_of(int n, const Environment& changes,
+                             const std::function<void()>& spoil) {
+  return in_children(n, quick(changes), [&](int rank) {
+    if (rank == 1) spoil();
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+  });
+}
+
+/// Segments are files to this limit.
+void limit_file_size() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{4096, 4096};
+  setrlimit(RLIMIT_FSIZE, &little);
+}
+
+}  // namespace
+
+TEST_CASE("bootstrap_timeout_0_is_no_end") {
+  const auto outcomes = in_children(3, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [](int) {
+    const Runtime runtime;
+    gshmem_barrier_all();
+    std::printf("pe %d of %d\n", runtime.my_pe(), runtime.n_pes());
+  });
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, " of 3\n"));
+  }
+}
+
+TEST_CASE("pe_that_cannot_make_its_segment_tells_the_others_why") {
+  // Without an end: nobody waits for one.
+  const auto outcomes = init_of(3, {{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}, limit_file_size);
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    INFO(outcomes[rank].output);
+    CHECK(outcomes[rank].code == 0);
+    CHECK(contains(outcomes[rank].output, "status 14\n"));
+    CHECK(contains(outcomes[rank].output,
+                   rank == 1 ? "-1 ftruncate: File too large"
+                             : "-1 init failed on PE 1: ftruncate: File too large"));
+  }
+}
+
+TEST_CASE("first_pe_that_cannot_make_what_all_share_tells_the_others_why") {
+  const Environment endless = quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}});
+  const auto outcomes = in_children(2, endless, [](int rank) {
+    if (rank == 0) limit_file_size();
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+  });
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "ftruncate: File too large"));
+  }
+}
