@@ -158,6 +158,16 @@ class Pe {
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
+  // Before what has threads that call raise: the GPU, the NICs, the monitor.
+  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
+  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
+  std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
+  std::atomic<bool> peers_told_{false};
+  bool fault_said_ = false;                        ///< monitor thread only, as the next
+  std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
+  mutable std::mutex fault_mutex_;
+  std::string host_fault_;  ///< message of a fault that the host found
+  Known known_ = Known::kHere;
   p2p::HostGroup group_;
   std::vector<bootstrap::Endpoint> addresses_;  ///< of this host, best first for other hosts
   int pes_on_gpu_ = 1;
@@ -178,17 +188,8 @@ class Pe {
   std::unique_ptr<nic::QueueSet> queues_;
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;
-  std::unique_ptr<hosts::PeerMonitor> monitor_;
-  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
-  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
-  std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
-  std::atomic<bool> peers_told_{false};
-  bool fault_said_ = false;                        ///< monitor thread only, as the next
-  std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
-  mutable std::mutex fault_mutex_;
-  std::string host_fault_;  ///< message of a fault that the host found
-  Known known_ = Known::kHere;
   std::mutex memory_mutex_;
+  std::unique_ptr<hosts::PeerMonitor> monitor_;  ///< its thread uses most of the above
 };
 
 }  // namespace gshmem
