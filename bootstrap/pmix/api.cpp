@@ -1,8 +1,9 @@
 #include "bootstrap/pmix/api.h"
 
+#include "host/base/thread.h"
+
 #include <cstring>
 #include <memory>
-#include <thread>
 
 namespace gshmem::bootstrap {
 
@@ -106,7 +107,7 @@ pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_
   };
   const auto attempt = std::make_shared<Attempt>();
   // PMIx_Init and PMIx_Abort have no non-blocking form, hence the threads.
-  std::thread([&api, attempt] { attempt->finish(api.init(&attempt->me, nullptr, 0)); }).detach();
+  start_thread([&api, attempt] { attempt->finish(api.init(&attempt->me, nullptr, 0)); }).detach();
   const pmix_status_t status = attempt->await(deadline);
   if (status == PMIX_SUCCESS) *me = attempt->me;
   return status;
@@ -115,7 +116,7 @@ pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_
 void pmix_abort(const PmixApi& api, int code, const std::string& message,
                 const Deadline& deadline) {
   const auto pending = std::make_shared<Pending>();
-  std::thread([&api, pending, code, message] {
+  start_thread([&api, pending, code, message] {
     pending->finish(api.abort(code, message.c_str(), nullptr, 0));
   }).detach();
   (void)pending->await(deadline);

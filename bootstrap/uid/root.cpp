@@ -1,10 +1,9 @@
 #include "bootstrap/uid/root.h"
 
 #include "bootstrap/uid/connection.h"
+#include "host/base/thread.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -237,23 +236,6 @@ class RootLoop {
   Deadline stop_deadline_{0}, linger_deadline_{0};
 };
 
-/// Starts a thread that no signal handler of the application runs on.
-template <class Body>
-std::unique_ptr<std::thread> start_thread(Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::unique_ptr<std::thread> thread;
-  try {
-    thread = std::make_unique<std::thread>(std::move(body));
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 RootService::RootService(Listener listener, const Cookie& cookie, double linger_seconds)
@@ -261,7 +243,7 @@ RootService::RootService(Listener listener, const Cookie& cookie, double linger_
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
       owner_(getpid()) {
   auto loop = std::make_unique<RootLoop>(std::move(listener), cookie, linger_seconds, wake_.get());
-  thread_ = start_thread([this, loop = std::move(loop)]() mutable {
+  thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
       loop->run();
     } catch (const std::exception&) {
@@ -269,7 +251,7 @@ RootService::RootService(Listener listener, const Cookie& cookie, double linger_
     }
     loop.reset();  // closes every socket before anyone can see ended_
     ended_.store(true, std::memory_order_release);
-  });
+  }));
 }
 
 RootService::~RootService() {

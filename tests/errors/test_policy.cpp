@@ -159,3 +159,21 @@ TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
     }
   }
 }
+
+TEST_CASE("signal_that_the_program_waits_for_is_no_error") {
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    for (const std::string doorbell : {"auto", "agent"}) {
+      const auto environment = environment_of(leg, {{"GSHMEM_DOORBELL", doorbell}});
+      const auto outcomes = spmd::in_children(kPes, environment, [&](int) {
+        const Runtime runtime;
+        spmd::await_signal();
+        gshmem_barrier_all();
+      });
+      INFO(leg.name() << ", " << doorbell << "\n" << text_of(outcomes));
+      for (const Outcome& outcome : outcomes) {
+        CHECK(outcome.code == 0);
+        CHECK(contains(outcome.output, "signal taken\n"));
+      }
+    }
+  }
+}

@@ -1,5 +1,7 @@
 #include "transport/hosts/peer_monitor.h"
 
+#include "host/base/thread.h"
+
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -39,7 +41,7 @@ PeerMonitor::PeerMonitor(const p2p::PeerSockets& sockets, std::vector<Link> link
   if (group.n_nodes() > 1) {
     relay_.emplace(group.me(), static_cast<int>(group.node_of.size()), tree_neighbours(group));
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 PeerMonitor::~PeerMonitor() {

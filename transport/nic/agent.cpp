@@ -1,10 +1,12 @@
 #include "transport/nic/agent.h"
 
+#include "host/base/thread.h"
 #include "transport/nic/idle.h"
 
 namespace gshmem::nic {
 
-Agent::Agent(std::vector<Route> routes) : routes_(std::move(routes)), thread_([this] { run(); }) {}
+Agent::Agent(std::vector<Route> routes)
+    : routes_(std::move(routes)), thread_(start_thread([this] { run(); })) {}
 
 Agent::~Agent() {
   stop_.store(true, std::memory_order_release);  // pairs with run

@@ -1,5 +1,7 @@
 #include "transport/ofi/executor.h"
 
+#include "host/base/thread.h"
+
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -39,7 +41,7 @@ void Executor::start() {
     any_handover_.store(true, std::memory_order_release);  // pairs with take_rings
   }
   added_.clear();
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
 }
 
 void Executor::take_rings() {

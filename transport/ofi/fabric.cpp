@@ -1,5 +1,7 @@
 #include "transport/ofi/fabric.h"
 
+#include "host/base/thread.h"
+
 #include <rdma/fi_cm.h>
 
 #include <sys/uio.h>
@@ -9,6 +11,7 @@
 namespace gshmem::ofi {
 
 Fabric::Fabric(const Library& library, InfoPtr info) : library_(library), info_(std::move(info)) {
+  const SignalsHeldBack held_back;  // some providers start threads
   const std::string on = " on " + std::string(info_->fabric_attr->prov_name);
   const char* const other = "Try another GSHMEM_OFI_PROVIDER or GSHMEM_OFI_INTERFACE";
   library_.check(library_.fabric(info_->fabric_attr, fabric_.out(), nullptr), "fi_fabric" + on,

@@ -139,6 +139,17 @@ void print_fault() {
   std::printf("fault %d %d %s\n", fault.code, fault.pe, fault.message);
 }
 
+void await_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  kill(getpid(), SIGUSR1);
+  int number = 0;
+  sigwait(&set, &number);
+  std::puts("signal taken");
+}
+
 void skip(const std::string& why) {
   std::printf("skipped: %s\n", why.c_str());
   std::fflush(stdout);

@@ -42,6 +42,10 @@ struct Outcome {
 /// The code and message of gshmemx_last_fault, as a line "fault CODE PE MESSAGE" on stdout.
 void print_fault();
 
+/// Holds SIGUSR1 back on this thread, sends it to the process and waits for it; says so on stdout.
+/// It ends the process where another thread takes it.
+void await_signal();
+
 [[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -89,3 +89,15 @@ TEST_CASE("thread_bound_to_a_pe_is_free_when_that_is_gone") {
   CHECK(contains(outcome.output, "gone (nil), status 0\n"));
   CHECK(contains(outcome.output, "pe 0 of 1, memory 1\n"));
 }
+
+TEST_CASE("signal_that_the_program_waits_for_ends_nobody") {
+  const auto outcomes = in_children(2, quick(), [](int) {
+    const Runtime runtime;
+    await_signal();
+  });
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "signal taken\n"));
+  }
+}

@@ -1,5 +1,7 @@
 #include "transport/nic/mlx5/events.h"
 
+#include "host/base/thread.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -96,7 +98,7 @@ void EventThread::subscribe(mlx5dv_devx_obj* object, std::uint16_t event, int qu
 }
 
 void EventThread::start() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
 }
 
 void EventThread::stop() noexcept {

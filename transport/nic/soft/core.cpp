@@ -2,10 +2,10 @@
 
 #include "host/base/error.h"
 #include "host/base/log.h"
+#include "host/base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -62,12 +62,7 @@ Core::Core(const EngineOptions& options)
     GSHMEM_WARN("soft NIC: adversary \"%s\", GSHNIC_SEED=%llu", options.adversary.c_str(),
                 static_cast<unsigned long long>(options.seed));
   }
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread([this] { run(); });
 }
 
 Core::~Core() {
