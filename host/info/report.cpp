@@ -38,6 +38,15 @@ std::string toolkit() { return "none: CPU mode only"; }
 std::string driver() { return "not used by this build"; }
 #endif
 
+/// What may consume the work queues, as words of GSHMEM_NIC.
+std::string network() {
+  std::string words;
+  if (GSHMEM_INFO_RDMA) words = "mlx5 (rdma-core is loaded when used), soft";
+  if (GSHMEM_INFO_LIBFABRIC)
+    words += (words.empty() ? "" : ", ") + std::string("ofi (libfabric.so.1 is loaded when used)");
+  return words.empty() ? "none: built without headers of rdma-core and libfabric" : words;
+}
+
 std::vector<Fact> build_facts() {
 #if defined(__clang__)
   const std::string compiler =
@@ -56,7 +65,7 @@ std::vector<Fact> build_facts() {
       {"cuda_driver", driver()},
       {"pmix", GSHMEM_INFO_PMIX ? "yes, libpmix.so.2 is loaded when used" : "no"},
       {"mpi", GSHMEM_INFO_MPI ? "yes, as a plugin" : "no"},
-      {"network", "none in this version"}};
+      {"network", network()}};
 }
 
 }  // namespace

@@ -65,11 +65,12 @@ def case_job(program):
 
 
 def case_network(program):
-    """PEs that are not mapped: by what they are reached, and why."""
+    """PEs that are not mapped: by what they are reached, and why; and that it is built in."""
     apart = {"GSHMEM_P2P_GROUP": "1", "GSHMEM_NIC": "soft", "GSHMEM_SYMMETRIC_SIZE": "8M"}
     pes = json.loads(run(program, ["--json"], 0, **apart))["pes"]
     assert [pe["paths"] for pe in pes] == [["self", "network"], ["network", "self"]]
     assert {pe["nic"] for pe in pes} == {"soft"}
+    assert "soft" in json.loads(run(program, ["--json", "--no-job"], 0))["build"]["network"]
     for pe in pes:
         why = pe["why_no_load_store"]
         assert why[pe["pe"]] == "" and "GSHMEM_P2P_GROUP" in why[1 - pe["pe"]], why
