@@ -26,6 +26,19 @@ struct gshmemx_thread_world {
 
 namespace {
 
+/// What GSHMEM_FAULT says, whatever is wrong with other variables. A bad value does not say what it
+/// wants; the default is to end.
+bool init_may_return() {
+  const auto only_fault = [](const char* name, void*) -> const char* {
+    return std::strcmp(name, "GSHMEM_FAULT") == 0 ? env_lookup(name) : nullptr;
+  };
+  try {
+    return Config::from(only_fault, nullptr).fault == "report";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 Config read_config() {
   Config config = Config::from_env();
   log_configure(log_level_from(config.log_level), config.log_file);
@@ -72,8 +85,18 @@ bool already_initialized(unsigned flags) {
   return !founds_another || gshmemi_ambient()->bound;
 }
 
+/// For a rank that fails before it has its bootstrap: the others hear of it, and the next init of
+/// all is of the same round again.
+void forgo_round(unsigned flags, const gshmemx_init_attr_t* attr) {
+  if (flags != GSHMEMX_INIT_THREAD_PES || !attr || attr->version != GSHMEMX_INIT_ATTR_VERSION)
+    return;
+  if (gshmemx_thread_world_t* world = attr->args.thread_world)
+    (void)world->take(attr->args.thread_rank, 0);  // who else comes first waits for nobody
+}
+
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   if (already_initialized(flags)) return;
+  bool has_boot = false;
   try {
     PeOptions options;
     options.config = read_config();
@@ -89,11 +112,13 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only its mpi_comm");
     }
     auto boot = make_bootstrap(flags, attr, options.config);
+    has_boot = true;
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
     process_add(std::move(pe),
                 flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
   } catch (const Error& error) {
     set_init_error(error);
+    if (!has_boot) forgo_round(flags, attr);
     throw;
   }
 }
@@ -104,9 +129,7 @@ extern "C" {
 
 void gshmem_init(void) {
   if (guard_status([] { init(GSHMEMX_INIT_DEFAULT, nullptr); }) == GSHMEMX_SUCCESS) return;
-  // A bad configuration cannot say what it wants; the default is to end.
-  const char* fault = env_lookup("GSHMEM_FAULT");
-  if (fault && std::strcmp(fault, "report") == 0) return;
+  if (init_may_return()) return;
   std::fflush(nullptr);
   ::_exit(1);
 }
@@ -197,7 +220,14 @@ int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
 }
 
 gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes) {
-  return n_pes < 1 ? nullptr : new gshmemx_thread_world(n_pes);
+  gshmemx_thread_world_t* world = nullptr;
+  (void)guard_status([&] {
+    require(n_pes >= 1 && n_pes <= abi::kMaxPes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("gshmemx_thread_world_create: argument n_pes = %d is not in [1, %d]", n_pes,
+                      abi::kMaxPes));
+    world = new gshmemx_thread_world(n_pes);
+  });
+  return world;
 }
 
 void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world) { delete world; }

@@ -88,7 +88,8 @@ GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, in
 // --- Several PEs per process ---------------------------------------------------------------------
 // Each PE is initialized on its own host thread, which belongs to it from then on; a process with
 // one PE needs none of this, all its threads belong to that PE.
-/// A world of `n_pes` PEs in this process, to be joined by that many threads. Null if n_pes < 1.
+/// A world of `n_pes` PEs in this process, to be joined by that many threads. Null if n_pes is not
+/// in [1, 65536], or there is no memory for so many.
 GSHMEM_EXPORT gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes);
 /// After the last finalize of its PEs. Null is fine.
 GSHMEM_EXPORT void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world);

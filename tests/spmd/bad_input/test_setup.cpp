@@ -158,6 +158,17 @@ TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
   CHECK(contains(outcome.output, "state 2, fault 0"));
 }
 
+TEST_CASE("failed_init_goes_by_the_policy_however_it_is_written") {
+  const Outcome outcome =
+      in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "x"}, {"GSHMEM_FAULT", "Report"}}), [] {
+        gshmem_init();
+        std::puts("still here");
+      });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "still here"));
+}
+
 TEST_CASE("unknown_variable_is_a_warning_with_the_nearest_name") {
   const Outcome outcome = in_child(quick({{"GSHMEM_SYMETRIC_SIZE", "1M"}}), [] { Runtime(); });
   CHECK(outcome.code == 0);
@@ -270,7 +281,8 @@ TEST_CASE("attributes_that_make_no_sense_are_errors") {
         gshmemx_set_attr_uniqueid_args(0, 1, nullptr, &attr) == GSHMEMX_ERROR_INVALID_VALUE &&
         gshmemx_get_uniqueid(nullptr) == GSHMEMX_ERROR_INVALID_VALUE &&
         gshmem_init_thread(9, &provided) == GSHMEMX_ERROR_INVALID_VALUE && provided == -1 &&
-        gshmemx_thread_world_create(0) == nullptr;
+        gshmemx_thread_world_create(0) == nullptr &&
+        gshmemx_thread_world_create(1 << 30) == nullptr;
     attr.version = 1;
     std::puts(all && gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr) == GSHMEMX_ERROR_INVALID_VALUE
                   ? "all refused"

@@ -101,3 +101,31 @@ TEST_CASE("signal_that_the_program_waits_for_ends_nobody") {
     CHECK(contains(outcome.output, "signal taken\n"));
   }
 }
+
+TEST_CASE("rank_that_fails_before_it_joins_its_world_may_come_again") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [] {
+    gshmemx_thread_world_t* world = gshmemx_thread_world_create(2);
+    const auto init = [&](int rank) {
+      gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+      (void)gshmemx_set_attr_thread_args(world, rank, &attr);
+      const int status = gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr);
+      std::printf("rank %d status %d\n", rank, status);
+      if (status == GSHMEMX_SUCCESS) gshmem_finalize();
+    };
+    setenv("GSHMEM_TIMEOUT", "abc", 1);
+    std::thread([&] { init(0); }).join();
+    setenv("GSHMEM_TIMEOUT", "30", 1);
+    std::thread([&] { init(1); }).join();
+    std::puts("again");
+    std::thread first([&] { init(0); }), second([&] { init(1); });
+    first.join();
+    second.join();
+    gshmemx_thread_world_destroy(world);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "rank 0 status 10\n"));
+  CHECK(contains(outcome.output, "rank 1 status 12\nagain\n"));
+  CHECK(contains(outcome.output, "rank 0 status 0\n"));
+  CHECK(contains(outcome.output, "rank 1 status 0\n"));
+}
