@@ -19,6 +19,13 @@ class Deadline {
   [[nodiscard]] bool never() const noexcept { return at_ == Clock::time_point::max(); }
   [[nodiscard]] bool passed() const { return !never() && Clock::now() >= at_; }
 
+  /// The same, or `seconds` from now where that is sooner.
+  [[nodiscard]] Deadline within(double seconds) const {
+    Deadline sooner(seconds);
+    sooner.at_ = std::min(sooner.at_, at_);
+    return sooner;
+  }
+
   /// Milliseconds left for poll(2): -1 = no end, 0 = passed; a started millisecond counts whole.
   [[nodiscard]] int poll_ms() const {
     if (never()) return -1;

@@ -40,13 +40,6 @@ class NameFilter {
   std::vector<std::string_view> words_;
 };
 
-bool link_local_v6(const Endpoint& address) {
-  // fe80::/10, RFC 4291 section 2.5.6: means nothing without the interface, which is another one
-  // on every host.
-  return address.family == Endpoint::Family::kIpv6 && address.ip[0] == 0xFE &&
-         (address.ip[1] & 0xC0) == 0x80;
-}
-
 /// Lower is better.
 int rank_of(const Interface& interface) {
   int rank = interface.address.family == Endpoint::Family::kIpv4 ? 0 : 1;
@@ -98,7 +91,7 @@ std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfac
   for (const Interface& interface : interfaces) {
     const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
     const bool family_fits = family == "ipv4" ? v4 : family != "ipv6" || !v4;
-    if (!interface.up || !family_fits || link_local_v6(interface.address)) continue;
+    if (!interface.up || !family_fits || is_link_local(interface.address)) continue;
     if (names.accepts(interface.name)) fitting.push_back(interface);
   }
   std::stable_sort(fitting.begin(), fitting.end(),

@@ -31,20 +31,21 @@ struct Peer {
 /// The loop that the thread runs; nothing in it is shared.
 class RootLoop {
  public:
-  RootLoop(Listener listener, const Cookie& cookie, double linger_seconds, int wake)
-      : listener_(std::move(listener.fd)),
-        job_(cookie),
-        linger_seconds_(linger_seconds),
-        wake_(wake) {}
+  RootLoop(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds, int wake)
+      : job_(cookie), linger_seconds_(linger_seconds), wake_(wake) {
+    for (Listener& listener : listeners) listeners_.push_back(std::move(listener.fd));
+  }
 
   void run() {
     while (!finished()) {
       wait();
       if (!stopping_ && (polled_[0].revents & POLLIN) != 0) stop();
       for (std::size_t i = 0; i < polled_peers_; ++i) {
-        if (polled_[2 + i].revents != 0) serve(*peers_[i]);
+        if (polled_[1 + polled_listeners_ + i].revents != 0) serve(*peers_[i]);
       }
-      if ((polled_[1].revents & POLLIN) != 0) accept_all();
+      for (std::size_t i = 0; i < listeners_.size(); ++i) {  // serve may have closed them
+        if ((polled_[1 + i].revents & POLLIN) != 0) accept_all(listeners_[i]);
+      }
       deliver();
       drop_done();
     }
@@ -58,20 +59,22 @@ class RootLoop {
       return flushed || stop_deadline_.passed();
     }
     if (!job_.deserted()) return false;
-    if (!listener_ || linger_seconds_ <= 0) return true;
+    if (listeners_.empty() || linger_seconds_ <= 0) return true;
     if (!lingering_) linger_deadline_ = Deadline(linger_seconds_);
     lingering_ = true;
     return linger_deadline_.passed();
   }
 
   void wait() {
-    const bool accepting = listener_ && !stopping_ && !accept_pause_;
+    const bool accepting = !stopping_ && !accept_pause_;
     polled_.clear();
     polled_.push_back({wake_, POLLIN, 0});
-    polled_.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+    for (const Fd& listener : listeners_)
+      polled_.push_back({accepting ? listener.get() : -1, POLLIN, 0});
     if (stopping_) polled_[0].fd = -1;
     for (const auto& peer : peers_)
       polled_.push_back({peer->connection.fd().get(), peer->connection.poll_events(), 0});
+    polled_listeners_ = listeners_.size();
     polled_peers_ = peers_.size();
     if (poll(polled_.data(), polled_.size(), wait_ms()) <= 0) {
       for (pollfd& entry : polled_) entry.revents = 0;
@@ -94,9 +97,9 @@ class RootLoop {
     return least;
   }
 
-  void accept_all() {
+  void accept_all(const Fd& listener) {
     while (true) {
-      Fd fd = accept_from(listener_);
+      Fd fd = accept_from(listener);
       if (!fd) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (!drop_oldest_stranger()) accept_pause_ = true;  // out of descriptors
@@ -145,7 +148,7 @@ class RootLoop {
     peer.connection.accept_only(
         {FrameType::kGather, FrameType::kLeave, FrameType::kAbort, FrameType::kExpired});
     // Before anyone is welcomed: who has been may start the next job on the same port.
-    if (job_.complete()) listener_ = Fd();
+    if (job_.complete()) listeners_.clear();
     return true;
   }
 
@@ -224,25 +227,26 @@ class RootLoop {
     });
   }
 
-  Fd listener_;
+  std::vector<Fd> listeners_;
   Job job_;
   double linger_seconds_;
   int wake_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> ranks_;  ///< of peers_, by rank; null = not joined or gone
   std::vector<pollfd> polled_;
-  std::size_t polled_peers_ = 0;
+  std::size_t polled_listeners_ = 0, polled_peers_ = 0;
   bool stopping_ = false, lingering_ = false, accept_pause_ = false;
   Deadline stop_deadline_{0}, linger_deadline_{0};
 };
 
 }  // namespace
 
-RootService::RootService(Listener listener, const Cookie& cookie, double linger_seconds)
+RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie,
+                         double linger_seconds)
     : cookie_(cookie),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
       owner_(getpid()) {
-  auto loop = std::make_unique<RootLoop>(std::move(listener), cookie, linger_seconds, wake_.get());
+  auto loop = std::make_unique<RootLoop>(std::move(listeners), cookie, linger_seconds, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
       loop->run();
@@ -273,10 +277,11 @@ RootRegistry& RootRegistry::get() {
   return registry;
 }
 
-void RootRegistry::start(Listener listener, const Cookie& cookie, double linger_seconds) {
+void RootRegistry::start(std::vector<Listener> listeners, const Cookie& cookie,
+                         double linger_seconds) {
   const std::lock_guard lock(mutex_);
   std::erase_if(services_, [](const auto& service) { return service->ended(); });
-  services_.push_back(std::make_unique<RootService>(std::move(listener), cookie, linger_seconds));
+  services_.push_back(std::make_unique<RootService>(std::move(listeners), cookie, linger_seconds));
 }
 
 bool RootRegistry::serves(const Cookie& cookie) {

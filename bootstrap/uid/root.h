@@ -17,9 +17,9 @@ namespace gshmem::bootstrap {
 
 class RootService {
  public:
-  /// Serves one job on `listener`, which is closed when all ranks have joined. After a job that
+  /// Serves one job on `listeners`, which are closed when all ranks have joined. After a job that
   /// failed before that, late ranks are told why for `linger_seconds` (0 = not).
-  RootService(Listener listener, const Cookie& cookie, double linger_seconds);
+  RootService(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds);
   RootService(const RootService&) = delete;
   RootService& operator=(const RootService&) = delete;
   /// Tells the ranks that are left, sends what is queued (for a few seconds at most), and ends.
@@ -42,7 +42,7 @@ class RootService {
 class RootRegistry {
  public:
   static RootRegistry& get();
-  void start(Listener listener, const Cookie& cookie, double linger_seconds);
+  void start(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds);
   [[nodiscard]] bool serves(const Cookie& cookie);
 
  private:

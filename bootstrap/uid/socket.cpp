@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -37,6 +39,7 @@ struct SocketAddress {
       v6.sin6_family = AF_INET6;
       v6.sin6_port = htons(endpoint.port);
       std::memcpy(&v6.sin6_addr, endpoint.ip.data(), sizeof v6.sin6_addr);
+      v6.sin6_scope_id = endpoint.scope;
     }
   }
 };
@@ -68,13 +71,42 @@ Endpoint local_endpoint(const Fd& fd) {
   return endpoint_from(&address.any).value_or(Endpoint{});
 }
 
+bool is_loopback(const Endpoint& endpoint) {
+  if (endpoint.family == Endpoint::Family::kIpv4) return endpoint.ip[0] == 127;
+  const auto rest = endpoint.ip.end() - 1;  // ::1
+  return *rest == 1 && std::all_of(endpoint.ip.begin(), rest, [](auto byte) { return byte == 0; });
+}
+
+/// "host:port" or "[ipv6]:port". The host is empty where it is neither.
+struct HostAndPort {
+  std::string host, port;
+};
+HostAndPort split(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return {};
+  std::string host = address.substr(0, colon);
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (!bracketed && host.find(':') != std::string::npos) return {};
+  return {host, address.substr(colon + 1)};
+}
+
 }  // namespace
 
 std::string address_text(const Endpoint& endpoint) {
   char text[INET6_ADDRSTRLEN] = "";
   const bool v4 = endpoint.family == Endpoint::Family::kIpv4;
   inet_ntop(v4 ? AF_INET : AF_INET6, endpoint.ip.data(), text, sizeof text);
-  return text;
+  if (endpoint.scope == 0) return text;
+  char name[IF_NAMESIZE] = "";
+  const bool named = if_indextoname(endpoint.scope, name) != nullptr;
+  return std::string(text) + "%" + (named ? name : std::to_string(endpoint.scope));
+}
+
+bool is_link_local(const Endpoint& endpoint) {
+  // fe80::/10, RFC 4291 section 2.5.6.
+  return endpoint.family == Endpoint::Family::kIpv6 && endpoint.ip[0] == 0xFE &&
+         (endpoint.ip[1] & 0xC0) == 0x80;
 }
 
 std::string endpoint_text(const Endpoint& endpoint) {
@@ -99,6 +131,7 @@ std::optional<Endpoint> endpoint_from(const sockaddr* address) {
   endpoint.family = Endpoint::Family::kIpv6;
   std::memcpy(endpoint.ip.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
   endpoint.port = ntohs(v6.sin6_port);
+  endpoint.scope = v6.sin6_scope_id;
   return endpoint;
 }
 
@@ -106,14 +139,8 @@ std::vector<Endpoint> resolve(const std::string& address, const std::string& fam
   const auto bad = [&](const std::string& why) {
     return Error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS=\"" + address + "\": " + why);
   };
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) throw bad("expected host:port or [ipv6]:port");
-  std::string host = address.substr(0, colon);
-  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  if (host.empty() || (!bracketed && host.find(':') != std::string::npos))
-    throw bad("expected host:port or [ipv6]:port");
-  const std::string port = address.substr(colon + 1);
+  const auto [host, port] = split(address);
+  if (host.empty()) throw bad("expected host:port or [ipv6]:port");
   unsigned number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (error != std::errc{} || end != port.data() + port.size() || number < 1 || number > 65535)
@@ -127,11 +154,38 @@ std::vector<Endpoint> resolve(const std::string& address, const std::string& fam
   if (status != 0) throw bad(gai_strerror(status));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   std::vector<Endpoint> endpoints;
+  bool scope_missing = false;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    if (const auto endpoint = endpoint_from(entry->ai_addr)) endpoints.push_back(*endpoint);
+    const auto endpoint = endpoint_from(entry->ai_addr);
+    const bool unusable = endpoint && is_link_local(*endpoint) && endpoint->scope == 0;
+    scope_missing = scope_missing || unusable;
+    if (!endpoint || unusable) continue;
+    if (std::find(endpoints.begin(), endpoints.end(), *endpoint) == endpoints.end())
+      endpoints.push_back(*endpoint);
   }
+  if (endpoints.empty() && scope_missing)
+    throw bad("a link-local address needs this host's interface, as in [fe80::1%eth0]:port");
   if (endpoints.empty()) throw bad("no IPv4 or IPv6 address");
   return endpoints;
+}
+
+std::vector<Endpoint> to_listen_on(const std::string& address, const std::string& family,
+                                   const std::vector<Endpoint>& resolved) {
+  const std::string host = split(address).host;
+  std::array<std::uint8_t, 16> bytes{};
+  const bool literal = inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+                       inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+  // As every host calls itself: localhost, ip6-localhost, ip6-loopback.
+  const bool meant = literal || host.find("localhost") != std::string::npos ||
+                     host.find("loopback") != std::string::npos;
+  if (meant || !std::all_of(resolved.begin(), resolved.end(), is_loopback)) return resolved;
+  std::vector<Endpoint> any;
+  for (const auto each : {Endpoint::Family::kIpv4, Endpoint::Family::kIpv6}) {
+    const bool v4 = each == Endpoint::Family::kIpv4;
+    if (family == "any" || (family == "ipv4") == v4)
+      any.push_back({.family = each, .port = resolved.front().port});
+  }
+  return any;
 }
 
 Listener listen_on(const Endpoint& endpoint, bool* in_use) {

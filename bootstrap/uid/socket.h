@@ -15,14 +15,23 @@ namespace gshmem::bootstrap {
 
 /// "10.0.0.1:4711" or "[fe80::1]:4711".
 [[nodiscard]] std::string endpoint_text(const Endpoint& endpoint);
-/// "10.0.0.1" or "fe80::1".
+/// "10.0.0.1" or "fd00::1"; with its interface where it is bound to one, "fe80::1%eth0".
 [[nodiscard]] std::string address_text(const Endpoint& endpoint);
+/// An IPv6 address that means nothing without the interface, which is another one on every host.
+[[nodiscard]] bool is_link_local(const Endpoint& endpoint);
 /// Empty unless `address` is IPv4 or IPv6.
 [[nodiscard]] std::optional<Endpoint> endpoint_from(const sockaddr* address);
 
 /// The addresses of "host:port" or "[ipv6]:port", of `family` ("any", "ipv4", "ipv6"). Errors:
 /// GSHMEMX_ERROR_CONFIG naming GSHMEM_UID_ADDRESS.
 [[nodiscard]] std::vector<Endpoint> resolve(const std::string& address, const std::string& family);
+
+/// Where rank 0 listens for those who know it as `address`, which stands for `resolved` here. A
+/// name that is a loopback address on its own host only (Debian: 127.0.1.1) is another one to the
+/// others, and any address of this host may be it.
+[[nodiscard]] std::vector<Endpoint> to_listen_on(const std::string& address,
+                                                 const std::string& family,
+                                                 const std::vector<Endpoint>& resolved);
 
 /// A listening socket and where it listens (port 0 = any free one). Errors: GSHMEMX_ERROR_SYSTEM;
 /// `*in_use`, where given, is set instead of throwing when another process has the port.

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 constexpr double kVerdictSeconds = 2;  // for the root to say who is missing, or to take an abort
 constexpr double kLookSeconds = 0.1;  // between looks for a failure that another thread was told of
 constexpr double kGoodbyeSeconds = 1;  // for a Leave to go out
+constexpr double kAttemptSeconds = 3;  // for one address of several: packets to it may vanish
 
 /// Where a rank finds the root service and how it introduces itself.
 struct Entry {
@@ -176,7 +178,8 @@ class Uid final : public Bootstrap {
       int error = 0;
       for (const Endpoint& root : entry.roots) {
         where_ = endpoint_text(root);
-        Attempt attempt = connect_to(root, deadline);
+        const bool only = entry.roots.size() == 1;
+        Attempt attempt = connect_to(root, only ? deadline : deadline.within(kAttemptSeconds));
         if (attempt.fd) return std::move(attempt.fd);
         error = attempt.error;
       }
@@ -212,15 +215,33 @@ Hello make_hello(const Cookie& cookie, int rank, int size, bool hosts_root) {
 /// Without a shared id there is no shared secret: the address is all that tells jobs apart.
 constexpr Cookie kAddressCookie{std::byte{'a'}, std::byte{'d'}, std::byte{'d'}, std::byte{'r'}};
 
-/// Rank 0's listener, on the first address the name stands for. A port that is taken may be free
-/// soon: when the job before this one has all its ranks.
-Listener listen_on_address(const std::vector<Endpoint>& addresses, const Deadline& deadline) {
-  while (true) {
+/// Those of `endpoints` that this host has. Empty when another process has a port.
+/// Errors: those of the last where it has none.
+std::vector<Listener> try_listen(const std::vector<Endpoint>& endpoints) {
+  std::vector<Listener> listeners;
+  std::optional<Error> failure;
+  for (const Endpoint& endpoint : endpoints) {
     bool in_use = false;
-    Listener listener = listen_on(addresses.front(), &in_use);
-    if (!in_use) return listener;
+    try {
+      listeners.push_back(listen_on(endpoint, &in_use));
+    } catch (const Error& error) {
+      failure = error;
+    }
+    if (in_use) return {};
+  }
+  if (listeners.empty()) throw *failure;
+  return listeners;
+}
+
+/// Rank 0's listeners: the others may know it by any address the name stands for. A port that is
+/// taken may be free soon: when the job before this one has all its ranks.
+std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
+                                    const Deadline& deadline) {
+  while (true) {
+    std::vector<Listener> listeners = try_listen(endpoints);
+    if (!listeners.empty()) return listeners;
     require(!deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP,
-            "GSHMEM_UID_ADDRESS: another process listens on " + endpoint_text(addresses.front()));
+            "GSHMEM_UID_ADDRESS: another process listens on " + endpoint_text(endpoints.front()));
     poll(nullptr, 0, 20);
   }
 }
@@ -232,7 +253,9 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
       choose_address(list_interfaces(), config.uid_interface, config.uid_family);
   Listener listener = listen_on(address);
   const UniqueId unique{listener.endpoint, random_cookie()};
-  RootRegistry::get().start(std::move(listener), unique.cookie, config.bootstrap_timeout);
+  std::vector<Listener> listeners;
+  listeners.push_back(std::move(listener));
+  RootRegistry::get().start(std::move(listeners), unique.cookie, config.bootstrap_timeout);
   encode_uniqueid(unique, id);
 }
 
@@ -267,9 +290,12 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
   Entry entry{resolve(config.uid_address, config.uid_family),
               make_hello(kAddressCookie, rank, size, rank == 0), Entry::Refused::kRetry};
   if (rank == 0) {
-    Listener listener = listen_on_address(entry.roots, Deadline(config.bootstrap_timeout));
-    entry.roots = {listener.endpoint};
-    RootRegistry::get().start(std::move(listener), kAddressCookie, 0);
+    std::vector<Listener> listeners =
+        listen_on_all(to_listen_on(config.uid_address, config.uid_family, entry.roots),
+                      Deadline(config.bootstrap_timeout));
+    entry.roots.clear();
+    for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
+    RootRegistry::get().start(std::move(listeners), kAddressCookie, 0);
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout, config.bootstrap_timeout);
 }

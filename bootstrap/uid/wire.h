@@ -28,6 +28,8 @@ struct Endpoint {
   Family family = Family::kIpv4;
   std::array<std::uint8_t, 16> ip{};  ///< network order; IPv4 takes the first four
   std::uint16_t port = 0;
+  std::uint32_t scope =
+      0;  ///< of a link-local address: the interface of this host; not on the wire
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
