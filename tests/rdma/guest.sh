@@ -101,7 +101,7 @@ pes() {
   return $status
 }
 
-# bodies SECONDS BODY...: in one job; each must have said that it is good, for spmd knows nothing of names that are none.
+# bodies SECONDS BODY...: in one job; each must have said that it is good, not that it is left out.
 bodies() {
   local seconds=$1 body status=0
   shift

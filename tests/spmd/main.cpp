@@ -2,7 +2,7 @@
 // [--device cpu|cuda] [--gpus N] [--share N] [--list] [TEST...]. --gpus: skip where there are
 // fewer;
 // --share: N PEs on the first GPU. Exit 0 = all passed, 1 = not, 77 = not possible
-// here (reason on stdout).
+// here (reason on stdout), 2 = misuse, as names of no test are.
 #include "tests/spmd/session.h"
 
 #include <arpa/inet.h>
@@ -177,12 +177,33 @@ Mode mode_from(const std::string& word) {
   usage("unknown mode " + word);
 }
 
-void list() {
+/// In order.
+std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const LifeTest& test : life_tests()) names.emplace_back(test.name);
   for (const Test& test : tests()) names.emplace_back(test.name);
   std::sort(names.begin(), names.end());
-  for (const std::string& name : names) std::printf("%s\n", name.c_str());
+  return names;
+}
+
+void list() {
+  for (const std::string& name : all_names()) std::printf("%s\n", name.c_str());
+}
+
+/// A run that leaves out what it was asked for would pass.
+void check_names(const Options& options) {
+  const std::vector<std::string> all = all_names();
+  for (const std::string& name : options.names) {
+    if (!std::binary_search(all.begin(), all.end(), name)) usage("no test is named " + name);
+  }
+  const auto is_life_test = [](const std::string& name) {
+    return std::any_of(life_tests().begin(), life_tests().end(),
+                       [&](const LifeTest& test) { return name == test.name; });
+  };
+  if (!options.names.empty() && options.mode == Mode::kUid &&
+      std::all_of(options.names.begin(), options.names.end(), is_life_test)) {
+    skip(kJoinsOnce);
+  }
 }
 
 }  // namespace
@@ -223,6 +244,7 @@ int main(int argc, char** argv) {
   const char* seed = std::getenv("GSHMEM_TEST_SEED");
   // All processes of a run must agree: without a variable the seed is fixed.
   if (seed) options.seed = std::strtoull(seed, nullptr, 0);
+  check_names(options);
   if (gpus > 0) require_gpus(gpus);
   const int failed = run_all(options, argv) + soft_nic_violations();
   if (failed != 0) std::fprintf(stderr, "spmd: FAILED, GSHMEM_TEST_SEED=%lu\n", options.seed);

@@ -49,7 +49,7 @@ class Signals {
 
 template <class Puts>
 void test_signals(Pe& pe, Scope scope) {
-  if (!pe.c_api_in_kernels()) return;
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   RmaMemory memory(pe);
   Signals signals(pe.n());
   pe.run(shape_of(pe, scope), PutSignalsInKernel<Puts>{}, memory.area(), signals.set(),

@@ -27,7 +27,7 @@ struct GetsInKernel {
 
 template <class Gets>
 void test_gets(Pe& pe, Scope scope) {
-  if (!pe.c_api_in_kernels()) return;
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   RmaMemory memory(pe);
   pe.run(shape_of(pe, scope), GetsInKernel<Gets>{}, memory.area(), scope);
   pe.barrier();

@@ -54,6 +54,8 @@ int Session::run_test(Pe& pe, const Test& test) const {
   }
   if (pe.failure_count_ != 0)
     print_failures(test.name, pe.failures_, pe.failure_count_);
+  else if (pe.me() == 0 && pe.skipped_ != nullptr)
+    std::printf("skipped %s: %s\n", test.name, pe.skipped_);
   else if (pe.me() == 0)
     std::printf("ok %s (%.2f s)\n", test.name, now() - start);
   return pe.failure_count_ != 0;
@@ -63,6 +65,10 @@ int Session::run() {
   int failed = 0;
   for (const LifeTest& test : life_tests()) {
     if (!wanted(test.name)) continue;
+    if (!can_rejoin()) {
+      if (rank_ <= 0) std::printf("skipped %s: %s\n", test.name, kJoinsOnce);
+      continue;
+    }
     std::vector<std::string> failures;
     const double start = now();
     test.body(*this, failures);

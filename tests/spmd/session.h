@@ -40,7 +40,10 @@ class Session {
   const gshmemx_uniqueid_t* id_;
 };
 
-/// A test that joins and leaves the job itself. `pe` is null; failures go to `report`.
+/// Why life tests are left out where a PE cannot rejoin.
+inline constexpr char kJoinsOnce[] = "a job of a unique id can be joined once";
+
+/// A test that joins and leaves the job itself, more than once; failures go to `failures`.
 struct LifeTest {
   const char* name;
   void (*body)(const Session& session, std::vector<std::string>& failures);

@@ -45,6 +45,7 @@ void Pe::begin(const char* name, const char* file, std::uint64_t base_seed) {
   file_ = slash ? slash + 1 : file;
   seed_ = base_seed;
   for (const char* c = name; *c != '\0'; ++c) seed_ = mix(seed_, static_cast<std::uint8_t>(*c));
+  skipped_ = nullptr;
   failures_.clear();
   failure_count_ = 0;
 }

@@ -15,6 +15,9 @@ namespace gshmem::spmd {
 /// How the PEs of this run came to be.
 enum class Mode { kThreads, kLaunched, kUid, kUidAddress };
 
+/// Why a body is left out where !Pe::c_api_in_kernels().
+inline constexpr char kTwoPesOnAGpu[] = "two PEs of this process are on one GPU";
+
 /// One PE of the job, for the host part of a test.
 class Pe {
  public:
@@ -61,6 +64,8 @@ class Pe {
   /// Bytes of this PE's heap against what they should be; reports the first that differs.
   void equal_bytes(int line, const std::vector<std::uint8_t>& actual,
                    const std::vector<std::uint8_t>& expected);
+  /// The body ends here, for it has nothing to test in this run.
+  void skip(const char* why) { skipped_ = why; }
   /// Threads: any, as all checks.
   void fail(int line, const std::string& what);
   /// This PE's copy of symmetric memory.
@@ -88,6 +93,7 @@ class Pe {
   bool on_gpu_, c_api_in_kernels_;
   std::uint64_t seed_ = 0;
   const char* file_ = "";
+  const char* skipped_ = nullptr;
   SymmetricArray<LogArea> log_;
   LogArea host_area_{};
   std::mutex mutex_;
