@@ -181,6 +181,8 @@ std::vector<Leg> legs_of(const std::vector<std::string>& nics, How how, Mapping 
   for (const std::string& nic : nics) {
     if (is_built(nic)) all.push_back({nic, how, mapping});
   }
+  // A case without a leg would pass.
+  if (all.empty()) spmd::skip("this build has no NIC that the case is about");
   return all;
 }
 

@@ -39,16 +39,22 @@ function(gshmem_use_catch target)
 endfunction()
 
 # gshmem_discover_tests(TARGET LABEL [NAME=value...]): every test case of a Catch2 program, labelled
-# "cpu" and LABEL, with those variables in its environment too. A case that prints a line with
-# "skipped: <why>" and returns counts as skipped.
+# "cpu" and LABEL, with those variables in its environment too; those tagged [gpu] in builds with CUDA
+# only, and labelled "gpu" instead. A case that prints a line with "skipped: <why>" counts as skipped.
 function(gshmem_discover_tests target label)
   set(environment "${GSHMEM_TEST_ENVIRONMENT}")
   foreach(variable ${ARGN})
     string(APPEND environment "\\\\\\\\;${variable}")
   endforeach()
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
-  catch_discover_tests(${target} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT 120
-    SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT "${environment}" LABELS "cpu\\\\\\\\;${label}")
+  set(common TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT 120
+    SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT)
+  catch_discover_tests(${target} TEST_SPEC "~[gpu]" ${common} "${environment}"
+    LABELS "cpu\\\\\\\\;${label}")
+  if(GSHMEM_CUDA)
+    catch_discover_tests(${target} TEST_SPEC "[gpu]" ${common} "${environment}"
+      RESOURCE_LOCK gpus LABELS "gpu\\\\\\\\;${label}")
+  endif()
 endfunction()
 
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share. More PEs
@@ -63,12 +69,12 @@ function(gshmem_add_launched_test name label processes timeout)
     TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
 endfunction()
 
-# gshmem_add_mpirun_test(NAME n command... [LABEL label] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
+# gshmem_add_mpirun_test(NAME n command... [LABEL label...] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
 # `command` on n processes under mpirun, which must end with exit code 0, or EXIT. LABEL defaults to
 # mpirun. MPI_PROGRAM: it calls MPI_Init, so its leaks are not looked for: Open MPI leaks from
 # components that it has unloaded at exit, which no suppression can name.
 function(gshmem_add_mpirun_test name processes)
-  cmake_parse_arguments(ARG "MPI_PROGRAM" "LABEL;EXIT;TIMEOUT" "" ${ARGN})
+  cmake_parse_arguments(ARG "MPI_PROGRAM" "EXIT;TIMEOUT" "LABEL" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL mpirun)
   endif()
@@ -84,7 +90,7 @@ function(gshmem_add_mpirun_test name processes)
   else()
     set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
   endif()
-  gshmem_add_launched_test(${name} ${ARG_LABEL} ${processes} ${ARG_TIMEOUT} ${command})
+  gshmem_add_launched_test(${name} "${ARG_LABEL}" ${processes} ${ARG_TIMEOUT} ${command})
   if(ARG_MPI_PROGRAM)
     set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES
       ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")

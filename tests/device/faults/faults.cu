@@ -1,6 +1,7 @@
 // Faults of kernels: a dead PE during a barrier, a wait that never ends, bad arguments (this unit
 // is compiled with GSHMEM_DEVICE_CHECKS=1). Each scenario runs in processes of its own, one per PE,
-// forked before anything touches CUDA. Exit 0, 1 with what went wrong, 77 without enough GPUs.
+// forked before anything touches CUDA. Usage: faults one_pe|dead_pe. Exit 0, 1 with what went
+// wrong, 77 without enough GPUs.
 #include <gshmem/gshmem.h>
 
 #include <sys/wait.h>
@@ -118,18 +119,7 @@ int faulting_job(const Launch& launch) {
   return report_and_leave();
 }
 
-}  // namespace
-
-int main() {
-  const Outcome gpus = run_pes(1, "report", "60", [](int) {
-    int count = 0;
-    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-  })[0];
-  const int count = WIFEXITED(gpus.status) ? WEXITSTATUS(gpus.status) : 0;
-  if (count < 1) {
-    std::puts("skipped: no GPU");
-    return 77;
-  }
+void test_one_pe() {
   Outcome one = run_pes(1, "report", "1", [](int) {
     return faulting_job([](int* word) { wait_for_ever<<<1, 1>>>(word); });
   })[0];
@@ -152,13 +142,37 @@ int main() {
   })[0];
   expect("address outside the heap is named", one, GSHMEMX_ERROR_INVALID_VALUE,
          "gshmem_int_p: argument dest = 0x");
-  if (count < 2) {
-    std::puts("dead PE: not run, needs 2 GPUs");
-    return failures == 0 ? 0 : 1;
-  }
+}
+
+void test_dead_pe() {
   expect("dead PE ends a barrier under report", run_pes(2, "report", "60", dying_job)[0],
          GSHMEMX_ERROR_PEER_FAILED, "PE 1 died");
   expect("dead PE ends the job under abort", run_pes(2, "abort", "60", dying_job)[0], 1,
          "PE 1 died");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string which = argc == 2 ? argv[1] : "";
+  if (which != "one_pe" && which != "dead_pe") {
+    std::puts("usage: faults one_pe|dead_pe");
+    return 2;
+  }
+  const Outcome gpus = run_pes(1, "report", "60", [](int) {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+  })[0];
+  const int count = WIFEXITED(gpus.status) ? WEXITSTATUS(gpus.status) : 0;
+  const int need = which == "dead_pe" ? 2 : 1;
+  if (count < need) {
+    std::printf("skipped: needs %d GPUs, there are %d\n", need, count);
+    return 77;
+  }
+  if (which == "dead_pe") {
+    test_dead_pe();
+  } else {
+    test_one_pe();
+  }
   return failures == 0 ? 0 : 1;
 }

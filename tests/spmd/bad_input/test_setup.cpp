@@ -35,6 +35,11 @@ void expect_status(const Outcome& outcome, int status, const std::vector<std::st
   for (const std::string& part : parts) CHECK(contains(outcome.output, part));
 }
 
+void require_gpu() {
+  const Outcome gpu = init_with({{"GSHMEM_DEVICE", "cuda"}});
+  if (!contains(gpu.output, "status 0\n")) skip("needs a GPU: " + gpu.output);
+}
+
 }  // namespace
 
 TEST_CASE("call_before_init_or_after_finalize_ends_the_process_with_a_message") {
@@ -241,9 +246,16 @@ TEST_CASE("pes_in_different_modes_or_with_a_failed_init_are_an_error_on_all") {
   }
 }
 
-TEST_CASE("more_pes_than_gpus_without_permission_is_an_error") {
-  const Outcome gpu = init_with({{"GSHMEM_DEVICE", "cuda"}});
-  if (!contains(gpu.output, "status 0\n")) skip("needs a GPU: " + gpu.output);
+TEST_CASE("heap_larger_than_the_gpu_is_an_error", "[gpu]") {
+  require_gpu();
+  const Environment environment{{"GSHMEM_DEVICE", "cuda"}, {"GSHMEM_SYMMETRIC_SIZE", "1T"}};
+  expect_status(init_with(environment), GSHMEMX_ERROR_OUT_OF_MEMORY,
+                {"symmetric heap of 10995",  // and the library's own part
+                 " bytes does not fit on the GPU (", "lower GSHMEM_SYMMETRIC_SIZE"});
+}
+
+TEST_CASE("more_pes_than_gpus_without_permission_is_an_error", "[gpu]") {
+  require_gpu();
   const Outcome outcome =
       in_child(quick({{"GSHMEM_DEVICE", "cuda"}, {"CUDA_VISIBLE_DEVICES", "0"}}),
                [] { run_threads(2, [](const Runtime&) {}); });
