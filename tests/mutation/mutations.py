@@ -286,6 +286,9 @@ MUTATIONS = [
              "  const bool first = request.target || request.way == Way::kInline;\n",
              "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
 
+    mutation("fence_waits_for_nothing", "order.h",
+             '  complete_all(coop, state, "fence");\n', "  coop.sync();\n", MODEL,
+             "comes before its payload"),
     mutation("quiet_leaves_data_on_its_way", "nic.h",
              "    flush_rails(coop, wait, 0, state.nic.count);\n", "", MODEL,
              "may still be on its way"),

@@ -28,6 +28,9 @@ inline constexpr std::uint64_t kPartBytes = 8192;
 /// What is at the target before a signal.
 struct Payload {
   std::uint64_t at, bytes;
+  /// Where it went by another queue than its signal: that one, behind it.
+  std::size_t queue = 0;
+  std::uint64_t position = 0;
 };
 /// What a thread has put to a PE, and what signals say of it.
 struct Shadow {
@@ -83,6 +86,7 @@ class Producer {
   void put_signal(Source source);
   void burst();
   std::uint64_t expect_update(bool adds, const std::vector<Payload>& behind);
+  void put_fence_signal();
   void put_before_get();
   void get();
   void get_one();
