@@ -1,6 +1,8 @@
 // Ordering between one PE's operations: fence, quiet, and plain access through gshmem_ptr.
 #include "tests/spmd/spmd.h"
 
+#include <algorithm>
+
 using namespace gshmem;
 using namespace gshmem::spmd;
 
@@ -41,10 +43,51 @@ struct FlagAfterData {
   }
 };
 
+/// Every block: a put that nothing waits for, a fence, then a flag. Where PEs have several rails,
+/// data goes by that of the block and the flag by the first one, and only the fence is between
+/// them.
+struct FlagBehindFence {
+  static constexpr int kWords = 40, kBlocks = 6;
+
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* data,
+                            std::uint64_t* flags, int rounds) const {
+    const int n = ctx.n_pes(), block = ctx.block_rank(), me = ctx.my_pe() * kBlocks + block;
+    std::uint64_t* source = data + kWords * (n * kBlocks + block);
+    std::uint64_t* acks = flags + n * kBlocks;
+    for (int round = 1; round <= rounds; ++round) {
+      const std::uint64_t now = static_cast<std::uint64_t>(round);
+      const int to = (ctx.my_pe() + round) % n;
+      const int from = (ctx.my_pe() + n - round % n) % n;
+      const int theirs = from * kBlocks + block;
+      for (int i = 0; i < kWords; ++i) source[i] = mix(now, static_cast<std::uint64_t>(me + i));
+      ctx.put_nbi(ctx.thread(), data + me * kWords, source, kWords, to);
+      ctx.fence();
+      ctx.p(flags + me, now, to);
+      ctx.wait_until(flags + theirs, Cmp::kEq, now);
+      for (int i = 0; i < kWords; ++i) {
+        SPMD_EQ(log, data[theirs * kWords + i], mix(now, static_cast<std::uint64_t>(theirs + i)),
+                now);
+      }
+      ctx.quiet();  // the source is free, too
+      ctx.p(acks + me, now, from);
+      ctx.wait_until(acks + to * kBlocks + block, Cmp::kEq, now);
+    }
+  }
+};
+
 void test_order(Pe& pe, Order order) {
   const auto n = static_cast<std::size_t>(pe.n());
   SymmetricArray<std::uint64_t> data((n + 1) * FlagAfterData::kWords), flags(2 * n);
   pe.run({}, FlagAfterData{}, data.data(), flags.data(), pe.rounds(500), order);
+}
+
+void test_fence(Pe& pe) {
+  constexpr auto kBlocks = static_cast<std::size_t>(FlagBehindFence::kBlocks);
+  const auto n = static_cast<std::size_t>(pe.n());
+  SymmetricArray<std::uint64_t> data((n + 1) * kBlocks * FlagBehindFence::kWords),
+      flags(2 * n * kBlocks);
+  pe.run({.blocks = kBlocks}, FlagBehindFence{}, data.data(), flags.data(),
+         std::max(pe.rounds(500), 20));
 }
 
 /// Plain stores to every PE through ptr, and plain loads from every PE after a barrier.
@@ -79,6 +122,7 @@ struct ThroughPtr {
 }  // namespace
 
 SPMD_TEST(fence_orders_a_flag_behind_the_data) { test_order(pe, Order::kFence); }
+SPMD_TEST(fence_orders_a_flag_behind_data_that_goes_by_another_queue) { test_fence(pe); }
 SPMD_TEST(quiet_completes_nbi_puts_before_a_flag) { test_order(pe, Order::kQuiet); }
 
 SPMD_TEST(ptr_gives_plain_access_to_every_pe) {
