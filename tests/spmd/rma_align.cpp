@@ -236,7 +236,8 @@ void put_elements(Pe& pe, int rounds) {
 }  // namespace
 
 SPMD_TEST(elements_of_a_put_to_a_mapped_pe_arrive_whole) {
-  if (!pe.maps(pe.next())) return pe.skip("the next PE is not mapped");
+  // The same answer on all PEs: those of one host are neighbours.
+  if (!pe.maps(0) || !pe.maps(pe.n() - 1)) return pe.skip("not all PEs map each other");
   const int rounds = pe.rounds(2000);
   put_elements<std::uint64_t>(pe, rounds);
   put_elements<std::uint32_t>(pe, rounds);
