@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 namespace gshmem::spmd {
 namespace {
@@ -86,6 +87,10 @@ int Session::run() {
   std::sort(chosen.begin(), chosen.end(),
             [](const Test& a, const Test& b) { return std::string(a.name) < b.name; });
   const std::unique_ptr<Runtime> runtime = join();
+  if (std::getenv("SPMD_READS_NEED_DUMP") != nullptr) {
+    // As on GPUs that ask for it. Contexts that are made later have flags of their own.
+    const_cast<abi::DeviceState*>(gshmemi_ambient()->state)->nic.flags |= abi::kNicReadNeedsDump;
+  }
   Pe pe(options_.mode, options_.seed);
   if (pe.me() == 0) {
     std::printf("%d PEs %s, GSHMEM_TEST_SEED=%lu\n", pe.n(),
