@@ -87,6 +87,7 @@ void verify(const Area& area, Shared& shared) {
       shared.leaked += !all(0);
     }
   }
+  shared.leaked += area.count != 0;
   raise(shared.verified);
 }
 
@@ -255,9 +256,10 @@ void Meeting::arrive_and_wait(int n) const {
   await(*arrived_, n);
 }
 
-void inject(const std::string& action, std::uint32_t nth) {
+void inject(const std::string& action, std::uint32_t nth, const std::string& op) {
   // Of this queue alone: PEs that are threads share a NIC.
-  const std::string rule = "qp=" + std::to_string(queue_view(nth).number) + ":op=write:" + action;
+  const std::string rule =
+      "qp=" + std::to_string(queue_view(nth).number) + ":op=" + op + ":" + action;
   // The one that the library has loaded.
   void* library = dlopen(GSHNIC_FOLDER "/libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
   using Function = int (*)(const char*);

@@ -26,9 +26,11 @@ inline constexpr int kSlots = 64;  ///< places for puts; the first ones for thos
 
 /// Symmetric memory of every PE.
 struct Area {
-  std::uint64_t word;  ///< nobody ever writes it
+  std::uint64_t word;   ///< nobody ever writes it
+  std::uint64_t count;  ///< what atomics and signals would update that fail
   alignas(128) std::uint8_t source[kSlots][kBytes];
   std::uint8_t dest[kSlots][kBytes];
+  std::uint8_t landing[kBytes];  ///< of the actor's gets
 };
 
 /// What a PE saw, for the process of the test; in memory shared with all children.
@@ -47,7 +49,7 @@ struct Shared {
   gshmemx_fault_t fault;       ///< of the actor, right behind it
   int claimed;                 ///< puts of which quiet_status said that they are there
   int missing;                 ///< of these, those that are not, by the target
-  int leaked;                  ///< slots behind them that hold data, by the target
+  int leaked;                  ///< slots behind them, and `count`, that hold data, by the target
   Account accounts[kPes];
 };
 
@@ -109,9 +111,9 @@ class Meeting {
 };
 
 // Ways to provoke, on the actor.
-/// From now on the actor's puts to the target by the nth queue meet an action of the soft NIC's
-/// rules (transport/nic/soft/rules.h).
-void inject(const std::string& action, std::uint32_t nth = 0);
+/// From now on the actor's entries of a kind ("op" of the soft NIC's rules,
+/// transport/nic/soft/rules.h) to the target by the nth queue meet an action of these rules.
+void inject(const std::string& action, std::uint32_t nth = 0, const std::string& op = "write");
 /// The keys that the actor's entries to the target carry become wrong.
 enum class Key { kLocal, kRemote };
 void spoil_key(Key key);

@@ -1,7 +1,7 @@
 // What becomes of each error on the network path: quiet_status and last_fault say which, where and
 // why; nobody hangs; what quiet_status called complete is at the target, and nothing behind the
 // error is.
-#include "tests/errors/scene.h"
+#include "tests/errors/contract.h"
 
 #include <catch2/catch.hpp>
 
@@ -13,81 +13,6 @@
 
 using namespace gshmem;
 using namespace gshmem::errors;
-
-namespace {
-
-constexpr unsigned kNone = 0;
-
-struct Expected {
-  std::vector<int> codes;
-  unsigned syndrome = kNone;  ///< also kNone when any will do
-  std::vector<std::string> parts;
-  bool names_queue = true;
-};
-
-bool is_in(int value, const std::vector<int>& values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-/// The actor's side of the contract, and whether the target's memory agrees.
-void check_actor(const Shared& seen, const Expected& expected) {
-  const gshmemx_fault_t& fault = seen.fault;
-  INFO("actor: status " << seen.status << ", fault " << fault.code << ": " << fault.message);
-  CHECK(seen.claimed == seen.good_rounds);
-  CHECK(is_in(seen.status, expected.codes));
-  CHECK(seen.status_again == seen.status);
-  CHECK(fault.code == seen.status);
-  if (expected.syndrome != kNone) CHECK(fault.syndrome == expected.syndrome);
-  if (expected.names_queue) {
-    CHECK(fault.pe == kTarget);
-    CHECK(fault.queue == seen.queue_number);
-  }
-  for (const std::string& part : expected.parts) CHECK(spmd::contains(fault.message, part));
-}
-
-void check_memory(const Shared& seen) {
-  INFO(seen.claimed << " puts were said to be complete");
-  CHECK(seen.missing == 0);
-  CHECK(seen.leaked == 0);
-}
-
-/// Who waited for the actor knows that it has stopped, and why.
-void check_told(const Shared& seen) {
-  const gshmemx_fault_t& fault = seen.accounts[kBystander].fault;
-  INFO("bystander: " << fault.code << ": " << fault.message);
-  CHECK(fault.code == GSHMEMX_ERROR_PEER_FAILED);
-  CHECK(fault.pe == kActor);
-  CHECK(spmd::contains(fault.message, "PE 0 was stopped by a fault: "));
-  CHECK(spmd::contains(fault.message, std::string(seen.fault.message).substr(0, 40)));
-}
-
-void check_all_returned(const Shared& seen) {
-  for (int pe = 0; pe < kPes; ++pe) {
-    INFO("PE " << pe << ": " << seen.accounts[pe].fault.message);
-    CHECK(seen.accounts[pe].fault.code != GSHMEMX_SUCCESS);
-    CHECK(seen.accounts[pe].finalized);
-  }
-}
-
-/// Every leg with another kind of wait, so that all kinds meet all NICs over the cases.
-void run(const std::vector<Leg>& where, Play play, const Expected& expected) {
-  static int turn = 0;
-  for (const Leg& leg : where) {
-    const std::uint64_t seed = base_seed() * 1000 + static_cast<std::uint64_t>(turn);
-    play.wait = static_cast<Wait>(turn++ % 4);
-    INFO(leg.name() << ", wait " << static_cast<int>(play.wait)
-                    << ", GSHMEM_TEST_SEED=" << base_seed());
-    const Shared& seen = perform(leg, play, seed);
-    check_actor(seen, expected);
-    check_memory(seen);
-    check_told(seen);
-    check_all_returned(seen);
-  }
-}
-
-const std::vector<int> kNicError{GSHMEMX_ERROR_NIC};
-
-}  // namespace
 
 TEST_CASE("remote_access_error") {
   run(legs({"soft", "ofi"}), {.provoke = put_behind_heap},
