@@ -71,6 +71,7 @@ const OptionRow kTable[] = {
     {"pes", 0, kCommon, &Options::pes, "1 to 1024",
      "run this many PEs as threads of this process, without a launcher"},
     {"inject_corruption", 0, kCommon, &Options::inject_corruption, "", ""},
+    {"inject_fast_clock", 0, kCommon, &Options::inject_fast_clock, "", ""},
     {"help", 'h', kCommon, &Options::help, "", "this text"},
 };
 

@@ -38,6 +38,7 @@ struct Options {
   bool bidir = false, report_msgrate = false, sweep_ctas = false;
   unsigned pes = 0;  ///< 0: one PE, or as many as the launcher started
   bool inject_corruption = false;
+  bool inject_fast_clock = false;
   bool help = false;
 };
 

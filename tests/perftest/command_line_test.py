@@ -22,6 +22,7 @@ PROGRAMS = {
     "issue_cost": [],
 }
 NOTHING_TO_CORRUPT = ["init_time"]
+NO_FLOOR = ["init_time", "issue_cost"]  # only a time of zero is impossible
 
 
 def run(program, *options, pes=2):
@@ -65,6 +66,18 @@ class CommandLineTest(unittest.TestCase):
                 result = small(program, "--inject_corruption")
                 self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
                 self.assertIn("FAIL: ", result.stderr)
+
+    def test_a_result_below_the_physical_floor_fails_the_run(self):
+        for program in PROGRAMS:
+            if program in NO_FLOOR:
+                continue
+            with self.subTest(program):
+                # So often, and so large, that what the clock may be wrong by is less than the floor.
+                sizes = ["-b", "4K", "-e", "4K"] if PROGRAMS[program] else []
+                result = run(program, "-n", "1000", "-w", "2", "-r", "2", *sizes,
+                             "--inject_fast_clock")
+                self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+                self.assertIn("FAIL: below the physical floor", result.stderr)
 
     def test_a_wrong_byte_is_named(self):
         result = small("put_bw", "--inject_corruption")
