@@ -142,9 +142,10 @@ TEST_CASE("dead_pe_ends_the_job_under_abort") {
 
 TEST_CASE("pe_that_finalizes_early_is_named") {
   for (const auto& [name, wait] : kWaits) {
-    // The leaver itself waits for the others in finalize, this long.
+    // The leaver itself waits for the others in finalize, this long; all of them join within it,
+    // too.
     const auto outcomes =
-        in_children(3, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "1"}}),
+        in_children(3, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "5"}}),
                     [wait = wait](int rank) { run_victim_job(rank, wait, false); });
     for (const int rank : {0, 2}) {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
