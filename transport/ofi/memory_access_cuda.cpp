@@ -143,22 +143,34 @@ class GpuAccess final : public MemoryAccess {
   /// The batch that a copy belongs to: the one of its direction that is being gathered, or a new
   /// one. Where all are busy, one that is under way: those in it end later, but nothing waits here.
   Batch& join(Direction direction, std::size_t bytes) {
+    Batch* gathered = nullptr;
     Batch* newest = nullptr;
     for (Batch& batch : batches_) {
-      if (!batch.busy || batch.direction != direction) continue;
+      if (!batch.busy) continue;  // is done: nobody would ask about what joins it
       if (newest == nullptr || newest->ticket < batch.ticket) newest = &batch;
+      if (batch.direction != direction) continue;
+      if (gathered == nullptr || gathered->ticket < batch.ticket) gathered = &batch;
     }
-    Batch& next = batch_of(next_);
-    if (newest == nullptr && next.busy) newest = &batch_of(next_ - 1);
-    if (newest != nullptr && (next.busy || bytes <= newest->left)) {
-      newest->left -= std::min(bytes, newest->left);
-      return *newest;
+    const bool fits = gathered != nullptr && bytes <= gathered->left;
+    Batch* const fresh = fits ? nullptr : free_batch();
+    if (fresh == nullptr) {
+      Batch& joined = gathered != nullptr ? *gathered : *newest;
+      joined.left -= std::min(bytes, joined.left);
+      return joined;
     }
-    next.ticket = next_++;
-    next.direction = direction;
-    next.busy = true;
-    next.left = kBatchBytes - std::min(bytes, kBatchBytes);
-    return next;
+    fresh->ticket = next_++;
+    fresh->direction = direction;
+    fresh->busy = true;
+    fresh->left = kBatchBytes - std::min(bytes, kBatchBytes);
+    return *fresh;
+  }
+
+  /// The first from next_ on that is not busy, as the one of next_; null when all are. A copy that
+  /// takes long keeps its own batch from being used again, not those behind it.
+  Batch* free_batch() {
+    for (std::size_t i = 0; i < kBatches; ++i, ++next_)
+      if (!batch_of(next_).busy) return &batch_of(next_);
+    return nullptr;
   }
 
   void destroy() noexcept {

@@ -22,6 +22,7 @@ struct Copy {
   const std::uint8_t* from;
   std::size_t bytes;
   std::int64_t due_ns;
+  bool to_device;
 };
 struct Stream {
   std::deque<Copy> copies;
@@ -87,6 +88,7 @@ bool is_pinned(const void* memory, std::size_t bytes) {
 bool advance(Stream& stream, std::int64_t now) {
   while (!stream.copies.empty() && stream.copies.front().due_ns <= now) {
     const Copy copy = stream.copies.front();
+    if (copy.to_device && record().holding_to_device) break;
     std::memcpy(copy.to, copy.from, copy.bytes);
     stream.copies.pop_front();
   }
@@ -117,8 +119,8 @@ CUresult start(CUstream handle, CUdeviceptr device, const void* host, std::size_
   stream.busy_until_ns = std::max(stream.busy_until_ns, now_ns() + seen.latency_ns) +
                          (rate > 0 ? static_cast<std::int64_t>(bytes) / rate : 0);
   auto* const memory = static_cast<std::uint8_t*>(const_cast<void*>(host));
-  stream.copies.push_back(
-      {to_device ? view : memory, to_device ? memory : view, bytes, stream.busy_until_ns});
+  stream.copies.push_back({to_device ? view : memory, to_device ? memory : view, bytes,
+                           stream.busy_until_ns, to_device});
   return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,7 @@ struct CudaDouble {
   std::atomic<std::int64_t> latency_ns{0};
   std::atomic<std::int64_t> bytes_per_ns{0};                  ///< 0: bytes take no time
   std::atomic<int> failing_to_host{0}, failing_to_device{0};  ///< so many copies are refused
+  std::atomic<bool> holding_to_device{false};  ///< no copy to the GPU ends: its engine is busy
 
   // Records.
   std::atomic<std::uint64_t> to_host{0}, to_device{0};  ///< copies
@@ -34,6 +35,7 @@ struct CudaDouble {
   void reset() {
     latency_ns = bytes_per_ns = 0;
     failing_to_host = failing_to_device = 0;
+    holding_to_device = false;
     to_host = to_device = waits = queries = contexts = misaligned = 0;
     const std::lock_guard lock(mutex);
     violations.clear();

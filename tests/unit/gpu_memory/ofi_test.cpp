@@ -124,6 +124,78 @@ TEST_CASE("more_copies_than_batches_all_arrive_and_none_is_done_early") {
   CHECK(cuda_double().waits == 0);
 }
 
+/// The engine that copies to the GPU is busy with something else.
+struct Held {
+  Held() { cuda_double().holding_to_device = true; }
+  ~Held() { end(); }
+  void end() { cuda_double().holding_to_device = false; }
+};
+
+/// Whether the copy ends within a number of looks.
+bool ends(ofi::MemoryAccess& heap, ofi::Ticket ticket) {
+  for (int look = 0; look < 100; ++look) {
+    if (heap.done(ticket)) return true;
+    heap.poll();
+  }
+  return false;
+}
+
+TEST_CASE("reads_pass_a_write_that_takes_long_and_are_done_no_earlier_than_copied") {
+  Access access;
+  fill(gpu_view(access.gpu), Access::kBytes, 8);
+  Held held;
+  const std::uint8_t* const from = gpu_view(access.gpu) + 4096;
+  std::uint8_t* const to = access.staging.get() + 4096;
+  const ofi::Ticket write = access.heap->start_write(0, access.staging.get(), 64);
+  access.heap->poll();
+  for (int round = 0; round < 20; ++round) {  // more than there are batches
+    INFO(round);
+    std::memset(to, 0, 64);
+    REQUIRE(ends(*access.heap, access.heap->start_read(4096, to, 64)));
+    REQUIRE(std::memcmp(to, from, 64) == 0);
+    REQUIRE_FALSE(access.heap->done(write));
+  }
+  held.end();
+  REQUIRE(ends(*access.heap, write));
+}
+
+TEST_CASE("a_read_behind_writes_in_all_batches_is_done_with_them") {
+  Access access;
+  fill(gpu_view(access.gpu), Access::kBytes, 9);
+  Held held;
+  const std::uint8_t* const from = gpu_view(access.gpu) + 4096;
+  std::uint8_t* const to = access.staging.get() + 4096;
+  for (int batch = 0; batch < 16; ++batch) {  // more than there are
+    (void)access.heap->start_write(0, access.staging.get(), 64);
+    access.heap->poll();
+  }
+  std::memset(to, 0, 64);
+  const ofi::Ticket read = access.heap->start_read(4096, to, 64);
+  REQUIRE_FALSE(ends(*access.heap, read));
+  held.end();
+  REQUIRE(ends(*access.heap, read));
+  REQUIRE(std::memcmp(to, from, 64) == 0);
+}
+
+TEST_CASE("an_atomic_behind_copies_that_ended_takes_what_is_there") {
+  Access access;
+  Held held;
+  const ofi::Ticket write = access.heap->start_write(0, access.staging.get(), 64);
+  access.heap->poll();
+  std::uint64_t& word = *reinterpret_cast<std::uint64_t*>(gpu_view(access.gpu) + 8192);
+  // Swaps nothing: only what it finds counts, so that it needs no copy to the GPU.
+  nic::Wqe look;
+  look.kind = nic::WqeKind::kCompareSwap;
+  look.length = 8;
+  look.compare = 1;
+  for (std::uint64_t value = 100; value < 120; ++value) {
+    word = value;
+    REQUIRE(access.heap->atomic(8192, look) == value);
+  }
+  held.end();
+  access.heap->wait(write);
+}
+
 TEST_CASE("a_refused_copy_is_an_error_completion") {
   if (!have_libfabric()) return;
   const bool here = GENERATE(true, false);
