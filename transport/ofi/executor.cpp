@@ -47,7 +47,7 @@ void Executor::start() {
 void Executor::take_rings() {
   if (!any_handover_.load(std::memory_order_acquire)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (Ring& ring : handover_) rings_.push_back(std::move(ring));
+  for (Ring& ring : handover_) rings_.add(std::move(ring));
   handover_.clear();
   any_handover_.store(false, std::memory_order_relaxed);
 }
@@ -92,7 +92,7 @@ bool Executor::step(Clock::time_point now) {
       reported_.assign(reported_.size(), true);
     }
   }
-  for (Ring& ring : rings_) busy |= ring.step(setup_.services, now);
+  busy |= rings_.step(setup_.services, now);
   if (now >= watch_at_) watch(now);
   return busy;
 }
@@ -106,7 +106,7 @@ bool Executor::move_data(Clock::time_point) {
 void Executor::watch(Clock::time_point now) {
   watch_at_ = now + kWatch;
   if (!broken_)
-    for (const Ring& ring : rings_)
+    for (const Ring& ring : rings_.all())
       if (const auto since = ring.waiting_since()) liveness_.waiting(ring.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
     if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)

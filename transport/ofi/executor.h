@@ -6,7 +6,7 @@
 
 #include "transport/ofi/active_messages.h"
 #include "transport/ofi/liveness.h"
-#include "transport/ofi/ring.h"
+#include "transport/ofi/rings.h"
 
 #include <atomic>
 #include <deque>
@@ -50,7 +50,7 @@ class Executor {
 
   Setup setup_;
   Liveness liveness_;
-  std::deque<Ring> rings_;  ///< of the thread
+  Rings rings_;  ///< of the thread
   std::deque<Ring> added_;
   std::size_t handed_over_ = 0;
   std::mutex mutex_;  ///< of handover_

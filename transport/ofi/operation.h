@@ -51,13 +51,18 @@ struct Chunk {
 };
 
 struct Operation {
-  enum class State { kQueued, kBegun, kIssued };
+  enum class State {
+    kQueued,  ///< waits for others, of its queue or of those that the engine is busy with
+    kBegun,
+    kIssued
+  };
 
   nic::Wqe wqe;
   std::uint64_t first = 0;  ///< index of the first entry, not wrapped
   Peer* peer = nullptr;
   State state = State::kQueued;
   unsigned in_flight = 0;  ///< pieces that have been handed on and have not ended
+  bool refused = false;    ///< the provider has had no place for it: perhaps nobody answers
   Failure failure;         ///< the first one
   Clock::time_point begun;
 
@@ -92,7 +97,8 @@ static_assert(kScratchBytes >= nic::kMaxWqeBytes, "inline payload fits");
 /// Carries out operations that have passed all checks.
 class Engine {
  public:
-  /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest.
+  /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest. Nothing
+  /// taken and not `refused`: the engine has no place, which says nothing about the peer.
   virtual void issue(Operation& operation) = 0;
   virtual ~Engine() = default;
 };

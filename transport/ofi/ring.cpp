@@ -43,6 +43,7 @@ Ring::Ring(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_
 }
 
 bool Ring::step(RingServices& services, Clock::time_point now) {
+  served_ = false;
   if (failed_) {
     reap(services);
     return false;
@@ -185,28 +186,38 @@ bool Ring::issue(RingServices& services, Clock::time_point now) {
     Operation& operation = *operations_[i];
     if (operation.failure) return busy;
     if (operation.state == Operation::State::kIssued) continue;
-    if (operation.state == Operation::State::kQueued) {
+    if (operation.state == Operation::State::kQueued)
       for (std::size_t j = 0; j < i; ++j)
         if (!operations_[j]->done() && !may_overlap(*operations_[j], operation)) return busy;
-      operation.begun = now;
-      operation.state = Operation::State::kBegun;
-    }
-    const bool moves_data = operation.wqe.length > 0 && operation.wqe.kind != nic::WqeKind::kDump &&
-                            operation.wqe.kind != nic::WqeKind::kNop;
-    if (!peer_->lost.empty()) {
-      operation.fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
-    } else if (!moves_data) {
-      operation.state = Operation::State::kIssued;
-    } else {
-      const unsigned before = operation.in_flight;
-      Engine& engine = operation.wqe.is_atomic() ? services.atomics : services.data;
-      engine.issue(operation);
-      busy |= operation.in_flight != before;
-    }
+    hand_on(operation, services, now);
+    busy |= served_;
     if (operation.state != Operation::State::kIssued) return busy;
     busy = true;
   }
   return busy;
+}
+
+void Ring::hand_on(Operation& operation, RingServices& services, Clock::time_point now) {
+  const bool queued = operation.state == Operation::State::kQueued;
+  const bool moves_data = operation.wqe.length > 0 && operation.wqe.kind != nic::WqeKind::kDump &&
+                          operation.wqe.kind != nic::WqeKind::kNop;
+  bool taken = false;
+  if (!peer_->lost.empty()) {
+    operation.fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
+  } else if (!moves_data) {
+    operation.state = Operation::State::kIssued;
+  } else {
+    const unsigned before = operation.in_flight;
+    Engine& engine = operation.wqe.is_atomic() ? services.atomics : services.data;
+    engine.issue(operation);
+    taken = operation.in_flight != before;
+    served_ |= taken;
+  }
+  // Its time runs from here: the peer has nothing to do with how long the engine had no place.
+  const bool issued = operation.state == Operation::State::kIssued;
+  if (!queued || !(taken || operation.refused || issued)) return;
+  operation.begun = now;
+  if (!issued) operation.state = Operation::State::kBegun;
 }
 
 void Ring::find_overdue(const RingServices& services, Clock::time_point now) {

@@ -50,7 +50,10 @@ class Ring {
 
   /// Does what can be done now; true when there was something.
   bool step(RingServices& services, Clock::time_point now);
-  /// When the operation that has been under way longest began; nothing when none is.
+  /// An engine has taken something of it in the last step().
+  [[nodiscard]] bool served() const { return served_; }
+  /// When the operation that has been under way longest was taken by an engine; nothing when none
+  /// is.
   [[nodiscard]] std::optional<Clock::time_point> waiting_since() const;
   [[nodiscard]] bool idle() const { return operations_.empty(); }
 
@@ -63,6 +66,7 @@ class Ring {
   [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const RingServices& services) const;
   [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const RingServices& services) const;
   bool issue(RingServices& services, Clock::time_point now);
+  void hand_on(Operation& operation, RingServices& services, Clock::time_point now);
   void find_overdue(const RingServices& services, Clock::time_point now);
   bool retire(RingServices& services);
   void complete(const Operation& operation);
@@ -79,8 +83,9 @@ class Ring {
   std::uint64_t retired_ = 0;               ///< entries whose WQEs have ended
   std::uint64_t seen_ = ~std::uint64_t{0};  ///< last doorbell value
   std::deque<Operation*> operations_;       ///< fetched and not retired, in order
-  bool closed_ = false;                     ///< a fetched WQE has failed: fetch no more
-  bool failed_ = false;                     ///< the error has been written
+  bool served_ = false;
+  bool closed_ = false;  ///< a fetched WQE has failed: fetch no more
+  bool failed_ = false;  ///< the error has been written
   std::string doorbell_error_;
 };
 

@@ -71,7 +71,10 @@ bool RmaEngine::accepted(Operation& operation, Piece& piece, ssize_t result) {
     return true;
   }
   free_.push_back(&piece);
-  if (result == -FI_EAGAIN) return false;
+  if (result == -FI_EAGAIN) {
+    operation.refused = true;
+    return false;
+  }
   const int error = static_cast<int>(-result);
   operation.fail_by_provider(failure_of_provider(
       {.error = error, .bytes = 0, .text = Library::get().text(error)}, operation.describe()));

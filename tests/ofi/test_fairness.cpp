@@ -1,0 +1,190 @@
+// Queues share what an engine has: nobody waits while others are served again and again, and to
+// wait for a place is no sign that a peer is gone.
+#include "tests/ofi/job.h"
+#include "transport/ofi/provider.h"
+#include "transport/ofi/rings.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+/// An engine of so many places, each taken until end_one().
+class Places final : public ofi::Engine {
+ public:
+  explicit Places(std::size_t free) : free_(free) {}
+  void issue(ofi::Operation& operation) override {
+    if (free_ == 0) {
+      operation.refused |= refuses;
+      return;
+    }
+    --free_;
+    operation.piece_begins();
+    operation.state = ofi::Operation::State::kIssued;
+    taken_.push_back(&operation);
+  }
+  void end_one() {
+    taken_.front()->piece_ends({});
+    taken_.pop_front();
+    ++free_;
+  }
+
+  bool refuses = false;  ///< as a provider does
+
+ private:
+  std::size_t free_;
+  std::deque<ofi::Operation*> taken_;
+};
+
+/// Rings 0 to `count` - 1, each to a peer of its own, stepped by the test.
+class RingRig {
+ public:
+  static constexpr std::uint64_t kPage = 4096, kPerQueue = kDepth * 64 + kPage;
+  RingRig(std::size_t count, std::size_t places)
+      : fabric_(ofi::Library::get(),
+                ofi::choose_provider(ofi::Library::get(), {"tcp;ofi_rxm", "127.0.0.1"})),
+        operations_(fabric_, 256),
+        engine(places),
+        peers(count),
+        memory_(count * kPerQueue),
+        doorbells_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t at = i * kPerQueue;
+      const nic::QueuePlace place{.entries = at, .completion = at + kDepth * 64, .depth = kDepth};
+      const auto number = static_cast<std::uint32_t>(0x100 + i);
+      peers[i].pe = static_cast<int>(i);
+      peers[i].heap_bytes = kHeapBytes;
+      ofi::Ring ring({.base = memory_.data()}, place, number, &doorbells_[i]);
+      ring.connect(peers[i]);
+      rings_.add(std::move(ring));
+      clients.emplace_back(memory_.data(), place,
+                           nic::CreatedQueue{.number = number, .doorbell = &doorbells_[i]}, 0, 0);
+    }
+  }
+  /// One round of the executor, `after` a moment.
+  void step(ofi::Clock::duration after = {}) {
+    rings_.step(services_, now_ += after);
+    for (std::size_t i = 0; i < peers.size(); ++i) waiting[i] = rings_.all()[i].waiting_since();
+  }
+
+ private:
+  ofi::Fabric fabric_;
+  ofi::OperationPool operations_;
+
+ public:
+  Places engine;
+  std::vector<ofi::Peer> peers;
+  std::vector<std::optional<ofi::Clock::time_point>> waiting{peers.size()};
+  std::vector<Client> clients;
+
+ private:
+  std::vector<std::uint8_t> memory_;
+  std::vector<std::uint64_t> doorbells_;
+  ofi::Clock::time_point now_ = ofi::Clock::now();
+  ofi::RingServices services_{.data = engine,
+                              .atomics = engine,
+                              .operations = operations_,
+                              .heap_bytes = kHeapBytes,
+                              .max_message = 1 << 30,
+                              .timeout = std::chrono::seconds(10)};
+  ofi::Rings rings_;
+};
+
+/// Writes that keep a queue busy; the number of the last.
+std::uint64_t post_writes(Client& client, int writes) {
+  std::uint64_t last = 0;
+  for (int i = 0; i < writes; ++i) last = client.write(64, 0, 8);
+  client.ring();
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
+  if (!have_libfabric()) return;
+  constexpr std::size_t kRings = 4;
+  const std::size_t places = GENERATE(1u, 2u, 3u);
+  RingRig rig(kRings, places);
+  for (std::size_t i = 0; i + 1 < kRings; ++i) post_writes(rig.clients[i], 200);
+  rig.step();
+  post_writes(rig.clients.back(), 1);
+  rig.step();
+  unsigned rounds = 0;
+  for (; !rig.waiting.back() && rounds < 100; ++rounds) {
+    rig.engine.end_one();
+    rig.step();
+  }
+  INFO(places << " places");
+  CHECK(rounds <= kRings);
+}
+
+TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
+  if (!have_libfabric()) return;
+  RingRig rig(2, 1);
+  post_writes(rig.clients[0], 1);
+  rig.step();
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK_FALSE(rig.waiting[1]);
+  rig.step(std::chrono::seconds(100));
+  CHECK_FALSE(rig.peers[0].lost.empty());  // taken, and never ended
+  CHECK(rig.peers[1].lost.empty());
+  rig.engine.end_one();
+  rig.step();
+  CHECK(rig.waiting[1]);
+  rig.step(std::chrono::seconds(5));
+  CHECK(rig.peers[1].lost.empty());
+  rig.step(std::chrono::seconds(5));
+  CHECK_FALSE(rig.peers[1].lost.empty());
+}
+
+TEST_CASE("an operation that the provider refuses is overdue at some time", "[ofi]") {
+  if (!have_libfabric()) return;
+  RingRig rig(1, 0);
+  rig.engine.refuses = true;
+  post_writes(rig.clients[0], 1);
+  rig.step();
+  CHECK(rig.waiting[0]);
+  rig.step(std::chrono::seconds(10));
+  CHECK_FALSE(rig.peers[0].lost.empty());
+}
+
+TEST_CASE("a small write gets through between large ones to other PEs", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(legs()));
+  INFO(leg.name());
+  constexpr unsigned kRounds = 40, kEach = 64;
+  Job job(4, leg);
+  for (int pe = 1; pe < 4; ++pe)
+    REQUIRE(job[0].to(pe).ring_and_wait(job[0].to(pe).write(64, 0, 8)).ok());
+  std::atomic<unsigned> begun{0};
+  std::atomic<bool> arrived{false};
+  std::vector<unsigned> rounds(2);
+  std::vector<std::thread> streams;
+  for (int pe = 1; pe < 3; ++pe)
+    streams.emplace_back([&, pe] {
+      Client& client = job[0].to(pe);
+      unsigned& round = rounds[static_cast<std::size_t>(pe - 1)];
+      std::uint64_t last = 0;
+      for (; round < kRounds && !arrived; ++round) {
+        for (unsigned i = 0; i < kEach; ++i) last = client.write(4096, 4096, 65536);
+        client.ring();
+        if (round == 2) ++begun;
+      }
+      client.wait(last);
+    });
+  while (begun < 2) std::this_thread::yield();
+  Client& client = job[0].to(3);
+  const Outcome outcome = client.ring_and_wait(client.write(64, 0, 8));
+  arrived = true;
+  for (std::thread& stream : streams) stream.join();
+  CHECK(outcome.ok());
+  CHECK(std::min(rounds[0], rounds[1]) < kRounds);
+}
