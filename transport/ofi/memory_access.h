@@ -30,8 +30,9 @@ class MemoryAccess {
   /// Host memory for the other side of copies.
   [[nodiscard]] virtual Staging allocate(std::size_t bytes) = 0;
 
-  // Offsets are from the heap's begin and in range: callers check. Errors: GSHMEMX_ERROR_CUDA, with
-  // a mapping GSHMEMX_ERROR_SYSTEM. Copies that are not done have no order.
+  // Offsets are from the heap's begin and in range: callers check. The other side is Staging.
+  // Errors: GSHMEMX_ERROR_CUDA, with a mapping GSHMEMX_ERROR_SYSTEM. Copies that are not done have
+  // no order.
   [[nodiscard]] virtual Ticket start_write(std::uint64_t offset, const void* from,
                                            std::size_t bytes) = 0;
   [[nodiscard]] virtual Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
@@ -39,7 +40,8 @@ class MemoryAccess {
   virtual void poll() {}
   /// As of the last poll().
   [[nodiscard]] virtual bool done(Ticket ticket) = 0;
-  void write(std::uint64_t offset, const void* from, std::size_t bytes) {
+  /// A word, from memory of any kind; it is there afterwards.
+  virtual void write(std::uint64_t offset, const void* from, std::size_t bytes) {
     wait(start_write(offset, from, bytes));
   }
   void wait(Ticket ticket) {

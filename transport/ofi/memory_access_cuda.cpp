@@ -110,6 +110,10 @@ class GpuAccess final : public MemoryAccess {
     return batch.ticket != ticket || !batch.busy;
   }
 
+  void write(std::uint64_t offset, const void* from, std::size_t bytes) override {
+    std::memcpy(word_.get(), from, bytes);
+    wait(start_write(offset, word_.get(), bytes));
+  }
   // Read, change, write back: atomic to all others of this executor, which does one at a time, and
   // not to those of the GPU.
   std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) override {

@@ -210,6 +210,24 @@ TEST_CASE("a_refused_copy_is_an_error_completion") {
   CHECK(outcome.syndrome == (here ? 0x04 : 0x14));
 }
 
+/// PE 0 adds 2 to 40 of PE 1.
+void fetch_and_add(Job& job) {
+  auto& there = *reinterpret_cast<std::uint64_t*>(gpu_view(job[1].heap()) + 64);
+  there = 40;
+  Client& client = job[0].to(1);
+  REQUIRE(client.ring_and_wait(client.fetch_add(64, 8, 2)).ok());
+  CHECK(there == 42);
+  CHECK(*reinterpret_cast<std::uint64_t*>(gpu_view(job[0].heap()) + 8) == 40);
+  require_no_violations();
+}
+
+TEST_CASE("what_an_atomic_found_comes_from_pinned_memory") {
+  if (!have_libfabric()) return;
+  Job job(2, gpu_leg());
+  cuda_double().reset();
+  fetch_and_add(job);
+}
+
 TEST_CASE("figures_of_the_executor_on_a_simulated_gpu", "[.figures]") {
   if (!have_libfabric()) return;
   constexpr std::uint64_t kBytes = 1 << 20;
