@@ -1,7 +1,8 @@
 // Carries out operations where RMA cannot: requests travel as messages, the target's executor does
 // them to its own heap and replies. For GPU heaps without GPUDirect RMA, for GSHMEM_GDR=off, and
-// for atomics that a provider lacks. Invariant: every message finds a posted buffer, because each
-// PE keeps at most `window` requests to a peer unanswered and posts for all of them.
+// for atomics that a provider lacks or has in software only, for GPU memory. Invariant: every
+// message finds a posted buffer, because each PE keeps at most `window` requests to a peer
+// unanswered and posts for all of them.
 #pragma once
 
 #include "transport/ofi/message.h"

@@ -54,8 +54,9 @@ AtomicPlan plan_atomic(const nic::Wqe& wqe, const AtomicSupport& support) {
   return support.has(wqe.length, plan.op) ? plan : AtomicPlan{};
 }
 
-AtomicSupport atomic_support(fid_ep* endpoint) {
+AtomicSupport atomic_support(const fi_info& info, fid_ep* endpoint) {
   AtomicSupport support;
+  if ((info.caps & FI_ATOMIC) == 0) return support;
   for (const std::uint64_t bytes : {4u, 8u}) {
     const fi_datatype type = bytes == 4 ? FI_UINT32 : FI_UINT64;
     std::size_t count = 0;

@@ -25,8 +25,8 @@ class AtomicSupport {
   static std::uint32_t bit(fi_op op) { return std::uint32_t{1} << op; }
   std::uint32_t ops_[2] = {0, 0};
 };
-/// Asks the provider.
-[[nodiscard]] AtomicSupport atomic_support(fid_ep* endpoint);
+/// Asks the provider; nothing where atomics were not asked for (provider.h), even if it has some.
+[[nodiscard]] AtomicSupport atomic_support(const fi_info& info, fid_ep* endpoint);
 
 struct AtomicPlan {
   enum class Call {

@@ -95,13 +95,14 @@ nic::Keys OfiNic::register_memory(const nic::Region& region) {
 
 void OfiNic::make_engines() {
   Fabric& fabric = *setup_.fabric;
-  atomics_ = atomic_support(fabric.endpoint());
+  atomics_ = atomic_support(fabric.info(), fabric.endpoint());
   const bool rma = setup_.path == Path::kRma, direct = rma && atomics_.complete();
   if (rma) rma_ = std::make_unique<RmaEngine>(fabric, heap_, *access_, atomics_);
   if (!direct) {
     if (rma)
-      GSHMEM_INFO("%s has no compare-and-swap of 4 and 8 bytes: atomics are active messages",
-                  fabric.info().fabric_attr->prov_name);
+      GSHMEM_INFO("%s has no compare-and-swap of 4 and 8 bytes%s: atomics are active messages",
+                  fabric.info().fabric_attr->prov_name,
+                  heap_region_.kind == nic::MemoryKind::kGpu ? " in GPU memory" : "");
     messages_ =
         std::make_unique<ActiveMessages>(ActiveMessages::Setup{.fabric = fabric,
                                                                .heap = *access_,

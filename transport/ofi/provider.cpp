@@ -21,11 +21,23 @@ namespace {
 /// later libraries keep its meaning (fi_getinfo(3), "version").
 constexpr std::uint32_t kApiVersion = FI_VERSION(1, 14);
 
-constexpr std::uint64_t kNeeded = FI_MSG | FI_RMA | FI_ATOMIC;
-
 // Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
 // sockets. `sockets` is old, but some installations have nothing else.
 constexpr const char* kOrder[] = {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"};
+
+/// Atomics on GPU memory only where the NIC carries them out. In software they are copies by the
+/// CUDA runtime on the legacy default stream (libfabric 1.17, rxm_do_device_mem_atomic in
+/// fi_cq_read): they wait for a kernel that may be waiting for them. And efa refuses FI_ATOMIC with
+/// FI_HMEM below version 1.18 of the interface, from which on it makes such copies
+/// (efa_user_info_alter_rdm). What is not asked for goes as active messages.
+bool needs_atomics(const std::string& provider, const Wanted& wanted) {
+  return !wanted.gpu_memory || provider == "cxi";
+}
+
+std::uint64_t needed_caps(const std::string& provider, const Wanted& wanted) {
+  return FI_MSG | FI_RMA | (needs_atomics(provider, wanted) ? FI_ATOMIC : 0) |
+         (wanted.gpu_memory ? FI_HMEM : 0);
+}
 
 struct Question {
   std::string provider;  ///< empty = any
@@ -133,7 +145,7 @@ InfoPtr pick(const Library& library, const fi_info* list, const std::string& dom
 InfoPtr try_provider(const Library& library, const std::string& name, const Wanted& wanted) {
   Question question{.provider = name,
                     .node = wanted.interface,
-                    .caps = kNeeded | (wanted.gpu_memory ? FI_HMEM : 0),
+                    .caps = needed_caps(name, wanted),
                     .type = FI_EP_RDM};
   if (wanted.interface.empty()) {
     const InfoPtr list = ask(library, question);
@@ -162,16 +174,27 @@ bool has(const Library& library, const std::string& name, std::uint64_t caps) {
   return false;
 }
 
+/// efa_rdm_get_use_device_rdma: with this version of the interface off by default where EFA has no
+/// RDMA writes.
+std::string remedy(const std::string& name, std::uint64_t cap) {
+  if (name != "efa" || cap != FI_HMEM) return {};
+  return " (on P4 instances FI_EFA_USE_DEVICE_RDMA=1 enables it)";
+}
+
 /// Why a provider that fi_getinfo knows was not taken.
 std::string why_not(const Library& library, const std::string& name, const Wanted& wanted) {
   if (!has(library, name, 0)) return "has no FI_EP_RDM endpoints";
+  const std::uint64_t needed = needed_caps(name, wanted);
   const std::pair<std::uint64_t, const char*> needs[] = {
-      {FI_MSG, "FI_MSG"}, {FI_RMA, "FI_RMA"}, {FI_ATOMIC, "FI_ATOMIC"}};
-  for (const auto& [cap, text] : needs)
-    if (!has(library, name, cap)) return std::string("has no ") + text;
-  if (!has(library, name, kNeeded))
-    return "has FI_MSG, FI_RMA and FI_ATOMIC with delivery-complete only apart from each other";
-  if (wanted.gpu_memory && !has(library, name, kNeeded | FI_HMEM)) return "has no FI_HMEM";
+      {FI_MSG, "FI_MSG"}, {FI_RMA, "FI_RMA"}, {FI_ATOMIC, "FI_ATOMIC"}, {FI_HMEM, "FI_HMEM"}};
+  std::string all;
+  for (const auto& [cap, text] : needs) {
+    if ((needed & cap) == 0) continue;
+    if (!has(library, name, cap)) return std::string("has no ") + text + remedy(name, cap);
+    all += (all.empty() ? "" : " + ") + std::string(text);
+  }
+  if (!has(library, name, needed))
+    return "has " + all + " with delivery-complete only apart from each other";
   if (try_provider(library, name, wanted)) return "is usable, but was not asked for";
   return "is not on interface " + wanted.interface;
 }
@@ -188,8 +211,8 @@ std::string why_not(const Library& library, const std::string& name, const Wante
   std::string what = "libfabric " + library.version_text() + " has no provider";
   if (!wanted.provider.empty()) what += " GSHMEM_OFI_PROVIDER=\"" + wanted.provider + "\"";
   if (!wanted.interface.empty()) what += " on GSHMEM_OFI_INTERFACE=\"" + wanted.interface + "\"";
-  what += " with FI_EP_RDM, FI_MSG, FI_RMA and FI_ATOMIC";
-  if (wanted.gpu_memory) what += " and FI_HMEM";
+  what += " with FI_EP_RDM, FI_MSG, FI_RMA and ";
+  what += wanted.gpu_memory ? "FI_HMEM" : "FI_ATOMIC";
   what += ". Here it offers: " + (offers.empty() ? std::string("nothing") : offers);
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, what);
 }

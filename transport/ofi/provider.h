@@ -13,10 +13,11 @@ struct Wanted {
   std::string provider;                     ///< "tcp;ofi_rxm"; empty = the best there is
   std::string interface;                    ///< "eth0", "10.0.0.1", "mlx5_0"; empty = see addresses
   std::vector<std::string> addresses = {};  ///< "10.0.0.1": the first that the provider offers
-  bool gpu_memory = false;                  ///< RMA to and from GPU memory (FI_HMEM)
+  bool gpu_memory = false;  ///< RMA to and from GPU memory (FI_HMEM); atomics only in hardware
 };
 
-/// What is used of the provider: reliable unconnected endpoints with RMA, atomics and messages.
+/// What is used of the provider: reliable unconnected endpoints with RMA, messages and, unless info
+/// lacks FI_ATOMIC, atomics.
 /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with every provider that libfabric offers here and why it
 /// was refused.
 [[nodiscard]] InfoPtr choose_provider(const Library& library, const Wanted& wanted);

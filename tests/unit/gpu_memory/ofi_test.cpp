@@ -1,5 +1,6 @@
 // The libfabric executor on GPU memory, staged: every byte arrives by the copy engine, and with few
 // calls of the driver.
+#include "tests/ofi/getinfo_double.h"
 #include "tests/ofi/job.h"
 #include "tests/unit/gpu_memory/rig.h"
 #include "transport/ofi/memory_access.h"
@@ -225,6 +226,19 @@ TEST_CASE("what_an_atomic_found_comes_from_pinned_memory") {
   if (!have_libfabric()) return;
   Job job(2, gpu_leg());
   cuda_double().reset();
+  fetch_and_add(job);
+}
+
+TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software") {
+  if (!have_libfabric()) return;
+  // Says that it has FI_HMEM. An atomic of its own would touch what is not mapped for the CPU.
+  const GetinfoDouble fake([](std::uint32_t, const fi_info* hints, fi_info** found) {
+    return sockets_as("sockets", hints, found);
+  });
+  Job job(2, {"sockets", "on", false, gpu_allocate});
+  cuda_double().reset();
+  CHECK(job[0].nic().describe().find("RMA") != std::string::npos);
+  CHECK_FALSE(job[0].nic().limits().coherent_atomics);
   fetch_and_add(job);
 }
 
