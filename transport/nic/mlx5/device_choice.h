@@ -1,9 +1,9 @@
-// Which RDMA devices and ports a PE uses: the nearest that the configuration allows. Distances and
-// GIDs are a matter of transport/nic/pci_distance.h and gid_choice.h. Pure functions; device.cpp
-// gives them what there is, tests what they like.
+// Which RDMA devices and ports a PE may use. The nearest of them and their GIDs are a matter of
+// transport/nic/nearest.h and gid_choice.h. Pure; device.cpp gives it what there is, tests what
+// they like.
 #pragma once
 
-#include "transport/nic/pci_distance.h"
+#include "transport/nic/nearest.h"
 
 #include <string>
 #include <vector>
@@ -26,16 +26,5 @@ class DeviceFilter {
   bool exclude_ = false, exact_ = false;
   std::vector<Word> words_;
 };
-
-struct Candidate {
-  std::string device;
-  int port = 1;
-  Distance distance = Distance::kUnknown;
-};
-/// Indices of the candidates for the PE with `local_rank`, at most `count`, the nearest first. Of
-/// equally near ones, in order of name and port, each rank in turn gets others, and where they come
-/// to the same ones again, another one of them first. Empty when there are none.
-[[nodiscard]] std::vector<int> choose_devices(const std::vector<Candidate>& candidates,
-                                              int local_rank, int count);
 
 }  // namespace gshmem::nic::mlx5
