@@ -18,6 +18,10 @@ bool is_pci_address(const std::string& name) {
          });
 }
 
+PciPlace place_of_address(const std::string& sysfs, const std::string& pci) {
+  return pci_place(fs::path(sysfs) / "bus/pci/devices" / sysfs_pci_address(pci));
+}
+
 std::size_t shared_length(const PciPlace& a, const PciPlace& b) {
   if (a.host_bridge != b.host_bridge) return 0;
   const auto [end, unused] =
@@ -66,12 +70,17 @@ Distance distance_between(const PciPlace& a, const PciPlace& b) {
   return a.numa_node >= 0 && a.numa_node == b.numa_node ? Distance::kNode : Distance::kSys;
 }
 
+Distance function_distance(const std::string& sysfs, const std::string& pci,
+                           const std::string& gpu_pci) {
+  if (gpu_pci.empty()) return Distance::kUnknown;
+  return distance_between(place_of_address(sysfs, pci), place_of_address(sysfs, gpu_pci));
+}
+
 Distance device_distance(const std::string& sysfs, const std::string& device,
                          const std::string& gpu_pci) {
   if (gpu_pci.empty()) return Distance::kUnknown;
-  return distance_between(
-      pci_place(fs::path(sysfs) / "class/infiniband" / device / "device"),
-      pci_place(fs::path(sysfs) / "bus/pci/devices" / sysfs_pci_address(gpu_pci)));
+  return distance_between(pci_place(fs::path(sysfs) / "class/infiniband" / device / "device"),
+                          place_of_address(sysfs, gpu_pci));
 }
 
 std::vector<std::string> bridges_between(const PciPlace& a, const PciPlace& b) {

@@ -33,6 +33,9 @@ struct PciPlace {
 [[nodiscard]] PciPlace pci_place(const std::filesystem::path& device);
 
 [[nodiscard]] Distance distance_between(const PciPlace& a, const PciPlace& b);
+/// Of two PCI functions by their addresses.
+[[nodiscard]] Distance function_distance(const std::string& sysfs, const std::string& pci,
+                                         const std::string& gpu_pci);
 /// Of an RDMA device by its name and a GPU by its PCI address; `sysfs` is "/sys".
 [[nodiscard]] Distance device_distance(const std::string& sysfs, const std::string& device,
                                        const std::string& gpu_pci);

@@ -41,6 +41,8 @@ std::unique_ptr<Fabric> open_fabric(const Library& library, const OpenOptions& o
       library, ofi::choose_provider(library, {.provider = options.config.ofi_provider,
                                               .interface = options.config.ofi_interface,
                                               .addresses = options.addresses,
+                                              .gpu_pci = options.gpu_pci,
+                                              .local_rank = options.local_rank,
                                               .gpu_memory = gpu_memory}));
 }
 

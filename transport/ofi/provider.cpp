@@ -1,5 +1,7 @@
 #include "transport/ofi/provider.h"
 
+#include "transport/ofi/entries.h"
+
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
@@ -97,47 +99,9 @@ std::string address_of_interface(const std::string& name) {
   return {};
 }
 
-/// The IP address that an entry stands for; empty when it has none.
-std::string source_of(const fi_info& info) {
-  char text[INET6_ADDRSTRLEN] = "";
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  if (info.src_addr == nullptr) return {};
-  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(v4)) {
-    std::memcpy(&v4, info.src_addr, sizeof(v4));
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
-    std::memcpy(&v6, info.src_addr, sizeof(v6));
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  }
-  return text;
-}
-
-bool is_loopback(const fi_info& info) {
-  const std::string source = source_of(info);
-  return source.rfind("127.", 0) == 0 || source == "::1";
-}
-
-bool is_layered(const char* name) {
-  return std::strncmp(name, "ofi_hook", 8) == 0 || std::strstr(name, ";ofi_hook") != nullptr;
-}
-
-/// The entry to use of what fi_getinfo gave, alone: of the domain that is wanted, else the first
-/// of the addresses that an entry has, else one that is not loopback.
-InfoPtr pick(const Library& library, const fi_info* list, const std::string& domain,
-             const std::vector<std::string>& addresses = {}) {
-  const fi_info* best = nullptr;
-  std::size_t best_rank = 0;
-  for (const fi_info* i = list; i != nullptr; i = i->next) {
-    if (is_layered(i->fabric_attr->prov_name)) continue;
-    if (!domain.empty() && domain != i->domain_attr->name) continue;
-    const auto place = std::find(addresses.begin(), addresses.end(), source_of(*i));
-    auto rank = static_cast<std::size_t>(place - addresses.begin());
-    if (place == addresses.end() && is_loopback(*i)) ++rank;
-    if (best != nullptr && rank >= best_rank) continue;
-    best = i;
-    best_rank = rank;
-  }
+/// Of what fi_getinfo gave, the entry to use, alone.
+InfoPtr pick(const Library& library, const fi_info* list, const EntryWish& wish) {
+  const fi_info* const best = choose_entry(list, wish);
   return best != nullptr ? InfoPtr(library.dupinfo(best)) : nullptr;
 }
 
@@ -147,9 +111,11 @@ InfoPtr try_provider(const Library& library, const std::string& name, const Want
                     .node = wanted.interface,
                     .caps = needed_caps(name, wanted),
                     .type = FI_EP_RDM};
+  EntryWish wish{.gpu_pci = wanted.gpu_pci, .local_rank = wanted.local_rank};
   if (wanted.interface.empty()) {
     const InfoPtr list = ask(library, question);
-    return pick(library, list.get(), "", wanted.addresses);
+    wish.addresses = wanted.addresses;
+    return pick(library, list.get(), wish);
   }
   const std::string address = address_of_interface(wanted.interface);
   if (!address.empty()) question.node = address;
@@ -157,11 +123,12 @@ InfoPtr try_provider(const Library& library, const std::string& name, const Want
     // Providers without IP addresses may ignore the node: those are chosen by domain below.
     const bool by_address =
         list->addr_format == FI_SOCKADDR_IN || list->addr_format == FI_SOCKADDR_IN6;
-    if (by_address) return pick(library, list.get(), "");
+    if (by_address) return pick(library, list.get(), wish);
   }
   question.node.clear();
   const InfoPtr list = ask(library, question);
-  return pick(library, list.get(), wanted.interface);
+  wish.domain = wanted.interface;
+  return pick(library, list.get(), wish);
 }
 
 /// Does the provider of exactly this name have `caps`? fi_getinfo takes "tcp" for "tcp;ofi_rxm"

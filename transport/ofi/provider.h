@@ -13,6 +13,8 @@ struct Wanted {
   std::string provider;                     ///< "tcp;ofi_rxm"; empty = the best there is
   std::string interface;                    ///< "eth0", "10.0.0.1", "mlx5_0"; empty = see addresses
   std::vector<std::string> addresses = {};  ///< "10.0.0.1": the first that the provider offers
+  std::string gpu_pci = {};                 ///< "0000:1b:00.0": of NICs the nearest; empty = none
+  int local_rank = 0;                       ///< of equally near NICs, in turn
   bool gpu_memory = false;  ///< RMA to and from GPU memory (FI_HMEM); atomics only in hardware
 };
 

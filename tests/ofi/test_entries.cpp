@@ -1,0 +1,150 @@
+// Which entry of a list by fi_getinfo is used, on made-up lists.
+#include "transport/ofi/entries.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include <deque>
+#include <filesystem>
+#include <string>
+
+using gshmem::ofi::EntryWish;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One NIC or network.
+struct Entry {
+  std::string domain;
+  int bus = -1;         ///< its PCI address is 0000:BUS:00.0; -1: it says none
+  std::string address;  ///< of IP
+  std::uint32_t protocol = FI_PROTO_EFA;
+};
+
+class List {
+ public:
+  explicit List(const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) add(entry);
+  }
+  /// The domain of the entry that is chosen.
+  std::string choose(const EntryWish& wish) const {
+    const fi_info* const info = gshmem::ofi::choose_entry(&nodes_.front().info, wish);
+    return info != nullptr ? info->domain_attr->name : "none";
+  }
+
+ private:
+  struct Node {
+    Entry entry;
+    fi_info info{};
+    fi_domain_attr domain{};
+    fi_fabric_attr fabric{};
+    fi_ep_attr endpoint{};
+    fid_nic nic{};
+    fi_bus_attr bus{};
+    sockaddr_in address{};
+  };
+  void add(const Entry& entry) {
+    Node& node = nodes_.emplace_back();
+    node.entry = entry;
+    node.domain.name = node.entry.domain.data();
+    node.fabric.prov_name = provider_.data();
+    node.endpoint.protocol = entry.protocol;
+    node.info.domain_attr = &node.domain;
+    node.info.fabric_attr = &node.fabric;
+    node.info.ep_attr = &node.endpoint;
+    if (entry.bus >= 0) {
+      node.bus.bus_type = FI_BUS_PCI;
+      node.bus.attr.pci.bus_id = static_cast<std::uint8_t>(entry.bus);
+      node.nic.bus_attr = &node.bus;
+      node.info.nic = &node.nic;
+    }
+    if (!entry.address.empty()) {
+      node.address.sin_family = AF_INET;
+      inet_pton(AF_INET, entry.address.c_str(), &node.address.sin_addr);
+      node.info.addr_format = FI_SOCKADDR_IN;
+      node.info.src_addr = &node.address;
+      node.info.src_addrlen = sizeof(node.address);
+    }
+    if (nodes_.size() > 1) nodes_[nodes_.size() - 2].info.next = &node.info;
+  }
+
+  std::string provider_ = "efa";
+  std::deque<Node> nodes_;
+};
+
+/// A host with two switches: GPU 0x11 beside NICs 0x12 and 0x13, GPU 0x21 beside NIC 0x22.
+class TwoSwitches {
+ public:
+  TwoSwitches()
+      : root_(fs::temp_directory_path() / ("gshmem_entries_" + std::to_string(getpid()))) {
+    fs::create_directories(root_ / "bus/pci/devices");
+    for (const auto& [bus, bridge] :
+         {std::pair{"11", "10"}, {"12", "10"}, {"13", "10"}, {"21", "20"}, {"22", "20"}}) {
+      const std::string name = std::string("0000:") + bus + ":00.0";
+      const fs::path place = root_ / "devices" / (std::string("pci0000:") + bridge) /
+                             (std::string("0000:") + bridge + ":01.0") / name;
+      fs::create_directories(place);
+      fs::create_directory_symlink(place, root_ / "bus/pci/devices" / name);
+    }
+  }
+  ~TwoSwitches() { fs::remove_all(root_); }
+  [[nodiscard]] EntryWish wish(const std::string& gpu_pci, int local_rank) const {
+    return {.gpu_pci = gpu_pci, .local_rank = local_rank, .sysfs = root_.string()};
+  }
+
+ private:
+  fs::path root_;
+};
+
+}  // namespace
+
+TEST_CASE("a PE uses the NIC nearest to its GPU, PEs in turn equally near ones", "[ofi]") {
+  const TwoSwitches host;
+  const List list(
+      {{"rdmap18-rdm", 0x12, {}}, {"rdmap19-rdm", 0x13, {}}, {"rdmap34-rdm", 0x22, {}}});
+  CHECK(list.choose(host.wish("0000:11:00.0", 0)) == "rdmap18-rdm");
+  CHECK(list.choose(host.wish("0000:11:00.0", 1)) == "rdmap19-rdm");
+  CHECK(list.choose(host.wish("0000:11:00.0", 2)) == "rdmap18-rdm");
+  for (const int rank : {0, 1, 2})
+    CHECK(list.choose(host.wish("0000:21:00.0", rank)) == "rdmap34-rdm");
+}
+
+TEST_CASE("PEs without a GPU, or of one that is not shown, take NICs in turn", "[ofi]") {
+  const TwoSwitches host;
+  const List list({{"cxi0", 0x12, {}}, {"cxi1", 0x13, {}}, {"cxi2", 0x22, {}}});
+  for (const char* gpu : {"", "0000:77:00.0"}) {
+    CHECK(list.choose(host.wish(gpu, 0)) == "cxi0");
+    CHECK(list.choose(host.wish(gpu, 1)) == "cxi1");
+    CHECK(list.choose(host.wish(gpu, 2)) == "cxi2");
+    CHECK(list.choose(host.wish(gpu, 3)) == "cxi0");
+  }
+}
+
+TEST_CASE("a NIC that is listed twice counts once, as it is listed first", "[ofi]") {
+  const List list({{"a", 0x12, {}},
+                   {"b", 0x13, {}},
+                   {"a", 0x12, {}},
+                   {"c", 0x22, {}, FI_PROTO_RXM},
+                   {"b", 0x13, {}}});
+  CHECK(list.choose({.local_rank = 0}) == "a");
+  CHECK(list.choose({.local_rank = 1}) == "b");
+  CHECK(list.choose({.local_rank = 2}) == "a");
+}
+
+TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
+  const TwoSwitches host;
+  const List list({{"lo", -1, "127.0.0.1"}, {"ib0", 0x12, "10.0.0.1"}, {"ib1", 0x22, "10.1.0.1"}});
+  EntryWish wish = host.wish("0000:21:00.0", 1);
+  CHECK(list.choose(wish) == "ib0");
+  wish.addresses = {"10.2.0.1", "10.1.0.1"};
+  CHECK(list.choose(wish) == "ib1");
+  CHECK(list.choose({.domain = "lo"}) == "lo");
+  CHECK(list.choose({.domain = "eth0"}) == "none");
+}

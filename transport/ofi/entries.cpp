@@ -1,0 +1,95 @@
+#include "transport/ofi/entries.h"
+
+#include "host/base/error.h"
+#include "transport/nic/nearest.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::ofi {
+namespace {
+
+bool is_loopback(const fi_info& info) {
+  const std::string source = source_of(info);
+  return source.rfind("127.", 0) == 0 || source == "::1";
+}
+
+/// "0000:1b:00.0"; empty when the entry does not say.
+std::string pci_of(const fi_info& info) {
+  if (info.nic == nullptr || info.nic->bus_attr == nullptr) return {};
+  if (info.nic->bus_attr->bus_type != FI_BUS_PCI) return {};
+  const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
+  return strprintf("%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id);
+}
+
+/// How well the entry suits, from 0; what has no place among the addresses comes behind those that
+/// have one.
+std::size_t rank_of(const fi_info& info, const std::vector<std::string>& addresses) {
+  const auto place = std::find(addresses.begin(), addresses.end(), source_of(info));
+  const auto rank = static_cast<std::size_t>(place - addresses.begin());
+  return place == addresses.end() && is_loopback(info) ? rank + 1 : rank;
+}
+
+/// Of entries that suit equally well.
+const fi_info* nearest(const std::vector<const fi_info*>& equal, const EntryWish& wish) {
+  std::vector<const fi_info*> entries;
+  std::vector<nic::Candidate> nics;
+  for (const fi_info* info : equal) {
+    const std::string pci = pci_of(*info), domain = info->domain_attr->name;
+    // Which networks reach all hosts is not for the PCI bus to say.
+    if (pci.empty() || !source_of(*info).empty()) break;
+    const bool known = std::any_of(nics.begin(), nics.end(),
+                                   [&](const nic::Candidate& n) { return n.device == domain; });
+    if (known || info->ep_attr->protocol != equal.front()->ep_attr->protocol) continue;
+    entries.push_back(info);
+    nics.push_back(
+        {.device = domain, .distance = nic::function_distance(wish.sysfs, pci, wish.gpu_pci)});
+  }
+  if (entries.empty()) return equal.front();
+  const std::vector<int> chosen = nic::choose_devices(nics, wish.local_rank, 1);
+  return entries[static_cast<std::size_t>(chosen.front())];
+}
+
+}  // namespace
+
+std::string source_of(const fi_info& info) {
+  char text[INET6_ADDRSTRLEN] = "";
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (info.src_addr == nullptr) return {};
+  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(v4)) {
+    std::memcpy(&v4, info.src_addr, sizeof(v4));
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
+    std::memcpy(&v6, info.src_addr, sizeof(v6));
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  }
+  return text;
+}
+
+bool is_layered(const char* name) {
+  return std::strncmp(name, "ofi_hook", 8) == 0 || std::strstr(name, ";ofi_hook") != nullptr;
+}
+
+const fi_info* choose_entry(const fi_info* list, const EntryWish& wish) {
+  std::vector<const fi_info*> best;
+  std::size_t best_rank = 0;
+  for (const fi_info* i = list; i != nullptr; i = i->next) {
+    if (is_layered(i->fabric_attr->prov_name)) continue;
+    if (!wish.domain.empty() && wish.domain != i->domain_attr->name) continue;
+    const std::size_t rank = rank_of(*i, wish.addresses);
+    if (!best.empty() && rank > best_rank) continue;
+    if (!best.empty() && rank < best_rank) best.clear();
+    best.push_back(i);
+    best_rank = rank;
+  }
+  return best.empty() ? nullptr : nearest(best, wish);
+}
+
+}  // namespace gshmem::ofi
