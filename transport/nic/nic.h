@@ -4,7 +4,8 @@
 // of one queue take effect in order as on a reliable connection (InfiniBand, section 9.4 and 9.5:
 // an atomic or a read is never executed before the writes in front of it); a completion says that
 // the data is at its target; an error is a completion with its syndrome, and what is queued behind
-// it is flushed, never executed.
+// it is flushed, never executed. The libfabric executor alone may have executed WRITEs and READs
+// behind it, those that were under way at the same time; no atomic, which waits for all before it.
 #pragma once
 
 #include <gshmem/abi/mlx5.h>
