@@ -2,11 +2,14 @@
 // replaced. Processes are forked before any engine runs.
 #include "tests/nic/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
+#include "transport/nic/soft/fabric.h"
 
 #include <catch2/catch.hpp>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -236,6 +239,47 @@ TEST_CASE("a_named_fabric_is_emptied_when_nobody_is_left") {
     CHECK(b.device().lid == 2);
   }
   ::shm_unlink(("/" + name).c_str());
+}
+
+/// Runs `body` as the first process of a PID namespace of its own, with a /proc to match: its code,
+/// or kNotPermitted.
+constexpr int kNotPermitted = 100;
+template <class F>
+int in_own_namespace(F body) {
+  const pid_t outer = ::fork();
+  if (outer == 0) {
+    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(kNotPermitted);
+    const pid_t inner = ::fork();
+    if (inner == 0) {
+      const bool mounted = ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                           ::mount("proc", "/proc", "proc", 0, nullptr) == 0;
+      ::_exit(mounted ? body() : kNotPermitted);
+    }
+    int status = -1;
+    ::waitpid(inner, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = -1;
+  ::waitpid(outer, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST_CASE("processes_of_different_pid_namespaces_see_each_other") {
+  const int fd = soft::Engine::make_fabric();
+  soft::Fabric mine(fd);
+  const int result = in_own_namespace([&] {
+    const soft::Fabric theirs(fd);
+    const bool second = theirs.node() == 1 && theirs.alive(0) && mine.alive(1);
+    return second ? 0 : 1;
+  });
+  ::close(fd);
+  if (result == kNotPermitted) {
+    std::printf("skipped: no right to make a PID namespace\n");
+    return;
+  }
+  CHECK(result == 0);
+  CHECK(mine.alive(0));
+  CHECK_FALSE(mine.alive(1));
 }
 
 TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -20,29 +19,21 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31636962'6166736eull;  // changes with the layout
+constexpr std::uint64_t kMagic = 0x32636962'6166736eull;  // changes with the layout
 constexpr std::uint64_t kRingsOffset = 64 * 1024;
 constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNodes * Ring::kBytes;
 
 enum NodeState : std::uint32_t { kFree, kLive, kGone };
 
-/// When a process started, in clock ticks since boot, or 0 when it does not run (any more). With it
-/// a number that the system gave to a new process is not taken for the old one.
-std::uint64_t start_time(std::uint32_t pid) {
-  char text[1024];
-  const Fd file(::open(strprintf("/proc/%u/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t bytes = file ? ::read(file.get(), text, sizeof text - 1) : -1;
-  if (bytes <= 0) return 0;
-  text[bytes] = '\0';
-  // proc(5): the name, in parentheses, may contain anything; field 3 is the state, 22 the start.
-  const char* at = std::strrchr(text, ')');
-  if (at == nullptr) return 0;
-  char state = 0;
-  unsigned long long ticks = 0;
-  constexpr const char* kFields =
-      " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu";
-  if (std::sscanf(at + 1, kFields, &state, &ticks) != 2) return 0;
-  return state == 'Z' || state == 'X' ? 0 : ticks;
+/// The byte that a node has locked as long as its process lives: processes of other PID namespaces
+/// see it, too, and who dies needs to do nothing. Beyond the end of the file.
+struct flock lock_of(std::uint32_t node) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(kFabricBytes + node);
+  lock.l_len = 1;
+  return lock;
 }
 
 void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
@@ -92,8 +83,6 @@ class FileLock {
 
 struct Fabric::Node {
   std::atomic<std::uint32_t> state;
-  std::uint32_t pid;
-  std::uint64_t start;
   alignas(64) std::atomic<std::uint64_t> senders;
 };
 
@@ -121,7 +110,7 @@ Fd Fabric::open_named(const char* name) {
 }
 
 Fabric::Fabric(int fd) {
-  // A description of our own: flock belongs to descriptions, and a descriptor that was inherited or
+  // A description of our own: locks belong to descriptions, and a descriptor that was inherited or
   // passed shares its one with others.
   file_ = Fd(::open(strprintf("/proc/self/fd/%d", fd).c_str(), O_RDWR | O_CLOEXEC));
   struct stat info = {};
@@ -170,8 +159,11 @@ void Fabric::claim_node() {
     Node& node = header_->nodes[n];
     if (node.state.load(std::memory_order_relaxed) != kFree) continue;
     node_ = n;
-    node.pid = static_cast<std::uint32_t>(::getpid());
-    node.start = start_time(node.pid);
+    struct flock lock = lock_of(n);
+    if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
+      throw EngineError{0xf, strprintf("fcntl(F_OFD_SETLK) of node %u of the fabric: %s", n,
+                                       std::strerror(errno))};
+    }
     node.state.store(kLive, std::memory_order_release);
     return;
   }
@@ -186,9 +178,10 @@ bool Fabric::same_file(int fd) const {
 
 bool Fabric::alive(std::uint32_t node) const {
   if (node >= kMaxNodes) return false;
-  const Node& entry = header_->nodes[node];
-  if (entry.state.load(std::memory_order_acquire) != kLive) return false;
-  return entry.start == start_time(entry.pid);
+  if (header_->nodes[node].state.load(std::memory_order_acquire) != kLive) return false;
+  if (node == node_) return true;  // no lock is in the way of its owner
+  struct flock lock = lock_of(node);
+  return ::fcntl(file_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 std::uint64_t Fabric::senders() const {

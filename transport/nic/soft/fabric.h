@@ -35,7 +35,8 @@ class Fabric {
     return static_cast<std::uint16_t>(node + 1);
   }
   [[nodiscard]] bool same_file(int fd) const;
-  /// Whether the node's process runs. Asks the system: a few microseconds.
+  /// Whether the node's process runs, or a child that it has forked without exec. Asks the system:
+  /// a few microseconds.
   [[nodiscard]] bool alive(std::uint32_t node) const;
 
   /// Null when there never was such a node.
@@ -63,7 +64,7 @@ class Fabric {
 
   Fd file_;
   Header* header_ = nullptr;
-  std::uint32_t node_ = 0;
+  std::uint32_t node_ = kMaxNodes;  ///< none yet
   std::array<std::array<Slot, 2>, kMaxNodes> outgoing_, incoming_;
 };
 
