@@ -184,9 +184,14 @@ class Burst {
   GSHMEM_FN static T low(std::uint64_t raw) {
     return static_cast<T>(raw);
   }
+  /// An element of whatever alignment.
+  template <class T>
+  struct Bytes {
+    unsigned char byte[sizeof(T)];
+  };
   template <class T>
   GSHMEM_FN void store_word(void* dest, std::uint64_t raw) const {
-    api::p({*state_, "Burst::p"}, static_cast<T*>(dest), low<T>(raw), pe_);
+    api::p({*state_, "Burst::p"}, static_cast<Bytes<T>*>(dest), bits<Bytes<T>>(low<T>(raw)), pe_);
   }
   GSHMEM_FN std::uint32_t count() const { return static_cast<std::uint32_t>(coop_.size()); }
   /// The low bits of the next entry's index.

@@ -57,11 +57,52 @@ GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source
   coop.sync();  // every thread may read what any thread fetched
 }
 
-/// One element, 1 to 16 bytes. Elements of up to 8 bytes arrive whole, so `p` can set a flag.
+/// An access of a whole W may be made there. An element need not be aligned to its size: one of 128
+/// bits may be a complex<double>, one of C++ any pair.
+template <class W>
+GSHMEM_FN bool is_aligned(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % sizeof(W) == 0;
+}
+template <Source kSource, class W>
+GSHMEM_FN void copy_element_word(void* dest, const void* source) {
+  const W* from = static_cast<const W*>(source);
+  store_bulk(static_cast<W*>(dest),
+             kSource == Source::kPeer ? load_relaxed(from) : load_bulk(from));
+}
+/// Such an element, in the largest words that both addresses allow.
+template <Source kSource>
+GSHMEM_OUTLINE void copy_element(void* dest, const void* source, std::uint32_t bytes) {
+  const std::uintptr_t all =
+      reinterpret_cast<std::uintptr_t>(dest) | reinterpret_cast<std::uintptr_t>(source) | bytes;
+  std::uint32_t step = 1;
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t at = 0; at < bytes; at += step) {
+    char* to = static_cast<char*>(dest) + at;
+    const char* from = static_cast<const char*>(source) + at;
+    if (all % 8 == 0) {
+      copy_element_word<kSource, std::uint64_t>(to, from);
+      step = 8;
+    } else if (all % 4 == 0) {
+      copy_element_word<kSource, std::uint32_t>(to, from);
+      step = 4;
+    } else if (all % 2 == 0) {
+      copy_element_word<kSource, std::uint16_t>(to, from);
+      step = 2;
+    } else {
+      copy_element_word<kSource, std::uint8_t>(to, from);
+    }
+  }
+}
+
+/// One element, 1 to 16 bytes. One of up to 8 bytes that is aligned to its size arrives whole, so
+/// `p` can set a flag.
 template <class T>
 GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   if (!is_mapped(state, pe)) return nic::p(state, dest, value, pe);
   Word<T>* at = reinterpret_cast<Word<T>*>(peer_address(state, dest, pe));
+  if constexpr (alignof(T) < sizeof(T)) {
+    if (!is_aligned<Word<T>>(at)) return copy_element<Source::kLocal>(at, &value, sizeof(T));
+  }
   if constexpr (sizeof(T) <= 8) {
     store_flag(at, bits<Word<T>>(value));
   } else {
@@ -72,7 +113,15 @@ GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
 template <class T>
 GSHMEM_FN T g(const State& state, const T* source, int pe) {
   if (!is_mapped(state, pe)) return nic::g(state, source, pe);
-  return bits<T>(load_relaxed(reinterpret_cast<const Word<T>*>(peer_address(state, source, pe))));
+  const auto* at = reinterpret_cast<const Word<T>*>(peer_address(state, source, pe));
+  if constexpr (alignof(T) < sizeof(T)) {
+    if (!is_aligned<Word<T>>(at)) {
+      T value{};
+      copy_element<Source::kPeer>(&value, at, sizeof(T));
+      return value;
+    }
+  }
+  return bits<T>(load_relaxed(at));
 }
 
 /// Strides and counts of iput and iget, in elements (OpenSHMEM 1.5, section 9.6).
@@ -83,15 +132,28 @@ struct Strides {
 
 template <Source kSource, class W, class Coop>
 GSHMEM_FN void copy_strided(Coop coop, W* dest, const W* source, Strides strides) {
+  const bool whole = is_aligned<W>(dest) && is_aligned<W>(source);  // then every element is
   const std::size_t width = static_cast<std::size_t>(coop.size());
   for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
        i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
+    W* to = dest + at * strides.dst;
     const W* from = source + at * strides.src;
-    store_bulk(dest + at * strides.dst,
-               kSource == Source::kPeer ? load_relaxed(from) : load_bulk(from));
+    if (whole) {
+      copy_element_word<kSource, W>(to, from);
+    } else {
+      copy_element<kSource>(to, from, sizeof(W));
+    }
   }
   coop.sync();
+}
+
+template <class W>
+GSHMEM_FN W load_element(const W* source) {
+  if (is_aligned<W>(source)) return load_bulk(source);
+  W value{};
+  copy_element<Source::kLocal>(&value, source, sizeof(W));
+  return value;
 }
 
 template <class W, class Coop>
@@ -106,7 +168,7 @@ GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Str
   for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
        i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-    nic::p(state, dest + at * strides.dst, load_bulk(source + at * strides.src), pe);
+    nic::p(state, dest + at * strides.dst, load_element(source + at * strides.src), pe);
   }
   coop.sync();
 }

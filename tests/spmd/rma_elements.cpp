@@ -1,0 +1,135 @@
+// Elements whose type is aligned to less than its size, and that lie across a boundary of such
+// words: what moves a single element or strided ones moves the right bytes all the same.
+#include "tests/spmd/spmd.h"
+
+#include <algorithm>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+struct Complex {
+  double re, im;
+};
+struct Pair {
+  std::int32_t a, b;
+};
+struct Color {
+  std::uint8_t rgba[4];
+};
+
+/// Elements of the source and of the target that each call takes.
+constexpr std::size_t kCount = 5, kElements = 24;
+constexpr std::ptrdiff_t kDst = 3, kSrc = 2;
+constexpr std::size_t kSingle = 16, kOfBurst = 18;
+constexpr std::uint8_t kUntouched = 0xc3;
+
+template <class T>
+GSHMEM_FN bool same(const T& a, const T& b) {
+  const auto* left = reinterpret_cast<const std::uint8_t*>(&a);
+  const auto* right = reinterpret_cast<const std::uint8_t*>(&b);
+  for (std::size_t i = 0; i < sizeof(T); ++i) {
+    if (left[i] != right[i]) return false;
+  }
+  return true;
+}
+
+/// By one group to the next PE, and back.
+template <class T>
+struct MoveElements {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, T* target, const T* source, T* back,
+                            Scope scope) const {
+    const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
+    with_group(ctx, scope, [&](auto group) {
+      ctx.iput(group, target, source, {kDst, kSrc, kCount}, peer);
+      if (group.thread_rank() == 0) {
+        ctx.p(target + kSingle, source[kSingle], peer);
+        if constexpr (sizeof(T) <= 8) {
+          Burst(ctx, Thread{}, peer).p(target + kOfBurst, source[kOfBurst]);
+        }
+      }
+      ctx.quiet();
+      group.sync();
+      ctx.iget(group, back, target, {kSrc, kDst, kCount}, peer);
+      if (group.thread_rank() != 0) return;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        SPMD_CHECK(log, same(back[i * kSrc], source[i * kSrc]));
+      }
+      SPMD_CHECK(log, same(ctx.g(target + kSingle, peer), source[kSingle]));
+    });
+  }
+};
+
+template <class T>
+class ElementTest {
+ public:
+  explicit ElementTest(Pe& pe) : pe_(pe), target_(kBytes), source_(kBytes), back_(kBytes) {
+    pe.write(source_.data(), data_of(pe.me()));
+  }
+
+  /// At every distance from a boundary that the type allows.
+  void check() {
+    for (std::size_t to = 0; to < sizeof(T); to += alignof(T)) {
+      for (std::size_t from = 0; from < sizeof(T); from += alignof(T)) {
+        for (const Scope scope : kScopes) check(to, from, scope);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBytes = (kElements + 1) * sizeof(T);
+
+  [[nodiscard]] static T* at(const SymmetricArray<std::uint8_t>& bytes, std::size_t offset) {
+    return reinterpret_cast<T*>(bytes.data() + offset);
+  }
+  [[nodiscard]] std::vector<std::uint8_t> data_of(int pe) const {
+    const std::uint64_t seed = mix(pe_.seed(), static_cast<std::uint64_t>(pe));
+    std::vector<std::uint8_t> data(kBytes);
+    for (std::size_t i = 0; i < kBytes; ++i) data[i] = pattern(seed, i);
+    return data;
+  }
+  void check(std::size_t to, std::size_t from, Scope scope) {
+    std::vector<std::uint8_t> expected(kBytes, kUntouched);
+    pe_.write(target_.data(), expected);
+    pe_.barrier();
+    LaunchShape shape = shape_of(pe_, scope);
+    shape.blocks = 1;
+    if (scope == Scope::kThread) shape.threads = 1;
+    if (scope == Scope::kWarp) shape.threads = pe_.warp();
+    pe_.run(shape, MoveElements<T>{}, at(target_, to), at(source_, from), at(back_, from), scope);
+    pe_.barrier();
+    const std::vector<std::uint8_t> data = data_of(pe_.previous());
+    const auto expect = [&](std::size_t element, std::size_t source) {
+      std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(from + source * sizeof(T)), sizeof(T),
+                  expected.begin() + static_cast<std::ptrdiff_t>(to + element * sizeof(T)));
+    };
+    for (std::size_t i = 0; i < kCount; ++i) expect(i * kDst, i * kSrc);
+    expect(kSingle, kSingle);
+    if (sizeof(T) <= 8) expect(kOfBurst, kOfBurst);
+    pe_.equal_bytes(__LINE__, pe_.read(target_.data(), kBytes), expected);
+    pe_.barrier();
+  }
+
+  Pe& pe_;
+  SymmetricArray<std::uint8_t> target_, source_, back_;
+};
+
+}  // namespace
+
+SPMD_TEST(elements_across_a_word_boundary_arrive) {
+  ElementTest<Complex>(pe).check();
+  ElementTest<Pair>(pe).check();
+  ElementTest<Color>(pe).check();
+}
+
+SPMD_TEST(strided_elements_of_128_bits_arrive_at_addresses_of_8_bytes) {
+  SymmetricArray<std::uint64_t> words(16);
+  const std::uint64_t source[] = {0, 1, 2, 3, 4, 5, 6};
+  std::uint64_t back[8] = {};
+  gshmem_iput128(words.data() + 1, source + 1, 2, 1, 3, pe.next());
+  gshmem_quiet();
+  gshmem_iget128(back + 1, words.data() + 1, 1, 2, 3, pe.next());
+  for (std::uint64_t i = 0; i < 8; ++i) SPMD_EQ(pe, back[i], i < 7 ? i : 0, i);
+  pe.barrier();
+}
