@@ -108,12 +108,21 @@ GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
   return device::g(state, source, pe);
 }
 
+/// PE and strides of a strided transfer; both strides, whichever of the sides is the remote one.
+GSHMEM_FN bool check_strides(const Caller& call, const Strides& strides, int pe) {
+  const State& state = call.state;
+  return check_pe(state, call.name, pe) &&
+         (strides.nelems == 0 || (check_stride(state, call.name, "dst", strides.dst) &&
+                                  check_stride(state, call.name, "sst", strides.src)));
+}
+
 template <std::size_t kSize, class Coop>
 GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}, pe))
+  if (!check_strides(call, strides, pe) ||
+      !check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}))
     return;
   GSHMEM_ON_HOST_OPS({
     for (std::size_t i = 0; i < strides.nelems; ++i) {
@@ -132,7 +141,8 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}, pe))
+  if (!check_strides(call, strides, pe) ||
+      !check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}))
     return;
   GSHMEM_ON_HOST_OPS({
     for (std::size_t i = 0; i < strides.nelems; ++i) {

@@ -53,17 +53,19 @@ GSHMEM_FN bool check_remote(const State& state, const char* call, const char* ar
          check_symmetric(state, call, argument, p, n.bytes());
 }
 
-/// A stride of at least one element, and the bytes from the first to the last element.
+GSHMEM_FN bool check_stride(const State& state, const char* call, const char* argument,
+                            std::ptrdiff_t stride) {
+  if (!kChecks || stride >= 1) return true;
+  fault(state,
+        {GSHMEMX_ERROR_INVALID_VALUE, call, argument, static_cast<std::uint64_t>(stride), 1});
+  return false;
+}
+
+/// The remote side of a strided transfer, whose stride is good: the bytes from the first to the
+/// last element.
 GSHMEM_FN bool check_strided(const State& state, const char* call, const char* argument,
-                             const void* p, std::ptrdiff_t stride, Elements n, int pe) {
-  if (!kChecks) return true;
-  if (!check_pe(state, call, pe)) return false;
-  if (n.count == 0) return true;
-  if (stride < 1) {
-    fault(state,
-          {GSHMEMX_ERROR_INVALID_VALUE, call, "stride", static_cast<std::uint64_t>(stride), 1});
-    return false;
-  }
+                             const void* p, std::ptrdiff_t stride, Elements n) {
+  if (!kChecks || n.count == 0) return true;
   const std::size_t step = static_cast<std::size_t>(stride);
   if (n.count > SIZE_MAX / n.size / step) {
     fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "nelems", n.count, SIZE_MAX / n.size / step});

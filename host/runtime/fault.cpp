@@ -18,8 +18,8 @@ std::string bad_argument(const abi::FaultRecord& f) {
     return strprintf("%s: argument nelems = %lu is too large, the size in bytes overflows", f.call,
                      value);
   }
-  if (argument == "stride") {
-    return strprintf("%s: argument stride = %ld must be at least 1", f.call,
+  if (argument == "dst" || argument == "sst") {
+    return strprintf("%s: argument %s = %ld is a stride and must be at least 1", f.call, f.argument,
                      static_cast<long>(value));
   }
   if (argument == "team") {

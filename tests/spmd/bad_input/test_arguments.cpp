@@ -187,10 +187,15 @@ TEST_CASE("size_that_overflows_is_a_fault") {
 
 TEST_CASE("stride_below_one_is_a_fault") {
   std::uint64_t local[4] = {};
-  expect(kInvalid, {"gshmem_uint64_iput:", "stride = 0"},
+  expect(kInvalid, {"gshmem_uint64_iput:", "dst = 0", "at least 1"},
          [&](std::uint64_t* words) { gshmem_uint64_iput(words, local, 0, 1, 2, 0); });
-  expect(kInvalid, {"gshmem_uint64_iget:", "stride = -1"},
+  expect(kInvalid, {"gshmem_uint64_iget:", "sst = -1"},
          [&](std::uint64_t* words) { gshmem_uint64_iget(local, words + 4, 1, -1, 2, 0); });
+  // Of the side that is any memory, too: it would be read or written outside.
+  expect(kInvalid, {"gshmem_uint64_iput:", "sst = -1"},
+         [&](std::uint64_t* words) { gshmem_uint64_iput(words, local + 3, 1, -1, 4, 0); });
+  expect(kInvalid, {"gshmem_uint64_iget:", "dst = 0"},
+         [&](std::uint64_t* words) { gshmem_uint64_iget(local, words, 0, 1, 2, 0); });
 }
 
 TEST_CASE("unknown_sig_op_is_a_fault") {
