@@ -143,13 +143,30 @@ GSHMEM_FN bool test_all(const WaitSet<T>& set) {
   return true;
 }
 
-/// Index of the first satisfied element, or SIZE_MAX.
+/// Where a search for one of `nelems` elements begins: every call elsewhere, or an element that is
+/// always satisfied would hide others for good (OpenSHMEM 1.5, section 9.10: a series of calls must
+/// return each one that is). The clock decides, spread by 2^32 over the golden ratio (Knuth, The
+/// Art of Computer Programming, section 6.4); by counts, GPUs would need memory.
+GSHMEM_FN std::size_t search_start(std::size_t nelems) {
+  if (nelems < 2) return 0;
+  const std::uint32_t spread = static_cast<std::uint32_t>(now_ns()) * 0x9e3779b9u;
+  const std::uint64_t count = nelems < UINT32_MAX ? nelems : UINT32_MAX;
+  return static_cast<std::size_t>(spread * count >> 32);
+}
+
+/// Index of the first satisfied element from `start` on, around the end, or SIZE_MAX.
 template <class T>
-GSHMEM_FN std::size_t test_any(const WaitSet<T>& set) {
-  for (std::size_t i = 0; i < set.nelems; ++i) {
+GSHMEM_FN std::size_t test_any(const WaitSet<T>& set, std::size_t start) {
+  std::size_t i = start;
+  for (std::size_t left = set.nelems; left > 0; --left) {
     if (set.takes_part(i) && set.satisfied(i)) return i;
+    if (++i == set.nelems) i = 0;
   }
   return SIZE_MAX;
+}
+template <class T>
+GSHMEM_FN std::size_t test_any(const WaitSet<T>& set) {
+  return test_any(set, search_start(set.nelems));
 }
 
 /// Writes the indices of satisfied elements to `indices`; returns how many.
@@ -175,7 +192,8 @@ template <class T>
 GSHMEM_FN std::size_t wait_until_any(const State& state, const char* call, const WaitSet<T>& set) {
   std::size_t found = SIZE_MAX;
   if (set.empty()) return found;
-  spin_until(state, call, [&] { return (found = test_any(set)) != SIZE_MAX; });
+  const std::size_t start = search_start(set.nelems);
+  spin_until(state, call, [&] { return (found = test_any(set, start)) != SIZE_MAX; });
   return found;
 }
 

@@ -115,6 +115,34 @@ GSHMEM_FN void check_all(const Context& ctx, Log log, std::uint64_t* vars, std::
   check_waiting<W>(ctx, log, reinterpret_cast<T*>(vars + 32), tag);
 }
 
+/// Of elements that all hold, every one is found sooner or later.
+template <class W>
+GSHMEM_FN void check_fairness(Log log, typename W::Type* v) {
+  using T = typename W::Type;
+  constexpr int kMostCalls = 1 << 20;
+  T zeros[kVars] = {};
+  int left_out[kVars] = {};
+  left_out[4] = 1;
+  for (int form = 0; form < 4; ++form) {
+    unsigned seen = 1u << 4;
+    for (int call = 0; call < kMostCalls && seen != (1u << kVars) - 1; ++call) {
+      std::size_t i = SIZE_MAX;
+      if (form == 0) i = W::test_any(v, kVars, left_out, GSHMEM_CMP_GE, T(0));
+      if (form == 1) i = W::test_any(v, kVars, left_out, GSHMEM_CMP_GE, zeros);
+      if (form == 2) i = W::until_any(v, kVars, left_out, GSHMEM_CMP_GE, T(0));
+      if (form == 3) i = W::until_any(v, kVars, left_out, GSHMEM_CMP_GE, zeros);
+      if (i >= kVars || i == 4) return SPMD_EQ(log, i, kVars, static_cast<std::uint64_t>(form));
+      seen |= 1u << i;
+    }
+    SPMD_EQ(log, seen, (1u << kVars) - 1, static_cast<std::uint64_t>(form));
+  }
+}
+struct FairnessInKernel {
+  GSHMEM_FN void operator()(const LaunchContext&, Log log, int* vars) const {
+    check_fairness<Wait_int>(log, vars);
+  }
+};
+
 /// One kernel per type of the language; the other names of the table are the same types, and are
 /// left to the host thread below, because compiling them all for GPUs takes minutes.
 template <class W>
@@ -154,4 +182,10 @@ SPMD_TEST(wait_until_and_test_of_every_name_by_host_thread_in_every_form) {
   ++tag;
 #define GSHMEM_TYPE(N, T, AMO, WAIT) WAIT_##WAIT(N)
 #include <gshmem/types.def>
+}
+
+SPMD_TEST(wait_until_any_and_test_any_find_every_element_that_holds) {
+  SymmetricArray<int> vars(kVars);
+  check_fairness<Wait_int>(pe.host_log(), vars.data());
+  if (pe.c_api_in_kernels()) pe.run({}, FairnessInKernel{}, vars.data());
 }
