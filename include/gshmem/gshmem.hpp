@@ -60,8 +60,9 @@ class SymmetricArray {
   enum class Fill { kNone, kZero };
 
   explicit SymmetricArray(std::size_t count, Fill fill = Fill::kZero) : count_(count) {
-    void* memory =
-        fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(count * sizeof(T));
+    // No heap has SIZE_MAX bytes; all PEs make the call, also with a count that overflows.
+    const std::size_t bytes = count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
+    void* memory = fill == Fill::kZero ? gshmem_calloc(count, sizeof(T)) : gshmem_malloc(bytes);
     if (!memory && count > 0) {
       throw Failure(GSHMEMX_ERROR_OUT_OF_MEMORY, "SymmetricArray of " + std::to_string(count) +
                                                      " elements of " + std::to_string(sizeof(T)) +

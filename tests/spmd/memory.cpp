@@ -155,12 +155,19 @@ SPMD_TEST(symmetric_array_moves_and_frees_once) {
 }
 
 SPMD_TEST(symmetric_array_too_large_throws) {
-  bool thrown = false;
-  try {
-    const SymmetricArray<char> array(std::size_t{1} << 45);
-  } catch (const Failure& failure) {
-    thrown = true;
-    SPMD_EQ(pe, failure.code(), static_cast<int>(GSHMEMX_ERROR_OUT_OF_MEMORY));
+  using Words = SymmetricArray<std::uint64_t>;
+  const auto code = [](std::size_t count, Words::Fill fill) {
+    try {
+      const Words array(count, fill);
+    } catch (const Failure& failure) {
+      return failure.code();
+    }
+    return static_cast<int>(GSHMEMX_SUCCESS);
+  };
+  // The size in bytes of the second would be 8.
+  for (const std::size_t count : {std::size_t{1} << 42, (std::size_t{1} << 61) + 1}) {
+    for (const auto fill : {Words::Fill::kZero, Words::Fill::kNone}) {
+      SPMD_EQ(pe, code(count, fill), static_cast<int>(GSHMEMX_ERROR_OUT_OF_MEMORY), count);
+    }
   }
-  SPMD_CHECK(pe, thrown);
 }
