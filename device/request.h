@@ -166,12 +166,14 @@ template <class W>
 GSHMEM_FN void take_word(char* to, const char* from) {
   store_bulk(reinterpret_cast<W*>(to), load_relaxed(reinterpret_cast<const W*>(from)));
 }
-/// The part of a get that lies in the scratch slot, to its destination of any alignment.
+/// The part of a get that lies in the scratch slot, to its destination of any alignment: by words
+/// that both allow.
 GSHMEM_FN void copy_fetched(char* to, const abi::ScratchSlot* slot, std::uint32_t bytes) {
   const char* from = reinterpret_cast<const char*>(slot->data);
   GSHMEM_NO_UNROLL
   while (bytes > 0) {
-    const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(to);
+    const std::uintptr_t at =
+        reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
     std::uint32_t step = 1;
     if (at % 8 == 0 && bytes >= 8) {
       take_word<std::uint64_t>(to, from);

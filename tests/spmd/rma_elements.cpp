@@ -12,6 +12,9 @@ namespace {
 struct Complex {
   double re, im;
 };
+struct Quad {
+  std::int32_t a, b, c, d;
+};
 struct Pair {
   std::int32_t a, b;
 };
@@ -57,7 +60,18 @@ struct MoveElements {
         SPMD_CHECK(log, same(back[i * kSrc], source[i * kSrc]));
       }
       SPMD_CHECK(log, same(ctx.g(target + kSingle, peer), source[kSingle]));
+      get_outside(ctx, log, target, source, peer);
     });
+  }
+  /// Into memory that is not in the heap, at the distance from a boundary that `source` has.
+  GSHMEM_FN static void get_outside(const Context& ctx, Log log, const T* target, const T* source,
+                                    int peer) {
+    alignas(16) std::uint8_t memory[(kCount + 1) * sizeof(T)];
+    T* back = reinterpret_cast<T*>(memory + reinterpret_cast<std::uintptr_t>(source) % sizeof(T));
+    ctx.iget(Thread{}, back, target, {1, kDst, kCount}, peer);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      SPMD_CHECK(log, same(back[i], source[i * kSrc]));
+    }
   }
 };
 
@@ -119,6 +133,7 @@ class ElementTest {
 
 SPMD_TEST(elements_across_a_word_boundary_arrive) {
   ElementTest<Complex>(pe).check();
+  ElementTest<Quad>(pe).check();
   ElementTest<Pair>(pe).check();
   ElementTest<Color>(pe).check();
 }
