@@ -54,26 +54,41 @@ GSHMEM_FN bool check_handles(const State& state, const char* call, int pe, Handl
   return false;
 }
 
-/// What was posted to `pe`, or to all PEs, is complete. Threads of the group share the queues.
+/// The queues of a state to `pe`, or to all PEs.
+struct QueueRange {
+  std::uint32_t first, end;
+};
+GSHMEM_FN QueueRange queues_to(const State& state, int pe) {
+  if (pe == GSHMEMX_PE_ALL) return {0, state.nic.count};
+  const std::uint32_t first = static_cast<std::uint32_t>(pe) * state.nic.per_pe;
+  return {first, first + state.nic.per_pe};
+}
+
+// Quiet of queues in two steps, between which the group meets, once for all states. Threads of the
+// group share the queues of each. That a step calls nothing that the group must call together is
+// what makes it right for a table that changes: a thread may see a handle that others do not.
+
+/// What the first step posts: flush_rails says why.
 template <class Coop>
-GSHMEM_OUTLINE void quiet_queues(Coop coop, const State& state, const char* call, int pe) {
+GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call, int pe) {
+  if (!state.nic.queues || !(state.nic.flags & abi::kNicFlush)) return;
+  Wait wait;
+  wait.state = &state;
+  wait.call = call;
+  const QueueRange range = queues_to(state, pe);
+  nic::post_flushes(coop, wait, range.first, range.end);
+  post_report(wait);
+}
+/// What was posted is complete.
+template <class Coop>
+GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues) return;
-  if (pe == GSHMEMX_PE_ALL) {
-    nic::quiet(coop, state, call);
-    return;
-  }
-  const std::uint32_t per_pe = state.nic.per_pe;
-  if (state.nic.flags & abi::kNicFlush) {
-    Wait wait;
-    wait.state = &state;
-    wait.call = call;
-    const std::uint32_t first = static_cast<std::uint32_t>(pe) * per_pe;
-    nic::flush_rails(coop, wait, first, first + per_pe);
-    if (!post_report(wait)) return;
-  }
-  for (std::uint32_t i = static_cast<std::uint32_t>(coop.thread_rank()); i < per_pe;
-       i += static_cast<std::uint32_t>(coop.size())) {
-    const std::uint32_t at = static_cast<std::uint32_t>(pe) * per_pe + i;
+  const QueueRange range = queues_to(state, pe);
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t at = range.first; at < range.end; ++at) {
+    const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
+    if (used == 0) at |= 31;  // none until the next word
+    if ((used & 1) == 0 || !nic::is_share(coop, at)) continue;
     if (!queue_quiet(state, Queue(state.nic.queues + at), call)) return;
   }
 }
@@ -112,7 +127,10 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
   coop.sync();
   fence_system();
   for_each_handle(call, handles,
-                  [&](const State& state) { quiet_queues(coop, state, call.name, pe); });
+                  [&](const State& state) { flush_queues(coop, state, call.name, pe); });
+  coop.sync();
+  for_each_handle(call, handles,
+                  [&](const State& state) { await_queues(coop, state, call.name, pe); });
   coop.sync();
 }
 /// As fence on the PE's own queues: nothing less orders them (device/order.h).

@@ -240,10 +240,10 @@ GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
 /// later by the same NIC is behind it, but where PEs have several, what comes next may come by
 /// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ behind what it
 /// waits for: its answer comes when all that is in front of it is in memory (PCI Express, 2.4.1: no
-/// read passes posted writes). The group meets when all are posted: who waits for a queue waits for
+/// read passes posted writes). The group must meet before it waits: who waits for a queue waits for
 /// its READ.
 template <class Coop>
-GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   Flush flush;
   flush.state = wait.state;
   flush.call = wait.call;
@@ -255,6 +255,11 @@ GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::ui
     note_flushed(flush);
   }
   if (!flush.good()) wait = flush;
+}
+/// The same, and the group meets.
+template <class Coop>
+GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+  post_flushes(coop, wait, at, end);
   coop.sync();
 }
 

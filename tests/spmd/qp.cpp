@@ -2,6 +2,9 @@
 // quiet of several; how they come and go.
 #include "tests/spmd/handles.h"
 
+#include <atomic>
+#include <thread>
+
 using namespace gshmem;
 using namespace gshmem::spmd;
 
@@ -76,7 +79,42 @@ struct QuietOfHandles {
   }
 };
 
+/// Two blocks that post by all rails and wait for all queues, again and again.
+struct QuietOfAll {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* words, int rounds) const {
+    const int to = (ctx.my_pe() + 1) % ctx.n_pes();
+    std::uint64_t* mine = words + 2 * ctx.block_rank();
+    int all[] = {GSHMEMX_QP_ALL};
+    for (int round = 0; round < rounds; ++round) {
+      for (int k = 0; k < 4 && ctx.thread_rank() == 0; ++k) {
+        ctx.put_nbi(ctx.thread(), mine, mine + 1, 1, to);
+      }
+      gshmemx_qp_quiet_block(ctx.block_rank() == 0 ? to : GSHMEMX_PE_ALL, all, 1);
+    }
+  }
+};
+
 }  // namespace
+
+SPMD_TEST(groups_wait_for_all_queues_while_contexts_come_and_go) {
+  if (!pe.c_api_in_kernels()) return;
+  SymmetricArray<std::uint64_t> words(4);
+  OwnedQueues(pe, 8);  // queues for the contexts
+  std::atomic<bool> over{false};
+  std::thread others([&, handle = gshmemx_pe_handle()] {
+    SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
+    while (!over) {
+      gshmem_ctx_t contexts[4];
+      for (gshmem_ctx_t& ctx : contexts) SPMD_EQ(pe, gshmem_ctx_create(0, &ctx), 0);
+      for (const gshmem_ctx_t ctx : contexts) gshmem_ctx_destroy(ctx);
+    }
+  });
+  pe.run({.blocks = 2, .threads = pe.on_gpu() ? 64u : 4u}, QuietOfAll{}, words.data(),
+         pe.on_network() ? 20 : 50);
+  over = true;
+  others.join();
+  pe.barrier();
+}
 
 SPMD_TEST(queue_handles_move_data) {
   OwnedQueues queues(pe, Handles::kMost);
