@@ -261,7 +261,7 @@ int gshmemx_cumodule_finalize(struct CUmod_st* module) {
   });
 }
 
-// For include/gshmem/collective_launch.h.
+// For include/gshmem/collective_launch.h and gpu_scope.h.
 GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* why) {
   int agreed = mine;
   const int status = guard_status([&] {
@@ -275,6 +275,16 @@ GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* w
 GSHMEM_EXPORT int gshmemi_pes_on_gpu(void) {
   const Pe* pe = current_pe();
   return pe ? pe->pes_on_gpu() : -1;
+}
+
+GSHMEM_EXPORT int gshmemi_enter_gpu(void) {
+  Pe* pe = current_pe();
+  if (!pe || !pe->gpu()) return 0;
+  return guard_status([&] { pe->gpu()->push_current(); }) == GSHMEMX_SUCCESS ? 1 : 0;
+}
+
+GSHMEM_EXPORT void gshmemi_leave_gpu(void) {
+  if (Pe* pe = current_pe(); pe && pe->gpu()) pe->gpu()->pop_current();
 }
 
 int gshmemx_last_fault(gshmemx_fault_t* info) {

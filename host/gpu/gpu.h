@@ -46,6 +46,9 @@ class Gpu {
   virtual void with_context(const std::function<void()>& work) = 0;
   /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
   virtual void make_current() = 0;
+  /// The same until pop_current, which brings back what was current before.
+  virtual void push_current() = 0;
+  virtual void pop_current() noexcept = 0;
   virtual void zero(void* device_memory, std::size_t bytes) = 0;
   /// A mapping of the PE's heap for what host threads poll in it; null = none. While no operation
   /// runs.

@@ -99,6 +99,11 @@ class CudaGpu final : public Gpu {
     work();
   }
   void make_current() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_); }
+  void push_current() override { GSHMEM_CU(&cuda_, cuCtxPushCurrent, context_); }
+  void pop_current() noexcept override {
+    CUcontext popped = nullptr;
+    cuda_.cuCtxPopCurrent(&popped);
+  }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
   void set_heap_mapping(const GpuMapping* mapping) override { ops_->set_heap_mapping(mapping); }
   void set_state(const abi::DeviceState& state) override { ops_->set_state(state); }

@@ -1,10 +1,11 @@
 // Launching a kernel on all PEs at once, for kernels that wait for each other: every block of every
 // PE is resident, or nobody launches. C++ linkage and inline, because a kernel belongs to the CUDA
 // runtime of the unit that compiles it. Included by gshmem.h under nvcc; other C++ units that
-// include it need the CUDA runtime's headers and library.
+// include it need the CUDA runtime's headers and library. The GPU is that of the calling thread's
+// PE, whichever is the thread's current one; a stream must be one of that GPU.
 #pragma once
 
-#include "gshmem.h"
+#include "gpu_scope.h"
 
 #include <cuda_runtime.h>
 
@@ -86,6 +87,7 @@ inline int largest_grid(Outcome* outcome, const void* func, dim3 block, std::siz
 inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims,
                                                     void** /*args*/, size_t sharedMem,
                                                     int* gridsize) {
+  const gshmem::detail::GpuScope scope;
   gshmem::collective_launch::Outcome outcome;
   const int largest = gshmem::collective_launch::largest_grid(&outcome, func, blockDims, sharedMem);
   if (outcome.status == GSHMEMX_SUCCESS) {
@@ -105,6 +107,7 @@ inline int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 block
                                      size_t sharedMem, cudaStream_t stream) {
   namespace launch = gshmem::collective_launch;
   constexpr const char* kCall = "gshmemx_collective_launch";
+  const gshmem::detail::GpuScope scope;
   launch::Outcome outcome;
   const int largest = launch::largest_grid(&outcome, func, blockDims, sharedMem);
   unsigned long long blocks = 1ull * gridDims.x * gridDims.y * gridDims.z;

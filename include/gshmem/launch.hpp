@@ -4,9 +4,13 @@
 //
 // A functor is called as functor(ctx, args...) const by every thread of the launch, where ctx is a
 // LaunchContext; mark operator() GSHMEM_FN.
+//
+// The GPU is that of the calling thread's PE, whichever is the thread's current one. A stream must
+// be one of that GPU; CUDA refuses others.
 #pragma once
 
 #include "context.hpp"
+#include "gpu_scope.h"
 
 #include <cstring>
 #include <stdexcept>
@@ -18,7 +22,7 @@ struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;          ///< per block
   std::size_t shared_bytes = 0;  ///< dynamic shared memory (GPU)
-  void* stream = nullptr;        ///< cudaStream_t; null = the calling thread's own stream
+  void* stream = nullptr;        ///< cudaStream_t; null = the calling thread's own on that GPU
 };
 
 /// What a functor gets: its PE, and where the calling thread stands in the launch.
@@ -106,6 +110,7 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
     return;
   }
 #if defined(__CUDACC__)
+  const GpuScope scope;
   launch_kernel<kMaxThreads>
       <<<shape.blocks, shape.threads, shape.shared_bytes, stream_of(shape.stream)>>>(state, functor,
                                                                                      args...);
@@ -138,6 +143,7 @@ static void launch(const LaunchShape& shape, const F& functor, Args... args) {
 [[maybe_unused]] static void synchronize([[maybe_unused]] void* stream = nullptr) {
 #if defined(__CUDACC__)
   if (gshmemi_ambient()->ops != nullptr) {
+    const detail::GpuScope scope;
     detail::check_cuda(cudaStreamSynchronize(detail::stream_of(stream)), "gshmem::synchronize");
   }
 #endif

@@ -26,7 +26,8 @@ OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handl
 LAUNCH_X = ["collective_launch", "collective_launch_query_gridsize"]
 # What headers and programs need of the library, and no user calls.
 INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_upload gshmemi_unregister_upload "
-            "gshmemi_agree_status gshmemi_pes_on_gpu gshmemi_launch_on_host gshmemi_run_threads").split()
+            "gshmemi_agree_status gshmemi_pes_on_gpu gshmemi_enter_gpu gshmemi_leave_gpu "
+            "gshmemi_launch_on_host gshmemi_run_threads").split()
 
 
 def scoped(stems):

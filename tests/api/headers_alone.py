@@ -11,7 +11,7 @@ import sys
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # Not for C: PODs and code that only C++ sees.
-CXX_ONLY = ("abi/", "device/", "collective_launch.h")
+CXX_ONLY = ("abi/", "device/", "collective_launch.h", "gpu_scope.h")
 # Not without CUDA's headers.
 NEEDS_CUDA = ("collective_launch.h",)
 # All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others its device

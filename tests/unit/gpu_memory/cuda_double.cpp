@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <vector>
 
 namespace gshmem::test {
 namespace {
@@ -47,7 +48,7 @@ World& world() {
   static auto& one = *new World;
   return one;
 }
-thread_local int contexts_of_thread = 0;
+thread_local std::vector<int> devices_of_thread;  ///< whose contexts are on its stack
 
 std::int64_t now_ns() {
   timespec now = {};
@@ -61,7 +62,7 @@ CUresult violation(const std::string& what, CUresult result) {
 }
 
 bool in_context(const char* call) {
-  if (contexts_of_thread > 0) return true;
+  if (!devices_of_thread.empty()) return true;
   const std::lock_guard lock(record().mutex);
   violation(std::string(call) + " without a context", CUDA_ERROR_INVALID_CONTEXT);
   return false;
@@ -188,22 +189,31 @@ CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) 
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
-CUresult retain(CUcontext* context, CUdevice) {
-  static int one = 0;
-  *context = reinterpret_cast<CUcontext>(&one);
+/// The address of a device's element is its context.
+char primary_contexts[64];
+int device_of(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<char*>(context) - primary_contexts);
+}
+CUresult retain(CUcontext* context, CUdevice device) {
+  *context = reinterpret_cast<CUcontext>(&primary_contexts[device]);
   return CUDA_SUCCESS;
 }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
-CUresult push(CUcontext) {
-  ++contexts_of_thread, ++record().contexts;
+CUresult push(CUcontext context) {
+  devices_of_thread.push_back(device_of(context));
+  ++record().contexts;
   return CUDA_SUCCESS;
 }
 CUresult pop(CUcontext* context) {
   *context = nullptr;
-  --contexts_of_thread;
+  devices_of_thread.pop_back();
   return CUDA_SUCCESS;
 }
-CUresult set_current(CUcontext) { return contexts_of_thread = 1, CUDA_SUCCESS; }
+CUresult set_current(CUcontext context) {
+  if (!devices_of_thread.empty()) devices_of_thread.pop_back();
+  if (context != nullptr) devices_of_thread.push_back(device_of(context));
+  return CUDA_SUCCESS;
+}
 CUresult error_text(CUresult, const char** text) { return *text = "by the double", CUDA_SUCCESS; }
 CUresult not_in_the_double() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -252,6 +262,11 @@ EXPORTED CUresult cuGetProcAddress(const char* symbol, void** function, int, cuu
 }
 
 EXPORTED gshmem::test::CudaDouble* cuda_double_record() { return &gshmem::test::record(); }
+
+EXPORTED int cuda_double_current() {
+  const std::vector<int>& devices = gshmem::test::devices_of_thread;
+  return devices.empty() ? -1 : devices.back();
+}
 
 EXPORTED void* cuda_double_allocate(std::size_t bytes) {
   using namespace gshmem::test;

@@ -44,6 +44,8 @@ struct CudaDouble {
 
 /// Exported by the double.
 using CudaDoubleRecord = CudaDouble*();
+/// The device whose context is current on the calling thread; -1: none.
+using CudaDoubleCurrent = int();
 /// GPU memory of device 0, zeroed, kept until the process ends.
 using CudaDoubleAllocate = void*(std::size_t bytes);
 /// The same memory as the test may read and write it.

@@ -1,8 +1,9 @@
 // Whole PEs, threads of this process, on GPUs of the double, without kernels: whom load/store
-// reaches by fabric handles, and what init says where they are missing.
+// reaches by fabric handles, what init says where they are missing, and which GPU a launch is for.
 #include <gshmem/gshmem.hpp>
 
 #include "host/base/dynamic_library.h"
+#include "tests/unit/gpu_memory/cuda_double.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
 
 #include <catch2/catch.hpp>
@@ -11,15 +12,22 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace gshmem;
 
 namespace {
 
-test::CudaHeaps& heaps() {
+const DynamicLibrary& double_library() {
   static const DynamicLibrary library(CUDA_DOUBLE);
-  return *library.function<test::CudaHeapsRecord>("cuda_double_heaps")();
+  return library;
+}
+test::CudaHeaps& heaps() {
+  return *double_library().function<test::CudaHeapsRecord>("cuda_double_heaps")();
+}
+int current_gpu() {
+  return double_library().function<test::CudaDoubleCurrent>("cuda_double_current")();
 }
 
 /// Variables of a job of four PEs, which are as if on hosts of two PEs each.
@@ -117,4 +125,24 @@ TEST_CASE("one_host_makes_no_fabric_handles_by_itself") {
   CHECK(heaps().with_fabric == 0);
   CHECK(heaps().fd_imports == 16);
   CHECK(heaps().clean());
+}
+
+TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
+  four_gpus({{"GSHMEM_BOOTSTRAP", "single"}, {"GSHMEM_P2P_GROUP", "0"}});
+  gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+  attr.args.cuda_device_id = 2;
+  const Runtime runtime(GSHMEMX_INIT_DEFAULT, attr);
+  CHECK(current_gpu() == 2);
+  int before = 0, inside = 0, after = 0;
+  std::thread([&] {
+    before = current_gpu();
+    {
+      const detail::GpuScope scope;
+      inside = current_gpu();
+    }
+    after = current_gpu();
+  }).join();
+  CHECK(before == -1);
+  CHECK(inside == 2);
+  CHECK(after == -1);
 }
