@@ -156,6 +156,8 @@ static_assert(NVSHMEMX_QP_HOST == 0 && NVSHMEMX_QP_DEFAULT == 1 && NVSHMEMX_QP_A
               NVSHMEMX_PE_ALL == 1 << 15);
 static_assert(NVSHMEM_STATUS_NOT_INITIALIZED == 0 && NVSHMEM_STATUS_IS_INITIALIZED == 2);
 static_assert(NVSHMEM_MAX_NAME_LEN == 256);
+static_assert(NVSHMEM_MAJOR_VERSION == 1 && NVSHMEM_MINOR_VERSION == 3);
+static_assert(GSHMEM_MAJOR_VERSION == 1 && GSHMEM_MINOR_VERSION == 5);
 static_assert(sizeof(nvshmemx_init_attr_t) == 144 && sizeof(nvshmemx_init_args_t) == 128 &&
               sizeof(nvshmemx_uniqueid_t) == 128 && sizeof(nvshmemx_uniqueid_args_t) == 24);
 

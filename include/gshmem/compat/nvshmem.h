@@ -1,7 +1,7 @@
 // The names of NVSHMEM for programs written for it: the OpenSHMEM part, prefix nvshmem_. Every
 // function is an inline call of the gshmem_ function of the same meaning (gshmem.h documents them);
-// values of constants and sizes of structs are NVSHMEM's. C11, C++17 and CUDA; on the include path
-// as <nvshmem.h> through the target gshmem::nvshmem or -I PREFIX/include/gshmem/compat.
+// values of constants, but for the vendor's name, and sizes of structs are NVSHMEM's. C11, C++17
+// and CUDA; <nvshmem.h> through the target gshmem::nvshmem or -I PREFIX/include/gshmem/compat.
 #pragma once
 
 #include "../gshmem.h"
@@ -37,8 +37,9 @@ enum {
 };
 typedef gshmem_team_t nvshmem_team_t;
 
-#define NVSHMEM_MAJOR_VERSION GSHMEM_MAJOR_VERSION
-#define NVSHMEM_MINOR_VERSION GSHMEM_MINOR_VERSION
+// The OpenSHMEM specification that NVSHMEM says it implements, also by nvshmem_info_get_version.
+#define NVSHMEM_MAJOR_VERSION 1
+#define NVSHMEM_MINOR_VERSION 3
 #define NVSHMEM_MAX_NAME_LEN GSHMEM_MAX_NAME_LEN
 #define NVSHMEM_VENDOR_STRING GSHMEM_VENDOR_STRING
 // The NVSHMEM release whose interface this is: programs choose code by it.
@@ -86,13 +87,16 @@ NVSHMEM_HOST(int, init_thread, (int requested, int* provided), (requested, provi
 NVSHMEM_HOST(void, query_thread, (int* provided), (provided))
 NVSHMEM_HOST(void, finalize, (void), ())
 NVSHMEM_HOST(void, global_exit, (int status), (status))
-NVSHMEM_HOST(void, info_get_version, (int* major, int* minor), (major, minor))
 NVSHMEM_HOST(void, info_get_name, (char* name), (name))
 NVSHMEM_HOST(void*, malloc, (size_t size), (size))
 NVSHMEM_HOST(void*, calloc, (size_t count, size_t size), (count, size))
 NVSHMEM_HOST(void*, align, (size_t alignment, size_t size), (alignment, size))
 NVSHMEM_HOST(void, free, (void* ptr), (ptr))
 #undef NVSHMEM_HOST
+NVSHMEM_HOST_FN void nvshmem_info_get_version(int* major, int* minor) {
+  *major = NVSHMEM_MAJOR_VERSION;
+  *minor = NVSHMEM_MINOR_VERSION;
+}
 
 #if !defined(__cplusplus)
 #pragma GCC diagnostic pop
