@@ -123,6 +123,14 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   }
 }
 
+/// The calling thread's PE, which has a GPU.
+Pe& require_gpu(const char* call) {
+  Pe& pe = require_pe(call);
+  require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
+          std::string(call) + ": the PE runs in CPU mode");
+  return pe;
+}
+
 }  // namespace
 
 extern "C" {
@@ -245,19 +253,29 @@ int gshmemx_bind_thread(void* pe_handle) {
 
 int gshmemx_cumodule_init(struct CUmod_st* module) {
   return guard_status([&] {
-    Pe& pe = require_pe("gshmemx_cumodule_init");
-    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
-            "gshmemx_cumodule_init: the PE runs in CPU mode");
-    pe.gpu()->write_module_state(module, pe.state());
+    Pe& pe = require_gpu("gshmemx_cumodule_init");
+    pe.gpu()->write_module_state("gshmemx_cumodule_init", module, pe.state());
   });
 }
 
 int gshmemx_cumodule_finalize(struct CUmod_st* module) {
   return guard_status([&] {
-    Pe& pe = require_pe("gshmemx_cumodule_finalize");
-    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
-            "gshmemx_cumodule_finalize: the PE runs in CPU mode");
-    pe.gpu()->write_module_state(module, abi::DeviceState{});
+    Pe& pe = require_gpu("gshmemx_cumodule_finalize");
+    pe.gpu()->write_module_state("gshmemx_cumodule_finalize", module, abi::DeviceState{});
+  });
+}
+
+int gshmemx_culibrary_init(struct CUlib_st* library) {
+  return guard_status([&] {
+    Pe& pe = require_gpu("gshmemx_culibrary_init");
+    pe.gpu()->write_library_state("gshmemx_culibrary_init", library, pe.state());
+  });
+}
+
+int gshmemx_culibrary_finalize(struct CUlib_st* library) {
+  return guard_status([&] {
+    Pe& pe = require_gpu("gshmemx_culibrary_finalize");
+    pe.gpu()->write_library_state("gshmemx_culibrary_finalize", library, abi::DeviceState{});
   });
 }
 

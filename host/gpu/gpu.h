@@ -15,6 +15,7 @@
 #include <vector>
 
 struct CUmod_st;
+struct CUlib_st;
 
 namespace gshmem {
 
@@ -68,8 +69,11 @@ class Gpu {
   /// GSHMEMX_ERROR_NOT_SUPPORTED saying what to do.
   [[nodiscard]] virtual void* map_registers(void* page, std::size_t bytes) = 0;
 
-  /// Fills (or clears) the device state of a module loaded by hand.
-  virtual void write_module_state(CUmod_st* module, const abi::DeviceState& state) = 0;
+  /// Fills (or clears) the device state of a module or library loaded by hand.
+  virtual void write_module_state(const char* call, CUmod_st* module,
+                                  const abi::DeviceState& state) = 0;
+  virtual void write_library_state(const char* call, CUlib_st* library,
+                                   const abi::DeviceState& state) = 0;
 };
 
 /// Opens `device`; -1 = the calling thread's current GPU if it has one, else number `local_rank`

@@ -132,20 +132,35 @@ class CudaGpu final : public Gpu {
     return reinterpret_cast<void*>(mapped);
   }
 
-  void write_module_state(CUmod_st* module, const abi::DeviceState& state) override {
-    with_context([&] {
-      CUdeviceptr symbol = 0;
-      std::size_t bytes = 0;
-      const CUresult found =
-          cuda_.cuModuleGetGlobal(&symbol, &bytes, module, "gshmemi_device_state");
-      require(found == CUDA_SUCCESS && bytes == sizeof(state), GSHMEMX_ERROR_INVALID_VALUE,
-              "gshmemx_cumodule_init: argument module has no device state of this gshmem version; "
-              "does its code include <gshmem/gshmem.h>?");
-      GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
+  void write_module_state(const char* call, CUmod_st* module,
+                          const abi::DeviceState& state) override {
+    write_state(call, "module", state, [&](CUdeviceptr* symbol, std::size_t* bytes) {
+      return cuda_.cuModuleGetGlobal(symbol, bytes, module, kStateSymbol);
+    });
+  }
+  void write_library_state(const char* call, CUlib_st* library,
+                           const abi::DeviceState& state) override {
+    write_state(call, "library", state, [&](CUdeviceptr* symbol, std::size_t* bytes) {
+      return cuda_.cuLibraryGetGlobal(symbol, bytes, library, kStateSymbol);
     });
   }
 
  private:
+  static constexpr char kStateSymbol[] = "gshmemi_device_state";  ///< device/state.h
+  template <class Find>
+  void write_state(const char* call, const char* argument, const abi::DeviceState& state,
+                   const Find& find) {
+    with_context([&] {
+      CUdeviceptr symbol = 0;
+      std::size_t bytes = 0;
+      const CUresult found = find(&symbol, &bytes);
+      require(found == CUDA_SUCCESS && bytes == sizeof(state), GSHMEMX_ERROR_INVALID_VALUE,
+              strprintf("%s: argument %s has no device state of this gshmem version; does its code "
+                        "include <gshmem/gshmem.h>?",
+                        call, argument));
+      GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
+    });
+  }
   /// Registers of a device are mapped as such, which needs root or the driver's
   /// PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid argument) and
   /// is mapped as memory; a real register never is, it would be cached.

@@ -18,10 +18,13 @@ SCOPES = ("_warp", "_block")
 SETUP = ("init init_thread query_thread finalize global_exit info_get_version info_get_name malloc "
          "calloc align free").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
-           "cumodule_init cumodule_finalize vendor_get_version_info qp_create").split()
+           "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
+           "vendor_get_version_info qp_create").split()
 OWN = "realloc ctx_create ctx_destroy ctx_get_team".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
          "last_fault status_string qp_destroy").split()
+# NVSHMEM's other names for the same.
+NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
 # C++ only, compiled into the program.
 LAUNCH_X = ["collective_launch", "collective_launch_query_gridsize"]
 # What headers and programs need of the library, and no user calls.
@@ -111,6 +114,8 @@ def host_names(p):
     std, ext = list(SETUP), list(SETUP_X)
     if p == "gshmem":
         std, ext = std + OWN, ext + OWN_X
+    else:
+        ext += NVSHMEM_X
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
 
 

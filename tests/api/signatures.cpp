@@ -29,6 +29,10 @@ SAME(x_get_uniqueid, int (*)(gshmemx_uniqueid_t*));
 SAME(x_set_attr_uniqueid_args, int (*)(int, int, const gshmemx_uniqueid_t*, gshmemx_init_attr_t*));
 SAME(x_set_attr_mpi_comm_args, int (*)(void*, gshmemx_init_attr_t*));
 SAME(x_cumodule_init, int (*)(CUmod_st*));
+SAME(x_culibrary_init, int (*)(CUlib_st*));
+static_assert(std::is_same_v<decltype(&nvshmemx_hostlib_init_attr),
+                             int (*)(unsigned, nvshmemx_init_attr_t*)>);
+static_assert(std::is_same_v<decltype(&nvshmemx_hostlib_finalize), void (*)()>);
 SAME(x_vendor_get_version_info, void (*)(int*, int*, int*));
 OURS(x_status_string, const char* (*)(int));
 

@@ -98,7 +98,15 @@ NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
              (num_qps, out_qp_array))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
 NVSHMEM_HOST(int, cumodule_finalize, (struct CUmod_st * module), (module))
+NVSHMEM_HOST(int, culibrary_init, (struct CUlib_st * library), (library))
+NVSHMEM_HOST(int, culibrary_finalize, (struct CUlib_st * library), (library))
 #undef NVSHMEM_HOST
+
+// NVSHMEM's init of the library's host part alone: here there is no other.
+NVSHMEM_HOST_FN int nvshmemx_hostlib_init_attr(unsigned int flags, nvshmemx_init_attr_t* attr) {
+  return gshmemx_init_attr(flags, attr);
+}
+NVSHMEM_HOST_FN void nvshmemx_hostlib_finalize(void) { gshmem_finalize(); }
 
 /// The version that NVSHMEM_VENDOR_*_VERSION tell.
 NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {

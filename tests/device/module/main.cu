@@ -72,6 +72,33 @@ int initialized(const char* file) {
   return result;
 }
 
+/// The same as a library, by cuLibraryLoadFromFile.
+int library(const char* file) {
+  gshmem_init();
+  const auto load = driver<decltype(&cuLibraryLoadFromFile)>("cuLibraryLoadFromFile");
+  const auto find = driver<decltype(&cuLibraryGetKernel)>("cuLibraryGetKernel");
+  const auto launch = driver<decltype(&cuLaunchKernel)>("cuLaunchKernel");
+  CUlibrary loaded = nullptr;
+  CUkernel kernel = nullptr;
+  int* out = nullptr;
+  if (load(&loaded, file, nullptr, nullptr, 0, nullptr, nullptr, 0) != CUDA_SUCCESS ||
+      find(&kernel, loaded, "tell_pe") != CUDA_SUCCESS ||
+      cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) {
+    return 3;
+  }
+  const int status = gshmemx_culibrary_init(loaded);
+  void* args[] = {&out};
+  const bool ran = launch(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, args,
+                          nullptr) == CUDA_SUCCESS &&
+                   cudaDeviceSynchronize() == cudaSuccess;
+  const int told = ran ? *out : -1;
+  std::printf("culibrary_init: status %d, kernel tells %d\n", status, told);
+  const bool good = told == gshmem_my_pe() * 100 + gshmem_n_pes() &&
+                    gshmemx_culibrary_finalize(loaded) == GSHMEMX_SUCCESS;
+  gshmem_finalize();
+  return good ? 0 : 1;
+}
+
 /// The kernel must trap; the message is the parent's business. No finalize: the context is lost.
 int not_initialized(const char* file) {
   gshmem_init();
@@ -100,6 +127,7 @@ struct Case {
 };
 constexpr const char* kTrapped = "gshmem_my_pe: the library is not initialized";
 constexpr Case kCases[] = {{"initialized", initialized, "kernel tells"},
+                           {"library", library, "kernel tells"},
                            {"not_initialized", not_initialized, kTrapped},
                            {"finalized", finalized, kTrapped},
                            {"before_init", before_init, kTrapped}};
