@@ -225,6 +225,19 @@ GSHMEM_API_AMO(or, kOr)
 GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
 
+/// What the nbi forms do with the old value, which the fetching form of the same name returned:
+/// nothing when its arguments, checked again, were bad.
+template <class T>
+GSHMEM_FN void store_fetched(const Caller& call, T* fetch, const T* object, int pe, T old) {
+  if (!check_remote(call.state, call.name, "dest", object, {1, sizeof(T)}, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->copy(fetch, &old, sizeof(T));  // it may be memory of the GPU
+    ops->complete();
+    return;
+  })
+  *fetch = old;
+}
+
 // --- Signals -------------------------------------------------------------------------------------
 GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUpdate& signal,
                             int pe) {
@@ -441,6 +454,13 @@ GSHMEM_FN int team_n_pes(const Caller& call, int team) {
 }
 GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
   return device::ptr(call.state, dest, pe);
+}
+
+GSHMEM_FN int pe_accessible(const Caller& call, int pe) {
+  return pe >= 0 && pe < call.state.n_pes ? 1 : 0;
+}
+GSHMEM_FN int addr_accessible(const Caller& call, const void* addr, int pe) {
+  return pe_accessible(call, pe) != 0 && is_symmetric(call.state, addr, 1) ? 1 : 0;
 }
 
 }  // namespace gshmem::api

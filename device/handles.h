@@ -27,6 +27,7 @@ GSHMEM_FN Result nothing() {
 // The Caller of a function NAME that returns RET, as `call`, by the kind of the function.
 #define GSHMEM_CALLER_STD(NAME, RET) \
   const ::gshmem::api::Caller call = ::gshmem::api::ambient_caller(GSHMEM_TEXT(NAME))
+#define GSHMEM_CALLER_SHM(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_EXT(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_OWN(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_HANDLE(NAME, RET, HANDLE)                                      \
@@ -91,6 +92,21 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
     if ((used & 1) == 0 || !nic::is_share(coop, at)) continue;
     if (!queue_quiet(state, Queue(state.nic.queues + at), call)) return;
   }
+}
+
+template <class Coop>
+GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
+  if (!check_pe(call.state, call.name, pe)) return;
+  GSHMEM_ON_HOST_OPS({
+    ops->complete(call.state);
+    return;
+  })
+  coop.sync();
+  fence_release_system();
+  flush_queues(coop, call.state, call.name, pe);
+  coop.sync();
+  await_queues(coop, call.state, call.name, pe);
+  coop.sync();
 }
 
 /// Calls `work` with the state of every open handle, the PE's own included.

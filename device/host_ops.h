@@ -19,6 +19,8 @@ class HostOps {
   /// earlier operations of this object.
   virtual void put(void* dest, const void* source, std::size_t bytes, int pe) = 0;
   virtual void get(void* dest, const void* source, std::size_t bytes, int pe) = 0;
+  /// The same between any two places of this process.
+  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
   /// Everything started is complete at its target.
   virtual void complete() = 0;
   /// The same with its outcome: 0, or the code of the PE's first fault.

@@ -31,6 +31,12 @@ void* gshmem_align(size_t alignment, size_t size) {
   });
 }
 
+void* gshmem_malloc_with_hints(size_t size, long /*hints*/) {
+  return guard_value<void*>("gshmem_malloc_with_hints", nullptr, [&](Pe& pe) {
+    return pe.allocate("gshmem_malloc_with_hints", size, kDefaultAlignment, false);
+  });
+}
+
 void* gshmem_realloc(void* ptr, size_t size) {
   return guard_value<void*>("gshmem_realloc", nullptr,
                             [&](Pe& pe) { return pe.reallocate("gshmem_realloc", ptr, size); });

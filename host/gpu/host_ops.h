@@ -52,6 +52,7 @@ class CudaHostOps final : public device::HostOps {
 
   void put(void* dest, const void* source, std::size_t bytes, int pe) override;
   void get(void* dest, const void* source, std::size_t bytes, int pe) override;
+  void copy(void* dst, const void* src, std::size_t bytes) override;
   int complete_status() override;
   void complete() override { complete(state_); }
   void complete(const abi::DeviceState& context) override;
@@ -60,8 +61,6 @@ class CudaHostOps final : public device::HostOps {
                     std::size_t width, int pe) override;
   void barrier(const char* call) override;
   void zero(void* memory, std::size_t bytes);
-  /// Between any two places of this process; as put.
-  void copy(void* dst, const void* src, std::size_t bytes);
   /// Waits for the copies; complete() also for the network.
   void finish();
 

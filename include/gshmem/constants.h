@@ -28,6 +28,11 @@ enum gshmem_predefined_team {  ///< values of gshmem_team_t: section 9.4
   GSHMEMX_TEAM_SAME_MYPE_NODE = 3  ///< PEs that have the same number in their host's team
 };
 
+enum gshmem_malloc_hints {  ///< of gshmem_malloc_with_hints: section 9.3
+  GSHMEM_MALLOC_ATOMICS_REMOTE = 1,
+  GSHMEM_MALLOC_SIGNAL_REMOTE = 2
+};
+
 enum gshmem_predefined_ctx {  ///< values of gshmem_ctx_t: section 9.5
   GSHMEM_CTX_INVALID = -1,
   GSHMEM_CTX_DEFAULT = 1

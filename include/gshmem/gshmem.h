@@ -63,6 +63,8 @@ GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
 /// As malloc with an alignment in bytes, a power of two of at most 2 MiB.
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
+/// As malloc; `hints` are or-ed gshmem_malloc_hints, and change nothing here.
+GSHMEM_EXPORT void* gshmem_malloc_with_hints(size_t size, long hints);
 /// As C realloc over symmetric memory; contents move with it. Null when memory is short: `ptr` is
 /// then as before.
 GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
@@ -93,6 +95,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // --- Everything of functions.def -----------------------------------------------------------------
 #define GSHMEM_NAME_STD(STEM) gshmem_##STEM
+#define GSHMEM_NAME_SHM(STEM) gshmem_##STEM
 #define GSHMEM_NAME_EXT(STEM) gshmemx_##STEM
 #define GSHMEM_NAME_OWN(STEM) gshmemx_##STEM
 #define GSHMEM_NAME_CTX_STD(STEM) gshmem_ctx_##STEM

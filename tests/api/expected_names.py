@@ -20,7 +20,7 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
            "vendor_get_version_info qp_create").split()
-OWN = "realloc ctx_create ctx_destroy ctx_get_team".split()
+OWN = "realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
          "last_fault status_string qp_destroy").split()
 # NVSHMEM's other names for the same.
@@ -68,6 +68,16 @@ def atomics():
     return names
 
 
+def atomics_nbi():
+    """OpenSHMEM 1.5, section 9.7.2; NVSHMEM has none."""
+    names = [f"{t}_atomic_{op}_nbi" for t in AMO_EXT for op in ("fetch", "swap")]
+    names += [f"{t}_atomic_{op}_nbi" for t in AMO_STD
+              for op in ("compare_swap", "fetch_inc", "fetch_add")]
+    names += [f"{t}_atomic_fetch_{op}_nbi" for t in AMO_BIT for op in ("and", "or", "xor")]
+    assert len(names) == 85
+    return names
+
+
 def waits():
     ends = ["", "_all", "_any", "_some", "_all_vector", "_any_vector", "_some_vector"]
     names = [f"{t}_{op}{end}" for t in WAIT for op in ("wait_until", "test") for end in ends]
@@ -79,7 +89,7 @@ def on_contexts():
     """(thread names, warp and block names) of what takes a context: OpenSHMEM's for threads."""
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
-    thread = rma_thread + signal_thread + atomics() + ["fence", "quiet"]
+    thread = rma_thread + signal_thread + atomics() + atomics_nbi() + ["fence", "quiet"]
     groups = rma_groups + signal_groups + ["signal_op"]
     return [f"ctx_{n}" for n in thread], [f"ctx_{n}" for n in groups]
 
@@ -103,7 +113,8 @@ def device_names(p):
     std += "signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes".split()
     ext = rma_groups + signal_groups + barrier_groups + ["signal_op"] + on_queues()
     if p == "gshmem":  # NVSHMEM has no contexts
-        ext += ["quiet_status"] + ["quiet_status" + scope for scope in SCOPES]
+        std += atomics_nbi() + ["pe_accessible", "addr_accessible"]
+        ext += [stem + scope for stem in ("quiet_status", "pe_quiet") for scope in ("", *SCOPES)]
         context_thread, context_groups = on_contexts()
         std, ext = std + context_thread, ext + context_groups
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}

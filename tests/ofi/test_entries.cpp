@@ -10,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <string>

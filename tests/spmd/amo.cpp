@@ -217,6 +217,48 @@ struct OwnBit {
 
 }  // namespace
 
+namespace {
+
+/// Old values that nobody waits for before quiet: in local memory, and in the heap. Every thread
+/// has a word of its own on `pe`.
+struct FetchNbi {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words, int pe) const {
+    std::uint64_t* at = words + 2 * ctx.thread_rank();
+    std::uint64_t old[4] = {9, 9, 9, 9}, *in_heap = at + 1;
+    gshmem_uint64_atomic_fetch_add_nbi(old, at, 5, pe);
+    gshmem_quiet();
+    gshmem_uint64_atomic_swap_nbi(old + 1, at, 6, pe);
+    gshmem_quiet();
+    gshmem_uint64_atomic_compare_swap_nbi(old + 2, at, 6, 8, pe);
+    gshmem_quiet();
+    gshmem_uint64_atomic_fetch_xor_nbi(old + 3, at, 1, pe);
+    gshmem_quiet();
+    gshmem_uint64_atomic_fetch_nbi(in_heap, at, pe);
+    gshmem_quiet();
+    for (std::uint64_t i = 0; i < 4; ++i) SPMD_EQ(log, old[i], i == 0 ? 0 : i == 3 ? 8 : i + 4, i);
+    SPMD_EQ(log, gshmem_uint64_g(in_heap, ctx.my_pe()), 9);
+  }
+};
+
+}  // namespace
+
+SPMD_TEST(fetching_atomics_without_a_wait_leave_the_old_value_by_quiet) {
+  const LaunchShape shape{.threads = pe.on_gpu() ? 40u : 3u};
+  SymmetricArray<std::uint64_t> words(2 * shape.threads);
+  if (pe.c_api_in_kernels()) pe.run(shape, FetchNbi{}, words.data(), pe.next());
+  pe.barrier();
+  // By a host thread, the heap's copy too.
+  std::uint64_t old = 0;
+  gshmem_uint64_p(words.data(), 40, pe.next());
+  gshmem_quiet();
+  gshmem_uint64_atomic_fetch_inc_nbi(&old, words.data(), pe.next());
+  gshmem_uint64_atomic_fetch_nbi(words.data() + 1, words.data(), pe.next());
+  gshmem_quiet();
+  SPMD_EQ(pe, old, 40u);
+  SPMD_EQ(pe, gshmem_uint64_g(words.data() + 1, pe.me()), 41u);
+  pe.barrier();
+}
+
 SPMD_TEST(compare_swap_makes_a_lock) {
   const LaunchShape shape{.blocks = 3, .threads = 1};
   const int rounds =

@@ -48,15 +48,32 @@ T element(std::uint64_t i) {
   gshmem_ctx_##NAME##_atomic_set(ctx, there, static_cast<T>(5), to);       \
   gshmem_ctx_quiet(ctx);                                                   \
   SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_swap(ctx, there, 6, to), 5, row); \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch(ctx, there, to), 6, row);
-#define CTX_STD(NAME, T)                                                        \
-  CTX_EXT(NAME, T)                                                              \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_add(ctx, there, 2, to), 6, row); \
-  gshmem_ctx_##NAME##_atomic_add(ctx, there, 1, to);                            \
-  gshmem_ctx_##NAME##_atomic_inc(ctx, there, to);                               \
-  gshmem_ctx_quiet(ctx);                                                        \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_inc(ctx, there, to), 10, row);   \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_compare_swap(ctx, there, 11, 3, to), 11, row);
+  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch(ctx, there, to), 6, row);   \
+  gshmem_ctx_##NAME##_atomic_swap_nbi(ctx, back, there, 7, to);            \
+  gshmem_ctx_quiet(ctx);                                                   \
+  gshmem_ctx_##NAME##_atomic_fetch_nbi(ctx, back + 1, there, to);          \
+  gshmem_ctx_quiet(ctx);                                                   \
+  SPMD_EQ(pe, back[0], 6, row);                                            \
+  SPMD_EQ(pe, back[1], 7, row);                                            \
+  gshmem_ctx_##NAME##_atomic_set(ctx, there, static_cast<T>(6), to);       \
+  gshmem_ctx_quiet(ctx);
+#define CTX_STD(NAME, T)                                                                \
+  CTX_EXT(NAME, T)                                                                      \
+  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_add(ctx, there, 2, to), 6, row);         \
+  gshmem_ctx_##NAME##_atomic_add(ctx, there, 1, to);                                    \
+  gshmem_ctx_##NAME##_atomic_inc(ctx, there, to);                                       \
+  gshmem_ctx_quiet(ctx);                                                                \
+  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_inc(ctx, there, to), 10, row);           \
+  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_compare_swap(ctx, there, 11, 3, to), 11, row); \
+  gshmem_ctx_##NAME##_atomic_fetch_add_nbi(ctx, back, there, 5, to);                    \
+  gshmem_ctx_quiet(ctx);                                                                \
+  gshmem_ctx_##NAME##_atomic_fetch_inc_nbi(ctx, back + 1, there, to);                   \
+  gshmem_ctx_quiet(ctx);                                                                \
+  gshmem_ctx_##NAME##_atomic_compare_swap_nbi(ctx, back + 2, there, 9, 3, to);          \
+  gshmem_ctx_quiet(ctx);                                                                \
+  SPMD_EQ(pe, back[0], 3, row);                                                         \
+  SPMD_EQ(pe, back[1], 8, row);                                                         \
+  SPMD_EQ(pe, back[2], 9, row);
 #define CTX_BIT(NAME, T)                                                          \
   CTX_STD(NAME, T)                                                                \
   SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_or(ctx, there, 4, to), 3, row);    \
@@ -66,7 +83,16 @@ T element(std::uint64_t i) {
   SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_and(ctx, there, 12, to), 14, row); \
   gshmem_ctx_##NAME##_atomic_xor(ctx, there, 1, to);                              \
   gshmem_ctx_quiet(ctx);                                                          \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_xor(ctx, there, 13, to), 13, row);
+  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_xor(ctx, there, 13, to), 13, row); \
+  gshmem_ctx_##NAME##_atomic_fetch_or_nbi(ctx, back, there, 6, to);               \
+  gshmem_ctx_quiet(ctx);                                                          \
+  gshmem_ctx_##NAME##_atomic_fetch_and_nbi(ctx, back + 1, there, 5, to);          \
+  gshmem_ctx_quiet(ctx);                                                          \
+  gshmem_ctx_##NAME##_atomic_fetch_xor_nbi(ctx, back + 2, there, 1, to);          \
+  gshmem_ctx_quiet(ctx);                                                          \
+  SPMD_EQ(pe, back[0], 0, row);                                                   \
+  SPMD_EQ(pe, back[1], 6, row);                                                   \
+  SPMD_EQ(pe, back[2], 4, row);
 
 /// All on the memory of PE `to`, which no other PE writes.
 void every_type_by_context(Pe& pe, gshmem_ctx_t ctx, void* memory, std::uint64_t* signal, int to) {

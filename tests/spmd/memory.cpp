@@ -154,6 +154,15 @@ SPMD_TEST(symmetric_array_moves_and_frees_once) {
   gshmem_free(after);
 }
 
+SPMD_TEST(malloc_with_hints_is_malloc) {
+  void* const plain = gshmem_malloc(100);
+  gshmem_free(plain);
+  void* const hinted =
+      gshmem_malloc_with_hints(100, GSHMEM_MALLOC_ATOMICS_REMOTE | GSHMEM_MALLOC_SIGNAL_REMOTE);
+  SPMD_EQ(pe, address(hinted), address(plain));
+  gshmem_free(hinted);
+}
+
 SPMD_TEST(symmetric_array_too_large_throws) {
   using Words = SymmetricArray<std::uint64_t>;
   const auto code = [](std::size_t count, Words::Fill fill) {

@@ -151,3 +151,17 @@ SPMD_TEST(ptr_by_host_thread_is_null_for_what_is_not_symmetric) {
     if (theirs) SPMD_CHECK(pe, gshmem_ptr(theirs, pe.me()) == nullptr);
   }
 }
+
+SPMD_TEST(pes_and_symmetric_addresses_are_accessible) {
+  SymmetricArray<std::uint32_t> words(4);
+  int local = 0;
+  for (int target = 0; target < pe.n(); ++target) {
+    SPMD_EQ(pe, gshmem_pe_accessible(target), 1);
+    SPMD_EQ(pe, gshmem_addr_accessible(words.data() + 3, target), 1);
+    SPMD_EQ(pe, gshmem_addr_accessible(&local, target), 0);
+  }
+  for (const int none : {-1, pe.n()}) {
+    SPMD_EQ(pe, gshmem_pe_accessible(none), 0);
+    SPMD_EQ(pe, gshmem_addr_accessible(words.data(), none), 0);
+  }
+}

@@ -22,6 +22,14 @@ Handles same(std::int32_t handle, int count) {
 struct QuietOfHandles {
   static constexpr int kWords = 16;
   enum Way { kOnePe, kAllPes, kAllQueues, kFence, kWays };
+  /// Which calls: by handles, or of the default context to one PE.
+  enum class Of { kHandles, kPe };
+
+  GSHMEM_FN static void pe_quiet(Scope scope, int pe) {
+    if (scope == Scope::kThread) gshmemx_pe_quiet(pe);
+    if (scope == Scope::kWarp) gshmemx_pe_quiet_warp(pe);
+    if (scope == Scope::kBlock) gshmemx_pe_quiet_block(pe);
+  }
 
   GSHMEM_FN static void quiet(Scope scope, int pe, int* qps, int count) {
     if (scope == Scope::kThread) gshmemx_qp_quiet(pe, qps, count);
@@ -42,7 +50,7 @@ struct QuietOfHandles {
 
   /// One group: nbi puts by all handles to one PE, then the flag.
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Handles handles, std::uint64_t* data,
-                            std::uint64_t* flags, int rounds, Scope scope) const {
+                            std::uint64_t* flags, int rounds, Scope scope, Of of) const {
     const int me = gshmem_my_pe(), n = gshmem_n_pes();
     std::uint64_t *source = data + n * kHandles * kWords, *acks = flags + n;
     with_group(ctx, scope, [&](auto group) {
@@ -58,10 +66,16 @@ struct QuietOfHandles {
           put(scope, data + me * kHandles * kWords + at, source + at, to, handles.handle[k]);
         }
         int all[] = {GSHMEMX_QP_ALL};
-        if (round % kWays == kOnePe) quiet(scope, to, handles.handle, kHandles);
-        if (round % kWays == kAllPes) quiet(scope, GSHMEMX_PE_ALL, handles.handle, kHandles);
-        if (round % kWays == kAllQueues) quiet(scope, to, all, 1);
-        if (round % kWays == kFence) fence(scope, to, handles.handle, kHandles);
+        const int way = round % kWays;
+        if (of == Of::kPe) {
+          pe_quiet(scope, to);
+        } else if (way == kFence) {
+          fence(scope, to, handles.handle, kHandles);
+        } else if (way == kAllQueues) {
+          quiet(scope, to, all, 1);
+        } else {
+          quiet(scope, way == kOnePe ? to : GSHMEMX_PE_ALL, handles.handle, kHandles);
+        }
         if (group.thread_rank() == 0) {
           gshmemx_qp_uint64_p(flags + me, now, to, handles.handle[0]);
           gshmem_uint64_wait_until(flags + from, GSHMEM_CMP_EQ, now);
@@ -78,6 +92,20 @@ struct QuietOfHandles {
     });
   }
 };
+
+void test_quiet(Pe& pe, const Handles& handles, QuietOfHandles::Of of) {
+  const auto n = static_cast<std::size_t>(pe.n());
+  for (const Scope scope : kScopes) {
+    SymmetricArray<std::uint64_t> data((n + 1) * kHandles * QuietOfHandles::kWords), flags(2 * n);
+    LaunchShape shape = shape_of(pe, scope);
+    shape.blocks = 1;
+    if (scope == Scope::kThread) shape.threads = 1;
+    if (scope == Scope::kWarp) shape.threads = pe.warp();
+    pe.run(shape, QuietOfHandles{}, handles, data.data(), flags.data(), rounds_of(pe, 40), scope,
+           of);
+    pe.barrier();
+  }
+}
 
 /// Two blocks that post by all rails and wait for all queues, again and again.
 struct QuietOfAll {
@@ -97,7 +125,7 @@ struct QuietOfAll {
 }  // namespace
 
 SPMD_TEST(groups_wait_for_all_queues_while_contexts_come_and_go) {
-  if (!pe.c_api_in_kernels()) return;
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   SymmetricArray<std::uint64_t> words(4);
   OwnedQueues(pe, 8);  // queues for the contexts
   std::atomic<bool> over{false};
@@ -145,17 +173,12 @@ SPMD_TEST(queue_handles_post_to_no_other_queue) {
 SPMD_TEST(quiet_and_fence_of_queue_handles_complete_what_went_by_them) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   OwnedQueues queues(pe, kHandles);
-  const auto n = static_cast<std::size_t>(pe.n());
-  for (const Scope scope : kScopes) {
-    SymmetricArray<std::uint64_t> data((n + 1) * kHandles * QuietOfHandles::kWords), flags(2 * n);
-    LaunchShape shape = shape_of(pe, scope);
-    shape.blocks = 1;
-    if (scope == Scope::kThread) shape.threads = 1;
-    if (scope == Scope::kWarp) shape.threads = pe.warp();
-    pe.run(shape, QuietOfHandles{}, queues.list(), data.data(), flags.data(), rounds_of(pe, 40),
-           scope);
-    pe.barrier();
-  }
+  test_quiet(pe, queues.list(), QuietOfHandles::Of::kHandles);
+}
+
+SPMD_TEST(pe_quiet_completes_what_went_to_that_pe) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  test_quiet(pe, same(GSHMEMX_QP_DEFAULT, kHandles), QuietOfHandles::Of::kPe);
 }
 
 SPMD_TEST(queues_of_destroyed_handles_serve_the_next_ones) {

@@ -65,6 +65,7 @@ typedef gshmem_team_t nvshmem_team_t;
 #define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
 #define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES)
+#define NVSHMEM_EXPAND_SHM(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_QP(RET, STEM, PARAMS, NAMES)
 // NVSHMEM has no contexts.
@@ -75,6 +76,7 @@ typedef gshmem_team_t nvshmem_team_t;
 #include "../functions.def"
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
+#undef NVSHMEM_EXPAND_SHM
 #undef NVSHMEM_EXPAND_OWN
 #undef NVSHMEM_EXPAND_QP
 #undef NVSHMEM_EXPAND_CTX_STD

@@ -68,6 +68,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
+#define NVSHMEM_EXPAND_SHM(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_QP(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_FN RET nvshmemx_qp_##STEM PARAMS { return gshmemx_qp_##STEM NAMES; }
@@ -78,6 +79,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #include "../functions.def"
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
+#undef NVSHMEM_EXPAND_SHM
 #undef NVSHMEM_EXPAND_OWN
 #undef NVSHMEM_EXPAND_QP
 #undef NVSHMEM_EXPAND_CTX_STD

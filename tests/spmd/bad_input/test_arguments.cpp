@@ -43,6 +43,13 @@ TEST_CASE("pe_out_of_range_is_a_fault") {
          [&](std::uint64_t* words) { gshmem_uint64_get_nbi(&one, words, 1, 2); });
   expect(kInvalid, {"gshmem_uint64_atomic_fetch_add:", "pe = -7"},
          [&](std::uint64_t* words) { (void)gshmem_uint64_atomic_fetch_add(words, 1, -7); });
+  expect(kInvalid, {"gshmem_uint64_atomic_fetch_add_nbi:", "pe = 2"}, [&](std::uint64_t* words) {
+    std::uint64_t old = 7;
+    gshmem_uint64_atomic_fetch_add_nbi(&old, words, 1, 2);
+    if (old != 7) throw std::runtime_error("the call had an effect");
+  });
+  expect(kInvalid, {"gshmemx_pe_quiet_block:", "pe = 2"},
+         [&](std::uint64_t*) { gshmemx_pe_quiet_block(2); });
   expect(kInvalid, {"gshmemx_signal_op:", "pe = 2"},
          [&](std::uint64_t* words) { gshmemx_signal_op(words, 1, GSHMEM_SIGNAL_SET, 2); });
   expect(kInvalid, {"gshmem_uint64_put_signal:", "pe = 3"}, [&](std::uint64_t* words) {
