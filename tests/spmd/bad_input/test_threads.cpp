@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <csignal>
+#include <cstdio>
 #include <thread>
 
 using namespace gshmem;
