@@ -259,6 +259,12 @@ __device__ inline std::uint64_t now_ns() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
+/// Another value at every call: the clock of this SM. (now_ns stands still for many calls.)
+__device__ inline std::uint32_t now_cycles() {
+  std::uint32_t t;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
+  return t;
+}
 /// The pointer `bytes` further, computed here: the compiler may not derive a row of such pointers
 /// from one base, which would keep them all in registers.
 template <class T>

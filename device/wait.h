@@ -149,7 +149,7 @@ GSHMEM_FN bool test_all(const WaitSet<T>& set) {
 /// Art of Computer Programming, section 6.4); by counts, GPUs would need memory.
 GSHMEM_FN std::size_t search_start(std::size_t nelems) {
   if (nelems < 2) return 0;
-  const std::uint32_t spread = static_cast<std::uint32_t>(now_ns()) * 0x9e3779b9u;
+  const std::uint32_t spread = now_cycles() * 0x9e3779b9u;
   const std::uint64_t count = nelems < UINT32_MAX ? nelems : UINT32_MAX;
   return static_cast<std::size_t>(spread * count >> 32);
 }

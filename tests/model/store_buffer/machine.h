@@ -117,6 +117,7 @@ inline T atomic_compare_swap(T* p, T expected, T desired) {
 }
 
 inline std::uint64_t now_ns() { return model::steps(); }
+inline std::uint32_t now_cycles() { return static_cast<std::uint32_t>(model::steps()); }
 template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
