@@ -276,8 +276,7 @@ class Burst {
       issue_publish([&] { return bells_; }, cursor_, traits_ | abi::QueueTraits::kExclusive,
                     Taken{published_}, pending_, tail);
     }
-    coop_.sync();  // a quiet of the others, and a burst behind this one, begin with what is stored
-                   // here
+    coop_.sync();  // a quiet of the others, or a burst behind this one, sees what is stored here
     published_ += pending_;
     room_ -= pending_;
     pending_ = 0;

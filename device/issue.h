@@ -250,7 +250,7 @@ GSHMEM_OUTLINE IssueEnd issue_now(IssueOf<Entries>& issue, std::uint32_t traits,
 }
 
 /// Publishes in a turn that has to be waited for. What is needed then is loaded before, because
-/// writers behind are waiting, too. Not in time: `wait` says why.
+/// writers behind are waiting, too. If the turn does not come, `wait.end` says why.
 GSHMEM_OUTLINE void issue_publish_late(const Issue& issue, Wait& wait, std::uint32_t count,
                                        std::uint32_t tail) {
   const QueueBells bells = wait.queue.bells();

@@ -6,9 +6,8 @@
 // `done` (QueueCursor) count entries since the queue was made; `ready`, a PublishedWord, counts
 // what is published.
 //
-//  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: there
-//  is
-//    no other, and doorbells of one queue are stored in order.
+//  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no
+//    other is needed, and doorbells of one queue are stored in order.
 //  - The doorbell is left to the next writer when one has reserved behind, unless a multiple of
 //    `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell, and
 //    a writer that waits for room behind them (batch + one reservation <= depth, see QueueSet) gets
@@ -161,7 +160,7 @@ GSHMEM_FN std::uint64_t queue_poll(Queue queue) {
   return base + ahead;
 }
 
-/// The thread may poll again. Otherwise `post.end` says why not.
+/// The thread may poll again. Otherwise `wait.end` says why not.
 GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
   if (look_is_due(polls)) {
     const std::uint64_t begin = wait_look(*wait.state, wait.started);
@@ -179,7 +178,7 @@ GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
   return true;
 }
 
-/// Waits for what `post.await` and `post.target` say: WQEs that begin before the target are
+/// Waits for what `wait.await` and `wait.target` say: WQEs that begin before the target are
 /// complete, or `ready` is the target. False: it had to end without.
 GSHMEM_OUTLINE bool queue_await(Wait& wait) {
   wait.started = 0;

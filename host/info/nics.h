@@ -1,5 +1,5 @@
-// RDMA network cards of this machine, as sysfs lists them. Facts for a person to read: this version
-// of the library has no network path and opens none of them.
+// RDMA network cards of this machine, as sysfs lists them: facts for a person to read. None is
+// opened.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ shift 2
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 ulimit -l unlimited
 
-# The bodies, by what they took here (emulated, two cores): no more than fits the time of the test.
+# The bodies, by what they take (emulated, two cores): no more than fits the time of the test.
 clean=(
   amo_of_every_type_returns_and_leaves_the_right_value
   barrier_all_by_host_threads_holds_everyone

@@ -93,13 +93,11 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
   fabric.join(Fd(options.share_fd(root.get())));
 }
 
-/// libfabric's providers choose their NICs themselves, and gshmem drives one endpoint.
+/// gshmem drives one endpoint of libfabric, of the provider's NIC that is nearest to the GPU.
 NicList open_one_ofi(const OpenOptions& options) {
   if (options.config.nics_per_pe > 1 && options.boot.rank() == 0) {
-    GSHMEM_WARN(
-        "GSHMEM_NICS_PER_PE=%d: the ofi path has one endpoint per PE, the provider chooses "
-        "its NIC",
-        options.config.nics_per_pe);
+    GSHMEM_WARN("GSHMEM_NICS_PER_PE=%d: the ofi path has one endpoint, and so one NIC, per PE",
+                options.config.nics_per_pe);
   }
   NicList nics;
   nics.push_back(open_ofi(options));

@@ -45,8 +45,11 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
           strprintf("PE %d is on %s, this PE's %s: choose ports of one network by "
                     "GSHMEM_NIC_DEVICES",
                     pe, link_layer_name(wire.link_layer), device.describe().c_str()));
-  require(wire.global == (device.global() ? 1 : 0), GSHMEMX_ERROR_CONFIG,
-          strprintf("GSHMEM_IB_GID_INDEX is set on only one of PE %d and this PE", pe));
+  require(
+      wire.global == (device.global() ? 1 : 0), GSHMEMX_ERROR_CONFIG,
+      strprintf("only one of PE %d and this PE sends a GRH: set GSHMEM_IB_GID_INDEX on both, or "
+                "on none (a port that requires a GRH counts as one with it)",
+                pe));
   // Packets are taken when the 15 low bits agree and at most one end is a limited member
   // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
   require(

@@ -105,6 +105,12 @@ OwnedMr register_region(const Device& device, const Region& region) {
   attempts.raise(region, "remote access");
 }
 
+/// Queues and completions lie at offsets of 4 KiB in one registration, and commands give an offset
+/// in 64ths of its page size. Without a bound the kernel takes the largest pages that fit, and who
+/// gives none promises to use offset 0 alone (linux drivers/infiniband/hw/mlx5/devx.c,
+/// devx_umem_reg_cmd_alloc).
+constexpr std::uint64_t kUmemPageSizes = 4096;
+
 OwnedUmem register_queues(const Device& device, const Region& region) {
   forbid_gpu_without_gdr(device, region);
   const VerbsApi& api = device.api;
@@ -123,7 +129,7 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
       in.addr = nullptr;
       in.size = region.bytes;
       in.access = IBV_ACCESS_LOCAL_WRITE;
-      in.pgsz_bitmap = ~std::uint64_t{4095};  // any page size from 4 KiB on
+      in.pgsz_bitmap = kUmemPageSizes;
       in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
       in.dmabuf_fd = dmabuf.get();
       errno = 0;
@@ -133,10 +139,19 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
     }
   }
   errno = 0;
-  mlx5dv_devx_umem* umem =
-      api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
+  mlx5dv_devx_umem* umem = nullptr;
+  if (api.umem_reg_ex != nullptr) {
+    mlx5dv_devx_umem_in in{};
+    in.addr = region.base;
+    in.size = region.bytes;
+    in.access = IBV_ACCESS_LOCAL_WRITE;
+    in.pgsz_bitmap = kUmemPageSizes;
+    umem = api.umem_reg_ex(device.context.get(), &in);
+  } else {  // rdma-core before 34
+    umem = api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
+  }
   if (umem != nullptr) return owned(umem);
-  attempts.failed("mlx5dv_devx_umem_reg", errno);
+  attempts.failed(api.umem_reg_ex ? "mlx5dv_devx_umem_reg_ex" : "mlx5dv_devx_umem_reg", errno);
   attempts.raise(region, "work queues");
 }
 
