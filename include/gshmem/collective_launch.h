@@ -6,6 +6,7 @@
 #pragma once
 
 #include "gpu_scope.h"
+#include "gshmem.h"
 
 #include <cuda_runtime.h>
 

@@ -3,7 +3,7 @@
 // to it might, nor loses one that the application has made. Included by what launches.
 #pragma once
 
-#include "gshmem.h"
+#include "types.h"
 
 extern "C" {
 /// Makes the GPU of the calling thread's PE current; 0: it has none. Else gshmemi_leave_gpu brings

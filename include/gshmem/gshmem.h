@@ -27,8 +27,6 @@
 #include "types.h"
 #include "uniqueid.h"
 
-#define GSHMEM_EXPORT __attribute__((visibility("default")))
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,10 +1,12 @@
 // Element types of the C API as C, C++ and CUDA see them. The two 16-bit floating types are CUDA's
 // where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves
-// them.
+// them. And what marks the functions of the library.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define GSHMEM_EXPORT __attribute__((visibility("default")))
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
