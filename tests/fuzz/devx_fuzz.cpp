@@ -42,7 +42,7 @@ class Source {
 class Firm {
  public:
   Firm() : engine_(EngineOptions{}), firmware_(engine_, resources_) {
-    umem_ = firmware_.register_umem(slab, sizeof(slab));
+    umem_ = firmware_.register_umem(slab, sizeof(slab), 4096);
     run(valid(0x800), 0x10);
     run(valid(0x802), 0x10);
   }

@@ -57,6 +57,10 @@ TEST_CASE("every reason for which a queue pair is refused") {
     word64(in, 0x100, 0x1040);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
   }
+  SECTION("a queue between the steps of large pages of its umem") {
+    word(in, 0x108, rig.firmware.register_umem(rig.memory(), Rig::kUmemBytes, 0x80000));
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
+  }
   SECTION("a queue not on a page of its size") {
     bits(in, kQpc + 0x14, 28, 24, 4);  // 64 KiB
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));

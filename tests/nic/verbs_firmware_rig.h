@@ -39,7 +39,7 @@ class Rig {
   Rig() : firmware(Engine::get(), resources) {
     pd = run(command(0x800)).number();
     uar = run(command(0x802)).number();
-    umem = firmware.register_umem(memory_.get(), kUmemBytes);
+    umem = firmware.register_umem(memory_.get(), kUmemBytes, 4096);
   }
 
   Answer run(const Bytes& in, std::size_t out_bytes = 0x10) {
@@ -72,6 +72,8 @@ class Rig {
   [[nodiscard]] std::uint32_t state_of(std::uint32_t qpn) {
     return bits_at(run(command_on(0x50b, qpn), 0x110).out, kQpc, 31, 28);
   }
+
+  [[nodiscard]] void* memory() const { return memory_.get(); }
 
   Resources resources;
   Firmware firmware;

@@ -172,6 +172,16 @@ TEST_CASE("every reason for which a CQ is refused") {
     word64(in, 0x50, 64);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
   }
+  SECTION("buffer on a step of large pages of the umem") {
+    word(in, 0x58, rig.firmware.register_umem(rig.memory(), Rig::kUmemBytes, 0x40000));
+    word64(in, 0x50, 0x1000);
+    CHECK(rig.run(in).status == Status::kOk);
+  }
+  SECTION("buffer between the steps of larger pages of the umem") {
+    word(in, 0x58, rig.firmware.register_umem(rig.memory(), Rig::kUmemBytes, 0x80000));
+    word64(in, 0x50, 0x1000);
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
+  }
   SECTION("buffer inside a page, by page_offset") {
     bits(in, 0x18, 11, 6, 1);
     CHECK(rig.run(in).status == Status::kOk);

@@ -52,6 +52,51 @@ TEST_CASE("user memory and event queues of DevX") {
                               &eqn) == EINVAL);
 }
 
+TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
+  const Nic nic;
+  constexpr std::size_t kBytes = 1 << 20;
+  const Pages memory = pages(kBytes);
+  mlx5dv_devx_uar* uar = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
+  REQUIRE(uar != nullptr);
+  std::uint32_t eqn = 0;
+  REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
+  /// Whether a CQ at 4096 is taken in memory registered so; 0 is the call without a choice.
+  const auto fits = [&](std::uint64_t pages_allowed, std::size_t bytes) {
+    mlx5dv_devx_umem_in in{};
+    in.addr = memory.get();
+    in.size = bytes;
+    in.access = kLocalWrite;
+    in.pgsz_bitmap = pages_allowed;
+    mlx5dv_devx_umem* umem =
+        pages_allowed == 0 ? mlx5dv_devx_umem_reg(nic.context, memory.get(), bytes, kLocalWrite)
+                           : mlx5dv_devx_umem_reg_ex(nic.context, &in);
+    REQUIRE(umem != nullptr);
+    const Bytes command = create_cq(
+        {.umem = umem->umem_id, .uar = uar->page_id, .eqn = eqn, .buffer = 4096, .record = 8});
+    std::uint8_t out[0x10] = {};
+    mlx5dv_devx_obj* cq =
+        mlx5dv_devx_obj_create(nic.context, command.data(), command.size(), out, sizeof(out));
+    if (cq != nullptr) CHECK(mlx5dv_devx_obj_destroy(cq) == 0);
+    CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+    return cq != nullptr;
+  };
+  CHECK_FALSE(fits(0, kBytes));
+  CHECK_FALSE(fits(~0xfffull, kBytes));
+  CHECK(fits(0x1000, kBytes));
+  CHECK(fits(0x7f000, kBytes));          // up to 256 KiB, whose steps are 4 KiB
+  CHECK(fits(0, kBytes - 4096));         // whose only pages are of 4 KiB
+  CHECK_FALSE(fits(0, kBytes / 2));      // one page of 512 KiB
+  CHECK(fits(0x81000, kBytes - 65536));  // halved until the length is of whole pages
+  mlx5dv_devx_umem_in in{};
+  in.addr = memory.get();
+  in.size = kBytes;
+  in.pgsz_bitmap = 0x10000;  // no page as small as the host's
+  errno = 0;
+  CHECK(mlx5dv_devx_umem_reg_ex(nic.context, &in) == nullptr);
+  CHECK(errno == EINVAL);
+  mlx5dv_devx_free_uar(uar);
+}
+
 TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmware refuses") {
   const Nic nic;
   std::uint8_t in[0x110] = {}, out[0x10] = {};

@@ -111,6 +111,13 @@ void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what) 
       place.bytes > size - place.offset)
     throw Refusal{Status::kBadParameter, Check::kUmemRange,
                   std::string(what) + ": not aligned, or beyond the end of its user memory"};
+  // Records have an offset in bytes (dbr_addr), queues one in steps of the page.
+  if (place.use == UmemUse::kQueue &&
+      place.offset % std::max<std::uint64_t>(found->second.page_bytes / kOffsetSteps, 1) != 0)
+    throw Refusal{Status::kBadParameter, Check::kUmemRange,
+                  std::string(what) + ": its offset has no step in user memory of pages of " +
+                      std::to_string(found->second.page_bytes) +
+                      " bytes; register it with a pgsz_bitmap of smaller ones"};
   return found->second.address + place.offset;
 }
 
@@ -139,10 +146,11 @@ Status Firmware::execute(std::span<const std::uint8_t> in, std::span<std::uint8_
   }
 }
 
-std::uint32_t Firmware::register_umem(void* address, std::uint64_t bytes) {
+std::uint32_t Firmware::register_umem(void* address, std::uint64_t bytes,
+                                      std::uint64_t page_bytes) {
   const std::lock_guard lock(mutex_);
   const std::uint32_t id = ++state_->last_umem;
-  state_->umems[id] = {static_cast<std::uint8_t*>(address), bytes, 0};
+  state_->umems[id] = {static_cast<std::uint8_t*>(address), bytes, page_bytes, 0};
   return id;
 }
 

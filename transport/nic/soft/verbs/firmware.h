@@ -76,6 +76,10 @@ inline constexpr std::uint32_t kEventQueues = 8, kFirstEventQueue = 0x10;
 /// log2 of reads and atomics outstanding at a queue pair, either side (max_qp_rd_atom 16).
 inline constexpr std::uint32_t kLogOutstanding = 4;
 inline constexpr std::uint32_t kLogMessageMax = 30;
+/// A queue's offset in a page of its user memory is counted in so many steps: page_offset of cqc
+/// and qpc has 6 bits (Linux drivers/infiniband/hw/mlx5/mlx5_ib.h,
+/// mlx5_umem_find_best_quantized_pgoff with scale 64).
+inline constexpr std::uint64_t kOffsetSteps = 64;
 
 struct FirmwareState;
 
@@ -88,8 +92,10 @@ class Firmware {
   /// Executes a command and fills `out` (all of it; status and syndrome at its start, if they fit).
   Status execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) noexcept;
 
-  /// Makes memory nameable in commands; returns its id, never 0.
-  [[nodiscard]] std::uint32_t register_umem(void* address, std::uint64_t bytes);
+  /// Makes memory nameable in commands; returns its id, never 0. `page_bytes` is the page size that
+  /// the kernel chose for it, which bounds where queues may begin (kOffsetSteps).
+  [[nodiscard]] std::uint32_t register_umem(void* address, std::uint64_t bytes,
+                                            std::uint64_t page_bytes);
   /// False while a queue uses it, or when there is none.
   [[nodiscard]] bool release_umem(std::uint32_t id);
 

@@ -40,7 +40,8 @@ void create_cq(FirmwareState& state, Call& call) {
   attributes.record = holds.umem({.id = record_umem,
                                   .offset = get(cqc, cqc::dbr_addr),
                                   .bytes = kCqRecordBytes,
-                                  .alignment = kCqRecordBytes},
+                                  .alignment = kCqRecordBytes,
+                                  .use = UmemUse::kRecord},
                                  "CQ doorbell record");
 
   const std::uint32_t number = state.engine.create_cq(attributes);

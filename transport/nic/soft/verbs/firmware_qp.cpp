@@ -77,7 +77,8 @@ void create_qp(FirmwareState& state, Call& call) {
   attributes.record = holds.umem({.id = qp.record_umem,
                                   .offset = get(qpc, qpc::dbr_addr),
                                   .bytes = kQpRecordBytes,
-                                  .alignment = kQpRecordBytes},
+                                  .alignment = kQpRecordBytes,
+                                  .use = UmemUse::kRecord},
                                  "doorbell record");
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
 

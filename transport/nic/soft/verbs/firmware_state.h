@@ -23,7 +23,7 @@ inline void demand(bool ok, Status status, Check check, const char* reason) {
 
 struct Umem {
   std::uint8_t* address = nullptr;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0, page_bytes = 0;
   int users = 0;
 };
 
@@ -47,9 +47,11 @@ struct FirmwareState {
   std::map<std::uint32_t, DevxQp> qps;
 };
 
+enum class UmemUse : std::uint8_t { kQueue, kRecord };
 struct UmemPlace {
   std::uint32_t id = 0;
   std::uint64_t offset = 0, bytes = 0, alignment = 1;
+  UmemUse use = UmemUse::kQueue;
 };
 /// Address of a part of user memory. Errors: kUmem, kUmemRange.
 [[nodiscard]] void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what);

@@ -5,6 +5,8 @@
 
 #include "host/base/log.h"
 
+#include <algorithm>
+#include <bit>
 #include <vector>
 
 namespace gshmem::soft {
@@ -13,6 +15,7 @@ namespace {
 /// The kernel wants general_obj_in_cmd_hdr and general_obj_out_cmd_hdr at least.
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kUarBytes = 4096;
+constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint32_t kDedicatedUar = 1u << 31;  ///< MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED
 
 struct SoftUmem {
@@ -61,6 +64,18 @@ void check_umem_access(unsigned access) {
   require_call((access & ~known) == 0, EINVAL);
   require_call((access & IBV_ACCESS_REMOTE_WRITE) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0,
                EINVAL);
+}
+
+/// The largest page that the kernel may choose (devx_umem_find_best_pgsize), as if the memory were
+/// of one piece to the device: where that is so depends on the machine, and clients must do with
+/// it. The kernel refuses what does not allow a page of the host.
+std::uint64_t choose_page(std::uintptr_t address, std::uint64_t bytes, std::uint64_t allowed) {
+  require_call((allowed & kPageBytes) != 0, EINVAL);
+  const std::uint64_t largest = std::bit_ceil(std::max(bytes, kPageBytes));
+  std::uint64_t page = std::bit_floor(allowed & (largest | (largest - 1)));
+  if (address % kPageBytes != 0) page = kPageBytes;
+  while (page > kPageBytes && bytes % page != 0) page /= 2;
+  return page;
 }
 
 /// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons.
@@ -137,10 +152,12 @@ int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* obj) {
 mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem_in* input) {
   return pointer_call([&]() -> mlx5dv_devx_umem* {
     require_call(input->comp_mask == 0, EOPNOTSUPP);  // MLX5DV_UMEM_MASK_DMABUF, or newer
-    require_call(input->size > 0 && input->pgsz_bitmap != 0, EINVAL);
+    require_call(input->size > 0, EINVAL);
     check_umem_access(input->access);
     auto umem = std::make_unique<SoftUmem>();
-    umem->verbs.umem_id = state_of(context).firmware.register_umem(input->addr, input->size);
+    const std::uint64_t page =
+        choose_page(reinterpret_cast<std::uintptr_t>(input->addr), input->size, input->pgsz_bitmap);
+    umem->verbs.umem_id = state_of(context).firmware.register_umem(input->addr, input->size, page);
     umem->context = context;
     return &umem.release()->verbs;
   });
@@ -160,7 +177,7 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, std:
   input.addr = address;
   input.size = bytes;
   input.access = access;
-  input.pgsz_bitmap = ~std::uint64_t{0};
+  input.pgsz_bitmap = ~(kPageBytes - 1);
   return mlx5dv_devx_umem_reg_ex(context, &input);
 }
 
