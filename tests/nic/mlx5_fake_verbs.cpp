@@ -227,6 +227,10 @@ void free_uar(mlx5dv_devx_uar* uar) { (void)release("mlx5dv_devx_free_uar", uar)
 mlx5dv_devx_umem* umem_reg(ibv_context*, void*, std::size_t, std::uint32_t) {
   return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg");
 }
+mlx5dv_devx_umem* umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
+  current->page_sizes = in->pgsz_bitmap;
+  return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg_ex");
+}
 int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg", umem); }
 
 }  // namespace
@@ -291,6 +295,7 @@ VerbsApi fake_verbs_api() {
   FAKE(alloc_uar);
   FAKE(free_uar);
   FAKE(umem_reg);
+  FAKE(umem_reg_ex);
   FAKE(umem_dereg);
 #undef FAKE
   return api;

@@ -27,6 +27,7 @@ struct FakeVerbs {
   std::string failed;  ///< name of the call that failed
   int live = 0;        ///< objects not released yet
   std::vector<std::vector<std::uint8_t>> commands;
+  std::uint64_t page_sizes = 0;  ///< that user memory was registered with
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);

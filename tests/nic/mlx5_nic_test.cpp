@@ -7,6 +7,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -166,7 +168,7 @@ TEST_CASE("errors_say_what_to_do") {
   };
   CHECK_THAT(with("ibv_open_device", EACCES), Catch::Contains("--device=/dev/infiniband"));
   CHECK_THAT(with("ibv_reg_mr_iova2", ENOMEM), Catch::Contains("ulimit -l unlimited"));
-  CHECK_THAT(with("mlx5dv_devx_umem_reg", ENOMEM), Catch::Contains("for work queues"));
+  CHECK_THAT(with("mlx5dv_devx_umem_reg_ex", ENOMEM), Catch::Contains("for work queues"));
   CHECK_THAT(with("CREATE_CQ", EPERM), Catch::Contains("DevX is off"));
 }
 
@@ -193,6 +195,32 @@ TEST_CASE("missing_capabilities_are_listed") {
   CHECK_THAT(error_of([&] { setup.whole_life(); }),
              Catch::Contains("mlx5_7 lacks completion entries of version 1, masked "
                              "compare-and-swap, masked fetch-and-add"));
+}
+
+TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.open()->use_queue_memory(setup.memory.queue_region());
+  const std::uint64_t sizes = fake_verbs().page_sizes;
+  CHECK((sizes & 4096) != 0);
+  CHECK((sizes & static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) != 0);
+  CHECK((sizes & 4095) == 0);
+  CHECK(sizes < 2 * 64 * 4096);
+}
+
+TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
+  for (const int refusal : {0, EPROTONOSUPPORT, EOPNOTSUPP, ENOMEM}) {
+    fake_verbs_reset();
+    Setup setup;
+    if (refusal == 0) setup.api.umem_reg_ex = nullptr;
+    fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
+    fake_verbs().fail_errno = refusal;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    const std::string error = error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); });
+    CAPTURE(refusal, error);
+    CHECK(error.empty() == (refusal != ENOMEM));
+    CHECK((fake_verbs().calls.back() == "mlx5dv_devx_umem_reg") == (refusal != ENOMEM));
+  }
 }
 
 TEST_CASE("partition_that_is_not_there_is_an_error") {

@@ -174,6 +174,23 @@ TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
   CHECK_THAT(texts[1], Catch::Contains("=mlx5_99"));
 }
 
+TEST_CASE("queues_lie_at_any_page_of_large_memory") {
+  const auto boot = bootstrap::create_single();
+  const NicList nics = open_soft({.config = config(), .boot = *boot, .node_root = true});
+  // A length that large pages divide, which the kernel chooses when it may.
+  const Pages memory(4 << 20);
+  nics.front()->use_queue_memory({memory.data(), memory.size(), MemoryKind::kHost, -1});
+  for (const std::uint64_t page : {1u, 100u, 1001u}) {
+    const std::uint64_t at = page * 4096;
+    CHECK_NOTHROW(nics.front()->create_queue({.entries = at,
+                                              .completion = at + 4096,
+                                              .record = at + 8192,
+                                              .cq_record = at + 8200,
+                                              .depth = 64}));
+  }
+  nics.front()->stop();
+}
+
 TEST_CASE("kind_of_nic_is_chosen_by_configuration") {
   const auto open_as = [](const char* kind) {
     static const char* now = nullptr;

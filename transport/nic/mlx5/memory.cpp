@@ -3,6 +3,9 @@
 
 #include "host/base/fd.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -76,6 +79,17 @@ void forbid_gpu_without_gdr(const Device& device, const Region& region) {
           "GSHMEM_GDR=auto, or GSHMEM_NIC=ofi, which can stage through host memory");
 }
 
+/// Queues lie at offsets in their umem, and who uses offsets must bound its pages (linux
+/// drivers/infiniband/hw/mlx5/devx.c devx_umem_reg_cmd_alloc): in a page, they are counted in 64
+/// steps, so that queues on pages of 4 KiB need pages of 256 KiB at most. Those of the host must be
+/// among them, because kernels before 6.7 take none that are smaller (ib_umem_find_best_pgsz).
+std::uint64_t queue_page_sizes() {
+  constexpr std::uint64_t kSmallest = 4096, kLargest = kSmallest * 64;
+  const std::uint64_t host = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t largest = std::clamp(host, kSmallest, kLargest);
+  return largest * 2 - kSmallest;
+}
+
 }  // namespace
 
 OwnedMr register_region(const Device& device, const Region& region) {
@@ -117,19 +131,19 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
   const auto owned = [&](mlx5dv_devx_umem* umem) {
     return own(umem, api.umem_dereg, "mlx5dv_devx_umem_dereg");
   };
+  mlx5dv_devx_umem_in in{};
+  in.size = region.bytes;
+  in.access = IBV_ACCESS_LOCAL_WRITE;
+  in.pgsz_bitmap = queue_page_sizes();
   Attempts attempts;
   if (region.kind == MemoryKind::kGpu) {
     const Fd dmabuf = export_dmabuf(region, attempts);
     if (dmabuf && api.umem_reg_ex == nullptr) {
       attempts.failed("mlx5dv_devx_umem_reg_ex: not in this libmlx5 (rdma-core 34 has it)");
     } else if (dmabuf) {
-      mlx5dv_devx_umem_in in{};
       // With a dmabuf, the address is an offset into it (linux drivers/infiniband/hw/mlx5/devx.c
       // devx_umem_get), and the dmabuf begins where the region does.
       in.addr = nullptr;
-      in.size = region.bytes;
-      in.access = IBV_ACCESS_LOCAL_WRITE;
-      in.pgsz_bitmap = kUmemPageSizes;
       in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
       in.dmabuf_fd = dmabuf.get();
       errno = 0;
@@ -138,20 +152,25 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
       attempts.failed("mlx5dv_devx_umem_reg_ex(dmabuf)", errno);
     }
   }
-  errno = 0;
-  mlx5dv_devx_umem* umem = nullptr;
+  int error = EOPNOTSUPP;
   if (api.umem_reg_ex != nullptr) {
-    mlx5dv_devx_umem_in in{};
     in.addr = region.base;
-    in.size = region.bytes;
-    in.access = IBV_ACCESS_LOCAL_WRITE;
-    in.pgsz_bitmap = kUmemPageSizes;
-    umem = api.umem_reg_ex(device.context.get(), &in);
-  } else {  // rdma-core before 34
-    umem = api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
+    in.comp_mask = 0;
+    errno = 0;
+    mlx5dv_devx_umem* umem = api.umem_reg_ex(device.context.get(), &in);
+    if (umem != nullptr) return owned(umem);
+    error = errno;
+    attempts.failed("mlx5dv_devx_umem_reg_ex", error);
   }
-  if (umem != nullptr) return owned(umem);
-  attempts.failed(api.umem_reg_ex ? "mlx5dv_devx_umem_reg_ex" : "mlx5dv_devx_umem_reg", errno);
+  // A kernel that does not know the bitmap (before Linux 5.13) refuses it, and takes pages of the
+  // host's size by itself. With a newer one, but a library before rdma-core 35, there is no choice.
+  if (error == EOPNOTSUPP || error == EPROTONOSUPPORT) {
+    errno = 0;
+    mlx5dv_devx_umem* umem =
+        api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (umem != nullptr) return owned(umem);
+    attempts.failed("mlx5dv_devx_umem_reg", errno);
+  }
   attempts.raise(region, "work queues");
 }
 
