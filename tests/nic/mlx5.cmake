@@ -3,7 +3,8 @@ set(mlx5_libs gshmem_nic_mlx5 gshmem_nic_choice gshmem_bootstrap gshmem_base)
 if(GSHMEM_TESTS_OF_ONE_THREAD)
   gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
   gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
-  gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_fake_verbs.cpp LIBS ${mlx5_libs})
+  gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_memory_test.cpp mlx5_fake_verbs.cpp
+    LIBS ${mlx5_libs})
 endif()
 
 # Found as an installed gshmem finds them: in the lib folder beside the program's bin.

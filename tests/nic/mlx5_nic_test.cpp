@@ -1,94 +1,16 @@
 // Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
 // left behind by any, and what reaches the device.
-#include "tests/nic/mlx5_fake_verbs.h"
-#include "bootstrap/bootstrap.h"
-#include "transport/nic/mlx5/memory.h"
-#include "transport/nic/mlx5/mlx5_nic.h"
+#include "tests/nic/mlx5_nic_rig.h"
 
 #include <catch2/catch.hpp>
 
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <functional>
 #include <mutex>
 #include <set>
 
 namespace gshmem::nic::mlx5 {
-namespace {
-
-Config config_with(const std::vector<std::pair<std::string, std::string>>& values = {}) {
-  static const std::vector<std::pair<std::string, std::string>>* now = nullptr;
-  now = &values;
-  return Config::from(
-      [](const char* name, void*) -> const char* {
-        for (const auto& [key, value] : *now) {
-          if (key == name) return value.c_str();
-        }
-        return nullptr;
-      },
-      nullptr);
-}
-
-/// Memory of two queues and a heap.
-struct Memory {
-  alignas(4096) std::array<std::uint8_t, 4096 * 6> queues{};
-  alignas(4096) std::array<std::uint8_t, 4096> heap{};
-  [[nodiscard]] Region queue_region() {
-    return {queues.data(), queues.size(), MemoryKind::kHost, -1};
-  }
-  [[nodiscard]] Region heap_region() { return {heap.data(), heap.size(), MemoryKind::kHost, -1}; }
-  [[nodiscard]] static QueuePlace place(int queue) {
-    const std::uint64_t base = static_cast<std::uint64_t>(queue) * 3 * 4096;
-    return {.entries = base,
-            .completion = base + 4096,
-            .record = base + 8192,
-            .cq_record = base + 8200,
-            .depth = 64};
-  }
-};
-
-struct Setup {
-  Config config;
-  VerbsApi api = fake_verbs_api();
-  std::unique_ptr<bootstrap::Bootstrap> boot = bootstrap::create_single();
-  Memory memory;
-  std::function<void(const Error&, int)> on_error = [](const Error&, int) {};
-
-  explicit Setup(Config with = config_with()) : config(std::move(with)) {}
-
-  [[nodiscard]] std::unique_ptr<Mlx5Nic> open() {
-    const OpenOptions options{.config = config, .boot = *boot, .on_error = on_error};
-    return std::make_unique<Mlx5Nic>(api, DeviceWish{.config = config, .sysfs = "/nowhere"},
-                                     options);
-  }
-  /// From open to destruction: two queues of this PE, connected to each other.
-  void whole_life() {
-    const std::unique_ptr<Mlx5Nic> nic = open();
-    nic->use_queue_memory(memory.queue_region());
-    const Keys keys = nic->register_memory(memory.heap_region());
-    for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
-    const ConnectInfo a = nic->connect_info(0), b = nic->connect_info(1);
-    nic->connect(0, 1, b, keys.remote);
-    nic->connect(1, 0, a, keys.remote);
-    nic->start();
-    nic->stop();
-  }
-};
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-}  // namespace
 
 TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
   for (const bool ethernet : {false, true}) {
@@ -197,60 +119,10 @@ TEST_CASE("missing_capabilities_are_listed") {
                              "compare-and-swap, masked fetch-and-add"));
 }
 
-TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
-  fake_verbs_reset();
-  Setup setup;
-  setup.open()->use_queue_memory(setup.memory.queue_region());
-  const std::uint64_t sizes = fake_verbs().page_sizes;
-  CHECK((sizes & 4096) != 0);
-  CHECK((sizes & static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) != 0);
-  CHECK((sizes & 4095) == 0);
-  CHECK(sizes < 2 * 64 * 4096);
-}
-
-TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
-  for (const int refusal : {0, EPROTONOSUPPORT, EOPNOTSUPP, ENOMEM}) {
-    fake_verbs_reset();
-    Setup setup;
-    if (refusal == 0) setup.api.umem_reg_ex = nullptr;
-    fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
-    fake_verbs().fail_errno = refusal;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    const std::string error = error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); });
-    CAPTURE(refusal, error);
-    CHECK(error.empty() == (refusal != ENOMEM));
-    CHECK((fake_verbs().calls.back() == "mlx5dv_devx_umem_reg") == (refusal != ENOMEM));
-  }
-}
-
 TEST_CASE("partition_that_is_not_there_is_an_error") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));
   CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
-}
-
-TEST_CASE("gpu_memory_says_what_it_needs") {
-  fake_verbs_reset();
-  fake_verbs().fail_named = "ibv_reg_mr_iova2";
-  fake_verbs().fail_errno = EFAULT;
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  Region region = setup.memory.heap_region();
-  region.kind = MemoryKind::kGpu;
-  region.gpu = 0;
-  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
-             Catch::Contains("GPU memory") && Catch::Contains("ibv_reg_mr_iova2: Bad address") &&
-                 Catch::Contains("modprobe nvidia-peermem") && Catch::Contains("dmabuf"));
-}
-
-TEST_CASE("gdr_off_forbids_gpu_memory") {
-  fake_verbs_reset();
-  Setup setup(config_with({{"GSHMEM_GDR", "off"}}));
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  Region region = setup.memory.heap_region();
-  region.kind = MemoryKind::kGpu;
-  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
-             Catch::Contains("GSHMEM_GDR=off"));
 }
 
 TEST_CASE("ends_that_do_not_match_are_told_apart") {

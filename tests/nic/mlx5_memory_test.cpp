@@ -1,0 +1,61 @@
+// Memory of Mlx5Nic over a table of functions of the test's own: how it is registered, and what is
+// said when it cannot be.
+#include "tests/nic/mlx5_nic_rig.h"
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+namespace gshmem::nic::mlx5 {
+
+TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.open()->use_queue_memory(setup.memory.queue_region());
+  const std::uint64_t sizes = fake_verbs().page_sizes;
+  CHECK((sizes & 4096) != 0);
+  CHECK((sizes & static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) != 0);
+  CHECK((sizes & 4095) == 0);
+  CHECK(sizes < 2 * 64 * 4096);
+}
+
+TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
+  for (const int refusal : {0, EPROTONOSUPPORT, EOPNOTSUPP, ENOMEM}) {
+    fake_verbs_reset();
+    Setup setup;
+    if (refusal == 0) setup.api.umem_reg_ex = nullptr;
+    fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
+    fake_verbs().fail_errno = refusal;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    const std::string error = error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); });
+    CAPTURE(refusal, error);
+    CHECK(error.empty() == (refusal != ENOMEM));
+    CHECK((fake_verbs().calls.back() == "mlx5dv_devx_umem_reg") == (refusal != ENOMEM));
+  }
+}
+
+TEST_CASE("gpu_memory_says_what_it_needs") {
+  fake_verbs_reset();
+  fake_verbs().fail_named = "ibv_reg_mr_iova2";
+  fake_verbs().fail_errno = EFAULT;
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.heap_region();
+  region.kind = MemoryKind::kGpu;
+  region.gpu = 0;
+  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
+             Catch::Contains("GPU memory") && Catch::Contains("ibv_reg_mr_iova2: Bad address") &&
+                 Catch::Contains("modprobe nvidia-peermem") && Catch::Contains("dmabuf"));
+}
+
+TEST_CASE("gdr_off_forbids_gpu_memory") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_GDR", "off"}}));
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.heap_region();
+  region.kind = MemoryKind::kGpu;
+  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
+             Catch::Contains("GSHMEM_GDR=off"));
+}
+
+}  // namespace gshmem::nic::mlx5
