@@ -62,6 +62,8 @@ void Pe::make_network() {
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
+  nic::Region sample = heap;
+  sample.bytes = std::min<std::uint64_t>(heap.bytes, abi::kGpuPageBytes);
   std::vector<std::string> addresses;
   for (const bootstrap::Endpoint& address : addresses_)
     addresses.push_back(bootstrap::address_text(address));
@@ -70,6 +72,7 @@ void Pe::make_network() {
        .boot = *boot_,
        .heap_kind = heap.kind,
        .gpu = heap.gpu,
+       .heap_sample = sample,
        .gpu_pci = gpu_ ? gpu_->pci() : "",
        .local_rank = group_.index,
        .node_root = group_.index == 0,

@@ -58,4 +58,57 @@ TEST_CASE("gdr_off_forbids_gpu_memory") {
              Catch::Contains("GSHMEM_GDR=off"));
 }
 
+TEST_CASE("bad_option_does_not_make_a_port_unusable") {
+  fake_verbs_reset();
+  Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));
+  const OpenOptions options{.config = setup.config, .boot = *setup.boot};
+  const DeviceWish wish{.config = setup.config, .sysfs = "/nowhere"};
+  CHECK(usable_ports(setup.api, wish, options).why_not.empty());
+  CHECK_THAT(error_of([&] { (void)setup.open(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
+}
+
+TEST_CASE("usable_is_only_a_port_that_opens_and_reaches_the_heap") {
+  struct Case {
+    const char* name;
+    std::function<void(FakeVerbs&)> break_it;
+    MemoryKind heap;
+    const char* gdr;
+    bool has_device;
+    const char* why;  ///< part of the reason; empty: usable
+  };
+  const auto nothing = [](FakeVerbs&) {};
+  const auto no_registration = [](FakeVerbs& fake) { fake.fail_named = "ibv_reg_mr_iova2"; };
+  const Case cases[] = {
+      {"all there", nothing, MemoryKind::kGpu, "auto", true, ""},
+      {"host memory needs no trial", no_registration, MemoryKind::kHost, "off", true, ""},
+      {"no port", [](FakeVerbs& fake) { fake.active = false; }, MemoryKind::kHost, "auto", false,
+       "mlx5_7 port 1 is DOWN"},
+      {"no masked atomics", [](FakeVerbs& fake) { fake.atomic_operations = 3; }, MemoryKind::kHost,
+       "auto", true, "lacks masked compare-and-swap"},
+      {"no DevX",
+       [](FakeVerbs& fake) {
+         fake.fail_named = "QUERY_HCA_CAP(GENERAL)";
+         fake.fail_errno = EOPNOTSUPP;
+       },
+       MemoryKind::kHost, "auto", true, "DevX is off"},
+      {"no GPUDirect", no_registration, MemoryKind::kGpu, "auto", true, "nvidia-peermem"},
+      {"GPUDirect forbidden", nothing, MemoryKind::kGpu, "off", true, "GSHMEM_GDR=off"},
+  };
+  for (const Case& each : cases) {
+    fake_verbs_reset();
+    each.break_it(fake_verbs());
+    Setup setup(config_with({{"GSHMEM_GDR", each.gdr}}));
+    OpenOptions options{.config = setup.config, .boot = *setup.boot, .heap_kind = each.heap};
+    options.heap_sample = setup.memory.heap_region();
+    options.heap_sample.kind = each.heap;
+    const Usable usable =
+        usable_ports(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"}, options);
+    CAPTURE(each.name, usable.why_not);
+    CHECK(usable.has_device == each.has_device);
+    CHECK(usable.why_not.empty() == (*each.why == '\0'));
+    CHECK_THAT(usable.why_not, Catch::Contains(each.why));
+    CHECK(fake_verbs().live == 0);
+  }
+}
+
 }  // namespace gshmem::nic::mlx5

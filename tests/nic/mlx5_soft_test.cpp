@@ -1,5 +1,6 @@
 // The mlx5 transport end to end on the soft NIC's libibverbs and libmlx5, PEs being threads.
 #include "tests/nic/mlx5_pe.h"
+#include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/verbs_api.h"
 
 #include <catch2/catch.hpp>
@@ -210,6 +211,19 @@ TEST_CASE("kind_of_nic_is_chosen_by_configuration") {
   // The soft NIC's libraries are in this process now, and are not taken for a ConnectX.
   CHECK_THROWS_WITH(open_as("auto"), "no libfabric in this test");
   CHECK_THROWS_WITH(open_as("mlx5"), Catch::Contains("cannot load"));
+}
+
+TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
+  const auto boot = bootstrap::create_single();
+  const Pages heap(1 << 16);
+  OpenOptions options{.config = config(), .boot = *boot, .heap_kind = MemoryKind::kGpu};
+  options.heap_sample = {heap.data(), heap.size(), MemoryKind::kGpu, 0};
+  CHECK(mlx5::usable(options, GSHNIC_FOLDER).why_not.empty());
+  options.heap_sample.bytes = 0;  // which cannot be registered
+  const mlx5::Usable usable = mlx5::usable(options, GSHNIC_FOLDER);
+  CHECK_THAT(usable.why_not, Catch::Contains("ibv_reg_mr_iova2"));
+  CHECK(usable.has_device);
+  CHECK_FALSE(mlx5::usable(options, "/nowhere").has_device);
 }
 
 TEST_CASE("soft_nic_refuses_a_second_host") {

@@ -111,6 +111,8 @@ struct OpenOptions {
   bootstrap::Bootstrap& boot;  ///< for what an implementation must agree on; collective calls only
   MemoryKind heap_kind = MemoryKind::kHost;
   int gpu = -1;
+  /// A part of a heap in GPU memory, in whole pages: whether a NIC reaches the heap is tried on it.
+  Region heap_sample = {};
   std::string gpu_pci = {};  ///< "0000:1b:00.0", for the choice of the nearest NIC; empty = none
   int local_rank = 0;        ///< spreads PEs over equal NICs
   /// This PE has the lowest number of those on its host.
@@ -136,7 +138,8 @@ using NicList = std::vector<std::unique_ptr<Nic>>;
 /// The same on the soft NIC's libraries; all PEs on one host.
 [[nodiscard]] NicList open_soft(const OpenOptions& options);
 [[nodiscard]] std::unique_ptr<Nic> open_ofi(const OpenOptions& options);
-/// GSHMEM_NIC. auto: mlx5 where there is one, else ofi. Empty for GSHMEM_NIC=none.
+/// GSHMEM_NIC. auto: mlx5 where every PE has one that can all that gshmem needs and reaches its
+/// heap, else ofi. Empty for GSHMEM_NIC=none.
 [[nodiscard]] NicList open(const OpenOptions& options);
 
 }  // namespace gshmem::nic

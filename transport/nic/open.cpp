@@ -93,7 +93,16 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
   fabric.join(Fd(options.share_fd(root.get())));
 }
 
-/// gshmem drives one endpoint of libfabric, of the provider's NIC that is nearest to the GPU.
+/// On the first PE that cannot use mlx5. A warning where somebody may have wanted the NIC that is
+/// there.
+void say_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
+  const bool surprising = mine.has_device && options.config.gdr != "off";
+  const LogLevel level = surprising ? LogLevel::kWarn : LogLevel::kInfo;
+  GSHMEM_LOG(level, "GSHMEM_NIC=auto: libfabric on all PEs, because PE %d cannot use mlx5: %s",
+             options.boot.rank(), mine.why_not.c_str());
+}
+
+/// libfabric's providers choose their NICs themselves, and gshmem drives one endpoint.
 NicList open_one_ofi(const OpenOptions& options) {
   if (options.config.nics_per_pe > 1 && options.boot.rank() == 0) {
     GSHMEM_WARN("GSHMEM_NICS_PER_PE=%d: the ofi path has one endpoint, and so one NIC, per PE",
@@ -119,13 +128,11 @@ NicList open(const OpenOptions& options) {
   if (kind == "soft") return open_soft(options);
   if (kind == "ofi") return open_one_ofi(options);
   // auto: one kind for all PEs, or they could not be connected.
-  const std::string why = mlx5::why_none(options, {});
-  const std::vector<int> able = bootstrap::allgather(options.boot, why.empty() ? 1 : 0);
+  const mlx5::Usable mine = mlx5::usable(options, {});
+  const std::vector<int> able = bootstrap::allgather(options.boot, mine.why_not.empty() ? 1 : 0);
   const auto without = std::find(able.begin(), able.end(), 0);
   if (without == able.end()) return open_mlx5(options);
-  GSHMEM_DEBUG("GSHMEM_NIC=auto: libfabric, because PE %d has no mlx5 device%s%s",
-               static_cast<int>(without - able.begin()),
-               why.empty() ? "" : "; here: ", why.c_str());
+  if (without - able.begin() == options.boot.rank()) say_why_not_mlx5(options, mine);
   return open_one_ofi(options);
 }
 

@@ -89,6 +89,14 @@ std::string no_gpudirect(const Machine& machine) {
   return "";
 }
 
+/// What comes of a NIC that does not reach GPU memory: only ofi stages (transport/nic/open.cpp).
+std::string without_gpudirect(const Machine& machine) {
+  if (machine.config.nic == "mlx5") {
+    return "init fails with GSHMEM_NIC=mlx5 (auto and ofi stage data through host memory)";
+  }
+  return "data is staged through host memory (GSHMEM_GDR=auto), or init fails (GSHMEM_GDR=on)";
+}
+
 // docs.nvidia.com, Driver Installation Guide, "Kernel Modules".
 constexpr char kOpenModules[] =
     "install the open kernel modules (Turing and newer), then reboot: sudo apt-get install "
@@ -150,6 +158,11 @@ Findings check_kernel_module(const Machine& machine) {
 }
 
 Findings check_dmabuf(const Machine& machine) {
+  if (machine.config.gdr == "off" && machine.config.nic == "mlx5" && !gpus(machine).empty()) {
+    return {problem({.symptom = "programs on GPUs: " + without_gpudirect(machine),
+                     .cause = "GSHMEM_GDR=off forbids what the mlx5 path is made of",
+                     .fix = "unset GSHMEM_GDR, or export GSHMEM_NIC=auto"})};
+  }
   const Dmabuf state = dmabuf_state(machine);
   if (const std::string why = no_gpudirect(machine); !why.empty()) {
     const bool known = !machine.cuda.gpus.empty();
@@ -166,9 +179,7 @@ Findings check_dmabuf(const Machine& machine) {
   for (const CudaGpu& gpu : machine.cuda.gpus) {
     if (gpu.gpudirect_rdma) continue;
     findings.push_back(problem(
-        {.symptom = strprintf("GPU %d: heaps are staged through host memory (GSHMEM_GDR=auto), or "
-                              "init fails (GSHMEM_GDR=on)",
-                              gpu.info.device),
+        {.symptom = strprintf("GPU %d: ", gpu.info.device) + without_gpudirect(machine),
          .cause = "CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED is 0: this GPU or "
                   "driver has no GPUDirect RDMA for memory of cuMemCreate",
          .fix = "export GSHMEM_GDR=off to stage without trying; else another driver or GPU"}));
@@ -192,8 +203,7 @@ Findings check_peermem(const Machine& machine) {
                             "export GSHMEM_QUEUE_MEMORY=host"})};
   }
   if (dmabuf) return {ok("not loaded, and not needed: dma-buf works")};
-  return {problem({.symptom = "the NIC cannot reach GPU memory: data is staged through the host "
-                              "(GSHMEM_GDR=auto), or init fails (GSHMEM_GDR=on)",
+  return {problem({.symptom = "the NIC cannot reach GPU memory: " + without_gpudirect(machine),
                    .cause = "neither dma-buf nor nvidia-peermem: /sys/module/nvidia_peermem is "
                             "missing",
                    .fix = "sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee "

@@ -67,6 +67,8 @@ TEST_CASE("dmabuf_needs_gpu_driver_nic_and_kernel") {
   expect_one(check_dmabuf(fake.machine), Verdict::kHint, "proprietary");
   fake.machine.config.gdr = "off";
   expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_GDR=off");
+  fake.machine.config.nic = "mlx5";
+  expect_one(check_dmabuf(fake.machine), Verdict::kProblem, "init fails with GSHMEM_NIC=mlx5");
   fake.machine.config.gdr = "on";
   fake.machine.config.nic = "none";
   expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=none");
@@ -98,6 +100,10 @@ TEST_CASE("peermem_is_needed_only_without_dmabuf") {
   expect_one(check_peermem(fake.machine), Verdict::kOk, "not needed");
   fake.driver(kProprietary, "6.8.0");
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "modprobe nvidia-peermem");
+  expect_one(check_peermem(fake.machine), Verdict::kProblem, "staged through host memory");
+  fake.machine.config.nic = "mlx5";
+  expect_one(check_peermem(fake.machine), Verdict::kProblem, "init fails with GSHMEM_NIC=mlx5");
+  fake.machine.config.nic = "auto";
   fake.write("/sys/module/nv_peer_mem/version", "1.1");
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "GSHMEM_QUEUE_MEMORY=host");
   fake.write("/sys/module/nvidia_peermem/version", "580");

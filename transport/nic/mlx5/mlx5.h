@@ -14,7 +14,12 @@ namespace gshmem::nic::mlx5 {
 /// device, all fail with that PE's reason.
 [[nodiscard]] NicList open_in(const OpenOptions& options, const std::string& folder);
 
-/// Why open_in would find no device here; empty when there is one. Not collective.
-[[nodiscard]] std::string why_none(const OpenOptions& options, const std::string& folder);
+/// Whether open_in and the registration of the heap would work here, tried on ports of the PE.
+struct Usable {
+  std::string why_not;      ///< empty: they would
+  bool has_device = false;  ///< there is an active port, which then cannot be used
+};
+/// Not collective; never throws for want of a device.
+[[nodiscard]] Usable usable(const OpenOptions& options, const std::string& folder);
 
 }  // namespace gshmem::nic::mlx5

@@ -1,7 +1,6 @@
 #include "transport/nic/mlx5/mlx5_nic.h"
 
 #include "transport/nic/mlx5/memory.h"
-#include "transport/nic/mlx5/mlx5.h"
 
 #include "bootstrap/bootstrap.h"
 
@@ -154,11 +153,31 @@ void Mlx5Nic::report(const Event& event) {
   if (tell) tell(Error(GSHMEMX_ERROR_NIC, full), pe);
 }
 
-std::string why_none(const OpenOptions& options, const std::string& folder) try {
-  const FoundDevices found = find_devices(VerbsApi::get(folder), wish_of(options));
-  return found.ports.empty() ? no_device_text(found, options.config) : "";
+Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& options) {
+  Usable result;
+  try {
+    const FoundDevices found = find_devices(api, wish);
+    const std::vector<Candidate> ports = choose_ports(found, wish, options.config.nics_per_pe);
+    if (ports.empty()) return {.why_not = no_device_text(found, options.config)};
+    result.has_device = true;
+    for (const Candidate& port : ports) {
+      wish.chosen = port;
+      const Device device(api, wish);
+      if (options.heap_kind == MemoryKind::kGpu) {
+        const OwnedMr released = register_region(device, options.heap_sample);
+      }
+    }
+  } catch (const Error& error) {
+    // A bad option is no reason to do without the NIC: open_in fails with it on all PEs.
+    if (error.code() != GSHMEMX_ERROR_CONFIG) result.why_not = error.what();
+  }
+  return result;
+}
+
+Usable usable(const OpenOptions& options, const std::string& folder) try {
+  return usable_ports(VerbsApi::get(folder), wish_of(options), options);
 } catch (const Error& error) {
-  return error.what();
+  return {.why_not = error.what()};
 }
 
 namespace {

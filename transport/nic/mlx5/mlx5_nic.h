@@ -6,6 +6,7 @@
 #include "transport/nic/mlx5/connection.h"
 #include "transport/nic/mlx5/device.h"
 #include "transport/nic/mlx5/events.h"
+#include "transport/nic/mlx5/mlx5.h"
 
 #include <functional>
 #include <memory>
@@ -13,6 +14,9 @@
 #include <vector>
 
 namespace gshmem::nic::mlx5 {
+
+/// usable() on a table of functions.
+[[nodiscard]] Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& options);
 
 class Mlx5Nic final : public Nic {
  public:

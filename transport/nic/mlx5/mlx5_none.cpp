@@ -11,7 +11,7 @@ constexpr const char* kWhy =
 NicList open_in(const OpenOptions&, const std::string&) {
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, kWhy);
 }
-std::string why_none(const OpenOptions&, const std::string&) { return kWhy; }
+Usable usable(const OpenOptions&, const std::string&) { return {.why_not = kWhy}; }
 
 }  // namespace mlx5
 
