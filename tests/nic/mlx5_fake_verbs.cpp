@@ -74,6 +74,7 @@ int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   auto* attributes = reinterpret_cast<ibv_port_attr*>(out);
   attributes->state = current->active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes->active_mtu = IBV_MTU_4096;
+  attributes->flags = current->grh_required ? IBV_QPF_GRH_REQUIRED : 0;
   attributes->gid_tbl_len = 2;
   attributes->lid = 0x1234;
   attributes->link_layer = current->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;

@@ -147,7 +147,8 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK_THAT(error_with([](ConnectWire& w) { w.pkey = 0x8001; }),
              Catch::Contains("partition key 0x8001"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),
-             Catch::Contains("GSHMEM_IB_GID_INDEX"));
+             Catch::Contains("PE 3 uses GIDs and this PE does not") &&
+                 Catch::Contains("GSHMEM_IB_GID_INDEX") && Catch::Contains("GRH_REQUIRED"));
   CHECK(error_with([](ConnectWire&) {}).empty());
 }
 
@@ -179,6 +180,20 @@ TEST_CASE("configuration_reaches_the_device") {
   const auto rts = fake_verbs().commands_of(0x504).at(0);
   CHECK(static_cast<int>(rts[0x38]) == 17 << 3);
   CHECK(static_cast<int>(rts[0x89]) == (4 << 5 | 5));  // reads outstanding, retries
+}
+
+TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
+  for (const bool required : {false, true}) {
+    fake_verbs_reset();
+    fake_verbs().grh_required = required;
+    Setup setup;
+    setup.whole_life();
+    const auto rtr = fake_verbs().commands_of(0x503).at(0);
+    CHECK(static_cast<int>(rtr[0x35]) == (required ? 0x80 : 0));
+    CHECK(static_cast<int>(rtr[0x36] << 8 | rtr[0x37]) == 0x1234);  // by its LID all the same
+    CHECK(static_cast<int>(rtr[0x3b]) == (required ? 64 : 0));      // hop limit
+    CHECK(static_cast<int>(rtr[0x4f]) == (required ? 1 : 0));       // end of the GID
+  }
 }
 
 TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {

@@ -45,11 +45,12 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
           strprintf("PE %d is on %s, this PE's %s: choose ports of one network by "
                     "GSHMEM_NIC_DEVICES",
                     pe, link_layer_name(wire.link_layer), device.describe().c_str()));
-  require(
-      wire.global == (device.global() ? 1 : 0), GSHMEMX_ERROR_CONFIG,
-      strprintf("only one of PE %d and this PE sends a GRH: set GSHMEM_IB_GID_INDEX on both, or "
-                "on none (a port that requires a GRH counts as one with it)",
-                pe));
+  require(wire.global == (device.global() ? 1 : 0), GSHMEMX_ERROR_CONFIG,
+          strprintf("%s uses GIDs and %s does not: set GSHMEM_IB_GID_INDEX on all PEs or on none; "
+                    "where it is the same on all, only one of the two ports requires GIDs "
+                    "(IBV_QPF_GRH_REQUIRED), and setting it on all helps",
+                    wire.global != 0 ? strprintf("PE %d", pe).c_str() : "this PE",
+                    wire.global != 0 ? "this PE" : strprintf("PE %d", pe).c_str()));
   // Packets are taken when the 15 low bits agree and at most one end is a limited member
   // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
   require(

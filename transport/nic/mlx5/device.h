@@ -67,8 +67,8 @@ class Device {
 
   /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX)"
   [[nodiscard]] std::string describe() const;
-  /// With a GRH: always on Ethernet; on InfiniBand when the port wants one (virtual ports, several
-  /// subnets), or the user named a GID.
+  /// By GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says that
+  /// nothing gets through without a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {
     return link_layer == LinkLayer::kEthernet || config.ib_gid_index >= 0 ||
            (port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
