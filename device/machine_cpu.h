@@ -2,6 +2,8 @@
 // function promises is written there, here only what is different.
 #pragma once
 
+#include <gshmem/abi/doorbell_cpu.h>
+
 #include "machine.h"
 
 #include <sched.h>
@@ -93,7 +95,7 @@ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
          !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
   }
 }
-inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_release(p, v); }
+inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { abi::store_register(p, v); }
 inline void store_record(std::uint32_t* p, std::uint32_t v) { store_release(p, v); }
 inline void store_entry(Word16* p, Word16 v) { store_bulk(p, v); }
 inline void store_entry_flags(Word16* entry, std::uint32_t flags) {

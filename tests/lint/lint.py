@@ -58,6 +58,7 @@ WORDS = [
     ("volatile", r"\bvolatile\b", {"device/machine_gpu.h": "inline PTX"}),
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
         "device/machine_gpu.h": "the machine layer",
+        "include/gshmem/abi/doorbell_cpu.h": "barriers of aarch64 that C++ does not have",
         "transport/nic/soft/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
         "include/gshmem/device/": "where device/ is installed"}),
     ("__device__", r"\b__device__\b", {

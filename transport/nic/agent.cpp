@@ -1,5 +1,7 @@
 #include "transport/nic/agent.h"
 
+#include <gshmem/abi/doorbell_cpu.h>
+
 #include "host/base/thread.h"
 #include "transport/nic/idle.h"
 
@@ -37,7 +39,7 @@ bool Agent::forward() {
     if (value == route.forwarded) continue;
     // A full fence, because stores to write-combining registers are ordered by nothing less.
     __atomic_fetch_add(&route.forwarded, value - route.forwarded, __ATOMIC_SEQ_CST);
-    __atomic_store_n(route.doorbell, value, __ATOMIC_RELEASE);
+    abi::store_register(route.doorbell, value);
     any = true;
   }
   return any;
