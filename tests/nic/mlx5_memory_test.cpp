@@ -45,7 +45,14 @@ TEST_CASE("gpu_memory_says_what_it_needs") {
   region.gpu = 0;
   CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
              Catch::Contains("GPU memory") && Catch::Contains("ibv_reg_mr_iova2: Bad address") &&
-                 Catch::Contains("modprobe nvidia-peermem") && Catch::Contains("dmabuf"));
+                 Catch::Contains("modprobe nvidia-peermem") &&
+                 Catch::Contains("dmabuf (Linux 5.12, rdma-core 34") &&
+                 Catch::Contains("GSHMEM_NIC=ofi"));
+  fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
+  CHECK_THAT(error_of([&] { nic->use_queue_memory(region); }),
+             Catch::Contains("for work queues") &&
+                 Catch::Contains("dmabuf (Linux 6.1, rdma-core 44") &&
+                 Catch::Contains("GSHMEM_QUEUE_MEMORY=host") && !Catch::Contains("GSHMEM_NIC=ofi"));
 }
 
 TEST_CASE("gdr_off_forbids_gpu_memory") {

@@ -41,12 +41,20 @@ std::string kernel_release(const Machine& machine) {
   return first_line(machine.at("/proc/sys/kernel/osrelease"));
 }
 
-/// ib_core registers dma-bufs since Linux 5.12 (ib_umem_dmabuf_get).
-bool kernel_has_rdma_dmabuf(const std::string& release) {
+bool kernel_is_at_least(const std::string& release, int wanted_major, int wanted_minor) {
   int major = 0, minor = 0;
   char dot = 0;
   std::istringstream(release) >> major >> dot >> minor;
-  return major > 5 || (major == 5 && minor >= 12);
+  return major > wanted_major || (major == wanted_major && minor >= wanted_minor);
+}
+/// ib_core registers dma-bufs since Linux 5.12 (ib_umem_dmabuf_get).
+bool kernel_has_rdma_dmabuf(const std::string& release) {
+  return kernel_is_at_least(release, 5, 12);
+}
+/// mlx5_ib takes dma-bufs as user memory of DevX, which work queues are, since Linux 6.1
+/// (MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD).
+bool kernel_has_queue_dmabuf(const std::string& release) {
+  return kernel_is_at_least(release, 6, 1);
 }
 
 /// Whether a NIC can be given GPU memory as a dma-buf, and why not.
@@ -175,6 +183,14 @@ Findings check_dmabuf(const Machine& machine) {
     findings.push_back(hint({.symptom = "GPU memory cannot be registered as a dma-buf",
                              .cause = state.reason,
                              .fix = kOpenModules}));
+  }
+  const std::string release = kernel_release(machine);
+  if (state.usable && machine.config.queue_memory == "gpu" && !kernel_has_queue_dmabuf(release)) {
+    findings.push_back(hint(
+        {.symptom =
+             "GSHMEM_QUEUE_MEMORY=gpu: queues cannot be registered as a dma-buf, as heaps are",
+         .cause = "Linux " + release + " is older than 6.1, whose mlx5 driver takes them for DevX",
+         .fix = "sudo modprobe nvidia-peermem; or export GSHMEM_QUEUE_MEMORY=host"}));
   }
   for (const CudaGpu& gpu : machine.cuda.gpus) {
     if (gpu.gpudirect_rdma) continue;

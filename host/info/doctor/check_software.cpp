@@ -124,13 +124,27 @@ Findings check_mpirun(const Machine& machine) {
 Findings check_verbs_libraries(const Machine& machine) {
   const bool wanted = machine.config.nic == "mlx5" || !mlx5_devices(machine).empty();
   if (!wanted) return {skipped("there is no mlx5 NIC that they would drive")};
-  // Symbols that decide which rdma-core will do: dma-bufs for verbs since 34, for DevX since 35
-  // (libibverbs/libibverbs.map.in IBVERBS_1.12, providers/mlx5/libmlx5.map MLX5_1.19).
-  const std::pair<const char*, std::vector<std::string>> kLibraries[] = {
-      {"libibverbs.so.1", {"ibv_reg_dmabuf_mr"}},
-      {"libmlx5.so.1", {"mlx5dv_devx_obj_create", "mlx5dv_devx_umem_reg_ex"}}};
+  // Symbols that decide which rdma-core will do: dma-bufs for verbs since 34, pages of chosen size
+  // for DevX since 35 (libibverbs/libibverbs.map.in IBVERBS_1.12, providers/mlx5/libmlx5.map
+  // MLX5_1.19). That the latter takes dma-bufs, too, since 44, no symbol says.
+  struct Needed {
+    const char* soname;
+    std::vector<std::string> symbols;
+    const char* symptom;
+    const char* since;
+  };
+  const Needed kLibraries[] = {
+      {"libibverbs.so.1",
+       {"ibv_reg_dmabuf_mr"},
+       "heaps in GPU memory cannot be given to the NIC as dma-buf",
+       "34"},
+      {"libmlx5.so.1",
+       {"mlx5dv_devx_obj_create", "mlx5dv_devx_umem_reg_ex"},
+       "work queues may not find the pages they need, and cannot lie in GPU memory as dma-buf "
+       "(which 44 can)",
+       "35"}};
   Findings findings;
-  for (const auto& [soname, symbols] : kLibraries) {
+  for (const auto& [soname, symbols, symptom, since] : kLibraries) {
     const Library library = machine.library(soname, symbols);
     if (library.file.empty()) {
       findings.push_back(
@@ -140,9 +154,9 @@ Findings check_verbs_libraries(const Machine& machine) {
                           "libibverbs)"}));
     } else if (!library.missing.empty()) {
       findings.push_back(
-          problem({.symptom = "GPU memory cannot be given to the NIC as dma-buf",
+          problem({.symptom = symptom,
                    .cause = library.file + " lacks " + joined(library.missing) +
-                            ": rdma-core is older than 35",
+                            ": rdma-core is older than " + since,
                    .fix = "a newer rdma-core (apt-get install -t <backports> libibverbs1 "
                           "ibverbs-providers, or DOCA-OFED)"}));
     } else {

@@ -74,6 +74,21 @@ TEST_CASE("dmabuf_needs_gpu_driver_nic_and_kernel") {
   expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=none");
 }
 
+TEST_CASE("queues_in_gpu_memory_need_a_newer_kernel_than_heaps") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  fake.driver(kOpen, "5.15.0-100-generic");
+  expect_one(check_dmabuf(fake.machine), Verdict::kOk, "5.15.0");
+  fake.machine.config.queue_memory = "gpu";
+  const Findings findings = check_dmabuf(fake.machine);
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[1].verdict == Verdict::kHint);
+  CHECK_THAT(findings[1].cause, Catch::Contains("older than 6.1"));
+  fake.driver(kOpen, "6.1.0-13-amd64");
+  expect_one(check_dmabuf(fake.machine), Verdict::kOk, "6.1.0");
+}
+
 TEST_CASE("dmabuf_believes_cuda_more_than_the_module") {
   FakeMachine fake;
   fake.driver(kProprietary, "6.8.0");

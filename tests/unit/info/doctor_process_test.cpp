@@ -117,8 +117,13 @@ TEST_CASE("verbs_libraries_must_be_there_and_new_enough_for_a_nic") {
   fake.libraries["libmlx5.so.1"] = {
       .file = "libmlx5.so.1.18", .why_not = "", .missing = {"mlx5dv_devx_umem_reg_ex"}};
   CHECK(verdicts() == std::vector{Verdict::kOk, Verdict::kProblem});
+  CHECK_THAT(check_verbs_libraries(fake.machine)[1].text, Catch::Contains("work queues"));
+  CHECK_THAT(check_verbs_libraries(fake.machine)[1].cause, Catch::Contains("older than 35"));
   fake.libraries["libmlx5.so.1"].missing.clear();
   CHECK(verdicts() == std::vector{Verdict::kOk, Verdict::kOk});
+  fake.libraries["libibverbs.so.1"].missing = {"ibv_reg_dmabuf_mr"};
+  CHECK_THAT(check_verbs_libraries(fake.machine)[0].text, Catch::Contains("heaps in GPU memory"));
+  CHECK_THAT(check_verbs_libraries(fake.machine)[0].cause, Catch::Contains("older than 34"));
 }
 
 TEST_CASE("libfabric_is_optional") {

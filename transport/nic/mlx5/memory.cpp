@@ -16,6 +16,22 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
+enum class Use { kHeap, kQueues };
+
+/// What GPU memory needs, and what does without. Kernels: linux
+/// drivers/infiniband/core/umem_dmabuf.c for regions, hw/mlx5/devx.c devx_umem_get for user memory
+/// of DevX (MLX5DV_UMEM_MASK_DMABUF).
+const char* gpu_advice(Use use) {
+  return use == Use::kHeap
+             ? "A heap in GPU memory needs either dmabuf (Linux 5.12, rdma-core 34 and the open "
+               "GPU "
+               "driver or newer) or the module nvidia-peermem (modprobe nvidia-peermem, once per "
+               "boot); otherwise GSHMEM_NIC=ofi."
+             : "Queues in GPU memory need either dmabuf (Linux 6.1, rdma-core 44 and the open GPU "
+               "driver or newer) or the module nvidia-peermem (modprobe nvidia-peermem, once per "
+               "boot); otherwise GSHMEM_QUEUE_MEMORY=host.";
+}
+
 /// What was tried and how it ended, for the error when nothing worked.
 class Attempts {
  public:
@@ -25,21 +41,17 @@ class Attempts {
     no_memory_ |= error == ENOMEM || error == EAGAIN;
   }
   void failed(const std::string& text) { list_ += (list_.empty() ? "" : "; ") + text; }
-  [[noreturn]] void raise(const Region& region, const char* what, Where where = {}) const {
+  [[noreturn]] void raise(const Region& region, Use use, Where where = {}) const {
     const bool gpu = region.kind == MemoryKind::kGpu;
-    std::string text = strprintf("cannot register %llu bytes of %s memory at %p for %s: %s. ",
-                                 static_cast<unsigned long long>(region.bytes),
-                                 gpu ? "GPU" : "host", region.base, what, list_.c_str());
+    std::string text =
+        strprintf("cannot register %llu bytes of %s memory at %p for %s: %s. ",
+                  static_cast<unsigned long long>(region.bytes), gpu ? "GPU" : "host", region.base,
+                  use == Use::kHeap ? "remote access" : "work queues", list_.c_str());
     if (no_memory_)
       text +=
           "Raise the limit of locked memory (ulimit -l unlimited; docker: --ulimit memlock=-1). ";
     if (denied_) text += "The user needs read and write access to /dev/infiniband/uverbs*. ";
-    if (gpu) {
-      text +=
-          "GPU memory needs either dmabuf (Linux 5.12, rdma-core 34 and the open GPU driver or "
-          "newer) or the module nvidia-peermem (modprobe nvidia-peermem, once per boot); "
-          "otherwise GSHMEM_NIC=ofi, or GSHMEM_QUEUE_MEMORY=host if it was the queues'.";
-    }
+    if (gpu) text += gpu_advice(use);
     throw Error(no_memory_ ? GSHMEMX_ERROR_OUT_OF_MEMORY : GSHMEMX_ERROR_NIC, text, where);
   }
 
@@ -116,7 +128,7 @@ OwnedMr register_region(const Device& device, const Region& region) {
                                 static_cast<unsigned>(access));
   if (mr != nullptr) return owned(mr);
   attempts.failed("ibv_reg_mr_iova2", errno);
-  attempts.raise(region, "remote access");
+  attempts.raise(region, Use::kHeap);
 }
 
 /// Queues and completions lie at offsets of 4 KiB in one registration, and commands give an offset
@@ -139,7 +151,9 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
   if (region.kind == MemoryKind::kGpu) {
     const Fd dmabuf = export_dmabuf(region, attempts);
     if (dmabuf && api.umem_reg_ex == nullptr) {
-      attempts.failed("mlx5dv_devx_umem_reg_ex: not in this libmlx5 (rdma-core 34 has it)");
+      attempts.failed(
+          "mlx5dv_devx_umem_reg_ex: not in this libmlx5 (rdma-core 35 has it, for dmabuf from 44 "
+          "on)");
     } else if (dmabuf) {
       // With a dmabuf, the address is an offset into it (linux drivers/infiniband/hw/mlx5/devx.c
       // devx_umem_get), and the dmabuf begins where the region does.
@@ -171,7 +185,7 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
     if (umem != nullptr) return owned(umem);
     attempts.failed("mlx5dv_devx_umem_reg", errno);
   }
-  attempts.raise(region, "work queues");
+  attempts.raise(region, Use::kQueues);
 }
 
 void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes) {
