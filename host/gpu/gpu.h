@@ -68,6 +68,8 @@ class Gpu {
   /// registers (a UAR), or memory of the soft NIC that stands for them. Errors:
   /// GSHMEMX_ERROR_NOT_SUPPORTED saying what to do.
   [[nodiscard]] virtual void* map_registers(void* page, std::size_t bytes) = 0;
+  /// Takes all of them back, before who owns the pages gives them up; no kernel rings any more.
+  virtual void unmap_registers() noexcept = 0;
 
   /// Fills (or clears) the device state of a module or library loaded by hand.
   virtual void write_module_state(const char* call, CUmod_st* module,

@@ -132,6 +132,13 @@ class CudaGpu final : public Gpu {
     return reinterpret_cast<void*>(mapped);
   }
 
+  void unmap_registers() noexcept override {
+    CUcontext previous = nullptr;
+    cuda_.cuCtxPushCurrent(context_);
+    unregister_pages();
+    cuda_.cuCtxPopCurrent(&previous);
+  }
+
   void write_module_state(const char* call, CUmod_st* module,
                           const abi::DeviceState& state) override {
     write_state(call, "module", state, [&](CUdeviceptr* symbol, std::size_t* bytes) {
@@ -184,8 +191,13 @@ class CudaGpu final : public Gpu {
     return mapped;
   }
 
-  void release_memory() noexcept {
+  void unregister_pages() noexcept {
     for (void* page : registered_) cuda_.cuMemHostUnregister(page);
+    registered_.clear();
+  }
+
+  void release_memory() noexcept {
+    unregister_pages();
     for (void* memory : host_memory_) cuda_.cuMemFreeHost(memory);
     for (const CUdeviceptr memory : allocated_) cuda_.cuMemFree(memory);
   }

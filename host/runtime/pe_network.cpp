@@ -125,6 +125,8 @@ void Pe::stop_network() noexcept {
   if (nics_.empty()) return;
   if (queues_) queues_->stop();
   nics_.stop();
+  // The driver holds the pages of doorbells, which go with the NICs.
+  if (gpu_) gpu_->unmap_registers();
   nics_ = {};
   queues_.reset();
   state_.nic = {};

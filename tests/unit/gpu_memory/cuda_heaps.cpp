@@ -236,6 +236,11 @@ CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SU
 CUresult function_of(CUfunction* function, CUmodule, const char*) {
   return *function = nullptr, CUDA_SUCCESS;
 }
+/// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway.
+CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                CUstream, void**, void**) {
+  return CUDA_SUCCESS;
+}
 CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
   return std::memset(reinterpret_cast<void*>(to), value, bytes), CUDA_SUCCESS;
 }
@@ -256,6 +261,25 @@ CUresult free_memory(CUdeviceptr address) {
   std::free(reinterpret_cast<void*>(address));
   --seen.allocations;
   return CUDA_SUCCESS;
+}
+
+/// Ordinary memory is no register; the driver says so (gpu_cuda.cpp register_page).
+CUresult register_host(void*, std::size_t, unsigned flags) {
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  ++seen.registered;
+  ++seen.ever_registered;
+  return CUDA_SUCCESS;
+}
+CUresult unregister_host(void* page) {
+  const std::lock_guard lock(mutex);
+  --seen.registered;
+  unsigned char resident = 0;
+  if (mincore(page, 1, &resident) != 0) return violated("cuMemHostUnregister of unmapped memory");
+  return CUDA_SUCCESS;
+}
+CUresult device_pointer(CUdeviceptr* address, void* host, unsigned) {
+  return *address = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
 }
 
 template <class F>
@@ -286,6 +310,10 @@ void* find_in_heaps(const std::string& name) {
       {"cuCtxGetCurrent", address_of(current)},
       {"cuModuleLoadData", address_of(load)},
       {"cuModuleGetFunction", address_of(function_of)},
+      {"cuLaunchKernel", address_of(launch)},
+      {"cuMemHostRegister", address_of(register_host)},
+      {"cuMemHostUnregister", address_of(unregister_host)},
+      {"cuMemHostGetDevicePointer", address_of(device_pointer)},
       {"cuMemAlloc", address_of(allocate)},
       {"cuMemFree", address_of(free_memory)},
       {"cuMemsetD8Async", address_of(set_bytes)},

@@ -26,11 +26,13 @@ struct CudaHeaps {
   int with_fabric = 0, without_fabric = 0;                     ///< cuMemCreate
   int fd_imports = 0, fabric_imports = 0;                      ///< that succeeded
   int handles = 0, mappings = 0, ranges = 0, allocations = 0;  ///< now
-  std::vector<std::string> violations;  ///< of the driver's contract, in words
+  int registered = 0, ever_registered = 0;  ///< host pages (cuMemHostRegister): now, and so far
+  std::vector<std::string> violations;      ///< of the driver's contract, in words
 
   void reset() { *this = CudaHeaps(); }
   [[nodiscard]] bool clean() const {
-    return handles == 0 && mappings == 0 && ranges == 0 && allocations == 0 && violations.empty();
+    return handles == 0 && mappings == 0 && ranges == 0 && allocations == 0 && registered == 0 &&
+           violations.empty();
   }
 };
 

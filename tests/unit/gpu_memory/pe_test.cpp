@@ -127,6 +127,14 @@ TEST_CASE("one_host_makes_no_fabric_handles_by_itself") {
   CHECK(heaps().clean());
 }
 
+TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
+  four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
+  CHECK(error_of_init() == "no error");
+  CHECK(heaps().ever_registered > 0);
+  CHECK(heaps().clean());
+  for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
+}
+
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
   four_gpus({{"GSHMEM_BOOTSTRAP", "single"}, {"GSHMEM_P2P_GROUP", "0"}});
   gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
