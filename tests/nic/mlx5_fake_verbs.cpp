@@ -1,6 +1,6 @@
 #include "tests/nic/mlx5_fake_verbs.h"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +11,7 @@ namespace gshmem::nic::mlx5 {
 namespace {
 
 std::unique_ptr<FakeVerbs> current;
-int event_pipe[2] = {-1, -1};
+int event_sockets[2] = {-1, -1};
 
 struct Object {
   std::uint32_t number;
@@ -59,7 +59,7 @@ bool is_supported(ibv_device*) { return true; }
 
 ibv_context* open_device(ibv_device*) {
   auto* context = make<ibv_context>("ibv_open_device");
-  if (context != nullptr) context->async_fd = event_pipe[0];
+  if (context != nullptr) context->async_fd = event_sockets[0];
   return context;
 }
 int close_device(ibv_context* context) { return release("ibv_close_device", context); }
@@ -106,7 +106,8 @@ int destroy_ah(ibv_ah* ah) { return release("ibv_destroy_ah", ah); }
 
 int get_async_event(ibv_context*, ibv_async_event* event) {
   int type = 0;
-  if (read(event_pipe[0], &type, sizeof(type)) != sizeof(type)) return -1;
+  ++current->event_reads;
+  if (read(event_sockets[0], &type, sizeof(type)) != sizeof(type)) return -1;
   *event = {};
   event->event_type = static_cast<ibv_event_type>(type);
   event->element.port_num = 1;
@@ -238,8 +239,10 @@ int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg"
 
 void FakeVerbs::raise(ibv_event_type type) {
   const int value = type;
-  (void)!write(event_pipe[1], &value, sizeof(value));
+  (void)!write(event_sockets[1], &value, sizeof(value));
 }
+
+void FakeVerbs::remove() { shutdown(event_sockets[1], SHUT_WR); }
 
 std::vector<std::vector<std::uint8_t>> FakeVerbs::commands_of(std::uint16_t opcode) const {
   std::vector<std::vector<std::uint8_t>> found;
@@ -253,10 +256,10 @@ FakeVerbs& fake_verbs() { return *current; }
 
 void fake_verbs_reset() {
   current = std::make_unique<FakeVerbs>();
-  for (int& fd : event_pipe) {
+  for (int& fd : event_sockets) {
     if (fd >= 0) close(fd);
   }
-  (void)!pipe2(event_pipe, O_CLOEXEC | O_NONBLOCK);
+  (void)!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, event_sockets);
 }
 
 VerbsApi fake_verbs_api() {

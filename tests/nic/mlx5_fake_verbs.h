@@ -5,6 +5,7 @@
 
 #include "transport/nic/mlx5/verbs_api.h"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,11 +27,14 @@ struct FakeVerbs {
   std::vector<std::string> calls;
   std::string failed;  ///< name of the call that failed
   int live = 0;        ///< objects not released yet
+  std::atomic<int> event_reads{0};
   std::vector<std::vector<std::uint8_t>> commands;
   std::uint64_t page_sizes = 0;  ///< that user memory was registered with
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);
+  /// Has the device go away: its file of events is readable for ever, and is at its end.
+  static void remove();
   /// Commands with this opcode, in order.
   [[nodiscard]] std::vector<std::vector<std::uint8_t>> commands_of(std::uint16_t opcode) const;
 };

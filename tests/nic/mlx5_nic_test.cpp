@@ -4,11 +4,13 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <thread>
 
 namespace gshmem::nic::mlx5 {
 
@@ -254,6 +256,20 @@ TEST_CASE("bad_places_of_queues_are_errors") {
   odd.depth = 63;
   CHECK_THAT(error_of([&] { (void)nic->create_queue(odd); }), Catch::Contains("depth 63"));
   CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
+}
+
+TEST_CASE("events_of_a_device_that_is_gone_are_not_read_for_ever") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  FakeVerbs::remove();
+  const std::atomic<int>& reads = fake_verbs().event_reads;
+  while (reads == 0) std::this_thread::yield();
+  constexpr int kSpinning = 100, kBudget = 20'000;
+  for (int i = 0; i < kBudget && reads < kSpinning; ++i) std::this_thread::yield();
+  CHECK(reads < kSpinning);
+  nic->stop();
 }
 
 TEST_CASE("events_reach_on_error_and_stop_ends_them") {

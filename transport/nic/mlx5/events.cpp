@@ -109,11 +109,13 @@ void EventThread::stop() noexcept {
 }
 
 void EventThread::run() noexcept {
-  // A device that is gone says POLLIN for ever, and POLLRDHUP (linux devx_async_event_poll).
-  constexpr short kGone = POLLRDHUP;
+  // When the device is gone, that of DevX is readable for ever, and POLLRDHUP, which must be asked
+  // for, tells (linux drivers/infiniband/hw/mlx5/devx.c devx_async_event_poll); that of verbs has
+  // POLLERR (core/uverbs_main.c ib_uverbs_event_poll).
+  constexpr short kEvents = POLLIN | POLLRDHUP;
   pollfd fds[3] = {{wake_.get(), POLLIN, 0},
-                   {device_.context->async_fd, POLLIN | kGone, 0},
-                   {channel_ != nullptr ? channel_->fd : -1, POLLIN | kGone, 0}};
+                   {device_.context->async_fd, kEvents, 0},
+                   {channel_ != nullptr ? channel_->fd : -1, kEvents, 0}};
   for (;;) {
     if (poll(fds, 3, -1) < 0) {
       if (errno == EINTR) continue;
@@ -128,7 +130,7 @@ void EventThread::run() noexcept {
       GSHMEM_WARN("events of %s: %s", device_.name.c_str(), error.what());
     }
     for (pollfd& each : fds) {
-      if ((each.revents & (POLLERR | POLLHUP | POLLNVAL | kGone)) == 0) continue;
+      if ((each.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) == 0) continue;
       GSHMEM_WARN("%s sends no more events: the device is gone or being reset",
                   device_.name.c_str());
       each.fd = -1;
