@@ -88,6 +88,13 @@ int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
   gid->raw[15] = 1;
   return 0;
 }
+int query_gid_ex(ibv_context*, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry,
+                 std::uint32_t, std::size_t) {
+  if (fails("ibv_query_gid_ex") || index != 0) return ENODATA;
+  *entry = {};
+  entry->gid_type = current->gid_type;
+  return query_gid(nullptr, static_cast<std::uint8_t>(port), 0, &entry->gid) == 0 ? 0 : ENODATA;
+}
 int query_pkey(ibv_context*, std::uint8_t, int index, __be16* pkey) {
   if (fails("ibv_query_pkey") || index > 1) return -1;
   *pkey = static_cast<__be16>(current->pkey << 8 | current->pkey >> 8);
@@ -273,6 +280,7 @@ VerbsApi fake_verbs_api() {
   FAKE(query_device);
   FAKE(query_port);
   FAKE(query_gid);
+  FAKE(query_gid_ex);
   FAKE(query_pkey);
   FAKE(alloc_pd);
   FAKE(dealloc_pd);

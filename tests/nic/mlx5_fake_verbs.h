@@ -19,6 +19,7 @@ struct FakeVerbs {
   std::string fail_named;        ///< or: every call of this name fails
   std::uint8_t fail_status = 0;  ///< and devices answer with this status
   bool ethernet = false, active = true, grh_required = false;
+  std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;  ///< on Ethernet
   std::uint16_t atomic_operations = 0xf;
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1;

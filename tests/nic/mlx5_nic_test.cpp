@@ -35,7 +35,8 @@ TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
                                              "ibv_dealloc_pd",
                                              "ibv_close_device",
                                              "RST2INIT",
-                                             "ibv_query_gid"};
+                                             "ibv_query_gid",
+                                             "ibv_query_gid_ex"};
     int failures = 0;
     for (int at = 0;; ++at) {
       fake_verbs_reset();
@@ -53,7 +54,7 @@ TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
       ++failures;
       if (error.empty()) {
         REQUIRE(tolerated.count(failed) == 1);
-      } else if (failed != "ibv_query_gid") {
+      } else if (failed != "ibv_query_gid" && failed != "ibv_query_gid_ex") {
         CHECK_THAT(error, Catch::Contains(failed));
         CHECK_THAT(error, Catch::Contains("Input/output error"));
       }
@@ -182,6 +183,21 @@ TEST_CASE("configuration_reaches_the_device") {
   const auto rts = fake_verbs().commands_of(0x504).at(0);
   CHECK(static_cast<int>(rts[0x38]) == 17 << 3);
   CHECK(static_cast<int>(rts[0x89]) == (4 << 5 | 5));  // reads outstanding, retries
+}
+
+TEST_CASE("dscp_and_udp_port_are_of_roce_v2") {
+  for (const bool v2 : {false, true}) {
+    fake_verbs_reset();
+    fake_verbs().ethernet = true;
+    fake_verbs().gid_type = v2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+    Setup setup(config_with({{"GSHMEM_IB_TRAFFIC_CLASS", "104"}}));
+    setup.whole_life();
+    const auto rtr = fake_verbs().commands_of(0x503).at(0);
+    CHECK(static_cast<int>(rtr[0x35]) == 0);  // the GRH bit is InfiniBand's
+    CHECK(static_cast<int>(rtr[0x51]) == (v2 ? 104 >> 2 : 0));
+    CHECK((rtr[0x52] << 8 | rtr[0x53]) / 0xc000 == (v2 ? 1 : 0));
+    CHECK(static_cast<int>(rtr[0x3c]) == 104 >> 4);  // the traffic class, in the GRH
+  }
 }
 
 TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {

@@ -112,7 +112,7 @@ TEST_CASE("init2rtr_on_ethernet_has_its_bytes") {
   spec.mtu = 3;
   spec.service_level = 5;
   spec.traffic_class = 0x68;
-  spec.ethernet = true;
+  spec.ethernet = spec.roce_v2 = true;
   spec.gid_index = 3;
   spec.hop_limit = 64;
   spec.udp_source_port = 0xc123;
@@ -123,7 +123,6 @@ TEST_CASE("init2rtr_on_ethernet_has_its_bytes") {
                                            {0x1a, {0x18}},
                                            {0x20, {0x7e}},
                                            {0x2d, {0x01, 0x02, 0x03}},
-                                           {0x35, {0x80}},
                                            {0x39, {0x03, 0x00, 0x40}},
                                            {0x3c, {0x06, 0x80}},
                                            {0x4a, {0xff, 0xff, 10, 1, 2, 3}},
@@ -132,6 +131,41 @@ TEST_CASE("init2rtr_on_ethernet_has_its_bytes") {
                                            {0x58, {0x22, 0x33, 0x44, 0x55}},
                                            {0xa8, {0x00, 0x03, 0xe0, 0x00}},
                                            {0xac, {0x0c}}});
+}
+
+TEST_CASE("init2rtr_with_a_grh_on_infiniband_has_its_bytes") {
+  RtrSpec spec;
+  spec.remote_number = 1;
+  spec.remote_lid = 0x1234;
+  spec.global = true;
+  spec.gid_index = 2;
+  spec.hop_limit = 64;
+  spec.traffic_class = 0x68;
+  spec.remote_gid = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+  check_bytes(encode_rtr(0xabcdef, spec), {{0x00, {0x05, 0x03}},
+                                           {0x09, {0xab, 0xcd, 0xef}},
+                                           {0x1a, {0x18}},
+                                           {0x20, {0x1e}},
+                                           {0x2f, {0x01}},
+                                           {0x35, {0x80, 0x12, 0x34}},
+                                           {0x39, {0x02, 0x00, 0x40}},
+                                           {0x3c, {0x06, 0x80}},
+                                           {0x40, {0xfe, 0x80}},
+                                           {0x48, {1, 2, 3, 4, 5, 6, 7, 8}},
+                                           {0x55, {0x01}},
+                                           {0xa8, {0x00, 0x03, 0xe0, 0x00}},
+                                           {0xac, {0x0c}}});
+}
+
+TEST_CASE("init2rtr_of_roce_v1_has_neither_dscp_nor_udp_port") {
+  RtrSpec spec;
+  spec.traffic_class = 0x68;
+  spec.ethernet = true;
+  spec.udp_source_port = 0xc123;
+  const auto command = encode_rtr(1, spec);
+  CHECK(static_cast<int>(command.data()[0x35]) == 0);
+  for (const std::size_t at : {0x51, 0x52, 0x53}) CHECK(static_cast<int>(command.data()[at]) == 0);
+  CHECK(static_cast<int>(command.data()[0x3c]) == 0x06);  // the traffic class of its GRH stays
 }
 
 TEST_CASE("rtr2rts_has_its_bytes") {

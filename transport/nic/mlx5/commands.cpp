@@ -84,7 +84,6 @@ void set_path(prm::View<prm::Path> path, const RtrSpec& spec) {
   path.set(P::kPkeyIndex, spec.pkey_index);
   path.set(P::kPort, spec.port);
   if (spec.global || spec.ethernet) {
-    path.set(P::kGrh, 1);
     path.set(P::kGidIndex, spec.gid_index);
     path.set(P::kHopLimit, spec.hop_limit);
     path.set(P::kTrafficClass, spec.traffic_class);
@@ -94,16 +93,20 @@ void set_path(prm::View<prm::Path> path, const RtrSpec& spec) {
       path.set(P::kRemoteGidWord[word], value);
     }
   }
+  // linux drivers/infiniband/hw/mlx5/qp.c mlx5_set_path: the bit of a GRH is InfiniBand's; on
+  // Ethernet, where it goes without saying, the priority stands in eth_prio, and for RoCE v2 the
+  // upper six bits of the traffic class in dscp as well.
   if (!spec.ethernet) {
+    path.set(P::kGrh, spec.global ? 1 : 0);
     path.set(P::kRemoteLid, spec.remote_lid);
     path.set(P::kServiceLevel, spec.service_level);
     return;
   }
-  // linux drivers/infiniband/hw/mlx5/qp.c mlx5_set_path: on Ethernet the priority stands in
-  // eth_prio, and the upper six bits of the traffic class in dscp as well.
   path.set(P::kEthernetPriority, spec.service_level & 7);
-  path.set(P::kDscp, spec.traffic_class >> 2);
-  path.set(P::kUdpSourcePort, spec.udp_source_port);
+  if (spec.roce_v2) {
+    path.set(P::kDscp, spec.traffic_class >> 2);
+    path.set(P::kUdpSourcePort, spec.udp_source_port);
+  }
   const auto& mac = spec.remote_mac;
   path.set(P::kRemoteMacHigh, static_cast<std::uint32_t>(mac[0] << 8 | mac[1]));
   path.set(P::kRemoteMacLow, static_cast<std::uint32_t>(mac[2]) << 24 |

@@ -48,7 +48,8 @@ struct RtrSpec {
   std::uint32_t port = 1, pkey_index = 0, service_level = 0, traffic_class = 0;
   std::uint32_t remote_lid = 0;
   bool ethernet = false;
-  bool global = false;  ///< with a GRH; always on Ethernet
+  bool roce_v2 = false;  ///< of Ethernet: packets are UDP
+  bool global = false;   ///< with a GRH; always on Ethernet
   std::uint32_t gid_index = 0, hop_limit = 0, udp_source_port = 0;
   std::array<std::uint8_t, 16> remote_gid{};
   std::array<std::uint8_t, 6> remote_mac{};

@@ -216,9 +216,8 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
   }
   if (ethernet) {
     rtr.remote_mac = resolve_mac(remote.gid, pe);
-    if (device_.gid.kind == GidKind::kRoceV2) {
-      rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
-    }
+    rtr.roce_v2 = device_.gid.kind == GidKind::kRoceV2;
+    rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
   }
   modify_qp(device_.api, qp_, "INIT2RTR", encode_rtr(qp_.number, rtr));
   // A requester must not have more reads on the way than the other end answers at a time.
