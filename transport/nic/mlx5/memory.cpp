@@ -131,12 +131,6 @@ OwnedMr register_region(const Device& device, const Region& region) {
   attempts.raise(region, Use::kHeap);
 }
 
-/// Queues and completions lie at offsets of 4 KiB in one registration, and commands give an offset
-/// in 64ths of its page size. Without a bound the kernel takes the largest pages that fit, and who
-/// gives none promises to use offset 0 alone (linux drivers/infiniband/hw/mlx5/devx.c,
-/// devx_umem_reg_cmd_alloc).
-constexpr std::uint64_t kUmemPageSizes = 4096;
-
 OwnedUmem register_queues(const Device& device, const Region& region) {
   forbid_gpu_without_gdr(device, region);
   const VerbsApi& api = device.api;
