@@ -4,8 +4,10 @@
 
 #include <gshmem/uniqueid.h>
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 int main(int argc, char** argv) {
   using namespace gshmem;
   if (argc != 6) return 2;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // stopped, it would not see its input end
   try {
     gshmemx_uniqueid id{};
     std::uint8_t bytes[sizeof(id)];

@@ -30,6 +30,9 @@ class Places final : public ofi::Engine {
     operation.state = ofi::Operation::State::kIssued;
     taken_.push_back(&operation);
   }
+  [[nodiscard]] std::string awaits(const ofi::Operation& operation) const override {
+    return strprintf("%u places", operation.in_flight);
+  }
   void end_one() {
     taken_.front()->piece_ends({});
     taken_.pop_front();

@@ -1,11 +1,18 @@
 // Which provider is asked for what, and what is said when none fits.
+#include "host/base/fd.h"
+#include "host/base/log.h"
 #include "tests/ofi/getinfo_double.h"
 #include "tests/ofi/job.h"
 #include "transport/ofi/provider.h"
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 using namespace gshmem;
@@ -63,4 +70,23 @@ TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", 
         std::string::npos);
   CHECK(what.find("FI_EFA_USE_DEVICE_RDMA=1") != std::string::npos);
   CHECK(what.find("FI_ATOMIC") == std::string::npos);
+}
+
+TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi]") {
+  if (!have_libfabric()) return;
+  char file[] = "/tmp/gshmem-log.XXXXXX";
+  const Fd made(mkstemp(file));
+  REQUIRE(made.get() >= 0);
+  log_configure(LogLevel::kWarn, file);
+  { const Job job(3, {"sockets", "off"}); }
+  { const Job job(2, {"tcp;ofi_rxm", "off"}); }
+  log_configure(LogLevel::kWarn, "");
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  unlink(file);
+  INFO(text.str());
+  const std::string first = text.str().substr(0, text.str().find('\n'));
+  CHECK_THAT(first, Catch::Contains("WARN: libfabric's provider sockets is deprecated") &&
+                        Catch::Contains("GSHMEM_OFI_PROVIDER=\"tcp;ofi_rxm\""));
+  CHECK(text.str().size() == first.size() + 1);
 }

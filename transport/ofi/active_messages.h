@@ -26,6 +26,7 @@ class ActiveMessages final : public Engine, private CompletionSink {
   explicit ActiveMessages(const Setup& setup);
 
   void issue(Operation& operation) override;
+  [[nodiscard]] std::string awaits(const Operation& operation) const override;
   /// Moves copies and messages on; true when something moved.
   bool progress();
   /// Nothing comes from that PE any more: its requests end.

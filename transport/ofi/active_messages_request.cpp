@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 namespace gshmem::ofi {
 
@@ -22,6 +24,23 @@ void ActiveMessages::issue(Operation& operation) {
     if (!request_chunk(operation, chunk)) return;
     operation.advance(chunk.bytes);
   }
+}
+
+std::string ActiveMessages::awaits(const Operation& operation) const {
+  const std::pair<State, const char*> kinds[] = {{State::kReading, "being copied"},
+                                                 {State::kToSend, "refused by the provider"},
+                                                 {State::kSent, "not sent by the provider"},
+                                                 {State::kAwaiting, "sent and not answered"}};
+  std::string text;
+  for (const auto& [state, what] : kinds) {
+    const auto count =
+        std::count_if(requests_.all().begin(), requests_.all().end(), [&](const auto& request) {
+          return request.operation == &operation && request.state == state;
+        });
+    if (count > 0)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " message(s) " + what;
+  }
+  return text;
 }
 
 MessageBuffer* ActiveMessages::acquire_request(Operation& operation) {

@@ -75,6 +75,7 @@ class MessageBuffers {
   [[nodiscard]] MessageBuffer* acquire();
   void release(MessageBuffer& buffer);
   [[nodiscard]] std::deque<MessageBuffer>& all() { return buffers_; }
+  [[nodiscard]] const std::deque<MessageBuffer>& all() const { return buffers_; }
   [[nodiscard]] void* descriptor() const { return registered_.descriptor; }
 
  private:

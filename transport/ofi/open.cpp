@@ -81,6 +81,17 @@ void agree(const std::vector<Offer>& offers) {
                       offers[0].provider, pe, offers[pe].provider));
 }
 
+/// `sockets` waits for whole message headers before it takes a byte of them (libfabric 1.17,
+/// sock_pe_peek_hdr). Where the TCP window closes within one, as on loopback interfaces with the
+/// usual receive buffers of 128 KiB, nothing moves any more.
+void warn_of(const std::string& provider) {
+  if (provider != "sockets") return;
+  GSHMEM_WARN(
+      "libfabric's provider sockets is deprecated and can stall under load, until GSHMEM_TIMEOUT: "
+      "use GSHMEM_OFI_PROVIDER=\"tcp;ofi_rxm\", or larger TCP receive buffers "
+      "(sysctl -w net.ipv4.tcp_rmem=\"4096 4194304 33554432\")");
+}
+
 void exchange_addresses(bootstrap::Bootstrap& boot, Fabric& fabric,
                         const std::vector<Offer>& offers) {
   std::size_t longest = 0;
@@ -112,6 +123,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   }
   const std::vector<Offer> offers = bootstrap::allgather(options.boot, offer);
   agree(offers);
+  if (options.boot.rank() == 0) warn_of(offers[0].provider);
   exchange_addresses(options.boot, *opened.fabric, offers);
 
   const bool rma = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.rma; });

@@ -100,6 +100,8 @@ class Engine {
   /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest. Nothing
   /// taken and not `refused`: the engine has no place, which says nothing about the peer.
   virtual void issue(Operation& operation) = 0;
+  /// What an operation under way waits for, in words: "2 messages sent and not answered".
+  [[nodiscard]] virtual std::string awaits(const Operation& operation) const = 0;
   virtual ~Engine() = default;
 };
 

@@ -16,6 +16,10 @@ bool in_range(std::uint64_t address, std::uint64_t bytes, std::uint64_t size) {
   return bytes <= size && address <= size - bytes;
 }
 
+Engine& engine_of(const Operation& operation, const RingServices& services) {
+  return operation.wqe.is_atomic() ? services.atomics : services.data;
+}
+
 unsigned long long ull(std::uint64_t value) { return value; }
 
 /// May `operation` begin while `earlier` is under way? A read may fetch its data later than a write
@@ -208,8 +212,7 @@ void Ring::hand_on(Operation& operation, RingServices& services, Clock::time_poi
     operation.state = Operation::State::kIssued;
   } else {
     const unsigned before = operation.in_flight;
-    Engine& engine = operation.wqe.is_atomic() ? services.atomics : services.data;
-    engine.issue(operation);
+    engine_of(operation, services).issue(operation);
     taken = operation.in_flight != before;
     served_ |= taken;
   }
@@ -231,9 +234,10 @@ void Ring::find_overdue(const RingServices& services, Clock::time_point now) {
       // Who waits for the operation learns it by the completion; the PE, where nobody does, later.
       peer_->report_at = now + std::chrono::milliseconds(100);
       peer_->lost = operation->describe() +
-                    strprintf(" did not end within %g s (GSHMEM_TIMEOUT = %g s)",
+                    strprintf(" did not end within %g s (GSHMEM_TIMEOUT = %g s); ",
                               std::chrono::duration<double>(patience).count(),
-                              std::chrono::duration<double>(services.timeout).count());
+                              std::chrono::duration<double>(services.timeout).count()) +
+                    engine_of(*operation, services).awaits(*operation);
       operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
     }
   }

@@ -57,6 +57,10 @@ void RmaEngine::issue(Operation& operation) {
     issue_chunks(operation);
 }
 
+std::string RmaEngine::awaits(const Operation& operation) const {
+  return strprintf("%u call(s) that the provider did not complete", operation.in_flight);
+}
+
 RmaEngine::Piece* RmaEngine::acquire(Operation& operation) {
   if (free_.empty()) return nullptr;
   Piece* piece = free_.back();

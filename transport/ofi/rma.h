@@ -17,6 +17,7 @@ class RmaEngine final : public Engine, private CompletionSink {
   RmaEngine(Fabric& fabric, const Registered& heap, MemoryAccess& access, AtomicSupport support);
 
   void issue(Operation& operation) override;
+  [[nodiscard]] std::string awaits(const Operation& operation) const override;
 
  private:
   /// One call to the provider.
