@@ -3,7 +3,8 @@
 
 check_readme.py variables README gshmem-info         the table of variables is the one of the library
 check_readme.py paths README                         files and folders it names exist
-check_readme.py program README nvcc arch out flags.. the first kernel compiles with these flags
+check_readme.py program README nvcc arch out flags.. the first kernel compiles and links with these flags, and
+                                                     the other pieces of CUDA compile
 """
 import difflib
 import os
@@ -32,12 +33,16 @@ def check_paths(text, root):
 
 
 def check_program(text, nvcc, arch, out, *flags):
-    program = re.search(r"```cuda\n(.*?)```", text, re.DOTALL).group(1)
-    with open(out + ".cu", "w", encoding="utf-8") as file:
-        file.write(program)
-    command = [nvcc, f"-arch={arch}", "-Werror=all-warnings", out + ".cu", "-o", out, *flags]
-    print(*command)
-    return subprocess.run(command).returncode == 0
+    good = True
+    for number, program in enumerate(re.findall(r"```cuda\n(.*?)```", text, re.DOTALL)):
+        source = f"{out}{number or ''}.cu"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(program)
+        target = ["-o", out] if number == 0 else ["-std=c++20", "-c", "-o", source + ".o"]
+        command = [nvcc, f"-arch={arch}", "-Werror=all-warnings", source, *target, *flags]
+        print(*command, flush=True)
+        good &= subprocess.run(command).returncode == 0
+    return good
 
 
 def main():
