@@ -54,11 +54,6 @@ void Pe::make_network() {
   if (std::find(needed.begin(), needed.end(), 1) == needed.end()) return;
   nic_path_ = true;
 
-  require(
-      options_.config.nic != "soft" || group_.n_nodes() == 1, GSHMEMX_ERROR_NOT_SUPPORTED,
-      strprintf("GSHMEM_NIC=soft: the soft NIC connects the PEs of one host, this job has %d; use "
-                "GSHMEM_NIC=ofi",
-                group_.n_nodes()));
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};

@@ -85,7 +85,7 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
   const auto hosts = std::count(roots.begin(), roots.end(), 1);
   require(hosts <= 1, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
-                    "GSHMEM_NIC=auto",
+                    "GSHMEM_NIC=ofi",
                     static_cast<int>(hosts)));
   if (!options.share_fd) return;  // one process: a fabric of its own
   SoftFabric& fabric = SoftFabric::get(folder);
