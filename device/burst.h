@@ -297,7 +297,7 @@ class Burst {
   const QueueView* view_ = nullptr;  ///< null: no queue of its own
   QueueCursor* cursor_ = nullptr;
   std::uint64_t heap_bytes_ = 0;
-  QueuePlace place_{};
+  QueueEntries place_{};
   QueueBells bells_{};
   Be32 local_key_{};
   std::uint32_t most_ = 0;  ///< bytes of an entry

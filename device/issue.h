@@ -1,11 +1,11 @@
 // The short way into a queue: a call whose WQEs are known beforehand, in at most three entries that
-// are made where they are to lie. It is the protocol of ring.h, with what can be asked for at once
+// are made where they are to lie. It is the protocol of queue.h, with what can be asked for at once
 // asked for at once: the reservation, how far the NIC and the writers before are, and the queue's
 // own values; and with fences of which each is there for one reason. Whoever finds no room, or that
-// it is not its turn, goes on in ring.h. Measured by perftest/issue_cost.
+// it is not its turn, goes on in queue.h. Measured by perftest/issue_cost.
 #pragma once
 
-#include "ring.h"
+#include "queue.h"
 
 namespace gshmem::device {
 
@@ -112,7 +112,7 @@ inline constexpr std::uint64_t kNoRoom = std::uint64_t{1} << 63;
 /// What the first thread of a group has learnt with its reservation. Counts are the low bits: what
 /// is compared is far less than 2^28 apart.
 struct Taken {
-  std::uint64_t first = 0;   ///< entry; with kNoRoom if ring.h has to look
+  std::uint64_t first = 0;   ///< entry; with kNoRoom if queue.h has to look
   std::uint32_t word = 0;    ///< of `ready`
   std::uint32_t behind = 0;  ///< entries reserved by all
 };
@@ -225,12 +225,12 @@ GSHMEM_OUTLINE IssueEnd issue_now(IssueOf<Entries>& issue, std::uint32_t traits,
   }
   const std::uint64_t first = group.from_first(issue.taken.first);
   issue.taken.first = first & ~kNoRoom;
-  // The first call of all goes on in ring.h, too, which notes that the queue is used.
+  // The first call of all goes on in queue.h, too, which notes that the queue is used.
   if (static_cast<std::int64_t>(first) <= 0) return IssueEnd::kRoom;
   keep_in_memory(issue);
 
   const std::uint32_t last = issue.entries.last();
-  const QueuePlace place = Queue(issue.queue).place();
+  const QueueEntries place = Queue(issue.queue).place();
   // The last WQE of the group asks for a completion.
   EntryStore store(
       place.entries, abi::QueueTraits::depth(traits) - 1,

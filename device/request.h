@@ -1,13 +1,13 @@
 // The long way of the network path: what is more than one WQE, has its data outside the heap, or
 // must be followed by a DUMP. A Request is worked off step by step, in local memory (execute_long),
-// by the protocol of ring.h. One thread of a group posts; addresses are offsets into the heaps,
+// by the protocol of queue.h. One thread of a group posts; addresses are offsets into the heaps,
 // which one key covers.
 //
 // Local memory outside of the heap has no key. What is put from there travels inside the entries,
 // and may be reused at once; what is fetched to there goes through a scratch slot of the heap.
 #pragma once
 
-#include "ring.h"
+#include "queue.h"
 
 namespace gshmem::device::nic {
 
@@ -219,7 +219,7 @@ GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
       image_inline(post.image, remote_place(post, request.remote), request.piece);
   load_payload(payload, request.local, request.piece);
 }
-GSHMEM_OUTLINE void make_transfer(Request& request, Post& post) {
+GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
   request.piece = request.next_piece();
   image_transfer(post.image, request.way == Way::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
                  remote_place(post, request.remote), local_place(post, request.place()),
@@ -256,7 +256,7 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
     if (request.way == Way::kInline) {
       make_inline(request, post);
     } else {
-      make_transfer(request, post);
+      make_between_heaps(request, post);
       if (request.way != Way::kWrite) make_dump(request, post);
     }
   }

@@ -1,7 +1,7 @@
 // Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
 // the position in the queue is missing. The image of the short way (EntryStore, device/issue.h)
 // goes to its place as it is made; that of the long way is a WqeImage, which queue_write
-// (device/ring.h) copies. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
+// (device/queue.h) copies. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
 // tests/unit/wqe_test.cpp.
 #pragma once
 
@@ -130,13 +130,6 @@ struct Amo {
   std::uint32_t width;
   std::uint64_t operand, cond;
 };
-
-/// Units of its WQE: those on 8 bytes that give bits by a mask have one more.
-GSHMEM_FN std::uint32_t amo_units(AmoOp op, std::uint32_t width) {
-  const bool masked =
-      op == AmoOp::kSet || op == AmoOp::kSwap || op == AmoOp::kOr || op == AmoOp::kAnd;
-  return masked && width == 8 ? 5 : 4;
-}
 
 struct SwapMasks {
   std::uint64_t swap, compare;

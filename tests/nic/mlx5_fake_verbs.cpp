@@ -184,9 +184,10 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x29] = 4;   // log_max_ra_req_qp
     caps[0x2b] = 4;   // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;
-    caps[0x43] = 0x02;  // atomic
-    caps[0x47] = 0x01;  // rc
-    caps[0x52] = 0x04;  // max_wqe_sz_sq 1024
+    caps[0x43] = 0x02;                                                    // atomic
+    caps[0x47] = 0x01;                                                    // rc
+    caps[0x52] = static_cast<std::uint8_t>(current->wqe_bytes_max >> 8);  // max_wqe_sz_sq
+    caps[0x53] = static_cast<std::uint8_t>(current->wqe_bytes_max);
   } else {
     caps[0x08] = 0x40;  // 8-byte results are host-endian
     caps[0x13] = static_cast<std::uint8_t>(current->atomic_operations);

@@ -23,6 +23,7 @@ struct FakeVerbs {
   std::uint16_t atomic_operations = 0xf;
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1;
+  std::uint16_t wqe_bytes_max = 1024;
 
   // What it saw.
   std::vector<std::string> calls;

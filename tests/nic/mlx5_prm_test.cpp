@@ -164,7 +164,8 @@ TEST_CASE("init2rtr_of_roce_v1_has_neither_dscp_nor_udp_port") {
   spec.udp_source_port = 0xc123;
   const auto command = encode_rtr(1, spec);
   CHECK(static_cast<int>(command.data()[0x35]) == 0);
-  for (const std::size_t at : {0x51, 0x52, 0x53}) CHECK(static_cast<int>(command.data()[at]) == 0);
+  for (const std::size_t at : {0x51u, 0x52u, 0x53u})
+    CHECK(static_cast<int>(command.data()[at]) == 0);
   CHECK(static_cast<int>(command.data()[0x3c]) == 0x06);  // the traffic class of its GRH stays
 }
 

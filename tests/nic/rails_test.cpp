@@ -136,23 +136,19 @@ TEST_CASE("queues_take_rails_in_turn") {
 
 TEST_CASE("rails_can_what_all_of_them_can") {
   NicList nics;
-  nics.push_back(std::make_unique<Described>("a", Nic::Limits{.flags = abi::kNicFetchedBig,
-                                                              .max_message = 1000,
-                                                              .max_inline = 50,
-                                                              .coherent_atomics = true}));
-  nics.push_back(std::make_unique<Described>("b", Nic::Limits{.flags = abi::kNicReadNeedsDump,
-                                                              .max_message = 2000,
-                                                              .max_inline = 40,
-                                                              .coherent_atomics = true}));
-  nics.push_back(std::make_unique<Described>("c", Nic::Limits{.flags = abi::kNicRecordFirst,
-                                                              .max_message = 3000,
-                                                              .max_inline = 60,
-                                                              .coherent_atomics = false}));
+  nics.push_back(std::make_unique<Described>(
+      "a",
+      Nic::Limits{.flags = abi::kNicFetchedBig, .max_message = 1000, .coherent_atomics = true}));
+  nics.push_back(std::make_unique<Described>(
+      "b",
+      Nic::Limits{.flags = abi::kNicReadNeedsDump, .max_message = 2000, .coherent_atomics = true}));
+  nics.push_back(std::make_unique<Described>(
+      "c",
+      Nic::Limits{.flags = abi::kNicRecordFirst, .max_message = 3000, .coherent_atomics = false}));
   const Rails rails(std::move(nics));
   const Nic::Limits all = rails.limits();
   CHECK(all.flags == (abi::kNicFetchedBig | abi::kNicReadNeedsDump | abi::kNicRecordFirst));
   CHECK(all.max_message == 1000);
-  CHECK(all.max_inline == 40);
   CHECK_FALSE(all.coherent_atomics);
   CHECK(rails.describe() == "a; b; c");
   CHECK(rails.count() == 3);

@@ -2,7 +2,7 @@
 // wait for a place is no sign that a peer is gone.
 #include "tests/ofi/job.h"
 #include "transport/ofi/provider.h"
-#include "transport/ofi/rings.h"
+#include "transport/ofi/work_queues.h"
 
 #include <catch2/catch.hpp>
 
@@ -46,11 +46,11 @@ class Places final : public ofi::Engine {
   std::deque<ofi::Operation*> taken_;
 };
 
-/// Rings 0 to `count` - 1, each to a peer of its own, stepped by the test.
-class RingRig {
+/// Queues 0 to `count` - 1, each to a peer of its own, stepped by the test.
+class QueueRig {
  public:
   static constexpr std::uint64_t kPage = 4096, kPerQueue = kDepth * 64 + kPage;
-  RingRig(std::size_t count, std::size_t places)
+  QueueRig(std::size_t count, std::size_t places)
       : fabric_(ofi::Library::get(),
                 ofi::choose_provider(ofi::Library::get(), {"tcp;ofi_rxm", "127.0.0.1"})),
         operations_(fabric_, 256),
@@ -64,17 +64,17 @@ class RingRig {
       const auto number = static_cast<std::uint32_t>(0x100 + i);
       peers[i].pe = static_cast<int>(i);
       peers[i].heap_bytes = kHeapBytes;
-      ofi::Ring ring({.base = memory_.data()}, place, number, &doorbells_[i]);
-      ring.connect(peers[i]);
-      rings_.add(std::move(ring));
+      ofi::WorkQueue queue({.base = memory_.data()}, place, number, &doorbells_[i]);
+      queue.connect(peers[i]);
+      queues_.add(std::move(queue));
       clients.emplace_back(memory_.data(), place,
                            nic::CreatedQueue{.number = number, .doorbell = &doorbells_[i]}, 0, 0);
     }
   }
   /// One round of the executor, `after` a moment.
   void step(ofi::Clock::duration after = {}) {
-    rings_.step(services_, now_ += after);
-    for (std::size_t i = 0; i < peers.size(); ++i) waiting[i] = rings_.all()[i].waiting_since();
+    queues_.step(services_, now_ += after);
+    for (std::size_t i = 0; i < peers.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
   }
 
  private:
@@ -91,13 +91,13 @@ class RingRig {
   std::vector<std::uint8_t> memory_;
   std::vector<std::uint64_t> doorbells_;
   ofi::Clock::time_point now_ = ofi::Clock::now();
-  ofi::RingServices services_{.data = engine,
-                              .atomics = engine,
-                              .operations = operations_,
-                              .heap_bytes = kHeapBytes,
-                              .max_message = 1 << 30,
-                              .timeout = std::chrono::seconds(10)};
-  ofi::Rings rings_;
+  ofi::QueueServices services_{.data = engine,
+                               .atomics = engine,
+                               .operations = operations_,
+                               .heap_bytes = kHeapBytes,
+                               .max_message = 1 << 30,
+                               .timeout = std::chrono::seconds(10)};
+  ofi::WorkQueues queues_;
 };
 
 /// Writes that keep a queue busy; the number of the last.
@@ -112,10 +112,10 @@ std::uint64_t post_writes(Client& client, int writes) {
 
 TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
   if (!have_libfabric()) return;
-  constexpr std::size_t kRings = 4;
+  constexpr std::size_t kQueues = 4;
   const std::size_t places = GENERATE(1u, 2u, 3u);
-  RingRig rig(kRings, places);
-  for (std::size_t i = 0; i + 1 < kRings; ++i) post_writes(rig.clients[i], 200);
+  QueueRig rig(kQueues, places);
+  for (std::size_t i = 0; i + 1 < kQueues; ++i) post_writes(rig.clients[i], 200);
   rig.step();
   post_writes(rig.clients.back(), 1);
   rig.step();
@@ -125,12 +125,12 @@ TEST_CASE("places that become free go round among the queues that wait", "[ofi]"
     rig.step();
   }
   INFO(places << " places");
-  CHECK(rounds <= kRings);
+  CHECK(rounds <= kQueues);
 }
 
 TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   if (!have_libfabric()) return;
-  RingRig rig(2, 1);
+  QueueRig rig(2, 1);
   post_writes(rig.clients[0], 1);
   rig.step();
   post_writes(rig.clients[1], 1);
@@ -150,7 +150,7 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
 
 TEST_CASE("an operation that the provider refuses is overdue at some time", "[ofi]") {
   if (!have_libfabric()) return;
-  RingRig rig(1, 0);
+  QueueRig rig(1, 0);
   rig.engine.refuses = true;
   post_writes(rig.clients[0], 1);
   rig.step();

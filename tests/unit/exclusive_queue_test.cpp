@@ -44,7 +44,6 @@ class StoppedPe {
     state_.nic.count = state_.nic.per_pe = 1;
     state_.nic.map = abi::QueueMap::kPe;
     state_.nic.max_message = 4096;
-    state_.nic.max_inline = 64;
     state_.nic.traits = abi::QueueTraits::of(view_, 0);
     control_.stop = 1;
   }

@@ -33,8 +33,8 @@ bool Agent::forward() {
   take_added();
   bool any = false;
   for (Route& route : routes_) {
-    // Acquire pairs with the release in front of store_doorbell (device/ring.h): entries and record
-    // are visible before the register is written.
+    // Acquire pairs with the release in front of store_doorbell (device/queue.h): entries and
+    // record are visible before the register is written.
     const std::uint64_t value = __atomic_load_n(route.word, __ATOMIC_ACQUIRE);
     if (value == route.forwarded) continue;
     // A full fence, because stores to write-combining registers are ordered by nothing less.

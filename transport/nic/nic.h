@@ -78,9 +78,9 @@ class Nic {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// One line for people: device, port, link layer, provider.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// NicFlags, largest message and largest inline payload of a WQE in bytes.
+  /// NicFlags, and the largest message of a WQE in bytes. Entries of 256 bytes are taken by all.
   struct Limits {
-    std::uint32_t flags = 0, max_message = 0, max_inline = 0;
+    std::uint32_t flags = 0, max_message = 0;
     /// NIC atomics and atomics of CPU or GPU on the same word are atomic to each other.
     bool coherent_atomics = false;
   };

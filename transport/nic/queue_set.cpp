@@ -13,8 +13,9 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 /// Records on lines of their own.
 constexpr std::uint64_t kRecordStep = 128;
-/// Entries between two doorbells at most. With a reservation of at most half the depth (ring.h) and
-/// the longest WQE, 16 entries, there is room left: depth / 4 + depth / 2 + 16 <= depth from 64 on.
+/// Entries between two doorbells at most. With a reservation of at most half the depth (queue.h)
+/// and the longest WQE, 16 entries, there is room left: depth / 4 + depth / 2 + 16 <= depth from 64
+/// on.
 constexpr std::uint32_t kMaxBatch = 32;
 
 QueuePlace place_of(std::size_t i, std::size_t count, std::uint32_t depth) {
@@ -263,7 +264,6 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   view.count = static_cast<std::uint32_t>(total);
   view.flags = limits.flags | (rails_.count() > 1 ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
-  view.max_inline = limits.max_inline;
   for (const abi::QueueView& queue : indexed) {  // mapped PEs have none; the others are alike
     if (queue.depth != 0) view.traits = abi::QueueTraits::of(queue, limits.flags);
   }

@@ -17,7 +17,6 @@ Nic::Limits Rails::limits() const {
     // How fetched values come back is a matter of atomics.
     all.flags |= one.flags & ~abi::kNicFetchedBig;
     all.max_message = std::min(all.max_message, one.max_message);
-    all.max_inline = std::min(all.max_inline, one.max_inline);
     all.coherent_atomics = all.coherent_atomics && one.coherent_atomics;
   }
   return all;

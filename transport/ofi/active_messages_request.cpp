@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <utility>
 
 namespace gshmem::ofi {
 
@@ -27,18 +26,22 @@ void ActiveMessages::issue(Operation& operation) {
 }
 
 std::string ActiveMessages::awaits(const Operation& operation) const {
-  const std::pair<State, const char*> kinds[] = {{State::kReading, "being copied"},
-                                                 {State::kToSend, "refused by the provider"},
-                                                 {State::kSent, "not sent by the provider"},
-                                                 {State::kAwaiting, "sent and not answered"}};
+  struct Kind {
+    State state;
+    const char* what;
+  };
+  const Kind kinds[] = {{State::kReading, "being copied"},
+                        {State::kToSend, "refused by the provider"},
+                        {State::kSent, "not sent by the provider"},
+                        {State::kAwaiting, "sent and not answered"}};
   std::string text;
-  for (const auto& [state, what] : kinds) {
-    const auto count =
-        std::count_if(requests_.all().begin(), requests_.all().end(), [&](const auto& request) {
-          return request.operation == &operation && request.state == state;
-        });
+  for (const Kind& kind : kinds) {
+    const auto waits = [&](const MessageBuffer& request) {
+      return request.operation == &operation && request.state == kind.state;
+    };
+    const auto count = std::count_if(requests_.all().begin(), requests_.all().end(), waits);
     if (count > 0)
-      text += (text.empty() ? "" : ", ") + std::to_string(count) + " message(s) " + what;
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " message(s) " + kind.what;
   }
   return text;
 }

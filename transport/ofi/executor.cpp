@@ -31,13 +31,13 @@ Executor::Executor(const Setup& setup)
       liveness_(setup.fabric, setup.peers, setup.services),
       reported_(setup.peers.size()) {}
 
-void Executor::add(Ring ring) { added_.push_back(std::move(ring)); }
+void Executor::add(WorkQueue queue) { added_.push_back(std::move(queue)); }
 
 void Executor::start() {
   handed_over_ += added_.size();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (Ring& ring : added_) handover_.push_back(std::move(ring));
+    for (WorkQueue& queue : added_) handover_.push_back(std::move(queue));
     any_handover_.store(true, std::memory_order_release);  // pairs with take_rings
   }
   added_.clear();
@@ -47,7 +47,7 @@ void Executor::start() {
 void Executor::take_rings() {
   if (!any_handover_.load(std::memory_order_acquire)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (Ring& ring : handover_) rings_.add(std::move(ring));
+  for (WorkQueue& queue : handover_) queues_.add(std::move(queue));
   handover_.clear();
   any_handover_.store(false, std::memory_order_relaxed);
 }
@@ -92,7 +92,7 @@ bool Executor::step(Clock::time_point now) {
       reported_.assign(reported_.size(), true);
     }
   }
-  busy |= rings_.step(setup_.services, now);
+  busy |= queues_.step(setup_.services, now);
   if (now >= watch_at_) watch(now);
   return busy;
 }
@@ -106,8 +106,8 @@ bool Executor::move_data(Clock::time_point) {
 void Executor::watch(Clock::time_point now) {
   watch_at_ = now + kWatch;
   if (!broken_)
-    for (const Ring& ring : rings_.all())
-      if (const auto since = ring.waiting_since()) liveness_.waiting(ring.peer().pe, *since, now);
+    for (const WorkQueue& queue : queues_.all())
+      if (const auto since = queue.waiting_since()) liveness_.waiting(queue.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
     if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)
       continue;

@@ -17,7 +17,7 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Liveness::Liveness(Fabric& fabric, std::vector<Peer>& peers, const RingServices& services)
+Liveness::Liveness(Fabric& fabric, std::vector<Peer>& peers, const QueueServices& services)
     : fabric_(fabric),
       landing_(services.operations.memory().base + services.operations.probe_offset() +
                sizeof(std::uint64_t)),

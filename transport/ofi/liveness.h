@@ -3,7 +3,7 @@
 // waited for longer than kProbeAfter is probed by a read of a word of its own.
 #pragma once
 
-#include "transport/ofi/ring.h"
+#include "transport/ofi/work_queue.h"
 
 #include <deque>
 #include <vector>
@@ -12,7 +12,7 @@ namespace gshmem::ofi {
 
 class Liveness final : private CompletionSink {
  public:
-  Liveness(Fabric& fabric, std::vector<Peer>& peers, const RingServices& services);
+  Liveness(Fabric& fabric, std::vector<Peer>& peers, const QueueServices& services);
 
   /// An operation to `pe` has been under way since then. Sets Peer::lost.
   void waiting(int pe, Clock::time_point since, Clock::time_point now);

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::uint32_t kMaxMessage = 1u << 30;  // as an mlx5 NIC; larger ones than the provider's
                                                  // are split
-constexpr std::uint32_t kMaxInline = 220;        // a WQE of four entries
 constexpr std::uint32_t kFirstNumber = 0x100;
 constexpr std::size_t kOperations = 512;
 
@@ -65,7 +64,6 @@ nic::Nic::Limits OfiNic::limits() const {
   const bool by_message = setup_.path == Path::kStaged || !atomics_.complete();
   return {.flags = 0,
           .max_message = kMaxMessage,
-          .max_inline = kMaxInline,
           .coherent_atomics = by_message && access_ != nullptr && access_->coherent()};
 }
 
@@ -142,7 +140,7 @@ nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
           strprintf("GSHMEM_NIC=ofi has %zu queues in this job, and no more", setup_.max_queues));
   std::uint64_t* doorbell = doorbells_.get() + index;
   const auto number = static_cast<std::uint32_t>(kFirstNumber + index);
-  executor_->add(Ring(queue_memory_, place, number, doorbell));
+  executor_->add(WorkQueue(queue_memory_, place, number, doorbell));
   return {.number = number, .doorbell = doorbell, .kind = nic::DoorbellKind::kRegister};
 }
 

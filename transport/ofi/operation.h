@@ -1,5 +1,5 @@
 // A WQE on its way: what is left of it to issue, what is in flight, and how it failed. Made by
-// ring.cpp, carried out by an Engine (rma.h or active_messages.h).
+// work_queue.cpp, carried out by an Engine (rma.h or active_messages.h).
 #pragma once
 
 #include "transport/nic/decode.h"
@@ -105,7 +105,7 @@ class Engine {
   virtual ~Engine() = default;
 };
 
-/// The operations of all rings of a PE, a fixed number.
+/// The operations of all queues of a PE, a fixed number.
 class OperationPool {
  public:
   OperationPool(Fabric& fabric, std::size_t count);

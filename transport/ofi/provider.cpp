@@ -1,6 +1,6 @@
 #include "transport/ofi/provider.h"
 
-#include "transport/ofi/entries.h"
+#include "transport/ofi/info_choice.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>

@@ -1,5 +1,6 @@
 // Carries out operations by the provider's own RMA and atomics, heap to heap. Writes complete when
-// they are delivered; providers promise no order between operations, so ring.cpp waits instead.
+// they are delivered; providers promise no order between operations, so work_queue.cpp waits
+// instead.
 #pragma once
 
 #include "transport/ofi/atomics.h"

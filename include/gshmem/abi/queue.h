@@ -1,5 +1,5 @@
 // Work queues as device code sees them: where a queue lies, its cursors, and the set that a PE has.
-// Filled by the host (transport/nic/queue_set.cpp), written by device/ring.h, and consumed by a
+// Filled by the host (transport/nic/queue_set.cpp), written by device/queue.h, and consumed by a
 // NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the PE is
 // initialized; what changes lies behind `cursor`.
 #pragma once
@@ -130,7 +130,6 @@ struct NicView {
   QueueMap map = QueueMap::kBlock;
   std::uint32_t flags = 0;        ///< NicFlags
   std::uint32_t max_message = 0;  ///< bytes of one WQE
-  std::uint32_t max_inline = 0;   ///< bytes of payload inside a WQE
   std::uint32_t traits = 0;       ///< QueueTraits
   std::uint32_t rails = 1;        ///< per_pe is a multiple of it
 };

@@ -149,6 +149,9 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
   return caps;
 }
 
+/// The longest that device/wqe.h makes: with a payload of kInlineBytes.
+constexpr std::uint32_t kWqeBytesMost = 256;
+
 void require_caps(const Caps& caps, const std::string& device) {
   // Bits of atomic_operations and sizes: mlx5_ifc_atomic_caps_bits.
   struct Need {
@@ -164,6 +167,7 @@ void require_caps(const Caps& caps, const std::string& device) {
       {(caps.atomic_operations & 8) != 0, "masked fetch-and-add"},
       {(caps.atomic_sizes & 4) != 0, "atomics of 4 bytes"},
       {(caps.atomic_sizes & 8) != 0, "atomics of 8 bytes"},
+      {caps.wqe_bytes_max >= kWqeBytesMost, "work queue entries of 256 bytes"},
   };
   std::string missing;
   for (const Need& need : needs) {

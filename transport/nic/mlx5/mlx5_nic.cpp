@@ -55,14 +55,6 @@ void Mlx5Nic::set_limits(const OpenOptions& options) {
   // rdma-core providers/mlx5/qp.c, post_send_db: the record is there before the doorbell.
   limits_.flags |= abi::kNicRecordFirst;
   limits_.max_message = 1u << kLogMessageMax;
-  // ctrl.ds counts segments in 6 bits; of them one is the control, one the remote address, and the
-  // payload shares the rest with its header.
-  constexpr std::uint32_t kWqeBytesMax = 63 * abi::kSegmentBytes;
-  const std::uint32_t bytes =
-      std::min(device_.caps.wqe_bytes_max, kWqeBytesMax) / abi::kSegmentBytes * abi::kSegmentBytes;
-  const auto overhead = static_cast<std::uint32_t>(
-      sizeof(abi::ControlSegment) + sizeof(abi::RemoteSegment) + sizeof(abi::InlineHeader));
-  limits_.max_inline = bytes > overhead ? bytes - overhead : 0;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
   limits_.coherent_atomics =
       device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && options.heap_kind == MemoryKind::kHost;

@@ -18,8 +18,8 @@
 
 namespace gshmem::ofi {
 
-/// What all rings of a PE share.
-struct RingServices {
+/// What all queues of a PE share.
+struct QueueServices {
   Engine& data;     ///< writes and reads
   Engine& atomics;  ///< may be the same
   OperationPool& operations;
@@ -38,18 +38,18 @@ struct RingServices {
   return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
 }
 
-class Ring {
+class WorkQueue {
  public:
   /// `memory` is the region of all queues; `doorbell` this queue's word.
-  Ring(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
-       std::uint64_t* doorbell);
+  WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
+            std::uint64_t* doorbell);
 
   void connect(Peer& peer) { peer_ = &peer; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] const Peer& peer() const { return *peer_; }
 
   /// Does what can be done now; true when there was something.
-  bool step(RingServices& services, Clock::time_point now);
+  bool step(QueueServices& services, Clock::time_point now);
   /// An engine has taken something of it in the last step().
   [[nodiscard]] bool served() const { return served_; }
   /// When the operation that has been under way longest was taken by an engine; nothing when none
@@ -59,18 +59,18 @@ class Ring {
 
  private:
   bool read_doorbell();
-  bool fetch(RingServices& services);
+  bool fetch(QueueServices& services);
   /// Copies the entries of the next WQE out of the queue.
   [[nodiscard]] std::vector<std::uint8_t> copy_entries();
-  [[nodiscard]] Failure check(const nic::Wqe& wqe, const RingServices& services) const;
-  [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const RingServices& services) const;
-  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const RingServices& services) const;
-  bool issue(RingServices& services, Clock::time_point now);
-  void hand_on(Operation& operation, RingServices& services, Clock::time_point now);
-  void find_overdue(const RingServices& services, Clock::time_point now);
-  bool retire(RingServices& services);
+  [[nodiscard]] Failure check(const nic::Wqe& wqe, const QueueServices& services) const;
+  [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const QueueServices& services) const;
+  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const QueueServices& services) const;
+  bool issue(QueueServices& services, Clock::time_point now);
+  void hand_on(Operation& operation, QueueServices& services, Clock::time_point now);
+  void find_overdue(const QueueServices& services, Clock::time_point now);
+  bool retire(QueueServices& services);
   void complete(const Operation& operation);
-  void reap(RingServices& services);
+  void reap(QueueServices& services);
 
   std::uint8_t* entries_;
   std::uint8_t* completion_;

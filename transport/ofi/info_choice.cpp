@@ -1,4 +1,4 @@
-#include "transport/ofi/entries.h"
+#include "transport/ofi/info_choice.h"
 
 #include "host/base/error.h"
 #include "transport/nic/nearest.h"

@@ -1,5 +1,5 @@
 // Which entry of a list by fi_getinfo is used, on made-up lists.
-#include "transport/ofi/entries.h"
+#include "transport/ofi/info_choice.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>

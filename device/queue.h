@@ -41,7 +41,7 @@ using abi::QueueCursor;
 using abi::QueueView;
 
 /// Where entries go, and where it is said that they are there: what a call needs, by one load each.
-struct QueuePlace {
+struct QueueEntries {
   Word16* entries;
   std::uint32_t number;
   abi::Be32 remote_key;
@@ -68,7 +68,7 @@ class Queue {
   GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
-  GSHMEM_FN QueuePlace place() const { return bits<QueuePlace>(unit(view_->entries)); }
+  GSHMEM_FN QueueEntries place() const { return bits<QueueEntries>(unit(view_->entries)); }
   GSHMEM_FN QueueBells bells() const {
     const Word16 at = unit(view_->doorbell);
     return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),

@@ -1,4 +1,4 @@
-#include "transport/ofi/ring.h"
+#include "transport/ofi/work_queue.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Operations of one ring under way: enough to keep a connection busy, few enough that one ring
+/// Operations of one queue under way: enough to keep a connection busy, few enough that one queue
 /// does not take them all.
 constexpr std::size_t kWindow = 64;
 
@@ -16,7 +16,7 @@ bool in_range(std::uint64_t address, std::uint64_t bytes, std::uint64_t size) {
   return bytes <= size && address <= size - bytes;
 }
 
-Engine& engine_of(const Operation& operation, const RingServices& services) {
+Engine& engine_of(const Operation& operation, const QueueServices& services) {
   return operation.wqe.is_atomic() ? services.atomics : services.data;
 }
 
@@ -35,8 +35,8 @@ bool may_overlap(const Operation& earlier, const Operation& operation) {
 
 }  // namespace
 
-Ring::Ring(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
-           std::uint64_t* doorbell)
+WorkQueue::WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
+                     std::uint64_t* doorbell)
     : entries_(static_cast<std::uint8_t*>(memory.base) + place.entries),
       completion_(static_cast<std::uint8_t*>(memory.base) + place.completion),
       doorbell_(doorbell),
@@ -46,7 +46,7 @@ Ring::Ring(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_
   std::atomic_ref<std::uint64_t>(*doorbell_).store(seen_, std::memory_order_release);
 }
 
-bool Ring::step(RingServices& services, Clock::time_point now) {
+bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
   served_ = false;
   if (failed_) {
     reap(services);
@@ -61,8 +61,8 @@ bool Ring::step(RingServices& services, Clock::time_point now) {
   return busy;
 }
 
-bool Ring::read_doorbell() {
-  // Pairs with the release of whoever rings (device/ring.h): the entries are written.
+bool WorkQueue::read_doorbell() {
+  // Pairs with the release of whoever rings (device/queue.h): the entries are written.
   const std::uint64_t value =
       std::atomic_ref<std::uint64_t>(*doorbell_).load(std::memory_order_acquire);
   if (value == seen_) return false;
@@ -81,7 +81,7 @@ bool Ring::read_doorbell() {
   return true;
 }
 
-std::vector<std::uint8_t> Ring::copy_entries() {
+std::vector<std::uint8_t> WorkQueue::copy_entries() {
   // The whole WQE at once, before it is decoded: it could change under the decoder's eyes.
   std::vector<std::uint8_t> bytes(nic::kEntryBytes);
   const auto entry = [&](std::uint64_t index) {
@@ -98,7 +98,7 @@ std::vector<std::uint8_t> Ring::copy_entries() {
   return bytes;
 }
 
-bool Ring::fetch(RingServices& services) {
+bool WorkQueue::fetch(QueueServices& services) {
   bool busy = false;
   while (!closed_ && (next_ < rung_ || !doorbell_error_.empty()) && operations_.size() < kWindow) {
     Operation* operation = services.operations.acquire();
@@ -133,7 +133,7 @@ bool Ring::fetch(RingServices& services) {
   return busy;
 }
 
-Failure Ring::check(const nic::Wqe& wqe, const RingServices& services) const {
+Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) const {
   const auto expected = static_cast<std::uint16_t>(next_);
   if (wqe.index != expected || wqe.number != number_)
     return failure(abi::Syndrome::kLocalOperation,
@@ -152,7 +152,7 @@ Failure Ring::check(const nic::Wqe& wqe, const RingServices& services) const {
   return check_remote(wqe, services);
 }
 
-Failure Ring::check_local(const nic::Wqe& wqe, const RingServices& services) const {
+Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& services) const {
   for (const nic::LocalPiece& piece : wqe.local) {
     if (piece.key != services.local_key)
       return failure(
@@ -167,7 +167,7 @@ Failure Ring::check_local(const nic::Wqe& wqe, const RingServices& services) con
   return {};
 }
 
-Failure Ring::check_remote(const nic::Wqe& wqe, const RingServices&) const {
+Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices&) const {
   if (wqe.remote_key != peer_->remote_key)
     return failure(abi::Syndrome::kRemoteAccess,
                    strprintf("remote key 0x%x is not that of PE %d's heap, 0x%x", wqe.remote_key,
@@ -184,7 +184,7 @@ Failure Ring::check_remote(const nic::Wqe& wqe, const RingServices&) const {
   return {};
 }
 
-bool Ring::issue(RingServices& services, Clock::time_point now) {
+bool WorkQueue::issue(QueueServices& services, Clock::time_point now) {
   bool busy = false;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation& operation = *operations_[i];
@@ -201,7 +201,7 @@ bool Ring::issue(RingServices& services, Clock::time_point now) {
   return busy;
 }
 
-void Ring::hand_on(Operation& operation, RingServices& services, Clock::time_point now) {
+void WorkQueue::hand_on(Operation& operation, QueueServices& services, Clock::time_point now) {
   const bool queued = operation.state == Operation::State::kQueued;
   const bool moves_data = operation.wqe.length > 0 && operation.wqe.kind != nic::WqeKind::kDump &&
                           operation.wqe.kind != nic::WqeKind::kNop;
@@ -223,7 +223,7 @@ void Ring::hand_on(Operation& operation, RingServices& services, Clock::time_poi
   if (!issued) operation.state = Operation::State::kBegun;
 }
 
-void Ring::find_overdue(const RingServices& services, Clock::time_point now) {
+void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point now) {
   const Clock::duration patience = operation_patience(services.timeout);
   for (Operation* operation : operations_) {
     if (operation->state == Operation::State::kQueued) return;
@@ -243,7 +243,7 @@ void Ring::find_overdue(const RingServices& services, Clock::time_point now) {
   }
 }
 
-bool Ring::retire(RingServices& services) {
+bool WorkQueue::retire(QueueServices& services) {
   const Operation* last = nullptr;  // of the signalled ones: only one completion is visible anyway
   std::array<Operation*, kWindow> ended;
   std::size_t count = 0;
@@ -267,7 +267,7 @@ bool Ring::retire(RingServices& services) {
   return count > 0;
 }
 
-void Ring::complete(const Operation& operation) {
+void WorkQueue::complete(const Operation& operation) {
   const nic::Completion completion{.error = static_cast<bool>(operation.failure),
                                    .syndrome = operation.failure.syndrome,
                                    .vendor_syndrome = operation.failure.vendor,
@@ -281,7 +281,7 @@ void Ring::complete(const Operation& operation) {
   std::memcpy(completion_, entry.data(), kWord);
   std::uint32_t word = 0;
   std::memcpy(&word, entry.data() + kWord, sizeof(word));
-  // Pairs with the acquire of who polls the completion (device/ring.h): data and syndrome first.
+  // Pairs with the acquire of who polls the completion (device/queue.h): data and syndrome first.
   std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(completion_ + kWord))
       .store(word, std::memory_order_release);
   if (completion.error)
@@ -289,7 +289,7 @@ void Ring::complete(const Operation& operation) {
                 ull(operation.first), completion.syndrome, operation.failure.text.c_str());
 }
 
-void Ring::reap(RingServices& services) {
+void WorkQueue::reap(QueueServices& services) {
   // What the provider still holds keeps its memory until it lets go.
   std::erase_if(operations_, [&](Operation* operation) {
     if (operation->in_flight > 0) return false;
@@ -298,7 +298,7 @@ void Ring::reap(RingServices& services) {
   });
 }
 
-std::optional<Clock::time_point> Ring::waiting_since() const {
+std::optional<Clock::time_point> WorkQueue::waiting_since() const {
   if (failed_ || operations_.empty()) return {};
   const Operation& first = *operations_.front();
   if (first.state == Operation::State::kQueued || first.done()) return {};
