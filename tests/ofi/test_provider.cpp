@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -70,6 +72,24 @@ TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", 
         std::string::npos);
   CHECK(what.find("FI_EFA_USE_DEVICE_RDMA=1") != std::string::npos);
   CHECK(what.find("FI_ATOMIC") == std::string::npos);
+}
+
+TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi]") {
+  std::array<void (*)(int), 32> before{};
+  const auto handler_of = [](int signal) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    return action.sa_handler;
+  };
+  signal(SIGTERM, [](int) {});
+  for (int number = 1; number < 32; ++number)
+    before[static_cast<std::size_t>(number)] = handler_of(number);
+  if (!have_libfabric()) return;
+  { const Job job(2, {"tcp;ofi_rxm", "auto"}); }
+  for (int number = 1; number < 32; ++number) {
+    INFO("signal " << number);
+    CHECK(handler_of(number) == before[static_cast<std::size_t>(number)]);
+  }
 }
 
 TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi]") {

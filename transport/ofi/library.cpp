@@ -1,10 +1,13 @@
 #include "transport/ofi/library.h"
 
+#include "host/base/signal_handlers.h"
+
 #include <cstdint>
 
 namespace gshmem::ofi {
 
 Library::Library() {
+  const SignalHandlersKept kept;
   try {
     library_ = DynamicLibrary("libfabric.so.1");
   } catch (const Error& error) {
