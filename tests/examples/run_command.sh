@@ -1,0 +1,15 @@
+#!/bin/bash
+# run_command.sh SOURCE: the README's first command, as somebody types it who has just cloned the tree: examples/run on
+# a copy of the sources, with two PEs in CPU mode. It has to end well, having run its three programs.
+set -eu
+folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-run.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+tar -C "$1" --exclude='./build*' --exclude=./.git --exclude=./.deps -cf - . | tar -C "$folder" -xf -
+if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" > "$folder/output" 2>&1; then
+  tail -n 40 "$folder/output"
+  exit 1
+fi
+tail -n 30 "$folder/output"
+for expected in "run: 2 PEs, GSHMEM_DEVICE=cpu" "bin/ring$" "bin/perftest/put_bw$" "bin/perftest/put_latency$"; do
+  grep -q -- "$expected" "$folder/output" || { echo "examples/run did not say: $expected"; exit 1; }
+done
