@@ -5,10 +5,10 @@
 # keeps the window closed. With the usual 128 KiB that is one job of some hundreds on a loopback interface; with 4 MiB
 # a packet is never that large. Where no such network can be made, the command runs in that of the machine.
 set -u
+widen='ip link set lo up && echo "4096 4194304 33554432" > /proc/sys/net/ipv4/tcp_rmem'
 for own in "unshare --net" "unshare --user --map-root-user --net"; do
-  $own true 2> /dev/null || continue
-  exec $own bash -c 'ip link set lo up && echo "4096 4194304 33554432" > /proc/sys/net/ipv4/tcp_rmem || exit 1
-    exec "$@"' roomy_tcp.sh "$@"
+  $own bash -c "$widen" 2> /dev/null || continue
+  exec $own bash -c "$widen"' && exec "$@"' roomy_tcp.sh "$@"
 done
-echo "no network namespace can be made here: legs over sockets may stall"
+echo "roomy_tcp.sh: no network can be made here: legs over sockets may stall" >&2
 exec "$@"
