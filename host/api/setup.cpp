@@ -181,7 +181,8 @@ int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr) {
 int gshmemx_init_status(void) {
   const Pe* pe = current_pe();
   if (!pe) return GSHMEMX_INIT_STATUS_NOT_INITIALIZED;
-  return pe->shares_gpu() ? GSHMEMX_INIT_STATUS_LIMITED_MPG : GSHMEMX_INIT_STATUS_IS_INITIALIZED;
+  if (pe->pes_on_gpu() <= 1) return GSHMEMX_INIT_STATUS_IS_INITIALIZED;
+  return pe->shares_by_mps() ? GSHMEMX_INIT_STATUS_FULL_MPG : GSHMEMX_INIT_STATUS_LIMITED_MPG;
 }
 
 int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {

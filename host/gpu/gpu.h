@@ -19,6 +19,9 @@ struct CUlib_st;
 
 namespace gshmem {
 
+/// CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which cuda.h of CUDA 12.0 lacks.
+inline constexpr int kMpsEnabled = 133;
+
 /// A GPU of this machine, as gshmem-info prints it.
 struct GpuInfo {
   int device = 0;
@@ -34,6 +37,9 @@ class Gpu {
   [[nodiscard]] virtual int device() const noexcept = 0;
   [[nodiscard]] virtual std::array<char, 16> uuid() const = 0;
   [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// Contexts on it are shared with other processes through MPS. False also where the driver is too
+  /// old to tell.
+  [[nodiscard]] virtual bool under_mps() const = 0;
   /// Host memory, zeroed, that kernels reach by the same address; one per PE.
   [[nodiscard]] virtual abi::Control* control() noexcept = 0;
   /// Zeroed host memory that kernels reach by the same address; lives as long as the Gpu.

@@ -79,6 +79,11 @@ class CudaGpu final : public Gpu {
     std::memcpy(bytes.data(), id.bytes, bytes.size());
     return bytes;
   }
+  bool under_mps() const override {
+    int value = 0;
+    constexpr auto kAttribute = static_cast<CUdevice_attribute>(kMpsEnabled);
+    return cuda_.cuDeviceGetAttribute(&value, kAttribute, handle_) == CUDA_SUCCESS && value != 0;
+  }
   abi::Control* control() noexcept override { return control_; }
   void* host_memory(std::size_t bytes) override {
     const ScopedContext scope(cuda_, context_);

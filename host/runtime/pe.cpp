@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 namespace gshmem {
 namespace {
@@ -100,17 +101,33 @@ void Pe::agree_on_mode() {
   }
 }
 
-void Pe::agree_on_memory() {
-  if (gpu_) {
-    const std::vector<std::array<char, 16>> uuids = bootstrap::allgather(*boot_, gpu_->uuid());
-    const auto sharing = std::count(uuids.begin(), uuids.end(), gpu_->uuid());
-    pes_on_gpu_ = static_cast<int>(sharing);
-    require(
-        pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
-        strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, or allow it with "
-                  "GSHMEM_MAX_PES_PER_GPU=%d",
-                  pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+/// Under MPS kernels of different processes run side by side, and no limit is needed.
+void Pe::agree_on_sharing() {
+  struct Use {
+    std::array<char, 16> gpu;
+    int mps;
+    pid_t process;
+  };
+  const std::vector<Use> uses =
+      bootstrap::allgather(*boot_, Use{gpu_->uuid(), gpu_->under_mps() ? 1 : 0, ::getpid()});
+  const Use& mine = uses[static_cast<std::size_t>(state_.my_pe)];
+  std::set<pid_t> processes;
+  pes_on_gpu_ = 0;
+  by_mps_ = true;
+  for (const Use& use : uses) {
+    if (use.gpu != mine.gpu) continue;
+    ++pes_on_gpu_;
+    by_mps_ = processes.insert(use.process).second && use.mps != 0 && by_mps_;
   }
+  require(by_mps_ || pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
+          strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, start MPS "
+                    "(nvidia-cuda-mps-control -d) and a process per PE, or allow it with "
+                    "GSHMEM_MAX_PES_PER_GPU=%d",
+                    pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+}
+
+void Pe::agree_on_memory() {
+  if (gpu_) agree_on_sharing();
   struct Agreed {
     std::uint64_t size;
     int p2p, p2p_group;

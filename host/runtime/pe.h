@@ -50,7 +50,8 @@ class Pe {
   [[nodiscard]] device::HostOps* ops() const noexcept { return gpu_ ? gpu_->ops() : nullptr; }
   [[nodiscard]] const Config& config() const noexcept { return options_.config; }
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
-  [[nodiscard]] bool shares_gpu() const noexcept { return pes_on_gpu_ > 1; }
+  /// The PEs on its GPU are a process each under MPS: their kernels run side by side.
+  [[nodiscard]] bool shares_by_mps() const noexcept { return by_mps_; }
   /// 0 in CPU mode.
   [[nodiscard]] int pes_on_gpu() const noexcept { return gpu_ ? pes_on_gpu_ : 0; }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
@@ -106,6 +107,7 @@ class Pe {
   void choose_gpu();
   void agree_on_mode();
   void make_memory();
+  void agree_on_sharing();
   void agree_on_memory();
   void make_window();
   void make_board();
@@ -171,6 +173,7 @@ class Pe {
   p2p::HostGroup group_;
   std::vector<bootstrap::Endpoint> addresses_;  ///< of this host, best first for other hosts
   int pes_on_gpu_ = 1;
+  bool by_mps_ = false;
   std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
   std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;

@@ -21,8 +21,8 @@ enum gshmemx_init_state {
   GSHMEMX_INIT_STATUS_NOT_INITIALIZED = 0,
   GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED = 1,
   GSHMEMX_INIT_STATUS_IS_INITIALIZED = 2,
-  GSHMEMX_INIT_STATUS_LIMITED_MPG = 3,  ///< initialized; some GPU is shared by several PEs
-  GSHMEMX_INIT_STATUS_FULL_MPG = 4      ///< never returned: sharing through MPS is not told apart
+  GSHMEMX_INIT_STATUS_LIMITED_MPG = 3,  ///< initialized; the GPU is shared by several PEs
+  GSHMEMX_INIT_STATUS_FULL_MPG = 4      ///< shared through MPS, by a process each
 };
 
 typedef struct gshmemx_uniqueid_args {

@@ -111,6 +111,21 @@ function(gshmem_add_gpu_test name processes)
     RESOURCE_LOCK gpus ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
 endfunction()
 
+# gshmem_add_one_gpu_test(NAME THREADS|MPS n command...): a job of n PEs on one GPU, by a command that runs all of them, or
+# by one that mpirun starts n times under an MPS daemon of the test's own. One job at a time: they spin for each other.
+function(gshmem_add_one_gpu_test name how processes)
+  if(how STREQUAL "THREADS")
+    set(command ${ARGN})
+  elseif(GSHMEM_MPIRUN_USABLE)
+    set(command ${CMAKE_SOURCE_DIR}/tests/launch/with_mps.sh
+      ${CMAKE_SOURCE_DIR}/tests/launch/mpirun.sh 0 ${GSHMEM_MPIRUN} -np ${processes} ${ARGN})
+  else()
+    set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")
+  endif()
+  gshmem_add_launched_test(${name} "spmd;gpu" ${processes} 300 ${command})
+  set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES RESOURCE_LOCK gpus)
+endfunction()
+
 # gshmem_add_slurm_test(NAME nodes tasks-per-node command... [LABEL label]): `command` under srun on
 # virtual nodes of this machine; skipped where Slurm is not installed or the user is not root.
 function(gshmem_add_slurm_test name nodes tasks)

@@ -100,6 +100,9 @@ Findings check_compute_mode(const Machine& machine) {
           problem({.symptom = strprintf("GPU %d: init fails with CUDA_ERROR_NO_DEVICE", device),
                    .cause = "compute mode Prohibited",
                    .fix = fix}));
+    } else if (gpu.mps) {
+      findings.push_back(
+          ok(strprintf("GPU %d: MPS runs, and a process per PE may share it", device)));
     } else if (gpu.mode == ComputeMode::kExclusiveProcess && machine.config.max_pes_per_gpu > 1) {
       findings.push_back(problem(
           {.symptom =
@@ -133,7 +136,7 @@ Findings check_mig(const Machine& machine) {
       hint({.symptom = "PEs on MIG instances cannot map each other's heaps: one PE per job, or "
                        "a NIC between them",
             .cause = "CUDA has no peer access or IPC between instances; here: " + joined(sliced),
-            .fix = "sudo nvidia-smi -mig 0, and GSHMEM_MAX_PES_PER_GPU with MPS to share"})};
+            .fix = "sudo nvidia-smi -mig 0, and MPS to share"})};
 }
 
 }  // namespace gshmem::info

@@ -29,6 +29,7 @@ CudaGpu facts_of(GpuInfo info) {
   gpu.gpudirect_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
   gpu.fabric_handles = attribute(p2p::kFabricSupported) != 0;
   gpu.fabric = nvml::gpu_fabric(gpu.info.pci);
+  gpu.mps = attribute(static_cast<CUdevice_attribute>(kMpsEnabled)) != 0;
   const int mode = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
   if (mode == CU_COMPUTEMODE_PROHIBITED) gpu.mode = ComputeMode::kProhibited;
   if (mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS) gpu.mode = ComputeMode::kExclusiveProcess;

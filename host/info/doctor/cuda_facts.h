@@ -19,6 +19,7 @@ struct CudaGpu {
   nvml::GpuFabric fabric{};
   bool gpudirect_rdma = false;  ///< memory of cuMemCreate, which heaps are, may be used for RDMA
   ComputeMode mode = ComputeMode::kDefault;
+  bool mps = false;  ///< processes share it through MPS
 };
 
 struct CudaFacts {

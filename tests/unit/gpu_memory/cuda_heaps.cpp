@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kGranularity = 2 << 20;
 constexpr unsigned kFd = 1, kFabric = 8;  // CU_MEM_HANDLE_TYPE_*
 constexpr int kFabricSupported = 128;     // CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
+constexpr int kMpsEnabled = 133;          // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
 constexpr std::size_t kFabricBytes = 64;
 
 struct Memory {
@@ -54,6 +55,7 @@ CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
   const std::lock_guard lock(mutex);
   *value = 1;
   if (static_cast<int>(which) == kFabricSupported) *value = seen.fabric_supported ? 1 : 0;
+  if (static_cast<int>(which) == kMpsEnabled) *value = seen.mps ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

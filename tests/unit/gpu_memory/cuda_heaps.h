@@ -16,6 +16,7 @@ struct CudaHeaps {
   // Rules, by number of GPU.
   int gpus = 1;
   bool fabric_supported = true;
+  bool mps = false;               ///< contexts are shared through MPS
   std::set<int> without_channel;  ///< cuMemCreate with a fabric handle is not permitted
   std::set<int> full;             ///< no memory left
   std::set<int> no_export;        ///< the fabric handle cannot be exported

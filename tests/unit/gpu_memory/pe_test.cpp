@@ -154,3 +154,21 @@ TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
   CHECK(inside == 2);
   CHECK(after == -1);
 }
+
+TEST_CASE("pes_of_one_process_share_a_gpu_only_when_they_may_mps_or_not") {
+  for (const bool mps : {false, true}) {
+    four_gpus({{"GSHMEM_P2P_GROUP", "0"}});
+    heaps().gpus = 2;
+    heaps().mps = mps;
+    CHECK_THAT(error_of_init(), Catch::Contains("2 PEs share GPU ") &&
+                                    Catch::Contains("nvidia-cuda-mps-control") &&
+                                    Catch::Contains("GSHMEM_MAX_PES_PER_GPU=2"));
+    setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
+    std::atomic<int> limited{0};
+    run_threads(4, [&](const Runtime&) {
+      limited += gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG ? 1 : 0;
+    });
+    CHECK(limited == 4);
+    unsetenv("GSHMEM_MAX_PES_PER_GPU");
+  }
+}

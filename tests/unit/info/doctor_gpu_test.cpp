@@ -64,6 +64,8 @@ TEST_CASE("compute_mode_matters_with_several_pes_per_gpu") {
   expect_one(check_compute_mode(fake.machine), Verdict::kOk, "one PE per GPU suits");
   fake.machine.config.max_pes_per_gpu = 2;
   expect_one(check_compute_mode(fake.machine), Verdict::kProblem, "nvidia-cuda-mps-control");
+  gpu.mps = true;
+  expect_one(check_compute_mode(fake.machine), Verdict::kOk, "MPS");
   gpu.mode = ComputeMode::kProhibited;
   expect_one(check_compute_mode(fake.machine), Verdict::kProblem,
              "nvidia-smi -i 0000:01:00.0 -c DEFAULT");
