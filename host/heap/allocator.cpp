@@ -11,16 +11,16 @@ namespace {
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-/// First multiple of `alignment` (a power of two) that is not below `offset`; it has to exist.
-std::uint64_t align_up(std::uint64_t offset, std::uint64_t alignment) {
-  return (offset + alignment - 1) & ~(alignment - 1);
+/// First multiple of `step` (a power of two) that is not below `bytes`; it has to exist.
+std::uint64_t round_up(std::uint64_t bytes, std::uint64_t step) {
+  return (bytes + step - 1) & ~(step - 1);
 }
 
 }  // namespace
 
 OffsetAllocator::OffsetAllocator(std::uint64_t capacity_bytes, std::uint64_t granularity,
-                                 Where where)
-    : granularity_(granularity), capacity_bytes_(0) {
+                                 std::uint64_t origin, Where where)
+    : granularity_(granularity), origin_(origin), capacity_bytes_(0) {
   if (!std::has_single_bit(granularity)) {
     throw Error(GSHMEMX_ERROR_INVALID_VALUE,
                 strprintf("granularity of %" PRIu64 " bytes is not a power of two", granularity),
@@ -49,7 +49,7 @@ std::uint64_t OffsetAllocator::allocate(std::uint64_t bytes, std::uint64_t align
   }
 
   const auto [hole_bytes, hole] = *fit;
-  const std::uint64_t offset = align_up(hole, align);
+  const std::uint64_t offset = hole + padding_at(hole, align);
   remove_free(by_offset_.find(hole));
   by_offset_.emplace(offset, Extent{reserved, bytes, State::kUsed});
   if (offset != hole) add_free(hole, offset - hole);
@@ -136,7 +136,12 @@ std::uint64_t OffsetAllocator::reserved_for(std::uint64_t bytes, std::uint64_t a
                           bytes, alignment),
                 where);
   }
-  return align_up(bytes, granularity_);
+  return round_up(bytes, granularity_);
+}
+
+/// Bytes from `offset` to the first aligned offset, without computing that: it may not exist.
+std::uint64_t OffsetAllocator::padding_at(std::uint64_t offset, std::uint64_t alignment) const {
+  return (alignment - ((offset + origin_) & (alignment - 1))) & (alignment - 1);
 }
 
 /// The smallest hole that can hold the request, the lowest of equal ones; end() when there is none.
@@ -145,9 +150,7 @@ OffsetAllocator::BySize::const_iterator OffsetAllocator::best_fit(std::uint64_t 
   auto hole = free_by_size_.lower_bound({bytes, 0});
   while (hole != free_by_size_.end()) {
     const auto [hole_bytes, offset] = *hole;
-    // Bytes before the first aligned offset, without computing that offset: it may not exist.
-    const std::uint64_t padding = (alignment - (offset & (alignment - 1))) & (alignment - 1);
-    if (padding <= hole_bytes - bytes) break;
+    if (padding_at(offset, alignment) <= hole_bytes - bytes) break;
     ++hole;
   }
   return hole;

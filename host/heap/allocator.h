@@ -35,13 +35,14 @@ class OffsetAllocator {
     State state;
   };
 
-  /// A capacity that is no multiple of the granularity is rounded down.
+  /// A capacity that is no multiple of the granularity is rounded down. Alignments count from
+  /// `origin` bytes before offset 0, a multiple of the granularity.
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE when `granularity` is no power of two.
   explicit OffsetAllocator(std::uint64_t capacity_bytes, std::uint64_t granularity = kGranularity,
-                           Where where = {});
+                           std::uint64_t origin = 0, Where where = {});
 
-  /// Offset of a new block of at least `bytes`, a multiple of `alignment` and of the granularity.
-  /// Addresses are aligned only as far as the heap's base is; the caller bounds `alignment` by it.
+  /// Offset of a new block of at least `bytes`, aligned to `alignment` and the granularity.
+  /// Addresses are aligned only as far as the origin is; the caller bounds `alignment` by it.
   /// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY with requested, free and largest free bytes;
   /// GSHMEMX_ERROR_INVALID_VALUE when `alignment` is no power of two, `bytes` + `alignment`
   /// overflows, or `bytes` is 0: what an empty request means is the caller's rule, made above this.
@@ -85,6 +86,7 @@ class OffsetAllocator {
 
   [[nodiscard]] std::uint64_t reserved_for(std::uint64_t bytes, std::uint64_t alignment,
                                            Where where) const;
+  [[nodiscard]] std::uint64_t padding_at(std::uint64_t offset, std::uint64_t alignment) const;
   [[nodiscard]] BySize::const_iterator best_fit(std::uint64_t bytes, std::uint64_t alignment) const;
   void check_used(std::uint64_t offset, Where where) const;
   [[nodiscard]] const char* why_not_used(std::uint64_t offset) const;
@@ -92,6 +94,7 @@ class OffsetAllocator {
   void remove_free(ByOffset::iterator block);
 
   std::uint64_t granularity_;
+  std::uint64_t origin_;
   std::uint64_t capacity_bytes_;
   std::uint64_t bytes_free_ = 0;
   ByOffset by_offset_;

@@ -160,7 +160,8 @@ void Pe::agree_on_memory() {
 void Pe::make_memory() {
   agree_on_memory();
   make_window();
-  allocator_ = std::make_unique<OffsetAllocator>(window_->bytes() - abi::kInternalBytes);
+  allocator_ = std::make_unique<OffsetAllocator>(
+      window_->bytes() - abi::kInternalBytes, OffsetAllocator::kGranularity, abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   publish_paths();

@@ -2,6 +2,7 @@
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
+#include <bit>
 #include <cstring>
 
 namespace gshmem {
@@ -76,16 +77,16 @@ void Pe::require_room(std::uint64_t bytes) const {
 
 void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, bool clear) {
   const std::lock_guard lock(memory_mutex_);
-  require(alignment >= sizeof(void*) && (alignment & (alignment - 1)) == 0 &&
-              alignment <= abi::kHeapAlignment,
-          GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("%s: argument alignment = %zu is not a power of two from %zu to %lu", call,
-                    alignment, sizeof(void*), abi::kHeapAlignment));
+  require(std::has_single_bit(alignment), GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument alignment = %zu is not a power of two", call, alignment));
   agree(call, bytes, alignment);
   if (bytes == 0) return nullptr;
   void* result = nullptr;
   try {
     require_room(bytes);
+    require(alignment <= window_->alignment(), GSHMEMX_ERROR_OUT_OF_MEMORY,
+            strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
+                      window_->alignment()));
     result = at(allocator_->allocate(bytes, alignment));
   } catch (const Error& error) {
     if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;

@@ -47,6 +47,7 @@ GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);
 /// Version of the OpenSHMEM specification, and name of the library (GSHMEM_MAX_NAME_LEN bytes).
+/// Null is fine for what is not wanted.
 GSHMEM_EXPORT void gshmem_info_get_version(int* major, int* minor);
 GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 
@@ -59,7 +60,8 @@ GSHMEM_EXPORT void gshmem_info_get_name(char* name);
 GSHMEM_EXPORT void* gshmem_malloc(size_t size);
 /// `count * size` zeroed bytes; null also when the product overflows.
 GSHMEM_EXPORT void* gshmem_calloc(size_t count, size_t size);
-/// As malloc with an alignment in bytes, a power of two of at most 2 MiB.
+/// As malloc with an alignment in bytes: a power of two, else a fault. One above 1 GiB or the size
+/// of the heap is memory that is short. gshmem_realloc does not keep more than malloc's.
 GSHMEM_EXPORT void* gshmem_align(size_t alignment, size_t size);
 /// As malloc; `hints` are or-ed gshmem_malloc_hints, and change nothing here.
 GSHMEM_EXPORT void* gshmem_malloc_with_hints(size_t size, long hints);

@@ -77,15 +77,26 @@ SPMD_TEST(calloc_that_overflows_is_null) {
   SPMD_CHECK(pe, gshmem_calloc(SIZE_MAX, SIZE_MAX) == nullptr);
 }
 
-SPMD_TEST(align_gives_every_power_of_two_up_to_two_mebibytes) {
-  for (std::size_t alignment = sizeof(void*); alignment <= (2u << 20); alignment *= 2) {
+SPMD_TEST(align_gives_every_power_of_two_that_the_heap_has_room_for) {
+  const std::uint64_t bytes = gshmemi_ambient()->state->heap_bytes;  // from a multiple of 1 GiB on
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  for (std::size_t alignment = 1; alignment != 0; alignment *= 2) {
     void* odd = gshmem_malloc(1);  // so that the next block would not be aligned by chance
-    void* p = gshmem_align(alignment, 100);
-    SPMD_CHECK(pe, p != nullptr);
-    SPMD_EQ(pe, address(p) % alignment, 0u, alignment);
+    auto* p = static_cast<std::uint64_t*>(gshmem_align(alignment, 100));
+    SPMD_EQ(pe, p != nullptr, alignment <= kMost && alignment + 100 <= bytes, alignment);
     gshmem_free(odd);
-    gshmem_free(p);
+    if (!p) continue;
+    SPMD_EQ(pe, address(p) % alignment, 0u, alignment);
+    check_same_offset(pe, __LINE__, p);
+    gshmem_uint64_p(p + 11, alignment + static_cast<std::size_t>(pe.me()), pe.next());
+    pe.barrier();
+    auto* more = static_cast<std::uint64_t*>(gshmem_realloc(p, 200));
+    SPMD_EQ(pe, gshmem_uint64_g(more + 11, pe.next()),
+            alignment + static_cast<std::size_t>(pe.me()), alignment);
+    pe.barrier();
+    gshmem_free(more);
   }
+  SPMD_EQ(pe, gshmemx_last_fault(nullptr), GSHMEMX_SUCCESS);
 }
 
 SPMD_TEST(realloc_keeps_the_contents) {

@@ -40,7 +40,7 @@ SharedBoard::SharedBoard(PeerSockets& sockets, std::function<bool()> stopped)
   const Fd mine = rank_ == 0 ? make_segment("gshmem-board", bytes) : Fd();
   std::vector<Fd> shared;
   shared.push_back(sockets.from_root(mine.get()));
-  mapping_ = map_shared(shared, bytes);
+  mapping_ = map_shared(shared, bytes, {bytes, alignof(Slot)});
   // A new segment is zero, which is every slot's initial state.
   slots_ = reinterpret_cast<Slot*>(mapping_->base());
 }

@@ -41,7 +41,7 @@ class CudaWindow final : public PeerWindow {
       : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.sockets.group().me()) {
     const CudaHeap heap = make_heap();  // until all have mapped what they can
     bytes_ = heap.bytes;
-    stride_ = static_cast<std::int64_t>(bytes_);
+    stride_ = static_cast<std::int64_t>(stride_of(bytes_));
     domains_ =
         offers_.empty() ? Numbers(o_.local_groups.size(), -1) : fabric_domains(offers_, o_.fabric);
     choose_slots();
@@ -98,7 +98,7 @@ class CudaWindow final : public PeerWindow {
   void map_by_fabric(std::size_t slot, const FabricHandle& handle);
 
   [[nodiscard]] CUdeviceptr address(std::size_t slot) const {
-    return reinterpret_cast<CUdeviceptr>(base_) + bytes_ * slot;
+    return reinterpret_cast<CUdeviceptr>(base_ + stride_ * static_cast<std::int64_t>(slot));
   }
   void unmap(std::size_t slot) noexcept {
     if (at_slot_[slot]) cuda_.cuMemUnmap(address(slot), bytes_);
@@ -108,13 +108,15 @@ class CudaWindow final : public PeerWindow {
   void release() noexcept {
     if (!base_) return;
     for (std::size_t slot = 0; slot < at_slot_.size(); ++slot) unmap(slot);
-    cuda_.cuMemAddressFree(reinterpret_cast<CUdeviceptr>(base_), bytes_ * pes_.size());
+    cuda_.cuMemAddressFree(range_, reserved_);
     base_ = nullptr;
   }
 
   CudaWindowOptions o_;
   const CudaDriver& cuda_;
   int me_;
+  CUdeviceptr range_ = 0;
+  std::size_t reserved_ = 0;         ///< bytes of addresses
   char* base_ = nullptr;             ///< of slot 0
   std::vector<bool> at_slot_;        ///< something is mapped there
   std::vector<FabricOffer> offers_;  ///< by PE; empty: fabric handles are off
@@ -172,9 +174,11 @@ void CudaWindow::choose_slots() {
 }
 
 void CudaWindow::reserve(std::uint64_t granularity) {
-  CUdeviceptr range = 0;
-  GSHMEM_CU(&cuda_, cuMemAddressReserve, &range, bytes_ * pes_.size(), granularity, 0, 0);
-  base_ = reinterpret_cast<char*>(range);
+  // Aligned here: how large an alignment the driver accepts, it does not say.
+  const std::size_t bytes = stride_of(bytes_) * pes_.size() + alignment();
+  GSHMEM_CU(&cuda_, cuMemAddressReserve, &range_, bytes, granularity, 0, 0);
+  reserved_ = bytes;
+  base_ = reinterpret_cast<char*>((range_ + alignment() - 1) & ~(alignment() - 1));
 }
 
 /// Maps all that this GPU reaches; then keeps those with whom it forms a set, on which all agree.

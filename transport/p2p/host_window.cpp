@@ -16,7 +16,7 @@ class HostWindow final : public PeerWindow {
              const std::vector<int>& local_groups) {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
     bytes_ = (bytes + kStep - 1) / kStep * kStep;
-    stride_ = static_cast<std::int64_t>(bytes_);
+    stride_ = static_cast<std::int64_t>(stride_of(bytes_));
     struct sysinfo info {};
     check_errno(::sysinfo(&info), "sysinfo");
     const std::uint64_t memory = (info.totalram + info.totalswap) * info.mem_unit;
@@ -28,7 +28,7 @@ class HostWindow final : public PeerWindow {
     std::vector<Fd> segments;
     segments.push_back(make_segment("gshmem-heap", bytes_));
     if (all) segments = sockets.exchange(segments[0].get());
-    mapping_ = map_shared(segments, bytes_);
+    mapping_ = map_shared(segments, bytes_, {stride_of(bytes_), alignment()});
     heap_ = mapping_->base() + (all ? stride_ * sockets.group().index : 0);
     pes_ = sockets.group().pes;
     const auto local_group = [&](int pe) { return local_groups[static_cast<std::size_t>(pe)]; };

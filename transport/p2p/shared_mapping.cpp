@@ -2,8 +2,6 @@
 
 #include "host/base/error.h"
 
-#include <gshmem/abi/state.h>
-
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -31,18 +29,18 @@ Registry& registry() {
 
 }  // namespace
 
-SharedMapping::SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes) {
-  constexpr std::uint64_t kAlignment = abi::kHeapAlignment;
-  reserved_ = bytes * segments.size() + kAlignment;
+SharedMapping::SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes,
+                             Spacing spacing) {
+  reserved_ = spacing.stride * segments.size() + spacing.alignment;
   range_ =
       ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("cannot reserve %lu bytes of addresses for %zu segments", reserved_,
                     segments.size()));
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + kAlignment - 1;
-  base_ = reinterpret_cast<char*>(first / kAlignment * kAlignment);
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + spacing.alignment - 1;
+  base_ = reinterpret_cast<char*>(first / spacing.alignment * spacing.alignment);
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    void* at = ::mmap(base_ + bytes * i, bytes, PROT_READ | PROT_WRITE,
+    void* at = ::mmap(base_ + spacing.stride * i, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segments[i].get(), 0);
     if (at != MAP_FAILED) continue;
     const int error = errno;
@@ -54,7 +52,8 @@ SharedMapping::SharedMapping(const std::vector<Fd>& segments, std::uint64_t byte
 
 SharedMapping::~SharedMapping() { ::munmap(range_, reserved_); }
 
-std::shared_ptr<SharedMapping> map_shared(const std::vector<Fd>& segments, std::uint64_t bytes) {
+std::shared_ptr<SharedMapping> map_shared(const std::vector<Fd>& segments, std::uint64_t bytes,
+                                          Spacing spacing) {
   struct stat file {};
   check_errno(::fstat(segments.at(0).get(), &file), "fstat");
   Registry& all = registry();
@@ -62,7 +61,7 @@ std::shared_ptr<SharedMapping> map_shared(const std::vector<Fd>& segments, std::
   std::weak_ptr<SharedMapping>& known = all.by_first_segment[{file.st_dev, file.st_ino}];
   std::shared_ptr<SharedMapping> mapping = known.lock();
   if (!mapping) {
-    mapping = std::make_shared<SharedMapping>(segments, bytes);
+    mapping = std::make_shared<SharedMapping>(segments, bytes, spacing);
     known = mapping;
   }
   std::erase_if(all.by_first_segment, [](const auto& entry) { return entry.second.expired(); });

@@ -11,10 +11,15 @@
 
 namespace gshmem::p2p {
 
+/// Where segments lie in a range: the first one at a multiple of `alignment`.
+struct Spacing {
+  std::uint64_t stride, alignment;
+};
+
 /// `segments.size()` segments of `bytes` bytes, mapped one behind the other.
 class SharedMapping {
  public:
-  SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes);
+  SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes, Spacing spacing);
   ~SharedMapping();
   SharedMapping(const SharedMapping&) = delete;
   [[nodiscard]] char* base() const noexcept { return base_; }
@@ -22,14 +27,14 @@ class SharedMapping {
  private:
   void* range_ = nullptr;
   std::uint64_t reserved_ = 0;
-  char* base_ = nullptr;  ///< aligned to abi::kHeapAlignment
+  char* base_ = nullptr;
 };
 
 /// The process's mapping of exactly these segments, made when there is none. Shared ownership,
 /// because whichever PE leaves last unmaps. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY,
 /// GSHMEMX_ERROR_SYSTEM.
 [[nodiscard]] std::shared_ptr<SharedMapping> map_shared(const std::vector<Fd>& segments,
-                                                        std::uint64_t bytes);
+                                                        std::uint64_t bytes, Spacing spacing);
 
 /// An anonymous shared-memory file of `bytes` zero bytes.
 [[nodiscard]] Fd make_segment(const char* name, std::uint64_t bytes);

@@ -8,7 +8,9 @@
 #include "transport/p2p/fabric_peers.h"
 #include "transport/p2p/peer_sockets.h"
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +27,8 @@ class PeerWindow {
   /// First byte of this PE's heap.
   [[nodiscard]] char* heap() const noexcept { return heap_; }
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
+  /// Of every PE's first byte, the same on all: a power of two.
+  [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_of(bytes_); }
   /// Bytes mapped per PE, at least what was asked for.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   /// By slot: the PE, ascending.
@@ -37,6 +41,16 @@ class PeerWindow {
   [[nodiscard]] virtual bool by_fabric(int) const { return false; }
 
  protected:
+  /// No block of a heap can have a larger one, up to what takes too many addresses.
+  [[nodiscard]] static std::uint64_t alignment_of(std::uint64_t bytes) {
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+    return bytes < kMost ? std::bit_ceil(bytes) : kMost;
+  }
+  /// From heap to heap in the range, so that each is aligned.
+  [[nodiscard]] static std::uint64_t stride_of(std::uint64_t bytes) {
+    return (bytes + alignment_of(bytes) - 1) & ~(alignment_of(bytes) - 1);
+  }
+
   char* heap_ = nullptr;
   std::int64_t stride_ = 0;
   std::uint64_t bytes_ = 0;

@@ -30,8 +30,7 @@ struct SyncArea {
   alignas(128) std::uint32_t arrived[2][kMaxPes];
 };
 
-/// Alignment of the first allocatable byte of every heap, and so the largest an allocation can
-/// have.
+/// Least alignment of every heap, and of its first allocatable byte.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
 /// Where results of remote reads and atomics land before they go to registers or to memory that the

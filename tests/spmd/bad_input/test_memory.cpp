@@ -89,7 +89,7 @@ TEST_CASE("free_of_what_is_no_allocation_is_a_fault") {
 
 TEST_CASE("bad_alignment_is_a_fault") {
   for (const std::size_t alignment :
-       {std::size_t{0}, std::size_t{3}, std::size_t{24}, std::size_t{4}, std::size_t{4} << 20}) {
+       {std::size_t{0}, std::size_t{3}, std::size_t{24}, SIZE_MAX, (std::size_t{4} << 20) + 1}) {
     expect(kInvalid, {"gshmem_align:", "alignment = " + std::to_string(alignment)},
            [&](const Runtime&) { need_null(gshmem_align(alignment, 100)); });
   }

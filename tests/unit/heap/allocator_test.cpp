@@ -177,7 +177,8 @@ TEST_CASE("every_reachable_layout_of_a_small_heap_agrees_with_the_model") {
   constexpr std::uint64_t kUnits = 7;
   using Layout = std::map<std::uint64_t, std::uint64_t>;
   std::set<Layout> seen{{}};
-  std::deque<CheckedAllocator> todo{CheckedAllocator(kUnits, 1)};
+  const std::uint64_t origin = GENERATE(0, 1, 2, 7);
+  std::deque<CheckedAllocator> todo{CheckedAllocator(kUnits, 1, origin)};
   std::size_t calls = 0;
   const auto reach = [&](const CheckedAllocator& heap) {
     heap.verify();
@@ -250,7 +251,9 @@ TEST_CASE("random_calls_agree_with_the_model_and_merge_back_to_one_block") {
   const std::uint64_t seed = seed_of_run();
   INFO("repeat with GSHMEM_TEST_SEED=" << seed);
   std::mt19937_64 random(seed), random_other_pe(seed);
-  CheckedAllocator heap(1 << 16, OffsetAllocator::kGranularity), other_pe = heap;
+  constexpr std::uint64_t kGranularity = OffsetAllocator::kGranularity;
+  CheckedAllocator heap(1 << 16, kGranularity, random() % 2 * 13 * kGranularity), other_pe = heap;
+  (void)random_other_pe();
   for (int call = 0; call < 20000; ++call) {
     INFO("call " << call);
     REQUIRE_NOTHROW(random_call(heap, random));

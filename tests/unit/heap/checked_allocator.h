@@ -17,9 +17,11 @@ namespace gshmem::test {
 
 class CheckedAllocator {
  public:
-  CheckedAllocator(std::uint64_t capacity_bytes, std::uint64_t granularity)
-      : allocator_(capacity_bytes, granularity),
+  CheckedAllocator(std::uint64_t capacity_bytes, std::uint64_t granularity,
+                   std::uint64_t origin = 0)
+      : allocator_(capacity_bytes, granularity, origin),
         granularity_(granularity),
+        origin_(origin / granularity),
         owner_(capacity_bytes / granularity, kNobody) {
     verify();
   }
@@ -126,7 +128,8 @@ class CheckedAllocator {
     for (std::uint64_t begin = 0, end = 0; begin < owner_.size(); begin = end + 1) {
       end = begin;
       while (end < owner_.size() && owner_[end] == kNobody) ++end;
-      const std::uint64_t first = (begin + align - 1) / align * align;
+      std::uint64_t first = begin;
+      while ((first + origin_) % align != 0) ++first;
       const bool fits = end != begin && first + size <= end;
       if (fits && (!best || end - begin < best_hole)) {
         best = first * granularity_;
@@ -151,6 +154,7 @@ class CheckedAllocator {
 
   OffsetAllocator allocator_;
   std::uint64_t granularity_;
+  std::uint64_t origin_;              // in granules
   std::vector<std::uint64_t> owner_;  // offset of the block that owns each granule
   std::map<std::uint64_t, std::uint64_t> used_;
 };
