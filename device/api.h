@@ -32,7 +32,9 @@ template <Completion kCompletion, class Coop>
 GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
                       int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, n, pe)) return;
+  if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"dest", dest, n}},
+                       Local{{"source", source, n}}))
+    return;
   GSHMEM_ON_HOST_OPS({
     ops->put(dest, source, n.bytes(), pe);
     if (kCompletion == Completion::kBlocking) ops->complete();
@@ -49,7 +51,9 @@ template <Completion kCompletion, class Coop>
 GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
                       int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "source", source, n, pe)) return;
+  if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"source", source, n}},
+                       Local{{"dest", dest, n}}))
+    return;
   GSHMEM_ON_HOST_OPS({
     ops->get(dest, source, n.bytes(), pe);
     if (kCompletion == Completion::kBlocking) ops->complete();
@@ -86,7 +90,7 @@ GSHMEM_FN void get_nbi(const Caller& call, Coop coop, void* dest, const void* so
 template <class T>
 GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
+  if (!check_arguments(state, call.name, ToPe{pe}, element("dest", dest))) return;
   GSHMEM_ON_HOST_OPS({
     ops->put(dest, &value, sizeof(T), pe);
     ops->complete();  // `value` dies with this call
@@ -98,7 +102,7 @@ GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
 template <class T>
 GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
+  if (!check_arguments(state, call.name, ToPe{pe}, element("source", source))) return T{};
   GSHMEM_ON_HOST_OPS({
     T value{};
     ops->get(&value, source, sizeof(T), pe);
@@ -108,21 +112,15 @@ GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
   return device::g(state, source, pe);
 }
 
-/// PE and strides of a strided transfer; both strides, whichever of the sides is the remote one.
-GSHMEM_FN bool check_strides(const Caller& call, const Strides& strides, int pe) {
-  const State& state = call.state;
-  return check_pe(state, call.name, pe) &&
-         (strides.nelems == 0 || (check_stride(state, call.name, "dst", strides.dst) &&
-                                  check_stride(state, call.name, "sst", strides.src)));
-}
-
 template <std::size_t kSize, class Coop>
 GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strides(call, strides, pe) ||
-      !check_strided(state, call.name, "dest", dest, strides.dst, {strides.nelems, kSize}))
+  const Elements n{strides.nelems, kSize};
+  if (!check_arguments(state, call.name, ToPe{pe},
+                       Strided<Symmetric>{"dest", "dst", dest, strides.dst, n},
+                       Strided<Local>{"source", "sst", source, strides.src, n}))
     return;
   GSHMEM_ON_HOST_OPS({
     for (std::size_t i = 0; i < strides.nelems; ++i) {
@@ -141,8 +139,10 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
                     int pe) {
   using W = typename WordOf<kSize>::type;
   const State& state = call.state;
-  if (!check_strides(call, strides, pe) ||
-      !check_strided(state, call.name, "source", source, strides.src, {strides.nelems, kSize}))
+  const Elements n{strides.nelems, kSize};
+  if (!check_arguments(state, call.name, ToPe{pe},
+                       Strided<Symmetric>{"source", "sst", source, strides.src, n},
+                       Strided<Local>{"dest", "dst", dest, strides.dst, n}))
     return;
   GSHMEM_ON_HOST_OPS({
     for (std::size_t i = 0; i < strides.nelems; ++i) {
@@ -169,7 +169,7 @@ T amo_host(HostOps* ops, AmoOp op, const T* dest, T operand, T cond, int pe) {
 template <class T>
 GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "source", source, {1, sizeof(T)}, pe)) return T{};
+  if (!check_arguments(state, call.name, ToPe{pe}, word("source", source))) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, source, T{}, T{}, pe);)
   return device::amo_fetch(state, source, pe);
 }
@@ -177,7 +177,7 @@ GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
 template <class T>
 GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;
+  if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;
   GSHMEM_ON_HOST_OPS({
     amo_host(ops, AmoOp::kSet, dest, value, T{}, pe);
     return;
@@ -188,7 +188,7 @@ GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
 template <class T>
 GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+  if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, dest, value, T{}, pe);)
   return device::amo_swap(state, dest, value, pe);
 }
@@ -196,28 +196,28 @@ GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
 template <class T>
 GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{};
+  if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
   GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, dest, value, cond, pe);)
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
-#define GSHMEM_API_AMO(OP, OP_NAME)                                                    \
-  template <class T>                                                                   \
-  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {           \
-    const State& state = call.state;                                                   \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return T{}; \
-    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);)    \
-    return device::amo_fetch_##OP(state, dest, value, pe);                             \
-  }                                                                                    \
-  template <class T>                                                                   \
-  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {              \
-    const State& state = call.state;                                                   \
-    if (!check_remote(state, call.name, "dest", dest, {1, sizeof(T)}, pe)) return;     \
-    GSHMEM_ON_HOST_OPS({                                                               \
-      amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);                             \
-      return;                                                                          \
-    })                                                                                 \
-    device::amo_##OP(state, dest, value, pe);                                          \
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                   \
+  template <class T>                                                                  \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {          \
+    const State& state = call.state;                                                  \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{}; \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);)   \
+    return device::amo_fetch_##OP(state, dest, value, pe);                            \
+  }                                                                                   \
+  template <class T>                                                                  \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {             \
+    const State& state = call.state;                                                  \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;     \
+    GSHMEM_ON_HOST_OPS({                                                              \
+      amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);                            \
+      return;                                                                         \
+    })                                                                                \
+    device::amo_##OP(state, dest, value, pe);                                         \
   }
 GSHMEM_API_AMO(add, kAdd)
 GSHMEM_API_AMO(and, kAnd)
@@ -225,11 +225,15 @@ GSHMEM_API_AMO(or, kOr)
 GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
 
-/// What the nbi forms do with the old value, which the fetching form of the same name returned:
-/// nothing when its arguments, checked again, were bad.
-template <class T>
-GSHMEM_FN void store_fetched(const Caller& call, T* fetch, const T* object, int pe, T old) {
-  if (!check_remote(call.state, call.name, "dest", object, {1, sizeof(T)}, pe)) return;
+/// The nbi forms: what `fetching`, the form of the same name, returns goes to `fetch`. `object` is
+/// the one that the call names `name`.
+template <class T, class Fetching>
+GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const T* object, int pe,
+                          const Fetching& fetching) {
+  if (!check_arguments(call.state, call.name, ToPe{pe}, word(name, object),
+                       Local{{"fetch", fetch, {1, sizeof(T)}, sizeof(T)}}))
+    return;
+  const T old = fetching();
   GSHMEM_ON_HOST_OPS({
     ops->copy(fetch, &old, sizeof(T));  // it may be memory of the GPU
     ops->complete();
@@ -239,12 +243,6 @@ GSHMEM_FN void store_fetched(const Caller& call, T* fetch, const T* object, int 
 }
 
 // --- Signals -------------------------------------------------------------------------------------
-GSHMEM_FN bool check_signal(const State& state, const char* call, const SignalUpdate& signal,
-                            int pe) {
-  return check_signal_op(state, call, signal.op) &&
-         check_remote(state, call, "sig_addr", signal.address, {1, sizeof(std::uint64_t)}, pe);
-}
-
 #if !defined(__CUDA_ARCH__)
 inline void signal_host(HostOps* ops, const SignalUpdate& signal, int pe) {
   const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
@@ -254,7 +252,9 @@ inline void signal_host(HostOps* ops, const SignalUpdate& signal, int pe) {
 
 GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
   const State& state = call.state;
-  if (!check_signal(state, call.name, signal, pe)) return;
+  if (!check_arguments(state, call.name, ToPe{pe}, SignalOp{signal.op},
+                       word("sig_addr", signal.address)))
+    return;
   GSHMEM_ON_HOST_OPS({
     signal_host(ops, signal, pe);
     return;
@@ -266,8 +266,9 @@ template <Completion kCompletion, class Coop>
 GSHMEM_FN void put_signal_as(const Caller& call, Coop coop, void* dest, const void* source,
                              Elements n, SignalUpdate signal, int pe) {
   const State& state = call.state;
-  if (!check_remote(state, call.name, "dest", dest, n, pe) ||
-      !check_signal(state, call.name, signal, pe))
+  if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"dest", dest, n}},
+                       Local{{"source", source, n}}, SignalOp{signal.op},
+                       word("sig_addr", signal.address), Apart{signal.address, dest, n}))
     return;
   GSHMEM_ON_HOST_OPS({
     ops->put(dest, source, n.bytes(), pe);
@@ -301,101 +302,110 @@ GSHMEM_FN WaitValues<T> one(T value) {
   return {value, nullptr};
 }
 template <class T>
-GSHMEM_FN WaitValues<T> each(const T* values) {
-  return {T{}, values};
+struct ValueOfEach : WaitValues<T> {};
+template <class T>
+GSHMEM_FN ValueOfEach<T> each(const T* values) {
+  return {{T{}, values}};
 }
 
 GSHMEM_FN std::uint64_t signal_fetch(const Caller& call, const std::uint64_t* sig_addr) {
   const State& state = call.state;
-  if (!check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) return 0;
+  if (!check_arguments(state, call.name, word("sig_addr", sig_addr))) return 0;
   return load_sync(sig_addr);
 }
 
 GSHMEM_FN std::uint64_t signal_wait_until(const Caller& call, const std::uint64_t* sig_addr,
                                           int cmp, std::uint64_t cmp_value) {
   const State& state = call.state;
-  if (!check_cmp(state, call.name, cmp) ||
-      !check_symmetric(state, call.name, "sig_addr", sig_addr, sizeof(*sig_addr))) {
-    return 0;
-  }
+  if (!check_arguments(state, call.name, Comparison{cmp}, word("sig_addr", sig_addr))) return 0;
   return device::signal_wait_until(state, call.name, sig_addr, cmp, cmp_value);
 }
 
 template <class T>
 GSHMEM_FN void wait_until(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
-  if (!check_cmp(state, call.name, cmp) ||
-      !check_symmetric(state, call.name, "ivar", ivar, sizeof(T)))
-    return;
+  if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return;
   device::wait_until(state, call.name, ivar, cmp, cmp_value);
 }
 
 template <class T>
 GSHMEM_FN int test(const Caller& call, const T* ivar, int cmp, T cmp_value) {
   const State& state = call.state;
-  if (!check_cmp(state, call.name, cmp) ||
-      !check_symmetric(state, call.name, "ivar", ivar, sizeof(T)))
-    return 0;
+  if (!check_arguments(state, call.name, Comparison{cmp}, word("ivar", ivar))) return 0;
   return compare(load_sync(ivar), cmp, cmp_value) ? 1 : 0;
 }
 
+/// An array of the caller's with an entry for every variable.
 template <class T>
-GSHMEM_FN bool check_set(const State& state, const char* call, const WaitSet<T>& set) {
-  return check_cmp(state, call, set.cmp) && check_count(state, call, {set.nelems, sizeof(T)}) &&
-         check_symmetric(state, call, "ivars", set.ivars, set.nelems * sizeof(T));
+GSHMEM_FN Memory entries(const char* name, const T* p, std::size_t nelems) {
+  return {name, p, {nelems, sizeof(T)}, alignof(T)};
+}
+template <class T>
+GSHMEM_FN Local values_of(std::size_t, const WaitValues<T>&) {
+  return {{"cmp_value", nullptr, {0, 1}}};
+}
+template <class T>
+GSHMEM_FN Local values_of(std::size_t nelems, const ValueOfEach<T>& values) {
+  return {entries("cmp_values", values.each, nelems)};
 }
 
-template <class T>
+/// `more` are arguments that only some of the functions have.
+template <class T, class Values, class... More>
+GSHMEM_FN bool check_set(const Caller& call, const WaitSet<T>& set, const Values& values,
+                         const More&... more) {
+  return check_arguments(call.state, call.name, Comparison{set.cmp},
+                         Symmetric{{"ivars", set.ivars, {set.nelems, sizeof(T)}, sizeof(T)}},
+                         Optional{entries("status", set.status, set.nelems)},
+                         values_of(set.nelems, values), more...);
+}
+
+template <class T, class Values>
 GSHMEM_FN void wait_until_all(const Caller& call, const T* ivars, std::size_t nelems,
-                              const int* status, int cmp, WaitValues<T> values) {
-  const State& state = call.state;
+                              const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  if (check_set(state, call.name, set)) device::wait_until_all(state, call.name, set);
+  if (check_set(call, set, values)) device::wait_until_all(call.state, call.name, set);
 }
 
-template <class T>
+template <class T, class Values>
 GSHMEM_FN std::size_t wait_until_any(const Caller& call, const T* ivars, std::size_t nelems,
-                                     const int* status, int cmp, WaitValues<T> values) {
-  const State& state = call.state;
+                                     const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::wait_until_any(state, call.name, set)
-                                          : SIZE_MAX;
+  return check_set(call, set, values) ? device::wait_until_any(call.state, call.name, set)
+                                      : SIZE_MAX;
 }
 
-template <class T>
+template <class T, class Values>
 GSHMEM_FN std::size_t wait_until_some(const Caller& call, const T* ivars, std::size_t nelems,
                                       std::size_t* indices, const int* status, int cmp,
-                                      WaitValues<T> values) {
-  const State& state = call.state;
+                                      Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::wait_until_some(state, call.name, set, indices)
-                                          : 0;
+  return check_set(call, set, values, Local{entries("indices", indices, nelems)})
+             ? device::wait_until_some(call.state, call.name, set, indices)
+             : 0;
 }
 
 /// True also for a set in which no element takes part (OpenSHMEM 1.5, section 9.10).
-template <class T>
+template <class T, class Values>
 GSHMEM_FN int test_all(const Caller& call, const T* ivars, std::size_t nelems, const int* status,
-                       int cmp, WaitValues<T> values) {
-  const State& state = call.state;
+                       int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) && device::test_all(set) ? 1 : 0;
+  return check_set(call, set, values) && device::test_all(set) ? 1 : 0;
 }
 
-template <class T>
+template <class T, class Values>
 GSHMEM_FN std::size_t test_any(const Caller& call, const T* ivars, std::size_t nelems,
-                               const int* status, int cmp, WaitValues<T> values) {
-  const State& state = call.state;
+                               const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::test_any(set) : SIZE_MAX;
+  return check_set(call, set, values) ? device::test_any(set) : SIZE_MAX;
 }
 
-template <class T>
+template <class T, class Values>
 GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t nelems,
-                                std::size_t* indices, const int* status, int cmp,
-                                WaitValues<T> values) {
-  const State& state = call.state;
+                                std::size_t* indices, const int* status, int cmp, Values values) {
   const WaitSet<T> set{ivars, nelems, status, cmp, values};
-  return check_set(state, call.name, set) ? device::test_some(set, indices) : 0;
+  return check_set(call, set, values, Local{entries("indices", indices, nelems)})
+             ? device::test_some(set, indices)
+             : 0;
 }
 
 // --- Ordering, barriers, queries -----------------------------------------------------------------

@@ -69,7 +69,7 @@ class Burst {
   /// `direct`: the calling thread may post to queues.
   GSHMEM_FN Burst(Coop coop, const State& state, int pe, bool direct)
       : coop_(coop), state_(&state), pe_(pe), heap_(state.heap) {
-    if (!check_pe(state, "Burst", pe)) {
+    if (!check_arguments(state, "Burst", ToPe{pe})) {
       pe_ = kNobody;
     } else if (direct && state.nic.queues && is_exclusive(state.nic.traits) &&
                !is_mapped(state, pe)) {
@@ -79,7 +79,8 @@ class Burst {
 
   /// A message of every thread that has one. It need not leave before ring().
   GSHMEM_FN void put(void* dest, const void* source, Elements n) {
-    const bool good = check_remote(*state_, "Burst::put_nbi", "dest", dest, n, pe_);
+    const bool good = check_arguments(*state_, "Burst::put_nbi", ToPe{pe_},
+                                      Symmetric{{"dest", dest, n}}, Local{{"source", source, n}});
     const std::size_t bytes = good ? n.bytes() : 0;
     if (coop_.any(!(is_simple(source, bytes) && has_known_room(count())))) {
       Burst copy = *this;
@@ -91,7 +92,8 @@ class Burst {
   }
   /// The same with up to 8 bytes that travel inside the entry.
   GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
-    if (!check_remote(*state_, "Burst::p", "dest", dest, {bytes, 1}, pe_)) bytes = 0;
+    if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
+      bytes = 0;
     if (!has_known_room(count()) || (count() == 1 && bytes == 0)) {
       Burst copy = *this;
       burst_put_word(copy, dest, raw, bytes);
@@ -147,12 +149,9 @@ class Burst {
   }
   GSHMEM_FN void signal_slowly(SignalUpdate update) {
     const api::Caller caller{*state_, "Burst::signal"};
-    if (pe_ == kNobody ||
-        !check_remote(*state_, caller.name, "sig_addr", update.address,
-                      {1, sizeof(*update.address)}, pe_) ||
-        !check_signal_op(*state_, caller.name, update.op)) {
+    if (pe_ == kNobody || !check_arguments(*state_, caller.name, SignalOp{update.op},
+                                           device::word("sig_addr", update.address)))
       return;
-    }
     if (view_) {
       post_atomic(update);
       return;
@@ -286,8 +285,7 @@ class Burst {
     if (!kChecks) return true;
     const std::uint64_t reserved = load_own(&cursor_->reserved);
     if (reserved == published_) return true;
-    fault(*state_, {GSHMEMX_ERROR_INVALID_VALUE, "Burst", "context", reserved, published_});
-    return false;
+    return bad_argument(*state_, "Burst", "context", abi::Rule::kAloneBy, reserved, published_);
   }
 
   Coop coop_;

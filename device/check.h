@@ -23,69 +23,136 @@ inline constexpr bool kChecks = true;
 struct Elements {
   std::size_t count, size;
   GSHMEM_FN std::size_t bytes() const { return count * size; }
+  GSHMEM_FN std::size_t most() const { return PTRDIFF_MAX / size; }  // no object is larger
 };
 
-GSHMEM_FN bool check_pe(const State& state, const char* call, int pe) {
-  if (!kChecks || (pe >= 0 && pe < state.n_pes)) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "pe", static_cast<std::uint64_t>(pe),
-                static_cast<std::uint64_t>(state.n_pes), pe});
+/// Records that `value` of `argument` breaks `rule`; `limit` is what the rule was about. False.
+GSHMEM_OUTLINE bool bad_argument(const State& state, const char* call, const char* argument,
+                                 abi::Rule rule, std::uint64_t value, std::uint64_t limit = 0) {
+  const int pe = rule == abi::Rule::kPe ? static_cast<int>(value) : -1;
+  FaultInfo info{GSHMEMX_ERROR_INVALID_VALUE, call, argument, value, limit, pe};
+  info.rule = rule;
+  fault(state, info);
   return false;
 }
-
-GSHMEM_FN bool check_count(const State& state, const char* call, Elements n) {
-  if (!kChecks || n.count <= SIZE_MAX / n.size) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "nelems", n.count, SIZE_MAX / n.size});
-  return false;
+GSHMEM_FN std::uint64_t as_value(int number) {
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
 }
+GSHMEM_FN std::uint64_t as_value(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-GSHMEM_FN bool check_symmetric(const State& state, const char* call, const char* argument,
-                               const void* p, std::size_t bytes) {
-  if (!kChecks || bytes == 0 || is_symmetric(state, p, bytes)) return true;
-  fault(state,
-        {GSHMEMX_ERROR_INVALID_VALUE, call, argument, reinterpret_cast<std::uintptr_t>(p), bytes});
-  return false;
-}
+// The kinds of arguments. Each says what is good, and records the first thing that is not.
 
-/// The remote side of a transfer: PE, element count and symmetric object.
-GSHMEM_FN bool check_remote(const State& state, const char* call, const char* argument,
-                            const void* p, Elements n, int pe) {
-  return check_pe(state, call, pe) && check_count(state, call, n) &&
-         check_symmetric(state, call, argument, p, n.bytes());
-}
-
-GSHMEM_FN bool check_stride(const State& state, const char* call, const char* argument,
-                            std::ptrdiff_t stride) {
-  if (!kChecks || stride >= 1) return true;
-  fault(state,
-        {GSHMEMX_ERROR_INVALID_VALUE, call, argument, static_cast<std::uint64_t>(stride), 1});
-  return false;
-}
-
-/// The remote side of a strided transfer, whose stride is good: the bytes from the first to the
-/// last element.
-GSHMEM_FN bool check_strided(const State& state, const char* call, const char* argument,
-                             const void* p, std::ptrdiff_t stride, Elements n) {
-  if (!kChecks || n.count == 0) return true;
-  const std::size_t step = static_cast<std::size_t>(stride);
-  if (n.count > SIZE_MAX / n.size / step) {
-    fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "nelems", n.count, SIZE_MAX / n.size / step});
-    return false;
+struct ToPe {
+  int pe;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (pe >= 0 && pe < state.n_pes) return true;
+    return bad_argument(state, call, "pe", abi::Rule::kPe, as_value(pe),
+                        as_value(static_cast<int>(state.n_pes)));
   }
-  return check_symmetric(state, call, argument, p, ((n.count - 1) * step + 1) * n.size);
+};
+
+/// Memory that is touched by words of `alignment` bytes. Of no elements it may be anywhere.
+struct Memory {
+  const char* name;
+  const void* p;
+  Elements n;
+  std::size_t alignment = 1;
+  GSHMEM_FN bool is_fit(const State& state, const char* call) const {
+    if (n.count > n.most())
+      return bad_argument(state, call, "nelems", abi::Rule::kOverflow, n.count, n.most());
+    if (n.count == 0 || as_value(p) % alignment == 0) return true;
+    return bad_argument(state, call, name, abi::Rule::kAligned, as_value(p), alignment);
+  }
+};
+struct Symmetric : Memory {
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (n.count == 0) return true;
+    if (!is_fit(state, call)) return false;
+    return is_symmetric(state, p, n.bytes()) ||
+           bad_argument(state, call, name, abi::Rule::kSymmetric, as_value(p), n.bytes());
+  }
+};
+/// Any memory of the caller: nothing can be said but that null is none.
+struct Local : Memory {
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (n.count != 0 && !p)
+      return bad_argument(state, call, name, abi::Rule::kNotNull, 0, n.bytes());
+    return is_fit(state, call);
+  }
+};
+/// The same where null is an answer.
+struct Optional : Memory {
+  GSHMEM_FN bool good(const State& state, const char* call) const { return is_fit(state, call); }
+};
+/// An object of a type that the caller has named.
+template <class T>
+GSHMEM_FN Symmetric element(const char* name, const T* p) {
+  return {{name, p, {1, sizeof(T)}, alignof(T)}};
+}
+/// A word that is updated, waited for or read as a whole.
+template <class T>
+GSHMEM_FN Symmetric word(const char* name, const T* p) {
+  return {{name, p, {1, sizeof(T)}, sizeof(T)}};
 }
 
-GSHMEM_FN bool check_signal_op(const State& state, const char* call, int op) {
-  if (!kChecks || op == GSHMEM_SIGNAL_SET || op == GSHMEM_SIGNAL_ADD) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "sig_op", static_cast<std::uint64_t>(op),
-                GSHMEM_SIGNAL_ADD});
-  return false;
-}
+/// A side of a strided transfer, from its first to its last element: Side is Symmetric or Local.
+template <class Side>
+struct Strided {
+  const char *name, *stride_name;
+  const void* p;
+  std::ptrdiff_t stride;
+  Elements n;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (n.count == 0) return true;
+    if (stride < 1) {
+      return bad_argument(state, call, stride_name, abi::Rule::kStride,
+                          static_cast<std::uint64_t>(stride), 1);
+    }
+    const std::size_t step = static_cast<std::size_t>(stride);
+    if (n.count > n.most() / step) {
+      return bad_argument(state, call, "nelems", abi::Rule::kOverflow, n.count, n.most() / step);
+    }
+    return Side{{name, p, {(n.count - 1) * step + 1, n.size}}}.good(state, call);
+  }
+};
 
-GSHMEM_FN bool check_cmp(const State& state, const char* call, int cmp) {
-  if (!kChecks || (cmp >= GSHMEM_CMP_EQ && cmp <= GSHMEM_CMP_GE)) return true;
-  fault(state,
-        {GSHMEMX_ERROR_INVALID_VALUE, call, "cmp", static_cast<std::uint64_t>(cmp), GSHMEM_CMP_GE});
-  return false;
+struct SignalOp {
+  int op;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (op == GSHMEM_SIGNAL_SET || op == GSHMEM_SIGNAL_ADD) return true;
+    return bad_argument(state, call, "sig_op", abi::Rule::kSignalOp, as_value(op));
+  }
+};
+
+struct Comparison {
+  int cmp;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (cmp >= GSHMEM_CMP_EQ && cmp <= GSHMEM_CMP_GE) return true;
+    return bad_argument(state, call, "cmp", abi::Rule::kCmp, as_value(cmp));
+  }
+};
+
+/// A signal word outside of the payload (OpenSHMEM 1.5, section 9.8). Both are symmetric.
+struct Apart {
+  const std::uint64_t* sig_addr;
+  const void* dest;
+  Elements n;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    const std::uint64_t at = as_value(sig_addr), first = as_value(dest);
+    if (at + sizeof(*sig_addr) <= first || at >= first + n.bytes() || n.count == 0) return true;
+    return bad_argument(state, call, "sig_addr", abi::Rule::kApart, at, first);
+  }
+};
+
+/// All arguments are good. They are looked at in order.
+template <class... Arguments>
+GSHMEM_FN bool check_arguments([[maybe_unused]] const State& state,
+                               [[maybe_unused]] const char* call, const Arguments&... arguments) {
+  if constexpr (kChecks) {
+    return (arguments.good(state, call) && ...);
+  } else {
+    return ((static_cast<void>(arguments), true) && ...);
+  }
 }
 
 }  // namespace gshmem::device

@@ -38,8 +38,7 @@ GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, c
   const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
   const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];
   if (kChecks && load_relaxed(&entry.handle) != wanted) {
-    fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, argument,
-                  static_cast<std::uint64_t>(static_cast<std::int64_t>(handle))});
+    (void)bad_argument(state, call, argument, abi::Rule::kHandle, as_value(handle));
     return nullptr;
   }
   return context_of(entry);

@@ -24,6 +24,7 @@ struct FaultInfo {
   std::uint64_t limit = 0;
   int pe = -1;
   std::uint32_t queue = 0, wqe_index = 0, opcode = 0, syndrome = 0;  ///< network path
+  abi::Rule rule = abi::Rule::kNone;                                 ///< of device/check.h
 };
 
 GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
@@ -61,6 +62,7 @@ GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told
     record.wqe_index = info.wqe_index;
     record.opcode = info.opcode;
     record.syndrome = info.syndrome;
+    record.rule = info.rule;
     copy_text(record.call, info.call, sizeof(record.call));
     copy_text(record.argument, info.argument, sizeof(record.argument));
     fence_system();

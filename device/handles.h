@@ -44,16 +44,19 @@ namespace gshmem::api {
 struct Handles {
   const int* qps;
   int count;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (count < 0)
+      return bad_argument(state, call, "num_qps", abi::Rule::kNoOfQps, as_value(count));
+    return Local{entries("qps", qps, static_cast<std::size_t>(count))}.good(state, call);
+  }
 };
-
-GSHMEM_FN bool check_handles(const State& state, const char* call, int pe, Handles handles) {
-  if (!kChecks) return true;
-  if (pe != GSHMEMX_PE_ALL && !check_pe(state, call, pe)) return false;
-  if (handles.count >= 0 && (handles.count == 0 || handles.qps)) return true;
-  fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "num_qps",
-                static_cast<std::uint64_t>(static_cast<std::int64_t>(handles.count))});
-  return false;
-}
+/// One PE, or all.
+struct ToPes {
+  int pe;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    return pe == GSHMEMX_PE_ALL || ToPe{pe}.good(state, call);
+  }
+};
 
 /// The queues of a state to `pe`, or to all PEs.
 struct QueueRange {
@@ -96,7 +99,7 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
 
 template <class Coop>
 GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
-  if (!check_pe(call.state, call.name, pe)) return;
+  if (!check_arguments(call.state, call.name, ToPe{pe})) return;
   GSHMEM_ON_HOST_OPS({
     ops->complete(call.state);
     return;
@@ -135,7 +138,7 @@ GSHMEM_FN void for_each_handle(const Caller& call, Handles handles, const Work& 
 
 template <class Coop>
 GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) {
-  if (!check_handles(call.state, call.name, pe, handles)) return;
+  if (!check_arguments(call.state, call.name, ToPes{pe}, handles)) return;
   GSHMEM_ON_HOST_OPS({
     for_each_handle(call, handles, [&](const State& state) { ops->complete(state); });
     return;

@@ -4,7 +4,7 @@
 
 #include <gshmem/constants.h>
 
-#include "fault.h"
+#include "check.h"
 #include "machine.h"
 
 namespace gshmem::device {
@@ -39,8 +39,7 @@ GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
     case GSHMEM_TEAM_INVALID:
       break;
     default:
-      fault(state, {GSHMEMX_ERROR_INVALID_VALUE, call, "team", static_cast<std::uint64_t>(team),
-                    GSHMEMX_TEAM_SAME_MYPE_NODE});
+      (void)bad_argument(state, call, "team", abi::Rule::kTeam, as_value(team));
   }
   return {-1, -1};
 }

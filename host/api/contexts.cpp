@@ -16,8 +16,7 @@ int gshmem_ctx_create(long options, gshmem_ctx_t* ctx) {
     constexpr const char* kCall = "gshmem_ctx_create";
     constexpr long kOne = GSHMEM_CTX_PRIVATE | GSHMEM_CTX_SERIALIZED;
     Pe& pe = require_pe(kCall);
-    require(ctx != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: argument ctx is null", kCall));
+    require_not_null(kCall, "ctx", ctx);
     require((options & ~(kOne | GSHMEM_CTX_NOSTORE)) == 0, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX options", kCall,
                       options));
@@ -46,8 +45,7 @@ int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array) {
   return guard_status([&] {
     constexpr const char* kCall = "gshmemx_qp_create";
     Pe& pe = require_pe(kCall);
-    require(out_qp_array != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: argument out_qp_array is null", kCall));
+    require_not_null(kCall, "out_qp_array", out_qp_array);
     const std::vector<std::int32_t> handles = pe.create_queues(kCall, num_qps);
     void* array = std::malloc(std::max<std::size_t>(handles.size(), 1) * sizeof(handles[0]));
     if (!array) throw std::bad_alloc();
@@ -60,9 +58,9 @@ int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps) {
   return guard_status([&] {
     constexpr const char* kCall = "gshmemx_qp_destroy";
     Pe& pe = require_pe(kCall);
-    require(num_qps >= 0 && (num_qps == 0 || qps), GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: argument num_qps = %d with qps = %p", kCall, num_qps,
-                      static_cast<const void*>(qps)));
+    require(num_qps >= 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument num_qps = %d is negative", kCall, num_qps));
+    if (num_qps > 0) require_not_null(kCall, "qps", qps);
     for (int i = 0; i < num_qps; ++i) {
       require(pe.has_context(qps[i]), GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("%s: argument qps[%d] = %d is no open queue handle", kCall, i, qps[i]));

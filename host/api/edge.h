@@ -10,6 +10,12 @@
 
 namespace gshmem {
 
+/// An error that names the argument when it is null.
+inline void require_not_null(const char* call, const char* argument, const void* value) {
+  require(value != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument %s is null", call, argument));
+}
+
 /// For calls that return a status: runs `body`, logs what it throws.
 template <class Body>
 [[nodiscard]] int guard_status(const Body& body) noexcept {

@@ -50,8 +50,7 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
                                                      const gshmemx_init_attr_t* attr,
                                                      const Config& config) {
   if (flags == GSHMEMX_INIT_DEFAULT) return bootstrap::create(config);
-  require(attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-          strprintf("gshmemx_init_attr: argument attr is null with flags = %u", flags));
+  require_not_null("gshmemx_init_attr", "attr", attr);
   const gshmemx_init_args_t& args = attr->args;
   switch (flags) {
     case GSHMEMX_INIT_WITH_MPI_COMM:
@@ -168,11 +167,13 @@ void gshmem_global_exit(int status) {
 }
 
 void gshmem_info_get_version(int* major, int* minor) {
-  *major = GSHMEM_MAJOR_VERSION;
-  *minor = GSHMEM_MINOR_VERSION;
+  if (major) *major = GSHMEM_MAJOR_VERSION;
+  if (minor) *minor = GSHMEM_MINOR_VERSION;
 }
 
-void gshmem_info_get_name(char* name) { std::strcpy(name, GSHMEM_VENDOR_STRING); }
+void gshmem_info_get_name(char* name) {
+  if (name) std::strcpy(name, GSHMEM_VENDOR_STRING);
+}
 
 int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr) {
   return guard_status([&] { init(flags, attr); });
@@ -187,8 +188,7 @@ int gshmemx_init_status(void) {
 
 int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
   return guard_status([&] {
-    require(uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            "gshmemx_get_uniqueid: argument uniqueid is null");
+    require_not_null("gshmemx_get_uniqueid", "uniqueid", uniqueid);
     bootstrap::make_uniqueid(uniqueid, read_config());
   });
 }
@@ -196,12 +196,14 @@ int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
 int gshmemx_set_attr_uniqueid_args(int myrank, int nranks, const gshmemx_uniqueid_t* uniqueid,
                                    gshmemx_init_attr_t* attr) {
   return guard_status([&] {
-    require(attr != nullptr && uniqueid != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            "gshmemx_set_attr_uniqueid_args: arguments uniqueid and attr must not be null");
+    constexpr const char* kCall = "gshmemx_set_attr_uniqueid_args";
+    require_not_null(kCall, "uniqueid", uniqueid);
+    require_not_null(kCall, "attr", attr);
+    require(nranks >= 1 && nranks <= abi::kMaxPes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument nranks = %d is not in [1, %d]", kCall, nranks, abi::kMaxPes));
     require(
-        nranks >= 1 && myrank >= 0 && myrank < nranks, GSHMEMX_ERROR_INVALID_VALUE,
-        strprintf("gshmemx_set_attr_uniqueid_args: argument myrank = %d is not in [0, nranks = %d)",
-                  myrank, nranks));
+        myrank >= 0 && myrank < nranks, GSHMEMX_ERROR_INVALID_VALUE,
+        strprintf("%s: argument myrank = %d is not in [0, nranks = %d)", kCall, myrank, nranks));
     attr->args.uid_args = {GSHMEMX_UNIQUEID_VERSION, const_cast<gshmemx_uniqueid_t*>(uniqueid),
                            myrank, nranks};
   });
@@ -209,8 +211,8 @@ int gshmemx_set_attr_uniqueid_args(int myrank, int nranks, const gshmemx_uniquei
 
 int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_attr_t* attr) {
   return guard_status([&] {
-    require(attr != nullptr && mpi_comm != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            "gshmemx_set_attr_mpi_comm_args: arguments mpi_comm and attr must not be null");
+    require_not_null("gshmemx_set_attr_mpi_comm_args", "mpi_comm", mpi_comm);
+    require_not_null("gshmemx_set_attr_mpi_comm_args", "attr", attr);
     attr->mpi_comm = mpi_comm;
   });
 }
@@ -218,8 +220,8 @@ int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_attr_t* attr) {
 int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
                                  gshmemx_init_attr_t* attr) {
   return guard_status([&] {
-    require(world != nullptr && attr != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
-            "gshmemx_set_attr_thread_args: arguments world and attr must not be null");
+    require_not_null("gshmemx_set_attr_thread_args", "world", world);
+    require_not_null("gshmemx_set_attr_thread_args", "attr", attr);
     require(rank >= 0 && rank < world->n_pes, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("gshmemx_set_attr_thread_args: argument rank = %d is not in [0, %d)", rank,
                       world->n_pes));
@@ -254,6 +256,7 @@ int gshmemx_bind_thread(void* pe_handle) {
 
 int gshmemx_cumodule_init(struct CUmod_st* module) {
   return guard_status([&] {
+    require_not_null("gshmemx_cumodule_init", "module", module);
     Pe& pe = require_gpu("gshmemx_cumodule_init");
     pe.gpu()->write_module_state("gshmemx_cumodule_init", module, pe.state());
   });
@@ -261,6 +264,7 @@ int gshmemx_cumodule_init(struct CUmod_st* module) {
 
 int gshmemx_cumodule_finalize(struct CUmod_st* module) {
   return guard_status([&] {
+    require_not_null("gshmemx_cumodule_finalize", "module", module);
     Pe& pe = require_gpu("gshmemx_cumodule_finalize");
     pe.gpu()->write_module_state("gshmemx_cumodule_finalize", module, abi::DeviceState{});
   });
@@ -268,6 +272,7 @@ int gshmemx_cumodule_finalize(struct CUmod_st* module) {
 
 int gshmemx_culibrary_init(struct CUlib_st* library) {
   return guard_status([&] {
+    require_not_null("gshmemx_culibrary_init", "library", library);
     Pe& pe = require_gpu("gshmemx_culibrary_init");
     pe.gpu()->write_library_state("gshmemx_culibrary_init", library, pe.state());
   });
@@ -275,6 +280,7 @@ int gshmemx_culibrary_init(struct CUlib_st* library) {
 
 int gshmemx_culibrary_finalize(struct CUlib_st* library) {
   return guard_status([&] {
+    require_not_null("gshmemx_culibrary_finalize", "library", library);
     Pe& pe = require_gpu("gshmemx_culibrary_finalize");
     pe.gpu()->write_library_state("gshmemx_culibrary_finalize", library, abi::DeviceState{});
   });
@@ -318,9 +324,9 @@ int gshmemx_last_fault(gshmemx_fault_t* info) {
 const char* gshmemx_status_string(int status) { return status_text(status); }
 
 void gshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
-  *major = GSHMEM_VENDOR_MAJOR_VERSION;
-  *minor = GSHMEM_VENDOR_MINOR_VERSION;
-  *patch = GSHMEM_VENDOR_PATCH_VERSION;
+  if (major) *major = GSHMEM_VENDOR_MAJOR_VERSION;
+  if (minor) *minor = GSHMEM_VENDOR_MINOR_VERSION;
+  if (patch) *patch = GSHMEM_VENDOR_PATCH_VERSION;
 }
 
 }  // extern "C"

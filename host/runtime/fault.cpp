@@ -8,44 +8,47 @@ namespace gshmem {
 namespace {
 
 std::string bad_argument(const abi::FaultRecord& f) {
-  const std::string_view argument = f.argument;
   const auto value = static_cast<unsigned long>(f.value),
              limit = static_cast<unsigned long>(f.limit);
-  if (argument == "pe") {
-    return strprintf("%s: argument pe = %d is out of range [0, %lu)", f.call, f.pe, limit);
+  const auto number = static_cast<long>(f.value);
+  const std::string start = strprintf("%s: argument %s", f.call, f.argument);
+  const char* is = start.c_str();
+  switch (f.rule) {
+    case abi::Rule::kPe:
+      return strprintf("%s = %ld is out of range [0, %lu)", is, number, limit);
+    case abi::Rule::kOverflow:
+      return strprintf("%s = %lu is too large, the size in bytes overflows", is, value);
+    case abi::Rule::kSymmetric:
+      return strprintf("%s = 0x%lx (%lu bytes) is not in the symmetric heap", is, value, limit);
+    case abi::Rule::kNotNull:
+      return strprintf("%s = 0x%lx is null, where %lu bytes are needed", is, value, limit);
+    case abi::Rule::kAligned:
+      return strprintf("%s = 0x%lx is not aligned to %lu bytes", is, value, limit);
+    case abi::Rule::kStride:
+      return strprintf("%s = %ld is a stride and must be at least 1", is, number);
+    case abi::Rule::kSignalOp:
+      return strprintf("%s = %ld is not one of the GSHMEM_SIGNAL constants", is, number);
+    case abi::Rule::kCmp:
+      return strprintf("%s = %ld is not one of the GSHMEM_CMP constants", is, number);
+    case abi::Rule::kApart:
+      return strprintf("%s = 0x%lx lies in the payload, which begins at dest = 0x%lx", is, value,
+                       limit);
+    case abi::Rule::kHandle:
+      return strprintf("%s = %ld is not open: it was destroyed, or never created on this PE", is,
+                       number);
+    case abi::Rule::kNoOfQps:
+      return strprintf("%s = %ld is negative", is, number);
+    case abi::Rule::kTeam:
+      return strprintf("%s = %ld is not a team", is, number);
+    case abi::Rule::kAloneBy:
+      return strprintf(
+          "%s: something else was posted by it while the burst was open (%lu entries, "
+          "not %lu)",
+          is, value, limit);
+    case abi::Rule::kNone:
+      break;
   }
-  if (argument == "nelems") {
-    return strprintf("%s: argument nelems = %lu is too large, the size in bytes overflows", f.call,
-                     value);
-  }
-  if (argument == "dst" || argument == "sst") {
-    return strprintf("%s: argument %s = %ld is a stride and must be at least 1", f.call, f.argument,
-                     static_cast<long>(value));
-  }
-  if (argument == "team") {
-    return strprintf("%s: argument team = %ld is not a team", f.call, static_cast<long>(value));
-  }
-  if (argument == "ctx" || argument == "qp") {
-    return strprintf(
-        "%s: argument %s = %ld is not open: it was destroyed, or never created on this PE", f.call,
-        f.argument, static_cast<long>(value));
-  }
-  if (argument == "context") {
-    return strprintf(
-        "%s: argument context: something else was posted by it while the burst was open "
-        "(%lu entries, not %lu)",
-        f.call, value, limit);
-  }
-  if (argument == "num_qps") {
-    return strprintf("%s: argument num_qps = %ld without that many handles", f.call,
-                     static_cast<long>(value));
-  }
-  if (argument == "sig_op" || argument == "cmp") {
-    return strprintf("%s: argument %s = %ld is not one of the GSHMEM_%s constants", f.call,
-                     f.argument, static_cast<long>(value), argument == "cmp" ? "CMP" : "SIGNAL");
-  }
-  return strprintf("%s: argument %s = 0x%lx (%lu bytes) is not in the symmetric heap", f.call,
-                   f.argument, value, limit);
+  return strprintf("%s = 0x%lx", is, value);
 }
 
 /// What a syndrome says, and what to look at (MLX5_CQE_SYNDROME_*, <infiniband/mlx5dv.h>).

@@ -91,6 +91,9 @@ inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 block
   const gshmem::detail::GpuScope scope;
   gshmem::collective_launch::Outcome outcome;
   const int largest = gshmem::collective_launch::largest_grid(&outcome, func, blockDims, sharedMem);
+  if (outcome.status == GSHMEMX_SUCCESS && !gridsize)
+    gshmem::collective_launch::fail(&outcome, GSHMEMX_ERROR_INVALID_VALUE,
+                                    "argument gridsize is null");
   if (outcome.status == GSHMEMX_SUCCESS) {
     *gridsize = largest;
   } else {

@@ -85,10 +85,13 @@ class SymmetricArray {
 
   /// Copies PE `pe`'s elements to the host, or host elements to PE `pe`, beginning at `first`.
   /// Complete on return. Works in both modes.
+  /// Throws Failure for elements that are not its own.
   void read(std::span<T> to, int pe, std::size_t first = 0) const {
+    require_own("read", first, to.size());
     gshmem_getmem(to.data(), data_ + first, to.size_bytes(), pe);
   }
   void write(std::span<const T> from, int pe, std::size_t first = 0) {
+    require_own("write", first, from.size());
     gshmem_putmem(data_ + first, from.data(), from.size_bytes(), pe);
     gshmem_quiet();
   }
@@ -99,6 +102,14 @@ class SymmetricArray {
   }
 
  private:
+  void require_own(const char* call, std::size_t first, std::size_t count) const {
+    if (first <= count_ && count <= count_ - first) return;
+    throw Failure(GSHMEMX_ERROR_INVALID_VALUE,
+                  std::string("SymmetricArray::") + call + ": " + std::to_string(count) +
+                      " elements, argument first = " + std::to_string(first) + ", of " +
+                      std::to_string(count_));
+  }
+
   T* data_ = nullptr;
   std::size_t count_ = 0;
 };

@@ -138,7 +138,8 @@ typedef struct gshmemx_fault {
 GSHMEM_EXPORT int gshmemx_last_fault(gshmemx_fault_t* info);
 /// Text of a gshmemx_status; "unknown status" for any other number.
 GSHMEM_EXPORT const char* gshmemx_status_string(int status);
-/// Version of this library. (gshmem_info_get_version: of the specification.)
+/// Version of this library. (gshmem_info_get_version: of the specification.) Null is fine for what
+/// is not wanted.
 GSHMEM_EXPORT void gshmemx_vendor_get_version_info(int* major, int* minor, int* patch);
 
 #ifdef __cplusplus

@@ -8,6 +8,25 @@
 
 namespace gshmem::abi {
 
+/// What an argument of a call must be, where its value is wrong. host/runtime/fault.cpp has the
+/// sentences.
+enum class Rule : std::uint32_t {
+  kNone,
+  kPe,         ///< value in [0, limit)
+  kOverflow,   ///< a number of elements of at most limit
+  kSymmetric,  ///< limit bytes in the symmetric heap
+  kNotNull,    ///< limit bytes of any memory
+  kAligned,    ///< to limit bytes
+  kStride,
+  kSignalOp,
+  kCmp,
+  kApart,    ///< a signal word outside of the payload, which begins at limit
+  kHandle,   ///< of an open context or queue
+  kNoOfQps,  ///< not negative
+  kTeam,
+  kAloneBy,  ///< a context whose queue has limit entries as long as a burst is open
+};
+
 struct FaultRecord {
   std::uint32_t claimed;    ///< 0 -> 1 by the one writer
   std::uint32_t published;  ///< 1 when every other field is valid
@@ -20,7 +39,8 @@ struct FaultRecord {
   std::uint32_t opcode;     ///< network path: its opcode
   std::uint32_t syndrome;   ///< network path: error syndrome of the completion
   char call[48];            ///< API call, NUL-terminated
-  char argument[16];        ///< argument name, or what was waited for, NUL-terminated
+  char argument[12];        ///< argument name, or what was waited for, NUL-terminated
+  Rule rule;                ///< that `argument` breaks
 };
 static_assert(sizeof(FaultRecord) == 112 && offsetof(FaultRecord, call) == 48);
 

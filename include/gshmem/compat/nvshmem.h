@@ -96,8 +96,8 @@ NVSHMEM_HOST(void*, align, (size_t alignment, size_t size), (alignment, size))
 NVSHMEM_HOST(void, free, (void* ptr), (ptr))
 #undef NVSHMEM_HOST
 NVSHMEM_HOST_FN void nvshmem_info_get_version(int* major, int* minor) {
-  *major = NVSHMEM_MAJOR_VERSION;
-  *minor = NVSHMEM_MINOR_VERSION;
+  if (major) *major = NVSHMEM_MAJOR_VERSION;
+  if (minor) *minor = NVSHMEM_MINOR_VERSION;
 }
 
 #if !defined(__cplusplus)

@@ -112,9 +112,9 @@ NVSHMEM_HOST_FN void nvshmemx_hostlib_finalize(void) { gshmem_finalize(); }
 
 /// The version that NVSHMEM_VENDOR_*_VERSION tell.
 NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
-  *major = NVSHMEM_VENDOR_MAJOR_VERSION;
-  *minor = NVSHMEM_VENDOR_MINOR_VERSION;
-  *patch = NVSHMEM_VENDOR_PATCH_VERSION;
+  if (major) *major = NVSHMEM_VENDOR_MAJOR_VERSION;
+  if (minor) *minor = NVSHMEM_VENDOR_MINOR_VERSION;
+  if (patch) *patch = NVSHMEM_VENDOR_PATCH_VERSION;
 }
 
 #if !defined(__cplusplus)

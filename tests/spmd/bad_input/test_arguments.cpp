@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+
 using namespace gshmem;
 using namespace gshmem::spmd;
 
@@ -28,6 +30,8 @@ void expect(int code, const std::vector<std::string>& parts,
     for (const std::string& part : parts) CHECK(contains(fault.message, part));
   }
 }
+
+std::atomic<void*> nowhere{nullptr};  // of a constant the compiler warns
 
 }  // namespace
 
@@ -80,6 +84,15 @@ TEST_CASE("burst_with_bad_arguments_is_a_fault") {
          [&](std::uint64_t* words) {
            Burst(context(), Thread{}, 1).put_nbi(words, &one, std::size_t{1} << 62);
          });
+  expect(kInvalid, {"Burst::put_nbi:", "argument source = 0x0 is null"}, [&](std::uint64_t* words) {
+    Burst(context(), Thread{}, 1)
+        .put_nbi(words, static_cast<const std::uint64_t*>(nowhere.load()), 1);
+  });
+  expect(kInvalid, {"Burst::signal:", "argument sig_addr", "not aligned to 8 bytes"},
+         [&](std::uint64_t* words) {
+           auto* at = reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(words) + 4);
+           Burst(context(), Thread{}, 1).signal({at, 1});
+         });
   expect(kInvalid, {"Burst::p:", "argument dest"},
          [&](std::uint64_t*) { Burst(context(), Thread{}, 1).p(&one, 1); });
   expect(kInvalid, {"Burst::signal:", "argument sig_addr"}, [&](std::uint64_t*) {
@@ -88,6 +101,83 @@ TEST_CASE("burst_with_bad_arguments_is_a_fault") {
   expect(kInvalid, {"Burst::signal:", "sig_op = 7"}, [&](std::uint64_t* words) {
     Burst(context(), Thread{}, 1).signal({words, 1, static_cast<Signal::Op>(7)});
   });
+}
+
+TEST_CASE("typed_calls_name_themselves_and_what_is_wrong") {
+  // What the C functions do not have: other types, and no name of their own.
+  struct Pair {
+    std::int32_t a, b;
+  };
+  std::uint64_t one = 1;
+  const auto by_context = [](const std::vector<std::string>& parts,
+                             const std::function<void(const Context&, std::uint64_t*)>& misuse) {
+    expect(kInvalid, parts, [&](std::uint64_t* words) { misuse(context(), words); });
+  };
+  by_context({"put: argument source = 0x0 is null, where 16 bytes"}, [](auto pe, auto* words) {
+    pe.put(Thread{}, reinterpret_cast<Pair*>(words), static_cast<const Pair*>(nowhere.load()), 2,
+           1);
+  });
+  by_context({"get: argument dest = 0x0 is null"}, [](auto pe, auto* words) {
+    pe.get(Block{}, static_cast<std::uint64_t*>(nowhere.load()), words, 2, 1);
+  });
+  by_context({"iput: argument sst = 0 "}, [&](auto pe, auto* words) {
+    pe.iput(Warp{}, words, &one, {1, 0, 2}, 1);
+  });
+  by_context({"iget: argument dest = 0x0 is null"}, [](auto pe, auto* words) {
+    pe.iget(Thread{}, static_cast<std::uint64_t*>(nowhere.load()), words, {1, 1, 2}, 1);
+  });
+  by_context({"p: argument dest = 0x", "4 is not aligned to 8 bytes"}, [](auto pe, auto* words) {
+    pe.p(reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(words) + 4), 1, 1);
+  });
+  by_context({"atomic_fetch_add: argument dest = 0x", "4 is not aligned to 8 bytes"},
+             [](auto pe, auto* words) {
+               (void)pe.atomic_fetch_add(
+                   reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(words) + 4), 1, 1);
+             });
+  by_context({"put_signal: argument sig_addr = 0x", "lies in the payload"},
+             [&](auto pe, auto* words) {
+               pe.put_signal(Thread{}, words, &one, 1, {words, 1}, 1);
+             });
+  by_context({"signal: argument sig_op = 0 "}, [](auto pe, auto* words) {
+    pe.signal({words, 1, static_cast<Signal::Op>(0)}, 1);
+  });
+  by_context({"signal_wait_until: argument sig_addr = 0x1 is not aligned"}, [](auto pe, auto*) {
+    (void)pe.signal_wait_until(reinterpret_cast<const std::uint64_t*>(1), Cmp::kEq, 0);
+  });
+  by_context({"wait_until: argument cmp = 17 "},
+             [](auto pe, auto* words) { pe.wait_until(words, static_cast<Cmp>(17), 0); });
+  by_context({"test: argument ivar = 0x"},
+             [&](auto pe, auto*) { (void)pe.test(&one, Cmp::kEq, 1); });
+  by_context({"on: argument ctx = 77 is not open"}, [](auto pe, auto*) { (void)pe.on(77); });
+}
+
+TEST_CASE("elements_that_an_array_does_not_have_are_not_copied") {
+  const Outcome outcome = in_child(quick(), [] {
+    const Runtime runtime;
+    SymmetricArray<int> array(4);
+    std::vector<int> five(5, 1);
+    const auto refused = [](const auto& call) {
+      try {
+        call();
+      } catch (const Failure& failure) {
+        std::printf("%d %s\n", failure.code(), failure.what());
+      }
+    };
+    refused([&] { array.write(five, 0); });
+    refused([&] { array.read(five, 0); });
+    refused([&] { array.read(std::span(five).first(1), 0, 4); });
+    refused([&] { array.read(std::span(five).first(1), 0, SIZE_MAX); });
+    array.read(std::span(five).first(0), 0, 4);
+    array.write(std::span<const int>(five).first(4), 0);
+    std::printf("left %d\n", array.to_vector(0)[3]);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  const std::string invalid = std::to_string(kInvalid) + " SymmetricArray::";
+  CHECK(contains(outcome.output, invalid + "write: 5 elements, argument first = 0, of 4\n"));
+  CHECK(contains(outcome.output, invalid + "read: 5 elements, argument first = 0, of 4\n"));
+  CHECK(contains(outcome.output, invalid + "read: 1 elements, argument first = 4, of 4\n"));
+  CHECK(contains(outcome.output, "argument first = 18446744073709551615, of 4\nleft 1\n"));
 }
 
 TEST_CASE("context_that_is_not_open_is_a_fault") {

@@ -1,0 +1,112 @@
+// Every function of functions.def, and for each the calls of it in which one argument is wrong, by
+// the kind of that argument. The names of arguments say their kinds: a function with a name that is
+// not known here has no kind, which is an error. The tests make the calls: on a host thread
+// (test_every_call.cpp) and in kernels (tests/device/faults/arguments.cu).
+#pragma once
+
+#include <gshmem/abi/fault.h>
+#include <gshmem/device/machine.h>
+#include <gshmem/gshmem.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gshmem::spmd {
+
+/// The arguments of a call, as 64 bits each.
+using Raw = std::array<std::uint64_t, 8>;
+
+/// A row of functions.def.
+struct Function {
+  const char* name;
+  const char* names;  ///< "(dest, source, nelems, pe)"
+  const char* call;   ///< "put(call, ...)"
+  std::size_t unit;   ///< bytes of what the first pointer points to; 0 = void
+};
+
+/// A call, and the fault that it has to be. Without one (`argument` is empty) it returns `result`
+/// where that is asked for.
+struct Case {
+  std::size_t function;
+  Raw raw;
+  std::string argument, value;
+  bool has_result = false;
+  std::uint64_t result = 0;
+
+  /// What the fault says, or the call's name where there is none.
+  [[nodiscard]] std::string text() const;
+  /// What is not as it should be after the call; empty when all is.
+  [[nodiscard]] std::string complaint(const abi::FaultRecord& fault, std::uint64_t got) const;
+};
+
+/// Memory that calls may name. All are 4096 bytes and hold what fill_ground() says.
+struct Ground {
+  static constexpr std::size_t kBytes = 4096;
+  static constexpr std::size_t kSignal = 2048;                   // in the symmetric part
+  static constexpr std::size_t kFetch = 1024, kIndices = 2048;   // in the local one
+  static constexpr std::size_t kHandles = 3072, kValues = 3584;  // likewise
+  char *symmetric, *local;
+  char *heap, *heap_end;  ///< the PE's, with the library's part
+
+  /// The symmetric part is zeros. Of the local one only the values to compare with are.
+  static void fill(char* symmetric_part, char* local_part) {
+    std::memset(symmetric_part, 0, kBytes);
+    std::memset(local_part, 0x55, kBytes);
+    std::memset(local_part + kValues, 0, kBytes - kValues);
+    const gshmemx_qp_handle_t handles[] = {GSHMEMX_QP_DEFAULT, 77};  // the second is not open
+    std::memcpy(local_part + kHandles, handles, sizeof(handles));
+  }
+};
+
+/// All rows, in their order.
+[[nodiscard]] const std::vector<Function>& functions();
+
+/// Good calls, calls of no elements, and calls with one wrong argument. Throws for an argument
+/// without a kind.
+[[nodiscard]] std::vector<Case> cases_of(std::size_t function, const Ground& ground);
+
+template <class T>
+GSHMEM_FN T from_raw(std::uint64_t raw) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(raw);
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(raw);
+  } else {
+    T value{};
+    memcpy(&value, &raw, sizeof(T));
+    return value;
+  }
+}
+template <class T>
+GSHMEM_FN std::uint64_t to_raw(const T& value) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<std::uint64_t>(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<std::uint64_t>(value);
+  } else {
+    return 0;
+  }
+}
+
+/// Calls `function` with what `raw` holds.
+template <class Result, class... Arguments, std::size_t... kAt>
+GSHMEM_FN std::uint64_t call_raw(Result (*function)(Arguments...),
+                                 [[maybe_unused]] const std::uint64_t* raw,
+                                 std::index_sequence<kAt...>) {
+  if constexpr (std::is_void_v<Result>) {
+    function(from_raw<Arguments>(raw[kAt])...);
+    return 0;
+  } else {
+    return to_raw(function(from_raw<Arguments>(raw[kAt])...));
+  }
+}
+template <class Result, class... Arguments>
+GSHMEM_FN std::uint64_t call_raw(Result (*function)(Arguments...), const std::uint64_t* raw) {
+  return call_raw(function, raw, std::make_index_sequence<sizeof...(Arguments)>());
+}
+
+}  // namespace gshmem::spmd

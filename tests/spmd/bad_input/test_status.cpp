@@ -1,0 +1,148 @@
+// Wrong arguments of calls that return a status: it is GSHMEMX_ERROR_INVALID_VALUE, a line of the
+// log names the call, the argument and its value, and the PE has no fault.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
+  static gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+  static gshmemx_init_attr_t old = GSHMEMX_INIT_ATTR_INITIALIZER;
+  old.version = 7;
+  static const gshmemx_uniqueid_t id = GSHMEMX_UNIQUEID_INITIALIZER;
+  static gshmemx_thread_world_t* world = nullptr;
+  static gshmemx_qp_handle_t* handles = nullptr;
+  static const gshmemx_qp_handle_t closed = 77;
+  static gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+  static int number = -1;
+  struct Call {
+    bool on_a_pe;
+    std::string says;
+    std::function<int()> make;
+  };
+  const std::vector<Call> calls{
+      {false, "init_attr: argument flags = 77 ", [] { return gshmemx_init_attr(77, &attr); }},
+      {false, "init_attr: argument attr is null",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_WITH_UNIQUEID, nullptr); }},
+      {false, "init_attr: argument attr is null",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, nullptr); }},
+      {false, "init_attr: no unique id in attr",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_WITH_UNIQUEID, &attr); }},
+      {false, "init_attr: attr->mpi_comm is null",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr); }},
+      {false, "init_attr: no thread world in attr",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr); }},
+      {false, "init_attr: attr->version = 7, ",
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &old); }},
+      {false, "uniqueid_args: argument myrank = 2 ",
+       [] { return gshmemx_set_attr_uniqueid_args(2, 2, &id, &attr); }},
+      {false, "uniqueid_args: argument myrank = -1 ",
+       [] { return gshmemx_set_attr_uniqueid_args(-1, 2, &id, &attr); }},
+      {false, "uniqueid_args: argument nranks = 0 ",
+       [] { return gshmemx_set_attr_uniqueid_args(0, 0, &id, &attr); }},
+      {false, "uniqueid_args: argument nranks = 65537 ",
+       [] { return gshmemx_set_attr_uniqueid_args(0, 65537, &id, &attr); }},
+      {false, "uniqueid_args: argument uniqueid is null",
+       [] { return gshmemx_set_attr_uniqueid_args(0, 1, nullptr, &attr); }},
+      {false, "uniqueid_args: argument attr is null",
+       [] { return gshmemx_set_attr_uniqueid_args(0, 1, &id, nullptr); }},
+      {false, "mpi_comm_args: argument mpi_comm is null",
+       [] { return gshmemx_set_attr_mpi_comm_args(nullptr, &attr); }},
+      {false, "mpi_comm_args: argument attr is null",
+       [] { return gshmemx_set_attr_mpi_comm_args(&number, nullptr); }},
+      {false, "thread_args: argument world is null",
+       [] { return gshmemx_set_attr_thread_args(nullptr, 0, &attr); }},
+      {false, "thread_args: argument attr is null",
+       [] { return gshmemx_set_attr_thread_args(world, 0, nullptr); }},
+      {false, "thread_args: argument rank = 2 ",
+       [] { return gshmemx_set_attr_thread_args(world, 2, &attr); }},
+      {false, "thread_args: argument rank = -1 ",
+       [] { return gshmemx_set_attr_thread_args(world, -1, &attr); }},
+      {false, "get_uniqueid: argument uniqueid is null",
+       [] { return gshmemx_get_uniqueid(nullptr); }},
+      {false, "init_thread: argument requested = 9 ",
+       [] { return gshmem_init_thread(9, &number); }},
+      {false, "init_thread: argument requested = -1 ",
+       [] { return gshmem_init_thread(-1, nullptr); }},
+      {false, "world_create: argument n_pes = 0 ",
+       [] { return gshmemx_thread_world_create(0) ? 0 : kInvalid; }},
+      {false, "world_create: argument n_pes = 1073741824 ",
+       [] { return gshmemx_thread_world_create(1 << 30) ? 0 : kInvalid; }},
+      {false, "bind_thread: argument pe_handle = 0x1 ",
+       [] { return gshmemx_bind_thread(reinterpret_cast<void*>(1)); }},
+      {true, "bind_thread: argument pe_handle = 0x1 ",
+       [] { return gshmemx_bind_thread(reinterpret_cast<void*>(1)); }},
+      {true, "ctx_create: argument ctx is null", [] { return gshmem_ctx_create(0, nullptr); }},
+      {true, "ctx_create: argument options = 8 ", [] { return gshmem_ctx_create(8, &ctx); }},
+      {true, "ctx_create: argument options = -1 ", [] { return gshmem_ctx_create(-1, &ctx); }},
+      {true, "qp_create: argument out_qp_array is null",
+       [] { return gshmemx_qp_create(1, nullptr); }},
+      {true, "qp_create: argument num_qps = -1 is negative",
+       [] { return gshmemx_qp_create(-1, &handles); }},
+      {true, "qp_destroy: argument num_qps = -2 is negative",
+       [] { return gshmemx_qp_destroy(-2, &closed); }},
+      {true, "qp_destroy: argument qps is null", [] { return gshmemx_qp_destroy(1, nullptr); }},
+      {true, "qp_destroy: argument qps[0] = 77 ", [] { return gshmemx_qp_destroy(1, &closed); }},
+      {true, "cumodule_init: argument module is null",
+       [] { return gshmemx_cumodule_init(nullptr); }},
+      {true, "cumodule_finalize: argument module is null",
+       [] { return gshmemx_cumodule_finalize(nullptr); }},
+      {true, "culibrary_init: argument library is null",
+       [] { return gshmemx_culibrary_init(nullptr); }},
+      {true, "culibrary_finalize: argument library is null",
+       [] { return gshmemx_culibrary_finalize(nullptr); }},
+  };
+  const Outcome outcome = in_child(quick(), [&] {
+    world = gshmemx_thread_world_create(2);
+    const auto make = [&](bool on_a_pe) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        if (calls[i].on_a_pe != on_a_pe) continue;
+        const int status = calls[i].make();
+        std::fflush(stderr);
+        std::printf("[%zu] %d\n", i, status);
+        std::fflush(stdout);
+      }
+    };
+    make(false);
+    {
+      const Runtime runtime;
+      make(true);
+      std::printf("fault %d\n", gshmemx_last_fault(nullptr));
+    }
+    gshmemx_thread_world_destroy(world);
+    std::printf("left alone %d %d\n", number, handles == nullptr);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "fault 0\nleft alone -1 1\n"));
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto end =
+        outcome.output.find("\n[" + std::to_string(i) + "] " + std::to_string(kInvalid) + "\n");
+    INFO(calls[i].says);
+    REQUIRE(end != std::string::npos);
+    const auto begin = outcome.output.rfind('\n', end - 1) + 1;
+    CHECK(contains(outcome.output.substr(begin, end - begin), calls[i].says));
+  }
+}
+
+TEST_CASE("what_is_not_wanted_is_not_told") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmem_info_get_version(nullptr, nullptr);
+    gshmem_info_get_name(nullptr);
+    gshmemx_vendor_get_version_info(nullptr, nullptr, nullptr);
+    gshmem_query_thread(nullptr);
+    (void)gshmemx_last_fault(nullptr);
+    (void)gshmem_init_thread(GSHMEM_THREAD_MULTIPLE, nullptr);
+    int minor = -1;
+    gshmem_info_get_version(nullptr, &minor);
+    std::printf("minor %d, team %d\n", minor, gshmem_ctx_get_team(GSHMEM_CTX_DEFAULT, nullptr));
+    gshmem_finalize();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "minor 5, team -1\n"));
+}
