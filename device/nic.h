@@ -127,8 +127,16 @@ GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
   return value;
 }
 
+/// Atomics that neither the link between the GPUs nor a network can do (abi/state.h, amo_by_nic).
+GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
+  FaultInfo info{GSHMEMX_ERROR_NOT_SUPPORTED, "atomic", "pe"};
+  info.pe = pe;
+  fault(state, info);
+}
+
 /// Nobody waits for the old value.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
+  if (!state.nic.queues) return refuse_amo(state, pe);
   IssueOf<AtomicEntries> issue;
   issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   make_atomic(issue.entries, Queue(issue.queue), heap_offset(state, target), operation,
@@ -137,6 +145,7 @@ GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe)
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
+  if (!state.nic.queues) return refuse_amo(state, pe), 0;
   IssueOf<AtomicEntries> issue;
   issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   std::uint64_t remote = heap_offset(state, target);

@@ -1,30 +1,48 @@
 // How a translation unit's copy of the device state gets filled: a static object of the unit hands
 // the library a function, compiled in this unit so that it uses this unit's CUDA runtime and
-// symbol. gshmem_init calls all of them with the PE's GPU current. Included by gshmem.h under nvcc
-// only.
+// symbol. gshmem_init calls all of them with the PE's GPU current. Included by gshmem.h under nvcc,
+// and by the library. Invariant: a unit says which layout it was compiled with.
 #pragma once
 
 #include "state.h"
 
-#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
-
+#if !defined(__CUDACC_RTC__)
 extern "C" {
-/// Copies `bytes` bytes into this unit's device state on the current GPU; 0 or a cudaError_t.
-typedef int (*gshmemi_upload_t)(const void* state, unsigned long bytes);
-/// Adds an upload function; PEs of this process that are initialized already are uploaded at once.
-__attribute__((visibility("default"))) void gshmemi_register_upload(gshmemi_upload_t upload);
-__attribute__((visibility("default"))) void gshmemi_unregister_upload(gshmemi_upload_t upload);
+/// A translation unit with kernels; grows at its end only.
+struct gshmemi_unit {
+  /// Copies `bytes` bytes into this unit's device state on the current GPU; 0 or a cudaError_t.
+  int (*upload)(const void* state, unsigned long bytes);
+  unsigned long state_bytes;  ///< of its device state
+  unsigned abi;               ///< kStateAbi of its headers
+};
+/// Adds a unit; PEs of this process that are initialized already are uploaded at once.
+__attribute__((visibility("default"))) void gshmemi_register_unit(const struct gshmemi_unit* unit);
+__attribute__((visibility("default"))) void gshmemi_unregister_unit(
+    const struct gshmemi_unit* unit);
 }
+#endif
+
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 
 namespace {
 
+/// By a stream of its own: the default one would meet what another thread captures.
 int gshmemi_upload_state(const void* state, unsigned long bytes) {
-  return static_cast<int>(cudaMemcpyToSymbol(gshmemi_device_state, state, bytes));
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return static_cast<int>(error);
+  error = cudaMemcpyToSymbolAsync(gshmemi_device_state, state, bytes, 0, cudaMemcpyHostToDevice,
+                                  stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  (void)cudaStreamDestroy(stream);
+  return static_cast<int>(error);
 }
 
 struct GshmemRegistrar {
-  GshmemRegistrar() { gshmemi_register_upload(&gshmemi_upload_state); }
-  ~GshmemRegistrar() { gshmemi_unregister_upload(&gshmemi_upload_state); }
+  gshmemi_unit unit{&gshmemi_upload_state, sizeof(gshmem::abi::DeviceState),
+                    gshmem::abi::kStateAbi};
+  GshmemRegistrar() { gshmemi_register_unit(&unit); }
+  ~GshmemRegistrar() { gshmemi_unregister_unit(&unit); }
 };
 [[maybe_unused]] const GshmemRegistrar gshmemi_registrar;
 

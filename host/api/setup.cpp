@@ -110,6 +110,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
                         attr->version, GSHMEMX_INIT_ATTR_VERSION));
       GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only its mpi_comm");
     }
+    options.tell_kernels = process_tell_kernels;
     auto boot = make_bootstrap(flags, attr, options.config);
     has_boot = true;
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
@@ -157,8 +158,10 @@ void gshmem_query_thread(int* provided) {
 }
 
 void gshmem_finalize(void) {
-  std::unique_ptr<Pe> pe = process_take_current();
-  if (!pe) GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
+  (void)guard_status([] {
+    const std::unique_ptr<Pe> pe = process_take_current();
+    if (!pe) GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
+  });
 }
 
 void gshmem_global_exit(int status) {
@@ -250,7 +253,12 @@ int gshmemx_bind_thread(void* pe_handle) {
     require(process_bind_thread(pe_handle), GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("gshmemx_bind_thread: argument pe_handle = %p is no PE of this process",
                       pe_handle));
-    if (Gpu* gpu = pe_handle ? static_cast<Pe*>(pe_handle)->gpu() : nullptr) gpu->make_current();
+    try {
+      if (Gpu* gpu = pe_handle ? static_cast<Pe*>(pe_handle)->gpu() : nullptr) gpu->make_current();
+    } catch (...) {
+      (void)process_bind_thread(nullptr);
+      throw;
+    }
   });
 }
 

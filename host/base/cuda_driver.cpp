@@ -45,18 +45,22 @@ void CudaDriver::resolve_all(const std::string& soname) {
   require(get_address != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
           soname + " has no cuGetProcAddress_v2: the driver is older than CUDA 12.0");
 
-  const auto resolve = [&](const char* name) {
+  const auto resolve = [&](const char* name, int version) {
     void* address = nullptr;
     CUdriverProcAddressQueryResult status{};
     const CUresult result =
-        get_address(name, &address, kCudaVersion, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+        get_address(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    if (version > kCudaVersion && (result != CUDA_SUCCESS || address == nullptr)) return address;
     require(result == CUDA_SUCCESS && address != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
             strprintf("%s has no %s (CUDA error %d, query status %d)", soname.c_str(), name,
                       static_cast<int>(result), static_cast<int>(status)));
     return address;
   };
 // #name is the name without a version: an operand of # is not expanded, the other two are.
-#define GSHMEM_CUDA_FUNCTION(name) name = reinterpret_cast<decltype(name)>(resolve(#name));
+#define GSHMEM_CUDA_FUNCTION(name) \
+  name = reinterpret_cast<decltype(name)>(resolve(#name, kCudaVersion));
+#define GSHMEM_CUDA_SINCE(version, name, parameters) \
+  name = reinterpret_cast<decltype(name)>(resolve(#name, version));
 #include "host/base/cuda_driver.def"
 }
 

@@ -36,6 +36,14 @@ class Session {
           "nvmlDeviceGetGpuFabricInfoV");
     return info;
   }
+  [[nodiscard]] bool native_atomics(Device* device, Device* peer) const {
+    constexpr int kAtomics = 3;  // NVML_P2P_CAPS_INDEX_ATOMICS
+    int status = -1;             // nvmlGpuP2PStatus_t; 0 is NVML_P2P_STATUS_OK
+    check(library_.function<Result(Device*, Device*, int, int*)>("nvmlDeviceGetP2PStatus")(
+              device, peer, kAtomics, &status),
+          "nvmlDeviceGetP2PStatus");
+    return status == 0;
+  }
   [[nodiscard]] std::string text(Result result) const { return error_text_(result); }
 
  private:
@@ -62,6 +70,16 @@ std::string why_none(const Session& nvml, const FabricInfo& info) {
 }
 
 }  // namespace
+
+std::optional<bool> native_atomics(const std::string& pci, const std::string& peer,
+                                   const std::string& soname) {
+  try {
+    const Session nvml(soname);
+    return nvml.native_atomics(nvml.device(pci), nvml.device(peer));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
 GpuFabric gpu_fabric(const std::string& pci, const std::string& soname) {
   GpuFabric fabric;

@@ -1,12 +1,13 @@
-// NVML, loaded at run time, for the one thing that the CUDA driver does not tell: which NVLink
-// fabric a GPU is in, so that heaps of other hosts are tried only where they can be reached.
-// Included by what sets up a PE's memory and by gshmem-info. Invariant: nothing stays loaded or
-// initialized.
+// NVML, loaded at run time, for what the CUDA driver does not tell: which NVLink fabric a GPU is
+// in, so that heaps of other hosts are tried only where they can be reached, and what links GPUs of
+// other processes have. Included by what sets up a PE's memory and by gshmem-info. Invariant:
+// nothing stays loaded or initialized.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace gshmem::nvml {
@@ -44,6 +45,11 @@ struct GpuFabric {
   std::uint32_t clique = 0;
   std::string why_none = "not asked for";  ///< empty: it is in one
 };
+
+/// Whether the first GPU's atomics on memory of the second, of the same host, are atomic to others
+/// there; also of GPUs that CUDA does not show to this process. Nothing where NVML does not say.
+[[nodiscard]] std::optional<bool> native_atomics(const std::string& pci, const std::string& peer,
+                                                 const std::string& soname = kSoname);
 
 /// Asks for the GPU at a PCI address ("0000:1b:00.0"). Whatever is missing is a reason, no error.
 [[nodiscard]] GpuFabric gpu_fabric(const std::string& pci, const std::string& soname = kSoname);

@@ -40,6 +40,10 @@ class Gpu {
   /// Contexts on it are shared with other processes through MPS. False also where the driver is too
   /// old to tell.
   [[nodiscard]] virtual bool under_mps() const = 0;
+  /// Atomics of this GPU on memory of the GPU `uuid` of this host, at PCI address `pci`, are atomic
+  /// to all others there. False also where neither CUDA nor NVML shows that GPU.
+  [[nodiscard]] virtual bool has_native_atomics_on(const std::array<char, 16>& uuid,
+                                                   const std::string& pci) const = 0;
   /// Host memory, zeroed, that kernels reach by the same address; one per PE.
   [[nodiscard]] virtual abi::Control* control() noexcept = 0;
   /// Zeroed host memory that kernels reach by the same address; lives as long as the Gpu.
@@ -52,10 +56,18 @@ class Gpu {
   /// Runs `work` with this GPU's context current on the calling thread.
   virtual void with_context(const std::function<void()>& work) = 0;
   /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
+  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where a context of the application's own is current.
   virtual void make_current() = 0;
   /// The same until pop_current, which brings back what was current before.
   virtual void push_current() = 0;
   virtual void pop_current() noexcept = 0;
+  /// The same for as long as what it returns lives.
+  [[nodiscard]] virtual std::shared_ptr<void> enter() = 0;
+  /// From now on, cudaMemset and cudaMemcpy on the heap have ended when they return: a barrier of
+  /// host threads behind one must not let in what it then overwrites. The CUDA runtime's otherwise
+  /// run in a stream, which that barrier does not wait for. Until the Gpu is destroyed.
+  /// Source: CUDA driver API, CU_CTX_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  virtual void complete_memory_calls_on(void* heap) = 0;
   virtual void zero(void* device_memory, std::size_t bytes) = 0;
   /// A mapping of the PE's heap for what host threads poll in it; null = none. While no operation
   /// runs.

@@ -1,9 +1,10 @@
 // The GPU of a PE over the CUDA driver API, which is loaded at run time.
 #include "host/gpu/gpu.h"
 
-#include "host/base/cuda_driver.h"
+#include "host/base/cuda_scope.h"
 #include "host/base/error.h"
 #include "host/base/log.h"
+#include "host/base/nvml.h"
 #include "host/gpu/host_ops.h"
 
 #include <cctype>
@@ -34,6 +35,33 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   return chosen;
 }
 
+/// The CUDA runtime, whose kernels find their PE by it, uses primary contexts alone, and an
+/// application that has made another one current would lose it.
+/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
+void require_primary(const CudaDriver& cuda) {
+  CUcontext current = nullptr, primary = nullptr;
+  GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);
+  if (!current) return;
+  CUdevice device = 0;
+  GSHMEM_CU(&cuda, cuCtxGetDevice, &device);
+  GSHMEM_CU(&cuda, cuDevicePrimaryCtxRetain, &primary, device);
+  cuda.cuDevicePrimaryCtxRelease(device);
+  require(current == primary, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("the CUDA context that is current on this thread is not the primary one of GPU "
+                    "%d (cuCtxCreate, or a green context), which gshmem and the CUDA runtime use; "
+                    "call cudaSetDevice(%d) before, or pop it",
+                    device, device));
+}
+
+bool has_native_atomics(const CudaDriver& cuda, CUdevice device, CUdevice peer) {
+  int atomics = device == peer;
+  if (device != peer) {
+    GSHMEM_CU(&cuda, cuDeviceGetP2PAttribute, &atomics,
+              CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device, peer);
+  }
+  return atomics != 0;
+}
+
 /// True when `page` lies in anonymous memory or a file of shared memory, by /proc/self/maps.
 bool is_ordinary_memory(const void* page) {
   const auto address = reinterpret_cast<std::uintptr_t>(page);
@@ -60,6 +88,7 @@ class CudaGpu final : public Gpu {
     name_ = name;
     GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, handle_);
     try {
+      const CaptureRelaxed relaxed(cuda_);
       make_current();
       control_ = static_cast<abi::Control*>(host_memory(sizeof(abi::Control)));
       ops_ = std::make_unique<CudaHostOps>(cuda_, context_);
@@ -84,9 +113,21 @@ class CudaGpu final : public Gpu {
     constexpr auto kAttribute = static_cast<CUdevice_attribute>(kMpsEnabled);
     return cuda_.cuDeviceGetAttribute(&value, kAttribute, handle_) == CUDA_SUCCESS && value != 0;
   }
+  bool has_native_atomics_on(const std::array<char, 16>& uuid,
+                             const std::string& peer_pci) const override {
+    int count = 0;
+    GSHMEM_CU(&cuda_, cuDeviceGetCount, &count);
+    for (int peer = 0; peer < count; ++peer) {
+      CUuuid id{};
+      GSHMEM_CU(&cuda_, cuDeviceGetUuid, &id, peer);
+      if (std::memcmp(id.bytes, uuid.data(), uuid.size()) == 0)
+        return has_native_atomics(cuda_, handle_, peer);
+    }
+    return nvml::native_atomics(pci(), peer_pci).value_or(false);
+  }
   abi::Control* control() noexcept override { return control_; }
   void* host_memory(std::size_t bytes) override {
-    const ScopedContext scope(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     void* memory = nullptr;
     GSHMEM_CU(&cuda_, cuMemHostAlloc, &memory, bytes,
               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
@@ -100,16 +141,40 @@ class CudaGpu final : public Gpu {
     ops_->set_callbacks(std::move(barrier), std::move(fault));
   }
   void with_context(const std::function<void()>& work) override {
-    const ScopedContext scope(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     work();
   }
-  void make_current() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_); }
+  void make_current() override {
+    require_primary(cuda_);
+    GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_);
+  }
   void push_current() override { GSHMEM_CU(&cuda_, cuCtxPushCurrent, context_); }
   void pop_current() noexcept override {
     CUcontext popped = nullptr;
     cuda_.cuCtxPopCurrent(&popped);
   }
+  std::shared_ptr<void> enter() override { return std::make_shared<CudaScope>(cuda_, context_); }
   void zero(void* memory, std::size_t bytes) override { ops_->zero(memory, bytes); }
+  void complete_memory_calls_on(void* heap) override {
+    with_context([&] {
+      if (cuda_.cuCtxSetFlags != nullptr) {
+        unsigned flags = 0;
+        GSHMEM_CU(&cuda_, cuCtxGetFlags, &flags);
+        if ((flags & kSyncMemops) != 0) return;  // the application's, or of another PE's init
+        GSHMEM_CU(&cuda_, cuCtxSetFlags, flags | kSyncMemops);
+        flag_is_ours_ = true;
+        return;
+      }
+      const int on = 1;
+      const CUresult result = cuda_.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                          reinterpret_cast<CUdeviceptr>(heap));
+      if (result != CUDA_SUCCESS) {
+        GSHMEM_INFO(
+            "cudaMemset and cudaMemcpy on the heap may end later than they return, which a "
+            "driver for CUDA 12.1 or later changes");
+      }
+    });
+  }
   void set_heap_mapping(const GpuMapping* mapping) override { ops_->set_heap_mapping(mapping); }
   void set_state(const abi::DeviceState& state) override { ops_->set_state(state); }
   void copy(void* dst, const void* src, std::size_t bytes) override {
@@ -138,10 +203,7 @@ class CudaGpu final : public Gpu {
   }
 
   void unmap_registers() noexcept override {
-    CUcontext previous = nullptr;
-    cuda_.cuCtxPushCurrent(context_);
-    unregister_pages();
-    cuda_.cuCtxPopCurrent(&previous);
+    in_context_if_there(cuda_, context_, [&] { unregister_pages(); });
   }
 
   void write_module_state(const char* call, CUmod_st* module,
@@ -158,6 +220,7 @@ class CudaGpu final : public Gpu {
   }
 
  private:
+  static constexpr unsigned kSyncMemops = 0x80;  ///< CU_CTX_SYNC_MEMOPS, not in all cuda.h
   static constexpr char kStateSymbol[] = "gshmemi_device_state";  ///< device/state.h
   template <class Find>
   void write_state(const char* call, const char* argument, const abi::DeviceState& state,
@@ -196,6 +259,14 @@ class CudaGpu final : public Gpu {
     return mapped;
   }
 
+  /// What the application has set since stays.
+  void restore_flags() noexcept {
+    unsigned flags = 0;
+    if (flag_is_ours_ && cuda_.cuCtxGetFlags(&flags) == CUDA_SUCCESS)
+      cuda_.cuCtxSetFlags(flags & ~kSyncMemops);
+    flag_is_ours_ = false;
+  }
+
   void unregister_pages() noexcept {
     for (void* page : registered_) cuda_.cuMemHostUnregister(page);
     registered_.clear();
@@ -208,15 +279,16 @@ class CudaGpu final : public Gpu {
   }
 
   void release() noexcept {
-    {
-      // The context stays current where the application made it so; only our objects go.
-      CUcontext previous = nullptr;
-      cuda_.cuCtxPushCurrent(context_);
+    // The context stays current where the application made it so; only our objects go.
+    in_context_if_there(cuda_, context_, [&] {
+      restore_flags();
       ops_.reset();
       release_memory();
-      cuda_.cuCtxPopCurrent(&previous);
-    }
+    });
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    cuda_.cuThreadExchangeStreamCaptureMode(&mode);
     cuda_.cuDevicePrimaryCtxRelease(handle_);
+    cuda_.cuThreadExchangeStreamCaptureMode(&mode);
   }
 
   const CudaDriver& cuda_;
@@ -229,6 +301,7 @@ class CudaGpu final : public Gpu {
   std::unique_ptr<CudaHostOps> ops_;
   std::vector<void*> registered_;
   std::vector<CUdeviceptr> allocated_;
+  bool flag_is_ours_ = false;
 };
 
 std::string uuid_text(const CUuuid& id) {
@@ -257,14 +330,10 @@ GpuInfo describe(const CudaDriver& cuda, int device, int count) {
   GSHMEM_CU(&cuda, cuDeviceTotalMem, &bytes, handle);
   info.memory_bytes = bytes;
   for (int peer = 0; peer < count; ++peer) {
-    int access = peer == device, atomics = peer == device;
-    if (peer != device) {
-      GSHMEM_CU(&cuda, cuDeviceCanAccessPeer, &access, handle, peer);
-      GSHMEM_CU(&cuda, cuDeviceGetP2PAttribute, &atomics,
-                CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, handle, peer);
-    }
+    int access = peer == device;
+    if (peer != device) GSHMEM_CU(&cuda, cuDeviceCanAccessPeer, &access, handle, peer);
     info.peer_access.push_back(access != 0);
-    info.peer_atomics.push_back(atomics != 0);
+    info.peer_atomics.push_back(has_native_atomics(cuda, handle, peer));
   }
   return info;
 }

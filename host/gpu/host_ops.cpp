@@ -38,7 +38,7 @@ void CudaHostOps::load_service() {
 void CudaHostOps::guarded(const std::function<void()>& work) {
   try {
     const std::lock_guard lock(mutex_);
-    const ScopedContext scope(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     work();
   } catch (const Error& error) {
     fault_(error);

@@ -6,7 +6,7 @@
 #include <gshmem/abi/state.h>
 #include <gshmem/device/host_ops.h>
 
-#include "host/base/cuda_driver.h"
+#include "host/base/cuda_scope.h"
 #include "host/base/error.h"
 #include "host/base/gpu_mapping.h"
 #include "host/gpu/service.h"
@@ -15,22 +15,6 @@
 #include <mutex>
 
 namespace gshmem {
-
-/// A context current on this thread for as long as the object lives.
-class ScopedContext {
- public:
-  ScopedContext(const CudaDriver& cuda, CUcontext context) : cuda_(cuda) {
-    GSHMEM_CU(&cuda_, cuCtxPushCurrent, context);
-  }
-  ~ScopedContext() {
-    CUcontext popped = nullptr;
-    cuda_.cuCtxPopCurrent(&popped);
-  }
-  ScopedContext(const ScopedContext&) = delete;
-
- private:
-  const CudaDriver& cuda_;
-};
 
 class CudaHostOps final : public device::HostOps {
  public:

@@ -122,6 +122,13 @@ std::string fault_message(const abi::FaultRecord& f) {
           "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x)",
           opcode_text(f.opcode), f.pe, syndrome_text(f.syndrome), f.queue, f.wqe_index, f.opcode,
           f.syndrome);
+    case GSHMEMX_ERROR_NOT_SUPPORTED:
+      if (std::string_view(f.call) != "atomic") break;
+      return strprintf(
+          "atomic or signal to PE %d: GPUs of this job map each other by a link without "
+          "native atomics (PCIe), and there is no network to do it; unset GSHMEM_NIC, "
+          "install libfabric, or choose GPUs with NVLink (gshmem-info --doctor)",
+          f.pe);
     case GSHMEMX_ERROR_PEER_FAILED:
       return strprintf("PE %d died: its process ended without gshmem_finalize", f.pe);
     default:

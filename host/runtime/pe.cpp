@@ -36,6 +36,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   try {
     init();
   } catch (const AgreedError&) {
+    withdraw();
     monitor_.reset();  // it would take those for dead who go before us
     wait_for_reports();
     throw;
@@ -43,6 +44,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     // A peer may wait for us in a call that we will never make. Said here already, because a
     // launcher may not let us come back.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
+    withdraw();
     monitor_.reset();
     boot_->abort(1, strprintf("PE %d failed during init: %s", state_.my_pe, error.what()));
     throw;
@@ -69,6 +71,7 @@ void Pe::init() {
     choose_gpu();
     check_path_variables();
   });
+  const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   together(boot, [&] { agree_on_mode(); });
   // Half the time: who gives up here must still find the others in the report that follows.
   together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
@@ -103,18 +106,14 @@ void Pe::agree_on_mode() {
 
 /// Under MPS kernels of different processes run side by side, and no limit is needed.
 void Pe::agree_on_sharing() {
-  struct Use {
-    std::array<char, 16> gpu;
-    int mps;
-    pid_t process;
-  };
-  const std::vector<Use> uses =
-      bootstrap::allgather(*boot_, Use{gpu_->uuid(), gpu_->under_mps() ? 1 : 0, ::getpid()});
-  const Use& mine = uses[static_cast<std::size_t>(state_.my_pe)];
+  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
+  std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
+  gpu_uses_ = bootstrap::allgather(*boot_, use_here);
+  const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
   std::set<pid_t> processes;
   pes_on_gpu_ = 0;
   by_mps_ = true;
-  for (const Use& use : uses) {
+  for (const GpuUse& use : gpu_uses_) {
     if (use.gpu != mine.gpu) continue;
     ++pes_on_gpu_;
     by_mps_ = processes.insert(use.process).second && use.mps != 0 && by_mps_;
@@ -172,6 +171,7 @@ void Pe::make_memory() {
   if (gpu_) {
     gpu_->set_callbacks([this](const char*) { host_barrier(); },
                         [this](const Error& e) { raise(e); });
+    gpu_->complete_memory_calls_on(state_.heap);
     gpu_->zero(state_.heap, abi::kInternalBytes);
     heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window_->heap(), window_->bytes());
     gpu_->set_heap_mapping(heap_mapping_.get());
@@ -212,6 +212,18 @@ void Pe::publish() {
   contexts_->start(state_);
   contexts_->add(context_queues_);
   if (gpu_) gpu_->set_state(state_);
+  options_.tell_kernels(*this);
+}
+
+/// Kernels no longer know a PE whose init has failed.
+void Pe::withdraw() noexcept {
+  if (state_.magic != abi::kStateMagic) return;
+  state_.magic = 0;
+  try {
+    options_.tell_kernels(*this);
+  } catch (const Error& error) {
+    GSHMEM_WARN("after a failed init: %s", error.what());
+  }
 }
 
 Pe::~Pe() {

@@ -36,6 +36,9 @@ struct PeOptions {
   Config config;
   int cuda_device_id = -1;           ///< -1: current device, else by local rank
   std::uint64_t symmetric_size = 0;  ///< 0: from the configuration
+  /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
+  /// behind that. Before it ends, no PE's init does.
+  std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
 };
 
 class Pe {
@@ -112,6 +115,7 @@ class Pe {
   void make_window();
   void make_board();
   void publish();
+  void withdraw() noexcept;
   // Paths to the other PEs: pe_paths.cpp and pe_network.cpp.
   /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED when GSHMEM_NIC=none leaves PEs without a path, whatever
   /// the hardware; naming the hosts or the variables.
@@ -124,6 +128,9 @@ class Pe {
   /// Collective, behind publish_paths: the way to the PEs that are not mapped.
   /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming such a PE where there is none.
   void make_network();
+  /// A PE is mapped by a link whose atomics are not atomic to those of its owner.
+  [[nodiscard]] bool lacks_native_atomics() const;
+  [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource network_memory();
   /// What was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of what was posted and is not complete.
@@ -174,6 +181,14 @@ class Pe {
   std::vector<bootstrap::Endpoint> addresses_;  ///< of this host, best first for other hosts
   int pes_on_gpu_ = 1;
   bool by_mps_ = false;
+  /// What a PE tells the others about its GPU.
+  struct GpuUse {
+    std::array<char, 16> gpu;  ///< UUID
+    char pci[32];
+    int mps;
+    pid_t process;
+  };
+  std::vector<GpuUse> gpu_uses_;     ///< by PE; empty in CPU mode
   std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
   std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;

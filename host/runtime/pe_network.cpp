@@ -2,6 +2,7 @@
 #include "bootstrap/uid/socket.h"
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
+#include "host/runtime/together.h"
 
 #include <gshmem/device/order.h>
 
@@ -47,38 +48,77 @@ nic::MemorySource Pe::network_memory() {
   return memory;
 }
 
+bool Pe::lacks_native_atomics() const {
+  // For tests, which have no such GPUs: all of them are, and the PEs of CPU mode too.
+  const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
+    if (pe == state_.my_pe || !is_mapped(pe)) continue;
+    if (pretend) return true;
+    const auto at = static_cast<std::size_t>(pe);
+    if (!gpu_ || group_.node_of[at] != group_.node) continue;  // NVLink between hosts has them
+    const GpuUse& peer = gpu_uses_[at];
+    if (!gpu_->has_native_atomics_on(peer.gpu, peer.pci)) return true;
+  }
+  return false;
+}
+
+/// False: the job, which needs them for atomics only, goes on without.
+bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
+  const auto open = [&] {
+    nic::Region sample = heap;
+    sample.bytes = std::min<std::uint64_t>(heap.bytes, abi::kGpuPageBytes);
+    std::vector<std::string> addresses;
+    for (const bootstrap::Endpoint& address : addresses_)
+      addresses.push_back(bootstrap::address_text(address));
+    nics_ = nic::Rails(nic::open(
+        {.config = options_.config,
+         .boot = *boot_,
+         .heap_kind = heap.kind,
+         .gpu = heap.gpu,
+         .heap_sample = sample,
+         .gpu_pci = gpu_ ? gpu_->pci() : "",
+         .local_rank = group_.index,
+         .node_root = group_.index == 0,
+         .addresses = std::move(addresses),
+         .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
+         .on_error = [this](const Error& error, int pe) { raise(error, pe); },
+         .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
+  };
+  if (!for_atomics_only || options_.config.nic != "auto") {
+    if (options_.config.nic != "none") open();
+    return !nics_.empty();
+  }
+  try {
+    together(*boot_, open);
+  } catch (const AgreedError& error) {
+    nics_ = {};
+    if (state_.my_pe == 0) {
+      GSHMEM_WARN(
+          "GPUs of this job map each other without native atomics (PCIe), and no network "
+          "does them: atomics and signals are errors (%s)",
+          error.what());
+    }
+  }
+  return !nics_.empty();
+}
+
 void Pe::make_network() {
-  bool all_mapped = true;
-  for (int pe = 0; pe < state_.n_pes; ++pe) all_mapped = all_mapped && is_mapped(pe);
-  const std::vector<int> needed = bootstrap::allgather(*boot_, all_mapped ? 0 : 1);
-  if (std::find(needed.begin(), needed.end(), 1) == needed.end()) return;
-  nic_path_ = true;
+  enum : int { kNothing = 0, kPaths = 1, kAtomics = 2 };
+  int mine = lacks_native_atomics() ? kAtomics : kNothing;
+  for (int pe = 0; pe < state_.n_pes; ++pe) mine |= is_mapped(pe) ? kNothing : kPaths;
+  int needed = kNothing;
+  for (const int of_pe : bootstrap::allgather(*boot_, mine)) needed |= of_pe;
+  if (needed == kNothing) return;
 
   const nic::Region heap{state_.heap, state_.heap_bytes,
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
-  nic::Region sample = heap;
-  sample.bytes = std::min<std::uint64_t>(heap.bytes, abi::kGpuPageBytes);
-  std::vector<std::string> addresses;
-  for (const bootstrap::Endpoint& address : addresses_)
-    addresses.push_back(bootstrap::address_text(address));
-  nics_ = nic::Rails(nic::open(
-      {.config = options_.config,
-       .boot = *boot_,
-       .heap_kind = heap.kind,
-       .gpu = heap.gpu,
-       .heap_sample = sample,
-       .gpu_pci = gpu_ ? gpu_->pci() : "",
-       .local_rank = group_.index,
-       .node_root = group_.index == 0,
-       .addresses = std::move(addresses),
-       .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
-       .on_error = [this](const Error& error, int pe) { raise(error, pe); },
-       .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
-
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
   // those to mapped PEs and to this one included.
-  state_.amo_by_nic = nics_.limits().coherent_atomics ? 0 : 1;
+  state_.amo_by_nic = (needed & kAtomics) != 0 ? 1 : 0;
+  if (!open_nics(heap, (needed & kPaths) == 0)) return;
+  nic_path_ = true;
+  if (!nics_.limits().coherent_atomics) state_.amo_by_nic = 1;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);

@@ -3,13 +3,13 @@
 #include "host/base/log.h"
 
 #include <gshmem/device/host_group.h>
+#include <gshmem/device/registrar.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <vector>
-
-extern "C" typedef int (*gshmemi_upload_t)(const void* state, unsigned long bytes);
 
 namespace gshmem {
 namespace {
@@ -21,9 +21,17 @@ struct Member {
 };
 
 struct Process {
-  std::mutex mutex;
+  /// Of those that change what kernels see. Not taken by units that register: the loader's lock,
+  /// which they hold, is one that copying to a GPU may wait for.
+  std::mutex turn;
+  std::mutex mutex;  ///< of all below; never held while CUDA is called
   std::vector<Member> members;
-  std::vector<gshmemi_upload_t> uploads;
+  std::vector<Pe*> joining;  ///< in init: kernels know them, host threads do not
+  std::vector<const gshmemi_unit*> units;
+  std::vector<const gshmemi_unit*> uploading;  ///< calls that are under way
+  int registering = 0;                         ///< units that may use any GPU of the above
+  std::uint64_t changes = 0;                   ///< of members and joining
+  std::condition_variable idle;                ///< with `uploading` and `registering`
   std::uint64_t last_id = 0;
   Pe* only = nullptr;  ///< the PE of threads that are bound to none
 };
@@ -58,38 +66,95 @@ void set_ambient(Pe* pe) {
 void update(Process& p) {
   const bool single = p.members.size() == 1 && p.members[0].ownership == Ownership::kProcess;
   p.only = single ? p.members[0].pe.get() : nullptr;
+  ++p.changes;
   generation.fetch_add(1, std::memory_order_release);
+}
+
+std::vector<Pe*> pes_with_gpu(const Process& p) {
+  std::vector<Pe*> pes = p.joining;
+  for (const Member& member : p.members) pes.push_back(member.pe.get());
+  std::erase_if(pes, [](const Pe* pe) { return pe->gpu() == nullptr; });
+  return pes;
 }
 
 /// What the kernels of GPU `device` see: its PE, nothing, or that there are two.
 abi::DeviceState state_for(const Process& p, int device) {
   abi::DeviceState state;
-  for (const Member& member : p.members) {
-    if (!member.pe->gpu() || member.pe->gpu()->device() != device) continue;
+  for (const Pe* pe : pes_with_gpu(p)) {
+    if (pe->gpu()->device() != device) continue;
     if (state.magic != 0) {
       state = {};
       state.magic = abi::kStateAmbiguous;
       return state;
     }
-    state = member.pe->state();
+    state = pe->state();
   }
   return state;
 }
 
-void upload(gshmemi_upload_t function, Gpu& gpu, const abi::DeviceState& state) {
-  gpu.with_context([&] {
-    const int error = function(&state, sizeof(state));
-    if (error != 0) {
-      GSHMEM_WARN("device state of a translation unit not updated on GPU %d (CUDA error %d)",
-                  gpu.device(), error);
-    }
-  });
+void check_layout(const gshmemi_unit& unit) {
+  require(unit.state_bytes == sizeof(abi::DeviceState) && unit.abi == abi::kStateAbi,
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("a part of this program was compiled with headers of another gshmem (device "
+                    "state of %lu bytes, number %u; this library's has %zu, number %u); compile it "
+                    "again with this one's",
+                    unit.state_bytes, unit.abi, sizeof(abi::DeviceState), abi::kStateAbi));
 }
 
-/// With the mutex held.
-void upload_all(Process& p, Gpu& gpu) {
+/// Fills the state of one unit on a GPU, without the mutex, which `lock` holds.
+void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* unit, Gpu& gpu) {
+  if (std::find(p.units.begin(), p.units.end(), unit) == p.units.end()) return;  // unloaded
   const abi::DeviceState state = state_for(p, gpu.device());
-  for (const gshmemi_upload_t function : p.uploads) upload(function, gpu, state);
+  p.uploading.push_back(unit);
+  lock.unlock();
+  int error = 0;
+  std::exception_ptr thrown;
+  try {
+    gpu.with_context([&] { error = unit->upload(&state, sizeof(state)); });
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  lock.lock();
+  p.uploading.erase(std::find(p.uploading.begin(), p.uploading.end(), unit));
+  p.idle.notify_all();
+  if (thrown) std::rethrow_exception(thrown);
+  if (error != 0) {
+    GSHMEM_WARN("device state of a translation unit not updated on GPU %d (CUDA error %d)",
+                gpu.device(), error);
+  }
+}
+
+/// With the turn. A unit that registers meanwhile does it itself.
+void upload_all(std::unique_lock<std::mutex>& lock, Process& p, Gpu& gpu) {
+  const std::vector<const gshmemi_unit*> units = p.units;
+  for (const gshmemi_unit* unit : units) upload(lock, p, unit, gpu);
+}
+
+/// Until no unit that registers uses a GPU that goes.
+void await_registering(std::unique_lock<std::mutex>& lock, Process& p) {
+  p.idle.wait(lock, [&] { return p.registering == 0; });
+}
+
+void register_unit(const gshmemi_unit* unit) {
+  Process& p = process();
+  std::unique_lock lock(p.mutex);
+  p.units.push_back(unit);
+  if (pes_with_gpu(p).empty()) return;
+  check_layout(*unit);
+  ++p.registering;
+  std::uint64_t seen = p.changes - 1;
+  while (seen != p.changes) {
+    seen = p.changes;
+    for (Pe* pe : pes_with_gpu(p)) {
+      try {
+        upload(lock, p, unit, *pe->gpu());
+      } catch (const Error& error) {
+        GSHMEM_WARN("device state of a translation unit: %s", error.what());
+      }
+    }
+  }
+  --p.registering;
+  p.idle.notify_all();
 }
 
 /// The calling thread's PE anew, with the mutex held. Another thread may have taken away the one it
@@ -135,20 +200,36 @@ Pe* pe_of_state(const abi::DeviceState* state) noexcept {
   return nullptr;
 }
 
+void process_tell_kernels(Pe& pe) {
+  Process& p = process();
+  const std::lock_guard turn(p.turn);
+  std::unique_lock lock(p.mutex);
+  ++p.changes;
+  if (pe.state().magic == abi::kStateMagic) {
+    for (const gshmemi_unit* unit : p.units) check_layout(*unit);
+    p.joining.push_back(&pe);
+  } else {
+    if (std::erase(p.joining, &pe) == 0) return;  // had failed before it was one
+    await_registering(lock, p);
+  }
+  if (pe.gpu()) upload_all(lock, p, *pe.gpu());
+}
+
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
+  std::erase(p.joining, pe.get());
   p.members.push_back({std::move(pe), ownership, ++p.last_id});
   update(p);
   self.bound_id = p.last_id;
   look_up(p);
-  if (self.pe->gpu()) upload_all(p, *self.pe->gpu());
 }
 
 std::unique_ptr<Pe> process_take_current() {
   Pe* pe = current_pe();
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const std::lock_guard turn(p.turn);
+  std::unique_lock lock(p.mutex);
   const auto found = std::find_if(p.members.begin(), p.members.end(),
                                   [&](const Member& member) { return member.pe.get() == pe; });
   if (found == p.members.end()) return nullptr;
@@ -156,7 +237,12 @@ std::unique_ptr<Pe> process_take_current() {
   p.members.erase(found);
   update(p);
   look_up(p);
-  if (taken->gpu()) upload_all(p, *taken->gpu());
+  await_registering(lock, p);
+  try {
+    if (taken->gpu()) upload_all(lock, p, *taken->gpu());
+  } catch (const Error& error) {
+    GSHMEM_WARN("finalize: kernels may still see the PE: %s", error.what());
+  }
   return taken;
 }
 
@@ -199,21 +285,21 @@ void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
   std::abort();
 }
 
-__attribute__((visibility("default"))) void gshmemi_register_upload(gshmemi_upload_t upload) {
-  gshmem::Process& p = gshmem::process();
-  const std::lock_guard lock(p.mutex);
-  p.uploads.push_back(upload);
-  for (const gshmem::Member& member : p.members) {
-    if (gshmem::Gpu* gpu = member.pe->gpu()) {
-      gshmem::upload(upload, *gpu, gshmem::state_for(p, gpu->device()));
-    }
+void gshmemi_register_unit(const gshmemi_unit* unit) {
+  try {
+    gshmem::register_unit(unit);
+  } catch (const std::exception& error) {
+    GSHMEM_ERROR("%s", error.what());
   }
 }
 
-__attribute__((visibility("default"))) void gshmemi_unregister_upload(gshmemi_upload_t upload) {
+void gshmemi_unregister_unit(const gshmemi_unit* unit) {
   gshmem::Process& p = gshmem::process();
-  const std::lock_guard lock(p.mutex);
-  std::erase(p.uploads, upload);
+  std::unique_lock lock(p.mutex);
+  std::erase(p.units, unit);
+  p.idle.wait(lock, [&] {
+    return std::find(p.uploading.begin(), p.uploading.end(), unit) == p.uploading.end();
+  });
 }
 
 }  // extern "C"

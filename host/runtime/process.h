@@ -15,8 +15,12 @@ namespace gshmem {
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
 
 enum class Ownership { kProcess, kThread };
-/// Makes `pe` findable and gives its state to the kernels of this process. kProcess: all threads
-/// that are bound to nothing belong to it, as long as it is the only PE.
+/// In init, or when that fails: gives the state of `pe` to the kernels of this process, or (with
+/// magic 0) takes it back. Errors: GSHMEMX_ERROR_NOT_SUPPORTED when a unit was compiled with other
+/// headers, GSHMEMX_ERROR_CUDA.
+void process_tell_kernels(Pe& pe);
+/// Makes `pe`, which kernels know, findable. kProcess: all threads that are bound to nothing belong
+/// to it, as long as it is the only PE.
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
 /// Takes the calling thread's PE out again; kernels trap with a message from then on. Null = none.
 [[nodiscard]] std::unique_ptr<Pe> process_take_current();

@@ -5,7 +5,7 @@
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/memory_access.h"
 
-#include "host/base/cuda_driver.h"
+#include "host/base/cuda_scope.h"
 
 #include <algorithm>
 #include <array>
@@ -13,22 +13,6 @@
 
 namespace gshmem::ofi {
 namespace {
-
-/// A primary context, current in its scope.
-class Current {
- public:
-  Current(const CudaDriver& cuda, CUcontext context) : cuda_(cuda) {
-    GSHMEM_CU(&cuda_, cuCtxPushCurrent, context);
-  }
-  ~Current() {
-    CUcontext popped = nullptr;
-    cuda_.cuCtxPopCurrent(&popped);
-  }
-  Current(const Current&) = delete;
-
- private:
-  const CudaDriver& cuda_;
-};
 
 class Gpu {
  public:
@@ -53,7 +37,7 @@ class GpuAccess final : public MemoryAccess {
       : gpu_(std::make_shared<Gpu>(heap.gpu)),
         cuda_(gpu_->cuda()),
         base_(reinterpret_cast<CUdeviceptr>(heap.base)) {
-    const Current current(cuda_, gpu_->context());
+    const CudaScope scope(cuda_, gpu_->context());
     word_ = allocate(kWordBytes);
     try {
       for (Batch& batch : batches_)
@@ -65,18 +49,20 @@ class GpuAccess final : public MemoryAccess {
   }
   ~GpuAccess() override { destroy(); }
 
-  void attach_thread() override { GSHMEM_CU(&cuda_, cuCtxSetCurrent, gpu_->context()); }
+  void attach_thread() override {
+    GSHMEM_CU(&cuda_, cuCtxSetCurrent, gpu_->context());
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // a thread of the library's own
+    GSHMEM_CU(&cuda_, cuThreadExchangeStreamCaptureMode, &mode);
+  }
 
   Staging allocate(std::size_t bytes) override {
-    const Current current(cuda_, gpu_->context());
+    const CudaScope scope(cuda_, gpu_->context());
     void* memory = nullptr;
     GSHMEM_CU(&cuda_, cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
     std::memset(memory, 0, bytes);
     return {static_cast<std::uint8_t*>(memory), [gpu = gpu_](std::uint8_t* pinned) {
-              CUcontext popped = nullptr;
-              gpu->cuda().cuCtxPushCurrent(gpu->context());
-              gpu->cuda().cuMemFreeHost(pinned);
-              gpu->cuda().cuCtxPopCurrent(&popped);
+              in_context_if_there(gpu->cuda(), gpu->context(),
+                                  [&] { gpu->cuda().cuMemFreeHost(pinned); });
             }};
   }
 
@@ -97,7 +83,7 @@ class GpuAccess final : public MemoryAccess {
       if (!batch.busy) continue;
       batch.left = 0;
       const CUresult result = cuda_.cuStreamQuery(batch.stream);
-      if (result == CUDA_ERROR_NOT_READY) continue;
+      if (result == CUDA_ERROR_NOT_READY || is_capture_error(result)) continue;
       batch.busy = false;
       if (result != CUDA_SUCCESS) failed_ = result;
     }
@@ -178,14 +164,13 @@ class GpuAccess final : public MemoryAccess {
   }
 
   void destroy() noexcept {
-    CUcontext popped = nullptr;
-    cuda_.cuCtxPushCurrent(gpu_->context());
-    for (const Batch& batch : batches_) {
-      if (batch.stream == nullptr) continue;
-      cuda_.cuStreamSynchronize(batch.stream);
-      cuda_.cuStreamDestroy(batch.stream);
-    }
-    cuda_.cuCtxPopCurrent(&popped);
+    in_context_if_there(cuda_, gpu_->context(), [&] {
+      for (const Batch& batch : batches_) {
+        if (batch.stream == nullptr) continue;
+        cuda_.cuStreamSynchronize(batch.stream);
+        cuda_.cuStreamDestroy(batch.stream);
+      }
+    });
   }
 
   std::shared_ptr<Gpu> gpu_;  // staging memory may outlive this object
@@ -210,7 +195,7 @@ void check_gpu_registration(Fabric& fabric, int gpu_number) {
           "no GPU: " + CudaDriver::why_not());
   constexpr std::size_t kProbe = 64 * 1024;
   const Gpu gpu(gpu_number);
-  const Current current(gpu.cuda(), gpu.context());
+  const CudaScope scope(gpu.cuda(), gpu.context());
   CUdeviceptr memory = 0;
   GSHMEM_CU(&gpu.cuda(), cuMemAlloc, &memory, kProbe);
   try {

@@ -1,6 +1,8 @@
 // Asks the CUDA driver, through cuda.h, for the memory of a heap and its handles.
 #include "transport/p2p/cuda_heap.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -90,6 +92,8 @@ class HeapMaker {
     GSHMEM_CU(&cuda_, cuMemExportToShareableHandle, &fd, memory,
               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     heap_.fd = Fd(fd);
+    // A program that another thread starts meanwhile would keep the heap's memory.
+    check_errno(::fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl(heap)");
     if (!heap_.why_no_fabric.empty()) return;
     FabricHandle handle{};
     const CUresult result =

@@ -83,8 +83,27 @@ Findings check_peer_access(const Machine& machine) {
   if (pcie.empty()) {
     return {ok(strprintf("all %zu GPUs map each other, with native atomics (NVLink)", all.size()))};
   }
-  return {ok(strprintf("all %zu GPUs map each other; over PCIe, without native atomics: %s",
-                       all.size(), joined(pcie).c_str()))};
+  return {problem(
+      {.symptom =
+           "atomics and signals between PEs on GPUs " + joined(pcie) +
+           " go by a network, or are an error (GSHMEMX_ERROR_NOT_SUPPORTED) where there is none",
+       .cause = "these GPUs map each other over PCIe, without native atomics "
+                "(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED is 0)",
+       .fix =
+           "start PEs on GPUs that NVLink joins (nvidia-smi topo -m); else leave GSHMEM_NIC=auto, "
+           "and install libfabric where no ConnectX reaches the heaps"})};
+}
+
+Findings check_memory_calls(const Machine& machine) {
+  if (machine.cuda.gpus.empty()) return {skipped("CUDA does not answer: " + machine.cuda.why_none)};
+  if (machine.cuda.sync_memops) {
+    return {ok("cudaMemset and cudaMemcpy have ended when they return (CU_CTX_SYNC_MEMOPS)")};
+  }
+  return {
+      hint({.symptom = "cudaMemset on memory outside the heap may end after a barrier behind it",
+            .cause = "the driver is older than CUDA 12.1 and has no CU_CTX_SYNC_MEMOPS; init sets "
+                     "the attribute of the heap alone",
+            .fix = "install a newer driver, or call cudaDeviceSynchronize() before the barrier"})};
 }
 
 Findings check_compute_mode(const Machine& machine) {

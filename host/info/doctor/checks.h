@@ -18,6 +18,7 @@ namespace gshmem::info {
 // check_gpu.cpp
 [[nodiscard]] Findings check_bar1(const Machine& machine);
 [[nodiscard]] Findings check_peer_access(const Machine& machine);
+[[nodiscard]] Findings check_memory_calls(const Machine& machine);
 [[nodiscard]] Findings check_compute_mode(const Machine& machine);
 [[nodiscard]] Findings check_mig(const Machine& machine);
 

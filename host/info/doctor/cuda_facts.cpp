@@ -46,6 +46,7 @@ CudaFacts cuda_facts() {
 #if defined(GSHMEM_HAVE_CUDA)
     facts.built = true;
     if (!facts.why_none.empty()) return facts;
+    facts.sync_memops = CudaDriver::get()->cuCtxSetFlags != nullptr;
     for (GpuInfo& info : gpu_list()) facts.gpus.push_back(facts_of(std::move(info)));
 #endif
   } catch (const Error& error) {

@@ -26,6 +26,7 @@ struct CudaFacts {
   bool built = false;    ///< this build can ask
   std::string why_none;  ///< why there is no GPU; empty when there is
   std::vector<CudaGpu> gpus;
+  bool sync_memops = false;  ///< contexts can be told to complete memory calls
 };
 
 [[nodiscard]] CudaFacts cuda_facts();

@@ -17,6 +17,7 @@ std::span<const Check> all_checks() {
       {"doorbell", check_doorbell, "PeerMappingOverride: kernels may ring the NIC themselves"},
       {"bar1", check_bar1, "the GPU's window on PCI holds the heaps on it"},
       {"peer_access", check_peer_access, "GPUs of this host map each other's memory"},
+      {"memory_calls", check_memory_calls, "cudaMemset on a heap has ended when it returns"},
       {"fabric", check_fabric, "GPUs of other hosts in one NVLink domain can be mapped"},
       {"compute_mode", check_compute_mode, "the GPU takes as many processes as PEs"},
       {"mig", check_mig, "MIG instances, which cannot map each other"},

@@ -12,6 +12,10 @@
 
 namespace gshmem::abi {
 
+/// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
+/// with every change of them: a program compiled with other headers is then refused by init.
+inline constexpr std::uint32_t kStateAbi = 1;
+
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
     0x67736832;  ///< two PEs share this GPU and process
@@ -90,7 +94,8 @@ struct DeviceState {
   std::int32_t mapped_first = 0, mapped_count = 0;
   std::int32_t my_slot = 0;  ///< only with `slots`
   /// Atomics on memory that a NIC also updates must all go by the NIC: its atomics and those of
-  /// this machine need not be atomic to each other. False: mapped PEs are updated in place.
+  /// this machine need not be atomic to each other. The same where the link between two GPUs has no
+  /// atomics; without a network they are then an error. False: mapped PEs are updated in place.
   std::uint32_t amo_by_nic = 0;
 
   Control* control = nullptr;    ///< host memory, mapped

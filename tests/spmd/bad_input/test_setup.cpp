@@ -265,6 +265,30 @@ TEST_CASE("more_pes_than_gpus_without_permission_is_an_error", "[gpu]") {
   CHECK(contains(outcome.output, "GSHMEM_MAX_PES_PER_GPU=2"));
 }
 
+TEST_CASE("atomics_that_neither_link_nor_network_can_do_are_an_error_that_says_so") {
+  const auto calls = GENERATE(
+      +[](std::uint64_t* word, int pe) { gshmem_uint64_atomic_inc(word, pe); },
+      +[](std::uint64_t* word, int pe) { (void)gshmem_uint64_atomic_fetch(word, pe); },
+      +[](std::uint64_t* word, int pe) { gshmemx_signal_op(word, 1, GSHMEM_SIGNAL_ADD, pe); });
+  const auto faults =
+      faults_after(2, quick({{"GSHMEM_NIC", "none"}, {"GSHMEM_TEST_NO_NATIVE_ATOMICS", "1"}}),
+                   [&](const Runtime& runtime) {
+                     SymmetricArray<std::uint64_t> word(1);
+                     const int other = 1 - runtime.my_pe();
+                     gshmem_uint64_p(word.data(), 5, other);
+                     gshmem_barrier_all();
+                     if (gshmem_uint64_g(word.data(), other) == 5) calls(word.data(), other);
+                   });
+  for (const int pe : {0, 1}) {
+    const gshmemx_fault_t& fault = faults[static_cast<std::size_t>(pe)];
+    INFO(fault.message);
+    CHECK(fault.code == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(fault.pe == 1 - pe);
+    CHECK(contains(fault.message, "map each other by a link without native atomics"));
+    CHECK(contains(fault.message, "GSHMEM_NIC"));
+  }
+}
+
 TEST_CASE("pe_that_never_comes_is_a_timeout_of_init") {
   const Outcome outcome = init_with({{"GSHMEM_BOOTSTRAP", "uid"},
                                      {"GSHMEM_BOOTSTRAP_TIMEOUT", "0.5"},

@@ -59,7 +59,8 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress(
     const char* symbol, void** function, int cuda_version, cuuint64_t flags,
     CUdriverProcAddressQueryResult* status) {
   // As a real one does: base names only, never "cuMemAlloc_v2".
-  if (cuda_version != 12000 || flags != 0 || std::strstr(symbol, "_v2") != nullptr)
+  const int known = std::strcmp(symbol, "cuCtxSetFlags") == 0 ? 12010 : 12000;
+  if (cuda_version != known || flags != 0 || std::strstr(symbol, "_v2") != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
 #ifdef DOUBLE_NO_FUNCTION
   if (std::strcmp(symbol, "cuMemMap") == 0) {

@@ -80,6 +80,7 @@ TEST_CASE("driver_that_works_is_loaded_whole") {
   GSHMEM_CU(loaded.driver, cuDeviceGetCount, &count);
   CHECK(count == 3);
 #define GSHMEM_CUDA_FUNCTION(name) CHECK(loaded.driver->name != nullptr);
+#define GSHMEM_CUDA_SINCE(version, name, parameters) CHECK(loaded.driver->name != nullptr);
 #include "host/base/cuda_driver.def"
 }
 

@@ -42,6 +42,13 @@ EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char* pci, nvmlDevice_t* dev
   return 6;
 }
 
+EXPORTED int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, int what, int* status) {
+  if (what != 3) return 2;  // NVML_ERROR_INVALID_ARGUMENT: not the index of atomics
+  // Between the first two; 2 is NVML_P2P_STATUS_GPU_NOT_SUPPORTED.
+  *status = device->has_cluster != peer->has_cluster && device->state + peer->state == 6 ? 0 : 2;
+  return 0;
+}
+
 #ifndef DOUBLE_OLD
 EXPORTED int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t* info) {
   if (info->version != 0x02000024) return 25;

@@ -22,6 +22,18 @@ TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
   CHECK(why("0000:01:00.0") == "");
 }
 
+TEST_CASE("links_between_gpus_have_native_atomics_or_not_or_nvml_does_not_say") {
+  const auto between = [](const char* pci, const char* peer) {
+    return nvml::native_atomics(pci, peer, NVML_DOUBLE);
+  };
+  CHECK(between("0000:01:00.0", "0000:02:00.0") == true);
+  CHECK(between("0000:02:00.0", "0000:01:00.0") == true);
+  CHECK(between("0000:01:00.0", "0000:03:00.0") == false);
+  CHECK(between("0000:01:00.0", "0000:07:00.0") == std::nullopt);
+  CHECK(nvml::native_atomics("0000:01:00.0", "0000:02:00.0", "libnvml_of_nowhere.so.1") ==
+        std::nullopt);
+}
+
 TEST_CASE("a_gpu_in_none_has_the_reason") {
   CHECK(why("0000:02:00.0") == "the GPU's NVLink fabric ends at its host (no cluster UUID)");
   CHECK(why("0000:03:00.0") == "the GPU is on no NVLink fabric");

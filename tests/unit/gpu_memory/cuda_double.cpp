@@ -48,7 +48,8 @@ World& world() {
   static auto& one = *new World;
   return one;
 }
-thread_local std::vector<int> devices_of_thread;  ///< whose contexts are on its stack
+thread_local std::vector<CUcontext> contexts_of_thread;  ///< its stack
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 std::int64_t now_ns() {
   timespec now = {};
@@ -62,11 +63,20 @@ CUresult violation(const std::string& what, CUresult result) {
 }
 
 bool in_context(const char* call) {
-  if (!devices_of_thread.empty()) return true;
+  if (!contexts_of_thread.empty()) return true;
   const std::lock_guard lock(record().mutex);
   violation(std::string(call) + " without a context", CUDA_ERROR_INVALID_CONTEXT);
   return false;
 }
+
+/// A call that would break the capture of another thread.
+bool breaks_capture(const char* call) {
+  if (!record().capturing || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  const std::lock_guard lock(record().mutex);
+  violation(std::string(call) + " while another thread captures", CUDA_ERROR_UNKNOWN);
+  return true;
+}
+constexpr CUresult kCaptured = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 
 /// The test's view of a range of GPU memory; null when it is none. With the lock.
 std::uint8_t* view_of(CUdeviceptr address, std::size_t bytes) {
@@ -134,13 +144,16 @@ CUresult to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream)
 
 CUresult query(CUstream handle) {
   if (!in_context("cuStreamQuery")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (breaks_capture("cuStreamQuery")) return kCaptured;
   ++record().queries;
+  if (record().refused_queries > 0) return --record().refused_queries, kCaptured;
   const std::lock_guard lock(record().mutex);
   return advance(*reinterpret_cast<Stream*>(handle), now_ns()) ? CUDA_SUCCESS
                                                                : CUDA_ERROR_NOT_READY;
 }
 CUresult synchronize(CUstream handle) {
   if (!in_context("cuStreamSynchronize")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (breaks_capture("cuStreamSynchronize")) return kCaptured;
   for (bool first = true;; first = false) {
     const std::lock_guard lock(record().mutex);
     auto& stream = *reinterpret_cast<Stream*>(handle);
@@ -165,6 +178,7 @@ CUresult destroy_stream(CUstream stream) {
 
 CUresult host_alloc(void** memory, std::size_t bytes, unsigned) {
   if (!in_context("cuMemHostAlloc")) return CUDA_ERROR_INVALID_CONTEXT;
+  if (breaks_capture("cuMemHostAlloc")) return kCaptured;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   const std::lock_guard lock(record().mutex);
   world().pinned[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
@@ -189,30 +203,64 @@ CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) 
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
-/// The address of a device's element is its context.
-char primary_contexts[64];
-int device_of(CUcontext context) {
-  return static_cast<int>(reinterpret_cast<char*>(context) - primary_contexts);
+/// The address of a device's element is its context; those of the second half are contexts that an
+/// application has made.
+constexpr int kDevices = 32;
+char all_contexts[2 * kDevices];
+std::atomic<unsigned> flags_of_context[2 * kDevices];
+std::ptrdiff_t number_of(CUcontext context) {
+  return reinterpret_cast<char*>(context) - all_contexts;
 }
+int device_of(CUcontext context) { return static_cast<int>(number_of(context)) % kDevices; }
 CUresult retain(CUcontext* context, CUdevice device) {
-  *context = reinterpret_cast<CUcontext>(&primary_contexts[device]);
+  *context = reinterpret_cast<CUcontext>(&all_contexts[device]);
   return CUDA_SUCCESS;
 }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
 CUresult push(CUcontext context) {
-  devices_of_thread.push_back(device_of(context));
+  if (record().gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  contexts_of_thread.push_back(context);
   ++record().contexts;
   return CUDA_SUCCESS;
 }
 CUresult pop(CUcontext* context) {
   *context = nullptr;
-  devices_of_thread.pop_back();
+  if (contexts_of_thread.empty()) {
+    const std::lock_guard lock(record().mutex);
+    return violation("a pop without a context", CUDA_ERROR_INVALID_CONTEXT);
+  }
+  *context = contexts_of_thread.back();
+  contexts_of_thread.pop_back();
   return CUDA_SUCCESS;
 }
 CUresult set_current(CUcontext context) {
-  if (!devices_of_thread.empty()) devices_of_thread.pop_back();
-  if (context != nullptr) devices_of_thread.push_back(device_of(context));
+  if (!contexts_of_thread.empty()) contexts_of_thread.pop_back();
+  if (context != nullptr) contexts_of_thread.push_back(context);
   return CUDA_SUCCESS;
+}
+CUresult current(CUcontext* context) {
+  *context = contexts_of_thread.empty() ? nullptr : contexts_of_thread.back();
+  return CUDA_SUCCESS;
+}
+CUresult current_device(CUdevice* device) {
+  if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  return *device = device_of(contexts_of_thread.back()), CUDA_SUCCESS;
+}
+CUresult get_flags(unsigned* flags) {
+  if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  return *flags = flags_of_context[number_of(contexts_of_thread.back())], CUDA_SUCCESS;
+}
+CUresult set_flags(unsigned flags) {
+  if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  return flags_of_context[number_of(contexts_of_thread.back())] = flags, CUDA_SUCCESS;
+}
+CUresult exchange_capture_mode(CUstreamCaptureMode* mode) {
+  return std::swap(*mode, capture_mode), CUDA_SUCCESS;
+}
+CUresult set_attribute(const void* value, CUpointer_attribute which, CUdeviceptr) {
+  if (which != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || *static_cast<const unsigned*>(value) != 1)
+    return CUDA_ERROR_INVALID_VALUE;
+  return ++record().synchronous_ranges, CUDA_SUCCESS;
 }
 CUresult error_text(CUresult, const char** text) { return *text = "by the double", CUDA_SUCCESS; }
 CUresult not_in_the_double() { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -231,6 +279,12 @@ void* find(const std::string& name) {
       {"cuCtxPushCurrent", address_of(push)},
       {"cuCtxPopCurrent", address_of(pop)},
       {"cuCtxSetCurrent", address_of(set_current)},
+      {"cuCtxGetCurrent", address_of(current)},
+      {"cuCtxGetDevice", address_of(current_device)},
+      {"cuCtxGetFlags", address_of(get_flags)},
+      {"cuCtxSetFlags", std::getenv("CUDA_DOUBLE_OLD") ? nullptr : address_of(set_flags)},
+      {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
+      {"cuPointerSetAttribute", address_of(set_attribute)},
       {"cuGetErrorName", address_of(error_text)},
       {"cuGetErrorString", address_of(error_text)},
       {"cuMemHostAlloc", address_of(host_alloc)},
@@ -264,8 +318,18 @@ EXPORTED CUresult cuGetProcAddress(const char* symbol, void** function, int, cuu
 EXPORTED gshmem::test::CudaDouble* cuda_double_record() { return &gshmem::test::record(); }
 
 EXPORTED int cuda_double_current() {
-  const std::vector<int>& devices = gshmem::test::devices_of_thread;
-  return devices.empty() ? -1 : devices.back();
+  const std::vector<CUcontext>& contexts = gshmem::test::contexts_of_thread;
+  return contexts.empty() ? -1 : static_cast<int>(gshmem::test::number_of(contexts.back()));
+}
+EXPORTED void cuda_double_enter(int context) {
+  gshmem::test::push(reinterpret_cast<CUcontext>(&gshmem::test::all_contexts[context]));
+}
+EXPORTED void cuda_double_leave() {
+  CUcontext popped = nullptr;
+  gshmem::test::pop(&popped);
+}
+EXPORTED std::atomic<unsigned>* cuda_double_flags(int device) {
+  return &gshmem::test::flags_of_context[device];
 }
 
 EXPORTED void* cuda_double_allocate(std::size_t bytes) {

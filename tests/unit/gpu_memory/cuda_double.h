@@ -21,12 +21,16 @@ struct CudaDouble {
   std::atomic<std::int64_t> bytes_per_ns{0};                  ///< 0: bytes take no time
   std::atomic<int> failing_to_host{0}, failing_to_device{0};  ///< so many copies are refused
   std::atomic<bool> holding_to_device{false};  ///< no copy to the GPU ends: its engine is busy
+  std::atomic<bool> capturing{false};          ///< another thread captures a graph in global mode
+  std::atomic<int> refused_queries{0};         ///< so many end with an error of captures
+  std::atomic<bool> gone{false};               ///< the contexts, as after cudaDeviceReset
 
   // Records.
   std::atomic<std::uint64_t> to_host{0}, to_device{0};  ///< copies
   std::atomic<std::uint64_t> waits{0};                  ///< cuStreamSynchronize with work to do
   std::atomic<std::uint64_t> queries{0};                ///< cuStreamQuery
   std::atomic<std::uint64_t> contexts{0};               ///< cuCtxPushCurrent
+  std::atomic<std::uint64_t> synchronous_ranges{0};     ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS set
   std::atomic<std::uint64_t> misaligned{
       0};  ///< copies of 4 KiB and more from or to odd host memory
   std::mutex mutex;
@@ -35,7 +39,9 @@ struct CudaDouble {
   void reset() {
     latency_ns = bytes_per_ns = 0;
     failing_to_host = failing_to_device = 0;
-    holding_to_device = false;
+    holding_to_device = capturing = gone = false;
+    refused_queries = 0;
+    synchronous_ranges = 0;
     to_host = to_device = waits = queries = contexts = misaligned = 0;
     const std::lock_guard lock(mutex);
     violations.clear();
@@ -44,8 +50,15 @@ struct CudaDouble {
 
 /// Exported by the double.
 using CudaDoubleRecord = CudaDouble*();
-/// The device whose context is current on the calling thread; -1: none.
+/// The device whose primary context is current on the calling thread; from kCudaDoubleOwn on those
+/// that an application has made; -1: none.
 using CudaDoubleCurrent = int();
+inline constexpr int kCudaDoubleOwn = 32;
+/// Pushes and pops such a context.
+using CudaDoubleEnter = void(int context);
+using CudaDoubleLeave = void();
+/// Flags of a device's primary context.
+using CudaDoubleFlags = std::atomic<unsigned>*(int device);
 /// GPU memory of device 0, zeroed, kept until the process ends.
 using CudaDoubleAllocate = void*(std::size_t bytes);
 /// The same memory as the test may read and write it.

@@ -233,7 +233,12 @@ CUresult device_pci(char* pci, int bytes, CUdevice device) {
   std::snprintf(pci, static_cast<std::size_t>(bytes), "00ff:%02x:00.0", device);  // no real GPU's
   return CUDA_SUCCESS;
 }
-CUresult current(CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; }
+CUresult p2p_attribute(int* value, CUdevice_P2PAttribute which, CUdevice device, CUdevice peer) {
+  const std::lock_guard lock(mutex);
+  if (device == peer) return CUDA_ERROR_INVALID_DEVICE;
+  const bool atomics = which == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+  return *value = !atomics || seen.no_atomics.count({device, peer}) == 0, CUDA_SUCCESS;
+}
 CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SUCCESS; }
 CUresult function_of(CUfunction* function, CUmodule, const char*) {
   return *function = nullptr, CUDA_SUCCESS;
@@ -309,7 +314,7 @@ void* find_in_heaps(const std::string& name) {
       {"cuDeviceGetName", address_of(device_name)},
       {"cuDeviceGetUuid", address_of(device_uuid)},
       {"cuDeviceGetPCIBusId", address_of(device_pci)},
-      {"cuCtxGetCurrent", address_of(current)},
+      {"cuDeviceGetP2PAttribute", address_of(p2p_attribute)},
       {"cuModuleLoadData", address_of(load)},
       {"cuModuleGetFunction", address_of(function_of)},
       {"cuLaunchKernel", address_of(launch)},

@@ -21,7 +21,8 @@ struct CudaHeaps {
   std::set<int> full;             ///< no memory left
   std::set<int> no_export;        ///< the fabric handle cannot be exported
   std::set<int> no_import;        ///< nobody can import fabric handles of this one's memory
-  std::set<std::pair<int, int>> no_access;  ///< the first cannot reach memory of the second
+  std::set<std::pair<int, int>> no_access;   ///< the first cannot reach memory of the second
+  std::set<std::pair<int, int>> no_atomics;  ///< native ones, of the first on memory of the second
 
   // Records.
   int with_fabric = 0, without_fabric = 0;                     ///< cuMemCreate

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace gshmem::test {
@@ -97,6 +98,35 @@ TEST_CASE("copies_of_a_round_are_asked_about_together") {
   CHECK(cuda_double().queries == 1);
   for (const ofi::Ticket ticket : tickets) CHECK(access.heap->done(ticket));
   CHECK(std::memcmp(gpu_view(access.gpu), access.staging.get(), 8 * 4096) == 0);
+}
+
+TEST_CASE("a_query_that_a_capture_refuses_is_asked_again") {
+  Access access;
+  fill(gpu_view(access.gpu), 4096, 7);
+  const ofi::Ticket ticket = access.heap->start_read(0, access.staging.get(), 4096);
+  cuda_double().refused_queries = 3;
+  for (int poll = 0; poll < 3; ++poll) {
+    access.heap->poll();
+    CHECK_FALSE(access.heap->done(ticket));
+  }
+  access.heap->poll();
+  CHECK(access.heap->done(ticket));
+  CHECK(std::memcmp(gpu_view(access.gpu), access.staging.get(), 4096) == 0);
+}
+
+TEST_CASE("executors_start_work_and_end_while_another_thread_captures") {
+  if (!have_libfabric()) return;
+  cuda_double().reset();
+  std::thread([] {  // with the mode that threads have
+    cuda_double().capturing = true;
+    Job job(2, gpu_leg());
+    fill(gpu_view(job[0].heap()), 4096, 8);
+    CHECK(job[0].to(1).ring_and_wait(job[0].to(1).write(0, 0, 4096)).ok());
+    CHECK(std::memcmp(gpu_view(job[0].heap()), gpu_view(job[1].heap()), 4096) == 0);
+  })
+      .join();
+  cuda_double().capturing = false;
+  require_no_violations();
 }
 
 TEST_CASE("more_copies_than_batches_all_arrive_and_none_is_done_early") {

@@ -1,5 +1,7 @@
 // Whole PEs, threads of this process, on GPUs of the double, without kernels: whom load/store
-// reaches by fabric handles, what init says where they are missing, and which GPU a launch is for.
+// reaches by fabric handles, what init says where they are missing, which GPU a launch is for, and
+// what of the application's stays as it is.
+#include <gshmem/device/registrar.h>
 #include <gshmem/gshmem.hpp>
 
 #include "host/base/dynamic_library.h"
@@ -9,6 +11,8 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -29,12 +33,64 @@ test::CudaHeaps& heaps() {
 int current_gpu() {
   return double_library().function<test::CudaDoubleCurrent>("cuda_double_current")();
 }
+test::CudaDouble& driver() {
+  return *double_library().function<test::CudaDoubleRecord>("cuda_double_record")();
+}
+std::atomic<unsigned>& flags_of(int device) {
+  return *double_library().function<test::CudaDoubleFlags>("cuda_double_flags")(device);
+}
+void check_driver() {
+  const std::lock_guard lock(driver().mutex);
+  CHECK(driver().violations == std::vector<std::string>{});
+}
+
+/// A context of the application's own, current in its scope.
+struct OwnContext {
+  explicit OwnContext(int device) {
+    double_library().function<test::CudaDoubleEnter>("cuda_double_enter")(test::kCudaDoubleOwn +
+                                                                          device);
+  }
+  ~OwnContext() { double_library().function<test::CudaDoubleLeave>("cuda_double_leave")(); }
+  OwnContext(const OwnContext&) = delete;
+};
+
+/// A job of one PE on GPU 2, with variables as of four_gpus.
+Runtime one_pe() {
+  gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+  attr.args.cuda_device_id = 2;
+  return Runtime(GSHMEMX_INIT_DEFAULT, attr);
+}
+const std::map<std::string, std::string> kAlone{{"GSHMEM_BOOTSTRAP", "single"},
+                                                {"GSHMEM_P2P_GROUP", "0"}};
+std::string error_of_one_pe() {
+  try {
+    const Runtime runtime = one_pe();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A translation unit with kernels that the library takes for one of the program's.
+struct Unit {
+  explicit Unit(int (*upload)(const void*, unsigned long)) : unit{upload, kBytes, abi::kStateAbi} {}
+  ~Unit() { gshmemi_unregister_unit(&unit); }
+  Unit(const Unit&) = delete;
+  static constexpr unsigned long kBytes = sizeof(abi::DeviceState);
+  gshmemi_unit unit;
+};
+std::vector<std::uint32_t> uploaded;  ///< magic numbers
+int note_upload(const void* state, unsigned long) {
+  uploaded.push_back(static_cast<const abi::DeviceState*>(state)->magic);
+  return 0;
+}
 
 /// Variables of a job of four PEs, which are as if on hosts of two PEs each.
 void four_gpus(const std::map<std::string, std::string>& variables) {
   heaps().reset();
   heaps().gpus = 4;
-  for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC"}) unsetenv(name);
+  driver().reset();
+  for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC", "GSHMEM_BOOTSTRAP"}) unsetenv(name);
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
                                           {"GSHMEM_NIC", "none"},
@@ -136,10 +192,8 @@ TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
 }
 
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
-  four_gpus({{"GSHMEM_BOOTSTRAP", "single"}, {"GSHMEM_P2P_GROUP", "0"}});
-  gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-  attr.args.cuda_device_id = 2;
-  const Runtime runtime(GSHMEMX_INIT_DEFAULT, attr);
+  four_gpus(kAlone);
+  const Runtime runtime = one_pe();
   CHECK(current_gpu() == 2);
   int before = 0, inside = 0, after = 0;
   std::thread([&] {
@@ -171,4 +225,185 @@ TEST_CASE("pes_of_one_process_share_a_gpu_only_when_they_may_mps_or_not") {
     CHECK(limited == 4);
     unsetenv("GSHMEM_MAX_PES_PER_GPU");
   }
+}
+
+TEST_CASE("a_context_of_the_application_s_own_is_refused_and_stays_current") {
+  four_gpus(kAlone);
+  std::thread([] {
+    const OwnContext own(1);
+    CHECK_THAT(error_of_one_pe(), Catch::Contains("is not the primary one of GPU 1") &&
+                                      Catch::Contains("cudaSetDevice(1)"));
+    CHECK(current_gpu() == test::kCudaDoubleOwn + 1);
+  }).join();
+  const Runtime runtime = one_pe();
+  std::thread([] {
+    void* const handle = gshmemx_pe_handle();
+    const OwnContext own(2);
+    CHECK(gshmemx_bind_thread(handle) == GSHMEMX_ERROR_NOT_SUPPORTED);
+    CHECK(current_gpu() == test::kCudaDoubleOwn + 2);
+    CHECK_FALSE(gshmemi_ambient()->bound);
+  }).join();
+  check_driver();
+}
+
+TEST_CASE("finalize_returns_when_its_context_is_gone_and_pops_no_other") {
+  four_gpus(kAlone);
+  uploaded.clear();
+  Unit unit(note_upload);
+  gshmemi_register_unit(&unit.unit);
+  std::thread([] {
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    attr.args.cuda_device_id = 2;
+    REQUIRE(gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr) == GSHMEMX_SUCCESS);
+    driver().gone = true;
+    gshmem_finalize();
+    CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_NOT_INITIALIZED);
+    CHECK(current_gpu() == 2);
+  }).join();
+  CHECK(uploaded == std::vector<std::uint32_t>{abi::kStateMagic});
+  check_driver();
+}
+
+TEST_CASE("kernels_know_a_pe_from_init_to_finalize") {
+  four_gpus(kAlone);
+  uploaded.clear();
+  Unit unit(note_upload);
+  gshmemi_register_unit(&unit.unit);
+  CHECK(error_of_one_pe() == "no error");
+  CHECK(uploaded == std::vector<std::uint32_t>{abi::kStateMagic, 0});
+  uploaded.clear();
+  {
+    const Runtime runtime = one_pe();
+    Unit late(note_upload);
+    gshmemi_register_unit(&late.unit);
+    CHECK(uploaded == std::vector<std::uint32_t>{abi::kStateMagic, abi::kStateMagic});
+  }
+  CHECK(uploaded.size() == 3);
+}
+
+TEST_CASE("a_unit_of_other_headers_fails_init") {
+  four_gpus(kAlone);
+  uploaded.clear();
+  Unit unit(note_upload);
+  gshmemi_register_unit(&unit.unit);
+  unit.unit.state_bytes -= 8;
+  CHECK_THAT(error_of_one_pe(), Catch::Contains("headers of another gshmem (device state of ") &&
+                                    Catch::Contains("compile it again"));
+  unit.unit.state_bytes += 8;
+  unit.unit.abi += 1;
+  CHECK_THAT(error_of_one_pe(), Catch::Contains("headers of another gshmem"));
+  unit.unit.abi -= 1;
+  CHECK(error_of_one_pe() == "no error");
+  CHECK(uploaded == std::vector<std::uint32_t>{abi::kStateMagic, 0});
+  CHECK(heaps().clean());
+}
+
+/// As cudaMemcpyToSymbol may, when it loads a module while another thread is in dlopen.
+std::atomic<bool> other_registered{false};
+int wait_for_the_other(const void*, unsigned long) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!other_registered && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  return other_registered ? 0 : 1;
+}
+
+TEST_CASE("a_unit_registers_while_another_one_s_state_is_copied") {
+  four_gpus(kAlone);
+  Unit slow(wait_for_the_other), other(note_upload);
+  gshmemi_register_unit(&slow.unit);
+  other_registered = false;
+  std::atomic<bool> in_time{false};
+  std::thread dlopens([&] {
+    while (driver().contexts == 0) std::this_thread::yield();
+    gshmemi_register_unit(&other.unit);
+    in_time = !other_registered.exchange(true);
+  });
+  CHECK(error_of_one_pe() == "no error");
+  const bool registered = other_registered.exchange(true);
+  dlopens.join();
+  CHECK(registered);
+  CHECK(in_time);
+}
+
+TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
+  constexpr unsigned kSyncMemops = 0x80, kMine = 0x04;
+  four_gpus(kAlone);
+  flags_of(2) = kMine;
+  unsigned inside = 0;
+  {
+    const Runtime runtime = one_pe();
+    inside = flags_of(2);
+    CHECK(flags_of(1) == 0);
+  }
+  if (inside == kMine) {
+    std::printf("skipped: the driver was loaded as an old one\n");
+    return;
+  }
+  CHECK(inside == (kMine | kSyncMemops));
+  CHECK(flags_of(2) == kMine);
+  CHECK(driver().synchronous_ranges == 0);
+  flags_of(2) = kSyncMemops;
+  CHECK(error_of_one_pe() == "no error");
+  CHECK(flags_of(2) == kSyncMemops);  // the application's
+  flags_of(2) = 0;
+}
+
+TEST_CASE("memory_calls_on_heaps_are_synchronous_with_an_old_driver") {
+  setenv("CUDA_DOUBLE_OLD", "1", 1);
+  four_gpus(kAlone);
+  flags_of(2) = 0;
+  {
+    const Runtime runtime = one_pe();
+    if (flags_of(2) != 0) {
+      std::printf("skipped: needs a process of its own\n");
+      return;
+    }
+    CHECK(driver().synchronous_ranges == 1);
+  }
+  CHECK(flags_of(2) == 0);
+}
+
+TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
+  four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
+  driver().capturing = true;
+  std::atomic<int> wrong{0};
+  run_threads(4, [&](const Runtime& runtime) {
+    SymmetricArray<int> words(4);
+    const int value = 10 + runtime.my_pe();
+    gshmem_int_put(words.data(), &value, 1, runtime.my_pe());
+    gshmem_barrier_all();
+    wrong += gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS ? 0 : 1;
+  });
+  driver().capturing = false;
+  CHECK(wrong == 0);
+  check_driver();
+}
+
+TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
+  struct Seen {
+    std::uint32_t by_nic = 9;
+    bool network = false;
+  };
+  const auto job = [](const char* nic, bool native) {
+    four_gpus({{"GSHMEM_NIC", nic}, {"GSHMEM_P2P_GROUP", "0"}});
+    setenv("GSHMEM_OFI_INTERFACE", "127.0.0.1", 1);
+    if (!native) heaps().no_atomics = {{2, 3}};  // of one pair and in one direction only
+    Seen seen[4];
+    run_threads(4, [&](const Runtime& runtime) {
+      const abi::DeviceState& state = *gshmemi_ambient()->state;
+      seen[runtime.my_pe()] = {state.amo_by_nic, state.nic.queues != nullptr};
+    });
+    CHECK(heaps().clean());
+    for (const Seen& pe : seen) {
+      CHECK(pe.by_nic == seen[0].by_nic);
+      CHECK(pe.network == seen[0].network);
+    }
+    return seen[0];
+  };
+  for (const char* nic : {"none", "soft", "auto"}) {
+    CHECK(job(nic, true).by_nic == 0);
+    CHECK(job(nic, true).network == false);
+    CHECK(job(nic, false).by_nic == 1);
+  }
+  CHECK(job("soft", false).network);
+  CHECK_FALSE(job("none", false).network);
 }

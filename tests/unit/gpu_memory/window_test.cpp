@@ -2,11 +2,15 @@
 // in which slots, and that each of them is the heap it is taken for.
 #include "transport/p2p/window.h"
 
+#include "host/base/cuda_driver.h"
 #include "host/base/dynamic_library.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "transport/p2p/cuda_heap.h"
 #include "transport/p2p/mapped_set.h"
 
 #include <catch2/catch.hpp>
+
+#include <fcntl.h>
 
 #include <algorithm>
 #include <functional>
@@ -387,4 +391,10 @@ TEST_CASE("more_pes_than_bits_in_a_byte") {
   const std::vector<Seen> all = run_well({.hosts = hosts});
   for (std::size_t pe = 0; pe < 9; ++pe) CHECK(all[pe].set.count == 9);
   CHECK(all[9].mapped == Numbers{9});
+}
+
+TEST_CASE("programs_that_are_started_meanwhile_hold_no_heap") {
+  heaps().reset();
+  const CudaHeap heap = make_cuda_heap(*CudaDriver::get(), 0, 2 << 20, FabricUse::kOff);
+  CHECK((::fcntl(heap.fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
 }

@@ -49,10 +49,19 @@ TEST_CASE("peer_access_is_named_pair_by_pair") {
   for (CudaGpu& gpu : fake.machine.cuda.gpus) gpu.info.peer_atomics = {true, true};
   expect_one(check_peer_access(fake.machine), Verdict::kOk, "NVLink");
   fake.machine.cuda.gpus[0].info.peer_atomics = {true, false};
-  expect_one(check_peer_access(fake.machine), Verdict::kOk, "without native atomics: 0-1");
+  expect_one(check_peer_access(fake.machine), Verdict::kProblem, "PEs on GPUs 0-1 go by a network");
   fake.machine.cuda.gpus[1].info.peer_access = {false, true};
   expect_one(check_peer_access(fake.machine), Verdict::kProblem,
              "GPU 1 cannot map memory of GPU 0");
+}
+
+TEST_CASE("memory_calls_are_synchronous_by_the_context_from_cuda_12_1_on") {
+  FakeMachine fake;
+  expect_one(check_memory_calls(fake.machine), Verdict::kSkipped, "no driver here");
+  fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_memory_calls(fake.machine), Verdict::kHint, "older than CUDA 12.1");
+  fake.machine.cuda.sync_memops = true;
+  expect_one(check_memory_calls(fake.machine), Verdict::kOk, "CU_CTX_SYNC_MEMOPS");
 }
 
 TEST_CASE("compute_mode_matters_with_several_pes_per_gpu") {

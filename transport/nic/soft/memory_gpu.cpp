@@ -6,7 +6,7 @@
 // once.
 #include "transport/nic/soft/memory.h"
 
-#include "host/base/cuda_driver.h"
+#include "host/base/cuda_scope.h"
 #include "host/base/log.h"
 
 #include <algorithm>
@@ -28,22 +28,6 @@ CUdeviceptr device_address(const void* address) {
   return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(address));
 }
 
-/// Makes the device's context current for a scope, whatever the thread had.
-class WithContext {
- public:
-  WithContext(const CudaDriver& cuda, CUcontext context) : cuda_(cuda) {
-    GSHMEM_CU(&cuda_, cuCtxPushCurrent, context);
-  }
-  ~WithContext() {
-    CUcontext popped = nullptr;
-    cuda_.cuCtxPopCurrent(&popped);
-  }
-  WithContext(const WithContext&) = delete;
-
- private:
-  const CudaDriver& cuda_;
-};
-
 class GpuMemory final : public MemoryAccess {
  public:
   GpuMemory(const CudaDriver& cuda, int device) : cuda_(cuda) {
@@ -52,7 +36,7 @@ class GpuMemory final : public MemoryAccess {
     // Never released: regions may be used until the process ends, and then the driver is gone
     // first.
     GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, handle);
-    const WithContext with(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
     void* pinned = nullptr;
     GSHMEM_CU(&cuda_, cuMemHostAlloc, &pinned, kStagingBytes + kReadBytes,
@@ -152,7 +136,7 @@ class GpuMemory final : public MemoryAccess {
   /// In stream order, so a flag is stored behind the payload that came before it.
   void copy_out() {
     if (extents_.empty()) return;
-    const WithContext with(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     for (const Extent& extent : extents_) {
       GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, device_address(extent.to), staging_ + extent.first,
                 extent.bytes, stream_);
@@ -165,7 +149,7 @@ class GpuMemory final : public MemoryAccess {
   /// Brings what is in `arriving_`, which fits into the buffer.
   void copy_in() {
     if (arriving_.empty()) return;
-    const WithContext with(cuda_, context_);
+    const CudaScope scope(cuda_, context_);
     std::uint8_t* place = reading_;
     for (const Part& part : arriving_) {
       GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, place, device_address(part.from), part.bytes, stream_);
