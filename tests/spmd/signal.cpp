@@ -151,3 +151,40 @@ SPMD_TEST(put_signal_by_host_thread_shows_its_payload_before_its_signal) {
     (void)gshmem_signal_wait_until(signals.data() + 1, GSHMEM_CMP_GE, now);
   }
 }
+
+namespace {
+
+#if defined(__CUDACC__)
+__global__ void keep_busy(long long clocks) {
+  for (const long long begin = clock64(); clock64() - begin < clocks;) continue;
+}
+#endif
+
+/// As a program clears its flags: in the default stream, which may still have something to do.
+bool clear(const Pe& pe, void* memory, std::size_t bytes) {
+#if defined(__CUDACC__)
+  if (pe.on_gpu()) {
+    keep_busy<<<1, 1>>>(200'000'000);  // a tenth of a second
+    return cudaMemset(memory, 0, bytes) == cudaSuccess;
+  }
+#endif
+  return pe.on_gpu() || std::memset(memory, 0, bytes) == memory;
+}
+bool default_stream_is_done(const Pe& pe) {
+#if defined(__CUDACC__)
+  if (pe.on_gpu()) return cudaStreamSynchronize(nullptr) == cudaSuccess;
+#endif
+  return !pe.on_gpu();
+}
+
+}  // namespace
+
+SPMD_TEST(signals_behind_a_host_barrier_outlive_a_memset_before_it) {
+  SymmetricArray<std::uint64_t> signal(1);
+  SPMD_CHECK(pe, clear(pe, signal.data(), sizeof(std::uint64_t)));
+  gshmem_barrier_all();
+  gshmemx_signal_op(signal.data(), 7, GSHMEM_SIGNAL_SET, (pe.me() + 1) % pe.n());
+  gshmem_barrier_all();
+  SPMD_CHECK(pe, default_stream_is_done(pe));
+  SPMD_EQ(pe, signal.to_vector(pe.me())[0], 7u);
+}

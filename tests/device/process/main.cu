@@ -1,0 +1,147 @@
+// What an application does with CUDA beside gshmem: a thread that captures a graph in global mode
+// while another one joins a job, moves data and leaves; a context of its own; a reset of the
+// device. Each scenario runs in processes of its own. Usage: process_test NIC... Exit 0, 1 with
+// what went wrong, 77 without a GPU.
+#include "tests/device/faults/jobs.h"
+
+#include <cuda.h>
+
+#include <atomic>
+#include <thread>
+
+namespace {
+
+#define REQUIRE_CUDA(call)                                     \
+  do {                                                         \
+    const cudaError_t error = (call);                          \
+    if (error != cudaSuccess) {                                \
+      std::printf("%s: %s\n", #call, cudaGetErrorName(error)); \
+      std::fflush(stdout);                                     \
+      _exit(1);                                                \
+    }                                                          \
+  } while (false)
+
+/// A thread that captures until the object goes. The graph has to be whole then, and to run.
+class Capture {
+ public:
+  Capture() : thread_([this] { run(); }) {
+    while (!begun_) std::this_thread::yield();
+  }
+  ~Capture() {
+    end_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    int* word = nullptr;
+    int value = 0;
+    REQUIRE_CUDA(cudaMalloc(&word, sizeof(int)));
+    REQUIRE_CUDA(cudaMemset(word, 0, sizeof(int)));
+    REQUIRE_CUDA(cudaStreamCreate(&stream));  // one that the default stream waits for
+    REQUIRE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    begun_ = true;
+    while (!end_) std::this_thread::yield();
+    REQUIRE_CUDA(cudaMemsetAsync(word, 1, sizeof(int), stream));
+    REQUIRE_CUDA(cudaStreamEndCapture(stream, &graph));
+    REQUIRE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    REQUIRE_CUDA(cudaGraphLaunch(executable, stream));
+    REQUIRE_CUDA(cudaStreamSynchronize(stream));
+    REQUIRE_CUDA(cudaMemcpy(&value, word, sizeof(int), cudaMemcpyDefault));
+    std::printf("graph left 0x%08x\n", static_cast<unsigned>(value));
+  }
+  std::atomic<bool> begun_{false}, end_{false};
+  std::thread thread_;
+};
+
+/// Init, heap, transfers of both kinds by the host, a context, atomics, finalize.
+int job_in_capture() {
+  const Capture capture;
+  gshmem_init();
+  const int me = gshmem_my_pe(), next = (me + 1) % gshmem_n_pes();
+  constexpr int kWords = 100000;
+  int* words = static_cast<int*>(gshmem_calloc(kWords, sizeof(int)));
+  std::vector<int> mine(kWords, me + 1), back(kWords);
+  gshmem_ctx_t context{};
+  bool good = words != nullptr && gshmem_ctx_create(0, &context) == 0;
+  gshmem_int_put(words, mine.data(), kWords, next);
+  gshmem_barrier_all();
+  gshmem_int_get(back.data(), words, kWords, next);
+  for (const int word : back) good = good && word == me + 1;
+  good = good && gshmem_int_atomic_fetch_add(words, 5, next) == me + 1;
+  gshmem_barrier_all();
+  gshmem_ctx_destroy(context);
+  gshmem_free(words);
+  good = good && gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS;
+  gshmem_finalize();
+  std::printf("job %s\n", good ? "good" : "bad");
+  return good ? 0 : 1;
+}
+
+void test_capture(const std::string& nic) {
+  setenv("GSHMEM_NIC", nic.c_str(), 1);
+  setenv("GSHMEM_P2P", nic == "none" ? "1" : "0", 1);
+  for (const Outcome& pe : run_pes(2, "abort", "60", [](int) { return job_in_capture(); })) {
+    const std::string name = "a job while a graph is captured, GSHMEM_NIC=" + nic;
+    expect(name.c_str(), pe, 0, "job good");
+    expect(name.c_str(), pe, 0, "graph left 0x01010101");
+  }
+}
+
+/// A function of the driver as it was in CUDA 12.0.
+template <class Function>
+Function driver(const char* name) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  REQUIRE_CUDA(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
+  return reinterpret_cast<Function>(address);
+}
+
+int own_context() {
+  REQUIRE_CUDA(cudaFree(nullptr));
+  CUcontext own = nullptr, current = nullptr;
+  const auto create = driver<CUresult (*)(CUcontext*, unsigned, CUdevice)>("cuCtxCreate");
+  const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  if (create(&own, 0, 0) != CUDA_SUCCESS) return 3;
+  gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+  const int refused = gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr);
+  if (get(&current) != CUDA_SUCCESS || current != own) return 4;
+  REQUIRE_CUDA(cudaSetDevice(0));
+  const int accepted = gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr);
+  gshmem_finalize();
+  return refused == GSHMEMX_ERROR_NOT_SUPPORTED && accepted == GSHMEMX_SUCCESS ? 0 : 5;
+}
+
+int reset_before_finalize() {
+  gshmem_init();
+  REQUIRE_CUDA(cudaDeviceReset());
+  gshmem_finalize();
+  std::puts("finalized");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (count_gpus() == 0) {
+    std::puts("skipped: process_test needs a GPU");
+    return 77;
+  }
+  setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "0", 0);
+  setenv("GSHMEM_SYMMETRIC_SIZE", "16M", 1);
+  setenv("GSHMEM_OFI_INTERFACE", "127.0.0.1", 1);
+  for (int i = 1; i < argc; ++i) test_capture(argv[i]);
+  setenv("GSHMEM_P2P", "1", 1);
+  setenv("GSHMEM_NIC", "none", 1);
+  expect("an own context is refused and stays current",
+         run_pes(1, "report", "60", [](int) { return own_context(); })[0], 0,
+         "is not the primary one of GPU 0");
+  expect("finalize returns after a reset of the device",
+         run_pes(1, "report", "60", [](int) { return reset_before_finalize(); })[0], 0,
+         "finalized");
+  return failures != 0;
+}
