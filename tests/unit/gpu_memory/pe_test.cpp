@@ -5,6 +5,7 @@
 #include <gshmem/gshmem.hpp>
 
 #include "host/base/dynamic_library.h"
+#include "tests/spmd/bad_input/children.h"
 #include "tests/unit/gpu_memory/cuda_double.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
 
@@ -224,6 +225,28 @@ TEST_CASE("pes_of_one_process_share_a_gpu_only_when_they_may_mps_or_not") {
     });
     CHECK(limited == 4);
     unsetenv("GSHMEM_MAX_PES_PER_GPU");
+  }
+}
+
+TEST_CASE("pes_of_different_processes_share_a_gpu_through_mps_without_leave") {
+  for (const bool mps : {true, false}) {
+    four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "0"}});
+    heaps().gpus = 1;
+    heaps().mps = mps;
+    const auto outcomes = spmd::in_children(
+        2, spmd::quick({{"GSHMEM_DEVICE", "cuda"}, {"GSHMEM_NIC", "soft"}}), [](int) {
+          const int status = gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr);
+          std::printf("status %d, init status %d\n", status, gshmemx_init_status());
+          if (status == GSHMEMX_SUCCESS) gshmem_finalize();
+        });
+    for (const spmd::Outcome& pe : outcomes) {
+      if (spmd::contains(pe.output, "the soft NIC does not survive a fork")) {
+        std::printf("skipped: needs a process of its own\n");
+        return;
+      }
+      CHECK_THAT(pe.output, Catch::Contains(mps ? "status 0, init status 4\n"  // FULL_MPG
+                                                : "2 PEs share GPU "));
+    }
   }
 }
 
