@@ -40,7 +40,9 @@ done
 
 export CUDA_VISIBLE_DEVICES=0 GSHMEM_DEVICE=cuda
 "$@" &
-wait $!
+command=$!
+trap 'kill "$command" 2> /dev/null; exit 143' TERM INT
+wait "$command"
 got=$?
 # Else the clients ran without it.
 [ "$got" = 0 ] && ! grep -qis 'new client' "$CUDA_MPS_LOG_DIRECTORY"/*.log && {
