@@ -15,7 +15,7 @@ function(gshmem_precompiled target)
 endfunction()
 
 # gshmem_precompiled_owner(OWNER KIND): the target that precompiles for KIND; program is -fPIE, library -fPIC, visible
-# shows all its names. clang wants the same optimization, too: those kinds with _quick (host/quick.cmake).
+# shows all its names, _quick is with the options of host/quick.cmake: clang, and g++ since 13, want the same optimization.
 function(gshmem_precompiled_owner result kind)
   set(owner gshmem_precompiled_${kind})
   set(${result} ${owner} PARENT_SCOPE)
@@ -54,10 +54,17 @@ function(gshmem_precompile folder)
         NOT sources MATCHES "\\.cpp(;|$)" OR type STREQUAL "INTERFACE_LIBRARY")
       continue()
     endif()
-    # Files that only builds with CUDA compile go without, so that their forgotten #includes are seen.
-    list(FILTER sources INCLUDE REGEX "\\.c$|cuda|gpu")
-    set_source_files_properties(${sources} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-      SKIP_UNITY_BUILD_INCLUSION ON)
+    # These go without: files with options of their own, and those that only builds with CUDA compile, so that their
+    # forgotten #includes are seen.
+    get_target_property(place ${target} SOURCE_DIR)
+    foreach(source ${sources})
+      cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${place} OUTPUT_VARIABLE file)
+      get_source_file_property(options ${file} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
+      if(options OR source MATCHES "\\.c$|cuda|gpu")
+        set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+          SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
     get_target_property(visibility ${target} CXX_VISIBILITY_PRESET)
     set(kind library)
     if(type STREQUAL "EXECUTABLE")
@@ -66,7 +73,9 @@ function(gshmem_precompile folder)
       set(kind visible)
     endif()
     get_target_property(options ${target} COMPILE_OPTIONS)
-    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND GSHMEM_QUICK_TESTS AND options MATCHES "${GSHMEM_QUICK_LEVEL}")
+    list(FILTER options EXCLUDE REGEX "COMPILE_LANGUAGE:CUDA")
+    string(REGEX REPLACE ".*(-O[0-9]).*" "\\1" level "${options}")
+    if(GSHMEM_QUICK_TESTS AND level STREQUAL GSHMEM_QUICK_LEVEL)
       string(APPEND kind _quick)
     endif()
     gshmem_precompiled_owner(owner ${kind})
