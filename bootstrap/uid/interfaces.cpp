@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -87,15 +88,15 @@ std::vector<Interface> list_interfaces() {
 std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
                                           const std::string& filter, const std::string& family) {
   const NameFilter names(filter);
-  std::vector<Interface> fitting;
+  std::multimap<int, Interface> ranked;  // those of one rank in their order
   for (const Interface& interface : interfaces) {
     const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
     const bool family_fits = family == "ipv4" ? v4 : family != "ipv6" || !v4;
     if (!interface.up || !family_fits || is_link_local(interface.address)) continue;
-    if (names.accepts(interface.name)) fitting.push_back(interface);
+    if (names.accepts(interface.name)) ranked.emplace(rank_of(interface), interface);
   }
-  std::stable_sort(fitting.begin(), fitting.end(),
-                   [](const Interface& a, const Interface& b) { return rank_of(a) < rank_of(b); });
+  std::vector<Interface> fitting;
+  for (const auto& [rank, interface] : ranked) fitting.push_back(interface);
   return fitting;
 }
 

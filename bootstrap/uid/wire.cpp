@@ -93,6 +93,7 @@ std::optional<T> accept_if(bool ok, T value) {
 
 void encode_uniqueid(const UniqueId& id, gshmemx_uniqueid* packed) {
   Writer out;
+  out.reserve(kIdBytes);
   out.u32(kIdMagic);
   const std::byte family{static_cast<std::uint8_t>(id.root.family)};
   out.bytes({&family, 1});

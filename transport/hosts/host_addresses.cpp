@@ -1,6 +1,7 @@
 #include "transport/hosts/host_addresses.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 namespace gshmem::hosts {
@@ -73,11 +74,9 @@ Candidates candidates_of(const std::vector<Interface>& interfaces, const Config&
 
 std::vector<Candidate> order_addresses(const std::vector<Candidates>& hosts, int node) {
   const auto mine = static_cast<std::size_t>(node);
-  std::vector<std::pair<Rank, Candidate>> ranked;
+  std::multimap<Rank, Candidate> ranked;  // those of one rank in their order
   for (const Candidate& candidate : hosts.at(mine))
-    if (candidate.valid) ranked.emplace_back(rank_of(candidate, hosts, mine), candidate);
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (candidate.valid) ranked.emplace(rank_of(candidate, hosts, mine), candidate);
   std::vector<Candidate> ordered;
   for (const auto& [rank, candidate] : ranked) ordered.push_back(candidate);
   return ordered;
