@@ -1,0 +1,59 @@
+"""Every build option of README's table configures, alone and with each other: all that has to be built has a rule.
+
+Usage: pairs.py SOURCE FOLDER CMAKE C-COMPILER C++-COMPILER [CUDA-COMPILER]
+"""
+import itertools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# What a user sets that is not the default. Of an option with several, each.
+SETTINGS = [("GSHMEM_CUDA", "OFF"), ("GSHMEM_CUDA_ARCHITECTURES", "90;100"), ("GSHMEM_DEVICE_CHECKS", "ON"),
+            ("GSHMEM_TESTS", "OFF"), ("GSHMEM_PERFTEST", "OFF"), ("GSHMEM_EXAMPLES", "OFF"),
+            ("GSHMEM_SANITIZE", "address,undefined"), ("GSHMEM_SANITIZE", "thread"), ("GSHMEM_WERROR", "OFF")]
+# Those of the legs of tests/run (tests/options/CMakeLists.txt has the rest of what they are built with).
+ALONE = [("GSHMEM_HOST_TESTS", "OFF"), ("GSHMEM_QUICK_TESTS", "ON"), ("GSHMEM_PRECOMPILE", "ON")]
+
+
+def documented(readme):
+    table = readme.split("| option | default |")[1].split("\n\n")[0]
+    return {name for row in table.splitlines()[2:] for name in re.findall(r"`(GSHMEM_[A-Z_]+)`", row.split("|")[1])}
+
+
+def defaults(source):
+    text = (source / "CMakeLists.txt").read_text()
+    return (dict(re.findall(r'^option\((\w+) ".*" (ON|OFF)\)', text, re.M)) |
+            dict(re.findall(r'^set\((\w+) "?([^" ]*)"? CACHE', text, re.M)))
+
+
+def main(source, folder, cmake, cc, cxx, cuda=""):
+    source = pathlib.Path(source)
+    usual = {name: value for name, value in defaults(source).items() if name.startswith("GSHMEM_")}
+    unknown = documented((source / "README.md").read_text()) ^ {name for name, _ in SETTINGS}
+    assert not unknown, f"in README's table or here, not in both: {unknown}"
+    assert {name for name, _ in SETTINGS + ALONE} <= set(usual), usual
+
+    environment = {**os.environ, "CC": cc, "CXX": cxx} | ({"CUDACXX": cuda} if cuda else {})
+    pairs = [p for p in itertools.combinations(SETTINGS, 2) if p[0][0] != p[1][0]]
+    bad, cases = [], [(), *((one,) for one in SETTINGS + ALONE), *pairs]
+    for case in cases:
+        # Compilers are looked for once in a folder, so there is one with CUDA and one without.
+        build = f"{folder}/{'cuda' if cuda and ('GSHMEM_CUDA', 'OFF') not in case else 'cpu'}"
+        values = usual | dict(case)
+        for command in ([cmake, "-G", "Ninja", "-S", str(source), "-B", build,
+                         *(f"-D{name}={value}" for name, value in values.items())],
+                        [cmake, "--build", build, "--", "-n"]):
+            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if run.returncode:
+                what = " ".join("=".join(setting) for setting in case)
+                bad.append(f"{what}: {' '.join(command[1:3])}\n{(run.stdout + run.stderr)[-1500:]}")
+                break
+    print("\n".join(bad))
+    print(f"{len(cases)} ways to configure, {len(bad)} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
