@@ -4,7 +4,7 @@
 # NAME: of the folder in WORK-FOLDER to build in.
 set -euo pipefail
 way=$1 build=$2 work=$3
-prefix=$work/prefix
+prefix="$work/a prefix"
 outside=$(cd "$(dirname "$0")" && pwd)/outside
 
 # Nothing of the build tree or of another installation may help.
@@ -50,18 +50,18 @@ case $way in
     ;;
   pkg_config)
     command -v pkg-config > /dev/null || skip "no pkg-config"
-    # Word splitting of the flags is what every user of pkg-config relies on.
-    # shellcheck disable=SC2046
+    # What a shell makes of the flags, as in a rule of make.
+    eval "flags=($(gshmem_flags --cflags --libs))"
     "${CXX:-g++}" -std=c++17 -Wall -Wextra -Werror "$outside/hello.cpp" -o "$target/hello" \
-      $(gshmem_flags --cflags --libs) -Wl,-rpath,"$libdir"
+      "${flags[@]}" -Wl,-rpath,"$libdir"
     run "$target/hello"
     ;;
   nvcc)
     [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
     command -v pkg-config > /dev/null || skip "no pkg-config"
-    # shellcheck disable=SC2046
+    eval "flags=($(gshmem_flags --cflags --libs))"
     "$CUDACXX" -arch=sm_90 -x cu "$outside/hello.cpp" -o "$target/hello" \
-      $(gshmem_flags --cflags --libs) -Xlinker -rpath="$libdir"
+      "${flags[@]}" -Xlinker -rpath="$libdir"
     run "$target/hello"
     ;;
   *)

@@ -8,6 +8,7 @@ spmd=$1
 traffic=$2
 shift 2
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
+work=$(mktemp -d) || exit 1
 ulimit -l unlimited
 
 # The bodies, by what they take (emulated, two cores): no more than fits the time of the test.
@@ -87,15 +88,15 @@ pes() {
   shift
   for rank in 0 1; do
     env GSHMEM_NIC=ofi GSHMEM_P2P=0 GSHMEM_OFI_PROVIDER="verbs;ofi_rxm" GSHMEM_OFI_INTERFACE=v$rank FI_UNIVERSE_SIZE=64 \
-      GSHMEM_DEVICE=cpu GSHMEM_SYMMETRIC_SIZE=64M GSHMEM_BOOTSTRAP_TIMEOUT=60 GSHMEM_LOG=info \
+      GSHMEM_DEVICE=cpu GSHMEM_SYMMETRIC_SIZE=64M GSHMEM_BOOTSTRAP_TIMEOUT=600 GSHMEM_LOG=info \
       GSHMEM_UID_ADDRESS=127.0.0.1:4711 GSHMEM_UID_SIZE=2 GSHMEM_UID_RANK=$rank \
-      timeout -k 5 "$seconds" "$@" > /tmp/pe$rank 2>&1 &
+      timeout -k 5 "$seconds" "$@" > "$work/pe$rank" 2>&1 &
     pids+=($!)
   done
   for rank in 0 1; do
     wait "${pids[rank]}" || { status=$?; echo "PE $rank ended with $status"; }
-    sed "s/^/$rank: /" /tmp/pe$rank
-    grep -q "by ofi .*verbs;ofi_rxm on 10.1.$rank.1 (domain rxe$rank)" /tmp/pe$rank ||
+    sed "s/^/$rank: /" "$work/pe$rank"
+    grep -q "by ofi .*verbs;ofi_rxm on 10.1.$rank.1 (domain rxe$rank)" "$work/pe$rank" ||
       { echo "PE $rank does not use rxe$rank"; status=1; }
   done
   return $status
@@ -105,9 +106,9 @@ pes() {
 bodies() {
   local seconds=$1 body status=0
   shift
-  pes "$seconds" env GSHMEM_TIMEOUT=100 "$spmd" --mode launched "$@" || return
+  pes "$seconds" env GSHMEM_TIMEOUT=1000 "$spmd" --mode launched "$@" || return
   for body; do
-    grep -q "^ok $body " /tmp/pe0 || { echo "no word of $body"; status=1; }
+    grep -q "^ok $body " "$work/pe0" || { echo "no word of $body"; status=1; }
   done
   return $status
 }
@@ -178,17 +179,17 @@ if [ $# -gt 0 ]; then
 fi
 
 say "bodies"
-bodies 250 "${clean[@]}" || die "bodies over verbs;ofi_rxm"
+bodies 800 "${clean[@]}" || die "bodies over verbs;ofi_rxm"
 check_received 1000
 
 say "bodies, 2 % of the packets lost"
 lose_packets
-bodies 250 "${lossy[@]}" || die "bodies with loss"
+bodies 800 "${lossy[@]}" || die "bodies with loss"
 check_losses
 
 say "the link goes down"
-export HOSTS_COUNT=2 HOSTS_PES=1 HOSTS_FOLDER=/tmp/traffic
-mkdir $HOSTS_FOLDER
-(until [ -f $HOSTS_FOLDER/ready ]; do sleep 0.1; done; ip link set v1 down; say "v1 is down") &
-pes 100 env GSHMEM_TIMEOUT=10 GSHMEM_FAULT=report "$traffic" cut_port || die "link down"
+export HOSTS_COUNT=2 HOSTS_PES=1 HOSTS_FOLDER=$work/traffic
+mkdir "$HOSTS_FOLDER"
+(until [ -f "$HOSTS_FOLDER/ready" ]; do sleep 0.1; done; ip link set v1 down; say "v1 is down") &
+pes 400 env GSHMEM_TIMEOUT=10 GSHMEM_FAULT=report "$traffic" cut_port || die "link down"
 say "all is well"

@@ -9,7 +9,7 @@ folder=$1
 spmd=$(readlink -f "$2")
 traffic=$(readlink -f "$3")
 shift 3
-seconds=500
+seconds=1700
 case ${1-} in
   "") ;;
   all | lossy) seconds=${SOFT_ROCE_SECONDS:-3600} ;;
@@ -25,7 +25,11 @@ ls /etc/libibverbs.d/rxe.driver > /dev/null 2>&1 || skip "no rxe driver of libib
 
 mkdir -p "$folder"
 job=$(mktemp -d "$folder/job.XXXXXX") || exit 1
-trap 'rm -rf "$job"' EXIT
+# The guest runs the programs from below /tmp, where a tree may lie, too.
+programs=$(mktemp -d "/tmp/gshmem vm.XXXXXX") || exit 1
+trap 'rm -rf "$job" "$programs"' EXIT
+ln -s "$spmd" "$programs/spmd"
+ln -s "$traffic" "$programs/traffic"
 trap 'exit 130' INT TERM
-{ printf exec; printf ' %q' "$here/guest.sh" "$spmd" "$traffic" "$@"; echo; } > "$job/run.sh"
+{ printf exec; printf ' %q' "$here/guest.sh" "$programs/spmd" "$programs/traffic" "$@"; echo; } > "$job/run.sh"
 "$here/vm.sh" "$folder" "$job" "$seconds"

@@ -35,9 +35,9 @@ mkdir -p /upper/u /upper/w
 mount -t overlay -o lowerdir=/lower,upperdir=/upper/u,workdir=/upper/w overlay /new || fail "no overlay"
 # crc32_generic first: rdma_rxe asks for a crc32 by name and finds none without it.
 for m in crc32_generic rdma_rxe ib_uverbs rdma_ucm veth sch_netem; do modprobe $m || fail "no module $m"; done
-for d in /dev/shm /tmp /run; do mkdir -p $d; done
 for d in proc sys dev; do mount -o bind /$d /new/$d; done
-for d in dev/shm tmp run; do mkdir -p /new/$d; mount -t tmpfs tmpfs /new/$d; done
+mkdir -p /new/dev/shm
+mount -t tmpfs tmpfs /new/dev/shm
 mkdir -p /new/run/job
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288 job /new/run/job || fail "no job folder"
 echo "vm: ready after $(cut -d' ' -f1 /proc/uptime) s"
@@ -112,7 +112,7 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi 
   -append "console=ttyS0 quiet panic=-1 mitigations=off" \
   -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
   -device virtio-9p-pci,fsdev=r,mount_tag=hostroot \
-  -fsdev local,id=j,path="$job",security_model=none -device virtio-9p-pci,fsdev=j,mount_tag=job < /dev/null |
+  -fsdev local,id=j,path="${job//,/,,}",security_model=none -device virtio-9p-pci,fsdev=j,mount_tag=job < /dev/null |
   sed -u 's/\x1b[^a-zA-Z]*[a-zA-Z]//g; s/\r//'  # the firmware paints its screen
 emulator=${PIPESTATUS[0]}
 if [ ! -f "$job/status" ]; then
