@@ -1,5 +1,6 @@
 // One rank of an MPI program: bootstrap_mpi_ranks MODE, under mpirun or (mode no-init) alone.
 #include "tests/bootstrap/conformance.h"
+#include "tests/patience.h"
 
 #include <mpi.h>
 
@@ -68,7 +69,7 @@ void abort_spreads() {
 /// PMIx under an application that has its own use for it.
 void pmix_conforms() {
   for (int life = 0; life < 2; ++life) {
-    const auto boot = bootstrap::create(config_with_timeout(60));
+    const auto boot = bootstrap::create(config_with_timeout(60 * gshmem::test::kPatience));
     expect(std::string(boot->name()) == "pmix", "auto takes PMIx");
     rank_and_size_are_sane(*boot);
     small_allgathers_do_not_mix(*boot, 10);

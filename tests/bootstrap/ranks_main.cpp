@@ -2,6 +2,7 @@
 // should, 1 = it did not, 77 = not possible here.
 #include "bootstrap/pmix/exchange.h"
 #include "tests/bootstrap/conformance.h"
+#include "tests/patience.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ Config config_with_timeout(double seconds) {
 
 void pmix_conforms() {
   conformance([] {
-    auto boot = bootstrap::create(config_with_timeout(60));
+    auto boot = bootstrap::create(config_with_timeout(60 * gshmem::test::kPatience));
     expect(std::string(boot->name()) == "pmix", "auto takes PMIx under a PMIx launcher");
     return boot;
   });
@@ -44,7 +45,7 @@ void exchange_moves_chunks() {
 
 /// No interface fits, so there is no star; all ranks have to find that out and do without.
 void pmix_without_tcp() {
-  Config config = config_with_timeout(60);
+  Config config = config_with_timeout(60 * gshmem::test::kPatience);
   config.uid_interface = "=none";
   conformance([&] { return bootstrap::create_pmix(config); }, 4096);
 }

@@ -3,6 +3,7 @@
 #include "bootstrap/uid/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/patience.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -56,7 +57,7 @@ bool can_have_names() {
 
 struct Rank {
   std::string hosts, address;
-  double timeout_seconds = 30;
+  double timeout_seconds = 30 * gshmem::test::kPatience;
 };
 
 /// A job whose ranks know rank 0 in these ways.

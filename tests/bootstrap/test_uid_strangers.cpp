@@ -2,6 +2,7 @@
 // refused is told why.
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/patience.h"
 
 #include <deque>
 #include <random>
@@ -154,12 +155,14 @@ TEST_CASE("uid_something_else_on_the_port_is_named", "[uid]") {
   const auto listener = bootstrap::listen_on(loopback);
   CHECK(run_threads(2, [&](int rank) {
           if (rank == 0) {
-            (void)bootstrap::wait_for(listener.fd, POLLIN, bootstrap::Deadline(30));
+            (void)bootstrap::wait_for(listener.fd, POLLIN,
+                                      bootstrap::Deadline(30 * gshmem::test::kPatience));
             const auto server = bootstrap::accept_from(listener.fd);
             const std::string banner = "SSH-2.0-OpenSSH_9.2\r\n";
             (void)!::send(server.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
             char byte = 0;
-            while (bootstrap::wait_for(server, POLLIN, bootstrap::Deadline(30)) &&
+            while (bootstrap::wait_for(server, POLLIN,
+                                       bootstrap::Deadline(30 * gshmem::test::kPatience)) &&
                    recv(server.get(), &byte, 1, 0) > 0) {
             }
             return;

@@ -4,6 +4,7 @@
 
 #include "bootstrap/uid/connection.h"
 #include "tests/bootstrap/conformance.h"
+#include "tests/patience.h"
 
 #include <catch2/catch.hpp>
 
@@ -13,7 +14,8 @@
 
 namespace gshmem::test {
 
-inline Config uid_config(double timeout_seconds = 60, const std::string& family = "ipv4") {
+inline Config uid_config(double timeout_seconds = 60 * kPatience,
+                         const std::string& family = "ipv4") {
   Config config;
   config.uid_interface = "=lo";
   config.uid_family = family;
@@ -94,7 +96,7 @@ class RawClient {
   }
 
  private:
-  static bootstrap::Deadline deadline() { return bootstrap::Deadline(30); }
+  static bootstrap::Deadline deadline() { return bootstrap::Deadline(30 * kPatience); }
   static std::vector<bootstrap::FrameType> all_types() {
     using bootstrap::FrameType;
     return {FrameType::kWelcome, FrameType::kResult, FrameType::kFail};

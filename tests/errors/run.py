@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-LIMIT_SECONDS = 900  # of a round; a case that hangs ends itself after a minute
+LIMIT_SECONDS = 1800  # of a round; a case that hangs ends itself before that
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

@@ -1,4 +1,5 @@
 #include "tests/errors/scene.h"
+#include "tests/patience.h"
 
 #include <gshmem/device/burst.h>
 #include <gshmem/device/nic.h>
@@ -294,7 +295,8 @@ void put_burst(const Actor& actor, int count) {
 
 void await_error_completion() {
   const device::Queue queue(&queue_view());
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
   while (device::queue_poll(queue) != device::kQueueFailed) {
     if (std::chrono::steady_clock::now() > end) throw std::runtime_error("no error completion");
     sched_yield();

@@ -52,7 +52,7 @@ if ! why=$("$here/up.sh" "$folder" "$hosts" "$networks" 2>&1); then
 fi
 
 cut_when_ready() {
-  for ((i = 0; i < 600; ++i)); do
+  for ((i = 0; i < 6000; ++i)); do
     [ -f "$folder/ready" ] && break
     sleep 0.05
   done

@@ -3,11 +3,15 @@
 # time limits and the prefix of the leg are the same everywhere.
 
 # Suppressions of leaks that are PMIx's and Open MPI's own; harmless without sanitizers.
+# The sanitizers divide their options at spaces, too.
 set(GSHMEM_TEST_ENVIRONMENT
-  "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp:print_suppressions=0")
+  "LSAN_OPTIONS=suppressions='${CMAKE_SOURCE_DIR}/tests/sanitizers/lsan.supp':print_suppressions=0")
+# How long the PEs of a job wait for each other, unless that is tested.
+math(EXPR bootstrap_timeout "60 * ${GSHMEM_TEST_PATIENCE}")
+set(GSHMEM_TEST_BOOTSTRAP GSHMEM_BOOTSTRAP_TIMEOUT=${bootstrap_timeout})
 # For tests over libfabric; the long history makes threads expensive.
 set(GSHMEM_LIBFABRIC_TSAN
-  "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp:print_suppressions=0:history_size=7")
+  "TSAN_OPTIONS=suppressions='${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp':print_suppressions=0:history_size=7")
 
 # Open MPI (4 or 5) brings a PMIx server; the mpirun of other MPIs does not.
 find_program(GSHMEM_MPIRUN mpirun DOC "Open MPI's mpirun, for tests with several processes")
@@ -27,6 +31,9 @@ function(gshmem_use_catch target)
       CONTENT "// Owner of the precompiled header.\n")
     add_executable(catch_header ${CMAKE_BINARY_DIR}/tests/catch_header.cpp)
     target_link_libraries(catch_header PRIVATE Catch2::Catch2WithMain gshmem_build_flags)
+    if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
+      target_include_directories(Catch2::Catch2 INTERFACE ${CMAKE_SOURCE_DIR}/tests/launch/catch3)
+    endif()
     target_precompile_headers(catch_header PRIVATE <catch2/catch.hpp>)
     if(GSHMEM_PRECOMPILE)
       list(TRANSFORM GSHMEM_PRECOMPILED_HEADERS REPLACE "(.+)" "<\\1>" OUTPUT_VARIABLE headers)
@@ -43,11 +50,11 @@ endfunction()
 # only, and labelled "gpu" instead. A case that prints a line with "skipped: <why>" counts as skipped.
 function(gshmem_discover_tests target label)
   set(environment "${GSHMEM_TEST_ENVIRONMENT}")
-  foreach(variable ${ARGN})
+  foreach(variable ${GSHMEM_TEST_BOOTSTRAP} ${ARGN})
     string(APPEND environment "\\\\\\\\;${variable}")
   endforeach()
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
-  set(common TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT 120
+  set(common TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT}
     SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT)
   catch_discover_tests(${target} TEST_SPEC "~[gpu]" ${common} "${environment}"
     LABELS "cpu\\\\\\\\;${label}")
@@ -60,13 +67,15 @@ endfunction()
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share. More PEs
 # than 4 count as 4: they wait for each other, and a test of all of ctest's places is left for the end, alone.
 function(gshmem_add_launched_test name label processes timeout)
+  gshmem_time_limit(timeout ${timeout})
   set(name ${GSHMEM_TEST_PREFIX}${name})
   if(processes GREATER 4)
     set(processes 4)
   endif()
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
-    TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes} ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+    TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes}
+    ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT};${GSHMEM_TEST_BOOTSTRAP}")
 endfunction()
 
 # gshmem_add_mpirun_test(NAME n command... [LABEL label...] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
@@ -93,7 +102,7 @@ function(gshmem_add_mpirun_test name processes)
   gshmem_add_launched_test(${name} "${ARG_LABEL}" ${processes} ${ARG_TIMEOUT} ${command})
   if(ARG_MPI_PROGRAM)
     set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES
-      ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+      ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;${GSHMEM_TEST_BOOTSTRAP}")
   endif()
 endfunction()
 
@@ -149,7 +158,8 @@ function(gshmem_add_hosts_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  math(EXPR limit "${ARG_TIMEOUT} - 15")
+  gshmem_time_limit(limit ${ARG_TIMEOUT})
+  math(EXPR limit "${limit} - 15")
   set(options --limit ${limit})
   foreach(option LAUNCHER EXIT DEAD EXPECT CUT NETWORKS)
     if(DEFINED ARG_${option})

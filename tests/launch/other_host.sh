@@ -7,7 +7,7 @@ if ! unshare --uts true 2> /dev/null; then
   echo "skipped: needs root for a UTS namespace"
   exit 77
 fi
-export GSHMEM_NIC=none GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=30
+export GSHMEM_NIC=none GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=uid GSHMEM_UID_SIZE=2 GSHMEM_BOOTSTRAP_TIMEOUT=300
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Below the ports that the kernel gives to clients; somebody else's test may still have taken one.

@@ -44,10 +44,10 @@ free_port() {  # a port that nobody listens on, from the range below the ephemer
   done
 }
 
-wait_for() {  # wait_for WHAT command...: until the command succeeds, 30 s at most
+wait_for() {  # wait_for WHAT command...: until the command succeeds, 300 s at most
   local what=$1
   shift
-  for ((i = 0; i < 300; ++i)); do
+  for ((i = 0; i < 3000; ++i)); do
     "$@" >/dev/null 2>&1 && return
     sleep 0.1
   done

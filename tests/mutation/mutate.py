@@ -23,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DEVICE = os.path.join(ROOT, "device")
 FLAGS = ["-std=c++20", "-O1", "-w"]
 RUNS = "600"  # of store_buffer, as in tests/model
-SECONDS = 200
+SECONDS = 600
 
 
 def sources(test):

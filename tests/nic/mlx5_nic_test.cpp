@@ -1,6 +1,7 @@
 // Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
 // left behind by any, and what reaches the device.
 #include "tests/nic/mlx5_nic_rig.h"
+#include "tests/patience.h"
 
 #include <catch2/catch.hpp>
 
@@ -307,7 +308,8 @@ TEST_CASE("events_reach_on_error_and_stop_ends_them") {
   fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
   {
     std::unique_lock<std::mutex> lock(mutex);
-    REQUIRE(changed.wait_for(lock, std::chrono::seconds(30), [&] { return texts.size() == 2; }));
+    REQUIRE(changed.wait_for(lock, std::chrono::seconds(30 * gshmem::test::kPatience),
+                             [&] { return texts.size() == 2; }));
     CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7 port 1 went down"));
     CHECK_THAT(texts[1], Catch::Contains("see dmesg"));
   }

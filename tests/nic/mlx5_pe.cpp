@@ -1,4 +1,5 @@
 #include "tests/nic/mlx5_pe.h"
+#include "tests/patience.h"
 
 #include <sys/mman.h>
 
@@ -98,7 +99,8 @@ std::optional<Failure> TestPe::post(Queue& queue, abi::Opcode opcode, const void
 
   auto* word =
       reinterpret_cast<std::uint32_t*>(base + queue.place.completion + abi::kCompletionWordOffset);
-  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (const auto end =
+           std::chrono::steady_clock::now() + std::chrono::seconds(60 * gshmem::test::kPatience);
        std::chrono::steady_clock::now() < end; std::this_thread::yield()) {
     const std::uint32_t seen =
         abi::swap_bytes(std::atomic_ref<std::uint32_t>(*word).load(std::memory_order_acquire));

@@ -3,6 +3,7 @@
 // include/gshmem/abi is used, so that these tests stand on the specification alone.
 #pragma once
 
+#include "tests/patience.h"
 #include "transport/nic/soft/engine.h"
 
 #include <sched.h>
@@ -48,7 +49,7 @@ inline std::int64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
 
 /// Gives its core away until `ready` or for a time that only a hang takes.
 template <class F>
-bool eventually(F ready, std::int64_t limit_ns = 40'000'000'000) {
+bool eventually(F ready, std::int64_t limit_ns = 40'000'000'000 * kPatience) {
   const std::int64_t end = clock_ns() + limit_ns;
   while (!ready()) {
     if (clock_ns() > end) return false;

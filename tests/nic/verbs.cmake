@@ -16,7 +16,7 @@ function(gshmem_verbs_program name)
   set_target_properties(${name} PROPERTIES BUILD_RPATH ${verbs_folder})
   add_dependencies(${name} gshnic_ibverbs gshnic_mlx5)
   add_test(NAME ${GSHMEM_TEST_PREFIX}${name} COMMAND ${name})
-  set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES TIMEOUT 60 LABELS "cpu;nic"
+  set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS "cpu;nic"
     ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
 endfunction()
 
@@ -26,7 +26,7 @@ gshmem_verbs_program(verbs_dlopen ${CMAKE_DL_LIBS})
 if(GSHMEM_PYTHON)
   add_test(NAME ${GSHMEM_TEST_PREFIX}verbs_symbols
     COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/verbs_symbols.py ${verbs_folder})
-  set_tests_properties(${GSHMEM_TEST_PREFIX}verbs_symbols PROPERTIES TIMEOUT 60 LABELS "cpu;nic")
+  set_tests_properties(${GSHMEM_TEST_PREFIX}verbs_symbols PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS "cpu;nic")
 endif()
 
 add_executable(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp)
@@ -37,4 +37,4 @@ target_link_directories(verbs_api_test PRIVATE ${verbs_folder})
 set_target_properties(verbs_api_test PROPERTIES BUILD_RPATH ${verbs_folder})
 add_dependencies(verbs_api_test gshnic_ibverbs gshnic_mlx5)
 catch_discover_tests(verbs_api_test TEST_PREFIX "${GSHMEM_TEST_PREFIX}verbs_api_test." PROPERTIES
-  TIMEOUT 120 LABELS [==[cpu\\\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
+  TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS [==[cpu\\\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")

@@ -1,4 +1,5 @@
 #include "tests/ofi/client.h"
+#include "tests/patience.h"
 
 #include <atomic>
 #include <chrono>
@@ -70,7 +71,8 @@ std::uint64_t Client::raw(std::vector<std::uint8_t> wqe, bool patch) {
     std::memcpy(wqe.data() + 4, &word, sizeof(word));
   }
   const std::uint64_t count = (wqe.size() + 63) / 64, first = next_;
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto limit =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
   while (next_ + count - done_ > depth_) {
     const Outcome outcome = look();
     if (outcome.syndrome != 0) throw std::runtime_error("error while waiting for room");

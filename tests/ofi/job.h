@@ -6,6 +6,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/gpu_mapping.h"
+#include "tests/patience.h"
 
 #include <cstdint>
 #include <deque>
@@ -71,7 +72,8 @@ class Pe {
 
 class Job {
  public:
-  Job(int size, const Leg& leg, double timeout_seconds = 20, std::uint32_t depth = kDepth);
+  Job(int size, const Leg& leg, double timeout_seconds = 20 * kPatience,
+      std::uint32_t depth = kDepth);
   Pe& operator[](int pe) { return *pes_.at(static_cast<std::size_t>(pe)); }
 
  private:

@@ -81,7 +81,7 @@ TEST_CASE("a queue wraps many times and completes in order", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(data_legs()));
   INFO(leg.name());
-  Job job(2, leg, 20, 64);
+  Job job(2, leg, 20 * gshmem::test::kPatience, 64);
   Client& client = job[0].to(1);
   constexpr std::uint64_t kWords = 1000;
   std::uint64_t last = 0;

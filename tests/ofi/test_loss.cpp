@@ -1,6 +1,7 @@
 // Peers that die or stop answering: an error completion within the time limit, on_error with the
 // PE's number, and a stop() that returns. The peer is a process of its own (rank_main.cpp).
 #include "tests/ofi/job.h"
+#include "tests/patience.h"
 
 #include <gshmem/uniqueid.h>
 
@@ -84,7 +85,7 @@ struct Pair {
   void stop_in_time() {
     const auto begin = Clock::now();
     me.reset();
-    CHECK(seconds_since(begin) < 10);
+    CHECK(seconds_since(begin) < 10 * gshmem::test::kPatience);
   }
   Config config;
   std::optional<Child> child;
@@ -103,7 +104,8 @@ void check_loss(Pair& pair, std::uint64_t index, double limit) {
 
 void check_reported(Pair& pair) {
   const auto begin = Clock::now();
-  while (pair.me->errors().empty() && seconds_since(begin) < 20) usleep(1000);
+  while (pair.me->errors().empty() && seconds_since(begin) < 20 * gshmem::test::kPatience)
+    usleep(1000);
   const auto errors = pair.me->errors();
   REQUIRE(errors.size() == 1);
   INFO(errors[0].second);

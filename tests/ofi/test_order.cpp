@@ -1,5 +1,6 @@
 // What a queue orders: a signal is never there before its payload, reads see earlier writes.
 #include "tests/ofi/job.h"
+#include "tests/patience.h"
 
 #include <catch2/catch.hpp>
 
@@ -66,7 +67,8 @@ class Sender {
 
 /// Waits for a signal; a description of what was wrong, or nothing.
 std::string check_round(Pe& me, std::uint64_t number, std::uint64_t words) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto limit =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
   while (acquire(me.at<std::uint64_t>(kSignal)) != number) {
     if (std::chrono::steady_clock::now() > limit) return "no signal in 30 s";
     std::this_thread::sleep_for(std::chrono::microseconds(5));
@@ -111,7 +113,8 @@ TEST_CASE("a signal is never visible before its payload", "[ofi]") {
   for (std::uint64_t round = 1; round <= kRounds && stopped.empty(); ++round) {
     sender.round(round, words[round]);
     if (!sender.finish().ok()) stopped = "sending failed";
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+    const auto limit =
+        std::chrono::steady_clock::now() + std::chrono::seconds(40 * gshmem::test::kPatience);
     while (stopped.empty() && acquire(job[0].at<std::uint64_t>(kAck)) != round) {
       if (std::chrono::steady_clock::now() > limit) stopped = "no acknowledgement in 40 s";
       std::this_thread::sleep_for(std::chrono::microseconds(20));

@@ -27,7 +27,7 @@ NO_FLOOR = ["init_time", "issue_cost"]  # only a time of zero is impossible
 
 def run(program, *options, pes=2):
     return subprocess.run([os.path.join(FOLDER, program), "--pes", str(pes), *options],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=1200)
 
 
 def small(program, *options, pes=2):

@@ -3,6 +3,7 @@
 // fewer;
 // --share: N PEs on the first GPU. Exit 0 = all passed, 1 = not, 77 = not possible
 // here (reason on stdout), 2 = misuse, as names of no test are.
+#include "tests/patience.h"
 #include "tests/spmd/session.h"
 
 #include <arpa/inet.h>
@@ -241,7 +242,9 @@ int main(int argc, char** argv) {
   // Loading a kernel late may wait for one that is waiting for us.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);
-  setenv("GSHMEM_TIMEOUT", "60", 0);
+  const std::string minute = std::to_string(60 * (gpus > 0 ? 1 : gshmem::test::kPatience));
+  setenv("GSHMEM_TIMEOUT", minute.c_str(), 0);
+  setenv("GSHMEM_BOOTSTRAP_TIMEOUT", minute.c_str(), 0);
   setenv("GSHMEM_LOG", "error", 0);  // tests use up the heap on purpose, which is worth a warning
   const char* seed = std::getenv("GSHMEM_TEST_SEED");
   // All processes of a run must agree: without a variable the seed is fixed.

@@ -1,3 +1,4 @@
+#include "tests/patience.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <arpa/inet.h>
@@ -16,7 +17,7 @@
 namespace gshmem::spmd {
 namespace {
 
-constexpr int kSeconds = 60;  // far above what any case takes
+constexpr int kSeconds = 60 * gshmem::test::kPatience;  // far above what any case takes
 
 struct Child {
   pid_t pid = -1;
@@ -84,8 +85,8 @@ std::string free_address() {
 Environment quick(const Environment& changes) {
   Environment all{{"GSHMEM_DEVICE", "cpu"},
                   {"GSHMEM_SYMMETRIC_SIZE", "1M"},
-                  {"GSHMEM_TIMEOUT", "30"},
-                  {"GSHMEM_BOOTSTRAP_TIMEOUT", "20"},
+                  {"GSHMEM_TIMEOUT", std::to_string(30 * gshmem::test::kPatience)},
+                  {"GSHMEM_BOOTSTRAP_TIMEOUT", std::to_string(20 * gshmem::test::kPatience)},
                   {"GSHMEM_FAULT", "report"}};
   for (const auto& [name, value] : changes) all[name] = value;
   return all;
