@@ -1,6 +1,7 @@
 #include <gshmem/gshmem.h>
 
 #include "host/api/edge.h"
+#include "host/base/thread.h"
 
 #include <cstring>
 #include <deque>
@@ -74,14 +75,16 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
   }
 }
 
+bool founds_another(unsigned flags) {
+  return flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
+}
+
 /// A thread that belongs to a PE is initialized; one that could found another PE of this process is
 /// not.
 bool already_initialized(unsigned flags) {
   const Pe* pe = current_pe();
   if (!pe) return false;
-  const bool founds_another =
-      flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
-  return !founds_another || gshmemi_ambient()->bound;
+  return !founds_another(flags) || gshmemi_ambient()->bound;
 }
 
 /// For a rank that fails before it has its bootstrap: the others hear of it, and the next init of
@@ -94,7 +97,10 @@ void forgo_round(unsigned flags, const gshmemx_init_attr_t* attr) {
 }
 
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
-  if (already_initialized(flags)) return;
+  // Threads that found a PE each must meet in init.
+  std::unique_lock<std::mutex> founding;
+  if (!founds_another(flags)) founding = process_founding();
+  if (already_initialized(flags) && process_init_again()) return;
   bool has_boot = false;
   try {
     PeOptions options;
@@ -138,8 +144,7 @@ extern "C" {
 void gshmem_init(void) {
   if (guard_status([] { init(GSHMEMX_INIT_DEFAULT, nullptr); }) == GSHMEMX_SUCCESS) return;
   if (init_may_return()) return;
-  std::fflush(nullptr);
-  ::_exit(1);
+  end_process(1);
 }
 
 int gshmem_init_thread(int requested, int* provided) {
@@ -158,15 +163,16 @@ void gshmem_query_thread(int* provided) {
 }
 
 void gshmem_finalize(void) {
-  (void)guard_status([] {
-    const std::unique_ptr<Pe> pe = process_take_current();
-    if (!pe) GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
-  });
+  if (!current_pe()) {
+    GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
+    return;
+  }
+  (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
 }
 
 void gshmem_global_exit(int status) {
   if (Pe* pe = current_pe()) pe->global_exit(status);
-  ::_exit(status);
+  end_process(status);
 }
 
 void gshmem_info_get_version(int* major, int* minor) {

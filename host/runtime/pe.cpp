@@ -1,6 +1,7 @@
 #include "host/runtime/pe.h"
 
 #include "host/base/log.h"
+#include "host/base/thread.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/together.h"
 #include "transport/hosts/relay_board.h"
@@ -233,7 +234,8 @@ Pe::~Pe() {
     try {
       quiet_network();
       quiet_contexts();
-      if (!stopped()) board_->barrier(options_.config.bootstrap_timeout);
+      // A PE that lives has as long as it needs; one that dies stops this one.
+      if (!stopped()) board_->barrier(0);
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
@@ -392,8 +394,7 @@ void Pe::end_job() noexcept {
 
 void Pe::global_exit(int status) noexcept {
   boot_->abort(status, strprintf("PE %d ends the job with status %d", state_.my_pe, status));
-  std::fflush(nullptr);
-  ::_exit(status);
+  end_process(status);
 }
 
 }  // namespace gshmem

@@ -45,7 +45,7 @@ class Pe {
  public:
   /// Collective over `boot`.
   Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options);
-  /// Collective; always returns, within the bootstrap timeout when PEs are missing.
+  /// Collective; waits for the PEs that live, not for those that are gone or stopped.
   ~Pe();
   Pe(const Pe&) = delete;
 
@@ -135,6 +135,8 @@ class Pe {
   /// What was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of what was posted and is not complete.
   void quiet_network();
+  /// Errors: the fault on record, when `status` is one.
+  void require_complete(int status) const;
   void stop_network() noexcept;
   /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
   /// may ever ask for, and ends the job under abort; tells the other PEs.

@@ -62,7 +62,13 @@ void Pe::quiet_context(const abi::DeviceState& context) {
 
 void Pe::quiet_contexts() {
   for (const std::int32_t handle : contexts_->open_handles()) {
-    if (const abi::DeviceState* context = contexts_->find(handle)) quiet_context(*context);
+    const abi::DeviceState* context = contexts_->find(handle);
+    if (!context || stopped()) continue;
+    if (gpu_) {
+      gpu_->ops()->complete(*context);
+    } else {
+      require_complete(device::quiet_status(device::Thread{}, *context, "gshmem_finalize"));
+    }
   }
 }
 

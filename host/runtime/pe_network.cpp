@@ -150,6 +150,10 @@ void Pe::quiet_network() {
   } else if (queues_) {
     status = device::quiet_status(device::Thread{}, state_, "gshmem_finalize");
   }
+  require_complete(status);
+}
+
+void Pe::require_complete(int status) const {
   if (status == GSHMEMX_SUCCESS) return;
   gshmemx_fault_t fault{};
   const bool known = last_fault(&fault);

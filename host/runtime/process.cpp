@@ -1,6 +1,7 @@
 #include "host/runtime/process.h"
 
 #include "host/base/log.h"
+#include "host/runtime/fault.h"
 
 #include <gshmem/device/host_group.h>
 #include <gshmem/device/registrar.h>
@@ -18,9 +19,11 @@ struct Member {
   std::unique_ptr<Pe> pe;
   Ownership ownership;
   std::uint64_t id;  ///< never 0, never used again, unlike the PE's address
+  int inits = 1;     ///< that no finalize has answered
 };
 
 struct Process {
+  std::mutex founding;  ///< held while a thread makes the PE of the whole process
   /// Of those that change what kernels see. Not taken by units that register: the loader's lock,
   /// which they hold, is one that copying to a GPU may wait for.
   std::mutex turn;
@@ -219,10 +222,23 @@ void process_add(std::unique_ptr<Pe> pe, Ownership ownership) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   std::erase(p.joining, pe.get());
-  p.members.push_back({std::move(pe), ownership, ++p.last_id});
+  p.members.push_back({.pe = std::move(pe), .ownership = ownership, .id = ++p.last_id});
   update(p);
   self.bound_id = p.last_id;
   look_up(p);
+}
+
+std::unique_lock<std::mutex> process_founding() { return std::unique_lock(process().founding); }
+
+bool process_init_again() {
+  const Pe* pe = current_pe();
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  const auto found = std::find_if(p.members.begin(), p.members.end(),
+                                  [&](const Member& member) { return member.pe.get() == pe; });
+  if (found == p.members.end()) return false;
+  ++found->inits;
+  return true;
 }
 
 std::unique_ptr<Pe> process_take_current() {
@@ -232,7 +248,7 @@ std::unique_ptr<Pe> process_take_current() {
   std::unique_lock lock(p.mutex);
   const auto found = std::find_if(p.members.begin(), p.members.end(),
                                   [&](const Member& member) { return member.pe.get() == pe; });
-  if (found == p.members.end()) return nullptr;
+  if (found == p.members.end() || --found->inits > 0) return nullptr;
   std::unique_ptr<Pe> taken = std::move(found->pe);
   p.members.erase(found);
   update(p);
@@ -282,6 +298,9 @@ gshmem::device::Ambient* gshmemi_ambient(void) {
 
 void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
   if (gshmem::Pe* pe = gshmem::pe_of_state(state)) pe->end_job();
+  gshmem::abi::FaultRecord record;
+  if (gshmem::fault_read(state->control, &record))
+    GSHMEM_ERROR("%s", gshmem::fault_message(record).c_str());
   std::abort();
 }
 

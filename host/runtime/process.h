@@ -22,7 +22,12 @@ void process_tell_kernels(Pe& pe);
 /// Makes `pe`, which kernels know, findable. kProcess: all threads that are bound to nothing belong
 /// to it, as long as it is the only PE.
 void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
-/// Takes the calling thread's PE out again; kernels trap with a message from then on. Null = none.
+/// Held by a thread from the question whether the process has a PE until it has made it.
+[[nodiscard]] std::unique_lock<std::mutex> process_founding();
+/// Counts one more init of the calling thread's PE. False = it has none.
+[[nodiscard]] bool process_init_again();
+/// Answers one init of the calling thread's PE. The last takes it out, and kernels trap with a
+/// message from then on. Null = none, or others still use it.
 [[nodiscard]] std::unique_ptr<Pe> process_take_current();
 /// Binds the calling thread to the PE `handle` (null: to none), until that is taken out, by
 /// whatever thread. False when it is no PE of this process.

@@ -34,15 +34,17 @@ extern "C" {
 // --- Setup: OpenSHMEM 1.5, sections 9.1 and 9.2. Host only ---------------------------------------
 /// Collective. Joins the job (GSHMEM_BOOTSTRAP), picks this PE's GPU, makes the symmetric heap. On
 /// failure every PE fails with the rank and reason; then under GSHMEM_FAULT=abort the process ends
-/// with status 1, else gshmemx_init_status tells. Twice without finalize: no effect.
+/// with status 1, else gshmemx_init_status tells. On a thread that has a PE, init only counts:
+/// as many calls of gshmem_finalize answer it.
 GSHMEM_EXPORT void gshmem_init(void);
 /// As gshmem_init; `*provided` is GSHMEM_THREAD_MULTIPLE. Returns a status.
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
 /// `*provided` is GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is fine.
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
-/// Collective. Completes everything, frees the heap, leaves the job. Always returns, also after
-/// faults and when other PEs are gone (then within GSHMEM_BOOTSTRAP_TIMEOUT). gshmem_init may
-/// follow.
+/// Answers one init of the calling thread's PE. The last is collective: it completes everything,
+/// frees the heap and leaves the job. It waits for every PE that lives, also for one that is
+/// suspended. It does not wait for PEs that died, that a fault stopped, or whose host does not
+/// answer (GSHMEM_HEARTBEAT). gshmem_init may follow.
 GSHMEM_EXPORT void gshmem_finalize(void);
 /// Ends the job on all PEs with `status`; does not return.
 GSHMEM_EXPORT void gshmem_global_exit(int status);
