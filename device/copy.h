@@ -6,7 +6,8 @@
 // local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire
 // busy (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
 // 20), while a block of 1024 has enough threads with 4, and may not use more than 64 registers.
-// GSHMEM_COPY_DEPTH, a multiple of 4, lowers the former for kernels that are short of registers.
+// 8 is what 64 registers hold, those of blocks of 1024 threads. GSHMEM_COPY_DEPTH, 1 to 4 or a
+// multiple of 4, is the depth of threads and warps: 20 where bulk copies count for more.
 #pragma once
 
 #include "coop.h"
@@ -15,7 +16,7 @@
 #include <type_traits>
 
 #ifndef GSHMEM_COPY_DEPTH
-#define GSHMEM_COPY_DEPTH 20
+#define GSHMEM_COPY_DEPTH 8
 #endif
 
 namespace gshmem::device {

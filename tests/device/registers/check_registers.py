@@ -3,9 +3,9 @@
 
 Usage: check_registers.py NVCC ARCHITECTURE [NVCC-FLAG...]
 
-Compiles kernels.cu, prints a table, and exits 1 when a kernel exceeds its limit. Registers are
-counted as the hardware hands them out: per thread in steps of 8 (CUDA C++ Programming Guide,
-occupancy: allocation unit of 256 per warp).
+Compiles kernels.cu as a whole program, prints tables, and exits 1 when a kernel exceeds its limit.
+Registers are counted as the hardware hands them out: per thread in steps of 8 (CUDA C++ Programming
+Guide, occupancy: allocation unit of 256 per warp).
 """
 import os
 import re
@@ -14,33 +14,44 @@ import sys
 import tempfile
 
 STEP = 8
-# Registers more than alone that a dormant call may cost, by kernel.
+# What a block of 1024 threads leaves each of them, of the 65536 registers of an SM.
+LAUNCHABLE = 64
+# Registers more than alone that a dormant call may cost a whole program, by kernel.
 LIMITS = {"STREAM": 8, "MARCH": 24}
-# The default depth of thread and warp copies buys bandwidth with registers (device/copy.h); checked
-# against a total, so that it does not grow unnoticed.
-DEEP = {"putmem": 120, "putmem_warp": 128}
-ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+# What keeps a stride, or a loop over PEs or handles, may cost a streaming kernel this.
+WIDE = re.compile(r"i(put|get)(_warp|_block)?|barrier_all(_warp)?|qp_quiet")
+WIDE_LIMIT = 16
+# Copies by threads and warps buy bandwidth with registers (device/copy.h), bursts messages.
+LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst")
+# Those that cost as little as the others with the depth of a block's copies.
+SHALLOW = {"putmem", "putmem_warp"}
+KERNEL = re.compile(r"entry function '(\w+)'")
 USED = re.compile(r"Used (\d+) registers")
+
+
+def run(command):
+    """What `command` wrote to standard error, and to standard output."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return done.stderr + done.stdout
 
 
 def registers(nvcc, flags):
     """{kernel: registers} as ptxas reports them."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu")
     with tempfile.TemporaryDirectory() as folder:
-        report = subprocess.run(
-            [nvcc, *flags, "-cubin", "-Xptxas", "-v", "-o", os.path.join(folder, "out"), source],
-            capture_output=True, text=True)
-    if report.returncode != 0:
-        sys.exit(report.stderr)
+        report = run([nvcc, *flags, "-cubin", "-Xptxas", "-v", "-o",
+                      os.path.join(folder, "out"), source])
     found, kernel = {}, None
-    for line in report.stderr.splitlines():
-        if match := ENTRY.search(line):
+    for line in report.splitlines():
+        if match := KERNEL.search(line):
             kernel = match.group(1)
         elif (match := USED.search(line)) and kernel:
             found[kernel] = int(match.group(1))
-            kernel = None
+    found = {name: count for name, count in found.items() if name.startswith(tuple(LIMITS))}
     if not found:
-        sys.exit("ptxas reported no registers:\n" + report.stderr)
+        sys.exit("no registers are reported:\n" + report)
     return found
 
 
@@ -48,7 +59,7 @@ def allocated(count):
     return (count + STEP - 1) // STEP * STEP
 
 
-def check(title, found, deep):
+def check(title, found, limit_of):
     """Prints a table and returns how many kernels exceed their limits."""
     print(title)
     failures = 0
@@ -57,21 +68,26 @@ def check(title, found, deep):
         if call == "alone":
             continue
         alone = found[f"{body}_alone"]
-        more = allocated(count) - allocated(alone)
-        limit = deep.get(call, 10**6) if call in deep else allocated(alone) + LIMITS[body]
+        limit = limit_of(body, call, allocated(alone))
         bad = allocated(count) > limit
         failures += bad
-        print(f"  {name:30} {alone:4} -> {count:4}   +{more:<4} limit {limit}"
+        more = allocated(count) - allocated(alone)
+        print(f"  {name:34} {alone:4} -> {count:4}   +{more:<4} limit {limit}"
               f"{'   TOO MANY' if bad else ''}")
     return failures
 
 
 def main():
     nvcc, architecture, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
-    flags = ["-std=c++17", "-O3", f"-arch=sm_{architecture}", *flags]
-    failures = check("default", registers(nvcc, flags), DEEP)
-    failures += check("GSHMEM_COPY_DEPTH=4",
-                      registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4"]), {})
+    flags = ["-std=c++20", "-O3", f"-arch=sm_{architecture}", *flags]
+    whole = registers(nvcc, flags)
+    failures = check("default", whole,
+                     lambda body, call, alone: LAUNCHABLE if LARGE.fullmatch(call)
+                     else alone + (WIDE_LIMIT if WIDE.fullmatch(call) else LIMITS[body]))
+    shallow = registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4"])
+    failures += check("GSHMEM_COPY_DEPTH=4", shallow,
+                      lambda body, call, alone: alone + LIMITS[body] if call in SHALLOW
+                      else LAUNCHABLE)
     return 1 if failures else 0
 
 

@@ -1,7 +1,7 @@
 // What dormant communication costs a kernel: two streaming kernels, each alone and with one call
 // behind a flag that is never set. check_registers.py compiles this unit and compares the registers
 // of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone.
-#include <gshmem/gshmem.h>
+#include <gshmem/gshmem.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +14,8 @@ struct Target {
   int* word;
   std::size_t bytes;
   std::uint64_t value;
+  gshmem_ctx_t ctx;
+  gshmemx_qp_handle_t* qps;
   int pe;
   int flag;
 };
@@ -65,23 +67,53 @@ struct Arrays {
 #define KERNELS(NAME, CALL) STREAM(NAME, CALL) MARCH(NAME, CALL)
 
 KERNELS(alone, *to->word = to->pe)
-KERNELS(putmem, gshmem_putmem(to->heap, out, to->bytes, to->pe))
-KERNELS(putmem_warp, gshmemx_putmem_warp(to->heap, out, to->bytes, to->pe))
+
+// Elements, atomics and signals.
 KERNELS(int_p, gshmem_int_p(to->word, static_cast<int>(to->value), to->pe))
 KERNELS(int_g, *to->word = gshmem_int_g(to->word, to->pe))
 KERNELS(atomic_add, gshmem_uint64_atomic_add(to->signal, to->value, to->pe))
 KERNELS(atomic_fetch_add,
         *to->signal = gshmem_uint64_atomic_fetch_add(to->signal, to->value, to->pe))
+STREAM(atomic_compare_swap,
+       *to->signal = gshmem_uint64_atomic_compare_swap(to->signal, to->value, to->bytes, to->pe))
 KERNELS(signal_op, gshmemx_signal_op(to->signal, to->value, GSHMEM_SIGNAL_ADD, to->pe))
 KERNELS(signal_wait_until, gshmem_signal_wait_until(to->signal, GSHMEM_CMP_GE, to->value))
+STREAM(wait_until_any, *to->signal = gshmem_uint64_wait_until_any(to->signal, to->bytes, nullptr,
+                                                                  GSHMEM_CMP_GE, to->value))
+STREAM(test, *to->word = gshmem_uint64_test(to->signal, GSHMEM_CMP_GE, to->value))
+
+// Copies by a thread, a warp and a block.
+#define COPIES(KIND, FORM, SUFFIX)                                                               \
+  KIND(putmem##SUFFIX, FORM##putmem##SUFFIX(to->heap, out, to->bytes, to->pe))                   \
+  KIND(getmem##SUFFIX, FORM##getmem##SUFFIX(out, to->heap, to->bytes, to->pe))                   \
+  KIND(putmem_nbi##SUFFIX, FORM##putmem_nbi##SUFFIX(to->heap, out, to->bytes, to->pe))           \
+  KIND(getmem_nbi##SUFFIX, FORM##getmem_nbi##SUFFIX(out, to->heap, to->bytes, to->pe))           \
+  KIND(putmem_signal##SUFFIX, FORM##putmem_signal##SUFFIX(to->heap, out, to->bytes, to->signal,  \
+                                                          to->value, GSHMEM_SIGNAL_ADD, to->pe)) \
+  KIND(putmem_signal_nbi##SUFFIX,                                                                \
+       FORM##putmem_signal_nbi##SUFFIX(to->heap, out, to->bytes, to->signal, to->value,          \
+                                       GSHMEM_SIGNAL_ADD, to->pe))
+#define STRIDED(FORM, SUFFIX)                                                                    \
+  STREAM(iput##SUFFIX, FORM##double_iput##SUFFIX(reinterpret_cast<double*>(to->heap), out, 2, 3, \
+                                                 to->bytes, to->pe))                             \
+  STREAM(iget##SUFFIX, FORM##double_iget##SUFFIX(out, reinterpret_cast<double*>(to->heap), 2, 3, \
+                                                 to->bytes, to->pe))
+COPIES(STREAM, gshmem_, )
+COPIES(STREAM, gshmemx_, _warp)
+COPIES(KERNELS, gshmemx_, _block)
+STRIDED(gshmem_, )
+STRIDED(gshmemx_, _warp)
+STRIDED(gshmemx_, _block)
+
+// Order, barriers, and what goes by contexts and handles.
+STREAM(fence, gshmem_fence())
 KERNELS(quiet, gshmem_quiet())
-KERNELS(putmem_block, gshmemx_putmem_block(to->heap, out, to->bytes, to->pe))
-KERNELS(getmem_block, gshmemx_getmem_block(out, to->heap, to->bytes, to->pe))
-KERNELS(putmem_signal_block, gshmemx_putmem_signal_block(to->heap, out, to->bytes, to->signal,
-                                                         to->value, GSHMEM_SIGNAL_ADD, to->pe))
-KERNELS(putmem_nbi_block, gshmemx_putmem_nbi_block(to->heap, out, to->bytes, to->pe))
-KERNELS(getmem_nbi_block, gshmemx_getmem_nbi_block(out, to->heap, to->bytes, to->pe))
-KERNELS(putmem_signal_nbi_block,
-        gshmemx_putmem_signal_nbi_block(to->heap, out, to->bytes, to->signal, to->value,
-                                        GSHMEM_SIGNAL_ADD, to->pe))
+STREAM(sync_all, gshmem_sync_all())
+STREAM(barrier_all, gshmem_barrier_all())
+STREAM(barrier_all_warp, gshmemx_barrier_all_warp())
 KERNELS(barrier_all_block, gshmemx_barrier_all_block())
+STREAM(ctx_putmem_nbi, gshmem_ctx_putmem_nbi(to->ctx, to->heap, out, to->bytes, to->pe))
+STREAM(ctx_quiet, gshmem_ctx_quiet(to->ctx))
+STREAM(qp_quiet, gshmemx_qp_quiet(to->pe, to->qps, 1))
+STREAM(burst, gshmem::Burst burst(gshmem::context().on(to->ctx), gshmem::Thread{}, to->pe);
+       burst.put_nbi(to->heap, to->heap, to->bytes); burst.signal({to->signal, 1}))
