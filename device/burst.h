@@ -157,9 +157,11 @@ class Burst {
       return;
     }
     coop_.sync();
-    if (coop_.thread_rank() != 0) return;
-    api::quiet(caller);
-    api::signal_op(caller, update, pe_);
+    if (coop_.thread_rank() == 0) {
+      api::quiet(caller);
+      api::signal_op(caller, update, pe_);
+    }
+    coop_.sync();  // a quiet of the others covers the signal
   }
 
  private:

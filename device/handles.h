@@ -105,7 +105,7 @@ GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
     return;
   })
   coop.sync();
-  fence_release_system();
+  fence_complete_system();
   flush_queues(coop, call.state, call.name, pe);
   coop.sync();
   await_queues(coop, call.state, call.name, pe);
@@ -144,7 +144,7 @@ GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) 
     return;
   })
   coop.sync();
-  fence_system();
+  fence_complete_system();
   for_each_handle(call, handles,
                   [&](const State& state) { flush_queues(coop, state, call.name, pe); });
   coop.sync();

@@ -76,6 +76,7 @@ inline void fence_acquire_system() {}
 inline void fence_gpu() { fence_system(); }
 inline void fence_release_gpu() { fence_system(); }
 inline void fence_release_system() { fence_system(); }
+inline void fence_complete_system() { fence_system(); }
 inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) { return load_acquire(p); }
 /// Acquire, because a compiler may reorder what a CPU would not.
 inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_acquire(p); }

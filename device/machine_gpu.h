@@ -193,6 +193,9 @@ __device__ inline T load_poll(const T* p) {
 /// Release only: what was cached stays, so that loads behind it need not go to memory again.
 __device__ inline void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
 __device__ inline void fence_release_system() { asm volatile("fence.release.sys;" ::: "memory"); }
+/// What was stored before it is performed: every load of the system that comes after it, in the one
+/// order of all such fences, sees it (PTX ISA, "membar/fence", fence.sc). A release only orders.
+__device__ inline void fence_complete_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 /// Adds to a word whose readers acquire it. Relaxed: a reader synchronizes with the release of the
 /// fence before every addition that led to what it reads (PTX ISA, observation order goes on
 /// through read-modify-writes).

@@ -196,14 +196,14 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.amo = amo;
   execute_long(request);
 }
-/// A payload and the signal behind it, by one thread. With kOnReturn the group meets at the end.
+/// A payload and the signal behind it, by one thread; the group meets at the end.
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   if (coop.thread_rank() == 0) {
     put_signal_alone(state, dest, source, bytes, signal, pe, reuse);
   }
-  if (reuse == Reuse::kOnReturn) coop.sync();
+  coop.sync();
 }
 
 /// Threads of a group share queues by their place alone: what is in use may change between the

@@ -7,17 +7,6 @@
 
 namespace gshmem::device {
 
-/// Everything this thread (group) has issued is complete at its target. A mapped store is complete
-/// when a system fence behind it has returned; what went by the network, when its queue says so.
-template <class Coop>
-GSHMEM_FN void complete_all(Coop coop, const State& state, const char* call) {
-  const bool by_network = state.nic.queues != nullptr;  // known before the fence ends
-  coop.sync();
-  fence_release_system();
-  if (by_network) nic::quiet(coop, state, call);
-  coop.sync();
-}
-
 /// Puts, AMOs and signals of this thread (group) before the fence arrive at each PE before those
 /// after it. A system fence orders stores to all PEs, which is more than asked; nothing cheaper
 /// does it. On the network neither the reliable connection (which orders no two writes in memory
@@ -25,11 +14,21 @@ GSHMEM_FN void complete_all(Coop coop, const State& state, const char* call) {
 /// does.
 template <class Coop>
 GSHMEM_FN void fence(Coop coop, const State& state) {
-  complete_all(coop, state, "fence");
+  const bool by_network = state.nic.queues != nullptr;  // known before the fence ends
+  coop.sync();
+  fence_release_system();
+  if (by_network) nic::quiet(coop, state, "fence");
+  coop.sync();
 }
+/// Everything this thread (group) has issued is complete at its target. A mapped store is complete
+/// when the fence behind it has returned; what went by the network, when its queue says so.
 template <class Coop>
 GSHMEM_FN void quiet(Coop coop, const State& state) {
-  complete_all(coop, state, "quiet");
+  const bool by_network = state.nic.queues != nullptr;
+  coop.sync();
+  fence_complete_system();
+  if (by_network) nic::quiet(coop, state, "quiet");
+  coop.sync();
 }
 
 /// As quiet; GSHMEMX_SUCCESS when everything is complete, else the code of this PE's first fault:
@@ -38,7 +37,7 @@ GSHMEM_FN void quiet(Coop coop, const State& state) {
 template <class Coop>
 GSHMEM_FN int quiet_status(Coop coop, const State& state, const char* call) {
   coop.sync();
-  fence_release_system();
+  fence_complete_system();
   bool good = true;
   if (state.nic.queues) good = nic::quiet_noted(coop, state, call);
   if (load_acquire(&state.control->stop) != 0) good = false;

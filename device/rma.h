@@ -2,8 +2,11 @@
 // are thin layers on top (device/api.h). OpenSHMEM 1.5, section 9.6.
 //
 // Order. A put returns when its source may be reused; the data is at the target after quiet. A get
-// returns when the data is here. The nbi forms promise less (completion at quiet), so a block need
-// not gather at their end.
+// returns when the data is here. The nbi forms promise completion at quiet.
+//
+// Every form meets at both ends. At entry, because each thread may have written a part of the
+// source, or read a part of what is overwritten. At exit, because a quiet of any thread must cover
+// what the others have issued.
 #pragma once
 
 #include "coop.h"
@@ -16,16 +19,19 @@ namespace gshmem::device {
 template <class Coop>
 GSHMEM_FN void put_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
+  coop.sync();
   if (is_mapped(state, pe)) {
     copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
   } else {
     nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kAtQuiet);
   }
+  coop.sync();
 }
 
 template <class Coop>
 GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
+  coop.sync();
   // Left early: an else would cost MARCH_putmem_warp registers (121 now).
   if (!is_mapped(state, pe)) {
     nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kOnReturn);
@@ -39,16 +45,19 @@ GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source
 template <class Coop>
 GSHMEM_FN void get_nbi(Coop coop, const State& state, void* dest, const void* source,
                        std::size_t bytes, int pe) {
+  coop.sync();
   if (is_mapped(state, pe)) {
     copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
   } else {
     nic::get(coop, state, dest, source, bytes, pe, nic::Arrival::kAtQuiet);
   }
+  coop.sync();
 }
 
 template <class Coop>
 GSHMEM_FN void get(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
+  coop.sync();
   if (is_mapped(state, pe)) {
     copy<Source::kPeer>(coop, dest, peer_address(state, source, pe), bytes);
   } else {
@@ -159,6 +168,7 @@ GSHMEM_FN W load_element(const W* source) {
 template <class W, class Coop>
 GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
+  coop.sync();
   if (is_mapped(state, pe)) {
     copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
     return;
@@ -176,6 +186,7 @@ GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Str
 template <class W, class Coop>
 GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
+  coop.sync();
   if (is_mapped(state, pe)) {
     copy_strided<Source::kPeer>(coop, dest, peer_address(state, source, pe), strides);
     return;

@@ -50,11 +50,13 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
     fence_release_system();
     signal_op(state, pending.update, pending.pe);
   }
+  coop.sync();
 }
 
 template <class Coop>
 GSHMEM_FN void put_signal_as(Coop coop, const State& state, void* dest, const void* source,
                              std::size_t bytes, SignalUpdate signal, int pe, nic::Reuse reuse) {
+  coop.sync();
   if (!is_mapped(state, pe)) {
     const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
     nic::put_signal(coop, state, dest, source, bytes, {signal.address, signal.value, op}, pe,

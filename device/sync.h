@@ -74,6 +74,7 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
   coop.sync();
   // Everyone has read the old value. A wait that had to end leaves it: the PE is stopped anyway.
   if (arrived && rank == 0) store_relaxed(&sync->epoch, epoch);
+  coop.sync();  // a thread that is let go may let in another group, which reads the new value
 }
 
 /// quiet, then sync; for mapped PEs the fence of sync_all is the quiet.

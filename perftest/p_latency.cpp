@@ -1,4 +1,5 @@
-// Time of a p that has arrived: p, then quiet, by one thread.
+// Time of a p that has arrived: p, then quiet, by one thread. Where PEs map each other, also with
+// the two fences that a quiet could be: a release, which only orders, and a full one.
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
 
@@ -10,26 +11,40 @@ GSHMEM_FN T value_of(std::uint64_t iteration) {
   return static_cast<T>((iteration + 1) * 0x9e3779b97f4a7c15u >> 7);
 }
 
-template <class T>
-struct PQuiet {
+struct Quiet {
+  GSHMEM_FN static void complete(const gshmem::LaunchContext& ctx) { ctx.quiet(); }
+};
+struct ReleaseFence {
+  GSHMEM_FN static void complete(const gshmem::LaunchContext&) {
+    gshmem::device::fence_release_system();
+  }
+};
+struct FullFence {
+  GSHMEM_FN static void complete(const gshmem::LaunchContext&) {
+    gshmem::device::fence_complete_system();
+  }
+};
+
+template <class T, class End>
+struct PUntil {
   T* dest;
   int pe;
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     for (unsigned i = 0; i < span.count; ++i) {
       ctx.p(dest, value_of<T>(span.first + i), pe);
-      ctx.quiet();
+      End::complete(ctx);
     }
   }
 };
 
-template <class T>
+template <class T, class End = Quiet>
 void run_word(Bench& bench, const std::string& name) {
   const Role role = bench.role();
   gshmem::SymmetricArray<T> dest(16);
   const gshmem::LaunchShape shape = bench.shape_of("thread");
   const Measurement measured =
-      measure(bench, shape, timed_if(role.is_active()), PQuiet<T>{dest.data(), role.target});
+      measure(bench, shape, timed_if(role.is_active()), PUntil<T, End>{dest.data(), role.target});
   T found{};
   dest.read(std::span(&found, 1), bench.my_pe());
   if (bench.options().inject_corruption) found = static_cast<T>(found ^ 1u);
@@ -44,6 +59,9 @@ void run_word(Bench& bench, const std::string& name) {
 
 void run(Bench& bench) {
   for_each_word(bench, [&]<class T>(T, const std::string& name) { run_word<T>(bench, name); });
+  if (bench.path() == Path::kNetwork) return;
+  run_word<std::uint64_t, ReleaseFence>(bench, "uint64 release");
+  run_word<std::uint64_t, FullFence>(bench, "uint64 full");
 }
 
 }  // namespace

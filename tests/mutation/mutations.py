@@ -287,7 +287,7 @@ MUTATIONS = [
              "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
 
     mutation("fence_waits_for_nothing", "order.h",
-             '  complete_all(coop, state, "fence");\n', "  coop.sync();\n", MODEL,
+             '  if (by_network) nic::quiet(coop, state, "fence");\n', "", MODEL,
              "comes before its payload"),
     mutation("quiet_leaves_data_on_its_way", "nic.h",
              "    flush_rails(coop, wait, 0, state.nic.count);\n", "", MODEL,

@@ -1,6 +1,8 @@
 // barrier_all and sync_all: nobody leaves before everybody has entered, however many follow each
 // other, in every scope; a barrier completes what came before it.
-#include "tests/spmd/spmd.h"
+#include "tests/spmd/groups.h"
+
+#include <algorithm>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -32,15 +34,6 @@ struct BarrierRounds {
     });
   }
 };
-
-/// One group per PE makes a barrier.
-LaunchShape one_group(const Pe& pe, Scope scope) {
-  LaunchShape shape = shape_of(pe, scope);
-  shape.blocks = 1;
-  if (scope == Scope::kThread) shape.threads = 1;
-  if (scope == Scope::kWarp) shape.threads = pe.warp();
-  return shape;
-}
 
 void test_rounds(Pe& pe, Kind kind) {
   SymmetricArray<std::uint64_t> entered(1);
@@ -80,6 +73,31 @@ struct CompletingBarrier {
   }
 };
 
+/// Two blocks of a PE make barriers in turn, the next one as soon as any thread has left. The first
+/// thread leaves late.
+struct BarriersInTurn {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
+                            std::uint64_t* turn, int rounds) const {
+    Dawdling<Block> group;
+    group.late = group.thread_rank() == 0;
+    const bool last = group.thread_rank() == group.size() - 1;
+    for (int round = 1 + ctx.block_rank(); round <= rounds; round += ctx.grid_size()) {
+      const std::uint64_t now = static_cast<std::uint64_t>(round);
+      if (last) {
+        ctx.wait_until(turn, Cmp::kEq, now - 1);
+        ctx.atomic_set(entered, now, ctx.my_pe());
+      }
+      ctx.barrier_all(group);
+      if (!last) continue;
+      for (int pe = 0; pe < ctx.n_pes(); ++pe) {
+        const std::uint64_t seen = ctx.atomic_fetch(entered, pe);
+        if (seen < now || seen > now + 1) SPMD_EQ(log, seen, now, now);
+      }
+      ctx.atomic_set(turn, now, ctx.my_pe());
+    }
+  }
+};
+
 }  // namespace
 
 SPMD_TEST(barrier_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kBarrier); }
@@ -91,6 +109,12 @@ SPMD_TEST(barrier_all_completes_puts_before_it) {
     pe.run(one_group(pe, scope), CompletingBarrier{}, data.data(), pe.rounds(200), scope);
     pe.barrier();
   }
+}
+
+SPMD_TEST(barrier_all_holds_a_group_that_follows_another_one) {
+  SymmetricArray<std::uint64_t> words(2);
+  pe.run({.blocks = 2, .threads = shape_of(pe, Scope::kBlock).threads}, BarriersInTurn{},
+         words.data(), words.data() + 1, std::max(pe.rounds(100), 10));
 }
 
 SPMD_TEST(barrier_all_by_host_threads_holds_everyone) {

@@ -2,6 +2,8 @@
 #include "tests/spmd/spmd.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -119,11 +121,64 @@ struct ThroughPtr {
   }
 };
 
+/// What is between the store and the load of StoreBuffering.
+enum class Between { kQuiet, kFence, kNothing };
+
+/// Store buffering: each of two PEs stores a word, completes it and loads the other's word. One of
+/// them, at least, sees what the other one has stored. Every thread does so with its like of the
+/// other PE. The words lie at the reader and at the writer in turn.
+struct StoreBuffering {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* words,
+                            std::uint64_t rounds, Between between) const {
+    const int me = ctx.my_pe(), other = me ^ 1;
+    if (other >= ctx.n_pes()) return;
+    const std::size_t threads = static_cast<std::size_t>(ctx.grid_size() * ctx.block_size());
+    const std::size_t thread =
+        static_cast<std::size_t>(ctx.block_rank() * ctx.block_size() + ctx.thread_rank());
+    std::uint64_t* mine = words + static_cast<std::size_t>(me & 1) * threads + thread;
+    std::uint64_t* theirs = words + static_cast<std::size_t>(other & 1) * threads + thread;
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      const bool at_reader = round % 2 != 0;
+      ctx.p(mine, round, at_reader ? other : me);
+      if (between == Between::kQuiet) ctx.quiet();
+      if (between == Between::kFence) ctx.fence();
+      const std::uint64_t seen = ctx.g(theirs, at_reader ? me : other) >= round ? 1 : 0;
+      // Tells the result, and that the next round may begin. By turns, for the other one may be a
+      // round ahead when this one reads.
+      std::uint64_t* told = words + (2 + round % 2) * threads + thread;
+      ctx.p(told, 2 * round + seen, other);
+      const std::uint64_t answer = ctx.signal_wait_until(told, Cmp::kGe, 2 * round);
+      if (seen == 0 && answer % 2 == 0) SPMD_EQ(log, seen, 1u, round);
+    }
+  }
+};
+
+/// SPMD_LITMUS_ROUNDS: rounds of all threads together. SPMD_LITMUS=fence or nothing: what GPUs show
+/// with less than quiet, where the body may fail.
+void test_store_buffering(Pe& pe) {
+  if (pe.n() == 1) return pe.skip("needs two PEs");
+  LaunchShape shape;
+  if (pe.on_gpu() && !pe.on_network()) shape = {.blocks = 16, .threads = 64};
+  const std::size_t threads = shape.blocks * shape.threads;
+  std::uint64_t rounds = static_cast<std::uint64_t>(pe.rounds(pe.on_network() ? 5000 : 20000));
+  if (const char* all = std::getenv("SPMD_LITMUS_ROUNDS")) {
+    rounds = std::strtoull(all, nullptr, 0) / threads;
+  }
+  const char* less = std::getenv("SPMD_LITMUS");
+  const std::string name = less ? less : "quiet";
+  const Between between = name == "nothing" ? Between::kNothing
+                          : name == "fence" ? Between::kFence
+                                            : Between::kQuiet;
+  SymmetricArray<std::uint64_t> words(4 * threads);
+  pe.run(shape, StoreBuffering{}, words.data(), rounds, between);
+}
+
 }  // namespace
 
 SPMD_TEST(fence_orders_a_flag_behind_the_data) { test_order(pe, Order::kFence); }
 SPMD_TEST(fence_orders_a_flag_behind_data_that_goes_by_another_queue) { test_fence(pe); }
 SPMD_TEST(quiet_completes_nbi_puts_before_a_flag) { test_order(pe, Order::kQuiet); }
+SPMD_TEST(quiet_completes_a_store_before_a_load_behind_it) { test_store_buffering(pe); }
 
 SPMD_TEST(ptr_gives_plain_access_to_every_pe) {
   SymmetricArray<std::uint32_t> words(static_cast<std::size_t>(pe.n()));

@@ -120,6 +120,15 @@ inline constexpr Scope kScopes[] = {Scope::kThread, Scope::kWarp, Scope::kBlock}
   return {.blocks = 2, .threads = pe.on_gpu() ? 100u : 5u};
 }
 
+/// The same with one group.
+[[nodiscard]] inline LaunchShape one_group(const Pe& pe, Scope scope) {
+  LaunchShape shape = shape_of(pe, scope);
+  shape.blocks = 1;
+  if (scope == Scope::kThread) shape.threads = 1;
+  if (scope == Scope::kWarp) shape.threads = pe.warp();
+  return shape;
+}
+
 /// Every test linked into this program.
 [[nodiscard]] std::vector<Test>& tests();
 

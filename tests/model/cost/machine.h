@@ -94,6 +94,7 @@ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
 inline void fence_release_system() { fence_system(); }
+inline void fence_complete_system() { fence_system(); }
 inline void fence_release_gpu() { fence_gpu(); }
 
 template <class T, class Update>

@@ -72,6 +72,7 @@ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
 inline void fence_release_system() { fence_system(); }
+inline void fence_complete_system() { fence_system(); }
 inline void fence_release_gpu() { fence_gpu(); }
 inline std::uint64_t load_before_stores(const std::uint64_t* p) { return load_relaxed(p); }
 

@@ -1,0 +1,42 @@
+// The same as groups.cpp of every group operation of the C API: all types, fixed sizes and mem.
+#include "tests/spmd/groups.h"
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+#define NAME CallsByWarp
+#define CALL(STEM) gshmemx_##STEM##_warp
+#include "tests/spmd/group_calls.def"
+#define NAME CallsByBlock
+#define CALL(STEM) gshmemx_##STEM##_block
+#include "tests/spmd/group_calls.def"
+
+struct CallsInKernel {
+#define GSHMEM_TYPE(N, T, AMO, WAIT) +8
+  static constexpr int kSteps = 0
+#include <gshmem/types.def>
+                                + 5 * 8 + 6;
+
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, GroupSteps steps,
+                            Scope scope) const {
+    if (scope == Scope::kWarp) {
+      CallsByWarp{}(ctx, log, ctx.warp(), steps);
+    } else {
+      CallsByBlock{}(ctx, log, ctx.block(), steps);
+    }
+  }
+};
+
+void test_calls(Pe& pe, Scope scope) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  const GroupMemory memory(pe, scope, CallsInKernel::kSteps);
+  pe.run(memory.shape(), CallsInKernel{}, memory.steps(), scope);
+  pe.barrier();
+}
+
+}  // namespace
+
+SPMD_TEST(operations_of_every_type_by_warp_meet_at_both_ends) { test_calls(pe, Scope::kWarp); }
+SPMD_TEST(operations_of_every_type_by_block_meet_at_both_ends) { test_calls(pe, Scope::kBlock); }
