@@ -52,7 +52,8 @@ enum class Told : std::uint32_t { kByPolicy, kByStatus };
 /// complete before `published` is seen (pairs with host/runtime/fault.cpp). Threads: any.
 GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told) {
   abi::FaultRecord& record = state.control->fault;
-  if (atomic_compare_swap(&record.claimed, 0u, 1u) == 0u) {
+  if (load_relaxed(&state.control->host_fault.claimed) == 0u &&
+      atomic_compare_swap(&record.claimed, 0u, 1u) == 0u) {
     if (told == Told::kByStatus) store_flag(&state.control->returned, 1u);
     record.code = info.code;
     record.pe = info.pe;
@@ -84,12 +85,15 @@ GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
 
 /// Code of the fault on record, of a PE that is stopped. Its writer may be about to publish it.
 GSHMEM_OUTLINE int fault_code(const State& state) {
-  const abi::FaultRecord& record = state.control->fault;
+  const abi::Control& control = *state.control;
   constexpr unsigned kPolls = 1u << 24;  // only of a writer that was killed there
-  unsigned polls = 0;
   GSHMEM_NO_UNROLL
-  while (load_acquire(&record.published) == 0 && ++polls < kPolls) pause(polls % 64);  // no sleep
-  return polls < kPolls ? record.code : GSHMEMX_ERROR_INTERNAL;
+  for (unsigned polls = 1; polls < kPolls; ++polls) {
+    if (load_acquire(&control.fault.published) != 0) return control.fault.code;
+    if (load_acquire(&control.host_fault.published) != 0) return control.host_fault.code;
+    pause(polls % 64);  // no sleep
+  }
+  return GSHMEMX_ERROR_INTERNAL;
 }
 
 /// A call that found no initialized PE. There is no record to write to.

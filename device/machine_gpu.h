@@ -1,5 +1,5 @@
-// The GPU's half of machine.h: accesses, fences and atomics in PTX (sm_70 and later), and what each
-// function promises; machine_cpu.h promises the same.
+// The GPU's half of machine.h: accesses, fences and atomics in PTX (sm_70 and later, PTX ISA 8.2),
+// and what each function promises; machine_cpu.h promises the same.
 #pragma once
 
 #include "machine.h"
@@ -7,6 +7,22 @@
 #include <cstdint>
 
 #if defined(__CUDA_ARCH__)
+
+/// The PTX ISA that the compiler knows, 10 times its version, as far as it matters here: 8.6 came
+/// with CUDA 12.7 (PTX ISA, "Release notes").
+#if !defined(GSHMEM_PTX_ISA)
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1207
+#define GSHMEM_PTX_ISA 86
+#else
+#define GSHMEM_PTX_ISA 82
+#endif
+#endif
+// A fence that only releases or only acquires; before PTX ISA 8.6 one that does both.
+#if GSHMEM_PTX_ISA >= 86
+#define GSHMEM_PTX_FENCE(ORDER, SCOPE) asm volatile("fence." ORDER "." SCOPE ";" ::: "memory")
+#else
+#define GSHMEM_PTX_FENCE(ORDER, SCOPE) asm volatile("fence.acq_rel." SCOPE ";" ::: "memory")
+#endif
 
 namespace gshmem::device {
 
@@ -185,14 +201,14 @@ __device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
                : "memory");
 }
 /// Acquire only, behind a load_poll that has seen what it waits for: costs nothing but the cache.
-__device__ inline void fence_acquire_system() { asm volatile("fence.acquire.sys;" ::: "memory"); }
+__device__ inline void fence_acquire_system() { GSHMEM_PTX_FENCE("acquire", "sys"); }
 template <class T>
 __device__ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
 /// Release only: what was cached stays, so that loads behind it need not go to memory again.
-__device__ inline void fence_release_gpu() { asm volatile("fence.release.gpu;" ::: "memory"); }
-__device__ inline void fence_release_system() { asm volatile("fence.release.sys;" ::: "memory"); }
+__device__ inline void fence_release_gpu() { GSHMEM_PTX_FENCE("release", "gpu"); }
+__device__ inline void fence_release_system() { GSHMEM_PTX_FENCE("release", "sys"); }
 /// What was stored before it is performed: every load of the system that comes after it, in the one
 /// order of all such fences, sees it (PTX ISA, "membar/fence", fence.sc). A release only orders.
 __device__ inline void fence_complete_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
@@ -310,4 +326,5 @@ __device__ inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 
 }  // namespace gshmem::device
 
+#undef GSHMEM_PTX_FENCE
 #endif

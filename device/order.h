@@ -21,7 +21,10 @@ GSHMEM_FN void fence(Coop coop, const State& state) {
   coop.sync();
 }
 /// Everything this thread (group) has issued is complete at its target. A mapped store is complete
-/// when the fence behind it has returned; what went by the network, when its queue says so.
+/// when the fence behind it has returned; what went by the network, when its queue says so. A queue
+/// says so when a NIC of the target has the data: before all that arrives there later, but maybe
+/// after loads of a third PE that maps the target's memory (flush_rails does more, for several
+/// NICs).
 template <class Coop>
 GSHMEM_FN void quiet(Coop coop, const State& state) {
   const bool by_network = state.nic.queues != nullptr;

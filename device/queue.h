@@ -146,7 +146,10 @@ struct Post : Wait {
 ///
 /// The counter has 16 bits. The base is read first: against a newer counter an older base can only
 /// yield too little, while a newer base against an older counter would yield 2^16 too much.
-GSHMEM_FN std::uint64_t queue_poll(Queue queue) {
+///
+/// No more than `depth` entries are posted and not complete. A counter further ahead is stale or
+/// wrong, and changes nothing; it is counted unless `done` has moved since the base was read.
+GSHMEM_FN std::uint64_t queue_poll(const State& state, Queue queue) {
   const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);
   // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, transport/ofi).
   const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw)).get();
@@ -156,6 +159,12 @@ GSHMEM_FN std::uint64_t queue_poll(Queue queue) {
     return none ? base : kQueueFailed;
   }
   const std::uint32_t ahead = ((word >> 16) + 1 - static_cast<std::uint32_t>(base)) & 0xffff;
+  if (ahead > queue.depth()) {
+    if (load_acquire_gpu(&queue.cursor()->done) == base) {
+      atomic_add(&state.control->bad_completions, 1u);
+    }
+    return base;
+  }
   if (ahead != 0) atomic_max_gpu(&queue.cursor()->done, base + ahead);
   return base + ahead;
 }
@@ -189,7 +198,7 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
     if (wait.await == Await::kTurn) {
       if (PublishedWord::end(load_acquire_gpu(&wait.queue.cursor()->ready)) == target) return true;
     } else {
-      const std::uint64_t done = queue_poll(wait.queue);
+      const std::uint64_t done = queue_poll(*wait.state, wait.queue);
       if (done == kQueueFailed) {
         wait.end = PostEnd::kQueueError;
         return false;
@@ -238,6 +247,7 @@ GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
   if (wait.end == PostEnd::kQueueError) return queue_fault(wait.queue);
   FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(wait), "wait", now_ns() - wait.started,
                  wait.state->timeout_ns};
+  if (wait.await == Await::kScratch) return info;  // of all queues
   info.pe = wait.queue.pe();
   info.queue = wait.queue.number();
   info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
@@ -366,10 +376,13 @@ GSHMEM_OUTLINE bool queue_write(Post& post) {
 }
 
 /// Publishes the group's entries, in its first thread's turn. `post.target` is then what to wait
-/// for, or kQueueFailed.
+/// for; kQueueFailed where another thread's wait has ended the call. A thread whose own wait did
+/// keeps what it waited for.
 GSHMEM_OUTLINE void queue_publish(Post& post) {
-  post.target = kQueueFailed;
-  if (post.first == kQueueFailed) return;
+  if (post.first == kQueueFailed) {
+    if (post.end == PostEnd::kGood) post.target = kQueueFailed;
+    return;
+  }
   const bool good = post.end == PostEnd::kGood;
   if (good) post.await = Await::kDone;  // else it says what could not be had
   if (good && post.group.first()) {
@@ -384,7 +397,9 @@ GSHMEM_OUTLINE void queue_publish(Post& post) {
     queue_advance(queue.cursor(), next - load_relaxed(&queue.cursor()->ready), rings);
   }
   post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
-  post.target = post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);
+  const std::uint64_t target =
+      post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);
+  if (good) post.target = target;
 }
 
 /// Reserves, writes and publishes the WQEs of `post`. Threads of a warp that come together share

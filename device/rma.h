@@ -192,12 +192,14 @@ GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Str
     return;
   }
   const std::size_t width = static_cast<std::size_t>(coop.size());
+  // READs of one queue complete in order: a thread's last one stands for all. A thread that moves
+  // to another SM may change the queue.
+  const bool moves = state.nic.map == abi::QueueMap::kSm;
   GSHMEM_NO_UNROLL
   for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
        i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-    // A thread's READs complete in order: the last one stands for all.
-    const bool last = i + width >= strides.nelems;
+    const bool last = moves || i + width >= strides.nelems;
     nic::get(Thread{}, state, dest + at * strides.dst, source + at * strides.src, sizeof(W), pe,
              last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);
   }

@@ -138,25 +138,30 @@ std::string fault_message(const abi::FaultRecord& f) {
 }
 
 bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept {
-  const bool first = __atomic_exchange_n(&control->fault.claimed, 1u, __ATOMIC_ACQ_REL) == 0;
+  abi::FaultRecord& mine = control->host_fault;
+  const bool first = __atomic_load_n(&control->fault.claimed, __ATOMIC_ACQUIRE) == 0 &&
+                     __atomic_exchange_n(&mine.claimed, 1u, __ATOMIC_ACQ_REL) == 0;
   if (first) {
     abi::FaultRecord record = fault;
     record.claimed = 1;
     record.published = 0;
     // Everything behind the two words that others touch atomically.
     constexpr std::size_t kBody = offsetof(abi::FaultRecord, code);
-    std::memcpy(reinterpret_cast<char*>(&control->fault) + kBody,
+    std::memcpy(reinterpret_cast<char*>(&mine) + kBody,
                 reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);
-    __atomic_store_n(&control->fault.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
+    __atomic_store_n(&mine.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
   }
   __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_check
   return first;
 }
 
 bool fault_read(const abi::Control* control, abi::FaultRecord* record) noexcept {
-  if (__atomic_load_n(&control->fault.published, __ATOMIC_ACQUIRE) == 0) return false;
-  std::memcpy(record, &control->fault, sizeof(*record));
-  return true;
+  for (const abi::FaultRecord* one : {&control->fault, &control->host_fault}) {
+    if (__atomic_load_n(&one->published, __ATOMIC_ACQUIRE) == 0) continue;
+    std::memcpy(record, one, sizeof(*record));
+    return true;
+  }
+  return false;
 }
 
 }  // namespace gshmem

@@ -240,6 +240,9 @@ Pe::~Pe() {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
     stop_network();  // nobody reaches this PE any more: all have said that they are through
+    if (const unsigned bad = state_.control->bad_completions) {
+      GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
+    }
     tell_peers();
     monitor_->leave();
   }

@@ -297,7 +297,7 @@ void await_error_completion() {
   const device::Queue queue(&queue_view());
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
-  while (device::queue_poll(queue) != device::kQueueFailed) {
+  while (device::queue_poll(state(), queue) != device::kQueueFailed) {
     if (std::chrono::steady_clock::now() > end) throw std::runtime_error("no error completion");
     sched_yield();
   }

@@ -18,10 +18,11 @@ MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "queue.pml")
 # waits in between, polls whose two loads others come between, counters that wrap.
 QUEUES = [
     ["WRITERS=3", "POSTS=1"],
-    ["WRITERS=3", "POSTS=1", "START=6"],
+    ["WRITERS=3", "POSTS=1", "START=14"],
     ["WRITERS=4", "POSTS=1", "NO_QUIETS"],
-    ["WRITERS=2", "POSTS=2", "START=6", "SPLIT_POLL"],
-    ["WRITERS=2", "POSTS=3", "START=3"],
+    ["WRITERS=2", "POSTS=2", "START=14", "SPLIT_POLL"],
+    ["WRITERS=2", "POSTS=3", "START=11"],
+    ["WRITERS=2", "POSTS=2", "START=12", "STALE"],
 ]
 
 DEADLOCK = "invalid end state"
@@ -40,6 +41,7 @@ MUTATIONS = {  # what is wrong, and what spin has to find
     "ring_after_ready": BACKWARDS,
     "quiet_reads_twice": INCOMPLETE,
     "last_wqe_forgotten": DEADLOCK,
+    "stale_believed": INVENTED,
 }
 
 

@@ -18,8 +18,9 @@
  *    here: 1 + 2 + 1 = 4, met with nothing to spare. The product's rule implies it with 2 to spare,
  *    so its queues are never as tight as this one. With the next batch there is, 4, the model
  *    deadlocks (WIDE_BATCH).
- *  - Completions count modulo 8 instead of 2^16. As in the product, the depth is at most half of
- *    the modulus. With START=6 the counter wraps after two entries.
+ *  - Completions count modulo 16 instead of 2^16. The modulus is more than twice the depth, so a
+ *    completion that is older than the base (STALE) looks as if it were ahead of all that there can
+ *    be. With START=14 the counter wraps after two entries.
  *  - Cursors are bytes that do not wrap in a run: 64-bit ones do not either.
  *  - Few posts, and either more writers or more posts, polls of one step or of two (SPLIT_POLL):
  *    the sets are in check.py. All of it at once is more than 10^9 states.
@@ -49,7 +50,7 @@
 #ifndef POSTS
 #define POSTS 2 /* reservations of each writer */
 #endif
-#define MODULUS 8
+#define MODULUS 16
 #define NONE 255 /* no completion yet */
 
 #ifdef ROOM_OFF_BY_ONE
@@ -65,14 +66,34 @@
 #endif
 #define END(word) (word / 4)
 #define TARGET(word) (word / 4 - word % 4 + 1)
-/* What a poll finds that reads `from` and `count`. */
+/* What a poll finds that reads `from` and `count`: nothing new where that cannot be. */
+#define AHEAD(from, count) ((count + 1 + MODULUS - from % MODULUS) % MODULUS)
+#ifdef STALE_BELIEVED
+#define STALE
+#endif
+#if defined(STALE_BELIEVED) || defined(COUNTER_BEFORE_BASE)
+#define CAN_BE(ahead) true
+#else
+#define CAN_BE(ahead) (ahead <= DEPTH)
+#endif
 #define FOUND(from, count) \
-  (count == NONE -> from : from + (count + 1 + MODULUS - from % MODULUS) % MODULUS)
+  ((count != NONE && CAN_BE(AHEAD(from, count))) -> from + AHEAD(from, count) : from)
+/* A poll may see the completion before the newest one. */
+#ifdef STALE
+#define ONE_STEP atomic
+#define READ_COMPLETION if :: counter = completion :: counter = older fi
+#else
+#define ONE_STEP d_step
+#define READ_COMPLETION counter = completion
+#endif
 
 /* Cursors, as in abi/queue.h. */
 byte reserved, ready, done;
 byte record, doorbell;
 byte completion = NONE; /* of the collapsed CQ: first entry of the newest WQE, modulo MODULUS */
+#ifdef STALE
+byte older = NONE; /* what was there before */
+#endif
 
 /* A slot of the ring: which entry lies there (1 + index, 0 = none yet), how long the WQE is that
  * begins there (0: none does), and whether it asks for a completion. */
@@ -163,9 +184,9 @@ inline wait_for(goal) {
     :: else -> (completion != counter || done != base)
     fi
 #else
-    d_step {
+    ONE_STEP {
       (FOUND(done, completion) > done || done >= goal);
-      base = done; counter = completion; judge();
+      base = done; READ_COMPLETION; judge();
       if :: seen > done -> done = seen :: else fi
     }
     if
@@ -283,7 +304,11 @@ proctype Nic() {
       at = consumed % DEPTH;
       assert(slot[at].entry == consumed + 1 && slot[at].length > 0);
       if
-      :: slot[at].signalled -> completion = consumed % MODULUS; reported = consumed + 1
+      :: slot[at].signalled ->
+#ifdef STALE
+        older = completion;
+#endif
+        completion = consumed % MODULUS; reported = consumed + 1
       :: else
       fi;
       consumed = consumed + slot[at].length;

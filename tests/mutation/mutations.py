@@ -16,6 +16,12 @@ WRONG_DATA = r"are not what (it has put|was there)"
 QUIET = r"quiet .* (are not what it has put|announced is not at PE|is good after an error)"
 STUCK = r"waits for what does not come"
 
+# Group operations that begin or end without a meeting.
+GROUP = "group_test:"
+MEETS = r"seen\.(front|back)\(\)|seen\.size\(\)"
+NBI = ("GSHMEM_FN void {}(Coop coop, const State& state, void* {}, const void* {},\n"
+       "                       std::size_t bytes, int pe) {{\n")
+
 
 def mutation(name, file, old, new, test, finds):
     return Mutation(name, file, [(old, new)], test, finds)
@@ -48,16 +54,15 @@ MUTATIONS = [
     mutation("lanes_not_told_of_what_is_published", "queue.h",
              "  post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these\n",
              "", MODEL, QUIET),
-    mutation("counter_read_before_base", "queue.h",
-             "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n"
-             "  // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, "
-             "transport/ofi).\n"
-             "  const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw))"
-             ".get();\n",
-             "  const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw))"
-             ".get();\n"
-             "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n", MODEL,
-             NOT_THERE + "|are not what it has put|announced is not at PE"),
+    # Either of the two by itself does no harm.
+    Mutation("counter_read_before_base_and_believed", "queue.h", [
+        ("  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n", ""),
+        ("(load_acquire(&queue.completion()->raw)).get();\n  const std::uint32_t opcode = word >> 4 & 0xf;\n",
+         "(load_acquire(&queue.completion()->raw)).get();\n"
+         "  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);\n"
+         "  const std::uint32_t opcode = word >> 4 & 0xf;\n"),
+        ("  if (ahead > queue.depth()) {", "  if (ahead > 0x10000) {"),
+    ], MODEL, NOT_THERE + "|are not what it has put|announced is not at PE"),
 
     # The short way: order of what others see.
     mutation("short_no_fence_behind_entries", "issue.h",
@@ -338,6 +343,77 @@ MUTATIONS = [
     mutation("burst_goes_on_behind_what_it_did_not_post", "burst.h",
              "    published_ = load_relaxed(&cursor_->reserved);\n    room_ = 0;\n", "", MODEL,
              r"before its payload|" + WRONG_DATA + "|" + NOT_THERE),
+
+    # Groups meet at both ends.
+    mutation("put_does_not_wait_for_the_source", "rma.h",
+             "  coop.sync();\n  // Left early", "  // Left early", GROUP + "put_meets_at_both_ends",
+             MEETS),
+    mutation("put_nbi_does_not_wait_for_the_source", "rma.h",
+             NBI.format("put_nbi", "dest", "source") + "  coop.sync();\n",
+             NBI.format("put_nbi", "dest", "source"), GROUP + "put_nbi_meets_at_both_ends", MEETS),
+    mutation("put_nbi_leaves_others_behind", "rma.h",
+             "pe, nic::Reuse::kAtQuiet);\n  }\n  coop.sync();\n", "pe, nic::Reuse::kAtQuiet);\n  }\n",
+             GROUP + "put_nbi_meets_at_both_ends", MEETS),
+    mutation("put_by_the_network_leaves_others_behind", "rma.h",
+             "pe, nic::Reuse::kOnReturn);\n    coop.sync();\n", "pe, nic::Reuse::kOnReturn);\n",
+             GROUP + "put_meets_at_both_ends", MEETS),
+    mutation("put_leaves_others_behind", "rma.h",
+             "  coop.sync();  // no thread may reuse `source` while another still reads it\n", "",
+             GROUP + "put_meets_at_both_ends", MEETS),
+    mutation("get_overwrites_what_others_read", "rma.h",
+             "                   int pe) {\n  coop.sync();\n  if (is_mapped(state, pe)) {\n    copy<Source::kPeer>",
+             "                   int pe) {\n  if (is_mapped(state, pe)) {\n    copy<Source::kPeer>",
+             GROUP + "get_meets_at_both_ends", MEETS),
+    mutation("get_leaves_others_behind", "rma.h",
+             "  coop.sync();  // every thread may read what any thread fetched\n", "",
+             GROUP + "get_meets_at_both_ends", MEETS),
+    mutation("get_nbi_overwrites_what_others_read", "rma.h",
+             NBI.format("get_nbi", "dest", "source") + "  coop.sync();\n",
+             NBI.format("get_nbi", "dest", "source"), GROUP + "get_nbi_meets_at_both_ends", MEETS),
+    mutation("get_nbi_leaves_others_behind", "rma.h",
+             "pe, nic::Arrival::kAtQuiet);\n  }\n  coop.sync();\n", "pe, nic::Arrival::kAtQuiet);\n  }\n",
+             GROUP + "get_nbi_meets_at_both_ends", MEETS),
+    mutation("iput_does_not_wait_for_the_source", "rma.h",
+             "  coop.sync();\n  if (is_mapped(state, pe)) {\n    copy_strided<Source::kLocal>",
+             "  if (is_mapped(state, pe)) {\n    copy_strided<Source::kLocal>",
+             GROUP + "iput_meets_at_both_ends", MEETS),
+    mutation("iget_overwrites_what_others_read", "rma.h",
+             "  coop.sync();\n  if (is_mapped(state, pe)) {\n    copy_strided<Source::kPeer>",
+             "  if (is_mapped(state, pe)) {\n    copy_strided<Source::kPeer>",
+             GROUP + "iget_meets_at_both_ends", MEETS),
+    mutation("strided_copy_leaves_others_behind", "rma.h",
+             "      copy_element<kSource>(to, from, sizeof(W));\n    }\n  }\n  coop.sync();\n",
+             "      copy_element<kSource>(to, from, sizeof(W));\n    }\n  }\n",
+             GROUP + "iput_meets_at_both_ends", MEETS),
+    mutation("iput_by_the_network_leaves_others_behind", "rma.h",
+             "load_element(source + at * strides.src), pe);\n  }\n  coop.sync();\n",
+             "load_element(source + at * strides.src), pe);\n  }\n",
+             GROUP + "iput_meets_at_both_ends", MEETS),
+    mutation("iget_by_the_network_leaves_others_behind", "rma.h",
+             "last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);\n  }\n  coop.sync();\n",
+             "last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);\n  }\n",
+             GROUP + "iget_meets_at_both_ends", MEETS),
+    mutation("put_signal_does_not_wait_for_the_source", "signal.h",
+             "  coop.sync();\n  if (!is_mapped(state, pe)) {", "  if (!is_mapped(state, pe)) {",
+             GROUP + "put_signal_nbi_meets_at_both_ends", MEETS),
+    mutation("put_signal_leaves_others_behind", "signal.h",
+             "    signal_op(state, pending.update, pending.pe);\n  }\n  coop.sync();\n",
+             "    signal_op(state, pending.update, pending.pe);\n  }\n",
+             GROUP + "put_signal_nbi_meets_at_both_ends", MEETS),
+    mutation("put_signal_by_the_network_leaves_others_behind", "nic.h",
+             "    put_signal_alone(state, dest, source, bytes, signal, pe, reuse);\n  }\n  coop.sync();\n",
+             "    put_signal_alone(state, dest, source, bytes, signal, pe, reuse);\n  }\n",
+             GROUP + "put_signal_nbi_meets_at_both_ends", MEETS),
+    mutation("barrier_ends_before_its_number_is_stored", "sync.h",
+             "  coop.sync();  // a thread that is let go may let in another group, which reads the new value\n",
+             "", GROUP + "barrier_all_meets_at_both_ends", MEETS),
+    mutation("quiet_begins_before_the_group_has_met", "order.h",
+             "  coop.sync();\n  fence_complete_system();\n  if (by_network) nic::quiet(coop, state, \"quiet\");",
+             "  fence_complete_system();\n  if (by_network) nic::quiet(coop, state, \"quiet\");",
+             GROUP + "quiet_covers_what_the_group_has_issued_by_its_first_meeting", "done == 1"),
+    mutation("stale_completion_is_believed", "queue.h", "  if (ahead > queue.depth()) {",
+             "  if (ahead > 0x10000) {",
+             "wqe_test:completion_of_what_cannot_be_posted_is_ignored_and_counted", "queue.poll"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",

@@ -52,9 +52,9 @@ struct CallEach {
   template <class Group>
   GSHMEM_FN void once(const Context& by, Log log, Group group, GroupOp op,
                       GroupSteps& steps) const {
-    steps.begin(log, group, op, sizeof(Size));
+    begin_step(steps, log, group, op, sizeof(Size));
     call(by, group, op, steps);
-    steps.end(by, log, group, op, sizeof(Size));
+    end_step(steps, by, log, group, op, sizeof(Size));
   }
   template <class Group>
   GSHMEM_FN void run(const Context& by, Log log, Group group, GroupSteps steps) const {

@@ -144,6 +144,18 @@ struct GroupSteps {
   }
 };
 
+// Out of line, because kernels have hundreds of steps.
+template <class Group>
+GSHMEM_OUTLINE void begin_step(const GroupSteps& steps, Log log, const Group& group, GroupOp op,
+                               std::size_t size) {
+  steps.begin(log, group, op, size);
+}
+template <class Group>
+GSHMEM_OUTLINE void end_step(GroupSteps& steps, const Context& by, Log log, const Group& group,
+                             GroupOp op, std::size_t size) {
+  steps.end(by, log, group, op, size);
+}
+
 /// Symmetric memory for `count` calls by one group.
 class GroupMemory {
  public:

@@ -310,6 +310,7 @@ struct Completed {
     view.completion = reinterpret_cast<const Be32*>(entry + 60);
     view.cursor = &cursor;
     view.number = kNumber;
+    view.depth = 0x4000;
     view.pe = 3;
     state.control = &control;
     state.fault_policy = abi::FaultPolicy::kReport;
@@ -324,13 +325,13 @@ struct Completed {
   std::uint64_t poll(std::uint64_t base, std::uint16_t counter) {
     cursor.done = base;
     set(counter, 0);
-    return queue_poll(Queue(&view));
+    return queue_poll(state, Queue(&view));
   }
 };
 
 TEST_CASE("completion_says_which_entry_is_done") {
   Completed queue;
-  CHECK(queue_poll(Queue(&queue.view)) == 0);  // opcode 15: none yet
+  CHECK(queue_poll(queue.state, Queue(&queue.view)) == 0);  // opcode 15: none yet
   CHECK(queue.cursor.done == 0);
   CHECK(queue.poll(0, 0) == 1);
   CHECK(queue.cursor.done == 1);
@@ -346,6 +347,16 @@ TEST_CASE("completion_counter_has_16_bits_and_the_result_64") {
   CHECK(queue.poll(0x10000, 0xffff) == 0x10000);
   CHECK(queue.poll(0x1fffffff0, 0x0010) == 0x200000011);
   CHECK(queue.cursor.done == 0x200000011);
+}
+
+TEST_CASE("completion_of_what_cannot_be_posted_is_ignored_and_counted") {
+  Completed queue;
+  CHECK(queue.poll(0x10005, 0x4004) == 0x14005);  // the last entry that there can be
+  CHECK(queue.control.bad_completions == 0);
+  CHECK(queue.poll(0x10005, 0x4005) == 0x10005);
+  CHECK(queue.poll(0x10005, 0x0003) == 0x10005);  // an older one
+  CHECK(queue.cursor.done == 0x10005);
+  CHECK(queue.control.bad_completions == 2);
 }
 
 TEST_CASE("error_completion_is_a_fault_that_tells_what_failed") {

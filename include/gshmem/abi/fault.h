@@ -1,6 +1,8 @@
-// The fault record: what a device thread, or the host monitor, writes once when something went
-// wrong and everyone else only reads. Lives in host memory that the GPU maps, so that it survives a
-// trap. Invariant: the first writer wins (`claimed`), readers look only after `published` is set.
+// The fault records: what a device thread, or the host monitor, writes once when something went
+// wrong and everyone else only reads. They live in host memory that the GPU maps, so that they
+// survive a trap. Invariant: the first writer of a side wins (`claimed`), readers look only after
+// `published` is set. Each side has a record of its own, because PCIe does not make the atomics of
+// GPU and CPU on one word atomic to each other.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +51,11 @@ struct Control {
   std::uint32_t stop;
   /// 1: quiet_status has returned the fault on record, and no call without a status has met it.
   std::uint32_t returned;
-  std::uint32_t reserved[14];
-  FaultRecord fault;
+  /// How often a completion said what no NIC can mean (device/queue.h, queue_poll).
+  std::uint32_t bad_completions;
+  std::uint32_t reserved[13];
+  FaultRecord fault;       ///< by device code; where both are published, this one is told
+  FaultRecord host_fault;  ///< by the library on the host
 };
 static_assert(offsetof(Control, fault) == 64);
 

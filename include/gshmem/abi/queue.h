@@ -77,8 +77,8 @@ static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, complet
 static_assert(sizeof(QueueView) == 128);
 
 /// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
-/// what it does would have no order. Every other value is the queue that all threads use, by its
-/// number: 0 is kPe.
+/// what it does would have no order; with kSm only as long as it stays on its SM. Every other value
+/// is the queue that all threads use, by its number: 0 is kPe.
 enum class QueueMap : std::uint32_t { kPe = 0, kBlock = 256, kWarp, kSm };
 
 /// What a NIC does differently from the next.

@@ -1,0 +1,148 @@
+// Group operations meet at both ends: a thread of the group changes nothing before it has met the
+// others for the first time, and nothing after it has met them for the last time.
+#include "tests/unit/queue_rig.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+
+// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
+extern "C" {
+gshmem::device::Ambient* gshmemi_ambient(void) {
+  static gshmem::device::Ambient ambient{};
+  return &ambient;
+}
+void gshmemi_host_fault(const gshmem::abi::DeviceState*) {}
+}
+
+namespace gshmem::device {
+namespace {
+
+/// What the rig looked like at every meeting.
+struct Meetings {
+  QueueRig& rig;
+  std::function<void()> others;  ///< what the others have done by the first one
+  std::vector<std::vector<char>> seen = {};
+
+  void meet() {
+    if (seen.empty() && others) others();
+    seen.push_back(rig.snapshot());
+  }
+};
+/// One thread of two.
+struct Member {
+  Meetings* meetings;
+  int rank;
+  [[nodiscard]] int thread_rank() const { return rank; }
+  [[nodiscard]] static int size() { return 2; }
+  void sync() const { meetings->meet(); }
+  [[nodiscard]] bool any(bool mine) const {
+    meetings->meet();
+    return mine;
+  }
+};
+
+constexpr std::size_t kBytes = 1024;
+using Call = std::function<void(Member, QueueRig&)>;
+
+void test_one(QueueRig::Reach reach, int rank, const Call& call) {
+  QueueRig rig(reach);
+  rig.complete(QueueRig::kDepth - 1);  // whatever is posted
+  Meetings meetings{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
+  call({&meetings, rank}, rig);
+  const std::vector<char> end = rig.snapshot();
+  REQUIRE(rig.control().stop == 0);
+  REQUIRE(meetings.seen.size() >= 2);
+  // Rank 0 takes part in everything. (In brackets: tens of kilobytes are not worth printing.)
+  if (rank == 0) CHECK((meetings.seen.front() != end));
+  CHECK((meetings.seen.back() == end));
+  QueueRig untouched(reach);
+  std::memset(untouched.heap(), 0x5a, kBytes);
+  CHECK((meetings.seen.front() == untouched.snapshot()));
+}
+void test_meets(const Call& call) {
+  for (const QueueRig::Reach reach : {QueueRig::Reach::kMapped, QueueRig::Reach::kNetwork}) {
+    for (const int rank : {0, 1}) test_one(reach, rank, call);
+  }
+}
+
+char* target(QueueRig& rig) { return rig.heap() + QueueRig::kHeapBytes / 2; }
+SignalUpdate signal(QueueRig& rig) {
+  return {reinterpret_cast<std::uint64_t*>(rig.heap() + QueueRig::kHeapBytes - 64), 7,
+          GSHMEM_SIGNAL_SET};
+}
+std::uint64_t* words(char* at) { return reinterpret_cast<std::uint64_t*>(at); }
+constexpr Strides kStrides{2, 2, 8};
+
+}  // namespace
+
+TEST_CASE("put_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    put(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
+  });
+}
+TEST_CASE("put_nbi_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    put_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
+  });
+}
+TEST_CASE("get_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    get(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
+  });
+}
+TEST_CASE("get_nbi_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    get_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, 0);
+  });
+}
+TEST_CASE("put_signal_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    put_signal(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
+  });
+}
+TEST_CASE("put_signal_nbi_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    put_signal_nbi(group, rig.state(), target(rig), rig.heap(), kBytes, signal(rig), 0);
+  });
+}
+TEST_CASE("iput_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    iput(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
+  });
+}
+TEST_CASE("iget_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    iget(group, rig.state(), words(target(rig)), words(rig.heap()), kStrides, 0);
+  });
+}
+TEST_CASE("barrier_all_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) { barrier_all(group, rig.state(), "test"); });
+}
+TEST_CASE("sync_all_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) { sync_all(group, rig.state(), "test"); });
+}
+
+TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
+  const Call calls[] = {
+      [](Member group, QueueRig& rig) { quiet(group, rig.state()); },
+      [](Member group, QueueRig& rig) { fence(group, rig.state()); },
+      [](Member group, QueueRig& rig) { CHECK(quiet_status(group, rig.state(), "test") == 0); },
+      [](Member group, QueueRig& rig) {
+        api::pe_quiet({rig.state(), "test"}, group, 0);
+      },
+  };
+  for (const Call& call : calls) {
+    QueueRig rig(QueueRig::Reach::kNetwork);
+    rig.complete(0);
+    Meetings meetings{rig, [&] {
+                        nic::put(Thread{}, rig.state(), target(rig), rig.heap(), kBytes, 0,
+                                 nic::Reuse::kAtQuiet);
+                      }};
+    call({&meetings, 0}, rig);
+    CHECK(rig.cursor().done == 1);
+    CHECK((meetings.seen.back() == rig.snapshot()));
+  }
+}
+
+}  // namespace gshmem::device

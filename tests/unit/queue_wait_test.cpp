@@ -1,0 +1,86 @@
+// Waits on the network path that end in vain: what the fault says, and who may record it.
+#include "tests/unit/queue_rig.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
+extern "C" {
+gshmem::device::Ambient* gshmemi_ambient(void) {
+  static gshmem::device::Ambient ambient{};
+  return &ambient;
+}
+void gshmemi_host_fault(const gshmem::abi::DeviceState*) {}
+}
+
+namespace gshmem::device {
+namespace {
+
+/// Ready for entry 80, with nothing on its way.
+class BusyQueue : public QueueRig {
+ public:
+  BusyQueue() : QueueRig(Reach::kNetwork) {
+    cursor().reserved = cursor().done = 80;
+    cursor().ready = abi::PublishedWord::make(80, 1);
+  }
+  void put_word() { nic::put_word(state(), heap(), 1, sizeof(std::uint64_t), 0); }
+  void put_from_outside() {
+    const char elsewhere[100] = {};
+    nic::put(Thread{}, state(), heap(), elsewhere, sizeof(elsewhere), 0, nic::Reuse::kAtQuiet);
+  }
+  void check_fault(const char* call, std::uint32_t entry) const {
+    const abi::FaultRecord& fault = control().fault;
+    REQUIRE(fault.published == 1);
+    CHECK(fault.code == GSHMEMX_ERROR_TIMEOUT);
+    CHECK(std::string(fault.call) == call);
+    CHECK(fault.queue == kNumber);
+    CHECK(fault.wqe_index == entry);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("room_awaited_in_vain_names_the_entry_that_must_complete") {
+  for (const bool is_short : {true, false}) {
+    BusyQueue queue;
+    for (std::uint32_t i = 0; i < QueueRig::kDepth; ++i) queue.put_word();
+    REQUIRE(queue.control().stop == 0);
+    is_short ? queue.put_word() : queue.put_from_outside();
+    queue.check_fault("network (room in a queue)", is_short ? 80 : 82);  // of three entries
+  }
+}
+TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
+  for (const bool is_short : {true, false}) {
+    BusyQueue queue;
+    queue.cursor().reserved = 83;  // by a writer that does not go on
+    is_short ? queue.put_word() : queue.put_from_outside();
+    queue.check_fault("network (turn in a queue)", 82);
+  }
+}
+
+TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
+  for (const abi::QueueMap map : {abi::QueueMap::kSm, abi::QueueMap::kBlock}) {
+    BusyQueue queue;
+    queue.set_map(map);
+    queue.complete(80);
+    auto* words = reinterpret_cast<std::uint64_t*>(queue.heap());
+    iget(Thread{}, queue.state(), words, words + 512, Strides{1, 1, 4}, 0);
+    queue.check_fault("get", map == abi::QueueMap::kSm ? 81 : 83);
+  }
+}
+
+TEST_CASE("the_device_leaves_a_fault_of_the_host_alone_and_returns_its_code") {
+  abi::Control control{};
+  State state;
+  state.control = &control;
+  state.fault_policy = abi::FaultPolicy::kReport;
+  control.host_fault.claimed = control.host_fault.published = 1;
+  control.host_fault.code = GSHMEMX_ERROR_PEER_FAILED;
+  fault(state, {GSHMEMX_ERROR_TIMEOUT, "test", "wait"});
+  CHECK(control.fault.claimed == 0);
+  CHECK(control.stop == 1);
+  CHECK(fault_code(state) == GSHMEMX_ERROR_PEER_FAILED);
+}
+
+}  // namespace gshmem::device
