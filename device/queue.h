@@ -124,6 +124,7 @@ struct Wait {
   std::uint64_t started = 0;  ///< at its first look at the clock
   Await await = Await::kDone;
   PostEnd end = PostEnd::kGood;
+  std::uint32_t bad = 0;  ///< completions that cannot be (queue_poll)
 
   /// Neither this thread nor the one that posts for it has failed.
   GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
@@ -149,7 +150,8 @@ struct Post : Wait {
 ///
 /// No more than `depth` entries are posted and not complete. A counter further ahead is stale or
 /// wrong, and changes nothing; it is counted unless `done` has moved since the base was read.
-GSHMEM_FN std::uint64_t queue_poll(const State& state, Queue queue) {
+GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
+  const Queue queue = wait.queue;
   const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);
   // Acquire pairs with whoever writes completions (a NIC; transport/nic/soft, transport/ofi).
   const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw)).get();
@@ -160,9 +162,7 @@ GSHMEM_FN std::uint64_t queue_poll(const State& state, Queue queue) {
   }
   const std::uint32_t ahead = ((word >> 16) + 1 - static_cast<std::uint32_t>(base)) & 0xffff;
   if (ahead > queue.depth()) {
-    if (load_acquire_gpu(&queue.cursor()->done) == base) {
-      atomic_add(&state.control->bad_completions, 1u);
-    }
+    if (load_acquire_gpu(&queue.cursor()->done) == base) ++wait.bad;
     return base;
   }
   if (ahead != 0) atomic_max_gpu(&queue.cursor()->done, base + ahead);
@@ -198,7 +198,7 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
     if (wait.await == Await::kTurn) {
       if (PublishedWord::end(load_acquire_gpu(&wait.queue.cursor()->ready)) == target) return true;
     } else {
-      const std::uint64_t done = queue_poll(*wait.state, wait.queue);
+      const std::uint64_t done = queue_poll(wait);
       if (done == kQueueFailed) {
         wait.end = PostEnd::kQueueError;
         return false;
@@ -256,6 +256,7 @@ GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
 
 /// Records why the call could not end well; the last thing that it does. True: it did.
 GSHMEM_OUTLINE bool post_report(Wait& wait) {
+  if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
   if (wait.end == PostEnd::kStopped) {
     stop_here(*wait.state);
@@ -267,6 +268,7 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
 
 /// The same for a call that returns a status: also under FaultPolicy::kAbort nothing ends here.
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
+  if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
   if (wait.end != PostEnd::kStopped) note_fault(*wait.state, post_fault(wait));
   return false;
@@ -425,7 +427,8 @@ GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
   wait.state = &state;
   wait.queue = queue;
   wait.call = call;
-  return queue_try_quiet(wait) || post_report(wait);
+  queue_try_quiet(wait);
+  return post_report(wait);
 }
 
 }  // namespace gshmem::device

@@ -294,10 +294,11 @@ void put_burst(const Actor& actor, int count) {
 }
 
 void await_error_completion() {
-  const device::Queue queue(&queue_view());
+  device::Wait wait;
+  wait.queue = device::Queue(&queue_view());
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
-  while (device::queue_poll(state(), queue) != device::kQueueFailed) {
+  while (device::queue_poll(wait) != device::kQueueFailed) {
     if (std::chrono::steady_clock::now() > end) throw std::runtime_error("no error completion");
     sched_yield();
   }

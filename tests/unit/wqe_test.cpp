@@ -322,16 +322,24 @@ struct Completed {
     entry[62] = 0x77;                                          // signature: not looked at
     entry[63] = static_cast<std::uint8_t>(opcode << 4 | 0x3);  // solicited and owner: neither
   }
+  std::uint64_t look() {
+    Wait wait;
+    wait.state = &state;
+    wait.queue = Queue(&view);
+    const std::uint64_t done = queue_poll(wait);
+    post_report(wait);
+    return done;
+  }
   std::uint64_t poll(std::uint64_t base, std::uint16_t counter) {
     cursor.done = base;
     set(counter, 0);
-    return queue_poll(state, Queue(&view));
+    return look();
   }
 };
 
 TEST_CASE("completion_says_which_entry_is_done") {
   Completed queue;
-  CHECK(queue_poll(queue.state, Queue(&queue.view)) == 0);  // opcode 15: none yet
+  CHECK(queue.look() == 0);  // opcode 15: none yet
   CHECK(queue.cursor.done == 0);
   CHECK(queue.poll(0, 0) == 1);
   CHECK(queue.cursor.done == 1);
