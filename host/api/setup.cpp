@@ -109,12 +109,13 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       options.cuda_device_id = attr->args.cuda_device_id;
       options.symmetric_size = attr->args.symmetric_size;
     } else if (attr) {
-      // Programs written for early NVSHMEM set mpi_comm and nothing else.
-      require(flags == GSHMEMX_INIT_WITH_MPI_COMM, GSHMEMX_ERROR_INVALID_VALUE,
+      // Programs written for NVSHMEM often set the communicator or unique id and nothing else.
+      require(flags != GSHMEMX_INIT_THREAD_PES, GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("gshmemx_init_attr: attr->version = %d, this library knows %d; start from "
                         "GSHMEMX_INIT_ATTR_INITIALIZER",
                         attr->version, GSHMEMX_INIT_ATTR_VERSION));
-      GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only its mpi_comm");
+      GSHMEM_INFO("gshmemx_init_attr: attr is not initialized, using only what flags = %u names",
+                  flags);
     }
     options.tell_kernels = process_tell_kernels;
     auto boot = make_bootstrap(flags, attr, options.config);

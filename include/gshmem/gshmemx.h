@@ -51,7 +51,7 @@ typedef struct gshmemx_init_attr {
   gshmemx_init_args_t args;
 } gshmemx_init_attr_t;
 
-#define GSHMEMX_INIT_ATTR_VERSION 2
+#define GSHMEMX_INIT_ATTR_VERSION ((2 << 16) + 144) /* as NVSHMEM's: number and size */
 #define GSHMEMX_UNIQUEID_VERSION 1
 #define GSHMEMX_UNIQUEID_INITIALIZER \
   {                                  \
@@ -66,8 +66,10 @@ typedef struct gshmemx_init_attr {
     }                                                                                   \
   }
 
-/// Collective init with attributes; `flags` is one of gshmemx_init_flags. Returns a status; errors
-/// name the attribute, or the rank and reason of the PE that failed.
+/// Collective init with attributes; `flags` is one of gshmemx_init_flags. Of an attr that did not
+/// start from GSHMEMX_INIT_ATTR_INITIALIZER only what `flags` names is read: mpi_comm, or what
+/// gshmemx_set_attr_uniqueid_args set. Returns a status; errors name the attribute, or the rank and
+/// reason of the PE that failed.
 GSHMEM_EXPORT int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr);
 /// One of gshmemx_init_state, for the calling thread's PE.
 GSHMEM_EXPORT int gshmemx_init_status(void);

@@ -19,10 +19,10 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
          "calloc align free").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
-           "vendor_get_version_info qp_create").split()
+           "vendor_get_version_info qp_create status_string").split()
 OWN = "realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
-         "last_fault status_string qp_destroy").split()
+         "last_fault qp_destroy").split()
 # NVSHMEM's other names for the same.
 NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
 # C++ only, compiled into the program.

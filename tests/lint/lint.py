@@ -42,7 +42,7 @@ VENDOR_HEADERS = [
     (r"rdma/", ["transport/ofi/", "tests/"]),
     (r"pmix(_\w+)?\.h$", ["bootstrap/pmix", "tests/"]),
     (r"mpi\.h$", ["bootstrap/mpi", "examples/", "tests/"]),
-    (r"cuda\.h$", ["host/", "transport/", "tests/"]),
+    (r"cuda\.h$", ["host/", "transport/", "include/gshmem/compat/", "tests/"]),
 ]
 # Of those, the ones that a file may include only when its opening comment names what it uses.
 VENDOR_NAMED_IN_COMMENT = [(r"cuda\.h$", re.compile(r"CUDA driver|cuda\.h"))]

@@ -1,10 +1,38 @@
-// The names of NVSHMEM for programs written for it: the OpenSHMEM part, prefix nvshmem_. Every
-// function is an inline call of the gshmem_ function of the same meaning (gshmem.h documents them);
-// values of constants, but for the vendor's name, and sizes of structs are NVSHMEM's. C11, C++17
-// and CUDA; <nvshmem.h> through the target gshmem::nvshmem or -I PREFIX/include/gshmem/compat.
+// The names of NVSHMEM for programs written for it: the OpenSHMEM part, prefix nvshmem_, and at the
+// end nvshmemx.h. Every function is an inline call of the gshmem_ function of the same meaning
+// (gshmem.h documents them); values of constants, but for the vendor's name, and sizes of structs
+// are NVSHMEM's. NVSHMEM's headers bring others, cuda.h among them, and so does this one. C11,
+// C++17 and CUDA; included as <nvshmem.h>, through the target gshmem::nvshmem or from
+// PREFIX/lib/gshmem/nvshmem/include.
 #pragma once
 
-#include "../gshmem.h"
+#include <gshmem/gshmem.h>
+
+#if !defined(__CUDACC_RTC__)
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__cplusplus)
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <tuple>
+#endif
+#if __has_include(<cuda.h>) && __has_include(<cuda_runtime.h>)
+#include <cuda.h>
+#include <cuda_runtime.h>
+#endif
+#endif
+#if defined(__CUDACC__)
+#include <cooperative_groups.h>
+#endif
 
 #ifdef __cplusplus
 #define NVSHMEM_STATIC_ASSERT(...) static_assert(__VA_ARGS__)
@@ -19,21 +47,27 @@ enum {
   NVSHMEM_CMP_GT = GSHMEM_CMP_GT,
   NVSHMEM_CMP_LE = GSHMEM_CMP_LE,
   NVSHMEM_CMP_LT = GSHMEM_CMP_LT,
-  NVSHMEM_CMP_GE = GSHMEM_CMP_GE
+  NVSHMEM_CMP_GE = GSHMEM_CMP_GE,
+  NVSHMEM_CMP_SENTINEL = 0x7fffffff
 };
 enum { NVSHMEM_SIGNAL_SET = GSHMEM_SIGNAL_SET, NVSHMEM_SIGNAL_ADD = GSHMEM_SIGNAL_ADD };
 enum {
   NVSHMEM_THREAD_SINGLE = GSHMEM_THREAD_SINGLE,
   NVSHMEM_THREAD_FUNNELED = GSHMEM_THREAD_FUNNELED,
   NVSHMEM_THREAD_SERIALIZED = GSHMEM_THREAD_SERIALIZED,
-  NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE
+  NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE,
+  NVSHMEM_THREAD_TYPE_SENTINEL = 0x7fffffff
 };
 enum {
   NVSHMEM_TEAM_INVALID = GSHMEM_TEAM_INVALID,
   NVSHMEM_TEAM_WORLD = GSHMEM_TEAM_WORLD,
+  NVSHMEM_TEAM_WORLD_INDEX = GSHMEM_TEAM_WORLD,
   NVSHMEM_TEAM_SHARED = GSHMEM_TEAM_SHARED,
+  NVSHMEM_TEAM_SHARED_INDEX = GSHMEM_TEAM_SHARED,
   NVSHMEMX_TEAM_NODE = GSHMEMX_TEAM_NODE,
-  NVSHMEMX_TEAM_SAME_MYPE_NODE = GSHMEMX_TEAM_SAME_MYPE_NODE
+  NVSHMEM_TEAM_NODE_INDEX = GSHMEMX_TEAM_NODE,
+  NVSHMEMX_TEAM_SAME_MYPE_NODE = GSHMEMX_TEAM_SAME_MYPE_NODE,
+  NVSHMEM_TEAM_SAME_MYPE_NODE_INDEX = GSHMEMX_TEAM_SAME_MYPE_NODE
 };
 typedef gshmem_team_t nvshmem_team_t;
 
@@ -47,11 +81,20 @@ typedef gshmem_team_t nvshmem_team_t;
 #define NVSHMEM_VENDOR_MINOR_VERSION 5
 #define NVSHMEM_VENDOR_PATCH_VERSION 1
 #define NVSHMEM_VENDOR_PACKAGE_VERSION 0
+#define NVSHMEM_VENDOR_VERSION                                                 \
+  (NVSHMEM_VENDOR_MAJOR_VERSION * 10000 + NVSHMEM_VENDOR_MINOR_VERSION * 100 + \
+   NVSHMEM_VENDOR_PATCH_VERSION)
 
 // --- Functions -----------------------------------------------------------------------------------
-// Functions that exist on the host only, and those that device code has too.
+// Functions that exist on the host only, and those that device code has too. host/nvshmem/ defines
+// both itself: there they are what libnvshmem_host exports.
+#if defined(NVSHMEM_HOST_FN)
+#define NVSHMEM_FN NVSHMEM_HOST_FN
+#else
 #define NVSHMEM_HOST_FN static inline
-#if defined(__CUDACC__)
+#endif
+#if defined(NVSHMEM_FN)
+#elif defined(__CUDACC__)
 #define NVSHMEM_FN GSHMEM_FN
 #else
 #define NVSHMEM_FN static inline
@@ -73,7 +116,7 @@ typedef gshmem_team_t nvshmem_team_t;
 #define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
-#include "../functions.def"
+#include <gshmem/functions.def>
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
 #undef NVSHMEM_EXPAND_SHM
@@ -103,3 +146,5 @@ NVSHMEM_HOST_FN void nvshmem_info_get_version(int* major, int* minor) {
 #if !defined(__cplusplus)
 #pragma GCC diagnostic pop
 #endif
+
+#include "nvshmemx.h"

@@ -1,16 +1,15 @@
-// The names of NVSHMEM for programs written for it: the extensions, prefix nvshmemx_. Includes
-// nvshmem.h, whose opening comment holds here too.
+// The names of NVSHMEM for programs written for it: the extensions, prefix nvshmemx_. Each of
+// nvshmem.h and this header includes the other; the opening comment there holds here, too.
 #pragma once
 
 #include "nvshmem.h"
-
-#include "../gshmemx.h"
 
 // --- Constants and types -------------------------------------------------------------------------
 enum nvshmemx_status {
 #define NVSHMEM_STATUS_ENUM(name, value, text) NVSHMEMX_##name = value,
   GSHMEM_STATUS_TABLE(NVSHMEM_STATUS_ENUM)
 #undef NVSHMEM_STATUS_ENUM
+      NVSHMEMX_ERROR_SENTINEL = 0x7fffffff
 };
 enum {
   NVSHMEMX_INIT_THREAD_PES = GSHMEMX_INIT_THREAD_PES,
@@ -29,7 +28,8 @@ enum {
   NVSHMEM_STATUS_IS_BOOTSTRAPPED = GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED,
   NVSHMEM_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
   NVSHMEM_STATUS_LIMITED_MPG = GSHMEMX_INIT_STATUS_LIMITED_MPG,
-  NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG
+  NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG,
+  NVSHMEM_STATUS_INVALID = 0x7fffffff
 };
 
 typedef enum {
@@ -39,13 +39,14 @@ typedef enum {
   NVSHMEMX_QP_ALL = GSHMEMX_QP_ALL
 } nvshmemx_qp_handle_index_t;
 typedef enum {
+  NVSHMEM_PE_INVALID = -1,
   NVSHMEMX_PE_ANY = GSHMEMX_PE_ANY,
   NVSHMEMX_PE_ALL = GSHMEMX_PE_ALL
 } nvshmem_pe_index_t;
 
 typedef gshmemx_qp_handle_t nvshmemx_qp_handle_t;
-typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t;
-typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t;
+typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t, nvshmemx_uniqueid_v1;
+typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t, nvshmemx_uniqueid_args_v1;
 typedef gshmemx_init_args_t nvshmemx_init_args_t;
 typedef gshmemx_init_attr_t nvshmemx_init_attr_t;
 NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_uniqueid_t) == 128, "size of NVSHMEM's nvshmemx_uniqueid_t");
@@ -58,6 +59,19 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEMX_UNIQUEID_INITIALIZER GSHMEMX_UNIQUEID_INITIALIZER
 #define NVSHMEMX_UNIQUEID_ARGS_INITIALIZER GSHMEMX_UNIQUEID_ARGS_INITIALIZER
 #define NVSHMEMX_INIT_ATTR_INITIALIZER GSHMEMX_INIT_ATTR_INITIALIZER
+#define NVSHMEM_INIT_ATTR_V2_IDENTIFIER GSHMEMX_INIT_ATTR_VERSION
+// Attributes of another version: nvshmemx_init_attr reads no more than `flags` asks for.
+#define NVSHMEM_INIT_ATTR_V1_IDENTIFIER ((1 << 16) + 144)
+#define nvshmemx_init_init_attr_ver_only(attr)        \
+  do {                                                \
+    (attr).version = NVSHMEM_INIT_ATTR_V1_IDENTIFIER; \
+  } while (0)
+#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER                                                      \
+  {                                                                                            \
+    NVSHMEM_INIT_ATTR_V1_IDENTIFIER, 0, {                                                      \
+      NVSHMEM_INIT_ATTR_V1_IDENTIFIER, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 } \
+    }                                                                                          \
+  }
 
 // --- Functions -----------------------------------------------------------------------------------
 #if !defined(__cplusplus)
@@ -76,7 +90,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
-#include "../functions.def"
+#include <gshmem/functions.def>
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
 #undef NVSHMEM_EXPAND_SHM
@@ -89,6 +103,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
   NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
 NVSHMEM_HOST(int, init_attr, (unsigned int flags, nvshmemx_init_attr_t* attr), (flags, attr))
 NVSHMEM_HOST(int, init_status, (void), ())
+NVSHMEM_HOST(const char*, status_string, (int status), (status))
 NVSHMEM_HOST(int, get_uniqueid, (nvshmemx_uniqueid_t * uniqueid), (uniqueid))
 NVSHMEM_HOST(int, set_attr_uniqueid_args,
              (int myrank, int nranks, const nvshmemx_uniqueid_t* uniqueid,
