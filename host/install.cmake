@@ -5,14 +5,16 @@ if(NOT TARGET gshmem)
 endif()
 include(CMakePackageConfigHelpers)
 
-# gshmem::nvshmem: the same library for programs that include <nvshmem.h>.
-add_library(gshmem_nvshmem INTERFACE)
-target_link_libraries(gshmem_nvshmem INTERFACE gshmem)
-target_include_directories(gshmem_nvshmem INTERFACE
-  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include/gshmem/compat>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gshmem/compat>)
-set_target_properties(gshmem_nvshmem PROPERTIES EXPORT_NAME nvshmem)
-add_library(gshmem::nvshmem ALIAS gshmem_nvshmem)
+# gshmem_install_headers(FOLDER): the public headers, as <gshmem/...> below FOLDER.
+function(gshmem_install_headers folder)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/gshmem DESTINATION ${folder}
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def" PATTERN compat EXCLUDE)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/device/ DESTINATION ${folder}/gshmem/device
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
+endfunction()
+gshmem_install_headers(${CMAKE_INSTALL_INCLUDEDIR})
+add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/nvshmem)
+
 add_library(gshmem::gshmem ALIAS gshmem)
 
 # Before 1.0 any minor version may change the ABI.
@@ -38,12 +40,6 @@ if(TARGET gshmem-info)
     "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS gshmem-info)
 endif()
-
-set(gshmem_headers FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/gshmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  ${gshmem_headers})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/device/
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gshmem/device ${gshmem_headers})
 
 set(gshmem_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/gshmem)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gshmem-config.cmake.in

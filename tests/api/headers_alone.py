@@ -16,13 +16,12 @@ CXX_ONLY = ("abi/", "device/", "collective_launch.h", "gpu_scope.h")
 NEEDS_CUDA = ("collective_launch.h",)
 # All of nvcc takes seconds a piece, so it sees the headers that users name, and of the others its device
 # compiler alone, which takes a third of a second.
-CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "compat/nvshmem_host.h", "collective_launch.h"]
+CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h"]
 CUDA_20 = ["gshmem.hpp"]
 NOT_IN_CUDA = ["device/machine_cpu.h"]  # device/machine.h includes the one or the other
 CUDA_ORDERS = [
     ["gshmemx.h", "compat/nvshmemx.h", "collective_launch.h", "types.h", "gshmem.h"],
-    ["uniqueid.h", "constants.h", "abi/state.h", "status.h", "compat/host/nvshmemx_api.h",
-     "compat/host/nvshmem_api.h", "compat/nvshmem.h", "gshmemx.h"],
+    ["uniqueid.h", "constants.h", "abi/state.h", "status.h", "compat/nvshmem.h", "gshmemx.h"],
 ]
 
 

@@ -2,7 +2,8 @@
 """Compares the names that the library and its headers offer with expected_names.py.
 
 Usage: names_test.py symbols LIBGSHMEM
-       names_test.py headers CC FLAG...       gshmem.h and nvshmemx.h as C units see them
+       names_test.py nvshmem LIBNVSHMEM_HOST LIBNVSHMEM.A
+       names_test.py headers CC FLAG...       gshmem.h and nvshmem.h as C units see them
        names_test.py device NVCC FLAG...      both as device code sees them
 
 Prints missing and surplus names, and exits 1 when there are any.
@@ -16,7 +17,7 @@ import tempfile
 sys.dont_write_bytecode = True
 import expected_names as expected  # noqa: E402 (beside this file)
 
-HEADERS = {"gshmem": "gshmem/gshmem.h", "nvshmem": "gshmem/compat/nvshmemx.h"}
+HEADERS = {"gshmem": "gshmem/gshmem.h", "nvshmem": "gshmem/compat/nvshmem.h"}
 
 
 def run(command, **options):
@@ -38,15 +39,28 @@ def compare(what, found, wanted):
     return len(missing) + len(surplus)
 
 
-def check_symbols(library):
+def exported(library):
+    """What a shared library of ours offers others."""
     lines = run(["nm", "-D", "--defined-only", library]).splitlines()
     found = {line.split()[-1].split("@")[0] for line in lines}
     # Of C++ only what the standard library's headers leave in every shared library, also with our
     # types as arguments (where clang does not inline it).
     found = {name for name in found if not re.match(r"_Z(?!.*6gshmem)|_ZSt", name)}
     # The linker's, of libFuzzer's counters.
-    found = {name for name in found if not re.match(r"__(start|stop)___sancov_", name)}
-    return compare("symbols", found, expected.names("gshmem") | set(expected.INTERNAL))
+    return {name for name in found if not re.match(r"__(start|stop)___sancov_", name)}
+
+
+def check_symbols(library):
+    return compare("symbols", exported(library), expected.names("gshmem") | set(expected.INTERNAL))
+
+
+def check_nvshmem(host, static):
+    """What loaders find by name; and gshmem's names, which nvshmem.h's inline functions call."""
+    wanted = expected.names("nvshmem") | expected.names("gshmem") | set(expected.INTERNAL)
+    errors = compare("libnvshmem_host", exported(host), wanted)
+    lines = run(["nm", "--defined-only", "--extern-only", static]).splitlines()
+    inside = {line.split()[-1] for line in lines if line}
+    return errors + compare("libnvshmem.a", inside & wanted, wanted)
 
 
 def declared(compiler, flags, header, prefix):
@@ -88,7 +102,8 @@ def check_device(nvcc, *flags):
 
 
 def main():
-    checks = {"symbols": check_symbols, "headers": check_headers, "device": check_device}
+    checks = {"symbols": check_symbols, "nvshmem": check_nvshmem, "headers": check_headers,
+              "device": check_device}
     return 1 if checks[sys.argv[1]](*sys.argv[2:]) else 0
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs into a prefix, or builds the outside project against that prefix and runs it as one PE.
-# Usage: build_and_run.sh install|find_package|pkg_config|nvcc BUILD-FOLDER WORK-FOLDER [NAME]
+# Installs into a prefix, or builds an outside project against that prefix and runs it as one PE: outside/ is
+# for gshmem, for_nvshmem/ for NVSHMEM.
+# Usage: build_and_run.sh install|find_package|pkg_config|nvcc|nvshmem_... BUILD-FOLDER WORK-FOLDER [NAME]
 # NAME: of the folder in WORK-FOLDER to build in.
 set -euo pipefail
 way=$1 build=$2 work=$3
@@ -8,7 +9,8 @@ prefix="$work/a prefix"
 outside=$(cd "$(dirname "$0")" && pwd)/outside
 
 # Nothing of the build tree or of another installation may help.
-unset CPATH LIBRARY_PATH LD_LIBRARY_PATH CMAKE_PREFIX_PATH PKG_CONFIG_PATH gshmem_DIR
+unset CPATH LIBRARY_PATH LD_LIBRARY_PATH CMAKE_PREFIX_PATH PKG_CONFIG_PATH gshmem_DIR NVSHMEM_HOME NVSHMEM_DIR \
+  MAKEFLAGS
 export GSHMEM_DEVICE=cpu GSHMEM_BOOTSTRAP=single
 
 if [[ $way == install ]]; then
@@ -24,11 +26,16 @@ skip() {
   exit 77
 }
 
+# run COMMAND...: one PE that says so.
 run() {
   local said
-  said=$("$1")
-  echo "$1: $said"
+  said=$("$@") || { echo "$*: $said, exit status $?"; return 1; }
+  echo "$*: $said"
   [[ $said == "PE 0 of 1" ]]
+}
+run_with_gpu() {
+  run "$@"
+  if nvidia-smi -L 2> /dev/null | grep -q '^GPU '; then GSHMEM_DEVICE=cuda run "$@"; fi
 }
 
 target=$work/${4:-$way}
@@ -36,17 +43,22 @@ rm -rf "$target"
 mkdir -p "$target"
 pc_file=$(find "$prefix" -name gshmem.pc)
 libdir=$(dirname "$pc_file")/..
+nvshmem=$(cd "$libdir" && pwd)/gshmem/nvshmem
+for_nvshmem=$(dirname "$outside")/for_nvshmem
+# make_nvshmem TARGET...: in the target folder, as users of NVSHMEM call it.
+make_nvshmem() {
+  cp "$for_nvshmem"/* "$target"
+  make -s -C "$target" NVSHMEM_HOME="$nvshmem" CXX="${CXX:-g++}" \
+    ${CUDACXX:+NVCC="$CUDACXX" CUDA_HOME="$(dirname "$(dirname "$CUDACXX")")"} "$@"
+}
 gshmem_flags() { PKG_CONFIG_PATH=$(dirname "$pc_file") pkg-config "$@" gshmem; }
 
 case $way in
   find_package)
-    compat=OFF
-    [[ -f $prefix/include/gshmem/compat/nvshmem.h ]] && compat=ON
-    cmake -S "$outside" -B "$target" -DCMAKE_CXX_COMPILER="${CXX:-g++}" \
-      -DCMAKE_PREFIX_PATH="$prefix" -DWITH_NVSHMEM=$compat
+    cmake -S "$outside" -B "$target" -DCMAKE_CXX_COMPILER="${CXX:-g++}" -DCMAKE_PREFIX_PATH="$prefix"
     cmake --build "$target" --verbose
     run "$target/hello"
-    if [[ $compat == ON ]]; then run "$target/hello_nvshmem"; fi
+    run "$target/hello_nvshmem"
     ;;
   pkg_config)
     command -v pkg-config > /dev/null || skip "no pkg-config"
@@ -63,6 +75,82 @@ case $way in
     "$CUDACXX" -arch=sm_90 -x cu "$outside/hello.cpp" -o "$target/hello" \
       "${flags[@]}" -Xlinker -rpath="$libdir"
     run "$target/hello"
+    ;;
+  nvshmem_make)
+    command -v make > /dev/null || skip "no make"
+    make_nvshmem host framework_linked
+    run "$target/plain"
+    run "$target/plain_static"
+    run "$target/framework_linked" weak
+    run "$target/framework_linked" load "$target/extension.so"
+    [[ $("$target/framework" weak) == "not linked" ]]
+    export LD_LIBRARY_PATH=$nvshmem/lib
+    run "$target/framework" load
+    run "$target/framework" load "$target/extension.so"
+    ;;
+  nvshmem_nvcc)
+    [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
+    command -v make > /dev/null || skip "no make"
+    mkdir "$target/stubs"
+    for name in cuda nvidia-ml; do "${CXX:-g++}" -shared -x c++ /dev/null -o "$target/stubs/lib$name.so"; done
+    # nvcc hands a path with a space on in two.
+    ln -s "$nvshmem" "$target/nvshmem"
+    make_nvshmem cuda DRIVER_STUBS=stubs NVSHMEM_HOME=nvshmem
+    export LD_LIBRARY_PATH=$nvshmem/lib
+    for program in ring ring_static ring_dlink; do run_with_gpu "$target/$program"; done
+    ;;
+  nvshmem_find_package)
+    cuda=OFF
+    [[ -n ${CUDACXX:-} ]] && cuda=ON
+    cmake -S "$for_nvshmem" -B "$target" -DCMAKE_CXX_COMPILER="${CXX:-g++}" -DCMAKE_PREFIX_PATH="$nvshmem" \
+      -DWITH_CUDA=$cuda
+    cmake --build "$target" --verbose
+    run "$target/plain"
+    run "$target/plain_static"
+    if [[ $cuda == ON ]]; then
+      run_with_gpu "$target/ring"
+      run_with_gpu "$target/ring_static"
+    fi
+    # Who names the prefix of gshmem alone wants another NVSHMEM, or none.
+    if cmake -S "$for_nvshmem" -B "$target/none" -DCMAKE_PREFIX_PATH="$prefix" > "$target/none.log" 2>&1; then
+      echo "find_package(NVSHMEM) finds ours in $prefix"
+      exit 1
+    fi
+    grep -q 'Could not find a package configuration file provided by "NVSHMEM"' "$target/none.log"
+    ;;
+  nvshmem_headers)
+    # Each path alone with one -I; then orders that programs have.
+    compile() {
+      local language=$1 standard=$2
+      shift 2
+      printf '#include <%s>\n' "$@" | "${CXX:-g++}" -x "$language" "-std=$standard" -Wall -Wextra -Wpedantic -Werror \
+        -fsyntax-only -I"$nvshmem/include" ${cuda_include:+-isystem "$cuda_include"} -
+    }
+    cuda_include=
+    cd "$nvshmem/include"
+    count=0
+    while read -r header; do
+      case $header in
+        *.cuh) compile c++ c++17 "$header" ;;
+        *) compile c c11 "$header" ;;
+      esac
+      count=$((count + 1))
+    done < <(find . -path ./gshmem -prune -o -type f -printf '%P\n')
+    echo "$count headers"
+    ((count > 15))
+    for language in "c c11" "c++ c++20"; do
+      # shellcheck disable=SC2086
+      compile $language nvshmemx.h nvshmem.h
+      # shellcheck disable=SC2086
+      compile $language host/nvshmemx_api.h nvshmem_host.h gshmem/gshmem.h nvshmem.h
+    done
+    if [[ -n ${CUDACXX:-} ]]; then
+      # Programs for the host's compiler have CUDA's folder on their line, and its types from nvshmem.h.
+      cuda_include=$(dirname "$(dirname "$CUDACXX")")/include
+      echo 'CUmodule module; cudaStream_t stream;' > "$target/types.h"
+      compile c++ c++17 nvshmem.h "$target/types.h"
+      compile c c11 nvshmem.h "$target/types.h"
+    fi
     ;;
   *)
     echo "no way '$way'" >&2

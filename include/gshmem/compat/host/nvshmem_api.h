@@ -1,4 +1,0 @@
-// For programs that include NVSHMEM under this name.
-#pragma once
-
-#include "../nvshmem.h"
