@@ -65,8 +65,8 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
 }
 
 /// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
-GSHMEM_FN void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
-                        int pe) {
+GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
+                             int pe) {
   IssueOf<InlineEntry> issue;
   issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
   issue.entries = {heap_offset(state, dest),
@@ -74,15 +74,21 @@ GSHMEM_FN void put_word(const State& state, void* dest, std::uint64_t raw, std::
                    bytes};
   issue_call(issue, state, false, "p");
 }
-/// One element of 1 to 16 bytes.
+/// A value of at most 16 bytes, which need not be in the heap, to or from `symmetric`.
+GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
+                               const void* value, std::uint32_t bytes, int pe) {
+  Request request{&state, operation, pe};
+  request.blocking = operation == Operation::kGet;
+  request.local = static_cast<const char*>(value);
+  request.remote = static_cast<const char*>(symmetric);
+  request.bytes = bytes;
+  execute_long(request);
+}
+/// One element of 1 to 16 bytes. What lies out of line is the same for all types.
 template <class T>
-GSHMEM_OUTLINE void p(const State& state, T* dest, T value, int pe) {
+GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
-    Request request{&state, Operation::kPut, pe};
-    request.local = reinterpret_cast<const char*>(&value);
-    request.remote = reinterpret_cast<const char*>(dest);
-    request.bytes = sizeof(T);
-    execute_long(request);
+    move_value(state, Operation::kPut, dest, &value, sizeof(T), pe);
   } else {
     std::uint64_t raw = 0;
     std::memcpy(&raw, &value, sizeof(T));
@@ -102,29 +108,35 @@ GSHMEM_FN bool issue_claim(Issue& issue, const char* call) {
   return post_report(wait);
 }
 
-/// Zero when the read failed.
-template <class T>
-GSHMEM_OUTLINE T g(const State& state, const T* source, int pe) {
-  T value{};
+/// The `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the read
+/// failed.
+GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
+                                      int pe) {
+  std::uint64_t value = 0;
   if (state.nic.flags & abi::kNicReadNeedsDump) {
-    Request request{&state, Operation::kGet, pe};
-    request.blocking = true;
-    request.local = reinterpret_cast<const char*>(&value);
-    request.remote = reinterpret_cast<const char*>(source);
-    request.bytes = sizeof(T);
-    execute_long(request);
+    move_value(state, Operation::kGet, source, &value, bytes, pe);
     return value;
   }
   IssueOf<TransferEntry> issue;
   issue_to(issue, state, queue_index(state, pe, Rail::kAny));
-  issue.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, sizeof(T));
+  issue.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, bytes);
   if (!issue_claim(issue, "get")) return value;
   issue.entries.local = heap_offset(state, issue.slot->data);
   if (!issue_call(issue, state, true, "get")) return value;
   keep_in_memory(issue);
-  value = bits<T>(load_relaxed(reinterpret_cast<const Word<T>*>(issue.slot->data)));
+  value = load_relaxed(issue.slot->data);
   free_scratch(issue.slot);
   return value;
+}
+template <class T>
+GSHMEM_FN T g(const State& state, const T* source, int pe) {
+  if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
+    T value{};
+    move_value(state, Operation::kGet, source, &value, sizeof(T), pe);
+    return value;
+  } else {
+    return bits<T>(static_cast<Word<T>>(get_word(state, source, sizeof(T), pe)));
+  }
 }
 
 /// Atomics that neither the link between the GPUs nor a network can do (abi/state.h, amo_by_nic).
@@ -200,6 +212,7 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
+  coop.sync();
   if (coop.thread_rank() == 0) {
     put_signal_alone(state, dest, source, bytes, signal, pe, reuse);
   }

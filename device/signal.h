@@ -44,6 +44,7 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
                                      std::size_t bytes, SignalUpdate signal, int pe) {
   PendingSignal pending{signal, pe};
   keep_in_memory(pending);
+  coop.sync();
   copy<Source::kLocal>(coop, peer_address(state, dest, pe), source, bytes);
   coop.sync();
   if (coop.thread_rank() == 0) {
@@ -56,7 +57,6 @@ GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, 
 template <class Coop>
 GSHMEM_FN void put_signal_as(Coop coop, const State& state, void* dest, const void* source,
                              std::size_t bytes, SignalUpdate signal, int pe, nic::Reuse reuse) {
-  coop.sync();
   if (!is_mapped(state, pe)) {
     const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
     nic::put_signal(coop, state, dest, source, bytes, {signal.address, signal.value, op}, pe,

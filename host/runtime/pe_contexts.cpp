@@ -60,6 +60,13 @@ void Pe::quiet_context(const abi::DeviceState& context) {
   }
 }
 
+void Pe::require_complete(int status) const {
+  if (status == GSHMEMX_SUCCESS) return;
+  gshmemx_fault_t fault{};
+  const bool known = last_fault(&fault);
+  throw Error(static_cast<gshmemx_status>(status), known ? fault.message : status_text(status));
+}
+
 void Pe::quiet_contexts() {
   for (const std::int32_t handle : contexts_->open_handles()) {
     const abi::DeviceState* context = contexts_->find(handle);

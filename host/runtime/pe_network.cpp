@@ -153,13 +153,6 @@ void Pe::quiet_network() {
   require_complete(status);
 }
 
-void Pe::require_complete(int status) const {
-  if (status == GSHMEMX_SUCCESS) return;
-  gshmemx_fault_t fault{};
-  const bool known = last_fault(&fault);
-  throw Error(static_cast<gshmemx_status>(status), known ? fault.message : status_text(status));
-}
-
 void Pe::stop_network() noexcept {
   if (nics_.empty()) return;
   if (queues_) queues_->stop();

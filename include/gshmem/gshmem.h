@@ -107,6 +107,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #define GSHMEM_TEXT_(X) #X
 
 #if defined(__CUDACC__)
+#include <gshmem/device/fit.h>
 #include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \

@@ -394,7 +394,7 @@ MUTATIONS = [
              "last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);\n  }\n",
              GROUP + "iget_meets_at_both_ends", MEETS),
     mutation("put_signal_does_not_wait_for_the_source", "signal.h",
-             "  coop.sync();\n  if (!is_mapped(state, pe)) {", "  if (!is_mapped(state, pe)) {",
+             "  keep_in_memory(pending);\n  coop.sync();\n", "  keep_in_memory(pending);\n",
              GROUP + "put_signal_nbi_meets_at_both_ends", MEETS),
     mutation("put_signal_leaves_others_behind", "signal.h",
              "    signal_op(state, pending.update, pending.pe);\n  }\n  coop.sync();\n",

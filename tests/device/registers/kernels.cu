@@ -1,7 +1,11 @@
 // What dormant communication costs a kernel: two streaming kernels, each alone and with one call
 // behind a flag that is never set. check_registers.py compiles this unit and compares the registers
 // of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone.
+#if defined(WITH_BURST)
 #include <gshmem/gshmem.hpp>
+#else
+#include <gshmem/gshmem.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -115,5 +119,7 @@ KERNELS(barrier_all_block, gshmemx_barrier_all_block())
 STREAM(ctx_putmem_nbi, gshmem_ctx_putmem_nbi(to->ctx, to->heap, out, to->bytes, to->pe))
 STREAM(ctx_quiet, gshmem_ctx_quiet(to->ctx))
 STREAM(qp_quiet, gshmemx_qp_quiet(to->pe, to->qps, 1))
+#if defined(WITH_BURST)
 STREAM(burst, gshmem::Burst burst(gshmem::context().on(to->ctx), gshmem::Thread{}, to->pe);
        burst.put_nbi(to->heap, to->heap, to->bytes); burst.signal({to->signal, 1}))
+#endif
