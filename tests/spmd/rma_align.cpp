@@ -131,7 +131,8 @@ SPMD_TEST(sizes_around_the_boundaries_of_the_copy_loop_copy_the_right_bytes) {
   constexpr std::uint32_t kDepth = GSHMEM_COPY_DEPTH;
   constexpr std::uint32_t kWordsPerRound[] = {kDepth, kDepth * 32, 4 * 100};
   constexpr std::uint32_t kDifferences[] = {0, 1, 8, 4, 2}, kWords[] = {16, 1, 8, 4, 1};
-  constexpr std::uint32_t kMost = 3 * 16 * 32 * kDepth + 64, kSizes = 7;
+  constexpr std::uint32_t kLargest = std::max(kWordsPerRound[1], kWordsPerRound[2]);
+  constexpr std::uint32_t kMost = 3 * 16 * kLargest + 64, kSizes = 7;
   AlignTest test(pe, 2 * kSizes * kMost + 3 * kSizes * 256, kMost);
   // Elsewhere the loop is memcpy or entries, which differ between aligned and not at most.
   const std::size_t differences = pe.on_gpu() ? 5 : 2;
