@@ -205,7 +205,9 @@ void Pe::publish() {
       },
       on_frame_,
       {}};
-  if (gpu_ || nic_path_) callbacks.on_tick = [this] { look_for_fault(); };
+  if (gpu_ || nic_path_ || state_.fault_policy == abi::FaultPolicy::kReport) {
+    callbacks.on_tick = [this] { look_for_fault(); };
+  }
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
   monitored_.store(true, std::memory_order_release);
   make_contexts();
@@ -248,6 +250,7 @@ Pe::~Pe() {
   }
   stop_network();
   monitor_.reset();  // before what its callback uses
+  say_fault();       // of the last moment
   state_.magic = 0;
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
@@ -298,6 +301,14 @@ bool Pe::ends_job() const noexcept {
          !leaving_.load(std::memory_order_acquire);  // finalize always returns
 }
 
+void Pe::say_fault() noexcept {
+  abi::FaultRecord record;
+  if (fault_said_ || !fault_read(state_.control, &record)) return;
+  fault_said_ = true;
+  const std::lock_guard lock(fault_mutex_);
+  if (host_fault_.empty()) GSHMEM_ERROR("%s", fault_message(record).c_str());
+}
+
 void Pe::look_for_fault() noexcept {
   abi::FaultRecord record;
   if (!fault_read(state_.control, &record)) return;
@@ -313,8 +324,7 @@ void Pe::look_for_fault() noexcept {
     if (gpu_ && !by_host) end_job();
     return;  // in CPU mode the thread that recorded it ends the job
   }
-  if (!fault_said_ && !by_host) GSHMEM_ERROR("%s", fault_message(record).c_str());
-  fault_said_ = true;
+  say_fault();
   if (ends_job()) return;
   // The peer knows more. But it may not be looking.
   if (known == Known::kByPeer && !peer_tells_) peer_tells_.emplace(kPeerTellsSeconds);

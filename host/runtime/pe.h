@@ -141,6 +141,8 @@ class Pe {
   /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
   /// may ever ask for, and ends the job under abort; tells the other PEs.
   void look_for_fault() noexcept;
+  /// What device code has recorded, to the log; the first time only.
+  void say_fault() noexcept;
   /// In jobs with a network path, where a barrier promises what a stopped PE cannot keep: tells the
   /// other PEs, once, that this one is stopped and meets nobody any more.
   void tell_peers() noexcept;
@@ -174,7 +176,7 @@ class Pe {
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
   std::atomic<bool> peers_told_{false};
-  bool fault_said_ = false;                        ///< monitor thread only, as the next
+  bool fault_said_ = false;  ///< monitor thread only, and after it ~Pe, as the next
   std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found

@@ -35,6 +35,7 @@ struct CountEntries {
       by_rail[i % nic.rails] += device::PublishedWord::end(ready);
     }
     by_rail[kMost] = nic.rails;
+    by_rail[kMost + 1] = (nic.flags & abi::kNicFlush) != 0;
   }
 };
 
@@ -83,13 +84,14 @@ struct Atomics {
 using Counts = std::vector<std::uint64_t>;
 
 Counts count(Pe& pe, std::int32_t handle) {
-  SymmetricArray<std::uint64_t> by_rail(CountEntries::kMost + 1);
+  SymmetricArray<std::uint64_t> by_rail(CountEntries::kMost + 2);
   pe.run({}, CountEntries{}, handle, by_rail.data(), pe.next());
-  Counts counts(CountEntries::kMost + 1);
+  Counts counts(CountEntries::kMost + 2);
   gshmem_uint64_get(counts.data(), by_rail.data(), counts.size(), pe.me());
   return counts;
 }
-std::uint64_t rails_of(const Counts& counts) { return counts.back(); }
+std::uint64_t rails_of(const Counts& counts) { return counts[CountEntries::kMost]; }
+bool posts_flushes(const Counts& counts) { return counts[CountEntries::kMost + 1] != 0; }
 
 /// No two PEs map each other: the same answer on all of them.
 bool by_queues(const Pe& pe) {
@@ -150,4 +152,12 @@ SPMD_TEST(queue_handles_take_rails_in_turn_and_atomics_the_first) {
     other_rails += rails - 1;
   }
   SPMD_EQ(pe, other_rails > 0, rails_of_leg() > 1);
+}
+
+SPMD_TEST(quiets_post_to_no_queue_of_one_thread) {
+  if (!by_queues(pe)) return pe.skip(kNotByQueues);
+  SPMD_EQ(pe, posts_flushes(count(pe, GSHMEM_CTX_DEFAULT)), rails_of_leg() > 1);
+  OwnedContexts contexts(pe, 1, GSHMEM_CTX_PRIVATE, OwnedContexts::Queues::kOwn);
+  SPMD_EQ(pe, posts_flushes(count(pe, contexts.list().handle[0])), false);
+  pe.barrier();
 }

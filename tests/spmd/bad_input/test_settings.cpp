@@ -1,0 +1,148 @@
+// What nobody sees in the results of a job: that it is silent when nothing is wrong, that a setting
+// is obeyed where another way would do as well, what is said of a fault, and what programs inherit
+// that are started meanwhile.
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+namespace {
+
+constexpr int kPes = 2;
+
+/// Jobs by load/store, by the soft NIC and by libfabric, as far as they are built.
+const std::vector<Environment> kPaths = {{},
+                                         {{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}},
+                                         {{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "ofi"}}};
+
+std::string name_of(const Environment& environment) {
+  std::string name;
+  for (const auto& [variable, value] : environment) name += variable + "=" + value + " ";
+  return name;
+}
+
+bool lacks_path(const Outcome& outcome) {
+  return contains(outcome.output, "was built without") || contains(outcome.output, "libfabric.so");
+}
+
+/// A put to the other PE and back, and an atomic.
+void use_all_paths() {
+  auto* words = static_cast<std::uint64_t*>(gshmem_calloc(4, sizeof(std::uint64_t)));
+  const int other = (gshmem_my_pe() + 1) % gshmem_n_pes();
+  gshmem_uint64_put(words, words + 1, 1, other);
+  gshmem_uint64_atomic_add(words + 2, 1, other);
+  gshmem_quiet();
+  gshmem_barrier_all();
+  gshmem_free(words);
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+std::set<int> open_descriptors() {
+  std::set<int> found;
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] != '.') found.insert(std::atoi(entry->d_name));
+  }
+  closedir(folder);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("job_with_default_settings_says_nothing") {
+  for (const Environment& path : kPaths) {
+    const auto outcomes = in_children(kPes, quick(path), [](int) {
+      const Runtime runtime;
+      use_all_paths();
+    });
+    for (const Outcome& outcome : outcomes) {
+      if (lacks_path(outcome)) continue;
+      INFO(name_of(path) << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(outcome.output.empty());
+    }
+  }
+}
+
+TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
+  for (const auto& [setting, who] :
+       {std::pair{"auto", "doorbell by thread"}, std::pair{"agent", "doorbell by agent"}}) {
+    const auto outcomes = in_children(kPes,
+                                      quick({{"GSHMEM_P2P", "0"},
+                                             {"GSHMEM_NIC", "soft"},
+                                             {"GSHMEM_DOORBELL", setting},
+                                             {"GSHMEM_LOG", "info"}}),
+                                      [](int) {
+                                        const Runtime runtime;
+                                        use_all_paths();
+                                      });
+    for (const Outcome& outcome : outcomes) {
+      INFO(outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output, who));
+    }
+  }
+}
+
+TEST_CASE("fault_is_said_once_by_the_pe_that_has_it") {
+  const auto outcomes = in_children(kPes, quick({{"GSHMEM_FAULT", "report"}}), [](int rank) {
+    const Runtime runtime;
+    int local = 0;
+    if (rank == 0) gshmem_int_p(&local, 1, 1);                // found by device code
+    if (rank == 1) gshmem_free(reinterpret_cast<void*>(64));  // found by the host
+  });
+  for (int rank = 0; rank < kPes; ++rank) {
+    const std::string& output = outcomes[static_cast<std::size_t>(rank)].output;
+    INFO("PE " << rank << ":\n" << output);
+    const std::string call =
+        rank == 0 ? "gshmem_int_p: argument dest" : "gshmem_free: argument ptr";
+    CHECK(times(output, "ERROR: " + call) == 1);
+  }
+}
+
+TEST_CASE("programs_that_a_pe_starts_inherit_no_descriptor_of_the_library") {
+  // What libfabric opens is its own.
+  for (const Environment& path : {kPaths[0], kPaths[1]}) {
+    const auto outcomes = in_children(kPes, quick(path), [](int) {
+      const std::set<int> before = open_descriptors();
+      const Runtime runtime;
+      use_all_paths();
+      gshmem_ctx_t context;
+      if (gshmem_ctx_create(0, &context) != 0) std::puts("no context");
+      for (const int fd : open_descriptors()) {
+        const int flags = fcntl(fd, F_GETFD);
+        if (flags < 0 || before.count(fd) != 0 || (flags & FD_CLOEXEC) != 0) continue;
+        char target[256] = {};
+        const std::string name = "/proc/self/fd/" + std::to_string(fd);
+        if (readlink(name.c_str(), target, sizeof(target) - 1) < 0) continue;
+        std::printf("inherited: %s\n", target);
+      }
+      std::printf("%zu more\n", open_descriptors().size() - before.size());
+      gshmem_barrier_all();
+    });
+    for (const Outcome& outcome : outcomes) {
+      INFO(name_of(path) << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK_FALSE(contains(outcome.output, "inherited"));
+      CHECK_FALSE(contains(outcome.output, "\n0 more"));  // else this shows nothing
+    }
+  }
+}
