@@ -6,11 +6,16 @@
 // bound. Checked on linked code by tests/device/registers.
 //
 // GSHMEM_FIT_REGISTERS=0 leaves them out: for units without kernels of their own, since they take 3
-// seconds to compile.
+// seconds to compile, and where nvcc does not optimize (-G, which says so itself; --Ofast-compile).
+// There functions stay out of line that ptxas cannot fit to a bound.
 #pragma once
 
 #ifndef GSHMEM_FIT_REGISTERS
+#if defined(__CUDACC_DEBUG__)
+#define GSHMEM_FIT_REGISTERS 0
+#else
 #define GSHMEM_FIT_REGISTERS 1
+#endif
 #endif
 
 #if defined(__CUDACC_RDC__) && GSHMEM_FIT_REGISTERS

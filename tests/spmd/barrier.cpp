@@ -78,7 +78,7 @@ struct CompletingBarrier {
 struct BarriersInTurn {
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
                             std::uint64_t* turn, int rounds) const {
-    Dawdling<Block> group;
+    Dawdling<Block> group{};
     group.late = group.thread_rank() == 0;
     const bool last = group.thread_rank() == group.size() - 1;
     for (int round = 1 + ctx.block_rank(); round <= rounds; round += ctx.grid_size()) {

@@ -1,5 +1,11 @@
-// The same as groups.cpp of every group operation of the C API: all types, fixed sizes and mem.
+// Every group operation of the C API meets at both ends, as groups.cpp has it: fixed sizes and mem,
+// and all types where the host's compiler makes the bodies. In one kernel they are too many for
+// nvcc 13.0 (--Ofast-compile=min ends with a segmentation fault); what a type adds is its size.
 #include "tests/spmd/groups.h"
+
+#if !defined(__CUDACC__)
+#define GROUP_CALLS_OF_ALL_TYPES
+#endif
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -14,10 +20,12 @@ namespace {
 #include "tests/spmd/group_calls.def"
 
 struct CallsInKernel {
+  static constexpr int kSteps = 5 * 8 + 6
+#if defined(GROUP_CALLS_OF_ALL_TYPES)
 #define GSHMEM_TYPE(N, T, AMO, WAIT) +8
-  static constexpr int kSteps = 0
 #include <gshmem/types.def>
-                                + 5 * 8 + 6;
+#endif
+      ;
 
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, GroupSteps steps,
                             Scope scope) const {

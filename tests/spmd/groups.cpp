@@ -63,7 +63,7 @@ struct CallEach {
         once(by, log, group, static_cast<GroupOp>(op), steps);
       }
       for (int way = 0; way < GroupSteps::kWays; ++way) {
-        Dawdling<Group> dawdling;
+        Dawdling<Group> dawdling{};
         dawdling.late = steps.is_late(group);
         once(by, log, dawdling, static_cast<GroupOp>(op), steps);
       }
