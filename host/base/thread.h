@@ -6,11 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -43,17 +39,6 @@ template <class Body>
 
 /// Ends the process with what its streams hold written. Threads: any. A thread of the application
 /// may hold a stream's lock while it blocks, so the library waits a second for the streams at most.
-[[noreturn]] inline void end_process(int status) noexcept {
-  try {
-    std::thread flusher = start_thread([] { (void)std::fflush(nullptr); });
-    timespec until{};
-    (void)::clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
-    (void)::pthread_timedjoin_np(flusher.native_handle(), nullptr, &until);
-    ::_exit(status);
-  } catch (const std::system_error&) {
-    ::_exit(status);
-  }
-}
+[[noreturn]] void end_process(int status) noexcept;
 
 }  // namespace gshmem

@@ -14,9 +14,9 @@ namespace {
 using Size = std::uint32_t;
 constexpr std::size_t kCount = GroupSteps::kBytes / sizeof(Size);
 
-/// One operation of the C++ API.
+/// One operation of the C++ API. Out of line: else nvcc 13.0 with --Ofast-compile=min crashes.
 template <class Group>
-GSHMEM_FN void call(const Context& by, Group group, GroupOp op, const GroupSteps& steps) {
+GSHMEM_OUTLINE void call(const Context& by, Group group, GroupOp op, const GroupSteps& steps) {
   Size* target = reinterpret_cast<Size*>(steps.target());
   Size* source = reinterpret_cast<Size*>(steps.source);
   const Size* fixed = reinterpret_cast<const Size*>(steps.fixed);

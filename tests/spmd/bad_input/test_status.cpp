@@ -37,7 +37,7 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
       {false, "init_attr: no thread world in attr",
        [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr); }},
       {false, "init_attr: attr->version = 7, ",
-       [] { return gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &old); }},
+       [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &old); }},
       {false, "uniqueid_args: argument myrank = 2 ",
        [] { return gshmemx_set_attr_uniqueid_args(2, 2, &id, &attr); }},
       {false, "uniqueid_args: argument myrank = -1 ",
