@@ -161,17 +161,19 @@ class CudaGpu final : public Gpu {
         unsigned flags = 0;
         GSHMEM_CU(&cuda_, cuCtxGetFlags, &flags);
         if ((flags & kSyncMemops) != 0) return;  // the application's, or of another PE's init
-        GSHMEM_CU(&cuda_, cuCtxSetFlags, flags | kSyncMemops);
-        flag_is_ours_ = true;
-        return;
+        const CUresult set = cuda_.cuCtxSetFlags(flags | kSyncMemops);
+        flag_is_ours_ = set == CUDA_SUCCESS;
+        if (flag_is_ours_) return;
+        // While some thread captures a graph flags stay as they are.
+        if (!is_capture_error(set)) cu_check(set, "cuCtxSetFlags");
       }
       const int on = 1;
       const CUresult result = cuda_.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                                           reinterpret_cast<CUdeviceptr>(heap));
       if (result != CUDA_SUCCESS) {
         GSHMEM_INFO(
-            "cudaMemset and cudaMemcpy on the heap may end later than they return, which a "
-            "driver for CUDA 12.1 or later changes");
+            "cudaMemset and cudaMemcpy on the heap may end later than they return: the driver is "
+            "older than CUDA 12.1, or a graph was being captured at init");
       }
     });
   }

@@ -36,7 +36,8 @@ bool Pe::on_network() const { return gshmemi_ambient()->state->nic.queues != nul
 int Pe::rounds(int count) const {
   if (on_network()) return count < 50 ? 1 : count / 50;
   const bool shared = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG;
-  const int divisor = kSanitized ? 10 : shared ? 20 : 1;
+  const bool processes = gshmemx_init_status() == GSHMEMX_INIT_STATUS_FULL_MPG;
+  const int divisor = kSanitized ? 10 : shared ? 20 : processes ? 8 : 1;
   return count < divisor ? 1 : count / divisor;
 }
 
