@@ -71,9 +71,11 @@ case $way in
   nvcc)
     [[ -n ${CUDACXX:-} ]] || skip "built without nvcc, for CPU mode only"
     command -v pkg-config > /dev/null || skip "no pkg-config"
-    eval "flags=($(gshmem_flags --cflags --libs))"
+    # nvcc hands a path with a space on in two.
+    ln -s "$prefix" "$target/prefix"
+    eval "flags=($(gshmem_flags --define-variable=prefix="$target/prefix" --cflags --libs))"
     "$CUDACXX" -arch=sm_90 -x cu "$outside/hello.cpp" -o "$target/hello" \
-      "${flags[@]}" -Xlinker -rpath="$libdir"
+      "${flags[@]}" -Xlinker -rpath="$target/prefix/${libdir#"$prefix"/}"
     run "$target/hello"
     ;;
   nvshmem_make)

@@ -32,12 +32,16 @@ SPMD_TEST(queries_say_who_and_what_we_are) {
   SPMD_CHECK(pe, gshmemx_status_string(-5) != nullptr && gshmemx_status_string(9999) != nullptr);
 }
 
-SPMD_TEST(init_again_without_finalize_has_no_effect) {
+SPMD_TEST(init_again_is_counted_and_ends_with_as_many_finalizes) {
   gshmem_init();
   int provided = -1;
   SPMD_EQ(pe, gshmem_init_thread(GSHMEM_THREAD_SINGLE, &provided), 0);
+  for (int ended = 0; ended < 2; ++ended) {
+    SPMD_EQ(pe, gshmem_my_pe(), pe.me());
+    SPMD_EQ(pe, gshmem_n_pes(), pe.n());
+    gshmem_finalize();
+  }
   SPMD_EQ(pe, gshmem_my_pe(), pe.me());
-  SPMD_EQ(pe, gshmem_n_pes(), pe.n());
 }
 
 SPMD_TEST(wait_until_by_host_thread_sees_every_pe) {

@@ -54,7 +54,9 @@ std::string implementation(const Function& function) {
 std::size_t unit_of(const Function& function) {
   if (function.unit != 0) return function.unit;
   const std::string name = function.name;
-  const auto at = name.find("put") != std::string::npos ? name.find("put") : name.find("get");
+  auto at = name.find("put");
+  if (at == std::string::npos) at = name.find("get");
+  if (at == std::string::npos) return 1;
   const int bits = std::atoi(name.c_str() + at + 3);
   return bits == 0 ? 1 : static_cast<std::size_t>(bits) / 8;
 }
