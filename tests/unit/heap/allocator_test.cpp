@@ -177,7 +177,8 @@ TEST_CASE("every_reachable_layout_of_a_small_heap_agrees_with_the_model") {
   constexpr std::uint64_t kUnits = 7;
   using Layout = std::map<std::uint64_t, std::uint64_t>;
   std::set<Layout> seen{{}};
-  const auto origin = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{7});
+  const auto origin =
+      GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{7});
   std::deque<CheckedAllocator> todo{CheckedAllocator(kUnits, 1, origin)};
   std::size_t calls = 0;
   const auto reach = [&](const CheckedAllocator& heap) {
