@@ -200,11 +200,12 @@ void Pe::make_board() {
 
 void Pe::publish() {
   hosts::PeerMonitor::Callbacks callbacks{
-      [this](int pe, hosts::PeerEvent event, const std::string& why) {
-        on_peer_event(pe, event, why);
-      },
+      [this](const hosts::PeerNews& news) { on_peer_event(news); },
       on_frame_,
-      {}};
+      {},
+      [this](const std::string& why) {
+        raise(Error(GSHMEMX_ERROR_SYSTEM, "the other PEs are not watched any more: " + why));
+      }};
   if (gpu_ || nic_path_ || state_.fault_policy == abi::FaultPolicy::kReport) {
     callbacks.on_tick = [this] { look_for_fault(); };
   }
@@ -350,14 +351,17 @@ void Pe::require_running() const {
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
-void Pe::on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept {
+void Pe::on_peer_event(const hosts::PeerNews& news) noexcept {
+  const int pe = news.pe;
+  const hosts::PeerEvent event = news.event;
+  if (event == hosts::PeerEvent::kExited) follow_exit(pe, news.status);
   const bool left = event == hosts::PeerEvent::kLeft, stopped = event == hosts::PeerEvent::kStopped;
   // A stopped PE does not come to the barrier of finalize.
   if (left || stopped) peer_left_.store(true, std::memory_order_release);
   if ((left || stopped) && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   const std::string text =
-      stopped ? strprintf("PE %d was stopped by a fault: %s", pe, why.c_str())
+      stopped ? strprintf("PE %d was stopped by a fault: %s", pe, news.why.c_str())
       : left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
       : event == hosts::PeerEvent::kDied
           ? strprintf("PE %d died: its process ended without gshmem_finalize", pe)
@@ -365,13 +369,31 @@ void Pe::on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) n
                 "PE %d cannot be reached: its host %s has not answered for %.3g s "
                 "(GSHMEM_HEARTBEAT)",
                 pe, group_.host_of(pe).c_str(), hosts::silence_limit(options_.config));
+  // What follows the first news may be its effect.
+  if (peer_failed_) {
+    GSHMEM_INFO("%s", text.c_str());
+    return;
+  }
+  peer_failed_ = true;
   raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), pe, Known::kByAll);
+}
+
+void Pe::follow_exit(int pe, int status) noexcept {
+  log_set_pe(state_.my_pe);
+  const std::string text =
+      strprintf("PE %d ends the job with status %d (gshmem_global_exit)", pe, status);
+  GSHMEM_WARN("%s", text.c_str());
+  boot_->abort(status, text);
+  end_process(status);
 }
 
 void Pe::raise(const Error& error, int pe, Known known) noexcept {
   abi::FaultRecord record{};
   record.code = error.code();
   record.pe = pe;
+  const bool ends = ends_job();
+  // Before a thread that waits may see it and end the process.
+  if (!ends) GSHMEM_ERROR("%s", error.what());
   {
     const std::lock_guard lock(fault_mutex_);
     if (fault_record(state_.control, record)) {
@@ -379,8 +401,7 @@ void Pe::raise(const Error& error, int pe, Known known) noexcept {
       known_ = known;
     }
   }
-  if (ends_job()) end_job();
-  GSHMEM_ERROR("%s", error.what());
+  if (ends) end_job();
 }
 
 bool Pe::last_fault(gshmemx_fault_t* info) const {
@@ -399,14 +420,23 @@ bool Pe::last_fault(gshmemx_fault_t* info) const {
 
 void Pe::end_job() noexcept {
   gshmemx_fault_t info{};
-  const bool known = last_fault(&info);
-  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)",
-               known ? info.message : "stopped by a fault");
-  global_exit(1);
+  if (!last_fault(&info)) std::strcpy(info.message, "stopped by a fault");
+  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
+  hosts::PeerNews mine{state_.my_pe, hosts::PeerEvent::kStopped, info.message};
+  end_job_because(mine, info.pe, 1);
 }
 
 void Pe::global_exit(int status) noexcept {
-  boot_->abort(status, strprintf("PE %d ends the job with status %d", state_.my_pe, status));
+  hosts::PeerNews mine{state_.my_pe, hosts::PeerEvent::kExited, "gshmem_global_exit", status};
+  end_job_because(mine, -1, status);
+}
+
+/// The peers hear the cause before the launcher may end this process.
+void Pe::end_job_because(const hosts::PeerNews& mine, int about, int status) noexcept {
+  if (monitored_.load(std::memory_order_acquire))
+    monitor_->ending(mine, about == state_.my_pe ? -1 : about);
+  boot_->abort(status, strprintf("PE %d ends the job with status %d: %s", state_.my_pe, status,
+                                 mine.why.c_str()));
   end_process(status);
 }
 

@@ -148,7 +148,9 @@ class Pe {
   void tell_peers() noexcept;
   /// Errors: that of the fault which has stopped this PE, in such a job.
   void require_running() const;
-  void on_peer_event(int pe, hosts::PeerEvent event, const std::string& why) noexcept;
+  void on_peer_event(const hosts::PeerNews& news) noexcept;
+  [[noreturn]] void follow_exit(int pe, int status) noexcept;
+  [[noreturn]] void end_job_because(const hosts::PeerNews& mine, int about, int status) noexcept;
   [[nodiscard]] bool ends_job() const noexcept;
   void make_contexts();
   void quiet_context(const abi::DeviceState& context);
@@ -176,7 +178,8 @@ class Pe {
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
   std::atomic<bool> peers_told_{false};
-  bool fault_said_ = false;  ///< monitor thread only, and after it ~Pe, as the next
+  bool peer_failed_ = false;  ///< monitor thread only
+  bool fault_said_ = false;   ///< monitor thread only, and after it ~Pe, as the next
   std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found

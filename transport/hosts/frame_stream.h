@@ -19,7 +19,9 @@ enum class FrameKind : std::uint32_t {
   kResult = 3,        ///< from the root: `detail` bytes of every PE
   kExpired = 4,       ///< to the root: a PE's time for `sequence` is up, who is missing?
   kMissing = 5,       ///< from the root: `pe` is
-  kNews = 6           ///< `pe` has gone or is stopped; `detail` is a PeerEvent, payload a reason
+  kNews = 6,          ///< `pe` has gone or is stopped; `detail` is a PeerEvent, payload a reason,
+                      ///< `sequence` an exit status
+  kEnded = 7  ///< the connection to `pe` ended `sequence` microseconds ago, as `detail` says
 };
 
 struct FrameHeader {

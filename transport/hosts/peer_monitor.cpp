@@ -7,13 +7,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace gshmem::hosts {
 namespace {
 
+using Clock = SeenEnds::Time::clock;
+
 constexpr double kLeaveSeconds = 1;
-/// Until a PE that has left is told of as such.
-constexpr double kDepartureSeconds = 0.5;
+/// Until a PE that has left is told of as such, or one that has died: the end of another one, which
+/// is the cause, may be seen a little later.
+constexpr std::chrono::milliseconds kDepartureTime{500}, kDeathTime{100};
+constexpr double kCauseSeconds = 0.1;                 ///< for the death of a PE that a fault names
+constexpr std::chrono::milliseconds kTellTime{1000};  ///< to tell why this PE ends
+constexpr std::size_t kMaxSeen = 4;                   ///< ends that are told: one is the first
 
 /// A reset says that the process is gone as well as a close does; anything else comes from the
 /// network in between.
@@ -50,13 +57,25 @@ PeerMonitor::~PeerMonitor() {
 }
 
 void PeerMonitor::contribute(std::uint64_t sequence, std::span<const char> data) {
-  post({Request::Kind::kContribute, sequence, {data.begin(), data.end()}});
+  post({Request::Kind::kContribute, sequence, {data.begin(), data.end()}, {}});
 }
 
-void PeerMonitor::expired(std::uint64_t sequence) { post({Request::Kind::kExpired, sequence, {}}); }
+void PeerMonitor::expired(std::uint64_t sequence) {
+  post({.kind = Request::Kind::kExpired, .sequence = sequence});
+}
 
 void PeerMonitor::stopped(const std::string& why) {
-  post({Request::Kind::kStopped, 0, {why.begin(), why.end()}});
+  post({.kind = Request::Kind::kStopped, .mine = {me_, PeerEvent::kStopped, why}});
+}
+
+void PeerMonitor::ending(const PeerNews& mine, int about) noexcept {
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    start_ending(mine, about);
+    return run_until_told();
+  }
+  post({.kind = Request::Kind::kEnding, .mine = mine, .about = about});
+  std::unique_lock lock(mutex_);
+  told_.wait_for(lock, kTellTime, [&] { return has_told_; });
 }
 
 void PeerMonitor::leave() noexcept {
@@ -77,19 +96,41 @@ void PeerMonitor::run() {
   std::vector<pollfd> entries;
   while (!has_left()) {
     const int ready = wait(entries);
-    if (ready < 0 && errno != EINTR) return;
+    if (ready < 0 && errno != EINTR) {
+      const std::string why =
+          strprintf("poll of %zu descriptors: %s", entries.size(), std::strerror(errno));
+      if (callbacks_.on_failure) callbacks_.on_failure(why);
+      return;
+    }
     if (callbacks_.on_tick) callbacks_.on_tick();
-    if (ready <= 0) {
-      tell_departures(false);
-      continue;
+    if (ready > 0 && entries[0].revents != 0 && !take_requests()) return;
+    serve(ready, entries);
+    if (has_told()) {
+      const std::lock_guard lock(mutex_);
+      has_told_ = true;
+      told_.notify_all();
     }
-    if (entries[0].revents != 0 && !take_requests()) return;
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      if ((entries[i + 1].revents & ~POLLOUT) != 0) read(peers_[i]);
-    }
-    tell_departures(false);
-    pump();
   }
+}
+
+/// On this thread, in a callback.
+void PeerMonitor::run_until_told() {
+  const Clock::time_point end = Clock::now() + kTellTime;
+  std::vector<pollfd> entries;
+  while (!has_told() && Clock::now() < end) {
+    const int ready = wait(entries);
+    if (ready < 0 && errno != EINTR) return;
+    serve(ready, entries);
+  }
+}
+
+void PeerMonitor::serve(int ready, const std::vector<pollfd>& entries) {
+  for (std::size_t i = 0; ready > 0 && i < peers_.size(); ++i) {
+    if ((entries[i + 1].revents & ~POLLOUT) != 0) read(peers_[i]);
+  }
+  step_ending();
+  report_ends(false);
+  pump();
 }
 
 int PeerMonitor::wait(std::vector<pollfd>& entries) {
@@ -99,10 +140,12 @@ int PeerMonitor::wait(std::vector<pollfd>& entries) {
     entries.push_back({peer.finished ? -1 : peer.stream.fd(), static_cast<short>(events), 0});
   }
   int limit_ms = callbacks_.on_tick ? 100 : -1;
-  if (!departures_.empty()) {
-    const int left_ms = departures_.front().until.poll_ms();
+  if (const auto due = ends_.next_due()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
+    const int left_ms = static_cast<int>(std::max<long>(left, 0));
     limit_ms = limit_ms < 0 ? left_ms : std::min(limit_ms, left_ms);
   }
+  if (ending_) limit_ms = 10;
   if (leaving_) limit_ms = std::min(leaving_->poll_ms(), 100);
   return ::poll(entries.data(), entries.size(), limit_ms);
 }
@@ -124,7 +167,10 @@ bool PeerMonitor::take_requests() {
         if (relay_) relay_->expired(request.sequence);
         break;
       case Request::Kind::kStopped:
-        tell_stopped(request.data);
+        tell_stopped(request.mine);
+        break;
+      case Request::Kind::kEnding:
+        start_ending(request.mine, request.about);
         break;
       case Request::Kind::kLeave:
         start_leaving();
@@ -136,16 +182,46 @@ bool PeerMonitor::take_requests() {
   return true;
 }
 
-void PeerMonitor::tell_stopped(std::span<const char> why) {
-  if (relay_) return relay_->stopped(why);
-  const Frame news = stopped_news(me_, why);
+void PeerMonitor::tell_stopped(const PeerNews& mine) {
+  if (relay_) return relay_->tell(mine);
+  tell(news_frame(mine));
+}
+
+void PeerMonitor::start_ending(const PeerNews& mine, int about) {
+  if (ending_) return;
+  // The others have heard of the cause already; but nobody else has ended the job on purpose.
+  const bool told = cause_known_ && mine.event != PeerEvent::kExited;
+  ending_ = {
+      .mine = mine, .about = about, .until = bootstrap::Deadline(kCauseSeconds), .told = told};
+}
+
+void PeerMonitor::step_ending() {
+  if (!ending_ || ending_->told) return;
+  const int about = ending_->about;
+  const bool explained = about >= 0 && (cause_known_ || ends_.has_death(about));
+  if (about >= 0 && !explained && !ending_->until.passed()) return;
+  ending_->told = true;
+  if (explained) return report_ends(true);
+  if (relay_) relay_->tell(ending_->mine);
+  tell(news_frame(ending_->mine));
+}
+
+bool PeerMonitor::has_told() const {
+  return ending_ && ending_->told &&
+         std::all_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return peer.finished || peer.stream.flushed(); });
+}
+
+void PeerMonitor::tell(const Frame& frame) {
   for (Peer& peer : peers_) {
-    if (!peer.finished) peer.stream.queue(news);
+    if (peer.finished) continue;
+    peer.stream.queue(frame);
+    peer.stream.send_some();
   }
 }
 
 void PeerMonitor::start_leaving() {
-  tell_departures(true);
+  report_ends(true);
   pump();  // what came before goes out before
   leaving_.emplace(kLeaveSeconds);
   const Frame goodbye = make_frame({.kind = FrameKind::kGoodbye});
@@ -172,12 +248,15 @@ void PeerMonitor::read(Peer& peer) {
       peer_gone(peer, PeerEvent::kLeft);
       return;
     }
-    if (!relay_) {
-      // One host: every PE speaks for itself.
-      if (header_of(frame).kind == FrameKind::kNews && header_of(frame).pe == peer.pe)
-        deliver(frame);
-    } else if (relay_->is_neighbour(peer.pe)) {
-      relay_->take(peer.pe, frame);
+    switch (header_of(frame).kind) {
+      case FrameKind::kEnded:
+        note_seen(header_of(frame));
+        break;
+      case FrameKind::kNews:
+        hear(peer, frame);
+        break;
+      default:
+        if (relay_ && relay_->is_neighbour(peer.pe)) relay_->take(peer.pe, frame);
     }
   }
   if (!peer.stream.ended()) return;
@@ -189,32 +268,64 @@ void PeerMonitor::peer_gone(Peer& peer, PeerEvent event) {
   peer.finished = true;
   peer.stream.drop_outgoing();
   if (peer.other_host) (void)::shutdown(peer.stream.fd(), SHUT_RDWR);
-  if (!relay_ && event == PeerEvent::kLeft && !leaving_) {
-    departures_.push_back({peer.pe, bootstrap::Deadline(kDepartureSeconds)});
-  } else if (!relay_) {
-    callbacks_.on_event(peer.pe, event, {});
-  } else if (event != PeerEvent::kLeft || relay_->is_neighbour(peer.pe)) {
-    relay_->gone(peer.pe, event);
+  const Clock::time_point now = Clock::now();
+  if (event != PeerEvent::kLeft) {
+    ends_.add({peer.pe, event, now, now + kDeathTime});
+    // A job that ends as a whole must not drown in news.
+    if (cause_known_ || ends_.size() > kMaxSeen) return;
+    tell(make_frame(
+        {.kind = FrameKind::kEnded, .pe = peer.pe, .detail = static_cast<std::uint32_t>(event)}));
+  } else if (relay_) {
+    if (relay_->is_neighbour(peer.pe)) relay_->gone(peer.pe, event);
+  } else if (leaving_) {
+    callbacks_.on_event({peer.pe, event});
+  } else {
+    ends_.add({peer.pe, event, now, now + kDepartureTime});
   }
 }
 
-void PeerMonitor::tell_departures(bool all) {
-  while (!departures_.empty() && (all || departures_.front().until.passed())) {
-    const int pe = departures_.front().pe;
-    departures_.erase(departures_.begin());
-    callbacks_.on_event(pe, PeerEvent::kLeft, {});
+/// A peer has seen the end of another one. Perhaps this PE will, too, or the peer says more.
+void PeerMonitor::note_seen(const FrameHeader& header) {
+  if (header.pe == me_ || leaving_) return;
+  const auto event = static_cast<PeerEvent>(header.detail);
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point seen = now - std::chrono::microseconds(header.sequence);
+  ends_.add({header.pe, event, seen, now + kDeathTime});
+}
+
+/// What goes by the tree comes by it; the rest may come from any PE.
+void PeerMonitor::hear(const Peer& from, const Frame& news) {
+  const FrameHeader header = header_of(news);
+  const auto event = static_cast<PeerEvent>(header.detail);
+  if (relay_) {
+    if (event != PeerEvent::kLeft || relay_->is_neighbour(from.pe)) relay_->take(from.pe, news);
+  } else if (header.pe != me_ && heard_.insert({header.pe, event}).second) {
+    deliver(news);
+  }
+}
+
+/// Those that are due, or all. The first tells the others before the callback hears of it.
+void PeerMonitor::report_ends(bool all) {
+  for (;;) {
+    const auto end = ends_.take_due(all ? Clock::time_point::max() : Clock::now());
+    if (!end) return;
+    const PeerNews news{end->pe, end->event};
+    if (end->event != PeerEvent::kLeft && !cause_known_) tell(news_frame(news));
+    if (relay_) {
+      relay_->gone(news.pe, news.event);
+      pump();
+    } else if (heard_.insert({news.pe, news.event}).second) {
+      deliver(news_frame(news));
+    }
   }
 }
 
 void PeerMonitor::deliver(const Frame& frame) {
-  const FrameHeader header = header_of(frame);
-  if (header.kind == FrameKind::kNews) {
-    const std::span<const char> why = payload_of(frame);
-    callbacks_.on_event(header.pe, static_cast<PeerEvent>(header.detail),
-                        std::string(why.begin(), why.end()));
-  } else {
-    callbacks_.on_frame(frame);
-  }
+  if (header_of(frame).kind != FrameKind::kNews) return callbacks_.on_frame(frame);
+  const PeerNews news = news_of(frame);
+  ends_.drop(news.pe);
+  cause_known_ = cause_known_ || news.event != PeerEvent::kLeft;
+  callbacks_.on_event(news);
 }
 
 void PeerMonitor::pump() {

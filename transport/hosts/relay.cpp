@@ -19,6 +19,23 @@ Neighbours tree_neighbours(const p2p::HostGroup& group, int fan_out) {
   return neighbours;
 }
 
+Frame news_frame(const PeerNews& news) {
+  return make_frame({.kind = FrameKind::kNews,
+                     .sequence = static_cast<std::uint32_t>(news.status),
+                     .pe = news.pe,
+                     .detail = static_cast<std::uint32_t>(news.event)},
+                    news.why);
+}
+
+PeerNews news_of(const Frame& frame) {
+  const FrameHeader header = header_of(frame);
+  const std::span<const char> why = payload_of(frame);
+  return {.pe = header.pe,
+          .event = static_cast<PeerEvent>(header.detail),
+          .why = std::string(why.begin(), why.end()),
+          .status = static_cast<int>(header.sequence)};
+}
+
 bool Relay::is_neighbour(int pe) const {
   const std::vector<int>& children = neighbours_.children;
   return pe == neighbours_.parent ||
@@ -71,6 +88,8 @@ void Relay::take(int from, const Frame& frame) {
     case FrameKind::kGoodbye:
       gone(from, PeerEvent::kLeft);
       return;
+    case FrameKind::kEnded:  // the monitor's
+      return;
   }
 }
 
@@ -119,18 +138,15 @@ void Relay::down(const Frame& frame) {
   deliveries_.push_back(frame);
 }
 
-void Relay::gone(int pe, PeerEvent event) {
-  spread(pe,
-         make_frame(
-             {.kind = FrameKind::kNews, .pe = pe, .detail = static_cast<std::uint32_t>(event)}));
-}
+void Relay::gone(int pe, PeerEvent event) { spread(pe, news_frame({.pe = pe, .event = event})); }
 
-void Relay::stopped(std::span<const char> why) { pass_on(me_, stopped_news(me_, why)); }
+void Relay::tell(const PeerNews& mine) { pass_on(me_, news_frame(mine)); }
 
 void Relay::spread(int from, const Frame& news) {
   const FrameHeader header = header_of(news);
   if (header.pe < 0 || header.pe >= n_pes_ || header.pe == me_) return;
-  if (!gone_.insert(header.pe).second) return;
+  const bool exited = static_cast<PeerEvent>(header.detail) == PeerEvent::kExited;
+  if (!(exited ? exited_ : gone_).insert(header.pe).second) return;
   deliveries_.push_back(news);
   pass_on(from, news);
 }

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,16 +20,20 @@ enum class PeerEvent : std::uint32_t {
   kDied,         ///< its process ended without a goodbye
   kLeft,         ///< it said goodbye
   kUnreachable,  ///< its host does not answer any more
-  kStopped       ///< a fault has stopped it: it still runs, but will meet nobody any more
+  kStopped,      ///< a fault has stopped it: it meets nobody any more, and may end the job
+  kExited        ///< it ends the job on purpose: gshmem_global_exit
 };
 
-/// What tells others that `pe` is stopped.
-[[nodiscard]] inline Frame stopped_news(int pe, std::span<const char> why) {
-  return make_frame({.kind = FrameKind::kNews,
-                     .pe = pe,
-                     .detail = static_cast<std::uint32_t>(PeerEvent::kStopped)},
-                    why);
-}
+/// What a PE hears of another one.
+struct PeerNews {
+  int pe = -1;
+  PeerEvent event = PeerEvent::kDied;
+  std::string why = {};  ///< of kStopped
+  int status = 0;        ///< of kExited
+};
+
+[[nodiscard]] Frame news_frame(const PeerNews& news);
+[[nodiscard]] PeerNews news_of(const Frame& frame);
 
 /// By PE number.
 struct Neighbours {
@@ -52,15 +57,16 @@ class Relay {
   /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
   /// says about leaving is not for here: see the invariant.
   void gone(int pe, PeerEvent event);
-  /// A fault has stopped this PE; `why` goes with the news.
-  void stopped(std::span<const char> why);
+  /// What this PE tells all others about itself.
+  void tell(const PeerNews& mine);
 
   [[nodiscard]] bool is_neighbour(int pe) const;
   /// Frames for neighbours, by PE, in order.
   [[nodiscard]] std::vector<std::pair<int, Frame>> take_outgoing() {
     return std::exchange(outgoing_, {});
   }
-  /// Results, missing PEs (kMissing) and news for this PE, in order. News comes once per PE.
+  /// Results, missing PEs (kMissing) and news for this PE, in order. News comes once per PE, but
+  /// one that was heard of may exit.
   [[nodiscard]] std::vector<Frame> take_deliveries() { return std::exchange(deliveries_, {}); }
 
  private:
@@ -83,7 +89,7 @@ class Relay {
   Neighbours neighbours_;
   std::map<std::uint64_t, Gathering> gatherings_;  ///< root only; those under way
   std::uint64_t done_ = 0;                         ///< root only; the last that finished
-  std::set<int> gone_;
+  std::set<int> gone_, exited_;
   std::uint32_t passed_on_ = 0;  ///< by PeerEvent, a bit each
   std::vector<std::pair<int, Frame>> outgoing_;
   std::vector<Frame> deliveries_;

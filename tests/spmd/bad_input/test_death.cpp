@@ -4,9 +4,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <random>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -78,6 +83,53 @@ void run_victim_job(int rank, void (*wait)(int*), bool by_signal) {
   std::puts("finalized");
 }
 
+/// PEs that the lines of `output` blame for the end of the job.
+std::set<int> blamed(const std::string& output) {
+  static const std::regex kBlame(
+      "(PE|rank) ([0-9]+) (died|left|was stopped|cannot|closed|aborted|"
+      "in a host barrier)");
+  std::set<int> pes;
+  for (auto it = std::sregex_iterator(output.begin(), output.end(), kBlame);
+       it != std::sregex_iterator(); ++it)
+    pes.insert(std::stoi((*it)[2]));
+  return pes;
+}
+
+/// Until process `pid` is in one of the states of proc(5).
+void await_state(pid_t pid, const std::string& states) {
+  for (;;) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(file, text);
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos || contains(states, text.substr(name_end + 2, 1))) return;
+    usleep(1000);
+  }
+}
+
+/// A process that lets `stopped` go on when all other PEs have ended. It is to be started before
+/// this one has connections.
+class Waker {
+ public:
+  Waker() {
+    if (pipe(ends_) != 0) throw std::runtime_error("pipe");
+    if (fork() != 0) return;
+    close(ends_[1]);
+    std::vector<pid_t> pids;
+    for (pid_t pid = 0; read(ends_[0], &pid, sizeof(pid)) == sizeof(pid);) pids.push_back(pid);
+    for (std::size_t i = 1; i < pids.size(); ++i) await_state(pids[i], "ZX");
+    kill(pids[0], SIGCONT);
+    _exit(0);
+  }
+  void start(pid_t stopped, const std::vector<pid_t>& others) {
+    (void)!write(ends_[1], &stopped, sizeof(stopped));
+    for (const pid_t pid : others) (void)!write(ends_[1], &pid, sizeof(pid));
+  }
+
+ private:
+  int ends_[2];
+};
+
 }  // namespace
 
 TEST_CASE("dead_pe_is_named_and_finalize_returns_under_report") {
@@ -140,6 +192,86 @@ TEST_CASE("dead_pe_ends_the_job_under_abort") {
   }
 }
 
+TEST_CASE("of_many_kills_each_is_blamed_on_its_victim_alone") {
+  const unsigned seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 24; ++round) {
+    const int n = std::uniform_int_distribution(4, 8)(random);
+    const int victim = std::uniform_int_distribution(0, n - 1)(random);
+    const std::string policy = random() % 2 ? "abort" : "report";
+    const auto wait = *std::next(kWaits.begin(), static_cast<long>(random() % kWaits.size()));
+    const auto outcomes = in_children(n, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
+      const Runtime runtime;
+      auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+      gshmem_barrier_all();
+      if (rank == victim) (void)raise(SIGKILL);
+      wait.second(word);
+      if (random() % 2 == static_cast<unsigned>(rank) % 2) std::exit(1);  // without finalize: it looks as if it had died, too
+    });
+    for (int rank = 0; rank < n; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO("round " << round << ", " << policy << ", " << wait.first << " on PE " << rank << " of "
+                    << n << ", PE " << victim << " killed: " << outcome.output);
+      CHECK(outcome.code == (rank == victim      ? 128 + SIGKILL
+                             : policy == "abort" ? 1
+                                                 : outcome.code));
+      if (rank != victim) CHECK(blamed(outcome.output) == std::set{victim});
+    }
+  }
+}
+
+TEST_CASE("a_pe_that_sees_all_others_ended_blames_the_first") {
+  constexpr int kPes = 5;
+  for (const std::string policy : {"abort", "report"}) {
+    for (int victim = 0; victim < kPes; ++victim) {
+      const int slow = (victim + 2) % kPes;
+      const auto outcomes = in_children(kPes, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
+        std::optional<Waker> waker;
+        if (rank == victim) waker.emplace();
+        const Runtime runtime;
+        const SymmetricArray<int> array(kPes);
+        int* const pids = array.data();
+        for (int pe = 0; pe < kPes; ++pe) gshmem_int_p(&pids[rank], getpid(), pe);
+        gshmem_barrier_all();
+        if (rank == victim) {
+          kill(pids[slow], SIGSTOP);
+          await_state(pids[slow], "T");
+          std::vector<pid_t> others;
+          for (int pe = 0; pe < kPes; ++pe) {
+            if (pe != slow && pe != victim) others.push_back(pids[pe]);
+          }
+          waker->start(pids[slow], others);
+          (void)raise(SIGKILL);
+        }
+        gshmem_barrier_all();
+        // Not by finalize, which says goodbye.
+        if (rank % 2 == 0) std::_Exit(1);
+      });
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(slow)];
+      INFO(policy << ", PE " << victim << " killed, PE " << slow << ": " << outcome.output);
+      CHECK(blamed(outcome.output) == std::set{victim});
+    }
+  }
+}
+
+TEST_CASE("a_fault_that_ends_the_job_is_blamed_on_its_pe") {
+  const auto outcomes = in_children(4, quick({{"GSHMEM_FAULT", "abort"}}), [](int rank) {
+    const Runtime runtime;
+    auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+    gshmem_barrier_all();
+    if (rank == 2) gshmem_int_p(word, 1, 77);
+    gshmem_barrier_all();
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    INFO("PE " << rank << ": " << outcome.output);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.output, "gshmem_int_p"));
+    CHECK(blamed(outcome.output) == (rank == 2 ? std::set<int>{} : std::set{2}));
+  }
+}
+
 TEST_CASE("wait_for_a_pe_in_finalize_is_an_error") {
   for (const auto& [name, wait] : kWaits) {
     // The leaver itself waits in finalize for the others, which live.
@@ -150,6 +282,9 @@ TEST_CASE("wait_for_a_pe_in_finalize_is_an_error") {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       INFO(name << " on PE " << rank << ": " << outcome.output);
       CHECK(outcome.code == 0);
+      // A wait for a word is a wait for nobody in particular.
+      const bool for_word = name == "wait_until";
+      CHECK(contains(outcome.output, for_word ? "fault 11 -1 gshmem_int_wait_until" : "PE 1"));
       CHECK_FALSE(contains(outcome.output, "fault 0 "));
       CHECK(contains(outcome.output, "finalized"));
     }
@@ -184,16 +319,35 @@ TEST_CASE("killed_pes_leave_no_socket_or_shared_memory_behind") {
 }
 
 TEST_CASE("global_exit_ends_every_pe_with_its_status") {
-  const auto outcomes = in_children(3, quick(), [](int rank) {
-    const Runtime runtime;
-    gshmem_barrier_all();
-    if (rank == 2) gshmem_global_exit(42);
-    gshmem_barrier_all();
-    print_fault();
-  });
-  CHECK(outcomes[2].code == 42);
-  for (const int rank : {0, 1}) {
-    INFO(outcomes[static_cast<std::size_t>(rank)].output);
-    CHECK(contains(outcomes[static_cast<std::size_t>(rank)].output, "PE 2"));
+  const unsigned seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 16; ++round) {
+    const int n = std::uniform_int_distribution(2, 8)(random);
+    const int caller = std::uniform_int_distribution(0, n - 1)(random);
+    const int status = round % 4 == 0 ? 0 : 42;
+    const std::string policy = random() % 2 ? "abort" : "report";
+    const auto wait = *std::next(kWaits.begin(), static_cast<long>(random() % kWaits.size()));
+    const auto outcomes = in_children(n, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
+      {
+        const Runtime runtime;
+        auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+        gshmem_barrier_all();
+        if (rank == caller) gshmem_global_exit(status);
+        if (rank % 3 != 0) wait.second(word);  // the others are in finalize
+      }
+      std::puts("still here");
+    });
+    for (int rank = 0; rank < n; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO("round " << round << ", " << policy << ", PE " << rank << " of " << n << ", PE "
+                    << caller << " exits: " << outcome.output);
+      CHECK(outcome.code == status);
+      CHECK(blamed(outcome.output).empty());
+      CHECK_FALSE(contains(outcome.output, "ERROR"));
+      CHECK_FALSE(contains(outcome.output, "still here"));
+      if (rank != caller)
+        CHECK(contains(outcome.output, "PE " + std::to_string(caller) + " ends the job with"));
+    }
   }
 }

@@ -190,7 +190,7 @@ TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
   const std::string why = "its queue broke";
   for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
     Job job(kIrregular, 2);
-    job.pe(pe).stopped(why);
+    job.pe(pe).tell({.pe = pe, .event = PeerEvent::kStopped, .why = why});
     job.settle();
     CHECK(job.heard[static_cast<std::size_t>(pe)].empty());
     for (int other = 0; other < job.size(); ++other) {

@@ -1,19 +1,51 @@
-// Two monitors that have more to tell each other than their sockets hold.
+// Monitors whose sockets or whose descriptors are short.
 #include "transport/hosts/peer_monitor.h"
 
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <string>
 
 using namespace gshmem;
 using namespace gshmem::test;
+
+TEST_CASE("a_monitor_that_cannot_go_on_says_so") {
+  constexpr int kPes = 2;
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          const p2p::HostGroup group =
+              p2p::group_hosts(std::vector<std::string>(kPes, "host"), rank);
+          const p2p::PeerSockets sockets(*boot, group, 10.0 * kPatience);
+          std::promise<std::string> failure;
+          hosts::PeerMonitor::Callbacks callbacks;
+          callbacks.on_event = [](const hosts::PeerNews&) {};
+          callbacks.on_failure = [&](const std::string& why) { failure.set_value(why); };
+          hosts::PeerMonitor monitor(sockets, {}, callbacks);
+          boot->barrier();
+          if (rank == 1) {  // the other serves the bootstrap
+            rlimit limit{};
+            check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+            limit.rlim_cur = 1;  // poll(2): EINVAL when there are more descriptors than that
+            check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+            monitor.stopped("");
+            std::future<std::string> why = failure.get_future();
+            const auto wait = std::chrono::seconds(3 * kPatience);
+            expect(why.wait_for(wait) == std::future_status::ready, "the failure is said");
+            const std::string text = why.get();
+            expect(text.find("poll of 2 descriptors: Invalid argument") != std::string::npos, text);
+          }
+          boot->barrier();
+        }) == "");
+}
 
 TEST_CASE("monitors_read_while_they_have_something_to_send") {
   constexpr int kPes = 2;
@@ -32,12 +64,13 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
           std::condition_variable told;
           std::string heard;
           hosts::PeerMonitor monitor(sockets, {},
-                                     {[&](int, hosts::PeerEvent event, const std::string& why) {
-                                        if (event != hosts::PeerEvent::kStopped) return;
+                                     {[&](const hosts::PeerNews& news) {
+                                        if (news.event != hosts::PeerEvent::kStopped) return;
                                         const std::lock_guard lock(mutex);
-                                        heard = why;
+                                        heard = news.why;
                                         told.notify_all();
                                       },
+                                      {},
                                       {},
                                       {}});
           boot->barrier();
