@@ -20,7 +20,7 @@ constexpr char kUsage[] =
     "  --json      the same as JSON\n"
     "  --job       join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says)\n"
     "  --no-job    only look at this machine\n"
-    "  --markdown  only the variables, as the table in README.md\n"
+    "  --markdown  only the variables, as the table in host/README.md\n"
     "  --doctor    check what keeps programs from starting or from the fast path: a line for what\n"
     "              is good, symptom, cause and fix for what is not; joins no job. Under a "
     "launcher\n"

@@ -1,4 +1,4 @@
-// The report for a person, and the table of variables for README.md.
+// The report for a person, and the table of variables for host/README.md.
 #include "host/base/error.h"
 #include "host/info/report.h"
 

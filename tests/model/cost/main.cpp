@@ -1,8 +1,8 @@
 // What a put on the network path costs the one who makes it, counted in the device's own code:
 // atomics, fences and stores, for a shared queue, an exclusive one, a warp that comes together, and
 // a burst, whose doorbell has a row of its own.
-// Prints a table and fails when a number has grown (or shrunk: then the table of the README, and
-// this one, are to be corrected). Clocks: perftest/issue_cost.
+// Prints a table and fails when a number has grown (or shrunk: then its table
+// is to be corrected). Clocks: perftest/issue_cost.
 #define GSHMEM_MACHINE <tests/model/cost/machine.h>
 #include <gshmem/device/burst.h>
 
