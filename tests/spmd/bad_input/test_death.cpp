@@ -207,7 +207,8 @@ TEST_CASE("of_many_kills_each_is_blamed_on_its_victim_alone") {
       gshmem_barrier_all();
       if (rank == victim) (void)raise(SIGKILL);
       wait.second(word);
-      if (random() % 2 == static_cast<unsigned>(rank) % 2) std::exit(1);  // without finalize: it looks as if it had died, too
+      // Without finalize: it looks as if it had died, too.
+      if (random() % 2 == static_cast<unsigned>(rank) % 2) std::exit(1);
     });
     for (int rank = 0; rank < n; ++rank) {
       const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
