@@ -19,7 +19,7 @@ namespace gshmem {
 ///     burst.signal({flag, 1});
 ///
 /// Group (Thread or Warp): all its threads make each call together, the end of the burst included.
-/// What is put are messages of their own: addresses, values and counts are the calling thread's.
+/// Every thread puts messages of its own: addresses, values and counts are the calling thread's.
 /// `pe` and the signal are the same for all.
 ///
 /// Order and visibility: as with the non-blocking puts of OpenSHMEM 1.5, section 9.6: no order, and
@@ -33,7 +33,7 @@ namespace gshmem {
 /// signal(). By any other context, to a PE that is mapped, and on host threads whose heaps are on
 /// GPUs, the functions are those of Context, one by one.
 ///
-/// Errors: those of Context. What ends a wait for room leaves the message out.
+/// Errors: those of Context. A fault that ends a wait for room leaves the message out.
 template <Group G>
 class Burst {
   static_assert(std::is_same_v<G, Thread> || std::is_same_v<G, Warp>,
@@ -57,9 +57,9 @@ class Burst {
     memcpy(&raw, &value, sizeof(T));
     burst_.put_word(dest, raw, sizeof(T));
   }
-  /// Behind all messages so far, of all threads; it leaves at once, and they do.
+  /// Seen after all messages so far, of all threads. It leaves at once, and so do they.
   GSHMEM_FN void signal(Signal signal) { burst_.signal({signal.address, signal.value, signal.op}); }
-  /// What was put so far leaves.
+  /// All messages so far leave.
   GSHMEM_FN void ring() { burst_.ring(); }
 
  private:

@@ -28,7 +28,7 @@ enum class Cmp : int {
   kGe = GSHMEM_CMP_GE
 };
 
-/// What put_signal and signal do to the 64-bit word at `address` of the target.
+/// The change that put_signal and signal make to the 64-bit word at `address` of the target.
 struct Signal {
   std::uint64_t* address;
   std::uint64_t value;
@@ -47,8 +47,8 @@ class Context {
     return static_cast<T*>(device::ptr(state_, symmetric, pe));
   }
 
-  /// The same PE by a context or queue handle: what is called on the result goes by its queues, and
-  /// fence and quiet are for them. A handle that is not open is a fault, and the PE's own queues.
+  /// This PE by a context or queue handle: calls on the result go by its queues, and fence and
+  /// quiet are for them. A handle that is not open is a fault, and the PE's own queues.
   GSHMEM_FN Context on(gshmem_ctx_t handle) const {
     const abi::DeviceState* state = device::find_context(state_, "on", "ctx", handle);
     return Context(state ? *state : state_);

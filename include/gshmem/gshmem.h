@@ -84,8 +84,8 @@ GSHMEM_EXPORT void gshmem_free(void* ptr);
 /// GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles, GSHMEMX_ERROR_INVALID_VALUE for
 /// unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
 GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
-/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. What is not
-/// open, the default context too, is a fault (GSHMEMX_ERROR_INVALID_VALUE).
+/// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. A
+/// handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), the default context too.
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
 /// GSHMEM_TEAM_WORLD to `*team`, and 0; for what is not open GSHMEM_TEAM_INVALID and -1. -1 for a
 /// null team.

@@ -122,7 +122,8 @@ struct CUmod_st;
 GSHMEM_EXPORT int gshmemx_cumodule_init(struct CUmod_st* module);
 /// Kernels of the module trap with a message from now on.
 GSHMEM_EXPORT int gshmemx_cumodule_finalize(struct CUmod_st* module);
-/// The same for a library of cuLibraryLoad*, on the GPU of the calling thread's PE.
+/// Fills the device state of a library of cuLibraryLoad*, on the GPU of the calling thread's PE.
+/// Errors: those of gshmemx_cumodule_init.
 struct CUlib_st;
 GSHMEM_EXPORT int gshmemx_culibrary_init(struct CUlib_st* library);
 GSHMEM_EXPORT int gshmemx_culibrary_finalize(struct CUlib_st* library);

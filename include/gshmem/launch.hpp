@@ -1,5 +1,5 @@
 // gshmem::launch: one functor, run as a CUDA kernel when the PE is on a GPU and on host threads in
-// CPU mode, with the same group objects. What perftests, tests and examples are written with.
+// CPU mode, with the same group objects. Perftests, tests and examples are written with it.
 // C++20.
 //
 // A functor is called as functor(ctx, args...) const by every thread of the launch, where ctx is a
@@ -25,7 +25,7 @@ struct LaunchShape {
   void* stream = nullptr;        ///< cudaStream_t; null = the calling thread's own on that GPU
 };
 
-/// What a functor gets: its PE, and where the calling thread stands in the launch.
+/// The argument of a functor: its PE, and where the calling thread stands in the launch.
 class LaunchContext : public Context {
  public:
   using Context::Context;

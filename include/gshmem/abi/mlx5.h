@@ -24,7 +24,7 @@ GSHMEM_ABI_FN std::uint16_t swap_bytes(std::uint16_t v) {
 }
 GSHMEM_ABI_FN std::uint32_t swap_bytes(std::uint32_t v) {
 #if defined(__CUDA_ARCH__)
-  // nvcc 13.0 makes six instructions of what is behind it.
+  // nvcc 13.0 makes six instructions of the portable code below.
   if (!__builtin_is_constant_evaluated()) return __byte_perm(v, 0, 0x0123);
 #endif
   return v << 24 | (v << 8 & 0xff0000) | (v >> 8 & 0xff00) | v >> 24;  // one bswap

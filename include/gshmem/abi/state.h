@@ -1,6 +1,6 @@
 // DeviceState: everything device code knows about its PE, one trivially copyable value. The host
 // fills it at init; kernels read it from __constant__ memory or take it as a parameter. Invariant:
-// read-only while the PE is initialized; what changes (flags, counters) lies behind its pointers.
+// read-only while the PE is initialized; it points to what changes.
 #pragma once
 
 #include "fault.h"
@@ -38,7 +38,7 @@ struct SyncArea {
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
 /// Where results of remote reads and atomics land before they go to registers or to memory that the
-/// NIC cannot write: behind the SyncArea. One thread owns a slot while `busy` is 1.
+/// NIC cannot write. The slots follow the SyncArea. One thread owns a slot while `busy` is 1.
 struct ScratchSlot {
   std::uint32_t busy;
   std::uint32_t reserved[31];
@@ -74,7 +74,7 @@ struct ContextEntry {
 static_assert(sizeof(ContextEntry) == 16);
 inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
 
-/// No PE is so near behind it that it would be one of consecutive ones.
+/// No PE follows it so closely that it would be one of consecutive ones.
 inline constexpr std::int32_t kMappedByTable = 1 << 30;
 
 struct DeviceState {
@@ -83,7 +83,7 @@ struct DeviceState {
   std::int32_t n_pes = 0;
   FaultPolicy fault_policy = FaultPolicy::kAbort;
 
-  // The load/store path. Heaps of mapped PEs lie in one reserved address range, `stride` apart, in
+  // The load/store path. Heaps of mapped PEs are in one reserved address range, `stride` apart, in
   // the order of their slots. Usually their numbers are consecutive, and the slot of PE p is
   // p - mapped_first; else `slots` has an entry for every PE, -1 where it is not mapped, and
   // mapped_first is kMappedByTable.
