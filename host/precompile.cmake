@@ -1,5 +1,5 @@
 # GSHMEM_PRECOMPILE: the standard library's headers, which take longer to read than most files of this
-# tree, are precompiled once for all targets. Off by default: behind it the compiler sees no forgotten #include of
+# tree, are precompiled once for all targets. Off by default: with it the compiler sees no forgotten #include of
 # theirs (tests/lint does), and the owners of ccache lose its hits. All legs but release and clang compile the
 # files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
 set(GSHMEM_PRECOMPILED_HEADERS
@@ -9,7 +9,7 @@ set(GSHMEM_PRECOMPILED_HEADERS
 
 # gshmem_precompiled(TARGET): what a target that uses a precompiled header needs beside it.
 function(gshmem_precompiled target)
-  # g++ 12 sees overruns inside std::string (its bug 105329), more of them behind a precompiled header.
+  # g++ 12 sees overruns inside std::string (its bug 105329), more of them after a precompiled header.
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>)
 endfunction()

@@ -11,7 +11,7 @@ macro(gshmem_quick_programs)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${GSHMEM_QUICK_LEVEL}>)
   endif()
   if(GSHMEM_QUICK_TESTS AND GSHMEM_CUDA)
-    # nvcc hands its own -O to the host's compiler, behind all of -Xcompiler.
+    # nvcc hands its own -O to the host's compiler, after all of -Xcompiler.
     string(REGEX REPLACE "-O[0-9]" "" CMAKE_CUDA_FLAGS_RELEASE "${CMAKE_CUDA_FLAGS_RELEASE}")
     add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-O0>)
   endif()

@@ -28,7 +28,7 @@ struct Config {
   /// GSHMEMX_ERROR_CONFIG with name, value and accepted values of the first bad one:
   /// `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0; 0 = never)`.
   [[nodiscard]] static Config from_env();
-  /// The same over any source of values; what from_env and the tests share.
+  /// Reads the variables from any source of values; from_env and the tests share it.
   [[nodiscard]] static Config from(Lookup lookup, void* context);
 };
 
@@ -48,7 +48,7 @@ struct ConfigEntry {
 /// the question. Names that start with GSHMEM_TEST_ are left alone.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
-/// The same for this process's environment.
+/// config_unknown_names of this process's environment.
 [[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
 /// Logs config_unknown_names_from_env(), once per process.
 void config_warn_unknown();

@@ -14,7 +14,7 @@ namespace gshmem::gdr {
 
 inline constexpr const char* kSoname = "libgdrapi.so.2";
 inline constexpr const char* kDevice = "/dev/gdrdrv";
-/// What a mapping starts at a multiple of: the page of the GPU's window on PCI (GPUDirect RDMA
+/// A mapping starts at a multiple of this: the page of the GPU's window on PCI (GPUDirect RDMA
 /// documentation, "Pinning GPU memory").
 inline constexpr std::uint64_t kPageBytes = 64 * 1024;
 

@@ -4,9 +4,9 @@
 // GpuMapping is mapped from construction to destruction, and leaves nothing pinned. Order. Stores
 // go to a write-combining buffer and from there, posted, over PCIe. Each write() ends with a store
 // fence, which empties the buffer: what one thread has written it stores before anything that it
-// stores later, a signal say. At its target is a write when a read behind it has returned (PCI
+// stores later, a signal say. A write is at its target when a read after it has returned (PCI
 // Express base specification, 2.4.1: a read does not pass a posted write); settle() is that read.
-// The copy engine and other ways into the GPU are behind a write only then.
+// The copy engine and other ways into the GPU come after a write only then.
 #pragma once
 
 #include "host/base/gdrapi.h"
@@ -35,11 +35,11 @@ class GpuMapping {
   void read(std::uint64_t offset, void* to, std::size_t bytes) const;
   /// An aligned word of `width` bytes (1, 2, 4, 8), zero-extended.
   [[nodiscard]] std::uint64_t load(std::uint64_t offset, std::size_t width) const noexcept;
-  /// What this thread wrote before is in GPU memory; `offset` is of one of the bytes.
+  /// Earlier writes of this thread are in GPU memory; `offset` is of one of the bytes.
   void settle(std::uint64_t offset) const noexcept;
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Whether a whole object lies in it, and where.
+  /// Whether a whole object is in it, and where.
   [[nodiscard]] bool holds(const void* address, std::size_t bytes, std::uint64_t* offset) const;
 
  private:

@@ -64,8 +64,8 @@ std::string expand_name(const std::string& file) {
 }
 
 // Points the one descriptor of the log file at `name`. The number stays the same from the first
-// file on and dup3 swaps what is behind it in one step, so that a thread inside write(2) needs no
-// lock and never meets a closed or reused descriptor.
+// file on. dup3 swaps its file in one step, so that a thread inside write(2) needs no lock and
+// never meets a closed or reused descriptor.
 int open_file(const std::string& file) {
   static int file_fd = -1;  // under log_configure's mutex
   const std::string name = expand_name(file);

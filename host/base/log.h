@@ -28,7 +28,7 @@ void log_set_pe(int pe) noexcept;
 /// Writes one line; control characters in the text become spaces. Nothing when `level` is not
 /// enabled. Keeps errno, so that it may stand between a failed call and its check.
 [[gnu::format(printf, 2, 3)]] void log_line(LogLevel level, const char* format, ...) noexcept;
-/// The same with "(N similar lines dropped)" at the end when `dropped` > 0.
+/// Writes one line, with "(N similar lines dropped)" at its end when `dropped` > 0.
 [[gnu::format(printf, 3, 4)]] void log_line_after_drops(LogLevel level, int dropped,
                                                         const char* format, ...) noexcept;
 

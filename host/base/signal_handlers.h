@@ -1,5 +1,5 @@
 // What the application does on signals, kept from libraries that are loaded at run time. Included
-// by who loads them.
+// by the files that load them.
 #pragma once
 
 #include <signal.h>
@@ -28,7 +28,7 @@ class SignalHandlersKept {
   SignalHandlersKept(const SignalHandlersKept&) = delete;
 
  private:
-  static constexpr int kSignals = 32;  ///< those behind them are real-time ones, or the C library's
+  static constexpr int kSignals = 32;  ///< later ones are real-time ones, or the C library's
   std::array<struct sigaction, kSignals> before_{};
 };
 

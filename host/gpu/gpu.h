@@ -58,13 +58,13 @@ class Gpu {
   /// Makes this GPU the calling thread's current one, for the application's CUDA runtime calls.
   /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED where a context of the application's own is current.
   virtual void make_current() = 0;
-  /// The same until pop_current, which brings back what was current before.
+  /// Makes this GPU current until pop_current, which brings back what was current before.
   virtual void push_current() = 0;
   virtual void pop_current() noexcept = 0;
-  /// The same for as long as what it returns lives.
+  /// Makes this GPU current for as long as the returned object lives.
   [[nodiscard]] virtual std::shared_ptr<void> enter() = 0;
   /// From now on, cudaMemset and cudaMemcpy on the heap have ended when they return: a barrier of
-  /// host threads behind one must not let in what it then overwrites. The CUDA runtime's otherwise
+  /// host threads after one must not let in what it then overwrites. The CUDA runtime's otherwise
   /// run in a stream, which that barrier does not wait for. Until the Gpu is destroyed.
   /// Source: CUDA driver API, CU_CTX_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   virtual void complete_memory_calls_on(void* heap) = 0;

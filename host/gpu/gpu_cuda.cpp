@@ -62,7 +62,7 @@ bool has_native_atomics(const CudaDriver& cuda, CUdevice device, CUdevice peer) 
   return atomics != 0;
 }
 
-/// True when `page` lies in anonymous memory or a file of shared memory, by /proc/self/maps.
+/// True when `page` is in anonymous memory or a file of shared memory, by /proc/self/maps.
 bool is_ordinary_memory(const void* page) {
   const auto address = reinterpret_cast<std::uintptr_t>(page);
   std::ifstream maps("/proc/self/maps");
@@ -261,7 +261,7 @@ class CudaGpu final : public Gpu {
     return mapped;
   }
 
-  /// What the application has set since stays.
+  /// A flag that the application has set since stays.
   void restore_flags() noexcept {
     unsigned flags = 0;
     if (flag_is_ours_ && cuda_.cuCtxGetFlags(&flags) == CUDA_SUCCESS)

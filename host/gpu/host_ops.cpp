@@ -121,7 +121,7 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
       request.local = staging;
       request.bytes = piece;
       run_service(request);
-      // No copy is queued behind the kernel: it could hold up those of an executor that serve it.
+      // No copy is queued after the kernel: it could hold up those of an executor that serve it.
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
       char* to = static_cast<char*>(dest) + at;
       copy_async(direct ? to : pinned_, staging, piece);
@@ -131,7 +131,7 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
   });
 }
 
-/// What host threads start goes by the PE's own queues, whatever context they name.
+/// Operations of host threads go by the PE's own queues, whatever context they name.
 void CudaHostOps::complete(const abi::DeviceState& context) {
   guarded([&] {
     ServiceRequest request{};
@@ -161,7 +161,7 @@ int CudaHostOps::complete_status() {
 
 std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
   // Waits poll by this. The mapping needs neither lock nor stream: nothing orders such a load
-  // behind copies that this PE has not completed, as OpenSHMEM has it.
+  // after copies that this PE has not completed, as OpenSHMEM has it.
   std::uint64_t offset = 0;
   if (mapping_ != nullptr && mapping_->holds(address, width, &offset))
     return mapping_->load(offset, width);

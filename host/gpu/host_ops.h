@@ -29,9 +29,9 @@ class CudaHostOps final : public device::HostOps {
     fault_ = std::move(fault);
   }
 
-  /// What the operations are about; not before it is complete.
+  /// The state that the operations use; not before it is complete.
   void set_state(const abi::DeviceState& state) { state_ = state; }
-  /// As Gpu::set_heap_mapping.
+  /// The heap as the CPU sees it by GDRCopy; null = not mapped.
   void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
   void put(void* dest, const void* source, std::size_t bytes, int pe) override;

@@ -50,7 +50,7 @@ class OffsetAllocator {
                                        Where where = {});
 
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE when `offset` is no start of a block in use; the text says
-  /// whether it was freed already, was never allocated or lies inside a block, as far as is known.
+  /// whether it was freed already, was never allocated or is inside a block, as far as is known.
   void free(std::uint64_t offset, Where where = {});
 
   /// Changes the size of a block where it stands. Returns `offset`, or nothing when the block

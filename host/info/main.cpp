@@ -108,8 +108,8 @@ int run(const Options& options) {
     const std::string text = options.json ? as_json(report) : as_text(report);
     std::fputs(text.c_str(), stdout);
   } else {
-    // Who speaks has it, too. Launchers end a job with the first process that fails, which must not
-    // be before that one has spoken.
+    // The process that prints has it, too. Launchers end a job with the first process that fails,
+    // which must not be before that one has printed.
     report.job_error.clear();
   }
   return report.good() ? 0 : 1;

@@ -145,7 +145,7 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
     abi::FaultRecord record = fault;
     record.claimed = 1;
     record.published = 0;
-    // Everything behind the two words that others touch atomically.
+    // Everything after the two words that others touch atomically.
     constexpr std::size_t kBody = offsetof(abi::FaultRecord, code);
     std::memcpy(reinterpret_cast<char*>(&mine) + kBody,
                 reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);

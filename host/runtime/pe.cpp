@@ -369,7 +369,7 @@ void Pe::on_peer_event(const hosts::PeerNews& news) noexcept {
                 "PE %d cannot be reached: its host %s has not answered for %.3g s "
                 "(GSHMEM_HEARTBEAT)",
                 pe, group_.host_of(pe).c_str(), hosts::silence_limit(options_.config));
-  // What follows the first news may be its effect.
+  // Later news may be the effect of the first.
   if (peer_failed_) {
     GSHMEM_INFO("%s", text.c_str());
     return;

@@ -37,7 +37,7 @@ struct PeOptions {
   int cuda_device_id = -1;           ///< -1: current device, else by local rank
   std::uint64_t symmetric_size = 0;  ///< 0: from the configuration
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
-  /// behind that. Before it ends, no PE's init does.
+  /// after that. Before it ends, no PE's init does.
   std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
 };
 
@@ -63,7 +63,7 @@ class Pe {
   [[nodiscard]] bool mapped_by_fabric(int pe) const { return window_->by_fabric(pe); }
   /// A sentence about a PE that is not mapped.
   [[nodiscard]] std::string why_not_mapped(int pe) const;
-  /// What consumes the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
+  /// The consumer of the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
   [[nodiscard]] std::string nic_name() const {
     const std::string& asked = options_.config.nic;
     return nics_.empty() ? "none" : asked == "auto" ? nics_.name() : asked;
@@ -93,7 +93,7 @@ class Pe {
   /// Collective: the first of the PEs' statuses that is an error, in PE order.
   [[nodiscard]] int agree_status(const char* call, int mine);
 
-  /// Who else knows of a fault: nobody yet; PE `pe`, which learns it from its own NIC; all PEs.
+  /// Which PEs know of a fault: no other yet; PE `pe`, which learns it from its own NIC; all PEs.
   enum class Known { kHere, kByPeer, kByAll };
   /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
   /// GSHMEM_FAULT=abort.
@@ -125,15 +125,15 @@ class Pe {
   /// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on
   /// the variables.
   [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
-  /// Collective, behind publish_paths: the way to the PEs that are not mapped.
+  /// Collective, after publish_paths: the way to the PEs that are not mapped.
   /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming such a PE where there is none.
   void make_network();
   /// A PE is mapped by a link whose atomics are not atomic to those of its owner.
   [[nodiscard]] bool lacks_native_atomics() const;
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource network_memory();
-  /// What was posted on the network path is complete, or the PE is stopped.
-  /// Errors: that of what was posted and is not complete.
+  /// All that was posted on the network path is complete, or the PE is stopped.
+  /// Errors: that of a post which is not complete.
   void quiet_network();
   /// Errors: the fault on record, when `status` is one.
   void require_complete(int status) const;
@@ -141,7 +141,7 @@ class Pe {
   /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
   /// may ever ask for, and ends the job under abort; tells the other PEs.
   void look_for_fault() noexcept;
-  /// What device code has recorded, to the log; the first time only.
+  /// Logs what device code has recorded; the first time only.
   void say_fault() noexcept;
   /// In jobs with a network path, where a barrier promises what a stopped PE cannot keep: tells the
   /// other PEs, once, that this one is stopped and meets nobody any more.

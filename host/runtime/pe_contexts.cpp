@@ -9,7 +9,7 @@
 namespace gshmem {
 namespace {
 
-/// What needs a Bootstrap, after init: the board's collectives, in as many pieces as it takes.
+/// The board as a Bootstrap, after init: its collectives, in as many pieces as it takes.
 class OverBoard final : public bootstrap::Bootstrap {
  public:
   OverBoard(p2p::Board& board, const abi::DeviceState& state, double timeout)

@@ -15,7 +15,7 @@ struct Request {
   std::uint64_t alignment = 0;
 };
 
-/// What `work` returns; an Error of it gets the name of the API call in front.
+/// Returns what `work` returns. An Error of it gets the name of the API call before its text.
 template <class Work>
 auto named(const char* call, const Work& work) {
   try {

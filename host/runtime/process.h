@@ -9,7 +9,7 @@ namespace gshmem {
 
 /// The calling thread's PE: the one it is bound to, else the only PE of the process; null = none.
 [[nodiscard]] Pe* current_pe() noexcept;
-/// The same, or Error GSHMEMX_ERROR_NOT_INITIALIZED naming the call.
+/// The calling thread's PE. Errors: GSHMEMX_ERROR_NOT_INITIALIZED naming the call.
 [[nodiscard]] Pe& require_pe(const char* call);
 /// The PE that `state` is of, or of a context of it; null when it is none of this process.
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;

@@ -124,7 +124,7 @@ Findings check_relaxed_ordering(const Machine& machine) {
     const std::string config = config_of(machine, nic.address);
     if (config.size() <= kHeaderBytes) {
       findings.push_back(skipped(nic.name +
-                                 ": Device Control is behind the 64 bytes that sysfs "
+                                 ": Device Control is after the 64 bytes that sysfs "
                                  "shows without CAP_SYS_ADMIN; run: " +
                                  kAsRoot));
       continue;

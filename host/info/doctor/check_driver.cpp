@@ -97,7 +97,7 @@ std::string no_gpudirect(const Machine& machine) {
   return "";
 }
 
-/// What comes of a NIC that does not reach GPU memory: only ofi stages (transport/nic/open.cpp).
+/// The effect of a NIC that does not reach GPU memory: only ofi stages (transport/nic/open.cpp).
 std::string without_gpudirect(const Machine& machine) {
   if (machine.config.nic == "mlx5") {
     return "init fails with GSHMEM_NIC=mlx5 (auto and ofi stage data through host memory)";

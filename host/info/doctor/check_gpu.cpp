@@ -100,7 +100,7 @@ Findings check_memory_calls(const Machine& machine) {
     return {ok("cudaMemset and cudaMemcpy have ended when they return (CU_CTX_SYNC_MEMOPS)")};
   }
   return {
-      hint({.symptom = "cudaMemset on memory outside the heap may end after a barrier behind it",
+      hint({.symptom = "cudaMemset on memory outside the heap may end after a later barrier",
             .cause = "the driver is older than CUDA 12.1 and has no CU_CTX_SYNC_MEMOPS; init sets "
                      "the attribute of the heap alone",
             .fix = "install a newer driver, or call cudaDeviceSynchronize() before the barrier"})};

@@ -30,7 +30,7 @@ bool module_loaded(const Machine& machine, const char* name) {
   return fs::exists(machine.at("/sys/module") / name, error);
 }
 
-/// What the state of a port that carries nothing comes from, and what ends it.
+/// Why a port carries nothing, by its state, and what ends it.
 Trouble port_trouble(const Machine& machine, const NicPort& port) {
   const std::string name = port_name(port);
   const std::string symptom =

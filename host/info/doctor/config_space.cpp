@@ -3,7 +3,7 @@
 namespace gshmem::info {
 namespace {
 
-/// Little-endian, as configuration space is; 0 behind the end.
+/// Little-endian, as configuration space is; 0 past the end.
 std::uint32_t read_at(std::string_view config, std::size_t at, std::size_t bytes) {
   std::uint32_t value = 0;
   for (std::size_t i = bytes; i-- > 0;) {

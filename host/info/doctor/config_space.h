@@ -11,7 +11,7 @@ namespace gshmem::info {
 
 /// Without CAP_SYS_ADMIN sysfs hands out the standard header only.
 inline constexpr std::size_t kHeaderBytes = 64;
-/// Extended capabilities start behind the part that conventional PCI has.
+/// Extended capabilities start after the part that conventional PCI has.
 inline constexpr std::size_t kExtendedStart = 256;
 
 /// Bits of the ACS Control Register: PCI_ACS_RR, _CR, _EC, _DT.

@@ -23,7 +23,7 @@ struct Limit {
 
 /// A shared library as the loader finds it.
 struct Library {
-  std::string file;     ///< the file behind the name, with its version; empty = not loadable
+  std::string file;     ///< the file that the name leads to, with its version; empty = not loadable
   std::string why_not;  ///< the loader's words
   std::vector<std::string> missing;  ///< of the symbols asked for
 };

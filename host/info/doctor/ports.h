@@ -1,4 +1,4 @@
-// Ports of RDMA devices with their GID tables, and the network devices behind them. Included by
+// Ports of RDMA devices with their GID tables, and their network devices. Included by
 // checks.
 #pragma once
 
