@@ -19,7 +19,7 @@ class Deadline {
   [[nodiscard]] bool never() const noexcept { return at_ == Clock::time_point::max(); }
   [[nodiscard]] bool passed() const { return !never() && Clock::now() >= at_; }
 
-  /// The same, or `seconds` from now where that is sooner.
+  /// This deadline, or `seconds` from now where that is sooner.
   [[nodiscard]] Deadline within(double seconds) const {
     Deadline sooner(seconds);
     sooner.at_ = std::min(sooner.at_, at_);

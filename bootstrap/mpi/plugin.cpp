@@ -29,7 +29,7 @@ constexpr double kAbortSeconds = 2;                        // to get the news ou
 constexpr std::size_t kChunkBytes = std::size_t{1} << 28;  // counts of MPI are int
 constexpr auto kSpin = std::chrono::microseconds(200);     // before a wait gives way to other ranks
 
-/// What a failed call returns; thrown inside this file only.
+/// The result of a failed call; thrown inside this file only.
 struct Failed {
   int status;
   gshmem_mpi_text why;
@@ -127,8 +127,8 @@ class Job {
 
  private:
   enum class Aborts { kReport, kIgnore };
-  /// What MPI reads and writes. After a failed call it may do so for ever, so then this leaks, and
-  /// the communicator with it: freeing that is collective.
+  /// The memory that MPI reads and writes. After a failed call it may do so for ever, so then this
+  /// leaks, and the communicator with it: freeing that is collective.
   struct Memory {
     MPI_Comm comm = MPI_COMM_NULL;
     std::vector<std::byte> send, recv;

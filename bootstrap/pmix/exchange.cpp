@@ -9,7 +9,7 @@
 // of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
 // not. A fence that reports success is no proof that every rank was there: servers complete it
 // without those that have died meanwhile. So a barrier is an allgather, too, and the value of a
-// rank that was not there is not found. What a fence does not report as success is fatal.
+// rank that was not there is not found. A fence that does not report success is fatal.
 #include "bootstrap/pmix/exchange.h"
 
 #include "bootstrap/failure.h"

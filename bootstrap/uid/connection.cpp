@@ -23,7 +23,7 @@ void Connection::send_some() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (sent < 0) {
-      // What the other side said before it went may still be readable: receive() finds the end.
+      // Last words of the other side may still be readable: receive() finds the end.
       outgoing_.clear();
       sent_ = 0;
       return;

@@ -125,8 +125,8 @@ class Uid final : public Bootstrap {
     connection_.queue(std::move(frame));
   }
 
-  /// None when the deadline passed first. Who waits for a Fail passes over what another thread
-  /// waits for.
+  /// None when the deadline passed first. A thread that waits for a Fail passes over what another
+  /// thread waits for.
   std::optional<Bytes> receive_until(FrameType type, const Deadline& deadline) {
     while (true) {
       short events = 0;
