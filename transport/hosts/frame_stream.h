@@ -65,7 +65,7 @@ class FrameStream {
   /// Why it ended: an errno; 0 when the other side closed it.
   [[nodiscard]] int error() const { return error_; }
   [[nodiscard]] int fd() const { return fd_; }
-  /// What is queued is not sent any more.
+  /// Queued frames are not sent any more.
   void drop_outgoing() { outgoing_.clear(); }
 
  private:

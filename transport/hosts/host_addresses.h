@@ -37,7 +37,7 @@ using Candidates = std::array<Candidate, kMaxCandidates>;
                                                      int node);
 
 /// Collective. Own addresses, best first, ports 0; not empty in a job on several hosts. Errors
-/// there, thrown behind the collective: GSHMEMX_ERROR_CONFIG when no interface fits.
+/// there, thrown after the collective: GSHMEMX_ERROR_CONFIG when no interface fits.
 [[nodiscard]] std::vector<bootstrap::Endpoint> agree_on_addresses(bootstrap::Bootstrap& boot,
                                                                   const p2p::HostGroup& group,
                                                                   const Config& config);

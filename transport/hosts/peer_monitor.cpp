@@ -293,7 +293,7 @@ void PeerMonitor::note_seen(const FrameHeader& header) {
   ends_.add({header.pe, event, seen, now + kDeathTime});
 }
 
-/// What goes by the tree comes by it; the rest may come from any PE.
+/// News that go by the tree come by it; the rest may come from any PE.
 void PeerMonitor::hear(const Peer& from, const Frame& news) {
   const FrameHeader header = header_of(news);
   const auto event = static_cast<PeerEvent>(header.detail);

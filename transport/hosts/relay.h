@@ -1,4 +1,4 @@
-// What a PE's monitor does with frames, without sockets: the collectives of host threads and the
+// The work of a PE's monitor with frames, without sockets: the collectives of host threads and the
 // news of who has gone, over a tree. The PEs of a host are below its first PE; these leaders form a
 // tree of their own below the first host's, whose leader is the root: PE 0. Included by the monitor
 // and its tests. Invariant: what a PE hears from its parent comes in the order in which the root
@@ -24,7 +24,7 @@ enum class PeerEvent : std::uint32_t {
   kExited        ///< it ends the job on purpose: gshmem_global_exit
 };
 
-/// What a PE hears of another one.
+/// News of another PE.
 struct PeerNews {
   int pe = -1;
   PeerEvent event = PeerEvent::kDied;
@@ -48,7 +48,7 @@ class Relay {
   Relay(int me, int n_pes, Neighbours neighbours)
       : me_(me), n_pes_(n_pes), neighbours_(std::move(neighbours)) {}
 
-  /// What this PE brings to collective `sequence`; every PE counts them the same way.
+  /// The bytes that this PE brings to collective `sequence`; every PE counts them the same way.
   void contribute(std::uint64_t sequence, std::span<const char> data);
   /// This PE's time for `sequence` is up.
   void expired(std::uint64_t sequence);
@@ -57,7 +57,7 @@ class Relay {
   /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
   /// says about leaving is not for here: see the invariant.
   void gone(int pe, PeerEvent event);
-  /// What this PE tells all others about itself.
+  /// Tells all other PEs about this one.
   void tell(const PeerNews& mine);
 
   [[nodiscard]] bool is_neighbour(int pe) const;

@@ -338,7 +338,7 @@ std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes) {
 }
 
 // rdma-core providers/mlx5/qp.c post_send_db stores the first 8 bytes of the last WQE: its first
-// entry and its ds. Clients on GPUs store the index behind it with ds 0.
+// entry and its ds. Clients on GPUs store the index of the next entry with ds 0.
 Doorbell decode_doorbell(std::uint64_t register_value) {
   std::uint8_t bytes[8];
   for (unsigned i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(register_value >> 8 * i);

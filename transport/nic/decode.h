@@ -58,7 +58,7 @@ struct Wqe {
   [[nodiscard]] std::uint32_t entries() const { return (units + 3) / 4; }
 };
 
-/// What is wrong with an entry; the values are completion syndromes (MLX5_CQE_SYNDROME_*).
+/// The mistake in an entry; the values are completion syndromes (MLX5_CQE_SYNDROME_*).
 enum class WqeError : std::uint8_t {
   kNone = 0,
   kLocalLength = 0x01,
@@ -76,7 +76,7 @@ struct DecodeResult {
 
 /// Decodes `bytes` (= wqe_bytes, but at least 16, so that an entry of ds 0 can be named) of a WQE.
 /// Strict: reserved bits, unknown opcodes, ds that does not fit the opcode, bad inline headers are
-/// errors. Nothing behind `bytes` is read.
+/// errors. Nothing past `bytes` is read.
 [[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes);
 
 /// "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.
@@ -90,7 +90,7 @@ struct Doorbell {
 };
 [[nodiscard]] Doorbell decode_doorbell(std::uint64_t register_value);
 
-/// What an atomic does to a memory word of `Wqe::length` bytes (4 or 8): the new value.
+/// The effect of an atomic on a memory word of `Wqe::length` bytes (4 or 8): the new value.
 /// InfiniBand, "masked atomic operations": compare-and-swap changes the bits of swap_mask when
 /// (old ^ compare) & compare_mask is 0; fetch-and-add adds without carry out of the bits set in
 /// boundary.

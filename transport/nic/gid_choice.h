@@ -37,9 +37,9 @@ enum class LinkLayer : std::uint8_t { kInfiniBand = 1, kEthernet = 2 };  // IBV_
 /// IPv4 before IPv6 before link-local, on InfiniBand the first. Null when there is none.
 [[nodiscard]] const GidEntry* find_gid(const std::vector<GidEntry>& entries, LinkLayer layer,
                                        int wanted);
-/// The same for `device`, which needs one, except on InfiniBand. Errors: GSHMEMX_ERROR_CONFIG when
-/// the wanted one is empty, GSHMEMX_ERROR_NIC when an Ethernet port has none (no IP address on its
-/// interface).
+/// The GID of `device`, as find_gid. It needs one, except on InfiniBand. Errors:
+/// GSHMEMX_ERROR_CONFIG when the wanted one is empty, GSHMEMX_ERROR_NIC when an Ethernet port has
+/// none (no IP address on its interface).
 [[nodiscard]] GidEntry choose_gid(const std::vector<GidEntry>& entries, LinkLayer layer, int wanted,
                                   const std::string& device);
 

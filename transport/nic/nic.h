@@ -1,11 +1,11 @@
-// What consumes work queues of a PE, as the runtime sees it: a NIC, the soft NIC (both by
+// The consumer of a PE's work queues, as the runtime sees it: a NIC, the soft NIC (both by
 // transport/nic/mlx5) or the libfabric executor (transport/ofi). The memory of queues is made by
 // QueueSet (queue_set.h); a Nic only learns where it is. Contract of every implementation: entries
 // of one queue take effect in order as on a reliable connection (InfiniBand, section 9.4 and 9.5:
-// an atomic or a read is never executed before the writes in front of it); a completion says that
-// the data is at its target; an error is a completion with its syndrome, and what is queued behind
-// it is flushed, never executed. The libfabric executor alone may have executed WRITEs and READs
-// behind it, those that were under way at the same time; no atomic, which waits for all before it.
+// an atomic or a read is never executed before earlier writes). A completion says that the data is
+// at its target. An error is a completion with its syndrome; entries queued after it are flushed,
+// never executed. The libfabric executor alone may have executed WRITEs and READs after it, those
+// that were under way at the same time. It executes no atomic, which waits for all before it.
 #pragma once
 
 #include <gshmem/abi/mlx5.h>
@@ -51,8 +51,9 @@ struct QueuePlace {
   std::uint32_t depth = 0;
 };
 
-/// Who may store to `doorbell`: threads of the GPU (once the runtime has mapped the register), or
-/// only host threads (the runtime then gives the GPU a word of its own and forwards it).
+/// Threads that may store to `doorbell`: those of the GPU (once the runtime has mapped the
+/// register), or only host threads (the runtime then gives the GPU a word of its own and forwards
+/// it).
 enum class DoorbellKind { kRegister, kHostWord };
 
 struct CreatedQueue {
@@ -65,8 +66,8 @@ struct Keys {
   std::uint32_t local = 0, remote = 0;
 };
 
-/// What one side of a connection tells the other, opaque to the runtime. Plain bytes, because it
-/// goes through the bootstrap.
+/// A message from one side of a connection to the other, opaque to the runtime. Plain bytes,
+/// because it goes through the bootstrap.
 using ConnectInfo = std::array<std::uint8_t, 64>;
 
 class Nic {
@@ -135,7 +136,7 @@ using NicList = std::vector<std::unique_ptr<Nic>>;
 
 /// Collective over options.boot, one per implementation.
 [[nodiscard]] NicList open_mlx5(const OpenOptions& options);
-/// The same on the soft NIC's libraries; all PEs on one host.
+/// Collective over options.boot: open_mlx5 on the soft NIC's libraries; all PEs on one host.
 [[nodiscard]] NicList open_soft(const OpenOptions& options);
 [[nodiscard]] std::unique_ptr<Nic> open_ofi(const OpenOptions& options);
 /// GSHMEM_NIC. auto: mlx5 where every PE has one that can all that gshmem needs and reaches its

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "0000:1b:00.0", with a longer domain behind a Volume Management Device.
+/// "0000:1b:00.0", with a longer domain below a Volume Management Device.
 bool is_pci_address(const std::string& name) {
   const std::size_t n = name.size();
   return n >= 12 && name[n - 2] == '.' && name[n - 5] == ':' && name[n - 8] == ':' &&
@@ -41,7 +41,7 @@ PciPlace place_of_path(const fs::path& path) {
   for (const fs::path& part : path) {
     const std::string word = part.string();
     if (is_pci_address(word)) place.path.push_back(word);
-    // The first one counts: behind a Volume Management Device there is a second.
+    // The first one counts: below a Volume Management Device there is a second.
     if (word.starts_with("pci") && word.size() > 3 && place.host_bridge.empty())
       place.host_bridge = word;
   }

@@ -56,14 +56,14 @@ class QueueSet {
   [[nodiscard]] const abi::NicView& view() const noexcept { return view_; }
 
   // More queues, for `contexts` contexts, in three steps that every PE takes; each throws what the
-  // constructor does, on this PE alone. What a failure leaves behind is not used.
+  // constructor does, on this PE alone. After a failure, what it has made is not used.
   void create_more(std::uint32_t contexts);
   /// Collective over `boot`.
   void exchange(bootstrap::Bootstrap& boot);
   /// Afterwards every PE waits for all others before it posts to them.
   [[nodiscard]] std::vector<ContextQueues> connect();
 
-  /// Who rings: "GPU" (or "thread" in CPU mode), "agent".
+  /// The agent rings, not the thread that calls.
   [[nodiscard]] bool rung_by_agent() const noexcept { return agent_ != nullptr; }
   /// No doorbell will be forwarded after it returns.
   void stop() noexcept { agent_.reset(); }

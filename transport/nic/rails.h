@@ -25,7 +25,7 @@ class Rails {
   [[nodiscard]] const char* name() const { return nics_.front()->name(); }
   /// All of them.
   [[nodiscard]] std::string describe() const;
-  /// What all of them can do. Atomics are the first one's alone.
+  /// The limits that all of them keep. Atomics are the first one's alone.
   [[nodiscard]] Nic::Limits limits() const;
   void start();
   void stop() noexcept;

@@ -11,7 +11,8 @@
 
 namespace gshmem::ofi {
 
-/// What a provider offers on unsigned words of 4 and 8 bytes, with the old value returned.
+/// The atomics that a provider offers on unsigned words of 4 and 8 bytes, with the old value
+/// returned.
 class AtomicSupport {
  public:
   void add(std::uint64_t bytes, fi_op op) { ops_[bytes == 8] |= bit(op); }

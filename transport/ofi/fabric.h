@@ -31,7 +31,7 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-/// What an operation in flight is known by. Address-stable until it completes; `provider` comes
+/// The name of an operation in flight. Address-stable until it completes; `provider` comes
 /// first because its address is the context of the call (fi_getinfo(3), FI_CONTEXT2).
 struct Context {
   fi_context2 provider{};

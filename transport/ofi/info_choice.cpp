@@ -28,8 +28,8 @@ std::string pci_of(const fi_info& info) {
   return strprintf("%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id);
 }
 
-/// How well the entry suits, from 0; what has no place among the addresses comes behind those that
-/// have one.
+/// How well the entry suits, from 0; an entry that has no place among the addresses comes after
+/// those that have one.
 std::size_t rank_of(const fi_info& info, const std::vector<std::string>& addresses) {
   const auto place = std::find(addresses.begin(), addresses.end(), source_of(info));
   const auto rank = static_cast<std::size_t>(place - addresses.begin());

@@ -156,7 +156,7 @@ class GpuAccess final : public MemoryAccess {
   }
 
   /// The first from next_ on that is not busy, as the one of next_; null when all are. A copy that
-  /// takes long keeps its own batch from being used again, not those behind it.
+  /// takes long keeps its own batch from being used again, not those after it.
   Batch* free_batch() {
     for (std::size_t i = 0; i < kBatches; ++i, ++next_)
       if (!batch_of(next_).busy) return &batch_of(next_);

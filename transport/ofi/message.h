@@ -1,4 +1,4 @@
-// What active messages look like on the wire, and the registered buffers they are sent from and
+// Active messages as they are on the wire, and the registered buffers they are sent from and
 // received into. Both sides are the same build on the same kind of machine: host byte order.
 #pragma once
 

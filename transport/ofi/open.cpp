@@ -16,7 +16,7 @@ using ofi::Path;
 /// Queues beside those to PEs: user-created ones.
 constexpr std::size_t kMoreQueues = 1024;
 
-/// What a PE tells the others after it has opened its side, or has failed to.
+/// The message of a PE to the others after it has opened its side, or has failed to.
 struct Offer {
   int status = GSHMEMX_SUCCESS;
   std::uint32_t address_bytes = 0;

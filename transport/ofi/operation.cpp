@@ -27,7 +27,7 @@ abi::Syndrome syndrome_of(int error) {
     case FI_ETOOSMALL:
     case FI_ETRUNC:
       return abi::Syndrome::kLocalLength;
-    // What providers report when a connection ends, at the operations that were on it too
+    // Codes that providers report when a connection ends, at the operations that were on it too
     // (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of sockets, and FI_ENOENT of
     // sockets for an operation after it).
     case FI_ENOENT:

@@ -72,7 +72,7 @@ struct Operation {
   std::uint64_t expected = 0;  ///< of an atomic that is tried again (rma.cpp)
 
   [[nodiscard]] bool done() const { return state == State::kIssued && in_flight == 0; }
-  /// What is to be issued next, `max` bytes at most.
+  /// The piece to be issued next, `max` bytes at most.
   [[nodiscard]] Chunk next_chunk(std::uint64_t max) const;
   void advance(std::uint64_t bytes);
 
@@ -81,7 +81,8 @@ struct Operation {
   void piece_ends(const Failure& failure);
   /// Nothing more is issued.
   void fail(Failure why);
-  /// The same for what the provider said: the loss of a connection is that of the peer.
+  /// Nothing more is issued, by an error of the provider: the loss of a connection is that of the
+  /// peer.
   void fail_by_provider(const Failure& why);
   void reset();
   [[nodiscard]] std::string describe() const;  ///< "WRITE of 4096 bytes to PE 3"
@@ -100,7 +101,7 @@ class Engine {
   /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest. Nothing
   /// taken and not `refused`: the engine has no place, which says nothing about the peer.
   virtual void issue(Operation& operation) = 0;
-  /// What an operation under way waits for, in words: "2 messages sent and not answered".
+  /// The reason why an operation under way waits, in words: "2 messages sent and not answered".
   [[nodiscard]] virtual std::string awaits(const Operation& operation) const = 0;
   virtual ~Engine() = default;
 };
@@ -111,7 +112,7 @@ class OperationPool {
   OperationPool(Fabric& fabric, std::size_t count);
   [[nodiscard]] Operation* acquire();  ///< null when all are in use
   void release(Operation* operation);
-  /// The registered memory of all of them. Behind it are 16 bytes: what peers read to see that this
+  /// The registered memory of all of them. 16 bytes follow it: what peers read to see that this
   /// PE is alive, and where this PE reads it to.
   [[nodiscard]] const Registered& memory() const { return registered_; }
   [[nodiscard]] std::uint64_t probe_offset() const { return operations_.size() * kScratchBytes; }

@@ -18,10 +18,9 @@ struct Wanted {
   bool gpu_memory = false;  ///< RMA to and from GPU memory (FI_HMEM); atomics only in hardware
 };
 
-/// What is used of the provider: reliable unconnected endpoints with RMA, messages and, unless info
-/// lacks FI_ATOMIC, atomics.
-/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with every provider that libfabric offers here and why it
-/// was refused.
+/// The part of the provider that is used: reliable unconnected endpoints with RMA, messages and,
+/// unless info lacks FI_ATOMIC, atomics. Errors: GSHMEMX_ERROR_NOT_SUPPORTED, with every provider
+/// that libfabric offers here and why it was refused.
 [[nodiscard]] InfoPtr choose_provider(const Library& library, const Wanted& wanted);
 
 /// "tcp;ofi_rxm on 10.0.0.1:43211 (domain eth0)"

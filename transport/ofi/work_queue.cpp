@@ -23,7 +23,7 @@ Engine& engine_of(const Operation& operation, const QueueServices& services) {
 unsigned long long ull(std::uint64_t value) { return value; }
 
 /// May `operation` begin while `earlier` is under way? A read may fetch its data later than a write
-/// behind it stores (no fence: the same on InfiniBand), and reads of a queue may overlap.
+/// after it stores (no fence: so it is on InfiniBand), and reads of a queue may overlap.
 bool may_overlap(const Operation& earlier, const Operation& operation) {
   using nic::WqeKind;
   if (operation.wqe.fence != 0) return false;
@@ -231,7 +231,7 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
     if (!peer_->lost.empty()) {
       operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
     } else if (services.timeout.count() > 0 && now - operation->begun > patience) {
-      // Who waits for the operation learns it by the completion; the PE, where nobody does, later.
+      // A thread that waits for the operation learns it by the completion; else the PE later.
       peer_->report_at = now + std::chrono::milliseconds(100);
       peer_->lost = operation->describe() +
                     strprintf(" did not end within %g s (GSHMEM_TIMEOUT = %g s); ",
@@ -290,7 +290,7 @@ void WorkQueue::complete(const Operation& operation) {
 }
 
 void WorkQueue::reap(QueueServices& services) {
-  // What the provider still holds keeps its memory until it lets go.
+  // An operation that the provider still holds keeps its memory until it lets go.
   std::erase_if(operations_, [&](Operation* operation) {
     if (operation->in_flight > 0) return false;
     services.operations.release(operation);

@@ -1,8 +1,8 @@
-// One work queue as the executor sees it: fetches entries behind the doorbell, checks them, has
+// One work queue as the executor sees it: fetches entries after a doorbell, checks them, has
 // engines carry them out in the order a reliable connection keeps (InfiniBand specification, table
 // of ordering rules in section 10.8.3.3), and writes completions. Used by the executor's thread.
 // Invariant: operations retire in the order of their entries, the completion holds the first error
-// for ever, and nothing behind an error is issued.
+// for ever, and nothing after an error is issued.
 #pragma once
 
 #include "transport/nic/nic.h"
@@ -18,7 +18,7 @@
 
 namespace gshmem::ofi {
 
-/// What all queues of a PE share.
+/// Services that all queues of a PE share.
 struct QueueServices {
   Engine& data;     ///< writes and reads
   Engine& atomics;  ///< may be the same
@@ -29,9 +29,9 @@ struct QueueServices {
   Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
 };
 
-/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. Who waits for this PE, which
-/// waits for the operation, began to wait at about the same time, and would give up at about the
-/// same time, naming a PE that it reaches. So this one is first, and its news say who cannot be
+/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one,
+/// which waits for the operation, began to wait at about the same time, and would give up at about
+/// the same time, naming a PE that it reaches. So this one is first, and its news say who cannot be
 /// reached; they take two tenths of a second (Peer::report_at, Pe::look_for_fault), and machines
 /// are busy.
 [[nodiscard]] inline Clock::duration operation_patience(Clock::duration timeout) {

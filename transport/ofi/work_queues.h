@@ -13,9 +13,9 @@ class WorkQueues {
   void add(WorkQueue queue) { queues_.push_back(std::move(queue)); }
   [[nodiscard]] const std::deque<WorkQueue>& all() const { return queues_; }
 
-  /// Does what all queues can do now, beginning behind the first one that an engine took something
-  /// of in the last pass: who has got nothing comes nearer to the front with each that has. True
-  /// when there was something to do.
+  /// Does what all queues can do now, beginning after the first one that an engine took something
+  /// of in the last pass: a queue that got nothing comes nearer to the front with each that has.
+  /// True when there was something to do.
   bool step(QueueServices& services, Clock::time_point now);
 
  private:

@@ -55,7 +55,7 @@ void SharedBoard::wait_for(int pe, std::uint64_t sequence, double timeout_second
       continue;
     }
     if (stopped_()) {
-      // Who stopped us may have seen all arrive since our last look.
+      // The PE that stopped us may have seen all arrive since our last look.
       if (published.load(std::memory_order_acquire) >= sequence) return;
       // Not for which PE: it may miss because of what stopped us.
       throw Error(GSHMEMX_ERROR_PEER_FAILED, "stopped while waiting in a host barrier");

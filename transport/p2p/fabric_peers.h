@@ -21,7 +21,7 @@ enum class FabricUse { kOff, kAuto, kOn };
 /// CUmemFabricHandle.
 using FabricHandle = std::array<std::uint8_t, 64>;
 
-/// What a PE tells all others about its heap.
+/// The message of a PE to all others about its heap.
 struct FabricOffer {
   enum class State : std::int32_t { kNone, kHandle, kFailed };
   State state = State::kNone;

@@ -12,7 +12,8 @@
 
 namespace gshmem::p2p {
 
-/// What may share memory and Unix sockets: boot, host name and network namespace.
+/// Processes that may share memory and Unix sockets have this in common: boot, host name and
+/// network namespace.
 [[nodiscard]] std::string host_identity();
 
 struct HostGroup {

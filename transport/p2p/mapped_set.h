@@ -26,8 +26,9 @@ using Reach = std::vector<std::vector<char>>;
 /// topology that is not like that loses paths here.
 [[nodiscard]] std::vector<int> sets_that_reach_each_other(const Reach& reach);
 
-/// The same where i belongs to group[i]: first the sets inside each group, then those of them that
-/// reach each other as wholes are one. What fails between groups takes no path away inside of one.
+/// Sets that reach each other where i belongs to group[i]: first those inside each group, then
+/// those of them that reach each other as wholes are one. What fails between groups takes no path
+/// away inside of one.
 [[nodiscard]] std::vector<int> sets_of_groups(const Reach& reach, const std::vector<int>& group);
 
 }  // namespace gshmem::p2p

@@ -1,6 +1,6 @@
 // One socket between every two PEs of a host, which are named by their index on it. They carry what
 // the bootstrap cannot: file descriptors of heap segments at init, and the news that a PE has left
-// or died afterwards. Abstract Unix stream sockets: nothing is left behind in a file system, and
+// or died afterwards. Abstract Unix stream sockets: nothing is left in a file system, and
 // only processes of the same user are accepted.
 #pragma once
 
@@ -26,10 +26,10 @@ class PeerSockets {
   [[nodiscard]] std::vector<Fd> exchange(int fd);
   /// The descriptor that the host's first PE passes, on all of them.
   [[nodiscard]] Fd from_root(int fd_on_root);
-  /// The same few bytes from everyone.
+  /// A few bytes of every PE, as many from each.
   [[nodiscard]] std::vector<std::vector<char>> gather(const std::vector<char>& mine);
 
-  /// Whoever waits for this PE in one of these fails at once. For a PE that will not come.
+  /// A PE that waits for this one in one of these fails at once. For a PE that will not come.
   void hang_up() noexcept;
 
   /// Socket to PE i of the host; -1 for this PE.

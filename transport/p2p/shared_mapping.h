@@ -16,7 +16,7 @@ struct Spacing {
   std::uint64_t stride, alignment;
 };
 
-/// `segments.size()` segments of `bytes` bytes, mapped one behind the other.
+/// `segments.size()` segments of `bytes` bytes, mapped one after the other.
 class SharedMapping {
  public:
   SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes, Spacing spacing);

@@ -13,7 +13,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// What a device can do, from QUERY_HCA_CAP.
+/// The capabilities of a device, from QUERY_HCA_CAP.
 struct Caps {
   std::uint32_t log_queue_max = 0;  ///< entries of 64 bytes in a send queue
   std::uint32_t wqe_bytes_max = 0;

@@ -7,7 +7,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// What a ConnectInfo holds; both ends are little-endian machines, which `magic` makes sure of.
+/// The content of a ConnectInfo; both ends are little-endian machines, which `magic` makes sure of.
 struct ConnectWire {
   static constexpr std::uint32_t kMagic = 0x35584c4d;  // "MLX5"
   static constexpr std::uint16_t kVersion = 1;

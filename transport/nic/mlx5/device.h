@@ -15,7 +15,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// What the choice of a device needs of the options, and where sysfs is (tests have their own).
+/// The options that the choice of a device needs, and where sysfs is (tests have their own).
 struct DeviceWish {
   const Config& config;
   std::string gpu_pci = {};

@@ -45,7 +45,7 @@ class EventThread {
   std::thread thread_;
 };
 
-/// What an asynchronous event of the port or device means, as words with what to do; empty for
+/// The meaning of an asynchronous event of the port or device, with what to do; empty for
 /// those that are no error.
 [[nodiscard]] std::string event_words(ibv_event_type type, const std::string& device);
 

@@ -18,7 +18,7 @@ namespace {
 
 enum class Use { kHeap, kQueues };
 
-/// What GPU memory needs, and what does without. Kernels: linux
+/// Requirements of GPU memory, and of that which does without. Kernels: linux
 /// drivers/infiniband/core/umem_dmabuf.c for regions, hw/mlx5/devx.c devx_umem_get for user memory
 /// of DevX (MLX5DV_UMEM_MASK_DMABUF).
 const char* gpu_advice(Use use) {
@@ -32,7 +32,7 @@ const char* gpu_advice(Use use) {
                "boot); otherwise GSHMEM_QUEUE_MEMORY=host.";
 }
 
-/// What was tried and how it ended, for the error when nothing worked.
+/// All that was tried and how it ended, for the error when nothing worked.
 class Attempts {
  public:
   void failed(const std::string& call, int error) {

@@ -12,7 +12,7 @@ namespace gshmem::nic {
 namespace mlx5 {
 namespace {
 
-/// What a PE tells the others of its attempt to open a device.
+/// The result of a PE's attempt to open a device, for the others.
 struct Outcome {
   std::int32_t code = GSHMEMX_SUCCESS;
   char text[508] = {};

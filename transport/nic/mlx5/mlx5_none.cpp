@@ -1,4 +1,4 @@
-// What a build without <infiniband/mlx5dv.h> has in place of the mlx5 transport.
+// The mlx5 transport of a build without <infiniband/mlx5dv.h>: an error.
 #include "transport/nic/mlx5/mlx5.h"
 
 namespace gshmem::nic {

@@ -28,8 +28,8 @@ struct VerbsApi {
   /// GSHMEMX_ERROR_NOT_SUPPORTED naming library and symbol, and for the system's libraries when the
   /// process has others of their name from a folder. Threads: any.
   [[nodiscard]] static const VerbsApi& get(const std::string& folder);
-  /// What get() does once. In a folder the libraries are opened by absolute path, so that another
-  /// libibverbs which is in the process already is not taken for them.
+  /// Loads the libraries, which get() does once. In a folder the libraries are opened by absolute
+  /// path, so that another libibverbs which is in the process already is not taken for them.
   [[nodiscard]] static std::unique_ptr<const VerbsApi> load(const std::string& folder);
 
  private:

@@ -12,7 +12,7 @@ constexpr std::uint32_t kIndexMask = 0xffffff;  // cqc.consumer_counter has 24 b
 
 bool CompletionQueue::full() const {
   // Word 0 of the record is the consumer index (mlx5dv.h, MLX5_CQ_SET_CI). Pairs with the client's
-  // store behind its reading of entries.
+  // store after its reading of entries.
   const std::uint32_t raw =
       __atomic_load_n(static_cast<const std::uint32_t*>(attributes_.record), __ATOMIC_ACQUIRE);
   const std::uint32_t used =

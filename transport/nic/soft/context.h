@@ -1,4 +1,4 @@
-// What the parts of one engine share. Guarded by the engine's lock.
+// State that the parts of one engine share. Guarded by the engine's lock.
 #pragma once
 
 #include "transport/nic/soft/adversary.h"

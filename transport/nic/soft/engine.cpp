@@ -117,7 +117,7 @@ int Engine::devices() { return static_cast<int>(all().size()); }
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Engine::~Engine() {
-  // In a child that was forked behind it the thread is missing, and the node is the parent's.
+  // In a child that was forked after it the thread is missing, and the node is the parent's.
   if (impl_ != nullptr && !impl_->runs_here()) static_cast<void>(impl_.release());
 }
 

@@ -69,7 +69,7 @@ struct QpRts {
   std::uint32_t log_initiator_reads = 4;  ///< log_sra_max
 };
 
-/// What the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).
+/// The attributes that the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).
 struct DeviceAttributes {
   std::uint16_t lid = 0;
   std::uint64_t guid = 0;
@@ -101,7 +101,8 @@ struct EngineOptions {
   [[nodiscard]] static EngineOptions from_env();
 };
 
-/// What a device says by itself; values as in linux include/linux/mlx5/device.h, enum mlx5_event.
+/// An event that a device reports by itself; values as in linux include/linux/mlx5/device.h, enum
+/// mlx5_event.
 struct DeviceEvent {
   enum class Kind : std::uint16_t {
     kCqError = 0x04,         ///< `number` is a completion queue
@@ -132,7 +133,7 @@ class Engine {
   static constexpr int kMostDevices = 8;
   /// The engine of a device of the process, below devices(). All are started by the first caller
   /// and kept until the process ends. Errors: EngineError, also printed, when a GSHNIC_* variable
-  /// is bad, and in a child that was forked behind it.
+  /// is bad, and in a child that was forked after it.
   static Engine& get(int device = 0);
   /// Errors: as get.
   [[nodiscard]] static int devices();
@@ -172,7 +173,7 @@ class Engine {
   /// Returns what `ignore_events` takes.
   [[nodiscard]] int listen(EventListener listener);
   void ignore_events(int listener);
-  /// More errors on demand, behind those of the options. Errors: as parse_rules.
+  /// More errors on demand, after those of the options. Errors: as parse_rules.
   void add_rules(const std::string& rules);
 
   /// Violations of the client checker since start, as text; empty = none. Tests read it.
@@ -193,7 +194,7 @@ class Engine {
 
 }  // namespace gshmem::soft
 
-// The same as seen by programs that load libgshnic themselves (libgshmem's open_soft, tests).
+// The engine as seen by programs that load libgshnic themselves (libgshmem's open_soft, tests).
 extern "C" {
 // Where nothing else is said: all devices of the process.
 /// Fabric memory to be passed to other processes, or -1.

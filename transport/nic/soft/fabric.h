@@ -1,6 +1,6 @@
 // The wire between the processes of a host: a file of shared memory with a table of nodes
 // (processes) and two packet rings for each ordered pair of them, one for requests and one for
-// replies, so that a reply never waits behind a request. All-zero memory is an empty fabric and
+// replies, so that a reply never waits for a request. All-zero memory is an empty fabric and
 // untouched rings take no memory. Numbers carry the node: that is the whole routing table.
 // Invariant: a node's number is not used again while any process of the fabric lives.
 #pragma once

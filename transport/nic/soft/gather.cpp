@@ -33,7 +33,7 @@ bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::
   return true;
 }
 
-/// Reads what `op`, the next one to be sent, has at `offset`, and for writes behind it that could
+/// Reads what `op`, the next one to be sent, has at `offset`, and for later writes that could
 /// go at once: one wait serves all. A WQE that was rung owns its source, so that reading it early
 /// is nothing that a NIC may not do; but not past a fence, which says that what is read comes
 /// later.

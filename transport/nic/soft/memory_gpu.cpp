@@ -133,7 +133,7 @@ class GpuMemory final : public MemoryAccess {
     used_ += bytes;
   }
 
-  /// In stream order, so a flag is stored behind the payload that came before it.
+  /// In stream order, so a flag is stored after the payload that came before it.
   void copy_out() {
     if (extents_.empty()) return;
     const CudaScope scope(cuda_, context_);

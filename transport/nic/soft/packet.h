@@ -1,4 +1,4 @@
-// What the engines of two processes say to each other: requests of a queue pair's send queue, and
+// Packets between the engines of two processes: requests of a queue pair's send queue, and
 // replies. Host byte order; both ends are the same machine. Included by ring.h, the requester and
 // the responder.
 #pragma once

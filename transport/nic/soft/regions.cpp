@@ -52,7 +52,7 @@ std::uint32_t RegionTable::create(const RegionAttributes& attributes) {
 void RegionTable::destroy(std::uint32_t key) {
   const auto found = regions_.find(key);
   if (found == regions_.end()) throw EngineError{0x5, strprintf("no region has key 0x%x", key)};
-  // Nothing is stored behind the caller's back later. A failure has been logged.
+  // Nothing is stored later, when the caller does not expect it. A failure has been logged.
   static_cast<void>(found->second.memory->flush());
   AtomicWords::of_process().forget(found->second.base, found->second.bytes);
   regions_.erase(found);

@@ -108,7 +108,7 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
   op.number = qp.wqes++;
   const std::size_t bytes = std::max<std::size_t>(16, nic::wqe_bytes(qp.slot(op.entry)));
   op.entries = (bytes + nic::kEntryBytes - 1) / nic::kEntryBytes;
-  // Never behind what the doorbell covers: those bytes are still the client's.
+  // Never past what the doorbell covers: those bytes are still the client's.
   const std::uint64_t covered = std::min(op.entries, qp.producer - qp.fetched);
   op.raw.resize(std::min<std::size_t>(bytes, covered * nic::kEntryBytes));
   for (std::uint64_t e = 0; e < covered; ++e) {
@@ -198,7 +198,7 @@ void Requester::done(QueuePair& qp, Operation& op, std::int64_t now) {
   }
 }
 
-/// What InfiniBand lets pass (10.8.3.3, fence; mlx5: any fence mode) and log_sra_max.
+/// The rules of InfiniBand for overtaking (10.8.3.3, fence; mlx5: any fence mode) and log_sra_max.
 bool Requester::may_start(const QueuePair& qp, const Operation& op, std::int64_t now) const {
   if (now < op.not_before_ns || now < qp.retry_at_ns) return false;
   if (op.progress == Operation::Progress::kSending) return true;

@@ -1,7 +1,7 @@
 // The sending half of queue pairs: doorbells, fetch, execution in order, completion, and flush in
 // the error state. requester.cpp has the life of an operation, sender.cpp what it puts on the wire
 // and takes from it, gather.cpp the memory at this end. Invariant: completions of a queue pair come
-// in the order of its entries; nothing behind a failed operation is executed.
+// in the order of its entries; nothing after a failed operation is executed.
 #pragma once
 
 #include "transport/nic/soft/context.h"
@@ -42,7 +42,7 @@ class Requester {
   void done(QueuePair& qp, Operation& op, std::int64_t now);
   /// The operation will complete with an error, in its turn.
   void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor);
-  /// The same, by a mistake of the client, which is a violation.
+  /// The operation will complete with an error, by a mistake of the client: a violation.
   void reject(QueuePair& qp, Operation& op, std::uint8_t syndrome, const std::string& why);
 
   // sender.cpp

@@ -46,7 +46,7 @@ nic::Wqe atomic_of(const Packet& request) {
   return wqe;
 }
 
-/// What the responder's own side hears (IB 11.6.3.2, affiliated asynchronous errors).
+/// The event that the responder's own side gets (IB 11.6.3.2, affiliated asynchronous errors).
 DeviceEvent::Kind event_of(std::uint8_t syndrome) {
   if (syndrome == kRemoteAccess) return DeviceEvent::Kind::kAccessError;
   return syndrome == kRemoteRequest ? DeviceEvent::Kind::kInvalidRequest
@@ -102,7 +102,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
     return not_ready(request, Condition::kNotConnected);
   }
   if (qp->rtr.remote_qpn != request.source) return not_ready(request, Condition::kAbsent);
-  // Behind a message that was not executed, or from before one side started anew.
+  // After a message that was not executed, or from before one side started anew.
   if (request.message != qp->expected ||
       (request.kind == PacketKind::kWrite && !request.first && !qp->receiving)) {
     return not_ready(request, Condition::kSequence);
@@ -119,7 +119,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   switch (request.kind) {
     case PacketKind::kWrite:
       if (!qp->held.empty()) {
-        // The one in front lands behind this piece.
+        // The earlier one lands after this piece.
         write(*qp, request, payload);
         land_held(*qp);
       } else if (!hold(*qp, request, payload, now)) {
@@ -375,7 +375,7 @@ bool Responder::fetch(QueuePair& qp, PendingReply& pending, std::uint8_t* to, st
   return true;
 }
 
-/// Reads for the first reply and for those behind it that could go at once: one wait serves all.
+/// Reads for the first reply and for later ones that could go at once: one wait serves all.
 bool Responder::read_ahead(QueuePair& qp, std::int64_t now) {
   MemoryAccess* memory = nullptr;
   std::vector<MemoryAccess::Part> parts;

@@ -24,7 +24,7 @@ class Ring {
   }
 
   // Writer.
-  /// Room for a packet with `payload` bytes behind it, or null. It counts from commit() on.
+  /// Room for a packet followed by `payload` bytes, or null. It counts from commit() on.
   [[nodiscard]] Packet* reserve(std::uint32_t payload) {
     const std::uint64_t need = record_bytes(payload);
     std::uint64_t at = head_ % kDataBytes;
@@ -89,7 +89,7 @@ class Ring {
 
   Control* control_;
   std::uint8_t* data_;
-  /// What this side last knew; its own one is exact.
+  /// The last values that this side knew; its own one is exact.
   std::uint64_t head_ = 0, tail_ = 0;
   std::uint64_t pending_ = 0;
 };

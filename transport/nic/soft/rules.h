@@ -14,15 +14,13 @@
 //          | "delay=" n ("ns" | "us" | "ms" | "s")  execution begins that much later
 //          | "key=remote"                    it goes out with a key that its target does not know
 //          | "queue=error"                   its queue pair is moved to the error state: it and all
-//                                            behind it are flushed
+//                                            after it are flushed
 //          | "queue=reset"                   to reset: nothing of it ever completes
 //          | "peer=error"                    the queue pair at the other end is moved to error
-//          | "cq=overrun"                    the completion queue breaks: no completion any more,
-//          but
-//                                            an event; the queue pair is in error
-//          | "port=down"                     the port goes down for good, with an event: nothing
-//          gets
-//                                            out or in
+//          | "cq=overrun"                    the completion queue breaks: no completion any
+//                                            more, but an event; the queue pair is in error
+//          | "port=down"                     the port goes down for good, with an event:
+//                                            nothing gets out or in
 //
 // Numbers are decimal or 0x hexadecimal. Example: "qp=*:wqe=17:op=write:syndrome=0x13".
 #pragma once
@@ -65,7 +63,7 @@ struct Rule {
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {}
-  /// Behind those that are there.
+  /// Appends to the rules that are there.
   void add(const std::vector<Rule>& more) { rules_.insert(rules_.end(), more.begin(), more.end()); }
   /// The first rule that `wqe` meets, counted as used; null = none.
   [[nodiscard]] const Rule* match(std::uint32_t qpn, std::uint64_t ordinal, std::uint64_t wqe,

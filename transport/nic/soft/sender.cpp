@@ -59,7 +59,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
       done(qp, op, now);
       return true;
     case nic::WqeKind::kDump: {
-      // What came in before it is in memory when it completes: that is what clients use it for.
+      // Earlier incoming data is in memory when it completes: that is what clients use it for.
       constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
       for (const auto& [number, other] : context_.qps) land_trailing(*other, kEver);
       done(qp, op, now);
@@ -270,7 +270,7 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
   arrived(qp, op, now);
 }
 
-/// The peer did not execute it, or it got lost: it and all behind it go again, until it takes too
+/// The peer did not execute it, or it got lost: it and all after it go again, until it takes too
 /// long.
 void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now) {
   for (const Operation& earlier : qp.operations) {

@@ -1,4 +1,4 @@
-// What the command handlers share, and their list. Included by firmware*.cpp only. A handler
+// State that the command handlers share, and their list. Included by firmware*.cpp only. A handler
 // returns when its command has been executed and throws Refusal when it has changed nothing.
 #pragma once
 

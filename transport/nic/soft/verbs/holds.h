@@ -1,5 +1,5 @@
-// What a queue that is being created uses: taken one by one, given back together unless the queue
-// comes to be. Included by firmware_*.cpp only.
+// The objects that a queue uses while it is created: taken one by one, given back together unless
+// the queue comes to be. Included by firmware_*.cpp only.
 #pragma once
 
 #include "transport/nic/soft/verbs/firmware_state.h"

@@ -1,4 +1,4 @@
-// The rest of libmlx5.so.1: what lies behind objects of verbs, and the device.
+// The rest of libmlx5.so.1: the memory of verbs objects, and the device.
 #include "transport/nic/soft/verbs/objects.h"
 #include "transport/nic/soft/verbs/symver.h"
 

@@ -1,4 +1,4 @@
-// The objects behind the pointers that verbs clients get, as both libraries see them: each begins
+// The objects that the pointers of verbs clients lead to, as both libraries see them: each begins
 // with the public structure of <infiniband/verbs.h>, whose `handle` is the engine's number. Both
 // libraries are built together; a client sees the public part only.
 #pragma once
@@ -19,7 +19,7 @@
 #include <mutex>
 #include <utility>
 
-/// What mlx5dv_devx_obj_create returns.
+/// The result of mlx5dv_devx_obj_create.
 struct mlx5dv_devx_obj {
   ibv_context* context;
   std::uint16_t created_by;  ///< opcode
@@ -45,7 +45,7 @@ struct ContextState {
   int listener = 0;
 };
 
-/// What ibv_open_device returns points at verbs.context.
+/// The result of ibv_open_device points at verbs.context.
 struct SoftContext {
   verbs_context verbs;  ///< first, so that the address of the context gives that of the whole
   ContextState* state;

@@ -19,7 +19,7 @@ struct Field64 {
   std::uint16_t byte;
 };
 
-/// What input in a field means to the firmware (prm_fields.def).
+/// The meaning of input in a field to the firmware (prm_fields.def).
 enum class FieldRule : std::uint8_t { kUsed, kIgnored, kZero };
 
 #define GSHNIC_FIELD(structure, field, byte, high, low, rule) \

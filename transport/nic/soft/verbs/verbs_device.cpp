@@ -130,7 +130,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
     fill_operations(verbs.ops);
     fill_extended(context->verbs);
     verbs.device = device;
-    verbs.cmd_fd = -1;  // no kernel device behind it
+    verbs.cmd_fd = -1;  // there is no kernel device
     verbs.async_fd = state->events_read.get();
     verbs.num_comp_vectors = kEventQueues;
     verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;

@@ -1,4 +1,4 @@
-// What the device and its port are: queries.
+// Queries of the device and its port.
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <endian.h>
