@@ -68,7 +68,7 @@ struct Jacobi {
   }
 };
 
-// The same on one CPU for the whole grid, inclusive of its frame; the top side is hot.
+// The iteration on one CPU for the whole grid, inclusive of its frame; the top side is hot.
 std::vector<double> serial(int rows, int cols) {
   const int pitch = cols + 2;
   std::vector<double> old(static_cast<std::size_t>((rows + 2) * pitch));

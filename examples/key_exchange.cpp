@@ -1,6 +1,6 @@
 // The exchange of a distributed sort: every PE has keys for all PEs in no order, and sends each to
 // the PE that owns its range. A warp sends what is for one PE as a burst: every thread the keys
-// that it has, and behind them all one signal. On the network that is one doorbell for many keys.
+// that it has, and after them all one signal. On the network that is one doorbell for many keys.
 //   GSHMEM_CONTEXTS=4 mpirun -np 4 bin/key_exchange     or as threads: bin/key_exchange 4
 #include <gshmem/gshmem.hpp>
 

@@ -18,7 +18,7 @@ struct Ring {
     const std::uint64_t n = static_cast<std::uint64_t>(ctx.n_pes());
     const int next = static_cast<int>((me + 1) % n);
 
-    // Hop h leaves PE h % n; behind its payload the signal of the next PE becomes h + 1.
+    // Hop h leaves PE h % n; after its payload the signal of the next PE becomes h + 1.
     for (std::uint64_t hop = me; hop < kLaps * n; hop += n) {
       if (block.thread_rank() == 0) ctx.signal_wait_until(arrived, gshmem::Cmp::kGe, hop);
       block.sync();  // the token is visible to the whole block

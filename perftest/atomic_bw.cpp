@@ -84,7 +84,7 @@ template <class T>
 Measurement run_size(Bench& bench, Atomic op, gshmem::SymmetricArray<T>& words,
                      const gshmem::LaunchShape& shape, std::size_t count) {
   const Role role = bench.role();
-  // One word behind must stay as it is.
+  // The next word must stay as it is.
   std::vector<T> image(count + 1, initial_value<T>(op));
   words.write(image, bench.my_pe());
   const std::uint64_t first = bench.iterations_taken();

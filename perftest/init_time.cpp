@@ -17,7 +17,7 @@ using Life = std::array<double, kSteps>;
 
 double now() { return static_cast<double>(gshmem::device::now_ns()); }
 
-/// What a PE does between init and finalize. The time of finalize is its beginning, for now.
+/// The work of a PE between init and finalize. The time of finalize is its beginning, for now.
 void live(double started, Life& life) {
   using Memory = gshmem::SymmetricArray<std::byte>;
   const double up = now();

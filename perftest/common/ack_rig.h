@@ -45,7 +45,7 @@ class AckRig {
 
   /// The PE with these queues: no PE is mapped, and block b uses queue b % queues to the PE itself.
   [[nodiscard]] const gshmem::abi::DeviceState& state() const { return state_; }
-  /// What is wrong with cursors, records, acknowledgements, and the entries of the last lap; ""
+  /// The mistakes in cursors, records, acknowledgements, and the entries of the last lap; ""
   /// when they are what `work` makes. `corrupt` flips a bit first.
   [[nodiscard]] std::string check(const RigWork& work, bool corrupt) const;
 

@@ -1,6 +1,6 @@
 // Atomic operations as the atomic programs need them: how each is called, what operand iteration i
 // has, and what it makes of a word. The model runs on the device beside the measurement and on the
-// host behind it, so every value is known.
+// host after it, so every value is known.
 #pragma once
 
 #include "perftest/common/run.h"
@@ -52,7 +52,7 @@ inline constexpr bool kFetches = false;
 PERFTEST_ATOMICS(PERFTEST_OP)
 #undef PERFTEST_OP
 
-/// What words hold before the first iteration: bits for AND to clear, else none.
+/// The words before the first iteration: bits for AND to clear, else none.
 template <class T>
 T initial_value(Atomic op) {
   return op == Atomic::kAnd || op == Atomic::kFetchAnd ? static_cast<T>(~T{0}) : T{0};
@@ -77,7 +77,7 @@ GSHMEM_FN T operand_of(Atomic op, std::uint64_t iteration) {
   }
 }
 
-/// The word behind the operation (a compare_swap whose condition held).
+/// The word after the operation (a compare_swap whose condition held).
 template <class T>
 GSHMEM_FN T model(Atomic op, T word, T operand) {
   switch (op) {
@@ -125,7 +125,7 @@ GSHMEM_FN T perform(const gshmem::LaunchContext& ctx, T* dest, T operand, T expe
   return expected;
 }
 
-/// The word behind the iterations [first, last).
+/// The word after the iterations [first, last).
 template <class T>
 T model_after(Atomic op, std::uint64_t first, std::uint64_t last) {
   T word = initial_value<T>(op);

@@ -1,4 +1,5 @@
-// What put_bw and get_bw share: sizes and scopes, or the number of blocks, as the varied thing.
+// Code that put_bw and get_bw share: sizes and scopes, or the number of blocks, as the varied
+// thing.
 #pragma once
 
 #include "perftest/common/run.h"

@@ -1,5 +1,5 @@
-// What barrier_latency and sync_latency share. Besides the measurement there is a run in which the
-// PEs come late in turn and all look, behind the barrier, whether the others have come to it.
+// Code that barrier_latency and sync_latency share. Besides the measurement there is a run in which
+// the PEs come late in turn and all look, after the barrier, whether the others have come to it.
 #pragma once
 
 #include "perftest/common/run.h"
@@ -41,7 +41,7 @@ struct VerifyBarrier {
       if (leads) {
         bool early = false;
         for (int pe = 0; pe < ctx.n_pes(); ++pe) {
-          // Who has come to the barrier may be on its way to the next one, not further.
+          // A PE that has come to the barrier may be on its way to the next one, not further.
           const std::uint64_t at = ctx.g(reached, pe);
           early |= at != number && at != number + 1;
         }

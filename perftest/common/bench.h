@@ -108,13 +108,13 @@ class Exchange {
     return reinterpret_cast<T*>(dest());
   }
   /// A fresh pattern in the first `source_bytes` of the source, poison in the first `bytes` of the
-  /// destination and behind.
+  /// destination and after.
   void prepare(std::size_t bytes, std::size_t source_bytes);
   void prepare(std::size_t bytes) { prepare(bytes, bytes); }
   /// Collective: this PE's destination holds the pattern of `from` (-1 = nothing to check), and
-  /// nothing behind it.
+  /// nothing after it.
   void check(std::size_t bytes, int from) { check(bytes, from, {}); }
-  /// The same for one element of `bytes` bytes in every `stride`.
+  /// For check: one element of `bytes` bytes in every `stride`.
   struct Elements {
     std::size_t bytes = 1, stride = 1;
   };

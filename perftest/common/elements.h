@@ -1,5 +1,5 @@
-// What p_bw and g_bw share: sizes of elements that the threads of the launch move one by one, each
-// in its own call.
+// Code that p_bw and g_bw share: sizes of elements that the threads of the launch move one by one,
+// each in its own call.
 #pragma once
 
 #include "perftest/common/run.h"

@@ -36,7 +36,7 @@ struct Claim {
 
 /// Least time that the operation of `claim` can take.
 [[nodiscard]] double floor_us(const Claim& claim);
-/// What is wrong with the claim, as one line; nothing if it is possible.
+/// Why the claim is impossible, as one line; nothing if it is possible.
 [[nodiscard]] std::optional<std::string> below_floor(const Claim& claim);
 
 }  // namespace perftest

@@ -1,4 +1,4 @@
-// What the perftests ask the CUDA runtime for; gpu_none.cpp answers in builds without CUDA.
+// Calls of the CUDA runtime for perftests; gpu_none.cpp answers in builds without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace perftest {
 /// A number that two PEs share if and only if they share the GPU; fits in a double.
 [[nodiscard]] std::uint64_t gpu_identity();
 
-/// Where memory lies that kernels of the current GPU reach: in the host's, pinned, or in the GPU's.
+/// The place of memory that kernels of the current GPU reach: in the host's, pinned, or in the
+/// GPU's.
 enum class MemorySide { kHost, kGpu };
 using Memory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 /// Zeroed, on a page boundary; for PEs on GPUs only. Errors: std::runtime_error.

@@ -1,4 +1,4 @@
-// What the latency programs of messages share: scopes and sizes, one group per PE.
+// Code that the latency programs of messages share: scopes and sizes, one group per PE.
 #pragma once
 
 #include "perftest/common/run.h"

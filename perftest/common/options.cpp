@@ -131,7 +131,7 @@ void assign(Options& options, const OptionRow& row, std::string_view value) {
   }
 }
 
-/// The row that `argument` means; the rest of it (behind = or the letter) goes to `value`.
+/// The row that `argument` means; the rest of it (after = or the letter) goes to `value`.
 const OptionRow& find_row(std::string_view argument, std::optional<std::string>& value) {
   for (const OptionRow& row : kTable) {
     if (argument.starts_with("--")) {

@@ -9,7 +9,7 @@
 
 namespace perftest {
 
-/// What both sides know. `inbox` and `flag` are symmetric.
+/// Facts that both sides know. `inbox` and `flag` are symmetric.
 struct PingPong {
   std::byte* outbox;
   std::byte* inbox;
@@ -43,7 +43,7 @@ struct PlayPingPong {
   }
 };
 
-/// The same with fresh data in every message; counts the bytes that came back wrong.
+/// A ping-pong with fresh data in every message; counts the bytes that came back wrong.
 template <class Sender, class Group>
 struct VerifyPingPong {
   PingPong game;

@@ -5,7 +5,7 @@
 namespace perftest {
 namespace {
 
-/// What no program says otherwise.
+/// Options of programs that have none of their own.
 const Options& common_defaults() {
   static const Options defaults = [] {
     Options options;

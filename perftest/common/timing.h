@@ -42,7 +42,7 @@ struct Timed {
   }
 };
 
-/// What a PE does in a measurement.
+/// The part of a PE in a measurement.
 enum class Part {
   kNone,    ///< nothing
   kSilent,  ///< runs the body, but its time does not count

@@ -1,4 +1,4 @@
-// What data must look like: a pattern that is different for every size, round, PE and byte, so that
+// The pattern of data, one that is different for every size, round, PE and byte, so that
 // stale data, a neighbour's data and a shifted copy are all told apart. Pure functions over host
 // memory; bench.h moves the bytes.
 #pragma once
@@ -18,14 +18,14 @@ struct PatternKey {
   int pe = 0;            ///< whose source it is
 };
 
-/// What destinations hold before, and behind the last byte of a message also after.
+/// Destinations hold this before; past the last byte of a message they hold it after, too.
 inline constexpr std::byte kPoison{0xdb};
-/// Bytes behind a message that must stay poisoned.
+/// Bytes after a message that must stay poisoned.
 inline constexpr std::size_t kGuardBytes = 64;
 
 /// Fills `bytes` with the pattern.
 void fill_pattern(std::span<std::byte> bytes, const PatternKey& key);
-/// The first byte that differs from the pattern, or from the poison behind `size` bytes, as a
+/// The first byte that differs from the pattern, or from the poison after `size` bytes, as a
 /// sentence.
 [[nodiscard]] std::optional<std::string> find_mismatch(std::span<const std::byte> bytes,
                                                        std::size_t size, const PatternKey& key);
