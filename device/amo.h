@@ -15,7 +15,7 @@ GSHMEM_FN Word<T>* amo_target(const State& state, const T* dest, int pe) {
   return reinterpret_cast<Word<T>*>(peer_address(state, const_cast<T*>(dest), pe));
 }
 
-/// The same by the NIC.
+/// The atomic as a NIC does it.
 template <class T>
 GSHMEM_FN Amo nic_amo(AmoOp op, T operand, T cond) {
   return {op, sizeof(T), bits<Word<T>>(operand), bits<Word<T>>(cond)};

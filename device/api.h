@@ -17,7 +17,7 @@ namespace gshmem::api {
 
 using namespace gshmem::device;
 
-/// Who calls: a PE, and the name of the API function for messages.
+/// The caller: a PE, and the name of the API function for messages.
 struct Caller {
   const State& state;
   const char* name;

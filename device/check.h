@@ -80,7 +80,7 @@ struct Local : Memory {
     return is_fit(state, call);
   }
 };
-/// The same where null is an answer.
+/// Memory that may be null.
 struct Optional : Memory {
   GSHMEM_FN bool good(const State& state, const char* call) const { return is_fit(state, call); }
 };

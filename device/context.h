@@ -28,10 +28,10 @@ GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
       load_relaxed(reinterpret_cast<const std::uintptr_t*>(&entry.state)));
 }
 
-/// The state behind `handle`, the call's argument `argument`. Null, where checks are on, when it
-/// was destroyed or never was one: a fault then, and the call has no effect. Out of line also
-/// because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one ("PHI
-/// node has multiple entries", tests/spmd/context.cpp).
+/// The state that `handle` stands for, the call's argument `argument`. Null, where checks are on,
+/// when it was destroyed or never was one: a fault then, and the call has no effect. Out of line
+/// also because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one
+/// ("PHI node has multiple entries", tests/spmd/context.cpp).
 GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, const char* argument,
                                          int handle) {
   if (is_default_context(handle)) return &state;

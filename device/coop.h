@@ -18,10 +18,10 @@ struct Thread {
   GSHMEM_FN bool any(bool mine) const { return mine; }
 };
 
-/// The same for copies of few bytes, where registers are better spent on something else.
+/// A thread that copies few bytes, where registers are better spent on something else.
 struct LeanThread : Thread {};
 
-/// The same in place of threads that arrive together (Converged).
+/// A thread in place of threads that arrive together (Converged).
 struct Alone {
   GSHMEM_FN int size() const { return 1; }
   GSHMEM_FN int rank() const { return 0; }

@@ -21,7 +21,7 @@
 
 namespace gshmem::device {
 
-/// Where the source lies. A peer's memory must not come from this SM's L1 cache, which no peer's
+/// Where the source is. A peer's memory must not come from this SM's L1 cache, which no peer's
 /// store invalidates: a program may get the same words again and again until they change.
 enum class Source { kLocal, kPeer };
 
@@ -78,7 +78,7 @@ GSHMEM_FN W* next_word(W* p, std::uint32_t step) {
 
 /// The first `left / step` words, rounded up, kMost at most: all loads, then all stores, so that a
 /// short copy costs one latency. (Nested because the registers of an array whose words are loaded
-/// under a condition stay taken for the whole kernel: 64 instead of 48 in tests/device/registers.)
+/// under a condition stay taken for the whole kernel, see tests/device/registers.)
 template <int kMost, Read kRead, class W>
 GSHMEM_FN void copy_rest(W* dst, const W* src, int left, std::uint32_t step) {
   if constexpr (kMost > 0) {
@@ -95,10 +95,10 @@ inline constexpr int kFloorOfTwo = kMost < 2 ? kMost : 2 * kFloorOfTwo<kMost / 2
 template <>
 inline constexpr int kFloorOfTwo<0> = 0;
 
-/// The same by halves: `count` words, kMost at most, and with `more` one behind them. A branch per
-/// binary digit instead of one per word (one thread, put of 512 B, which ends with 12 words: 2.03
-/// us with the latter). `count` is the same in all lanes of a warp: lanes that part here would wait
-/// for one latency each.
+/// Copies words by halves: `count` of them, kMost at most, and with `more` one after them. A branch
+/// per binary digit instead of one per word (one thread, put of 512 B, which ends with 12
+/// words: 2.03 us with the latter). `count` is the same in all lanes of a warp: lanes that part
+/// here would wait for one latency each.
 template <int kMost, Read kRead, int kWidth, class W>
 GSHMEM_FN void copy_halves(W* dst, const W* src, int count, bool more) {
   if constexpr (kMost == 0) {
@@ -215,7 +215,7 @@ GSHMEM_OUTLINE void copy_edge(char* dst, const char* src, int bytes) {
 /// The lowest bit that is set in `all`, which is not 0.
 GSHMEM_FN std::uintptr_t lowest_bit(std::uintptr_t all) { return all & (~all + 1); }
 
-/// Where the whole words of a copy lie: bytes [begin, end) of it.
+/// Where the whole words of a copy are: bytes [begin, end) of it.
 struct WholeWords {
   std::size_t begin, end;
 };
@@ -233,7 +233,7 @@ struct Unaligned {
 };
 
 /// The bytes before the first and after the last whole word. Threads of a group take a unit each,
-/// the largest in which all elements of a put can lie: one of up to 8 bytes that is aligned at both
+/// the largest in which all elements of a put can be: one of up to 8 bytes that is aligned at both
 /// ends is never torn, because others may wait for it. `dst` and `src` agree modulo `word`.
 template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_edges(Coop coop, const Unaligned& copy, std::uint32_t word) {
@@ -299,7 +299,7 @@ GSHMEM_FN bool copy_small(Coop coop, void* dst, const void* src, std::size_t byt
   return true;
 }
 
-/// What most copies are: all in words of 16 bytes.
+/// Most copies: all in words of 16 bytes.
 template <class Shape, Read kRead>
 GSHMEM_FN void copy_all_words(char* dst, const char* src, std::size_t bytes, int rank, int width) {
   const std::size_t first = static_cast<std::size_t>(rank) * sizeof(Word16);
@@ -383,7 +383,7 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
 template <Source kSource, class Coop>
 GSHMEM_FN void copy(Coop coop, void* dst, const void* src, std::size_t bytes) {
 #if defined(__CUDA_ARCH__)
-  // Not for blocks: their rank and size would be registers of the caller (48 instead of 40).
+  // Not for blocks: their rank and size would be registers of the caller.
   if (!std::is_same_v<Coop, Block> && copy_small<kCopyRead<Coop, kSource>>(coop, dst, src, bytes))
     return;
   copy_on_gpu<kCopyRead<Coop, kSource>>(coop, static_cast<char*>(dst),

@@ -15,7 +15,7 @@ namespace gshmem::device {
 
 using State = abi::DeviceState;
 
-/// What went wrong, for fault(): everything but who and where.
+/// A fault for fault(): everything but the PE and the place.
 struct FaultInfo {
   gshmemx_status code;
   const char* call;
@@ -45,7 +45,8 @@ GSHMEM_OUTLINE void stop_here(const State& state) {
 #endif
 }
 
-/// Who hears of a fault: it ends the job under FaultPolicy::kAbort, or the caller gets its code.
+/// The way in which a fault is told: it ends the job under FaultPolicy::kAbort, or the caller gets
+/// its code.
 enum class Told : std::uint32_t { kByPolicy, kByStatus };
 
 /// Records `info` unless an earlier fault is there, and stops every wait of this PE. The record is

@@ -2,7 +2,7 @@
 // without the kernels that call it: the function takes as many registers as it likes, unless a
 // kernel of its unit that calls it has a bound. nvlink then gives every kernel as many registers as
 // what it calls has: with one put a kernel would have 92, and no block of 1024 threads could be
-// launched. So here are kernels that nobody launches. They call what lies out of line, and have a
+// launched. So here are kernels that nobody launches. They call what is out of line, and have a
 // bound. Checked on linked code by tests/device/registers.
 //
 // GSHMEM_FIT_REGISTERS=0 leaves them out: for units without kernels of their own, since they take 3
@@ -24,7 +24,7 @@
 
 namespace gshmem::device {
 
-/// Arguments of all kinds. They lie in memory, so that the compiler knows nothing about them.
+/// Arguments of all kinds. They are in memory, so that the compiler knows nothing about them.
 struct FitWork {
   api::Caller call;
   char *dest, *source;

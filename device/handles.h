@@ -1,5 +1,5 @@
 // The API layer of contexts and queue handles: the function that a handle is passed to is that of
-// device/api.h, called with the state behind the handle. Included by gshmem.h, whose functions are
+// device/api.h, called with the state of the handle. Included by gshmem.h, whose functions are
 // made by include/gshmem/functions.def.
 #pragma once
 
@@ -40,7 +40,7 @@ GSHMEM_FN Result nothing() {
 
 namespace gshmem::api {
 
-/// What a fence or quiet of handles is about.
+/// The contexts that a fence or quiet of handles covers.
 struct Handles {
   const int* qps;
   int count;
@@ -72,7 +72,7 @@ GSHMEM_FN QueueRange queues_to(const State& state, int pe) {
 // group share the queues of each. That a step calls nothing that the group must call together is
 // what makes it right for a table that changes: a thread may see a handle that others do not.
 
-/// What the first step posts: flush_rails says why.
+/// The posts of the first step: flush_rails says why.
 template <class Coop>
 GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues || !(state.nic.flags & abi::kNicFlush)) return;
@@ -83,7 +83,7 @@ GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call
   nic::post_flushes(coop, wait, range.first, range.end);
   post_report(wait);
 }
-/// What was posted is complete.
+/// All that was posted is complete.
 template <class Coop>
 GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues) return;

@@ -1,4 +1,4 @@
-// What a block is on the CPU: host threads that share a barrier. gshmem::launch makes them
+// A block on the CPU: host threads that share a barrier. gshmem::launch makes them
 // (include/gshmem/launch.hpp); a host thread outside a launch is a block of one. Read through the
 // ambient record of the calling thread, which libgshmem owns.
 #pragma once
@@ -21,7 +21,7 @@ namespace gshmem::device {
 inline constexpr int kHostWarpSize = 4;
 
 #if !defined(__CUDA_ARCH__)
-/// Barrier of `size` threads: counter and generation. Who is early spins a little, then sleeps:
+/// Barrier of `size` threads: counter and generation. An early thread spins a little, then sleeps:
 /// groups have more threads than the machine cores, and a thread that only yields comes back a time
 /// slice of whoever else is busy later (beside three busy processes on two cores, 10 s of bodies
 /// for 105 with four yields).
@@ -80,7 +80,7 @@ struct HostLane {
   HostBarrier* warp_barrier = nullptr;
 };
 
-/// What the C API finds without being told: one per host thread, owned by libgshmem.
+/// The state that the C API finds without being told: one per host thread, owned by libgshmem.
 struct Ambient {
   const abi::DeviceState* state = nullptr;
   HostOps* ops = nullptr;  ///< null in CPU mode

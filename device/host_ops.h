@@ -1,4 +1,4 @@
-// What host threads use when heaps are on GPUs: the same operations as device code, by the copy
+// Host threads use this when heaps are on GPUs: the operations of device code, by the copy
 // engine and a service kernel. Implemented in host/gpu/host_ops.cpp; null in CPU mode, where host
 // threads run the device code itself.
 #pragma once
@@ -15,17 +15,17 @@ enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd
 /// Symmetric addresses are those of this PE, in range. Failures are recorded as faults, not thrown.
 class HostOps {
  public:
-  /// Start a copy to or from PE `pe`; `source` and `dest` may be host or GPU memory. Ordered behind
+  /// Start a copy to or from PE `pe`; `source` and `dest` may be host or GPU memory. Ordered after
   /// earlier operations of this object.
   virtual void put(void* dest, const void* source, std::size_t bytes, int pe) = 0;
   virtual void get(void* dest, const void* source, std::size_t bytes, int pe) = 0;
-  /// The same between any two places of this process.
+  /// Start a copy between any two places of this process.
   virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
   /// Everything started is complete at its target.
   virtual void complete() = 0;
-  /// The same with its outcome: 0, or the code of the PE's first fault.
+  /// As complete(), with its outcome: 0, or the code of the PE's first fault.
   virtual int complete_status() = 0;
-  /// The same, and what kernels have posted to the queues of `context`: a state of this PE.
+  /// As complete(), also for posts of kernels to the queues of `context`, a state of this PE.
   virtual void complete(const abi::DeviceState& context) = 0;
   /// Value of an aligned word of `width` bytes (1 to 8) of this PE, zero-extended.
   virtual std::uint64_t load(const void* address, std::size_t width) = 0;

@@ -23,7 +23,7 @@
 #define GSHMEM_OUTLINE [[gnu::noinline]] inline
 #endif
 
-// In front of a loop of a slow path, which would cost callers registers when unrolled.
+// Stands before a loop of a slow path, which would cost callers registers when unrolled.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_NO_UNROLL _Pragma("unroll 1")
 #else

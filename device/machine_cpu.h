@@ -89,7 +89,7 @@ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
 inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint64_t v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
-/// Release: in C++ nothing less orders the stores behind the cursor after the NIC's reading.
+/// Release: in C++ nothing less orders later stores after the NIC's reading.
 inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   std::uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
   while (old < v &&
@@ -143,7 +143,7 @@ template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 /// Between two polls. PEs are often more than cores: after a short spin the core is given away, and
-/// who has waited for long sleeps, lest those for whom all wait share the cores with the waiting.
+/// a thread that has waited for long sleeps, so that those for whom all wait have the cores.
 inline constexpr unsigned kPauseSpins = 16, kPauseYields = 64;
 inline void pause(unsigned polls) {
   if (polls < kPauseSpins) {

@@ -73,7 +73,7 @@ __device__ inline void store_relaxed(Word16* p, Word16 v) {
 }
 
 /// Bulk access: may be cached, may tear between words; only for data that somebody else orders.
-/// Generic addresses, because sources may lie in shared memory or on the stack. `volatile` keeps
+/// Generic addresses, because sources may be in shared memory or on the stack. `volatile` keeps
 /// the order of issue, so that the loads of one unrolled group are all in flight before the first
 /// store.
 #define GSHMEM_PTX_BULK(T, TYPE, LOADED, STORED, WIDE)                                       \
@@ -157,8 +157,8 @@ GSHMEM_PTX_CAS(std::uint32_t, "b32", "=r", "r")
 GSHMEM_PTX_CAS(std::uint64_t, "b64", "=l", "l")
 #undef GSHMEM_PTX_CAS
 
-// What only threads of this GPU, or a NIC that reads the GPU's memory, look at: narrower scope, and
-// much cheaper fences (569 against 2,842 clocks behind the stores of a work queue entry).
+// For memory that only threads of this GPU, or a NIC that reads the GPU's memory, look at: narrower
+// scope, and much cheaper fences (569 against 2,842 clocks after the stores of a work queue entry).
 /// Release and acquire to and from the threads of this GPU.
 __device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
@@ -166,7 +166,7 @@ __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
   asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
-/// A load behind which the caller only stores, and only if the value lets it: the GPU begins no
+/// A load after which the caller only stores, and only if the value lets it: the GPU begins no
 /// store before the branch on it is decided.
 __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
   std::uint64_t v;
@@ -200,16 +200,16 @@ __device__ inline void store_record(std::uint32_t* p, std::uint32_t v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
                : "memory");
 }
-/// Acquire only, behind a load_poll that has seen what it waits for: costs nothing but the cache.
+/// Acquire only, after a load_poll that has seen what it waits for: costs nothing but the cache.
 __device__ inline void fence_acquire_system() { GSHMEM_PTX_FENCE("acquire", "sys"); }
 template <class T>
 __device__ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
-/// Release only: what was cached stays, so that loads behind it need not go to memory again.
+/// Release only: what was cached stays, so that later loads need not go to memory again.
 __device__ inline void fence_release_gpu() { GSHMEM_PTX_FENCE("release", "gpu"); }
 __device__ inline void fence_release_system() { GSHMEM_PTX_FENCE("release", "sys"); }
-/// What was stored before it is performed: every load of the system that comes after it, in the one
+/// Every store before it is performed: every load of the system that comes after it, in the one
 /// order of all such fences, sees it (PTX ISA, "membar/fence", fence.sc). A release only orders.
 __device__ inline void fence_complete_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 /// Adds to a word whose readers acquire it. Relaxed: a reader synchronizes with the release of the
@@ -219,7 +219,7 @@ __device__ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
 }
-/// The same, and a release of what is behind that fence.
+/// Adds to such a word, and releases the stores after that fence.
 __device__ inline void atomic_add_release_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
@@ -232,9 +232,9 @@ __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint
                : "memory");
   return old;
 }
-/// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, which
-/// the maximum stays behind, and whoever acquires the cursor may store to what the NIC has read,
-/// but must not read what it has written without an acquire load of its own.
+/// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, and
+/// the maximum comes after it. A thread that acquires the cursor may store to what the NIC has
+/// read, but must not read what it has written without an acquire load of its own.
 __device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
@@ -292,7 +292,7 @@ __device__ inline T* advance(T* p, std::uint32_t bytes) {
   asm volatile("" : "+l"(at));
   return reinterpret_cast<T*>(at);
 }
-/// `object` lies in memory from here to its next use, not in registers.
+/// `object` is in memory from here to its next use, not in registers.
 template <class T>
 __device__ inline void keep_in_memory(T& object) {
   asm volatile("" ::"l"(&object) : "memory");
@@ -316,7 +316,7 @@ __device__ inline void pause(unsigned) {}
 __device__ inline void pause_far(unsigned polls) {
   if (polls > 8) __nanosleep(polls < 40 ? 32 * (polls - 8) : 1024);
 }
-/// Whether this poll of a wait looks at the clock and the stop word, which lies in host memory: a
+/// Whether this poll of a wait looks at the clock and the stop word, which is in host memory: a
 /// look over PCIe costs about as much as three polls.
 __device__ inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] __device__ inline void trap() {

@@ -33,7 +33,8 @@ GSHMEM_OUTLINE int steps_by_table(const State& state, int pe) {
 GSHMEM_FN bool is_mapped(const State& state, int pe) {
   return is_consecutive(state, pe) || is_mapped_by_table(state, pe);
 }
-/// The same for atomics, which must not mix with those of a NIC on the same memory.
+/// Atomics reach PE `pe` by load and store; they must not mix with those of a NIC on the same
+/// memory.
 GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
   return state.amo_by_nic == 0 && is_mapped(state, pe);
 }
@@ -45,7 +46,7 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// True when [p, p + bytes) lies in this PE's allocatable heap.
+/// True when [p, p + bytes) is in this PE's allocatable heap.
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);

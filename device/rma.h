@@ -32,7 +32,7 @@ template <class Coop>
 GSHMEM_FN void put(Coop coop, const State& state, void* dest, const void* source, std::size_t bytes,
                    int pe) {
   coop.sync();
-  // Left early: an else would cost MARCH_putmem_warp registers (121 now).
+  // Left early: an else would cost callers registers (tests/device/registers).
   if (!is_mapped(state, pe)) {
     nic::put(coop, state, dest, source, bytes, pe, nic::Reuse::kOnReturn);
     coop.sync();

@@ -1,5 +1,5 @@
 // Signals (OpenSHMEM 1.5, section 9.8): a 64-bit word that is set or added to at the target, alone
-// or behind a payload. Invariant: a signal is never visible before the payload it belongs to.
+// or after a payload. Invariant: a signal is never visible before the payload it belongs to.
 #pragma once
 
 #include "amo.h"
@@ -11,14 +11,14 @@
 
 namespace gshmem::device {
 
-/// What put_signal does to the signal word.
+/// The change that put_signal makes to the signal word.
 struct SignalUpdate {
   std::uint64_t* address;
   std::uint64_t value;
   int op;  ///< GSHMEM_SIGNAL_SET or _ADD
 };
 
-/// Atomic against other signal updates and waits. Not ordered behind earlier puts (use fence, or
+/// Atomic against other signal updates and waits. Not ordered after earlier puts (use fence, or
 /// put_signal).
 GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
   if (signal.op == GSHMEM_SIGNAL_SET) {
@@ -34,11 +34,10 @@ struct PendingSignal {
   int pe;
 };
 
-/// The group meets behind the payload, then one thread orders it before the signal: its fence
+/// The group meets after the payload, then one thread orders it before the signal: its fence
 /// covers the stores of threads it has synchronized with (PTX ISA, causality order). Out of line,
 /// and with the signal in memory while the group copies, because all of this would otherwise be
-/// registers of every kernel that might call it: 72 instead of 40 for a streaming kernel of 31
-/// (tests/device/registers).
+/// registers of every kernel that might call it (tests/device/registers).
 template <class Coop>
 GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, const void* source,
                                      std::size_t bytes, SignalUpdate signal, int pe) {

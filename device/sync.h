@@ -15,8 +15,8 @@
 namespace gshmem::device {
 
 /// Tells PE `pe`, which is not mapped, what the others read from their flags: the barrier that this
-/// one has entered. With nothing but the number of the PE in registers of the caller
-/// (STREAM_barrier_all_block 38; 44 with the flag and its value).
+/// one has entered. The flag and its value are made here, so that only the number of the PE takes
+/// registers of the caller.
 GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
   const std::uint32_t epoch = static_cast<std::uint32_t>(load_relaxed(&sync->epoch)) + 1;
@@ -52,7 +52,7 @@ GSHMEM_FN void sync_all(Coop coop, const State& state, const char* call) {
       for (int pe = rank; arrived && pe < state.n_pes; pe += width) {
         if (!is_mapped(state, pe)) tell_by_network(state, pe);
       }
-      epoch = load_relaxed(&sync->epoch) + 1;  // again, lest a register holds it over the calls
+      epoch = load_relaxed(&sync->epoch) + 1;  // again, so that no register holds it over the calls
     }
     const std::uint32_t told = static_cast<std::uint32_t>(epoch);
     std::uint32_t* flags = sync->arrived[told % 2];

@@ -25,7 +25,7 @@ GSHMEM_FN std::uint64_t wait_look(const State& state, std::uint64_t started) {
   return kWaitTooLong;
 }
 
-/// What the end of a wait costs: nothing more than stop_here after kWaitStopped, a fault after
+/// The cost of the end of a wait: nothing more than stop_here after kWaitStopped, a fault after
 /// kWaitTooLong, about the PE that was waited for.
 GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t started,
                           std::uint64_t why, int pe = -1) {
@@ -34,7 +34,7 @@ GSHMEM_FN void wait_ended(const State& state, const char* call, std::uint64_t st
 }
 
 /// As wait_look, but ends the wait itself: returns its begin or kWaitOver. By value, because a
-/// variable whose address is taken lies in local memory, and the fence of the next barrier waits
+/// variable whose address is taken is in local memory, and the fence of the next barrier waits
 /// for it.
 GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, std::uint64_t started,
                                         int pe) {
@@ -88,8 +88,8 @@ GSHMEM_FN T load_sync(const T* ivar) {
   return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
-/// The same for a caller that acquires (fence_acquire_system) when it has seen what it waits for:
-/// an acquire drops the first-level cache, and the next poll would come later.
+/// The value of `ivar` for a caller that acquires (fence_acquire_system) when it has seen what it
+/// waits for: an acquire drops the first-level cache, and the next poll would come later.
 template <class T>
 GSHMEM_FN T poll_sync(const T* ivar) {
   GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->load(ivar, sizeof(T))));)
