@@ -24,7 +24,7 @@ namespace gshmem {
 ///
 /// Order and visibility: as with the non-blocking puts of OpenSHMEM 1.5, section 9.6: no order, and
 /// complete at the target after a quiet of the context. But a signal of the burst is never seen
-/// before the messages in front of it, of all threads of the group (which put_signal promises of
+/// before the messages before it, of all threads of the group (which put_signal promises of
 /// one). Messages may stay here until ring(), signal() or the end of the burst; a queue that is
 /// full is rung, and waited for. Sources may be used again after a quiet.
 ///

@@ -71,6 +71,18 @@ WORDS = [
         "examples/": "programs of users", "tests/": "programs of users"}),
 ]
 
+# How comments of the product read (house style: subject first, "after" in time, a comment stands alone):
+# rule, what no comment says, what it says instead. Names in backticks are code.
+PRODUCT = ("include/", "device/", "transport/", "host/", "bootstrap/", "perftest/", "examples/")
+PROSE = [
+    ("behind", r"\bbehind\b", "say 'after'"),
+    ("the-same", r"\A//[/<!]* ?The same\b", "a comment stands alone: say what it is that is the same"),
+    ("lest", r"\blest\b", "say 'so that ... not'"),
+]
+# The writer of the queue is about to be rewritten, and its comments with it.
+PROSE_LATER = {"include/gshmem/abi/queue.h", "device/queue.h", "device/issue.h", "device/burst.h", "device/request.h",
+               "device/nic.h", "device/wqe.h", "device/order.h"}
+
 # Where the standard says that names of std:: are declared. A file includes what it uses, itself or by
 # headers of this tree: the legs of the tests precompile these headers and would not see it missing,
 # and what one standard header includes of another differs between compilers.
@@ -306,6 +318,35 @@ def check_words(path, text):
                           f"'{match.group(0)}' outside of {', '.join(homes)}")
 
 
+def comments(text):
+    """Position and text of every comment; lines of // that follow each other are one."""
+    start, end, block = 0, -1, ""
+    for match in TOKENS.finditer(text):
+        token = match.group(0)
+        if token[0] != "/":
+            continue
+        between = text[end:match.start()] if end >= 0 else "x"
+        if block and token.startswith("//") and re.fullmatch(r"\n[ \t]*", between):
+            block += between + token
+        else:
+            if block:
+                yield start, block
+            start, block = match.start(), token
+        end = match.end()
+    if block:
+        yield start, block
+
+
+def check_prose(path, text):
+    if not path.startswith(PRODUCT) or path in PROSE_LATER:
+        return
+    for start, comment in comments(text):
+        plain = re.sub(r"`[^`\n]*`", lambda match: " " * len(match.group(0)), comment)
+        for rule, pattern, instead in PROSE:
+            for match in re.finditer(pattern, plain, re.IGNORECASE if rule == "behind" else 0):
+                yield Finding(path, line_of(text, start + match.start()), rule, instead)
+
+
 def check_text(path, text):
     lines = text.splitlines()
     if len(lines) > MAX_LINES and path not in LONG_FILES:
@@ -326,6 +367,8 @@ def check(root):
             continue
         text = tree.read(path)
         findings += check_text(path, text)
+        if path.endswith((*SOURCES, ".def")):
+            findings += check_prose(path, text)
         if not path.endswith(SOURCES):
             continue
         findings += check_includes(tree, path, text)

@@ -47,6 +47,11 @@ VIOLATIONS = [
     ("asm", "host/r2.cpp", 'void f() { __asm__(""); }\n'),
     ("__device__", "device/s.h", ONCE + "__device__ int f();\n"),
     ("length", "host/t.cpp", "\n" * 601),
+    ("behind", "host/v.cpp", "int a;  // Reads what lies\n        // behind it.\n"),
+    ("behind", "include/gshmem/v.def", "/* Behind. */\n"),
+    ("the-same", "device/w.h", ONCE + "int a();  // One.\n\n/// The same, two.\nint b();\n"),
+    ("the-same", "perftest/w.cpp", "int a;  ///< The same\n"),
+    ("lest", "transport/x.cpp", "// Lest not; lest it fails.\n"),
     ("unfinished", "host/u.cpp", f"// {MARK}: later\n"),
     ("unfinished", "tests/CMakeLists.txt", "# FIX" + "ME\n"),
 ]
@@ -77,6 +82,9 @@ CLEAN = {
     "host/words.cpp": '// volatile asm\n/* getenv */ auto a = "dlopen"; auto b = R"(asm)";\n'
                       f"int c = 1'000; int getenv_count; // {MARK}(#12): number\n"
                       "char d = '\"'; /* volatile\n__device__ */ char e = '\\'';\n",
+    "host/prose.cpp": 'int behind = 0;  // `behind` is a name here.\n// Of one text.\n// The same in its middle.\n'
+                      'auto a = "behind";\n',
+    "tests/prose.cpp": "// The same, behind.\n",
     "host/all.cpp": '#include "transport/nic/nic.h"\n#include "bootstrap/bootstrap.h"\n'
                     "#include <gshmem/gshmem.h>\n",
     "host/long.cpp": "\n" * 600,
@@ -125,7 +133,7 @@ class LintTest(unittest.TestCase):
         self.assertEqual(sorted(self.found()), sorted(expected))
 
     def test_every_rule_of_the_tables_has_a_violation_here(self):
-        rules = {rule for rule, _, _ in lint.WORDS}
+        rules = {rule for rule, _, _ in lint.WORDS + lint.PROSE}
         self.assertLessEqual(rules, {rule for rule, _, _ in VIOLATIONS})
 
     def test_the_line_of_a_violation_is_right(self):
