@@ -24,14 +24,14 @@ namespace gshmem {
 ///
 /// Order and visibility: as with the non-blocking puts of OpenSHMEM 1.5, section 9.6: no order, and
 /// complete at the target after a quiet of the context. But a signal of the burst is never seen
-/// before the messages before it, of all threads of the group (which put_signal promises of
-/// one). Messages may stay here until ring(), signal() or the end of the burst; a queue that is
-/// full is rung, and waited for. Sources may be used again after a quiet.
+/// before earlier messages, of all threads of the group (which put_signal promises of one).
+/// Messages may stay here until ring(), signal() or the end of the burst; a queue that is full is
+/// rung, and waited for. Sources may be used again after a quiet.
 ///
 /// Context: one made with GSHMEM_CTX_PRIVATE or GSHMEM_CTX_SERIALIZED. Nothing else is posted by it
 /// while the burst lives, and one burst at a time; quiet of it may be called after ring() or
-/// signal(). By any other context, to a PE that is mapped, and on host threads whose heaps are on
-/// GPUs, the functions are those of Context, one by one.
+/// signal(). The functions are those of Context, one by one, by any other context and to a PE that
+/// is mapped. They are so on host threads whose heaps are on GPUs, too.
 ///
 /// Errors: those of Context. A fault that ends a wait for room leaves the message out.
 template <Group G>

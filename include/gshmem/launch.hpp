@@ -1,6 +1,5 @@
-// gshmem::launch: one functor, run as a CUDA kernel when the PE is on a GPU and on host threads in
-// CPU mode, with the same group objects. Perftests, tests and examples are written with it.
-// C++20.
+// gshmem::launch: one functor with the same group objects, run as a CUDA kernel when the PE is on a
+// GPU, else on host threads. Perftests, tests and examples are written with it. C++20.
 //
 // A functor is called as functor(ctx, args...) const by every thread of the launch, where ctx is a
 // LaunchContext; mark operator() GSHMEM_FN.
@@ -125,8 +124,8 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
 
 /// Runs `functor` on every thread of `shape` for the calling thread's PE. On a GPU it returns at
 /// once (see synchronize); in CPU mode when all threads have returned. Errors: std::runtime_error
-/// for a call before init, a bad shape, a refused launch or a thread that could not be started, and
-/// for a PE on a GPU when this unit was not compiled by nvcc.
+/// for a call before init, a bad shape, a refused launch or a thread that could not be started.
+/// Also for a PE on a GPU when this unit was not compiled by nvcc.
 template <unsigned kMaxThreads = 1024, class F, class... Args>
 static void launch(const LaunchShape& shape, const F& functor, Args... args) {
   const abi::DeviceState* state = gshmemi_ambient()->state;

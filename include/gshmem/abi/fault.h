@@ -1,8 +1,8 @@
 // The fault records: what a device thread, or the host monitor, writes once when something went
 // wrong and everyone else only reads. They live in host memory that the GPU maps, so that they
 // survive a trap. Invariant: the first writer of a side wins (`claimed`), readers look only after
-// `published` is set. Each side has a record of its own, because PCIe does not make the atomics of
-// GPU and CPU on one word atomic to each other.
+// `published` is set. Each side has a record of its own: PCIe does not make the atomics of GPU and
+// CPU on one word atomic to each other.
 #pragma once
 
 #include <cstddef>
