@@ -1,5 +1,5 @@
-// The C edge: every extern "C" body of the library is one guard that maps exceptions to a status,
-// or to a recorded fault where the call returns none.
+// The C edge: every extern "C" body of the library is one guard. It maps exceptions to a status, or
+// to a recorded fault where the call returns none.
 #pragma once
 
 #include "host/base/error.h"

@@ -93,7 +93,7 @@ void forgo_round(unsigned flags, const gshmemx_init_attr_t* attr) {
   if (flags != GSHMEMX_INIT_THREAD_PES || !attr || attr->version != GSHMEMX_INIT_ATTR_VERSION)
     return;
   if (gshmemx_thread_world_t* world = attr->args.thread_world)
-    (void)world->take(attr->args.thread_rank, 0);  // who else comes first waits for nobody
+    (void)world->take(attr->args.thread_rank, 0);  // others that come first do not wait
 }
 
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {

@@ -6,8 +6,8 @@ namespace gshmem {
 namespace {
 
 // Which version of each function cuGetProcAddress returns: the newest one not newer than this. All
-// functions of cuda_driver.def have had their present signature since then, so that any cuda.h from
-// 12.0 on declares what a driver from 12.0 on returns.
+// functions of cuda_driver.def have had their present signature since then. So any cuda.h from 12.0
+// on declares what a driver from 12.0 on returns.
 constexpr int kCudaVersion = 12000;
 static_assert(CUDA_VERSION >= kCudaVersion, "gshmem needs the CUDA toolkit 12.0 or newer");
 

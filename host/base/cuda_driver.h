@@ -1,8 +1,8 @@
 // The CUDA driver, loaded at run time: one function pointer per line of cuda_driver.def, so that a
 // program linked with gshmem starts on a machine that has no driver. Included by the sources that
-// talk to GPUs, and only where the build has the toolkit's cuda.h (GSHMEM_HAVE_CUDA).
-// Invariant: in a CudaDriver that load() or get() returns, every pointer is set but those of newer
-// drivers (GSHMEM_CUDA_SINCE), cuInit has succeeded and there is at least one GPU.
+// talk to GPUs, and only where the build has the toolkit's cuda.h (GSHMEM_HAVE_CUDA). Invariant: in
+// a CudaDriver that load() or get() returns, every pointer is set but those of newer drivers
+// (GSHMEM_CUDA_SINCE). cuInit has succeeded and there is at least one GPU.
 #pragma once
 
 #ifndef GSHMEM_HAVE_CUDA

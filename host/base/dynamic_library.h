@@ -1,5 +1,5 @@
 // dlopen in its one home. The CUDA driver, PMIx, and later verbs and libfabric are loaded through
-// this, so that the built library starts on a machine that has none of them.
+// this. So the built library starts on a machine that has none of them.
 #pragma once
 
 #include "host/base/error.h"

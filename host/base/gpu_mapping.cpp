@@ -76,7 +76,7 @@ bool as_word(Move move, std::uintptr_t at, std::size_t bytes) {
 
 template <class T>
 T load_word(std::uint8_t* at) {
-  // Pairs with the release of whoever stores the word: kernels, other hosts' executors.
+  // Pairs with the release of the word's writer: kernels, other hosts' executors.
   return std::atomic_ref<T>(*reinterpret_cast<T*>(at)).load(std::memory_order_acquire);
 }
 
@@ -137,7 +137,7 @@ void GpuMapping::write(std::uint64_t offset, const void* from, std::size_t bytes
   std::uint8_t* const to = cpu_ + offset;
   const auto store = [&]<class T>(T value) {
     std::memcpy(&value, from, sizeof(T));
-    // Pairs with the acquire of whoever polls the word (device/wait.h).
+    // Pairs with the acquire of the thread that polls the word (device/wait.h).
     std::atomic_ref<T>(*reinterpret_cast<T*>(to)).store(value, std::memory_order_release);
   };
   if (bytes == 0) return;

@@ -22,7 +22,7 @@ enum class LogLevel { kNone, kError, kWarn, kInfo, kDebug };
 void log_configure(LogLevel level, const std::string& file);
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 
-/// The PE shown in front of lines logged by this thread; -1 = none ("gshmem[-]").
+/// The PE shown before lines logged by this thread; -1 = none ("gshmem[-]").
 void log_set_pe(int pe) noexcept;
 
 /// Writes one line; control characters in the text become spaces. Nothing when `level` is not

@@ -1,7 +1,7 @@
 // Threads of the library's own. Included by whatever starts one. Invariant: they take none of the
 // signals that are sent to the process, which are for the application's threads: a handler would
-// run where the application does not expect it, and a signal that all its threads hold back, to
-// take it by sigwait(3), would end the process.
+// run where the application does not expect it. A signal that all its threads hold back, to take it
+// by sigwait(3), would end the process.
 #pragma once
 
 #include <pthread.h>

@@ -35,9 +35,8 @@ int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   return chosen;
 }
 
-/// The CUDA runtime, whose kernels find their PE by it, uses primary contexts alone, and an
-/// application that has made another one current would lose it.
-/// Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
+/// The CUDA runtime, whose kernels find their PE by it, uses primary contexts alone. An application
+/// that has made another one current would lose it. Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
 void require_primary(const CudaDriver& cuda) {
   CUcontext current = nullptr, primary = nullptr;
   GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);

@@ -64,7 +64,8 @@ void ContextTable::give_back(const Queues& queues) {
   free_.insert(free_.end(), queues.begin(), queues.end());
 }
 
-/// The state before the handle: who sees the handle sees its state. Pairs with find_context.
+/// The state before the handle: a thread that sees the handle sees its state. Pairs with
+/// find_context.
 void ContextTable::write(std::size_t slot, const State& state, std::uint32_t handle) {
   abi::ContextEntry& entry = host_entries_[slot];
   __atomic_store_n(&entry.state, state.host, __ATOMIC_RELAXED);

@@ -74,7 +74,7 @@ void Pe::init() {
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   together(boot, [&] { agree_on_mode(); });
-  // Half the time: who gives up here must still find the others in the report that follows.
+  // Half the time: a PE that gives up here must still find the others in the report that follows.
   together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
   together(boot, [&] { addresses_ = hosts::agree_on_addresses(boot, group_, options_.config); });
   together(boot, [&] { or_hang_up(*sockets_, [&] { make_board(); }); });

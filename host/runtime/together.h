@@ -58,8 +58,8 @@ void together(bootstrap::Bootstrap& boot, const Phase& phase) {
   check_reports(bootstrap::allgather(boot, mine), boot.rank());
 }
 
-/// For a phase in which PEs of a host wait for what others pass them by their sockets: who fails
-/// before hangs up, or they would wait until the timeout.
+/// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that
+/// fails before hangs up, or they would wait until the timeout.
 template <class Phase>
 void or_hang_up(p2p::PeerSockets& sockets, const Phase& phase) {
   try {

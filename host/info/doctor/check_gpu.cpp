@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The largest BAR of a function, which on GPUs is the window to their memory: BAR1 in NVIDIA's
-/// counting, but its index differs with the width of BAR0 in front of it. 0 when not known.
+/// counting, but its index differs with the width of BAR0 before it. 0 when not known.
 std::uint64_t largest_bar(const fs::path& folder) {
   // Documentation/PCI/sysfs-pci.rst: a line "start end flags" per resource, the first six BARs.
   std::istringstream lines(whole_file(folder / "resource"));

@@ -29,7 +29,7 @@ struct Library {
 };
 
 struct Machine {
-  std::filesystem::path root = "/";  ///< what /sys, /proc and /dev lie in
+  std::filesystem::path root = "/";  ///< the folder of /sys, /proc and /dev
   std::string host, architecture;    ///< architecture as uname -m
   Limit memlock, open_files;
   bool built_with_pmix = true;
