@@ -1,8 +1,8 @@
 // How PEs find each other before any transport exists: rank, size, allgather, barrier, abort.
 // Implementations: pmix (launchers), mpi (application's communicator), uid (TCP), threads (several
 // PEs in one process), single. All pass tests/bootstrap. Invariant: every call ends within the
-// timeout given at creation, with the data of all ranks or with an Error that names the rank that
-// is missing where that is known.
+// timeout given at creation, with the data of all ranks or with an Error. The Error names the rank
+// that is missing where that is known.
 #pragma once
 
 #include "host/base/config.h"
@@ -52,8 +52,8 @@ template <class T>
 /// answers), uid when GSHMEM_UID_ADDRESS is set, else single.
 [[nodiscard]] std::unique_ptr<Bootstrap> create(const Config& config);
 
-/// The variable by which a launcher says that it started several processes, each of which is a job
-/// of its own unless there is a PMIx server; null = none says so.
+/// The variable by which a launcher says that it started several processes; null = none says so.
+/// Each is a job of its own unless there is a PMIx server.
 [[nodiscard]] const char* launcher_without_pmix(Config::Lookup lookup, void* context);
 
 [[nodiscard]] std::unique_ptr<Bootstrap> create_single();

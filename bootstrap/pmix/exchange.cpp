@@ -1,6 +1,6 @@
 // Rank and size from the launcher's server, allgather as put + fence + get, chunk by chunk.
 //
-// A collecting fence exchanges everything that its ranks have ever put, not only what is new, so
+// A collecting fence exchanges everything that its ranks have ever put, not only what is new. So
 // the cost of each call grows with the bytes gathered before it. Erasing by putting a shorter value
 // under the old key is no way out: PMIx 4.2.2's shared-memory store (gds ds21) then loses other
 // keys ("NOT-FOUND" within 10 to 120 fences; the hash store is right).

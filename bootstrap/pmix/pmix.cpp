@@ -1,7 +1,7 @@
 // PMIx: the launcher's server gives rank and size and carries one unique id; over that the ranks
 // form the TCP star of bootstrap/uid, and all later collectives go there. The star costs no memory
-// per call, which the server's fences do (exchange.cpp), and it names the rank that is missing or
-// dead, which a fence cannot. Ranks that cannot reach each other by TCP stay with the server.
+// per call, which the server's fences do (exchange.cpp). It names the rank that is missing or dead,
+// which a fence cannot. Ranks that cannot reach each other by TCP stay with the server.
 #include "bootstrap/pmix/exchange.h"
 #include "bootstrap/uid/uid.h"
 #include "host/base/log.h"

@@ -147,7 +147,7 @@ class RootLoop {
     ranks_[hello->rank] = &peer;
     peer.connection.accept_only(
         {FrameType::kGather, FrameType::kLeave, FrameType::kAbort, FrameType::kExpired});
-    // Before anyone is welcomed: who has been may start the next job on the same port.
+    // Before anyone is welcomed: a welcomed rank may start the next job on the same port.
     if (job_.complete()) listeners_.clear();
     return true;
   }

@@ -56,8 +56,8 @@ enum class FrameType : std::uint16_t {
   kExpired = 8,  ///< rank to root: my time is up, who is missing?
 };
 
-/// The layout of this header and of Fail stays the same in every version, so that two versions can
-/// tell each other why they do not work together.
+/// The layout of this header and of Fail stays the same in every version. So two versions can tell
+/// each other why they do not work together.
 struct FrameHeader {
   static constexpr std::size_t kBytes = 16;
   static constexpr std::uint32_t kMagic = 0x47534842;  // "GSHB"
