@@ -1,6 +1,6 @@
 // Frames between the host threads of PEs, and the non-blocking stream that moves them over a Unix
 // or TCP socket. Included by the relay and the monitor. The hosts of a job have one byte order:
-// headers travel as they lie in memory, and the magic number tells when that is not so.
+// headers travel as they are in memory, and the magic number tells when that is not so.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ using Frame = std::shared_ptr<const std::vector<char>>;
 
 class FrameStream {
  public:
-  /// `fd` belongs to someone else, who outlives the stream.
+  /// `fd` belongs to the caller, and outlives the stream.
   explicit FrameStream(int fd) : fd_(fd) {}
 
   void queue(Frame frame) { outgoing_.push_back(std::move(frame)); }

@@ -13,7 +13,7 @@
 
 namespace gshmem::hosts {
 
-/// Of an address, what other hosts need to judge it; travels as it lies in memory.
+/// Of an address, what other hosts need to judge it; travels as it is in memory.
 struct Candidate {
   bootstrap::Endpoint::Family family = bootstrap::Endpoint::Family::kIpv4;
   std::uint8_t prefix_bits = 0;

@@ -1,8 +1,8 @@
 // The work of a PE's monitor with frames, without sockets: the collectives of host threads and the
 // news of who has gone, over a tree. The PEs of a host are below its first PE; these leaders form a
 // tree of their own below the first host's, whose leader is the root: PE 0. Included by the monitor
-// and its tests. Invariant: what a PE hears from its parent comes in the order in which the root
-// decided it, so a result is there before the news that those who had it have left.
+// and its tests. Invariant: a PE hears from its parent in the order in which the root decided. So a
+// result is there before the news that PEs which had it have left.
 #pragma once
 
 #include "transport/hosts/frame_stream.h"

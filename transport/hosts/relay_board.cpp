@@ -63,7 +63,7 @@ void RelayBoard::allgather(const void* send, void* recv, std::size_t bytes,
   bool asked = false;
   std::unique_lock lock(mutex_);
   for (;;) {
-    // Before stopped(): who stopped us may have had the result.
+    // Before stopped(): the PE that stopped us may have had the result.
     if (is_of(result_, sequence_)) return copy_result(recv, bytes);
     if (stopped_()) {
       throw Error(GSHMEMX_ERROR_PEER_FAILED,

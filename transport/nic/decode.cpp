@@ -1,7 +1,7 @@
 // Offsets and values are those of <infiniband/mlx5dv.h> (struct mlx5_wqe_ctrl_seg, _raddr_seg,
-// _data_seg, _inl_data_seg, _atomic_seg, mlx5_cqe64, mlx5_err_cqe), rdma-core providers/mlx5/wqe.h
-// (masked atomic segments) and the ConnectX programmer's reference manual, written as byte offsets
-// on purpose: see decode.h.
+// _data_seg, _inl_data_seg, _atomic_seg, mlx5_cqe64, mlx5_err_cqe), of rdma-core
+// providers/mlx5/wqe.h (masked atomic segments), and of the ConnectX programmer's reference manual.
+// They are byte offsets on purpose: see decode.h.
 #include "transport/nic/decode.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Reads work queue entries as a NIC does: bytes in, a checked request out. Shared by the soft NIC
-// and the libfabric executor. Written from the specification (sources at each field in decode.cpp)
-// and never from include/gshmem/abi/mlx5.h, which the writers of entries use, so that an error of
-// one side does not cancel out. No memory is touched but the entry itself.
+// and the libfabric executor. Written from the specification (sources at each field in decode.cpp).
+// The writers of entries use include/gshmem/abi/mlx5.h; this does not, so that an error of one side
+// does not cancel out. No memory is touched but the entry itself.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ struct Candidate {
   Distance distance = Distance::kUnknown;
 };
 /// Indices of the candidates for the PE with `local_rank`, at most `count`, the nearest first. Of
-/// equally near ones, in order of name and port, each rank in turn gets others, and where they come
-/// to the same ones again, another one of them first. Empty when there are none.
+/// equally near ones, in order of name and port, each rank in turn gets others. Where they come to
+/// the same ones again, each gets another one of them first. Empty when there are none.
 [[nodiscard]] std::vector<int> choose_devices(const std::vector<Candidate>& candidates,
                                               int local_rank, int count);
 

@@ -42,7 +42,7 @@ struct Region {
   const GpuMapping* mapping = nullptr;
 };
 
-/// Where one queue lies, as offsets into the region last given to `use_queue_memory`.
+/// The place of one queue, as offsets into the region last given to `use_queue_memory`.
 struct QueuePlace {
   std::uint64_t entries = 0;     ///< depth * 64 bytes, page-aligned
   std::uint64_t completion = 0;  ///< one CQE of 64 bytes, page-aligned
@@ -51,9 +51,9 @@ struct QueuePlace {
   std::uint32_t depth = 0;
 };
 
-/// Threads that may store to `doorbell`: those of the GPU (once the runtime has mapped the
-/// register), or only host threads (the runtime then gives the GPU a word of its own and forwards
-/// it).
+/// Threads that may store to `doorbell`: those of the GPU, once the runtime has mapped the
+/// register, or only host threads. The runtime then gives the GPU a word of its own and forwards
+/// it.
 enum class DoorbellKind { kRegister, kHostWord };
 
 struct CreatedQueue {

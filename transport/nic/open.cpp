@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the soft NIC's doubles of libibverbs and libmlx5 lie: beside libgshmem, or in the lib
+/// The folder of the soft NIC's doubles of libibverbs and libmlx5: beside libgshmem, or in the lib
 /// folder of a build tree whose programs have this code linked into them.
 std::string doubles_folder() {
   if (const char* named = env_lookup("GSHMEM_TEST_GSHNIC_DIR")) return named;

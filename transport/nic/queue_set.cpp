@@ -291,8 +291,8 @@ ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
   queues.exclusive = publish(views, cursors);
   queues.exclusive.used = queues.shared.used;
   queues.shared.rails = static_cast<std::uint32_t>(count);
-  queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, whoever calls
-  // A quiet posts where it has to flush, and who waits for all contexts is not the one thread that
+  queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, for every caller
+  // A quiet posts where it has to flush. The thread that waits for all contexts is not the one that
   // may.
   queues.exclusive.rails = 1;
   queues.exclusive.flags &= ~static_cast<std::uint32_t>(abi::kNicFlush);

@@ -17,9 +17,9 @@ using State = MessageBuffer::State;
 std::size_t window_for(std::size_t peers) { return std::clamp<std::size_t>(256 / peers, 1, 16); }
 
 /// Payload of a message, at most; the same on all PEs, as their number is. Above 128 KiB ofi_rxm
-/// sends from and to these buffers, below it copies through its own (FI_OFI_RXM_SAR_LIMIT), and a
-/// copy engine has fewer copies to make. But receives for all peers shall take 16 MiB at most,
-/// unless that leaves too little for each.
+/// sends from and to these buffers, below it copies through its own (FI_OFI_RXM_SAR_LIMIT). A copy
+/// engine has fewer copies to make. But receives for all peers shall take 16 MiB at most, unless
+/// that leaves too little for each.
 std::size_t payload_for(std::size_t peers) {
   constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
   return std::clamp(std::bit_floor(kReceives / (peers * window_for(peers))), kLeast, kMost);

@@ -102,8 +102,8 @@ void Fabric::try_registration(const nic::Region& region) {
 }
 
 void Fabric::close() noexcept {
-  // A provider may refuse to close an endpoint that regions are bound to (FI_MR_ENDPOINT), and
-  // without that it may still look at a region while it closes the endpoint.
+  // A provider may refuse to close an endpoint that regions are bound to (FI_MR_ENDPOINT). Without
+  // that it may still look at a region while it closes the endpoint.
   if (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) regions_.clear();
   endpoint_.close();
   regions_.clear();

@@ -18,8 +18,8 @@ struct EntryWish {
 };
 
 /// The entry to use, null when none will do: of the domain that is wanted, else the first of the
-/// addresses that an entry has, else one that is not loopback. Of several NICs without addresses of
-/// IP (efa, cxi), which reach the same peers, the one nearest to the GPU, and of equally near ones
+/// addresses that an entry has, else one that is not loopback. Several NICs without addresses of IP
+/// (efa, cxi) reach the same peers: then it is the one nearest to the GPU. Of equally near ones
 /// each PE of the host in turn gets another.
 [[nodiscard]] const fi_info* choose_entry(const fi_info* list, const EntryWish& wish);
 

@@ -1,7 +1,6 @@
 // GPU memory by a CPU mapping for a few bytes, by the copy engine for many: which one is a matter
 // of size. Included by memory_access.cpp and by tests. Invariant: a copy that is done, by either
-// way, is in GPU memory, so that what is told to other PEs about it is true whichever way they
-// look.
+// way, is in GPU memory. So what is told to other PEs about it is true whichever way they look.
 #pragma once
 
 #include "host/base/gpu_mapping.h"
@@ -12,9 +11,9 @@ namespace gshmem::ofi {
 class MappedAccess final : public MemoryAccess {
  public:
   // Where the two ways cost the same, by the figures that GDRCopy publishes for its copylat (write:
-  // 0.1 us for a word, 0.8 us for 8 KiB, 6.4 us for 64 KiB; read: 1.8 us for a word, 3.6 us for
-  // 1 KiB, 10.5 us for 4 KiB) against a copy engine that takes 7 us, but leaves the executor's
-  // thread free for other work: so well below the lines' crossing.
+  // 0.1 us for a word, 0.8 us for 8 KiB, 6.4 us for 64 KiB; read: 1.8 us for a word, 3.6 us for 1
+  // KiB, 10.5 us for 4 KiB). A copy engine takes 7 us, but leaves the executor's thread free for
+  // other work: so well below the lines' crossing.
   static constexpr std::size_t kMaxWrite = 8 * 1024;
   static constexpr std::size_t kMaxRead = 1024;
 

@@ -21,7 +21,7 @@ template <class T>
 void store(void* to, const void* from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
-  // Pairs with the acquire of whoever polls the word (device/wait.h).
+  // Pairs with the acquire of the thread that polls the word (device/wait.h).
   std::atomic_ref<T>(*static_cast<T*>(to)).store(value, std::memory_order_release);
 }
 

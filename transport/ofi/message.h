@@ -32,7 +32,8 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 88 && std::is_trivially_copyable_v<MessageHeader>);
 
-/// Payloads lie at multiples of it: copy engines are slow where the two sides differ in alignment.
+/// Payloads start at multiples of it: copy engines are slow where the two sides differ in
+/// alignment.
 inline constexpr std::size_t kPayloadAlignment = 256;
 
 /// One message. `memory` holds header and payload.

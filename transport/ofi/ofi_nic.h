@@ -1,7 +1,7 @@
 // GSHMEM_NIC=ofi: work queues that a thread executes over libfabric, for networks without an mlx5
 // NIC. Data goes heap to heap by the provider's RMA. Where the provider cannot reach the heap (GPU
-// memory without FI_HMEM) or with GSHMEM_GDR=off, which host heaps obey too so that it can be
-// tested without a GPU, it is staged: active messages carry it through host memory.
+// memory without FI_HMEM), or with GSHMEM_GDR=off, it is staged: active messages carry it through
+// host memory. Host heaps obey GSHMEM_GDR, too, so that this can be tested without a GPU.
 #pragma once
 
 #include "transport/nic/nic.h"

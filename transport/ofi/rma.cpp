@@ -11,7 +11,7 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Where an atomic's operands lie in Operation::scratch.
+/// The places of an atomic's operands in Operation::scratch.
 enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
 
 void put(std::uint8_t* to, std::uint64_t value, std::uint64_t bytes) {

@@ -62,7 +62,7 @@ bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
 }
 
 bool WorkQueue::read_doorbell() {
-  // Pairs with the release of whoever rings (device/queue.h): the entries are written.
+  // Pairs with the release of the thread that rings (device/queue.h): the entries are written.
   const std::uint64_t value =
       std::atomic_ref<std::uint64_t>(*doorbell_).load(std::memory_order_acquire);
   if (value == seen_) return false;

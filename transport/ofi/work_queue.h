@@ -1,8 +1,8 @@
 // One work queue as the executor sees it: fetches entries after a doorbell, checks them, has
-// engines carry them out in the order a reliable connection keeps (InfiniBand specification, table
-// of ordering rules in section 10.8.3.3), and writes completions. Used by the executor's thread.
-// Invariant: operations retire in the order of their entries, the completion holds the first error
-// for ever, and nothing after an error is issued.
+// engines carry them out, and writes completions. The order is that of a reliable connection
+// (InfiniBand specification, table of ordering rules in section 10.8.3.3). Used by the executor's
+// thread. Invariant: operations retire in the order of their entries, the completion holds the
+// first error for ever, and nothing after an error is issued.
 #pragma once
 
 #include "transport/nic/nic.h"
@@ -29,8 +29,8 @@ struct QueueServices {
   Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
 };
 
-/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one,
-/// which waits for the operation, began to wait at about the same time, and would give up at about
+/// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one
+/// began to wait at about the same time as this one for the operation. It would give up at about
 /// the same time, naming a PE that it reaches. So this one is first, and its news say who cannot be
 /// reached; they take two tenths of a second (Peer::report_at, Pe::look_for_fault), and machines
 /// are busy.

@@ -18,7 +18,7 @@ class SharedBoard final : public Board {
   void allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) override;
 
  private:
-  /// One PE's place. `published` counts its calls; the payload of call k lies in payload[k % 2]: a
+  /// One PE's place. `published` counts its calls; the payload of call k is in payload[k % 2]: a
   /// PE can only be two calls ahead when everyone has read the older one.
   struct Slot {
     alignas(128) std::atomic<std::uint64_t> published;

@@ -1,5 +1,5 @@
 // The board: host threads' collectives after init (barrier, agreement on malloc sizes), a few
-// hundred bytes per PE. On one host it lies in memory that all PEs share: microseconds, no
+// hundred bytes per PE. On one host it is in memory that all PEs share: microseconds, no
 // launcher. Invariant: a call ends with everyone's data, or with an Error after a peer's death or
 // the timeout.
 #pragma once

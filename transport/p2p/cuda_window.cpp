@@ -189,7 +189,7 @@ void CudaWindow::map_peers(const CudaHeap& heap) {
   try {
     segments = o_.sockets.exchange(heap.fd.get());
   } catch (const Error& error) {
-    if (groups == o_.local_groups) throw;  // who waits for this PE here waits in vain there
+    if (groups == o_.local_groups) throw;  // a PE that waits for this one here waits in vain there
     failure = error;
   }
   try {

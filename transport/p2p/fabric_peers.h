@@ -47,7 +47,7 @@ static_assert(sizeof(FabricOffer) == 256);
                                               FabricUse use);
 
 /// By PE: the number of the part of the job that it may share memory with at all, directly or
-/// through others: who shares a local group or a domain is in one component.
+/// through others: PEs that share a local group or a domain are in one component.
 [[nodiscard]] std::vector<int> components(const std::vector<int>& local_groups,
                                           const std::vector<int>& domains);
 

@@ -13,7 +13,7 @@ struct MappedSet {
   std::vector<std::int32_t> slots;  ///< by PE, -1 = not mapped
 };
 
-/// `mapped[i]`: the heap of PE pes[i] lies at slot i; `pes` ascend. None at all is a set too: then
+/// `mapped[i]`: the heap of PE pes[i] is at slot i; `pes` ascend. None at all is a set too: then
 /// not even the PE's own heap is reached this way.
 [[nodiscard]] MappedSet mapped_set(const std::vector<int>& pes, const std::vector<bool>& mapped,
                                    int me, int n_pes);

@@ -11,7 +11,7 @@
 
 namespace gshmem::p2p {
 
-/// Where segments lie in a range: the first one at a multiple of `alignment`.
+/// The places of segments in a range: the first one at a multiple of `alignment`.
 struct Spacing {
   std::uint64_t stride, alignment;
 };

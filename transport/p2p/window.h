@@ -1,8 +1,9 @@
 // The peer window: the heaps of the PEs that may be mapped, those of the own host and of its NVLink
-// fabric, in one reserved address range at a fixed stride, with a slot each in PE order, so that
-// device code finds a peer's copy of an object by arithmetic. Two makers, one result: host shared
-// memory (CPU mode) and CUDA virtual memory management (GPUs). Invariant: segments are anonymous
-// kernel objects; they are gone when the last process that maps them is, however it ended.
+// fabric. They are in one reserved address range at a fixed stride, with a slot each in PE order.
+// So device code finds a peer's copy of an object by arithmetic. Two makers, one result: host
+// shared memory (CPU mode) and CUDA virtual memory management (GPUs). Invariant: segments are
+// anonymous kernel objects; they are gone when the last process that maps them is, however it
+// ended.
 #pragma once
 
 #include "transport/p2p/fabric_peers.h"

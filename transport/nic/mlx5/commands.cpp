@@ -94,8 +94,8 @@ void set_path(prm::View<prm::Path> path, const RtrSpec& spec) {
     }
   }
   // linux drivers/infiniband/hw/mlx5/qp.c mlx5_set_path: the bit of a GRH is InfiniBand's; on
-  // Ethernet, where it goes without saying, the priority stands in eth_prio, and for RoCE v2 the
-  // upper six bits of the traffic class in dscp as well.
+  // Ethernet, where it goes without saying, the priority stands in eth_prio. For RoCE v2 the upper
+  // six bits of the traffic class stand in dscp as well.
   if (!spec.ethernet) {
     path.set(P::kGrh, spec.global ? 1 : 0);
     path.set(P::kRemoteLid, spec.remote_lid);

@@ -1,6 +1,6 @@
 // Owners of what the verbs and DevX calls create: one alias per kind, each released by the library
 // that made it. Included by all of this folder. Invariant: release never throws; a failure is
-// logged, because whoever lets go can do nothing about it.
+// logged, because the owner can do nothing about it.
 #pragma once
 
 #include "host/base/log.h"

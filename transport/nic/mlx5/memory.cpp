@@ -91,7 +91,7 @@ void forbid_gpu_without_gdr(const Device& device, const Region& region) {
           "GSHMEM_GDR=auto, or GSHMEM_NIC=ofi, which can stage through host memory");
 }
 
-/// Queues lie at offsets in their umem, and who uses offsets must bound its pages (linux
+/// Queues are at offsets in their umem, and a user of offsets must bound its pages (linux
 /// drivers/infiniband/hw/mlx5/devx.c devx_umem_reg_cmd_alloc): in a page, they are counted in 64
 /// steps, so that queues on pages of 4 KiB need pages of 256 KiB at most. Those of the host must be
 /// among them, because kernels before 6.7 take none that are smaller (ib_umem_find_best_pgsz).

@@ -1,7 +1,7 @@
 // Layouts of the device commands this folder sends by DevX: for each structure its size and its
 // fields as (byte of the 32-bit big-endian word, highest bit, lowest bit). Nothing but a table and
 // its accessors; commands.h gives the fields their values. Invariant: a field can only be used on
-// the structure it belongs to, and a value that does not fit is an Error, not a neighbour's bits.
+// the structure it belongs to. A value that does not fit is an Error, not a neighbour's bits.
 //
 // Sources: rdma-core providers/mlx5/mlx5_ifc.h (struct mlx5_ifc_*_bits; commands that it lacks:
 // linux include/linux/mlx5/mlx5_ifc.h), "byte 0x10 23:16" standing for bits 0x88..0x8f there.

@@ -15,7 +15,7 @@ std::string library_path(const std::string& folder, const char* soname) {
 }
 
 void* find(const DynamicLibrary& library, const char* symbol, const char* version) {
-  // By version where there are versions: an old version of the same name can lie beside it
+  // By version where there are versions: an old version of the same name can be beside it
   // (mlx5dv_init_obj has two). By name alone in a library that was linked without a version script.
   void* found = library.find(symbol, version);
   return found != nullptr ? found : library.find(symbol);

@@ -1,5 +1,5 @@
 // Which device of the process executes the atomics on a word. Those of two NICs are not atomic to
-// each other, so a client that lets two change one word has a bug that values need not show. A
+// each other. So a client that lets two change one word has a bug that values need not show. A
 // table of limited size: of words that share an entry only the last one is remembered, so the bug
 // may go unseen on a word, but none is invented. Threads: any.
 #pragma once

@@ -39,7 +39,7 @@ bool CompletionQueue::write(nic::Completion completion) {
   for (std::size_t i = 0; i + 1 < kCqeWords; ++i) {
     __atomic_store_n(entry + i, words[i], __ATOMIC_RELAXED);
   }
-  // The last word has the counter and the byte that makes the entry valid: who sees it sees the
+  // The last word has the counter and the byte that makes the entry valid: a reader of it sees the
   // rest, and the data. Pairs with the clients' acquire load of it.
   __atomic_store_n(entry + kCqeWords - 1, words[kCqeWords - 1], __ATOMIC_RELEASE);
   return true;

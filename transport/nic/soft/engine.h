@@ -140,7 +140,7 @@ class Engine {
   /// An engine beside it, a node of its own; tests have several.
   explicit Engine(const EngineOptions& options);
 
-  /// Joins a fabric that lies in a file of shared memory (a memfd that processes passed around, or
+  /// Joins a fabric in a file of shared memory (a memfd that processes passed around, or
   /// one opened by name). Before the first queue pair; without it the process is a fabric of its
   /// own. Errors: EngineError when one is joined already and is another one, or when the fabric is
   /// too late because a queue pair or a region exists.

@@ -26,7 +26,7 @@ constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNod
 enum NodeState : std::uint32_t { kFree, kLive, kGone };
 
 /// The byte that a node has locked as long as its process lives: processes of other PID namespaces
-/// see it, too, and who dies needs to do nothing. Beyond the end of the file.
+/// see it, too, and a process that dies needs to do nothing. Beyond the end of the file.
 struct flock lock_of(std::uint32_t node) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;

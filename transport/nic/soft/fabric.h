@@ -1,5 +1,5 @@
 // The wire between the processes of a host: a file of shared memory with a table of nodes
-// (processes) and two packet rings for each ordered pair of them, one for requests and one for
+// (processes) and two packet rings for each ordered pair of them. One is for requests and one for
 // replies, so that a reply never waits for a request. All-zero memory is an empty fabric and
 // untouched rings take no memory. Numbers carry the node: that is the whole routing table.
 // Invariant: a node's number is not used again while any process of the fabric lives.
@@ -27,7 +27,7 @@ class Fabric {
   Fabric(const Fabric&) = delete;
 
   [[nodiscard]] static Fd make();
-  /// A fabric by name (shm_open), made by whoever comes first.
+  /// A fabric by name (shm_open), made by the first process that comes.
   [[nodiscard]] static Fd open_named(const char* name);
 
   [[nodiscard]] std::uint32_t node() const { return node_; }

@@ -41,7 +41,7 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   MemoryAccess* memory = nullptr;
   std::vector<MemoryAccess::Part> parts;
   std::uint64_t left = ReadAhead::kBytes;
-  /// A range of the message that lies in the local piece that begins at `begin`.
+  /// A range of the message in the local piece that begins at `begin`.
   const auto add = [&](Operation& to, const nic::LocalPiece& piece, std::uint64_t begin,
                        std::uint64_t into) {
     const char* why = "";

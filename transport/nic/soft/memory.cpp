@@ -122,7 +122,8 @@ std::atomic<std::uint64_t>& losses() {
 
 }  // namespace
 
-// Relaxed: who asks has made the calls that lost something, or shares the access's lock with them.
+// Relaxed: the caller has made the calls that lost something, or shares the access's lock with
+// them.
 std::uint64_t lost_writes() { return losses().load(std::memory_order_relaxed); }
 void count_lost_writes() { losses().fetch_add(1, std::memory_order_relaxed); }
 

@@ -1,8 +1,8 @@
 // GPU memory through the CUDA driver (cuda.h): a private non-blocking stream per device and pinned
-// staging, all made when the first region of a device is registered, so that a transfer never waits
+// staging. All are made when the first region of a device is registered. So a transfer never waits
 // for a kernel that itself waits for the transfer. What counts is how often the stream is waited
-// for, more than bytes: with 41 waits per MiB a put_bw whose threads polled host memory took 5.2
-// ms, with 71 a get_bw took 9.5 ms (H200s), 130 us a wait. So copies are gathered and waited for
+// for, more than bytes: a put_bw whose threads polled host memory took 5.2 ms with 41 waits per
+// MiB. A get_bw took 9.5 ms with 71 (H200s), 130 us a wait. So copies are gathered and waited for
 // once.
 #include "transport/nic/soft/memory.h"
 
@@ -121,7 +121,7 @@ class GpuMemory final : public MemoryAccess {
     }
   }
 
-  /// Accounts for `bytes` that lie at the end of the staging buffer.
+  /// Accounts for `bytes` at the end of the staging buffer.
   void stage(std::uint8_t* to, std::size_t bytes) {
     const bool open = bytes > kFlagBytes;
     if (open && !extents_.empty() && extents_.back().open &&

@@ -34,7 +34,7 @@ class RegionTable {
   [[nodiscard]] bool empty() const { return regions_.empty(); }
   [[nodiscard]] bool uses(std::uint32_t pd) const;
 
-  /// The region, when [address, address + bytes) lies in it and `rights` (Access bits) are allowed;
+  /// The region, when [address, address + bytes) is in it and `rights` (Access bits) are allowed;
   /// else null, and `*why` says what is wrong. No range check for 0 bytes.
   [[nodiscard]] const Region* check(std::uint32_t key, std::uint32_t pd, std::uint32_t rights,
                                     std::uint64_t address, std::uint64_t bytes,

@@ -1,8 +1,8 @@
 // The soft NIC's command interface: PRM commands as bytes in, replies as bytes out, as the firmware
 // of a NIC executes what DevX hands it. One per context, over the process's engine. It keeps what
 // only commands know (user memory, queue contexts as programmed); numbers and queues are the
-// engine's. Never a silent success: whatever is not understood or not there is refused with a PRM
-// status, a syndrome that says which check failed, and a line in the log.
+// engine's. Never a silent success: a command that is not understood or not there is refused. It
+// gets a PRM status, a syndrome that says which check failed, and a line in the log.
 #pragma once
 
 #include "transport/nic/soft/engine.h"

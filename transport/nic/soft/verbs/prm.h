@@ -35,7 +35,7 @@ enum class FieldRule : std::uint8_t { kUsed, kIgnored, kZero };
 
 /// Bytes of the structures that the firmware walks as a whole.
 inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c;
-/// Where they lie: cqc in create_cq_in; qpc in create_qp_in, in every command that modifies a queue
+/// Their places: cqc in create_cq_in; qpc in create_qp_in, in every command that modifies a queue
 /// pair and in query_qp_out; the primary path in qpc.
 inline constexpr std::size_t kCqcOffset = 0x10, kQpcOffset = 0x18, kPathOffset = 0x18;
 /// Capabilities in query_hca_cap_out, address in query_roce_address_out.

@@ -1,6 +1,6 @@
 // Numbers that a context's client has been given by the engine: which exist, and how many objects
-// use each. Both libraries work on the one of the context, so that an object made by verbs can be
-// named in a DevX command and not be destroyed while that lasts. Threads: any.
+// use each. Both libraries work on the one of the context, so that a DevX command can name an
+// object made by verbs. It is not destroyed while that lasts. Threads: any.
 #pragma once
 
 #include <cstdint>
