@@ -1,6 +1,6 @@
 // Rate of atomic operations: every thread works on words of its own at the target. For those that
-// draw tickets (fetch_add, fetch_inc) all threads of all PEs also draw from one word, and no ticket
-// may be missing or come twice.
+// draw tickets (fetch_add, fetch_inc) all threads of all PEs also draw from one word. No ticket may
+// be missing or come twice.
 #include "perftest/common/atomics.h"
 
 #include <algorithm>

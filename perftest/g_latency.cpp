@@ -1,5 +1,5 @@
-// Time of a g: one thread follows a chain of indices through the memory of another PE, so that no
-// load can begin before the one before it is back.
+// Time of a g: one thread follows a chain of indices through the memory of another PE. So no load
+// can begin before the previous one is back.
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
 

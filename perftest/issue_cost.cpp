@@ -1,10 +1,11 @@
 // The cost of a put to the GPU that issues it: clocks from call to return, and puts per second,
 // into work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place;
-// the entries, records and doorbells are checked instead. Rows: who puts (one thread on a queue
-// that others might share, one thread on a queue of its own, a converged warp), where the queue is,
-// and whether the record is ordered before the doorbell as mlx5 wants it ("record"); then the rate
-// over 1 to 64 queues, a block for each, or the bursts of a warp. "burst of n": gshmem::Burst on an
-// exclusive queue, which rings after every n puts (of a warp: after every n of all 32 threads).
+// the entries, records and doorbells are checked instead. Rows: the writer is one thread on a queue
+// that others might share, one thread on a queue of its own, or a converged warp. They also say
+// where the queue is, and whether the record is ordered before the doorbell as mlx5 wants it
+// ("record"); then the rate over 1 to 64 queues, a block for each, or the bursts of a warp. "burst
+// of n": gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after
+// every n of all 32 threads).
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"

@@ -1,5 +1,5 @@
 // Code that barrier_latency and sync_latency share. Besides the measurement there is a run in which
-// the PEs come late in turn and all look, after the barrier, whether the others have come to it.
+// the PEs come late in turn. After the barrier all look whether the others have come to it.
 #pragma once
 
 #include "perftest/common/run.h"

@@ -14,7 +14,7 @@ struct ElementSet {
 };
 
 /// Collective: runs `move(shape, set, word)` for all sizes, with `word` the unsigned integer of the
-/// element's size, checks the destination against the data of PE `from` and adds a row for each.
+/// element's size. Checks the destination against the data of PE `from` and adds a row for each.
 template <class MoveElements>
 void run_elements(Bench& bench, Exchange& exchange, int from, const MoveElements& move) {
   const Options& options = bench.options();

@@ -1,5 +1,5 @@
 // Physical floors: what no correct measurement can beat. A result below its floor means that the
-// benchmark is wrong (it did not wait, or hit a cache), so it is an error and not a number.
+// benchmark is wrong (it did not wait, or hit a cache). So it is an error and not a number.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ enum class Path {
   kPeerGpu,  ///< memory of another GPU, over NVLink or PCIe
   kSameGpu,  ///< memory of the GPU that runs the kernel
   kHost,     ///< CPU mode: memory that host threads share
-  kNetwork   ///< some PE is not mapped: work queues, whoever consumes them
+  kNetwork   ///< some PE is not mapped: work queues of any consumer
 };
 [[nodiscard]] const char* path_name(Path path);
 

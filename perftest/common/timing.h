@@ -1,10 +1,10 @@
 // Measuring on the device. A body is a functor `body(ctx, span)` that does `span.count` operations;
-// it is run once to warm up and once under the clock, inside one kernel, so that neither the launch
-// nor the start of the partner's kernel is measured.
+// it is run once to warm up and once under the clock, inside one kernel. So neither the launch nor
+// the start of the partner's kernel is measured.
 //
 // Clock: device::now_ns, the GPU's global timer, which all SMs share and whose unit is real
 // nanoseconds whatever the SM clock does. It is coarse, so it is read only before the first and
-// after the last iteration, and the number of iterations is chosen so that they take milliseconds
+// after the last iteration. The number of iterations is chosen so that they take milliseconds
 // (bench.cpp). Several blocks: from the first start to the last end.
 #pragma once
 
@@ -164,8 +164,8 @@ GSHMEM_FN Slice slice_of(const gshmem::LaunchContext& ctx, std::size_t bytes) {
 }
 
 /// Everything that the group has issued is complete: one of its threads asks for all. On the
-/// network path who asks reads host memory again and again, and 32 blocks of 1024 such threads take
-/// the bus from the copies that they wait for.
+/// network path each such thread reads host memory again and again. 32 blocks of 1024 such threads
+/// take the bus from the copies that they wait for.
 template <class Group>
 GSHMEM_FN void complete(const gshmem::LaunchContext& ctx) {
   const Group group;

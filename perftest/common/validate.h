@@ -1,6 +1,6 @@
-// The pattern of data, one that is different for every size, round, PE and byte, so that
-// stale data, a neighbour's data and a shifted copy are all told apart. Pure functions over host
-// memory; bench.h moves the bytes.
+// The pattern of data is different for every size, round, PE and byte. So stale data, a neighbour's
+// data and a shifted copy are all told apart. Pure functions over host memory; bench.h moves the
+// bytes.
 #pragma once
 
 #include <cstddef>
