@@ -1,13 +1,13 @@
 // Copying bytes by a group of threads between two places that are both mapped here: 16-byte
 // accesses where the alignment of source and destination agree, the widest common word otherwise,
-// several loads in flight per thread. No ordering: whoever calls decides what completes when.
+// several loads in flight per thread. No ordering: the caller decides what completes when.
 //
 // Depth (loads in flight per thread) was chosen on 2 H200s over NVLink: one load costs 0.15 us from
-// local L2 and 0.88 us from a peer, so one thread or warp needs many in flight to keep the wire
-// busy (one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
-// 20), while a block of 1024 has enough threads with 4, and may not use more than 64 registers.
-// 8 is what 64 registers hold, those of blocks of 1024 threads. GSHMEM_COPY_DEPTH, 1 to 4 or a
-// multiple of 4, is the depth of threads and warps: 20 where bulk copies count for more.
+// local L2 and 0.88 us from a peer. So one thread or warp needs many in flight to keep the wire
+// busy: one thread, 4 KiB put+quiet / get: 12.8 / 60 us with 4, 5.2 / 16 with 16, 4.9 / 13.7 with
+// 20. A block of 1024 has enough threads with 4, and may not use more than 64 registers. 8 is what
+// 64 registers hold, those of blocks of 1024 threads. GSHMEM_COPY_DEPTH, 1 to 4 or a multiple of 4,
+// is the depth of threads and warps: 20 where bulk copies count for more.
 #pragma once
 
 #include "coop.h"

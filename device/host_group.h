@@ -22,15 +22,15 @@ inline constexpr int kHostWarpSize = 4;
 
 #if !defined(__CUDA_ARCH__)
 /// Barrier of `size` threads: counter and generation. An early thread spins a little, then sleeps:
-/// groups have more threads than the machine cores, and a thread that only yields comes back a time
-/// slice of whoever else is busy later (beside three busy processes on two cores, 10 s of bodies
-/// for 105 with four yields).
+/// groups have more threads than the machine has cores. A thread that only yields comes back after
+/// a time slice of each busy process. Beside three of them on two cores, bodies took 10 s, and 105
+/// s with four yields.
 class HostBarrier {
  public:
   explicit HostBarrier(int size) : size_(size) {}
   void arrive_and_wait() {
     const std::uint32_t generation = load_acquire(&generation_);
-    const int size = size_;  // who is let go may destroy this
+    const int size = size_;  // a released thread may destroy this
     // acq_rel: the last arrival must see the writes of all others before it opens the barrier.
     if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size) {
       store_relaxed(&arrived_, 0);

@@ -4,9 +4,9 @@
 // CPU in machine_cpu.h.
 //
 // Orders. Scope is the system: partners are other GPUs, other processes or the host. A release
-// makes everything the calling thread has observed (its own accesses, and those of threads it has
-// synchronized with) visible to whoever acquires the stored value (PTX ISA, "Memory Consistency
-// Model"; C++17 [atomics.order] on the CPU).
+// makes everything the calling thread has observed visible to a thread that acquires the stored
+// value: its own accesses, and those of threads it has synchronized with (PTX ISA, "Memory
+// Consistency Model"; C++17 [atomics.order] on the CPU).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 #if defined(__CUDACC__)
 #define GSHMEM_FN __host__ __device__ inline
 // Functions of the calling translation unit: with -rdc=true, ptxas fits only such to the registers
-// of the kernels that call them, and refuses a kernel with fewer registers than any other has.
+// of the kernels that call them. It refuses a kernel with fewer registers than any other has.
 #define GSHMEM_OUTLINE static __host__ __device__ __noinline__ inline
 #else
 #define GSHMEM_FN inline

@@ -142,8 +142,8 @@ inline std::uint32_t now_cycles() { return static_cast<std::uint32_t>(now_ns());
 template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
-/// Between two polls. PEs are often more than cores: after a short spin the core is given away, and
-/// a thread that has waited for long sleeps, so that those for whom all wait have the cores.
+/// Between two polls. PEs are often more than cores: after a short spin the core is given away. A
+/// thread that has waited for long sleeps, so that those for whom all wait have the cores.
 inline constexpr unsigned kPauseSpins = 16, kPauseYields = 64;
 inline void pause(unsigned polls) {
   if (polls < kPauseSpins) {

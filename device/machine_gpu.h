@@ -173,7 +173,7 @@ __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
   asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
-/// A word that one thread at a time uses: who uses it next has synchronized with who did before. So
+/// A word that one thread at a time uses: the next user has synchronized with the last one. So
 /// it may be cached.
 __device__ inline std::uint64_t load_own(const std::uint64_t* p) {
   std::uint64_t v;
@@ -213,8 +213,8 @@ __device__ inline void fence_release_system() { GSHMEM_PTX_FENCE("release", "sys
 /// order of all such fences, sees it (PTX ISA, "membar/fence", fence.sc). A release only orders.
 __device__ inline void fence_complete_system() { asm volatile("fence.sc.sys;" ::: "memory"); }
 /// Adds to a word whose readers acquire it. Relaxed: a reader synchronizes with the release of the
-/// fence before every addition that led to what it reads (PTX ISA, observation order goes on
-/// through read-modify-writes).
+/// fence before every addition that led to what it reads. (PTX ISA: observation order goes on
+/// through read-modify-writes.)
 __device__ inline void atomic_add_chain_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
@@ -234,7 +234,7 @@ __device__ inline std::uint64_t atomic_fetch_add_gpu(std::uint64_t* p, std::uint
 }
 /// For a cursor that says how far a NIC is. Relaxed: an acquire load has told the caller so, and
 /// the maximum comes after it. A thread that acquires the cursor may store to what the NIC has
-/// read, but must not read what it has written without an acquire load of its own.
+/// read. It needs an acquire load of its own to read what the NIC has written.
 __device__ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");

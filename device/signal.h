@@ -34,10 +34,10 @@ struct PendingSignal {
   int pe;
 };
 
-/// The group meets after the payload, then one thread orders it before the signal: its fence
-/// covers the stores of threads it has synchronized with (PTX ISA, causality order). Out of line,
-/// and with the signal in memory while the group copies, because all of this would otherwise be
-/// registers of every kernel that might call it (tests/device/registers).
+/// The group meets after the payload, then one thread orders it before the signal: its fence covers
+/// the stores of threads it has synchronized with (PTX ISA, causality order). Out of line, and with
+/// the signal in memory while the group copies. All of this would otherwise be registers of every
+/// kernel that might call it (tests/device/registers).
 template <class Coop>
 GSHMEM_OUTLINE void group_put_signal(Coop coop, const State& state, void* dest, const void* source,
                                      std::size_t bytes, SignalUpdate signal, int pe) {

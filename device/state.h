@@ -1,9 +1,9 @@
 // The ambient device state: the one place where device code finds its PE without being given it.
 // Internal functions take `const State&`; only the C API (device/api.h) calls ambient_state().
 //
-// Without -rdc each translation unit owns a private __constant__ copy under a fixed name, and a
-// static registrar hands the library a function that writes it (device/registrar.h). With -rdc the
-// copies would clash, so there is one weak definition for the program.
+// Without -rdc each translation unit owns a private __constant__ copy under a fixed name. A static
+// registrar hands the library a function that writes it (device/registrar.h). With -rdc the copies
+// would clash, so there is one weak definition for the program.
 #pragma once
 
 #include <gshmem/abi/state.h>

@@ -1,10 +1,10 @@
 // Barrier over all PEs: every PE tells every other one the number of the barrier it has entered,
-// one lane per peer, and waits until all others have entered it too (OpenSHMEM 1.5, section 9.9).
+// one lane per peer. It waits until all others have entered it too (OpenSHMEM 1.5, section 9.9).
 // One way over the wire whatever the number of PEs; every flag has one writer. (One arrival counter
 // per PE, with remote adds, took 2.3 us where these flags take 1.8: 4 H200s, block.)
 //
 // Ordering: one system fence before the flags makes them a release of everything the group has
-// done, so sync and barrier cost the same where all PEs are mapped; one acquire follows the polls.
+// done. So sync and barrier cost the same where all PEs are mapped; one acquire follows the polls.
 // PEs that are not mapped get their flag as a small put.
 #pragma once
 
