@@ -104,6 +104,10 @@ GSHMEM_OUTLINE void bad_state(const char* call, std::uint32_t magic) {
         "gshmem: %s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; "
         "use gshmem::launch or one PE per GPU\n",
         call);
+#if !defined(__CUDA_ARCH__)
+  } else if (const char* why = gshmemi_ambient()->why_none; why != nullptr) {
+    printf("gshmem: %s: %s\n", call, why);
+#endif
   } else {
     printf(
         "gshmem: %s: the library is not initialized (call it between gshmem_init and "

@@ -86,6 +86,7 @@ struct Ambient {
   HostOps* ops = nullptr;  ///< null in CPU mode
   const HostLane* lane = nullptr;
   bool bound = false;  ///< set by hand; else the library fills it with the process's only PE
+  const char* why_none = nullptr;  ///< without a state: why, where it is not for want of init
 };
 
 }  // namespace gshmem::device

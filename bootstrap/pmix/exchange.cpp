@@ -14,9 +14,8 @@
 
 #include "bootstrap/failure.h"
 #include "bootstrap/pmix/api.h"
+#include "host/base/at_fork.h"
 #include "host/base/log.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -49,6 +48,10 @@ class Session {
   /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; then the next call tries again.
   [[nodiscard]] static const Session& get(double timeout_seconds) {
     static const Session session(pmix_api(), timeout_seconds);
+    require(session.forks_ == fork_count(), GSHMEMX_ERROR_NOT_SUPPORTED,
+            strprintf("this process was forked from rank %u of a PMIx job, and the launcher's "
+                      "server does not know it; choose another GSHMEM_BOOTSTRAP for it",
+                      session.me_.rank));
     return session;
   }
   Session(const Session&) = delete;
@@ -56,7 +59,7 @@ class Session {
   ~Session() {
     // A forked child that exits must not say goodbye in its parent's name. No log here: the logger
     // may be gone already.
-    if (getpid() == owner_) (void)api_.finalize(nullptr, 0);
+    if (forks_ == fork_count()) (void)api_.finalize(nullptr, 0);
   }
   [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
 
@@ -74,7 +77,7 @@ class Session {
   }
 
   const PmixApi& api_;
-  pid_t owner_ = getpid();
+  std::uint32_t forks_ = fork_count();
   pmix_proc_t me_{};
 };
 

@@ -1,6 +1,7 @@
 #include "bootstrap/uid/root.h"
 
 #include "bootstrap/uid/connection.h"
+#include "host/base/at_fork.h"
 #include "host/base/thread.h"
 
 #include <poll.h>
@@ -245,7 +246,7 @@ RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie,
                          double linger_seconds)
     : cookie_(cookie),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
-      owner_(getpid()) {
+      forks_(fork_count()) {
   auto loop = std::make_unique<RootLoop>(std::move(listeners), cookie, linger_seconds, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
@@ -259,7 +260,7 @@ RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie,
 }
 
 RootService::~RootService() {
-  if (getpid() != owner_) {
+  if (forks_ != fork_count()) {
     (void)thread_.release();  // forked child: the thread exists in the parent only
     return;
   }
@@ -269,8 +270,10 @@ RootService::~RootService() {
 }
 
 bool RootService::serves(const Cookie& cookie) const {
-  return cookie == cookie_ && getpid() == owner_ && !ended();
+  return cookie == cookie_ && forks_ == fork_count() && !ended();
 }
+
+RootRegistry::RootRegistry() { hold_over_forks(mutex_); }
 
 RootRegistry& RootRegistry::get() {
   static RootRegistry registry;

@@ -5,9 +5,8 @@
 
 #include "bootstrap/uid/socket.h"
 
-#include <sys/types.h>
-
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -32,8 +31,8 @@ class RootService {
 
  private:
   Cookie cookie_;
-  Fd wake_;  ///< eventfd: time to end
-  pid_t owner_;
+  Fd wake_;                         ///< eventfd: time to end
+  std::uint32_t forks_;             ///< of the process that has the thread
   std::atomic<bool> ended_{false};  // release by the thread's end, acquire by ended()
   std::unique_ptr<std::thread> thread_;
 };
@@ -42,6 +41,7 @@ class RootService {
 class RootRegistry {
  public:
   static RootRegistry& get();
+  RootRegistry();
   void start(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds);
   [[nodiscard]] bool serves(const Cookie& cookie);
 

@@ -51,6 +51,7 @@ class Uid final : public Bootstrap {
   Uid& operator=(const Uid&) = delete;
 
   ~Uid() override try {
+    if (!connection_.fd()) return;  // in a forked child
     connection_.queue(encode_leave());
     const Deadline deadline(kGoodbyeSeconds);
     while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))

@@ -39,10 +39,9 @@ template <class Result, class Body>
 [[nodiscard]] Result guard_value(const char* call, Result otherwise, const Body& body) noexcept {
   Pe* pe = current_pe();
   if (!pe) {
-    GSHMEM_ERROR(
-        "%s: the library is not initialized on this thread (call it between gshmem_init and "
-        "gshmem_finalize)",
-        call);
+    GSHMEM_ERROR("%s", no_pe_text(call).c_str());
+    // A forked child may end by destructors that it has of its parent.
+    if (process_forked_from().pe >= 0) return otherwise;
     std::abort();
   }
   try {

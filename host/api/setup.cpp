@@ -1,6 +1,7 @@
 #include <gshmem/gshmem.h>
 
 #include "host/api/edge.h"
+#include "host/base/at_fork.h"
 #include "host/base/thread.h"
 
 #include <cstring>
@@ -20,6 +21,7 @@ struct gshmemx_thread_world {
   }
 
   int n_pes;
+  std::uint32_t forks = fork_count();  ///< of the process that made it
   std::mutex mutex;
   std::vector<std::size_t> rounds_of;
   std::deque<std::vector<std::unique_ptr<bootstrap::Bootstrap>>> rounds;
@@ -75,6 +77,22 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
   }
 }
 
+/// Errors: in the child of a fork GSHMEMX_ERROR_NOT_SUPPORTED for what a fork breaks.
+void require_works_in_child(unsigned flags, const Config& config) {
+  const ForkedFrom from = process_forked_from();
+  if (from.pe < 0) return;
+  const auto refuse = [&](const char* what) {
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+                strprintf("init in a process that was forked from PE %d: %s", from.pe, what));
+  };
+  if (flags == GSHMEMX_INIT_WITH_MPI_COMM) refuse("MPI works in the process that initialized it");
+  if (from.on_gpu && config.device != "cpu") {
+    refuse(
+        "CUDA does not survive a fork; start the process with exec or spawn, or set "
+        "GSHMEM_DEVICE=cpu");
+  }
+}
+
 bool founds_another(unsigned flags) {
   return flags == GSHMEMX_INIT_THREAD_PES || flags == GSHMEMX_INIT_WITH_UNIQUEID;
 }
@@ -105,6 +123,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   try {
     PeOptions options;
     options.config = read_config();
+    require_works_in_child(flags, options.config);
     if (attr && attr->version == GSHMEMX_INIT_ATTR_VERSION) {
       options.cuda_device_id = attr->args.cuda_device_id;
       options.symmetric_size = attr->args.symmetric_size;
@@ -165,7 +184,10 @@ void gshmem_query_thread(int* provided) {
 
 void gshmem_finalize(void) {
   if (!current_pe()) {
-    GSHMEM_WARN("gshmem_finalize: the library is not initialized on this thread");
+    // Exit handlers and destructors that a forked child has of its parent make this call.
+    const bool forked = process_forked_from().pe >= 0;
+    GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s",
+               no_pe_text("gshmem_finalize").c_str());
     return;
   }
   (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
@@ -251,7 +273,10 @@ gshmemx_thread_world_t* gshmemx_thread_world_create(int n_pes) {
   return world;
 }
 
-void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world) { delete world; }
+void gshmemx_thread_world_destroy(gshmemx_thread_world_t* world) {
+  // In a forked child threads that are not there may hold what the world is made of.
+  if (world && world->forks == fork_count()) delete world;
+}
 
 void* gshmemx_pe_handle(void) { return current_pe(); }
 

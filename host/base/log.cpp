@@ -1,5 +1,6 @@
 #include "host/base/log.h"
 
+#include "host/base/at_fork.h"
 #include "host/base/error.h"
 
 #include <fcntl.h>
@@ -143,6 +144,7 @@ LogLevel log_level_from(std::string_view word) {
 
 void log_configure(LogLevel level, const std::string& file) {
   static std::mutex mutex;
+  [[maybe_unused]] static const bool once = (hold_over_forks(mutex), true);
   const std::lock_guard lock(mutex);
   const int fd = file.empty() ? STDERR_FILENO : open_file(file);
   g_fd.store(fd, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include "host/runtime/together.h"
 #include "transport/hosts/relay_board.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -268,6 +269,27 @@ Pe::~Pe() {
     }
   }
   log_set_pe(-1);
+}
+
+/// What is held by reference (gshmem::Context) finds no PE, no symmetric object, no open context
+/// and no queue. Where barriers count it finds memory of this process alone.
+void Pe::forsake(Pe* other) noexcept {
+  forsaken_ = other;
+  constexpr std::size_t kEntries = abi::kMaxContexts * sizeof(abi::ContextEntry);
+  void* const none =
+      ::mmap(nullptr, abi::kInternalBytes + kEntries + sizeof(abi::Control), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const abi::DeviceState was = state_;
+  state_ = {};
+  if (none == MAP_FAILED) return;
+  state_.my_pe = was.my_pe;
+  state_.fault_policy = was.fault_policy;
+  state_.heap = static_cast<char*>(none);
+  void* const entries = state_.heap + abi::kInternalBytes;
+  state_.contexts = state_.host_contexts = static_cast<const abi::ContextEntry*>(entries);
+  void* const control = state_.heap + abi::kInternalBytes + kEntries;
+  state_.control = static_cast<abi::Control*>(control);
+  state_.control->stop = 1;
 }
 
 bool Pe::stopped() const noexcept {

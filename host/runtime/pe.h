@@ -48,6 +48,10 @@ class Pe {
   /// Collective; waits for the PEs that live, not for those that are gone or stopped.
   ~Pe();
   Pe(const Pe&) = delete;
+  /// In the child of a fork, whose copy of this PE is neither used nor destroyed: what holds on to
+  /// its state reaches no PE. `other` is one that was forsaken before, or null: it is no leak.
+  /// Takes no lock and allocates nothing.
+  void forsake(Pe* other) noexcept;
 
   [[nodiscard]] const abi::DeviceState& state() const noexcept { return state_; }
   [[nodiscard]] device::HostOps* ops() const noexcept { return gpu_ ? gpu_->ops() : nullptr; }
@@ -214,6 +218,7 @@ class Pe {
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;
   std::mutex memory_mutex_;
+  Pe* forsaken_ = nullptr;
   std::unique_ptr<hosts::PeerMonitor> monitor_;  ///< its thread uses most of the above
 };
 

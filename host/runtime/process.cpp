@@ -1,5 +1,6 @@
 #include "host/runtime/process.h"
 
+#include "host/base/at_fork.h"
 #include "host/base/log.h"
 #include "host/runtime/fault.h"
 
@@ -9,11 +10,16 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace gshmem {
 namespace {
+
+constexpr char kForkedFrom[] = "this process was forked from PE %d and is no part of its job";
 
 struct Member {
   std::unique_ptr<Pe> pe;
@@ -37,17 +43,29 @@ struct Process {
   std::condition_variable idle;                ///< with `uploading` and `registering`
   std::uint64_t last_id = 0;
   Pe* only = nullptr;  ///< the PE of threads that are bound to none
+  ForkedFrom forked_from;
+  Pe* forsaken = nullptr;  ///< of this process's parents
+  char why_none[96] = "";  ///< Ambient::why_none in such a process
 };
 
 /// Changes with the members; invalidates what threads have cached. Not one of Process's, whose
 /// guard every device call in CPU mode would have to pass.
 constinit std::atomic<std::uint64_t> generation{1};
 
+void leave_parents_job() noexcept;
+
 /// Never destroyed: translation units unregister while the process ends.
 Process& process() {
-  static auto* instance = new Process;
+  static Process* const instance = [] {
+    auto* made = new Process;
+    hold_over_forks(made->mutex, leave_parents_job);
+    return made;
+  }();
   return *instance;
 }
+
+/// When the library is loaded: a child must not wait for a thread that it lacks to make it.
+[[maybe_unused]] const Process& made_at_load = process();
 
 /// In one struct, because each thread-local variable has its address asked for on its own.
 struct Self {
@@ -169,7 +187,36 @@ void look_up(const Process& p) {
   if (!self.ambient.bound) self.bound_id = 0;
   self.pe = self.ambient.bound ? bound->pe.get() : p.only;
   self.generation = generation.load(std::memory_order_relaxed);
+  self.ambient.why_none = !self.pe && p.forked_from.pe >= 0 ? p.why_none : nullptr;
   set_ambient(self.pe);
+}
+
+/// In the child of a fork: it has no PE. The parent's are neither destroyed, which would take them
+/// out of their job, nor used again; the memory that they have mapped stays.
+void leave_parents_job() noexcept {
+  Process& p = process();
+  if (!p.members.empty()) {
+    look_up(p);
+    const Pe& from = self.pe ? *self.pe : *p.members.front().pe;
+    p.forked_from = {from.state().my_pe, from.gpu() != nullptr};
+    std::snprintf(p.why_none, sizeof(p.why_none), kForkedFrom, p.forked_from.pe);
+  }
+  for (Member& member : p.members) {
+    Pe* const pe = member.pe.release();
+    pe->forsake(std::exchange(p.forsaken, pe));
+  }
+  p.members.clear();
+  p.joining.clear();
+  // Of threads that are not here.
+  p.uploading.clear();
+  p.registering = 0;
+  new (&p.idle) std::condition_variable;
+  new (&p.founding) std::mutex;
+  new (&p.turn) std::mutex;
+  update(p);
+  self.ambient = {};
+  self.bound_id = 0;
+  look_up(p);
 }
 
 }  // namespace
@@ -185,12 +232,25 @@ Pe* current_pe() noexcept {
 
 Pe& require_pe(const char* call) {
   Pe* pe = current_pe();
-  require(pe != nullptr, GSHMEMX_ERROR_NOT_INITIALIZED,
-          strprintf(
-              "%s: the library is not initialized on this thread (call it between gshmem_init and "
-              "gshmem_finalize)",
-              call));
+  require(pe != nullptr, GSHMEMX_ERROR_NOT_INITIALIZED, no_pe_text(call));
   return *pe;
+}
+
+std::string no_pe_text(const char* call) {
+  const int forked_from = process_forked_from().pe;
+  if (forked_from < 0) {
+    return strprintf(
+        "%s: the library is not initialized on this thread (call it between gshmem_init and "
+        "gshmem_finalize)",
+        call);
+  }
+  return std::string(call) + ": " + strprintf(kForkedFrom, forked_from);
+}
+
+ForkedFrom process_forked_from() noexcept {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  return p.forked_from;
 }
 
 Pe* pe_of_state(const abi::DeviceState* state) noexcept {
@@ -299,8 +359,11 @@ gshmem::device::Ambient* gshmemi_ambient(void) {
 void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
   if (gshmem::Pe* pe = gshmem::pe_of_state(state)) pe->end_job();
   gshmem::abi::FaultRecord record;
-  if (gshmem::fault_read(state->control, &record))
+  if (const int pe = gshmem::process_forked_from().pe; pe >= 0) {
+    GSHMEM_ERROR("a context of PE %d is used in a process that was forked from it", pe);
+  } else if (gshmem::fault_read(state->control, &record)) {
     GSHMEM_ERROR("%s", gshmem::fault_message(record).c_str());
+  }
   std::abort();
 }
 

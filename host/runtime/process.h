@@ -5,12 +5,26 @@
 
 #include "host/runtime/pe.h"
 
+#include <memory>
+#include <mutex>
+#include <string>
+
 namespace gshmem {
 
 /// The calling thread's PE: the one it is bound to, else the only PE of the process; null = none.
 [[nodiscard]] Pe* current_pe() noexcept;
-/// The calling thread's PE. Errors: GSHMEMX_ERROR_NOT_INITIALIZED naming the call.
+/// The calling thread's PE. Errors: GSHMEMX_ERROR_NOT_INITIALIZED with the text of no_pe_text.
 [[nodiscard]] Pe& require_pe(const char* call);
+/// Why `call` finds no PE on the calling thread.
+[[nodiscard]] std::string no_pe_text(const char* call);
+
+/// What this process was forked from.
+struct ForkedFrom {
+  int pe = -1;  ///< the forking thread's, or the first of its process; -1 = of none
+  bool on_gpu = false;
+};
+[[nodiscard]] ForkedFrom process_forked_from() noexcept;
+
 /// The PE that `state` is of, or of a context of it; null when it is none of this process.
 [[nodiscard]] Pe* pe_of_state(const abi::DeviceState* state) noexcept;
 

@@ -36,6 +36,12 @@ extern "C" {
 /// failure every PE fails with the rank and reason; then under GSHMEM_FAULT=abort the process ends
 /// with status 1, else gshmemx_init_status tells. On a thread that has a PE, init only counts:
 /// as many calls of gshmem_finalize answer it.
+///
+/// A child that a PE forks without exec is no part of the job and holds none of its connections; it
+/// may read and write the heap's memory. There gshmem_finalize does nothing, gshmem_global_exit
+/// ends the child alone, and calls that return a status or memory fail. Any other call ends the
+/// child with a message that names the PE. gshmem_init makes the child a PE of another job, but
+/// not by MPI or the launcher of its parent, nor on a GPU when its parent has one.
 GSHMEM_EXPORT void gshmem_init(void);
 /// As gshmem_init; `*provided` is GSHMEM_THREAD_MULTIPLE. Returns a status.
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);

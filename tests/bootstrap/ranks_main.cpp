@@ -2,9 +2,11 @@
 // should, 1 = it did not, 77 = not possible here.
 #include "bootstrap/pmix/exchange.h"
 #include "tests/bootstrap/conformance.h"
+#include "tests/lifeline.h"
 #include "tests/patience.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -92,6 +94,27 @@ void pmix_abort() {
   while (true) pause();  // only the launcher ends us
 }
 
+/// A child of the last rank, forked without exec, is told that it is no rank; it ends with the
+/// destructors and exit handlers that it has of its parent, and the job goes on.
+void pmix_child() {
+  const auto boot = bootstrap::create_pmix(config_with_timeout(20 * gshmem::test::kPatience));
+  boot->barrier();
+  if (is_last(*boot)) {
+    const pid_t child = fork();
+    if (child == 0) {
+      no_leak_check = true;
+      expect_error(GSHMEMX_ERROR_NOT_SUPPORTED,
+                   "forked from rank " + std::to_string(boot->rank()) + " of a PMIx job",
+                   [] { (void)bootstrap::create(config_with_timeout(20)); });
+      std::exit(0);
+    }
+    int status = -1;
+    expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
+  }
+  boot->barrier();
+  allgather_moves_every_byte(*boot, 1 << 16);
+}
+
 /// Without a launcher.
 void pmix_unreachable() {
   Config config = config_with_timeout(5);
@@ -110,6 +133,7 @@ int main(int argc, char** argv) {
                                                 {"pmix-missing", pmix_missing_rank},
                                                 {"pmix-killed", pmix_killed_rank},
                                                 {"pmix-abort", pmix_abort},
+                                                {"pmix-child", pmix_child},
                                                 {"pmix-unreachable", pmix_unreachable},
                                                 {"exchange", exchange_conforms},
                                                 {"exchange-chunks", exchange_moves_chunks},

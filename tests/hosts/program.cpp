@@ -8,6 +8,9 @@
 
 #include <gshmem/gshmem.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -61,13 +64,18 @@ gshmemx_fault_t print_fault() {
 
 /// All PEs but `without` meet, by what is no part of the job: who has seen its error leaves only
 /// when the others have seen theirs, and not that it left.
-void meet_in_folder(const Shape& job, int without = -1) {
-  const std::string prefix = std::string(std::getenv("HOSTS_FOLDER")) + "/met.";
-  std::ofstream(prefix + std::to_string(job.me)) << "\n";
+std::string mark_of(int pe) {
+  return std::string(std::getenv("HOSTS_FOLDER")) + "/met." + std::to_string(pe);
+}
+void await_folder(const Shape& job, int without) {
   for (int pe = 0; pe < job.n; ++pe) {
-    while (pe != without && !std::ifstream(prefix + std::to_string(pe)))
+    while (pe != without && !std::ifstream(mark_of(pe)))
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+}
+void meet_in_folder(const Shape& job, int without = -1) {
+  std::ofstream(mark_of(job.me)) << "\n";
+  await_folder(job, without);
 }
 
 void check_teams(const Shape& job) {
@@ -172,13 +180,25 @@ void expect_peer_failed(const Shape& job, int without, int victim, const char* w
 
 void allocate() { (void)gshmem_malloc(64); }
 
-/// PE HOSTS_VICTIM is killed.
+/// PE HOSTS_VICTIM is killed; with HOSTS_CHILD=1 a child of it, forked without exec, lives on until
+/// the others have met.
+void outlive_job(const Shape& job, int victim) {
+  if (number("HOSTS_CHILD") == 0 || ::fork() != 0) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::dup2(nowhere, STDERR_FILENO);
+  await_folder(job, victim);
+  ::_exit(0);
+}
 void death() {
   gshmem_init();
   const Shape job;
   const int victim = number("HOSTS_VICTIM");
   pe().host_barrier();
-  if (job.me == victim) (void)raise(SIGKILL);
+  if (job.me == victim) {
+    outlive_job(job, victim);
+    (void)raise(SIGKILL);
+  }
   expect_peer_failed(job, victim, victim, "died", allocate);
 }
 

@@ -1,5 +1,6 @@
 // The soft NIC between processes: traffic both ways, a peer that dies, joins in late, or is
 // replaced. Processes are forked before any engine runs.
+#include "tests/lifeline.h"
 #include "tests/nic/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "transport/nic/soft/fabric.h"
@@ -15,6 +16,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <thread>
 
 namespace gshmem::test {
 namespace {
@@ -267,12 +269,23 @@ int in_own_namespace(F body) {
 TEST_CASE("processes_of_different_pid_namespaces_see_each_other") {
   const int fd = soft::Engine::make_fabric();
   soft::Fabric mine(fd);
+  int there[2], seen[2];  // pipes
+  REQUIRE((::pipe(there) == 0 && ::pipe(seen) == 0));
+  std::thread witness([&] {
+    char byte = 'n';
+    (void)!::read(there[0], &byte, 1);
+    (void)!::write(seen[1], byte == 'y' && mine.alive(1) ? "y" : "n", 1);
+  });
   const int result = in_own_namespace([&] {
     const soft::Fabric theirs(fd);
-    const bool second = theirs.node() == 1 && theirs.alive(0) && mine.alive(1);
-    return second ? 0 : 1;
+    const bool second = theirs.node() == 1 && theirs.alive(0);
+    (void)!::write(there[1], second ? "y" : "n", 1);
+    char byte = 'n';
+    return ::read(seen[0], &byte, 1) == 1 && byte == 'y' ? 0 : 1;
   });
-  ::close(fd);
+  (void)!::write(there[1], "n", 1);  // where there was no namespace
+  witness.join();
+  for (const int end : {fd, there[0], there[1], seen[0], seen[1]}) ::close(end);
   if (result == kNotPermitted) {
     std::printf("skipped: no right to make a PID namespace\n");
     return;
@@ -280,6 +293,23 @@ TEST_CASE("processes_of_different_pid_namespaces_see_each_other") {
   CHECK(result == 0);
   CHECK(mine.alive(0));
   CHECK_FALSE(mine.alive(1));
+}
+
+TEST_CASE("a_node_is_dead_with_its_process_though_a_child_of_that_lives") {
+  const test::Lifeline lifeline;
+  const int fd = soft::Engine::make_fabric();
+  const soft::Fabric mine(fd);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    const soft::Fabric theirs(fd);
+    lifeline.fork_holder();
+    ::_exit(theirs.node() == 1 ? 0 : 1);  // no destructor says that it goes
+  }
+  int status = -1;
+  CHECK((::waitpid(process, &status, 0) == process && status == 0));
+  CHECK_FALSE(mine.alive(1));
+  CHECK(mine.alive(0));
+  ::close(fd);
 }
 
 TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {

@@ -1,5 +1,6 @@
 #include "transport/p2p/shared_mapping.h"
 
+#include "host/base/at_fork.h"
 #include "host/base/error.h"
 
 #include <sys/mman.h>
@@ -17,6 +18,7 @@ namespace {
 using FileId = std::pair<dev_t, ino_t>;
 
 struct Registry {
+  Registry() { hold_over_forks(mutex); }
   std::mutex mutex;
   std::map<FileId, std::weak_ptr<SharedMapping>> by_first_segment;
 };

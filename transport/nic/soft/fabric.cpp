@@ -42,6 +42,8 @@ void* map_file(const Fd& file, std::uint64_t offset, std::uint64_t bytes) {
   if (memory == MAP_FAILED) {
     throw EngineError{0xf, strprintf("mmap of the fabric: %s", std::strerror(errno))};
   }
+  // A mapping in a child would keep the file open, and with it the lock of the node (fork(2)).
+  (void)::madvise(memory, bytes, MADV_DONTFORK);
   return memory;
 }
 

@@ -35,8 +35,7 @@ class Fabric {
     return static_cast<std::uint16_t>(node + 1);
   }
   [[nodiscard]] bool same_file(int fd) const;
-  /// Whether the node's process runs, or a child that it has forked without exec. Asks the system:
-  /// a few microseconds.
+  /// Whether the node's process runs. Asks the system: a few microseconds.
   [[nodiscard]] bool alive(std::uint32_t node) const;
 
   /// Null when there never was such a node.

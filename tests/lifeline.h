@@ -1,0 +1,55 @@
+// For children that a process under test has forked without exec. Included by tests of what they
+// must not hold and do; by one file of a program.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace gshmem::test {
+
+/// A child sets it before it exits: the threads that it lacks cannot free what they had.
+inline bool no_leak_check = false;
+
+/// Keeps children alive until the test has seen what it waits for: no sleeps. Made by the test
+/// before its processes, and destroyed after they have ended.
+class Lifeline {
+ public:
+  Lifeline() {
+    if (::pipe(ends_) != 0) throw std::runtime_error("pipe");
+  }
+  ~Lifeline() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  Lifeline(const Lifeline&) = delete;
+
+  /// For the child of a process under test: returns when the test and all those processes have let
+  /// go. Nobody waits for the child's output.
+  void hold() const {
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::dup2(nowhere, STDERR_FILENO);
+    ::close(nowhere);
+    ::close(ends_[1]);
+    char byte = 0;
+    (void)!::read(ends_[0], &byte, 1);
+  }
+  /// The calling process gets a child that does nothing else.
+  void fork_holder() const {
+    if (::fork() != 0) return;
+    hold();
+    ::_exit(0);
+  }
+
+ private:
+  int ends_[2];
+};
+
+}  // namespace gshmem::test
+
+/// Asked by LeakSanitizer (sanitizer/lsan_interface.h) where there is one.
+extern "C" __attribute__((used, visibility("default"))) inline int __lsan_is_turned_off() {
+  return gshmem::test::no_leak_check ? 1 : 0;
+}

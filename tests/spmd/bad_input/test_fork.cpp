@@ -1,0 +1,285 @@
+// Children that a PE forks without exec (Python's multiprocessing, data loaders): a dead PE is
+// noticed though its child lives, and what the child calls does nothing to the job.
+#include "tests/lifeline.h"
+#include "tests/sanitizers/sanitizers.h"
+#include "tests/spmd/bad_input/children.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+using gshmem::test::Lifeline;
+
+namespace {
+
+constexpr char kNoThreads[] = "ThreadSanitizer lets no child of a process with threads start one";
+
+/// Forks; the child runs `body`, and then ends as a program does, or by _exit.
+enum class End { kExit, kAtOnce };
+template <class Body>
+pid_t fork_child(End end, const Body& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  gshmem::test::no_leak_check = true;
+  body();
+  std::fflush(nullptr);
+  if (end == End::kAtOnce) ::_exit(0);
+  std::exit(0);
+}
+
+/// How a child of this process ended: its exit code, or 128 + signal.
+int end_of(pid_t child) {
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Two PEs and `in_child` in a child of PE 0, after which both go on: data, barriers, a finalize
+/// that waits for PE 0. Returns what they said. `victim_code` is what the child must end with.
+std::string job_goes_on(int child_code, const std::function<void(int* word)>& in_child) {
+  const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [&](int rank) {
+    // Of a destructor that a child has of its parent, and runs at exit.
+    static std::unique_ptr<Runtime> runtime;
+    runtime = std::make_unique<Runtime>();
+    auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+    gshmem_barrier_all();
+    if (rank == 0) {
+      const int code = end_of(fork_child(End::kExit, [&] { in_child(word); }));
+      if (code != child_code) std::printf("the child ended with %d\n", code);
+      gshmem_int_p(word, 5, 1);
+    }
+    gshmem_barrier_all();
+    if (rank == 1 && *word != 5) std::puts("PE 1 has other data");
+    if (rank == 0) usleep(200'000);  // still at work when PE 1 is in finalize
+    if (gshmemx_last_fault(nullptr) != GSHMEMX_SUCCESS) print_fault();
+    gshmem_free(word);
+    runtime.reset();
+    std::puts("finalized");
+  });
+  std::string said;
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "finalized"));
+    CHECK_FALSE(contains(outcome.output, "WARN"));
+    CHECK_FALSE(contains(outcome.output, "other data"));
+    CHECK_FALSE(contains(outcome.output, "the child ended"));
+    CHECK_FALSE(contains(outcome.output, "fault"));
+    said += outcome.output;
+  }
+  return said;
+}
+
+/// A job of its own, of this process alone.
+bool lives_alone() {
+  ::setenv("GSHMEM_BOOTSTRAP", "single", 1);
+  gshmem_init();
+  auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+  if (!word || gshmem_n_pes() != 1) return false;
+  gshmem_int_p(word, 7, 0);
+  gshmem_barrier_all();
+  const bool good = *word == 7;
+  gshmem_free(word);
+  gshmem_finalize();
+  return good && gshmemx_pe_handle() == nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("dead_pe_is_noticed_though_its_child_lives") {
+  // PE 0 has the root service, the others a connection to it, all have sockets to each other.
+  for (const int victim : {0, 1, 2}) {
+    for (const bool grandchild : {false, true}) {
+      const Lifeline lifeline;
+      const auto outcomes = in_children(3, quick(), [&](int rank) {
+        {
+          const Runtime runtime;
+          auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+          gshmem_barrier_all();
+          if (rank == victim) {
+            (void)fork_child(End::kAtOnce, [&] {
+              if (grandchild) lifeline.fork_holder();
+              lifeline.hold();
+            });
+            (void)raise(SIGKILL);
+          }
+          gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+          print_fault();
+        }
+        std::puts("finalized");
+      });
+      for (int rank = 0; rank < 3; ++rank) {
+        const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+        INFO("victim " << victim << ", PE " << rank << ": " << outcome.output);
+        CHECK(outcome.code == (rank == victim ? 128 + SIGKILL : 0));
+        if (rank == victim) continue;
+        const std::string died = std::to_string(victim) + " PE " + std::to_string(victim) + " died";
+        CHECK(contains(outcome.output, "fault 12 " + died));
+        CHECK(contains(outcome.output, "finalized"));
+      }
+    }
+  }
+}
+
+TEST_CASE("child_of_a_dead_pe_that_is_a_thread_does_not_keep_its_job") {
+  // The forking thread is PE 1 of its process; the child has the other's sockets, too.
+  const Lifeline lifeline;
+  const Outcome outcome = in_child(quick(), [&] {
+    std::atomic<int> forked{0};
+    run_threads(2, [&](const Runtime& runtime) {
+      if (runtime.my_pe() == 1) {
+        (void)fork_child(End::kAtOnce, [&] {
+          if (gshmemx_pe_handle() != nullptr) std::puts("the child has a PE");
+          gshmem_finalize();
+          lifeline.hold();
+        });
+        forked = 1;
+      }
+      gshmem_barrier_all();
+      std::printf("PE %d is there\n", runtime.my_pe());
+    });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "PE 0 is there"));
+  CHECK(contains(outcome.output, "PE 1 is there"));
+  CHECK_FALSE(contains(outcome.output, "the child has"));
+}
+
+TEST_CASE("child_that_exits_with_its_parents_destructors_does_nothing_to_the_job") {
+  const std::string said = job_goes_on(0, [](int*) {});
+  CHECK_FALSE(contains(said, "forked"));
+}
+
+TEST_CASE("child_that_finalizes_does_nothing_to_the_job") {
+  const std::string said = job_goes_on(0, [](int*) {
+    gshmem_finalize();
+    if (!kUnderTsan) std::thread(gshmem_finalize).join();
+  });
+  CHECK_FALSE(contains(said, "forked"));
+}
+
+TEST_CASE("child_that_ends_its_job_ends_itself") {
+  if (kUnderTsan) skip(kNoThreads);
+  (void)job_goes_on(9, [](int*) { gshmem_global_exit(9); });
+}
+
+TEST_CASE("memory_calls_of_a_child_are_errors_that_name_its_parent") {
+  const std::string said = job_goes_on(0, [](int* word) {
+    if (gshmem_malloc(64) != nullptr) std::puts("other data");
+    gshmem_free(word);
+    gshmem_ctx_t context = 1;
+    std::printf("status %d\n", gshmem_ctx_create(0, &context));
+    int comm = 0;  // nobody looks at it
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    (void)gshmemx_set_attr_mpi_comm_args(&comm, &attr);
+    std::printf("init by MPI %d\n", gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr));
+    std::printf("init status %d, handle %p\n", gshmemx_init_status(), gshmemx_pe_handle());
+  });
+  CHECK(contains(said, "gshmem_malloc: this process was forked from PE 0"));
+  CHECK(contains(said, "gshmem_free: this process was forked from PE 0"));
+  CHECK(contains(said, "gshmem_ctx_create: this process was forked from PE 0"));
+  CHECK(contains(said, "status 8\n"));
+  CHECK(contains(said, "init by MPI 3\n"));
+  CHECK(contains(said, "forked from PE 0: MPI works in the process that initialized it"));
+  CHECK(contains(said, "init status 0, handle (nil)\n"));
+}
+
+TEST_CASE("operations_of_a_child_end_it_with_the_name_of_its_parent") {
+  const std::map<std::string, void (*)(int*)> calls{
+      {"gshmem_putmem", [](int* word) { gshmem_putmem(word, "1234", 4, 1); }},
+      {"gshmem_barrier_all", [](int*) { gshmem_barrier_all(); }},
+      {"gshmem_int_atomic_inc", [](int* word) { gshmem_int_atomic_inc(word, 1); }},
+      {"gshmem_my_pe", [](int*) { (void)gshmem_my_pe(); }}};
+  for (const auto& [name, call] : calls) {
+    const std::string said = job_goes_on(128 + SIGABRT, call);
+    INFO(said);
+    CHECK(contains(said, name + ": this process was forked from PE 0"));
+  }
+}
+
+TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
+  for (const char* policy : {"abort", "report"}) {
+    const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
+      const Runtime runtime;
+      auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+      const Context pe = context();
+      gshmem_barrier_all();
+      if (rank == 0) {
+        (void)end_of(fork_child(End::kAtOnce, [&] { pe.p(word, 6, 1); }));
+        (void)end_of(fork_child(End::kAtOnce, [&] { pe.barrier_all(Thread{}); }));
+        (void)end_of(fork_child(End::kAtOnce, [&] { pe.quiet(); }));
+      }
+      for (int i = 0; i < 3; ++i) gshmem_barrier_all();
+      std::printf("word %d\n", *word);
+      print_fault();
+    });
+    for (const Outcome& outcome : outcomes) {
+      INFO(outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output, "word 0\n"));
+      CHECK(contains(outcome.output, "fault 0 "));
+    }
+  }
+}
+
+TEST_CASE("child_may_be_a_pe_of_another_job") {
+  if (kUnderTsan) skip(kNoThreads);
+  (void)job_goes_on(0, [](int*) {
+    for (int round = 0; round < 2; ++round) {
+      if (!lives_alone()) std::puts("other data");
+    }
+    // A child of its own, after it has left its job and while it is in one.
+    if (end_of(fork_child(End::kExit, [] {
+          if (!lives_alone()) std::puts("other data");
+        })) != 0)
+      std::puts("other data");
+    gshmem_init();
+    if (end_of(fork_child(End::kExit, [] { gshmem_finalize(); })) != 0) std::puts("other data");
+    gshmem_barrier_all();
+    gshmem_finalize();
+  });
+}
+
+TEST_CASE("fork_while_other_threads_init_and_finalize") {
+  // Seen with clang 14: the child waits for its allocator's lock.
+  if (kSanitized) skip("a sanitizer's allocator does not survive a fork while others allocate");
+  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "single"}}), [] {
+    gshmem_init();  // what is loaded once
+    gshmem_finalize();
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+      while (!over) {
+        gshmem_init();
+        gshmem_finalize();
+      }
+    });
+    for (int round = 0; round < 100; ++round) {
+      const pid_t child = fork_child(End::kAtOnce, [] {
+        ::alarm(30);
+        gshmem_finalize();
+        if (gshmemx_pe_handle() != nullptr) ::_exit(4);
+        if (!lives_alone()) ::_exit(5);
+      });
+      if (const int code = end_of(child); code != 0) {
+        std::printf("round %d: the child ended with %d\n", round, code);
+        std::fflush(stdout);
+        ::_exit(6);
+      }
+    }
+    over = true;
+    other.join();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+}

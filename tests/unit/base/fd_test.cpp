@@ -1,0 +1,122 @@
+// What the child of a fork has of the library's descriptors and mutexes.
+#include "host/base/at_fork.h"
+#include "host/base/error.h"
+#include "host/base/fd.h"
+
+#include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace gshmem;
+
+namespace {
+
+int open_nothing() {
+  return static_cast<int>(check_errno(::open("/dev/null", O_RDWR | O_CLOEXEC), "open"));
+}
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
+
+/// What `body` returns in a child.
+template <class Body>
+int in_fork(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("child_has_none_of_its_parents_descriptors") {
+  std::vector<Fd> all;
+  for (int i = 0; i < 200; ++i) all.emplace_back(open_nothing());
+  const int high = ::fcntl(all[0].get(), F_DUPFD_CLOEXEC, 900);
+  if (high >= 0) all.emplace_back(high);
+  std::vector<int> numbers;
+  for (const Fd& fd : all) numbers.push_back(fd.get());
+  const std::uint32_t forks = fork_count();
+  CHECK(in_fork([&] {
+          for (const int number : numbers) {
+            if (is_open(number)) return 1;
+          }
+          for (const Fd& fd : all) {
+            if (fd || fd.get() != -1) return 2;
+          }
+          return fork_count() == forks + 1 ? 0 : 3;
+        }) == 0);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK(all[i].get() == numbers[i]);
+    CHECK(is_open(numbers[i]));
+  }
+}
+
+TEST_CASE("what_a_child_opens_by_the_same_number_is_its_own") {
+  auto parents = std::make_unique<Fd>(open_nothing());
+  const int number = parents->get();
+  CHECK(in_fork([&] {
+          const int own = open_nothing();
+          if (own != number) return 1;  // the lowest that is free
+          if (parents->get() != -1) return 2;
+          parents.reset();
+          if (!is_open(own)) return 3;
+          Fd held(own);
+          Fd moved(std::move(held));
+          if (moved.get() != own || held) return 4;
+          const int below = in_fork([&] { return moved || is_open(number) ? 1 : 0; });
+          return below == 0 && is_open(own) ? 0 : 5;
+        }) == 0);
+}
+
+TEST_CASE("what_was_given_up_or_was_never_held_stays_open_in_a_child") {
+  Fd held(open_nothing());
+  const int given_up = held.release(), never = open_nothing();
+  int closed = -1;
+  {
+    const Fd gone(open_nothing());
+    closed = gone.get();
+  }
+  CHECK(open_nothing() == closed);  // somebody else's by now
+  CHECK(in_fork([&] { return is_open(given_up) && is_open(never) && is_open(closed) ? 0 : 1; }) ==
+        0);
+  for (const int fd : {given_up, never, closed}) ::close(fd);
+}
+
+namespace {
+
+std::mutex guarded_mutex;
+int halves[2];
+int seen_in_child = -1;
+
+}  // namespace
+
+TEST_CASE("mutex_is_free_in_a_child_and_what_it_guards_is_whole") {
+  hold_over_forks(guarded_mutex, []() noexcept { seen_in_child = halves[0] - halves[1]; });
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) {
+      const std::lock_guard lock(guarded_mutex);
+      ++halves[0];
+      std::this_thread::yield();
+      ++halves[1];
+    }
+  });
+  for (int round = 0; round < 50; ++round) {
+    CHECK(in_fork([] {
+            if (seen_in_child != 0) return 1;
+            return guarded_mutex.try_lock() && halves[0] == halves[1] ? 0 : 2;
+          }) == 0);
+  }
+  CHECK(seen_in_child == -1);
+  over = true;
+  other.join();
+}
