@@ -1,7 +1,6 @@
 #include "bootstrap/uid/job.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -15,7 +14,8 @@ constexpr std::uint32_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
 }  // namespace
 
 Failure Job::join(const Hello& hello) {
-  if (hello.cookie != cookie_) return refuse("the unique id belongs to another job");
+  if (hello.cookie != cookie_)
+    return refuse("the unique id belongs to another job, or GSHMEM_UID_SECRET differs");
   if (failure_) return failure_;
   if (hello.size == 0 || hello.size > kMaxSize || hello.rank >= hello.size)
     return refuse(strprintf("rank %u in a job of %u", hello.rank, hello.size));
@@ -45,7 +45,6 @@ void Job::gather(int rank, const Gather& gather) {
     now.operation = gather.operation;
     now.bytes = gather.data.size();
     now.first = rank;
-    now.result = encode_result(gather.number, now.bytes * members_.size());
   }
   if (gather.operation != now.operation || gather.data.size() != now.bytes) {
     return fail({GSHMEMX_ERROR_SYMMETRY,
@@ -54,13 +53,41 @@ void Job::gather(int rank, const Gather& gather) {
                            now.first, operation_name(now.operation), now.bytes, rank,
                            operation_name(gather.operation), gather.data.size())});
   }
-  if (now.bytes > 0) {
-    std::memcpy(now.result.data() + kResultDataOffset + index(rank) * now.bytes, gather.data.data(),
-                now.bytes);
+  if (now.bytes > max_bytes()) {
+    return fail({GSHMEMX_ERROR_BOOTSTRAP,
+                 strprintf("bootstrap allgather of %zu bytes per rank; at most %llu unless "
+                           "GSHMEM_UID_SECRET tells this job's ranks from strangers",
+                           now.bytes, static_cast<unsigned long long>(max_bytes()))});
   }
+  take(rank, gather);
   members_[index(rank)].entered = gather.number;
   if (++now.contributions == members_.size()) return finish_collective();
   check_gone();
+}
+
+/// Init brings less than a kilobyte for each rank.
+std::uint64_t Job::max_bytes() const {
+  constexpr std::uint64_t kKilobyte = 1024;
+  return kind_ == CookieKind::kSecret ? kMaxGatherBytes : kKilobyte * (64 + members_.size());
+}
+
+/// One rank alone does not make the root allocate what all would bring.
+void Job::take(int rank, const Gather& gather) {
+  Collective& now = current_;
+  if (now.contributions == 0 && members_.size() > 1) {
+    now.first_data.assign(gather.data.begin(), gather.data.end());
+    return;
+  }
+  const auto put = [&now](int from, ByteView data) {
+    std::copy(data.begin(), data.end(),
+              now.result.begin() +
+                  static_cast<std::ptrdiff_t>(kResultDataOffset + index(from) * now.bytes));
+  };
+  if (now.result.empty()) {
+    now.result = encode_result(gather.number, now.bytes * members_.size());
+    put(now.first, std::exchange(now.first_data, {}));
+  }
+  put(rank, gather.data);
 }
 
 void Job::finish_collective() {
@@ -91,7 +118,10 @@ void Job::abort(int rank, const Abort& abort) {
 void Job::expired(const Expired& expired) {
   if (complete() && expired.number != done_ + 1) return;  // its answer is on the way
   const char* operation = complete() ? operation_name(current_.operation) : "init";
-  fail(failure_timeout(operation, static_cast<double>(expired.timeout_ms) / 1e3, missing()));
+  Failure failure =
+      failure_timeout(operation, static_cast<double>(expired.timeout_ms) / 1e3, missing());
+  if (!note_.empty()) failure.text += "; " + note_;
+  fail(failure);
 }
 
 void Job::check_gone() {

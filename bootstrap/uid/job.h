@@ -13,9 +13,13 @@ namespace gshmem::bootstrap {
 /// A frame on its way. Shared: one result goes to every rank.
 using Frame = std::shared_ptr<const Bytes>;
 
+/// Where anyone can know the cookie, ranks may be strangers: they get less memory.
+enum class CookieKind { kSecret, kPublic };
+
 class Job {
  public:
-  explicit Job(const Cookie& cookie) : cookie_(cookie) {}
+  explicit Job(const Cookie& cookie, CookieKind kind = CookieKind::kSecret)
+      : cookie_(cookie), kind_(kind) {}
 
   /// Takes a rank in; a Failure says why not. The first one fixes the size of the job.
   [[nodiscard]] Failure join(const Hello& hello);
@@ -25,6 +29,8 @@ class Job {
   void lost(int rank, const std::string& why);
   void abort(int rank, const Abort& abort);
   void expired(const Expired& expired);
+  /// What may be the reason when ranks are missing, once their time is up.
+  void note(const std::string& reason) { note_ = reason; }
   /// Ends the job for everyone, unless it has failed already.
   void fail(const Failure& failure);
 
@@ -52,22 +58,27 @@ class Job {
     std::size_t bytes = 0;
     int first = -1;  ///< the rank whose operation and bytes the others have to match
     std::size_t contributions = 0;
+    Bytes first_data;  ///< until another rank agrees, and the result is made
     Bytes result;
   };
 
   void tell_all(Bytes frame);
+  [[nodiscard]] std::uint64_t max_bytes() const;
+  void take(int rank, const Gather& gather);
   void finish_collective();
   /// Fails when someone who has gone is waited for.
   void check_gone();
   [[nodiscard]] std::vector<int> missing() const;
 
   Cookie cookie_;
+  CookieKind kind_;
   std::vector<Member> members_;
   std::size_t joined_ = 0, gone_ = 0;
   std::uint64_t done_ = 0;  ///< number of the last finished collective
   Collective current_;
   int root_rank_ = -1;
   Failure failure_;
+  std::string note_;
   std::vector<std::pair<int, Frame>> outgoing_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "bootstrap/uid/connection.h"
 #include "host/base/at_fork.h"
+#include "host/base/descriptors.h"
 #include "host/base/thread.h"
 
 #include <poll.h>
@@ -10,13 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace gshmem::bootstrap {
 namespace {
 
-constexpr double kHandshakeSeconds = 30;     // for a stranger to become a rank
-constexpr std::size_t kMaxStrangers = 4096;  // the oldest makes room for the newest
-constexpr double kStopSeconds = 5;           // for ranks to take what they are owed
+constexpr double kStopSeconds = 5;  // for ranks to take what they are owed
+constexpr std::size_t kOtherDescriptors = 256;
 constexpr double kAcceptPauseSeconds = 0.1;  // when the process is out of descriptors
 
 struct Peer {
@@ -32,8 +33,8 @@ struct Peer {
 /// The loop that the thread runs; nothing in it is shared.
 class RootLoop {
  public:
-  RootLoop(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds, int wake)
-      : job_(cookie), linger_seconds_(linger_seconds), wake_(wake) {
+  RootLoop(std::vector<Listener> listeners, const Job& job, double linger_seconds, int wake)
+      : job_(job), linger_seconds_(linger_seconds), wake_(wake) {
     for (Listener& listener : listeners) listeners_.push_back(std::move(listener.fd));
   }
 
@@ -45,7 +46,7 @@ class RootLoop {
         if (polled_[1 + polled_listeners_ + i].revents != 0) serve(*peers_[i]);
       }
       for (std::size_t i = 0; i < listeners_.size(); ++i) {  // serve may have closed them
-        if ((polled_[1 + i].revents & POLLIN) != 0) accept_all(listeners_[i]);
+        if ((polled_[1 + i].revents & POLLIN) != 0) accept_all(i);
       }
       deliver();
       drop_done();
@@ -77,7 +78,15 @@ class RootLoop {
       polled_.push_back({peer->connection.fd().get(), peer->connection.poll_events(), 0});
     polled_listeners_ = listeners_.size();
     polled_peers_ = peers_.size();
-    if (poll(polled_.data(), polled_.size(), wait_ms()) <= 0) {
+    const int ready = poll(polled_.data(), polled_.size(), wait_ms());
+    if (ready < 0 && errno != EINTR) {
+      // Such as more connections than the process may have descriptors. It would go on for ever.
+      job_.fail(
+          {GSHMEMX_ERROR_SYSTEM, strprintf("bootstrap root service: poll of %zu descriptors: %s",
+                                           polled_.size(), std::strerror(errno))});
+      stop();
+    }
+    if (ready <= 0) {
       for (pollfd& entry : polled_) entry.revents = 0;
     }
     accept_pause_ = false;
@@ -98,18 +107,24 @@ class RootLoop {
     return least;
   }
 
-  void accept_all(const Fd& listener) {
+  /// `listener`: one of listeners_, which may be none afterwards.
+  void accept_all(std::size_t listener) {
     while (true) {
-      Fd fd = accept_from(listener);
+      Fd fd = accept_from(listeners_[listener]);
       if (!fd) {
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-        if (!drop_oldest_stranger()) accept_pause_ = true;  // out of descriptors
+        if (!is_shortage(errno)) return;
+        if (drop_oldest_stranger() || raise_descriptor_limit(descriptor_limit() + 1)) return;
+        accept_pause_ = true;
+        job_.note("the root service has no descriptors left: " + descriptor_limit_text());
         return;
       }
+      // A rank is one at once, before it could make room for others.
+      peers_.push_back(std::make_unique<Peer>(std::move(fd)));
+      serve(*peers_.back());
+      if (listeners_.empty()) return;  // that was the last one
       const auto strangers =
           std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->rank < 0; });
-      if (static_cast<std::size_t>(strangers) >= kMaxStrangers) drop_oldest_stranger();
-      peers_.push_back(std::make_unique<Peer>(std::move(fd)));
+      if (static_cast<std::size_t>(strangers) > stranger_limit()) drop_oldest_stranger();
     }
   }
 
@@ -144,6 +159,8 @@ class RootLoop {
       return true;
     }
     peer.rank = static_cast<int>(hello->rank);
+    // One each, and what a process has open beside them.
+    raise_descriptor_limit(hello->size + kOtherDescriptors);
     ranks_.resize(hello->size);
     ranks_[hello->rank] = &peer;
     peer.connection.accept_only(
@@ -216,15 +233,22 @@ class RootLoop {
       if (Peer* peer = ranks_[static_cast<std::size_t>(rank)])
         peer->connection.queue(std::move(frame));
     }
-    for (const auto& peer : peers_) {
-      if (!peer->connection.flushed()) peer->connection.send_some();
+    // Its own process last: it may end at once, and with it what the others are to be told.
+    const int last = job_.root_rank();
+    for (const bool own : {false, true}) {
+      for (const auto& peer : peers_) {
+        const bool is_own = last >= 0 && peer->rank == last;
+        if (is_own == own && !peer->connection.flushed()) peer->connection.send_some();
+      }
     }
   }
 
   void drop_done() {
     std::erase_if(peers_, [this](const auto& peer) {
       if (peer->done && peer->rank >= 0) ranks_[static_cast<std::size_t>(peer->rank)] = nullptr;
-      return peer->done || (peer->rank < 0 && peer->handshake.passed());
+      const bool stranger = peer->rank < 0;
+      const bool late = stranger && job_.complete() && !peer->refused;
+      return peer->done || late || (stranger && peer->handshake.passed());
     });
   }
 
@@ -242,12 +266,13 @@ class RootLoop {
 
 }  // namespace
 
-RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie,
+RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
                          double linger_seconds)
     : cookie_(cookie),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
       forks_(fork_count()) {
-  auto loop = std::make_unique<RootLoop>(std::move(listeners), cookie, linger_seconds, wake_.get());
+  auto loop = std::make_unique<RootLoop>(std::move(listeners), Job(cookie, kind), linger_seconds,
+                                         wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
       loop->run();
@@ -280,11 +305,12 @@ RootRegistry& RootRegistry::get() {
   return registry;
 }
 
-void RootRegistry::start(std::vector<Listener> listeners, const Cookie& cookie,
+void RootRegistry::start(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
                          double linger_seconds) {
   const std::lock_guard lock(mutex_);
   std::erase_if(services_, [](const auto& service) { return service->ended(); });
-  services_.push_back(std::make_unique<RootService>(std::move(listeners), cookie, linger_seconds));
+  services_.push_back(
+      std::make_unique<RootService>(std::move(listeners), cookie, kind, linger_seconds));
 }
 
 bool RootRegistry::serves(const Cookie& cookie) {

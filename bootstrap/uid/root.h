@@ -3,6 +3,7 @@
 // Strangers on its port cost it a descriptor for a while and nothing else. Included by uid.cpp.
 #pragma once
 
+#include "bootstrap/uid/job.h"
 #include "bootstrap/uid/socket.h"
 
 #include <atomic>
@@ -18,7 +19,8 @@ class RootService {
  public:
   /// Serves one job on `listeners`, which are closed when all ranks have joined. After a job that
   /// failed before that, late ranks are told why for `linger_seconds` (0 = not).
-  RootService(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds);
+  RootService(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
+              double linger_seconds);
   RootService(const RootService&) = delete;
   RootService& operator=(const RootService&) = delete;
   /// Tells the ranks that are left, sends what is queued (for a few seconds at most), and ends.
@@ -42,7 +44,8 @@ class RootRegistry {
  public:
   static RootRegistry& get();
   RootRegistry();
-  void start(std::vector<Listener> listeners, const Cookie& cookie, double linger_seconds);
+  void start(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
+             double linger_seconds);
   [[nodiscard]] bool serves(const Cookie& cookie);
 
  private:

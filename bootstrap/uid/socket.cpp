@@ -1,5 +1,7 @@
 #include "bootstrap/uid/socket.h"
 
+#include "host/base/descriptors.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -71,12 +73,6 @@ Endpoint local_endpoint(const Fd& fd) {
   return endpoint_from(&address.any).value_or(Endpoint{});
 }
 
-bool is_loopback(const Endpoint& endpoint) {
-  if (endpoint.family == Endpoint::Family::kIpv4) return endpoint.ip[0] == 127;
-  const auto rest = endpoint.ip.end() - 1;  // ::1
-  return *rest == 1 && std::all_of(endpoint.ip.begin(), rest, [](auto byte) { return byte == 0; });
-}
-
 /// "host:port" or "[ipv6]:port". The host is empty where it is neither.
 struct HostAndPort {
   std::string host, port;
@@ -101,6 +97,12 @@ std::string address_text(const Endpoint& endpoint) {
   char name[IF_NAMESIZE] = "";
   const bool named = if_indextoname(endpoint.scope, name) != nullptr;
   return std::string(text) + "%" + (named ? name : std::to_string(endpoint.scope));
+}
+
+bool is_loopback(const Endpoint& endpoint) {
+  if (endpoint.family == Endpoint::Family::kIpv4) return endpoint.ip[0] == 127;
+  const auto rest = endpoint.ip.end() - 1;  // ::1
+  return *rest == 1 && std::all_of(endpoint.ip.begin(), rest, [](auto byte) { return byte == 0; });
 }
 
 bool is_link_local(const Endpoint& endpoint) {
@@ -192,6 +194,11 @@ Listener listen_on(const Endpoint& endpoint, bool* in_use) {
   Listener listener{new_socket(endpoint), {}};
   // The connections of a job that has ended may still hold the port; a listener may not.
   set_option(listener.fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  // Who says nothing costs the kernel a little, and this process no descriptor. Where the system
+  // lacks the option, the limits of those who accept have to do.
+  const int silent_seconds = static_cast<int>(kHandshakeSeconds);
+  (void)setsockopt(listener.fd.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_seconds,
+                   sizeof silent_seconds);
   const SocketAddress address(endpoint);
   constexpr int kBacklog = 4096;  // every rank of a job may knock at once
   const bool failed = bind(listener.fd.get(), &address.any, address.bytes) != 0 ||

@@ -55,5 +55,7 @@ struct Attempt {
 bool wait_for(const Fd& fd, short events, const Deadline& deadline);
 
 [[nodiscard]] Cookie random_cookie();
+/// Only processes of this host reach it.
+[[nodiscard]] bool is_loopback(const Endpoint& endpoint);
 
 }  // namespace gshmem::bootstrap

@@ -7,9 +7,13 @@
 #include "bootstrap/uid/root.h"
 #include "host/base/log.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -50,15 +54,17 @@ class Uid final : public Bootstrap {
   Uid(const Uid&) = delete;
   Uid& operator=(const Uid&) = delete;
 
-  ~Uid() override try {
+  ~Uid() override {
     if (!connection_.fd()) return;  // in a forked child
-    connection_.queue(encode_leave());
-    const Deadline deadline(kGoodbyeSeconds);
-    while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))
-      connection_.send_some();
-    connection_.finish_sending();
-  } catch (const std::exception& error) {
-    GSHMEM_WARN("bootstrap uid: leaving without a goodbye: %s", error.what());
+    try {  // inside: that of a whole destructor throws on
+      connection_.queue(encode_leave());
+      const Deadline deadline(kGoodbyeSeconds);
+      while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))
+        connection_.send_some();
+      connection_.finish_sending();
+    } catch (const std::exception& error) {
+      GSHMEM_WARN("bootstrap uid: leaving without a goodbye: %s", error.what());
+    }
   }
 
   int rank() const noexcept override { return rank_; }
@@ -213,8 +219,57 @@ Hello make_hello(const Cookie& cookie, int rank, int size, bool hosts_root) {
   return {cookie, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size), hosts_root};
 }
 
-/// Without a shared id there is no shared secret: the address is all that tells jobs apart.
+/// Without a shared id or secret the address is all that tells jobs apart.
 constexpr Cookie kAddressCookie{std::byte{'a'}, std::byte{'d'}, std::byte{'d'}, std::byte{'r'}};
+
+/// The first line of GSHMEM_UID_SECRET_FILE, or GSHMEM_UID_SECRET.
+std::string read_secret(const Config& config) {
+  const std::string& path = config.uid_secret_file;
+  if (path.empty()) return config.uid_secret;
+  const auto bad = [&](const std::string& why) {
+    return Error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_SECRET_FILE=\"" + path + "\": " + why);
+  };
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw bad(std::strerror(errno));
+  struct stat about {};
+  if (::fstat(fd.get(), &about) != 0) throw bad(std::strerror(errno));
+  if (!S_ISREG(about.st_mode)) throw bad("not a file");
+  if ((about.st_mode & 077) != 0) throw bad("others may read or write it; chmod 600");
+  std::array<char, 4096> text{};
+  const ssize_t n = ::read(fd.get(), text.data(), text.size());
+  if (n < 0) throw bad(std::strerror(errno));
+  const std::string all(text.data(), static_cast<std::size_t>(n));
+  const std::string line = all.substr(0, all.find('\n'));
+  if (line.empty()) throw bad("its first line is empty");
+  return line;
+}
+
+/// FNV-1a with 64 bits, twice. It tells strangers apart, as the cookie itself does, which crosses
+/// the network in the clear: who reads the traffic needs no secret.
+Cookie hash_secret(const std::string& secret) {
+  Cookie cookie;
+  for (const unsigned half : {0u, 1u}) {
+    std::uint64_t hash = 0xCBF29CE484222325u + half;
+    for (int round = 0; round < 2; ++round) {
+      for (const char c : secret) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+      hash = (hash ^ 0xFFu) * 0x100000001B3u;
+    }
+    for (unsigned i = 0; i < 8; ++i)
+      cookie[8 * half + i] = static_cast<std::byte>((hash >> (8 * i)) & 0xFF);
+  }
+  return cookie;
+}
+
+void warn_without_secret(const std::vector<Listener>& listeners) {
+  const auto open = std::find_if(listeners.begin(), listeners.end(), [](const Listener& listener) {
+    return !is_loopback(listener.endpoint);
+  });
+  if (open == listeners.end()) return;
+  GSHMEM_WARN(
+      "whoever reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "
+      "GSHMEM_UID_SECRET_FILE on all PEs",
+      endpoint_text(open->endpoint).c_str());
+}
 
 /// Those of `endpoints` that this host has. Empty when another process has a port.
 /// Errors: those of the last where it has none.
@@ -256,7 +311,8 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   const UniqueId unique{listener.endpoint, random_cookie()};
   std::vector<Listener> listeners;
   listeners.push_back(std::move(listener));
-  RootRegistry::get().start(std::move(listeners), unique.cookie, config.bootstrap_timeout);
+  RootRegistry::get().start(std::move(listeners), unique.cookie, CookieKind::kSecret,
+                            config.bootstrap_timeout);
   encode_uniqueid(unique, id);
 }
 
@@ -288,15 +344,19 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
           strprintf("GSHMEM_UID_ADDRESS needs GSHMEM_UID_RANK in [0, GSHMEM_UID_SIZE); they are "
                     "%d and %d",
                     rank, size));
+  const std::string secret = read_secret(config);
+  const Cookie cookie = secret.empty() ? kAddressCookie : hash_secret(secret);
   Entry entry{resolve(config.uid_address, config.uid_family),
-              make_hello(kAddressCookie, rank, size, rank == 0), Entry::Refused::kRetry};
+              make_hello(cookie, rank, size, rank == 0), Entry::Refused::kRetry};
   if (rank == 0) {
     std::vector<Listener> listeners =
         listen_on_all(to_listen_on(config.uid_address, config.uid_family, entry.roots),
                       Deadline(config.bootstrap_timeout));
     entry.roots.clear();
     for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
-    RootRegistry::get().start(std::move(listeners), kAddressCookie, 0);
+    if (secret.empty()) warn_without_secret(listeners);
+    RootRegistry::get().start(std::move(listeners), cookie,
+                              secret.empty() ? CookieKind::kPublic : CookieKind::kSecret, 0);
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout, config.bootstrap_timeout);
 }

@@ -270,12 +270,18 @@ Config Config::from_env() { return from(lookup_env, nullptr); }
 
 const char* env_lookup(const char* name) noexcept { return std::getenv(name); }
 
+/// What gshmem-info prints may end in a bug report.
+constexpr std::string_view kSecretName = "GSHMEM_UID_SECRET";
+
 std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {
   std::vector<ConfigEntry> entries;
   for (const Variable& v : kVariables) {
     const char* text = lookup(v.name, context);
+    const bool hidden = text != nullptr && *text != 0 && v.name == kSecretName;
     entries.push_back({.name = v.name,
-                       .value = text != nullptr ? text : v.default_value,
+                       .value = hidden            ? "(hidden)"
+                                : text != nullptr ? text
+                                                  : v.default_value,
                        .default_value = v.default_value,
                        .accepted = accepted(v),
                        .help = v.help,

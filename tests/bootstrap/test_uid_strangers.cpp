@@ -4,7 +4,10 @@
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"
 
+#include <sys/resource.h>
+
 #include <deque>
+#include <filesystem>
 #include <random>
 
 using namespace gshmem;
@@ -172,5 +175,36 @@ TEST_CASE("uid_something_else_on_the_port_is_named", "[uid]") {
           encode_uniqueid(unique, &id);
           expect_error(GSHMEMX_ERROR_BOOTSTRAP, "is not the root service of this job",
                        [&] { (void)bootstrap::create_uid(id, 0, 2, uid_config()); });
+        }) == "");
+}
+
+TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
+  // More of them than the process of rank 0 may have descriptors.
+  constexpr int kStrangers = 300;
+  constexpr rlim_t kDescriptors = 64;
+  IdChannel channel, called, done;
+  CHECK(run_processes(3, [&](int rank) {
+          rlimit limit{};
+          check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+          if (rank == 0) limit = {kDescriptors, kDescriptors};
+          check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+          const gshmemx_uniqueid id = channel.share(rank, 3, uid_config());
+          if (rank == 2) {
+            std::deque<RawClient> strangers;
+            for (int i = 0; i < kStrangers; ++i) strangers.emplace_back(id);
+            for (int i = 0; i < 2; ++i) called.signal();
+            done.await(1);
+            return;
+          }
+          called.await(1);
+          const auto boot = bootstrap::create_uid(id, rank, 2, uid_config());
+          boot->barrier();
+          if (rank == 0) {
+            const auto open =
+                std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+            expect(open < 20, "the strangers are gone: " + std::to_string(open));
+          }
+          boot->barrier();
+          if (rank == 0) done.signal();
         }) == "");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bootstrap/uid/connection.h"
+#include "bootstrap/uid/interfaces.h"
 #include "tests/bootstrap/conformance.h"
 #include "tests/patience.h"
 
@@ -20,6 +21,23 @@ inline Config uid_config(double timeout_seconds = 60 * kPatience,
   config.uid_interface = "=lo";
   config.uid_family = family;
   config.bootstrap_timeout = timeout_seconds;
+  return config;
+}
+
+/// A port of 127.0.0.1 that nobody listens on right now.
+inline std::string free_address(const std::string& host = "127.0.0.1") {
+  const auto any = bootstrap::choose_address(bootstrap::list_interfaces(), "=lo",
+                                             host == "127.0.0.1" ? "ipv4" : "ipv6");
+  return host + ":" + std::to_string(bootstrap::listen_on(any).endpoint.port);
+}
+
+inline Config address_config(const std::string& address, int rank, int size,
+                             double timeout_seconds) {
+  Config config = uid_config(timeout_seconds, "any");
+  config.bootstrap = "uid";
+  config.uid_address = address;
+  config.uid_rank = rank;
+  config.uid_size = size;
   return config;
 }
 

@@ -1,6 +1,7 @@
 #include "transport/hosts/host_links.h"
 
 #include "bootstrap/uid/socket.h"
+#include "host/base/descriptors.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -74,43 +75,72 @@ class Reception {
 
   std::vector<Link> run(const p2p::HostGroup& group, const Deadline& deadline) {
     while (!expected_.empty()) {
+      // In each round: strangers may call without end.
+      if (deadline.passed()) throw_timeout(group);
       std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
-      for (const Fd& caller : callers_) entries.push_back({caller.get(), POLLIN, 0});
-      const int ready = ::poll(entries.data(), entries.size(), deadline.poll_ms());
+      for (const Caller& caller : callers_) entries.push_back({caller.fd.get(), POLLIN, 0});
+      const Deadline until = callers_.empty() ? deadline : deadline.within(kHandshakeSeconds);
+      const int ready = ::poll(entries.data(), entries.size(), until.poll_ms());
       if (ready < 0 && errno != EINTR) check_errno(-1, "poll");
-      require(ready != 0 || !deadline.passed(), GSHMEMX_ERROR_TIMEOUT,
-              strprintf("PE %d on host %s did not connect to PE %d; choose the network between the "
-                        "hosts with GSHMEM_UID_INTERFACE",
-                        expected_.front(), group.host_of(expected_.front()).c_str(), group.me()));
       for (std::size_t i = entries.size() - 1; i > 0; --i) {
-        if (ready > 0 && entries[i].revents != 0) greet(i - 1);
+        if (ready > 0 && entries[i].revents != 0 && greet(callers_[i - 1])) erase(i - 1);
       }
-      if (ready > 0 && entries[0].revents != 0) {
-        if (Fd caller = bootstrap::accept_from(listener_)) callers_.push_back(std::move(caller));
-      }
+      if (ready > 0 && entries[0].revents != 0) accept_one();
+      std::erase_if(callers_, [](const Caller& caller) { return caller.until.passed(); });
     }
     return std::move(links_);
   }
 
  private:
-  void greet(std::size_t i) {
+  struct Caller {
+    Fd fd;
+    Deadline until{kHandshakeSeconds};
+  };
+
+  void erase(std::size_t i) { callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i)); }
+
+  /// The oldest caller makes room for the newest.
+  void accept_one() {
+    Fd fd = bootstrap::accept_from(listener_);
+    if (!fd && !is_shortage(errno)) return;
+    if (!fd && callers_.empty()) {
+      throw Error(GSHMEMX_ERROR_SYSTEM,
+                  strprintf("accept4, with %zu hosts still to connect: %s; %s", expected_.size(),
+                            std::strerror(errno), descriptor_limit_text().c_str()));
+    }
+    if (!fd) return erase(0);
+    callers_.push_back({std::move(fd)});
+    if (greet(callers_.back())) return callers_.pop_back();
+    if (callers_.size() > stranger_limit()) erase(0);
+  }
+
+  /// True when nothing more is to be had from it.
+  [[nodiscard]] bool greet(Caller& caller) {
     // A greeting is less than any segment: it comes whole, or not from one of us.
     Greeting greeting;
     greeting.magic = 0;
-    const auto n = ::recv(callers_[i].get(), &greeting, sizeof(greeting), MSG_DONTWAIT);
+    const auto n = ::recv(caller.fd.get(), &greeting, sizeof(greeting), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     const auto found = std::find(expected_.begin(), expected_.end(), greeting.pe);
     if (n == static_cast<ssize_t>(sizeof(greeting)) && greeting.magic == Greeting{}.magic &&
         greeting.cookie == cookie_ && found != expected_.end()) {
-      links_.push_back({greeting.pe, std::move(callers_[i])});
+      links_.push_back({greeting.pe, std::move(caller.fd)});
       expected_.erase(found);
     }
-    callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
+    return true;
+  }
+
+  [[noreturn]] void throw_timeout(const p2p::HostGroup& group) const {
+    throw Error(GSHMEMX_ERROR_TIMEOUT,
+                strprintf("PE %d on host %s did not connect to PE %d; choose the network between "
+                          "the hosts with GSHMEM_UID_INTERFACE",
+                          expected_.front(), group.host_of(expected_.front()).c_str(), group.me()));
   }
 
   const Fd& listener_;
   Cookie cookie_;
   std::vector<int> expected_;
-  std::vector<Fd> callers_;
+  std::vector<Caller> callers_;  ///< oldest first
   std::vector<Link> links_;
 };
 

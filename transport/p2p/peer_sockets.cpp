@@ -1,9 +1,10 @@
 #include "transport/p2p/peer_sockets.h"
 
+#include "host/base/descriptors.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -63,13 +64,6 @@ void wait_readable(int fd, const Deadline& deadline, const std::string& what) {
     if (n < 0 && errno != EINTR) check_errno(n, "poll");
     require(!deadline.passed(), GSHMEMX_ERROR_TIMEOUT, "timed out waiting for " + what);
   }
-}
-
-std::string descriptor_limit() {
-  rlimit limit{};
-  (void)::getrlimit(RLIMIT_NOFILE, &limit);
-  return strprintf("this process may have %lu descriptors open (ulimit -n)",
-                   static_cast<unsigned long>(limit.rlim_cur));
 }
 
 bool same_user(int socket) {
@@ -135,7 +129,7 @@ void PeerSockets::accept_all(const Fd& listener) {
     // To try again would find the same connection and fail the same way, at once and for ever.
     require(bool{socket}, GSHMEMX_ERROR_SYSTEM,
             strprintf("accept4, with %d PEs still to connect: %s; %s", missing,
-                      std::strerror(errno), descriptor_limit().c_str()));
+                      std::strerror(errno), descriptor_limit_text().c_str()));
     if (!same_user(socket.get())) continue;
     Hello hello;
     hello.magic = 0;
@@ -189,7 +183,7 @@ Fd PeerSockets::receive_fd(int i) {
   const ssize_t n = ::recvmsg(socket(i), &message, MSG_CMSG_CLOEXEC);
   require(n != 1 || (message.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM,
           strprintf("no descriptor left for the segment of PE %d: %s", group_.pe(i),
-                    descriptor_limit().c_str()));
+                    descriptor_limit_text().c_str()));
   const cmsghdr* header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (byte != kDescriptor || !header || header->cmsg_type != SCM_RIGHTS) {
     throw Error(
@@ -206,7 +200,7 @@ void PeerSockets::check_time(const Deadline& deadline, int i, bool refused) cons
   throw Error(GSHMEMX_ERROR_TIMEOUT,
               refused ? strprintf("timed out passing a segment to PE %d: too many descriptors of "
                                   "this user are under way between processes; %s",
-                                  group_.pe(i), descriptor_limit().c_str())
+                                  group_.pe(i), descriptor_limit_text().c_str())
                       : strprintf("timed out waiting for the segment of PE %d", group_.pe(i)));
 }
 

@@ -276,6 +276,19 @@ TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
   CHECK(names.count("GSHMEM_LOG") == 1);
 }
 
+TEST_CASE("a_secret_is_not_shown") {
+  Values values{{"GSHMEM_UID_SECRET", "correct horse"}, {"GSHMEM_UID_SIZE", "2"}};
+  for (const ConfigEntry& entry : config_entries(find_value, &values)) {
+    CHECK(entry.value.find("correct") == std::string::npos);
+    if (entry.name == "GSHMEM_UID_SECRET") CHECK(entry.value == "(hidden)");
+    if (entry.name == "GSHMEM_UID_SIZE") CHECK(entry.value == "2");
+  }
+  values["GSHMEM_UID_SECRET"] = "";
+  for (const ConfigEntry& entry : config_entries(find_value, &values)) {
+    if (entry.name == "GSHMEM_UID_SECRET") CHECK(entry.value.empty());
+  }
+}
+
 TEST_CASE("known_and_foreign_names_are_left_alone") {
   Values none;
   Names names = {"PATH", "", "GSHMEM", "gshmem_timeout", "XGSHMEM_TIMEOT", "GSHMEM_TEST_ANYTHING"};
