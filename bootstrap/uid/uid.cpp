@@ -56,7 +56,7 @@ class Uid final : public Bootstrap {
 
   ~Uid() override {
     if (!connection_.fd()) return;  // in a forked child
-    try {  // inside: that of a whole destructor throws on
+    try {                           // inside: that of a whole destructor throws on
       connection_.queue(encode_leave());
       const Deadline deadline(kGoodbyeSeconds);
       while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))
