@@ -66,12 +66,12 @@ void wait_readable(int fd, const Deadline& deadline, const std::string& what) {
   }
 }
 
-bool same_user(int socket) {
+uid_t user_of(int socket) {
   ucred peer{};
   socklen_t length = sizeof(peer);
   check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length),
               "getsockopt(SO_PEERCRED)");
-  return peer.uid == geteuid();
+  return peer.uid;
 }
 
 Fd duplicate(int fd) {
@@ -122,19 +122,30 @@ PeerSockets::PeerSockets(bootstrap::Bootstrap& boot, const HostGroup& group, dou
 
 void PeerSockets::accept_all(const Fd& listener) {
   const Deadline deadline(timeout_seconds_);
+  std::string refused;  // who called in vain
   for (int missing = size() - 1 - group_.index; missing > 0;) {
-    wait_readable(listener.get(), deadline, strprintf("%d higher-ranked PEs to connect", missing));
+    wait_readable(listener.get(), deadline,
+                  strprintf("%d higher-ranked PEs to connect", missing) + refused);
     Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     // To try again would find the same connection and fail the same way, at once and for ever.
     require(bool{socket}, GSHMEMX_ERROR_SYSTEM,
             strprintf("accept4, with %d PEs still to connect: %s; %s", missing,
                       std::strerror(errno), descriptor_limit_text().c_str()));
-    if (!same_user(socket.get())) continue;
+    const uid_t user = user_of(socket.get());
+    if (user != geteuid()) {
+      refused = strprintf(
+          "; a process of user %u called, and this one is of user %u: all PEs of a "
+          "host have to be of one user",
+          unsigned{user}, unsigned{geteuid()});
+      continue;
+    }
     Hello hello;
     hello.magic = 0;
-    wait_readable(socket.get(), deadline, "a PE's greeting");
-    if (::recv(socket.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) continue;
+    // A PE greets at once, and in one piece.
+    pollfd entry{socket.get(), POLLIN, 0};
+    if (::poll(&entry, 1, deadline.within(kHandshakeSeconds).poll_ms()) <= 0) continue;
+    if (::recv(socket.get(), &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello)) continue;
     if (hello.magic != Hello{}.magic || hello.index <= group_.index || hello.index >= size())
       continue;
     Fd& place = sockets_[static_cast<std::size_t>(hello.index)];

@@ -8,8 +8,12 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -162,5 +166,71 @@ TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
           if (boot.rank() == 0) return sockets.hang_up();
           expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
                        [&] { (void)sockets.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("pes_of_different_users_are_told_so") {
+  if (geteuid() != 0) {
+    std::puts("skipped: only root can be another user");
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const p2p::HostGroup group = one_host(2, rank);
+          if (rank == 1) {
+            check_errno(setuid(54321), "setuid");
+            const p2p::PeerSockets sockets(*boot, group, 1);  // connects, and is hung up on
+          } else {
+            expect_error(GSHMEMX_ERROR_TIMEOUT, "a process of user 54321 called",
+                         [&] { p2p::PeerSockets(*boot, group, 1); });
+          }
+          boot->barrier();
+        }) == "");
+}
+
+namespace {
+
+/// Passes on what a bootstrap gathers, after it has called where the others listen.
+class Caller final : public bootstrap::Bootstrap {
+ public:
+  explicit Caller(bootstrap::Bootstrap& boot) : boot_(boot) {}
+  int rank() const noexcept override { return boot_.rank(); }
+  int size() const noexcept override { return boot_.size(); }
+  const char* name() const noexcept override { return boot_.name(); }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    boot_.allgather(send, recv, bytes);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const auto* name = static_cast<const char*>(recv);  // of PE 0
+    const std::size_t length = ::strnlen(name, bytes);
+    std::memcpy(address.sun_path + 1, name, length);
+    stranger_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    check_errno(::connect(stranger_.get(), reinterpret_cast<const sockaddr*>(&address),
+                          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)),
+                "connect");
+    check_errno(::send(stranger_.get(), "h", 1, 0), "send");
+  }
+  void barrier() override { boot_.barrier(); }
+  void abort(int, std::string_view) noexcept override {}
+
+ private:
+  bootstrap::Bootstrap& boot_;
+  Fd stranger_;
+};
+
+}  // namespace
+
+TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const p2p::HostGroup group = one_host(2, rank);
+          Caller caller(*boot);
+          bootstrap::Bootstrap& way = rank == 1 ? caller : *boot;
+          const p2p::PeerSockets sockets(way, group, 20 * kPatience);
+          expect(sockets.socket(1 - rank) >= 0, "connected");
+          boot->barrier();
         }) == "");
 }
