@@ -51,6 +51,10 @@ def exported(library):
 
 
 def check_symbols(library):
+    # dlclose must not unmap the code of threads that run.
+    if "NODELETE" not in run(["readelf", "--dynamic", "--wide", library]):
+        print(f"{library} is not linked with -z nodelete")
+        return 1
     return compare("symbols", exported(library), expected.names("gshmem") | set(expected.INTERNAL))
 
 

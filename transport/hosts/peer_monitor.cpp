@@ -299,7 +299,7 @@ void PeerMonitor::hear(const Peer& from, const Frame& news) {
   const auto event = static_cast<PeerEvent>(header.detail);
   if (relay_) {
     if (event != PeerEvent::kLeft || relay_->is_neighbour(from.pe)) relay_->take(from.pe, news);
-  } else if (header.pe != me_ && heard_.insert({header.pe, event}).second) {
+  } else if (header.pe != me_ && heard_.insert({header.pe, static_cast<int>(event)}).second) {
     deliver(news);
   }
 }
@@ -314,7 +314,7 @@ void PeerMonitor::report_ends(bool all) {
     if (relay_) {
       relay_->gone(news.pe, news.event);
       pump();
-    } else if (heard_.insert({news.pe, news.event}).second) {
+    } else if (heard_.insert({news.pe, static_cast<int>(news.event)}).second) {
       deliver(news_frame(news));
     }
   }

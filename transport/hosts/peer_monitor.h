@@ -109,8 +109,8 @@ class PeerMonitor {
   std::optional<bootstrap::Deadline> leaving_;
   std::optional<Ending> ending_;
   SeenEnds ends_;
-  bool cause_known_ = false;                   ///< others' news but departures have been heard
-  std::set<std::pair<int, PeerEvent>> heard_;  ///< of a job on one host
+  bool cause_known_ = false;             ///< others' news but departures have been heard
+  std::set<std::pair<int, int>> heard_;  ///< PE and event, of a job on one host
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;
