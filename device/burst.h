@@ -1,20 +1,20 @@
 // A burst: messages of a thread, or of the threads of a warp side by side, to one PE, with one
 // fence and one doorbell for as many as the caller likes. Its queue is that of a private context,
 // whose values and cursor it keeps in registers; so a message is three stores and some additions.
-// The protocol is that of issue.h on an exclusive queue; only reservation and publication are for
+// The protocol is that of post.h on an exclusive queue; only reservation and publication are for
 // many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp). Measured by
 // perftest/issue_cost.
 #pragma once
 
 #include "api.h"
-#include "issue.h"
+#include "post.h"
 
 namespace gshmem::device {
 
 /// The entry of a thread that has nothing to say where others of its group have.
 struct IdleEntry {
-  template <class Image>
-  GSHMEM_FN void fill(Image& image, Be32, Be32) const {
+  template <class Image, class Keys>
+  GSHMEM_FN void fill(Image& image, const Keys&) const {
     image.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
   }
 };
@@ -26,14 +26,11 @@ struct IdleEntry {
 GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* view,
                                         std::uint64_t next) {
   Wait wait;
-  wait.state = state;
-  wait.queue = Queue(view);
-  wait.call = "burst";
+  begin_wait(wait, state, view, "burst");
   if (next == 0) queue_note_used(wait);
-  const std::uint32_t half = wait.queue.depth() / 2;
+  const std::uint32_t half = abi::QueueTraits::depth(state->nic.traits) / 2;
   if (next <= half) return half;
-  wait.await = Await::kRoom;
-  wait.target = next - half;
+  wait_for(wait, Await::kRoom, next - half);
   queue_await(wait);
   return post_report(wait) ? half : 0;
 }
@@ -61,7 +58,7 @@ GSHMEM_OUTLINE void burst_ring(Burst& burst) {
 /// each call, the first one rings. Where there is no such queue the calls are those of api.h.
 ///
 /// Everything is in registers. What is rare is out of line and works on a copy in memory, which is
-/// taken over behind it: a loop of puts then has one branch that is hardly ever taken, and nothing
+/// taken over after it: a loop of puts then has one branch that is hardly ever taken, and nothing
 /// that lives across a call.
 template <class Coop>
 class Burst {
@@ -90,7 +87,7 @@ class Burst {
       post(bytes != 0, transfer(dest, source, bytes));
     }
   }
-  /// The same with up to 8 bytes that travel inside the entry.
+  /// As put(), with up to 8 bytes that travel inside the entry.
   GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
     if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
       bytes = 0;
@@ -102,7 +99,7 @@ class Burst {
       post(bytes != 0, word(dest, raw, bytes));
     }
   }
-  /// An update of 8 bytes by the first thread, behind all messages of all threads. Rings.
+  /// An update of 8 bytes by the first thread, after all messages of all threads. Rings.
   GSHMEM_FN void signal(SignalUpdate update) {
     Burst copy = *this;
     burst_signal(copy, update);
@@ -117,7 +114,7 @@ class Burst {
     }
     publish(1);
   }
-  /// The same out of line.
+  /// As ring(), out of line.
   GSHMEM_FN void end() {
     if (pending_ == 0) return;
     Burst copy = *this;
@@ -177,7 +174,7 @@ class Burst {
     place_ = queue.place();
     bells_ = queue.bells();
     local_key_ = queue.local_key();
-    mask_ = queue.depth() - 1;
+    mask_ = abi::QueueTraits::depth(traits_) - 1;
     published_ = load_own(&cursor_->reserved);
   }
 
@@ -207,11 +204,13 @@ class Burst {
     const std::size_t more = count() == 1 ? bytes - 1 : bytes;
     return (more < most_) & (local < heap_bytes_) & (bytes <= heap_bytes_ - local);
   }
-  GSHMEM_FN TransferEntry transfer(void* dest, const void* source, std::size_t bytes) const {
-    return {offset(dest), offset(source), static_cast<std::uint32_t>(bytes), Opcode::kRdmaWrite};
+  GSHMEM_FN OneEntry transfer(void* dest, const void* source, std::size_t bytes) const {
+    return transfer_entry(Opcode::kRdmaWrite, offset(dest), offset(source),
+                          static_cast<std::uint32_t>(bytes));
   }
-  GSHMEM_FN InlineEntry word(void* dest, std::uint64_t raw, std::uint32_t bytes) const {
-    return {offset(dest), {{low<std::uint32_t>(raw), low<std::uint32_t>(raw >> 32), 0}}, bytes};
+  GSHMEM_FN OneEntry word(void* dest, std::uint64_t raw, std::uint32_t bytes) const {
+    return inline_entry(offset(dest), {{low<std::uint32_t>(raw), low<std::uint32_t>(raw >> 32), 0}},
+                        bytes);
   }
 
   GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
@@ -221,9 +220,9 @@ class Burst {
   template <class Entry>
   GSHMEM_FN void post(bool is_message, const Entry& entry) {
     EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
-    entry.fill(store, local_key_, place_.remote_key);
+    entry.fill(store, HeldKeys{local_key_, place_.remote_key});
     if (count() != 1 && !is_message) {
-      IdleEntry{}.fill(store, local_key_, place_.remote_key);
+      IdleEntry{}.fill(store, HeldKeys{local_key_, place_.remote_key});
     }
     pending_ += count();
   }
@@ -247,14 +246,14 @@ class Burst {
     room_ = 0;
   }
   GSHMEM_FN void post_atomic(SignalUpdate update) {
-    if (!has_room(AtomicEntries::kMostAlone)) return;
+    if (!has_room(kMostAtomicEntries)) return;
     const AmoOp op = update.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
-    AtomicEntries entries;
+    WqeImage entries;
     make_atomic(entries, Queue(view_), offset(update.address),
-                {op, sizeof(*update.address), update.value, 0}, AtomicEntries::kSink);
+                {op, sizeof(*update.address), update.value, 0}, kSink);
     if (coop_.thread_rank() == 0) {
       EntryStore store = store_at(next(), abi::kCqUpdate);
-      entries.fill(store, local_key_, place_.remote_key);
+      entries.fill(store, HeldKeys{local_key_, place_.remote_key});
     }
     pending_ += entries.entries();
     publish(entries.entries());
@@ -272,12 +271,12 @@ class Burst {
   GSHMEM_FN void publish(std::uint32_t tail) {
     coop_.sync();
     if (coop_.thread_rank() == 0 && is_alone_on_queue()) {
-      issue_fence(traits_);
+      queue_fence(traits_);
       store_own(&cursor_->reserved, published_ + pending_);
-      issue_publish([&] { return bells_; }, cursor_, traits_ | abi::QueueTraits::kExclusive,
-                    Taken{published_}, pending_, tail);
+      queue_ring(bells_, traits_, next());
+      pass_own(cursor_, published_ + pending_, tail);
     }
-    coop_.sync();  // a quiet of the others, or a burst behind this one, sees what is stored here
+    coop_.sync();  // a quiet of the others, or a later burst, sees what is stored here
     published_ += pending_;
     room_ -= pending_;
     pending_ = 0;
@@ -303,8 +302,8 @@ class Burst {
   std::uint32_t most_ = 0;  ///< bytes of an entry
   std::uint32_t traits_ = 0, mask_ = 0;
   std::uint64_t published_ = 0;  ///< entries, of all times
-  std::uint32_t pending_ = 0;    ///< entries behind them
-  std::uint32_t room_ = 0;       ///< entries known to be free behind them, pending ones included
+  std::uint32_t pending_ = 0;    ///< entries after them
+  std::uint32_t room_ = 0;       ///< entries known to be free after them, pending ones included
 };
 
 }  // namespace gshmem::device

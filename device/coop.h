@@ -39,8 +39,13 @@ class Converged {
  public:
   __device__ explicit Converged(std::uint64_t key)
       : mask_(__match_any_sync(__activemask(), static_cast<unsigned long long>(key))) {}
+  Converged() = default;
   /// A group of the calling thread alone.
-  __device__ Converged() : mask_(1u << lane_id()) {}
+  __device__ static Converged self() {
+    Converged group;
+    group.mask_ = 1u << lane_id();
+    return group;
+  }
   __device__ int size() const { return __popc(mask_); }
   __device__ int rank() const { return __popc(mask_ & ((1u << lane_id()) - 1)); }
   __device__ bool first() const { return lane_id() == __ffs(static_cast<int>(mask_)) - 1; }
@@ -74,6 +79,7 @@ class Converged {
  public:
   explicit Converged(std::uint64_t) {}
   Converged() = default;
+  static Converged self() { return {}; }
   static int size() { return 1; }
   static int rank() { return 0; }
   static bool first() { return true; }

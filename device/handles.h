@@ -77,8 +77,7 @@ template <class Coop>
 GSHMEM_OUTLINE void flush_queues(Coop coop, const State& state, const char* call, int pe) {
   if (!state.nic.queues || !(state.nic.flags & abi::kNicFlush)) return;
   Wait wait;
-  wait.state = &state;
-  wait.call = call;
+  begin_wait(wait, &state, nullptr, call);
   const QueueRange range = queues_to(state, pe);
   nic::post_flushes(coop, wait, range.first, range.end);
   post_report(wait);

@@ -97,6 +97,7 @@ inline void atomic_max_gpu(std::uint64_t* p, std::uint64_t v) {
   }
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { abi::store_register(p, v); }
+inline void store_register(std::uint64_t* p, std::uint64_t v) { abi::store_register(p, v); }
 inline void store_record(std::uint32_t* p, std::uint32_t v) { store_release(p, v); }
 inline void store_entry(Word16* p, Word16 v) { store_bulk(p, v); }
 inline void store_entry_flags(Word16* entry, std::uint32_t flags) {
@@ -158,6 +159,12 @@ inline void pause(unsigned polls) {
   }
 }
 inline void pause_far(unsigned polls) { pause(polls); }
+/// Each entry in front is of a thread that needs a core.
+inline void pause_behind(unsigned polls, std::uint32_t left) {
+  if (left <= 64) return pause(polls);
+  const timespec time{0, 5'000 * static_cast<long>(left < 1000 ? left : 1000)};
+  nanosleep(&time, nullptr);
+}
 /// Whether this poll of a wait looks at the clock and the stop word: each that sleeps, which costs
 /// far more than a look, and a slice of somebody else's time where cores are few.
 inline bool look_is_due(unsigned polls) { return polls >= kPauseSpins + kPauseYields; }

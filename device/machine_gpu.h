@@ -170,7 +170,10 @@ __device__ inline std::uint64_t load_acquire_gpu(const std::uint64_t* p) {
 /// store before the branch on it is decided.
 __device__ inline std::uint64_t load_before_stores(const std::uint64_t* p) {
   std::uint64_t v;
-  asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+               : "=l"(v)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
   return v;
 }
 /// A word that one thread at a time uses: the next user has synchronized with the last one. So
@@ -244,6 +247,10 @@ __device__ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) {
   asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "l"(v)
                : "memory");
 }
+/// Rings a NIC whose doorbell is a register. The store leaves the GPU before a store that another
+/// thread makes after it has seen a later store of this thread and a fence of its own (UCX's
+/// uct/ib/mlx5/gdaki relies on it; PTX's memory model does not promise it).
+__device__ inline void store_register(std::uint64_t* p, std::uint64_t v) { store_doorbell(p, v); }
 /// Memory that nobody writes while kernels run; fences do not drop it from the cache. Volatile, so
 /// that every use loads again: a value that is at hand for 30 clocks need not live in a register.
 __device__ inline std::uint32_t load_constant(const std::uint32_t* p) {
@@ -315,6 +322,11 @@ __device__ inline void pause(unsigned) {}
 /// then is slow for what they wait for; the first ones, about 10 us, come at full speed.
 __device__ inline void pause_far(unsigned polls) {
   if (polls > 8) __nanosleep(polls < 40 ? 32 * (polls - 8) : 1024);
+}
+/// Between two polls of one that has `left` entries of a queue in front of it: about as long as
+/// half of them take.
+__device__ inline void pause_behind(unsigned, std::uint32_t left) {
+  if (left > 32) __nanosleep(left < 1024 ? left : 1024);
 }
 /// Whether this poll of a wait looks at the clock and the stop word, which is in host memory: a
 /// look over PCIe costs about as much as three polls.

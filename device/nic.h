@@ -1,13 +1,12 @@
 // The network path: puts, gets and atomics as work queue entries of a reliable connection to the
-// target. What is one WQE and has its data in the heap takes the short way (issue.h), everything
-// else the long one (request.h). All is out of line: a kernel that only might use the network keeps
-// its registers. What the short way needs of the state is fetched by the caller, where it comes
-// from constant memory.
+// target. A call that is one WQE with its data in the heap is posted at once (post.h); what takes
+// several, or has its data elsewhere, is worked off piece by piece (request.h). All is out of line:
+// a kernel that only might use the network keeps its registers.
 #pragma once
 
 #include "copy.h"
-#include "issue.h"
 #include "p2p.h"
+#include "post.h"
 #include "request.h"
 
 namespace gshmem::device::nic {
@@ -16,11 +15,31 @@ namespace gshmem::device::nic {
 GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
   return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
 }
-GSHMEM_FN TransferEntry transfer_of(const State& state, Opcode opcode, const void* remote,
-                                    const void* local, std::size_t bytes) {
-  return {heap_offset(state, remote), heap_offset(state, local), static_cast<std::uint32_t>(bytes),
-          opcode};
+GSHMEM_FN OneEntry transfer_of(const State& state, Opcode opcode, const void* remote,
+                               const void* local, std::size_t bytes) {
+  return transfer_entry(opcode, heap_offset(state, remote), heap_offset(state, local),
+                        static_cast<std::uint32_t>(bytes));
 }
+
+/// A payload that travels inside an entry of three units: its source may be reused at once, and the
+/// NIC need not fetch it.
+GSHMEM_FN bool is_words(const void* source, std::size_t bytes) {
+  return (bytes - 1 < kShortInlineBytes) &
+         ((reinterpret_cast<std::uintptr_t>(source) | bytes) % sizeof(std::uint32_t) == 0);
+}
+GSHMEM_FN OneEntry words_of(const State& state, const void* dest, const void* source,
+                            std::size_t bytes) {
+  const std::uint32_t* word = static_cast<const std::uint32_t*>(source);
+  ShortPayload payload{{load_bulk(word), 0, 0}};
+  if (bytes > 4) payload.word[1] = load_bulk(word + 1);
+  if (bytes > 8) payload.word[2] = load_bulk(word + 2);
+  return inline_entry(heap_offset(state, dest), payload, static_cast<std::uint32_t>(bytes));
+}
+
+/// The one thread that posts for a warp or a block meets no other.
+template <class Coop>
+inline constexpr Sharing kSharing =
+    std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
 
 // The API of the network path. What a group puts or gets, its first thread does; out of line,
 // because the request would be made of registers of the caller (STREAM_putmem_block 48 for 40).
@@ -29,12 +48,20 @@ template <class Coop>
 GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,
                         std::size_t bytes, int pe, Reuse reuse) {
   if (coop.thread_rank() != 0) return;
-  const bool blocking = reuse == Reuse::kOnReturn;
-  if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
-    IssueOf<TransferEntry> issue;
-    issue_to(issue, state, queue_index(state, pe, Rail::kAny));
-    issue.entries = transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes);
-    issue_call(issue, state, blocking, "put");
+  const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
+  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    PostingOf<OneEntry> posting;
+    post_by(posting, state, queue_index(state, pe, words ? Rail::kFirst : Rail::kAny));
+    if (words) {
+      posting.entries = words_of(state, dest, source, bytes);
+      // By value where threads put by themselves: the time of others goes elsewhere.
+      using Held = std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
+      post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
+    } else {
+      posting.entries = transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes);
+      post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
+                                                                  blocking ? "put" : nullptr);
+    }
     return;
   }
   Request request{&state, Operation::kPut, pe};
@@ -50,10 +77,10 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   if (coop.thread_rank() != 0) return;
   const bool blocking = arrival == Arrival::kOnReturn;
   if (is_short(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
-    IssueOf<TransferEntry> issue;
-    issue_to(issue, state, queue_index(state, pe, Rail::kAny));
-    issue.entries = transfer_of(state, Opcode::kRdmaRead, source, dest, bytes);
-    issue_call(issue, state, blocking, "get");
+    PostingOf<OneEntry> posting;
+    post_by(posting, state, queue_index(state, pe, Rail::kAny));
+    posting.entries = transfer_of(state, Opcode::kRdmaRead, source, dest, bytes);
+    post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
     return;
   }
   Request request{&state, Operation::kGet, pe};
@@ -67,12 +94,12 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
 /// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
 GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                              int pe) {
-  IssueOf<InlineEntry> issue;
-  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
-  issue.entries = {heap_offset(state, dest),
-                   {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
-                   bytes};
-  issue_call(issue, state, false, "p");
+  PostingOf<OneEntry> posting;
+  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
+  posting.entries = inline_entry(
+      heap_offset(state, dest),
+      {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
+  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
 }
 /// A value of at most 16 bytes, which need not be in the heap, to or from `symmetric`.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
@@ -96,16 +123,14 @@ GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
   }
 }
 
-/// A slot for what `issue` reads; false, and on record why, if there is none. It stays taken when
-/// the call then fails: a late READ may still write there.
-GSHMEM_FN bool issue_claim(Issue& issue, const char* call) {
+/// A slot for what a call reads; null, and on record why, if there is none. It stays taken when the
+/// call then fails: a late READ may still write there.
+GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
   Wait wait;
-  wait.state = issue.state;
-  wait.queue = Queue(issue.queue);
-  wait.call = call;
-  issue.slot = claim_scratch(wait);
-  keep_in_memory(issue);
-  return post_report(wait);
+  begin_wait(wait, state, nullptr, "network");
+  abi::ScratchSlot* const slot = claim_scratch(wait);
+  post_report(wait);
+  return slot;
 }
 
 /// The `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the read
@@ -117,15 +142,18 @@ GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, st
     move_value(state, Operation::kGet, source, &value, bytes, pe);
     return value;
   }
-  IssueOf<TransferEntry> issue;
-  issue_to(issue, state, queue_index(state, pe, Rail::kAny));
-  issue.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, bytes);
-  if (!issue_claim(issue, "get")) return value;
-  issue.entries.local = heap_offset(state, issue.slot->data);
-  if (!issue_call(issue, state, true, "get")) return value;
-  keep_in_memory(issue);
-  value = load_relaxed(issue.slot->data);
-  free_scratch(issue.slot);
+  PostingOf<OneEntry> posting;
+  post_by(posting, state, queue_index(state, pe, Rail::kAny));
+  posting.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, bytes);
+  keep_in_memory(posting);
+  abi::ScratchSlot* slot = claim_or_report(&state);
+  if (!slot) return value;
+  keep_in_memory(slot);
+  posting.entries.set_local(heap_offset(state, slot->data));
+  if (!post_held<Sharing::kWarp, const OneEntry&, const OneEntry&>(posting, "get")) return value;
+  keep_in_memory(slot);
+  value = load_relaxed(slot->data);
+  free_scratch(slot);
   return value;
 }
 template <class T>
@@ -149,33 +177,34 @@ GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
 /// Nobody waits for the old value.
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe);
-  IssueOf<AtomicEntries> issue;
-  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
-  make_atomic(issue.entries, Queue(issue.queue), heap_offset(state, target), operation,
-              AtomicEntries::kSink);
-  issue_call(issue, state, false, "atomic");
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
+  make_atomic(posting.entries, posting.queue, heap_offset(state, target), operation, kSink);
+  post<Sharing::kWarp>(posting);
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe), 0;
-  IssueOf<AtomicEntries> issue;
-  issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
   std::uint64_t remote = heap_offset(state, target);
-  keep_in_memory(remote);
+  keep_in_memory(posting);
   keep_in_memory(operation);
-  if (!issue_claim(issue, "atomic")) return 0;
-  make_atomic(issue.entries, Queue(issue.queue), remote, operation,
-              heap_offset(state, issue.slot->data));
+  keep_in_memory(remote);
+  abi::ScratchSlot* slot = claim_or_report(&state);
+  if (!slot) return 0;
+  keep_in_memory(slot);
+  make_atomic(posting.entries, posting.queue, remote, operation, heap_offset(state, slot->data));
   if (state.nic.flags & abi::kNicReadNeedsDump) {
-    append_dump(issue.entries, Queue(issue.queue), heap_offset(state, issue.slot->data));
+    append_dump(posting.entries, posting.queue, heap_offset(state, slot->data));
   }
-  if (!issue_call(issue, state, true, "atomic")) return 0;
-  keep_in_memory(issue);
-  const std::uint64_t* data = issue.slot->data;
+  if (!post<Sharing::kWarp>(posting, "atomic")) return 0;
+  keep_in_memory(slot);
+  const std::uint64_t* data = slot->data;
   const std::uint64_t stored = operation.width == 8
                                    ? load_relaxed(data)
                                    : load_relaxed(reinterpret_cast<const std::uint32_t*>(data));
-  free_scratch(issue.slot);
+  free_scratch(slot);
   return fetched_value(stored, operation.width, state.nic.flags);
 }
 
@@ -185,18 +214,20 @@ struct SignalAmo {
   std::uint64_t value;
   AmoOp op;
 };
+template <Sharing kSharing>
 GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
                                 std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   const bool blocking = reuse == Reuse::kOnReturn;
   const Amo amo{signal.op, sizeof(signal.value), signal.value, 0};
-  if (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)) {
-    IssueOf<AtomicEntries> issue;
-    issue_to(issue, state, queue_index(state, pe, Rail::kFirst));
-    const Queue queue(issue.queue);
-    make_transfer(issue.entries, queue,
-                  transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes));
-    make_atomic(issue.entries, queue, heap_offset(state, signal.word), amo, AtomicEntries::kSink);
-    issue_call(issue, state, blocking, "put_signal");
+  const bool words = is_words(source, bytes);
+  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    PostingOf<WqeImage> posting;
+    post_by(posting, state, queue_index(state, pe, Rail::kFirst));
+    make_transfer(posting.entries, posting.queue,
+                  words ? words_of(state, dest, source, bytes)
+                        : transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes));
+    make_atomic(posting.entries, posting.queue, heap_offset(state, signal.word), amo, kSink);
+    post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
     return;
   }
   Request request{&state, Operation::kPutSignal, pe};
@@ -208,13 +239,13 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   request.amo = amo;
   execute_long(request);
 }
-/// A payload and the signal behind it, by one thread; the group meets at the end.
+/// A payload and the signal after it, by one thread; the group meets at the end.
 template <class Coop>
 GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
   coop.sync();
   if (coop.thread_rank() == 0) {
-    put_signal_alone(state, dest, source, bytes, signal, pe, reuse);
+    put_signal_alone<kSharing<Coop>>(state, dest, source, bytes, signal, pe, reuse);
   }
   coop.sync();
 }
@@ -228,10 +259,10 @@ GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
 }
 
 /// The READs that flush_rails posts, to the queues [at, end) as far as they need one.
-struct Flush : Post {
+struct Flush : PostingOf<WqeImage> {
   std::uint32_t at, end;
 };
-/// Makes the next one; false: there is none. A queue to which nothing was posted behind the last
+/// Makes the next one; false: there is none. A queue to which nothing was posted after the last
 /// one needs none.
 template <class Coop>
 GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
@@ -245,40 +276,38 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
     if (!is_share(coop, at)) continue;
     const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
     if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
-    flush.queue = Queue(nic.queues + at);
-    image_transfer(flush.image, Opcode::kRdmaRead, {AtomicEntries::kSink, flush.queue.remote_key()},
-                   sink(flush), sizeof(std::uint64_t));
+    post_by(flush, *flush.state, at);
+    image_transfer(flush.entries, Opcode::kRdmaRead, {kSink, flush.queue.remote_key()},
+                   {kSink, flush.queue.local_key()}, sizeof(std::uint64_t));
     return true;
   }
   return false;
 }
 GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
   if (!flush.good()) return;
-  // No further than its own READ: behind it in the reservation may be a put of another thread.
-  const auto rank = static_cast<std::uint32_t>(flush.group.rank());
-  store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.first + rank + 1, 1));
+  // What it waits for is the end of its own READ, which shares its reservation with nobody.
+  store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.target, 1));
 }
 /// A completion says that a NIC of the target has the data on its way to memory. What arrives there
-/// later by the same NIC is behind it, but where PEs have several, what comes next may come by
-/// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ behind what it
+/// later by the same NIC comes after it, but where PEs have several, what comes next may come by
+/// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ after what it
 /// waits for: its answer comes when all that is in front of it is in memory (PCI Express, 2.4.1: no
 /// read passes posted writes). The group must meet before it waits: who waits for a queue waits for
 /// its READ.
 template <class Coop>
 GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   Flush flush;
-  flush.state = wait.state;
-  flush.call = wait.call;
+  begin_wait(flush, wait.state, nullptr, wait.call);
   flush.at = at;
   flush.end = end;
   GSHMEM_NO_UNROLL
   while (next_flush(coop, flush)) {
-    queue_try_post(flush);
+    post_by_steps<Sharing::kNone>(flush);
     note_flushed(flush);
   }
   if (!flush.good()) wait = flush;
 }
-/// The same, and the group meets.
+/// As post_flushes, and the group meets.
 template <class Coop>
 GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
   post_flushes(coop, wait, at, end);
@@ -290,8 +319,7 @@ GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::ui
 /// meet.
 template <class Coop>
 GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
-  wait.state = &state;
-  wait.call = call;
+  begin_wait(wait, &state, nullptr, call);
   if (state.nic.flags & abi::kNicFlush) {
     flush_rails(coop, wait, 0, state.nic.count);
     if (!wait.good()) return;
@@ -316,7 +344,7 @@ GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
   try_quiet(coop, wait, state, call);
   return post_report(wait);
 }
-/// The same for a caller that returns a status.
+/// As quiet, for a caller that returns a status.
 template <class Coop>
 GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
   Wait wait;

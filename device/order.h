@@ -21,7 +21,7 @@ GSHMEM_FN void fence(Coop coop, const State& state) {
   coop.sync();
 }
 /// Everything this thread (group) has issued is complete at its target. A mapped store is complete
-/// when the fence behind it has returned; what went by the network, when its queue says so. A queue
+/// when the fence after it has returned; what went by the network, when its queue says so. A queue
 /// says so when a NIC of the target has the data: before all that arrives there later, but maybe
 /// after loads of a third PE that maps the target's memory (flush_rails does more, for several
 /// NICs).

@@ -8,9 +8,9 @@
 //
 //  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no
 //    other is needed, and doorbells of one queue are stored in order.
-//  - The doorbell is left to the next writer when one has reserved behind, unless a multiple of
+//  - The doorbell is left to the next writer when one has reserved already, unless a multiple of
 //    `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell, and
-//    a writer that waits for room behind them (batch + one reservation <= depth, see QueueSet) gets
+//    a writer that waits for room after them (batch + one reservation <= depth, see QueueSet) gets
 //    it from entries that were rung.
 //  - Only the last WQE of a reservation asks for a completion; it completes in order, so it stands
 //    for all before it. The CQ is collapsed: its one entry holds the newest completion.
@@ -22,10 +22,14 @@
 // doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
 // completion is read with acquire: data that the NIC has written before it is visible.
 //
-// The short way (issue.h) reads `ready` and `done` without acquiring them: an acquire drops the
-// first-level cache. It stores, and loads nothing, behind them, and GPUs order that (a store whose
-// branch a load decides comes after it), where PTX's model would want the acquire. Who uses an
-// exclusive queue keeps `reserved` in that cache (load_own).
+// A writer reads `ready` and `done` without acquiring them: an acquire drops the first-level cache.
+// After them it only stores. GPUs order that (a store whose branch a load decides comes after the
+// load), where PTX's model would want the acquire. The user of an exclusive queue keeps `reserved`
+// in that cache (load_own).
+//
+// Where the doorbell is a register of a NIC, (2) and (3) are cheaper. The writer fences in its
+// turn, so that its one fence stands between the turn and the doorbell, and passes the turn on by
+// an addition that releases nothing. The record follows the doorbell (queue_ring).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -57,30 +61,24 @@ struct QueueBells {
 class Queue {
  public:
   GSHMEM_FN explicit Queue(const QueueView* view) : view_(view) {}
+  GSHMEM_FN const QueueView* view() const { return view_; }
   GSHMEM_FN QueueCursor* cursor() const { return pointer(view_->cursor); }
   GSHMEM_FN std::uint64_t* doorbell() const { return pointer(view_->doorbell); }
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  GSHMEM_FN std::uint32_t depth() const { return word(view_->depth); }
-  GSHMEM_FN std::uint32_t batch() const { return word(view_->batch); }
   GSHMEM_FN std::uint32_t number() const { return word(view_->number); }
   GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
   GSHMEM_FN QueueEntries place() const { return bits<QueueEntries>(unit(view_->entries)); }
-  GSHMEM_FN QueueBells bells() const {
+  GSHMEM_FN QueueBells bells(std::uint32_t number) const {
     const Word16 at = unit(view_->doorbell);
     return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),
-            reinterpret_cast<abi::Be32*>(std::uint64_t{at.w} << 32 | at.z), number()};
+            reinterpret_cast<abi::Be32*>(std::uint64_t{at.w} << 32 | at.z), number};
   }
+  GSHMEM_FN QueueBells bells() const { return bells(number()); }
   GSHMEM_FN int pe() const { return static_cast<int>(word(view_->pe)); }
-  GSHMEM_FN bool exclusive() const {
-    return word(view_->kind) == static_cast<std::uint32_t>(abi::QueueKind::kExclusive);
-  }
-  GSHMEM_FN bool in_gpu_memory() const {
-    return word(view_->memory) == static_cast<std::uint32_t>(abi::QueueMemory::kGpu);
-  }
 
  private:
   template <class T>
@@ -117,30 +115,39 @@ enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 /// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 32
 /// and 40 (STREAM of tests/device/registers, nvcc 13.0).
 struct Wait {
-  const State* state = nullptr;
+  const State* state;
   Queue queue{nullptr};
-  const char* call = "network";  ///< for messages
-  std::uint64_t target = 0;
-  std::uint64_t started = 0;  ///< at its first look at the clock
-  Await await = Await::kDone;
-  PostEnd end = PostEnd::kGood;
-  std::uint32_t bad = 0;  ///< completions that cannot be (queue_poll)
+  const char* call;  ///< for messages
+  std::uint64_t target;
+  std::uint64_t started;  ///< at its first look at the clock, or when it last saw progress
+  std::uint32_t left;     ///< entries that it has seen between it and its end
+  Await await;
+  PostEnd end;
+  std::uint32_t bad;       ///< completions that cannot be (queue_poll)
+  std::uint32_t ready;     ///< low bits of the PublishedWord that was the turn
+  std::uint32_t reserved;  ///< low bits of the entries that were reserved then
 
+  GSHMEM_FN std::uint32_t traits() const { return state->nic.traits; }
   /// Neither this thread nor the one that posts for it has failed.
   GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
 };
-struct Post : Wait {
-  WqeImage image;
-  std::uint64_t first = 0;  ///< entry of the first thread of the group
-  Converged group{};        ///< threads that share the reservation
-  std::uint32_t tail = 0;   ///< first entry of the group's last WQE, after `first`
-
-  GSHMEM_FN std::uint32_t entries() const { return image.entries(); }
-  /// Entries of the whole group.
-  GSHMEM_FN std::uint32_t count() const {
-    return entries() * static_cast<std::uint32_t>(group.size());
-  }
-};
+/// Makes the Wait of a call with a state, and a queue if it waits for one.
+GSHMEM_FN void begin_wait(Wait& wait, const char* call) {
+  wait.call = call ? call : "network";
+  wait.target = 0;
+  wait.started = 0;
+  wait.left = 0;
+  wait.await = Await::kDone;
+  wait.end = PostEnd::kGood;
+  wait.bad = 0;
+  wait.ready = 0;
+  wait.reserved = 0;
+}
+GSHMEM_FN void begin_wait(Wait& wait, const State* state, const QueueView* view, const char* call) {
+  wait.state = state;
+  wait.queue = Queue(view);
+  begin_wait(wait, call);
+}
 
 /// Looks at the completion once. WQEs whose first entry is before the result are complete;
 /// kQueueFailed when the entry is an error.
@@ -161,7 +168,7 @@ GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
     return none ? base : kQueueFailed;
   }
   const std::uint32_t ahead = ((word >> 16) + 1 - static_cast<std::uint32_t>(base)) & 0xffff;
-  if (ahead > queue.depth()) {
+  if (ahead > abi::QueueTraits::depth(wait.state->nic.traits)) {
     if (load_acquire_gpu(&queue.cursor()->done) == base) ++wait.bad;
     return base;
   }
@@ -169,34 +176,62 @@ GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
   return base + ahead;
 }
 
-/// The thread may poll again. Otherwise `wait.end` says why not.
-GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls) {
+/// `ready` is the turn of the writer whose first entry is `first`.
+GSHMEM_FN bool is_turn(std::uint32_t ready, std::uint64_t first) {
+  constexpr std::uint32_t kBits = PublishedWord::kBits;
+  return ready >> kBits == (static_cast<std::uint32_t>(first) << kBits) >> kBits;
+}
+
+/// A wait begins.
+GSHMEM_FN void wait_for(Wait& wait, Await what, std::uint64_t target) {
+  wait.await = what;
+  wait.target = target;
+  wait.started = 0;
+}
+
+/// The thread may poll again. Otherwise `wait.end` says why not. `left`: entries that are in front
+/// of it. The time that it may wait counts from when these last became fewer, and who has many in
+/// front polls less often, so that those who have few get on.
+GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls, std::uint32_t left) {
   if (look_is_due(polls)) {
-    const std::uint64_t begin = wait_look(*wait.state, wait.started);
+    const std::uint64_t before = left == wait.left ? wait.started : 0;
+    const std::uint64_t begin = wait_look(*wait.state, before);
     if (begin >= kWaitTooLong) {
       wait.end = begin == kWaitStopped ? PostEnd::kStopped : PostEnd::kTooLong;
       return false;
     }
     wait.started = begin;
+    wait.left = left;
   }
-  if (wait.await == Await::kDone || wait.await == Await::kRoom) {
-    pause_far(polls);  // the completion lies in host memory
-  } else {
+  if (wait.await == Await::kTurn) {
+    pause_behind(polls, left);
+  } else if (wait.await == Await::kScratch) {
     pause(polls);
+  } else {
+    pause_far(polls);  // the completion lies in host memory
+    if (wait.await == Await::kRoom) pause_behind(polls, left);
   }
   return true;
 }
 
 /// Waits for what `wait.await` and `wait.target` say: WQEs that begin before the target are
-/// complete, or `ready` is the target. False: it had to end without.
+/// complete, or it is the turn of the writer whose first entry is the target. False: it had to end
+/// without.
 GSHMEM_OUTLINE bool queue_await(Wait& wait) {
-  wait.started = 0;
   unsigned polls = 1;
+  wait.started = 0;
+  std::uint32_t left = 0;
   GSHMEM_NO_UNROLL
   do {
     const std::uint64_t target = wait.target;
     if (wait.await == Await::kTurn) {
-      if (PublishedWord::end(load_acquire_gpu(&wait.queue.cursor()->ready)) == target) return true;
+      const QueueCursor* const cursor = wait.queue.cursor();
+      const std::uint32_t ready = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
+      wait.reserved = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
+      wait.ready = ready;
+      if (is_turn(ready, target)) return true;
+      left = (static_cast<std::uint32_t>(target) << PublishedWord::kBits) - ready;
+      left >>= PublishedWord::kBits;
     } else {
       const std::uint64_t done = queue_poll(wait);
       if (done == kQueueFailed) {
@@ -204,13 +239,14 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
         return false;
       }
       if (done >= target) return true;
+      left = static_cast<std::uint32_t>(target - done);
     }
-  } while (post_may_wait(wait, polls++));
+  } while (post_may_wait(wait, polls++, left));
   return false;
 }
 
 /// The completion says error. Returns what the first one that anyone saw tells: entries that are
-/// flushed behind it overwrite it.
+/// flushed after it overwrite it.
 GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
@@ -266,7 +302,8 @@ GSHMEM_OUTLINE bool post_report(Wait& wait) {
   return false;
 }
 
-/// The same for a call that returns a status: also under FaultPolicy::kAbort nothing ends here.
+/// As post_report, for a call that returns a status: also under FaultPolicy::kAbort nothing ends
+/// here.
 GSHMEM_OUTLINE bool post_note(Wait& wait) {
   if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
   if (wait.end == PostEnd::kGood) return true;
@@ -274,12 +311,33 @@ GSHMEM_OUTLINE bool post_note(Wait& wait) {
   return false;
 }
 
-/// As far as the consumer of the queue must see.
-GSHMEM_FN void queue_fence(Queue queue) {
-  if (queue.in_gpu_memory()) {
-    fence_gpu();
+GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kExclusive) != 0;
+}
+
+/// The doorbell is a register of the NIC.
+GSHMEM_FN bool has_register(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kRegister) != 0;
+}
+
+/// As far as the consumer must see. A release only: an acquire would also drop what is cached, the
+/// queue's values and the state among it, for nothing, because nothing is loaded that other writers
+/// have stored. (That they have published means that their stores have reached the consumer: the
+/// addition that says so began when their fence had ended.)
+///
+/// Each fence is in a loop that never goes round: short branches become predicates, and a fence
+/// that is predicated off still takes 160 clocks.
+GSHMEM_FN void queue_fence(std::uint32_t traits) {
+  if (traits & abi::QueueTraits::kGpuMemory) {
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_gpu();
+    } while (traits & abi::QueueTraits::kNever);
   } else {
-    fence_system();
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_system();
+    } while (traits & abi::QueueTraits::kNever);
   }
 }
 
@@ -294,15 +352,24 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
 }
 
 /// Tells the NIC that everything before `end` is there. Only in the turn.
-GSHMEM_FN void queue_ring(const State& state, Queue queue, std::uint64_t end) {
-  const std::uint32_t index = static_cast<std::uint32_t>(end) & 0xffff;
-  store_flag(&queue.send_record()->raw, Be32(index).raw);
-  if (state.nic.flags & abi::kNicRecordFirst) queue_fence(queue);
-  store_doorbell(queue.doorbell(), abi::doorbell_value(index, queue.number()));
+///
+/// A register of the NIC is rung before the record is stored, and again after: the NIC reads the
+/// record only when it recovers from an error, and then finds the doorbell that covers it (DOCA
+/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). A word that a host thread forwards comes once,
+/// after the record where that must be there before (kRecordFirst).
+GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
+  const std::uint64_t value = abi::doorbell_value(end, bells.number);
+  const std::uint32_t record = Be32(end & 0xffff).raw;
+  if (has_register(traits)) {
+    store_register(bells.doorbell, value);
+    store_record(&bells.send_record->raw, record);
+    store_register(bells.doorbell, value);
+  } else {
+    store_record(&bells.send_record->raw, record);
+    if (traits & abi::QueueTraits::kRecordFirst) queue_fence(traits);
+    store_doorbell(bells.doorbell, value);
+  }
 }
-
-// A post takes three steps. Every thread of the group takes them, its first one acts for all. The
-// first two return true when the thread must wait (queue_await) before it takes the next.
 
 /// quiet looks only at queues that were ever used.
 GSHMEM_FN void queue_note_used(const Wait& wait) {
@@ -310,123 +377,21 @@ GSHMEM_FN void queue_note_used(const Wait& wait) {
   atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
 }
 
-/// Behind the reservation of a group, by its first thread: notes that the queue is used. True: it
-/// must wait for room. Entries [end - depth, end) may be written when those of the lap before are
-/// complete. (A WQE is known to be complete by its first entry only, so this may wait for one WQE
-/// more than it must.)
-GSHMEM_FN bool queue_want_room(Post& post) {
-  const Queue queue = post.queue;
-  if (post.first == 0) queue_note_used(post);
-  const std::uint64_t end = post.first + post.count(), depth = queue.depth();
-  if (end <= depth) return false;
-  post.await = Await::kRoom;
-  post.target = end - depth;
-  return load_acquire_gpu(&queue.cursor()->done) < end - depth;
-}
-
-/// Entries for the whole group.
-GSHMEM_OUTLINE bool queue_reserve(Post& post) {
-  const Queue queue = post.queue;
-  const std::uint32_t entries = post.entries();
-  // A reservation of a whole warp must leave room for what may be left without a doorbell.
-  const bool together = !queue.exclusive() && entries * 32 <= queue.depth() / 2;
-  post.group = together ? Converged(reinterpret_cast<std::uintptr_t>(queue.cursor()) + entries)
-                        : Converged();
-  if (!post.group.first()) return false;
-  const std::uint32_t count = post.count();
-  std::uint64_t first;
-  if (queue.exclusive()) {
-    first = load_relaxed(&queue.cursor()->reserved);
-    store_relaxed(&queue.cursor()->reserved, first + count);
-  } else {
-    first = atomic_fetch_add_gpu(&queue.cursor()->reserved, count);
-  }
-  post.first = first;
-  return queue_want_room(post);
-}
-
-/// Stores the calling thread's WQEs; the last one of the group asks for a completion. Then the
-/// first thread lines up to publish.
-GSHMEM_OUTLINE bool queue_write(Post& post) {
-  if (post.end != PostEnd::kGood && post.queue.exclusive()) {
-    // No hole for later calls to ring over. (On a shared queue nobody gets the turn behind one.)
-    store_relaxed(&post.queue.cursor()->reserved, post.first);
-  }
-  post.first = post.group.from_first(post.end == PostEnd::kGood ? post.first : kQueueFailed);
-  if (post.first == kQueueFailed) return false;
-  const std::uint32_t before = static_cast<std::uint32_t>(post.group.rank()) * post.entries();
-  const std::uint32_t flags = post.group.last() ? abi::kCqUpdate : 0;
-  const std::uint32_t index = static_cast<std::uint32_t>(post.first) + before;
-  GSHMEM_NO_UNROLL
-  for (std::uint32_t u = 0; u < post.image.units; ++u) {
-    const std::uint32_t last = post.image.second;  // where the last WQE begins
-    Word16 unit = post.image.unit[u];
-    if (u == 0 || u == last) {
-      unit = placed(unit, index + u / 4, post.queue.number(), u == last ? flags : 0);
-    }
-    const std::uint32_t mask = post.queue.depth() * 4 - 1;
-    store_bulk(reinterpret_cast<Word16*>(post.queue.entries()) + ((index * 4 + u) & mask), unit);
-  }
-  post.tail = post.count() - post.entries() + post.group.from_last(post.image.second / 4);
-  post.group.sync();
-  if (!post.group.first()) return false;
-  queue_fence(post.queue);
-  post.await = Await::kTurn;
-  post.target = post.first;
-  return !post.queue.exclusive() &&
-         PublishedWord::end(load_acquire_gpu(&post.queue.cursor()->ready)) != post.first;
-}
-
-/// Publishes the group's entries, in its first thread's turn. `post.target` is then what to wait
-/// for; kQueueFailed where another thread's wait has ended the call. A thread whose own wait did
-/// keeps what it waited for.
-GSHMEM_OUTLINE void queue_publish(Post& post) {
-  if (post.first == kQueueFailed) {
-    if (post.end == PostEnd::kGood) post.target = kQueueFailed;
-    return;
-  }
-  const bool good = post.end == PostEnd::kGood;
-  if (good) post.await = Await::kDone;  // else it says what could not be had
-  if (good && post.group.first()) {
-    const Queue queue = post.queue;
-    const std::uint64_t first = post.first, end = first + post.count();
-    const std::uint64_t boundary = ~std::uint64_t{queue.batch() - 1};
-    // Relaxed: seeing less than there is only rings once more.
-    const bool rings = queue.exclusive() || load_relaxed(&queue.cursor()->reserved) == end ||
-                       (first & boundary) != (end & boundary);
-    if (rings) queue_ring(*post.state, queue, end);
-    const std::uint64_t next = PublishedWord::make(end, post.count() - post.tail);
-    queue_advance(queue.cursor(), next - load_relaxed(&queue.cursor()->ready), rings);
-  }
-  post.group.sync();  // the others see `ready` too: a quiet of theirs waits for these
-  const std::uint64_t target =
-      post.group.from_first(good ? post.first + post.tail + 1 : kQueueFailed);
-  if (good) post.target = target;
-}
-
-/// Reserves, writes and publishes the WQEs of `post`. Threads of a warp that come together share
-/// one reservation, one fence and one doorbell. `post.target` is then what to wait for, or
-/// kQueueFailed; recording the fault is left to the caller (post_report).
-GSHMEM_FN void queue_try_post(Post& post) {
-  if (queue_reserve(post)) queue_await(post);
-  if (queue_write(post)) queue_await(post);
-  queue_publish(post);
-}
-
-/// Everything that was published before the call is complete at its target. Does not report.
+/// Everything that was published before the call is complete at its target. Does not report. Where
+/// somebody has seen that already the completion, which may lie in host memory, is not asked again:
+/// what the NIC has written before it is in memory, and the acquire drops what was cached.
 GSHMEM_FN bool queue_try_quiet(Wait& wait) {
-  const std::uint64_t published = load_acquire_gpu(&wait.queue.cursor()->ready);
+  const std::uint64_t published = load_relaxed(&wait.queue.cursor()->ready);
   if (published == 0) return true;
   wait.target = PublishedWord::target(published);
+  if (load_acquire_gpu(&wait.queue.cursor()->done) >= wait.target) return true;
   return queue_await(wait);
 }
 
 /// Everything that was published before the call is complete. False: it had to end without.
 GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
   Wait wait;
-  wait.state = &state;
-  wait.queue = queue;
-  wait.call = call;
+  begin_wait(wait, &state, queue.view(), call);
   queue_try_quiet(wait);
   return post_report(wait);
 }

@@ -7,7 +7,7 @@
 // and may be reused at once; what is fetched to there goes through a scratch slot of the heap.
 #pragma once
 
-#include "queue.h"
+#include "post.h"
 
 namespace gshmem::device::nic {
 
@@ -61,7 +61,7 @@ enum class Operation : std::uint32_t { kPut, kGet, kPutSignal };
 /// a scratch slot.
 enum class Way : std::uint32_t { kInline, kWrite, kRead, kFetch };
 
-/// A call: a transfer, or an atomic behind one. As the Post, it lies in local memory, and what is
+/// A call: a transfer, or an atomic after one. As the Post, it lies in local memory, and what is
 /// left to do is noted in it.
 struct Request {
   const State* state;
@@ -87,7 +87,7 @@ struct Request {
   GSHMEM_FN const char* place() const {
     return way == Way::kFetch ? reinterpret_cast<const char*>(slot->data) : local;
   }
-  /// To what is behind the last piece.
+  /// To what follows the last piece.
   GSHMEM_FN void advance() {
     local += piece;
     remote += piece;
@@ -108,15 +108,13 @@ GSHMEM_FN const char* name_of(Operation operation) {
   return "put_signal";
 }
 
+using Post = PostingOf<WqeImage>;
+
 GSHMEM_FN KeyedAddress remote_place(const Post& post, const void* symmetric) {
   return {heap_offset(*post.state, symmetric), post.queue.remote_key()};
 }
 GSHMEM_FN KeyedAddress local_place(const Post& post, const void* p) {
   return {heap_offset(*post.state, p), post.queue.local_key()};
-}
-/// Where results go that nobody wants.
-GSHMEM_FN KeyedAddress sink(const Post& post) {
-  return {offsetof(abi::InternalArea, sink), post.queue.local_key()};
 }
 
 // The steps of execute_long(), out of line for the sake of registers (see Post): it must keep
@@ -131,12 +129,11 @@ GSHMEM_FN Way way_of(const Request& request) {
 
 /// Chooses queue and way. True: a scratch slot is needed.
 GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
-  post.state = request.state;
   request.way = way_of(request);
   const bool first = request.target || request.way == Way::kInline;
   const Rail rail = first ? Rail::kFirst : Rail::kAny;
-  post.queue = Queue(request.state->nic.queues + queue_index(*request.state, request.pe, rail));
-  post.call = name_of(request.operation);
+  post_by(post, *request.state, queue_index(*request.state, request.pe, rail));
+  begin_wait(post, name_of(request.operation));
   return request.way == Way::kFetch;
 }
 
@@ -205,7 +202,7 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_scratch(Wait& wait) {
     if (load_relaxed(&mine->busy) == 0 && atomic_compare_swap(&mine->busy, 0u, 1u) == 0u) {
       return mine;
     }
-  } while (post_may_wait(wait, polls++));
+  } while (post_may_wait(wait, polls++, 0));
   return nullptr;
 }
 /// Its contents have been read (release: the next owner's READ comes after). Out of line, or what
@@ -216,12 +213,12 @@ GSHMEM_OUTLINE void free_scratch(abi::ScratchSlot* slot) { store_release(&slot->
 GSHMEM_OUTLINE void make_inline(Request& request, Post& post) {
   request.piece = request.next_piece();
   std::uint32_t* payload =
-      image_inline(post.image, remote_place(post, request.remote), request.piece);
+      image_inline(post.entries, remote_place(post, request.remote), request.piece);
   load_payload(payload, request.local, request.piece);
 }
 GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
   request.piece = request.next_piece();
-  image_transfer(post.image, request.way == Way::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
+  image_transfer(post.entries, request.way == Way::kWrite ? Opcode::kRdmaWrite : Opcode::kRdmaRead,
                  remote_place(post, request.remote), local_place(post, request.place()),
                  request.piece);
 }
@@ -230,22 +227,22 @@ GSHMEM_OUTLINE void make_between_heaps(Request& request, Post& post) {
 GSHMEM_OUTLINE void make_dump(const Request& request, Post& post) {
   if (!(post.state->nic.flags & abi::kNicReadNeedsDump)) return;
   const std::uint32_t bytes = request.piece < 4 ? request.piece : 4;
-  image_dump(post.image, 4, local_place(post, request.place() + request.piece - bytes), bytes);
+  image_dump(post.entries, 4, local_place(post, request.place() + request.piece - bytes), bytes);
 }
 
-/// The image of the atomic, behind a transfer of one entry if there is one. (In two steps: one
-/// would have 38 registers, where these have 35.)
+/// The image of the atomic, after a transfer of one entry if there is one. (In two steps: one
+/// would have more registers than both.)
 GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
-  post.image.second = request.piece == 0 ? 0 : 4;
-  image_amo_operands(post.image, post.image.second, request.amo);
+  post.entries.second = request.piece == 0 ? 0 : 4;
+  image_amo_operands(post.entries, post.entries.second, request.amo);
 }
 GSHMEM_OUTLINE void make_places(Request& request, Post& post) {
-  image_amo_places(post.image, post.image.second, request.amo.width,
-                   remote_place(post, request.target), sink(post));
+  image_amo_places(post.entries, post.entries.second, request.amo.width,
+                   remote_place(post, request.target), {kSink, post.queue.local_key()});
   request.target = nullptr;
 }
 
-/// The image of what is to be posted next; false when that is nothing. The atomic goes behind the
+/// The image of what is to be posted next; false when that is nothing. The atomic goes after the
 /// last piece in one reservation where the piece is one entry, else on its own: by the same thread
 /// on the same queue, where it is never visible before the writes in front of it (InfiniBand,
 /// section 9.5; contract of transport/nic/nic.h).
@@ -281,7 +278,7 @@ GSHMEM_OUTLINE void execute_long(Request& request) {
   if (begin(request, post)) request.slot = claim_scratch(post);
   GSHMEM_NO_UNROLL
   while (next_image(request, post)) {
-    queue_try_post(post);
+    post_by_steps<Sharing::kWarp>(post);
     if (request.slot && post.good() && queue_await(post)) take_result(request);
   }
   if (post.good()) {

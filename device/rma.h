@@ -165,6 +165,15 @@ GSHMEM_FN W load_element(const W* source) {
   return value;
 }
 
+/// What a call element by element keeps in local memory, for the registers of what it calls.
+template <class W>
+struct StridedWork {
+  W* dest;
+  const W* source;
+  Strides strides;
+  int pe;
+};
+
 template <class W, class Coop>
 GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Strides strides,
                     int pe) {
@@ -173,12 +182,15 @@ GSHMEM_FN void iput(Coop coop, const State& state, W* dest, const W* source, Str
     copy_strided<Source::kLocal>(coop, peer_address(state, dest, pe), source, strides);
     return;
   }
-  const std::size_t width = static_cast<std::size_t>(coop.size());
+  StridedWork<W> work{dest, source, strides, pe};
+  keep_in_memory(work);
   GSHMEM_NO_UNROLL
-  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
-       i += width) {
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < work.strides.nelems;
+       i += static_cast<std::size_t>(coop.size())) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-    nic::p(state, dest + at * strides.dst, load_element(source + at * strides.src), pe);
+    nic::p(state, work.dest + at * work.strides.dst,
+           load_element(work.source + at * work.strides.src), work.pe);
+    keep_in_memory(work);
   }
   coop.sync();
 }
@@ -194,14 +206,17 @@ GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Str
   const std::size_t width = static_cast<std::size_t>(coop.size());
   // READs of one queue complete in order: a thread's last one stands for all. A thread that moves
   // to another SM may change the queue.
-  const bool moves = state.nic.map == abi::QueueMap::kSm;
+  StridedWork<W> work{dest, source, strides, pe};
+  keep_in_memory(work);
   GSHMEM_NO_UNROLL
-  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < strides.nelems;
+  for (std::size_t i = static_cast<std::size_t>(coop.thread_rank()); i < work.strides.nelems;
        i += width) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-    const bool last = moves || i + width >= strides.nelems;
-    nic::get(Thread{}, state, dest + at * strides.dst, source + at * strides.src, sizeof(W), pe,
+    const bool last = state.nic.map == abi::QueueMap::kSm || i + width >= work.strides.nelems;
+    nic::get(Thread{}, state, work.dest + at * work.strides.dst,
+             work.source + at * work.strides.src, sizeof(W), work.pe,
              last ? nic::Arrival::kOnReturn : nic::Arrival::kAtQuiet);
+    keep_in_memory(work);
   }
   coop.sync();
 }

@@ -20,11 +20,13 @@ namespace gshmem::device {
 GSHMEM_OUTLINE void tell_by_network(const State& state, int pe) {
   abi::SyncArea* sync = reinterpret_cast<abi::SyncArea*>(state.heap);
   const std::uint32_t epoch = static_cast<std::uint32_t>(load_relaxed(&sync->epoch)) + 1;
-  nic::Request request{&state, nic::Operation::kPut, pe};
-  request.local = reinterpret_cast<const char*>(&epoch);
-  request.remote = reinterpret_cast<const char*>(&sync->arrived[epoch % 2][state.my_pe]);
-  request.bytes = sizeof(epoch);
-  nic::execute_long(request);
+  PostingOf<OneEntry> posting;
+  post_by(posting, state, nic::queue_index(state, pe, nic::Rail::kFirst));
+  begin_wait(posting, "sync");
+  posting.entries = inline_entry(nic::heap_offset(state, &sync->arrived[epoch % 2][state.my_pe]),
+                                 {{epoch, 0, 0}}, sizeof(epoch));
+  post_by_steps<Sharing::kWarp>(posting);
+  post_report(posting);
 }
 
 /// A PE that is stopped must not tell that it has entered: its puts may be missing.

@@ -1,7 +1,6 @@
 // Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
-// the position in the queue is missing. The image of the short way (EntryStore, device/issue.h)
-// goes to its place as it is made; that of the long way is a WqeImage, which queue_write
-// (device/queue.h) copies. Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
+// the position in the queue is missing. An image is a WqeImage in memory, or the queue itself
+// (EntryStore, device/post.h). Layouts and their sources: include/gshmem/abi/mlx5.h; golden bytes:
 // tests/unit/wqe_test.cpp.
 #pragma once
 
@@ -24,8 +23,18 @@ struct WqeImage {
   Word16 unit[16];
   std::uint32_t units = 0;   ///< of all WQEs, gaps included
   std::uint32_t second = 0;  ///< unit where a second WQE begins, a multiple of 4; 0 = there is none
-  GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
   GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
+  /// How many entries it takes, and which of them is the first of the last WQE.
+  GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
+  GSHMEM_FN std::uint32_t last() const { return second / 4; }
+  /// Copies it to where the units are to go. (Its keys are in it.)
+  template <class Image, class Keys>
+  GSHMEM_FN void fill(Image& image, const Keys&) const {
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = 0; at < units; ++at) image.put(at, unit[at]);
+    image.units = units;
+    image.second = second;
+  }
 };
 
 /// What the control unit says about a whole WQE.
@@ -201,7 +210,7 @@ GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo
   }
 }
 
-/// Behind image_amo_operands: what the atomic works on, and where its old value goes.
+/// After image_amo_operands: what the atomic works on, and where its old value goes.
 template <class Image>
 GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t width,
                                 KeyedAddress remote, KeyedAddress result) {
@@ -209,7 +218,7 @@ GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t wi
   image.put(image.units - 1, data_unit(width, result.key, result.offset));
 }
 
-/// An atomic at unit `at` (0, or 4 behind a WQE of one entry) whose old value goes to `result`.
+/// An atomic at unit `at` (0, or 4 after a WQE of one entry) whose old value goes to `result`.
 template <class Image>
 GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAddress remote,
                          KeyedAddress result) {

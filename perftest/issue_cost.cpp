@@ -2,10 +2,11 @@
 // into work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place;
 // the entries, records and doorbells are checked instead. Rows: the writer is one thread on a queue
 // that others might share, one thread on a queue of its own, or a converged warp. They also say
-// where the queue is, and whether the record is ordered before the doorbell as mlx5 wants it
-// ("record"); then the rate over 1 to 64 queues, a block for each, or the bursts of a warp. "burst
-// of n": gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after
-// every n of all 32 threads).
+// where the queue is, and how the doorbell is rung. It is a word in memory; the register of a card
+// ("register"); or a word after the record, as a host thread forwards it to a card ("record").
+// Then comes the rate over 1 to 64 queues, a block for each, or the bursts of a warp. "burst of n":
+// gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after every n of
+// all 32 threads).
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
@@ -78,7 +79,11 @@ struct Case {
 class IssueCost {
  public:
   explicit IssueCost(Bench& bench)
-      : bench_(bench), dest_(kElements), source_(kElements), clocks_(kMostQueues) {}
+      : bench_(bench), dest_(kElements), source_(kElements), clocks_(kMostQueues) {
+    std::vector<std::uint64_t> values(kElements);
+    for (std::uint64_t k = 0; k < kElements; ++k) values[k] = source_value(k);
+    source_.write(values, bench.my_pe());
+  }
 
   /// Collective. Only PE 0 takes part: it puts to itself.
   void measure_case(const Case& work) {
@@ -97,15 +102,15 @@ class IssueCost {
     std::string problem;
     if (active) {
       const auto base = reinterpret_cast<std::uintptr_t>(own.heap);
-      problem =
-          rig.check({.source = reinterpret_cast<std::uintptr_t>(source_.data()) - base,
-                     .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
-                     .elements = kElements,
-                     .first = first,
-                     .last = bench_.iterations_taken(),
-                     .threads = work.threads,
-                     .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32)},
-                    bench_.options().inject_corruption);
+      problem = rig.check({.source = reinterpret_cast<std::uintptr_t>(source_.data()) - base,
+                           .dest = reinterpret_cast<std::uintptr_t>(dest_.data()) - base,
+                           .elements = kElements,
+                           .first = first,
+                           .last = bench_.iterations_taken(),
+                           .threads = work.threads,
+                           .in_order = work.threads == 1 || (bench_.on_gpu() && work.threads == 32),
+                           .carried = work.burst == 0},
+                          bench_.options().inject_corruption);
       if (!problem.empty()) problem = "FAIL: wrong entries: " + problem;
     }
     bench_.agree(problem);
@@ -132,6 +137,11 @@ std::vector<std::pair<std::string, MemorySide>> sides(const Bench& bench) {
   return {{"gpu", MemorySide::kGpu}, {"host", MemorySide::kHost}};
 }
 
+constexpr std::pair<gshmem::abi::Bell, const char*> kBells[] = {
+    {gshmem::abi::Bell::kWord, ""},
+    {gshmem::abi::Bell::kRegister, " register"},
+    {gshmem::abi::Bell::kRecordWord, " record"}};
+
 void run(Bench& bench) {
   if (bench.options().ctas > kMostQueues) {
     throw UsageError("--ctas: '" + std::to_string(bench.options().ctas) +
@@ -141,9 +151,9 @@ void run(Bench& bench) {
   IssueCost cost(bench);
   const unsigned warp = bench.shape_of("warp").threads;
   for (const auto& [side, memory] : sides(bench)) {
-    for (const bool record : {false, true}) {
-      const std::string where = side + (record ? " record" : "");
-      RigShape rig{.memory = memory, .record_first = record};
+    for (const auto& [bell, how] : kBells) {
+      const std::string where = side + how;
+      RigShape rig{.memory = memory, .bell = bell};
       cost.measure_case({"shared " + where, rig, 1});
       cost.measure_case({"warp " + where, rig, warp});
       rig.exclusive = true;
@@ -157,7 +167,7 @@ void run(Bench& bench) {
   }
   for (const auto& [side, memory] : sides(bench)) {
     for (unsigned queues = 1; queues <= bench.options().ctas; queues *= 2) {
-      RigShape rig{.queues = queues, .memory = memory, .record_first = true};
+      RigShape rig{.queues = queues, .memory = memory, .bell = gshmem::abi::Bell::kRegister};
       cost.measure_case({"rate " + side, rig, bench.options().threads_per_cta});
       rig.exclusive = true;
       cost.measure_case({"rate of bursts " + side, rig, warp, 16});

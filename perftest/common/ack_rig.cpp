@@ -89,16 +89,11 @@ void AckRig::make_views() {
     view.completion = reinterpret_cast<const abi::Be32*>(reinterpret_cast<const char*>(completion) +
                                                          abi::kCompletionWordOffset);
     view.cursor = cursors + me * shape_.queues + i;
-    view.depth = kDepth;
-    view.batch = 32;  // as transport/nic/queue_set.cpp has it at this depth
     view.number = kFirstNumber + i;
     view.local_key = abi::Be32(kLocalKey);
     view.remote_key = abi::Be32(kRemoteKey);
     view.pe = state_.my_pe;
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
-    view.memory =
-        shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost;
-    view.kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared;
     watches_.push_back({view.doorbell,
                         reinterpret_cast<std::uint32_t*>(completion) +
                             abi::kCompletionWordOffset / sizeof(std::uint32_t),
@@ -117,9 +112,14 @@ void AckRig::make_views() {
   state_.nic.per_pe = shape_.queues;
   state_.nic.count = static_cast<std::uint32_t>(total);
   state_.nic.map = abi::QueueMap::kBlock;
-  if (shape_.record_first) state_.nic.flags = abi::kNicRecordFirst;
   state_.nic.max_message = 1u << 30;
-  state_.nic.traits = abi::QueueTraits::of(views.back(), state_.nic.flags);
+  state_.nic.traits = abi::QueueTraits::of(
+      {.depth = kDepth,
+       .batch = abi::batch_of(kDepth),
+       .memory =
+           shape_.memory == MemorySide::kGpu ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost,
+       .kind = shape_.exclusive ? abi::QueueKind::kExclusive : abi::QueueKind::kShared,
+       .bell = shape_.bell});
 }
 
 /// Completes what the doorbells of every `of`th queue cover.
@@ -203,8 +203,8 @@ std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index,
     return wrong("word 1", control.number_ds.get(), number_ds);
   }
   if (remote.key.get() != kRemoteKey) return wrong("the remote key", remote.key.get(), kRemoteKey);
-  if (data.key.get() != kLocalKey) return wrong("the local key", data.key.get(), kLocalKey);
-  if (data.bytes.get() != 8) return wrong("the length", data.bytes.get(), 8);
+  const std::uint32_t length = data.bytes.get(), wanted = work.carried ? abi::kInlineMarker | 8 : 8;
+  if (length != wanted) return wrong("the length", length, wanted);
   std::uint64_t element = (remote.address.get() - work.dest) / 8;
   if (work.in_order) {
     element = (index % work.threads + work.first + index / work.threads) % work.elements;
@@ -214,6 +214,13 @@ std::string AckRig::check_entry(const unsigned char* entry, std::uint64_t index,
   if (remote.address.get() != work.dest + 8 * element) {
     return wrong("the remote address", remote.address.get(), work.dest + 8 * element);
   }
+  if (work.carried) {
+    const auto value =
+        part_of<std::uint64_t>(entry, 2 * abi::kSegmentBytes + sizeof(abi::InlineHeader));
+    if (value != source_value(element)) return wrong("the payload", value, source_value(element));
+    return "";
+  }
+  if (data.key.get() != kLocalKey) return wrong("the local key", data.key.get(), kLocalKey);
   if (data.address.get() != work.source + 8 * element) {
     return wrong("the local address", data.address.get(), work.source + 8 * element);
   }

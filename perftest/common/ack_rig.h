@@ -20,8 +20,7 @@ struct RigShape {
   unsigned queues = 1;
   MemorySide memory = MemorySide::kHost;  ///< of entries and doorbell records
   bool exclusive = false;
-  /// The record is ordered before the doorbell, as mlx5 wants it (abi::kNicRecordFirst).
-  bool record_first = false;
+  gshmem::abi::Bell bell = gshmem::abi::Bell::kWord;
 };
 
 /// The puts that were made: element `k` of 8 bytes at `source` to element `k` at `dest`, offsets
@@ -32,7 +31,10 @@ struct RigWork {
   std::uint64_t first = 0, last = 0;
   unsigned threads = 1;
   bool in_order = true;  ///< by iteration, then by thread
+  bool carried =
+      false;  ///< entries hold the elements, source_value() each, instead of their address
 };
+constexpr std::uint64_t source_value(std::uint64_t element) { return 0x5ca1ab1e00000000 + element; }
 
 class AckRig {
  public:

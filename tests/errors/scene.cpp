@@ -295,7 +295,7 @@ void put_burst(const Actor& actor, int count) {
 
 void await_error_completion() {
   device::Wait wait;
-  wait.queue = device::Queue(&queue_view());
+  device::begin_wait(wait, gshmemi_ambient()->state, &queue_view(), "test");
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
   while (device::queue_poll(wait) != device::kQueueFailed) {

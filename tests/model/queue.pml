@@ -1,9 +1,9 @@
-/* The queue protocol of device/queue.h and issue.h, for spin: every interleaving of a small queue
+/* The queue protocol of device/queue.h and post.h, for spin: every interleaving of a small queue
  * with several writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees
  * to it that each mutation below (-D...) is refuted.
  *
  * Steps are those of queue.h: queue_reserve, queue_write, queue_publish, queue_ring, queue_poll,
- * queue_await, queue_quiet. What the short way (issue.h) does differently, to ask with the reservation
+ * queue_await, queue_quiet. What post_at_once (post.h) does differently, to ask with the reservation
  * whether others are behind, is a choice of the writer wherever there is room. One step is one access
  * to memory that others see. Memory is sequentially consistent here: which fences and releases that
  * takes is what tests/model/store_buffer finds out, with the code itself.

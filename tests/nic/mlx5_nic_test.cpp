@@ -265,7 +265,7 @@ TEST_CASE("limits_come_from_the_device") {
   fake_verbs_reset();
   Setup setup;
   const Nic::Limits limits = setup.open()->limits();
-  CHECK(limits.flags == abi::kNicRecordFirst);
+  CHECK(limits.flags == abi::kNicReadsRecord);
   CHECK(limits.max_message == 1u << 30);
   CHECK_FALSE(limits.coherent_atomics);
 }

@@ -144,10 +144,10 @@ TEST_CASE("rails_can_what_all_of_them_can") {
       Nic::Limits{.flags = abi::kNicReadNeedsDump, .max_message = 2000, .coherent_atomics = true}));
   nics.push_back(std::make_unique<Described>(
       "c",
-      Nic::Limits{.flags = abi::kNicRecordFirst, .max_message = 3000, .coherent_atomics = false}));
+      Nic::Limits{.flags = abi::kNicReadsRecord, .max_message = 3000, .coherent_atomics = false}));
   const Rails rails(std::move(nics));
   const Nic::Limits all = rails.limits();
-  CHECK(all.flags == (abi::kNicFetchedBig | abi::kNicReadNeedsDump | abi::kNicRecordFirst));
+  CHECK(all.flags == (abi::kNicFetchedBig | abi::kNicReadNeedsDump | abi::kNicReadsRecord));
   CHECK(all.max_message == 1000);
   CHECK_FALSE(all.coherent_atomics);
   CHECK(rails.describe() == "a; b; c");

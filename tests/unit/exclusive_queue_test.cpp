@@ -31,9 +31,6 @@ class StoppedPe {
     view_.send_record = &record_;
     view_.completion = &completion_;
     view_.cursor = &cursor_;
-    view_.depth = kDepth;
-    view_.batch = kDepth / 4;
-    view_.kind = abi::QueueKind::kExclusive;
     state_.fault_policy = abi::FaultPolicy::kReport;
     state_.control = &control_;
     state_.heap = heap_.data();
@@ -44,7 +41,8 @@ class StoppedPe {
     state_.nic.count = state_.nic.per_pe = 1;
     state_.nic.map = abi::QueueMap::kPe;
     state_.nic.max_message = 4096;
-    state_.nic.traits = abi::QueueTraits::of(view_, 0);
+    state_.nic.traits = abi::QueueTraits::of(
+        {.depth = kDepth, .batch = kDepth / 4, .kind = abi::QueueKind::kExclusive});
     control_.stop = 1;
   }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }

@@ -22,8 +22,6 @@ class QueueRig {
     view_.send_record = &record_;
     view_.completion = reinterpret_cast<const abi::Be32*>(completion_ + 60);
     view_.cursor = &cursor_;
-    view_.depth = kDepth;
-    view_.batch = kDepth / 4;
     view_.number = kNumber;
     view_.pe = 0;
     state_.magic = abi::kStateMagic;
@@ -44,7 +42,7 @@ class QueueRig {
     state_.nic.count = state_.nic.per_pe = state_.nic.rails = 1;
     state_.nic.map = abi::QueueMap::kPe;
     state_.nic.max_message = 1 << 20;
-    state_.nic.traits = abi::QueueTraits::of(view_, 0);
+    state_.nic.traits = abi::QueueTraits::of({.depth = kDepth, .batch = kDepth / 4});
   }
 
   static constexpr std::size_t kHeapBytes = 16384;

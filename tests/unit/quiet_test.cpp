@@ -28,7 +28,6 @@ class QueuesThatHang {
       completions_[i] = abi::Be32(static_cast<std::uint32_t>(abi::CompletionOpcode::kInvalid) << 4);
       views_[i].completion = &completions_[i];
       views_[i].cursor = &cursors_[i];
-      views_[i].depth = 64;
       views_[i].index = static_cast<std::uint32_t>(i);
     }
     state_.control = &control_;
@@ -38,7 +37,7 @@ class QueuesThatHang {
     state_.nic.used = &used_;
     state_.nic.count = state_.nic.per_pe = kQueues;
     state_.nic.rails = 1;
-    state_.nic.traits = abi::QueueTraits::of(views_[0], 0);
+    state_.nic.traits = abi::QueueTraits::of({.depth = 64, .batch = 16});
   }
   void use(std::size_t queue) { used_ |= 1u << queue; }
   void post_to(std::size_t queue) {

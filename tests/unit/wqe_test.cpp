@@ -2,7 +2,7 @@
 // are read, against bytes written by hand from the specification (ConnectX manual, "Work queue
 // elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core providers/mlx5/wqe.h for
 // the masked atomics). Nothing here is computed by the structures of include/gshmem/abi/mlx5.h.
-#include <gshmem/device/issue.h>
+#include <gshmem/device/post.h>
 
 #include <catch2/catch.hpp>
 
@@ -105,6 +105,8 @@ TEST_CASE("write_that_carries_up_to_three_words") {
   }
 }
 
+constexpr HeldKeys kKeys{kHere.key, kThere.key};
+
 /// What a call stores, unit by unit, at the end of a queue of 8 entries and on from its beginning,
 /// is what its image is there.
 template <class Entries>
@@ -112,7 +114,7 @@ void check_stored(const Entries& call) {
   constexpr std::uint32_t kEntries = 8, kFirst = kEntries - 1;
   WqeImage image = used_image();
   image.second = 0;
-  call.fill(image, kHere.key, kThere.key);
+  call.fill(image, kKeys);
   REQUIRE(call.entries() == image.entries());
   REQUIRE(call.last() == image.second / 4);
 
@@ -127,21 +129,21 @@ void check_stored(const Entries& call) {
     wanted[(kFirst * 4 + u) % wanted.size()] = unit;
   }
   EntryStore store(queue.data(), kEntries - 1, kFirst, kNumber, call.last(), abi::kCqUpdate);
-  call.fill(store, kHere.key, kThere.key);
+  call.fill(store, kKeys);
   CHECK(std::memcmp(queue.data(), wanted.data(), queue.size() * sizeof(Word16)) == 0);
 }
 
 /// Made as its parts are, and the same as in one.
-void check_atomic(const Queue& queue, const TransferEntry* transfer, const Amo& amo) {
-  AtomicEntries made;
+void check_atomic(const Queue& queue, const OneEntry* transfer, const Amo& amo) {
+  WqeImage made;
   std::memset(made.unit, 0, sizeof(made.unit));
   WqeImage wanted;
   std::memset(wanted.unit, 0, sizeof(wanted.unit));
   if (transfer) {
     make_transfer(made, queue, *transfer);
-    transfer->fill(wanted, kHere.key, kThere.key);
+    transfer->fill(wanted, kKeys);
   }
-  make_atomic(made, queue, kThere.offset, amo, AtomicEntries::kSink);
+  make_atomic(made, queue, kThere.offset, amo, kSink);
   image_amo(wanted, transfer ? 4 : 0, amo, kThere, {offsetof(abi::InternalArea, sink), kHere.key});
   REQUIRE(made.units == wanted.units);
   REQUIRE(made.second == wanted.second);
@@ -150,10 +152,10 @@ void check_atomic(const Queue& queue, const TransferEntry* transfer, const Amo& 
 }
 
 TEST_CASE("calls_are_stored_as_their_image") {
-  const TransferEntry transfer{kThere.offset, kHere.offset, 100, Opcode::kRdmaWrite};
+  const OneEntry transfer = transfer_entry(Opcode::kRdmaWrite, kThere.offset, kHere.offset, 100);
   check_stored(transfer);
-  check_stored(TransferEntry{kThere.offset, kHere.offset, 1, Opcode::kRdmaRead});
-  check_stored(InlineEntry{kThere.offset, {{1, 2, 0}}, 7});
+  check_stored(transfer_entry(Opcode::kRdmaRead, kThere.offset, kHere.offset, 1));
+  check_stored(inline_entry(kThere.offset, {{1, 2, 0}}, 7));
   QueueView view;
   view.local_key = kHere.key;
   view.remote_key = kThere.key;
@@ -310,9 +312,9 @@ struct Completed {
     view.completion = reinterpret_cast<const Be32*>(entry + 60);
     view.cursor = &cursor;
     view.number = kNumber;
-    view.depth = 0x4000;
     view.pe = 3;
     state.control = &control;
+    state.nic.traits = abi::QueueTraits::of({.depth = 0x4000, .batch = 16});
     state.fault_policy = abi::FaultPolicy::kReport;
     set(0, 15);
   }
@@ -324,8 +326,7 @@ struct Completed {
   }
   std::uint64_t look() {
     Wait wait;
-    wait.state = &state;
-    wait.queue = Queue(&view);
+    begin_wait(wait, &state, &view, "test");
     const std::uint64_t done = queue_poll(wait);
     post_report(wait);
     return done;

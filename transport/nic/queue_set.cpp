@@ -13,10 +13,6 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 /// Records on lines of their own.
 constexpr std::uint64_t kRecordStep = 128;
-/// Entries between two doorbells at most. With a reservation of at most half the depth (queue.h)
-/// and the longest WQE, 16 entries, there is room left: depth / 4 + depth / 2 + 16 <= depth from 64
-/// on.
-constexpr std::uint32_t kMaxBatch = 32;
 
 QueuePlace place_of(std::size_t i, std::size_t count, std::uint32_t depth) {
   const std::uint64_t entries_bytes = std::uint64_t{depth} * abi::kWqebbBytes;
@@ -67,7 +63,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
   rails_.start();
   const std::vector<abi::QueueView> views = views_of(0, batch_.per_pe);
-  view_ = publish(views, make_cursors(views.size()));
+  view_ = publish(views, make_cursors(views.size()), abi::QueueKind::kShared);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = map_from(config_.qp_map);
 }
@@ -228,15 +224,18 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
                                                   offsetof(abi::DoorbellRecord, send));
   view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab + place.completion +
                                                        abi::kCompletionWordOffset);
-  view.depth = depth_;
-  view.batch = std::min(kMaxBatch, depth_ / 4);
   view.number = batch_.created[i].number;
   const auto rail = static_cast<std::size_t>(rail_of(i));
   view.local_key = abi::Be32(keys_.local[rail]);
   view.remote_key = abi::Be32(all_keys_[pe].remote[rail]);
   view.pe = static_cast<std::int32_t>(pe);
-  view.memory = memory_;
   return view;
+}
+
+/// How the doorbells of the batch are rung.
+abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
+  if (!(limits.flags & abi::kNicReadsRecord)) return abi::Bell::kWord;
+  return agent_ ? abi::Bell::kRecordWord : abi::Bell::kRegister;
 }
 
 /// Cursors of so many queues.
@@ -245,8 +244,8 @@ abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
 }
 
 /// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
-abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
-                               abi::QueueCursor* cursors) {
+abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views, abi::QueueCursor* cursors,
+                               abi::QueueKind kind) {
   const std::size_t total = views.size();
   std::vector<abi::QueueView> indexed = views;
   for (std::size_t i = 0; i < total; ++i) {
@@ -264,9 +263,11 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   view.count = static_cast<std::uint32_t>(total);
   view.flags = limits.flags | (rails_.count() > 1 ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
-  for (const abi::QueueView& queue : indexed) {  // mapped PEs have none; the others are alike
-    if (queue.depth != 0) view.traits = abi::QueueTraits::of(queue, limits.flags);
-  }
+  view.traits = abi::QueueTraits::of({.depth = depth_,
+                                      .batch = abi::batch_of(depth_),
+                                      .memory = memory_,
+                                      .kind = kind,
+                                      .bell = bell(limits)});
   return view;
 }
 
@@ -283,12 +284,11 @@ std::vector<abi::QueueView> QueueSet::views_of(std::size_t nth, std::size_t coun
 
 /// Both views are of the same queues, and share the note of which were used.
 ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
-  std::vector<abi::QueueView> views = views_of(nth, count);
+  const std::vector<abi::QueueView> views = views_of(nth, count);
   ContextQueues queues;
   abi::QueueCursor* cursors = make_cursors(views.size());
-  queues.shared = publish(views, cursors);
-  for (abi::QueueView& view : views) view.kind = abi::QueueKind::kExclusive;
-  queues.exclusive = publish(views, cursors);
+  queues.shared = publish(views, cursors, abi::QueueKind::kShared);
+  queues.exclusive = publish(views, cursors, abi::QueueKind::kExclusive);
   queues.exclusive.used = queues.shared.used;
   queues.shared.rails = static_cast<std::uint32_t>(count);
   queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, for every caller

@@ -93,8 +93,9 @@ class QueueSet {
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
   /// Views of the queues of a context, those of the batch to each peer that begin with the nth.
   [[nodiscard]] std::vector<abi::QueueView> views_of(std::size_t nth, std::size_t count) const;
+  [[nodiscard]] abi::Bell bell(const Nic::Limits& limits) const;
   [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views,
-                                     abi::QueueCursor* cursors);
+                                     abi::QueueCursor* cursors, abi::QueueKind kind);
   [[nodiscard]] ContextQueues publish_context(std::size_t nth, std::size_t count);
   [[nodiscard]] std::uint64_t* reachable(const Nic& nic, std::uint64_t* doorbell);
 

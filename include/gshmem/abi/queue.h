@@ -1,7 +1,7 @@
 // Work queues as device code sees them: where a queue lies, its cursors, and the set that a PE has.
 // Filled by the host (transport/nic/queue_set.cpp), written by device/queue.h, and consumed by a
 // NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the PE is
-// initialized; what changes lies behind `cursor`.
+// initialized; what changes is at `cursor`.
 #pragma once
 
 #include "mlx5.h"
@@ -28,7 +28,7 @@ struct QueueCursor {
   alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
   /// 0, or 2^32 + counter (bits 31 to 16), opcode and syndrome of the first error that anyone saw.
   std::uint64_t error;
-  std::uint64_t flushed;  ///< `ready` behind the last READ that a quiet has posted (flush_rails)
+  std::uint64_t flushed;  ///< `ready` after the last READ that a quiet has posted (flush_rails)
 };
 static_assert(sizeof(QueueCursor) == 384);
 
@@ -55,7 +55,7 @@ inline constexpr std::uint64_t kGpuPageBytes = 64 * 1024;
 enum class QueueKind : std::uint32_t { kShared, kExclusive };
 
 /// One queue: a reliable connection to one PE.
-struct alignas(128) QueueView {
+struct alignas(64) QueueView {
   // Loaded at once: where entries go.
   char* entries = nullptr;   ///< `depth` entries of 64 bytes
   std::uint32_t number = 0;  ///< queue pair number, host order
@@ -65,16 +65,12 @@ struct alignas(128) QueueView {
   Be32* send_record = nullptr;        ///< send counter of the doorbell record
   const Be32* completion = nullptr;   ///< last word of the one CQE of the collapsed CQ
   QueueCursor* cursor = nullptr;
-  std::uint32_t depth = 0;
-  std::uint32_t batch = 0;  ///< the doorbell rings at least every so many entries
   Be32 local_key;           ///< of the heap here
   std::int32_t pe = -1;     ///< at the other end
   std::uint32_t index = 0;  ///< in the array of queues of its context
-  QueueMemory memory = QueueMemory::kHost;
-  QueueKind kind = QueueKind::kShared;
 };
 static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, completion) == 32);
-static_assert(sizeof(QueueView) == 128);
+static_assert(sizeof(QueueView) == 64);
 
 /// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
 /// what it does would have no order; with kSm only as long as it stays on its SM. Every other value
@@ -85,18 +81,37 @@ enum class QueueMap : std::uint32_t { kPe = 0, kBlock = 256, kWarp, kSm };
 enum NicFlags : std::uint32_t {
   kNicFetchedBig = 1,  ///< 8-byte results of atomics come back big-endian
   kNicReadNeedsDump =
-      2,  ///< what READs and atomics fetch may trail the completion; behind a DUMP it may not
-  /// The doorbell record must be visible before the doorbell (rdma-core providers/mlx5/qp.c,
-  /// post_send_db). It costs a fence more; not for consumers that never read the record.
-  kNicRecordFirst = 4,
-  /// PEs use several NICs: behind a completion, data may be on its way to memory where another NIC
+      2,  ///< what READs and atomics fetch may trail the completion; after a DUMP it may not
+  kNicReadsRecord = 4,  ///< the NIC also looks at the doorbell record
+  /// PEs use several NICs: after a completion, data may be on its way to memory where another NIC
   /// reads already (flush_rails). Not for queues of one thread, to which others may not post.
   kNicFlush = 8,
 };
 
-/// What all queues of a NicView have in common, in one word that device code can keep at hand.
+/// How device code rings a queue's doorbell.
+enum class Bell : std::uint32_t {
+  kWord,        ///< a word in memory, of which only the newest value counts
+  kRecordWord,  ///< such a word, before which the doorbell record must be visible
+  kRegister,    ///< a register of a NIC that reads the record only after an error
+};
+
+/// Entries between two doorbells at most. A reservation takes at most half the depth
+/// (device/queue.h), and the longest WQE 16 entries: depth / 4 + depth / 2 + 16 <= depth. Not more
+/// than a warp has threads: who waits for room then soon finds some.
+constexpr std::uint32_t batch_of(std::uint32_t depth) { return depth / 4 < 32 ? depth / 4 : 32; }
+
+/// What all queues of a NicView have in common.
+struct QueueShape {
+  std::uint32_t depth = kMinQueueDepth;            ///< entries, a power of two
+  std::uint32_t batch = batch_of(kMinQueueDepth);  ///< a power of two
+  QueueMemory memory = QueueMemory::kHost;
+  QueueKind kind = QueueKind::kShared;
+  Bell bell = Bell::kWord;
+};
+
+/// A QueueShape in one word that device code can keep at hand.
 struct QueueTraits {
-  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4;
+  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4, kRegister = 8;
   static constexpr std::uint32_t kNever = 1u << 31;                  ///< in none
   static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< of their logarithms
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
@@ -105,14 +120,14 @@ struct QueueTraits {
   GSHMEM_ABI_FN static std::uint32_t batch(std::uint32_t traits) {
     return 1u << (traits >> kBatchShift & 0xff);
   }
-  /// Those of `queue`, whose depth and batch are powers of two, on a NIC with `nic_flags`.
-  static constexpr std::uint32_t of(const QueueView& queue, std::uint32_t nic_flags) {
+  static constexpr std::uint32_t of(const QueueShape& shape) {
     std::uint32_t traits = 0;
-    if (queue.kind == QueueKind::kExclusive) traits |= kExclusive;
-    if (queue.memory == QueueMemory::kGpu) traits |= kGpuMemory;
-    if (nic_flags & kNicRecordFirst) traits |= kRecordFirst;
-    for (std::uint32_t d = queue.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
-    for (std::uint32_t b = queue.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
+    if (shape.kind == QueueKind::kExclusive) traits |= kExclusive;
+    if (shape.memory == QueueMemory::kGpu) traits |= kGpuMemory;
+    if (shape.bell == Bell::kRecordWord) traits |= kRecordFirst;
+    if (shape.bell == Bell::kRegister) traits |= kRegister;
+    for (std::uint32_t d = shape.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
+    for (std::uint32_t b = shape.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
     return traits;
   }
 };

@@ -17,6 +17,7 @@ struct Costs {
   unsigned cached_loads = 0;  ///< of cursors that one thread at a time uses
   unsigned entry_stores = 0;  ///< of 16 bytes
   unsigned record_stores = 0, doorbells = 0;
+  unsigned completion_loads = 0;
 };
 inline Costs costs;
 struct Lane {
@@ -32,7 +33,8 @@ inline T load_relaxed(const T* p) {
 }
 template <class T>
 inline T load_acquire(const T* p) {
-  return load_relaxed(p);
+  ++costs.completion_loads;
+  return *p;
 }
 template <class T>
 inline T load_bulk(const T* p) {
@@ -85,6 +87,7 @@ inline void store_doorbell(std::uint64_t* p, std::uint64_t v) {
   ++costs.doorbells;
   *p = v;
 }
+inline void store_register(std::uint64_t* p, std::uint64_t v) { store_doorbell(p, v); }
 
 inline void fence_system() { ++costs.system_fences; }
 inline void fence_gpu() { ++costs.gpu_fences; }
@@ -147,6 +150,7 @@ inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) {}
 inline void pause_far(unsigned polls) { pause(polls); }
+inline void pause_behind(unsigned, std::uint32_t) {}
 inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] inline void trap() { std::abort(); }
 
@@ -157,6 +161,7 @@ class Converged {
  public:
   explicit Converged(std::uint64_t) : shared_(true) {}
   Converged() = default;
+  static Converged self() { return {}; }
   [[nodiscard]] int size() const { return shared_ ? lane.size : 1; }
   [[nodiscard]] int rank() const { return shared_ ? lane.rank : 0; }
   [[nodiscard]] bool first() const { return rank() == 0; }

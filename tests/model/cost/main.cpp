@@ -31,7 +31,7 @@ constexpr int kWarp = 32;
 struct Setup {
   abi::QueueKind kind = abi::QueueKind::kShared;
   abi::QueueMemory memory = abi::QueueMemory::kGpu;
-  std::uint32_t flags = 0;
+  abi::Bell bell = abi::Bell::kWord;
 };
 
 class Queue {
@@ -43,11 +43,7 @@ class Queue {
     view_.completion = reinterpret_cast<const abi::Be32*>(
         reinterpret_cast<const char*>(&completion_) + abi::kCompletionWordOffset);
     view_.cursor = &cursor_;
-    view_.depth = kDepth;
-    view_.batch = 32;
     view_.number = 0x100;
-    view_.memory = setup.memory;
-    view_.kind = setup.kind;
     completion_.op_own = 0xf1;
     state_.magic = abi::kStateMagic;
     state_.n_pes = 1;
@@ -59,9 +55,12 @@ class Queue {
     state_.nic.cursors = &cursor_;
     state_.nic.used = &used_;
     state_.nic.per_pe = state_.nic.count = 1;
-    state_.nic.flags = setup.flags;
     state_.nic.max_message = 1 << 30;
-    state_.nic.traits = abi::QueueTraits::of(view_, setup.flags);
+    state_.nic.traits = abi::QueueTraits::of({.depth = kDepth,
+                                              .batch = abi::batch_of(kDepth),
+                                              .memory = setup.memory,
+                                              .kind = setup.kind,
+                                              .bell = setup.bell});
   }
   /// One put of 8 bytes by every lane.
   void put(int lanes) {
@@ -82,6 +81,18 @@ class Queue {
     const Costs put = std::exchange(costs, {});
     burst.ring();
     return {put, std::exchange(costs, {})};
+  }
+  /// Completes what was put, and returns the costs of two quiets: of the one that sees it, and of
+  /// another one.
+  std::pair<Costs, Costs> quiets(int puts) {
+    for (int i = 0; i < puts; ++i) put(1);
+    completion_.wqe_counter = abi::Be16(static_cast<std::uint16_t>(puts - 1));
+    completion_.op_own = 0;
+    costs = {};
+    device::nic::quiet(device::Thread{}, state_, "quiet");
+    const Costs first = std::exchange(costs, {});
+    device::nic::quiet(device::Thread{}, state_, "quiet");
+    return {first, std::exchange(costs, {})};
   }
   [[nodiscard]] std::uint64_t published() const { return abi::PublishedWord::end(cursor_.ready); }
 
@@ -125,10 +136,10 @@ struct Row {
   Costs expected;
 };
 bool print(const Row& one, const Costs& cost) {
-  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u\n", one.name, cost.returning_atomics,
-              cost.other_atomics, cost.gpu_fences, cost.system_fences, cost.cursor_loads,
-              cost.cursor_stores, cost.cached_loads, cost.entry_stores, cost.record_stores,
-              cost.doorbells);
+  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u %6u\n", one.name,
+              cost.returning_atomics, cost.other_atomics, cost.gpu_fences, cost.system_fences,
+              cost.cursor_loads, cost.cursor_stores, cost.cached_loads, cost.entry_stores,
+              cost.record_stores, cost.doorbells, cost.completion_loads);
   const bool same = std::memcmp(&cost, &one.expected, sizeof(cost)) == 0;
   if (!same) std::printf("%-22s is not what is expected\n", one.name);
   return same;
@@ -137,23 +148,28 @@ bool print(const Row& one, const Costs& cost) {
 }  // namespace
 
 int main() {
-  const Setup shared{}, record{.flags = abi::kNicRecordFirst};
-  const Setup host{.memory = abi::QueueMemory::kHost, .flags = abi::kNicRecordFirst};
+  const Setup shared{}, reg{.bell = abi::Bell::kRegister}, record{.bell = abi::Bell::kRecordWord};
+  const Setup host{.memory = abi::QueueMemory::kHost, .bell = abi::Bell::kRecordWord};
   const Setup exclusive{.kind = abi::QueueKind::kExclusive};
-  const Setup exclusive_record{.kind = abi::QueueKind::kExclusive, .flags = abi::kNicRecordFirst};
+  const Setup exclusive_reg{.kind = abi::QueueKind::kExclusive, .bell = abi::Bell::kRegister};
+  const Setup exclusive_record{.kind = abi::QueueKind::kExclusive, .bell = abi::Bell::kRecordWord};
   const Case cases[] = {
       {"shared", shared, 1, {1, 1, 2, 0, 3, 0, 0, 3, 1, 1}},
+      {"shared register", reg, 1, {1, 1, 1, 0, 3, 0, 0, 3, 1, 2}},
       {"shared record", record, 1, {1, 1, 3, 0, 3, 0, 0, 3, 1, 1}},
       {"shared host record", host, 1, {1, 1, 1, 2, 3, 0, 0, 3, 1, 1}},
       {"exclusive", exclusive, 1, {0, 0, 1, 0, 0, 2, 2, 3, 1, 1}},
+      {"exclusive register", exclusive_reg, 1, {0, 0, 1, 0, 0, 2, 2, 3, 1, 2}},
       {"exclusive record", exclusive_record, 1, {0, 0, 2, 0, 0, 2, 2, 3, 1, 1}},
       {"warp of 32", shared, kWarp, {1, 1, 2, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
+      {"warp of 32 register", reg, kWarp, {1, 1, 1, 0, 3, 0, 0, 3 * kWarp, 1, 2}},
       {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
   };
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s\n", "a put of 8 bytes", "atomics>",
-              "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B", "record", "door-");
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s\n", "", "returning", "", "gpu",
-              "system", "loads", "stores", "loads", "stores", "stores", "bells");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s\n", "a put of 8 bytes", "atomics>",
+              "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B", "record", "door-",
+              "compl.");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s\n", "", "returning", "", "gpu",
+              "system", "loads", "stores", "loads", "stores", "stores", "bells", "loads");
   bool good = true;
   for (const Case& one : cases) good = print({one.name, one.expected}, measured(one)) && good;
   const auto burst = [&](const Setup& setup, const Row& put, const Row& doorbell) {
@@ -166,7 +182,13 @@ int main() {
   // The load of a doorbell is that of a check, which GPUs leave out.
   burst(exclusive, {"burst", {0, 0, 0, 0, 0, 0, 0, 3, 0, 0}},
         {"  its doorbell", {0, 0, 1, 0, 0, 2, 1, 1, 1, 1}});
+  burst(exclusive_reg, {"burst register", {0, 0, 0, 0, 0, 0, 0, 3, 0, 0}},
+        {"  its doorbell", {0, 0, 1, 0, 0, 2, 1, 1, 1, 2}});
   burst(exclusive_record, {"burst record", {0, 0, 0, 0, 0, 0, 0, 3, 0, 0}},
         {"  its doorbell", {0, 0, 2, 0, 0, 2, 1, 1, 1, 1}});
+  const auto [first, second] = Queue(shared).quiets(3);
+  good = print({"quiet", {.other_atomics = 1, .cursor_loads = 4, .completion_loads = 1}}, first) &&
+         good;
+  good = print({"quiet again", {.cursor_loads = 3}}, second) && good;
   return good ? 0 : 1;
 }

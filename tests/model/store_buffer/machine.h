@@ -52,6 +52,11 @@ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
   model::store(p, &v, sizeof(v), model::Order::kReleaseGpu);
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
+/// Not delayed: that is what device/machine_gpu.h relies on.
+inline void store_register(std::uint64_t* p, std::uint64_t v) {
+  model::step();
+  model::model().memory.nic_store(p, &v, sizeof(v));
+}
 inline void store_record(std::uint32_t* p, std::uint32_t v) { store_relaxed(p, v); }
 template <class W>
 inline void store_entry(W* p, W v) {
@@ -124,6 +129,7 @@ inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 inline void pause(unsigned) { model::pause(); }
 inline void pause_far(unsigned polls) { pause(polls); }
+inline void pause_behind(unsigned polls, std::uint32_t) { pause(polls); }
 inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] inline void trap() { model::fail("trap"); }
 
@@ -135,6 +141,7 @@ class Converged {
  public:
   explicit Converged(std::uint64_t key) : group_(model::converge(key)), rank_(group_->rank()) {}
   Converged() = default;
+  static Converged self() { return {}; }
   [[nodiscard]] int size() const { return group_ ? group_->size() : 1; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] bool first() const { return rank_ == 0; }

@@ -34,6 +34,7 @@ struct Shape {
   std::uint64_t start;
   abi::QueueKind kind;
   abi::QueueMemory memory;
+  abi::Bell bell;
   bool by_record, fails, scarce;
   bool crowded;  ///< many threads, one shallow queue
   bool mixed;    ///< every thread's queue is used as a shared one, too, by turns
@@ -76,10 +77,12 @@ Shape shape_of(Random random) {
   const bool may_have_rails = shape.kind == abi::QueueKind::kShared && shape.per_pe == 2;
   shape.rails = may_have_rails && random.below(2) == 0 ? 2 : 1;
   shape.start = kStarts[random.below(6)];
-  shape.flags = random.below(8) | (shape.rails > 1 ? abi::kNicFlush : 0u);  // all NicFlags
+  shape.flags = random.below(4) | (shape.rails > 1 ? abi::kNicFlush : 0u);  // all NicFlags
   shape.max_message = random.below(2) ? 64 : 4096;
   shape.memory = random.below(4) == 0 ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost;
-  shape.by_record = random.below(2) == 0;
+  constexpr abi::Bell kBells[] = {abi::Bell::kWord, abi::Bell::kRecordWord, abi::Bell::kRegister};
+  shape.bell = kBells[random.below(3)];
+  shape.by_record = shape.bell != abi::Bell::kRegister && random.below(2) == 0;
   shape.scarce = random.below(2) == 0;
   shape.fails = random.below(8) == 0 && shape.start != 0;
   return shape;
@@ -89,12 +92,13 @@ std::string name_of(std::uint64_t seed, const Shape& shape) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "seed %llu (store_buffer 1 %llu): %zu threads, warps of %zu, %s queues, depth %u, "
-                "batch %u, start %llu, %u PEs, %u rails, flags %u, %s memory%s%s%s%s%s",
+                "batch %u, start %llu, %u PEs, %u rails, flags %u, bell %u, %s memory%s%s%s%s%s",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
                 shape.threads, shape.lanes,
                 shape.kind == abi::QueueKind::kExclusive ? "exclusive" : "shared", shape.depth,
                 shape.batch, static_cast<unsigned long long>(shape.start), shape.pes, shape.rails,
-                shape.flags, shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
+                shape.flags, static_cast<unsigned>(shape.bell),
+                shape.memory == abi::QueueMemory::kGpu ? "GPU" : "host",
                 shape.by_record ? ", NIC reads records" : "", shape.scarce ? ", one slot" : "",
                 shape.fails ? ", an entry fails" : "", shape.crowded ? ", crowded" : "",
                 shape.mixed ? ", shared by turns" : "");
@@ -122,7 +126,9 @@ class Run {
 
   void run() {
     const NicOptions options{shape_.memory == abi::QueueMemory::kGpu ? View::kGpu : View::kSystem,
+                             shape_.bell,
                              shape_.by_record,
+                             shape_.depth,
                              shape_.flags,
                              shape_.fails ? 1 + model_.random.below(12) : 0,
                              shape_.max_message,
@@ -184,15 +190,19 @@ class Run {
       view.completion = reinterpret_cast<const abi::Be32*>(
           reinterpret_cast<const char*>(&memory.completion) + abi::kCompletionWordOffset);
       view.cursor = &cursor;
-      view.depth = shape_.depth;
-      view.batch = shape_.batch;
       view.local_key = abi::Be32(0x11223344);
       view.remote_key = abi::Be32(0x55660000 + static_cast<std::uint32_t>(i / shape_.per_pe));
       view.pe = static_cast<std::int32_t>(i / shape_.per_pe);
       view.index = static_cast<std::uint32_t>(i);
-      view.memory = shape_.memory;
-      view.kind = shape_.kind;
     }
+  }
+
+  [[nodiscard]] std::uint32_t traits(abi::QueueKind kind) const {
+    return abi::QueueTraits::of({.depth = shape_.depth,
+                                 .batch = shape_.batch,
+                                 .memory = shape_.memory,
+                                 .kind = kind,
+                                 .bell = shape_.bell});
   }
 
   void make_state() {
@@ -205,7 +215,7 @@ class Run {
     state_.control = &control_;
     state_.nic.queues = views_.data();
     state_.nic.cursors = cursors_.data();
-    state_.nic.traits = abi::QueueTraits::of(views_.back(), shape_.flags);
+    state_.nic.traits = traits(shape_.kind);
     used_.assign((views_.size() + 31) / 32, shape_.start > 0 ? ~std::uint32_t{0} : 0);
     if (shape_.start > 0) used_.back() = (1u << views_.size() % 32) - 1;
     state_.nic.used = used_.data();
@@ -215,11 +225,8 @@ class Run {
     state_.nic.rails = shape_.rails;
     state_.nic.flags = shape_.flags;
     state_.nic.max_message = shape_.max_message;
-    shared_views_ = views_;
-    for (abi::QueueView& view : shared_views_) view.kind = abi::QueueKind::kShared;
     shared_ = state_;
-    shared_.nic.queues = shared_views_.data();
-    shared_.nic.traits = abi::QueueTraits::of(shared_views_.back(), shape_.flags);
+    shared_.nic.traits = traits(abi::QueueKind::kShared);
   }
 
   void check_fault() const {
@@ -233,7 +240,7 @@ class Run {
   Model model_;
   std::vector<std::unique_ptr<QueueMemory>> memory_;
   std::vector<abi::QueueCursor> cursors_;
-  std::vector<abi::QueueView> views_, shared_views_;
+  std::vector<abi::QueueView> views_;
   std::vector<std::uint32_t> used_;
   abi::Control control_{};
   device::State state_, shared_;

@@ -17,8 +17,10 @@
 namespace gshmem::model {
 
 struct NicOptions {
-  View view = View::kSystem;      ///< of entries, records and the heap
-  bool by_record = false;         ///< also reads the doorbell record on its own accord
+  View view = View::kSystem;  ///< of entries, records and the heap
+  abi::Bell bell = abi::Bell::kWord;
+  bool by_record = false;  ///< also reads the doorbell record on its own accord
+  std::uint32_t depth = 0;
   std::uint32_t flags = 0;        ///< abi::NicFlags
   std::uint64_t fails_after = 0;  ///< WQEs until one fails; 0: none does
   std::uint32_t max_message = 0;  ///< bytes of one WQE
@@ -44,8 +46,12 @@ class Nic {
   [[nodiscard]] bool flushed(std::size_t at, std::uint64_t position) const {
     return !(options_.flags & abi::kNicFlush) || sides_[at].flushed >= position;
   }
-  /// An error has been told to queue `at`.
+  /// An error has been told to a queue.
   [[nodiscard]] bool told_of_error() const { return told_; }
+  /// Queue `at` has been told of an error, of an entry before `position`.
+  [[nodiscard]] bool told_of_error(std::size_t at, std::uint64_t position) const {
+    return sides_[at].told && sides_[at].bad < position;
+  }
 
  private:
   /// Positions count entries from the queue's beginning.
@@ -54,7 +60,9 @@ class Nic {
     std::uint64_t flushed = 0;  ///< behind the last READ
     bool fetches = false;       ///< consumes now, or may
     bool failed = false;
-    bool pending = false;  ///< a completion that the CQ does not show yet
+    bool told = false;      ///< the CQ has shown that
+    std::uint64_t bad = 0;  ///< first entry of the WQE that failed
+    bool pending = false;   ///< a completion that the CQ does not show yet
     nic::Completion completion{};
   };
   /// What a READ or an atomic has fetched, on its way.
@@ -64,6 +72,7 @@ class Nic {
     std::vector<std::uint8_t> data;
   };
   void look(std::size_t at);
+  void look_at_record(std::size_t at);
   void consume(std::size_t at, std::uint64_t limit);
   nic::Wqe fetch(std::size_t at, std::uint64_t limit);
   void execute(std::size_t at, const nic::Wqe& wqe);

@@ -463,11 +463,12 @@ void Producer::quiet() {
     }
   }
   std::vector<std::uint64_t> published;
+  bool told = false;
   for (std::uint32_t at = 0; at < state_->nic.count; ++at) {
-    published.push_back(
-        device::PublishedWord::end(device::load_acquire_gpu(&state_->nic.cursors[at].ready)));
+    const std::uint64_t ready = device::load_acquire_gpu(&state_->nic.cursors[at].ready);
+    published.push_back(device::PublishedWord::end(ready));
+    told = told || job_.nic->told_of_error(at, published[at]);
   }
-  const bool told = job_.nic->told_of_error();
   const bool good = device::nic::quiet(Thread{}, *state_, "quiet");
   if (good && told) fail("quiet of thread %zu is good after an error completion", self_);
   if (!good && !job_.fails) fail("quiet of thread %zu failed", self_);

@@ -52,8 +52,9 @@ void Mlx5Nic::set_limits(const OpenOptions& options) {
   if (options.heap_kind == MemoryKind::kGpu && reads_need_dump(options.gpu)) {
     limits_.flags |= abi::kNicReadNeedsDump;
   }
-  // rdma-core providers/mlx5/qp.c, post_send_db: the record is there before the doorbell.
-  limits_.flags |= abi::kNicRecordFirst;
+  // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
+  // providers/mlx5/qp.c, post_send_db), a kernel after it (device/queue.h, queue_ring).
+  limits_.flags |= abi::kNicReadsRecord;
   limits_.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
   limits_.coherent_atomics =
