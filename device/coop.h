@@ -8,6 +8,8 @@
 #include "host_group.h"
 #include "machine.h"
 
+#include <type_traits>
+
 namespace gshmem::device {
 
 /// The calling thread alone.
@@ -178,5 +180,18 @@ struct Block {
 };
 
 #endif
+
+/// Lanes of a warp wait here for each other, where they may have parted and the compiler may
+/// believe that they have not: ptxas leaves the barrier of a full warp out where its analysis says
+/// so, and with CUDA 13.0 lanes overtook each other after a loop with calls out of line. This mask
+/// is not known before the kernel runs.
+template <class Coop>
+GSHMEM_FN void meet_lanes(Coop) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_base_of_v<Warp, Coop>) {
+    __syncwarp(all_lanes());
+  }
+#endif
+}
 
 }  // namespace gshmem::device

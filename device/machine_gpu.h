@@ -316,6 +316,13 @@ __device__ inline int lane_id() {
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   return static_cast<int>(lane);
 }
+/// The mask of a whole warp, as a value that no compiler knows.
+__device__ inline std::uint32_t all_lanes() {
+  std::uint32_t lanes, others;
+  asm volatile("mov.u32 %0, %%lanemask_le;" : "=r"(lanes));
+  asm volatile("mov.u32 %0, %%lanemask_gt;" : "=r"(others));
+  return lanes | others;
+}
 /// Between two polls: nothing, a poll over NVLink or L2 already takes its time.
 __device__ inline void pause(unsigned) {}
 /// Between two polls of host memory. Thousands of threads that poll at once fill the bus, which
