@@ -68,7 +68,7 @@ MUTATIONS = [
              "  entries.fill(store, PlaceKeys{queue, place.remote_key});\n", MODEL, NOT_THERE),
     mutation("late_lanes_not_waited_for", "post.h",
              "  posting.entries.fill(store, posting.queue);\n  posting.group.sync();\n",
-             "  posting.entries.fill(store, posting.queue);\n", MODEL, NOT_THERE),
+             "  posting.entries.fill(store, posting.queue);\n", MODEL, NOT_THERE + "|" + STUCK),
     mutation("lanes_not_told_of_what_is_published", "post.h",
              "  group.sync();  // the others see `ready` too: a quiet of theirs waits for these\n", "",
              MODEL, QUIET),
