@@ -105,7 +105,7 @@ TEST_CASE("write_that_carries_up_to_three_words") {
   }
 }
 
-constexpr HeldKeys kKeys{kHere.key, kThere.key};
+const HeldKeys kKeys{kHere.key, kThere.key};
 
 /// What a call stores, unit by unit, at the end of a queue of 8 entries and on from its beginning,
 /// is what its image is there.
