@@ -11,6 +11,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -106,6 +107,7 @@ class Job {
   void abort(int code, const char* reason) {
     check_usable();
     broken_ = true;
+    if (!may_call_mpi()) return;
     AbortMessage& message = memory_->abort;
     message.code = code;
     std::snprintf(message.reason, sizeof message.reason, "%s", reason);
@@ -134,6 +136,15 @@ class Job {
     std::vector<std::byte> send, recv;
     AbortMessage abort;
   };
+
+  /// Whether this thread may, while another one of the program is in MPI (MPI 4.0, 11.6). The
+  /// monitor ends a job from a thread of its own: below MPI_THREAD_MULTIPLE the other ranks hear of
+  /// it by the connections between PEs, or by the end of this process.
+  [[nodiscard]] bool may_call_mpi() const {
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&provided);
+    return provided == MPI_THREAD_MULTIPLE || std::this_thread::get_id() == opener_;
+  }
 
   static Clock::duration to_duration(double seconds) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -193,7 +204,8 @@ class Job {
   }
 
   int rank_ = 0, size_ = 0;
-  bool broken_ = false;
+  std::atomic<bool> broken_ = false;
+  const std::thread::id opener_ = std::this_thread::get_id();
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
 };
 

@@ -23,7 +23,9 @@ struct gshmem_mpi_plugin {
   int (*allgather)(void* job, const void* send, void* recv, size_t bytes, double seconds,
                    struct gshmem_mpi_text* why);
   int (*barrier)(void* job, double seconds, struct gshmem_mpi_text* why);
-  /// Tells the other ranks, whose current or next call fails with GSHMEMX_ERROR_PEER_FAILED.
+  /// Tells the other ranks, whose current or next call fails with GSHMEMX_ERROR_PEER_FAILED; says
+  /// nothing where MPI allows the calling thread no call: any but the one of `open`, unless MPI was
+  /// initialized with MPI_THREAD_MULTIPLE.
   void (*abort)(void* job, int code, const char* reason);
   void (*close)(void* job);
 };

@@ -4,13 +4,26 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::test;
+
+namespace {
+std::atomic<int> messages_sent = 0;  ///< by MPI_Isend, of this program and the library
+}
+
+/// In place of MPI's, also for the plugin (the profiling interface, MPI 4.0, 15.2).
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  ++messages_sent;
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
 
 namespace {
 
@@ -66,6 +79,26 @@ void abort_spreads() {
   abort_reaches_the_others(*boot);
 }
 
+/// Another thread's abort must leave MPI alone unless MPI_THREAD_MULTIPLE was provided.
+void abort_of_another_thread() {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&provided);
+  const auto boot = create(MPI_COMM_WORLD);
+  if (provided == MPI_THREAD_MULTIPLE) {
+    boot->barrier();
+    if (boot->rank() == 0) std::thread([&] { boot->abort(7, "from a thread"); }).join();
+    expect((messages_sent == boot->size() - 1) == (boot->rank() == 0), "PE 0 tells all others");
+    if (boot->rank() == 0) return;
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 aborted the job (code 7): from a thread",
+                 [&] { boot->barrier(); });
+  } else {
+    std::thread([&] { boot->abort(7, "from a thread"); }).join();
+    expect(messages_sent == 0, "no call of MPI by a thread that has no right to it");
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "aborted the job (code 7): from a thread",
+                 [&] { boot->barrier(); });
+  }
+}
+
 /// PMIx under an application that has its own use for it.
 void pmix_conforms() {
   for (int life = 0; life < 2; ++life) {
@@ -102,12 +135,16 @@ int main(int argc, char** argv) {
                                                 {"part", conforms_over_part_of_the_world},
                                                 {"missing", missing_rank},
                                                 {"abort", abort_spreads},
+                                                {"abort-single", abort_of_another_thread},
+                                                {"abort-multiple", abort_of_another_thread},
                                                 {"pmix", pmix_conforms}};
   const std::string name = argc == 2 ? argv[1] : "";
   if (name == "no-init") return run(no_init);
   const auto mode = modes.find(name);
   if (mode == modes.end()) return 2;
-  MPI_Init(&argc, &argv);
+  const int wanted = name == "abort-multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, wanted, &provided);
   const int status = run(mode->second);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
   MPI_Finalize();
