@@ -15,6 +15,7 @@ NOT_THERE = (r"was not written|has index \d+ of|is malformed|doorbell says|went 
 WRONG_DATA = r"are not what (it has put|was there)"
 QUIET = r"quiet .* (are not what it has put|announced is not at PE|is good after an error)"
 STUCK = r"waits for what does not come"
+OVERRUN = NOT_THERE + "|" + STUCK  # entries are written over
 
 # Group operations that begin or end without a meeting.
 GROUP = "group_test:"
@@ -85,17 +86,17 @@ MUTATIONS = [
     # Room, entries and doorbells.
     mutation("room_off_by_one", "post.h",
              "if (end - done > abi::QueueTraits::depth(traits)) taken",
-             "if (end - done > abi::QueueTraits::depth(traits) + 1) taken", MODEL, NOT_THERE),
+             "if (end - done > abi::QueueTraits::depth(traits) + 1) taken", MODEL, OVERRUN),
     mutation("late_room_off_by_one", "post.h", "load_acquire_gpu(&posting.cursor->done) < end - depth;",
-             "load_acquire_gpu(&posting.cursor->done) + 1 < end - depth;", MODEL, NOT_THERE),
+             "load_acquire_gpu(&posting.cursor->done) + 1 < end - depth;", MODEL, OVERRUN),
     mutation("room_awaited_off_by_one", "post.h", "wait_for(posting, Await::kRoom, end - depth);",
-             "wait_for(posting, Await::kRoom, end - depth - 1);", MODEL, NOT_THERE),
+             "wait_for(posting, Await::kRoom, end - depth - 1);", MODEL, OVERRUN),
     mutation("room_not_awaited", "post.h", "  if (step_room(posting)) queue_await(posting);\n",
-             "  step_room(posting);\n", MODEL, NOT_THERE),
+             "  step_room(posting);\n", MODEL, OVERRUN),
     mutation("exclusive_room_off_by_one", "post.h",
              "load_before_stores(&cursor->done) + abi::QueueTraits::depth(traits);",
              "load_before_stores(&cursor->done) + abi::QueueTraits::depth(traits) + 1;", MODEL,
-             NOT_THERE),
+             OVERRUN),
     mutation("late_reserves_again", "post.h", "    post_reserved(posting);\n  }\n",
              "    step_reserve(posting);\n    post_reserved(posting);\n  }\n", MODEL,
              STUCK + "|" + NOT_THERE),
