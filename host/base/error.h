@@ -5,6 +5,7 @@
 
 #include <gshmem/status.h>
 
+#include <concepts>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,9 +36,14 @@ class Error : public std::runtime_error {
 /// Text of a status code; "unknown status N" has no entry and yields "unknown status".
 [[nodiscard]] const char* status_text(int code) noexcept;
 
-/// Throws Error{code, what} unless `ok`.
+/// Throws Error{code, what} unless `ok`. `what` may be a function that makes the text: for what
+/// runs once a PE, or often.
 inline void require(bool ok, gshmemx_status code, const std::string& what, Where where = {}) {
   if (!ok) throw Error(code, what, where);
+}
+template <std::invocable What>
+void require(bool ok, gshmemx_status code, const What& what, Where where = {}) {
+  if (!ok) throw Error(code, what(), where);
 }
 
 /// For calls that return -1 and set errno: returns `result`, or throws GSHMEMX_ERROR_SYSTEM with

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <sstream>
 
 namespace gshmem {
 namespace {
@@ -99,10 +100,11 @@ void Pe::choose_gpu() {
 void Pe::agree_on_mode() {
   const std::vector<int> on_gpu = bootstrap::allgather(*boot_, gpu_ ? 1 : 0);
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
-    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED,
-            strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
-                      on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
-                      on_gpu[pe] ? "on a GPU" : "in CPU mode"));
+    require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED, [&] {
+      return strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
+                       on_gpu[0] ? "on a GPU" : "in CPU mode", pe,
+                       on_gpu[pe] ? "on a GPU" : "in CPU mode");
+    });
   }
 }
 
@@ -138,20 +140,22 @@ void Pe::agree_on_memory() {
   Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, ""};
   std::strncpy(mine.fabric, config.fabric.c_str(), sizeof(mine.fabric) - 1);
   const std::vector<Agreed> all = bootstrap::allgather(*boot_, mine);
-  const auto same = [](const char* variable, std::size_t pe, const std::string& first,
-                       const std::string& other) {
-    require(first == other, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("%s is %s on PE 0 and %s on PE %zu; set it the same on all PEs", variable,
-                      first.c_str(), other.c_str(), pe));
+  const auto same = [](const char* variable, std::size_t pe, const auto& first, const auto& other) {
+    require(first == other, GSHMEMX_ERROR_SYMMETRY, [&] {
+      std::ostringstream text;
+      text << variable << " is " << first << " on PE 0 and " << other << " on PE " << pe
+           << "; set it the same on all PEs";
+      return text.str();
+    });
   };
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
-    require(all[pe].size == all[0].size, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", all[0].size,
-                      all[pe].size, pe));
-    same("GSHMEM_P2P", pe, std::to_string(all[0].p2p), std::to_string(all[pe].p2p));
-    same("GSHMEM_P2P_GROUP", pe, std::to_string(all[0].p2p_group),
-         std::to_string(all[pe].p2p_group));
-    same("GSHMEM_FABRIC", pe, all[0].fabric, all[pe].fabric);
+    require(all[pe].size == all[0].size, GSHMEMX_ERROR_SYMMETRY, [&] {
+      return strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", all[0].size,
+                       all[pe].size, pe);
+    });
+    same("GSHMEM_P2P", pe, all[0].p2p, all[pe].p2p);
+    same("GSHMEM_P2P_GROUP", pe, all[0].p2p_group, all[pe].p2p_group);
+    same("GSHMEM_FABRIC", pe, std::string_view(all[0].fabric), std::string_view(all[pe].fabric));
   }
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",

@@ -41,15 +41,18 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
     if (request.call[0] == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
   }
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
-    require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY,
-            strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
-                      all[0].call, pe, all[pe].call));
-    require(all[pe].size == all[0].size && all[pe].alignment == all[0].alignment,
-            GSHMEMX_ERROR_SYMMETRY,
-            strprintf(
-                "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
-                "%lu (%lu)",
-                call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment));
+    require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY, [&] {
+      return strprintf("%s: collective calls differ: PE 0 called %s, PE %zu called %s", call,
+                       all[0].call, pe, all[pe].call);
+    });
+    require(
+        all[pe].size == all[0].size && all[pe].alignment == all[0].alignment,
+        GSHMEMX_ERROR_SYMMETRY, [&] {
+          return strprintf(
+              "%s: arguments differ: PE 0 passed size %lu (alignment or offset %lu), PE %zu size "
+              "%lu (%lu)",
+              call, all[0].size, all[0].alignment, pe, all[pe].size, all[pe].alignment);
+        });
   }
 }
 

@@ -128,9 +128,10 @@ void Pe::make_network() {
   state_.nic = queues_->view();
   const std::vector<int> contexts = bootstrap::allgather(*boot_, options_.config.contexts);
   for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
-    require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY,
-            strprintf("GSHMEM_CONTEXTS is %d on PE 0 and %d on PE %zu; set it the same on all PEs",
-                      contexts[0], contexts[pe], pe));
+    require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY, [&] {
+      return strprintf("GSHMEM_CONTEXTS is %d on PE 0 and %d on PE %zu; set it the same on all PEs",
+                       contexts[0], contexts[pe], pe);
+    });
   }
   if (options_.config.contexts > 0) {
     queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));

@@ -72,11 +72,11 @@ void Pe::publish_paths() {
   }
   if (options_.config.nic != "none") return;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    require(
-        is_mapped(pe), GSHMEMX_ERROR_NOT_SUPPORTED,
-        "GSHMEM_NIC=none leaves no path but load/store; unset it, or choose GPUs that reach each "
-        "other: " +
-            why_not_mapped(pe));
+    require(is_mapped(pe), GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
+      return "GSHMEM_NIC=none leaves no path but load/store; unset it, or choose GPUs that reach "
+             "each other: " +
+             why_not_mapped(pe);
+    });
   }
 }
 

@@ -54,10 +54,12 @@ void Fabric::insert(const std::vector<std::vector<std::uint8_t>>& addresses) {
   for (std::size_t pe = 0; pe < addresses.size(); ++pe) {
     fi_addr_t handle = FI_ADDR_UNSPEC;
     const int count = fi_av_insert(av_.get(), addresses[pe].data(), 1, &handle, 0, nullptr);
-    require(count == 1, GSHMEMX_ERROR_NIC,
-            strprintf("fi_av_insert(address of PE %zu, %zu bytes): returned %d. Do all PEs have "
-                      "the same provider and address family?",
-                      pe, addresses[pe].size(), count));
+    require(count == 1, GSHMEMX_ERROR_NIC, [&] {
+      return strprintf(
+          "fi_av_insert(address of PE %zu, %zu bytes): returned %d. Do all PEs have "
+          "the same provider and address family?",
+          pe, addresses[pe].size(), count);
+    });
     peers_.push_back(handle);
   }
 }

@@ -73,12 +73,14 @@ Opened open_local(const OpenOptions& options) {
 void agree(const std::vector<Offer>& offers) {
   for (std::size_t pe = 0; pe < offers.size(); ++pe)
     require(offers[pe].status == GSHMEMX_SUCCESS, static_cast<gshmemx_status>(offers[pe].status),
-            strprintf("PE %zu: %s", pe, offers[pe].error));
+            [&] { return strprintf("PE %zu: %s", pe, offers[pe].error); });
   for (std::size_t pe = 1; pe < offers.size(); ++pe)
-    require(std::strcmp(offers[pe].provider, offers[0].provider) == 0, GSHMEMX_ERROR_NIC,
-            strprintf("PE 0 chose the libfabric provider \"%s\" and PE %zu \"%s\": set "
-                      "GSHMEM_OFI_PROVIDER to one that all have",
-                      offers[0].provider, pe, offers[pe].provider));
+    require(std::strcmp(offers[pe].provider, offers[0].provider) == 0, GSHMEMX_ERROR_NIC, [&] {
+      return strprintf(
+          "PE 0 chose the libfabric provider \"%s\" and PE %zu \"%s\": set "
+          "GSHMEM_OFI_PROVIDER to one that all have",
+          offers[0].provider, pe, offers[pe].provider);
+    });
 }
 
 /// `sockets` waits for whole message headers before it takes a byte of them (libfabric 1.17,

@@ -61,8 +61,9 @@ void SharedBoard::wait_for(int pe, std::uint64_t sequence, double timeout_second
       throw Error(GSHMEMX_ERROR_PEER_FAILED, "stopped while waiting in a host barrier");
     }
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    require(timeout_seconds <= 0 || waited.count() < timeout_seconds, GSHMEMX_ERROR_TIMEOUT,
-            strprintf("PE %d did not reach a host barrier within %.3g s", pe, timeout_seconds));
+    require(timeout_seconds <= 0 || waited.count() < timeout_seconds, GSHMEMX_ERROR_TIMEOUT, [&] {
+      return strprintf("PE %d did not reach a host barrier within %.3g s", pe, timeout_seconds);
+    });
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }

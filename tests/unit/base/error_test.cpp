@@ -74,6 +74,20 @@ TEST_CASE("require_throws_only_when_false_and_points_at_its_caller") {
   CHECK(first < __LINE__);
 }
 
+TEST_CASE("require_makes_a_text_only_of_what_failed") {
+  int made = 0;
+  const auto text = [&] { return "text " + std::to_string(++made); };
+  CHECK_NOTHROW(require(true, GSHMEMX_ERROR_INTERNAL, text));
+  CHECK(made == 0);
+  try {
+    require(false, GSHMEMX_ERROR_INTERNAL, text);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) == "text 1");
+    CHECK(error.where().line == __LINE__ - 4);
+  }
+}
+
 TEST_CASE("check_errno_passes_results_and_throws_on_minus_one") {
   CHECK(check_errno(0, "call") == 0);
   CHECK(check_errno(7, "call") == 7);
