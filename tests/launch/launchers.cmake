@@ -9,9 +9,10 @@ set(GSHMEM_TEST_ENVIRONMENT
 # How long the PEs of a job wait for each other, unless that is tested.
 math(EXPR bootstrap_timeout "60 * ${GSHMEM_TEST_PATIENCE}")
 set(GSHMEM_TEST_BOOTSTRAP GSHMEM_BOOTSTRAP_TIMEOUT=${bootstrap_timeout})
+set(GSHMEM_TEST_TSAN
+  "TSAN_OPTIONS=suppressions='${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp':print_suppressions=0")
 # For tests over libfabric; the long history makes threads expensive.
-set(GSHMEM_LIBFABRIC_TSAN
-  "TSAN_OPTIONS=suppressions='${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp':print_suppressions=0:history_size=7")
+set(GSHMEM_LIBFABRIC_TSAN "${GSHMEM_TEST_TSAN}:history_size=7")
 
 # Open MPI (4 or 5) brings a PMIx server; the mpirun of other MPIs does not.
 find_program(GSHMEM_MPIRUN mpirun DOC "Open MPI's mpirun, for tests with several processes")
@@ -102,7 +103,7 @@ function(gshmem_add_mpirun_test name processes)
   gshmem_add_launched_test(${name} "${ARG_LABEL}" ${processes} ${ARG_TIMEOUT} ${command})
   if(ARG_MPI_PROGRAM)
     set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES
-      ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;${GSHMEM_TEST_BOOTSTRAP}")
+      ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;${GSHMEM_TEST_TSAN};${GSHMEM_TEST_BOOTSTRAP}")
   endif()
 endfunction()
 
