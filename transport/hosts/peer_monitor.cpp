@@ -35,19 +35,18 @@ PeerEvent end_event(const FrameStream& stream, bool other_host) {
 PeerMonitor::PeerMonitor(const p2p::PeerSockets& sockets, std::vector<Link> links,
                          Callbacks callbacks)
     : callbacks_(std::move(callbacks)),
+      me_(sockets.group().me()),
       links_(std::move(links)),
+      relay_(me_, static_cast<int>(sockets.group().node_of.size()),
+             tree_neighbours(sockets.group())),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
   const p2p::HostGroup& group = sockets.group();
-  me_ = group.me();
   for (int i = 0; i < sockets.size(); ++i) {
-    if (i != group.index)
+    if (sockets.socket(i) >= 0)
       peers_.push_back({.pe = group.pe(i), .stream = FrameStream(sockets.socket(i))});
   }
   for (const Link& link : links_)
     peers_.push_back({.pe = link.pe, .other_host = true, .stream = FrameStream(link.fd.get())});
-  if (group.n_nodes() > 1) {
-    relay_.emplace(group.me(), static_cast<int>(group.node_of.size()), tree_neighbours(group));
-  }
   thread_ = start_thread([this] { run(); });
 }
 
@@ -161,13 +160,13 @@ bool PeerMonitor::take_requests() {
   for (const Request& request : requests) {
     switch (request.kind) {
       case Request::Kind::kContribute:
-        if (relay_) relay_->contribute(request.sequence, request.data);
+        relay_.contribute(request.sequence, request.data);
         break;
       case Request::Kind::kExpired:
-        if (relay_) relay_->expired(request.sequence);
+        relay_.expired(request.sequence);
         break;
       case Request::Kind::kStopped:
-        tell_stopped(request.mine);
+        relay_.tell(request.mine);
         break;
       case Request::Kind::kEnding:
         start_ending(request.mine, request.about);
@@ -180,11 +179,6 @@ bool PeerMonitor::take_requests() {
     }
   }
   return true;
-}
-
-void PeerMonitor::tell_stopped(const PeerNews& mine) {
-  if (relay_) return relay_->tell(mine);
-  tell(news_frame(mine));
 }
 
 void PeerMonitor::start_ending(const PeerNews& mine, int about) {
@@ -202,7 +196,7 @@ void PeerMonitor::step_ending() {
   if (about >= 0 && !explained && !ending_->until.passed()) return;
   ending_->told = true;
   if (explained) return report_ends(true);
-  if (relay_) relay_->tell(ending_->mine);
+  relay_.tell(ending_->mine);
   tell(news_frame(ending_->mine));
 }
 
@@ -256,7 +250,7 @@ void PeerMonitor::read(Peer& peer) {
         hear(peer, frame);
         break;
       default:
-        if (relay_ && relay_->is_neighbour(peer.pe)) relay_->take(peer.pe, frame);
+        if (relay_.is_neighbour(peer.pe)) relay_.take(peer.pe, frame);
     }
   }
   if (!peer.stream.ended()) return;
@@ -275,11 +269,8 @@ void PeerMonitor::peer_gone(Peer& peer, PeerEvent event) {
     if (cause_known_ || ends_.size() > kMaxSeen) return;
     tell(make_frame(
         {.kind = FrameKind::kEnded, .pe = peer.pe, .detail = static_cast<std::uint32_t>(event)}));
-  } else if (relay_) {
-    if (relay_->is_neighbour(peer.pe)) relay_->gone(peer.pe, event);
-  } else if (leaving_) {
-    callbacks_.on_event({peer.pe, event});
-  } else {
+  } else if (relay_.is_neighbour(peer.pe)) {  // which tells those that are none
+    if (leaving_) return relay_.gone(peer.pe, event);
     ends_.add({peer.pe, event, now, now + kDepartureTime});
   }
 }
@@ -293,15 +284,10 @@ void PeerMonitor::note_seen(const FrameHeader& header) {
   ends_.add({header.pe, event, seen, now + kDeathTime});
 }
 
-/// News that go by the tree come by it; the rest may come from any PE.
+/// News of who has left come by the tree, in the order of the root; the rest may come from any PE.
 void PeerMonitor::hear(const Peer& from, const Frame& news) {
-  const FrameHeader header = header_of(news);
-  const auto event = static_cast<PeerEvent>(header.detail);
-  if (relay_) {
-    if (event != PeerEvent::kLeft || relay_->is_neighbour(from.pe)) relay_->take(from.pe, news);
-  } else if (header.pe != me_ && heard_.insert({header.pe, static_cast<int>(event)}).second) {
-    deliver(news);
-  }
+  const auto event = static_cast<PeerEvent>(header_of(news).detail);
+  if (event != PeerEvent::kLeft || relay_.is_neighbour(from.pe)) relay_.take(from.pe, news);
 }
 
 /// Those that are due, or all. The first tells the others before the callback hears of it.
@@ -311,12 +297,8 @@ void PeerMonitor::report_ends(bool all) {
     if (!end) return;
     const PeerNews news{end->pe, end->event};
     if (end->event != PeerEvent::kLeft && !cause_known_) tell(news_frame(news));
-    if (relay_) {
-      relay_->gone(news.pe, news.event);
-      pump();
-    } else if (heard_.insert({news.pe, static_cast<int>(news.event)}).second) {
-      deliver(news_frame(news));
-    }
+    relay_.gone(news.pe, news.event);
+    pump();
   }
 }
 
@@ -329,22 +311,16 @@ void PeerMonitor::deliver(const Frame& frame) {
 }
 
 void PeerMonitor::pump() {
-  if (relay_) {
-    for (const auto& [pe, frame] : relay_->take_outgoing()) {
-      const auto peer = std::find_if(peers_.begin(), peers_.end(),
-                                     [to = pe](const Peer& entry) { return entry.pe == to; });
-      if (peer != peers_.end() && !peer->finished) peer->stream.queue(frame);
-    }
-    // Out before the callbacks, which may end the process.
-    for (Peer& peer : peers_) {
-      if (!peer.finished) peer.stream.send_some();
-    }
-    for (const Frame& frame : relay_->take_deliveries()) deliver(frame);
-    return;
+  for (const auto& [pe, frame] : relay_.take_outgoing()) {
+    const auto peer = std::find_if(peers_.begin(), peers_.end(),
+                                   [to = pe](const Peer& entry) { return entry.pe == to; });
+    if (peer != peers_.end() && !peer->finished) peer->stream.queue(frame);
   }
+  // Out before the callbacks, which may end the process.
   for (Peer& peer : peers_) {
     if (!peer.finished) peer.stream.send_some();
   }
+  for (const Frame& frame : relay_.take_deliveries()) deliver(frame);
 }
 
 }  // namespace gshmem::hosts

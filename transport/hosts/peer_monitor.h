@@ -1,9 +1,9 @@
 // Watches the connections of one PE from a thread of its own: a peer that closes without a goodbye
 // has died; one that says goodbye has left; a host that does not answer is out of reach; a PE that
-// a fault has stopped says so. In jobs on several hosts the same thread moves the frames of the
-// relay. Sleeps in poll(2); costs nothing while nothing happens. Invariant: what a PE finds
-// out about its peers goes to all its connections before its callbacks run, which may end the
-// process. So nobody takes that for the cause.
+// a fault has stopped says so. The same thread moves the frames of the relay. Sleeps in poll(2);
+// costs nothing while nothing happens. Invariant: what a PE finds out about its peers goes to all
+// its connections before its callbacks run, which may end the process. So nobody takes that for the
+// cause.
 #pragma once
 
 #include "bootstrap/deadline.h"
@@ -19,7 +19,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -85,7 +84,6 @@ class PeerMonitor {
   void post(Request request);
   /// False: time to stop.
   [[nodiscard]] bool take_requests();
-  void tell_stopped(const PeerNews& mine);
   void start_ending(const PeerNews& mine, int about);
   void step_ending();
   [[nodiscard]] bool has_told() const;
@@ -105,12 +103,11 @@ class PeerMonitor {
   int me_ = -1;
   std::vector<Link> links_;
   std::vector<Peer> peers_;
-  std::optional<Relay> relay_;  ///< in jobs on several hosts
+  Relay relay_;
   std::optional<bootstrap::Deadline> leaving_;
   std::optional<Ending> ending_;
   SeenEnds ends_;
-  bool cause_known_ = false;             ///< others' news but departures have been heard
-  std::set<std::pair<int, int>> heard_;  ///< PE and event, of a job on one host
+  bool cause_known_ = false;  ///< others' news but departures have been heard
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;

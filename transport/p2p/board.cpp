@@ -38,9 +38,7 @@ SharedBoard::SharedBoard(PeerSockets& sockets, std::function<bool()> stopped)
     : rank_(sockets.group().index), size_(sockets.size()), stopped_(std::move(stopped)) {
   const std::uint64_t bytes = sizeof(Slot) * static_cast<std::uint64_t>(size_);
   const Fd mine = rank_ == 0 ? make_segment("gshmem-board", bytes) : Fd();
-  std::vector<Fd> shared;
-  shared.push_back(sockets.from_root(mine.get()));
-  mapping_ = map_shared(shared, bytes, {bytes, alignof(Slot)});
+  mapping_ = map_shared(sockets.from_root(mine.get()), bytes, alignof(Slot));
   // A new segment is zero, which is every slot's initial state.
   slots_ = reinterpret_cast<Slot*>(mapping_->base());
 }

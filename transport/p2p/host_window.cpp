@@ -25,10 +25,13 @@ class HostWindow final : public PeerWindow {
                       "lower GSHMEM_SYMMETRIC_SIZE",
                       bytes_, memory));
     const bool all = peers == Peers::kAll;
-    std::vector<Fd> segments;
-    segments.push_back(make_segment("gshmem-heap", bytes_));
-    if (all) segments = sockets.exchange(segments[0].get());
-    mapping_ = map_shared(segments, bytes_, {stride_of(bytes_), alignment()});
+    // One segment has the heaps of all PEs of the host: a descriptor and a mapping per process.
+    const std::uint64_t slots = all ? static_cast<std::uint64_t>(sockets.size()) : 1;
+    const std::uint64_t whole = stride_of(bytes_) * (slots - 1) + bytes_;
+    const bool makes = !all || sockets.group().index == 0;
+    Fd segment = makes ? make_segment("gshmem-heap", whole) : Fd();
+    if (all) segment = sockets.from_root(segment.get());
+    mapping_ = map_shared(segment, whole, alignment());
     heap_ = mapping_->base() + (all ? stride_ * sockets.group().index : 0);
     pes_ = sockets.group().pes;
     const auto local_group = [&](int pe) { return local_groups[static_cast<std::size_t>(pe)]; };

@@ -20,10 +20,9 @@ using FileId = std::pair<dev_t, ino_t>;
 struct Registry {
   Registry() { hold_over_forks(mutex); }
   std::mutex mutex;
-  std::map<FileId, std::weak_ptr<SharedMapping>> by_first_segment;
+  std::map<FileId, std::weak_ptr<SharedMapping>> by_segment;
 };
 
-/// A segment belongs to one job and one purpose, so the first one names the whole mapping.
 Registry& registry() {
   static Registry instance;
   return instance;
@@ -31,42 +30,38 @@ Registry& registry() {
 
 }  // namespace
 
-SharedMapping::SharedMapping(const std::vector<Fd>& segments, std::uint64_t bytes,
-                             Spacing spacing) {
-  reserved_ = spacing.stride * segments.size() + spacing.alignment;
+SharedMapping::SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment)
+    : reserved_(bytes + alignment) {
   range_ =
       ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("cannot reserve %lu bytes of addresses for %zu segments", reserved_,
-                    segments.size()));
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + spacing.alignment - 1;
-  base_ = reinterpret_cast<char*>(first / spacing.alignment * spacing.alignment);
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    void* at = ::mmap(base_ + spacing.stride * i, bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segments[i].get(), 0);
-    if (at != MAP_FAILED) continue;
-    const int error = errno;
-    ::munmap(range_, reserved_);
-    throw Error(GSHMEMX_ERROR_SYSTEM,
-                strprintf("mmap of the segment of PE %zu: %s", i, std::strerror(error)));
-  }
+          strprintf("cannot reserve %lu bytes of addresses", reserved_));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + alignment - 1;
+  base_ = reinterpret_cast<char*>(first / alignment * alignment);
+  void* const at = ::mmap(base_, bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segment.get(), 0);
+  if (at != MAP_FAILED) return;
+  const int error = errno;
+  ::munmap(range_, reserved_);
+  throw Error(GSHMEMX_ERROR_SYSTEM,
+              strprintf("mmap of a segment of %lu bytes: %s", bytes, std::strerror(error)));
 }
 
 SharedMapping::~SharedMapping() { ::munmap(range_, reserved_); }
 
-std::shared_ptr<SharedMapping> map_shared(const std::vector<Fd>& segments, std::uint64_t bytes,
-                                          Spacing spacing) {
+std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
+                                          std::uint64_t alignment) {
   struct stat file {};
-  check_errno(::fstat(segments.at(0).get(), &file), "fstat");
+  check_errno(::fstat(segment.get(), &file), "fstat");
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  std::weak_ptr<SharedMapping>& known = all.by_first_segment[{file.st_dev, file.st_ino}];
+  std::weak_ptr<SharedMapping>& known = all.by_segment[{file.st_dev, file.st_ino}];
   std::shared_ptr<SharedMapping> mapping = known.lock();
   if (!mapping) {
-    mapping = std::make_shared<SharedMapping>(segments, bytes, spacing);
+    mapping = std::make_shared<SharedMapping>(segment, bytes, alignment);
     known = mapping;
   }
-  std::erase_if(all.by_first_segment, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(all.by_segment, [](const auto& entry) { return entry.second.expired(); });
   return mapping;
 }
 

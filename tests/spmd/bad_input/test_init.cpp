@@ -44,8 +44,9 @@ TEST_CASE("bootstrap_timeout_0_is_no_end") {
 }
 
 TEST_CASE("pe_that_cannot_make_its_segment_tells_the_others_why") {
-  // Without an end: nobody waits for one.
-  const auto outcomes = init_of(3, {{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}, limit_file_size);
+  // Without an end: nobody waits for one. Unmapped, each PE makes a segment of its own.
+  const auto outcomes =
+      init_of(3, {{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}, {"GSHMEM_P2P", "0"}}, limit_file_size);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
     INFO(outcomes[rank].output);
     CHECK(outcomes[rank].code == 0);

@@ -7,6 +7,7 @@
 #include "tests/sanitizers/sanitizers.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 
@@ -121,7 +122,7 @@ TEST_CASE("pe_without_descriptors_says_so_at_once") {
           const auto boot = channel.join(rank, 2, uid_config());
           const p2p::HostGroup group = one_host(2, rank);
           if (rank == 0) {
-            leave_descriptors(1);  // for the listener
+            leave_descriptors(2);  // for the listener and the mailbox
             expect_error(GSHMEMX_ERROR_SYSTEM,
                          "accept4, with 1 PEs still to connect: Too many open",
                          [&] { p2p::PeerSockets(*boot, group, 60); });
@@ -136,26 +137,31 @@ TEST_CASE("pe_without_descriptors_says_so_at_once") {
         }) == "");
 }
 
-TEST_CASE("pe_without_a_descriptor_for_its_listener_is_named_to_the_others") {
+TEST_CASE("pe_without_descriptors_for_its_sockets_is_named_to_the_others") {
   if (objects_need_descriptors()) return;
-  IdChannel channel;
-  CHECK(run_processes(3, [&](int rank) {
-          const auto boot = channel.join(rank, 3, uid_config());
-          const p2p::HostGroup group = one_host(3, rank);
-          if (rank == 2) leave_descriptors(2);
-          expect_error(rank == 2 ? GSHMEMX_ERROR_SYSTEM : GSHMEMX_ERROR_PEER_FAILED,
-                       rank == 2 ? "socket: Too many open files" : "PE 2 has no socket",
-                       [&] { p2p::PeerSockets(*boot, group, 60); });
-          boot->barrier();
-        }) == "");
+  for (const int left : {0, 1, 2}) {  // none for its listener, its mailbox, its calls
+    IdChannel channel;
+    CHECK(run_processes(3, [&](int rank) {
+            const auto boot = channel.join(rank, 3, uid_config());
+            const p2p::HostGroup group = one_host(3, rank);
+            if (rank == 2) leave_descriptors(left);
+            expect_error(rank == 2 ? GSHMEMX_ERROR_SYSTEM : GSHMEMX_ERROR_PEER_FAILED,
+                         rank == 2  ? "socket: Too many open files"
+                         : left < 2 ? "PE 2 has no socket"
+                                    : "closed its connection",
+                         [&] { p2p::PeerSockets(*boot, group, 60); });
+            boot->barrier();
+          }) == "");
+  }
 }
 
 TEST_CASE("pe_that_cannot_take_a_descriptor_says_so") {
   if (objects_need_descriptors()) return;
   CHECK(run_pes(2, 60, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
           const Fd mine = pipe_with(0);
+          if (boot.rank() == 0) leave_descriptors(1);  // for its own
+          boot.barrier();
           if (boot.rank() == 1) return (void)sockets.exchange(mine.get());
-          leave_descriptors(1);  // for its own
           expect_error(GSHMEMX_ERROR_SYSTEM, "no descriptor left for the segment of PE 1",
                        [&] { (void)sockets.exchange(mine.get()); });
         }) == "");
@@ -196,31 +202,52 @@ TEST_CASE("pes_of_different_users_are_told_so") {
 
 namespace {
 
-/// Passes on what a bootstrap gathers, after it has called where the others listen.
-class Caller final : public bootstrap::Bootstrap {
+/// An abstract Unix address.
+struct Address {
+  sockaddr_un un{};
+  socklen_t length;
+  explicit Address(const std::string& name) {
+    un.sun_family = AF_UNIX;
+    std::memcpy(un.sun_path + 1, name.data(), name.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
+};
+
+/// Passes on what a bootstrap gathers, and keeps the name of PE 0's sockets.
+class NameSpy : public bootstrap::Bootstrap {
  public:
-  explicit Caller(bootstrap::Bootstrap& boot) : boot_(boot) {}
+  explicit NameSpy(bootstrap::Bootstrap& boot) : boot_(boot) {}
   int rank() const noexcept override { return boot_.rank(); }
   int size() const noexcept override { return boot_.size(); }
   const char* name() const noexcept override { return boot_.name(); }
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     boot_.allgather(send, recv, bytes);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    const auto* name = static_cast<const char*>(recv);  // of PE 0
-    const std::size_t length = ::strnlen(name, bytes);
-    std::memcpy(address.sun_path + 1, name, length);
-    stranger_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    check_errno(::connect(stranger_.get(), reinterpret_cast<const sockaddr*>(&address),
-                          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)),
-                "connect");
-    check_errno(::send(stranger_.get(), "h", 1, 0), "send");
+    const auto* first = static_cast<const char*>(recv);
+    socket_name.assign(first, ::strnlen(first, bytes));
   }
   void barrier() override { boot_.barrier(); }
   void abort(int, std::string_view) noexcept override {}
 
+  std::string socket_name;
+
  private:
   bootstrap::Bootstrap& boot_;
+};
+
+/// Calls where PE 0 listens before the PE itself does.
+class Caller final : public NameSpy {
+ public:
+  using NameSpy::NameSpy;
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    NameSpy::allgather(send, recv, bytes);
+    const Address address(socket_name);
+    stranger_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    check_errno(::connect(stranger_.get(), address.get(), address.length), "connect");
+    check_errno(::send(stranger_.get(), "h", 1, 0), "send");
+  }
+
+ private:
   Fd stranger_;
 };
 
@@ -237,4 +264,42 @@ TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
           expect(sockets.socket(1 - rank) >= 0, "connected");
           boot->barrier();
         }) == "");
+}
+
+TEST_CASE("letters_of_strangers_are_dropped") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const p2p::HostGroup group = one_host(2, rank);
+          NameSpy spy(*boot);
+          p2p::PeerSockets sockets(spy, group, 20 * kPatience);
+          boot->barrier();
+          if (rank == 1) {
+            const Address to(spy.socket_name + "m");  // the mailbox of PE 0
+            const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            for (const std::string& text : {std::string("h"), std::string(300, 'x')})
+              check_errno(
+                  ::sendto(stranger.get(), text.data(), text.size(), 0, to.get(), to.length),
+                  "sendto");
+          }
+          boot->barrier();
+          const auto all = sockets.gather({static_cast<char>('a' + rank)});
+          expect(all[0] == std::vector<char>{'a'} && all[1] == std::vector<char>{'b'}, "gather");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("death_of_a_pe_ends_the_wait_for_its_segment") {
+  IdChannel channel;
+  CHECK(run_processes(2,
+                      [&](int rank) {
+                        const auto boot = channel.join(rank, 2, uid_config());
+                        const p2p::HostGroup group = one_host(2, rank);
+                        p2p::PeerSockets sockets(*boot, group, 0);
+                        boot->barrier();
+                        if (rank == 1) (void)raise(SIGKILL);
+                        expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1",
+                                     [&] { (void)sockets.exchange(STDIN_FILENO); });
+                      },
+                      {1}) == "");
 }
