@@ -10,7 +10,7 @@
 #include "signal.h"
 #include "state.h"
 #include "sync.h"
-#include "teams.h"
+#include "team.h"
 #include "wait.h"
 
 namespace gshmem::api {
@@ -454,6 +454,18 @@ GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
   device::sync_all(coop, state, call.name);
 }
 
+/// Of a team: 0, or a status where it had to end without.
+template <class Coop>
+GSHMEM_FN int barrier(const Caller& call, Coop coop, int team) {
+  GSHMEM_ON_HOST_OPS(return ops->sync(call.name, team);)
+  return device::team_barrier(coop, call.state, call.name, team);
+}
+template <class Coop>
+GSHMEM_FN int team_sync(const Caller& call, Coop coop, int team) {
+  GSHMEM_ON_HOST_OPS(return ops->sync(call.name, team);)
+  return device::team_sync(coop, call.state, call.name, team);
+}
+
 GSHMEM_FN int my_pe(const Caller& call) { return call.state.my_pe; }
 GSHMEM_FN int n_pes(const Caller& call) { return call.state.n_pes; }
 GSHMEM_FN int team_my_pe(const Caller& call, int team) {
@@ -461,6 +473,9 @@ GSHMEM_FN int team_my_pe(const Caller& call, int team) {
 }
 GSHMEM_FN int team_n_pes(const Caller& call, int team) {
   return team_place(call.state, call.name, team).n_pes;
+}
+GSHMEM_FN int team_translate_pe(const Caller& call, int src_team, int src_pe, int dest_team) {
+  return team_translate(call.state, call.name, src_team, src_pe, dest_team);
 }
 GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
   return device::ptr(call.state, dest, pe);

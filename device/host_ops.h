@@ -34,6 +34,8 @@ class HostOps {
                             std::size_t width, int pe) = 0;
   /// Completes everything, then waits for all PEs.
   virtual void barrier(const char* call) = 0;
+  /// As barrier, for the members of `team`. 0, or a status.
+  virtual int sync(const char* call, int team) = 0;
 
  protected:
   ~HostOps() = default;

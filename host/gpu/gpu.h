@@ -50,8 +50,8 @@ class Gpu {
   [[nodiscard]] virtual void* host_memory(std::size_t bytes) = 0;
   /// The PE's host operations; valid until the Gpu is destroyed.
   [[nodiscard]] virtual device::HostOps* ops() noexcept = 0;
-  /// Where host_barrier and faults of host operations go.
-  virtual void set_callbacks(std::function<void(const char* call)> barrier,
+  /// Where syncs of host threads (HostOps::sync) and faults of host operations go.
+  virtual void set_callbacks(std::function<int(const char* call, int team)> sync,
                              std::function<void(const class Error&)> fault) = 0;
   /// Runs `work` with this GPU's context current on the calling thread.
   virtual void with_context(const std::function<void()>& work) = 0;

@@ -135,9 +135,9 @@ class CudaGpu final : public Gpu {
     return memory;
   }
   device::HostOps* ops() noexcept override { return ops_.get(); }
-  void set_callbacks(std::function<void(const char*)> barrier,
+  void set_callbacks(std::function<int(const char*, int)> sync,
                      std::function<void(const Error&)> fault) override {
-    ops_->set_callbacks(std::move(barrier), std::move(fault));
+    ops_->set_callbacks(std::move(sync), std::move(fault));
   }
   void with_context(const std::function<void()>& work) override {
     const CudaScope scope(cuda_, context_);

@@ -1,5 +1,6 @@
 #include "host/gpu/host_ops.h"
 
+#include <gshmem/constants.h>
 #include <gshmem/device/p2p.h>
 
 #include <algorithm>
@@ -196,9 +197,11 @@ std::uint64_t CudaHostOps::amo(device::AmoOp op, void* target, std::uint64_t ope
   return value;
 }
 
-void CudaHostOps::barrier(const char* call) {
+void CudaHostOps::barrier(const char* call) { (void)sync(call, GSHMEM_TEAM_WORLD); }
+
+int CudaHostOps::sync(const char* call, int team) {
   complete();
-  barrier_(call);
+  return sync_(call, team);
 }
 
 void CudaHostOps::zero(void* memory, std::size_t bytes) {

@@ -23,9 +23,9 @@ class CudaHostOps final : public device::HostOps {
   ~CudaHostOps();
   CudaHostOps(const CudaHostOps&) = delete;
 
-  void set_callbacks(std::function<void(const char*)> barrier,
+  void set_callbacks(std::function<int(const char*, int)> sync,
                      std::function<void(const Error&)> fault) {
-    barrier_ = std::move(barrier);
+    sync_ = std::move(sync);
     fault_ = std::move(fault);
   }
 
@@ -44,6 +44,7 @@ class CudaHostOps final : public device::HostOps {
   std::uint64_t amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
                     std::size_t width, int pe) override;
   void barrier(const char* call) override;
+  int sync(const char* call, int team) override;
   void zero(void* memory, std::size_t bytes);
   /// Waits for the copies; complete() also for the network.
   void finish();
@@ -71,7 +72,7 @@ class CudaHostOps final : public device::HostOps {
   char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
   std::uint64_t* word_ = nullptr;  ///< pinned: results of load and amo
   std::mutex mutex_;
-  std::function<void(const char*)> barrier_;
+  std::function<int(const char*, int)> sync_;
   std::function<void(const Error&)> fault_;
 };
 

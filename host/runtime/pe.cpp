@@ -133,11 +133,11 @@ void Pe::agree_on_memory() {
   if (gpu_) agree_on_sharing();
   struct Agreed {
     std::uint64_t size;
-    int p2p, p2p_group;
+    int p2p, p2p_group, teams;
     char fabric[8];
   };
   const Config& config = options_.config;
-  Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, ""};
+  Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, config.teams, ""};
   std::strncpy(mine.fabric, config.fabric.c_str(), sizeof(mine.fabric) - 1);
   const std::vector<Agreed> all = bootstrap::allgather(*boot_, mine);
   const auto same = [](const char* variable, std::size_t pe, const auto& first, const auto& other) {
@@ -155,6 +155,7 @@ void Pe::agree_on_memory() {
     });
     same("GSHMEM_P2P", pe, all[0].p2p, all[pe].p2p);
     same("GSHMEM_P2P_GROUP", pe, all[0].p2p_group, all[pe].p2p_group);
+    same("GSHMEM_TEAMS", pe, all[0].teams, all[pe].teams);
     same("GSHMEM_FABRIC", pe, std::string_view(all[0].fabric), std::string_view(all[pe].fabric));
   }
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
@@ -165,20 +166,22 @@ void Pe::agree_on_memory() {
 void Pe::make_memory() {
   agree_on_memory();
   make_window();
+  publish_paths();
   allocator_ = std::make_unique<OffsetAllocator>(
-      window_->bytes() - abi::kInternalBytes, OffsetAllocator::kGranularity, abi::kInternalBytes);
+      state_.heap_bytes - abi::kInternalBytes, OffsetAllocator::kGranularity, abi::kInternalBytes);
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
-  publish_paths();
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
   state_.fault_policy =
       options_.config.fault == "report" ? abi::FaultPolicy::kReport : abi::FaultPolicy::kAbort;
   if (gpu_) {
-    gpu_->set_callbacks([this](const char*) { host_barrier(); },
-                        [this](const Error& e) { raise(e); });
+    gpu_->set_callbacks(
+        [this](const char* call, gshmem_team_t team) { return host_sync(call, team); },
+        [this](const Error& e) { raise(e); });
     gpu_->complete_memory_calls_on(state_.heap);
     gpu_->zero(state_.heap, abi::kInternalBytes);
+    gpu_->zero(state_.heap + state_.heap_bytes, Teams::bytes_at_end(options_.config.teams));
     heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window_->heap(), window_->bytes());
     gpu_->set_heap_mapping(heap_mapping_.get());
   }
@@ -216,6 +219,7 @@ void Pe::publish() {
   }
   monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
   monitored_.store(true, std::memory_order_release);
+  make_teams();
   make_contexts();
   state_.magic = abi::kStateMagic;
   contexts_->start(state_);
@@ -289,6 +293,7 @@ void Pe::forsake(Pe* other) noexcept {
   state_.my_pe = was.my_pe;
   state_.fault_policy = was.fault_policy;
   state_.heap = static_cast<char*>(none);
+  state_.team_slots = reinterpret_cast<abi::SyncSlot*>(state_.heap);
   void* const entries = state_.heap + abi::kInternalBytes;
   state_.contexts = state_.host_contexts = static_cast<const abi::ContextEntry*>(entries);
   void* const control = state_.heap + abi::kInternalBytes + kEntries;
@@ -300,12 +305,18 @@ bool Pe::stopped() const noexcept {
   return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0;
 }
 
-void Pe::host_barrier() {
+int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
     require_running();  // must not seem to have come: its puts may be missing
-    board_->barrier(options_.config.timeout);
+    if (team == GSHMEM_TEAM_WORLD) {
+      board_->barrier(options_.config.timeout);
+    } else {
+      teams_->sync(call, team);
+    }
+    return GSHMEMX_SUCCESS;
   } catch (const Error& error) {
     raise(error);
+    return error.code();
   }
 }
 

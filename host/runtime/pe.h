@@ -15,6 +15,7 @@
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
 #include "host/runtime/context_table.h"
+#include "host/runtime/teams.h"
 #include "transport/hosts/host_addresses.h"
 #include "transport/hosts/peer_monitor.h"
 #include "transport/nic/queue_set.h"
@@ -91,8 +92,26 @@ class Pe {
   /// Local: waits for what was posted by it; its queues serve the next one.
   void destroy_context(const char* call, const char* argument, std::int32_t handle);
 
-  /// All host threads that own a PE meet; nothing is said about kernels.
-  void host_barrier();
+  // Teams: pe_teams.cpp. Errors: those of Teams.
+  /// A config and its mask as an argument of that name.
+  struct TeamConfig {
+    const char* argument;
+    const gshmem_team_config_t* config;
+    long mask;
+  };
+  [[nodiscard]] gshmem_team_t split_strided(const char* call, gshmem_team_t parent,
+                                            Teams::Part part, const TeamConfig& config,
+                                            const gshmem_team_t* new_team);
+  struct AxisTeams {
+    gshmem_team_t x, y;
+  };
+  [[nodiscard]] AxisTeams split_2d(const char* call, gshmem_team_t parent, int xrange,
+                                   const TeamConfig& x, const TeamConfig& y, bool is_good);
+  [[nodiscard]] Teams& teams() noexcept { return *teams_; }
+
+  /// Host threads of the team's members meet; nothing is said about kernels. A status, which is on
+  /// record.
+  int host_sync(const char* call, gshmem_team_t team) noexcept;
 
   /// Collective: the first of the PEs' statuses that is an error, in PE order.
   [[nodiscard]] int agree_status(const char* call, int mine);
@@ -156,6 +175,9 @@ class Pe {
   [[noreturn]] void follow_exit(int pe, int status) noexcept;
   [[noreturn]] void end_job_because(const hosts::PeerNews& mine, int about, int status) noexcept;
   [[nodiscard]] bool ends_job() const noexcept;
+  /// Memory for tables that kernels read: both empty in CPU mode.
+  [[nodiscard]] ContextTable::DeviceMemory table_memory();
+  void make_teams();
   void make_contexts();
   void quiet_context(const abi::DeviceState& context);
   void quiet_contexts();
@@ -217,6 +239,7 @@ class Pe {
   std::unique_ptr<nic::QueueSet> queues_;
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;
+  std::unique_ptr<Teams> teams_;
   std::mutex memory_mutex_;
   Pe* forsaken_ = nullptr;
   std::unique_ptr<hosts::PeerMonitor> monitor_;  ///< its thread uses most of the above

@@ -39,15 +39,14 @@ class OverBoard final : public bootstrap::Bootstrap {
 
 }  // namespace
 
+ContextTable::DeviceMemory Pe::table_memory() {
+  if (!gpu_) return {};
+  return {[this](std::size_t bytes) { return gpu_->device_memory(bytes); },
+          [this](void* to, const void* from, std::size_t bytes) { gpu_->copy(to, from, bytes); }};
+}
+
 void Pe::make_contexts() {
-  ContextTable::DeviceMemory memory;
-  if (gpu_) {
-    memory.allocate = [this](std::size_t bytes) { return gpu_->device_memory(bytes); };
-    memory.upload = [this](void* to, const void* from, std::size_t bytes) {
-      gpu_->copy(to, from, bytes);
-    };
-  }
-  contexts_ = std::make_unique<ContextTable>(std::move(memory));
+  contexts_ = std::make_unique<ContextTable>(table_memory());
   contexts_->enter(state_);
 }
 

@@ -110,7 +110,7 @@ void Pe::make_network() {
   for (const int of_pe : bootstrap::allgather(*boot_, mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
-  const nic::Region heap{state_.heap, state_.heap_bytes,
+  const nic::Region heap{state_.heap, window_->bytes(),
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
   // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,

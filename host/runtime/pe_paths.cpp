@@ -33,7 +33,8 @@ p2p::FabricUse Pe::fabric_use(const std::vector<int>& local_groups) const {
 }
 
 void Pe::make_window() {
-  const std::uint64_t bytes = abi::kInternalBytes + options_.symmetric_size;
+  const std::uint64_t bytes =
+      abi::kInternalBytes + options_.symmetric_size + Teams::bytes_at_end(options_.config.teams);
   const p2p::Peers peers = options_.config.p2p ? p2p::Peers::kAll : p2p::Peers::kNone;
   std::vector<int> local_groups = p2p::local_groups(group_, options_.config.p2p_group);
   if (!gpu_) {
@@ -55,9 +56,8 @@ void Pe::make_window() {
 
 void Pe::publish_paths() {
   state_.heap = window_->heap();
-  state_.heap_bytes = window_->bytes();
+  state_.heap_bytes = window_->bytes() - Teams::bytes_at_end(options_.config.teams);
   state_.stride = window_->stride();
-  state_.place = group_.place();
   p2p::MappedSet set =
       p2p::mapped_set(window_->pes(), window_->mapped(), state_.my_pe, state_.n_pes);
   state_.mapped_first = set.slots.empty() ? set.first : abi::kMappedByTable;

@@ -28,6 +28,11 @@ enum gshmem_predefined_team {  ///< values of gshmem_team_t: section 9.4
   GSHMEMX_TEAM_SAME_MYPE_NODE = 3  ///< PEs that have the same number in their host's team
 };
 
+enum gshmem_team_config_mask {  ///< section 9.4: the fields of gshmem_team_config_t that are meant
+  GSHMEM_TEAM_NUM_CONTEXTS = 1,
+  GSHMEMX_TEAM_UNIQUEID = 2
+};
+
 enum gshmem_malloc_hints {  ///< of gshmem_malloc_with_hints: section 9.3
   GSHMEM_MALLOC_ATOMICS_REMOTE = 1,
   GSHMEM_MALLOC_SIGNAL_REMOTE = 2

@@ -174,6 +174,26 @@ class Context {
     api::sync_all(caller("sync_all"), group);
   }
 
+  // Teams: sections 9.4 and 9.9. 0, or a status.
+  template <Group G>
+  GSHMEM_FN int barrier(G group, gshmem_team_t team) const {
+    return api::barrier(caller("barrier"), group, team);
+  }
+  template <Group G>
+  GSHMEM_FN int team_sync(G group, gshmem_team_t team) const {
+    return api::team_sync(caller("team_sync"), group, team);
+  }
+  GSHMEM_FN int team_my_pe(gshmem_team_t team) const {
+    return api::team_my_pe(caller("team_my_pe"), team);
+  }
+  GSHMEM_FN int team_n_pes(gshmem_team_t team) const {
+    return api::team_n_pes(caller("team_n_pes"), team);
+  }
+  GSHMEM_FN int team_translate_pe(gshmem_team_t src_team, int src_pe,
+                                  gshmem_team_t dest_team) const {
+    return api::team_translate_pe(caller("team_translate_pe"), src_team, src_pe, dest_team);
+  }
+
  private:
   GSHMEM_FN api::Caller caller(const char* name) const { return {state_, name}; }
 

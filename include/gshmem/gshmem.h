@@ -80,6 +80,36 @@ GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
+// --- Teams: section 9.4. Host only; functions.def has what takes one
+// ------------------------------ Collective over the members of the parent team, by one host thread
+// of each; calls on teams that have a member in common are made in the same order on all members.
+// At most GSHMEM_TEAMS teams of a PE exist at a time. Return a status, the same kind on all
+// members, and GSHMEM_TEAM_INVALID in
+// `*new_team` where it is none: GSHMEMX_ERROR_INVALID_VALUE for what is no team or out of range,
+// GSHMEMX_ERROR_SYMMETRY for arguments that differ, GSHMEMX_ERROR_OUT_OF_MEMORY when a member has
+// all its teams in use.
+/// The members start + i * stride of the parent, i from 0 to size - 1; on the others `*new_team` is
+/// GSHMEM_TEAM_INVALID. A stride may be negative. `config` may be null where `config_mask` is 0.
+GSHMEM_EXPORT int gshmem_team_split_strided(gshmem_team_t parent_team, int start, int stride,
+                                            int size, const gshmem_team_config_t* config,
+                                            long config_mask, gshmem_team_t* new_team);
+/// Member i of the parent is at (i % xrange, i / xrange); an xrange above the parent's size is
+/// that. Members with the same second place are an x-axis team, those with the same first place a
+/// y-axis team.
+GSHMEM_EXPORT int gshmem_team_split_2d(gshmem_team_t parent_team, int xrange,
+                                       const gshmem_team_config_t* xaxis_config, long xaxis_mask,
+                                       gshmem_team_t* xaxis_team,
+                                       const gshmem_team_config_t* yaxis_config, long yaxis_mask,
+                                       gshmem_team_t* yaxis_team);
+/// The fields that `config_mask` names, as the team was made with. Local; returns a status.
+GSHMEM_EXPORT int gshmem_team_get_config(gshmem_team_t team, long config_mask,
+                                         gshmem_team_config_t* config);
+/// Collective over the members; GSHMEM_TEAM_INVALID is fine. A predefined team, or what is no team,
+/// is a fault (GSHMEMX_ERROR_INVALID_VALUE).
+GSHMEM_EXPORT void gshmem_team_destroy(gshmem_team_t team);
+/// Another name of gshmem_team_sync.
+#define gshmem_sync gshmem_team_sync
+
 // --- Contexts: section 9.5. Host only; functions.def has what takes one --------------------------
 /// Local. A context whose fence and quiet are for itself alone. `options` are or-ed
 /// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,

@@ -22,8 +22,22 @@ typedef struct gshmem_bfloat16 {
 } gshmem_bfloat16_t;
 #endif
 
-/// A team of PEs: one of gshmem_predefined_team.
+/// A team of PEs (OpenSHMEM 1.5, section 9.4): one of gshmem_predefined_team, or of
+/// gshmem_team_split_strided and _2d.
 typedef int32_t gshmem_team_t;
+
+/// What a team is made for. A call reads the fields that its mask names.
+typedef struct gshmem_team_config {
+  int version;
+  int num_contexts;  ///< contexts of the team that the program wants at a time
+  uint64_t uniqueid;
+  char reserved[48];
+} gshmem_team_config_t;
+#define GSHMEM_TEAM_CONFIG_VERSION ((2 << 16) + 64) /* as NVSHMEM's: number and size */
+#define GSHMEM_TEAM_CONFIG_INITIALIZER                \
+  {                                                   \
+    GSHMEM_TEAM_CONFIG_VERSION, -1, UINT64_MAX, { 0 } \
+  }
 
 /// A communication context (OpenSHMEM 1.5, section 9.5): GSHMEM_CTX_DEFAULT, or of
 /// gshmem_ctx_create.

@@ -16,7 +16,7 @@ SCOPES = ("_warp", "_block")
 
 # Host functions that are in no family; the last two groups are gshmem's own.
 SETUP = ("init init_thread query_thread finalize global_exit info_get_version info_get_name malloc "
-         "calloc align free").split()
+         "calloc align free team_split_strided team_split_2d team_get_config team_destroy").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
            "vendor_get_version_info qp_create status_string").split()
@@ -108,9 +108,10 @@ def device_names(p):
     """What device code can call (and hosts, too): full names for the prefix `p`."""
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
-    barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all"])
+    barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all", "barrier", "team_sync"])
     std = rma_thread + signal_thread + atomics() + waits() + barrier_thread
-    std += "signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes".split()
+    std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
+            "team_translate_pe").split()
     ext = rma_groups + signal_groups + barrier_groups + ["signal_op"] + on_queues()
     if p == "gshmem":  # NVSHMEM has no contexts
         std += atomics_nbi() + ["pe_accessible", "addr_accessible"]

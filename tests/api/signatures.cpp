@@ -45,6 +45,19 @@ SAME(_ptr, void* (*)(const void*, int));
 OURS(_realloc, void* (*)(void*, size_t));
 SAME(_team_my_pe, int (*)(gshmem_team_t));
 SAME(_team_n_pes, int (*)(gshmem_team_t));
+SAME(_team_translate_pe, int (*)(gshmem_team_t, int, gshmem_team_t));
+SAME(_team_split_strided,
+     int (*)(gshmem_team_t, int, int, int, const gshmem_team_config_t*, long, gshmem_team_t*));
+SAME(_team_split_2d, int (*)(gshmem_team_t, int, const gshmem_team_config_t*, long, gshmem_team_t*,
+                             const gshmem_team_config_t*, long, gshmem_team_t*));
+SAME(_team_destroy, void (*)(gshmem_team_t));
+SAME(_team_sync, int (*)(gshmem_team_t));
+SAME(x_team_sync_warp, int (*)(gshmem_team_t));
+SAME(_barrier, int (*)(gshmem_team_t));
+SAME(x_barrier_block, int (*)(gshmem_team_t));
+OURS(_team_get_config, int (*)(gshmem_team_t, long, gshmem_team_config_t*));
+static_assert(std::is_same_v<decltype(&nvshmem_team_get_config),
+                             void (*)(nvshmem_team_t, nvshmem_team_config_t*)>);
 static_assert(std::is_same_v<nvshmem_team_t, int32_t>);
 
 // 9.5 RMA: typed, sized, bytes

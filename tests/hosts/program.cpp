@@ -107,7 +107,7 @@ void check_collectives(const Shape& job) {
   gshmem_free(first);
   constexpr int kBarriers = 200;
   const auto start = Clock::now();
-  for (int i = 0; i < kBarriers; ++i) pe().host_barrier();
+  for (int i = 0; i < kBarriers; ++i) (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
   const std::chrono::duration<double, std::micro> spent = Clock::now() - start;
   std::printf("host barrier %.0f us\n", spent.count() / kBarriers);
   CHECK(gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS);
@@ -140,7 +140,7 @@ void disagree() {
 void late() {
   gshmem_init();
   const Shape job;
-  pe().host_barrier();
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
   if (job.me == job.last()) {
     std::this_thread::sleep_for(std::chrono::seconds(4));
   } else {
@@ -194,7 +194,7 @@ void death() {
   gshmem_init();
   const Shape job;
   const int victim = number("HOSTS_VICTIM");
-  pe().host_barrier();
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
   if (job.me == victim) {
     outlive_job(job, victim);
     (void)raise(SIGKILL);
@@ -206,12 +206,12 @@ void death() {
 void leave() {
   gshmem_init();
   const Shape job;
-  pe().host_barrier();
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
   if (job.me == job.last()) {
     gshmem_finalize();
     return;
   }
-  pe().host_barrier();  // the one of its finalize
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);  // the one of its finalize
   expect_peer_failed(job, job.last(), job.last(), "left the job", [] {
     const auto start = Clock::now();
     while (gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS && seconds_since(start) < 20)
@@ -223,7 +223,7 @@ void leave() {
 void cut() {
   gshmem_init();
   const Shape job;
-  pe().host_barrier();
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
   const std::string folder = std::getenv("HOSTS_FOLDER");
   if (job.me == 0) std::ofstream(folder + "/ready") << "\n";
   while (!std::ifstream(folder + "/cut")) std::this_thread::sleep_for(std::chrono::milliseconds(5));

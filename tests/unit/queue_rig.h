@@ -29,6 +29,7 @@ class QueueRig {
     state_.my_pe = 0;
     state_.heap = heap_.data();
     state_.heap_bytes = heap_.size();
+    state_.team_slots = reinterpret_cast<abi::SyncSlot*>(heap_.data());
     state_.control = &control_;
     state_.fault_policy = abi::FaultPolicy::kReport;
     state_.timeout_ns = 1'000'000;

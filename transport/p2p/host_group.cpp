@@ -24,14 +24,6 @@ std::string host_identity() {
                    static_cast<unsigned long>(net.st_ino));
 }
 
-abi::Place HostGroup::place() const {
-  const auto mine = std::find(same_index.begin(), same_index.end(), me());
-  return {.node_rank = index,
-          .node_size = size(),
-          .node = static_cast<std::int32_t>(mine - same_index.begin()),
-          .n_nodes = static_cast<std::int32_t>(same_index.size())};
-}
-
 HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
   HostGroup group;
   std::unordered_map<std::string, int> nodes;

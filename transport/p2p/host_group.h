@@ -3,8 +3,6 @@
 // every PE of a job computes the same numbers for the same hosts.
 #pragma once
 
-#include <gshmem/abi/state.h>
-
 #include "bootstrap/bootstrap.h"
 
 #include <string>
@@ -32,7 +30,6 @@ struct HostGroup {
   [[nodiscard]] const std::string& host_of(int pe) const {
     return hosts[static_cast<std::size_t>(node_of[static_cast<std::size_t>(pe)])];
   }
-  [[nodiscard]] abi::Place place() const;
 };
 
 /// `identities`: host_identity() by PE.

@@ -5,6 +5,7 @@
 
 #include "fault.h"
 #include "queue.h"
+#include "team.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace gshmem::abi {
 
 /// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
 /// with every change of them: a program compiled with other headers is then refused by init.
-inline constexpr std::uint32_t kStateAbi = 1;
+inline constexpr std::uint32_t kStateAbi = 2;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -22,23 +23,11 @@ inline constexpr std::uint32_t kStateAmbiguous =
 
 enum class FaultPolicy : std::uint32_t { kAbort, kReport };
 
-/// Most PEs that a job may have: bounds the flags below.
-inline constexpr int kMaxPes = 65536;
-
-/// Layout of the first bytes of every PE's heap, which the library keeps for itself.
-/// `arrived[n % 2][p]` is written by PE p only: when it enters barrier n, the low bits of n. Two
-/// words, because flags that go by the network by different queues may overtake each other: n + 2
-/// is told when all PEs have told n + 1, and so have seen n.
-struct SyncArea {
-  alignas(128) std::uint64_t epoch;  ///< barriers completed by this PE; touched by this PE only
-  alignas(128) std::uint32_t arrived[2][kMaxPes];
-};
-
 /// Least alignment of every heap, and of its first allocatable byte.
 inline constexpr std::uint64_t kHeapAlignment = 2u << 20;
 
 /// Where results of remote reads and atomics land before they go to registers or to memory that the
-/// NIC cannot write. The slots follow the SyncArea. One thread owns a slot while `busy` is 1.
+/// NIC cannot write. One thread owns a slot while `busy` is 1.
 struct ScratchSlot {
   std::uint32_t busy;
   std::uint32_t reserved[31];
@@ -47,21 +36,15 @@ struct ScratchSlot {
 static_assert(sizeof(ScratchSlot) == 2048);
 inline constexpr int kScratchSlots = 512;  // a power of two
 
-/// Layout of the bytes kept at the front of each heap.
+/// Layout of the bytes kept at the front of each heap. The slots of teams follow, if they fit; else
+/// they are at the end of the heap (host/runtime/teams.h).
 struct InternalArea {
-  SyncArea sync;
   alignas(128) std::uint64_t sink[16];  ///< results that nobody wants
   alignas(128) ScratchSlot scratch[kScratchSlots];
   alignas(128) std::uint64_t staging[32768];  ///< host threads' transfers on the network path
 };
 inline constexpr std::uint64_t kInternalBytes = kHeapAlignment;
 static_assert(sizeof(InternalArea) <= kInternalBytes);
-
-/// Where this PE stands in the job; what the predefined teams are made of.
-struct Place {
-  std::int32_t node_rank = 0, node_size = 1;  ///< among the PEs of its host
-  std::int32_t node = 0, n_nodes = 1;         ///< among the PEs with its node_rank
-};
 
 /// An open context or queue handle, found by the low bits of the handle. What `state` points to
 /// never changes: the PE's state with the queues of that context. Null: no entry was ever used from
@@ -100,13 +83,20 @@ struct DeviceState {
 
   Control* control = nullptr;    ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none
-  Place place;
   NicView nic;
   /// kMaxContexts entries, for kernels and for host threads (in CPU mode the same).
   const ContextEntry* contexts = nullptr;
   const ContextEntry* host_contexts = nullptr;
+
+  /// n_teams entries, as of contexts; the first are the predefined teams. A team's slot has the
+  /// number of its entry.
+  const Team* teams = nullptr;
+  const Team* host_teams = nullptr;
+  SyncSlot* team_slots = nullptr;  ///< in this PE's heap
+  std::uint32_t n_teams = 0;
+  std::uint32_t world_is_flat = 1;  ///< Team::flat of all PEs
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 168);
+static_assert(sizeof(DeviceState) == 184);
 
 }  // namespace gshmem::abi

@@ -70,6 +70,11 @@ enum {
   NVSHMEM_TEAM_SAME_MYPE_NODE_INDEX = GSHMEMX_TEAM_SAME_MYPE_NODE
 };
 typedef gshmem_team_t nvshmem_team_t;
+typedef gshmem_team_config_t nvshmem_team_config_t, nvshmem_team_config_v2;
+NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's team_config_t");
+#define NVSHMEM_TEAM_CONFIG_INITIALIZER GSHMEM_TEAM_CONFIG_INITIALIZER
+#define NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS 1L
+#define NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID 2L
 
 // The OpenSHMEM specification that NVSHMEM says it implements, also by nvshmem_info_get_version.
 #define NVSHMEM_MAJOR_VERSION 1
@@ -137,7 +142,24 @@ NVSHMEM_HOST(void*, malloc, (size_t size), (size))
 NVSHMEM_HOST(void*, calloc, (size_t count, size_t size), (count, size))
 NVSHMEM_HOST(void*, align, (size_t alignment, size_t size), (alignment, size))
 NVSHMEM_HOST(void, free, (void* ptr), (ptr))
+NVSHMEM_HOST(int, team_split_strided,
+             (nvshmem_team_t parent_team, int PE_start, int PE_stride, int PE_size,
+              const nvshmem_team_config_t* config, long config_mask, nvshmem_team_t* new_team),
+             (parent_team, PE_start, PE_stride, PE_size, config, config_mask, new_team))
+NVSHMEM_HOST(int, team_split_2d,
+             (nvshmem_team_t parent_team, int xrange, const nvshmem_team_config_t* xaxis_config,
+              long xaxis_mask, nvshmem_team_t* xaxis_team,
+              const nvshmem_team_config_t* yaxis_config, long yaxis_mask,
+              nvshmem_team_t* yaxis_team),
+             (parent_team, xrange, xaxis_config, xaxis_mask, xaxis_team, yaxis_config, yaxis_mask,
+              yaxis_team))
+NVSHMEM_HOST(void, team_destroy, (nvshmem_team_t team), (team))
 #undef NVSHMEM_HOST
+NVSHMEM_HOST_FN void nvshmem_team_get_config(nvshmem_team_t team, nvshmem_team_config_t* config) {
+  (void)gshmem_team_get_config(
+      team, NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS | NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID, config);
+}
+#define nvshmem_sync nvshmem_team_sync
 NVSHMEM_HOST_FN void nvshmem_info_get_version(int* major, int* minor) {
   if (major) *major = NVSHMEM_MAJOR_VERSION;
   if (minor) *minor = NVSHMEM_MINOR_VERSION;

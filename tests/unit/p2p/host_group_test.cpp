@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 using namespace gshmem::p2p;
 
 namespace {
@@ -10,11 +12,11 @@ using Hosts = std::vector<std::string>;
 using Pes = std::vector<int>;
 
 void check_place(const HostGroup& group, int node_rank, int node_size, int node, int n_nodes) {
-  const gshmem::abi::Place place = group.place();
-  CHECK(place.node_rank == node_rank);
-  CHECK(place.node_size == node_size);
-  CHECK(place.node == node);
-  CHECK(place.n_nodes == n_nodes);
+  const auto mine = std::find(group.same_index.begin(), group.same_index.end(), group.me());
+  CHECK(group.index == node_rank);
+  CHECK(group.size() == node_size);
+  CHECK(mine - group.same_index.begin() == node);
+  CHECK(group.same_index.size() == static_cast<std::size_t>(n_nodes));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 #include <gshmem/device/p2p.h>
-#include <gshmem/device/teams.h>
+#include <gshmem/device/team.h>
 
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::device;
@@ -15,53 +16,33 @@ abi::DeviceState state_of_seven() {
   abi::DeviceState state;
   state.my_pe = 7;
   state.n_pes = 12;
-  state.place = {.node_rank = 1, .node_size = 3, .node = 2, .n_nodes = 4};
   state.mapped_first = 6;
   state.mapped_count = 3;
   return state;
 }
 
-void check_team(const abi::DeviceState& state, int team, int my_pe, int n_pes) {
-  const TeamPlace place = team_place(state, "test", team);
-  CHECK(place.my_pe == my_pe);
-  CHECK(place.n_pes == n_pes);
-}
-
 }  // namespace
 
-TEST_CASE("teams_of_a_pe_among_several_hosts") {
-  const abi::DeviceState state = state_of_seven();
-  check_team(state, GSHMEM_TEAM_WORLD, 7, 12);
-  check_team(state, GSHMEM_TEAM_SHARED, 1, 3);
-  check_team(state, GSHMEMX_TEAM_NODE, 1, 3);
-  check_team(state, GSHMEMX_TEAM_SAME_MYPE_NODE, 2, 4);
-  check_team(state, GSHMEM_TEAM_INVALID, -1, -1);
-}
-
-TEST_CASE("shared_team_counts_the_mapped_pes_of_a_table") {
-  abi::DeviceState state = state_of_seven();
-  std::array<std::int32_t, 12> slots{};
-  slots.fill(-1);
-  slots[1] = 0;
-  slots[4] = 1;
-  slots[7] = 3;  // the PE with slot 2 is not reached
-  slots[10] = 4;
-  state.slots = slots.data();
-  state.mapped_first = 1;
-  state.mapped_count = 4;
-  state.my_slot = 3;
-  check_team(state, GSHMEM_TEAM_SHARED, 2, 4);
-  check_team(state, GSHMEMX_TEAM_NODE, 1, 3);
-}
-
-TEST_CASE("shared_team_without_mapped_peers_is_the_pe") {
-  abi::DeviceState state = state_of_seven();
-  state.mapped_first = 0;
-  state.mapped_count = 0;
-  check_team(state, GSHMEM_TEAM_SHARED, 0, 1);
-  state.mapped_first = 7;
-  state.mapped_count = 1;
-  check_team(state, GSHMEM_TEAM_SHARED, 0, 1);
+TEST_CASE("members_of_a_team_are_found_both_ways") {
+  const std::array<std::int32_t, 6> list{11, 3, 7, 2, 0, 9};
+  const abi::Team teams[] = {{nullptr, 0, 1, 12, 0, 0, 1},     {nullptr, 10, -3, 4, 0, 0, 1},
+                             {nullptr, 5, 1, 1, 0, 0, 1},      {list.data(), 0, 1, 6, 0, 0, 1},
+                             {list.data(), 4, -2, 3, 0, 0, 1}, {list.data(), 1, 2, 3, 0, 0, 1}};
+  const std::vector<std::vector<int>> members{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                                              {10, 7, 4, 1},
+                                              {5},
+                                              {11, 3, 7, 2, 0, 9},
+                                              {0, 7, 11},
+                                              {3, 2, 9}};
+  for (std::size_t t = 0; t < members.size(); ++t) {
+    std::vector<int> numbers(12, -1);
+    for (std::size_t i = 0; i < members[t].size(); ++i) {
+      CHECK(team_pe(teams[t], static_cast<int>(i)) == members[t][i]);
+      numbers[static_cast<std::size_t>(members[t][i])] = static_cast<int>(i);
+    }
+    for (int pe = 0; pe < 12; ++pe)
+      CHECK(team_number(teams[t], pe) == numbers[static_cast<std::size_t>(pe)]);
+  }
 }
 
 TEST_CASE("peers_are_found_in_a_row_and_by_the_table") {

@@ -1,0 +1,333 @@
+#include "host/runtime/teams.h"
+
+#include <gshmem/device/rma.h>
+#include <gshmem/device/team.h>
+#include <gshmem/device/wait.h>
+
+#include "host/base/error.h"
+
+#include <algorithm>
+
+namespace gshmem {
+namespace {
+
+constexpr std::uint64_t slot_bytes(int teams) {
+  return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
+}
+constexpr auto kNoHandle = static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
+constexpr std::uint64_t kAtFront = abi::kInternalBytes - sizeof(abi::InternalArea);
+
+}  // namespace
+
+std::uint64_t Teams::bytes_at_end(int teams) {
+  return slot_bytes(teams) <= kAtFront ? 0 : slot_bytes(teams);
+}
+
+Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state)
+    : memory_(std::move(memory)), state_(state) {
+  const auto count = static_cast<std::size_t>(teams + kPredefined);
+  const abi::Team none{nullptr, 0, 0, 0, -1, kNoHandle, 0};
+  entries_.assign(count, none);
+  origin_.assign(count, GSHMEM_TEAM_WORLD);
+  calls_.assign(count, 0);
+  generations_.assign(count, 0);
+  configs_.assign(count, GSHMEM_TEAM_CONFIG_INITIALIZER);
+  taken_.assign(count, false);
+  std::fill_n(taken_.begin(), kPredefined, true);
+  device_entries_ = entries_.data();
+  if (memory_.tables.allocate) {
+    device_entries_ = static_cast<abi::Team*>(memory_.tables.allocate(count * sizeof(none)));
+    memory_.tables.upload(device_entries_, entries_.data(), count * sizeof(none));
+  }
+  const std::uint64_t at_end = bytes_at_end(teams);
+  state_.team_slots = reinterpret_cast<abi::SyncSlot*>(
+      state_.heap + (at_end == 0 ? sizeof(abi::InternalArea) : state_.heap_bytes));
+  state_.teams = device_entries_;
+  state_.host_teams = entries_.data();
+  state_.n_teams = static_cast<std::uint32_t>(count);
+
+  abi::Team world{nullptr, 0, 1, state_.n_pes, state_.my_pe, GSHMEM_TEAM_WORLD, 0};
+  world.flat = state_.world_is_flat = is_flat(world);
+  write(GSHMEM_TEAM_WORLD, world);
+  add_predefined(GSHMEM_TEAM_SHARED, predefined.shared);
+  add_predefined(GSHMEMX_TEAM_NODE, predefined.node);
+  add_predefined(GSHMEMX_TEAM_SAME_MYPE_NODE, predefined.same_index);
+}
+
+void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
+  const auto index = static_cast<std::size_t>(team);
+  const std::vector<std::int32_t>& list = storage_.emplace_back(pes.begin(), pes.end());
+  lists_[index] = {list.data(), list.data()};
+  if (memory_.tables.allocate) {
+    const std::size_t bytes = list.size() * sizeof(list[0]);
+    void* const copy = memory_.tables.allocate(bytes);
+    memory_.tables.upload(copy, list.data(), bytes);
+    lists_[index].device = static_cast<const std::int32_t*>(copy);
+  }
+  origin_[index] = index;
+  const auto mine = std::find(list.begin(), list.end(), state_.my_pe);
+  abi::Team entry{lists_[index].host,
+                  0,
+                  1,
+                  static_cast<std::int32_t>(list.size()),
+                  static_cast<std::int32_t>(mine - list.begin()),
+                  static_cast<std::uint32_t>(team),
+                  0};
+  entry.flat = is_flat(entry);
+  write(index, entry);
+}
+
+/// All members come to one answer: PEs that map each other are sets (transport/p2p/mapped_set.h).
+std::uint32_t Teams::is_flat(const abi::Team& team) const {
+  if (team.n_pes <= abi::kFlatPesByNetwork) return 1;
+  if (team.n_pes > abi::kFlatPes) return 0;
+  for (int i = 0; i < team.n_pes; ++i) {
+    if (!device::is_mapped(state_, device::team_pe(team, i))) return 0;
+  }
+  return 1;
+}
+
+/// The handle last: a thread that finds it finds the rest. Pairs with find_team.
+void Teams::write(std::size_t index, const abi::Team& entry) {
+  abi::Team& to = entries_[index];
+  to.members = entry.members;
+  to.start = entry.start;
+  to.stride = entry.stride;
+  to.n_pes = entry.n_pes;
+  to.my_pe = entry.my_pe;
+  to.flat = entry.flat;
+  __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
+  if (!memory_.tables.allocate) return;
+  abi::Team copy = to;
+  copy.members = lists_[origin_[index]].device;
+  memory_.tables.upload(&device_entries_[index], &copy, sizeof(copy));
+}
+
+const abi::Team& Teams::require(const char* call, const char* argument, gshmem_team_t team) const {
+  const auto handle = static_cast<std::uint32_t>(team);
+  const std::uint32_t index = device::team_index(handle);
+  const bool is_team = team >= 0 && index < entries_.size() &&
+                       __atomic_load_n(&entries_[index].handle, __ATOMIC_ACQUIRE) == handle;
+  gshmem::require(is_team, GSHMEMX_ERROR_INVALID_VALUE,
+                  strprintf("%s: argument %s = %d is not a team", call, argument, team));
+  return entries_[index];
+}
+
+gshmem_team_config_t Teams::config(const abi::Team& team) const { return configs_[index_of(team)]; }
+
+void Teams::send(const std::uint64_t* to, std::uint32_t number, const Words& words, int count,
+                 int pe) {
+  std::array<std::uint64_t, abi::kAgreeWords> wire{};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    wire[i] = static_cast<std::uint64_t>(number) << 32 | words[i];
+    auto* const word = const_cast<std::uint64_t*>(to + i);
+    if (memory_.ops) {
+      memory_.ops->put(word, &wire[i], sizeof(wire[i]), pe);
+    } else {
+      device::p(state_, word, wire[i], pe);
+    }
+  }
+  if (memory_.ops) memory_.ops->complete();
+}
+
+std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::uint32_t number,
+                             int pe) const {
+  std::uint64_t word = 0;
+  const bool came = device::spin_until(
+      state_, call,
+      [&] {
+        word = memory_.ops ? memory_.ops->load(from, sizeof(word)) : device::load_acquire(from);
+        return word >> 32 == number;
+      },
+      pe);
+  gshmem::require(came, static_cast<gshmemx_status>(came ? 0 : device::fault_code(state_)),
+                  [&] { return strprintf("%s: a fault has stopped this PE", call); });
+  return static_cast<std::uint32_t>(word);
+}
+
+/// In rounds, as device/sync.h. A word that is combined twice changes nothing.
+Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, int count) {
+  const std::size_t index = index_of(team);
+  const std::uint32_t number = ++calls_[index];
+  if (memory_.ops) {
+    memory_.ops->complete();
+  } else {
+    device::fence_system();
+  }
+  std::size_t round = 0;
+  for (int distance = 1; distance < team.n_pes; distance *= 2, ++round) {
+    const std::uint64_t* const at = state_.team_slots[index].agreed[number % 2][round];
+    const int to = (team.my_pe + distance) % team.n_pes;
+    const int from = (team.my_pe + team.n_pes - distance) % team.n_pes;
+    send(at, number, words, count, device::team_pe(team, to));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      words[i] &= receive(call, at + i, number, device::team_pe(team, from));
+    }
+    device::fence_system();
+  }
+  return words;
+}
+
+namespace {
+
+// First words of every call: a number of what is called, and that number's complement. Combined by
+// `and` they show a difference, as arguments do.
+std::uint32_t number_of(const char* call) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a
+  for (; *call != '\0'; ++call) hash = (hash ^ static_cast<unsigned char>(*call)) * 16777619u;
+  return hash;
+}
+bool is_same(std::uint32_t combined, std::uint32_t complement) { return combined == ~complement; }
+void require_same_call(const char* call, std::uint32_t combined, std::uint32_t complement) {
+  require(is_same(combined, complement), GSHMEMX_ERROR_SYMMETRY, [&] {
+    return strprintf("%s: another member of the team is in another call on it", call);
+  });
+}
+
+}  // namespace
+
+void Teams::sync(const char* call, gshmem_team_t handle) {
+  const std::uint32_t number = number_of("sync");
+  const Words words = agree(call, require(call, "team", handle), {number, ~number}, 2);
+  require_same_call(call, words[0], words[1]);
+}
+
+void Teams::agree_on_call(const char* call, const abi::Team& team, const std::vector<Same>& same,
+                          const std::string& mine) {
+  const std::uint32_t number = number_of(call);
+  Words words{number, ~number, mine.empty() ? ~0u : 0u};
+  static_assert(3 + 2 * kMostSame <= abi::kAgreeWords);
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    words[3 + 2 * i] = static_cast<std::uint32_t>(same[i].value);
+    words[4 + 2 * i] = ~words[3 + 2 * i];
+  }
+  words = agree(call, team, words, 3 + 2 * static_cast<int>(kMostSame));
+  require_same_call(call, words[0], words[1]);
+  gshmem::require(mine.empty(), GSHMEMX_ERROR_INVALID_VALUE, mine);
+  gshmem::require(words[2] != 0, GSHMEMX_ERROR_INVALID_VALUE,
+                  [&] { return strprintf("%s: failed on another member of the team", call); });
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    gshmem::require(is_same(words[3 + 2 * i], words[4 + 2 * i]), GSHMEMX_ERROR_SYMMETRY, [&] {
+      return strprintf("%s: argument %s = %d differs between the members of the team", call,
+                       same[i].argument, same[i].value);
+    });
+  }
+}
+
+/// An entry that is free on all members of the new team, as far as they see. Which one depends on
+/// the parent: threads that split several teams at the same time shall not want the same.
+std::size_t Teams::propose(const char* call, const abi::Team& parent, bool member,
+                           std::size_t attempt) {
+  constexpr std::size_t kBits = 32, kWindow = kBits * abi::kAgreeWords;
+  for (std::size_t first = 0; first < entries_.size(); first += kWindow) {
+    const std::size_t end = std::min(first + kWindow, entries_.size());
+    const auto count = static_cast<int>((end - first + kBits - 1) / kBits);
+    Words words;
+    words.fill(member ? 0u : ~0u);
+    if (member) {
+      const std::lock_guard lock(mutex_);
+      for (std::size_t i = first; i < end; ++i) {
+        if (!taken_[i]) words[(i - first) / kBits] |= 1u << (i - first) % kBits;
+      }
+    }
+    words = agree(call, parent, words, count);
+    std::vector<std::size_t> free;
+    for (std::size_t i = first; i < end; ++i) {
+      if ((words[(i - first) / kBits] >> (i - first) % kBits & 1) != 0) free.push_back(i);
+    }
+    if (!free.empty()) return free[(index_of(parent) * 31 + attempt * 7) % free.size()];
+  }
+  throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
+              strprintf("%s: a member of the parent team has no team left of GSHMEM_TEAMS=%zu; "
+                        "destroy teams that are not used any more, or raise it",
+                        call, entries_.size() - kPredefined));
+}
+
+bool Teams::claim(std::size_t index) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (taken_[index]) return false;
+    taken_[index] = true;
+  }
+  clear(state_.team_slots + index);
+  calls_[index] = 0;
+  return true;
+}
+
+void Teams::clear(abi::SyncSlot* slot) {
+  if (memory_.zero) return memory_.zero(slot, sizeof(*slot));
+  auto* const words = reinterpret_cast<std::uint64_t*>(slot);
+  for (std::size_t i = 0; i < sizeof(*slot) / sizeof(*words); ++i) {
+    device::store_relaxed(words + i, std::uint64_t{0});
+  }
+}
+
+void Teams::release(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  taken_[index] = false;
+}
+
+/// When it returns, all members have cleared their slots, and flags may come.
+std::size_t Teams::take(const char* call, const abi::Team& parent, bool member) {
+  for (std::size_t attempt = 0;; ++attempt) {
+    const std::size_t index = propose(call, parent, member, attempt);
+    const bool mine = member && claim(index);
+    if (agree(call, parent, {mine || !member ? 1u : 0u}, 1)[0] != 0) return index;
+    if (mine) release(index);
+  }
+}
+
+gshmem_team_t Teams::open(std::size_t index, const abi::Team& parent, const Part& part) {
+  abi::Team entry = parent;
+  entry.start = parent.start + part.start * parent.stride;
+  entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
+  entry.n_pes = part.size;
+  entry.my_pe = part.size == 1 ? 0 : (parent.my_pe - part.start) / part.stride;
+  generations_[index] = generations_[index] % INT16_MAX + 1;
+  entry.handle = generations_[index] << abi::kTeamIndexBits | static_cast<std::uint32_t>(index);
+  origin_[index] = origin_[index_of(parent)];
+  entry.flat = is_flat(entry);
+  configs_[index] = part.config;
+  write(index, entry);
+  return static_cast<gshmem_team_t>(entry.handle);
+}
+
+std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& parent,
+                                        const std::vector<Part>& parts) {
+  std::vector<std::size_t> taken;
+  std::vector<bool> member;
+  for (const Part& part : parts) {
+    const int from_first = parent.my_pe - part.start;
+    const bool on_it = part.size == 1 || from_first == 0 || from_first % part.stride == 0;
+    const int place = part.size == 1 || from_first == 0 ? 0 : from_first / part.stride;
+    member.push_back(on_it && (part.size > 1 || from_first == 0) && place >= 0 &&
+                     place < part.size);
+  }
+  try {
+    for (const bool is_member : member) taken.push_back(take(call, parent, is_member));
+  } catch (...) {
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (member[i]) release(taken[i]);
+    }
+    throw;
+  }
+  std::vector<gshmem_team_t> teams(parts.size(), GSHMEM_TEAM_INVALID);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (member[i]) teams[i] = open(taken[i], parent, parts[i]);
+  }
+  return teams;
+}
+
+void Teams::destroy(const char* call, const abi::Team& team) {
+  const std::size_t index = index_of(team);
+  gshmem::require(index >= kPredefined, GSHMEMX_ERROR_INVALID_VALUE,
+                  strprintf("%s: argument team = %d is a predefined team, which stays", call,
+                            static_cast<int>(team.handle)));
+  agree_on_call(call, team, {}, "");
+  abi::Team none = team;
+  none.handle = kNoHandle;
+  write(index, none);
+  release(index);
+}
+
+}  // namespace gshmem

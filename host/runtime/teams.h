@@ -1,0 +1,117 @@
+// The teams of a PE: which there are, what device code finds by a handle (device/team.h), and how
+// host threads of a team's members agree. A team is an entry of the table and the slot of that
+// number in the heaps of its members. The slots follow what the library keeps at the front of each
+// heap, or are at its end. Invariant: an entry is taken by at most one team; all members of a team
+// have taken the same one.
+#pragma once
+
+#include <gshmem/abi/state.h>
+#include <gshmem/device/host_ops.h>
+#include <gshmem/gshmem.h>
+
+#include "host/runtime/context_table.h"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gshmem {
+
+class Teams {
+ public:
+  static constexpr int kPredefined = GSHMEMX_TEAM_SAME_MYPE_NODE + 1;
+
+  /// Bytes that `teams` teams beside the predefined ones need at the end of each heap.
+  [[nodiscard]] static std::uint64_t bytes_at_end(int teams);
+
+  /// Members of the predefined teams, by PE number; of all PEs nothing need be said.
+  struct Predefined {
+    std::vector<int> shared, node, same_index;
+  };
+  /// How kernels' memory is reached; all empty in CPU mode.
+  struct Memory {
+    ContextTable::DeviceMemory tables;
+    std::function<void(void* memory, std::size_t bytes)> zero;
+    device::HostOps* ops = nullptr;
+  };
+  /// Enters the tables into the PE's state, whose heap, paths and numbers are known. `teams` beside
+  /// the predefined ones may exist at a time. The slots are zero.
+  Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state);
+  Teams(const Teams&) = delete;
+
+  /// Errors: GSHMEMX_ERROR_INVALID_VALUE for what is no team of this PE.
+  [[nodiscard]] const abi::Team& require(const char* call, const char* argument,
+                                         gshmem_team_t team) const;
+  [[nodiscard]] gshmem_team_config_t config(const abi::Team& team) const;
+
+  // Collective over the host threads of a team's members. Errors: of the fault that ends a wait,
+  // GSHMEMX_ERROR_SYMMETRY naming what differs between members. Threads: one per PE and team.
+  void sync(const char* call, gshmem_team_t team);
+  /// An argument of a call that must be the same on all members.
+  struct Same {
+    const char* argument;
+    int value;
+  };
+  static constexpr std::size_t kMostSame = 3;
+  /// The members make the same call with the same arguments, and none of them has found `mine`, an
+  /// error of its own: else that is thrown, and on the others that there is one.
+  void agree_on_call(const char* call, const abi::Team& team, const std::vector<Same>& same,
+                     const std::string& mine);
+  /// Members of a parent team, by their numbers there: start + i * stride.
+  struct Part {
+    int start, stride, size;
+    gshmem_team_config_t config;
+  };
+  /// The teams of which this PE is a member, GSHMEM_TEAM_INVALID for the others. All members of
+  /// `parent` say the same number of parts; those with the same place have no PE in common. Errors:
+  /// GSHMEMX_ERROR_OUT_OF_MEMORY on all members when one of them has no entry left; none is made.
+  [[nodiscard]] std::vector<gshmem_team_t> split(const char* call, const abi::Team& parent,
+                                                 const std::vector<Part>& parts);
+  /// Errors: GSHMEMX_ERROR_INVALID_VALUE for a predefined team.
+  void destroy(const char* call, const abi::Team& team);
+
+ private:
+  using Words = std::array<std::uint32_t, abi::kAgreeWords>;
+  [[nodiscard]] std::size_t index_of(const abi::Team& team) const {
+    return static_cast<std::size_t>(&team - entries_.data());
+  }
+  /// The first `count` words of all members, combined by `and`.
+  [[nodiscard]] Words agree(const char* call, const abi::Team& team, Words words, int count);
+  void send(const std::uint64_t* to, std::uint32_t number, const Words& words, int count, int pe);
+  [[nodiscard]] std::uint32_t receive(const char* call, const std::uint64_t* from,
+                                      std::uint32_t number, int pe) const;
+  [[nodiscard]] std::size_t take(const char* call, const abi::Team& parent, bool member);
+  [[nodiscard]] std::size_t propose(const char* call, const abi::Team& parent, bool member,
+                                    std::size_t attempt);
+  [[nodiscard]] bool claim(std::size_t index);
+  void clear(abi::SyncSlot* slot);
+  void release(std::size_t index);
+  [[nodiscard]] gshmem_team_t open(std::size_t index, const abi::Team& parent, const Part& part);
+  void add_predefined(gshmem_team_t team, const std::vector<int>& pes);
+  void write(std::size_t index, const abi::Team& entry);
+  [[nodiscard]] std::uint32_t is_flat(const abi::Team& team) const;
+
+  Memory memory_;
+  abi::DeviceState& state_;
+  std::vector<abi::Team> entries_;  ///< as host threads read them
+  abi::Team* device_entries_;
+  /// Member lists of predefined teams, as host threads and as kernels read them.
+  struct List {
+    const std::int32_t* host;
+    const std::int32_t* device;
+  };
+  std::array<List, kPredefined> lists_{};
+  std::vector<std::size_t> origin_;  ///< by entry: the predefined team whose list it uses
+  std::deque<std::vector<std::int32_t>> storage_;
+  std::vector<std::uint32_t> calls_;  ///< of agree, by entry, since its team was made
+  std::vector<std::uint32_t> generations_;
+  std::vector<gshmem_team_config_t> configs_;
+  std::mutex mutex_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace gshmem

@@ -1,0 +1,52 @@
+// A team as device code sees it: its members, and the words by which they synchronize. Filled by
+// the host (host/runtime/teams.h), read by device/team.h and device/sync.h. Invariant: an entry
+// changes only while no call of its PE is on its team.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gshmem::abi {
+
+/// Most PEs that a job may have.
+inline constexpr int kMaxPes = 65536;
+
+/// Members of a flat team at most, where all of them map each other, and elsewhere. In a flat team
+/// every member tells every other one. In a larger one a member tells one other in each of the
+/// rounds 0, 1, ... while 2^round is below the number of members.
+inline constexpr int kFlatPes = 64, kFlatPesByNetwork = 8;
+inline constexpr int kSyncRounds = 16;
+static_assert(1 << kSyncRounds == kMaxPes && kSyncRounds <= kFlatPes);
+
+/// Words of 32 bits that host threads of all members combine by one call (host/runtime/teams.h).
+inline constexpr int kAgreeWords = 10;
+
+/// What the members of one team synchronize by, at the same place of each of their heaps. Numbers
+/// of syncs begin with 1 in every new team, whose members have cleared the slot together.
+struct SyncSlot {
+  alignas(128) std::uint64_t epoch;  ///< syncs completed by this PE; touched by this PE only
+  /// `arrived[n % 2][i]`: the low bits of n, from member i when it enters sync n, or in round i
+  /// from the one member that tells this one then. Two words, because flags that go by the network
+  /// by different queues may overtake each other: n + 2 is told when all members have told n + 1,
+  /// and so have seen n.
+  alignas(128) std::uint32_t arrived[2][kFlatPes];
+  /// Of host threads, likewise: the number of the call in the upper half, a value in the lower one.
+  alignas(128) std::uint64_t agreed[2][kSyncRounds][kAgreeWords];
+};
+static_assert(sizeof(SyncSlot) == 3200);
+
+/// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
+/// all: 0 to 3.
+inline constexpr std::uint32_t kTeamIndexBits = 16;
+
+/// One team. Member i is PE start + i * stride, or the one that `members` has at that place.
+struct Team {
+  const std::int32_t* members;  ///< null: every PE at the place of its number
+  std::int32_t start, stride;
+  std::int32_t n_pes, my_pe;
+  std::uint32_t handle;  ///< that of no team while the entry has none
+  std::uint32_t flat;    ///< 1: every member tells every other one
+};
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 32);
+
+}  // namespace gshmem::abi
