@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 namespace gshmem::p2p {
@@ -138,8 +139,14 @@ void PeerSockets::connect_all() {
     sockets_[static_cast<std::size_t>(i)] = make_socket();
     const Address address(contacts_[static_cast<std::size_t>(i)].name);
     if (::connect(socket(i), address.get(), address.length) != 0) {
-      throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
-                                                       group_.pe(i), std::strerror(errno)));
+      const std::string reason = std::strerror(errno);
+      // Who gave up has told all before it closed its listener, and may not be the first to.
+      std::vector<int> all(sockets_.size());
+      std::iota(all.begin(), all.end(), 0);
+      take_letters(all);
+      throw Error(
+          GSHMEMX_ERROR_PEER_FAILED,
+          strprintf("cannot connect to PE %d on this host: %s", group_.pe(i), reason.c_str()));
     }
     const Hello hello{.index = group_.index};
     require(::send(socket(i), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello),
