@@ -144,9 +144,8 @@ void PeerSockets::connect_all() {
       std::vector<int> all(sockets_.size());
       std::iota(all.begin(), all.end(), 0);
       take_letters(all);
-      throw Error(
-          GSHMEMX_ERROR_PEER_FAILED,
-          strprintf("cannot connect to PE %d on this host: %s", group_.pe(i), reason.c_str()));
+      throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
+                                                       group_.pe(i), reason.c_str()));
     }
     const Hello hello{.index = group_.index};
     require(::send(socket(i), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello),
