@@ -11,9 +11,6 @@ namespace {
 GetinfoDouble::Answer current;
 decltype(&::fi_getinfo) real = nullptr;
 
-// get() gives out the one object as const; it was not made so.
-ofi::Library& library() { return const_cast<ofi::Library&>(ofi::Library::get()); }
-
 void rename_provider(fi_info& info, const std::string& name) {
   std::free(info.fabric_attr->prov_name);
   info.fabric_attr->prov_name = strdup(name.c_str());
@@ -21,18 +18,20 @@ void rename_provider(fi_info& info, const std::string& name) {
 
 }  // namespace
 
+ofi::Library& mutable_library() { return const_cast<ofi::Library&>(ofi::Library::get()); }
+
 GetinfoDouble::GetinfoDouble(Answer answer) {
   current = std::move(answer);
-  real = library().getinfo;
-  library().getinfo = [](std::uint32_t version, const char*, const char*, std::uint64_t,
-                         const fi_info* hints,
-                         fi_info** found) { return current(version, hints, found); };
+  real = mutable_library().getinfo;
+  mutable_library().getinfo = [](std::uint32_t version, const char*, const char*, std::uint64_t,
+                                 const fi_info* hints,
+                                 fi_info** found) { return current(version, hints, found); };
 }
 
-GetinfoDouble::~GetinfoDouble() { library().getinfo = real; }
+GetinfoDouble::~GetinfoDouble() { mutable_library().getinfo = real; }
 
 int sockets_as(const std::string& provider, const fi_info* hints, fi_info** found) {
-  const ofi::InfoPtr plain(library().dupinfo(hints));
+  const ofi::InfoPtr plain(mutable_library().dupinfo(hints));
   plain->caps &= ~FI_HMEM;
   plain->domain_attr->mr_mode &= ~FI_MR_HMEM;
   rename_provider(*plain, "sockets");

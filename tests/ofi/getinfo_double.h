@@ -10,6 +10,9 @@
 
 namespace gshmem::test {
 
+/// The one object, which get() gives out as const; it was not made so.
+[[nodiscard]] ofi::Library& mutable_library();
+
 /// In its scope fi_getinfo is `answer`; one at a time.
 class GetinfoDouble {
  public:

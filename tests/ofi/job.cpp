@@ -38,6 +38,8 @@ std::vector<Leg> legs() {
 
 std::vector<Leg> data_legs() {
   std::vector<Leg> all = legs();
+  all.push_back({.provider = "tcp;ofi_rxm", .gdr = "off", .busy = true});
+  if (!kUnderTsan) all.push_back({.provider = "sockets", .gdr = "auto", .busy = true});
   // The mapping is the same memory at another address, where TSan does not see what orders
   // accesses.
   if (!kUnderTsan) all.push_back({"tcp;ofi_rxm", "off", true});
@@ -136,6 +138,7 @@ std::vector<std::pair<int, std::string>> Pe::errors() {
 
 Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth)
     : boots_(bootstrap::create_threads(size, 30)) {
+  if (leg.busy) busy_.emplace();
   pes_.resize(static_cast<std::size_t>(size));
   const Config config = config_of(leg, timeout_seconds);
   std::vector<std::exception_ptr> failures(pes_.size());

@@ -2,6 +2,7 @@
 // construction all of them are driven by the test's own thread: a Nic needs none of its user.
 #pragma once
 
+#include "tests/ofi/busy_double.h"
 #include "tests/ofi/client.h"
 
 #include "bootstrap/bootstrap.h"
@@ -12,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,15 +24,17 @@ namespace gshmem::test {
 struct Leg {
   std::string provider, gdr;
   bool mapped = false;  ///< heaps as a GPU's, with a mapping by the double of GDRCopy
+  bool busy = false;    ///< the provider refuses about every second call for now
   /// Makes heaps of GPU memory, where the process has a double of the CUDA driver.
   void* (*gpu_memory)(std::size_t bytes) = nullptr;
   [[nodiscard]] std::string name() const {
-    return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "");
+    return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "") +
+           (busy ? " while busy" : "");
   }
 };
 /// Both providers and both paths.
 [[nodiscard]] std::vector<Leg> legs();
-/// Staging by a mapping, too: for what depends on how bytes get into the heap.
+/// Staging by a mapping, too, and a busy provider: for what depends on how bytes get into the heap.
 [[nodiscard]] std::vector<Leg> data_legs();
 /// Says "skipped: ..." and is false where the tests have no libfabric.
 [[nodiscard]] bool have_libfabric();
@@ -77,6 +81,7 @@ class Job {
   Pe& operator[](int pe) { return *pes_.at(static_cast<std::size_t>(pe)); }
 
  private:
+  std::optional<BusyDouble> busy_;
   std::vector<std::unique_ptr<bootstrap::Bootstrap>> boots_;
   std::vector<std::unique_ptr<Pe>> pes_;
 };

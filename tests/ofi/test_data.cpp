@@ -17,6 +17,13 @@ void fill(std::uint8_t* to, std::size_t bytes, unsigned seed) {
   std::generate(to, to + bytes, [&] { return static_cast<std::uint8_t>(random()); });
 }
 
+std::vector<Leg> busy_legs() {
+  std::vector<Leg> all = data_legs();
+  all.erase(std::remove_if(all.begin(), all.end(), [](const Leg& leg) { return !leg.busy; }),
+            all.end());
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("writes and reads of all sizes arrive", "[ofi]") {
@@ -117,4 +124,30 @@ TEST_CASE("three PEs write to each other at once", "[ofi]") {
       CHECK(std::equal(job[me].heap(), job[me].heap() + kBytes,
                        job[pe].heap() + std::uint64_t(me + 1) * 200000));
     }
+}
+
+TEST_CASE("what a busy provider refuses is asked for again", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(busy_legs()));
+  INFO(leg.name());
+  constexpr std::uint64_t kRounds = 100;
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    job[0].at<std::uint64_t>(0) = i;
+    client.write(64, 0, 8);
+    client.fetch_add(72, 8, 1);
+    client.compare_swap(80, 16, i, i + 1);
+    REQUIRE(client.ring_and_wait(client.read(64, 24, 24)).ok());
+    CHECK(job[0].at<std::uint64_t>(24) == i);
+    CHECK(job[0].at<std::uint64_t>(32) == i + 1);
+    CHECK(job[0].at<std::uint64_t>(40) == i + 1);
+  }
+  const auto refused = BusyDouble::refused();
+  using enum BusyDouble::Call;
+  const bool staged = leg.gdr == "off";
+  for (const auto call : {kReceive, kSend}) CHECK((refused[call] > 0) == staged);
+  for (const auto call : {kRead, kWrite, kFetchAtomic, kCompareAtomic}) {
+    CHECK((refused[call] > 0) != staged);
+  }
 }
