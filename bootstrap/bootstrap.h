@@ -8,6 +8,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -29,6 +30,18 @@ class Bootstrap {
   /// Shape: `bytes` from every rank (the same on all), size()*bytes into `recv` in rank order.
   /// Threads: one at a time per rank. Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT, _PEER_FAILED.
   virtual void allgather(const void* send, void* recv, std::size_t bytes) = 0;
+
+  /// Shape: size()*bytes from every rank, a part for each in rank order; of each rank the part for
+  /// this one into `recv`, in rank order. As allgather. Costs a rank what it sends and gets; by
+  /// allgather, for an implementation without a better way, size() times that.
+  virtual void alltoall(const void* send, void* recv, std::size_t bytes) {
+    const auto n = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank());
+    std::vector<char> all(n * n * bytes);
+    allgather(send, all.data(), n * bytes);
+    for (std::size_t from = 0; from < n; ++from)
+      std::copy_n(all.data() + (from * n + me) * bytes, bytes,
+                  static_cast<char*>(recv) + from * bytes);
+  }
 
   /// Returns on no rank before every rank has called it.
   virtual void barrier() = 0;

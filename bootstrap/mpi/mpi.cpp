@@ -65,6 +65,11 @@ class Mpi final : public Bootstrap {
     gshmem_mpi_text why{};
     check(plugin_->allgather(job_, send, recv, bytes, timeout_seconds_, &why), why);
   }
+  void alltoall(const void* send, void* recv, std::size_t bytes) override {
+    if (failure_) failure_.raise();
+    gshmem_mpi_text why{};
+    check(plugin_->alltoall(job_, send, recv, bytes, timeout_seconds_, &why), why);
+  }
   void barrier() override {
     if (failure_) failure_.raise();
     gshmem_mpi_text why{};

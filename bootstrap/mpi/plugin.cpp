@@ -97,6 +97,21 @@ class Job {
     }
   }
 
+  void alltoall(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
+    check_usable();
+    if (bytes > kChunkBytes) fail(GSHMEMX_ERROR_INVALID_VALUE, "alltoall of %zu bytes", bytes);
+    const std::size_t of_all = bytes * static_cast<std::size_t>(size_);
+    memory_->send.assign(send, send + of_all);
+    memory_->recv.resize(of_all);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int part = static_cast<int>(bytes);
+    check(MPI_Ialltoall(memory_->send.data(), part, MPI_BYTE, memory_->recv.data(), part, MPI_BYTE,
+                        memory_->comm, &request),
+          "MPI_Ialltoall");
+    wait(&request, "alltoall", seconds, Aborts::kReport);
+    if (of_all > 0) std::memcpy(recv, memory_->recv.data(), of_all);
+  }
+
   void barrier(double seconds) {
     check_usable();
     MPI_Request request = MPI_REQUEST_NULL;
@@ -262,6 +277,14 @@ int plugin_allgather(void* job, const void* send, void* recv, size_t bytes, doub
   });
 }
 
+int plugin_alltoall(void* job, const void* send, void* recv, size_t bytes, double seconds,
+                    gshmem_mpi_text* why) {
+  return guard(why, [&] {
+    static_cast<Job*>(job)->alltoall(static_cast<const std::byte*>(send),
+                                     static_cast<std::byte*>(recv), bytes, seconds);
+  });
+}
+
 int plugin_barrier(void* job, double seconds, gshmem_mpi_text* why) {
   return guard(why, [&] { static_cast<Job*>(job)->barrier(seconds); });
 }
@@ -276,6 +299,7 @@ void plugin_close(void* job) { delete static_cast<Job*>(job); }
 constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION,
                                     plugin_open,
                                     plugin_allgather,
+                                    plugin_alltoall,
                                     plugin_barrier,
                                     plugin_abort,
                                     plugin_close};

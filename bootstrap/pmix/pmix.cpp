@@ -25,6 +25,9 @@ class Pmix final : public Bootstrap {
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     star_->allgather(send, recv, bytes);
   }
+  void alltoall(const void* send, void* recv, std::size_t bytes) override {
+    star_->alltoall(send, recv, bytes);
+  }
   void barrier() override { star_->barrier(); }
   /// The other ranks by the star, which brings them the reason; then the launcher, which ends them.
   void abort(int code, std::string_view reason) noexcept override {

@@ -5,10 +5,13 @@
 #include "bootstrap/deadline.h"
 #include "bootstrap/failure.h"
 
+#include <algorithm>
 #include <array>
+#include <climits>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -20,17 +23,22 @@ class Group {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  void allgather(int rank, const char* operation, const void* send, void* recv, std::size_t bytes) {
+  /// A part of what a rank brings to a collective: `at` bytes from its beginning.
+  struct Part {
+    std::size_t at, bytes;
+  };
+  /// Brings `mine`, and copies `part` of what each rank brings to `recv`.
+  void collective(int rank, const char* operation, std::span<const std::byte> mine, Part part,
+                  void* recv) {
     raise_if_failed();
     Member& me = members_[static_cast<std::size_t>(rank)];
     const std::size_t parity = me.entered % 2;
-    const auto* data = static_cast<const std::byte*>(send);
-    me.slots[parity].assign(data, data + bytes);
-    meet(me, operation, bytes);
+    me.slots[parity].assign(mine.begin(), mine.end());
+    meet(me, operation, mine.size());
     auto* out = static_cast<std::byte*>(recv);
     for (const Member& member : members_) {
-      if (bytes > 0) std::memcpy(out, member.slots[parity].data(), bytes);
-      out += bytes;
+      if (part.bytes > 0) std::memcpy(out, member.slots[parity].data() + part.at, part.bytes);
+      out += part.bytes;
     }
   }
 
@@ -41,7 +49,9 @@ class Group {
 
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
-    members_[static_cast<std::size_t>(rank)].departed = true;
+    Member& member = members_[static_cast<std::size_t>(rank)];
+    member.departed = true;
+    least_departed_ = std::min(least_departed_, member.entered);
     changed_.notify_all();
   }
 
@@ -66,12 +76,14 @@ class Group {
     if (failure_) failure_.raise();
     me.bytes = bytes;
     const unsigned long mine = ++me.entered;
-    changed_.notify_all();
-    const bool ended = deadline.wait(changed_, lock, [&] {
-      return failure_ || missing(mine, Presence::kAny).empty() ||
-             !missing(mine, Presence::kDeparted).empty();
-    });
-    if (missing(mine, Presence::kAny).empty()) return check_sizes(mine, bytes);
+    if (++arrived_[mine % 2] == members_.size()) {
+      arrived_[mine % 2] = 0;
+      done_ = mine;
+      changed_.notify_all();
+    }
+    const bool ended = deadline.wait(
+        changed_, lock, [&] { return failure_ || done_ >= mine || least_departed_ < mine; });
+    if (done_ >= mine) return check_sizes(mine, bytes);
     const auto gone = missing(mine, Presence::kDeparted);
     if (!gone.empty()) {
       fail_locked({GSHMEMX_ERROR_PEER_FAILED,
@@ -111,6 +123,9 @@ class Group {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Member> members_;
+  std::array<std::size_t, 2> arrived_{};      ///< ranks in a collective that not all have entered
+  unsigned long done_ = 0;                    ///< collectives that all have entered
+  unsigned long least_departed_ = ULONG_MAX;  ///< collectives of the departed rank with the fewest
   Failure failure_;
   double timeout_seconds_;
 };
@@ -126,9 +141,15 @@ class ThreadRank final : public Bootstrap {
   int size() const noexcept override { return group_->size(); }
   const char* name() const noexcept override { return "threads"; }
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    group_->allgather(rank_, "allgather", send, recv, bytes);
+    group_->collective(rank_, "allgather", {static_cast<const std::byte*>(send), bytes}, {0, bytes},
+                       recv);
   }
-  void barrier() override { group_->allgather(rank_, "barrier", nullptr, nullptr, 0); }
+  void alltoall(const void* send, void* recv, std::size_t bytes) override {
+    const auto n = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank_);
+    group_->collective(rank_, "alltoall", {static_cast<const std::byte*>(send), n * bytes},
+                       {me * bytes, bytes}, recv);
+  }
+  void barrier() override { group_->collective(rank_, "barrier", {}, {0, 0}, nullptr); }
   void abort(int code, std::string_view reason) noexcept override {
     group_->fail(failure_abort(rank_, code, reason));
   }

@@ -55,9 +55,10 @@ void Job::gather(int rank, const Gather& gather) {
   }
   if (now.bytes > max_bytes()) {
     return fail({GSHMEMX_ERROR_BOOTSTRAP,
-                 strprintf("bootstrap allgather of %zu bytes per rank; at most %llu unless "
+                 strprintf("bootstrap %s of %zu bytes per rank; at most %llu unless "
                            "GSHMEM_UID_SECRET tells this job's ranks from strangers",
-                           now.bytes, static_cast<unsigned long long>(max_bytes()))});
+                           operation_name(now.operation), now.bytes,
+                           static_cast<unsigned long long>(max_bytes()))});
   }
   take(rank, gather);
   members_[index(rank)].entered = gather.number;
@@ -90,8 +91,25 @@ void Job::take(int rank, const Gather& gather) {
   put(rank, gather.data);
 }
 
+/// Of what every rank brought, each gets the part for it.
+void Job::tell_parts() {
+  const std::size_t n = members_.size(), bytes = current_.bytes / n;
+  for (std::size_t to = 0; to < n; ++to) {
+    Bytes frame = encode_result(done_ + 1, n * bytes);
+    for (std::size_t from = 0; from < n; ++from) {
+      std::copy_n(current_.result.data() + kResultDataOffset + from * current_.bytes + to * bytes,
+                  bytes, frame.data() + kResultDataOffset + from * bytes);
+    }
+    tell(to, std::make_shared<const Bytes>(std::move(frame)));
+  }
+}
+
 void Job::finish_collective() {
-  tell_all(std::move(current_.result));
+  if (current_.operation == Operation::kAlltoall) {
+    tell_parts();
+  } else {
+    tell_all(std::move(current_.result));
+  }
   current_ = {};
   ++done_;
 }
@@ -144,10 +162,12 @@ void Job::fail(const Failure& failure) {
 
 void Job::tell_all(Bytes frame) {
   const auto shared = std::make_shared<const Bytes>(std::move(frame));
-  for (std::size_t r = 0; r < members_.size(); ++r) {
-    if (members_[r].joined && !members_[r].gone)
-      outgoing_.emplace_back(static_cast<int>(r), shared);
-  }
+  for (std::size_t r = 0; r < members_.size(); ++r) tell(r, shared);
+}
+
+void Job::tell(std::size_t rank, const Frame& frame) {
+  if (members_[rank].joined && !members_[rank].gone)
+    outgoing_.emplace_back(static_cast<int>(rank), frame);
 }
 
 std::vector<int> Job::missing() const {

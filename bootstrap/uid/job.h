@@ -63,6 +63,8 @@ class Job {
   };
 
   void tell_all(Bytes frame);
+  void tell(std::size_t rank, const Frame& frame);
+  void tell_parts();
   [[nodiscard]] std::uint64_t max_bytes() const;
   void take(int rank, const Gather& gather);
   void finish_collective();

@@ -72,13 +72,15 @@ class Uid final : public Bootstrap {
   const char* name() const noexcept override { return "uid"; }
 
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    require(bytes <= kMaxGatherBytes, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("bootstrap allgather of %zu bytes per rank; at most %llu", bytes,
-                      static_cast<unsigned long long>(kMaxGatherBytes)));
-    collective(Operation::kAllgather, {static_cast<const std::byte*>(send), bytes}, recv);
+    collective(Operation::kAllgather, {static_cast<const std::byte*>(send), bytes}, recv, bytes);
   }
 
-  void barrier() override { collective(Operation::kBarrier, {}, nullptr); }
+  void alltoall(const void* send, void* recv, std::size_t bytes) override {
+    const std::size_t of_all = bytes * static_cast<std::size_t>(size_);
+    collective(Operation::kAlltoall, {static_cast<const std::byte*>(send), of_all}, recv, bytes);
+  }
+
+  void barrier() override { collective(Operation::kBarrier, {}, nullptr, 0); }
 
   void abort(int code, std::string_view reason) noexcept override try {
     const Failure failure = failure_abort(rank_, code, reason);
@@ -95,13 +97,17 @@ class Uid final : public Bootstrap {
   }
 
  private:
-  void collective(Operation operation, ByteView data, void* recv) {
+  /// `bytes`: what comes of each rank.
+  void collective(Operation operation, ByteView data, void* recv, std::size_t bytes) {
+    require(data.size() <= kMaxGatherBytes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("bootstrap %s of %zu bytes per rank; at most %llu", operation_name(operation),
+                      data.size(), static_cast<unsigned long long>(kMaxGatherBytes)));
     const std::uint64_t number = ++collectives_;
     operation_ = operation;
     send(encode(Gather{number, operation, data}));
     const Bytes payload = await(FrameType::kResult, number);
     const auto result = decode_result(payload);
-    const std::size_t expected = data.size() * static_cast<std::size_t>(size_);
+    const std::size_t expected = bytes * static_cast<std::size_t>(size_);
     if (!result || result->number != number || result->data.size() != expected) fail_protocol();
     if (recv != nullptr && expected > 0) std::memcpy(recv, result->data.data(), expected);
   }

@@ -157,7 +157,9 @@ bool frame_length_valid(FrameType type, std::uint64_t length) {
 }
 
 const char* operation_name(Operation operation) {
-  return operation == Operation::kBarrier ? "barrier" : "allgather";
+  return operation == Operation::kBarrier    ? "barrier"
+         : operation == Operation::kAlltoall ? "alltoall"
+                                             : "allgather";
 }
 
 Bytes encode(const Hello& hello) {
@@ -242,7 +244,7 @@ std::optional<Gather> decode_gather(ByteView payload) {
   const std::uint32_t operation = in.u32();
   gather.operation = static_cast<Operation>(operation);
   gather.data = in.rest();
-  return accept_if(in.ok() && operation <= 1 && gather.data.size() <= kMaxGatherBytes, gather);
+  return accept_if(in.ok() && operation <= 2 && gather.data.size() <= kMaxGatherBytes, gather);
 }
 
 std::optional<Result> decode_result(ByteView payload) {

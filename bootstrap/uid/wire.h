@@ -61,7 +61,7 @@ enum class FrameType : std::uint16_t {
 struct FrameHeader {
   static constexpr std::size_t kBytes = 16;
   static constexpr std::uint32_t kMagic = 0x47534842;  // "GSHB"
-  static constexpr std::uint16_t kVersion = 1;
+  static constexpr std::uint16_t kVersion = 2;
   std::uint16_t version = kVersion;
   FrameType type = FrameType::kHello;
   std::uint64_t length = 0;  ///< bytes of payload
@@ -74,7 +74,7 @@ struct FrameHeader {
 constexpr std::uint64_t kMaxGatherBytes = std::uint64_t{1} << 30;  // per rank and collective
 constexpr std::size_t kMaxTextBytes = 2048;                        // of Abort and Fail
 
-enum class Operation : std::uint32_t { kAllgather = 0, kBarrier = 1 };
+enum class Operation : std::uint32_t { kAllgather = 0, kBarrier = 1, kAlltoall = 2 };
 [[nodiscard]] const char* operation_name(Operation operation);
 
 struct Hello {

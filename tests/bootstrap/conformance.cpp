@@ -99,6 +99,21 @@ void allgather_moves_every_byte(Bootstrap& boot, std::size_t bytes) {
          "allgather writes nothing behind its result");
 }
 
+void alltoall_moves_every_part(Bootstrap& boot, std::size_t bytes) {
+  const auto rank = static_cast<std::size_t>(boot.rank());
+  const auto size = static_cast<std::size_t>(boot.size());
+  std::vector<unsigned char> mine(size * bytes), got(size * bytes, 0xEE);
+  for (std::size_t to = 0; to < size; ++to)
+    Pattern(rank * size + to).fill(mine.data() + to * bytes, bytes);
+  boot.alltoall(mine.data(), got.data(), bytes);
+  for (std::size_t from = 0; from < size; ++from) {
+    const std::size_t wrong =
+        Pattern(from * size + rank).mismatch(got.data() + from * bytes, bytes);
+    expect(wrong == bytes, "alltoall of " + std::to_string(bytes) + " bytes: byte " +
+                               std::to_string(wrong) + " of rank " + std::to_string(from));
+  }
+}
+
 void small_allgathers_do_not_mix(Bootstrap& boot, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const auto all = bootstrap::allgather(boot, round * 1000 + boot.rank());
@@ -139,6 +154,10 @@ void conformance(const Maker& make, std::size_t max_bytes) {
     rank_and_size_are_sane(*boot);
     for (const std::size_t bytes : kSizes) {
       if (bytes <= max_bytes) allgather_moves_every_byte(*boot, bytes);
+    }
+    for (const std::size_t bytes : {0, 1, 128, 4097}) {
+      if (bytes * static_cast<std::size_t>(boot->size()) <= max_bytes)
+        alltoall_moves_every_part(*boot, bytes);
     }
     small_allgathers_do_not_mix(*boot, 50);
     barrier_waits_for_each_rank_in_turn(*boot);

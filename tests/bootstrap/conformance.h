@@ -22,6 +22,8 @@ void expect_error(gshmemx_status code, const std::string& part, const std::funct
 
 void rank_and_size_are_sane(bootstrap::Bootstrap& boot);
 void allgather_moves_every_byte(bootstrap::Bootstrap& boot, std::size_t bytes);
+/// Each rank gets from every one the part that was for it.
+void alltoall_moves_every_part(bootstrap::Bootstrap& boot, std::size_t bytes);
 void small_allgathers_do_not_mix(bootstrap::Bootstrap& boot, int rounds);
 void barrier_waits_for_each_rank_in_turn(bootstrap::Bootstrap& boot);
 

@@ -77,6 +77,24 @@ TEST_CASE("job_gathers_in_rank_order_whoever_comes_first", "[job]") {
   CHECK(Bytes(result->data.begin(), result->data.end()) == Bytes{a[0], a[1], b[0], b[1]});
 }
 
+TEST_CASE("job_gives_each_rank_its_parts_alone", "[job]") {
+  Job job = joined(2);
+  const Bytes a{std::byte{'a'}, std::byte{'A'}}, b{std::byte{'b'}, std::byte{'B'}};
+  job.gather(1, {1, Operation::kAlltoall, b});
+  job.gather(0, {1, Operation::kAlltoall, a});
+  const auto out = job.take_outgoing();
+  REQUIRE(out.size() == 2);
+  for (const auto& [rank, frame] : out) {
+    const auto result = decode_result(ByteView(*frame).subspan(FrameHeader::kBytes));
+    REQUIRE(result);
+    const auto part = static_cast<std::size_t>(rank);
+    CHECK(Bytes(result->data.begin(), result->data.end()) == Bytes{a[part], b[part]});
+  }
+  job.gather(0, {2, Operation::kAlltoall, a});
+  job.gather(1, {2, Operation::kAllgather, a});
+  tells(job, {0, 1}, "bootstrap alltoall of 2 bytes, rank 1 in bootstrap allgather");
+}
+
 TEST_CASE("job_names_the_missing_when_time_is_up", "[job]") {
   Job joining(kCookie);
   CHECK_FALSE(joining.join(hello(1, 3)));

@@ -128,7 +128,7 @@ TEST_CASE("uid_other_versions_are_told_so", "[uid]") {
   hello[5] = std::byte{9};
   client.send(hello);
   CHECK(client.receive_failure() ==
-        "refused: this rank's bootstrap has version 9, the root service version 1");
+        "refused: this rank's bootstrap has version 9, the root service version 2");
   run_good_job(id, 2);
 }
 

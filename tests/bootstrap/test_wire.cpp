@@ -37,7 +37,7 @@ void refuses_prefixes(const Bytes& frame, Decode decode) {
 TEST_CASE("wire_hello_has_golden_bytes", "[wire]") {
   const Bytes frame = encode(Hello{counting_cookie(), 0x01020304, 0x05060708, true});
   CHECK(frame == bytes_of({0x47, 0x53, 0x48, 0x42,                        // "GSHB"
-                           0,    1,                                       // version
+                           0,    2,                                       // version
                            0,    1,                                       // Hello
                            0,    0,    0,    0,    0,    0,    0,    28,  // payload bytes
                            0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19,
@@ -57,7 +57,7 @@ TEST_CASE("wire_header_is_read_back", "[wire]") {
   const Bytes frame = encode(Gather{7, Operation::kAllgather, bytes_of({1, 2, 3})});
   const auto header = decode_header(ByteView(frame).first<16>());
   REQUIRE(header);
-  CHECK(header->version == 1);
+  CHECK(header->version == 2);
   CHECK(header->type == FrameType::kGather);
   CHECK(header->length == frame.size() - FrameHeader::kBytes);
   Bytes wrong = frame;

@@ -54,8 +54,9 @@ void check_job(ByteView input) {
     switch (what % 8) {
       case 0:
       case 1:
-      case 2:
         return job.gather(rank, {1 + what / 64, Operation::kAllgather, data});
+      case 2:
+        return job.gather(rank, {1 + what / 64, Operation::kAlltoall, data});
       case 3:
         return job.gather(rank, {1, Operation::kBarrier, {}});
       case 4:

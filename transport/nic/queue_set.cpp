@@ -130,23 +130,18 @@ void QueueSet::create() {
   }
 }
 
-/// Every PE tells every other one about its queue: for each of the `per_pe` a blob per target.
+/// Every PE tells each other one about its queues to that one.
 void QueueSet::exchange(bootstrap::Bootstrap& boot) {
-  const std::size_t n = n_pes_, per_pe = batch_.per_pe;
-  const auto me = static_cast<std::size_t>(boot.rank());
-  std::vector<ConnectInfo> mine(n), all(n * n);
-  batch_.theirs.resize(batch_.created.size());
-  for (std::size_t nth = 0; nth < per_pe; ++nth) {
-    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-      const std::size_t i = peer * per_pe + nth;
-      mine[static_cast<std::size_t>(peers_[peer])] = nic_of(i).connect_info(batch_.numbers[i]);
-    }
-    boot.allgather(mine.data(), all.data(), mine.size() * sizeof(ConnectInfo));
-    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-      const auto from = static_cast<std::size_t>(peers_[peer]);
-      batch_.theirs[peer * per_pe + nth] = all[from * n + me];
-    }
-  }
+  const std::size_t per_pe = batch_.per_pe;
+  std::vector<ConnectInfo> mine(n_pes_ * per_pe), theirs(mine.size());
+  const auto at = [&](std::size_t i) {  // of the batch, in both
+    return static_cast<std::size_t>(peers_[i / per_pe]) * per_pe + i % per_pe;
+  };
+  for (std::size_t i = 0; i < batch_.created.size(); ++i)
+    mine[at(i)] = nic_of(i).connect_info(batch_.numbers[i]);
+  boot.alltoall(mine.data(), theirs.data(), per_pe * sizeof(ConnectInfo));
+  batch_.theirs.clear();
+  for (std::size_t i = 0; i < batch_.created.size(); ++i) batch_.theirs.push_back(theirs[at(i)]);
 }
 
 void QueueSet::connect_batch() {
