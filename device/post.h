@@ -399,8 +399,9 @@ GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
   if (kSharing == Sharing::kNone || is_exclusive(traits) || is_alone()) return false;
   return entries == 1 || entries * 32 <= abi::QueueTraits::depth(traits) / 2;
 }
-/// Ways into a queue that meet at different places, and so have groups of their own.
-enum class PostWay : std::uint32_t { kAtOnce = 0, kBySteps = 64 };
+/// Ways into a queue that meet at different places, and so have groups of their own. A call that
+/// waits for its end may not hold up one that returns before.
+enum class PostWay : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
 /// Threads that come together, by the same way, with as many entries. (Cursors are 384 bytes
 /// apart.)
 template <class Entries>
@@ -426,7 +427,8 @@ GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = n
     posting.group = Converged::self();
   } else {
     HeldTogether entries = posting.entries;
-    const Converged group = group_at(cursor, PostWay::kAtOnce, posting.entries);
+    const Converged group =
+        group_at(cursor, awaited_as ? PostWay::kAwaited : PostWay::kAtOnce, posting.entries);
     posting.group = group;
     keep_in_memory(posting);
     posting.first = post_at_once<HeldTogether, Converged>(view, cursor, traits, entries, group);
