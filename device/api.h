@@ -454,15 +454,20 @@ GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
   device::sync_all(coop, state, call.name);
 }
 
+/// By a host thread whose heap is on a GPU.
+inline int host_sync(HostOps& ops, const Caller& call, int team) {
+  if (!find_team(call.state, call.name, "team", team)) return GSHMEMX_ERROR_INVALID_VALUE;
+  return ops.sync(call.name, team);
+}
 /// Of a team: 0, or a status where it had to end without.
 template <class Coop>
 GSHMEM_FN int barrier(const Caller& call, Coop coop, int team) {
-  GSHMEM_ON_HOST_OPS(return ops->sync(call.name, team);)
+  GSHMEM_ON_HOST_OPS(return host_sync(*ops, call, team);)
   return device::team_barrier(coop, call.state, call.name, team);
 }
 template <class Coop>
 GSHMEM_FN int team_sync(const Caller& call, Coop coop, int team) {
-  GSHMEM_ON_HOST_OPS(return ops->sync(call.name, team);)
+  GSHMEM_ON_HOST_OPS(return host_sync(*ops, call, team);)
   return device::team_sync(coop, call.state, call.name, team);
 }
 

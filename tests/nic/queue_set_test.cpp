@@ -46,19 +46,21 @@ struct End {
 /// Notes by queue what it is connected to.
 class Noting final : public Nic {
  public:
-  explicit Noting(int pe) : pe_(pe) {}
+  explicit Noting(int pe, Region doorbells = {}) : pe_(pe), doorbells_(doorbells) {}
   struct Peer {
     int pe;
     End end;
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
-  Limits limits() const override { return {0, 1 << 20, true}; }
+  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true}; }
+  Region doorbell_block() const override { return doorbells_; }
   void use_queue_memory(const Region&) override {}
   Keys register_memory(const Region&) override { return {}; }
   CreatedQueue create_queue(const QueuePlace&) override {
     peers_.push_back({-1, {}});
-    return {0, &doorbell_, DoorbellKind::kRegister};
+    auto* in_block = static_cast<std::uint64_t*>(doorbells_.base);
+    return {0, in_block ? in_block : &doorbell_, DoorbellKind::kRegister};
   }
   ConnectInfo connect_info(int queue) override {
     ConnectInfo info{};
@@ -77,6 +79,7 @@ class Noting final : public Nic {
 
  private:
   int pe_;
+  Region doorbells_;
   std::uint64_t doorbell_ = 0;
   std::vector<Peer> peers_;  ///< by queue
 };
@@ -153,6 +156,34 @@ TEST_CASE("connecting_queues_costs_bytes_in_proportion_to_the_job") {
               connect_queues(std::move(boots[static_cast<std::size_t>(rank)]));
           expect(moved <= most, std::to_string(moved).c_str());
         }) == "");
+}
+
+/// Traits of the queues of a PE whose doorbells are a device's, or words in memory.
+std::uint32_t traits_with(MemoryKind heap, bool in_memory) {
+  const auto boots = bootstrap::create_threads(1, 60);
+  Config config;
+  config.qp_depth = 64;
+  alignas(4096) static char page[4096];
+  const Region doorbells = in_memory ? Region{page, sizeof page, MemoryKind::kHost, -1} : Region{};
+  NicList nics;
+  nics.push_back(std::make_unique<Noting>(0, doorbells));
+  Rails rails(std::move(nics));
+  Memory memory;
+  const QueueSet queues(rails, {config,
+                                *boots[0],
+                                memory.source(),
+                                {nullptr, 0, heap, heap == MemoryKind::kGpu ? 0 : -1},
+                                {0}});
+  return queues.view().traits;
+}
+
+TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order_by_gpus") {
+  constexpr std::uint32_t kRegister = abi::QueueTraits::kRegister;
+  constexpr std::uint32_t kWord = abi::QueueTraits::kRecordFirst;
+  constexpr std::uint32_t kBoth = kRegister | kWord;
+  CHECK((traits_with(MemoryKind::kGpu, true) & kBoth) == kWord);
+  CHECK((traits_with(MemoryKind::kGpu, false) & kBoth) == kRegister);
+  CHECK((traits_with(MemoryKind::kHost, true) & kBoth) == kRegister);
 }
 
 }  // namespace

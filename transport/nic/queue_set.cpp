@@ -227,10 +227,14 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
   return view;
 }
 
-/// How the doorbells of the batch are rung.
+/// How the doorbells of the batch are rung. A register of a device sees every store. One that is
+/// ordinary memory, as the soft NIC's, keeps the last: a GPU's stores have to come there in the
+/// order of the turns.
 abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
   if (!(limits.flags & abi::kNicReadsRecord)) return abi::Bell::kWord;
-  return agent_ ? abi::Bell::kRecordWord : abi::Bell::kRegister;
+  const bool by_gpu = heap_.kind == MemoryKind::kGpu;
+  const bool is_memory = agent_ || (by_gpu && rails_[0].doorbell_block().base != nullptr);
+  return is_memory ? abi::Bell::kRecordWord : abi::Bell::kRegister;
 }
 
 /// Cursors of so many queues.
