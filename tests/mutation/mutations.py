@@ -20,6 +20,11 @@ OVERRUN = NOT_THERE + "|" + STUCK  # entries are written over
 # Group operations that begin or end without a meeting.
 GROUP = "group_test:"
 MEETS = r"seen\.(front|back)\(\)|seen\.size\(\)"
+# Syncs of teams: whom a member tells, and for whom it waits.
+TEAM = "team_sync_test:"
+TELLS = "a_member_tells_those_that_wait_for_it_and_touches_nothing_else"
+WAITS = "a_member_waits_for_every_other_one_and_names_it"
+TOLD = "difference"
 NBI = ("GSHMEM_FN void {}(Coop coop, const State& state, void* {}, const void* {},\n"
        "                       std::size_t bytes, int pe) {{\n")
 
@@ -364,6 +369,17 @@ MUTATIONS = [
     mutation("barrier_ends_before_its_number_is_stored", "sync.h",
              "  coop.sync();  // a thread that is let go may let in another group, which reads the new value\n",
              "", GROUP + "barrier_all_meets_at_both_ends", MEETS),
+    mutation("team_sync_begins_before_the_group_has_met", "sync.h",
+             "  std::uint64_t epoch = 0;\n  bool arrived = true;\n  coop.sync();\n",
+             "  std::uint64_t epoch = 0;\n  bool arrived = true;\n",
+             TEAM + "a_group_meets_before_it_tells_and_after_it_has_heard_of_all", TOLD),
+    mutation("team_sync_in_rounds_begins_before_the_group_has_met", "sync.h",
+             "  coop.sync();\n  return coop.thread_rank() != 0 || meet_in_rounds(",
+             "  return coop.thread_rank() != 0 || meet_in_rounds(",
+             GROUP + "team_sync_meets_at_both_ends", MEETS),
+    mutation("team_sync_ends_before_its_number_is_stored", "sync.h",
+             "  return coop.any(!arrived) ? fault_code(state)", "  return !arrived ? fault_code(state)",
+             GROUP + "team_sync_meets_at_both_ends", MEETS),
     mutation("quiet_begins_before_the_group_has_met", "order.h",
              "  coop.sync();\n  fence_complete_system();\n  if (by_network) nic::quiet(coop, state, \"quiet\");",
              "  fence_complete_system();\n  if (by_network) nic::quiet(coop, state, \"quiet\");",
@@ -371,6 +387,55 @@ MUTATIONS = [
     mutation("stale_completion_is_believed", "queue.h", "  if (ahead > abi::QueueTraits::depth(wait.state->nic.traits)) {",
              "  if (ahead > 0x10000) {",
              "wqe_test:completion_of_what_cannot_be_posted_is_ignored_and_counted", "queue.poll"),
+
+    # Syncs of teams.
+    mutation("teams_share_a_slot", "sync.h", "return state.team_slots + index(); }",
+             "return state.team_slots; }", TEAM + TELLS, TOLD),
+    mutation("member_tells_by_the_number_of_its_pe", "sync.h",
+             "store_flag(peer_address(state, flags + team.my_pe(), pe), told);",
+             "store_flag(peer_address(state, flags + state.my_pe, pe), told);", TEAM + TELLS, TOLD),
+    mutation("flags_of_two_syncs_in_a_word", "sync.h", "return slot->arrived[epoch % 2];",
+             "return slot->arrived[0];", TEAM + TELLS, TOLD),
+    mutation("sync_is_not_counted", "sync.h",
+             "  if (arrived && rank == 0) store_relaxed(&slot->epoch, epoch);\n", "", TEAM + TELLS, TOLD),
+    mutation("sync_in_rounds_is_not_counted", "sync.h",
+             "  store_relaxed(&rounds.slot->epoch, rounds.epoch);\n", "", TEAM + TELLS, TOLD),
+    mutation("sync_that_failed_is_counted", "sync.h", "if (arrived && rank == 0) store_relaxed",
+             "if (rank == 0) store_relaxed", TEAM + WAITS, TOLD),
+    mutation("flag_of_an_earlier_sync_counts", "sync.h",
+             "static_cast<std::int32_t>(load_poll(flag) - told) >= 0",
+             "load_poll(flag) - told + 2 < 0x80000000", TEAM + WAITS, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("flags_do_not_begin_again", "sync.h",
+             "static_cast<std::int32_t>(load_poll(flag) - told) >= 0", "load_poll(flag) >= told",
+             TEAM + WAITS, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("last_member_is_not_waited_for", "sync.h",
+             "i < team.n_pes(); i += width) {\n      if (i == team.my_pe()) continue;",
+             "i + 1 < team.n_pes(); i += width) {\n      if (i == team.my_pe()) continue;",
+             TEAM + WAITS, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("last_round_is_left_out", "sync.h",
+             "  if (rounds.distance >= rounds.team->n_pes) return false;",
+             "  if (2 * rounds.distance > rounds.team->n_pes) return false;", TEAM + TELLS, TOLD),
+    mutation("rounds_that_grow_by_one", "sync.h", "rounds.distance *= 2;", "rounds.distance += 1;",
+             TEAM + TELLS, TOLD),
+    mutation("rounds_in_one_word", "sync.h", "    ++rounds.flag;\n", "", TEAM + TELLS, TOLD),
+    mutation("round_does_not_wait", "sync.h", "    if (!await_in_round(rounds)) return false;\n", "",
+             TEAM + WAITS, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("wrong_member_is_named", "sync.h", "const int from = team.my_pe - rounds.distance;",
+             "const int from = team.my_pe + rounds.distance - team.n_pes;", TEAM + WAITS, "fault.pe"),
+    mutation("stopped_member_tells", "sync.h", "arrived = may_meet(state);", "arrived = true;",
+             TEAM + "a_member_that_was_stopped_tells_nobody_where_puts_may_be_missing", TOLD),
+    mutation("stopped_member_tells_in_rounds", "sync.h",
+             "  if (rounds.state->nic.queues && !may_meet(*rounds.state)) return false;\n", "",
+             TEAM + "a_member_that_was_stopped_tells_nobody_where_puts_may_be_missing", TOLD),
+    mutation("failed_sync_is_a_success", "sync.h",
+             "coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS",
+             "coop.any(!arrived) ? GSHMEMX_SUCCESS : GSHMEMX_SUCCESS", TEAM + WAITS,
+             "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("list_of_members_is_read_from_its_begin", "team.h", "team.members[at] : at",
+             "team.members[i] : at", TEAM + TELLS, TOLD),
+    mutation("handle_of_another_team_is_taken", "team.h",
+             "if (load_relaxed(&entry->handle) == static_cast<std::uint32_t>(team)) return entry;",
+             "return entry;", TEAM + "a_handle_of_another_time_is_no_team", "INVALID_VALUE"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",

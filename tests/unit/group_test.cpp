@@ -123,6 +123,17 @@ TEST_CASE("sync_all_meets_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { sync_all(group, rig.state(), "test"); });
 }
 
+TEST_CASE("team_sync_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) { team_sync(group, rig.state(), "test", 0); });
+  test_meets([](Member group, QueueRig& rig) {
+    rig.set_rounds();
+    team_sync(group, rig.state(), "test", 0);
+  });
+}
+TEST_CASE("team_barrier_meets_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) { team_barrier(group, rig.state(), "test", 0); });
+}
+
 TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
   const Call calls[] = {
       [](Member group, QueueRig& rig) { quiet(group, rig.state()); },

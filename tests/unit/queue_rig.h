@@ -30,6 +30,8 @@ class QueueRig {
     state_.heap = heap_.data();
     state_.heap_bytes = heap_.size();
     state_.team_slots = reinterpret_cast<abi::SyncSlot*>(heap_.data());
+    state_.host_teams = &world_;
+    state_.n_teams = 1;
     state_.control = &control_;
     state_.fault_policy = abi::FaultPolicy::kReport;
     state_.timeout_ns = 1'000'000;
@@ -53,6 +55,8 @@ class QueueRig {
   [[nodiscard]] abi::QueueCursor& cursor() { return cursor_; }
   [[nodiscard]] const abi::Control& control() const { return control_; }
   void set_map(abi::QueueMap map) { state_.nic.map = map; }
+  /// Its one team synchronizes in rounds.
+  void set_rounds() { world_.flat = state_.world_is_flat = 0; }
   /// Entry `index`, and all before it, are done.
   void complete(std::uint16_t index) {
     completion_[60] = static_cast<std::uint8_t>(index >> 8);
@@ -76,6 +80,7 @@ class QueueRig {
   abi::QueueView view_{};
   abi::QueueCursor cursor_{};
   abi::Control control_{};
+  abi::Team world_{nullptr, 0, 1, 1, 0, 0, 1};
   std::uint32_t used_ = 0;
   State state_{};
 };

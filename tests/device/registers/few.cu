@@ -10,6 +10,7 @@ struct Work {
   char *dest, *source;
   std::size_t bytes;
   std::uint64_t* word;
+  gshmem_team_t team;
   int pe;
 };
 
@@ -25,6 +26,7 @@ struct Work {
     gshmem_signal_wait_until(work.word, GSHMEM_CMP_GE, 1);                                        \
     gshmem_quiet();                                                                               \
     gshmemx_barrier_all_block();                                                                  \
+    *work.word = static_cast<std::uint64_t>(gshmemx_barrier_block(work.team));                    \
   }
 WITH_BLOCKS(1)
 WITH_BLOCKS(2)

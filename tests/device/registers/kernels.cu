@@ -20,6 +20,7 @@ struct Target {
   std::uint64_t value;
   gshmem_ctx_t ctx;
   gshmemx_qp_handle_t* qps;
+  gshmem_team_t team;
   int pe;
   int flag;
 };
@@ -116,6 +117,12 @@ STREAM(sync_all, gshmem_sync_all())
 STREAM(barrier_all, gshmem_barrier_all())
 STREAM(barrier_all_warp, gshmemx_barrier_all_warp())
 KERNELS(barrier_all_block, gshmemx_barrier_all_block())
+STREAM(team_sync, *to->word = gshmem_team_sync(to->team))
+STREAM(team_sync_warp, *to->word = gshmemx_team_sync_warp(to->team))
+KERNELS(team_sync_block, *to->word = gshmemx_team_sync_block(to->team))
+STREAM(barrier, *to->word = gshmem_barrier(to->team))
+STREAM(barrier_warp, *to->word = gshmemx_barrier_warp(to->team))
+KERNELS(barrier_block, *to->word = gshmemx_barrier_block(to->team))
 STREAM(ctx_putmem_nbi, gshmem_ctx_putmem_nbi(to->ctx, to->heap, out, to->bytes, to->pe))
 STREAM(ctx_quiet, gshmem_ctx_quiet(to->ctx))
 STREAM(qp_quiet, gshmemx_qp_quiet(to->pe, to->qps, 1))

@@ -14,6 +14,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -22,11 +23,30 @@ namespace {
 
 constexpr int kVictim = 1;
 
+/// A word of each PE, and a team of all of them.
+struct Place {
+  int* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+  gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  Place() {
+    (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, gshmem_n_pes() - 1, -1, gshmem_n_pes(),
+                                    nullptr, 0, &team);
+    gshmem_barrier_all();
+  }
+};
+using Wait = void (*)(const Place& place);
+
 /// What the others do when PE 1 goes.
-const std::map<std::string, void (*)(int* word)> kWaits{
-    {"barrier_all", [](int*) { gshmem_barrier_all(); }},
-    {"malloc", [](int*) { (void)gshmem_malloc(64); }},
-    {"wait_until", [](int* word) { gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1); }}};
+const std::map<std::string, Wait> kWaits{
+    {"barrier_all", [](const Place&) { gshmem_barrier_all(); }},
+    {"malloc", [](const Place&) { (void)gshmem_malloc(64); }},
+    {"team_sync", [](const Place& place) { (void)gshmem_team_sync(place.team); }},
+    {"team_split",
+     [](const Place& place) {
+       gshmem_team_t part = GSHMEM_TEAM_INVALID;
+       (void)gshmem_team_split_strided(place.team, 0, 1, 1, nullptr, 0, &part);
+     }},
+    {"wait_until",
+     [](const Place& place) { gshmem_int_wait_until(place.word, GSHMEM_CMP_EQ, 1); }}};
 
 /// Abstract socket names of gshmem that this process holds.
 std::set<std::string> own_sockets() {
@@ -66,18 +86,17 @@ std::set<std::string> shared_memory() {
   return names;
 }
 
-void run_victim_job(int rank, void (*wait)(int*), bool by_signal) {
+void run_victim_job(int rank, Wait wait, bool by_signal) {
   {
     const Runtime runtime;
-    auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
-    gshmem_barrier_all();
+    const Place place;
     for (const std::string& name : own_sockets()) std::printf("socket %s\n", name.c_str());
     std::fflush(stdout);
     if (rank == kVictim) {
       if (by_signal) (void)raise(SIGKILL);
       return;  // finalize
     }
-    wait(word);
+    wait(place);
     print_fault();
   }
   std::puts("finalized");
@@ -150,6 +169,42 @@ TEST_CASE("dead_pe_is_named_and_finalize_returns_under_report") {
   }
 }
 
+TEST_CASE("a_member_that_dies_inside_a_sync_of_a_team_ends_it_on_all_others") {
+  for (const bool barrier : {false, true}) {
+    const auto outcomes = in_children(4, quick(), [&](int rank) {
+      {
+        const Runtime runtime;
+        const Place place;
+        if (rank == kVictim) {
+          std::thread([] {
+            usleep(20'000);
+            (void)raise(SIGKILL);
+          }).detach();
+        }
+        int status = 0;
+        while (status == 0) {
+          status = barrier ? gshmem_barrier(place.team) : gshmem_team_sync(place.team);
+        }
+        std::printf("status %d\n", status);
+        print_fault();
+      }
+      std::puts("finalized");
+    });
+    for (int rank = 0; rank < 4; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO("PE " << rank << ": " << outcome.output);
+      if (rank == kVictim) {
+        CHECK(outcome.code == 128 + SIGKILL);
+        continue;
+      }
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output, "status 12"));
+      CHECK(contains(outcome.output, "fault 12 1 PE 1 died"));
+      CHECK(contains(outcome.output, "finalized"));
+    }
+  }
+}
+
 TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {
   // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. To PE 0 that is
   // what it is when PE 2 hears of the death first: it must be told of the death.
@@ -203,10 +258,9 @@ TEST_CASE("of_many_kills_each_is_blamed_on_its_victim_alone") {
     const auto wait = *std::next(kWaits.begin(), static_cast<long>(random() % kWaits.size()));
     const auto outcomes = in_children(n, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
       const Runtime runtime;
-      auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
-      gshmem_barrier_all();
+      const Place place;
       if (rank == victim) (void)raise(SIGKILL);
-      wait.second(word);
+      wait.second(place);
       // Without finalize: it looks as if it had died, too.
       if (random() % 2 == static_cast<unsigned>(rank) % 2) std::exit(1);
     });
@@ -332,10 +386,9 @@ TEST_CASE("global_exit_ends_every_pe_with_its_status") {
     const auto outcomes = in_children(n, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
       {
         const Runtime runtime;
-        auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
-        gshmem_barrier_all();
+        const Place place;
         if (rank == caller) gshmem_global_exit(status);
-        if (rank % 3 != 0) wait.second(word);  // the others are in finalize
+        if (rank % 3 != 0) wait.second(place);  // the others are in finalize
       }
       std::puts("still here");
     });
