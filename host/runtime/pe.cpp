@@ -3,6 +3,7 @@
 #include "host/base/log.h"
 #include "host/base/thread.h"
 #include "host/runtime/fault.h"
+#include "host/runtime/over_board.h"
 #include "host/runtime/together.h"
 #include "transport/hosts/relay_board.h"
 
@@ -67,22 +68,30 @@ void Pe::wait_for_reports() noexcept {
 }
 
 void Pe::init() {
-  bootstrap::Bootstrap& boot = *boot_;
   const double timeout = options_.config.bootstrap_timeout;
-  group_ = p2p::find_hosts(boot);
-  together(boot, [&] {
+  group_ = p2p::find_hosts(*boot_);
+  together(boot(), [&] {
     choose_gpu();
     check_path_variables();
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
-  together(boot, [&] { agree_on_mode(); });
+  together(boot(), [&] { agree_on_mode(); });
   // Half the time: a PE that gives up here must still find the others in the report that follows.
-  together(boot, [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot, group_, timeout / 2); });
-  together(boot, [&] { addresses_ = hosts::agree_on_addresses(boot, group_, options_.config); });
-  together(boot, [&] { or_hang_up(*sockets_, [&] { make_board(); }); });
-  together(boot, [&] { or_hang_up(*sockets_, [&] { make_memory(); }); });
-  together(boot, [&] { or_hang_up(*sockets_, [&] { make_network(); }); });
-  together(boot, [&] { publish(); });
+  together(boot(),
+           [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot(), group_, timeout / 2); });
+  together(boot(),
+           [&] { addresses_ = hosts::agree_on_addresses(boot(), group_, options_.config); });
+  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_board(); }); });
+  if (group_.n_nodes() == 1) go_over_board(timeout, boot_.get());
+  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_memory(); }); });
+  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_network(); }); });
+  together(boot(), [&] { publish(); });
+  go_over_board(options_.config.timeout, nullptr);
+}
+
+/// Its collectives from now on, with their time limit.
+void Pe::go_over_board(double timeout, bootstrap::Bootstrap* below) {
+  over_board_ = std::make_unique<OverBoard>(*board_, state_.my_pe, state_.n_pes, timeout, below);
 }
 
 void Pe::choose_gpu() {
@@ -98,7 +107,7 @@ void Pe::choose_gpu() {
 
 /// Errors: the same on all PEs, as of the next.
 void Pe::agree_on_mode() {
-  const std::vector<int> on_gpu = bootstrap::allgather(*boot_, gpu_ ? 1 : 0);
+  const std::vector<int> on_gpu = bootstrap::allgather(boot(), gpu_ ? 1 : 0);
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
     require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED, [&] {
       return strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
@@ -112,7 +121,7 @@ void Pe::agree_on_mode() {
 void Pe::agree_on_sharing() {
   GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
   std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
-  gpu_uses_ = bootstrap::allgather(*boot_, use_here);
+  gpu_uses_ = bootstrap::allgather(boot(), use_here);
   const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
   std::set<pid_t> processes;
   pes_on_gpu_ = 0;
@@ -139,7 +148,7 @@ void Pe::agree_on_memory() {
   const Config& config = options_.config;
   Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, config.teams, ""};
   std::strncpy(mine.fabric, config.fabric.c_str(), sizeof(mine.fabric) - 1);
-  const std::vector<Agreed> all = bootstrap::allgather(*boot_, mine);
+  const std::vector<Agreed> all = bootstrap::allgather(boot(), mine);
   const auto same = [](const char* variable, std::size_t pe, const auto& first, const auto& other) {
     require(first == other, GSHMEMX_ERROR_SYMMETRY, [&] {
       std::ostringstream text;
@@ -189,6 +198,7 @@ void Pe::make_memory() {
 
 void Pe::make_board() {
   const auto stop = [this] {
+    if (!monitored_.load(std::memory_order_acquire)) return sockets_->lost_one();
     return stopped() ||
            (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
   };

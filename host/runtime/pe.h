@@ -129,6 +129,9 @@ class Pe {
 
  private:
   void init();
+  void go_over_board(double timeout, bootstrap::Bootstrap* below);
+  /// For collectives: by the board once it can, because that is in shared memory or init is over.
+  [[nodiscard]] bootstrap::Bootstrap& boot() const { return over_board_ ? *over_board_ : *boot_; }
   void wait_for_reports() noexcept;
   void choose_gpu();
   void agree_on_mode();
@@ -228,6 +231,7 @@ class Pe {
   std::unique_ptr<p2p::PeerSockets> sockets_;
   std::vector<hosts::Link> links_;  ///< to other hosts, until the monitor has them
   std::unique_ptr<p2p::Board> board_;
+  std::unique_ptr<bootstrap::Bootstrap> over_board_;
   std::function<void(const hosts::Frame&)> on_frame_;  ///< the board's, on several hosts
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host

@@ -7,38 +7,6 @@
 #include <algorithm>
 
 namespace gshmem {
-namespace {
-
-/// The board as a Bootstrap, after init: its collectives, in as many pieces as it takes.
-class OverBoard final : public bootstrap::Bootstrap {
- public:
-  OverBoard(p2p::Board& board, const abi::DeviceState& state, double timeout)
-      : board_(board), rank_(state.my_pe), size_(state.n_pes), timeout_(timeout) {}
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return size_; }
-  const char* name() const noexcept override { return "board"; }
-  void allgather(const void* send, void* recv, std::size_t bytes) override {
-    constexpr std::size_t kPiece = p2p::Board::kPayloadBytes;
-    std::vector<char> all(kPiece * static_cast<std::size_t>(size_));
-    for (std::size_t at = 0; at < bytes; at += kPiece) {
-      const std::size_t piece = std::min(kPiece, bytes - at);
-      board_.allgather(static_cast<const char*>(send) + at, all.data(), piece, timeout_);
-      for (std::size_t pe = 0; pe < static_cast<std::size_t>(size_); ++pe) {
-        std::copy_n(all.data() + pe * piece, piece, static_cast<char*>(recv) + pe * bytes + at);
-      }
-    }
-  }
-  void barrier() override { board_.barrier(timeout_); }
-  void abort(int, std::string_view) noexcept override {}
-
- private:
-  p2p::Board& board_;
-  int rank_, size_;
-  double timeout_;
-};
-
-}  // namespace
-
 ContextTable::DeviceMemory Pe::table_memory() {
   if (!gpu_) return {};
   return {[this](std::size_t bytes) { return gpu_->device_memory(bytes); },
@@ -110,13 +78,12 @@ void Pe::step_of(const char* call, const Step& step) {
 
 /// More queues for contexts, as many as the PE needs that has the fewest.
 void Pe::add_queues(const char* call, std::size_t missing) {
-  OverBoard boot(*board_, state_, options_.config.timeout);
-  const std::vector<std::size_t> all = bootstrap::allgather(boot, missing);
+  const std::vector<std::size_t> all = bootstrap::allgather(boot(), missing);
   const auto count = static_cast<std::uint32_t>(*std::max_element(all.begin(), all.end()));
   if (count == 0) return;
   std::vector<nic::ContextQueues> made;
   step_of(call, [&] { queues_->create_more(count); });
-  queues_->exchange(boot);
+  queues_->exchange(boot());
   step_of(call, [&] { made = queues_->connect(); });
   contexts_->add(made);
 }

@@ -72,7 +72,7 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
       addresses.push_back(bootstrap::address_text(address));
     nics_ = nic::Rails(nic::open(
         {.config = options_.config,
-         .boot = *boot_,
+         .boot = boot(),
          .heap_kind = heap.kind,
          .gpu = heap.gpu,
          .heap_sample = sample,
@@ -89,7 +89,7 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
     return !nics_.empty();
   }
   try {
-    together(*boot_, open);
+    together(boot(), open);
   } catch (const AgreedError& error) {
     nics_ = {};
     if (state_.my_pe == 0) {
@@ -107,7 +107,7 @@ void Pe::make_network() {
   int mine = lacks_native_atomics() ? kAtomics : kNothing;
   for (int pe = 0; pe < state_.n_pes; ++pe) mine |= is_mapped(pe) ? kNothing : kPaths;
   int needed = kNothing;
-  for (const int of_pe : bootstrap::allgather(*boot_, mine)) needed |= of_pe;
+  for (const int of_pe : bootstrap::allgather(boot(), mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
   const nic::Region heap{state_.heap, window_->bytes(),
@@ -124,9 +124,9 @@ void Pe::make_network() {
     if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
   }
   queues_ = std::make_unique<nic::QueueSet>(
-      nics_, nic::QueueSetOptions{options_.config, *boot_, network_memory(), heap, peers});
+      nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers});
   state_.nic = queues_->view();
-  const std::vector<int> contexts = bootstrap::allgather(*boot_, options_.config.contexts);
+  const std::vector<int> contexts = bootstrap::allgather(boot(), options_.config.contexts);
   for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
     require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY, [&] {
       return strprintf("GSHMEM_CONTEXTS is %d on PE 0 and %d on PE %zu; set it the same on all PEs",
@@ -135,7 +135,7 @@ void Pe::make_network() {
   }
   if (options_.config.contexts > 0) {
     queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
-    queues_->exchange(*boot_);
+    queues_->exchange(boot());
     context_queues_ = queues_->connect();
   }
   GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nics_.name(),

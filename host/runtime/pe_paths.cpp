@@ -45,7 +45,7 @@ void Pe::make_window() {
   nvml::GpuFabric place;
   if (use != p2p::FabricUse::kOff) place = nvml::gpu_fabric(gpu_->pci());
   window_ = p2p::make_cuda_window({.sockets = *sockets_,
-                                   .boot = *boot_,
+                                   .boot = boot(),
                                    .device = gpu_->device(),
                                    .bytes = bytes,
                                    .peers = peers,

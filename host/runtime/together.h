@@ -5,6 +5,7 @@
 #include "bootstrap/bootstrap.h"
 #include "transport/p2p/peer_sockets.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -55,7 +56,11 @@ void together(bootstrap::Bootstrap& boot, const Phase& phase) {
     mine.code = GSHMEMX_ERROR_INTERNAL;
     std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
   }
-  check_reports(bootstrap::allgather(boot, mine), boot.rank());
+  // Texts only of a phase that failed.
+  const std::vector<int> codes = bootstrap::allgather(boot, mine.code);
+  const auto failed = [](int code) { return code != GSHMEMX_SUCCESS; };
+  if (std::any_of(codes.begin(), codes.end(), failed))
+    check_reports(bootstrap::allgather(boot, mine), boot.rank());
 }
 
 /// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that

@@ -1,6 +1,7 @@
 // Connecting queues over a bootstrap: each end learns of the queue that its peer made for it, and
 // what that costs. The NICs only note what they are told; PEs are threads.
 #include "bootstrap/bootstrap.h"
+#include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "transport/nic/queue_set.h"
 
@@ -13,30 +14,6 @@
 
 namespace gshmem::nic {
 namespace {
-
-/// Counts the bytes that one PE gives and gets.
-class Counting final : public bootstrap::Bootstrap {
- public:
-  explicit Counting(std::unique_ptr<Bootstrap> of) : of_(std::move(of)) {}
-  int rank() const noexcept override { return of_->rank(); }
-  int size() const noexcept override { return of_->size(); }
-  const char* name() const noexcept override { return "counting"; }
-  void allgather(const void* send, void* recv, std::size_t bytes) override {
-    moved_ += bytes * (1 + static_cast<std::size_t>(size()));
-    of_->allgather(send, recv, bytes);
-  }
-  void alltoall(const void* send, void* recv, std::size_t bytes) override {
-    moved_ += bytes * 2 * static_cast<std::size_t>(size());
-    of_->alltoall(send, recv, bytes);
-  }
-  void barrier() override { of_->barrier(); }
-  void abort(int code, std::string_view reason) noexcept override { of_->abort(code, reason); }
-  [[nodiscard]] std::size_t moved() const { return moved_; }
-
- private:
-  std::unique_ptr<Bootstrap> of_;
-  std::size_t moved_ = 0;
-};
 
 /// What the end of a queue says of itself.
 struct End {
@@ -110,7 +87,8 @@ void expect(bool ok, const char* what) {
 
 /// What one PE of a job has moved when all of its queues are connected, those of a context too.
 std::size_t connect_queues(std::unique_ptr<bootstrap::Bootstrap> of) {
-  Counting boot(std::move(of));
+  std::size_t bytes = 0;
+  test::Counting boot(std::move(of), bytes);
   const int n = boot.size(), me = boot.rank();
   Config config;
   config.qps_per_pe = 2;
@@ -136,7 +114,7 @@ std::size_t connect_queues(std::unique_ptr<bootstrap::Bootstrap> of) {
     expect(made[q].pe == made[q].end.pe, "the other end is of that PE");
     mine[q] = made[q].end;
   }
-  const std::size_t moved = boot.moved();
+  const std::size_t moved = bytes;
   boot.allgather(mine.data(), all.data(), mine.size() * sizeof(End));
   for (std::size_t q = 0; q < made.size(); ++q) {
     const End& back = all[static_cast<std::size_t>(mine[q].pe) * mine.size() +

@@ -26,15 +26,15 @@ void RelayBoard::deliver(const Frame& frame) {
   changed_.notify_all();
 }
 
-void RelayBoard::copy_result(void* recv, std::size_t bytes) const {
+/// `bytes` of every PE, to places of `recv` that are `step` apart.
+void RelayBoard::copy_result(char* recv, std::size_t bytes, std::size_t step) const {
   const std::size_t width = header_of(result_).detail, n = static_cast<std::size_t>(n_pes_);
   const std::span<const char> data = payload_of(result_);
   require(data.size() == width * n, GSHMEMX_ERROR_INTERNAL, "board: result of a wrong size");
-  char* to = static_cast<char*>(recv);
-  for (std::size_t pe = 0; pe < n && bytes > 0; ++pe, to += bytes) {
+  for (std::size_t pe = 0; pe < n && bytes > 0; ++pe, recv += step) {
     const std::size_t here = std::min(bytes, width);
-    std::memcpy(to, data.data() + pe * width, here);
-    std::memset(to + here, 0, bytes - here);
+    std::memcpy(recv, data.data() + pe * width, here);
+    std::memset(recv + here, 0, bytes - here);
   }
 }
 
@@ -52,10 +52,20 @@ void RelayBoard::throw_timeout(double timeout_seconds) const {
 
 void RelayBoard::allgather(const void* send, void* recv, std::size_t bytes,
                            double timeout_seconds) {
-  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL,
-          strprintf("board payload of %zu bytes", bytes));
+  std::size_t at = 0;
+  do {
+    const std::size_t piece = std::min(kPieceBytes, bytes - at);
+    await_result({static_cast<const char*>(send) + at, piece}, timeout_seconds);
+    const std::lock_guard lock(mutex_);
+    copy_result(static_cast<char*>(recv) + at, piece, bytes);
+    at += piece;
+  } while (at < bytes);
+}
+
+/// Brings `mine` to the next collective; its result is there afterwards.
+void RelayBoard::await_result(std::span<const char> mine, double timeout_seconds) {
   ++sequence_;
-  channel_.contribute(sequence_, {static_cast<const char*>(send), bytes});
+  channel_.contribute(sequence_, mine);
   const bool limited = timeout_seconds > 0 && timeout_seconds < 1e8;
   auto deadline = limited ? Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                std::chrono::duration<double>(timeout_seconds))
@@ -64,7 +74,7 @@ void RelayBoard::allgather(const void* send, void* recv, std::size_t bytes,
   std::unique_lock lock(mutex_);
   for (;;) {
     // Before stopped(): the PE that stopped us may have had the result.
-    if (is_of(result_, sequence_)) return copy_result(recv, bytes);
+    if (is_of(result_, sequence_)) return;
     if (stopped_()) {
       throw Error(GSHMEMX_ERROR_PEER_FAILED,
                   "stopped while waiting for PEs of other hosts in a host barrier");

@@ -25,7 +25,9 @@ class RelayBoard final : public p2p::Board {
   void deliver(const Frame& frame);
 
  private:
-  void copy_result(void* recv, std::size_t bytes) const;
+  static constexpr std::size_t kPieceBytes = 256;  ///< of a PE: frames have a limit
+  void await_result(std::span<const char> mine, double timeout_seconds);
+  void copy_result(char* recv, std::size_t bytes, std::size_t step) const;
   [[noreturn]] void throw_timeout(double timeout_seconds) const;
 
   int n_pes_;

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -15,16 +16,32 @@ namespace {
 class SharedBoard final : public Board {
  public:
   SharedBoard(PeerSockets& sockets, std::function<bool()> stopped);
-  void allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) override;
+  void allgather(const void* send, void* recv, std::size_t bytes, double timeout_seconds) override {
+    exchange(static_cast<const char*>(send), bytes, static_cast<char*>(recv), {0, bytes},
+             timeout_seconds);
+  }
+  bool alltoall(const void* send, void* recv, std::size_t bytes, double timeout_seconds) override {
+    exchange(static_cast<const char*>(send), bytes * static_cast<std::size_t>(size_),
+             static_cast<char*>(recv), {bytes * static_cast<std::size_t>(rank_), bytes},
+             timeout_seconds);
+    return true;
+  }
 
  private:
-  /// One PE's place. `published` counts its calls; the payload of call k is in payload[k % 2]: a
-  /// PE can only be two calls ahead when everyone has read the older one.
+  static constexpr std::size_t kPieceBytes = 2048;
+  /// One PE's place. `published` counts its pieces; piece k is in payload[k % 2]: a PE can only be
+  /// two pieces ahead when everyone has read the older one.
   struct Slot {
     alignas(128) std::atomic<std::uint64_t> published;
-    alignas(128) unsigned char payload[2][kPayloadBytes];
+    std::size_t bytes[2];
+    alignas(128) char payload[2][kPieceBytes];
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  /// A part of what a PE brings: `at` bytes from its beginning.
+  struct Part {
+    std::size_t at, bytes;
+  };
+  void exchange(const char* send, std::size_t bytes, char* recv, Part part, double timeout_seconds);
   void wait_for(int pe, std::uint64_t sequence, double timeout_seconds);
 
   int rank_, size_;
@@ -66,24 +83,30 @@ void SharedBoard::wait_for(int pe, std::uint64_t sequence, double timeout_second
   }
 }
 
-void SharedBoard::allgather(const void* send, void* recv, std::size_t bytes,
-                            double timeout_seconds) {
-  require(bytes <= kPayloadBytes, GSHMEMX_ERROR_INTERNAL,
-          strprintf("board payload of %zu bytes", bytes));
-  const std::uint64_t sequence = ++sequence_;
-  const std::size_t side = sequence % 2;
-  if (bytes > 0) std::memcpy(slots_[rank_].payload[side], send, bytes);
-  // A PE that brings less than the others do has called something else, and must not seem to bring
-  // what it brought two calls ago.
-  std::memset(slots_[rank_].payload[side] + bytes, 0, kPayloadBytes - bytes);
-  slots_[rank_].published.store(sequence, std::memory_order_release);  // pairs with wait_for
-  for (int pe = 0; pe < size_; ++pe) {
-    wait_for(pe, sequence, timeout_seconds);
-    if (bytes > 0) {
-      std::memcpy(static_cast<char*>(recv) + bytes * static_cast<std::size_t>(pe),
-                  slots_[pe].payload[side], bytes);
+/// Brings `bytes`, piece by piece, and copies `part` of what each PE brings. Of a PE that brings
+/// less the rest is zero: it has called something else, and whoever compares the data sees it.
+void SharedBoard::exchange(const char* send, std::size_t bytes, char* recv, Part part,
+                           double timeout_seconds) {
+  std::size_t at = 0;
+  do {
+    const std::uint64_t sequence = ++sequence_;
+    const std::size_t side = sequence % 2, piece = std::min(kPieceBytes, bytes - at);
+    const std::size_t first = std::clamp(part.at, at, at + piece),
+                      end = std::clamp(part.at + part.bytes, at, at + piece);
+    Slot& mine = slots_[rank_];
+    if (piece > 0) std::memcpy(mine.payload[side], send + at, piece);
+    mine.bytes[side] = piece;
+    mine.published.store(sequence, std::memory_order_release);  // pairs with wait_for
+    for (int pe = 0; pe < size_; ++pe) {
+      wait_for(pe, sequence, timeout_seconds);
+      if (first == end) continue;
+      char* const to = recv + part.bytes * static_cast<std::size_t>(pe) + (first - part.at);
+      const std::size_t there = std::clamp(at + slots_[pe].bytes[side], first, end) - first;
+      std::memcpy(to, slots_[pe].payload[side] + (first - at), there);
+      std::memset(to + there, 0, end - first - there);
     }
-  }
+    at += piece;
+  } while (at < bytes);
 }
 
 }  // namespace

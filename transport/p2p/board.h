@@ -1,7 +1,7 @@
-// The board: host threads' collectives after init (barrier, agreement on malloc sizes), a few
-// hundred bytes per PE. On one host it is in memory that all PEs share: microseconds, no
-// launcher. Invariant: a call ends with everyone's data, or with an Error after a peer's death or
-// the timeout.
+// The board: host threads' collectives (barrier, agreement on malloc sizes), a few hundred bytes
+// per PE. On one host it is in memory that all PEs share: microseconds, no launcher, and init goes
+// over it from then on. Invariant: a call ends with everyone's data, or with an Error after a
+// peer's death or the timeout.
 #pragma once
 
 #include "transport/p2p/peer_sockets.h"
@@ -14,17 +14,20 @@ namespace gshmem::p2p {
 
 class Board {
  public:
-  static constexpr std::size_t kPayloadBytes = 256;
-
   Board() = default;
   virtual ~Board() = default;
   Board(const Board&) = delete;
 
-  /// Shape: `bytes` (at most kPayloadBytes) from every PE, size*bytes into `recv`.
+  /// Shape: `bytes` from every PE, size*bytes into `recv`.
   /// Errors: GSHMEMX_ERROR_TIMEOUT naming the first PE that is missing after `timeout_seconds`
   /// (0 = wait for ever), GSHMEMX_ERROR_PEER_FAILED. Threads: one at a time per PE.
   virtual void allgather(const void* send, void* recv, std::size_t bytes,
                          double timeout_seconds) = 0;
+  /// As bootstrap::Bootstrap's. False = not done: nothing is better here than an allgather.
+  virtual bool alltoall(const void* /*send*/, void* /*recv*/, std::size_t /*bytes*/,
+                        double /*timeout_seconds*/) {
+    return false;
+  }
   void barrier(double timeout_seconds) { allgather(nullptr, nullptr, 0, timeout_seconds); }
 };
 

@@ -222,6 +222,13 @@ void PeerSockets::hang_up() noexcept {
   }
 }
 
+bool PeerSockets::lost_one() {
+  if (++looks_ % 64 != 0) return false;
+  std::vector<pollfd> entries;
+  for (const Fd& socket : sockets_) entries.push_back({socket.get(), POLLRDHUP, 0});
+  return ::poll(entries.data(), entries.size(), 0) > 0;
+}
+
 /// False when its mailbox is full for now, or too many descriptors are under way (unix(7),
 /// ETOOMANYREFS).
 bool PeerSockets::post(int i, Kind kind, int fd, std::span<const char> bytes) {

@@ -36,6 +36,9 @@ class PeerSockets {
   /// A PE that waits for this one in one of these fails at once. For a PE that will not come.
   void hang_up() noexcept;
 
+  /// A PE has ended its connection. Only one look in 64 is one.
+  [[nodiscard]] bool lost_one();
+
   /// Socket to PE i of the host; -1 where there is none.
   [[nodiscard]] int socket(int i) const { return sockets_[static_cast<std::size_t>(i)].get(); }
   [[nodiscard]] const HostGroup& group() const noexcept { return group_; }
@@ -71,7 +74,8 @@ class PeerSockets {
   Fd mailbox_;
   std::vector<Contact> contacts_;
   std::vector<std::deque<Letter>> letters_;  ///< that came and have not been read, by sender
-  std::vector<bool> gone_;                   ///< has hung up
+  unsigned looks_ = 0;
+  std::vector<bool> gone_;  ///< has hung up
 };
 
 }  // namespace gshmem::p2p
