@@ -160,11 +160,12 @@ class CudaGpu final : public Gpu {
         unsigned flags = 0;
         GSHMEM_CU(&cuda_, cuCtxGetFlags, &flags);
         if ((flags & kSyncMemops) != 0) return;  // the application's, or of another PE's init
-        const CUresult set = cuda_.cuCtxSetFlags(flags | kSyncMemops);
-        flag_is_ours_ = set == CUDA_SUCCESS;
-        if (flag_is_ours_) return;
-        // While some thread captures a graph flags stay as they are.
-        if (!is_capture_error(set)) cu_check(set, "cuCtxSetFlags");
+        if (!default_stream_meets_a_capture()) {
+          const CUresult set = cuda_.cuCtxSetFlags(flags | kSyncMemops);
+          flag_is_ours_ = set == CUDA_SUCCESS;
+          if (flag_is_ours_) return;
+          if (!is_capture_error(set)) cu_check(set, "cuCtxSetFlags");
+        }
       }
       const int on = 1;
       const CUresult result = cuda_.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
@@ -260,6 +261,13 @@ class CudaGpu final : public Gpu {
     return mapped;
   }
 
+  /// A new flag of a context ends all captures in it. The default stream tells of captures that it
+  /// would meet, and does them no harm; nothing tells of those of other streams. Source: CUDA
+  /// driver API, cuStreamIsCapturing.
+  [[nodiscard]] bool default_stream_meets_a_capture() const {
+    CUstreamCaptureStatus status{};
+    return is_capture_error(cuda_.cuStreamIsCapturing(CU_STREAM_LEGACY, &status));
+  }
   /// A flag that the application has set since stays.
   void restore_flags() noexcept {
     unsigned flags = 0;

@@ -250,9 +250,22 @@ CUresult get_flags(unsigned* flags) {
   if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   return *flags = flags_of_context[number_of(contexts_of_thread.back())], CUDA_SUCCESS;
 }
+/// Waits for the context when a flag is new: so it breaks captures in whatever mode, as CUDA 13.0
+/// does on an H100.
 CUresult set_flags(unsigned flags) {
   if (contexts_of_thread.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  return flags_of_context[number_of(contexts_of_thread.back())] = flags, CUDA_SUCCESS;
+  std::atomic<unsigned>& now = flags_of_context[number_of(contexts_of_thread.back())];
+  if (record().capturing && (flags & ~now) != 0) {
+    const std::lock_guard lock(record().mutex);
+    return violation("cuCtxSetFlags while another thread captures", kCaptured);
+  }
+  return now = flags, CUDA_SUCCESS;
+}
+/// The capture under way is of a stream that the default one waits for.
+CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool by_default = stream == CU_STREAM_LEGACY && record().capturing;
+  return by_default ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 CUresult exchange_capture_mode(CUstreamCaptureMode* mode) {
   return std::swap(*mode, capture_mode), CUDA_SUCCESS;
@@ -283,6 +296,7 @@ void* find(const std::string& name) {
       {"cuCtxGetDevice", address_of(current_device)},
       {"cuCtxGetFlags", address_of(get_flags)},
       {"cuCtxSetFlags", std::getenv("CUDA_DOUBLE_OLD") ? nullptr : address_of(set_flags)},
+      {"cuStreamIsCapturing", address_of(is_capturing)},
       {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
       {"cuPointerSetAttribute", address_of(set_attribute)},
       {"cuGetErrorName", address_of(error_text)},
