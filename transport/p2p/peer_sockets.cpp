@@ -306,6 +306,11 @@ bool PeerSockets::take_letter() {
 void PeerSockets::take_letters(const std::vector<int>& from) {
   while (take_letter()) {
   }
+  check_gone(from);
+}
+
+/// Errors: one of `from`, of which there is no letter, has hung up.
+void PeerSockets::check_gone(const std::vector<int>& from) const {
   for (const int i : from) {
     const auto index = static_cast<std::size_t>(i);
     require(!gone_[index] || !letters_[index].empty(), GSHMEMX_ERROR_PEER_FAILED, [&] {
@@ -317,6 +322,7 @@ void PeerSockets::take_letters(const std::vector<int>& from) {
 /// Waits for something to come, and takes it in. Errors: one of `from`, of which there is no
 /// letter, has hung up or died.
 void PeerSockets::wait_for_letters(const std::vector<int>& from, int wait_ms) {
+  check_gone(from);  // its last letter may have been taken in before
   std::vector<pollfd> entries{{mailbox_.get(), POLLIN, 0}};
   for (const int i : from) entries.push_back({socket(i), POLLRDHUP, 0});
   const int ready = ::poll(entries.data(), entries.size(), wait_ms);

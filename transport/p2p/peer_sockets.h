@@ -64,6 +64,7 @@ class PeerSockets {
   [[nodiscard]] bool post(int i, Kind kind, int fd, std::span<const char> bytes);
   [[nodiscard]] bool take_letter();
   void take_letters(const std::vector<int>& from);
+  void check_gone(const std::vector<int>& from) const;
   void wait_for_letters(const std::vector<int>& from, int wait_ms);
   [[nodiscard]] Letter read_letter(int i);
   void check_time(const bootstrap::Deadline& deadline, int i, bool refused) const;

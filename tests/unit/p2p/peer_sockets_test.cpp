@@ -175,6 +175,19 @@ TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
         }) == "");
 }
 
+TEST_CASE("pe_that_was_heard_hanging_up_before_is_not_waited_for") {
+  CHECK(run_pes(2, 0, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          const bool first = boot.rank() == 0;
+          if (first) (void)sockets.from_root(STDIN_FILENO);
+          if (first) sockets.hang_up();
+          boot.barrier();
+          if (first) return;
+          (void)sockets.from_root(-1);  // takes both letters in
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
+                       [&] { (void)sockets.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
 TEST_CASE("pes_of_different_users_are_told_so") {
   if (geteuid() != 0) {
     std::puts("skipped: only root can be another user");
