@@ -6,6 +6,13 @@ Usage: mutate.py --compiler CXX --catch LIBRARY --machine LIBRARY
 LIBRARY is what the tests are linked with. A sample is chosen by the seed, which is printed; by
 default it is the day, so that days take turns. That the texts of all mutations are still in the
 sources is checked in every run.
+
+       mutate.py --random N --build FOLDER [--seed S] [--folders F...] [--seconds S] [--least K]
+                 [--report FILE] [--again FILE]
+puts changes drawn at random into transport/, host/ and bootstrap/ until N of them have been tested
+(host.py). Counted apart are those that do not compile, that make the same code, and that are listed
+with a reason why nothing is worse (equivalents.py). FOLDER is a build with all tests.
+Succeeds when all were seen, or K. --again tests what a report says was not seen.
 """
 import argparse
 import os
@@ -17,6 +24,7 @@ import sys
 import tempfile
 import time
 
+import host
 from mutations import MODEL, MUTATIONS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -120,14 +128,24 @@ def choose(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--compiler", required=True)
-    parser.add_argument("--catch", required=True)
-    parser.add_argument("--machine", required=True)
+    parser.add_argument("--compiler")
+    parser.add_argument("--catch")
+    parser.add_argument("--machine")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--sample", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400))
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--random", type=int)
+    parser.add_argument("--build")
+    parser.add_argument("--folders", nargs="+", default=["transport", "host", "bootstrap"])
+    parser.add_argument("--seconds", type=float, help="for all of them")
+    parser.add_argument("--least", type=int)
+    parser.add_argument("--report")
+    parser.add_argument("--again")
+    parser.add_argument("--without", action="store_true", help="a change: no stage sees anything")
     options = parser.parse_args()
+    if options.random or options.without:
+        return host.main(options)
 
     stale = []
     for mutation in MUTATIONS:
