@@ -26,6 +26,11 @@ class Deadline {
     return sooner;
   }
 
+  /// Of a deadline that comes.
+  [[nodiscard]] double seconds_left() const {
+    return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
+  }
+
   /// Milliseconds left for poll(2): -1 = no end, 0 = passed; a started millisecond counts whole.
   [[nodiscard]] int poll_ms() const {
     if (never()) return -1;

@@ -19,8 +19,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
+#include <optional>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -29,13 +29,14 @@ namespace {
 // values pass. 512 KiB leaves room and costs no measurable time over 1 MiB.
 constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 constexpr double kAbortSeconds = 5;
+constexpr double kVerdictSeconds = 2;
 
-/// A number that no chunk of this process has used. PMIx never forgets a key, so it counts on over
-/// re-initialisation; all ranks do the same collectives, so all count alike.
-std::uint64_t next_chunk() {
-  static std::atomic<std::uint64_t> count{0};
-  return count.fetch_add(1, std::memory_order_relaxed);  // a name, orders nothing
-}
+/// Chunks that all ranks have exchanged, the name of the next. PMIx never forgets a key, so it
+/// counts on over re-initialisation. All ranks do the same collectives, and one whose fence fails
+/// counts for none of them, so all count alike.
+std::atomic<std::uint64_t> chunks_exchanged{0};
+/// What this rank has put under the name of the next.
+std::optional<std::vector<char>> next_chunk;
 
 std::string chunk_key(std::uint64_t chunk) { return "gshmem." + std::to_string(chunk); }
 
@@ -84,11 +85,6 @@ class Session {
 class PmixExchange final : public Bootstrap {
  public:
   explicit PmixExchange(double timeout_seconds) : timeout_seconds_(timeout_seconds) {
-    directives_.push_back(pmix_info_flag(PMIX_COLLECT_DATA));
-    if (timeout_seconds > 0 && timeout_seconds < 1e6) {
-      const int whole_seconds = static_cast<int>(std::ceil(timeout_seconds));
-      directives_.push_back(pmix_info_int(PMIX_TIMEOUT, whole_seconds));
-    }
     PmixValue size;
     check(pmix_get(api_, everyone(), PMIX_JOB_SIZE, Deadline(timeout_seconds), &size),
           "asking the PMIx server for the job size");
@@ -97,6 +93,8 @@ class PmixExchange final : public Bootstrap {
             strprintf("PMIx gives rank %d in a job of %d", rank(), size_));
     GSHMEM_DEBUG("bootstrap pmix: rank %d of %d in %s, %s", rank(), size_, session_.me().nspace,
                  api_.version());
+    // What all bring here is the same in every attempt: ranks that gave up come again.
+    if (size_ > 1) meet("init", Deadline(timeout_seconds));
   }
 
   int rank() const noexcept override { return static_cast<int>(session_.me().rank); }
@@ -147,9 +145,11 @@ class PmixExchange final : public Bootstrap {
 
   void gather_chunk(const Transfer& transfer, std::size_t at, const Deadline& deadline) {
     const std::size_t bytes = std::min(kChunkBytes, transfer.bytes - at);
-    const std::uint64_t number = next_chunk();
+    const std::uint64_t number = chunks_exchanged.load(std::memory_order_relaxed);
     put(chunk_key(number), transfer.send + at, bytes);
     fence(transfer.operation, deadline);
+    next_chunk.reset();
+    chunks_exchanged.store(number + 1, std::memory_order_relaxed);  // a name, orders nothing
     for (int r = 0; r < size_; ++r) {
       PmixValue value;
       const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
@@ -163,9 +163,17 @@ class PmixExchange final : public Bootstrap {
     }
   }
 
+  /// After a fence that failed the value is there already: stores lose what is put twice.
   void put(const std::string& key, const std::byte* data, std::size_t bytes) {
     std::vector<char> copy(bytes);  // PMIx takes a pointer to non-const
     std::memcpy(copy.data(), data, bytes);
+    if (next_chunk) {
+      require(*next_chunk == copy, GSHMEMX_ERROR_BOOTSTRAP,
+              "an earlier init failed on some ranks only, and PMIx takes no value twice; start the "
+              "job again");
+      return;
+    }
+    next_chunk = copy;
     pmix_value_t value{};
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = copy.data();
@@ -174,8 +182,17 @@ class PmixExchange final : public Bootstrap {
     check(api_.commit(), "bootstrap allgather: PMIx_Commit");
   }
 
+  /// The server's verdict is worth a wait: it takes back that this rank was there. A rank that gave
+  /// up before it would count twice when it comes again, in the place of one that is missing.
   void fence(const char* operation, const Deadline& deadline) {
-    const pmix_status_t status = pmix_fence(api_, everyone(), directives_, deadline);
+    std::vector<pmix_info_t> directives{pmix_info_flag(PMIX_COLLECT_DATA)};
+    Deadline verdict = deadline;
+    if (!deadline.never()) {
+      const int whole_seconds = static_cast<int>(deadline.seconds_left()) + 1;
+      directives.push_back(pmix_info_int(PMIX_TIMEOUT, whole_seconds));
+      verdict = Deadline(whole_seconds + kVerdictSeconds);
+    }
+    const pmix_status_t status = pmix_fence(api_, everyone(), directives, verdict);
     if (status == PMIX_ERR_TIMEOUT) {
       failure_ = failure_timeout(operation, timeout_seconds_, {});
       failure_.raise();
@@ -208,7 +225,6 @@ class PmixExchange final : public Bootstrap {
   double timeout_seconds_;
   const Session& session_ = Session::get(timeout_seconds_);
   int size_ = 0;
-  std::vector<pmix_info_t> directives_;
   Failure failure_;
 };
 

@@ -4,8 +4,10 @@
 #include "host/base/at_fork.h"
 #include "host/base/thread.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 using namespace gshmem;
 
@@ -15,15 +17,19 @@ struct gshmemx_thread_world {
 
   std::unique_ptr<bootstrap::Bootstrap> take(int rank, double timeout) {
     const std::lock_guard lock(mutex);
-    const std::size_t round = rounds_of[static_cast<std::size_t>(rank)]++;
+    const std::size_t round = rounds_of[static_cast<std::size_t>(rank)]++ - taken;
     while (rounds.size() <= round) rounds.push_back(bootstrap::create_threads(n_pes, timeout));
-    return std::move(rounds[round][static_cast<std::size_t>(rank)]);
+    auto mine = std::move(rounds[round][static_cast<std::size_t>(rank)]);
+    const auto least = *std::min_element(rounds_of.begin(), rounds_of.end());
+    for (; taken < least; ++taken) rounds.pop_front();
+    return mine;
   }
 
   int n_pes;
   std::uint32_t forks = fork_count();  ///< of the process that made it
   std::mutex mutex;
-  std::vector<std::size_t> rounds_of;
+  std::vector<std::size_t> rounds_of;  ///< by rank
+  std::size_t taken = 0;               ///< rounds that all ranks have come to
   std::deque<std::vector<std::unique_ptr<bootstrap::Bootstrap>>> rounds;
 };
 
@@ -32,18 +38,13 @@ namespace {
 /// What GSHMEM_FAULT says, whatever is wrong with other variables. A bad value does not say what it
 /// wants; the default is to end.
 bool init_may_return() {
-  const auto only_fault = [](const char* name, void*) -> const char* {
-    return std::strcmp(name, "GSHMEM_FAULT") == 0 ? env_lookup(name) : nullptr;
-  };
-  try {
-    return Config::from(only_fault, nullptr).fault == "report";
-  } catch (const Error&) {
-    return false;
-  }
+  std::optional<Error> bad;
+  return Config::from_env(&bad).fault == "report";
 }
 
-Config read_config() {
-  Config config = Config::from_env();
+/// `bad` as of Config::from_env.
+Config read_config(std::optional<Error>* bad = nullptr) {
+  Config config = Config::from_env(bad);
   log_configure(log_level_from(config.log_level), config.log_file);
   config_warn_unknown();
   return config;
@@ -105,24 +106,14 @@ bool already_initialized(unsigned flags) {
   return !founds_another(flags) || gshmemi_ambient()->bound;
 }
 
-/// For a rank that fails before it has its bootstrap: the others hear of it, and the next init of
-/// all is of the same round again.
-void forgo_round(unsigned flags, const gshmemx_init_attr_t* attr) {
-  if (flags != GSHMEMX_INIT_THREAD_PES || !attr || attr->version != GSHMEMX_INIT_ATTR_VERSION)
-    return;
-  if (gshmemx_thread_world_t* world = attr->args.thread_world)
-    (void)world->take(attr->args.thread_rank, 0);  // others that come first do not wait
-}
-
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   // Threads that found a PE each must meet in init.
   std::unique_lock<std::mutex> founding;
   if (!founds_another(flags)) founding = process_founding();
   if (already_initialized(flags) && process_init_again()) return;
-  bool has_boot = false;
   try {
     PeOptions options;
-    options.config = read_config();
+    options.config = read_config(&options.bad_config);
     require_works_in_child(flags, options.config);
     if (attr && attr->version == GSHMEMX_INIT_ATTR_VERSION) {
       options.cuda_device_id = attr->args.cuda_device_id;
@@ -137,14 +128,19 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
                   flags);
     }
     options.tell_kernels = process_tell_kernels;
-    auto boot = make_bootstrap(flags, attr, options.config);
-    has_boot = true;
+    // A bad value is told to all PEs. What cannot be made may be so because of it.
+    std::unique_ptr<bootstrap::Bootstrap> boot;
+    try {
+      boot = make_bootstrap(flags, attr, options.config);
+    } catch (const Error&) {
+      if (options.bad_config) throw Error(*options.bad_config);
+      throw;
+    }
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
     process_add(std::move(pe),
                 flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
   } catch (const Error& error) {
     set_init_error(error);
-    if (!has_boot) forgo_round(flags, attr);
     throw;
   }
 }

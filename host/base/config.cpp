@@ -257,16 +257,22 @@ std::vector<std::string> names_of_environ() {
 
 }  // namespace
 
-Config Config::from(Lookup lookup, void* context) {
+Config Config::from(Lookup lookup, void* context, std::optional<Error>* bad) {
   Config config;
   for (const Variable& v : kVariables) {
     const char* text = lookup(v.name, context);
-    v.set(config, v, text != nullptr ? text : v.default_value);
+    try {
+      v.set(config, v, text != nullptr ? text : v.default_value);
+    } catch (const Error& error) {
+      if (!bad) throw;
+      if (!*bad) *bad = error;
+      v.set(config, v, v.default_value);
+    }
   }
   return config;
 }
 
-Config Config::from_env() { return from(lookup_env, nullptr); }
+Config Config::from_env(std::optional<Error>* bad) { return from(lookup_env, nullptr, bad); }
 
 const char* env_lookup(const char* name) noexcept { return std::getenv(name); }
 

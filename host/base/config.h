@@ -4,9 +4,11 @@
 // nearest name.
 #pragma once
 
+#include "host/base/error.h"
 #include "host/base/log.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +29,11 @@ struct Config {
   /// Parses every variable of the table, unset ones from their default. Errors:
   /// GSHMEMX_ERROR_CONFIG with name, value and accepted values of the first bad one:
   /// `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0; 0 = never)`.
-  [[nodiscard]] static Config from_env();
+  /// With `bad` that error is kept there instead, and what is bad has its default.
+  [[nodiscard]] static Config from_env(std::optional<Error>* bad = nullptr);
   /// Reads the variables from any source of values; from_env and the tests share it.
-  [[nodiscard]] static Config from(Lookup lookup, void* context);
+  [[nodiscard]] static Config from(Lookup lookup, void* context,
+                                   std::optional<Error>* bad = nullptr);
 };
 
 /// A variable that is not ours, such as a launcher's PMIX_RANK; null = not set.

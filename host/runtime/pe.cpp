@@ -71,6 +71,7 @@ void Pe::init() {
   const double timeout = options_.config.bootstrap_timeout;
   group_ = p2p::find_hosts(*boot_);
   together(boot(), [&] {
+    if (options_.bad_config) throw Error(*options_.bad_config);
     choose_gpu();
     check_path_variables();
   });

@@ -9,10 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -68,6 +71,21 @@ void pmix_missing_rank() {
   missing_rank(*boot, "rank " + std::to_string(boot->size() - 1));
 }
 void exchange_missing_rank() { missing_rank(*bootstrap::create_pmix_exchange(1), "another rank"); }
+
+/// The last rank comes when the others have given up once. They come again, and all find each
+/// other.
+void late_rank(const std::function<std::unique_ptr<bootstrap::Bootstrap>(double)>& make) {
+  if (std::atoi(std::getenv("PMIX_RANK")) == 2) {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  } else {
+    expect_error(GSHMEMX_ERROR_TIMEOUT, "timed out after 1 s", [&] { make(1)->barrier(); });
+  }
+  conformance([&] { return make(60 * gshmem::test::kPatience); }, 4096);
+}
+void pmix_late_rank() {
+  late_rank([](double seconds) { return bootstrap::create_pmix(config_with_timeout(seconds)); });
+}
+void exchange_late_rank() { late_rank(bootstrap::create_pmix_exchange); }
 
 /// The last rank dies in a collective; the others end, by an error or by the launcher's signal.
 void killed_rank(bootstrap::Bootstrap& boot, const std::string& part) {
@@ -131,6 +149,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> modes{{"pmix", pmix_conforms},
                                                 {"pmix-without-tcp", pmix_without_tcp},
                                                 {"pmix-missing", pmix_missing_rank},
+                                                {"pmix-late", pmix_late_rank},
+                                                {"exchange-late", exchange_late_rank},
                                                 {"pmix-killed", pmix_killed_rank},
                                                 {"pmix-abort", pmix_abort},
                                                 {"pmix-child", pmix_child},

@@ -70,3 +70,25 @@ TEST_CASE("first_pe_that_cannot_make_what_all_share_tells_the_others_why") {
     CHECK(contains(outcome.output, "ftruncate: File too large"));
   }
 }
+
+TEST_CASE("bad_value_on_one_pe_is_told_to_all_and_a_later_init_works") {
+  const int bad = GENERATE(0, 1);
+  const auto outcomes = in_children(2, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}}), [&](int rank) {
+    if (rank == bad) setenv("GSHMEM_QP_DEPTH", "many", 1);
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+    unsetenv("GSHMEM_QP_DEPTH");
+    std::printf("then %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    gshmem_finalize();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "status 10\n"));
+    const std::string where =
+        rank == bad ? "-1 " : "-1 init failed on PE " + std::to_string(bad) + ": ";
+    CHECK(contains(outcome.output, where + "GSHMEM_QP_DEPTH=\"many\": expected an integer"));
+    CHECK(contains(outcome.output, "then 0\n"));
+  }
+}
