@@ -35,11 +35,8 @@ GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* sou
   if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"dest", dest, n}},
                        Local{{"source", source, n}}))
     return;
-  GSHMEM_ON_HOST_OPS({
-    ops->put(dest, source, n.bytes(), pe);
-    if (kCompletion == Completion::kBlocking) ops->complete();
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kPut, call.name, dest, source, n.bytes(), pe,
+                                          kCompletion == Completion::kBlocking))
   if constexpr (kCompletion == Completion::kBlocking) {
     device::put(coop, state, dest, source, n.bytes(), pe);
   } else {
@@ -54,17 +51,35 @@ GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* sou
   if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"source", source, n}},
                        Local{{"dest", dest, n}}))
     return;
-  GSHMEM_ON_HOST_OPS({
-    ops->get(dest, source, n.bytes(), pe);
-    if (kCompletion == Completion::kBlocking) ops->complete();
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kGet, call.name, dest, source, n.bytes(), pe,
+                                          kCompletion == Completion::kBlocking))
   if constexpr (kCompletion == Completion::kBlocking) {
     device::get(coop, state, dest, source, n.bytes(), pe);
   } else {
     device::get_nbi(coop, state, dest, source, n.bytes(), pe);
   }
 }
+
+#if !defined(__CUDA_ARCH__)
+template <class T>
+Call word_call(CallKind kind, const Caller& caller, T* dest, const T* source, std::uint64_t operand,
+               int pe) {
+  Call call(kind, caller.name, pe);
+  call.dest = dest;
+  call.source = source;
+  call.operand = operand;
+  call.width = sizeof(T);
+  return call;
+}
+inline Call strided_call(CallKind kind, const Caller& caller, void* dest, const void* source,
+                         Strides strides, Elements n, int pe) {
+  Call call = Call::transfer(kind, caller.name, dest, source, n.bytes(), pe, true);
+  call.dst_stride = strides.dst;
+  call.src_stride = strides.src;
+  call.width = static_cast<std::uint32_t>(n.size);
+  return call;
+}
+#endif
 
 template <class Coop>
 GSHMEM_FN void put(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
@@ -92,8 +107,11 @@ GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, element("dest", dest))) return;
   GSHMEM_ON_HOST_OPS({
-    ops->put(dest, &value, sizeof(T), pe);
-    ops->complete();  // `value` dies with this call
+    if constexpr (sizeof(T) > sizeof(Call::operand)) {
+      (void)ops->run(Call::transfer(CallKind::kPut, call.name, dest, &value, sizeof(T), pe, true));
+    } else {
+      (void)ops->run(word_call(CallKind::kP, call, dest, dest, bits<Word<T>>(value), pe));
+    }
     return;
   })
   device::p(state, dest, value, pe);
@@ -104,10 +122,16 @@ GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, element("source", source))) return T{};
   GSHMEM_ON_HOST_OPS({
-    T value{};
-    ops->get(&value, source, sizeof(T), pe);
-    ops->complete();
-    return value;
+    if constexpr (sizeof(T) > sizeof(Call::operand)) {
+      T value{};
+      (void)ops->run(
+          Call::transfer(CallKind::kGet, call.name, &value, source, sizeof(T), pe, true));
+      return value;
+    } else {
+      T* const none = nullptr;
+      return bits<T>(
+          static_cast<Word<T>>(ops->run(word_call(CallKind::kG, call, none, source, 0, pe))));
+    }
   })
   return device::g(state, source, pe);
 }
@@ -122,15 +146,7 @@ GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* sourc
                        Strided<Symmetric>{"dest", "dst", dest, strides.dst, n},
                        Strided<Local>{"source", "sst", source, strides.src, n}))
     return;
-  GSHMEM_ON_HOST_OPS({
-    for (std::size_t i = 0; i < strides.nelems; ++i) {
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-      ops->put(static_cast<W*>(dest) + at * strides.dst,
-               static_cast<const W*>(source) + at * strides.src, kSize, pe);
-    }
-    ops->complete();
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIput, call, dest, source, strides, n, pe))
   device::iput(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
 }
 
@@ -144,25 +160,19 @@ GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* sourc
                        Strided<Symmetric>{"source", "sst", source, strides.src, n},
                        Strided<Local>{"dest", "dst", dest, strides.dst, n}))
     return;
-  GSHMEM_ON_HOST_OPS({
-    for (std::size_t i = 0; i < strides.nelems; ++i) {
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i);
-      ops->get(static_cast<W*>(dest) + at * strides.dst,
-               static_cast<const W*>(source) + at * strides.src, kSize, pe);
-    }
-    ops->complete();
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIget, call, dest, source, strides, n, pe))
   device::iget(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
 }
 
 // --- Atomics -------------------------------------------------------------------------------------
 #if !defined(__CUDA_ARCH__)
 template <class T>
-T amo_host(HostOps* ops, AmoOp op, const T* dest, T operand, T cond, int pe) {
-  const std::uint64_t old = ops->amo(op, const_cast<T*>(dest), bits<Word<T>>(operand),
-                                     bits<Word<T>>(cond), sizeof(T), pe);
-  return bits<T>(static_cast<Word<T>>(old));
+T amo_host(HostOps* ops, const Caller& caller, AmoOp op, const T* dest, T operand, T cond, int pe) {
+  Call call =
+      word_call(CallKind::kAmo, caller, const_cast<T*>(dest), dest, bits<Word<T>>(operand), pe);
+  call.op = op;
+  call.cond = bits<Word<T>>(cond);
+  return bits<T>(static_cast<Word<T>>(ops->run(call)));
 }
 #endif
 
@@ -170,7 +180,7 @@ template <class T>
 GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("source", source))) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kFetch, source, T{}, T{}, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kFetch, source, T{}, T{}, pe);)
   return device::amo_fetch(state, source, pe);
 }
 
@@ -179,7 +189,7 @@ GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;
   GSHMEM_ON_HOST_OPS({
-    amo_host(ops, AmoOp::kSet, dest, value, T{}, pe);
+    amo_host(ops, call, AmoOp::kSet, dest, value, T{}, pe);
     return;
   })
   device::amo_set(state, dest, value, pe);
@@ -189,7 +199,7 @@ template <class T>
 GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kSwap, dest, value, T{}, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kSwap, dest, value, T{}, pe);)
   return device::amo_swap(state, dest, value, pe);
 }
 
@@ -197,27 +207,27 @@ template <class T>
 GSHMEM_FN T amo_compare_swap(const Caller& call, T* dest, T cond, T value, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::kCompareSwap, dest, value, cond, pe);)
+  GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kCompareSwap, dest, value, cond, pe);)
   return device::amo_compare_swap(state, dest, cond, value, pe);
 }
 
-#define GSHMEM_API_AMO(OP, OP_NAME)                                                   \
-  template <class T>                                                                  \
-  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {          \
-    const State& state = call.state;                                                  \
-    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{}; \
-    GSHMEM_ON_HOST_OPS(return amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);)   \
-    return device::amo_fetch_##OP(state, dest, value, pe);                            \
-  }                                                                                   \
-  template <class T>                                                                  \
-  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {             \
-    const State& state = call.state;                                                  \
-    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;     \
-    GSHMEM_ON_HOST_OPS({                                                              \
-      amo_host(ops, AmoOp::OP_NAME, dest, value, T{}, pe);                            \
-      return;                                                                         \
-    })                                                                                \
-    device::amo_##OP(state, dest, value, pe);                                         \
+#define GSHMEM_API_AMO(OP, OP_NAME)                                                       \
+  template <class T>                                                                      \
+  GSHMEM_FN T amo_fetch_##OP(const Caller& call, T* dest, T value, int pe) {              \
+    const State& state = call.state;                                                      \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};     \
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);) \
+    return device::amo_fetch_##OP(state, dest, value, pe);                                \
+  }                                                                                       \
+  template <class T>                                                                      \
+  GSHMEM_FN void amo_##OP(const Caller& call, T* dest, T value, int pe) {                 \
+    const State& state = call.state;                                                      \
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;         \
+    GSHMEM_ON_HOST_OPS({                                                                  \
+      amo_host(ops, call, AmoOp::OP_NAME, dest, value, T{}, pe);                          \
+      return;                                                                             \
+    })                                                                                    \
+    device::amo_##OP(state, dest, value, pe);                                             \
   }
 GSHMEM_API_AMO(add, kAdd)
 GSHMEM_API_AMO(and, kAnd)
@@ -235,8 +245,8 @@ GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const 
     return;
   const T old = fetching();
   GSHMEM_ON_HOST_OPS({
-    ops->copy(fetch, &old, sizeof(T));  // it may be memory of the GPU
-    ops->complete();
+    (void)ops->run(  // it may be memory of the GPU
+        Call::transfer(CallKind::kCopy, call.name, fetch, &old, sizeof(T), -1, true));
     return;
   })
   *fetch = old;
@@ -244,9 +254,11 @@ GSHMEM_FN void fetch_into(const Caller& call, T* fetch, const char* name, const 
 
 // --- Signals -------------------------------------------------------------------------------------
 #if !defined(__CUDA_ARCH__)
-inline void signal_host(HostOps* ops, const SignalUpdate& signal, int pe) {
-  const AmoOp op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
-  amo_host<std::uint64_t>(ops, op, signal.address, signal.value, 0, pe);
+inline Call with_signal(Call call, const SignalUpdate& signal) {
+  call.signal = signal.address;
+  call.operand = signal.value;
+  call.op = signal.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+  return call;
 }
 #endif
 
@@ -255,10 +267,7 @@ GSHMEM_FN void signal_op(const Caller& call, SignalUpdate signal, int pe) {
   if (!check_arguments(state, call.name, ToPe{pe}, SignalOp{signal.op},
                        word("sig_addr", signal.address)))
     return;
-  GSHMEM_ON_HOST_OPS({
-    signal_host(ops, signal, pe);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, with_signal(Call(CallKind::kSignal, call.name, pe), signal))
   device::signal_op(state, signal, pe);
 }
 
@@ -270,12 +279,10 @@ GSHMEM_FN void put_signal_as(const Caller& call, Coop coop, void* dest, const vo
                        Local{{"source", source, n}}, SignalOp{signal.op},
                        word("sig_addr", signal.address), Apart{signal.address, dest, n}))
     return;
-  GSHMEM_ON_HOST_OPS({
-    ops->put(dest, source, n.bytes(), pe);
-    ops->complete();
-    signal_host(ops, signal, pe);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(
+      void, with_signal(Call::transfer(CallKind::kPutSignal, call.name, dest, source, n.bytes(), pe,
+                                       kCompletion == Completion::kBlocking),
+                        signal))
   if constexpr (kCompletion == Completion::kBlocking) {
     device::put_signal(coop, state, dest, source, n.bytes(), signal, pe);
   } else {
@@ -411,63 +418,58 @@ GSHMEM_FN std::size_t test_some(const Caller& call, const T* ivars, std::size_t 
 // --- Ordering, barriers, queries -----------------------------------------------------------------
 GSHMEM_FN void fence(const Caller& call) {
   const State& state = call.state;
-  GSHMEM_ON_HOST_OPS({
-    ops->complete(state);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
   device::fence(Thread{}, state);
 }
 
 GSHMEM_FN void quiet(const Caller& call) {
   const State& state = call.state;
-  GSHMEM_ON_HOST_OPS({
-    ops->complete(state);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
   device::quiet(Thread{}, state);
 }
 
 template <class Coop>
 GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   const State& state = call.state;
-  GSHMEM_ON_HOST_OPS(return ops->complete_status();)
+  GSHMEM_BY_HOST_OPS(int, Call(CallKind::kQuietStatus, call.name))
   return device::quiet_status(coop, state, call.name);
 }
+
+#if !defined(__CUDA_ARCH__)
+inline Call team_call(CallKind kind, const Caller& caller, int team) {
+  Call call(kind, caller.name);
+  call.team = team;
+  return call;
+}
+inline int host_sync(HostOps& ops, CallKind kind, const Caller& call, int team) {
+  if (!find_team(call.state, call.name, "team", team)) return GSHMEMX_ERROR_INVALID_VALUE;
+  return static_cast<int>(ops.run(team_call(kind, call, team)));
+}
+#endif
 
 template <class Coop>
 GSHMEM_FN void barrier_all(const Caller& call, Coop coop) {
   const State& state = call.state;
-  GSHMEM_ON_HOST_OPS({
-    ops->barrier(call.name);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, team_call(CallKind::kBarrier, call, GSHMEM_TEAM_WORLD))
   device::barrier_all(coop, state, call.name);
 }
 
 template <class Coop>
 GSHMEM_FN void sync_all(const Caller& call, Coop coop) {
   const State& state = call.state;
-  GSHMEM_ON_HOST_OPS({
-    ops->barrier(call.name);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, team_call(CallKind::kSync, call, GSHMEM_TEAM_WORLD))
   device::sync_all(coop, state, call.name);
 }
 
-/// By a host thread whose heap is on a GPU.
-inline int host_sync(HostOps& ops, const Caller& call, int team) {
-  if (!find_team(call.state, call.name, "team", team)) return GSHMEMX_ERROR_INVALID_VALUE;
-  return ops.sync(call.name, team);
-}
 /// Of a team: 0, or a status where it had to end without.
 template <class Coop>
 GSHMEM_FN int barrier(const Caller& call, Coop coop, int team) {
-  GSHMEM_ON_HOST_OPS(return host_sync(*ops, call, team);)
+  GSHMEM_ON_HOST_OPS(return host_sync(*ops, CallKind::kBarrier, call, team);)
   return device::team_barrier(coop, call.state, call.name, team);
 }
 template <class Coop>
 GSHMEM_FN int team_sync(const Caller& call, Coop coop, int team) {
-  GSHMEM_ON_HOST_OPS(return host_sync(*ops, call, team);)
+  GSHMEM_ON_HOST_OPS(return host_sync(*ops, CallKind::kSync, call, team);)
   return device::team_sync(coop, call.state, call.name, team);
 }
 

@@ -99,10 +99,7 @@ GSHMEM_OUTLINE void await_queues(Coop coop, const State& state, const char* call
 template <class Coop>
 GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
   if (!check_arguments(call.state, call.name, ToPe{pe})) return;
-  GSHMEM_ON_HOST_OPS({
-    ops->complete(call.state);
-    return;
-  })
+  GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &call.state))
   coop.sync();
   fence_complete_system();
   flush_queues(coop, call.state, call.name, pe);
@@ -139,7 +136,8 @@ template <class Coop>
 GSHMEM_FN void qp_quiet(const Caller& call, Coop coop, int pe, Handles handles) {
   if (!check_arguments(call.state, call.name, ToPes{pe}, handles)) return;
   GSHMEM_ON_HOST_OPS({
-    for_each_handle(call, handles, [&](const State& state) { ops->complete(state); });
+    for_each_handle(call, handles,
+                    [&](const State& state) { (void)ops->run(Call::quiet(call.name, &state)); });
     return;
   })
   coop.sync();

@@ -106,6 +106,7 @@ extern "C" __attribute__((visibility("default"))) int gshmemi_run_threads(
     unsigned count, void (*body)(void* call, unsigned index), void* call);
 
 // GSHMEM_ON_HOST_OPS(code): `code` runs with `ops` on host threads of a PE whose heap is on a GPU.
+// GSHMEM_BY_HOST_OPS(RESULT, record): these have the record made, and return its answer.
 #if defined(__CUDA_ARCH__)
 #define GSHMEM_ON_HOST_OPS(...)
 #else
@@ -114,3 +115,5 @@ extern "C" __attribute__((visibility("default"))) int gshmemi_run_threads(
     __VA_ARGS__                                                                  \
   }
 #endif
+#define GSHMEM_BY_HOST_OPS(RESULT, ...) \
+  GSHMEM_ON_HOST_OPS(return static_cast<RESULT>(ops->run(__VA_ARGS__));)

@@ -1,6 +1,6 @@
-// Host threads use this when heaps are on GPUs: the operations of device code, by the copy
-// engine and a service kernel. Implemented in host/gpu/host_ops.cpp; null in CPU mode, where host
-// threads run the device code itself.
+// One operation as data, which some other thread makes: what a host thread asks for while heaps are
+// on GPUs, and what an on_stream call leaves in a stream. device/execute.h makes any of them by the
+// device code. Host threads hand theirs to HostOps (host/gpu/host_ops.cpp).
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -12,30 +12,80 @@ namespace gshmem::device {
 
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
-/// Symmetric addresses are those of this PE, in range. Failures are recorded as faults, not thrown.
+enum class CallKind : std::uint32_t {
+  kPut,          ///< dest, source, bytes, pe
+  kGet,          ///< likewise
+  kPutSignal,    ///< as kPut, and then as kSignal
+  kP,            ///< dest, width, operand, pe
+  kG,            ///< source, width, pe; the answer is the element, zero-extended
+  kIput,         ///< dest, source, strides, width, bytes of all elements, pe
+  kIget,         ///< likewise
+  kAmo,          ///< dest, width, op, operand, cond, pe; the answer is the old value
+  kSignal,       ///< signal, op, operand, pe
+  kQuiet,        ///< context
+  kQuietStatus,  ///< the answer is 0, or the code of the PE's first fault
+  kBarrier,      ///< team; the answer is a status
+  kSync,         ///< likewise
+  kWait,         ///< source, status, values or operand, width, bytes of all words, cmp
+  kLoad,         ///< source, width: a word of this PE, zero-extended
+  kCopy          ///< dest, source, bytes: between two places of this process
+};
+
+/// A call record. Symmetric addresses are those of this PE, in range. What a kind does not name is
+/// not read.
+struct Call {
+  CallKind kind;
+  std::int32_t pe = -1;
+  const char* name = "";  ///< of the API function, for messages
+  void* dest = nullptr;
+  const void* source = nullptr;
+  std::uint64_t bytes = 0;
+  std::int64_t dst_stride = 1, src_stride = 1;  ///< in elements
+  std::uint64_t operand = 0, cond = 0;
+  std::uint64_t* signal = nullptr;
+  const int* status = nullptr;   ///< of a wait: null, or != 0 for words that it leaves out
+  const void* values = nullptr;  ///< of a wait: one for each word; null: `operand` for all
+  const abi::DeviceState* context = nullptr;  ///< null: the PE's own
+  AmoOp op = AmoOp::kSet;
+  std::uint32_t width = 0;  ///< bytes of a word or element
+  std::uint32_t is_signed = 0;
+  /// Transfers: the source is free, or the data here, when the call has been made.
+  std::uint32_t waits = 1;
+  std::int32_t team = 0, cmp = 0;
+
+  explicit Call(CallKind which, const char* api_name, int to_pe = -1)
+      : kind(which), pe(to_pe), name(api_name) {}
+  /// `n` bytes to or from PE `to_pe`.
+  static Call transfer(CallKind which, const char* api_name, void* to, const void* from,
+                       std::size_t n, int to_pe, bool is_awaited) {
+    Call call(which, api_name, to_pe);
+    call.dest = to;
+    call.source = from;
+    call.bytes = n;
+    call.waits = is_awaited ? 1 : 0;
+    return call;
+  }
+  /// A word of this PE.
+  static Call load(const void* word, std::size_t word_bytes) {
+    Call call(CallKind::kLoad, "");
+    call.source = word;
+    call.width = static_cast<std::uint32_t>(word_bytes);
+    return call;
+  }
+  static Call quiet(const char* api_name, const abi::DeviceState* of = nullptr) {
+    Call call(CallKind::kQuiet, api_name);
+    call.context = of;
+    return call;
+  }
+};
+
+/// Failures are recorded as faults, not thrown.
 class HostOps {
  public:
-  /// Start a copy to or from PE `pe`; `source` and `dest` may be host or GPU memory. Ordered after
-  /// earlier operations of this object.
-  virtual void put(void* dest, const void* source, std::size_t bytes, int pe) = 0;
-  virtual void get(void* dest, const void* source, std::size_t bytes, int pe) = 0;
-  /// Start a copy between any two places of this process.
-  virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
-  /// Everything started is complete at its target.
-  virtual void complete() = 0;
-  /// As complete(), with its outcome: 0, or the code of the PE's first fault.
-  virtual int complete_status() = 0;
-  /// As complete(), also for posts of kernels to the queues of `context`, a state of this PE.
-  virtual void complete(const abi::DeviceState& context) = 0;
-  /// Value of an aligned word of `width` bytes (1 to 8) of this PE, zero-extended.
-  virtual std::uint64_t load(const void* address, std::size_t width) = 0;
-  /// Returns the old value.
-  virtual std::uint64_t amo(AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
-                            std::size_t width, int pe) = 0;
-  /// Completes everything, then waits for all PEs.
-  virtual void barrier(const char* call) = 0;
-  /// As barrier, for the members of `team`. 0, or a status.
-  virtual int sync(const char* call, int team) = 0;
+  /// Makes the call after all earlier ones of this object; returns its answer, else 0. A transfer
+  /// that does not wait has only begun. `dest` and `source` may be host or GPU memory. A barrier
+  /// and a sync complete everything first, and are with host threads of the other PEs.
+  virtual std::uint64_t run(const Call& call) = 0;
 
  protected:
   ~HostOps() = default;

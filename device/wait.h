@@ -84,7 +84,7 @@ GSHMEM_FN bool compare(T value, int cmp, T with) {
 /// (pairs with store_flag, the AMOs and store_release of the writer).
 template <class T>
 GSHMEM_FN T load_sync(const T* ivar) {
-  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->load(ivar, sizeof(T))));)
+  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
   return bits<T>(load_acquire(reinterpret_cast<const Word<T>*>(ivar)));
 }
 
@@ -92,7 +92,7 @@ GSHMEM_FN T load_sync(const T* ivar) {
 /// waits for: an acquire drops the first-level cache, and the next poll would come later.
 template <class T>
 GSHMEM_FN T poll_sync(const T* ivar) {
-  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->load(ivar, sizeof(T))));)
+  GSHMEM_ON_HOST_OPS(return bits<T>(static_cast<Word<T>>(ops->run(Call::load(ivar, sizeof(T)))));)
   return bits<T>(load_poll(reinterpret_cast<const Word<T>*>(ivar)));
 }
 

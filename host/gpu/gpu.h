@@ -16,6 +16,7 @@
 
 struct CUmod_st;
 struct CUlib_st;
+struct CUstream_st;
 
 namespace gshmem {
 
@@ -50,7 +51,9 @@ class Gpu {
   [[nodiscard]] virtual void* host_memory(std::size_t bytes) = 0;
   /// The PE's host operations; valid until the Gpu is destroyed.
   [[nodiscard]] virtual device::HostOps* ops() noexcept = 0;
-  /// Where syncs of host threads (HostOps::sync) and faults of host operations go.
+  /// Leaves a call in a stream of this GPU: CudaHostOps::run_in.
+  virtual std::uint64_t run_in(CUstream_st* stream, const device::Call& call) = 0;
+  /// Where syncs of host threads and faults of host operations go.
   virtual void set_callbacks(std::function<int(const char* call, int team)> sync,
                              std::function<void(const class Error&)> fault) = 0;
   /// Runs `work` with this GPU's context current on the calling thread.

@@ -135,6 +135,9 @@ class CudaGpu final : public Gpu {
     return memory;
   }
   device::HostOps* ops() noexcept override { return ops_.get(); }
+  std::uint64_t run_in(CUstream_st* stream, const device::Call& call) override {
+    return ops_->run_in(stream, call);
+  }
   void set_callbacks(std::function<int(const char*, int)> sync,
                      std::function<void(const Error&)> fault) override {
     ops_->set_callbacks(std::move(sync), std::move(fault));

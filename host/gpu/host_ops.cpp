@@ -9,12 +9,15 @@
 
 namespace gshmem {
 
+using device::Call;
+using device::CallKind;
+
 CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
     : cuda_(cuda), context_(context) {
   // Non-blocking: must not wait for kernels that wait for us.
   GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
   void* word = nullptr;
-  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, sizeof(*word_),
+  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, (1 + kAnswers) * sizeof(*word_),
             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
   word_ = static_cast<std::uint64_t*>(word);
   void* pinned = nullptr;
@@ -36,26 +39,83 @@ void CudaHostOps::load_service() {
   GSHMEM_CU(&cuda_, cuModuleGetFunction, &kernel_, service_, kServiceKernel);
 }
 
-void CudaHostOps::guarded(const std::function<void()>& work) {
+void CudaHostOps::in_context(const std::function<void()>& work) {
   try {
-    const std::lock_guard lock(mutex_);
     const CudaScope scope(cuda_, context_);
     work();
   } catch (const Error& error) {
     fault_(error);
   }
 }
-
-void CudaHostOps::copy_async(void* dst, const void* src, std::size_t bytes) {
-  GSHMEM_CU(&cuda_, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst),
-            reinterpret_cast<CUdeviceptr>(src), bytes, stream_);
+void CudaHostOps::guarded(const std::function<void()>& work) {
+  const std::lock_guard lock(mutex_);
+  in_context(work);
 }
 
-void CudaHostOps::run_service(const ServiceRequest& request, const abi::DeviceState& state) {
-  ServiceRequest copy = request;
+std::uint64_t CudaHostOps::run(const Call& call) {
+  switch (call.kind) {
+    case CallKind::kPut:
+      put(call.dest, call.source, call.bytes, call.pe);
+      break;
+    case CallKind::kP:
+      put(call.dest, &call.operand, call.width, call.pe);
+      break;
+    case CallKind::kGet:
+      get(call.dest, call.source, call.bytes, call.pe);
+      break;
+    case CallKind::kG: {
+      std::uint64_t value = 0;
+      get(&value, call.source, call.width, call.pe);
+      complete();
+      return value;
+    }
+    case CallKind::kIput:
+      put_strided(call);
+      break;
+    case CallKind::kIget:
+      get_strided(call);
+      break;
+    case CallKind::kPutSignal:
+      put_signal(call);
+      return 0;
+    case CallKind::kCopy:
+      copy(call.dest, call.source, call.bytes);
+      break;
+    case CallKind::kAmo:
+    case CallKind::kSignal:
+      return serve(call);
+    case CallKind::kLoad:
+      return load(call.source, call.width);
+    case CallKind::kQuiet:
+      complete(call.context);
+      return 0;
+    case CallKind::kQuietStatus:
+      return static_cast<std::uint64_t>(complete_status());
+    case CallKind::kBarrier:
+    case CallKind::kSync:
+      complete();
+      return static_cast<std::uint64_t>(sync_(call.name, call.team));
+    case CallKind::kWait:  // of host threads by device/wait.h, which loads
+      return 0;
+  }
+  if (call.waits) complete();
+  return 0;
+}
+
+void CudaHostOps::copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream) {
+  GSHMEM_CU(&cuda_, cuMemcpyAsync, reinterpret_cast<CUdeviceptr>(dst),
+            reinterpret_cast<CUdeviceptr>(src), bytes, stream);
+}
+
+void CudaHostOps::launch(CUstream stream, const Call& call, const abi::DeviceState& state,
+                         std::uint64_t* answer, unsigned threads) {
+  ServiceRequest request{call, answer, ""};
+  request.call.context = nullptr;  // it is `state`
+  device::copy_text(request.name, call.name, sizeof(request.name));
   abi::DeviceState of = state;
-  void* parameters[] = {&of, &copy};
-  GSHMEM_CU(&cuda_, cuLaunchKernel, kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
+  void* parameters[] = {&of, &request};
+  GSHMEM_CU(&cuda_, cuLaunchKernel, kernel_, 1, 1, 1, threads, 1, 1, 0, stream, parameters,
+            nullptr);
 }
 
 /// Pageable memory must not be copied while a service kernel waits for the network: the driver
@@ -78,7 +138,7 @@ bool CudaHostOps::on_gpu(const void* address) const {
 
 void CudaHostOps::copy(void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
-  guarded([&] { copy_async(dst, src, bytes); });
+  guarded([&] { copy_async(dst, src, bytes, stream_); });
 }
 
 void CudaHostOps::finish() {
@@ -94,14 +154,9 @@ void CudaHostOps::put(void* dest, const void* source, std::size_t bytes, int pe)
     const bool direct = on_gpu(source);
     staged(bytes, [&](std::size_t at, std::size_t piece) {
       const char* from = static_cast<const char*>(source) + at;
-      copy_async(staging, direct ? from : std::memcpy(pinned_, from, piece), piece);
-      ServiceRequest request{};
-      request.kind = ServiceRequest::Kind::kPut;
-      request.pe = pe;
-      request.remote = static_cast<char*>(dest) + at;
-      request.local = staging;
-      request.bytes = piece;
-      run_service(request);
+      copy_async(staging, direct ? from : std::memcpy(pinned_, from, piece), piece, stream_);
+      launch(Call::transfer(CallKind::kPut, "put", static_cast<char*>(dest) + at, staging, piece,
+                            pe, true));
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);  // the pinned memory is free again
     });
   });
@@ -115,31 +170,53 @@ void CudaHostOps::get(void* dest, const void* source, std::size_t bytes, int pe)
   guarded([&] {
     const bool direct = on_gpu(dest);
     staged(bytes, [&](std::size_t at, std::size_t piece) {
-      ServiceRequest request{};
-      request.kind = ServiceRequest::Kind::kGet;
-      request.pe = pe;
-      request.remote = const_cast<char*>(static_cast<const char*>(source)) + at;
-      request.local = staging;
-      request.bytes = piece;
-      run_service(request);
+      launch(Call::transfer(CallKind::kGet, "get", staging, static_cast<const char*>(source) + at,
+                            piece, pe, true));
       // No copy is queued after the kernel: it could hold up those of an executor that serve it.
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
       char* to = static_cast<char*>(dest) + at;
-      copy_async(direct ? to : pinned_, staging, piece);
+      copy_async(direct ? to : pinned_, staging, piece, stream_);
       GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
       if (!direct) std::memcpy(to, pinned_, piece);
     });
   });
 }
 
+void CudaHostOps::put_strided(const Call& call) {
+  const char* source = static_cast<const char*>(call.source);
+  char* dest = static_cast<char*>(call.dest);
+  const std::ptrdiff_t width = call.width;
+  for (std::uint64_t done = 0; done < call.bytes; done += call.width) {
+    put(dest, source, call.width, call.pe);
+    dest += call.dst_stride * width;
+    source += call.src_stride * width;
+  }
+}
+void CudaHostOps::get_strided(const Call& call) {
+  const char* source = static_cast<const char*>(call.source);
+  char* dest = static_cast<char*>(call.dest);
+  const std::ptrdiff_t width = call.width;
+  for (std::uint64_t done = 0; done < call.bytes; done += call.width) {
+    get(dest, source, call.width, call.pe);
+    dest += call.dst_stride * width;
+    source += call.src_stride * width;
+  }
+}
+void CudaHostOps::put_signal(const Call& call) {
+  put(call.dest, call.source, call.bytes, call.pe);
+  complete();
+  Call signal = call;
+  signal.kind = CallKind::kSignal;
+  (void)serve(signal);
+}
+
 /// Operations of host threads go by the PE's own queues, whatever context they name.
-void CudaHostOps::complete(const abi::DeviceState& context) {
+void CudaHostOps::complete(const abi::DeviceState* context) {
   guarded([&] {
-    ServiceRequest request{};
-    request.kind = ServiceRequest::Kind::kQuiet;
-    if (state_.nic.queues) run_service(request);
-    if (context.nic.queues && context.nic.queues != state_.nic.queues) {
-      run_service(request, context);
+    const Call quiet = Call::quiet("quiet");
+    if (state_.nic.queues) launch(quiet);
+    if (context && context->nic.queues && context->nic.queues != state_.nic.queues) {
+      launch(stream_, quiet, *context, nullptr, 1);
     }
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
   });
@@ -148,11 +225,7 @@ void CudaHostOps::complete(const abi::DeviceState& context) {
 int CudaHostOps::complete_status() {
   bool done = false;
   guarded([&] {
-    if (state_.nic.queues) {
-      ServiceRequest request{};
-      request.kind = ServiceRequest::Kind::kQuietStatus;
-      run_service(request);
-    }
+    if (state_.nic.queues) launch(Call(CallKind::kQuietStatus, "gshmemx_quiet_status"));
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     done = true;
   });
@@ -177,31 +250,14 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
   return value;
 }
 
-std::uint64_t CudaHostOps::amo(device::AmoOp op, void* target, std::uint64_t operand,
-                               std::uint64_t cond, std::size_t width, int pe) {
+std::uint64_t CudaHostOps::serve(const Call& call) {
   std::uint64_t value = 0;
   guarded([&] {
-    ServiceRequest request{};
-    request.kind = ServiceRequest::Kind::kAmo;
-    request.pe = pe;
-    request.remote = target;
-    request.operand = operand;
-    request.cond = cond;
-    request.op = op;
-    request.width = static_cast<std::uint32_t>(width);
-    request.result = word_;
-    run_service(request);
+    launch(stream_, call, state_, word_, 1);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });
   return value;
-}
-
-void CudaHostOps::barrier(const char* call) { (void)sync(call, GSHMEM_TEAM_WORLD); }
-
-int CudaHostOps::sync(const char* call, int team) {
-  complete();
-  return sync_(call, team);
 }
 
 void CudaHostOps::zero(void* memory, std::size_t bytes) {

@@ -1,6 +1,7 @@
-// Host operations on GPU heaps: copies by the copy engine on a stream of the PE's own; atomics, and
-// all that goes over the network, by a one-thread service kernel (host/gpu/service.cu). One mutex
-// serializes the PE's host threads, except where they poll by the CPU's mapping of the heap.
+// Call records of host threads on GPU heaps: copies by the copy engine on a stream of the PE's own;
+// atomics, and all that goes over the network, by the service kernel (host/gpu/service.cu). One
+// mutex serializes the PE's host threads, except where they poll by the CPU's mapping of the heap,
+// and where they leave a record in a stream of the application's.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -11,6 +12,7 @@
 #include "host/base/gpu_mapping.h"
 #include "host/gpu/service.h"
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 
@@ -34,31 +36,47 @@ class CudaHostOps final : public device::HostOps {
   /// The heap as the CPU sees it by GDRCopy; null = not mapped.
   void set_heap_mapping(const GpuMapping* mapping) { mapping_ = mapping; }
 
-  void put(void* dest, const void* source, std::size_t bytes, int pe) override;
-  void get(void* dest, const void* source, std::size_t bytes, int pe) override;
-  void copy(void* dst, const void* src, std::size_t bytes) override;
-  int complete_status() override;
-  void complete() override { complete(state_); }
-  void complete(const abi::DeviceState& context) override;
-  std::uint64_t load(const void* address, std::size_t width) override;
-  std::uint64_t amo(device::AmoOp op, void* target, std::uint64_t operand, std::uint64_t cond,
-                    std::size_t width, int pe) override;
-  void barrier(const char* call) override;
-  int sync(const char* call, int team) override;
+  std::uint64_t run(const device::Call& call) override;
+  /// Leaves the call in `stream`, a stream of this GPU, without waiting for anything but for the
+  /// answer of kG. It is made after what is in the stream, by the service kernel or a copy; a graph
+  /// that is being captured takes it in.
+  std::uint64_t run_in(CUstream stream, const device::Call& call);
+  void copy(void* dst, const void* src, std::size_t bytes);
   void zero(void* memory, std::size_t bytes);
   /// Waits for the copies; complete() also for the network.
   void finish();
 
  private:
-  void copy_async(void* dst, const void* src, std::size_t bytes);
-  void run_service(const ServiceRequest& request) { run_service(request, state_); }
-  void run_service(const ServiceRequest& request, const abi::DeviceState& state);
-  /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
   static constexpr std::size_t kStagingBytes = sizeof(abi::InternalArea::staging);
-  [[nodiscard]] bool on_gpu(const void* address) const;
+  static constexpr int kAnswers = 32;
+  void put(void* dest, const void* source, std::size_t bytes, int pe);
+  void get(void* dest, const void* source, std::size_t bytes, int pe);
+  void put_strided(const device::Call& call);
+  void get_strided(const device::Call& call);
+  void put_signal(const device::Call& call);
+  /// Everything begun is complete; also what kernels have posted to the queues of the context.
+  void complete(const abi::DeviceState* context = nullptr);
+  [[nodiscard]] int complete_status();
+  [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
+  /// The service kernel makes the call; its answer.
+  [[nodiscard]] std::uint64_t serve(const device::Call& call);
+  void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
+  void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,
+              std::uint64_t* answer, unsigned threads);
+  void launch(const device::Call& call) { launch(stream_, call, state_, nullptr, 1); }
+  /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
   template <class Piece>
   void staged(std::size_t bytes, const Piece& piece);
-  /// Runs `work` locked and with the context current; an Error becomes a fault of the PE.
+  [[nodiscard]] bool on_gpu(const void* address) const;
+  /// Kernels reach it. Null is.
+  [[nodiscard]] bool is_reached(const void* address) const;
+  void require_stream(CUstream stream, const device::Call& call) const;
+  void require_reached(const device::Call& call, const char* argument, const void* address) const;
+  void leave_transfer(CUstream stream, const device::Call& call);
+  [[nodiscard]] std::uint64_t await_answer(CUstream stream, const device::Call& call);
+  /// Runs `work` with the context current, guarded() also locked; an Error becomes a fault of the
+  /// PE.
+  void in_context(const std::function<void()>& work);
   void guarded(const std::function<void()>& work);
   void load_service();
 
@@ -70,7 +88,8 @@ class CudaHostOps final : public device::HostOps {
   abi::DeviceState state_;
   const GpuMapping* mapping_ = nullptr;
   char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
-  std::uint64_t* word_ = nullptr;  ///< pinned: results of load and amo
+  std::uint64_t* word_ = nullptr;  ///< pinned: the answer of run, then those of run_in
+  std::atomic<bool> answer_used_[kAnswers] = {};
   std::mutex mutex_;
   std::function<int(const char*, int)> sync_;
   std::function<void(const Error&)> fault_;

@@ -1,4 +1,4 @@
-// What the host asks of the service kernel; shared by host_ops.cpp and service.cu.
+// What the host asks of the service kernel; shared by host_ops.cpp, stream_ops.cpp and service.cu.
 #pragma once
 
 #include <gshmem/device/host_ops.h>
@@ -8,20 +8,13 @@
 namespace gshmem {
 
 struct ServiceRequest {
-  enum class Kind : std::uint32_t { kAmo, kPut, kGet, kQuiet, kQuietStatus } kind;
-  int pe;
-  /// Symmetric address at `pe`, and local memory of the heap (puts and gets).
-  void* remote;
-  void* local;
-  std::uint64_t bytes;
-  // Atomics
-  std::uint64_t operand, cond;
-  device::AmoOp op;
-  std::uint32_t width;    ///< 4 or 8
-  std::uint64_t* result;  ///< old value, zero-extended; host memory
+  device::Call call;
+  std::uint64_t* answer;  ///< in host memory; null = nobody asks
+  char name[56];          ///< of the call, where the GPU reads it
 };
 
 inline constexpr char kServiceKernel[] = "gshmem_service";
+inline constexpr unsigned kServiceThreads = 512;  ///< of its one block, at most
 
 }  // namespace gshmem
 

@@ -21,7 +21,7 @@ void Pe::make_contexts() {
 void Pe::quiet_context(const abi::DeviceState& context) {
   if (stopped()) return;
   if (gpu_) {
-    gpu_->ops()->complete(context);
+    (void)gpu_->ops()->run(device::Call::quiet("gshmem_quiet", &context));
   } else {
     device::quiet(device::Thread{}, context);
   }
@@ -39,7 +39,7 @@ void Pe::quiet_contexts() {
     const abi::DeviceState* context = contexts_->find(handle);
     if (!context || stopped()) continue;
     if (gpu_) {
-      gpu_->ops()->complete(*context);
+      (void)gpu_->ops()->run(device::Call::quiet("gshmem_finalize", context));
     } else {
       require_complete(device::quiet_status(device::Thread{}, *context, "gshmem_finalize"));
     }

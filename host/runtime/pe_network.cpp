@@ -147,7 +147,8 @@ void Pe::quiet_network() {
   if (stopped()) return;
   int status = GSHMEMX_SUCCESS;
   if (gpu_) {
-    status = gpu_->ops()->complete_status();
+    status = static_cast<int>(
+        gpu_->ops()->run(device::Call(device::CallKind::kQuietStatus, "gshmem_finalize")));
   } else if (queues_) {
     status = device::quiet_status(device::Thread{}, state_, "gshmem_finalize");
   }

@@ -122,12 +122,13 @@ void Teams::send(const std::uint64_t* to, std::uint32_t number, const Words& wor
     wire[i] = static_cast<std::uint64_t>(number) << 32 | words[i];
     auto* const word = const_cast<std::uint64_t*>(to + i);
     if (memory_.ops) {
-      memory_.ops->put(word, &wire[i], sizeof(wire[i]), pe);
+      (void)memory_.ops->run(device::Call::transfer(device::CallKind::kPut, "team", word, &wire[i],
+                                                    sizeof(wire[i]), pe, false));
     } else {
       device::p(state_, word, wire[i], pe);
     }
   }
-  if (memory_.ops) memory_.ops->complete();
+  if (memory_.ops) (void)memory_.ops->run(device::Call::quiet("team"));
 }
 
 std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::uint32_t number,
@@ -136,7 +137,8 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
   const bool came = device::spin_until(
       state_, call,
       [&] {
-        word = memory_.ops ? memory_.ops->load(from, sizeof(word)) : device::load_acquire(from);
+        word = memory_.ops ? memory_.ops->run(device::Call::load(from, sizeof(word)))
+                           : device::load_acquire(from);
         return word >> 32 == number;
       },
       pe);
@@ -150,7 +152,7 @@ Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, 
   const std::size_t index = index_of(team);
   const std::uint32_t number = ++calls_[index];
   if (memory_.ops) {
-    memory_.ops->complete();
+    (void)memory_.ops->run(device::Call::quiet("team"));
   } else {
     device::fence_system();
   }

@@ -80,11 +80,10 @@ GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
-// --- Teams: section 9.4. Host only; functions.def has what takes one
-// ------------------------------ Collective over the members of the parent team, by one host thread
-// of each; calls on teams that have a member in common are made in the same order on all members.
-// At most GSHMEM_TEAMS teams of a PE exist at a time. Return a status, the same kind on all
-// members, and GSHMEM_TEAM_INVALID in
+// --- Teams: section 9.4. Host only; functions.def has what takes one -----------------------------
+// Collective over the members of the parent team, by one host thread of each; calls on teams that
+// have a member in common are made in the same order on all members. At most GSHMEM_TEAMS teams of
+// a PE exist at a time. Return a status, the same kind on all members, and GSHMEM_TEAM_INVALID in
 // `*new_team` where it is none: GSHMEMX_ERROR_INVALID_VALUE for what is no team or out of range,
 // GSHMEMX_ERROR_SYMMETRY for arguments that differ, GSHMEMX_ERROR_OUT_OF_MEMORY when a member has
 // all its teams in use.

@@ -114,6 +114,15 @@ GSHMEM_EXPORT int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_ar
 /// not open, GSHMEMX_ERROR_INVALID_VALUE and no effect.
 GSHMEM_EXPORT int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps);
 
+// --- Streams -------------------------------------------------------------------------------------
+/// cudaStream_t and CUstream. stream_functions.def has the functions that take one, and what they
+/// promise.
+struct CUstream_st;
+typedef struct CUstream_st* gshmemx_stream_t;
+#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_EXPORT RET gshmemx_##STEM##_on_stream PARAMS;
+#include "stream_functions.def"
+
 // --- Modules loaded by hand ----------------------------------------------------------------------
 // For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device
 // state. Errors: GSHMEMX_ERROR_INVALID_VALUE for a module without one, GSHMEMX_ERROR_NOT_SUPPORTED

@@ -104,6 +104,17 @@ def on_queues():
     return [f"qp_{n}" for n in single + thread + groups]
 
 
+def on_streams():
+    """Host only, and all extensions. Of waits those that have one stream to hold."""
+    signals = [f"{stem}_signal{nbi}" for stem in [f"{t}_put" for t in RMA] +
+               [f"put{n}" for n in SIZES] + ["putmem"] for nbi in ("", "_nbi")]
+    waits_ = [f"{t}_wait_until{end}" for t in WAIT for end in ("", "_all", "_all_vector")]
+    names_ = rma()[0] + signals + waits_
+    assert len(names_) == 234 + 62 + 42
+    names_ += "signal_op signal_wait_until quiet barrier_all sync_all barrier team_sync".split()
+    return [f"{n}_on_stream" for n in names_]
+
+
 def device_names(p):
     """What device code can call (and hosts, too): full names for the prefix `p`."""
     rma_thread, rma_groups = rma()
@@ -123,7 +134,7 @@ def device_names(p):
 
 def host_names(p):
     """What hosts can call besides: full names for the prefix `p`."""
-    std, ext = list(SETUP), list(SETUP_X)
+    std, ext = list(SETUP), SETUP_X + on_streams()
     if p == "gshmem":
         std, ext = std + OWN, ext + OWN_X
     else:

@@ -100,6 +100,31 @@ SAME(x_signal_op, void (*)(uint64_t*, uint64_t, int, int));
 SAME(_signal_fetch, uint64_t (*)(const uint64_t*));
 SAME(_signal_wait_until, uint64_t (*)(uint64_t*, int, uint64_t));
 
+// On streams: NVSHMEM's, with its type of streams
+static_assert(std::is_same_v<gshmemx_stream_t, struct CUstream_st*>);
+SAME(x_putmem_on_stream, void (*)(void*, const void*, size_t, int, CUstream_st*));
+SAME(x_getmem_nbi_on_stream, void (*)(void*, const void*, size_t, int, CUstream_st*));
+SAME(x_float_put_on_stream, void (*)(float*, const float*, size_t, int, CUstream_st*));
+SAME(x_int_p_on_stream, void (*)(int*, int, int, CUstream_st*));
+SAME(x_double_g_on_stream, double (*)(const double*, int, CUstream_st*));
+SAME(x_iput32_on_stream,
+     void (*)(void*, const void*, ptrdiff_t, ptrdiff_t, size_t, int, CUstream_st*));
+SAME(x_putmem_signal_on_stream,
+     void (*)(void*, const void*, size_t, uint64_t*, uint64_t, int, int, CUstream_st*));
+SAME(x_put128_signal_nbi_on_stream,
+     void (*)(void*, const void*, size_t, uint64_t*, uint64_t, int, int, CUstream_st*));
+SAME(x_signal_op_on_stream, void (*)(uint64_t*, uint64_t, int, int, CUstream_st*));
+SAME(x_signal_wait_until_on_stream, void (*)(uint64_t*, int, uint64_t, CUstream_st*));
+SAME(x_uint64_wait_until_on_stream, void (*)(uint64_t*, int, uint64_t, CUstream_st*));
+SAME(x_int_wait_until_all_on_stream, void (*)(int*, size_t, const int*, int, int, CUstream_st*));
+SAME(x_long_wait_until_all_vector_on_stream,
+     void (*)(long*, size_t, const int*, int, long*, CUstream_st*));
+SAME(x_quiet_on_stream, void (*)(CUstream_st*));
+SAME(x_barrier_all_on_stream, void (*)(CUstream_st*));
+SAME(x_sync_all_on_stream, void (*)(CUstream_st*));
+SAME(x_barrier_on_stream, int (*)(gshmem_team_t, CUstream_st*));
+SAME(x_team_sync_on_stream, int (*)(gshmem_team_t, CUstream_st*));
+
 // 9.5 Contexts, and as the first argument of what moves data
 OURS(_ctx_create, int (*)(long, gshmem_ctx_t*));
 OURS(_ctx_destroy, void (*)(gshmem_ctx_t));

@@ -50,6 +50,8 @@ class Pe {
     synchronize();
     collect();
   }
+  /// For launches of a test's own, which have ended when the body does.
+  [[nodiscard]] Log log() const { return {const_cast<LogArea*>(log_.data())}; }
   /// For device functions that a test calls on its host thread.
   [[nodiscard]] Log host_log() { return {&host_area_}; }
   void barrier() const { gshmem_barrier_all(); }

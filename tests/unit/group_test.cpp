@@ -43,9 +43,9 @@ struct Member {
 };
 
 constexpr std::size_t kBytes = 1024;
-using Call = std::function<void(Member, QueueRig&)>;
+using GroupCall = std::function<void(Member, QueueRig&)>;
 
-void test_one(QueueRig::Reach reach, int rank, const Call& call) {
+void test_one(QueueRig::Reach reach, int rank, const GroupCall& call) {
   QueueRig rig(reach);
   rig.complete(QueueRig::kDepth - 1);  // whatever is posted
   Meetings meetings{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
@@ -60,7 +60,7 @@ void test_one(QueueRig::Reach reach, int rank, const Call& call) {
   std::memset(untouched.heap(), 0x5a, kBytes);
   CHECK((meetings.seen.front() == untouched.snapshot()));
 }
-void test_meets(const Call& call) {
+void test_meets(const GroupCall& call) {
   for (const QueueRig::Reach reach : {QueueRig::Reach::kMapped, QueueRig::Reach::kNetwork}) {
     for (const int rank : {0, 1}) test_one(reach, rank, call);
   }
@@ -135,7 +135,7 @@ TEST_CASE("team_barrier_meets_at_both_ends") {
 }
 
 TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
-  const Call calls[] = {
+  const GroupCall calls[] = {
       [](Member group, QueueRig& rig) { quiet(group, rig.state()); },
       [](Member group, QueueRig& rig) { fence(group, rig.state()); },
       [](Member group, QueueRig& rig) { CHECK(quiet_status(group, rig.state(), "test") == 0); },
@@ -143,7 +143,7 @@ TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
         api::pe_quiet({rig.state(), "test"}, group, 0);
       },
   };
-  for (const Call& call : calls) {
+  for (const GroupCall& call : calls) {
     QueueRig rig(QueueRig::Reach::kNetwork);
     rig.complete(0);
     Meetings meetings{rig, [&] {

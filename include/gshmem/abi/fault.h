@@ -40,11 +40,11 @@ struct FaultRecord {
   std::uint32_t wqe_index;  ///< network path: index of the entry that failed
   std::uint32_t opcode;     ///< network path: its opcode
   std::uint32_t syndrome;   ///< network path: error syndrome of the completion
-  char call[48];            ///< API call, NUL-terminated
+  char call[56];            ///< API call, NUL-terminated
   char argument[12];        ///< argument name, or what was waited for, NUL-terminated
   Rule rule;                ///< that `argument` breaks
 };
-static_assert(sizeof(FaultRecord) == 112 && offsetof(FaultRecord, call) == 48);
+static_assert(sizeof(FaultRecord) == 120 && offsetof(FaultRecord, call) == 48);
 
 /// One per PE, in host memory. `stop` makes every device-side wait of this PE return.
 struct Control {

@@ -99,6 +99,12 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #undef NVSHMEM_EXPAND_CTX_STD
 #undef NVSHMEM_EXPAND_CTX_EXT
 
+#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
+  NVSHMEM_HOST_FN RET nvshmemx_##STEM##_on_stream PARAMS {     \
+    return gshmemx_##STEM##_on_stream NAMES;                   \
+  }
+#include <gshmem/stream_functions.def>
+
 #define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }
 NVSHMEM_HOST(int, init_attr, (unsigned int flags, nvshmemx_init_attr_t* attr), (flags, attr))

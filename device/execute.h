@@ -1,0 +1,180 @@
+// One call record (device/host_ops.h), made by the group that is here: the service kernel's one
+// function, and CPU mode's where a host thread stands for a stream. Invariant: whatever HostOps and
+// streams can ask for is one case here, and nothing else looks at records in device code.
+#pragma once
+
+#include "amo.h"
+#include "host_ops.h"
+#include "order.h"
+#include "rma.h"
+#include "signal.h"
+#include "sync.h"
+#include "wait.h"
+
+namespace gshmem::device {
+
+/// Calls `work` with a value of the unsigned type of `width` bytes: up to 8, or 16.
+template <class Work>
+GSHMEM_FN void with_word(std::uint32_t width, const Work& work) {
+  switch (width) {
+    case 1:
+      return work(std::uint8_t{});
+    case 2:
+      return work(std::uint16_t{});
+    case 4:
+      return work(std::uint32_t{});
+    case 8:
+      return work(std::uint64_t{});
+    default:
+      return work(Word16{});
+  }
+}
+
+template <class T>
+GSHMEM_FN std::uint64_t execute_amo(const State& state, const Call& call) {
+  T* target = static_cast<T*>(call.dest);
+  const T operand = static_cast<T>(call.operand);
+  switch (call.op) {
+    case AmoOp::kFetch:
+      return amo_fetch(state, target, call.pe);
+    case AmoOp::kSet:
+    case AmoOp::kSwap:
+      return amo_swap(state, target, operand, call.pe);
+    case AmoOp::kCompareSwap:
+      return amo_compare_swap(state, target, static_cast<T>(call.cond), operand, call.pe);
+    case AmoOp::kAdd:
+      return amo_fetch_add(state, target, operand, call.pe);
+    case AmoOp::kAnd:
+      return amo_fetch_and(state, target, operand, call.pe);
+    case AmoOp::kOr:
+      return amo_fetch_or(state, target, operand, call.pe);
+    case AmoOp::kXor:
+      return amo_fetch_xor(state, target, operand, call.pe);
+  }
+  return 0;
+}
+
+GSHMEM_FN SignalUpdate signal_of(const Call& call) {
+  return {call.signal, call.operand,
+          call.op == AmoOp::kSet ? GSHMEM_SIGNAL_SET : GSHMEM_SIGNAL_ADD};
+}
+
+template <class T>
+GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& call) {
+  const WaitSet<T> set{static_cast<const T*>(call.source),
+                       call.bytes / sizeof(T),
+                       call.status,
+                       call.cmp,
+                       {static_cast<T>(call.operand), static_cast<const T*>(call.values)}};
+  wait_until_all(state, name, set);
+}
+GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& call) {
+  if (call.width == 2) {
+    return call.is_signed ? execute_wait<std::int16_t>(state, name, call)
+                          : execute_wait<std::uint16_t>(state, name, call);
+  }
+  if (call.width == 4) {
+    return call.is_signed ? execute_wait<std::int32_t>(state, name, call)
+                          : execute_wait<std::uint32_t>(state, name, call);
+  }
+  return call.is_signed ? execute_wait<std::int64_t>(state, name, call)
+                        : execute_wait<std::uint64_t>(state, name, call);
+}
+
+/// What one thread does; the answer is its own.
+GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, const Call& call) {
+  std::uint64_t answer = 0;
+  switch (call.kind) {
+    case CallKind::kAmo:
+      return call.width == 4 ? execute_amo<std::uint32_t>(state, call)
+                             : execute_amo<std::uint64_t>(state, call);
+    case CallKind::kSignal:
+      signal_op(state, signal_of(call), call.pe);
+      break;
+    case CallKind::kWait:
+      execute_wait(state, name, call);
+      break;
+    case CallKind::kP:
+      with_word(call.width, [&](auto word) {
+        using W = decltype(word);
+        if constexpr (sizeof(W) <= sizeof(answer))
+          p(state, static_cast<W*>(call.dest), static_cast<W>(call.operand), call.pe);
+      });
+      break;
+    case CallKind::kG:
+      with_word(call.width, [&](auto word) {
+        using W = decltype(word);
+        if constexpr (sizeof(W) <= sizeof(answer))
+          answer = g(state, static_cast<const W*>(call.source), call.pe);
+      });
+      break;
+    case CallKind::kLoad:
+      with_word(call.width, [&](auto word) {
+        using W = decltype(word);
+        if constexpr (sizeof(W) <= sizeof(answer))
+          answer = load_acquire(static_cast<const W*>(call.source));
+      });
+      break;
+    default:
+      break;
+  }
+  return answer;
+}
+
+template <class Coop>
+GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call) {
+  switch (call.kind) {
+    case CallKind::kPut:
+      return call.waits ? put(coop, state, call.dest, call.source, call.bytes, call.pe)
+                        : put_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+    case CallKind::kGet:
+      return call.waits ? get(coop, state, call.dest, call.source, call.bytes, call.pe)
+                        : get_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+    case CallKind::kPutSignal:
+      return put_signal_as(coop, state, call.dest, call.source, call.bytes, signal_of(call),
+                           call.pe, call.waits ? nic::Reuse::kOnReturn : nic::Reuse::kAtQuiet);
+    case CallKind::kCopy:
+      return copy<Source::kLocal>(coop, call.dest, call.source, call.bytes);
+    default:  // strided
+      return with_word(call.width, [&](auto word) {
+        using W = decltype(word);
+        const Strides strides{call.dst_stride, call.src_stride, call.bytes / sizeof(W)};
+        W* const dest = static_cast<W*>(call.dest);
+        const W* const source = static_cast<const W*>(call.source);
+        if (call.kind == CallKind::kIput) {
+          iput(coop, state, dest, source, strides, call.pe);
+        } else {
+          iget(coop, state, dest, source, strides, call.pe);
+        }
+      });
+  }
+}
+
+/// Makes `call`, by all threads of the group; `name` stands for call.name, which may be in memory
+/// that they do not reach. The answer is that of thread 0.
+template <class Coop>
+GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name, const Call& call) {
+  switch (call.kind) {
+    case CallKind::kPut:
+    case CallKind::kGet:
+    case CallKind::kPutSignal:
+    case CallKind::kIput:
+    case CallKind::kIget:
+    case CallKind::kCopy:
+      execute_transfer(coop, state, call);
+      return 0;
+    case CallKind::kQuiet:
+      quiet(coop, call.context ? *call.context : state);
+      return 0;
+    case CallKind::kQuietStatus:
+      return static_cast<std::uint64_t>(quiet_status(coop, state, name));
+    case CallKind::kBarrier:
+      return static_cast<std::uint64_t>(team_barrier(coop, state, name, call.team));
+    case CallKind::kSync:
+      return static_cast<std::uint64_t>(team_sync(coop, state, name, call.team));
+    default:
+      return coop.thread_rank() == 0 ? execute_alone(state, name, call) : 0;
+  }
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,131 @@
+// Call records in streams of the application's. Whatever is done here is done in the stream: no
+// waiting, no memory that a later call reuses, nothing that a capture refuses.
+#include "host/gpu/host_ops.h"
+
+#include <gshmem/device/p2p.h>
+
+#include <algorithm>
+
+namespace gshmem {
+
+using device::Call;
+using device::CallKind;
+
+namespace {
+
+/// To mapped PEs the copy engine moves what is longer, and what kernels do not reach.
+constexpr std::uint64_t kKernelBytes = 256 << 10;
+
+bool is_transfer(CallKind kind) {
+  return kind == CallKind::kPut || kind == CallKind::kGet || kind == CallKind::kPutSignal;
+}
+
+/// A thread for 16 bytes or a PE, in full warps.
+unsigned threads_for(const Call& call, const abi::DeviceState& state) {
+  constexpr std::uint64_t kWarp = 32;
+  std::uint64_t wanted = 1;
+  if (is_transfer(call.kind)) wanted = call.bytes / 16;
+  if (call.kind == CallKind::kIput || call.kind == CallKind::kIget)
+    wanted = call.bytes / call.width;
+  if (call.kind == CallKind::kBarrier || call.kind == CallKind::kSync)
+    wanted = static_cast<std::uint64_t>(state.n_pes);
+  const std::uint64_t most = std::min<std::uint64_t>(kServiceThreads, wanted);
+  return static_cast<unsigned>(std::max<std::uint64_t>((most + kWarp - 1) / kWarp, 1) * kWarp);
+}
+
+}  // namespace
+
+bool CudaHostOps::is_reached(const void* address) const {
+  unsigned kind = 0;
+  return address == nullptr ||
+         cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                     reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
+}
+
+void CudaHostOps::require_reached(const Call& call, const char* argument,
+                                  const void* address) const {
+  require(is_reached(address), GSHMEMX_ERROR_INVALID_VALUE, [&] {
+    return strprintf(
+        "%s: argument %s = %p is host memory that the GPU does not reach; register it "
+        "(cudaHostRegister), or allocate it with cudaMallocHost or cudaMalloc",
+        call.name, argument, address);
+  });
+}
+
+/// The handles of the default streams are of whatever context is current.
+void CudaHostOps::require_stream(CUstream stream, const Call& call) const {
+  if (reinterpret_cast<std::uintptr_t>(stream) <= 2) return;
+  CUcontext context = nullptr;
+  const CUresult result = cuda_.cuStreamGetCtx(stream, &context);
+  if (is_capture_error(result)) return;
+  require(result == CUDA_SUCCESS && context == context_, GSHMEMX_ERROR_INVALID_VALUE, [&] {
+    return strprintf("%s: argument stream = %p is no stream of this PE's GPU", call.name,
+                     static_cast<void*>(stream));
+  });
+}
+
+void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
+  const bool to_peer = call.kind != CallKind::kGet;
+  const void* const local = to_peer ? call.source : call.dest;
+  const bool mapped = device::is_mapped(state_, call.pe);
+  if (call.bytes != 0 && mapped && (call.bytes > kKernelBytes || !is_reached(local))) {
+    void* const dest = to_peer ? device::peer_address(state_, call.dest, call.pe) : call.dest;
+    const void* const source =
+        to_peer ? call.source
+                : device::peer_address(state_, const_cast<void*>(call.source), call.pe);
+    copy_async(dest, const_cast<void*>(source), call.bytes, stream);
+    if (call.kind != CallKind::kPutSignal) return;
+    Call signal = call;
+    signal.kind = CallKind::kSignal;
+    return launch(stream, signal, state_, nullptr, 1);
+  }
+  if (call.bytes != 0) require_reached(call, to_peer ? "source" : "dest", local);
+  launch(stream, call, state_, nullptr, threads_for(call, state_));
+}
+
+/// The only call that a thread waits for. Its answer must not be another thread's.
+std::uint64_t CudaHostOps::await_answer(CUstream stream, const Call& call) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  GSHMEM_CU(&cuda_, cuStreamIsCapturing, stream, &capture);
+  require(capture == CU_STREAM_CAPTURE_STATUS_NONE, GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
+    return strprintf(
+        "%s: argument stream is being captured, and the call returns a value: use a "
+        "get into memory of the graph",
+        call.name);
+  });
+  int at = 0;
+  while (answer_used_[at].exchange(true)) at = (at + 1) % kAnswers;
+  std::uint64_t* const answer = word_ + 1 + at;
+  launch(stream, call, state_, answer, 1);
+  const CUresult result = cuda_.cuStreamSynchronize(stream);
+  const std::uint64_t value = *answer;
+  answer_used_[at] = false;
+  cuda_.check(result, "cuStreamSynchronize");
+  return value;
+}
+
+std::uint64_t CudaHostOps::run_in(CUstream stream, const Call& call) {
+  std::uint64_t answer = call.kind == CallKind::kBarrier || call.kind == CallKind::kSync
+                             ? GSHMEMX_ERROR_CUDA
+                             : GSHMEMX_SUCCESS;
+  in_context([&] {
+    require_stream(stream, call);
+    if (is_transfer(call.kind)) {
+      leave_transfer(stream, call);
+    } else if (call.kind == CallKind::kG) {
+      answer = await_answer(stream, call);
+      return;
+    } else {
+      if (call.kind == CallKind::kIput) require_reached(call, "source", call.source);
+      if (call.kind == CallKind::kIget) require_reached(call, "dest", call.dest);
+      require_reached(call, "status", call.status);
+      require_reached(call, "cmp_values", call.values);
+      launch(stream, call, call.context ? *call.context : state_, nullptr,
+             threads_for(call, state_));
+    }
+    answer = GSHMEMX_SUCCESS;
+  });
+  return answer;
+}
+
+}  // namespace gshmem

@@ -1,0 +1,221 @@
+// Calls on streams beside what only GPUs have: graphs that are captured once and launched again and
+// again, kernels that have not ended yet, captures of other threads.
+#include "tests/spmd/stream.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::spmd;
+
+#if defined(__CUDACC__)
+namespace {
+
+constexpr std::size_t kWords = 700;
+
+/// Symmetric memory of a graph. The round is kept by the graph itself: a launch of it is one.
+struct Place {
+  std::uint64_t *round, *source, *dest, *signal, *got;
+};
+GSHMEM_FN std::uint64_t word_of(int pe, std::uint64_t round, std::size_t i) {
+  return mix(static_cast<std::uint64_t>(pe) << 32 | round, i);
+}
+
+struct NextRound {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Place place) const {
+    const std::uint64_t round = *place.round + 1;
+    ctx.block().sync();
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < kWords;
+         i += static_cast<std::size_t>(ctx.block_size())) {
+      place.source[i] = word_of(ctx.my_pe(), round, i);
+    }
+    if (ctx.thread_rank() == 0) *place.round = round;
+  }
+};
+struct CheckRound {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Place place) const {
+    const int previous = (ctx.my_pe() + ctx.n_pes() - 1) % ctx.n_pes();
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < kWords;
+         i += static_cast<std::size_t>(ctx.block_size())) {
+      SPMD_EQ(log, place.dest[i], word_of(previous, *place.round, i), *place.round);
+      SPMD_EQ(log, place.got[i], word_of(previous, *place.round, i), *place.round);
+    }
+  }
+};
+
+void require(cudaError_t error, const char* call) { detail::check_cuda(error, call); }
+
+/// All kinds of calls, in an order that leaves every word as it was before.
+void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t team) {
+  const gshmemx_stream_t s = stream.get();
+  stream.run(pe, NextRound{}, place);
+  gshmemx_putmem_signal_on_stream(place.dest, place.source, kWords * 8, place.signal, 1,
+                                  GSHMEM_SIGNAL_ADD, pe.next(), s);
+  gshmemx_signal_wait_until_on_stream(place.signal, GSHMEM_CMP_EQ, 1, s);
+  gshmemx_signal_op_on_stream(place.signal, 0, GSHMEM_SIGNAL_SET, pe.me(), s);
+  SPMD_EQ(pe, gshmemx_barrier_on_stream(team, s), 0);
+  gshmemx_uint64_get_on_stream(place.got, place.source, kWords, pe.previous(), s);
+  gshmemx_quiet_on_stream(s);
+  stream.run(pe, CheckRound{}, place);
+  gshmemx_barrier_all_on_stream(s);
+}
+
+class Graph {
+ public:
+  /// What `leave` leaves in the stream.
+  template <class Leave>
+  Graph(const Stream& stream, const Leave& leave) {
+    const detail::GpuScope scope;
+    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal),
+            "cudaStreamBeginCapture");
+    leave();
+    require(cudaStreamEndCapture(stream.get(), &graph_), "cudaStreamEndCapture");
+    require(cudaGraphInstantiate(&executable_, graph_, 0), "cudaGraphInstantiate");
+  }
+  ~Graph() {
+    (void)cudaGraphExecDestroy(executable_);
+    (void)cudaGraphDestroy(graph_);
+  }
+  Graph(const Graph&) = delete;
+  void launch_in(const Stream& stream) const {
+    const detail::GpuScope scope;
+    require(cudaGraphLaunch(executable_, stream.get()), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+/// Ends when `gate` is open.
+struct AwaitGate {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* gate,
+                            std::uint64_t* source, std::uint64_t round) const {
+    if (ctx.thread_rank() == 0) ctx.wait_until(gate, Cmp::kGe, round);
+    ctx.block().sync();
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < kWords;
+         i += static_cast<std::size_t>(ctx.block_size())) {
+      source[i] = word_of(ctx.my_pe(), round, i);
+    }
+  }
+};
+
+}  // namespace
+
+SPMD_TEST(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
+  std::uint64_t* const m = memory.data();
+  const Place place{m, m + 2, m + 2 + kWords, m + 1, m + 2 + 2 * kWords};
+  gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  SPMD_EQ(pe,
+          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n(), nullptr, 0, &team),
+          0);
+  {
+    const Stream stream(pe);
+    leave_round(pe, stream, place, team);
+    const Graph graph(stream, [&] { leave_round(pe, stream, place, team); });
+    for (int i = 0; i < 100; ++i) {
+      graph.launch_in(stream);
+      if (i % 7 == 0) gshmemx_barrier_all_on_stream(stream.get());
+      if (i % 11 == 0) leave_round(pe, stream, place, team);
+      if (i % 13 == 0) SPMD_EQ(pe, gshmemx_team_sync_on_stream(team, stream.get()), 0);
+    }
+    stream.finish();
+    SPMD_EQ(pe, gshmem_uint64_g(place.round, pe.me()), 1u + 100u + 10u);
+  }
+  gshmem_team_destroy(team);
+}
+
+SPMD_TEST(calls_on_a_stream_return_before_its_kernel_has_ended) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
+  std::uint64_t *const gate = memory.data(), *const signal = gate + 1, *const source = gate + 2;
+  std::uint64_t *const dest = source + kWords, *const got = dest + kWords;
+  const Stream stream(pe);
+  const gshmemx_stream_t s = stream.get();
+  for (std::uint64_t round = 1; round <= 5; ++round) {
+    stream.run(pe, AwaitGate{}, gate, source, round);
+    gshmemx_putmem_signal_on_stream(dest, source, kWords * 8, signal, round, GSHMEM_SIGNAL_SET,
+                                    pe.next(), s);
+    gshmemx_signal_wait_until_on_stream(signal, GSHMEM_CMP_EQ, round, s);
+    gshmemx_barrier_all_on_stream(s);
+    gshmemx_getmem_on_stream(got, source, kWords * 8, pe.previous(), s);
+    gshmemx_barrier_all_on_stream(s);
+    SPMD_CHECK(pe, gshmem_uint64_g(signal, pe.me()) < round);  // nothing of it has been made
+    pe.barrier();
+    gshmem_uint64_p(gate, round, pe.me());
+    stream.finish();
+    for (const std::size_t i : {std::size_t{0}, kWords - 1}) {
+      SPMD_EQ(pe, gshmem_uint64_g(dest + i, pe.me()), word_of(pe.previous(), round, i));
+      SPMD_EQ(pe, gshmem_uint64_g(got + i, pe.me()), word_of(pe.previous(), round, i));
+    }
+    pe.barrier();
+  }
+}
+
+SPMD_TEST(streams_do_not_wait_for_each_other) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
+  std::uint64_t *const gate = memory.data(), *const source = gate + 2;
+  std::uint64_t* const dest = source + kWords;
+  gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  SPMD_EQ(pe, gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), nullptr, 0, &team), 0);
+  {
+    const Stream slow(pe), fast(pe);
+    // The first stream is behind a kernel that ends after what the second one does.
+    slow.run(pe, AwaitGate{}, gate, source, std::uint64_t{1});
+    gshmemx_uint64_put_on_stream(dest, source, kWords, pe.next(), slow.get());
+    gshmemx_barrier_all_on_stream(slow.get());
+    for (int i = 0; i < 20; ++i) SPMD_EQ(pe, gshmemx_barrier_on_stream(team, fast.get()), 0);
+    gshmemx_uint64_p_on_stream(gate, 1, pe.me(), fast.get());
+    fast.finish();
+    slow.finish();
+    SPMD_EQ(pe, gshmem_uint64_g(dest + 5, pe.me()), word_of(pe.previous(), 1, 5));
+    pe.barrier();
+  }
+  gshmem_team_destroy(team);
+}
+
+SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  SymmetricArray<std::uint64_t> memory(2);
+  const Stream used(pe), captured(pe);
+  void* const handle = gshmemx_pe_handle();
+  std::atomic<int> step{0};
+  std::thread other([&] {
+    SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
+    const detail::GpuScope scope;
+    cudaGraph_t graph = nullptr;
+    const cudaError_t begun = cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal);
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+    const cudaError_t ended = cudaStreamEndCapture(captured.get(), &graph);
+    SPMD_EQ(pe, static_cast<int>(begun), static_cast<int>(cudaSuccess));
+    SPMD_EQ(pe, static_cast<int>(ended), static_cast<int>(cudaSuccess));
+    if (graph) (void)cudaGraphDestroy(graph);
+    SPMD_EQ(pe, gshmemx_bind_thread(nullptr), 0);
+  });
+  while (step != 1) std::this_thread::yield();
+  for (std::uint64_t round = 1; round <= 5; ++round) {
+    gshmemx_uint64_p_on_stream(memory.data(), round, pe.next(), used.get());
+    gshmemx_barrier_all_on_stream(used.get());
+    SPMD_EQ(pe, gshmemx_uint64_g_on_stream(memory.data(), pe.me(), used.get()), round);
+    gshmemx_barrier_all_on_stream(used.get());
+  }
+  step = 2;
+  other.join();
+  used.finish();
+}
+
+#else
+
+// Without CUDA there is nothing to compile them with.
+#define GSHMEM_NO_STREAMS(NAME) \
+  SPMD_TEST(NAME) { pe.skip(kNoStreams); }
+GSHMEM_NO_STREAMS(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times)
+GSHMEM_NO_STREAMS(calls_on_a_stream_return_before_its_kernel_has_ended)
+GSHMEM_NO_STREAMS(streams_do_not_wait_for_each_other)
+GSHMEM_NO_STREAMS(calls_on_a_stream_leave_the_capture_of_another_thread_alone)
+
+#endif
