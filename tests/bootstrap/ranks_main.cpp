@@ -4,6 +4,7 @@
 #include "tests/bootstrap/conformance.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"
+#include "tests/unit/base/capture.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -48,10 +49,20 @@ void exchange_moves_chunks() {
   allgather_moves_every_byte(*boot, std::size_t{5} << 20);
 }
 
-/// No interface fits, so there is no star; all ranks have to find that out and do without.
+/// No interface fits, so there is no star; all ranks have to find that out and do without. Rank 0
+/// says why, if there is somebody to connect to.
 void pmix_without_tcp() {
   Config config = config_with_timeout(60 * gshmem::test::kPatience);
   config.uid_interface = "=none";
+  {
+    StderrCapture capture;
+    const auto boot = bootstrap::create_pmix(config);
+    std::string said;
+    for (const std::string& line : capture.writes()) said += line;
+    const bool named = said.find("PMIx carries all data: no network interface") != said.npos;
+    expect(named == (boot->size() > 1 && boot->rank() == 0), "said: " + said);
+    expect(named || said.empty(), "nothing else is said: " + said);
+  }
   conformance([&] { return bootstrap::create_pmix(config); }, 4096);
 }
 

@@ -1,5 +1,7 @@
 // The root service among strangers and ranks that break the rules: the job goes on, and who is
 // refused is told why.
+#include "bootstrap/uid/root.h"
+#include "host/base/descriptors.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"
@@ -207,4 +209,24 @@ TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
           boot->barrier();
           if (rank == 0) done.signal();
         }) == "");
+}
+
+TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
+  bootstrap::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  std::vector<bootstrap::Listener> listeners;
+  listeners.push_back(bootstrap::listen_on(loopback));
+  const bootstrap::UniqueId unique{listeners.front().endpoint, {}};
+  gshmemx_uniqueid id;
+  encode_uniqueid(unique, &id);
+  // All of them call before the service is there to accept the first.
+  RawClient rank(id);
+  rank.send(encode(rank.hello(0, 1)));
+  std::deque<RawClient> strangers;
+  for (std::size_t i = 0; i <= stranger_limit(); ++i) strangers.emplace_back(id);
+  const bootstrap::RootService service(std::move(listeners), unique.cookie,
+                                       bootstrap::CookieKind::kSecret, 0);
+  const auto answer = rank.receive();
+  REQUIRE(answer);
+  CHECK(answer->type == FrameType::kWelcome);
 }

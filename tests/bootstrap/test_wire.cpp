@@ -133,6 +133,14 @@ TEST_CASE("wire_texts_lose_control_characters", "[wire]") {
   CHECK(fail->text == "a?[2Jb??c\xC3\xA9");
 }
 
+TEST_CASE("wire_texts_that_are_too_long_are_refused", "[wire]") {
+  const Bytes fits(4 + kMaxTextBytes), longer(4 + kMaxTextBytes + 1);
+  CHECK(decode_abort(fits));
+  CHECK_FALSE(decode_abort(longer));
+  CHECK(decode_fail(fits));
+  CHECK_FALSE(decode_fail(longer));
+}
+
 TEST_CASE("uniqueid_is_read_back", "[wire]") {
   UniqueId id;
   id.cookie = counting_cookie();

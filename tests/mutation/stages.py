@@ -46,6 +46,7 @@ STAGES = {
         units("info_test", "info_doctor_test"),
         tests(["gshmem-info"], r"info\.", 60)],
     "host": [units("p2p_teams_test"), MISUSE, spmd("threads_3", "soft_threads_2", "mpirun_2"),
+             spmd("soft_teams_of_11", "teams_of_67"),
              tests(LIBRARY, r"(launch|api|errors\.(target_is_killed|quiet|finalize|who))", 120)],
     "transport/p2p": [
         units("p2p_hosts_test", "p2p_sockets_test", "p2p_monitor_test", "p2p_teams_test"),

@@ -66,7 +66,7 @@ int close_device(ibv_context* context) { return release("ibv_close_device", cont
 
 int query_device(ibv_context*, ibv_device_attr* out) {
   *out = {};
-  out->phys_port_cnt = 1;
+  out->phys_port_cnt = current->ports;
   out->atomic_cap = IBV_ATOMIC_HCA;
   return simple("ibv_query_device");
 }

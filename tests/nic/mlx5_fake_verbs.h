@@ -22,7 +22,7 @@ struct FakeVerbs {
   std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;  ///< on Ethernet
   std::uint16_t atomic_operations = 0xf;
   std::uint16_t pkey = 0xffff;
-  std::uint8_t cqe_version = 1;
+  std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
 
   // What it saw.

@@ -122,6 +122,16 @@ TEST_CASE("device_that_the_filter_leaves_out_is_named") {
              Catch::Contains("(GSHMEM_NIC_DEVICES=\"=mlx5_0\"): mlx5_7 port 1 is not in"));
 }
 
+TEST_CASE("port_that_is_chosen_is_the_one_of_the_queues") {
+  fake_verbs_reset();
+  fake_verbs().ports = 2;
+  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7:2"}}));
+  setup.whole_life();
+  for (const std::uint16_t opcode : {std::uint16_t{0x502}, std::uint16_t{0x503}}) {
+    CHECK(static_cast<int>(fake_verbs().commands_of(opcode).at(0)[0x55]) == 2);
+  }
+}
+
 TEST_CASE("missing_capabilities_are_listed") {
   fake_verbs_reset();
   fake_verbs().atomic_operations = 0x3;

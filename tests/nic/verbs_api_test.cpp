@@ -176,6 +176,10 @@ TEST_CASE("a queue pair of verbs goes through its states, and tells") {
   CHECK(now.qp_state == IBV_QPS_RTS);
   CHECK(now.path_mtu == IBV_MTU_1024);
   CHECK(now.dest_qp_num == pair.qp->qp_num);
+  CHECK(now.timeout == rts.timeout);
+  CHECK(now.retry_cnt == rts.retry_cnt);
+  CHECK(now.rnr_retry == rts.rnr_retry);
+  CHECK(now.min_rnr_timer == rtr.min_rnr_timer);
   CHECK(made.send_cq == pair.cq);
   ibv_qp_attr error{};
   error.qp_state = IBV_QPS_ERR;
@@ -244,6 +248,10 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   std::uint32_t number = 0;
   CHECK(ibv_get_srq_num(srq, &number) == 0);
   CHECK(srq_out.srqn == number);
+  for (const void* memory : {static_cast<void*>(srq_out.buf), static_cast<void*>(srq_out.dbrec),
+                             static_cast<void*>(qp.dbrec), static_cast<void*>(cq.dbrec)}) {
+    CHECK(memory != nullptr);
+  }
   CHECK(ah_out.av->rlid == __builtin_bswap16(0x1234));
   CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM) == EOPNOTSUPP);
   CHECK(ibv_destroy_ah(ah) == 0);

@@ -120,6 +120,13 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
   errno = 0;
   CHECK(mlx5dv_devx_obj_create(nic.context, in, 0x10, out, sizeof(out)) == nullptr);
   CHECK(errno == EINVAL);
+  const Pages memory = pages(4096);
+  for (const int access : {int{IBV_ACCESS_REMOTE_WRITE}, int{IBV_ACCESS_ZERO_BASED}}) {
+    errno = 0;
+    CHECK(mlx5dv_devx_umem_reg(nic.context, memory.get(), 4096, static_cast<unsigned>(access)) ==
+          nullptr);
+    CHECK(errno == EINVAL);
+  }
 }
 
 TEST_CASE("contexts do not see each other's objects") {

@@ -27,6 +27,7 @@ struct Entry {
   int bus = -1;         ///< its PCI address is 0000:BUS:00.0; -1: it says none
   std::string address;  ///< of IP
   std::uint32_t protocol = FI_PROTO_EFA;
+  std::string provider = "efa";
 };
 
 class List {
@@ -55,7 +56,7 @@ class List {
     Node& node = nodes_.emplace_back();
     node.entry = entry;
     node.domain.name = node.entry.domain.data();
-    node.fabric.prov_name = provider_.data();
+    node.fabric.prov_name = node.entry.provider.data();
     node.endpoint.protocol = entry.protocol;
     node.info.domain_attr = &node.domain;
     node.info.fabric_attr = &node.fabric;
@@ -76,7 +77,6 @@ class List {
     if (nodes_.size() > 1) nodes_[nodes_.size() - 2].info.next = &node.info;
   }
 
-  std::string provider_ = "efa";
   std::deque<Node> nodes_;
 };
 
@@ -148,4 +148,10 @@ TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
   CHECK(list.choose(wish) == "ib1");
   CHECK(list.choose({.domain = "lo"}) == "lo");
   CHECK(list.choose({.domain = "eth0"}) == "none");
+}
+
+TEST_CASE("providers that only look on are not chosen", "[ofi]") {
+  const Entry hook{"hook", 0x12, {}, FI_PROTO_EFA, "efa;ofi_hook_perf"}, own{"own", 0x13, {}};
+  CHECK(List({hook, own}).choose({}) == "own");
+  CHECK(List({hook}).choose({}) == "none");
 }

@@ -209,6 +209,11 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
   Pes all(static_cast<std::size_t>(pe.n()));
   std::iota(all.begin(), all.end(), 0);
   check_members(pe, __LINE__, GSHMEM_TEAM_WORLD, all);
+  // All tell all where that is little, or where flags need no network.
+  const bool mapped = std::all_of(all.begin(), all.end(),
+                                  [&](int other) { return other == pe.me() || pe.maps(other); });
+  const bool flat = pe.n() <= (mapped ? abi::kFlatPes : abi::kFlatPesByNetwork);
+  SPMD_EQ(pe, gshmemi_ambient()->state->host_teams[GSHMEM_TEAM_WORLD].flat, flat ? 1u : 0u);
   SymmetricArray<int> theirs(static_cast<std::size_t>(pe.n()));
   for (const gshmem_team_t team :
        {GSHMEM_TEAM_SHARED, GSHMEMX_TEAM_NODE, GSHMEMX_TEAM_SAME_MYPE_NODE}) {

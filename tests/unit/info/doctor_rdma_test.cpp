@@ -142,6 +142,11 @@ TEST_CASE("gid_of_roce_is_the_one_that_the_transport_chooses") {
   expect_one(check_gids(fake.machine), Verdict::kProblem, "GSHMEM_IB_GID_INDEX=2 is RoCE v1");
   fake.machine.config.ib_gid_index = 9;
   expect_one(check_gids(fake.machine), Verdict::kProblem, "GID index 9 is empty");
+  // A choice that is bad is taken back, whichever it is.
+  for (const int index : {0, 2, 9}) {
+    fake.machine.config.ib_gid_index = index;
+    CHECK_THAT(check_gids(fake.machine).at(0).fix, Catch::Contains("unset GSHMEM_IB_GID_INDEX"));
+  }
 }
 
 TEST_CASE("gid_without_ipv4_and_interface_elsewhere_are_problems") {

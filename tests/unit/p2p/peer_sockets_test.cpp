@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <cstddef>
@@ -55,6 +56,15 @@ int number_in(const Fd& fd) {
   int number = -1;
   check_errno(read(fd.get(), &number, sizeof number), "read");
   return number;
+}
+
+/// From now on system calls that wait end with EINTR now and then.
+void get_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  check_errno(sigaction(SIGALRM, &action, nullptr), "sigaction");
+  const itimerval every_10_ms{{0, 10'000}, {0, 10'000}};
+  check_errno(setitimer(ITIMER_REAL, &every_10_ms, nullptr), "setitimer");
 }
 
 /// `body(sockets, rank, boot)` on PEs of one host.
@@ -206,6 +216,7 @@ TEST_CASE("pes_of_different_users_are_told_so") {
               expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
             }
           } else {
+            get_signals();
             expect_error(GSHMEMX_ERROR_TIMEOUT, "a process of user 54321 called",
                          [&] { p2p::PeerSockets(*boot, group, 1); });
           }
