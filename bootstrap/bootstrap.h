@@ -87,7 +87,8 @@ template <class T>
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config);
 /// Makes an id: opens a listening socket, starts the root service thread in this process, and
 /// packs address, port and a random cookie. The service ends when the last rank has left, at the
-/// latest with the process; the ranks that are left then fail.
+/// latest with the process; the ranks that are left then fail. Where no rank has come for an hour
+/// (GSHMEM_BOOTSTRAP_TIMEOUT where that is longer, 0 = never), it ends with an error in the log.
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config);
 
 /// N bootstraps for N threads of this process; element r is rank r.

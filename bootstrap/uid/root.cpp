@@ -3,6 +3,7 @@
 #include "bootstrap/uid/connection.h"
 #include "host/base/at_fork.h"
 #include "host/base/descriptors.h"
+#include "host/base/log.h"
 #include "host/base/thread.h"
 
 #include <poll.h>
@@ -33,8 +34,9 @@ struct Peer {
 /// The loop that the thread runs; nothing in it is shared.
 class RootLoop {
  public:
-  RootLoop(std::vector<Listener> listeners, const Job& job, double linger_seconds, int wake)
-      : job_(job), linger_seconds_(linger_seconds), wake_(wake) {
+  RootLoop(std::vector<Listener> listeners, const Job& job, const RootService::Limits& limits,
+           int wake)
+      : job_(job), limits_(limits), wake_(wake) {
     for (Listener& listener : listeners) listeners_.push_back(std::move(listener.fd));
   }
 
@@ -60,9 +62,14 @@ class RootLoop {
                                        [](const auto& p) { return p->connection.flushed(); });
       return flushed || stop_deadline_.passed();
     }
+    if (ranks_.empty() && alone_deadline_.passed()) {
+      GSHMEM_ERROR("no rank has come with a unique id of this process for %g s: it is void",
+                   limits_.alone);
+      return true;
+    }
     if (!job_.deserted()) return false;
-    if (listeners_.empty() || linger_seconds_ <= 0) return true;
-    if (!lingering_) linger_deadline_ = Deadline(linger_seconds_);
+    if (listeners_.empty() || limits_.linger <= 0) return true;
+    if (!lingering_) linger_deadline_ = Deadline(limits_.linger);
     lingering_ = true;
     return linger_deadline_.passed();
   }
@@ -101,6 +108,7 @@ class RootLoop {
     for (const auto& peer : peers_) {
       if (peer->rank < 0) shorten(peer->handshake);
     }
+    if (ranks_.empty()) shorten(alone_deadline_);
     if (stopping_) shorten(stop_deadline_);
     if (lingering_) shorten(linger_deadline_);
     if (accept_pause_) shorten(Deadline(kAcceptPauseSeconds));
@@ -254,25 +262,25 @@ class RootLoop {
 
   std::vector<Fd> listeners_;
   Job job_;
-  double linger_seconds_;
+  RootService::Limits limits_;
   int wake_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> ranks_;  ///< of peers_, by rank; null = not joined or gone
   std::vector<pollfd> polled_;
   std::size_t polled_listeners_ = 0, polled_peers_ = 0;
   bool stopping_ = false, lingering_ = false, accept_pause_ = false;
-  Deadline stop_deadline_{0}, linger_deadline_{0};
+  Deadline stop_deadline_{0}, linger_deadline_{0}, alone_deadline_{limits_.alone};
 };
 
 }  // namespace
 
 RootService::RootService(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
-                         double linger_seconds)
+                         const Limits& limits)
     : cookie_(cookie),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
       forks_(fork_count()) {
-  auto loop = std::make_unique<RootLoop>(std::move(listeners), Job(cookie, kind), linger_seconds,
-                                         wake_.get());
+  auto loop =
+      std::make_unique<RootLoop>(std::move(listeners), Job(cookie, kind), limits, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
       loop->run();
@@ -306,11 +314,10 @@ RootRegistry& RootRegistry::get() {
 }
 
 void RootRegistry::start(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
-                         double linger_seconds) {
+                         const RootService::Limits& limits) {
   const std::lock_guard lock(mutex_);
   std::erase_if(services_, [](const auto& service) { return service->ended(); });
-  services_.push_back(
-      std::make_unique<RootService>(std::move(listeners), cookie, kind, linger_seconds));
+  services_.push_back(std::make_unique<RootService>(std::move(listeners), cookie, kind, limits));
 }
 
 bool RootRegistry::serves(const Cookie& cookie) {

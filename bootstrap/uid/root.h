@@ -17,10 +17,14 @@ namespace gshmem::bootstrap {
 
 class RootService {
  public:
-  /// Serves one job on `listeners`, which are closed when all ranks have joined. After a job that
-  /// failed before that, late ranks are told why for `linger_seconds` (0 = not).
+  /// In seconds: how long late ranks of a job that failed are told why (0 = not), and when a
+  /// service that no rank has joined ends (0 = never).
+  struct Limits {
+    double linger, alone;
+  };
+  /// Serves one job on `listeners`, which are closed when all ranks have joined.
   RootService(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
-              double linger_seconds);
+              const Limits& limits);
   RootService(const RootService&) = delete;
   RootService& operator=(const RootService&) = delete;
   /// Tells the ranks that are left, sends what is queued (for a few seconds at most), and ends.
@@ -45,7 +49,7 @@ class RootRegistry {
   static RootRegistry& get();
   RootRegistry();
   void start(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
-             double linger_seconds);
+             const RootService::Limits& limits);
   [[nodiscard]] bool serves(const Cookie& cookie);
 
  private:

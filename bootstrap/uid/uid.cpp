@@ -199,7 +199,8 @@ class Uid final : public Bootstrap {
       const bool final = entry.refused == Entry::Refused::kFinal && error == ECONNREFUSED;
       if (final || deadline.passed()) {
         const std::string job_ended =
-            final ? "; has the process that made the unique id ended?"
+            final ? "; has the process that made the unique id ended, or did no rank come for an "
+                    "hour?"
                   : strprintf(" for %g s (rank 0 is to listen there)", timeout_seconds_);
         throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT,
                     "no root service at " + where_ + ": " + std::strerror(error) + job_ended);
@@ -308,6 +309,12 @@ std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
   }
 }
 
+/// A program may do much between making an id and init.
+double alone_seconds(const Config& config) {
+  constexpr double kHour = 3600;
+  return config.bootstrap_timeout > 0 ? std::max(config.bootstrap_timeout, kHour) : 0;
+}
+
 }  // namespace
 
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
@@ -318,7 +325,7 @@ void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   std::vector<Listener> listeners;
   listeners.push_back(std::move(listener));
   RootRegistry::get().start(std::move(listeners), unique.cookie, CookieKind::kSecret,
-                            config.bootstrap_timeout);
+                            {config.bootstrap_timeout, alone_seconds(config)});
   encode_uniqueid(unique, id);
 }
 
@@ -362,7 +369,7 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
     for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
     if (secret.empty()) warn_without_secret(listeners);
     RootRegistry::get().start(std::move(listeners), cookie,
-                              secret.empty() ? CookieKind::kPublic : CookieKind::kSecret, 0);
+                              secret.empty() ? CookieKind::kPublic : CookieKind::kSecret, {0, 0});
   }
   return std::make_unique<Uid>(entry, config.bootstrap_timeout, config.bootstrap_timeout);
 }

@@ -93,6 +93,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
     mine = ambient;
     mine.bound = true;
     mine.lane = &lanes[index];
+    log_set_pe(ambient.state ? ambient.state->my_pe : -1);
     body(call);
     mine = {};
   });

@@ -2,6 +2,7 @@
 // case forks before it starts threads (run it alone, as ctest does): what a child of a process with
 // threads may do is little, and nothing under TSan.
 #include "bootstrap/uid/interfaces.h"
+#include "bootstrap/uid/root.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 
@@ -111,6 +112,29 @@ TEST_CASE("uid_missing_rank_is_named_to_those_who_joined", "[uid]") {
           expect_error(GSHMEMX_ERROR_TIMEOUT, "ranks 1, 3 did not take part",
                        [&] { (void)bootstrap::create_uid(id, 3, 4, config); });
         }) == "");
+}
+
+TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
+  const auto start = [](double alone) {
+    std::vector<bootstrap::Listener> listeners;
+    listeners.push_back(bootstrap::listen_on(
+        bootstrap::choose_address(bootstrap::list_interfaces(), "=lo", "ipv4")));
+    const bootstrap::UniqueId unique{listeners[0].endpoint, bootstrap::random_cookie()};
+    bootstrap::RootRegistry::get().start(std::move(listeners), unique.cookie,
+                                         bootstrap::CookieKind::kSecret, {0, alone});
+    gshmemx_uniqueid id;
+    encode_uniqueid(unique, &id);
+    return id;
+  };
+  const auto join = [](const gshmemx_uniqueid& id) {
+    return bootstrap::create_uid(id, 0, 1, uid_config());
+  };
+  const gshmemx_uniqueid joined = start(0.2), left_alone = start(0.2), patient = start(0);
+  const auto rank = join(joined);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "did no rank come", [&] { (void)join(left_alone); });
+  rank->barrier();
+  join(patient)->barrier();
 }
 
 TEST_CASE("uid_missing_rank_is_named_in_a_collective", "[uid]") {

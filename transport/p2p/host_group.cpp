@@ -1,5 +1,7 @@
 #include "transport/p2p/host_group.h"
 
+#include "host/base/log.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +22,14 @@ std::string host_identity() {
   gethostname(host, sizeof(host) - 1);
   struct stat net {};
   if (::stat("/proc/self/ns/net", &net) != 0) net.st_ino = 0;
-  return strprintf("%s (boot %.8s, net %lu)", host, boot_id.c_str(),
-                   static_cast<unsigned long>(net.st_ino));
+  if (boot_id.empty() || net.st_ino == 0) {
+    GSHMEM_WARN(
+        "/proc does not tell this process its boot and network namespace: it shares memory with no "
+        "PE of host %s that knows them, and two hosts of that name without /proc count as one",
+        host);
+  }
+  return strprintf("%s (boot %.8s, net %lu, user %u)", host, boot_id.c_str(),
+                   static_cast<unsigned long>(net.st_ino), unsigned{::geteuid()});
 }
 
 HostGroup group_hosts(const std::vector<std::string>& identities, int me) {

@@ -10,8 +10,8 @@
 
 namespace gshmem::p2p {
 
-/// Processes that may share memory and Unix sockets have this in common: boot, host name and
-/// network namespace.
+/// Processes that may share memory and Unix sockets have this in common: boot, host name, network
+/// namespace and user. Warns where /proc does not tell.
 [[nodiscard]] std::string host_identity();
 
 struct HostGroup {

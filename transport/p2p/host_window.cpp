@@ -1,3 +1,4 @@
+#include "host/base/memory_limit.h"
 #include "transport/p2p/shared_mapping.h"
 #include "transport/p2p/window.h"
 
@@ -10,6 +11,22 @@
 namespace gshmem::p2p {
 namespace {
 
+/// Errors: GSHMEMX_ERROR_OUT_OF_MEMORY where the heaps of this host's PEs do not fit. They take
+/// memory when they are touched, and then the kernel kills whom it likes.
+void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
+  struct sysinfo info {};
+  check_errno(::sysinfo(&info), "sysinfo");
+  const std::uint64_t machine = (info.totalram + info.totalswap) * info.mem_unit;
+  const std::uint64_t group = cgroup_memory().value_or(machine);
+  require(heap_bytes <= std::min(machine, group) / pes, GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
+    return strprintf(
+        "symmetric heap of %lu bytes, on this host of %lu PEs, is larger than this %s (%lu bytes); "
+        "lower GSHMEM_SYMMETRIC_SIZE",
+        heap_bytes, pes, group < machine ? "cgroup's memory.max" : "host's memory",
+        std::min(machine, group));
+  });
+}
+
 class HostWindow final : public PeerWindow {
  public:
   HostWindow(PeerSockets& sockets, std::uint64_t bytes, Peers peers,
@@ -17,13 +34,7 @@ class HostWindow final : public PeerWindow {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
     bytes_ = (bytes + kStep - 1) / kStep * kStep;
     stride_ = static_cast<std::int64_t>(stride_of(bytes_));
-    struct sysinfo info {};
-    check_errno(::sysinfo(&info), "sysinfo");
-    const std::uint64_t memory = (info.totalram + info.totalswap) * info.mem_unit;
-    require(bytes_ <= memory, GSHMEMX_ERROR_OUT_OF_MEMORY,
-            strprintf("symmetric heap of %lu bytes is larger than this host's memory (%lu bytes); "
-                      "lower GSHMEM_SYMMETRIC_SIZE",
-                      bytes_, memory));
+    require_memory(bytes_, static_cast<std::uint64_t>(sockets.size()));
     const bool all = peers == Peers::kAll;
     // One segment has the heaps of all PEs of the host: a descriptor and a mapping per process.
     const std::uint64_t slots = all ? static_cast<std::uint64_t>(sockets.size()) : 1;

@@ -1,5 +1,6 @@
 // What this process may do: variables, locked memory, open files, memory.
 #include "host/base/error.h"
+#include "host/base/memory_limit.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/topology.h"
 #include "host/info/files.h"
@@ -11,8 +12,6 @@
 namespace gshmem::info {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string memlock_fix(const Machine& machine) {
   if (machine.env("SLURM_JOB_ID") != nullptr) {
     return "in slurm.conf PropagateResourceLimitsExcept=MEMLOCK; in slurmd.service "
@@ -23,26 +22,6 @@ std::string memlock_fix(const Machine& machine) {
   }
   return "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee "
          "/etc/security/limits.d/rdma.conf, then log in again   (services: LimitMEMLOCK=infinity)";
-}
-
-/// The smallest memory.max from this process's cgroup upwards; nothing when no limit is set.
-std::optional<std::uint64_t> cgroup_memory(const Machine& machine) {
-  std::istringstream lines(whole_file(machine.at("/proc/self/cgroup")));
-  std::optional<std::uint64_t> least;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("0::/")) continue;  // cgroup v2 (cgroups(7))
-    fs::path group = line.substr(4);
-    while (true) {
-      const auto limit = number_in(machine.at("/sys/fs/cgroup") / group / "memory.max");
-      if (limit) {
-        const std::uint64_t bytes = static_cast<std::uint64_t>(*limit);
-        least = std::min(least.value_or(bytes), bytes);
-      }
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
-  }
-  return least;
 }
 
 std::optional<std::uint64_t> memory_available(const Machine& machine) {
@@ -143,7 +122,7 @@ Findings check_memory(const Machine& machine) {
   const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == "cpu";
   if (!cpu_mode) return {skipped("heaps lie in GPU memory")};
   const auto available = memory_available(machine);
-  const auto limit = cgroup_memory(machine);
+  const auto limit = cgroup_memory(machine.root);
   if (!available && !limit) return {skipped("neither /proc/meminfo nor a cgroup says how much")};
   const std::uint64_t room =
       std::min(available.value_or(Limit::kUnlimited), limit.value_or(Limit::kUnlimited));

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <csignal>
 
@@ -90,5 +91,19 @@ TEST_CASE("bad_value_on_one_pe_is_told_to_all_and_a_later_init_works") {
         rank == bad ? "-1 " : "-1 init failed on PE " + std::to_string(bad) + ": ";
     CHECK(contains(outcome.output, where + "GSHMEM_QP_DEPTH=\"many\": expected an integer"));
     CHECK(contains(outcome.output, "then 0\n"));
+  }
+}
+
+TEST_CASE("heaps_of_a_host_that_do_not_fit_together_are_an_error") {
+  struct sysinfo info {};
+  REQUIRE(::sysinfo(&info) == 0);
+  const auto machine = (info.totalram + info.totalswap) * info.mem_unit;
+  const auto outcomes =
+      init_of(2, {{"GSHMEM_SYMMETRIC_SIZE", std::to_string(machine / 5 * 3)}}, [] {});
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "on this host of 2 PEs, is larger than this"));
+    CHECK(contains(outcome.output, "lower GSHMEM_SYMMETRIC_SIZE"));
   }
 }

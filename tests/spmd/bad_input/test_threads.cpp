@@ -156,3 +156,15 @@ TEST_CASE("rounds_of_a_thread_world_take_no_memory") {
   INFO(outcome.output);
   CHECK(outcome.code == 0);
 }
+
+TEST_CASE("lines_of_a_launch_say_the_pe") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
+    const Runtime runtime;
+    auto* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
+    launch({}, [=](const LaunchContext& ctx) { ctx.p(word, 1, 7); });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.output, "gshmem[0] ERROR: "));
+  CHECK_FALSE(contains(outcome.output, "gshmem[-]"));
+}

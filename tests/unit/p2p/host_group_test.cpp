@@ -1,8 +1,16 @@
 #include "transport/p2p/host_group.h"
 
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/unit/base/capture.h"
+
 #include <catch2/catch.hpp>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 using namespace gshmem::p2p;
 
@@ -87,4 +95,46 @@ TEST_CASE("local_groups_are_hosts_or_parts_of_them") {
     CHECK(local_groups(group, 2) == Pes{0, 1, 0, 2, 1, 3});
     CHECK(local_groups(group, 1) == Pes{0, 1, 2, 3, 4, 5});
   }
+}
+
+namespace {
+
+void only_as_root() {
+  if (geteuid() == 0) return;
+  std::puts("skipped: only root can be another user, or be without /proc");
+  std::fflush(stdout);
+  std::_Exit(77);
+}
+
+void expect(bool ok, const std::string& what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
+}  // namespace
+
+TEST_CASE("processes_of_other_users_are_on_another_host") {
+  only_as_root();
+  const std::string here = host_identity();
+  CHECK(gshmem::test::run_processes(2, [&](int rank) {
+          if (rank == 1 && setuid(54321) != 0) throw std::runtime_error("setuid");
+          const std::string mine = host_identity();
+          expect((mine == here) == (rank == 0), mine);
+        }) == "");
+}
+
+TEST_CASE("host_without_proc_is_warned_of") {
+  only_as_root();
+  CHECK(gshmem::test::run_processes(1, [](int) {
+          gshmem::test::StderrCapture capture;
+          (void)host_identity();
+          expect(capture.writes().empty(), "no warning with /proc");
+          if (unshare(CLONE_NEWNS) != 0 ||
+              mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+              mount("none", "/proc", "tmpfs", 0, nullptr) != 0)
+            return;  // not allowed here
+          (void)host_identity();
+          const auto writes = capture.writes();
+          expect(writes.size() == 1 && writes[0].find("/proc does not tell") != std::string::npos,
+                 "a warning without /proc");
+        }) == "");
 }
