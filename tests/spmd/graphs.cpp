@@ -66,7 +66,8 @@ class Graph {
   template <class Leave>
   Graph(const Stream& stream, const Leave& leave) {
     const detail::GpuScope scope;
-    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal),
+    // Of this thread alone: other PEs of the process are on their way.
+    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
             "cudaStreamBeginCapture");
     leave();
     require(cudaStreamEndCapture(stream.get(), &graph_), "cudaStreamEndCapture");
@@ -156,6 +157,7 @@ SPMD_TEST(calls_on_a_stream_return_before_its_kernel_has_ended) {
 
 SPMD_TEST(streams_do_not_wait_for_each_other) {
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  if (most_streams(pe, 2) < 2) return pe.skip(kTooManyStreams);
   SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
   std::uint64_t *const gate = memory.data(), *const source = gate + 2;
   std::uint64_t* const dest = source + kWords;
@@ -179,8 +181,10 @@ SPMD_TEST(streams_do_not_wait_for_each_other) {
 
 SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
   if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  if (most_streams(pe, 2) < 2) return pe.skip(kTooManyStreams);
   SymmetricArray<std::uint64_t> memory(2);
   const Stream used(pe), captured(pe);
+  pe.barrier();  // while PEs of this process capture, none makes streams
   void* const handle = gshmemx_pe_handle();
   std::atomic<int> step{0};
   std::thread other([&] {
@@ -206,6 +210,7 @@ SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
   step = 2;
   other.join();
   used.finish();
+  pe.barrier();
 }
 
 #else

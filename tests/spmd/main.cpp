@@ -229,8 +229,6 @@ int main(int argc, char** argv) {
       // One GPU for all: ranks are spread over those they can see.
       setenv("CUDA_VISIBLE_DEVICES", "0", 0);
       setenv("GSHMEM_MAX_PES_PER_GPU", value().c_str(), 1);
-      // A hardware queue for every stream of all PEs: a kernel behind another's would wait for it.
-      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     } else if (word == "--device")
       setenv("GSHMEM_DEVICE", value().c_str(), 1);
     else if (word[0] == '-')
@@ -239,6 +237,8 @@ int main(int argc, char** argv) {
       options.names.push_back(word);
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  // A hardware queue for every stream: a kernel behind another's would wait for it.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Loading a kernel late may wait for one that is waiting for us.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);

@@ -9,6 +9,15 @@ namespace gshmem::spmd {
 /// Why a body is left out in CPU mode.
 inline constexpr char kNoStreams[] = "there are no streams in CPU mode";
 
+/// How many streams each PE may have at most, of `wanted`, so that every one has a hardware queue
+/// of its own: a process has 32 of them on a GPU, for the PEs' own streams, too.
+[[nodiscard]] inline std::size_t most_streams(const Pe& pe, std::size_t wanted) {
+  const bool shared = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG;
+  const std::size_t pes = static_cast<std::size_t>(pe.n());
+  return shared && pes * (wanted + 3) > 32 ? (pes * 5 > 32 ? 1 : 2) : wanted;
+}
+inline constexpr char kTooManyStreams[] = "a process has fewer hardware queues than this needs";
+
 /// Made by what only units that nvcc compiles can call; static, as launch is.
 class Stream {
  public:

@@ -248,16 +248,17 @@ SPMD_TEST(barriers_and_syncs_on_a_stream_hold_all_members) {
 }
 
 SPMD_TEST(several_streams_and_teams_work_at_the_same_time) {
-  constexpr std::size_t kStreams = 4, kBytes = 3000;
-  SymmetricArray<std::uint8_t> memory(kStreams * 2 * kBytes);
+  constexpr std::size_t kBytes = 3000;
+  const std::size_t n_streams = most_streams(pe, 4);
+  SymmetricArray<std::uint8_t> memory(n_streams * 2 * kBytes);
   std::vector<std::unique_ptr<Stream>> streams;
-  std::vector<gshmem_team_t> teams(kStreams, GSHMEM_TEAM_INVALID);
+  std::vector<gshmem_team_t> teams(n_streams, GSHMEM_TEAM_INVALID);
   for (gshmem_team_t& team : teams) {
     streams.push_back(std::make_unique<Stream>(pe));
     SPMD_EQ(pe, gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), nullptr, 0, &team), 0);
   }
   for (int round = 1; round <= pe.rounds(100); ++round) {
-    for (std::size_t i = 0; i < kStreams; ++i) {
+    for (std::size_t i = 0; i < n_streams; ++i) {
       const Stream& stream = *streams[i];
       std::uint8_t *source = memory.data() + i * 2 * kBytes, *dest = source + kBytes;
       const int tag = round * 10 + static_cast<int>(i);

@@ -15,7 +15,7 @@ namespace {
 
 template <class T>
 constexpr std::size_t size_of_pointee() {
-  if constexpr (std::is_void_v<std::remove_pointer_t<T>>) {
+  if constexpr (std::is_void_v<std::remove_pointer_t<T>> || std::is_same_v<T, gshmemx_stream_t>) {
     return 0;
   } else {
     return sizeof(std::remove_pointer_t<T>);
@@ -106,6 +106,7 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"cmp_values", Kind::kLocalWords},
                                                    {"fetch", Kind::kLocalWords},
                                                    {"signal", Kind::kAnything},
+                                                   {"stream", Kind::kAnything},
                                                    {"value", Kind::kAnything},
                                                    {"cond", Kind::kAnything},
                                                    {"cmp_value", Kind::kAnything}};
@@ -366,6 +367,10 @@ const std::vector<Function>& functions() {
   {GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM)), GSHMEM_TEXT(NAMES), #CALL, \
    unit_of(static_cast<RET(*) PARAMS>(nullptr))},
 #include <gshmem/functions.def>
+#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL)         \
+  {GSHMEM_TEXT(gshmemx_##STEM##_on_stream), GSHMEM_TEXT(NAMES), #CALL, \
+   unit_of(static_cast<RET(*) PARAMS>(nullptr))},
+#include <gshmem/stream_functions.def>
   };
   return all;
 }

@@ -1,7 +1,7 @@
-// Every function of functions.def, and for each the calls of it in which one argument is wrong, by
-// the kind of that argument. The names of arguments say their kinds: a function with a name that is
-// not known here has no kind, which is an error. The tests make the calls: on a host thread
-// (test_every_call.cpp) and in kernels (tests/device/faults/arguments.cu).
+// Every function of functions.def and stream_functions.def, and for each the calls of it in which
+// one argument is wrong, by the kind of that argument. The names of arguments say their kinds: a
+// function with a name that is not known here has no kind, which is an error. The tests make the
+// calls: on a host thread (test_every_call.cpp) and in kernels (tests/device/faults/arguments.cu).
 #pragma once
 
 #include <gshmem/abi/fault.h>
@@ -62,7 +62,7 @@ struct Ground {
   }
 };
 
-/// All rows, in their order.
+/// All rows in their order, and after them those of stream_functions.def.
 [[nodiscard]] const std::vector<Function>& functions();
 
 /// Good calls, calls of no elements, and calls with one wrong argument. Throws for an argument
