@@ -261,9 +261,18 @@ CUresult set_flags(unsigned flags) {
   }
   return now = flags, CUDA_SUCCESS;
 }
+/// Of streams that the application has, and the library was given.
+CUresult stream_context(CUstream stream, CUcontext* context) {
+  const auto number = (reinterpret_cast<std::uintptr_t>(stream) - kCudaDoubleStreams) / 16;
+  if (number >= kDevices) return CUDA_ERROR_INVALID_HANDLE;
+  *context = reinterpret_cast<CUcontext>(&all_contexts[number]);
+  return CUDA_SUCCESS;
+}
 /// The capture under way is of a stream that the default one waits for.
 CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  const bool is_own = handle - kCudaDoubleStreams < 16 * kDevices && handle % 16 == 8;
+  *status = is_own ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   const bool by_default = stream == CU_STREAM_LEGACY && record().capturing;
   return by_default ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
@@ -309,6 +318,7 @@ void* find(const std::string& name) {
       {"cuStreamDestroy", address_of(destroy_stream)},
       {"cuStreamSynchronize", address_of(synchronize)},
       {"cuStreamQuery", address_of(query)},
+      {"cuStreamGetCtx", address_of(stream_context)},
       {"cuPointerGetAttribute", address_of(attribute)}};
   const auto found = functions.find(name);
   if (found != functions.end()) return found->second;

@@ -48,6 +48,14 @@ struct CudaDouble {
   }
 };
 
+/// Streams of an application's on a device, which is being captured or not: handles to be handed
+/// back to the double. Nobody may wait for them.
+inline constexpr std::uintptr_t kCudaDoubleStreams = 0x1000;
+inline void* cuda_double_stream(int device, bool captured = false) {
+  return reinterpret_cast<void*>(kCudaDoubleStreams + static_cast<std::uintptr_t>(device) * 16 +
+                                 (captured ? 8 : 0));
+}
+
 /// Exported by the double.
 using CudaDoubleRecord = CudaDouble*();
 /// The device whose primary context is current on the calling thread; from kCudaDoubleOwn on those

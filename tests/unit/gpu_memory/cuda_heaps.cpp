@@ -244,14 +244,20 @@ CUresult function_of(CUfunction* function, CUmodule, const char*) {
   return *function = nullptr, CUDA_SUCCESS;
 }
 /// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway.
-CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                CUstream, void**, void**) {
+CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+                unsigned, CUstream stream, void** parameters, void**) {
+  const std::lock_guard lock(mutex);
+  const auto& request = *static_cast<const ServiceRequest*>(parameters[1]);
+  seen.in_streams.push_back({stream, true, threads, request, 0, 0});
   return CUDA_SUCCESS;
 }
 CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
   return std::memset(reinterpret_cast<void*>(to), value, bytes), CUDA_SUCCESS;
 }
-CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
+CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  const std::lock_guard lock(mutex);
+  const ServiceRequest none{device::Call(device::CallKind::kCopy, ""), nullptr, ""};
+  seen.in_streams.push_back({stream, false, 0, none, to, bytes});
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }

@@ -4,6 +4,9 @@
 // once access is set; all else gets SIGSEGV.
 #pragma once
 
+#include "host/gpu/service.h"
+
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <string>
@@ -11,6 +14,15 @@
 #include <vector>
 
 namespace gshmem::test {
+
+/// A launch of the service kernel, or a copy, as it was put into a stream.
+struct InStream {
+  const void* stream;
+  bool is_launch;
+  unsigned threads;         ///< of a launch
+  ServiceRequest request;   ///< of a launch
+  std::uint64_t to, bytes;  ///< of a copy
+};
 
 struct CudaHeaps {
   // Rules, by number of GPU.
@@ -29,6 +41,7 @@ struct CudaHeaps {
   int fd_imports = 0, fabric_imports = 0;                      ///< that succeeded
   int handles = 0, mappings = 0, ranges = 0, allocations = 0;  ///< now
   int registered = 0, ever_registered = 0;  ///< host pages (cuMemHostRegister): now, and so far
+  std::vector<InStream> in_streams;         ///< since reset
   std::vector<std::string> violations;      ///< of the driver's contract, in words
 
   void reset() { *this = CudaHeaps(); }

@@ -1,0 +1,187 @@
+// What calls on a stream leave in it: the one launch or copy that is meant, in that stream and in
+// no other, without waiting; and what they refuse.
+#include <gshmem/gshmem.hpp>
+
+#include "host/base/dynamic_library.h"
+#include "tests/unit/gpu_memory/cuda_double.h"
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using device::CallKind;
+
+namespace {
+
+constexpr int kGpu = 2;
+
+const DynamicLibrary& double_library() {
+  static const DynamicLibrary library(CUDA_DOUBLE);
+  return library;
+}
+test::CudaHeaps& heaps() {
+  return *double_library().function<test::CudaHeapsRecord>("cuda_double_heaps")();
+}
+test::CudaDouble& driver() {
+  return *double_library().function<test::CudaDoubleRecord>("cuda_double_record")();
+}
+gshmemx_stream_t stream(int device, bool captured = false) {
+  return static_cast<gshmemx_stream_t>(test::cuda_double_stream(device, captured));
+}
+
+/// A job of one PE on one of four GPUs.
+class Job {
+ public:
+  Job() : runtime_(start()), memory_(3 << 20) {}
+  [[nodiscard]] char* at(std::size_t bytes) { return memory_.data() + bytes; }
+  template <class T>
+  [[nodiscard]] T* as(std::size_t bytes) {
+    return reinterpret_cast<T*>(at(bytes));
+  }
+  /// What `call` has put into streams.
+  template <class Call>
+  std::vector<test::InStream> left_by(const Call& call) {
+    heaps().in_streams.clear();
+    const std::uint64_t waits = driver().waits;
+    call(stream(kGpu));
+    CHECK(driver().waits == waits);
+    for (const test::InStream& one : heaps().in_streams) CHECK(one.stream == stream(kGpu));
+    return heaps().in_streams;
+  }
+
+ private:
+  static Runtime start() {
+    heaps().reset();
+    heaps().gpus = 4;
+    driver().reset();
+    for (const auto& [name, value] :
+         std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
+                                            {"GSHMEM_NIC", "none"},
+                                            {"GSHMEM_FAULT", "report"},
+                                            {"GSHMEM_BOOTSTRAP", "single"},
+                                            {"GSHMEM_SYMMETRIC_SIZE", "8M"}})
+      setenv(name.c_str(), value.c_str(), 1);
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    attr.args.cuda_device_id = kGpu;
+    return Runtime(GSHMEMX_INIT_DEFAULT, attr);
+  }
+  Runtime runtime_;
+  SymmetricArray<char> memory_;
+};
+
+/// The only launch; its record.
+device::Call only_launch(const std::vector<test::InStream>& left, const std::string& name) {
+  REQUIRE(left.size() == 1);
+  REQUIRE(left[0].is_launch);
+  CHECK(left[0].request.name == name);
+  CHECK(left[0].request.answer == nullptr);
+  CHECK(left[0].threads % 32 == 0);
+  return left[0].request.call;
+}
+
+}  // namespace
+
+TEST_CASE("synchronizing_calls_leave_one_launch_in_their_stream") {
+  Job job;
+  const auto quiet = only_launch(job.left_by(gshmemx_quiet_on_stream), "gshmemx_quiet_on_stream");
+  CHECK(quiet.kind == CallKind::kQuiet);
+  CHECK(quiet.context == nullptr);  // that is host memory
+  const auto barrier =
+      only_launch(job.left_by(gshmemx_barrier_all_on_stream), "gshmemx_barrier_all_on_stream");
+  CHECK((barrier.kind == CallKind::kBarrier && barrier.team == GSHMEM_TEAM_WORLD));
+  const auto sync = only_launch(job.left_by([](gshmemx_stream_t s) {
+    CHECK(gshmemx_team_sync_on_stream(GSHMEM_TEAM_SHARED, s) == 0);
+  }),
+                                "gshmemx_team_sync_on_stream");
+  CHECK((sync.kind == CallKind::kSync && sync.team == GSHMEM_TEAM_SHARED));
+}
+
+TEST_CASE("signals_waits_and_elements_leave_one_launch_in_their_stream") {
+  Job job;
+  auto* const word = job.as<std::uint64_t>(64);
+  const auto signal = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_signal_op_on_stream(word, 7, GSHMEM_SIGNAL_ADD, 0, s);
+  }),
+                                  "gshmemx_signal_op_on_stream");
+  CHECK((signal.kind == CallKind::kSignal && signal.signal == word && signal.operand == 7 &&
+         signal.op == device::AmoOp::kAdd));
+  const auto wait = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_short_wait_until_on_stream(job.as<short>(8), GSHMEM_CMP_LT, -5, s);
+  }),
+                                "gshmemx_short_wait_until_on_stream");
+  CHECK((wait.kind == CallKind::kWait && wait.source == job.at(8) && wait.width == 2 &&
+         wait.is_signed == 1 && wait.cmp == GSHMEM_CMP_LT && wait.bytes == 2 &&
+         static_cast<std::int16_t>(wait.operand) == -5));
+  const auto p = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_float_p_on_stream(job.as<float>(4), 1.5f, 0, s);
+  }),
+                             "gshmemx_float_p_on_stream");
+  CHECK((p.kind == CallKind::kP && p.dest == job.at(4) && p.width == 4 && p.operand == 0x3fc00000));
+}
+
+TEST_CASE("long_transfers_are_copies_in_their_stream_and_signals_follow_them") {
+  Job job;
+  constexpr std::size_t kLong = 1 << 20;
+  const auto put = job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_putmem_signal_on_stream(job.at(kLong), job.at(0), kLong,
+                                    job.as<std::uint64_t>(2 * kLong), 3, GSHMEM_SIGNAL_SET, 0, s);
+  });
+  REQUIRE(put.size() == 2);
+  CHECK_FALSE(put[0].is_launch);
+  CHECK((put[0].bytes == kLong && put[0].to == reinterpret_cast<std::uint64_t>(job.at(kLong))));
+  CHECK(put[1].is_launch);
+  CHECK((put[1].request.call.kind == CallKind::kSignal && put[1].request.call.operand == 3));
+  // The double knows no memory of the heap as the GPU's: what kernels do not reach is copied, too.
+  const auto get = job.left_by(
+      [&](gshmemx_stream_t s) { gshmemx_getmem_on_stream(job.at(64), job.at(0), 40, 0, s); });
+  REQUIRE(get.size() == 1);
+  CHECK((!get[0].is_launch && get[0].bytes == 40));
+}
+
+TEST_CASE("transfers_of_nothing_leave_only_their_signal") {
+  Job job;
+  const auto put = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_putmem_signal_nbi_on_stream(nullptr, nullptr, 0, job.as<std::uint64_t>(0), 3,
+                                        GSHMEM_SIGNAL_SET, 0, s);
+  }),
+                               "gshmemx_putmem_signal_nbi_on_stream");
+  CHECK((put.kind == CallKind::kPutSignal && put.bytes == 0 && put.waits == 0 && put.operand == 3));
+}
+
+TEST_CASE("stream_of_another_gpu_is_a_fault") {
+  Job job;
+  heaps().in_streams.clear();
+  CHECK(gshmemx_barrier_on_stream(GSHMEM_TEAM_WORLD, stream(kGpu + 1)) != 0);
+  CHECK(heaps().in_streams.empty());
+  gshmemx_fault_t fault;
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK_THAT(fault.message,
+             Catch::StartsWith("gshmemx_barrier_on_stream: argument stream = 0x1030"));
+}
+
+TEST_CASE("value_from_a_stream_that_is_being_captured_is_a_fault") {
+  Job job;
+  heaps().in_streams.clear();
+  CHECK(gshmemx_int_g_on_stream(job.as<int>(0), 0, stream(kGpu, true)) == 0);
+  CHECK(heaps().in_streams.empty());
+  gshmemx_fault_t fault;
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_NOT_SUPPORTED);
+  CHECK_THAT(fault.message, Catch::StartsWith("gshmemx_int_g_on_stream: argument stream is being"));
+}
+
+TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault_where_no_copy_helps") {
+  Job job;
+  heaps().in_streams.clear();
+  int mine[4] = {};
+  gshmemx_int_iput_on_stream(job.as<int>(0), mine, 1, 2, 2, 0, stream(kGpu));
+  CHECK(heaps().in_streams.empty());
+  gshmemx_fault_t fault;
+  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK_THAT(fault.message,
+             Catch::Contains("argument source = ") && Catch::Contains("cudaHostRegister"));
+}
