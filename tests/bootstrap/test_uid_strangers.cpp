@@ -225,7 +225,7 @@ TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
   std::deque<RawClient> strangers;
   for (std::size_t i = 0; i <= stranger_limit(); ++i) strangers.emplace_back(id);
   const bootstrap::RootService service(std::move(listeners), unique.cookie,
-                                       bootstrap::CookieKind::kSecret, 0);
+                                       bootstrap::CookieKind::kSecret, {0, 0});
   const auto answer = rank.receive();
   REQUIRE(answer);
   CHECK(answer->type == FrameType::kWelcome);
