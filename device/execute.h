@@ -31,7 +31,7 @@ GSHMEM_FN void with_word(std::uint32_t width, const Work& work) {
 }
 
 template <class T>
-GSHMEM_FN std::uint64_t execute_amo(const State& state, const Call& call) {
+GSHMEM_OUTLINE std::uint64_t execute_amo(const State& state, const Call& call) {
   T* target = static_cast<T*>(call.dest);
   const T operand = static_cast<T>(call.operand);
   switch (call.op) {
@@ -60,7 +60,7 @@ GSHMEM_FN SignalUpdate signal_of(const Call& call) {
 }
 
 template <class T>
-GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& call) {
+GSHMEM_OUTLINE void execute_wait(const State& state, const char* name, const Call& call) {
   const WaitSet<T> set{static_cast<const T*>(call.source),
                        call.bytes / sizeof(T),
                        call.status,
@@ -122,31 +122,46 @@ GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, cons
 }
 
 template <class Coop>
+GSHMEM_OUTLINE void execute_put(Coop coop, const State& state, const Call& call) {
+  return call.waits ? put(coop, state, call.dest, call.source, call.bytes, call.pe)
+                    : put_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+}
+template <class Coop>
+GSHMEM_OUTLINE void execute_get(Coop coop, const State& state, const Call& call) {
+  return call.waits ? get(coop, state, call.dest, call.source, call.bytes, call.pe)
+                    : get_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+}
+template <class Coop>
+GSHMEM_OUTLINE void execute_put_signal(Coop coop, const State& state, const Call& call) {
+  put_signal_as(coop, state, call.dest, call.source, call.bytes, signal_of(call), call.pe,
+                call.waits ? nic::Reuse::kOnReturn : nic::Reuse::kAtQuiet);
+}
+template <class W, class Coop>
+GSHMEM_OUTLINE void execute_strided(Coop coop, const State& state, const Call& call) {
+  const Strides strides{call.dst_stride, call.src_stride, call.bytes / sizeof(W)};
+  W* const dest = static_cast<W*>(call.dest);
+  const W* const source = static_cast<const W*>(call.source);
+  if (call.kind == CallKind::kIput) {
+    iput(coop, state, dest, source, strides, call.pe);
+  } else {
+    iget(coop, state, dest, source, strides, call.pe);
+  }
+}
+
+template <class Coop>
 GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call) {
   switch (call.kind) {
     case CallKind::kPut:
-      return call.waits ? put(coop, state, call.dest, call.source, call.bytes, call.pe)
-                        : put_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+      return execute_put(coop, state, call);
     case CallKind::kGet:
-      return call.waits ? get(coop, state, call.dest, call.source, call.bytes, call.pe)
-                        : get_nbi(coop, state, call.dest, call.source, call.bytes, call.pe);
+      return execute_get(coop, state, call);
     case CallKind::kPutSignal:
-      return put_signal_as(coop, state, call.dest, call.source, call.bytes, signal_of(call),
-                           call.pe, call.waits ? nic::Reuse::kOnReturn : nic::Reuse::kAtQuiet);
+      return execute_put_signal(coop, state, call);
     case CallKind::kCopy:
       return copy<Source::kLocal>(coop, call.dest, call.source, call.bytes);
     default:  // strided
-      return with_word(call.width, [&](auto word) {
-        using W = decltype(word);
-        const Strides strides{call.dst_stride, call.src_stride, call.bytes / sizeof(W)};
-        W* const dest = static_cast<W*>(call.dest);
-        const W* const source = static_cast<const W*>(call.source);
-        if (call.kind == CallKind::kIput) {
-          iput(coop, state, dest, source, strides, call.pe);
-        } else {
-          iget(coop, state, dest, source, strides, call.pe);
-        }
-      });
+      return with_word(call.width,
+                       [&](auto word) { execute_strided<decltype(word)>(coop, state, call); });
   }
 }
 
