@@ -90,7 +90,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
       complete(call.context);
       return 0;
     case CallKind::kQuietStatus:
-      return static_cast<std::uint64_t>(complete_status());
+      return static_cast<std::uint64_t>(complete_status(call.context));
     case CallKind::kBarrier:
     case CallKind::kSync:
       complete();
@@ -211,22 +211,22 @@ void CudaHostOps::put_signal(const Call& call) {
 }
 
 /// Operations of host threads go by the PE's own queues, whatever context they name.
-void CudaHostOps::complete(const abi::DeviceState* context) {
-  guarded([&] {
-    const Call quiet = Call::quiet("quiet");
-    if (state_.nic.queues) launch(quiet);
-    if (context && context->nic.queues && context->nic.queues != state_.nic.queues) {
-      launch(stream_, quiet, *context, nullptr, 1);
-    }
-    GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
-  });
+void CudaHostOps::launch_on_queues(const Call& quiet, const abi::DeviceState* context) {
+  if (state_.nic.queues) launch(quiet);
+  if (context && context->nic.queues && context->nic.queues != state_.nic.queues) {
+    launch(stream_, quiet, *context, nullptr, 1);
+  }
+  GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
 }
 
-int CudaHostOps::complete_status() {
+void CudaHostOps::complete(const abi::DeviceState* context) {
+  guarded([&] { launch_on_queues(Call::quiet("quiet"), context); });
+}
+
+int CudaHostOps::complete_status(const abi::DeviceState* context) {
   bool done = false;
   guarded([&] {
-    if (state_.nic.queues) launch(Call(CallKind::kQuietStatus, "gshmemx_quiet_status"));
-    GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
+    launch_on_queues(Call(CallKind::kQuietStatus, "gshmemx_quiet_status"), context);
     done = true;
   });
   if (device::load_acquire(&state_.control->stop) != 0) return device::fault_code(state_);

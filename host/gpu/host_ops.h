@@ -56,7 +56,9 @@ class CudaHostOps final : public device::HostOps {
   void put_signal(const device::Call& call);
   /// Everything begun is complete; also what kernels have posted to the queues of the context.
   void complete(const abi::DeviceState* context = nullptr);
-  [[nodiscard]] int complete_status();
+  /// complete(), with an error as the answer, and no kernel that traps.
+  [[nodiscard]] int complete_status(const abi::DeviceState* context);
+  void launch_on_queues(const device::Call& quiet, const abi::DeviceState* context);
   [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
   /// The service kernel makes the call; its answer.
   [[nodiscard]] std::uint64_t serve(const device::Call& call);

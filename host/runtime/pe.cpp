@@ -256,7 +256,7 @@ Pe::~Pe() {
   if (state_.magic == abi::kStateMagic) {
     try {
       quiet_network();
-      quiet_contexts();
+      complete_contexts();
       // A PE that lives has as long as it needs; one that dies stops this one.
       if (!stopped()) board_->barrier(0);
     } catch (const Error& error) {

@@ -184,7 +184,8 @@ class Pe {
   void make_teams();
   void make_contexts();
   void quiet_context(const abi::DeviceState& context);
-  void quiet_contexts();
+  void complete(const abi::DeviceState& of);
+  void complete_contexts();
   void add_queues(const char* call, std::size_t missing);
   template <class Step>
   void step_of(const char* call, const Step& step);

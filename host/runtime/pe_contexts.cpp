@@ -34,15 +34,18 @@ void Pe::require_complete(int status) const {
   throw Error(static_cast<gshmemx_status>(status), known ? fault.message : status_text(status));
 }
 
-void Pe::quiet_contexts() {
+/// Without a fault by GSHMEM_FAULT: finalize goes on. Errors: that of a post which is not complete.
+void Pe::complete(const abi::DeviceState& of) {
+  device::Call call(device::CallKind::kQuietStatus, "gshmem_finalize");
+  call.context = &of;
+  require_complete(gpu_ ? static_cast<int>(gpu_->ops()->run(call))
+                        : device::quiet_status(device::Thread{}, of, call.name));
+}
+
+void Pe::complete_contexts() {
   for (const std::int32_t handle : contexts_->open_handles()) {
     const abi::DeviceState* context = contexts_->find(handle);
-    if (!context || stopped()) continue;
-    if (gpu_) {
-      (void)gpu_->ops()->run(device::Call::quiet("gshmem_finalize", context));
-    } else {
-      require_complete(device::quiet_status(device::Thread{}, *context, "gshmem_finalize"));
-    }
+    if (context && !stopped()) complete(*context);
   }
 }
 

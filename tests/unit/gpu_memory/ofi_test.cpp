@@ -15,7 +15,7 @@
 namespace gshmem::test {
 namespace {
 
-Leg gpu_leg() { return {"tcp;ofi_rxm", "off", false, gpu_allocate}; }
+Leg gpu_leg() { return {"tcp;ofi_rxm", "off", false, false, gpu_allocate}; }
 
 /// What a launch of blocks does: `pieces` messages, one doorbell, wait for the last.
 void move_all(Client& client, bool writes, unsigned pieces, std::uint64_t bytes) {
@@ -265,7 +265,7 @@ TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_soft
   const GetinfoDouble fake([](std::uint32_t, const fi_info* hints, fi_info** found) {
     return sockets_as("sockets", hints, found);
   });
-  Job job(2, {"sockets", "on", false, gpu_allocate});
+  Job job(2, {"sockets", "on", false, false, gpu_allocate});
   cuda_double().reset();
   CHECK(job[0].nic().describe().find("RMA") != std::string::npos);
   CHECK_FALSE(job[0].nic().limits().coherent_atomics);

@@ -11,6 +11,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -190,6 +191,27 @@ TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
   CHECK(heaps().ever_registered > 0);
   CHECK(heaps().clean());
   for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
+}
+
+TEST_CASE("finalize_completes_the_queues_of_contexts_by_kernels_that_do_not_trap") {
+  four_gpus({{"GSHMEM_NIC", "soft"},
+             {"GSHMEM_P2P_GROUP", "0"},
+             {"GSHMEM_P2P", "off"},
+             {"GSHMEM_CONTEXTS", "1"}});
+  run_threads(4, [](const Runtime&) {
+    gshmem_ctx_t context{};
+    if (gshmem_ctx_create(0, &context) != 0) throw std::runtime_error("gshmem_ctx_create");
+  });
+  unsetenv("GSHMEM_CONTEXTS");
+  const auto launches = [](device::CallKind kind) {
+    const auto& all = heaps().in_streams;
+    return std::count_if(all.begin(), all.end(), [&](const test::InStream& made) {
+      return made.is_launch && made.request.call.kind == kind;
+    });
+  };
+  // Of each PE its own queues, and again with those of its context.
+  CHECK(launches(device::CallKind::kQuietStatus) == 12);
+  CHECK(launches(device::CallKind::kQuiet) == 0);
 }
 
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
