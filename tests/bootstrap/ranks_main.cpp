@@ -1,12 +1,15 @@
 // One rank of a job that a launcher started: bootstrap_ranks MODE. Exit 0 = this rank saw what it
 // should, 1 = it did not, 77 = not possible here.
 #include "bootstrap/pmix/exchange.h"
+#include "host/base/fd.h"
 #include "tests/bootstrap/conformance.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"
 #include "tests/unit/base/capture.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <thread>
 
 using namespace gshmem;
@@ -49,6 +53,37 @@ void exchange_moves_chunks() {
   allgather_moves_every_byte(*boot, std::size_t{5} << 20);
 }
 
+bool is_last(const bootstrap::Bootstrap& boot) { return boot.rank() == boot.size() - 1; }
+
+/// In its scope this process can open no more descriptors.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    check_errno(getrlimit(RLIMIT_NOFILE, &before_), "getrlimit");
+    rlimit limit = before_;
+    const Fd lowest(static_cast<int>(check_errno(open("/dev/null", O_RDONLY), "open")));
+    limit.rlim_cur = static_cast<rlim_t>(lowest.get());
+    check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+  }
+  ~NoDescriptors() { (void)setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+/// `reason` is said, or nothing where it is empty.
+void expect_warning(const std::string& said, const std::string& reason) {
+  const bool good =
+      reason.empty() ? said.empty() : said.find("PMIx carries all data: " + reason) != said.npos;
+  expect(good, "said: " + said);
+}
+std::string all_of(StderrCapture& capture) {
+  std::string said;
+  for (const std::string& line : capture.writes()) said += line;
+  return said;
+}
+
 /// No interface fits, so there is no star; all ranks have to find that out and do without. Rank 0
 /// says why, if there is somebody to connect to.
 void pmix_without_tcp() {
@@ -57,16 +92,22 @@ void pmix_without_tcp() {
   {
     StderrCapture capture;
     const auto boot = bootstrap::create_pmix(config);
-    std::string said;
-    for (const std::string& line : capture.writes()) said += line;
-    const bool named = said.find("PMIx carries all data: no network interface") != said.npos;
-    expect(named == (boot->size() > 1 && boot->rank() == 0), "said: " + said);
-    expect(named || said.empty(), "nothing else is said: " + said);
+    const bool first = boot->size() > 1 && boot->rank() == 0;
+    expect_warning(all_of(capture), first ? "no network interface" : "");
   }
   conformance([&] { return bootstrap::create_pmix(config); }, 4096);
 }
 
-bool is_last(const bootstrap::Bootstrap& boot) { return boot.rank() == boot.size() - 1; }
+/// The last rank cannot connect, and says so; all do without, and say who is missing.
+void pmix_one_without_tcp() {
+  const auto server = bootstrap::create_pmix_exchange(60);  // has the descriptors that PMIx needs
+  StderrCapture capture;
+  std::optional<NoDescriptors> none;
+  if (is_last(*server)) none.emplace();
+  const auto boot = bootstrap::create_pmix(config_with_timeout(60 * gshmem::test::kPatience));
+  expect_warning(all_of(capture), is_last(*server) ? "socket" : "bootstrap init timed out");
+  small_allgathers_do_not_mix(*boot, 20);
+}
 
 /// The last rank never calls: the others' calls end within the timeout, twice.
 void missing_rank(bootstrap::Bootstrap& boot, const std::string& who) {
@@ -159,6 +200,7 @@ void pmix_unreachable() {
 int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> modes{{"pmix", pmix_conforms},
                                                 {"pmix-without-tcp", pmix_without_tcp},
+                                                {"pmix-one-without-tcp", pmix_one_without_tcp},
                                                 {"pmix-missing", pmix_missing_rank},
                                                 {"pmix-late", pmix_late_rank},
                                                 {"exchange-late", exchange_late_rank},

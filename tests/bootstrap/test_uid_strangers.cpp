@@ -221,9 +221,11 @@ TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
   encode_uniqueid(unique, &id);
   // All of them call before the service is there to accept the first.
   RawClient rank(id);
-  rank.send(encode(rank.hello(0, 1)));
+  const Bytes hello = encode(rank.hello(0, 1));
+  rank.send(hello);
   std::deque<RawClient> strangers;
-  for (std::size_t i = 0; i <= stranger_limit(); ++i) strangers.emplace_back(id);
+  for (std::size_t i = 0; i <= stranger_limit(); ++i)
+    strangers.emplace_back(id).send(part(hello, 9));
   const bootstrap::RootService service(std::move(listeners), unique.cookie,
                                        bootstrap::CookieKind::kSecret, {0, 0});
   const auto answer = rank.receive();

@@ -40,4 +40,8 @@ EQUIVALENT = [
                "thrown = std::current_exception();",
                "{}",
                "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("bootstrap/uid/wire.cpp",
+               "if (in_.size() > kMaxTextBytes) ok_ = false;",
+               "if (in_.size() > kMaxTextBytes) {}",
+               "what is too long leaves bytes behind, and is refused for these"),
 ]

@@ -146,6 +146,8 @@ TEST_CASE("gid_of_roce_is_the_one_that_the_transport_chooses") {
   for (const int index : {0, 2, 9}) {
     fake.machine.config.ib_gid_index = index;
     CHECK_THAT(check_gids(fake.machine).at(0).fix, Catch::Contains("unset GSHMEM_IB_GID_INDEX"));
+    fake.gid("mlx5_0", index, kZero, "RoCE v2", "eth2");
+    CHECK_THAT(check_gids(fake.machine).at(0).fix, Catch::Contains("unset GSHMEM_IB_GID_INDEX"));
   }
 }
 
