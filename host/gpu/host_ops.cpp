@@ -23,6 +23,12 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   void* pinned = nullptr;
   GSHMEM_CU(&cuda_, cuMemHostAlloc, &pinned, kStagingBytes, CU_MEMHOSTALLOC_PORTABLE);
   pinned_ = static_cast<char*>(pinned);
+  CUdevice device = 0;
+  int pageable = 0;
+  GSHMEM_CU(&cuda_, cuCtxGetDevice, &device);
+  GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+            device);
+  reaches_all_ = pageable != 0;
   // Now and not at first use: loading a module can wait for running kernels.
   load_service();
 }

@@ -70,10 +70,11 @@ class CudaHostOps final : public device::HostOps {
   template <class Piece>
   void staged(std::size_t bytes, const Piece& piece);
   [[nodiscard]] bool on_gpu(const void* address) const;
-  /// Kernels reach it. Null is.
-  [[nodiscard]] bool is_reached(const void* address) const;
+  /// Memory of CUDA's, or host memory that is registered with it: it can be copied without waiting.
+  [[nodiscard]] bool is_known(const void* address) const;
   void require_stream(CUstream stream, const device::Call& call) const;
   void require_reached(const device::Call& call, const char* argument, const void* address) const;
+  [[nodiscard]] std::uint64_t leave(CUstream stream, const device::Call& call);
   void leave_transfer(CUstream stream, const device::Call& call);
   [[nodiscard]] std::uint64_t await_answer(CUstream stream, const device::Call& call);
   /// Runs `work` with the context current, guarded() also locked; an Error becomes a fault of the
@@ -87,6 +88,7 @@ class CudaHostOps final : public device::HostOps {
   CUstream stream_ = nullptr;
   CUmodule service_ = nullptr;
   CUfunction kernel_ = nullptr;
+  bool reaches_all_ = false;  ///< kernels: any memory of the process
   abi::DeviceState state_;
   const GpuMapping* mapping_ = nullptr;
   char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path

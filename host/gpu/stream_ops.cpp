@@ -13,7 +13,7 @@ using device::CallKind;
 
 namespace {
 
-/// To mapped PEs the copy engine moves what is longer, and what kernels do not reach.
+/// To mapped PEs the copy engine moves what is longer.
 constexpr std::uint64_t kKernelBytes = 256 << 10;
 
 bool is_transfer(CallKind kind) {
@@ -35,16 +35,16 @@ unsigned threads_for(const Call& call, const abi::DeviceState& state) {
 
 }  // namespace
 
-bool CudaHostOps::is_reached(const void* address) const {
+bool CudaHostOps::is_known(const void* address) const {
   unsigned kind = 0;
-  return address == nullptr ||
-         cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+  return cuda_.cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                      reinterpret_cast<CUdeviceptr>(address)) == CUDA_SUCCESS;
 }
 
 void CudaHostOps::require_reached(const Call& call, const char* argument,
                                   const void* address) const {
-  require(is_reached(address), GSHMEMX_ERROR_INVALID_VALUE, [&] {
+  const bool is_reached = address == nullptr || reaches_all_ || is_known(address);
+  require(is_reached, GSHMEMX_ERROR_INVALID_VALUE, [&] {
     return strprintf(
         "%s: argument %s = %p is host memory that the GPU does not reach; register it "
         "(cudaHostRegister), or allocate it with cudaMallocHost or cudaMalloc",
@@ -64,23 +64,21 @@ void CudaHostOps::require_stream(CUstream stream, const Call& call) const {
   });
 }
 
+/// No copy of memory that CUDA does not know: it could wait for what is in the stream before.
 void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
   const bool to_peer = call.kind != CallKind::kGet;
   const void* const local = to_peer ? call.source : call.dest;
-  const bool mapped = device::is_mapped(state_, call.pe);
-  if (call.bytes != 0 && mapped && (call.bytes > kKernelBytes || !is_reached(local))) {
-    void* const dest = to_peer ? device::peer_address(state_, call.dest, call.pe) : call.dest;
-    const void* const source =
-        to_peer ? call.source
-                : device::peer_address(state_, const_cast<void*>(call.source), call.pe);
-    copy_async(dest, const_cast<void*>(source), call.bytes, stream);
-    if (call.kind != CallKind::kPutSignal) return;
-    Call signal = call;
-    signal.kind = CallKind::kSignal;
-    return launch(stream, signal, state_, nullptr, 1);
-  }
   if (call.bytes != 0) require_reached(call, to_peer ? "source" : "dest", local);
-  launch(stream, call, state_, nullptr, threads_for(call, state_));
+  if (call.bytes <= kKernelBytes || !device::is_mapped(state_, call.pe) || !is_known(local)) {
+    return launch(stream, call, state_, nullptr, threads_for(call, state_));
+  }
+  void* const source = const_cast<void*>(call.source);
+  copy_async(to_peer ? device::peer_address(state_, call.dest, call.pe) : call.dest,
+             to_peer ? source : device::peer_address(state_, source, call.pe), call.bytes, stream);
+  if (call.kind != CallKind::kPutSignal) return;
+  Call signal = call;
+  signal.kind = CallKind::kSignal;
+  launch(stream, signal, state_, nullptr, threads_for(signal, state_));
 }
 
 /// The only call that a thread waits for. Its answer must not be another thread's.
@@ -104,26 +102,32 @@ std::uint64_t CudaHostOps::await_answer(CUstream stream, const Call& call) {
   return value;
 }
 
+std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
+  require_stream(stream, call);
+  if (call.kind == CallKind::kG) return await_answer(stream, call);
+  if (is_transfer(call.kind)) {
+    leave_transfer(stream, call);
+    return 0;
+  }
+  if (call.kind == CallKind::kIput) require_reached(call, "source", call.source);
+  if (call.kind == CallKind::kIget) require_reached(call, "dest", call.dest);
+  require_reached(call, "status", call.status);
+  require_reached(call, "cmp_values", call.values);
+  const abi::DeviceState& state = call.context ? *call.context : state_;
+  launch(stream, call, state, nullptr, threads_for(call, state_));
+  return 0;
+}
+
 std::uint64_t CudaHostOps::run_in(CUstream stream, const Call& call) {
-  std::uint64_t answer = call.kind == CallKind::kBarrier || call.kind == CallKind::kSync
-                             ? GSHMEMX_ERROR_CUDA
-                             : GSHMEMX_SUCCESS;
+  const bool has_status = call.kind == CallKind::kBarrier || call.kind == CallKind::kSync;
+  std::uint64_t answer = 0;
   in_context([&] {
-    require_stream(stream, call);
-    if (is_transfer(call.kind)) {
-      leave_transfer(stream, call);
-    } else if (call.kind == CallKind::kG) {
-      answer = await_answer(stream, call);
-      return;
-    } else {
-      if (call.kind == CallKind::kIput) require_reached(call, "source", call.source);
-      if (call.kind == CallKind::kIget) require_reached(call, "dest", call.dest);
-      require_reached(call, "status", call.status);
-      require_reached(call, "cmp_values", call.values);
-      launch(stream, call, call.context ? *call.context : state_, nullptr,
-             threads_for(call, state_));
+    try {
+      answer = leave(stream, call);
+    } catch (const Error& error) {
+      if (has_status) answer = static_cast<std::uint64_t>(error.code());
+      throw;
     }
-    answer = GSHMEMX_SUCCESS;
   });
   return answer;
 }

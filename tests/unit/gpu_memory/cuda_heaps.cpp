@@ -56,6 +56,7 @@ CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
   *value = 1;
   if (static_cast<int>(which) == kFabricSupported) *value = seen.fabric_supported ? 1 : 0;
   if (static_cast<int>(which) == kMpsEnabled) *value = seen.mps ? 1 : 0;
+  if (which == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) *value = seen.reaches_all ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -301,6 +302,14 @@ void* address_of(F* function) {
 }
 
 }  // namespace
+
+bool is_in_heap(std::uintptr_t address) {
+  const std::lock_guard lock(mutex);
+  const auto above = mappings.upper_bound(address);
+  if (above == mappings.begin()) return false;
+  const auto& [base, mapping] = *std::prev(above);
+  return address - base < mapping.bytes;
+}
 
 void* find_in_heaps(const std::string& name) {
   static const std::map<std::string, void*> functions{

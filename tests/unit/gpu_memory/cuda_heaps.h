@@ -29,6 +29,7 @@ struct CudaHeaps {
   int gpus = 1;
   bool fabric_supported = true;
   bool mps = false;               ///< contexts are shared through MPS
+  bool reaches_all = false;       ///< GPUs reach any memory of the process
   std::set<int> without_channel;  ///< cuMemCreate with a fabric handle is not permitted
   std::set<int> full;             ///< no memory left
   std::set<int> no_export;        ///< the fabric handle cannot be exported
@@ -54,6 +55,8 @@ struct CudaHeaps {
 /// Exported by the double. Rules change and records are read while no PE runs.
 using CudaHeapsRecord = CudaHeaps*();
 
+/// The address is in a heap.
+bool is_in_heap(std::uintptr_t address);
 /// Functions of this part by their name; null: not one of them.
 void* find_in_heaps(const std::string& name);
 

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ gshmemx_stream_t stream(int device, bool captured = false) {
 /// A job of one PE on one of four GPUs.
 class Job {
  public:
-  Job() : runtime_(start()), memory_(3 << 20) {}
+  explicit Job(bool reaches_all = false) : runtime_(start(reaches_all)), memory_(3 << 20) {}
   [[nodiscard]] char* at(std::size_t bytes) { return memory_.data() + bytes; }
   template <class T>
   [[nodiscard]] T* as(std::size_t bytes) {
@@ -55,8 +56,9 @@ class Job {
   }
 
  private:
-  static Runtime start() {
+  static Runtime start(bool reaches_all) {
     heaps().reset();
+    heaps().reaches_all = reaches_all;
     heaps().gpus = 4;
     driver().reset();
     for (const auto& [name, value] :
@@ -136,11 +138,32 @@ TEST_CASE("long_transfers_are_copies_in_their_stream_and_signals_follow_them") {
   CHECK((put[0].bytes == kLong && put[0].to == reinterpret_cast<std::uint64_t>(job.at(kLong))));
   CHECK(put[1].is_launch);
   CHECK((put[1].request.call.kind == CallKind::kSignal && put[1].request.call.operand == 3));
-  // The double knows no memory of the heap as the GPU's: what kernels do not reach is copied, too.
-  const auto get = job.left_by(
-      [&](gshmemx_stream_t s) { gshmemx_getmem_on_stream(job.at(64), job.at(0), 40, 0, s); });
+  const auto get = job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_getmem_nbi_on_stream(job.at(kLong), job.at(0), kLong, 0, s);
+  });
   REQUIRE(get.size() == 1);
-  CHECK((!get[0].is_launch && get[0].bytes == 40));
+  CHECK((!get[0].is_launch && get[0].bytes == kLong));
+}
+
+TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
+  Job job;
+  const auto put = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_float_put_nbi_on_stream(job.as<float>(0), job.as<float>(400), 100, 0, s);
+  }),
+                               "gshmemx_float_put_nbi_on_stream");
+  CHECK((put.kind == CallKind::kPut && put.bytes == 400 && put.waits == 0 && put.pe == 0 &&
+         put.dest == job.at(0) && put.source == job.at(400)));
+  const auto get = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_get128_on_stream(job.at(0), job.at(1024), 2, 0, s);
+  }),
+                               "gshmemx_get128_on_stream");
+  CHECK((get.kind == CallKind::kGet && get.bytes == 32 && get.waits == 1));
+  const auto iput = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_short_iput_on_stream(job.as<short>(0), job.as<short>(512), 3, 2, 5, 0, s);
+  }),
+                                "gshmemx_short_iput_on_stream");
+  CHECK((iput.kind == CallKind::kIput && iput.bytes == 10 && iput.width == 2 &&
+         iput.dst_stride == 3 && iput.src_stride == 2));
 }
 
 TEST_CASE("transfers_of_nothing_leave_only_their_signal") {
@@ -156,7 +179,8 @@ TEST_CASE("transfers_of_nothing_leave_only_their_signal") {
 TEST_CASE("stream_of_another_gpu_is_a_fault") {
   Job job;
   heaps().in_streams.clear();
-  CHECK(gshmemx_barrier_on_stream(GSHMEM_TEAM_WORLD, stream(kGpu + 1)) != 0);
+  CHECK(gshmemx_barrier_on_stream(GSHMEM_TEAM_WORLD, stream(kGpu + 1)) ==
+        GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(heaps().in_streams.empty());
   gshmemx_fault_t fault;
   CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
@@ -174,14 +198,29 @@ TEST_CASE("value_from_a_stream_that_is_being_captured_is_a_fault") {
   CHECK_THAT(fault.message, Catch::StartsWith("gshmemx_int_g_on_stream: argument stream is being"));
 }
 
-TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault_where_no_copy_helps") {
+TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
   Job job;
-  heaps().in_streams.clear();
   int mine[4] = {};
-  gshmemx_int_iput_on_stream(job.as<int>(0), mine, 1, 2, 2, 0, stream(kGpu));
-  CHECK(heaps().in_streams.empty());
+  const std::function<void(gshmemx_stream_t)> calls[] = {
+      [&](gshmemx_stream_t s) { gshmemx_int_iput_on_stream(job.as<int>(0), mine, 1, 2, 2, 0, s); },
+      [&](gshmemx_stream_t s) { gshmemx_int_put_on_stream(job.as<int>(0), mine, 4, 0, s); },
+      [&](gshmemx_stream_t s) { gshmemx_int_get_nbi_on_stream(mine, job.as<int>(0), 4, 0, s); },
+      [&](gshmemx_stream_t s) {
+        gshmemx_int_wait_until_all_on_stream(job.as<int>(0), 4, mine, GSHMEM_CMP_EQ, 0, s);
+      }};
+  for (const auto& call : calls) CHECK(job.left_by(call).empty());
   gshmemx_fault_t fault;
   CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
-  CHECK_THAT(fault.message,
-             Catch::Contains("argument source = ") && Catch::Contains("cudaHostRegister"));
+  CHECK_THAT(fault.message, Catch::StartsWith("gshmemx_int_iput_on_stream: argument source = ") &&
+                                Catch::Contains("cudaHostRegister"));
+}
+
+TEST_CASE("any_memory_is_good_where_kernels_reach_all_but_is_not_copied") {
+  Job job(true);
+  static int mine[1 << 18];
+  const auto put = only_launch(job.left_by([&](gshmemx_stream_t s) {
+    gshmemx_int_put_on_stream(job.as<int>(0), mine, 1 << 18, 0, s);
+  }),
+                               "gshmemx_int_put_on_stream");
+  CHECK(put.source == mine);
 }
