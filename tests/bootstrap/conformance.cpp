@@ -155,7 +155,7 @@ void conformance(const Maker& make, std::size_t max_bytes) {
     for (const std::size_t bytes : kSizes) {
       if (bytes <= max_bytes) allgather_moves_every_byte(*boot, bytes);
     }
-    for (const std::size_t bytes : {0, 1, 128, 4097}) {
+    for (const std::size_t bytes : {0U, 1U, 128U, 4097U}) {
       if (bytes * static_cast<std::size_t>(boot->size()) <= max_bytes)
         alltoall_moves_every_part(*boot, bytes);
     }
