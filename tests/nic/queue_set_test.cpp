@@ -68,7 +68,9 @@ class Memory {
     MemorySource source;
     source.shared = [this](std::size_t bytes) { return take(bytes); };
     source.device = source.shared;
-    source.upload = [](void* to, const void* from, std::size_t n) { std::memcpy(to, from, n); };
+    source.upload = [](void* to, const void* from, std::size_t n) {
+      if (n > 0) std::memcpy(to, from, n);
+    };
     source.map_registers = [](void* page, std::size_t) { return page; };
     return source;
   }
