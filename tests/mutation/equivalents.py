@@ -44,4 +44,8 @@ EQUIVALENT = [
                "if (in_.size() > kMaxTextBytes) ok_ = false;",
                "if (in_.size() > kMaxTextBytes) {}",
                "what is too long leaves bytes behind, and is refused for these"),
+    Equivalent("transport/ofi/work_queue.cpp",
+               "operation->fail(std::move(why)); closed_ = true;",
+               "operation->fail(std::move(why)); closed_ = false;",
+               "what stands behind a failure is fetched then, but not issued"),
 ]
