@@ -182,7 +182,8 @@ GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name,
       quiet(coop, call.context ? *call.context : state);
       return 0;
     case CallKind::kQuietStatus:
-      return static_cast<std::uint64_t>(quiet_status(coop, state, name));
+      return static_cast<std::uint64_t>(
+          quiet_status(coop, call.context ? *call.context : state, name));
     case CallKind::kBarrier:
       return static_cast<std::uint64_t>(team_barrier(coop, state, name, call.team));
     case CallKind::kSync:

@@ -23,7 +23,7 @@ enum class CallKind : std::uint32_t {
   kAmo,          ///< dest, width, op, operand, cond, pe; the answer is the old value
   kSignal,       ///< signal, op, operand, pe
   kQuiet,        ///< context
-  kQuietStatus,  ///< the answer is 0, or the code of the PE's first fault
+  kQuietStatus,  ///< context; the answer is 0, or the code of the PE's first fault
   kBarrier,      ///< team; the answer is a status
   kSync,         ///< likewise
   kWait,         ///< source, status, values or operand, width, bytes of all words, cmp

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+struct CUstream_st;
+
 namespace perftest {
 
 /// Name of the calling thread's current GPU.
@@ -19,6 +21,9 @@ enum class MemorySide { kHost, kGpu };
 using Memory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 /// Zeroed, on a page boundary; for PEs on GPUs only. Errors: std::runtime_error.
 [[nodiscard]] Memory gpu_memory(MemorySide side, std::size_t bytes);
+using Stream = std::unique_ptr<CUstream_st, void (*)(CUstream_st*)>;
+/// A stream of the current GPU that waits for no other; null where the PE is on none.
+[[nodiscard]] Stream gpu_stream(bool on_gpu);
 /// Between any two kinds of memory, for PEs on GPUs only; done on return.
 void copy_gpu_bytes(void* to, const void* from, std::size_t bytes);
 

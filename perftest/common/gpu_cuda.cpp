@@ -47,6 +47,13 @@ Memory gpu_memory(MemorySide side, std::size_t bytes) {
   return memory;
 }
 
+Stream gpu_stream(bool on_gpu) {
+  cudaStream_t made = nullptr;
+  if (on_gpu)
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return {made, [](CUstream_st* stream) { cudaStreamDestroy(stream); }};
+}
+
 void copy_gpu_bytes(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread),
         "cudaMemcpyAsync");

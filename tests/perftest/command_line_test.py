@@ -19,7 +19,7 @@ PROGRAMS = {
     "g_bw": SIZES, "p_latency": [], "g_latency": [], "put_ping_pong": SIZES,
     "put_signal_ping_pong": SIZES, "signal_ping_pong": [], "atomic_latency": [],
     "atomic_bw": SIZES, "barrier_latency": [], "sync_latency": [], "init_time": [],
-    "issue_cost": [],
+    "issue_cost": [], "stream_latency": SIZES,
 }
 NOTHING_TO_CORRUPT = ["init_time"]
 NO_FLOOR = ["init_time", "issue_cost"]  # only a time of zero is impossible
