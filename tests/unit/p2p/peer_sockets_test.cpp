@@ -198,6 +198,15 @@ TEST_CASE("pe_that_was_heard_hanging_up_before_is_not_waited_for") {
         }) == "");
 }
 
+TEST_CASE("signals_do_not_end_the_wait_for_a_segment") {
+  CHECK(run_pes(2, 0.2, [](p2p::PeerSockets& sockets, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 0) return;
+          get_signals();
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "timed out waiting for the segment of PE 0",
+                       [&] { (void)sockets.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
 TEST_CASE("pes_of_different_users_are_told_so") {
   if (geteuid() != 0) {
     std::puts("skipped: only root can be another user");
