@@ -88,7 +88,11 @@ class Gpu {
   /// The address by which the GPU reaches page-aligned memory that was allocated elsewhere: device
   /// registers (a UAR), or memory of the soft NIC that stands for them. Errors:
   /// GSHMEMX_ERROR_NOT_SUPPORTED saying what to do.
-  [[nodiscard]] virtual void* map_registers(void* page, std::size_t bytes) = 0;
+  struct Registers {
+    void* address;
+    bool is_memory;  ///< it keeps the last store only
+  };
+  [[nodiscard]] virtual Registers map_registers(void* page, std::size_t bytes) = 0;
   /// Takes all of them back, before who owns the pages gives them up; no kernel rings any more.
   virtual void unmap_registers() noexcept = 0;
 

@@ -201,10 +201,10 @@ class CudaGpu final : public Gpu {
     zero(reinterpret_cast<void*>(memory), bytes);
     return reinterpret_cast<void*>(memory);
   }
-  void* map_registers(void* page, std::size_t bytes) override {
-    CUdeviceptr mapped = 0;
+  Registers map_registers(void* page, std::size_t bytes) override {
+    Registers mapped{};
     with_context([&] { mapped = register_page(page, bytes); });
-    return reinterpret_cast<void*>(mapped);
+    return mapped;
   }
 
   void unmap_registers() noexcept override {
@@ -244,10 +244,11 @@ class CudaGpu final : public Gpu {
   /// Registers of a device are mapped as such, which needs root or the driver's
   /// PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid argument) and
   /// is mapped as memory; a real register never is, it would be cached.
-  CUdeviceptr register_page(void* page, std::size_t bytes) {
+  Registers register_page(void* page, std::size_t bytes) {
     constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult result = cuda_.cuMemHostRegister(page, bytes, kFlags | CU_MEMHOSTREGISTER_IOMEMORY);
-    if (result != CUDA_SUCCESS && is_ordinary_memory(page)) {
+    const bool is_memory = result != CUDA_SUCCESS && is_ordinary_memory(page);
+    if (is_memory) {
       result = cuda_.cuMemHostRegister(page, bytes, kFlags);
     }
     if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) {
@@ -261,7 +262,7 @@ class CudaGpu final : public Gpu {
     registered_.push_back(page);
     CUdeviceptr mapped = 0;
     GSHMEM_CU(&cuda_, cuMemHostGetDevicePointer, &mapped, page, 0);
-    return mapped;
+    return {reinterpret_cast<void*>(mapped), is_memory};
   }
 
   /// A new flag of a context ends all captures in it. The default stream tells of captures that it

@@ -33,7 +33,8 @@ nic::MemorySource Pe::network_memory() {
       gpu_->copy(to, from, bytes);
     };
     memory.map_registers = [this](void* page, std::size_t bytes) {
-      return gpu_->map_registers(page, bytes);
+      const Gpu::Registers mapped = gpu_->map_registers(page, bytes);
+      return nic::MappedRegisters{mapped.address, mapped.is_memory};
     };
     return memory;
   }
@@ -44,7 +45,9 @@ nic::MemorySource Pe::network_memory() {
   memory.upload = [](void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
   };
-  memory.map_registers = [](void* page, std::size_t) { return page; };
+  memory.map_registers = [](void* page, std::size_t) {
+    return nic::MappedRegisters{page, false};  // CPUs store in order
+  };
   return memory;
 }
 

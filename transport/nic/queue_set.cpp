@@ -161,9 +161,10 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
       in_block ? reinterpret_cast<std::uintptr_t>(block.base) : address / kPage * kPage;
   auto found = mapped_.find(page);
   if (found == mapped_.end()) {
-    void* device =
+    const MappedRegisters mapped =
         source_.map_registers(reinterpret_cast<void*>(page), in_block ? block.bytes : kPage);
-    found = mapped_.emplace(page, static_cast<char*>(device)).first;
+    found = mapped_.emplace(page, static_cast<char*>(mapped.address)).first;
+    bells_need_order_ = bells_need_order_ || mapped.needs_order;
   }
   return reinterpret_cast<std::uint64_t*>(found->second + (address - page));
 }
@@ -227,14 +228,10 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
   return view;
 }
 
-/// How the doorbells of the batch are rung. A register of a device sees every store. One that is
-/// ordinary memory, as the soft NIC's, keeps the last: a GPU's stores have to come there in the
-/// order of the turns.
+/// How the doorbells of the batch are rung.
 abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
   if (!(limits.flags & abi::kNicReadsRecord)) return abi::Bell::kWord;
-  const bool by_gpu = heap_.kind == MemoryKind::kGpu;
-  const bool is_memory = agent_ || (by_gpu && rails_[0].doorbell_block().base != nullptr);
-  return is_memory ? abi::Bell::kRecordWord : abi::Bell::kRegister;
+  return agent_ || bells_need_order_ ? abi::Bell::kRecordWord : abi::Bell::kRegister;
 }
 
 /// Cursors of so many queues.

@@ -16,6 +16,13 @@
 
 namespace gshmem::nic {
 
+/// Registers as device code reaches them, or memory that stands for them. Memory keeps the last
+/// store only: device code has to store there in the order of the turns.
+struct MappedRegisters {
+  void* address;
+  bool needs_order;
+};
+
 /// Where queue memory comes from. It lives longer than the QueueSet.
 struct MemorySource {
   /// Zeroed, page-aligned host memory that device code reaches by the same address.
@@ -26,7 +33,7 @@ struct MemorySource {
   std::function<void(void* to, const void* from, std::size_t bytes)> upload;
   /// Address by which device code reaches whole pages of registers, or of memory of the Nic. Throws
   /// Error GSHMEMX_ERROR_NOT_SUPPORTED where it cannot.
-  std::function<void*(void* page, std::size_t bytes)> map_registers;
+  std::function<MappedRegisters(void* page, std::size_t bytes)> map_registers;
 };
 
 struct QueueSetOptions {
@@ -116,7 +123,8 @@ class QueueSet {
   int contexts_ = 0;                        ///< so many have had queues made
   Batch batch_;                             ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
-  std::vector<RailKeys> all_keys_;          ///< by PE
+  bool bells_need_order_ = false;
+  std::vector<RailKeys> all_keys_;  ///< by PE
   std::unique_ptr<Agent> agent_;
   abi::NicView view_;
 };
