@@ -136,6 +136,8 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
       if (options.bad_config) throw Error(*options.bad_config);
       throw;
     }
+    // Threads hear it at once of one that leaves, and none has to wait for the others.
+    if (options.bad_config && flags == GSHMEMX_INIT_THREAD_PES) throw Error(*options.bad_config);
     auto pe = std::make_unique<Pe>(std::move(boot), std::move(options));
     process_add(std::move(pe),
                 flags == GSHMEMX_INIT_THREAD_PES ? Ownership::kThread : Ownership::kProcess);
