@@ -22,8 +22,6 @@ std::minstd_rand random_bits;
 std::array<int, Call::kCalls> refusals{};
 
 decltype(&::fi_fabric) real_fabric = nullptr;
-fi_ops_fabric fabric_ops, real_fabric_ops;
-fi_ops_domain domain_ops, real_domain_ops;
 
 /// Per endpoint, as long as the process lives: a provider may keep one that could not be closed.
 template <class Ops>
@@ -69,8 +67,35 @@ Ops& own_table(const fid_ep* endpoint, Ops*& ops) {
   return table.busy;
 }
 
+/// Of fabrics and domains, by the provider's table; written once, for threads read them unlocked.
+template <class Ops>
+std::map<const Ops*, Table<Ops>> makers;
+
+/// `ops` become its copy with another function that makes the next object.
+template <class Ops, class Function>
+void take_over(Ops*& ops, Function Ops::*member, Function function) {
+  const std::lock_guard lock(mutex);
+  for (const auto& [real, table] : makers<Ops>) {
+    if (ops == &table.busy) return;  // an object that was made before
+  }
+  const auto [at, is_new] = makers<Ops>.try_emplace(ops);
+  if (is_new) {
+    at->second = {*ops, *ops};
+    at->second.busy.*member = function;
+  }
+  ops = &at->second.busy;
+}
+template <class Ops>
+Ops real_of(const Ops* ops) {
+  const std::lock_guard lock(mutex);
+  for (const auto& [real, table] : makers<Ops>) {
+    if (ops == &table.busy) return table.real;
+  }
+  return *ops;
+}
+
 int make_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
-  const int result = real_domain_ops.endpoint(domain, info, endpoint, context);
+  const int result = real_of(domain->ops).endpoint(domain, info, endpoint, context);
   if (result != 0) return result;
   const std::lock_guard lock(mutex);
   fid_ep& made = **endpoint;
@@ -86,29 +111,15 @@ int make_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
   return 0;
 }
 
-/// `ops` become `own`, which are `real` with another function that makes the next object.
-template <class Ops, class Function>
-void take_over(Ops*& ops, Ops& own, Ops& real, Function Ops::*member, Function function) {
-  const std::lock_guard lock(mutex);
-  if (ops == &own) return;  // an object that was made before
-  own = real = *ops;
-  own.*member = function;
-  ops = &own;
-}
-
 int make_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) {
-  const int result = real_fabric_ops.domain(fabric, info, domain, context);
-  if (result == 0) {
-    take_over((*domain)->ops, domain_ops, real_domain_ops, &fi_ops_domain::endpoint, make_endpoint);
-  }
+  const int result = real_of(fabric->ops).domain(fabric, info, domain, context);
+  if (result == 0) take_over((*domain)->ops, &fi_ops_domain::endpoint, make_endpoint);
   return result;
 }
 
 int make_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
   const int result = real_fabric(attributes, fabric, context);
-  if (result == 0) {
-    take_over((*fabric)->ops, fabric_ops, real_fabric_ops, &fi_ops_fabric::domain, make_domain);
-  }
+  if (result == 0) take_over((*fabric)->ops, &fi_ops_fabric::domain, make_domain);
   return result;
 }
 
