@@ -4,6 +4,8 @@
 #pragma once
 
 #include "amo.h"
+#include "api_collective.h"
+#include "caller.h"
 #include "check.h"
 #include "order.h"
 #include "rma.h"
@@ -14,16 +16,6 @@
 #include "wait.h"
 
 namespace gshmem::api {
-
-using namespace gshmem::device;
-
-/// The caller: a PE, and the name of the API function for messages.
-struct Caller {
-  const State& state;
-  const char* name;
-};
-/// The PE of the calling thread, for the C API.
-GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name), name}; }
 
 // --- RMA -----------------------------------------------------------------------------------------
 enum class Completion { kBlocking, kNonBlocking };

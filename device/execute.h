@@ -4,6 +4,7 @@
 #pragma once
 
 #include "amo.h"
+#include "collective.h"
 #include "host_ops.h"
 #include "order.h"
 #include "rma.h"
@@ -165,6 +166,28 @@ GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call)
   }
 }
 
+template <class Coop>
+GSHMEM_FN int execute_collective(Coop coop, const State& state, const char* name,
+                                 const Call& call) {
+  const abi::Team* const team = find_team(state, name, "team", call.team);
+  if (!team) return GSHMEMX_ERROR_INVALID_VALUE;
+  const TeamCall of{&state, name, team, call.dest, call.source, call.bytes};
+  if (call.kind == CallKind::kAlltoall) return alltoall(coop, of);
+  if (call.kind == CallKind::kBroadcast) return broadcast(coop, of, call.pe);
+  if (call.kind == CallKind::kFcollect) return fcollect(coop, of);
+  const AnyReducer reducer{call.reduce_op, call.type};
+  switch (element_bytes(call.type)) {
+    case 1:
+      return reduce<std::uint8_t>(coop, of, reducer);
+    case 2:
+      return reduce<std::uint16_t>(coop, of, reducer);
+    case 4:
+      return reduce<std::uint32_t>(coop, of, reducer);
+    default:
+      return reduce<std::uint64_t>(coop, of, reducer);
+  }
+}
+
 /// Makes `call`, by all threads of the group; `name` stands for call.name, which may be in memory
 /// that they do not reach. The answer is that of thread 0.
 template <class Coop>
@@ -188,6 +211,11 @@ GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name,
       return static_cast<std::uint64_t>(team_barrier(coop, state, name, call.team));
     case CallKind::kSync:
       return static_cast<std::uint64_t>(team_sync(coop, state, name, call.team));
+    case CallKind::kAlltoall:
+    case CallKind::kBroadcast:
+    case CallKind::kFcollect:
+    case CallKind::kReduce:
+      return static_cast<std::uint64_t>(execute_collective(coop, state, name, call));
     default:
       return coop.thread_rank() == 0 ? execute_alone(state, name, call) : 0;
   }

@@ -12,6 +12,23 @@ namespace gshmem::device {
 
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
+enum class ReduceOp : std::uint32_t { kSum, kProd, kMin, kMax, kAnd, kOr, kXor };
+/// Of a reduction; integers by their logarithm of bytes.
+enum class ElementType : std::uint32_t {
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kFloat,
+  kDouble,
+  kHalf,
+  kBfloat16
+};
+
 enum class CallKind : std::uint32_t {
   kPut,          ///< dest, source, bytes, pe
   kGet,          ///< likewise
@@ -26,6 +43,10 @@ enum class CallKind : std::uint32_t {
   kQuietStatus,  ///< context; the answer is 0, or the code of the PE's first fault
   kBarrier,      ///< team; the answer is a status
   kSync,         ///< likewise
+  kAlltoall,     ///< team, dest, source, bytes for one member; the answer is a status
+  kBroadcast,    ///< likewise, and pe: number of the root in the team
+  kFcollect,     ///< as kAlltoall
+  kReduce,       ///< team, dest, source, bytes of all elements, reduce_op, type; likewise
   kWait,         ///< source, status, values or operand, width, bytes of all words, cmp
   kLoad,         ///< source, width: a word of this PE, zero-extended
   kCopy          ///< dest, source, bytes: between two places of this process
@@ -47,6 +68,8 @@ struct Call {
   const void* values = nullptr;  ///< of a wait: one for each word; null: `operand` for all
   const abi::DeviceState* context = nullptr;  ///< null: the PE's own
   AmoOp op = AmoOp::kSet;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  ElementType type = ElementType::kInt8;
   std::uint32_t width = 0;  ///< bytes of a word or element
   std::uint32_t is_signed = 0;
   /// Transfers: the source is free, or the data here, when the call has been made.
@@ -65,6 +88,13 @@ struct Call {
     call.waits = is_awaited ? 1 : 0;
     return call;
   }
+  /// Of a team; `n` as its kind says, of a broadcast `root` too.
+  static Call collective(CallKind which, const char* api_name, int team, void* to, const void* from,
+                         std::size_t n, int root = -1) {
+    Call call = transfer(which, api_name, to, from, n, root, true);
+    call.team = team;
+    return call;
+  }
   /// A word of this PE.
   static Call load(const void* word, std::size_t word_bytes) {
     Call call(CallKind::kLoad, "");
@@ -78,6 +108,12 @@ struct Call {
     return call;
   }
 };
+
+/// All members of a team make the call together, by kernels on GPUs.
+inline bool is_collective(CallKind kind) {
+  return kind == CallKind::kAlltoall || kind == CallKind::kBroadcast ||
+         kind == CallKind::kFcollect || kind == CallKind::kReduce;
+}
 
 /// Failures are recorded as faults, not thrown.
 class HostOps {

@@ -101,6 +101,11 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kSync:
       complete();
       return static_cast<std::uint64_t>(sync_(call.name, call.team));
+    case CallKind::kAlltoall:
+    case CallKind::kBroadcast:
+    case CallKind::kFcollect:
+    case CallKind::kReduce:
+      return serve(call);
     case CallKind::kWait:  // of host threads by device/wait.h, which loads
       return 0;
   }
@@ -259,7 +264,7 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
 std::uint64_t CudaHostOps::serve(const Call& call) {
   std::uint64_t value = 0;
   guarded([&] {
-    launch(stream_, call, state_, word_, 1);
+    launch(stream_, call, state_, word_, is_collective(call.kind) ? threads_for(call) : 1);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });

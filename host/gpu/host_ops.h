@@ -65,6 +65,7 @@ class CudaHostOps final : public device::HostOps {
   void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
   void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,
               std::uint64_t* answer, unsigned threads);
+  [[nodiscard]] unsigned threads_for(const device::Call& call) const;
   void launch(const device::Call& call) { launch(stream_, call, state_, nullptr, 1); }
   /// Calls `piece(offset, bytes)` for each part of a transfer that fits the staging memory.
   template <class Piece>

@@ -20,20 +20,20 @@ bool is_transfer(CallKind kind) {
   return kind == CallKind::kPut || kind == CallKind::kGet || kind == CallKind::kPutSignal;
 }
 
+}  // namespace
+
 /// A thread for 16 bytes or a PE, in full warps.
-unsigned threads_for(const Call& call, const abi::DeviceState& state) {
+unsigned CudaHostOps::threads_for(const Call& call) const {
   constexpr std::uint64_t kWarp = 32;
   std::uint64_t wanted = 1;
-  if (is_transfer(call.kind)) wanted = call.bytes / 16;
+  if (is_transfer(call.kind) || is_collective(call.kind)) wanted = call.bytes / 16;
   if (call.kind == CallKind::kIput || call.kind == CallKind::kIget)
     wanted = call.bytes / call.width;
-  if (call.kind == CallKind::kBarrier || call.kind == CallKind::kSync)
-    wanted = static_cast<std::uint64_t>(state.n_pes);
+  if (call.kind == CallKind::kBarrier || call.kind == CallKind::kSync || is_collective(call.kind))
+    wanted = std::max(wanted, static_cast<std::uint64_t>(state_.n_pes));
   const std::uint64_t most = std::min<std::uint64_t>(kServiceThreads, wanted);
   return static_cast<unsigned>(std::max<std::uint64_t>((most + kWarp - 1) / kWarp, 1) * kWarp);
 }
-
-}  // namespace
 
 bool CudaHostOps::is_known(const void* address) const {
   unsigned kind = 0;
@@ -70,7 +70,7 @@ void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
   const void* const local = to_peer ? call.source : call.dest;
   if (call.bytes != 0) require_reached(call, to_peer ? "source" : "dest", local);
   if (call.bytes <= kKernelBytes || !device::is_mapped(state_, call.pe) || !is_known(local)) {
-    return launch(stream, call, state_, nullptr, threads_for(call, state_));
+    return launch(stream, call, state_, nullptr, threads_for(call));
   }
   void* const source = const_cast<void*>(call.source);
   copy_async(to_peer ? device::peer_address(state_, call.dest, call.pe) : call.dest,
@@ -78,7 +78,7 @@ void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
   if (call.kind != CallKind::kPutSignal) return;
   Call signal = call;
   signal.kind = CallKind::kSignal;
-  launch(stream, signal, state_, nullptr, threads_for(signal, state_));
+  launch(stream, signal, state_, nullptr, threads_for(signal));
 }
 
 /// The only call that a thread waits for. Its answer must not be another thread's.
@@ -114,12 +114,13 @@ std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
   require_reached(call, "status", call.status);
   require_reached(call, "cmp_values", call.values);
   const abi::DeviceState& state = call.context ? *call.context : state_;
-  launch(stream, call, state, nullptr, threads_for(call, state_));
+  launch(stream, call, state, nullptr, threads_for(call));
   return 0;
 }
 
 std::uint64_t CudaHostOps::run_in(CUstream stream, const Call& call) {
-  const bool has_status = call.kind == CallKind::kBarrier || call.kind == CallKind::kSync;
+  const bool has_status =
+      call.kind == CallKind::kBarrier || call.kind == CallKind::kSync || is_collective(call.kind);
   std::uint64_t answer = 0;
   in_context([&] {
     try {

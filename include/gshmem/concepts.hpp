@@ -25,7 +25,7 @@ enum AmoClass { kAmoNONE, kAmoEXT, kAmoSTD, kAmoBIT };
 template <class T>
 constexpr AmoClass amo_class() {
   AmoClass found = kAmoNONE;
-#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) \
+#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT, REDUCE) \
   if (std::is_same_v<T, TYPE> && kAmo##AMO > found) found = kAmo##AMO;
 #include "types.def"
   return found;
@@ -33,7 +33,7 @@ constexpr AmoClass amo_class() {
 template <class T>
 constexpr bool is_wait_type() {
   bool found = false;
-#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) \
+#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT, REDUCE) \
   if (std::is_same_v<T, TYPE>) found = found || WAIT != 0;
 #include "types.def"
   return found;

@@ -15,6 +15,7 @@
 namespace gshmem {
 
 using device::Block;
+using device::ReduceOp;
 using device::Thread;
 using device::Warp;
 
@@ -192,6 +193,29 @@ class Context {
   GSHMEM_FN int team_translate_pe(gshmem_team_t src_team, int src_pe,
                                   gshmem_team_t dest_team) const {
     return api::team_translate_pe(caller("team_translate_pe"), src_team, src_pe, dest_team);
+  }
+
+  // Collectives: section 9.9. All members make the call. 0, or a status.
+  template <Group G, Element T>
+  GSHMEM_FN int alltoall(G group, gshmem_team_t team, T* dest, const T* source,
+                         std::size_t count) const {
+    return api::alltoall(caller("alltoall"), group, team, dest, source, {count, sizeof(T)});
+  }
+  template <Group G, Element T>
+  GSHMEM_FN int broadcast(G group, gshmem_team_t team, T* dest, const T* source, std::size_t count,
+                          int root) const {
+    return api::broadcast(caller("broadcast"), group, team, dest, source, {count, sizeof(T)}, root);
+  }
+  template <Group G, Element T>
+  GSHMEM_FN int fcollect(G group, gshmem_team_t team, T* dest, const T* source,
+                         std::size_t count) const {
+    return api::fcollect(caller("fcollect"), group, team, dest, source, {count, sizeof(T)});
+  }
+  /// Of integers and floating-point types of up to 8 bytes, those of 16 bits included.
+  template <ReduceOp kOp, Group G, Element T>
+  GSHMEM_FN int reduce(G group, gshmem_team_t team, T* dest, const T* source,
+                       std::size_t count) const {
+    return api::reduce<kOp>(caller("reduce"), group, team, dest, source, count);
   }
 
  private:

@@ -29,12 +29,12 @@ constexpr const char* kCountValues = "1 to 4294967295";
 
 enum AmoClass { kNONE, kEXT, kSTD, kBIT };
 constexpr DataType kTypes[] = {
-#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) \
+#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT, REDUCE) \
   {#NAME, sizeof(TYPE), k##AMO >= kEXT, k##AMO >= kSTD, k##AMO >= kBIT},
 #include <gshmem/types.def>
 };
 constexpr const char* kTypeNames =
-#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT) #NAME "|"
+#define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT, REDUCE) #NAME "|"
 #include <gshmem/types.def>
     ;
 

@@ -12,6 +12,10 @@ AMO_STD = AMO_BIT + "int long longlong size ptrdiff".split()
 AMO_EXT = AMO_STD + "float double".split()
 WAIT = ("short int long longlong ushort uint ulong ulonglong int32 int64 uint32 uint64 size "
         "ptrdiff").split()
+# Reductions: OpenSHMEM 1.5, table 9; ptrdiff is not in NVSHMEM's list.
+REDUCE_BITS = ("uchar ushort uint ulong ulonglong int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+               "size").split()
+REDUCE_NUM = [t for t in RMA if t != "ptrdiff"]
 SCOPES = ("_warp", "_block")
 
 # Host functions that are in no family; the last two groups are gshmem's own.
@@ -85,6 +89,21 @@ def waits():
     return names
 
 
+def collectives():
+    """Of NVSHMEM, for the calling thread."""
+    names = [f"{t}_{op}" for t in RMA for op in ("alltoall", "broadcast", "fcollect")]
+    names += ["alltoallmem", "broadcastmem", "fcollectmem"]
+    assert len(names) == 3 * 26
+    reductions = [f"{t}_{op}_reduce" for t in REDUCE_NUM for op in ("sum", "prod", "min", "max")]
+    reductions += [f"{t}_{op}_reduce" for t in REDUCE_BITS for op in ("and", "or", "xor")]
+    assert len(reductions) == 138
+    return names + reductions
+
+
+def own_reductions():
+    return [f"ptrdiff_{op}_reduce" for op in ("sum", "prod", "min", "max")]
+
+
 def on_contexts():
     """(thread names, warp and block names) of what takes a context: OpenSHMEM's for threads."""
     rma_thread, rma_groups = rma()
@@ -112,6 +131,7 @@ def on_streams():
     names_ = rma()[0] + signals + waits_
     assert len(names_) == 234 + 62 + 42
     names_ += "signal_op signal_wait_until quiet barrier_all sync_all barrier team_sync".split()
+    names_ += collectives()
     return [f"{n}_on_stream" for n in names_]
 
 
@@ -120,15 +140,17 @@ def device_names(p):
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
     barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all", "barrier", "team_sync"])
-    std = rma_thread + signal_thread + atomics() + waits() + barrier_thread
+    team_thread, team_groups = scoped(collectives())
+    std = rma_thread + signal_thread + atomics() + waits() + barrier_thread + team_thread
     std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
             "team_translate_pe").split()
-    ext = rma_groups + signal_groups + barrier_groups + ["signal_op"] + on_queues()
+    ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + on_queues()
     if p == "gshmem":  # NVSHMEM has no contexts
-        std += atomics_nbi() + ["pe_accessible", "addr_accessible"]
+        own_thread, own_groups = scoped(own_reductions())
+        std += atomics_nbi() + ["pe_accessible", "addr_accessible"] + own_thread
         ext += [stem + scope for stem in ("quiet_status", "pe_quiet") for scope in ("", *SCOPES)]
         context_thread, context_groups = on_contexts()
-        std, ext = std + context_thread, ext + context_groups
+        std, ext = std + context_thread, ext + context_groups + own_groups
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
 
 

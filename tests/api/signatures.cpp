@@ -171,6 +171,16 @@ SAME(x_sync_all_warp, void (*)());
 SAME(_fence, void (*)());
 SAME(_quiet, void (*)());
 
+// 9.9 Collectives
+SAME(_int_alltoall, int (*)(int, int*, const int*, size_t));
+SAME(_alltoallmem, int (*)(int, void*, const void*, size_t));
+SAME(x_double_fcollect_block, int (*)(int, double*, const double*, size_t));
+SAME(_broadcastmem, int (*)(int, void*, const void*, size_t, int));
+SAME(x_short_broadcast_warp, int (*)(int, short*, const short*, size_t, int));
+SAME(_float_sum_reduce, int (*)(int, float*, const float*, size_t));
+SAME(x_uint64_xor_reduce_block, int (*)(int, uint64_t*, const uint64_t*, size_t));
+SAME(x_half_max_reduce_warp, int (*)(int, gshmem_half_t*, const gshmem_half_t*, size_t));
+
 // 9.10 Point-to-point synchronization
 SAME(_ushort_wait_until, void (*)(unsigned short*, int, unsigned short));
 SAME(_int_wait_until_all, void (*)(int*, size_t, const int*, int, int));

@@ -52,7 +52,7 @@ void check_guards(Pe& pe, const SymmetricArray<std::uint64_t>& cells) {
   std::vector<std::uint64_t> values(kCells);
   gshmem_getmem(values.data(), cells.data(), kCells * 8, pe.me());
   std::size_t row = 0;
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT)                                                            \
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE)                                                    \
   SPMD_EQ(pe, values[3 * row], kGuard, row);                                                       \
   SPMD_EQ(pe, values[3 * row + 2], kGuard, row);                                                   \
   if (sizeof(T) == 4) SPMD_EQ(pe, static_cast<std::uint64_t>(values[3 * row + 1] >> 32), 0u, row); \
@@ -126,7 +126,7 @@ struct Commute {
 #define COMMUTE_BIT(T) \
   COMMUTE_STD(T)       \
   ctx.atomic_xor(bits, random_of<T>(id, static_cast<std::uint64_t>(round)), pe);
-#define GSHMEM_TYPE(N, T, AMO, WAIT)                                      \
+#define GSHMEM_TYPE(N, T, AMO, WAIT, REDUCE)                              \
   {                                                                       \
     [[maybe_unused]] T* at = reinterpret_cast<T*>(words + 2 * row);       \
     [[maybe_unused]] T* bits = reinterpret_cast<T*>(words + 2 * row + 1); \
@@ -156,7 +156,7 @@ SPMD_TEST(updates_of_all_threads_of_all_pes_add_up) {
       const auto id = static_cast<std::uint64_t>(from * 1000) + thread;
       for (int round = 0; round < rounds; ++round) {
         std::size_t row = 0;
-#define GSHMEM_TYPE(N, T, AMO, WAIT)                                                             \
+#define GSHMEM_TYPE(N, T, AMO, WAIT, REDUCE)                                                     \
   {                                                                                              \
     const auto value = static_cast<device::Word<T>>(mix(id, static_cast<std::uint64_t>(round))); \
     if (detail::kAmo##AMO >= detail::kAmoSTD) {                                                  \

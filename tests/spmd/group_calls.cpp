@@ -22,7 +22,7 @@ namespace {
 struct CallsInKernel {
   static constexpr int kSteps = 5 * 8 + 6
 #if defined(GROUP_CALLS_OF_ALL_TYPES)
-#define GSHMEM_TYPE(N, T, AMO, WAIT) +8
+#define GSHMEM_TYPE(N, T, AMO, WAIT, REDUCE) +8
 #include <gshmem/types.def>
 #endif
       ;

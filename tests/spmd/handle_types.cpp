@@ -97,10 +97,10 @@ T element(std::uint64_t i) {
 /// All on the memory of PE `to`, which no other PE writes.
 void every_type_by_context(Pe& pe, gshmem_ctx_t ctx, void* memory, std::uint64_t* signal, int to) {
   std::uint64_t row = 0;
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT) \
-  {                                     \
-    ++row;                              \
-    CTX_##AMO(NAME, T)                  \
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
+  {                                             \
+    ++row;                                      \
+    CTX_##AMO(NAME, T)                          \
   }
 #include <gshmem/types.def>
   gshmem_ctx_quiet(ctx);
@@ -136,7 +136,7 @@ void every_type_by_queue(Pe& pe, gshmemx_qp_handle_t qp, void* memory, std::uint
                          int to) {
   std::uint64_t row = 0;
   std::uint8_t bytes[32], back_bytes[32];
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT) QP_TYPE(NAME, T)
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) QP_TYPE(NAME, T)
 #include <gshmem/types.def>
   gshmemx_qp_signal_op(signal, 7, GSHMEM_SIGNAL_ADD, to, qp);
   gshmemx_qp_quiet(to, &qp, 1);

@@ -81,7 +81,7 @@ SPMD_TEST(atomics_of_every_type_by_record_return_and_leave_the_right_value) {
   ONE_RECORD(gshmem_##NAME##_atomic_fetch_xor(word, static_cast<T>(1), pe.next()),  \
              static_cast<T>(29));                                                   \
   ONE_RECORD(gshmem_##NAME##_atomic_fetch(word, pe.next()), static_cast<T>(28));
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT)                                  \
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE)                          \
   {                                                                      \
     [[maybe_unused]] T* const word = reinterpret_cast<T*>(words.data()); \
     TEST_##AMO(NAME, T)                                                  \

@@ -18,7 +18,7 @@ enum RmaOp { kPlain, kNbi, kStrided, kScalar, kRmaOps };
 
 /// Element sizes of all rows, in the order in which the tests go through them.
 inline constexpr std::size_t kRowSizes[] = {
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT) sizeof(T),
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) sizeof(T),
 #include <gshmem/types.def>
     1, 2, 4, 8, 16, 1};
 inline constexpr int kRows = sizeof(kRowSizes) / sizeof(kRowSizes[0]);

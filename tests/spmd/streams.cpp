@@ -207,7 +207,7 @@ SPMD_TEST(a_signal_on_a_stream_comes_after_its_payload) {
 }
 
 SPMD_TEST(barriers_and_syncs_on_a_stream_hold_all_members) {
-  SymmetricArray<std::uint64_t> entered(1);
+  SymmetricArray<std::uint64_t> entered(2);  // by turns: a PE may be a round ahead
   SymmetricArray<std::uint64_t> seen(static_cast<std::size_t>(pe.n()));
   const Stream stream(pe);
   const gshmemx_stream_t s = stream.get();
@@ -218,7 +218,8 @@ SPMD_TEST(barriers_and_syncs_on_a_stream_hold_all_members) {
   SPMD_EQ(pe, gshmem_team_split_strided(all, 0, 2, (pe.n() + 1) / 2, nullptr, 0, &some), 0);
   for (int round = 1; round <= pe.rounds(200); ++round) {
     const auto now = static_cast<std::uint64_t>(round);
-    gshmemx_uint64_p_on_stream(entered.data(), now, pe.me(), s);
+    std::uint64_t* const word = entered.data() + round % 2;
+    gshmemx_uint64_p_on_stream(word, now, pe.me(), s);
     switch (round % 5) {
       case 0:
         gshmemx_quiet_on_stream(s);
@@ -238,8 +239,7 @@ SPMD_TEST(barriers_and_syncs_on_a_stream_hold_all_members) {
         if (some != GSHMEM_TEAM_INVALID) SPMD_EQ(pe, gshmemx_team_sync_on_stream(some, s), 0);
         gshmemx_barrier_all_on_stream(s);
     }
-    for (int i = 0; i < pe.n(); ++i)
-      gshmemx_uint64_get_on_stream(seen.data() + i, entered.data(), 1, i, s);
+    for (int i = 0; i < pe.n(); ++i) gshmemx_uint64_get_on_stream(seen.data() + i, word, 1, i, s);
     stream.run(pe, AllThere{}, seen.data(), pe.n(), now);
   }
   stream.finish();
@@ -275,7 +275,7 @@ SPMD_TEST(several_streams_and_teams_work_at_the_same_time) {
 
 SPMD_TEST(calls_of_every_type_on_a_stream_move_their_elements) {
   const Stream stream(pe);
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT)                                                            \
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE)                                                    \
   check_type<T>(                                                                                   \
       pe, stream, #NAME,                                                                           \
       {gshmemx_##NAME##_p_on_stream, gshmemx_##NAME##_g_on_stream, gshmemx_##NAME##_put_on_stream, \
@@ -298,6 +298,7 @@ SPMD_TEST(waits_of_every_type_on_a_stream_end_when_all_words_compare_true) {
     T* const values = words.data() + 3;                                                           \
     for (int i = 0; i < 3; ++i)                                                                   \
       gshmemx_##NAME##_p_on_stream(values + i, static_cast<T>(i == 1 ? 99 : -2 - i), pe.me(), s); \
+    gshmemx_quiet_on_stream(s); /* `values` are read as they are */                               \
     gshmemx_##NAME##_p_on_stream(words.data(), static_cast<T>(-2), pe.next(), s);                 \
     gshmemx_##NAME##_wait_until_on_stream(words.data(), GSHMEM_CMP_EQ, static_cast<T>(-2), s);    \
     gshmemx_##NAME##_p_on_stream(words.data() + 2, static_cast<T>(-4), pe.next(), s);             \
@@ -311,6 +312,6 @@ SPMD_TEST(waits_of_every_type_on_a_stream_end_when_all_words_compare_true) {
     stream.finish();                                                                              \
     pe.barrier();                                                                                 \
   }
-#define GSHMEM_TYPE(NAME, T, AMO, WAIT) GSHMEM_TEST_WAIT_##WAIT(NAME, T)
+#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) GSHMEM_TEST_WAIT_##WAIT(NAME, T)
 #include <gshmem/types.def>
 }

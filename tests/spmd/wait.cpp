@@ -180,7 +180,7 @@ SPMD_TEST(wait_until_and_test_of_every_name_by_host_thread_in_every_form) {
 #define WAIT_1(N)                                                             \
   check_all<Wait_##N>(context(), pe.host_log(), vars.data() + tag * 64, tag); \
   ++tag;
-#define GSHMEM_TYPE(N, T, AMO, WAIT) WAIT_##WAIT(N)
+#define GSHMEM_TYPE(N, T, AMO, WAIT, REDUCE) WAIT_##WAIT(N)
 #include <gshmem/types.def>
 }
 

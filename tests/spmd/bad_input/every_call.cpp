@@ -93,6 +93,7 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"src_team", Kind::kTeam},
                                                    {"dest_team", Kind::kTeam},
                                                    {"src_pe", Kind::kAnything},
+                                                   {"root", Kind::kPe},
                                                    {"nelems", Kind::kCount},
                                                    {"dst", Kind::kStride},
                                                    {"sst", Kind::kStride},
@@ -122,12 +123,15 @@ Kind kind_of(const Function& function, const std::string& name) {
       {"iget", {Kind::kLocal, Kind::kSymmetric}},
       {"p", {Kind::kElement, Kind::kAnything}},
       {"g", {Kind::kAnything, Kind::kElement}},
-      {"fetch_into", {Kind::kWords, Kind::kWords}}};
+      {"fetch_into", {Kind::kWords, Kind::kWords}},
+      {"alltoall", {Kind::kSymmetric, Kind::kSymmetric}},
+      {"broadcast", {Kind::kSymmetric, Kind::kSymmetric}},
+      {"fcollect", {Kind::kSymmetric, Kind::kSymmetric}}};
   const std::string does = implementation(function);
   if (questions.count(does) != 0) return Kind::kAsked;
   if (name == "pe") return does.rfind("qp_", 0) == 0 ? Kind::kPeOrAll : Kind::kPe;
   if (name == "dest" || name == "source") {
-    if (does.rfind("amo_", 0) == 0) return Kind::kWords;
+    if (does.rfind("amo_", 0) == 0 || does.rfind("reduce_", 0) == 0) return Kind::kWords;
     const auto found = by_function.find(does);
     if (found != by_function.end())
       return name == "dest" ? found->second.first : found->second.second;
@@ -228,7 +232,7 @@ class Maker {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (kinds_[i] != Kind::kPe) continue;
       empty.raw[i] = raw_of(-1);
-      empty.argument = "pe";
+      empty.argument = names_[i];
       empty.value = number(-1);
       cases_.push_back(empty);
     }
@@ -260,8 +264,9 @@ class Maker {
   /// Of symmetric memory that lies before the end, more than there is up to the end.
   void too_many(std::size_t i, std::uint64_t n) {
     for (std::size_t k = 0; k < names_.size(); ++k) {
-      if (kinds_[k] == Kind::kSymmetric || kinds_[k] == Kind::kWords)
-        wrong(i, n, names_[k], address(good_[k]));
+      if (kinds_[k] != Kind::kSymmetric && kinds_[k] != Kind::kWords) continue;
+      wrong(i, n, names_[k], address(good_[k]));
+      if (has(Kind::kTeam)) break;  // both arrays are too long; the first one is named
     }
   }
 

@@ -1,0 +1,105 @@
+// The layer of device/api.h for collectives (OpenSHMEM 1.5, section 9.9): checks arguments, and
+// finds the team. A part of api.h.
+#pragma once
+
+#include "caller.h"
+#include "check.h"
+#include "collective.h"
+#include "team.h"
+
+namespace gshmem::api {
+
+/// A member of a team by its number there.
+struct Member {
+  const char* name;
+  int number, n_pes;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    if (number >= 0 && number < n_pes) return true;
+    return bad_argument(state, call, name, abi::Rule::kPe, as_value(number), as_value(n_pes));
+  }
+};
+/// `n` elements for each of `parts` members, aligned to words of `alignment` bytes.
+GSHMEM_FN Symmetric parts_of(const char* name, const void* p, Elements n, int parts,
+                             std::size_t alignment = 1) {
+  return {{name, p, {n.count, n.size * static_cast<std::size_t>(parts)}, alignment}};
+}
+
+template <class Coop>
+GSHMEM_FN int alltoall(const Caller& call, Coop coop, int handle, void* dest, const void* source,
+                       Elements n) {
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, team->n_pes),
+                                parts_of("source", source, n, team->n_pes)))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_BY_HOST_OPS(
+      int, Call::collective(CallKind::kAlltoall, call.name, handle, dest, source, n.bytes()))
+  return device::alltoall(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+}
+
+template <class Coop>
+GSHMEM_FN int broadcast(const Caller& call, Coop coop, int handle, void* dest, const void* source,
+                        Elements n, int root) {
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team || !check_arguments(call.state, call.name, Member{"root", root, team->n_pes},
+                                Symmetric{{"dest", dest, n}}, Symmetric{{"source", source, n}}))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_BY_HOST_OPS(
+      int, Call::collective(CallKind::kBroadcast, call.name, handle, dest, source, n.bytes(), root))
+  return device::broadcast(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()},
+                           root);
+}
+
+template <class Coop>
+GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, const void* source,
+                       Elements n) {
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, team->n_pes),
+                                Symmetric{{"source", source, n}}))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_BY_HOST_OPS(
+      int, Call::collective(CallKind::kFcollect, call.name, handle, dest, source, n.bytes()))
+  return device::fcollect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+}
+
+/// Kernels know operator and type when they are compiled; in CPU mode one function serves all.
+template <ReduceOp kOp, class T>
+GSHMEM_FN auto reducer_of() {
+#if defined(__CUDA_ARCH__)
+  return TypedReducer<kOp, T>{};
+#else
+  return AnyReducer{kOp, element_type<T>()};
+#endif
+}
+template <ReduceOp kOp, class T, class Coop>
+GSHMEM_FN int reduce(const Caller& call, Coop coop, int handle, T* dest, const T* source,
+                     std::size_t nelems) {
+  const Elements n{nelems, sizeof(T)};
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, 1, sizeof(T)),
+                                parts_of("source", source, n, 1, sizeof(T))))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_ON_HOST_OPS({
+    Call record = Call::collective(CallKind::kReduce, call.name, handle, dest, source, n.bytes());
+    record.reduce_op = kOp;
+    record.type = element_type<T>();
+    return static_cast<int>(ops->run(record));
+  })
+  return device::reduce<Word<T>>(
+      coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()}, reducer_of<kOp, T>());
+}
+#define GSHMEM_API_REDUCE(OP, OP_NAME)                                                         \
+  template <class T, class Coop>                                                               \
+  GSHMEM_FN int reduce_##OP(const Caller& call, Coop coop, int team, T* dest, const T* source, \
+                            std::size_t nelems) {                                              \
+    return reduce<ReduceOp::OP_NAME>(call, coop, team, dest, source, nelems);                  \
+  }
+GSHMEM_API_REDUCE(sum, kSum)
+GSHMEM_API_REDUCE(prod, kProd)
+GSHMEM_API_REDUCE(min, kMin)
+GSHMEM_API_REDUCE(max, kMax)
+GSHMEM_API_REDUCE(and, kAnd)
+GSHMEM_API_REDUCE(or, kOr)
+GSHMEM_API_REDUCE(xor, kXor)
+#undef GSHMEM_API_REDUCE
+
+}  // namespace gshmem::api
