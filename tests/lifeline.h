@@ -36,9 +36,22 @@ class Lifeline {
     char byte = 0;
     (void)!::read(ends_[0], &byte, 1);
   }
-  /// The calling process gets a child that does nothing else.
+  /// The calling process gets a child that does nothing else. Returns when the child has run: what
+  /// libraries let go of in a forked child is gone by then.
   void fork_holder() const {
-    if (::fork() != 0) return;
+    int ready[2];
+    if (::pipe(ready) != 0) throw std::runtime_error("pipe");
+    const bool child = ::fork() == 0;
+    ::close(ready[child ? 0 : 1]);
+    char byte = 0;
+    if (!child) {
+      const bool ran = ::read(ready[0], &byte, 1) == 1;
+      ::close(ready[0]);
+      if (!ran) throw std::runtime_error("a forked child ended at once");
+      return;
+    }
+    (void)!::write(ready[1], &byte, 1);
+    ::close(ready[1]);
     hold();
     ::_exit(0);
   }

@@ -307,8 +307,7 @@ TEST_CASE("a_node_is_dead_with_its_process_though_a_child_of_that_lives") {
   }
   int status = -1;
   CHECK((::waitpid(process, &status, 0) == process && status == 0));
-  // The child may yet have to let go of what it was forked with.
-  CHECK(eventually([&] { return !mine.alive(1); }));
+  CHECK_FALSE(mine.alive(1));
   CHECK(mine.alive(0));
   ::close(fd);
 }
