@@ -1,9 +1,14 @@
-"""The public names, written from OpenSHMEM 1.5 and NVSHMEM's inventory and not from our tables:
-names(prefix) is what the API must offer, no more and no less. Imported by names_test.py.
+"""The public names, written from the OpenSHMEM specification and NVSHMEM's inventory and not from our
+tables. names(prefix) is what the API must offer, no more and no less. nvshmem_inventory() and
+openshmem_inventory() are all that those two have: what we lack of them is in ABSENT, with the reason.
+Imported by names_test.py.
 """
+
+import re
 
 # Type sets: OpenSHMEM 1.5, tables 3 (RMA), 4 and 5 (atomics), 6 (point-to-point synchronization),
 # plus the two 16-bit floating types of NVSHMEM and without long double and complex.
+# NVSHMEM's are those of its release 3.8.0.
 RMA = ("bfloat16 half float double char schar short int long longlong uchar ushort uint ulong "
        "ulonglong int8 int16 int32 int64 uint8 uint16 uint32 uint64 size ptrdiff").split()
 SIZES = "8 16 32 64 128".split()
@@ -135,6 +140,18 @@ def on_streams():
     return [f"{n}_on_stream" for n in names_]
 
 
+def reduce_pairs(numbers, bits):
+    pairs = [f"{t}_{op}" for t in numbers for op in ("sum", "prod", "min", "max")]
+    return pairs + [f"{t}_{op}" for t in bits for op in ("and", "or", "xor")]
+
+
+def reducescatters():
+    """Of NVSHMEM: full names but for the prefix."""
+    stems = [f"{pair}_reducescatter" for pair in reduce_pairs(REDUCE_NUM, REDUCE_BITS)]
+    return ["_" + stem for stem in stems] + [
+        f"x_{stem}{end}" for stem in stems for end in ("_warp", "_block", "_on_stream")]
+
+
 def device_names(p):
     """What device code can call (and hosts, too): full names for the prefix `p`."""
     rma_thread, rma_groups = rma()
@@ -170,3 +187,165 @@ def launch_names(p):
 
 def names(p):
     return device_names(p) | host_names(p)
+
+
+# --- What others have ------------------------------------------------------------------------------
+# Types of OpenSHMEM 1.5, table 3, and of reductions, table 9.
+SHMEM_RMA = [t for t in RMA if t not in ("bfloat16", "half")] + ["longdouble"]
+SHMEM_NUM = [t for t in SHMEM_RMA if t != "longdouble"]
+COMPLEX = ["complexd", "complexf"]
+
+
+def shmem_rma(types):
+    names_ = [f"{t}_{op}" for t in types for op in "p g put get iput iget put_nbi get_nbi".split()]
+    return names_ + [f"{t}_put_signal{nbi}" for t in types for nbi in ("", "_nbi")]
+
+
+def ibputs():
+    """OpenSHMEM 1.6."""
+    return [f"{t}_{op}" for t in SHMEM_RMA for op in ("ibput", "ibget")] + [
+        f"{op}{n}" for n in SIZES for op in ("ibput", "ibget")]
+
+
+def scans():
+    """OpenSHMEM 1.6."""
+    types = SHMEM_NUM + ["longdouble"] + COMPLEX
+    return [f"{t}_sum_{scan}" for t in types for scan in ("inscan", "exscan")]
+
+
+# Of both, full names but for the prefix: why they are not here.
+ABSENT_NVSHMEM = {
+    "reducescatters are to come": reducescatters(),
+    "maxloc is to come": ["x_double2_maxloc_reduce_block"],
+    "atomics of floating-point types are to come": [
+        f"_half_atomic_{op}" for op in ("fetch", "set", "swap")] + [
+        f"x_{t}_atomic_{op}" for t in ("half", "float", "double") for op in ("add", "fetch_add")],
+    "to come": ["x_" + name for name in (
+        "ask_smem give_smem release_smem barrier_warpgroup buffer_register buffer_register_symmetric "
+        "buffer_register_symmetric_at_preferred_address buffer_unregister buffer_unregister_all "
+        "buffer_unregister_symmetric collective_launch_attr flush flush_warp flush_block "
+        "flush_on_stream mc_ptr region_is_active region_start region_start_block region_stop "
+        "region_stop_block signal_counted_reset team_get_uniqueid team_init").split()],
+}
+ABSENT_OPENSHMEM = {
+    "long double is to come": [f"{ctx}{name}" for name in shmem_rma(["longdouble"])
+                               for ctx in ("", "ctx_")] +
+    [f"longdouble_{op}" for op in ("alltoall", "broadcast", "fcollect")],
+    "collectives to come": [f"{t}_{op}" for t in SHMEM_RMA for op in ("collect", "alltoalls")] +
+    ["collectmem", "alltoallsmem"] + scans(),
+    "reductions of long double and complex types are to come":
+        [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")] +
+        [f"{t}_{op}_reduce" for t in COMPLEX for op in ("sum", "prod")],
+    "to come": [f"{ctx}{name}" for name in ibputs() + ["signal_set", "signal_add", "pe_quiet"]
+                for ctx in ("", "ctx_")] +
+    ("set_lock clear_lock test_lock pcontrol team_create_ctx team_ptr query_initialized "
+     "ctx_session_start ctx_session_stop").split(),
+}
+
+
+def nvshmem_inventory():
+    """All functions of NVSHMEM 3.8.0; its headers declare no others."""
+    absent = [name for names_ in ABSENT_NVSHMEM.values() for name in names_]
+    inventory = names("nvshmem") | launch_names("nvshmem") | {f"nvshmem{n}" for n in absent}
+    assert len(inventory) == 3484 + len(NVSHMEM_BEYOND), len(inventory)
+    return inventory
+
+
+# Names of ours under NVSHMEM's prefix that NVSHMEM 3.8.0 has not.
+NVSHMEM_BEYOND = []
+
+
+def openshmem_inventory():
+    """All functions of OpenSHMEM 1.5 and 1.6 but the deprecated ones, without the prefix."""
+    rma = shmem_rma(SHMEM_RMA)
+    rma += [f"{op}{n}" for n in SIZES for op in "put get iput iget put_nbi get_nbi".split()]
+    rma = [re.sub(r"_nbi(\d+)$", r"\1_nbi", n) for n in rma] + [
+        f"{op}mem{nbi}" for op in ("put", "get") for nbi in ("", "_nbi")]
+    rma += [f"put{n}_signal{nbi}" for n in [*SIZES, "mem"] for nbi in ("", "_nbi")]
+    on_contexts_ = rma + atomics() + atomics_nbi() + ["fence", "quiet"]
+    alone = SETUP + OWN + waits() + (
+        "my_pe n_pes pe_accessible addr_accessible ptr team_my_pe team_n_pes team_translate_pe "
+        "signal_fetch signal_wait_until barrier_all sync_all team_sync team_create_ctx set_lock "
+        "clear_lock test_lock pcontrol").split()
+    alone += [f"{t}_{op}" for t in SHMEM_RMA
+              for op in "alltoall alltoalls broadcast collect fcollect".split()]
+    alone += "alltoallmem alltoallsmem broadcastmem collectmem fcollectmem".split()
+    alone += [f"{pair}_reduce" for pair in reduce_pairs(SHMEM_NUM, REDUCE_BITS)]
+    alone += [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")]
+    alone += [f"{t}_{op}_reduce" for t in COMPLEX for op in ("sum", "prod")]
+    inventory = {*alone, *on_contexts_, *(f"ctx_{n}" for n in on_contexts_)}
+    assert len(inventory) == 1535, len(inventory)
+    in_1_6 = ibputs() + ["signal_set", "signal_add", "pe_quiet"]
+    inventory |= {*in_1_6, *(f"ctx_{n}" for n in in_1_6), *scans(), "team_ptr", "query_initialized",
+                  "ctx_session_start", "ctx_session_stop"}
+    assert len(inventory) == 1535 + 178, len(inventory)
+    return inventory
+
+
+# Constants of NVSHMEM 3.8.0 with their values, but for the vendor's versions and strings.
+MAX = 0x7fffffff
+CONSTANTS = {
+    "NVSHMEM_CMP_": dict(EQ=0, NE=1, GT=2, LE=3, LT=4, GE=5, SENTINEL=MAX),
+    "NVSHMEM_SIGNAL_": dict(SET=9, ADD=10),
+    "NVSHMEM_THREAD_": dict(SINGLE=0, FUNNELED=1, SERIALIZED=2, MULTIPLE=3, TYPE_SENTINEL=MAX),
+    "NVSHMEM_TEAM_": dict(INVALID=-1, WORLD=0, WORLD_INDEX=0, SHARED=1, SHARED_INDEX=1, NODE_INDEX=2,
+                          SAME_MYPE_NODE_INDEX=3, SAME_GPU_INDEX=4, GPU_LEADERS_INDEX=5, MC_SHARED=6,
+                          MC_SHARED_INDEX=6, INDEX_MAX=MAX, CONFIG_MASK_NUM_CONTEXTS=1,
+                          CONFIG_MASK_UNIQUEID=2),
+    "NVSHMEM_TEAMS_": dict(MIN=7),
+    "NVSHMEM_PE_": dict(INVALID=-1),
+    "NVSHMEM_STATUS_": dict(NOT_INITIALIZED=0, IS_BOOTSTRAPPED=1, IS_INITIALIZED=2, LIMITED_MPG=3,
+                            FULL_MPG=4, INVALID=MAX),
+    "NVSHMEM_MAJOR_": dict(VERSION=1),
+    "NVSHMEM_MINOR_": dict(VERSION=3),
+    "NVSHMEM_MAX_": dict(NAME_LEN=256),
+    "NVSHMEMX_TEAM_": dict(NODE=2, SAME_MYPE_NODE=3),
+    "NVSHMEMX_INIT_": dict(THREAD_PES=1, WITH_MPI_COMM=2, WITH_SHMEM=4, WITH_UNIQUEID=8, MAX=-1 - MAX),
+    "NVSHMEMX_QP_": dict(HOST=0, DEFAULT=1, ANY=MAX, ALL=MAX),
+    "NVSHMEMX_PE_": dict(ANY=1 << 15, ALL=1 << 15),
+    "NVSHMEMX_": dict(SUCCESS=0),
+    "NVSHMEMX_ERROR_": dict(INVALID_VALUE=1, OUT_OF_MEMORY=2, NOT_SUPPORTED=3, SYMMETRY=4,
+                            GPU_NOT_SELECTED=5, COLLECTIVE_LAUNCH_FAILED=6, INTERNAL=7, SENTINEL=MAX),
+    "NVSHMEMX_REGION_": dict(HINT_NONE=0, HINT_BATCH_RMA=1, ATTRS_RESERVED_BYTES=60),
+    "NVSHMEMX_SMEM_": dict(RECOMMENDED=0, MINIMUM=1, BARRIERS_ONLY=2, AMOUNT_MAX=MAX),
+    "NVSHMEMX_TMA_": dict(DISABLE=0, ENABLE=1, FORCE=2, POLICY_MAX=MAX),
+}
+# Its types that programs name, with their sizes.
+TYPES = {
+    "nvshmem_pe_index_t": 4, "nvshmem_team_config_t": 64, "nvshmem_team_config_v1": 64,
+    "nvshmem_team_config_v2": 64, "nvshmem_team_id_t": 4, "nvshmem_team_t": 4,
+    "nvshmemx_cmp_type_t": 4, "nvshmemx_init_args_t": 128, "nvshmemx_init_args_v1": 128,
+    "nvshmemx_init_args_v2": 128, "nvshmemx_init_attr_t": 144, "nvshmemx_init_attr_v1": 144,
+    "nvshmemx_init_attr_v2": 144, "nvshmemx_init_status_t": 4, "nvshmemx_qp_handle_index_t": 4,
+    "nvshmemx_qp_handle_t": 4, "nvshmemx_region_attrs_t": 64, "nvshmemx_region_handle_t": 8,
+    "nvshmemx_region_hint_t": 4, "nvshmemx_signal_op_t": 4, "nvshmemx_smem_amount_t": 4,
+    "nvshmemx_team_t": 4, "nvshmemx_team_uniqueid_t": 8, "nvshmemx_thread_support_t": 4,
+    "nvshmemx_tma_policy_t": 4, "nvshmemx_uniqueid_args_t": 24, "nvshmemx_uniqueid_args_v1": 24,
+    "nvshmemx_uniqueid_t": 128, "nvshmemx_uniqueid_v1": 128, "enum nvshmemx_status": 4,
+}
+# What its objects may begin with.
+INITIALIZERS = {
+    "NVSHMEM_TEAM_CONFIG_INITIALIZER": "nvshmem_team_config_t",
+    "NVSHMEM_TEAM_UNIQUID_INITIALIZER": "nvshmemx_team_uniqueid_t",
+    "NVSHMEMX_INIT_ARGS_INITIALIZER": "nvshmemx_init_args_v1",
+    "NVSHMEMX_INIT_ARGS_V2_INITIALIZER": "nvshmemx_init_args_v2",
+    "NVSHMEMX_INIT_ATTR_INITIALIZER": "nvshmemx_init_attr_t",
+    "NVSHMEMX_INIT_ATTR_V1_INITIALIZER": "nvshmemx_init_attr_v1",
+    "NVSHMEMX_REGION_ATTRS_INITIALIZER": "nvshmemx_region_attrs_t",
+    "NVSHMEMX_UNIQUEID_ARGS_INITIALIZER": "nvshmemx_uniqueid_args_t",
+    "NVSHMEMX_UNIQUEID_INITIALIZER": "nvshmemx_uniqueid_t",
+    "NVSHMEM_INIT_ARGS_V2_IDENTIFIER": "int",
+    "NVSHMEM_INIT_ATTR_V1_IDENTIFIER": "int",
+    "NVSHMEM_INIT_ATTR_V2_IDENTIFIER": "int",
+    "NVSHMEM_VENDOR_VERSION": "int",
+    "NVSHMEM_VENDOR_STRING": "const char*",
+}
+# Of its other public names: why they are not here.
+ABSENT_OTHERS = {
+    "nvshmemx_proxy_status_t": "the state of a thread of its own that NVSHMEM's kernels watch",
+    "nvshmemx_collective_launch_attr_t": "to come",
+    "NVSHMEMX_STATUS_LIST": "status.h has such a table of ours, whose codes are more",
+    "NVSHMEM_VENDOR_..._STRING": "the vendor's packages",
+    "NVSHMEM_..._PLUGIN_..._VERSION": "its plugins do not fit into this library",
+    "NVSHMEM_IBRC_SUPPORT and other options of its build": "they tell of transports that it has",
+}

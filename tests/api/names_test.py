@@ -5,6 +5,9 @@ Usage: names_test.py symbols LIBGSHMEM
        names_test.py nvshmem LIBNVSHMEM_HOST LIBNVSHMEM.A
        names_test.py headers CC FLAG...       gshmem.h and nvshmem.h as C units see them
        names_test.py device NVCC FLAG...      both as device code sees them
+       names_test.py inventory                 what NVSHMEM and OpenSHMEM have: it is here, or the
+                                               reason is (expected_names.py)
+       names_test.py tested PROGRAM...         test programs that together call every function
 
 Prints missing and surplus names, and exits 1 when there are any.
 """
@@ -84,7 +87,47 @@ def check_headers(compiler, *flags):
         uses = "".join(f"  (void (*)(void)){name},\n" for name in sorted(expected.names(prefix)))
         unit = f"#include <{header}>\nvoid (*uses[])(void) = {{\n{uses}}};\n"
         run([*compiler, *flags, "-fsyntax-only", "-"], input=unit)
+    check_constants(compiler, flags)
     return errors
+
+
+def check_constants(compiler, flags):
+    """Values, sizes and initializers of NVSHMEM, by a C unit that asserts them."""
+    unit = f"#include <{HEADERS['nvshmem']}>\n"
+    for stem, values in expected.CONSTANTS.items():
+        unit += "".join(f'_Static_assert({stem}{end} == {value}, "{stem}{end}");\n'
+                        for end, value in values.items())
+    unit += "".join(f'_Static_assert(sizeof({name}) == {size}, "{name}");\n'
+                    for name, size in expected.TYPES.items())
+    unit += "".join(f"{kind} begin_{i} = {name};\n"
+                    for i, (name, kind) in enumerate(expected.INITIALIZERS.items()))
+    run([*compiler, *flags, "-fsyntax-only", "-"], input=unit)
+
+
+def check_inventory():
+    """The inventories are complete, and nothing is on their lists of absent names that is here."""
+    errors = 0
+    for title, prefix, inventory, absent in (
+            ("NVSHMEM", "nvshmem", expected.nvshmem_inventory(), expected.ABSENT_NVSHMEM),
+            ("OpenSHMEM", "gshmem", {f"gshmem_{n}" for n in expected.openshmem_inventory()},
+             {why: [f"_{n}" for n in names] for why, names in expected.ABSENT_OPENSHMEM.items()})):
+        here = (expected.names(prefix) | expected.launch_names(prefix)) & inventory
+        listed = {prefix + name for names in absent.values() for name in names}
+        for why, names in absent.items():
+            print(f"{title}: {len(names)} absent, {why}")
+        errors += compare(f"{title}, here or on the list", here | listed, inventory)
+        errors += compare(f"{title}, here and on the list", here & listed, set())
+    return errors
+
+
+def check_tested(*programs):
+    """Every function of ours that a C unit can call is called by one of the programs."""
+    called = set()
+    for program in programs:
+        lines = run(["nm", "-D", "--undefined-only", program]).splitlines()
+        called |= {line.split()[-1].split("@")[0] for line in lines if line}
+    wanted = expected.names("gshmem")
+    return compare("called by tests", called & wanted, wanted)
 
 
 def check_device(nvcc, *flags):
@@ -108,7 +151,7 @@ def check_device(nvcc, *flags):
 
 def main():
     checks = {"symbols": check_symbols, "nvshmem": check_nvshmem, "headers": check_headers,
-              "device": check_device}
+              "device": check_device, "inventory": check_inventory, "tested": check_tested}
     return 1 if checks[sys.argv[1]](*sys.argv[2:]) else 0
 
 

@@ -41,7 +41,7 @@
 #endif
 
 // --- Constants -----------------------------------------------------------------------------------
-enum {
+typedef enum {
   NVSHMEM_CMP_EQ = GSHMEM_CMP_EQ,
   NVSHMEM_CMP_NE = GSHMEM_CMP_NE,
   NVSHMEM_CMP_GT = GSHMEM_CMP_GT,
@@ -49,16 +49,20 @@ enum {
   NVSHMEM_CMP_LT = GSHMEM_CMP_LT,
   NVSHMEM_CMP_GE = GSHMEM_CMP_GE,
   NVSHMEM_CMP_SENTINEL = 0x7fffffff
-};
-enum { NVSHMEM_SIGNAL_SET = GSHMEM_SIGNAL_SET, NVSHMEM_SIGNAL_ADD = GSHMEM_SIGNAL_ADD };
-enum {
+} nvshmemx_cmp_type_t;
+typedef enum {
+  NVSHMEM_SIGNAL_SET = GSHMEM_SIGNAL_SET,
+  NVSHMEM_SIGNAL_ADD = GSHMEM_SIGNAL_ADD
+} nvshmemx_signal_op_t;
+typedef enum {
   NVSHMEM_THREAD_SINGLE = GSHMEM_THREAD_SINGLE,
   NVSHMEM_THREAD_FUNNELED = GSHMEM_THREAD_FUNNELED,
   NVSHMEM_THREAD_SERIALIZED = GSHMEM_THREAD_SERIALIZED,
   NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE,
   NVSHMEM_THREAD_TYPE_SENTINEL = 0x7fffffff
-};
-enum {
+} nvshmemx_thread_support_t;
+// The last ones are of teams that NVSHMEM keeps to itself, or has for multicast: no teams here.
+typedef enum {
   NVSHMEM_TEAM_INVALID = GSHMEM_TEAM_INVALID,
   NVSHMEM_TEAM_WORLD = GSHMEM_TEAM_WORLD,
   NVSHMEM_TEAM_WORLD_INDEX = GSHMEM_TEAM_WORLD,
@@ -67,10 +71,18 @@ enum {
   NVSHMEMX_TEAM_NODE = GSHMEMX_TEAM_NODE,
   NVSHMEM_TEAM_NODE_INDEX = GSHMEMX_TEAM_NODE,
   NVSHMEMX_TEAM_SAME_MYPE_NODE = GSHMEMX_TEAM_SAME_MYPE_NODE,
-  NVSHMEM_TEAM_SAME_MYPE_NODE_INDEX = GSHMEMX_TEAM_SAME_MYPE_NODE
-};
-typedef gshmem_team_t nvshmem_team_t;
-typedef gshmem_team_config_t nvshmem_team_config_t, nvshmem_team_config_v2;
+  NVSHMEM_TEAM_SAME_MYPE_NODE_INDEX = GSHMEMX_TEAM_SAME_MYPE_NODE,
+  NVSHMEM_TEAM_SAME_GPU_INDEX = 4,
+  NVSHMEM_TEAM_GPU_LEADERS_INDEX = 5,
+  NVSHMEM_TEAM_MC_SHARED = 6,
+  NVSHMEM_TEAM_MC_SHARED_INDEX = 6,
+  NVSHMEM_TEAMS_MIN = 7,
+  NVSHMEM_TEAM_INDEX_MAX = 0x7fffffff
+} nvshmem_team_id_t;
+typedef gshmem_team_t nvshmem_team_t, nvshmemx_team_t;
+typedef gshmem_team_config_t nvshmem_team_config_t, nvshmem_team_config_v1, nvshmem_team_config_v2;
+typedef uint64_t nvshmemx_team_uniqueid_t;
+#define NVSHMEM_TEAM_UNIQUID_INITIALIZER UINT64_MAX
 NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's team_config_t");
 #define NVSHMEM_TEAM_CONFIG_INITIALIZER GSHMEM_TEAM_CONFIG_INITIALIZER
 #define NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS 1L

@@ -15,9 +15,10 @@ enum {
   NVSHMEMX_INIT_THREAD_PES = GSHMEMX_INIT_THREAD_PES,
   NVSHMEMX_INIT_WITH_MPI_COMM = GSHMEMX_INIT_WITH_MPI_COMM,
   NVSHMEMX_INIT_WITH_SHMEM = 4,  // not supported: nvshmemx_init_attr says so
-  NVSHMEMX_INIT_WITH_UNIQUEID = GSHMEMX_INIT_WITH_UNIQUEID
+  NVSHMEMX_INIT_WITH_UNIQUEID = GSHMEMX_INIT_WITH_UNIQUEID,
+  NVSHMEMX_INIT_MAX = -0x7fffffff - 1
 };
-enum {
+typedef enum {
   NVSHMEMX_INIT_STATUS_NOT_INITIALIZED = GSHMEMX_INIT_STATUS_NOT_INITIALIZED,
   NVSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED = GSHMEMX_INIT_STATUS_IS_BOOTSTRAPPED,
   NVSHMEMX_INIT_STATUS_IS_INITIALIZED = GSHMEMX_INIT_STATUS_IS_INITIALIZED,
@@ -30,7 +31,7 @@ enum {
   NVSHMEM_STATUS_LIMITED_MPG = GSHMEMX_INIT_STATUS_LIMITED_MPG,
   NVSHMEM_STATUS_FULL_MPG = GSHMEMX_INIT_STATUS_FULL_MPG,
   NVSHMEM_STATUS_INVALID = 0x7fffffff
-};
+} nvshmemx_init_status_t;
 
 typedef enum {
   NVSHMEMX_QP_HOST = GSHMEMX_QP_HOST,
@@ -47,8 +48,8 @@ typedef enum {
 typedef gshmemx_qp_handle_t nvshmemx_qp_handle_t;
 typedef gshmemx_uniqueid_t nvshmemx_uniqueid_t, nvshmemx_uniqueid_v1;
 typedef gshmemx_uniqueid_args_t nvshmemx_uniqueid_args_t, nvshmemx_uniqueid_args_v1;
-typedef gshmemx_init_args_t nvshmemx_init_args_t;
-typedef gshmemx_init_attr_t nvshmemx_init_attr_t;
+typedef gshmemx_init_args_t nvshmemx_init_args_t, nvshmemx_init_args_v1, nvshmemx_init_args_v2;
+typedef gshmemx_init_attr_t nvshmemx_init_attr_t, nvshmemx_init_attr_v1, nvshmemx_init_attr_v2;
 NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_uniqueid_t) == 128, "size of NVSHMEM's nvshmemx_uniqueid_t");
 NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_uniqueid_args_t) == 24,
                       "size of NVSHMEM's nvshmemx_uniqueid_args_t");
@@ -60,18 +61,51 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 #define NVSHMEMX_UNIQUEID_ARGS_INITIALIZER GSHMEMX_UNIQUEID_ARGS_INITIALIZER
 #define NVSHMEMX_INIT_ATTR_INITIALIZER GSHMEMX_INIT_ATTR_INITIALIZER
 #define NVSHMEM_INIT_ATTR_V2_IDENTIFIER GSHMEMX_INIT_ATTR_VERSION
+#define NVSHMEM_INIT_ARGS_V2_IDENTIFIER GSHMEMX_INIT_ATTR_VERSION
 // Attributes of another version: nvshmemx_init_attr reads no more than `flags` asks for.
 #define NVSHMEM_INIT_ATTR_V1_IDENTIFIER ((1 << 16) + 144)
 #define nvshmemx_init_init_attr_ver_only(attr)        \
   do {                                                \
     (attr).version = NVSHMEM_INIT_ATTR_V1_IDENTIFIER; \
   } while (0)
-#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER                                                      \
-  {                                                                                            \
-    NVSHMEM_INIT_ATTR_V1_IDENTIFIER, 0, {                                                      \
-      NVSHMEM_INIT_ATTR_V1_IDENTIFIER, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 } \
-    }                                                                                          \
+#define NVSHMEMX_INIT_ARGS_INITIALIZER                                                       \
+  {                                                                                          \
+    NVSHMEM_INIT_ATTR_V1_IDENTIFIER, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 } \
   }
+#define NVSHMEMX_INIT_ARGS_V2_INITIALIZER                                                    \
+  {                                                                                          \
+    NVSHMEM_INIT_ARGS_V2_IDENTIFIER, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, -1, 0, 0, { 0 } \
+  }
+#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER \
+  { NVSHMEM_INIT_ATTR_V1_IDENTIFIER, 0, NVSHMEMX_INIT_ARGS_INITIALIZER }
+
+// Regions and shared memory: what NVSHMEM 3.7 and 3.8 have names for.
+typedef enum {
+  NVSHMEMX_REGION_HINT_NONE = 0,
+  NVSHMEMX_REGION_HINT_BATCH_RMA = 1
+} nvshmemx_region_hint_t;
+typedef uint64_t nvshmemx_region_handle_t;
+#define NVSHMEMX_REGION_ATTRS_RESERVED_BYTES 60
+typedef struct {
+  uint32_t hints;
+  char reserved[NVSHMEMX_REGION_ATTRS_RESERVED_BYTES];
+} nvshmemx_region_attrs_t;
+#define NVSHMEMX_REGION_ATTRS_INITIALIZER \
+  {                                       \
+    NVSHMEMX_REGION_HINT_NONE, { 0 }      \
+  }
+typedef enum {
+  NVSHMEMX_SMEM_RECOMMENDED = 0,
+  NVSHMEMX_SMEM_MINIMUM = 1,
+  NVSHMEMX_SMEM_BARRIERS_ONLY = 2,
+  NVSHMEMX_SMEM_AMOUNT_MAX = 0x7fffffff
+} nvshmemx_smem_amount_t;
+typedef enum {
+  NVSHMEMX_TMA_DISABLE = 0,
+  NVSHMEMX_TMA_ENABLE = 1,
+  NVSHMEMX_TMA_FORCE = 2,
+  NVSHMEMX_TMA_POLICY_MAX = 0x7fffffff
+} nvshmemx_tma_policy_t;
 
 // --- Functions -----------------------------------------------------------------------------------
 #if !defined(__cplusplus)
