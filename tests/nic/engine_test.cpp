@@ -271,14 +271,14 @@ TEST_CASE("a_peer_that_is_not_connected_yet_is_waited_for") {
   Memory memory(engine, pd, 8192);
   Queue a(engine, pd), b(engine, pd);
   engine.modify_to_init(b.qpn(), {true, true, true});
-  a.connect(b.qpn());
+  a.connect(b.qpn(), {}, {.ack_timeout = 22});  // 0.5 s, 8 times
   *memory.as<std::uint64_t>(0) = 42;
   for (std::uint64_t i = 0; i < 10; ++i) {
     a.fetch_add({memory.address(4096), memory.key()}, {memory.address(8 + 8 * i), 8, memory.key()},
                 1, 0);
   }
   a.ring();
-  CHECK(eventually([&] { return engine.counters().retries > 3; }));
+  CHECK(eventually([&] { return engine.counters().retries > 0; }));
   CHECK_FALSE(a.peek());
   b.finish_connect(a.qpn());
   CHECK_FALSE(a.ring_and_wait(a.nop()).error());

@@ -14,9 +14,6 @@ using Catch::Contains;
 using soft::EngineError;
 using soft::QpState;
 
-constexpr std::uint8_t kBadLength = 0x01, kBadOperation = 0x02, kProtection = 0x04, kFlush = 0x05,
-                       kBadRequest = 0x12, kAccess = 0x13, kRemoteOperation = 0x14, kRetry = 0x15;
-
 /// `post` puts the bad WQE behind a good one and before two more.
 void expect_error(Pair& pair, std::uint8_t syndrome,
                   const std::function<std::uint16_t(Pair&)>& post, QpState peer = QpState::kRts) {

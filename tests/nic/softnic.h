@@ -33,6 +33,12 @@ inline void append64(Bytes& to, std::uint64_t value) {
   append32(to, static_cast<std::uint32_t>(value));
 }
 
+/// Syndromes of completions (MLX5_CQE_SYNDROME_* in <infiniband/mlx5dv.h>).
+inline constexpr std::uint8_t kBadLength = 0x01, kBadOperation = 0x02, kProtection = 0x04,
+                              kFlush = 0x05, kBadResponse = 0x10, kBadRequest = 0x12,
+                              kAccess = 0x13, kRemoteOperation = 0x14, kRetry = 0x15,
+                              kRnrRetry = 0x16;
+
 /// What a completion says.
 struct Cqe {
   std::uint8_t opcode = 0, syndrome = 0, vendor = 0, wqe_opcode = 0, owner = 0;

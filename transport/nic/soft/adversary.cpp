@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kBehaviours = static_cast<std::size_t>(Behaviour::kCount);
 constexpr std::string_view kNames[kBehaviours] = {
-    "starve",         "batch",     "late_start",   "late_completion", "reorder_bytes",
-    "reorder_writes", "late_read", "late_atomic",  "coalesce",        "skip",
-    "late_flush",     "drop",      "trailing_read"};
+    "starve",         "batch",     "late_start",  "late_completion", "reorder_bytes",
+    "reorder_writes", "late_read", "late_atomic", "coalesce",        "skip",
+    "late_flush",     "drop",      "drop_reply",  "trailing_read"};
 
 /// splitmix64's finaliser (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 std::uint64_t mix(std::uint64_t x) {

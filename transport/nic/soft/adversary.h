@@ -28,6 +28,7 @@ enum class Behaviour : std::uint8_t {
   kSkip,            ///< "skip": completions that a collapsed queue may leave out are left out
   kLateFlush,       ///< "late_flush": flushes come late, one by one
   kDrop,            ///< "drop": a message is lost and sent again
+  kDropReply,       ///< "drop_reply": an answer is lost, so that its request comes again
   kTrailingRead,    ///< "trailing_read": not in on and all: what is fetched trails the completion
                     ///< until a DUMP
   kCount

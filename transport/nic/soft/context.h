@@ -55,7 +55,8 @@ struct Context {
 /// vendor's byte seen beside them.
 inline constexpr std::uint8_t kLocalLength = 0x01, kLocalOperation = 0x02, kLocalProtection = 0x04,
                               kFlushed = 0x05, kRemoteRequest = 0x12, kRemoteAccess = 0x13,
-                              kRemoteOperation = 0x14, kRetryExceeded = 0x15;
+                              kRemoteOperation = 0x14, kRetryExceeded = 0x15, kRnrExceeded = 0x16,
+                              kBadResponse = 0x10;
 inline constexpr std::uint8_t kVendorRetry = 0x81, kVendorFlush = 0xf9;
 
 }  // namespace gshmem::soft

@@ -283,7 +283,8 @@ void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   const std::uint32_t mtu = rtr.mtu;
   check(mtu >= 256 && mtu <= DeviceAttributes{}.mtu && (mtu & (mtu - 1)) == 0, kBadParameter,
         strprintf("path MTU of %u bytes", mtu));
-  check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7,
+  check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7 &&
+            rtr.receive_psn <= kPsnMask && rtr.min_rnr_timer <= 31,
         kBadParameter, "a field of the queue pair context is out of its range");
   qp.rtr = rtr;
   qp.state = QpState::kRtr;
@@ -295,7 +296,8 @@ void Engine::modify_to_rts(std::uint32_t qpn, const QpRts& rts) {
   check(qp.state == QpState::kRtr || qp.state == QpState::kRts, kBadQpState,
         strprintf("queue pair 0x%x: to rts from state %u", qpn, static_cast<unsigned>(qp.state)));
   check(rts.retries <= 7 && rts.rnr_retries <= 7 && rts.ack_timeout <= 31 &&
-            rts.log_initiator_reads <= 7,
+            rts.log_initiator_reads <= 7 && rts.send_psn <= kPsnMask &&
+            rts.min_rnr_timer.value_or(0) <= 31,
         kBadParameter, "a field of the queue pair context is out of its range");
   qp.rts = rts;
   qp.state = QpState::kRts;

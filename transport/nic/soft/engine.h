@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,22 +52,36 @@ struct QpAttributes {
 /// qpc.state
 enum class QpState : std::uint8_t { kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
 
+/// qpc.atomic_mode: which atomics the queue pair executes for its peer (MLX5_QPC_ATOMIC_MODE_*).
+enum class AtomicMode : std::uint8_t {
+  kNone = 0,
+  kInfiniBand = 1,  ///< the two of the specification, 8 bytes
+  kOnly8 = 2,       ///< masked ones, too
+  kUpTo8 = 3,       ///< of 4 bytes, too
+};
+
+/// The access that a queue pair gives to its peer.
 struct QpInit {
   bool remote_write = false, remote_read = false, remote_atomic = false;
+  AtomicMode atomic_mode = AtomicMode::kUpTo8;
 };
 struct QpRtr {
   std::uint32_t remote_qpn = 0;
   std::uint16_t remote_lid = 0;
-  std::uint32_t mtu = 4096;  ///< bytes
+  std::uint32_t mtu = 4096;  ///< bytes, of both directions
   std::uint32_t log_message_max = 30;
   std::uint32_t log_responder_reads = 4;  ///< log_rra_max
-  bool remote_write = false, remote_read = false,
-       remote_atomic = false;  ///< added to those of init
+  std::uint32_t receive_psn = 0;          ///< of the peer's first packet
+  std::uint32_t min_rnr_timer = 12;       ///< code of InfiniBand 9.7.5.2.8, 12 is 0.64 ms
+  std::optional<QpInit> access = {};      ///< replaces that of init
 };
 struct QpRts {
-  std::uint32_t retries = 7, rnr_retries = 7;
-  std::uint32_t ack_timeout = 14;         ///< 4.096 us * 2^n
-  std::uint32_t log_initiator_reads = 4;  ///< log_sra_max
+  std::uint32_t retries = 7;
+  std::uint32_t rnr_retries = 7;                    ///< 7: without end
+  std::uint32_t ack_timeout = 14;                   ///< 4.096 us * 2^n; 0: without end
+  std::uint32_t log_initiator_reads = 4;            ///< log_sra_max
+  std::uint32_t send_psn = 0;                       ///< of the first packet
+  std::optional<std::uint32_t> min_rnr_timer = {};  ///< replaces that of rtr
 };
 
 /// The attributes that the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).

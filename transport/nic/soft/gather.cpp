@@ -132,7 +132,7 @@ void Requester::arrived(QueuePair& qp, Operation& op, std::int64_t now) {
     const Region* region = context_.regions.check(piece.key, qp.attributes.pd, kLocalWrite,
                                                   piece.address, piece.bytes, &why);
     if (region == nullptr || region->memory->batched()) {
-      arrivals_.push_back({qp.number, op.epoch, op.message});
+      arrivals_.push_back({qp.number, op.epoch, psn_of(qp, op)});
       return;
     }
   }
@@ -143,7 +143,7 @@ void Requester::settle(std::int64_t now) {
   for (const Arrival& arrival : arrivals_) {
     QueuePair* qp = context_.find_qp(arrival.qpn);
     if (qp == nullptr || qp->state != QpState::kRts) continue;
-    Operation* op = find(*qp, arrival.message, arrival.epoch);
+    Operation* op = find(*qp, arrival.psn, arrival.epoch);
     if (op == nullptr) continue;
     if (settle_local(*qp, op->wqe.local) && lost_writes() == op->losses) {
       done(*qp, *op, now);

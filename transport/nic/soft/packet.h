@@ -21,28 +21,41 @@ enum class PacketKind : std::uint8_t {
   kOld,       ///< value before an atomic
 };
 
-/// Packet::inject: the responder's queue pair shall go to the error state. No syndrome.
-inline constexpr std::uint8_t kPeerError = 0xff;
+/// Packet::inject, no syndromes: the responder's queue pair shall go to the error state, or the
+/// responder shall have no room.
+inline constexpr std::uint8_t kPeerError = 0xff, kNoRoom = 0xfe;
 
-/// Why a request was not executed. Decides how long the requester tries again.
-enum class Condition : std::uint8_t { kAbsent, kNotConnected, kFailed, kSequence };
+/// Packet sequence numbers have 24 bits; one half of them is ahead of a number, the other half
+/// before it (InfiniBand 9.7.2).
+inline constexpr std::uint32_t kPsnMask = 0xffffff, kPsnHalf = 0x800000;
+/// Numbers that a message takes: its packets, or those of the answer to a read.
+[[nodiscard]] constexpr std::uint64_t packets_of(std::uint64_t bytes, std::uint32_t mtu) {
+  return bytes == 0 ? 1 : (bytes + mtu - 1) / mtu;
+}
+
+/// Why a request was not executed. Decides when and how often the requester tries again.
+enum class Condition : std::uint8_t {
+  kSilence,   ///< a NIC would not answer: nobody is there, or not connected to the sender
+  kSequence,  ///< another packet was expected: NAK, PSN sequence error
+  kReceiver,  ///< the receiver has no room yet: RNR NAK
+};
 
 struct Packet {
   PacketKind kind = PacketKind::kSkip;
   std::uint8_t wqe_kind = 0;  ///< nic::WqeKind of an atomic
   std::uint8_t syndrome = 0, vendor = 0;
   std::uint8_t inject = 0;  ///< syndrome that the responder shall fail with (rules.h)
-  Condition condition = Condition::kAbsent;
-  bool first = false;  ///< the first piece sent, which need not be the lowest
-  bool shuffle = false;
+  Condition condition = Condition::kSilence;
+  bool first = false, last = false;  ///< of the message as sent, whose pieces may come in any order
   std::uint32_t payload_bytes = 0;
   std::uint32_t key = 0;
   std::uint32_t source = 0, target = 0;  ///< queue pair numbers
   /// Of the requester's attempt; a reply repeats it, so that those to an earlier one are told
   /// apart.
   std::uint32_t epoch = 0;
+  std::uint32_t psn = 0;        ///< of a request; a reply repeats it
+  std::uint32_t rnr_timer = 0;  ///< of the responder, with kReceiver
   std::uint32_t reserved = 0;
-  std::uint64_t message = 0;  ///< counts messages of a connection
   std::uint64_t address = 0;  ///< of the message's first byte
   std::uint64_t length = 0;   ///< of the message
   std::uint64_t offset = 0;   ///< of this piece

@@ -42,13 +42,13 @@ struct Operation {
   std::uint64_t entry = 0;        ///< first entry, counted from the queue's beginning
   std::uint64_t entries = 1;
   std::uint64_t number = 0;   ///< WQE, counted from the queue's beginning
-  std::uint64_t message = 0;  ///< 0 = none yet
+  std::uint64_t packet = 0;   ///< the first, counted from the connection's beginning
+  std::uint64_t packets = 0;  ///< 0 = not numbered yet
   std::uint32_t epoch = 0;    ///< of the last attempt
   Progress progress = Progress::kQueued;
   std::uint8_t syndrome = 0, vendor = 0;
   std::uint8_t inject = 0;
-  bool rules_asked = false, lost_once = false;
-  std::uint32_t drops = 0;  ///< attempts that a rule lost
+  bool rules_asked = false, lost_once = false, reply_lost_once = false;
   std::uint64_t pieces_sent = 0;
   std::uint64_t received = 0;  ///< bytes of a read
   std::uint64_t losses = 0;    ///< lost_writes() before its data came
@@ -73,7 +73,13 @@ struct PendingReply {
   std::uint64_t sent = 0;
   bool sent_any = false;
   std::int64_t not_before_ns = 0;
-  ReadAhead ahead;
+  ReadAhead ahead = {};
+};
+
+/// What an atomic has returned, in case that its request comes again.
+struct AnsweredAtomic {
+  std::uint32_t psn = 0;
+  std::uint64_t old = 0;
 };
 
 /// Data of a read whose completion is out already.
@@ -104,7 +110,7 @@ struct QueuePair {
   std::uint64_t producer = 0;  ///< last doorbell
   std::uint64_t fetched = 0;   ///< entries before it were read
   std::uint64_t retired = 0;   ///< entries before it are done
-  std::uint64_t wqes = 0, messages = 0, unsignalled = 0;
+  std::uint64_t wqes = 0, packets = 0, unsignalled = 0;
   std::deque<Operation> operations;
   std::size_t next = 0;     ///< first of `operations` that is not sent
   std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
@@ -112,7 +118,8 @@ struct QueuePair {
   bool failing = false;    ///< an operation has failed: fetch no other
   bool reset_due = false;  ///< a rule wants it
   std::deque<TrailingRead> trailing;
-  std::int64_t retry_at_ns = 0, retry_since_ns = 0;
+  std::uint32_t retries = 0, rnr_retries = 0;  ///< since anything was acknowledged
+  std::int64_t retry_at_ns = 0;
   std::int64_t asked_alive_ns = 0, skip_until_ns = 0, flush_at_ns = 0;
   // Checker: how long the doorbell record has differed from the doorbell.
   std::int64_t record_differs_ns = 0;
@@ -120,12 +127,12 @@ struct QueuePair {
   bool record_reported = false;
 
   // Responder.
-  std::uint64_t expected = 1;  ///< message
-  std::uint64_t received = 0;  ///< bytes of it
-  std::uint64_t losses = 0;    ///< lost_writes() before its first piece
-  bool receiving = false;
+  std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning
+  bool receiving = false;    ///< a message, of which pieces are still to come
+  std::uint64_t losses = 0;  ///< lost_writes() before its first piece
   std::deque<PendingReply> pending;
   std::deque<HeldWrite> held;
+  std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
 
   [[nodiscard]] std::uint64_t depth() const {
     return std::uint64_t{1} << attributes.log_send_entries;
@@ -135,5 +142,10 @@ struct QueuePair {
            (entry & (depth() - 1)) * nic::kEntryBytes;
   }
 };
+
+/// Of the operation's first packet.
+[[nodiscard]] inline std::uint32_t psn_of(const QueuePair& qp, const Operation& op) {
+  return static_cast<std::uint32_t>(qp.rts.send_psn + op.packet) & kPsnMask;
+}
 
 }  // namespace gshmem::soft

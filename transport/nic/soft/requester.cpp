@@ -190,7 +190,7 @@ void Requester::done(QueuePair& qp, Operation& op, std::int64_t now) {
   op.progress = Operation::Progress::kDone;
   op.complete_at_ns =
       now + context_.adversary.delay_ns(Behaviour::kLateCompletion, qp.ordinal, op.number);
-  qp.retry_since_ns = 0;
+  qp.retries = qp.rnr_retries = 0;
   context_.counters.bytes += op.wqe.length;
   if (op.trails) {
     constexpr std::int64_t kTrailNs = 300'000;
@@ -365,10 +365,11 @@ void Requester::reset(QueuePair& qp) {
   qp.operations.clear();
   qp.trailing.clear();
   qp.producer = qp.fetched = qp.retired = 0;
-  qp.wqes = qp.messages = qp.unsignalled = 0;
+  qp.wqes = qp.packets = qp.unsignalled = 0;
   qp.next = 0;
   qp.failing = qp.reset_due = false;
-  qp.retry_at_ns = qp.retry_since_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
+  qp.retries = qp.rnr_retries = 0;
+  qp.retry_at_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
   qp.record_differs_ns = 0;
   qp.record_reported = false;
 }

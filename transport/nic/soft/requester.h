@@ -52,11 +52,13 @@ class Requester {
   bool check_local(QueuePair& qp, Operation& op);
   bool send(QueuePair& qp, Operation& op, std::int64_t now);
   bool send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64_t pieces, std::int64_t now);
-  static Operation* find(QueuePair& qp, std::uint64_t message, std::uint32_t epoch);
+  bool number(QueuePair& qp, Operation& op);
+  static Operation* find(QueuePair& qp, std::uint32_t psn, std::uint32_t epoch);
   void on_data(QueuePair& qp, Operation& op, const Packet& reply, const std::uint8_t* payload,
                std::int64_t now);
   void on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int64_t now);
-  void try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now);
+  void try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now,
+                 std::uint32_t rnr_timer = 0);
   bool check_peer(QueuePair& qp, std::int64_t now);
 
   // gather.cpp
@@ -71,15 +73,11 @@ class Requester {
 
   /// A WQE by what its reply repeats: it may be gone, or tried again, by the time.
   struct Arrival {
-    std::uint32_t qpn, epoch;
-    std::uint64_t message;
+    std::uint32_t qpn, epoch, psn;
   };
 
   Context& context_;
   std::vector<Arrival> arrivals_;  ///< of the present batch of replies, in GPU memory
 };
-
-/// Acknowledgement timeout of a connection, scaled down: nothing is lost here by itself.
-[[nodiscard]] std::int64_t retry_interval_ns(const QueuePair& qp);
 
 }  // namespace gshmem::soft

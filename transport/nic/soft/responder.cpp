@@ -23,15 +23,60 @@ std::uint32_t rights_of(PacketKind kind) {
   }
 }
 
+const QpInit& access_of(const QueuePair& qp) { return qp.rtr.access ? *qp.rtr.access : qp.init; }
+
 bool allowed(const QueuePair& qp, PacketKind kind) {
+  const QpInit& access = access_of(qp);
   switch (kind) {
     case PacketKind::kWrite:
-      return qp.init.remote_write || qp.rtr.remote_write;
+      return access.remote_write;
     case PacketKind::kRead:
-      return qp.init.remote_read || qp.rtr.remote_read;
+      return access.remote_read;
     default:
-      return qp.init.remote_atomic || qp.rtr.remote_atomic;
+      return access.remote_atomic;
   }
+}
+
+/// Whether the queue pair's mode has this atomic.
+bool has_atomic(const QueuePair& qp, const Packet& request) {
+  const auto kind = static_cast<nic::WqeKind>(request.wqe_kind);
+  const bool masked =
+      kind == nic::WqeKind::kMaskedCompareSwap || kind == nic::WqeKind::kMaskedFetchAdd;
+  switch (access_of(qp).atomic_mode) {
+    case AtomicMode::kNone:
+      return false;
+    case AtomicMode::kInfiniBand:
+      return !masked && request.length == 8;
+    case AtomicMode::kOnly8:
+      return request.length == 8;
+    case AtomicMode::kUpTo8:
+      return true;
+  }
+  return false;
+}
+
+/// The fault in how a piece of a write goes on with its message, or null: all pieces but the one
+/// with the end are as long as the path MTU, which both ends agree on (InfiniBand 9.7.4.1.5 and
+/// 9.7.4.1.6).
+const char* malformed(const QueuePair& qp, const Packet& request) {
+  if (request.first == qp.receiving) return "a packet that does not go on with its message";
+  if (request.payload_bytes > qp.rtr.mtu) return "a packet above the path MTU";
+  const std::uint64_t end = request.offset + request.payload_bytes;
+  if (end > request.length) return "more data than the message has";
+  if (end < request.length && request.payload_bytes < qp.rtr.mtu) {
+    return "a packet below the path MTU in the midst of a message";
+  }
+  return nullptr;
+}
+
+std::uint32_t expected_psn(const QueuePair& qp) {
+  return static_cast<std::uint32_t>(qp.rtr.receive_psn + qp.taken) & kPsnMask;
+}
+
+/// The place of a packet in the connection; the adversary decides by it, because it repeats where
+/// sequence numbers begin anywhere.
+std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
+  return (request.psn - qp.rtr.receive_psn) & kPsnMask;
 }
 
 nic::Wqe atomic_of(const Packet& request) {
@@ -68,7 +113,7 @@ Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
   packet->source = request.target;
   packet->target = request.source;
   packet->epoch = request.epoch;
-  packet->message = request.message;
+  packet->psn = request.psn;
   return packet;
 }
 
@@ -86,8 +131,44 @@ bool Responder::not_ready(const Packet& request, Condition condition) {
   Packet* packet = begin_reply(request, PacketKind::kNotReady);
   if (packet == nullptr) return false;
   packet->condition = condition;
+  if (condition == Condition::kReceiver) {
+    const QueuePair& qp = *context_.find_qp(request.target);
+    packet->rnr_timer = qp.rts.min_rnr_timer.value_or(qp.rtr.min_rnr_timer);
+  }
   replies_to(request)->commit();
   return true;
+}
+
+/// A request that was taken `back` packets ago and comes again, because its answer was lost: what
+/// it changed is not changed twice (InfiniBand 9.7.5.1.5). One that no packet of this connection
+/// was is answered by nothing that its sender would believe.
+bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) {
+  if (back > qp.taken) return not_ready(request, Condition::kSilence);
+  switch (request.kind) {
+    case PacketKind::kWrite: {
+      if (!request.last) return true;
+      land_held(qp);
+      Fault fault;
+      const Region* region = target(qp, request, request.address, request.length, &fault);
+      if (region == nullptr) return reply(request, PacketKind::kAck);
+      acknowledge(qp, request, region->memory);
+      return true;
+    }
+    case PacketKind::kRead:
+      std::erase_if(qp.pending, [&](const auto& it) { return it.request.psn == request.psn; });
+      qp.pending.push_back({.request = request});
+      return true;
+    case PacketKind::kAtomic:
+      for (const AnsweredAtomic& one : qp.answered) {
+        if (one.psn != request.psn) continue;
+        std::erase_if(qp.pending, [&](const auto& it) { return it.request.psn == request.psn; });
+        qp.pending.push_back({.request = request, .is_read = false, .old = one.old});
+        return true;
+      }
+      return not_ready(request, Condition::kSilence);
+    default:
+      return true;
+  }
 }
 
 bool Responder::on_request(const Packet& request, const std::uint8_t* payload, std::int64_t now) {
@@ -96,21 +177,18 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   // A held write and this one may both answer.
   if (!ring->has_room(4)) return false;
   QueuePair* qp = context_.find_qp(request.target);
-  if (qp == nullptr || context_.port_down) return not_ready(request, Condition::kAbsent);
-  if (qp->state == QpState::kError) return not_ready(request, Condition::kFailed);
-  if (qp->state != QpState::kRtr && qp->state != QpState::kRts) {
-    return not_ready(request, Condition::kNotConnected);
-  }
-  if (qp->rtr.remote_qpn != request.source) return not_ready(request, Condition::kAbsent);
-  // After a message that was not executed, or from before one side started anew.
-  if (request.message != qp->expected ||
-      (request.kind == PacketKind::kWrite && !request.first && !qp->receiving)) {
-    return not_ready(request, Condition::kSequence);
-  }
+  const bool listens = qp != nullptr && !context_.port_down &&
+                       (qp->state == QpState::kRtr || qp->state == QpState::kRts) &&
+                       qp->rtr.remote_qpn == request.source;
+  if (!listens) return not_ready(request, Condition::kSilence);
+  const std::uint32_t ahead = (request.psn - expected_psn(*qp)) & kPsnMask;
+  if (ahead != 0 && ahead < kPsnHalf) return not_ready(request, Condition::kSequence);
+  if (ahead != 0) return again(*qp, request, kPsnMask + 1 - ahead);
+  if (request.inject == kNoRoom) return not_ready(request, Condition::kReceiver);
   if (request.inject == kPeerError) {
     qp->state = QpState::kError;
     qp->receiving = false;
-    return not_ready(request, Condition::kFailed);
+    return not_ready(request, Condition::kSilence);
   }
   if (request.inject != 0) {
     fail(*qp, request, {request.inject, "by a rule"});
@@ -118,7 +196,9 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   }
   switch (request.kind) {
     case PacketKind::kWrite:
-      if (!qp->held.empty()) {
+      if (const char* why = malformed(*qp, request)) {
+        fail(*qp, request, {kRemoteRequest, why});
+      } else if (!qp->held.empty()) {
         // The earlier one lands after this piece.
         write(*qp, request, payload);
         land_held(*qp);
@@ -171,13 +251,13 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
                      std::int64_t now) {
   if (request.payload_bytes != request.length || request.length == 0) return false;
   const std::int64_t delay =
-      context_.adversary.delay_ns(Behaviour::kReorderWrites, qp.ordinal, request.message);
+      context_.adversary.delay_ns(Behaviour::kReorderWrites, qp.ordinal, place_of(qp, request));
   if (delay == 0) return false;
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (region == nullptr || !(region->access & kRelaxedOrdering)) return false;
   qp.held.push_back({request, {payload, payload + request.payload_bytes}, now + delay});
-  ++qp.expected;
+  ++qp.taken;
   return true;
 }
 
@@ -190,7 +270,7 @@ void Responder::land_held(QueuePair& qp) {
     const Region* region = target(qp, request, request.address, request.length, &fault);
     if (region == nullptr) return fail(qp, request, fault);
     qp.losses = lost_writes();
-    if (!store(*region, request, held.payload.data(), qp.ordinal)) {
+    if (!store(qp, *region, request, held.payload.data())) {
       return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
     }
     acknowledge(qp, request, region->memory);
@@ -202,29 +282,25 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (region == nullptr) return fail(qp, request, fault);
-  if (request.offset + request.payload_bytes > request.length) {
-    return fail(qp, request, {kRemoteRequest, "more data than the message has"});
-  }
   if (request.first) {
-    qp.received = 0, qp.receiving = true;
+    qp.receiving = true;
     qp.losses = lost_writes();
   }
-  if (request.payload_bytes > 0 && !store(*region, request, payload, qp.ordinal)) {
+  if (request.payload_bytes > 0 && !store(qp, *region, request, payload)) {
     return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
   }
-  qp.received += request.payload_bytes;
-  if (qp.received < request.length) return;
+  ++qp.taken;
+  if (!request.last) return;
   qp.receiving = false;
-  ++qp.expected;
   acknowledge(qp, request, region->memory);
 }
 
 /// Stores a piece, if the adversary wants it line by line in another order.
-bool Responder::store(const Region& region, const Packet& request, const std::uint8_t* payload,
-                      std::uint64_t queue) {
+bool Responder::store(const QueuePair& qp, const Region& region, const Packet& request,
+                      const std::uint8_t* payload) {
   std::uint8_t* to = region.at(request.address + request.offset);
   const std::uint64_t bytes = request.payload_bytes;
-  if (!context_.adversary.decides(Behaviour::kReorderBytes, queue, request.message)) {
+  if (!context_.adversary.decides(Behaviour::kReorderBytes, qp.ordinal, place_of(qp, request))) {
     return region.memory->write(to, payload, bytes);
   }
   // Lines of the target, last one first: a word that may be stored whole is never cut.
@@ -262,7 +338,7 @@ bool Responder::settle() {
     settling_.erase(settling_.begin());
     moved = true;
   }
-  while (!orphans_.empty() && not_ready(orphans_.back(), Condition::kAbsent)) {
+  while (!orphans_.empty() && not_ready(orphans_.back(), Condition::kSilence)) {
     orphans_.pop_back();
     moved = true;
   }
@@ -277,11 +353,11 @@ void Responder::read(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (qp.pending.size() >= std::size_t{1} << qp.rtr.log_responder_reads) {
     return fail(qp, request, {kRemoteRequest, "more reads and atomics than log_rra_max allows"});
   }
-  ++qp.expected;
+  qp.taken += packets_of(request.length, qp.rtr.mtu);
   PendingReply pending;
   pending.request = request;
   pending.not_before_ns =
-      now + context_.adversary.delay_ns(Behaviour::kLateRead, qp.ordinal, request.message);
+      now + context_.adversary.delay_ns(Behaviour::kLateRead, qp.ordinal, place_of(qp, request));
   qp.pending.push_back(std::move(pending));
 }
 
@@ -289,6 +365,9 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (region == nullptr) return fail(qp, request, fault);
+  if (!has_atomic(qp, request)) {
+    return fail(qp, request, {kRemoteRequest, "the queue pair's mode does not have this atomic"});
+  }
   if ((request.length != 4 && request.length != 8) || request.address % request.length != 0 ||
       reinterpret_cast<std::uintptr_t>(region->at(request.address)) % request.length != 0) {
     return fail(qp, request, {kRemoteRequest, "an atomic on an unaligned word"});
@@ -308,9 +387,11 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
         "changed by atomics: those of two NICs are not atomic to each other",
         qp.number, static_cast<unsigned long long>(request.address)));
   }
-  ++qp.expected;
+  ++qp.taken;
+  qp.answered.push_back({request.psn, pending.old});
+  if (qp.answered.size() > std::size_t{1} << qp.rtr.log_responder_reads) qp.answered.pop_front();
   pending.not_before_ns =
-      now + context_.adversary.delay_ns(Behaviour::kLateAtomic, qp.ordinal, request.message);
+      now + context_.adversary.delay_ns(Behaviour::kLateAtomic, qp.ordinal, place_of(qp, request));
   qp.pending.push_back(std::move(pending));
 }
 
@@ -342,7 +423,7 @@ bool Responder::send_data(QueuePair& qp, PendingReply& pending, std::int64_t now
   packet->source = request.target;
   packet->target = request.source;
   packet->epoch = request.epoch;
-  packet->message = request.message;
+  packet->psn = request.psn;
   packet->offset = pending.sent;
   packet->old = pending.old;
   if (bytes > 0) {
@@ -405,8 +486,8 @@ void Responder::abandon(QueuePair& qp) {
   for (const HeldWrite& held : qp.held) orphans_.push_back(held.request);
   qp.pending.clear();
   qp.held.clear();
-  qp.expected = 1;
-  qp.received = 0;
+  qp.answered.clear();
+  qp.taken = 0;
   qp.receiving = false;
 }
 

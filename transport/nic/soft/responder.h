@@ -41,14 +41,15 @@ class Responder {
   bool reply(const Packet& request, PacketKind kind, std::uint8_t syndrome = 0,
              std::uint8_t vendor = 0);
   bool not_ready(const Packet& request, Condition condition);
+  bool again(QueuePair& qp, const Packet& request, std::uint32_t back);
   void fail(QueuePair& qp, const Packet& request, const Fault& fault);
   const Region* target(const QueuePair& qp, const Packet& request, std::uint64_t address,
                        std::uint64_t bytes, Fault* fault) const;
   bool hold(QueuePair& qp, const Packet& request, const std::uint8_t* payload, std::int64_t now);
   void land_held(QueuePair& qp);
   void write(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
-  bool store(const Region& region, const Packet& request, const std::uint8_t* payload,
-             std::uint64_t queue);
+  bool store(const QueuePair& qp, const Region& region, const Packet& request,
+             const std::uint8_t* payload);
   void acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory);
   void read(QueuePair& qp, const Packet& request, std::int64_t now);
   void atomic(QueuePair& qp, const Packet& request, std::int64_t now);

@@ -107,6 +107,7 @@ std::optional<Rule::Action> action_of(std::string_view part) {
   };
   static constexpr Row kRows[] = {
       {"drop", Action::kDrop},
+      {"rnr", Action::kRnr},
       {"key=remote", Action::kRemoteKey},
       {"queue=error", Action::kQueueError},
       {"queue=reset", Action::kQueueReset},
@@ -142,7 +143,7 @@ void parse_field(Rule& rule, std::string_view part) {
     set_action(rule, part, *action);
   } else {
     bad(part,
-        "qp=, wqe=, op=, times=, syndrome=, vendor=, drop, delay=, key=remote, queue=error, "
+        "qp=, wqe=, op=, times=, syndrome=, vendor=, drop, rnr, delay=, key=remote, queue=error, "
         "queue=reset, peer=error, cq=overrun or port=down");
   }
 }
@@ -166,7 +167,7 @@ std::vector<Rule> parse_rules(std::string_view text) {
     Rule rule;
     split(one, ":", [&](std::string_view part) { parse_field(rule, part); });
     if (!rule.action)
-      bad(one, "an action: syndrome=, drop, delay=, key=, queue=, peer=, cq= or port=");
+      bad(one, "an action: syndrome=, drop, rnr, delay=, key=, queue=, peer=, cq= or port=");
     rules.push_back(rule);
   });
   return rules;

@@ -11,6 +11,8 @@
 //                                             at the responder, whose queue pair fails too
 //          | "drop"                           the network loses the message: sent again after the
 //                                             timeout, until the retries are used up
+//          | "rnr"                           the receiver has no room: sent again after its timer,
+//                                             until the RNR retries are used up
 //          | "delay=" n ("ns" | "us" | "ms" | "s")  execution begins that much later
 //          | "key=remote"                    it goes out with a key that its target does not know
 //          | "queue=error"                   its queue pair is moved to the error state: it and all
@@ -38,6 +40,7 @@ struct Rule {
   enum class Action {
     kSyndrome,
     kDrop,
+    kRnr,
     kDelay,
     kRemoteKey,
     kQueueError,

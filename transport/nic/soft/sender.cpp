@@ -13,8 +13,11 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::int64_t kAskAliveNs = 20'000'000;
-/// How long a peer may take to connect its side.
-constexpr std::int64_t kConnectNs = 5'000'000'000;
+/// Acknowledgement timeouts are this much shorter than a NIC's, so that tests can wait for them.
+constexpr std::int64_t kTimeoutScale = 32;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+/// rnr_retry without end (InfiniBand 11.2.4.2, RNR retry count).
+constexpr std::uint32_t kRnrEndless = 7;
 
 PacketKind kind_of(const nic::Wqe& wqe) {
   if (wqe.kind == nic::WqeKind::kWrite) return PacketKind::kWrite;
@@ -30,7 +33,7 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.source = qp.number;
   packet.target = qp.rtr.remote_qpn;
   packet.epoch = op.epoch;
-  packet.message = op.message;
+  packet.psn = (psn_of(qp, op) + static_cast<std::uint32_t>(op.pieces_sent)) & kPsnMask;
   packet.address = op.wqe.remote_address;
   packet.length = op.wqe.length;
   packet.swap_or_add = op.wqe.swap_or_add;
@@ -40,14 +43,25 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.boundary = op.wqe.boundary;
 }
 
-}  // namespace
-
-// Local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3), within bounds that a test can wait for.
-std::int64_t retry_interval_ns(const QueuePair& qp) {
-  constexpr std::int64_t kMinNs = 1'000'000, kMaxNs = 20'000'000;
+/// Local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3); 0 switches it off.
+std::int64_t ack_timeout_ns(const QueuePair& qp) {
+  constexpr std::int64_t kMinNs = 1'000'000;
   const std::uint32_t exponent = qp.rts.ack_timeout & 31;
-  return exponent == 0 ? kMaxNs : std::clamp(std::int64_t{4096} << exponent, kMinNs, kMaxNs);
+  return exponent == 0 ? kNever
+                       : std::max((std::int64_t{4096} << exponent) / kTimeoutScale, kMinNs);
 }
+
+/// RNR NAK timer field, InfiniBand 9.7.5.2.8: 0.01 ms times 1, 2, 3, 4, 6, 8, 12, ...; code 0
+/// follows code 31.
+std::int64_t rnr_timer_ns(std::uint32_t code) {
+  constexpr std::int64_t kUnitNs = 10'000;
+  const std::uint32_t place = code == 0 ? 32 : code & 31;
+  if (place == 1) return kUnitNs;
+  return kUnitNs *
+         (place % 2 == 0 ? std::int64_t{1} << place / 2 : std::int64_t{3} << (place - 3) / 2);
+}
+
+}  // namespace
 
 bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
   if (op.progress == Operation::Progress::kQueued) {
@@ -60,8 +74,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
       return true;
     case nic::WqeKind::kDump: {
       // Earlier incoming data is in memory when it completes: that is what clients use it for.
-      constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
-      for (const auto& [number, other] : context_.qps) land_trailing(*other, kEver);
+      for (const auto& [number, other] : context_.qps) land_trailing(*other, kNever);
       done(qp, op, now);
       return true;
     }
@@ -83,14 +96,12 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
       return false;
     case Rule::Action::kDrop:
       if (!on_wire) return true;
-      ++context_.counters.retries;
-      if (++op.drops > qp.rts.retries) {
-        set_failed(qp, op, kRetryExceeded, kVendorRetry);
-        return true;
-      }
       op.rules_asked = false;
-      qp.retry_at_ns = now + retry_interval_ns(qp);
-      return false;
+      try_again(qp, op, Condition::kSilence, now);
+      return op.syndrome != 0;
+    case Rule::Action::kRnr:
+      if (on_wire) op.inject = kNoRoom;
+      return true;
     case Rule::Action::kSyndrome:
       if (on_wire && rule->syndrome >= kRemoteRequest && rule->syndrome <= kRemoteOperation) {
         op.inject = rule->syndrome;
@@ -150,11 +161,11 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
       ring != nullptr && !context_.port_down &&
       (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));
   if (!routed) {
-    try_again(qp, op, Condition::kAbsent, now);
+    try_again(qp, op, Condition::kSilence, now);
     return op.syndrome != 0;
   }
   if (op.progress == Operation::Progress::kQueued) {
-    if (op.message == 0) op.message = ++qp.messages;
+    if (op.packets == 0 && !number(qp, op)) return false;
     op.epoch = qp.epoch;
     op.pieces_sent = op.received = 0;
     op.losses = lost_writes();
@@ -162,9 +173,7 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
                 context_.adversary.decides(Behaviour::kTrailingRead, qp.ordinal, op.number);
     op.progress = Operation::Progress::kSending;
   }
-  const bool is_write = op.wqe.kind == nic::WqeKind::kWrite;
-  const std::uint64_t pieces =
-      is_write ? std::max<std::uint64_t>(1, (op.wqe.length + qp.rtr.mtu - 1) / qp.rtr.mtu) : 1;
+  const std::uint64_t pieces = op.wqe.kind == nic::WqeKind::kWrite ? op.packets : 1;
   while (op.pieces_sent < pieces) {
     if (pieces > 1 && op.pieces_sent == pieces / 2 && !op.lost_once &&
         context_.adversary.decides(Behaviour::kDrop, qp.ordinal, op.number)) {
@@ -178,6 +187,22 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   }
   op.progress = Operation::Progress::kSent;
   op.ahead.drop();
+  return true;
+}
+
+/// Gives it its sequence numbers. False: so many are under way that old ones could not be told from
+/// new ones (InfiniBand 9.7.2).
+bool Requester::number(QueuePair& qp, Operation& op) {
+  const bool one = op.wqe.is_atomic();
+  const std::uint64_t packets = one ? 1 : packets_of(op.wqe.length, qp.rtr.mtu);
+  for (const Operation& earlier : qp.operations) {
+    if (earlier.packets == 0 || !earlier.under_way()) continue;
+    if (qp.packets + packets - earlier.packet > kPsnHalf) return false;
+    break;
+  }
+  op.packet = qp.packets;
+  op.packets = packets;
+  qp.packets += packets;
   return true;
 }
 
@@ -198,6 +223,7 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   fill(*packet, qp, op);
   packet->offset = offset;
   packet->first = piece == 0;
+  packet->last = piece + 1 == pieces;
   if (!op.wqe.inline_payload.empty()) {
     std::memcpy(Ring::payload(packet), op.wqe.inline_payload.data() + offset, bytes);
   } else if (!gather(qp, op, offset, Ring::payload(packet), bytes, now)) {
@@ -208,9 +234,10 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   return true;
 }
 
-Operation* Requester::find(QueuePair& qp, std::uint64_t message, std::uint32_t epoch) {
+Operation* Requester::find(QueuePair& qp, std::uint32_t psn, std::uint32_t epoch) {
   for (Operation& op : qp.operations) {
-    if (op.message == message && op.under_way() && op.epoch == epoch) return &op;
+    if (!op.under_way() || op.epoch != epoch) continue;
+    if (((psn - psn_of(qp, op)) & kPsnMask) < op.packets) return &op;
   }
   return nullptr;
 }
@@ -218,11 +245,16 @@ Operation* Requester::find(QueuePair& qp, std::uint64_t message, std::uint32_t e
 void Requester::on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload,
                          std::int64_t now) {
   if (qp.state != QpState::kRts) return;
-  Operation* const found = find(qp, reply.message, reply.epoch);
+  Operation* const found = find(qp, reply.psn, reply.epoch);
   if (found == nullptr) return;  // of an attempt that was given up
+  if (!found->reply_lost_once && reply.kind != PacketKind::kNotReady && reply.syndrome == 0 &&
+      context_.adversary.decides(Behaviour::kDropReply, qp.ordinal, found->number)) {
+    found->reply_lost_once = true;
+    return try_again(qp, *found, Condition::kSequence, now);
+  }
   switch (reply.kind) {
     case PacketKind::kNotReady:
-      return try_again(qp, *found, reply.condition, now);
+      return try_again(qp, *found, reply.condition, now, reply.rnr_timer);
     case PacketKind::kAck:
       if (reply.syndrome != 0) return set_failed(qp, *found, reply.syndrome, reply.vendor);
       return done(qp, *found, now);
@@ -237,6 +269,9 @@ void Requester::on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t*
 
 void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
                         const std::uint8_t* payload, std::int64_t now) {
+  // All but the last are as long as the path MTU (InfiniBand 9.7.4.1.6).
+  const std::uint64_t due = std::min<std::uint64_t>(qp.rtr.mtu, op.wqe.length - reply.offset);
+  if (reply.payload_bytes != due) return set_failed(qp, op, kBadResponse, 0);
   if (op.trails) {
     op.trailing.resize(op.wqe.length);
     std::copy_n(payload, reply.payload_bytes,
@@ -270,23 +305,33 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
   arrived(qp, op, now);
 }
 
-/// The peer did not execute it, or it got lost: it and all after it go again, until it takes too
-/// long.
-void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now) {
+/// The peer did not execute it, or it got lost: it and all after it go again, until that has been
+/// tried too often (InfiniBand 9.7.6.1.3, 9.7.6.1.4 and 11.2.4.2).
+void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std::int64_t now,
+                          std::uint32_t rnr_timer) {
   for (const Operation& earlier : qp.operations) {
     if (&earlier == &op) break;
     if (earlier.syndrome != 0) return;  // it will be flushed
   }
   ++context_.counters.retries;
-  if (qp.retry_since_ns == 0) qp.retry_since_ns = now;
-  const std::int64_t waited = now - qp.retry_since_ns;
-  const std::int64_t most = condition == Condition::kNotConnected
-                                ? kConnectNs
-                                : (qp.rts.retries + 1) * retry_interval_ns(qp);
-  if (waited >= most) return set_failed(qp, op, kRetryExceeded, kVendorRetry);
-
-  constexpr std::int64_t kFirstNs = 50'000, kLongestNs = 5'000'000;
-  qp.retry_at_ns = now + std::min(kLongestNs, kFirstNs + waited / 8);
+  if (condition == Condition::kReceiver) {
+    const bool endless = qp.rts.rnr_retries == kRnrEndless;
+    if (!endless && ++qp.rnr_retries > qp.rts.rnr_retries)
+      return set_failed(qp, op, kRnrExceeded, 0);
+    qp.retry_at_ns = now + rnr_timer_ns(rnr_timer);
+    if (op.inject == kNoRoom) op.inject = 0, op.rules_asked = false;
+  } else {
+    const std::int64_t timeout = ack_timeout_ns(qp);
+    const bool silent = condition == Condition::kSilence;
+    // With the timer off nobody ever finds out.
+    if (silent && timeout == kNever) {
+      qp.retry_at_ns = kNever;
+    } else if (++qp.retries > qp.rts.retries) {
+      return set_failed(qp, op, kRetryExceeded, kVendorRetry);
+    } else {
+      qp.retry_at_ns = silent ? now + timeout : 0;
+    }
+  }
   ++qp.epoch;
   std::size_t index = 0;
   while (&qp.operations[index] != &op) ++index;

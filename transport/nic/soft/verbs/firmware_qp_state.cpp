@@ -22,8 +22,6 @@ enum OptionalField : std::uint32_t {
 };
 constexpr std::uint32_t kAccess = kRre | kRae | kRwe;
 
-/// qpc.atomic_mode: up to "up to 8 bytes" (MLX5_QPC_ATOMIC_MODE_UP_TO_8B in Linux).
-constexpr std::uint32_t kMaxAtomicMode = 3;
 constexpr std::uint32_t kMinMtu = 1;  ///< 256 bytes, doubled with each step (enum ibv_mtu)
 
 DevxQp& find_qp(FirmwareState& state, const Call& call) {
@@ -57,14 +55,15 @@ void take(DevxQp& qp, std::size_t offset, const std::uint8_t* structure, Fields.
 
 /// Remote access that `taken` fields of the qpc ask for, and what it needs.
 QpInit access_of(const std::uint8_t* qpc, std::uint32_t taken) {
-  const QpInit access{.remote_write = (taken & kRwe) != 0 && get(qpc, qpc::rwe) == 1,
-                      .remote_read = (taken & kRre) != 0 && get(qpc, qpc::rre) == 1,
-                      .remote_atomic = (taken & kRae) != 0 && get(qpc, qpc::rae) == 1};
+  QpInit access{.remote_write = (taken & kRwe) != 0 && get(qpc, qpc::rwe) == 1,
+                .remote_read = (taken & kRre) != 0 && get(qpc, qpc::rre) == 1,
+                .remote_atomic = (taken & kRae) != 0 && get(qpc, qpc::rae) == 1};
   const std::uint32_t mode = get(qpc, qpc::atomic_mode);
-  demand(mode <= kMaxAtomicMode, Status::kBadParameter, Check::kAtomicMode,
-         "atomic_mode above 8 bytes");
+  demand(mode <= static_cast<std::uint32_t>(AtomicMode::kUpTo8), Status::kBadParameter,
+         Check::kAtomicMode, "atomic_mode above 8 bytes");
   demand(!access.remote_atomic || mode != 0, Status::kBadParameter, Check::kAtomicMode,
          "rae without an atomic_mode");
+  access.atomic_mode = static_cast<AtomicMode>(mode);
   return access;
 }
 
@@ -143,17 +142,19 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   const std::uint32_t log_reads = get(qpc, qpc::log_rra_max);
   demand(log_reads <= kLogOutstanding, Status::kBadParameter, Check::kOutstanding,
          "log_rra_max above log_max_ra_res_qp");
-  const QpInit access = access_of(qpc, mask);
+  static_cast<void>(access_of(qpc, mask));
+  DevxQp changed = qp;
+  take_access(changed, qpc, mask);
   state.engine.modify_to_rtr(named_object(call),
                              {.remote_qpn = get(qpc, qpc::remote_qpn),
                               .remote_lid = static_cast<std::uint16_t>(get(path, ads::rlid)),
                               .mtu = 128u << mtu,
                               .log_message_max = log_message,
                               .log_responder_reads = log_reads,
-                              .remote_write = access.remote_write,
-                              .remote_read = access.remote_read,
-                              .remote_atomic = access.remote_atomic});
-  take_access(qp, qpc, mask);
+                              .receive_psn = get(qpc, qpc::next_rcv_psn),
+                              .min_rnr_timer = get(qpc, qpc::min_rnr_nak),
+                              .access = access_of(changed.context.data(), kAccess)});
+  qp = changed;
   take(qp, 0, qpc, qpc::mtu, qpc::log_msg_max, qpc::remote_qpn, qpc::log_rra_max, qpc::min_rnr_nak,
        qpc::next_rcv_psn);
   take(qp, kPathOffset, path, ads::rlid, ads::grh, ads::src_addr_index, ads::sl, ads::tclass,
@@ -167,11 +168,16 @@ void rtr2rts_qp(FirmwareState& state, Call& call) {
   const std::uint32_t log_reads = get(qpc, qpc::log_sra_max);
   demand(log_reads <= kLogOutstanding, Status::kBadParameter, Check::kOutstanding,
          "log_sra_max above log_max_ra_req_qp");
-  state.engine.modify_to_rts(named_object(call), {.retries = get(qpc, qpc::retry_count),
-                                                  .rnr_retries = get(qpc, qpc::rnr_retry),
-                                                  .ack_timeout = get(path, ads::ack_timeout),
-                                                  .log_initiator_reads = log_reads});
+  const bool timer = (get(call.in.data(), qp_in::opt_param_mask) & kRnrTimeout) != 0;
+  QpRts rts{.retries = get(qpc, qpc::retry_count),
+            .rnr_retries = get(qpc, qpc::rnr_retry),
+            .ack_timeout = get(path, ads::ack_timeout),
+            .log_initiator_reads = log_reads,
+            .send_psn = get(qpc, qpc::next_send_psn)};
+  if (timer) rts.min_rnr_timer = get(qpc, qpc::min_rnr_nak);
+  state.engine.modify_to_rts(named_object(call), rts);
   take(qp, 0, qpc, qpc::log_sra_max, qpc::retry_count, qpc::rnr_retry, qpc::next_send_psn);
+  if (timer) take(qp, 0, qpc, qpc::min_rnr_nak);
   take(qp, kPathOffset, path, ads::ack_timeout);
 }
 

@@ -8,6 +8,7 @@ namespace gshmem::soft {
 namespace {
 
 constexpr std::uint32_t kEntryBytes = 64;
+constexpr std::uint32_t kPsnMask = 0xffffff;
 
 /// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
 /// qp_state_table for reliable connections (InfiniBand, section 11.2.4.2).
@@ -71,16 +72,25 @@ void check_values(const ibv_qp_attr& attr, int mask) {
 }
 
 void to_rtr(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
-  const QpInit access =
-      (mask & IBV_QP_ACCESS_FLAGS) != 0 ? access_of(attr.qp_access_flags) : QpInit{};
-  engine.modify_to_rtr(number, {.remote_qpn = attr.dest_qp_num,
-                                .remote_lid = attr.ah_attr.dlid,
-                                .mtu = 128u << attr.path_mtu,
-                                .log_message_max = kLogMessageMax,
-                                .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
-                                .remote_write = access.remote_write,
-                                .remote_read = access.remote_read,
-                                .remote_atomic = access.remote_atomic});
+  QpRtr rtr{.remote_qpn = attr.dest_qp_num,
+            .remote_lid = attr.ah_attr.dlid,
+            .mtu = 128u << attr.path_mtu,
+            .log_message_max = kLogMessageMax,
+            .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
+            .receive_psn = attr.rq_psn & kPsnMask,
+            .min_rnr_timer = attr.min_rnr_timer};
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) rtr.access = access_of(attr.qp_access_flags);
+  engine.modify_to_rtr(number, rtr);
+}
+
+void to_rts(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
+  QpRts rts{.retries = attr.retry_cnt,
+            .rnr_retries = attr.rnr_retry,
+            .ack_timeout = attr.timeout,
+            .log_initiator_reads = log2_ceil(attr.max_rd_atomic),
+            .send_psn = attr.sq_psn & kPsnMask};
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) rts.min_rnr_timer = attr.min_rnr_timer;
+  engine.modify_to_rts(number, rts);
 }
 
 void move(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mask) {
@@ -90,10 +100,7 @@ void move(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int mas
     case IBV_QPS_RTR:
       return to_rtr(engine, number, attr, mask);
     case IBV_QPS_RTS:
-      return engine.modify_to_rts(number, {.retries = attr.retry_cnt,
-                                           .rnr_retries = attr.rnr_retry,
-                                           .ack_timeout = attr.timeout,
-                                           .log_initiator_reads = log2_ceil(attr.max_rd_atomic)});
+      return to_rts(engine, number, attr, mask);
     case IBV_QPS_ERR:
       return engine.modify_to_error(number);
     case IBV_QPS_RESET:

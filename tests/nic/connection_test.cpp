@@ -1,0 +1,219 @@
+// What two ends of a connection must agree on, and how long a requester tries: packet sequence
+// numbers, path MTU, atomic mode, retries.
+#include "tests/nic/softnic.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <numeric>
+
+namespace gshmem::test {
+namespace {
+
+using soft::AtomicMode;
+using soft::QpRtr;
+using soft::QpRts;
+using soft::QpState;
+
+/// A requester `a` and a responder `b`, each with attributes of its own.
+struct Ends {
+  explicit Ends(const soft::EngineOptions& options = {})
+      : engine(options),
+        pd(engine.create_pd()),
+        source(engine, pd, kBytes, 15, 0),
+        target(engine, pd, kBytes, 15, 0),
+        a(engine, pd),
+        b(engine, pd) {}
+  void connect(const QpRtr& rtr_a, const QpRts& rts_a, const QpRtr& rtr_b,
+               const QpRts& rts_b = {}) {
+    a.connect(b.qpn(), rtr_a, rts_a);
+    b.connect(a.qpn(), rtr_b, rts_b);
+  }
+  Cqe write(std::uint32_t bytes, std::uint64_t at = 0) {
+    return a.ring_and_wait(
+        a.write({target.address(at), target.key()}, {source.address(at), bytes, source.key()}));
+  }
+  Cqe read(std::uint32_t bytes) {
+    return a.ring_and_wait(
+        a.read({target.address(), target.key()}, {source.address(), bytes, source.key()}));
+  }
+  Cqe fetch_add(std::uint64_t add = 1) {
+    return a.ring_and_wait(
+        a.fetch_add({target.address(), target.key()}, {source.address(), 8, source.key()}, add));
+  }
+  Cqe masked(std::uint8_t opcode, std::uint32_t bytes) {
+    const Bytes operands(opcode == 0x14 ? 4 * bytes : 16);
+    return a.ring_and_wait(a.atomic(opcode, bytes == 4 ? 8 : 9, {target.address(), target.key()},
+                                    {source.address(), bytes, source.key()}, operands));
+  }
+
+  static constexpr std::uint64_t kBytes = 1 << 20;
+  soft::Engine engine;
+  std::uint32_t pd;
+  Memory source, target;
+  Queue a, b;
+};
+
+TEST_CASE("a_first_packet_that_is_not_the_expected_one_exceeds_the_retries") {
+  constexpr std::uint32_t kExpected = 0x123456;
+  const std::uint32_t sent = GENERATE(kExpected + 1, kExpected - 1, kExpected ^ 0x800000, 0u);
+  const int what = GENERATE(0, 1, 2);
+  INFO("sent " << sent << ", operation " << what);
+  Ends ends;
+  ends.connect({}, {.send_psn = sent}, {.receive_psn = kExpected});
+  std::memset(ends.source.data(), 7, 64);
+  const Cqe cqe = what == 0 ? ends.write(8) : what == 1 ? ends.read(8) : ends.fetch_add();
+  CHECK(unsigned{cqe.syndrome} == unsigned{kRetry});
+  CHECK(unsigned{cqe.vendor} == 0x81);
+  CHECK(*ends.target.as<std::uint64_t>() == 0);
+  CHECK(*ends.source.as<std::uint8_t>() == 7);
+  CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
+  CHECK(ends.engine.violations().empty());
+}
+
+TEST_CASE("sequence_numbers_go_around") {
+  Ends ends;
+  const std::uint32_t begin = GENERATE(0xffffffu, 0xfffff0u);
+  ends.connect({.mtu = 256}, {.send_psn = begin}, {.mtu = 256, .receive_psn = begin});
+  std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
+  for (int round = 0; round < 8; ++round) {
+    CHECK_FALSE(ends.write(1500, 4096).error());
+    CHECK_FALSE(ends.write(0).error());
+    CHECK_FALSE(ends.read(1500).error());
+    CHECK_FALSE(ends.fetch_add().error());
+  }
+  CHECK(std::memcmp(ends.target.data() + 4096, ends.source.data() + 4096, 1500) == 0);
+}
+
+TEST_CASE("lost_answers_are_given_again_and_nothing_is_executed_twice") {
+  Ends ends({.adversary = "drop_reply=1"});
+  ends.connect({.mtu = 256}, {.send_psn = 0xfffff0}, {.mtu = 256, .receive_psn = 0xfffff0});
+  std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
+  for (std::uint64_t round = 0; round < 40; ++round) {
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(*ends.source.as<std::uint64_t>() == round);
+    CHECK_FALSE(ends.write(1500, 4096 + round).error());
+    CHECK(std::memcmp(ends.target.data() + 4096 + round, ends.source.data() + 4096 + round, 1500) ==
+          0);
+  }
+  CHECK_FALSE(ends.read(3000).error());
+  CHECK(*ends.target.as<std::uint64_t>() == 40);
+  CHECK(ends.engine.counters().retries == 81);
+  CHECK(ends.engine.violations().empty());
+}
+
+TEST_CASE("both_ends_have_one_path_mtu") {
+  Ends ends;
+  SECTION("a packet above that of the receiver") {
+    ends.connect({.mtu = 4096}, {}, {.mtu = 256});
+    CHECK_FALSE(ends.write(256).error());  // fits
+    CHECK(unsigned{ends.write(257).syndrome} == unsigned{kBadRequest});
+    CHECK(ends.engine.state(ends.b.qpn()) == QpState::kError);
+  }
+  SECTION("packets below that of the receiver") {
+    ends.connect({.mtu = 256}, {}, {.mtu = 4096});
+    CHECK_FALSE(ends.write(256).error());
+    CHECK(unsigned{ends.write(257).syndrome} == unsigned{kBadRequest});
+  }
+  SECTION("answers to reads are below that of the reader") {
+    ends.connect({.mtu = 4096}, {}, {.mtu = 256});
+    CHECK_FALSE(ends.read(256).error());
+    CHECK(unsigned{ends.read(257).syndrome} == unsigned{kBadResponse});
+    CHECK(ends.engine.state(ends.a.qpn()) == QpState::kError);
+  }
+  SECTION("answers to reads are above that of the reader") {
+    ends.connect({.mtu = 256}, {}, {.mtu = 4096});
+    CHECK_FALSE(ends.read(256).error());
+    CHECK(unsigned{ends.read(257).syndrome} == unsigned{kBadResponse});
+  }
+}
+
+TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
+  constexpr std::uint8_t kMaskedSwap = 0x14, kMaskedAdd = 0x15;
+  struct Case {
+    AtomicMode mode;
+    bool plain, masked8, masked4;
+  };
+  const Case one = GENERATE(Case{AtomicMode::kNone, false, false, false},
+                            Case{AtomicMode::kInfiniBand, true, false, false},
+                            Case{AtomicMode::kOnly8, true, true, false},
+                            Case{AtomicMode::kUpTo8, true, true, true});
+  const int what = GENERATE(0, 1, 2, 3, 4);
+  INFO("mode " << static_cast<int>(one.mode) << ", operation " << what);
+  Ends ends;
+  ends.connect({}, {}, {.access = soft::QpInit{true, true, true, one.mode}});
+  const Cqe cqe = what == 0   ? ends.fetch_add()
+                  : what == 1 ? ends.masked(kMaskedSwap, 8)
+                  : what == 2 ? ends.masked(kMaskedAdd, 8)
+                  : what == 3 ? ends.masked(kMaskedSwap, 4)
+                              : ends.masked(kMaskedAdd, 4);
+  const bool good = what == 0 ? one.plain : what <= 2 ? one.masked8 : one.masked4;
+  CHECK(unsigned{cqe.syndrome} == (good ? 0u : unsigned{kBadRequest}));
+}
+
+TEST_CASE("access_of_the_second_transition_replaces_that_of_the_first") {
+  Ends ends;
+  ends.connect({}, {}, {.access = soft::QpInit{.remote_read = true}});
+  CHECK_FALSE(ends.read(8).error());
+  CHECK(unsigned{ends.write(8).syndrome} == unsigned{kAccess});
+}
+
+TEST_CASE("retries_are_as_many_and_as_far_apart_as_the_queue_pair_says") {
+  const std::uint32_t retries = GENERATE(0u, 1u, 3u);
+  Ends ends({.rules = "qp=#0:drop"});
+  ends.connect({}, {.retries = retries, .ack_timeout = 17}, {});  // 537 ms / 32 = 16.8 ms
+  const std::int64_t begin = clock_ns();
+  CHECK(unsigned{ends.write(8).syndrome} == unsigned{kRetry});
+  CHECK(clock_ns() - begin >= retries * 16'000'000);
+  CHECK(ends.engine.counters().retries == retries + 1);
+}
+
+TEST_CASE("without_an_ack_timeout_a_lost_message_is_never_sent_again") {
+  Ends ends({.rules = "qp=#0:drop"});
+  ends.connect({}, {.ack_timeout = 0}, {});
+  ends.a.write({ends.target.address(), ends.target.key()},
+               {ends.source.address(), 8, ends.source.key()});
+  ends.a.ring();
+  CHECK(eventually([&] { return ends.engine.counters().retries == 1; }));
+  Queue clock(ends.engine, ends.pd);  // to nobody, with a timeout
+  clock.connect(0x3ffff, {}, {});
+  CHECK(unsigned{clock
+                     .ring_and_wait(clock.write({ends.target.address(), ends.target.key()},
+                                                {ends.source.address(), 8, ends.source.key()}))
+                     .syndrome} == unsigned{kRetry});
+  CHECK(ends.engine.state(ends.a.qpn()) == QpState::kRts);
+  CHECK_FALSE(ends.a.peek());
+}
+
+TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_says") {
+  SECTION("until it has room") {
+    Ends ends({.rules = "qp=#0:rnr:times=5"});
+    ends.connect({}, {.retries = 0, .rnr_retries = 5}, {.min_rnr_timer = 14});  // 1.28 ms
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= 5 * 1'280'000);
+    CHECK(*ends.target.as<std::uint64_t>() == 1);
+  }
+  SECTION("until the RNR retries are used up") {
+    Ends ends({.rules = "qp=#0:rnr"});
+    ends.connect({}, {.rnr_retries = 2}, {.min_rnr_timer = 1});
+    CHECK(unsigned{ends.write(8).syndrome} == unsigned{kRnrRetry});
+    CHECK(ends.engine.counters().retries == 3);
+    CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
+  }
+  SECTION("for ever") {
+    Ends ends({.rules = "qp=#0:rnr:times=40"});
+    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = 1});
+    CHECK_FALSE(ends.write(8).error());
+  }
+  SECTION("with the timer of the last transition") {
+    Ends ends({.rules = "qp=#0:rnr:times=1"});
+    ends.connect({}, {}, {.min_rnr_timer = 31}, {.min_rnr_timer = 1});
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.write(8).error());
+    CHECK(clock_ns() - begin < kPatience * std::int64_t{400'000'000});
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test
