@@ -197,7 +197,11 @@ struct PutElements {
     const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
     const int last = ctx.grid_size() - 1;
     if (ctx.block_rank() == last && ctx.thread_rank() == 0) {
-      while (device::load_acquire(stop) == 0) watch(log, elements);
+      // On a CPU with fewer cores than threads the putters need the watchers' core.
+      for (unsigned looks = 0; device::load_acquire(stop) == 0; ++looks) {
+        watch(log, elements);
+        device::pause(looks % 64);
+      }
     } else if (ctx.block_rank() == 0) {
       with_group(ctx, scope, [&](auto group) {
         for (int i = 0; i < rounds; ++i) {
