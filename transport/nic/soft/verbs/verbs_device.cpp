@@ -2,9 +2,13 @@
 #include "transport/nic/soft/verbs/symver.h"
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
+#include "host/base/fd.h"
 #include "host/base/log.h"
 
 #include <endian.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -145,6 +149,23 @@ int ibv_close_device(ibv_context* context) {
   return 0;
 }
 
+// What libibverbs itself reads of a device in sysfs, whose path it has given (ibdev_path).
+const char* ibv_get_sysfs_path(void) { return "/sys"; }
+int ibv_read_sysfs_file(const char* folder, const char* name, char* text, std::size_t bytes) {
+  char path[PATH_MAX];
+  std::snprintf(path, sizeof path, "%s/%s", folder, name);
+  const gshmem::Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t got = file ? ::read(file.get(), text, bytes) : -1;
+  if (got <= 0) return -1;
+  auto length = static_cast<std::size_t>(got);
+  if (text[length - 1] == '\n') --length;
+  if (length < bytes) text[length] = '\0';
+  return static_cast<int>(length);
+}
+
+// No page of a process is pinned: a fork needs no care.
+int ibv_dontfork_range(void*, std::size_t) { return 0; }
+int ibv_dofork_range(void*, std::size_t) { return 0; }
 int ibv_fork_init(void) { return 0; }
 ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
 

@@ -140,6 +140,16 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* out, std::size
   return code == 0 ? 1 : -code;
 }
 
+// Private to rdma-core, whose ibv_devinfo calls it: 0 is what sysfs calls "IB/RoCE v1".
+int ibv_query_gid_type(ibv_context*, std::uint8_t port, unsigned index, int* type) {
+  if (port != kPort || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *type = 0;
+  return 0;
+}
+
 int ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* out) {
   if (port != kPort || index != 0) {
     errno = EINVAL;
