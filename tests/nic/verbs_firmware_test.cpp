@@ -152,9 +152,16 @@ TEST_CASE("every reason for which a CQ is refused") {
     word(in, 0x58, 99);
     CHECK(rig.run(in).refused(Status::kBadResource, Check::kUmem));
   }
-  SECTION("CQEs of 128 bytes") {
+  SECTION("CQEs of 64 bytes in places of 128") {
+    bits(in, 0x10, 23, 21, 2);
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kQueueSize));
+  }
+  SECTION("CQEs of 128 bytes need twice the room") {
     bits(in, 0x10, 23, 21, 1);
-    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kZeroField));
+    bits(in, 0x1c, 28, 24, 9);
+    CHECK(rig.run(in).status == Status::kOk);
+    bits(in, 0x1c, 28, 24, 10);  // 128 KiB in 64 KiB
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
   }
   SECTION("compressed CQEs") {
     bits(in, 0x10, 14, 14, 1);

@@ -5,7 +5,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::size_t kCqeWords = 16;
+constexpr std::size_t kCqeWords = 16;           // an entry of 128 bytes has them in its second half
 constexpr std::uint32_t kIndexMask = 0xffffff;  // cqc.consumer_counter has 24 bits
 
 }  // namespace
@@ -18,6 +18,22 @@ bool CompletionQueue::full() const {
   const std::uint32_t used =
       (static_cast<std::uint32_t>(produced_) - __builtin_bswap32(raw)) & kIndexMask;
   return used >= 1u << attributes_.log_entries;
+}
+
+void CompletionQueue::arm(bool named) {
+  if (attributes_.record == nullptr) return;
+  // Word 1 (mlx5dv.h, MLX5_CQ_DB_REQ_NOT). Pairs with the client's store, before its doorbell.
+  const std::uint32_t wish = __builtin_bswap32(
+      __atomic_load_n(static_cast<const std::uint32_t*>(attributes_.record) + 1, __ATOMIC_ACQUIRE));
+  if (!named && wish == wish_) return;
+  wish_ = wish;
+  armed_ = true;
+}
+
+bool CompletionQueue::take_event() {
+  if (!armed_ || ((produced_ - wish_) & kIndexMask) == 0) return false;
+  armed_ = false;
+  return true;
 }
 
 bool CompletionQueue::write(nic::Completion completion) {
@@ -34,7 +50,8 @@ bool CompletionQueue::write(nic::Completion completion) {
   const auto bytes = nic::encode_completion(completion);
   std::uint32_t words[kCqeWords];
   std::memcpy(words, bytes.data(), sizeof words);
-  auto* entry = static_cast<std::uint32_t*>(attributes_.buffer) + slot * kCqeWords;
+  const std::size_t end = (slot + 1) * attributes_.entry_bytes / sizeof(std::uint32_t);
+  auto* entry = static_cast<std::uint32_t*>(attributes_.buffer) + end - kCqeWords;
   // Word by word, because a client may be looking at the entry before in the same place.
   for (std::size_t i = 0; i + 1 < kCqeWords; ++i) {
     __atomic_store_n(entry + i, words[i], __ATOMIC_RELAXED);

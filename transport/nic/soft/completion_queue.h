@@ -17,6 +17,11 @@ class CompletionQueue {
   /// Writes `completion` (whose owner bit is set here). False: the queue is full and overrun is not
   /// ignored; nothing was written, and nothing will be from now on.
   [[nodiscard]] bool write(nic::Completion completion);
+  /// Takes the client's wish for an event from the record. `named`: its doorbell has named this
+  /// queue; else another queue's may have replaced it, and only a new wish counts.
+  void arm(bool named);
+  /// Whether that event is due: it is told once.
+  [[nodiscard]] bool take_event();
   /// Nothing will be written from now on.
   void break_off() { overrun_ = true; }
   [[nodiscard]] bool broken() const { return overrun_; }
@@ -32,6 +37,8 @@ class CompletionQueue {
   std::uint32_t number_;
   CqAttributes attributes_;
   std::uint64_t produced_ = 0;
+  std::uint32_t wish_ = 0;  ///< the record's last one
+  bool armed_ = false;
   bool overrun_ = false;
 };
 

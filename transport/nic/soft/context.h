@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace gshmem::soft {
 
@@ -32,6 +33,7 @@ struct Context {
   Counters counters;
   std::unique_ptr<Fabric> fabric;
   std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
+  std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
   std::map<int, EventListener> listeners;
   bool port_down = false;

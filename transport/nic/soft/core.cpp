@@ -21,6 +21,8 @@ constexpr std::uint64_t kNoDoorbell = ~std::uint64_t{0};
 /// Both halves of the BlueFlame window (rdma-core providers/mlx5/qp.c toggles between them), and
 /// the register of clients without doorbell records.
 constexpr std::size_t kRegisters[] = {0x800, 0x900, 0x600};
+/// The register by which completion queues are armed (mlx5dv.h, MLX5_CQ_DOORBELL).
+constexpr std::size_t kArmRegister = 0x20;
 constexpr int kPacketsPerVisit = 64;
 
 // An idle engine spins while an answer is likely, then gives its core away, then sleeps longer and
@@ -149,6 +151,31 @@ bool Core::pass() {
     if (qp->reset_due) reset(*qp);
   }
   if (context.fabric != nullptr) moved |= receive(now);
+  if (!context.watched.empty()) moved |= look_at_arming();
+  return moved;
+}
+
+/// Completion queues whose clients want an event for the next entry.
+bool Core::look_at_arming() {
+  bool moved = false;
+  for (const CompletionQueue* cq : context.watched) {
+    const auto uar = uars.find(cq->uar());
+    if (uar == uars.end()) continue;
+    auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(uar->second->page) +
+                                                  kArmRegister);
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == kNoDoorbell) continue;
+    // Pairs with the client's store of the doorbell, after that of the record.
+    const std::uint64_t value = __atomic_exchange_n(word, kNoDoorbell, __ATOMIC_ACQ_REL);
+    const auto number = static_cast<std::uint32_t>(__builtin_bswap64(value)) & 0xffffff;
+    for (CompletionQueue* other : context.watched) {
+      if (other->uar() == cq->uar()) other->arm(other->number() == number);
+    }
+  }
+  for (CompletionQueue* cq : context.watched) {
+    if (!cq->take_event()) continue;
+    context.tell({DeviceEvent::Kind::kCompletion, cq->number()});
+    moved = true;
+  }
   return moved;
 }
 

@@ -74,6 +74,7 @@ class Core {
   bool pass();
   bool look_at_doorbells(std::int64_t now);
   bool look_at(Uar& uar, std::uint64_t* word);
+  bool look_at_arming();
   bool receive(std::int64_t now);
   void rest(std::int64_t idle_ns);
 

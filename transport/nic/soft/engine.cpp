@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -206,6 +207,8 @@ void Engine::destroy_region(std::uint32_t key) {
 }
 
 std::uint32_t Engine::create_cq(const CqAttributes& attributes) {
+  check(attributes.entry_bytes == 64 || attributes.entry_bytes == 128, kBadParameter,
+        "entries of a completion queue have 64 or 128 bytes");
   check(aligned(attributes.buffer, 64), kBadParameter, "a completion queue's buffer is misaligned");
   check(attributes.log_entries <= DeviceAttributes{}.max_log_cq_entries, kBadParameter,
         "a completion queue is too long");
@@ -224,7 +227,18 @@ void Engine::destroy_cq(std::uint32_t cqn) {
   const Core::Lock lock(*impl_);
   check(find(impl_->context.cqs, cqn, "completion queue").users == 0, kBadResourceState,
         strprintf("completion queue 0x%x is in use", cqn));
+  auto& watched = impl_->context.watched;
+  watched.erase(std::remove(watched.begin(), watched.end(), impl_->context.cqs.at(cqn).get()),
+                watched.end());
   impl_->context.cqs.erase(cqn);
+}
+
+void Engine::watch_cq(std::uint32_t cqn) {
+  const Core::Lock lock(*impl_);
+  CompletionQueue& cq = find(impl_->context.cqs, cqn, "completion queue");
+  auto& watched = impl_->context.watched;
+  find(impl_->uars, cq.uar(), "UAR");
+  if (std::find(watched.begin(), watched.end(), &cq) == watched.end()) watched.push_back(&cq);
 }
 
 std::uint32_t Engine::create_qp(const QpAttributes& attributes) {

@@ -32,8 +32,8 @@ struct RegionAttributes {
 };
 
 struct CqAttributes {
-  void* buffer = nullptr;  ///< first entry
-  std::uint32_t log_entries = 0;
+  void* buffer = nullptr;                           ///< first entry
+  std::uint32_t log_entries = 0, entry_bytes = 64;  ///< 64 or 128
   bool collapsed = false, ignore_overrun = false;
   void* record = nullptr;  ///< doorbell record: consumer index, arm
   std::uint32_t uar = 0;
@@ -120,6 +120,7 @@ struct EngineOptions {
 /// mlx5_event.
 struct DeviceEvent {
   enum class Kind : std::uint16_t {
+    kCompletion = 0x00,      ///< in a completion queue that was armed
     kCqError = 0x04,         ///< `number` is a completion queue
     kQueueFatal = 0x05,      ///< of these, a queue pair
     kPortDown = 0x09,        ///< of the device
@@ -175,6 +176,8 @@ class Engine {
   void destroy_region(std::uint32_t key);
   [[nodiscard]] std::uint32_t create_cq(const CqAttributes& attributes);
   void destroy_cq(std::uint32_t cqn);
+  /// From now on its client's arming is looked at, and answered by kCompletion.
+  void watch_cq(std::uint32_t cqn);
   [[nodiscard]] std::uint32_t create_qp(const QpAttributes& attributes);
   void destroy_qp(std::uint32_t qpn);
   // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.

@@ -4,7 +4,16 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kCqeBytes = 64, kCqRecordBytes = 8;
+constexpr std::uint64_t kCqRecordBytes = 8;
+/// page_offset of cqc counts in these.
+constexpr std::uint64_t kOffsetBytes = 64;
+
+/// cqc.cqe_sz: 0 is 64 bytes, 1 is 128 (Linux include/linux/mlx5/cq.h, CQE_STRIDE_*). 2 is 64 in
+/// places of 128.
+std::uint32_t entry_bytes(std::uint32_t size) {
+  demand(size <= 1, Status::kBadParameter, Check::kQueueSize, "cqe_sz is neither 64 nor 128 bytes");
+  return 64u << size;
+}
 
 }  // namespace
 
@@ -26,15 +35,17 @@ void create_cq(FirmwareState& state, Call& call) {
                           .collapsed = get(cqc, cqc::cc) == 1,
                           .ignore_overrun = get(cqc, cqc::oi) == 1,
                           .uar = get(cqc, cqc::uar_page)};
+  attributes.entry_bytes = entry_bytes(get(cqc, cqc::cqe_sz));
   holds.number(Resource::kUar, attributes.uar, Check::kUar, "uar_page is none of this client's");
   const std::uint32_t buffer_umem = get(input, create_cq_in::cq_umem_id);
-  const std::uint64_t inside_page = std::uint64_t{get(cqc, cqc::page_offset)} * kCqeBytes;
+  const std::uint64_t inside_page = std::uint64_t{get(cqc, cqc::page_offset)} * kOffsetBytes;
   attributes.buffer =
-      static_cast<std::uint8_t*>(holds.umem({.id = buffer_umem,
-                                             .offset = get(input, create_cq_in::cq_umem_offset),
-                                             .bytes = inside_page + (kCqeBytes << log_entries),
-                                             .alignment = page_bytes(get(cqc, cqc::log_page_size))},
-                                            "CQ buffer")) +
+      static_cast<std::uint8_t*>(
+          holds.umem({.id = buffer_umem,
+                      .offset = get(input, create_cq_in::cq_umem_offset),
+                      .bytes = inside_page + (std::uint64_t{attributes.entry_bytes} << log_entries),
+                      .alignment = page_bytes(get(cqc, cqc::log_page_size))},
+                     "CQ buffer")) +
       inside_page;
   const std::uint32_t record_umem = get(cqc, cqc::dbr_umem_id);
   attributes.record = holds.umem({.id = record_umem,
