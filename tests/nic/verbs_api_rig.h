@@ -43,4 +43,40 @@ struct Nic {
   ibv_pd* pd;
 };
 
+constexpr int kInitMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr int kRtrMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                         IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRtsMask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+
+/// Of a transition to `state`, with all access and a peer on this device.
+inline ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state state) {
+  ibv_port_attr port;
+  REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
+  ibv_qp_attr attr{};
+  attr.qp_state = state;
+  attr.port_num = 1;
+  attr.qp_access_flags = kAll;
+  attr.path_mtu = IBV_MTU_4096;
+  attr.dest_qp_num = peer->qp_num;
+  attr.ah_attr.dlid = port.lid;
+  attr.ah_attr.port_num = 1;
+  attr.max_dest_rd_atomic = 16;
+  attr.max_rd_atomic = 16;
+  attr.min_rnr_timer = 12;
+  attr.timeout = 14;
+  attr.retry_cnt = 7;
+  attr.rnr_retry = 7;
+  return attr;
+}
+
+inline void connect(const Nic& nic, ibv_qp* qp, const ibv_qp* peer) {
+  ibv_qp_attr init = attributes(nic, peer, IBV_QPS_INIT);
+  ibv_qp_attr rtr = attributes(nic, peer, IBV_QPS_RTR);
+  ibv_qp_attr rts = attributes(nic, peer, IBV_QPS_RTS);
+  REQUIRE(ibv_modify_qp(qp, &init, kInitMask) == 0);
+  REQUIRE(ibv_modify_qp(qp, &rtr, kRtrMask) == 0);
+  REQUIRE(ibv_modify_qp(qp, &rts, kRtsMask) == 0);
+}
+
 }  // namespace verbs_test

@@ -125,32 +125,6 @@ struct Pair {
   ibv_qp* qp;
 };
 
-constexpr int kInitMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-constexpr int kRtrMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                         IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-constexpr int kRtsMask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-
-ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state state) {
-  ibv_port_attr port;
-  REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
-  ibv_qp_attr attr{};
-  attr.qp_state = state;
-  attr.port_num = 1;
-  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  attr.path_mtu = IBV_MTU_4096;
-  attr.dest_qp_num = peer->qp_num;
-  attr.ah_attr.dlid = port.lid;
-  attr.ah_attr.port_num = 1;
-  attr.max_dest_rd_atomic = 16;
-  attr.max_rd_atomic = 16;
-  attr.min_rnr_timer = 12;
-  attr.timeout = 14;
-  attr.retry_cnt = 7;
-  attr.rnr_retry = 7;
-  return attr;
-}
-
 }  // namespace
 
 TEST_CASE("a queue pair of verbs goes through its states, and tells") {
@@ -192,16 +166,13 @@ TEST_CASE("what verbs does not do, it says") {
   const Nic nic;
   const Pair pair(nic);
   ibv_send_wr send{};
+  send.opcode = IBV_WR_BIND_MW;
   ibv_send_wr* bad_send = nullptr;
-  CHECK(ibv_post_send(pair.qp, &send, &bad_send) == ENOSYS);
+  CHECK(ibv_post_send(pair.qp, &send, &bad_send) == EOPNOTSUPP);
   CHECK(bad_send == &send);
   ibv_recv_wr receive{};
   ibv_recv_wr* bad_receive = nullptr;
   CHECK(ibv_post_recv(pair.qp, &receive, &bad_receive) == ENOSYS);
-  ibv_wc completion;
-  CHECK(ibv_poll_cq(pair.cq, 1, &completion) < 0);
-  CHECK(ibv_req_notify_cq(pair.cq, 0) == ENOSYS);
-  CHECK(ibv_create_comp_channel(nic.context) == nullptr);
   CHECK(ibv_destroy_cq(pair.cq) == EBUSY);  // the queue pair completes into it
   ibv_qp_init_attr ud{};
   ud.send_cq = pair.cq;

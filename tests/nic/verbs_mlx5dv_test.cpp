@@ -288,3 +288,40 @@ TEST_CASE("the special calls of mlx5dv answer, or say no") {
   CHECK(mlx5dv_create_qp(nic.context, &qp, &special) == nullptr);
   CHECK(errno == EOPNOTSUPP);
 }
+
+TEST_CASE("commands query and move a queue pair of verbs") {
+  const Nic nic;
+  ibv_cq* cq = ibv_create_cq(nic.context, 1, nullptr, nullptr, 0);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.cap = {1, 0, 1, 0, 0};
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(nic.pd, &init);
+  REQUIRE(qp != nullptr);
+  const auto state = [&] {
+    const Bytes in = command_on(0x50b, qp->qp_num);
+    Bytes out(0x110);
+    REQUIRE(mlx5dv_devx_qp_query(qp, in.data(), in.size(), out.data(), out.size()) == 0);
+    return bits_at(out, kQpc, 31, 28);
+  };
+  CHECK(state() == 0);
+  Bytes out(0x10);
+  const Bytes other = rst2init(qp->qp_num + 1);
+  CHECK(mlx5dv_devx_qp_modify(qp, other.data(), other.size(), out.data(), out.size()) == EINVAL);
+  const Bytes in = rst2init(qp->qp_num);
+  CHECK(mlx5dv_devx_qp_modify(qp, in.data(), in.size(), out.data(), out.size()) == 0);
+  CHECK(state() == 1);
+  ibv_qp_attr now{};
+  REQUIRE(ibv_query_qp(qp, &now, IBV_QP_STATE, &init) == 0);
+  CHECK(now.qp_state == IBV_QPS_INIT);
+  CHECK(ibv_destroy_qp(qp) == 0);
+  CHECK(ibv_destroy_cq(cq) == 0);
+}
+
+TEST_CASE("calls that are not there say so") {
+  const Nic nic;
+  errno = 0;
+  CHECK(mlx5dv_alloc_var(nic.context, 0) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
+  CHECK(mlx5dv_reserved_qpn_alloc(nic.context, nullptr) == EOPNOTSUPP);
+}

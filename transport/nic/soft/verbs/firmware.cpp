@@ -154,6 +154,16 @@ std::uint32_t Firmware::register_umem(void* address, std::uint64_t bytes,
   return id;
 }
 
+void Firmware::adopt_qp(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  state_->qps[number].adopted = true;
+}
+
+void Firmware::forget_qp(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  state_->qps.erase(number);
+}
+
 bool Firmware::release_umem(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = state_->umems.find(id);

@@ -99,6 +99,11 @@ class Firmware {
   /// False while a queue uses it, or when there is none.
   [[nodiscard]] bool release_umem(std::uint32_t id);
 
+  /// A queue pair of the engine that verbs has created: commands may query and move it until it is
+  /// forgotten.
+  void adopt_qp(std::uint32_t number);
+  void forget_qp(std::uint32_t number);
+
  private:
   std::mutex mutex_;
   std::unique_ptr<FirmwareState> state_;

@@ -92,7 +92,8 @@ void create_qp(FirmwareState& state, Call& call) {
 void destroy_qp(FirmwareState& state, Call& call) {
   const std::uint32_t number = named_object(call);
   const auto found = state.qps.find(number);
-  demand(found != state.qps.end(), Status::kBadResource, Check::kNumber, "no such queue pair");
+  demand(found != state.qps.end() && !found->second.adopted, Status::kBadResource, Check::kNumber,
+         "no such queue pair");
   state.engine.destroy_qp(number);
   static_cast<void>(state.resources.remove(Resource::kQp, number));
   const DevxQp& qp = found->second;

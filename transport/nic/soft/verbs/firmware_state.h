@@ -36,6 +36,7 @@ struct DevxQp {
   std::uint32_t pd = 0, uar = 0, send_cq = 0;
   std::uint32_t receive_cq = 0, srq = 0;  ///< 0 = none
   std::uint32_t queue_umem = 0, record_umem = 0;
+  bool adopted = false;  ///< verbs has it, and destroys it
 };
 
 struct FirmwareState {

@@ -85,13 +85,21 @@ void run(ibv_context* context, const Bytes& input, void* out, std::size_t out_by
   require_call(status == Status::kOk, EREMOTEIO);
 }
 
+struct Message {
+  const void* input;
+  std::size_t in_bytes;
+  void* out;
+  std::size_t out_bytes;
+};
 /// Commands to an object may name no other one (devx_is_valid_obj_id).
-int run_on_object(mlx5dv_devx_obj* obj, const Bytes& input, CommandClass wanted, void* out,
-                  std::size_t out_bytes) {
-  check_class(input, wanted);
-  require_call(get(input.data(), object::number) == obj->number, EINVAL);
-  run(obj->context, input, out, out_bytes);
-  return 0;
+int run_on_object(ibv_context* context, std::uint32_t number, CommandClass wanted,
+                  const Message& message) {
+  return errno_call([&] {
+    const Bytes input = copy_input(message.input, message.in_bytes, message.out_bytes);
+    check_class(input, wanted);
+    require_call(get(input.data(), object::number) == number, EINVAL);
+    run(context, input, message.out, message.out_bytes);
+  });
 }
 
 }  // namespace
@@ -125,18 +133,25 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* context, const void* input,
 
 int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* obj, const void* input, std::size_t in_bytes, void* out,
                            std::size_t out_bytes) {
-  return errno_call([&] {
-    run_on_object(obj, copy_input(input, in_bytes, out_bytes), CommandClass::kModify, out,
-                  out_bytes);
-  });
+  return run_on_object(obj->context, obj->number, CommandClass::kModify,
+                       {input, in_bytes, out, out_bytes});
 }
-
 int mlx5dv_devx_obj_query(mlx5dv_devx_obj* obj, const void* input, std::size_t in_bytes, void* out,
                           std::size_t out_bytes) {
-  return errno_call([&] {
-    run_on_object(obj, copy_input(input, in_bytes, out_bytes), CommandClass::kQuery, out,
-                  out_bytes);
-  });
+  return run_on_object(obj->context, obj->number, CommandClass::kQuery,
+                       {input, in_bytes, out, out_bytes});
+}
+
+// Those of queue pairs that verbs has made.
+int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* input, std::size_t in_bytes, void* out,
+                          std::size_t out_bytes) {
+  return run_on_object(qp->context, qp->qp_num, CommandClass::kModify,
+                       {input, in_bytes, out, out_bytes});
+}
+int mlx5dv_devx_qp_query(ibv_qp* qp, const void* input, std::size_t in_bytes, void* out,
+                         std::size_t out_bytes) {
+  return run_on_object(qp->context, qp->qp_num, CommandClass::kQuery,
+                       {input, in_bytes, out, out_bytes});
 }
 
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* obj) {

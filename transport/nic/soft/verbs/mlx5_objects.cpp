@@ -7,7 +7,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint32_t kEntryBytes = 64;
+constexpr std::uint32_t kEntryBytes = 64;  // of send and shared receive queues
 
 void init_pd(const ibv_pd* pd, mlx5dv_pd* out) {
   out->pdn = pd->handle;
@@ -19,7 +19,7 @@ void init_cq(ibv_cq* verbs, mlx5dv_cq* out) {
   out->buf = cq->memory.entries();
   out->dbrec = cq->memory.record();
   out->cqe_cnt = 1u << cq->log_entries;
-  out->cqe_size = kEntryBytes;
+  out->cqe_size = cq->entry_bytes;
   out->cq_uar = cq->page;
   out->cqn = verbs->handle;
   out->comp_mask = 0;
@@ -108,15 +108,31 @@ int mlx5dv_query_device(ibv_context*, mlx5dv_context* out) {
 }
 
 // A queue pair without anything particular of mlx5.
-ibv_qp* mlx5dv_create_qp(ibv_context*, ibv_qp_init_attr_ex* attributes,
+ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* wanted,
                          mlx5dv_qp_init_attr* special) {
-  const bool plain = special == nullptr || special->comp_mask == 0;
-  if (!plain || attributes->comp_mask != IBV_QP_INIT_ATTR_PD) {
+  if (special != nullptr && special->comp_mask != 0) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  // The extended structure begins with the plain one (verbs.h, ibv_create_qp_ex).
-  return ibv_create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr*>(attributes));
+  return context_of(context).verbs.create_qp_ex(context, wanted);
+}
+
+// 128 bytes: the entry as in a queue of 64 is their second half, and the first one stays unused.
+ibv_cq_ex* mlx5dv_create_cq(ibv_context* context, ibv_cq_init_attr_ex* wanted,
+                            mlx5dv_cq_init_attr* special) {
+  std::uint32_t bytes = kCqeBytes;
+  const std::uint64_t mask = special != nullptr ? special->comp_mask : 0;
+  if ((mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0) bytes = special->cqe_size;
+  const bool flags = (mask & MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && special->flags != 0;
+  if ((mask & MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE) != 0 || flags) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if (bytes != kCqeBytes && bytes != kLongCqeBytes) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return context_of(context).create_cq(context, *wanted, bytes);
 }
 
 int mlx5dv_get_data_direct_sysfs_path(ibv_context*, char*, std::size_t) { return ENODEV; }

@@ -29,6 +29,20 @@ void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
   }
 }
 
+/// With the engine's lock and the context's.
+void tell_channel(SoftCq& cq) {
+  auto* channel = reinterpret_cast<SoftCompChannel*>(cq.verbs.channel);
+  const std::lock_guard lock(channel->mutex);
+  channel->waiting.push_back(&cq);
+  const std::uint64_t one = 1;
+  (void)!::write(channel->events.get(), &one, sizeof one);
+}
+
+ibv_event_type qp_event(DeviceEvent::Kind kind) {
+  if (kind == DeviceEvent::Kind::kQueueFatal) return IBV_EVENT_QP_FATAL;
+  return kind == DeviceEvent::Kind::kAccessError ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
+}
+
 }  // namespace
 
 ContextState::ContextState(Engine& of) : engine(of), firmware(of, resources) {
@@ -37,14 +51,37 @@ ContextState::ContextState(Engine& of) : engine(of), firmware(of, resources) {
   events_read = Fd(ends[0]);
   events_write = Fd(ends[1]);
   require_call(::fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, errno);
-  // Those of queues that DevX has made come by its event channels.
-  listener = engine.listen([fd = ends[1]](const DeviceEvent& event) {
-    if (event.kind != DeviceEvent::Kind::kPortDown) return;
-    ibv_async_event told{};
-    told.event_type = IBV_EVENT_PORT_ERR;
-    told.element.port_num = 1;
-    (void)!::write(fd, &told, sizeof(told));  // full: the client does not listen
-  });
+  listener = engine.listen([this](const DeviceEvent& event) { take(event); });
+}
+
+/// Of the port and of what verbs has made; those of DevX come by its event channels.
+void ContextState::take(const DeviceEvent& event) {
+  const std::lock_guard lock(mutex);
+  const auto qp = qps.find(event.number);
+  const auto cq = cqs.find(event.number);
+  ibv_async_event told{};
+  switch (event.kind) {
+    case DeviceEvent::Kind::kPortDown:
+      told.event_type = IBV_EVENT_PORT_ERR;
+      told.element.port_num = 1;
+      break;
+    case DeviceEvent::Kind::kCompletion:
+      if (cq != cqs.end()) tell_channel(*cq->second);
+      return;
+    case DeviceEvent::Kind::kCqError:
+      if (cq == cqs.end()) return;
+      told.event_type = IBV_EVENT_CQ_ERR;
+      told.element.cq = ibv_cq_ex_to_cq(&cq->second->verbs);
+      break;
+    case DeviceEvent::Kind::kQueueFatal:
+    case DeviceEvent::Kind::kInvalidRequest:
+    case DeviceEvent::Kind::kAccessError:
+      if (qp == qps.end()) return;
+      told.event_type = qp_event(event.kind);
+      told.element.qp = &qp->second->verbs.qp_base;
+      break;
+  }
+  (void)!::write(events_write.get(), &told, sizeof(told));  // full: the client does not listen
 }
 
 ContextState::~ContextState() {

@@ -6,6 +6,7 @@
 #include "transport/nic/soft/engine.h"
 #include "transport/nic/soft/verbs/firmware.h"
 #include "transport/nic/soft/verbs/resources.h"
+#include "transport/nic/soft/verbs/send_queue.h"
 
 #include "host/base/fd.h"
 
@@ -14,7 +15,10 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -32,6 +36,12 @@ namespace gshmem::soft {
 inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
 /// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
 inline constexpr std::size_t kRegisterOffset = 0x800;
+/// Of a work request.
+inline constexpr std::size_t kMaxPieces = 30;
+inline constexpr std::uint32_t kCqeBytes = 64, kLongCqeBytes = 128;
+
+struct SoftQp;
+struct SoftCq;
 
 struct ContextState {
   explicit ContextState(Engine& engine);
@@ -43,17 +53,29 @@ struct ContextState {
   Firmware firmware;
   Fd events_read, events_write;  ///< a pipe of ibv_async_event
   int listener = 0;
+
+  /// What verbs has created, by number, for completions and events to find.
+  std::mutex mutex;
+  std::map<std::uint32_t, SoftQp*> qps;
+  std::map<std::uint32_t, SoftCq*> cqs;
+
+ private:
+  void take(const DeviceEvent& event);
 };
 
 /// The result of ibv_open_device points at verbs.context.
 struct SoftContext {
   verbs_context verbs;  ///< first, so that the address of the context gives that of the whole
   ContextState* state;
+  /// What libmlx5 needs of libibverbs beyond its exports. `entry_bytes` is 64 or 128.
+  ibv_cq_ex* (*create_cq)(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
+                          std::uint32_t entry_bytes);
 };
-inline ContextState& state_of(ibv_context* context) {
+inline SoftContext& context_of(ibv_context* context) {
   char* whole = reinterpret_cast<char*>(context) - offsetof(verbs_context, context);
-  return *reinterpret_cast<SoftContext*>(whole)->state;
+  return *reinterpret_cast<SoftContext*>(whole);
 }
+inline ContextState& state_of(ibv_context* context) { return *context_of(context).state; }
 inline Engine& engine_of(ibv_context* context) { return state_of(context).engine; }
 
 /// Page-aligned memory of a queue that verbs has created: entries, then the doorbell record on a
@@ -81,12 +103,26 @@ struct SoftPd {
 struct SoftMr {
   ibv_mr verbs;
 };
+/// Where completion queues tell that something has come: an eventfd that counts what `waiting` has.
+struct SoftCompChannel {
+  ibv_comp_channel verbs;
+  Fd events;
+  std::mutex mutex;
+  std::deque<SoftCq*> waiting;
+};
 struct SoftCq {
-  ibv_cq verbs;
+  explicit SoftCq(std::size_t bytes) : memory(bytes) {}
+
+  ibv_cq_ex verbs{};  ///< begins like ibv_cq
   QueueMemory memory;
-  std::uint32_t log_entries;
-  std::uint32_t uar;
-  void* page;
+  std::uint32_t log_entries = 0, entry_bytes = 0;
+  std::uint32_t uar = 0;
+  void* page = nullptr;
+  std::uint32_t events_taken = 0;  ///< from the channel; guarded by verbs.mutex
+  std::mutex mutex;                ///< of what follows
+  std::uint32_t consumer = 0;      ///< entries polled
+  std::uint32_t sequence = 0;      ///< of arming
+  ibv_wc current{};                ///< of start_poll and next_poll
 };
 struct SoftSrq {
   ibv_srq verbs;
@@ -94,13 +130,16 @@ struct SoftSrq {
   ibv_srq_attr attributes;
 };
 struct SoftQp {
-  ibv_qp verbs;
+  explicit SoftQp(std::size_t bytes) : memory(bytes) {}
+
+  ibv_qp_ex verbs{};  ///< begins with an ibv_qp
   QueueMemory memory;
-  std::uint32_t log_entries;
-  std::uint32_t uar;
-  void* page;
-  ibv_qp_attr attributes;
-  ibv_qp_init_attr init;
+  std::uint32_t log_entries = 0;
+  std::uint32_t uar = 0;
+  void* page = nullptr;
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr init{};
+  SendQueue send;
 };
 struct SoftAh {
   ibv_ah verbs;

@@ -2,7 +2,6 @@
 #include "transport/nic/soft/verbs/symver.h"
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
-#include "host/base/fd.h"
 #include "host/base/log.h"
 
 #include <endian.h>
@@ -52,16 +51,13 @@ int index_of(const ibv_device* device) {
 void fill_operations(ibv_context_ops& ops) {
   ops.dealloc_mw = [](ibv_mw*) { return EOPNOTSUPP; };
   ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
-  ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -ENOSYS; };
-  ops.req_notify_cq = [](ibv_cq*, int) { return ENOSYS; };
+  ops.poll_cq = poll_cq;
+  ops.req_notify_cq = request_notification;
   ops.post_srq_recv = [](ibv_srq*, ibv_recv_wr* request, ibv_recv_wr** bad) {
     *bad = request;
     return ENOSYS;
   };
-  ops.post_send = [](ibv_qp*, ibv_send_wr* request, ibv_send_wr** bad) {
-    *bad = request;
-    return ENOSYS;
-  };
+  ops.post_send = post_send;
   ops.post_recv = [](ibv_qp*, ibv_recv_wr* request, ibv_recv_wr** bad) {
     *bad = request;
     return ENOSYS;
@@ -71,6 +67,10 @@ void fill_operations(ibv_context_ops& ops) {
 void fill_extended(verbs_context& verbs) {
   verbs.query_port = query_port;
   verbs.query_device_ex = query_device_ex;
+  verbs.create_cq_ex = [](ibv_context* context, ibv_cq_init_attr_ex* wanted) {
+    return create_cq(context, *wanted, kCqeBytes);
+  };
+  verbs.create_qp_ex = create_qp_ex;
   verbs.alloc_parent_domain = alloc_parent_domain;
   verbs.get_srq_num = get_srq_number;
   verbs.close_xrcd = [](ibv_xrcd*) { return EOPNOTSUPP; };  // verbs.h calls it unasked
@@ -139,13 +139,14 @@ ibv_context* ibv_open_device(ibv_device* device) {
     verbs.num_comp_vectors = kEventQueues;
     verbs.abi_compat = __VERBS_ABI_IS_EXTENDED;
     pthread_mutex_init(&verbs.mutex, nullptr);
+    context->create_cq = create_cq;
     context->state = state.release();
     return &context.release()->verbs.context;
   });
 }
 
 int ibv_close_device(ibv_context* context) {
-  destroy(whole<SoftContext>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context)));
+  destroy(&context_of(context));
   return 0;
 }
 

@@ -7,7 +7,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint32_t kEntryBytes = 64;
+constexpr std::uint32_t kEntryBytes = 64, kMaxInline = 512;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 /// Attributes that must be there, and those that may: Linux drivers/infiniband/core/verbs.c,
@@ -126,6 +126,14 @@ ibv_qp_state state_now(const ibv_qp* qp) {
   return IBV_QPS_ERR;
 }
 
+/// After reset: nothing of before is posted or will be polled.
+void start_anew(SoftQp& qp) {
+  forget_completions(qp.init.send_cq, qp.verbs.qp_base.qp_num);
+  forget_completions(qp.init.recv_cq, qp.verbs.qp_base.qp_num);
+  qp.send.reset();
+  __atomic_store_n(qp.memory.record() + MLX5_SND_DBR, 0, __ATOMIC_RELEASE);
+}
+
 void check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return require_call(mask == IBV_QP_STATE, EINVAL);
   for (const Transition& t : kTransitions) {
@@ -158,8 +166,9 @@ void release_all(Resources& resources, ibv_pd* pd, const ibv_qp_init_attr& init)
   if (init.srq != nullptr) resources.release(Resource::kSrq, init.srq->handle);
 }
 
-void publish(SoftQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init) {
-  ibv_qp& verbs = qp.verbs;
+void publish(SoftQp& qp, ibv_pd* pd) {
+  const ibv_qp_init_attr& init = qp.init;
+  ibv_qp& verbs = qp.verbs.qp_base;
   verbs.context = pd->context;
   verbs.qp_context = init.qp_context;
   verbs.pd = pd;
@@ -169,11 +178,76 @@ void publish(SoftQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init) {
   verbs.qp_num = verbs.handle;
   verbs.state = IBV_QPS_RESET;
   verbs.qp_type = init.qp_type;
-  pthread_mutex_init(&verbs.mutex, nullptr);
-  pthread_cond_init(&verbs.cond, nullptr);
+  init_waiting(verbs);
+  qp.send.open({.entries = static_cast<std::uint8_t*>(qp.memory.entries()),
+                .log_entries = qp.log_entries,
+                .record = qp.memory.record(),
+                .doorbell = static_cast<char*>(qp.page) + kRegisterOffset,
+                .number = verbs.qp_num,
+                .most_requests = init.cap.max_send_wr,
+                .most_pieces = init.cap.max_send_sge,
+                .most_inline = init.cap.max_inline_data,
+                .signal_all = init.sq_sig_all != 0});
+  ContextState& state = state_of(pd->context);
+  state.firmware.adopt_qp(verbs.qp_num);
+  const std::lock_guard lock(state.mutex);
+  state.qps[verbs.qp_num] = &qp;
+}
+
+SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
+  ContextState& state = state_of(pd->context);
+  Engine& engine = state.engine;
+  require_call(init.qp_type == IBV_QPT_RC, EOPNOTSUPP);
+  require_call(init.send_cq != nullptr && init.recv_cq != nullptr, EINVAL);
+  require_call(init.cap.max_send_sge <= kMaxPieces && init.cap.max_inline_data <= kMaxInline,
+               EINVAL);
+  const std::uint32_t max = 1u << engine.device().max_log_qp_entries;
+  const std::uint32_t each = entries_per_request(init.cap);
+  require_call(init.cap.max_send_wr <= max / each, EINVAL);
+  const std::uint32_t log = log2_ceil(std::max(1u, init.cap.max_send_wr * each));
+  auto qp = std::make_unique<SoftQp>(std::size_t{kEntryBytes} << log);
+  qp->log_entries = log;
+  use_all(state.resources, pd, init);
+  std::uint32_t& number = qp->verbs.qp_base.handle;
+  try {
+    qp->uar = engine.create_uar(&qp->page);
+    state.resources.add(Resource::kUar, qp->uar);
+    number = engine.create_qp({.pd = pd->handle,
+                               .send_queue = qp->memory.entries(),
+                               .log_send_entries = log,
+                               .record = qp->memory.record(),
+                               .send_cq = init.send_cq->handle,
+                               .receive_cq = init.recv_cq->handle,
+                               .uar = qp->uar,
+                               .user_index = 0});
+  } catch (...) {
+    release_all(state.resources, pd, init);
+    throw;
+  }
+  state.resources.add(Resource::kQp, number);
+  // What there is, which may be more than was asked for.
+  init.cap.max_send_wr = (1u << log) / each;
+  qp->init = init;
+  publish(*qp, pd);
+  return qp.release();
 }
 
 }  // namespace
+
+ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* wanted) {
+  return pointer_call([&] {
+    constexpr std::uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    require_call((wanted->comp_mask & ~known) == 0, EOPNOTSUPP);
+    require_call((wanted->comp_mask & IBV_QP_INIT_ATTR_PD) != 0, EINVAL);
+    const bool extended = (wanted->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    require_call(!extended || (wanted->send_ops_flags & ~kSendCalls) == 0, EOPNOTSUPP);
+    // The extended structure begins with the plain one (verbs.h, ibv_create_qp_ex).
+    SoftQp* qp = create(wanted->pd, *reinterpret_cast<ibv_qp_init_attr*>(wanted));
+    if (extended) fill_send_calls(qp->verbs);
+    return &qp->verbs.qp_base;
+  });
+}
+
 }  // namespace gshmem::soft
 
 using namespace gshmem::soft;
@@ -181,38 +255,7 @@ using namespace gshmem::soft;
 extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
-  return pointer_call([&] {
-    Engine& engine = engine_of(pd->context);
-    require_call(init->qp_type == IBV_QPT_RC, EOPNOTSUPP);
-    require_call(init->send_cq != nullptr && init->recv_cq != nullptr, EINVAL);
-    require_call(init->cap.max_send_sge <= 30 && init->cap.max_inline_data <= 512, EINVAL);
-    const std::uint32_t max = 1u << engine.device().max_log_qp_entries;
-    require_call(init->cap.max_send_wr <= max / entries_per_request(init->cap), EINVAL);
-    const std::uint32_t log =
-        log2_ceil(std::max(1u, init->cap.max_send_wr * entries_per_request(init->cap)));
-    auto qp = std::unique_ptr<SoftQp>(
-        new SoftQp{{}, QueueMemory(std::size_t{kEntryBytes} << log), log, 0, nullptr, {}, *init});
-    Resources& resources = state_of(pd->context).resources;
-    use_all(resources, pd, *init);
-    try {
-      qp->uar = engine.create_uar(&qp->page);
-      resources.add(Resource::kUar, qp->uar);
-      qp->verbs.handle = engine.create_qp({.pd = pd->handle,
-                                           .send_queue = qp->memory.entries(),
-                                           .log_send_entries = log,
-                                           .record = qp->memory.record(),
-                                           .send_cq = init->send_cq->handle,
-                                           .receive_cq = init->recv_cq->handle,
-                                           .uar = qp->uar,
-                                           .user_index = 0});
-    } catch (...) {
-      release_all(resources, pd, *init);
-      throw;
-    }
-    resources.add(Resource::kQp, qp->verbs.handle);
-    publish(*qp, pd, *init);
-    return &qp.release()->verbs;
-  });
+  return pointer_call([&] { return &create(pd, *init)->verbs.qp_base; });
 }
 
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
@@ -221,8 +264,10 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     check_transition(state_now(qp), attr->qp_state, mask);
     check_values(*attr, mask);
     move(engine_of(qp->context), qp->qp_num, *attr, mask);
-    take(whole<SoftQp>(qp)->attributes, *attr, mask);
+    auto* soft = whole<SoftQp>(qp);
+    take(soft->attributes, *attr, mask);
     qp->state = attr->qp_state;
+    if (attr->qp_state == IBV_QPS_RESET) start_anew(*soft);
   });
 }
 
@@ -245,13 +290,18 @@ int ibv_destroy_qp(ibv_qp* qp) {
     Resources& resources = state_of(qp->context).resources;
     require_call(resources.remove(Resource::kQp, qp->handle) == Resources::Removal::kRemoved,
                  EINVAL);
-    Engine& engine = engine_of(qp->context);
+    ContextState& state = state_of(qp->context);
+    Engine& engine = state.engine;
+    state.firmware.forget_qp(qp->qp_num);
     engine.destroy_qp(qp->handle);
+    {
+      const std::lock_guard lock(state.mutex);
+      state.qps.erase(qp->qp_num);
+    }
     static_cast<void>(resources.remove(Resource::kUar, soft->uar));
     engine.destroy_uar(soft->uar);
     release_all(resources, qp->pd, soft->init);
-    pthread_cond_destroy(&qp->cond);
-    pthread_mutex_destroy(&qp->mutex);
+    destroy_waiting(*qp);
     delete soft;
   });
 }

@@ -1,5 +1,4 @@
-// Completion queues, shared receive queues, address handles: objects that DevX commands and
-// mlx5dv_init_obj name. They exist; posting and polling through verbs does not (ENOSYS).
+// Shared receive queues and address handles: objects that DevX commands and mlx5dv_init_obj name.
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <endian.h>
@@ -10,20 +9,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::size_t kCqeBytes = 64, kReceiveBytes = 64;
-/// op_own of an entry that nothing has been written to: opcode 15 (MLX5_CQE_INVALID).
-constexpr unsigned char kInvalidEntry = 0xf0;
-
-template <class Verbs>
-void init_waiting(Verbs& object) {
-  pthread_mutex_init(&object.mutex, nullptr);
-  pthread_cond_init(&object.cond, nullptr);
-}
-template <class Verbs>
-void destroy_waiting(Verbs& object) {
-  pthread_cond_destroy(&object.cond);
-  pthread_mutex_destroy(&object.mutex);
-}
+constexpr std::size_t kReceiveBytes = 64;
 
 /// The engine has no shared receive queues; their numbers only have to be theirs.
 std::uint32_t next_srq_number() {
@@ -43,69 +29,6 @@ int get_srq_number(ibv_srq* srq, std::uint32_t* number) {
 using namespace gshmem::soft;
 
 extern "C" {
-
-ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
-                      ibv_comp_channel* channel, int vector) {
-  return pointer_call([&] {
-    Engine& engine = engine_of(context);
-    require_call(channel == nullptr, EOPNOTSUPP);
-    require_call(vector >= 0 && vector < static_cast<int>(kEventQueues), EINVAL);
-    require_call(entries > 0 && entries < 1 << engine.device().max_log_cq_entries, EINVAL);
-    const std::uint32_t log = log2_ceil(static_cast<std::uint32_t>(entries) + 1);
-    auto cq = std::unique_ptr<SoftCq>(new SoftCq{{}, QueueMemory(kCqeBytes << log), log, 0, {}});
-    auto* bytes = static_cast<unsigned char*>(cq->memory.entries());
-    for (std::size_t i = 0; i < std::size_t{1} << log; ++i)
-      bytes[i * kCqeBytes + kCqeBytes - 1] = kInvalidEntry;
-    cq->uar = engine.create_uar(&cq->page);
-    try {
-      cq->verbs.handle = engine.create_cq({.buffer = cq->memory.entries(),
-                                           .log_entries = log,
-                                           .collapsed = false,
-                                           .ignore_overrun = false,
-                                           .record = cq->memory.record(),
-                                           .uar = cq->uar});
-    } catch (...) {
-      engine.destroy_uar(cq->uar);
-      throw;
-    }
-    Resources& resources = state_of(context).resources;
-    resources.add(Resource::kUar, cq->uar);
-    resources.add(Resource::kCq, cq->verbs.handle);
-    cq->verbs.context = context;
-    cq->verbs.cq_context = cq_context;
-    cq->verbs.cqe = (1 << log) - 1;
-    init_waiting(cq->verbs);
-    return &cq.release()->verbs;
-  });
-}
-
-int ibv_destroy_cq(ibv_cq* verbs) {
-  return errno_call([&] {
-    auto* cq = whole<SoftCq>(verbs);
-    Resources& resources = state_of(verbs->context).resources;
-    require_call(resources.remove(Resource::kCq, verbs->handle) == Resources::Removal::kRemoved,
-                 EBUSY);
-    Engine& engine = engine_of(verbs->context);
-    engine.destroy_cq(verbs->handle);
-    static_cast<void>(resources.remove(Resource::kUar, cq->uar));
-    engine.destroy_uar(cq->uar);
-    destroy_waiting(*verbs);
-    delete cq;
-  });
-}
-
-int ibv_resize_cq(ibv_cq*, int) { return ENOSYS; }
-
-ibv_comp_channel* ibv_create_comp_channel(ibv_context*) {
-  errno = ENOSYS;
-  return nullptr;
-}
-int ibv_destroy_comp_channel(ibv_comp_channel*) { return ENOSYS; }
-int ibv_get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
-  errno = ENOSYS;
-  return -1;
-}
-void ibv_ack_cq_events(ibv_cq*, unsigned) {}  // there was none
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   return pointer_call([&] {
