@@ -197,7 +197,7 @@ TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
   const int other = gshnic_make_fabric();
   CHECK(gshnic_join_fabric(other) == -1);
   CHECK_THAT(gshnic_error(), Contains("another fabric"));
-  CHECK(soft::Engine::get().device().lid == 1);
+  CHECK(soft::Engine::get().device().lid != 0);
 }
 
 }  // namespace

@@ -13,13 +13,14 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
 #include <tuple>
 
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x32636962'6166736eull;  // changes with the layout
+constexpr std::uint64_t kMagic = 0x33636962'6166736eull;  // changes with the layout
 constexpr std::uint64_t kRingsOffset = 64 * 1024;
 constexpr std::uint64_t kFabricBytes = kRingsOffset + 2ull * kMaxNodes * kMaxNodes * Ring::kBytes;
 
@@ -88,8 +89,12 @@ struct Fabric::Node {
   alignas(64) std::atomic<std::uint64_t> senders;
 };
 
+// Unicast LIDs are those up to 0xbfff: InfiniBand, section 4.1.3.
+constexpr std::uint32_t kFirstLids = 0xbfff - kMaxNodes;
+
 struct Fabric::Header {
   std::uint64_t magic;
+  std::uint16_t first_lid;
   alignas(4096) Node nodes[kMaxNodes];
 };
 
@@ -156,6 +161,7 @@ void Fabric::claim_node() {
       throw EngineError{0xf, strprintf("clearing the fabric: %s", std::strerror(errno))};
     }
     header_->magic = kMagic;
+    header_->first_lid = static_cast<std::uint16_t>(1 + std::random_device{}() % kFirstLids);
   }
   for (std::uint32_t n = 0; n < kMaxNodes; ++n) {
     Node& node = header_->nodes[n];
@@ -170,6 +176,10 @@ void Fabric::claim_node() {
     return;
   }
   throw EngineError{0xf, strprintf("all %u nodes of the fabric have been used", kMaxNodes)};
+}
+
+std::uint16_t Fabric::lid_of(std::uint32_t node) const {
+  return static_cast<std::uint16_t>(header_->first_lid + node);
 }
 
 bool Fabric::same_file(int fd) const {

@@ -31,9 +31,8 @@ class Fabric {
   [[nodiscard]] static Fd open_named(const char* name);
 
   [[nodiscard]] std::uint32_t node() const { return node_; }
-  [[nodiscard]] std::uint16_t lid_of(std::uint32_t node) const {
-    return static_cast<std::uint16_t>(node + 1);
-  }
+  /// Fabrics begin anywhere, so that a client of another one is not taken for one's own.
+  [[nodiscard]] std::uint16_t lid_of(std::uint32_t node) const;
   [[nodiscard]] bool same_file(int fd) const;
   /// Whether the node's process runs. Asks the system: a few microseconds.
   [[nodiscard]] bool alive(std::uint32_t node) const;

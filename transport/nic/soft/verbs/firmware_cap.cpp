@@ -2,6 +2,7 @@
 #include "transport/nic/soft/verbs/firmware_state.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace gshmem::soft {
@@ -50,7 +51,8 @@ void fill_atomic(std::uint8_t* caps) {
   // Compare-and-swap 1, fetch-and-add 2, and their masked forms 4, 8; operands of 4 and 8 bytes.
   set(caps, atomic_caps::atomic_operations, 0x1 | 0x2 | 0x4 | 0x8);
   set(caps, atomic_caps::atomic_size_qp, 0x4 | 0x8);
-  set(caps, atomic_caps::atomic_size_dc, 0);
+  // As on every ConnectX with DC; NVSHMEM asks for both, whatever it uses.
+  set(caps, atomic_caps::atomic_size_dc, 0x4 | 0x8);
 }
 
 }  // namespace
@@ -59,18 +61,22 @@ void query_hca_cap(FirmwareState& state, Call& call) {
   const std::uint8_t* input = call.in.data();
   demand(get(input, query_hca_cap_in::other_function) == 0, Status::kBadParameter,
          Check::kCapability, "there is no other function");
-  std::uint8_t* caps = call.out.data() + kReplyOffset;
+  std::array<std::uint8_t, kCapBytes> caps{};
   switch (get(input, in::op_mod) >> 1) {
     case kGeneralCap:
-      return fill_general(state.engine.device(), caps);
+      fill_general(state.engine.device(), caps.data());
+      break;
     case kAtomicCap:
-      return fill_atomic(caps);
+      fill_atomic(caps.data());
+      break;
     case kRoceCap:
     case kGeneral2Cap:
-      return;  // known types, with nothing to report
+      break;  // known types, with nothing to report
     default:
       throw Refusal{Status::kBadParameter, Check::kCapability, "capabilities that are not there"};
   }
+  const std::size_t room = std::min(call.out.size() - kReplyOffset, caps.size());
+  std::copy_n(caps.begin(), room, call.out.begin() + kReplyOffset);
 }
 
 void query_roce_address(FirmwareState& state, Call& call) {

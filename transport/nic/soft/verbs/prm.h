@@ -38,6 +38,8 @@ inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2
 /// Their places: cqc in create_cq_in; qpc in create_qp_in, in every command that modifies a queue
 /// pair and in query_qp_out; the primary path in qpc.
 inline constexpr std::size_t kCqcOffset = 0x10, kQpcOffset = 0x18, kPathOffset = 0x18;
+/// Bytes of the capabilities of one type.
+inline constexpr std::size_t kCapBytes = 0x1000;
 /// Capabilities in query_hca_cap_out, address in query_roce_address_out.
 inline constexpr std::size_t kReplyOffset = 0x10;
 
