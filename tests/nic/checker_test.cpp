@@ -54,7 +54,7 @@ TEST_CASE("atomics_of_two_devices_on_one_word_are_found") {
 }
 
 TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
-  Pair pair({.strict = false}, {.log_entries = 2});
+  Pair pair({.strict = soft::Strictness::kLoose}, {.log_entries = 2});
   for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());
   pair.a.set_next(5);
   pair.a.ring();
@@ -163,7 +163,7 @@ TEST_CASE("a_record_without_a_doorbell_is_found") {
 }
 
 TEST_CASE("without_strict_the_record_is_a_doorbell_and_may_stay_behind") {
-  Pair pair({.strict = false});
+  Pair pair({.strict = soft::Strictness::kLoose});
   pair.a.nop();
   pair.a.store_record(1);
   CHECK_FALSE(pair.a.wait(0).error());
@@ -182,6 +182,50 @@ TEST_CASE("a_queue_without_any_signal_is_found") {
   pair.a.nop(0);
   pair.a.ring();
   wait_for_violation(pair.engine, "without one that asks for a completion");
+}
+
+/// A fetch-and-add of 4 bytes as NVSHMEM's host transport writes it: three words of the control
+/// segment, remote address and key, operands. All else is what was in the slot.
+void post_over_leftovers(Queue& queue, const Queue::Far& far, const Queue::Near& near) {
+  Bytes operands;
+  append32(operands, 1);
+  append32(operands, 0);
+  append64(operands, 0);
+  Bytes wqe = queue.control(0x15, 4, 8, 8);
+  Queue::remote(wqe, far.address, far.key);
+  wqe.insert(wqe.end(), operands.begin(), operands.end());
+  Queue::data(wqe, near.address, near.bytes, near.key);
+  const std::uint8_t* slot = queue.slot(queue.next());
+  for (const auto& [first, bytes] : {std::pair{8, 3}, {12, 4}, {28, 4}, {40, 8}}) {
+    std::copy_n(slot + first, bytes, wqe.begin() + first);
+  }
+  queue.post(wqe);
+}
+
+TEST_CASE("leftovers_of_a_slot_that_a_nic_ignores_are_remarked_and_the_entry_is_executed") {
+  const auto strict =
+      GENERATE(soft::Strictness::kStrict, soft::Strictness::kCard, soft::Strictness::kLoose);
+  Pair pair({.strict = strict}, {.log_entries = 4});
+  std::memset(pair.a.slot(0), 0x5a, 16 * 64);  // of the slots' last user
+  for (int i = 0; i < 50; ++i) {               // three laps
+    const auto index = static_cast<std::uint16_t>(pair.a.next());
+    post_over_leftovers(pair.a, pair.far(4), pair.near(0, 4));
+    REQUIRE_FALSE(pair.a.ring_and_wait(index).error());
+  }
+  CHECK(*pair.target.as<std::uint32_t>(4) == 50);
+  CHECK(pair.engine.violations().empty());
+  CHECK(pair.engine.counters().remarks == (strict == soft::Strictness::kLoose ? 0 : 50));
+  if (strict != soft::Strictness::kLoose) {
+    CHECK_THAT(pair.engine.remarks(), Contains("signature 0x5a; a DCI stream on a connection; "
+                                               "immediate 0x5a5a5a5a in MASKED_FA; reserved word"));
+  }
+}
+
+TEST_CASE("only_a_strict_engine_overwrites_what_it_has_consumed") {
+  const auto strict = GENERATE(soft::Strictness::kStrict, soft::Strictness::kCard);
+  Pair pair({.strict = strict});
+  pair.a.ring_and_wait(pair.a.nop());
+  CHECK((unsigned{*pair.a.slot(0)} == 0xee) == (strict == soft::Strictness::kStrict));
 }
 
 TEST_CASE("the_exported_text_is_cut_to_the_buffer") {

@@ -92,14 +92,25 @@ TEST_CASE("masked_compare_and_swap_of_4_and_8_bytes") {
   CHECK(big.entries() == 2);
 }
 
+TEST_CASE("operands_that_a_nic_ignores_are_remarked") {
+  const auto remark = [](const Bytes& bytes) {
+    return decode_wqe(bytes.data(), bytes.size()).remark;
+  };
+  const Bytes add = entry(0, 0x12, kTwo8, 8);
+  CHECK(good_atomic(add).swap_or_add == 0x0102030405060708);
+  CHECK(remark(add) == "compare value in ATOMIC_FA");
+  Bytes reserved = kAdd4;
+  reserved[15] = 1;
+  const Bytes masked = entry(8, 0x15, reserved, 4);
+  CHECK(good_atomic(masked).swap_or_add == 5);
+  CHECK(remark(masked) == "reserved bytes of the operands are set");
+  CHECK(remark(entry(8, 0x15, kAdd4, 4)).empty());
+}
+
 TEST_CASE("atomics_that_are_put_together_wrongly") {
   bad_atomic(entry(8, 0x11, kTwo8, 8), "opmod 0x08 in ATOMIC_CS");
   bad_atomic(entry(0, 0x14, kSwap4, 4), "opmod 0x00 in MASKED_CS");
   bad_atomic(entry(0x0a, 0x15, kAdd8, 8), "opmod 0x0a in MASKED_FA");
-  bad_atomic(entry(0, 0x12, kTwo8, 8), "compare value in ATOMIC_FA");
-  Bytes reserved = kAdd4;
-  reserved[15] = 1;
-  bad_atomic(entry(8, 0x15, reserved, 4), "reserved bytes of the operands");
   bad_atomic(entry(0, 0x11, kTwo8, 4), "result of 4 bytes for ATOMIC_CS of 8",
              WqeError::kLocalLength);
   bad_atomic(entry(8, 0x15, kAdd4, 8), "result of 8 bytes for MASKED_FA of 4",

@@ -114,13 +114,11 @@ TEST_CASE("local_operation_and_length_errors") {
   const Case one = GENERATE_REF(
       Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x13; })},  // unknown opcode
       Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x0a; })},  // SEND
-      Case{kBadOperation, bytes([](Bytes& w) { w[7] = 2, w[3] = 0x10, w[31] = 1; })},
-      Case{kBadOperation, bytes([](Bytes& w) { w[7] = 1; })},   // ds too small
+      Case{kBadOperation, bytes([](Bytes& w) { w[7] = 1; })},     // ds too small
       Case{kBadLength, bytes([](Bytes& w) { w[7] = 4; })},      // ds too big: a segment of 0 bytes
       Case{kBadOperation, bytes([](Bytes& w) { w[6] ^= 1; })},  // of another queue pair
       Case{kBadOperation, bytes([](Bytes& w) { w[2] ^= 1; })},  // index
-      Case{kBadOperation, bytes([](Bytes& w) { w[8] = 1; })},   // signature
-      Case{kBadOperation, bytes([](Bytes& w) { w[11] = 0x18; })},        // reserved flag
+      Case{kBadOperation, bytes([](Bytes& w) { w[11] = 0xa8; })},        // fence mode
       Case{kBadLength, bytes([](Bytes& w) { w[35] = 0; })},              // 2 GiB
       Case{kBadLength, bytes([](Bytes& w) { w[34] = 4, w[35] = 1; })});  // above log_msg_max
   expect_error(pair, one.syndrome, one.post);

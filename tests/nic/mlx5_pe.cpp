@@ -1,4 +1,5 @@
 #include "tests/nic/mlx5_pe.h"
+#include "tests/nic/soft_findings.h"
 #include "tests/patience.h"
 
 #include <sys/mman.h>
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kQueueBytes = TestPe::kDepth * 64 + 2 * kPage;
+
+[[maybe_unused]] const bool is_strict = (test::make_soft_nic_strict(), true);
 
 QueuePlace place_of(int queue) {
   const std::uint64_t base = static_cast<std::uint64_t>(queue) * kQueueBytes;

@@ -1,5 +1,6 @@
 // The mlx5 transport end to end on the soft NIC's libibverbs and libmlx5, PEs being threads.
 #include "tests/nic/mlx5_pe.h"
+#include "tests/nic/soft_findings.h"
 #include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/verbs_api.h"
 
@@ -50,6 +51,7 @@ void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+  CHECK(test::soft_nic_findings() == 0);
 }
 
 /// Catch2's own macros are for one thread.

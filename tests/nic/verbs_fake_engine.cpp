@@ -72,5 +72,6 @@ QpState Engine::state(std::uint32_t qpn) const {
   return impl_->queue_pairs.at(qpn);
 }
 std::string Engine::violations() const { return {}; }
+void Engine::remark(const std::string&) {}
 
 }  // namespace gshmem::soft

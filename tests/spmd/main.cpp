@@ -3,11 +3,11 @@
 // fewer;
 // --share: N PEs on the first GPU. Exit 0 = all passed, 1 = not, 77 = not possible
 // here (reason on stdout), 2 = misuse, as names of no test are.
+#include "tests/nic/soft_findings.h"
 #include "tests/patience.h"
 #include "tests/spmd/session.h"
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -142,18 +142,6 @@ int run_as_children(const Options& options, char** argv) {
   return failed;
 }
 
-/// What this process has done to the soft NIC that its specification does not allow, if it uses it.
-int soft_nic_violations() {
-  void* library = dlopen("libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return 0;
-  using Function = int (*)(char*, unsigned long);
-  const auto violations = reinterpret_cast<Function>(dlsym(library, "gshnic_violations"));
-  char text[4096] = "the soft NIC has no gshnic_violations";
-  const int count = violations != nullptr ? violations(text, sizeof(text)) : 1;
-  if (count != 0) std::fprintf(stderr, "%d violations:\n%s\n", count, text);
-  return count;
-}
-
 int run_all(const Options& options, char** argv) {
   switch (options.mode) {
     case Mode::kThreads:
@@ -247,12 +235,13 @@ int main(int argc, char** argv) {
   setenv("GSHMEM_TIMEOUT", minute.c_str(), 0);
   setenv("GSHMEM_BOOTSTRAP_TIMEOUT", minute.c_str(), 0);
   setenv("GSHMEM_LOG", "error", 0);  // tests use up the heap on purpose, which is worth a warning
+  test::make_soft_nic_strict();
   const char* seed = std::getenv("GSHMEM_TEST_SEED");
   // All processes of a run must agree: without a variable the seed is fixed.
   if (seed) options.seed = std::strtoull(seed, nullptr, 0);
   check_names(options);
   if (gpus > 0) require_gpus(gpus);
-  const int failed = run_all(options, argv) + soft_nic_violations();
+  const int failed = run_all(options, argv) + test::soft_nic_findings();
   if (failed != 0) std::fprintf(stderr, "spmd: FAILED, GSHMEM_TEST_SEED=%lu\n", options.seed);
   return failed != 0;
 }

@@ -87,6 +87,10 @@ class Decoder {
     result_.reason = std::move(reason);
   }
 
+  void remark(const std::string& what) {
+    result_.remark += (result_.remark.empty() ? "" : "; ") + what;
+  }
+
   /// The next `bytes`, or null (and an error) when the entry has no more.
   const std::uint8_t* take(std::size_t bytes, const char* what) {
     if (!ok()) return nullptr;
@@ -110,16 +114,14 @@ class Decoder {
     wqe().opcode = segment[3];
     wqe().number = be32_at(segment + 4) >> 8;
     wqe().units = segment[7] & 0x3f;
-    if (segment[7] & 0xc0) fail(WqeError::kLocalOperation, "reserved bits beside ds are set");
+    if (segment[7] & 0xc0) remark("reserved bits beside ds are set");
     // Only a queue pair created with wq_signature has one, and none is.
-    if (segment[8]) fail(WqeError::kLocalOperation, text("signature 0x%02x", segment[8]));
-    if (be16_at(segment + 9)) fail(WqeError::kLocalOperation, "a DCI stream on a connection");
+    if (segment[8]) remark(text("signature 0x%02x", segment[8]));
+    if (be16_at(segment + 9)) remark("a DCI stream on a connection");
     flags(segment[11]);
     // No opcode that is decoded here has an immediate, an invalidated or a UMR key.
-    if (be32_at(segment + 12)) {
-      fail(WqeError::kLocalOperation,
-           text("immediate 0x%08x in %s", be32_at(segment + 12), name()));
-    }
+    if (be32_at(segment + 12))
+      remark(text("immediate 0x%08x in %s", be32_at(segment + 12), name()));
   }
 
   // fm_ce_se: fence mode 7:5 (0 to 4: mlx5dv.h has 1 and 4, PRM 2 and 3), completion 3:2, solicited
@@ -130,9 +132,7 @@ class Decoder {
     if (wqe().fence > 4) {
       fail(WqeError::kLocalOperation, text("fence mode %u", unsigned{wqe().fence}));
     }
-    if (value & 0x11) {
-      fail(WqeError::kLocalOperation, text("reserved bits in fm_ce_se 0x%02x", unsigned{value}));
-    }
+    if (value & 0x11) remark(text("reserved bits in fm_ce_se 0x%02x", unsigned{value}));
   }
 
   void body() {
@@ -178,9 +178,7 @@ class Decoder {
     if (segment == nullptr) return;
     wqe().remote_address = be64_at(segment);
     wqe().remote_key = be32_at(segment + 8);
-    if (be32_at(segment + 12)) {
-      fail(WqeError::kLocalOperation, "reserved word of the remote address segment is set");
-    }
+    if (be32_at(segment + 12)) remark("reserved word of the remote address segment is set");
   }
 
   enum class Inline { kAllowed, kForbidden };
@@ -259,9 +257,7 @@ class Decoder {
       wqe().swap_or_add = be64_at(segment);
       wqe().compare = be64_at(segment + 8);
       // rdma-core providers/mlx5/qp.c set_atomic_seg: 0 in a fetch-and-add.
-      if (kind == WqeKind::kFetchAdd && wqe().compare != 0) {
-        fail(WqeError::kLocalOperation, "compare value in ATOMIC_FA");
-      }
+      if (kind == WqeKind::kFetchAdd && wqe().compare != 0) remark("compare value in ATOMIC_FA");
     }
     result(bytes);
   }
@@ -302,9 +298,7 @@ class Decoder {
     if (segment == nullptr) return;
     wqe().swap_or_add = operand(segment, bytes, 0);
     wqe().boundary = operand(segment, bytes, 1);
-    if (bytes == 4 && be64_at(segment + 8) != 0) {
-      fail(WqeError::kLocalOperation, "reserved bytes of the operands are set");
-    }
+    if (bytes == 4 && be64_at(segment + 8) != 0) remark("reserved bytes of the operands are set");
   }
 
   const std::uint8_t* at_;

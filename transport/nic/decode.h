@@ -68,15 +68,17 @@ enum class WqeError : std::uint8_t {
 struct DecodeResult {
   WqeError error = WqeError::kNone;
   std::string reason;  ///< one line when there is an error
-  Wqe wqe;             ///< ctrl fields are valid also with an error
+  /// What is set and should not be, although a NIC ignores it: one line, or empty.
+  std::string remark;
+  Wqe wqe;  ///< ctrl fields are valid also with an error
 };
 
 /// Bytes of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
 [[nodiscard]] std::size_t wqe_bytes(const std::uint8_t* ctrl);
 
 /// Decodes `bytes` (= wqe_bytes, but at least 16, so that an entry of ds 0 can be named) of a WQE.
-/// Strict: reserved bits, unknown opcodes, ds that does not fit the opcode, bad inline headers are
-/// errors. Nothing past `bytes` is read.
+/// Unknown opcodes, ds that does not fit the opcode, bad inline headers are errors; reserved bits
+/// and fields without a meaning are remarks. Nothing past `bytes` is read.
 [[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes);
 
 /// "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.

@@ -184,8 +184,8 @@ nic::Wqe Nic::fetch(std::size_t at, std::uint64_t limit) {
     fail("queue %zu: entry %llu has index %u of queue pair 0x%x when the NIC was told of %llu", at,
          number(first), wqe.index, wqe.number, number(limit));
   }
-  if (result.error != nic::WqeError::kNone) {
-    fail("queue %zu: entry %llu is malformed: %s\n%s", at, number(first), result.reason.c_str(),
+  if (const std::string why = result.reason + result.remark; !why.empty()) {
+    fail("queue %zu: entry %llu is malformed: %s\n%s", at, number(first), why.c_str(),
          nic::dump_wqe(bytes, length).c_str());
   }
   if (wqe.entries() > limit - first) {

@@ -6,25 +6,33 @@
 
 namespace gshmem::soft {
 
-void Checker::violation(const std::string& what, const std::uint8_t* wqe, std::size_t bytes) {
+void Checker::add(Kind kind, const std::string& what, const std::uint8_t* wqe, std::size_t bytes) {
   std::string text = what;
   if (wqe != nullptr) text += "\n  " + nic::dump_wqe(wqe, bytes);
-  GSHMEM_LOG_LIMITED(LogLevel::kError, 16, "soft NIC: %s", text.c_str());
+  if (kind == Kind::kViolation) {
+    GSHMEM_LOG_LIMITED(LogLevel::kError, 16, "soft NIC: %s", text.c_str());
+  } else {
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 16, "soft NIC: a NIC would ignore: %s", text.c_str());
+  }
   const std::lock_guard lock(mutex_);
-  ++count_;
-  if (kept_.size() < kKept) kept_.push_back(text);
+  Findings& found = found_[static_cast<std::size_t>(kind)];
+  ++found.count;
+  if (found.kept.size() < kKept) found.kept.push_back(text);
 }
 
-std::size_t Checker::count() const {
+std::size_t Checker::count(Kind kind) const {
   const std::lock_guard lock(mutex_);
-  return count_;
+  return found_[static_cast<std::size_t>(kind)].count;
 }
 
-std::string Checker::text() const {
+std::string Checker::text(Kind kind) const {
   const std::lock_guard lock(mutex_);
+  const Findings& found = found_[static_cast<std::size_t>(kind)];
   std::string all;
-  for (const std::string& one : kept_) all += one + "\n";
-  if (count_ > kept_.size()) all += strprintf("and %zu more\n", count_ - kept_.size());
+  for (const std::string& one : found.kept) all += one + "\n";
+  if (found.count > found.kept.size()) {
+    all += strprintf("and %zu more\n", found.count - found.kept.size());
+  }
   return all;
 }
 

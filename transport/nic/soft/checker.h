@@ -1,5 +1,5 @@
-// What clients do wrong without any error of the specification: collected as text, logged, and read
-// by tests through Engine::violations(). Threads: any.
+// What clients do wrong without any error that a completion carries: collected as text, logged, and
+// read by tests through Engine::violations() and Engine::remarks(). Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,35 @@ namespace gshmem::soft {
 
 class Checker {
  public:
+  enum class Kind : std::uint8_t {
+    kViolation,  ///< a NIC would refuse it, or go wrong
+    kRemark,     ///< a NIC would ignore it: set, and without a meaning
+  };
+  explicit Checker(bool remarks) : remarks_(remarks) {}
+
   /// `what` in one line; `wqe`, if any, is added as a dump.
-  void violation(const std::string& what, const std::uint8_t* wqe = nullptr, std::size_t bytes = 0);
-  [[nodiscard]] std::size_t count() const;
+  void violation(const std::string& what, const std::uint8_t* wqe = nullptr,
+                 std::size_t bytes = 0) {
+    add(Kind::kViolation, what, wqe, bytes);
+  }
+  void remark(const std::string& what, const std::uint8_t* wqe = nullptr, std::size_t bytes = 0) {
+    if (remarks_) add(Kind::kRemark, what, wqe, bytes);
+  }
+  [[nodiscard]] std::size_t count(Kind kind) const;
   /// One paragraph each; the first kKept of them.
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text(Kind kind) const;
 
  private:
   static constexpr std::size_t kKept = 64;
+  struct Findings {
+    std::vector<std::string> kept;
+    std::size_t count = 0;
+  };
+  void add(Kind kind, const std::string& what, const std::uint8_t* wqe, std::size_t bytes);
+
+  bool remarks_;  ///< whether they are counted
   mutable std::mutex mutex_;
-  std::vector<std::string> kept_;
-  std::size_t count_ = 0;
+  Findings found_[2];
 };
 
 }  // namespace gshmem::soft

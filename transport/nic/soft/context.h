@@ -22,6 +22,7 @@ namespace gshmem::soft {
 struct Context {
   explicit Context(const EngineOptions& given)
       : options(given),
+        checker(given.strict != Strictness::kLoose),
         adversary(parse_adversary(given.adversary), given.seed),
         rules(parse_rules(given.rules)) {}
 

@@ -50,7 +50,7 @@ constexpr std::uint32_t kLocalMask = (1u << kLocalBits) - 1;
 }  // namespace
 
 EngineOptions EngineOptions::from_env() {
-  EngineOptions options;
+  EngineOptions options{.strict = Strictness::kCard};
   options.fabric = variable("GSHNIC_FABRIC");
   options.adversary = variable("GSHNIC_ADVERSARY");
   options.rules = variable("GSHNIC_RULES");
@@ -64,7 +64,7 @@ EngineOptions EngineOptions::from_env() {
   if (const std::string strict = variable("GSHNIC_STRICT"); !strict.empty()) {
     check(strict == "0" || strict == "1", kBadParameter,
           strprintf("GSHNIC_STRICT=\"%s\": expected 0 or 1", strict.c_str()));
-    options.strict = strict == "1";
+    options.strict = strict == "1" ? Strictness::kStrict : Strictness::kLoose;
   }
   if (const std::string devices = variable("GSHNIC_DEVICES"); !devices.empty()) {
     const bool good = devices.size() == 1 && devices[0] >= '1' && devices[0] <= '0' + kMostDevices;
@@ -353,12 +353,19 @@ void Engine::add_rules(const std::string& rules) {
   impl_->context.rules.add(parsed);
 }
 
-std::string Engine::violations() const { return impl_->context.checker.text(); }
+std::string Engine::violations() const {
+  return impl_->context.checker.text(Checker::Kind::kViolation);
+}
+
+std::string Engine::remarks() const { return impl_->context.checker.text(Checker::Kind::kRemark); }
+
+void Engine::remark(const std::string& what) { impl_->context.checker.remark(what); }
 
 Counters Engine::counters() const {
   const Core::Lock lock(*impl_);
   Counters counters = impl_->context.counters;
-  counters.violations = impl_->context.checker.count();
+  counters.violations = impl_->context.checker.count(Checker::Kind::kViolation);
+  counters.remarks = impl_->context.checker.count(Checker::Kind::kRemark);
   return counters;
 }
 

@@ -101,15 +101,20 @@ struct EngineError {
   std::string reason;
 };
 
+/// GSHNIC_STRICT: how much of a careless client is found.
+enum class Strictness : std::uint8_t {
+  kLoose,   ///< 0: a moved doorbell record is a doorbell; nothing is remarked
+  kCard,    ///< as a NIC: what it ignores is remarked and executed
+  kStrict,  ///< 1: consumed entries are overwritten, too, so that stale ones are found
+};
+
 /// How an engine behaves; GSHNIC_* of the environment for the process's one.
 struct EngineOptions {
   std::string fabric = {};     ///< GSHNIC_FABRIC: name of shared memory to join; empty = none
   std::uint64_t seed = 1;      ///< GSHNIC_SEED, of the adversary
   std::string adversary = {};  ///< GSHNIC_ADVERSARY: adversary.h has the grammar
   std::string rules = {};      ///< GSHNIC_RULES: rules.h has the grammar
-  /// GSHNIC_STRICT, default 1: the doorbell record must follow the doorbell, and consumed entries
-  /// are overwritten so that stale ones are found. 0: a moved record is a doorbell.
-  bool strict = true;
+  Strictness strict = Strictness::kStrict;  ///< GSHNIC_STRICT, where the default is kCard
   /// GSHNIC_DEVICES, default 1: devices of the process.
   int devices = 1;
   /// Errors: EngineError 0x3 that names the variable.
@@ -140,7 +145,7 @@ struct Counters {
   std::uint64_t cqes = 0;             ///< written
   std::uint64_t bytes = 0;            ///< of messages that succeeded
   std::uint64_t retries = 0;  ///< attempts that the peer was not ready for, or that got lost
-  std::uint64_t violations = 0;
+  std::uint64_t violations = 0, remarks = 0;
 };
 
 /// Threads: any, for all functions.
@@ -196,6 +201,10 @@ class Engine {
 
   /// Violations of the client checker since start, as text; empty = none. Tests read it.
   [[nodiscard]] std::string violations() const;
+  /// What clients set although a NIC ignores it, likewise.
+  [[nodiscard]] std::string remarks() const;
+  /// One more, that a command of the firmware has seen.
+  void remark(const std::string& what);
   [[nodiscard]] Counters counters() const;
   /// Processor time that the engine's thread has used.
   [[nodiscard]] std::int64_t thread_cpu_ns() const;
@@ -224,4 +233,6 @@ __attribute__((visibility("default"))) const char* gshnic_error(void);
 __attribute__((visibility("default"))) int gshnic_inject(const char* rules);
 /// Checker violations as text into `buffer`; returns their number.
 __attribute__((visibility("default"))) int gshnic_violations(char* buffer, unsigned long bytes);
+/// Remarks, likewise.
+__attribute__((visibility("default"))) int gshnic_remarks(char* buffer, unsigned long bytes);
 }

@@ -35,6 +35,30 @@ void for_each_device(F body) {
   for (int i = 0; i < Engine::devices(); ++i) body(Engine::get(i));
 }
 
+struct Findings {
+  std::string text;
+  std::uint64_t count;
+};
+
+/// Those of all devices, as text into `buffer`; their number.
+template <class F>
+int copy_findings(char* buffer, unsigned long bytes, F of) {
+  return guard([=] {
+    Findings all{};
+    for_each_device([&](const Engine& engine) {
+      const Findings some = of(engine);
+      all.text += some.text;
+      all.count += some.count;
+    });
+    if (buffer != nullptr && bytes > 0) {
+      const std::size_t length = std::min<std::size_t>(all.text.size(), bytes - 1);
+      std::memcpy(buffer, all.text.data(), length);
+      buffer[length] = '\0';
+    }
+    return static_cast<int>(all.count);
+  });
+}
+
 }  // namespace
 
 int gshnic_make_fabric(void) {
@@ -58,18 +82,13 @@ int gshnic_inject(const char* rules) {
 }
 
 int gshnic_violations(char* buffer, unsigned long bytes) {
-  return guard([=] {
-    std::string text;
-    std::uint64_t count = 0;
-    for_each_device([&](const Engine& engine) {
-      text += engine.violations();
-      count += engine.counters().violations;
-    });
-    if (buffer != nullptr && bytes > 0) {
-      const std::size_t length = std::min<std::size_t>(text.size(), bytes - 1);
-      std::memcpy(buffer, text.data(), length);
-      buffer[length] = '\0';
-    }
-    return static_cast<int>(count);
+  return copy_findings(buffer, bytes, [](const Engine& engine) {
+    return Findings{engine.violations(), engine.counters().violations};
+  });
+}
+
+int gshnic_remarks(char* buffer, unsigned long bytes) {
+  return copy_findings(buffer, bytes, [](const Engine& engine) {
+    return Findings{engine.remarks(), engine.counters().remarks};
   });
 }

@@ -150,6 +150,10 @@ void Requester::inspect(QueuePair& qp, Operation& op) {
   if (result.error != nic::WqeError::kNone) {
     return reject(qp, op, static_cast<std::uint8_t>(result.error), result.reason);
   }
+  if (!result.remark.empty()) {
+    context_.checker.remark(strprintf("queue pair 0x%x: %s", qp.number, result.remark.c_str()),
+                            op.raw.data(), op.raw.size());
+  }
   if (op.wqe.length > std::uint64_t{1} << std::min(qp.rtr.log_message_max, 31u)) {
     return reject(qp, op, kLocalLength, "longer than log_msg_max");
   }
@@ -264,7 +268,8 @@ void Requester::check_slots(const QueuePair& qp, const Operation& op) {
       const std::size_t bytes = std::min(nic::kEntryBytes, op.raw.size() - at);
       same = same && equal(slot, op.raw.data() + at, bytes);
     }
-    if (context_.options.strict && same) std::memset(slot, kPoison, nic::kEntryBytes);
+    if (context_.options.strict == Strictness::kStrict && same)
+      std::memset(slot, kPoison, nic::kEntryBytes);
   }
   if (!same && op.syndrome == 0) {
     context_.checker.violation(
@@ -348,7 +353,7 @@ void Requester::check_record(QueuePair& qp, std::int64_t now) {
   if (ahead == 0) {
     qp.record_differs_ns = 0;
     qp.record_reported = false;
-  } else if (!context_.options.strict) {
+  } else if (context_.options.strict == Strictness::kLoose) {
     ring_by_record(qp);
   } else if (qp.record_differs_ns == 0 || record != qp.record_seen) {
     qp.record_differs_ns = now;

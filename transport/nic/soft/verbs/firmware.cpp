@@ -2,6 +2,7 @@
 
 #include "transport/nic/soft/verbs/firmware_state.h"
 
+#include "host/base/error.h"
 #include "host/base/log.h"
 
 #include <algorithm>
@@ -93,14 +94,14 @@ std::uint16_t destroying_opcode(std::uint16_t create_opcode) {
   return command == nullptr ? std::uint16_t{0} : command->destroyed_by;
 }
 
-void check_fields(const Call& call, Structure structure, std::size_t offset) {
+void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset) {
   const std::uint8_t* bytes = call.in.data() + offset;
   if (const char* field = nonzero_field(structure, bytes))
     throw Refusal{Status::kBadParameter, Check::kZeroField,
                   std::string(field) + " is set, and this NIC does not have that"};
   if (const int byte = reserved_bits(structure, bytes); byte >= 0)
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 5, "soft NIC: %s: reserved bits in word 0x%zx of the input",
-                       call.name, offset + static_cast<std::size_t>(byte));
+    state.engine.remark(strprintf("%s: reserved bits in word 0x%zx of the input", call.name,
+                                  offset + static_cast<std::size_t>(byte)));
 }
 
 void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what) {

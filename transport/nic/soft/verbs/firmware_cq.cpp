@@ -20,7 +20,7 @@ std::uint32_t entry_bytes(std::uint32_t size) {
 void create_cq(FirmwareState& state, Call& call) {
   const std::uint8_t* input = call.in.data();
   const std::uint8_t* cqc = input + kCqcOffset;
-  check_fields(call, Structure::kCqc, kCqcOffset);
+  check_fields(state, call, Structure::kCqc, kCqcOffset);
   demand(get(input, create_cq_in::cq_umem_valid) == 1 && get(cqc, cqc::dbr_umem_valid) == 1,
          Status::kBadParameter, Check::kUmemInvalid, "a CQ lies in user memory only");
   const std::uint32_t log_entries = get(cqc, cqc::log_cq_size);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kSharedReceiveQueue = 1, kNoReceiveQueue = 3;
 void check_kind(FirmwareState& state, const Call& call) {
   const std::uint8_t* input = call.in.data();
   const std::uint8_t* qpc = input + kQpcOffset;
-  check_fields(call, Structure::kQpc, kQpcOffset);
+  check_fields(state, call, Structure::kQpc, kQpcOffset);
   demand(get(qpc, qpc::st) == kReliableConnection, Status::kBadParameter, Check::kService,
          "reliable connections only (qpc.st 0)");
   demand(get(qpc, qpc::pm_state) % 3 == 0, Status::kBadParameter, Check::kMigration,

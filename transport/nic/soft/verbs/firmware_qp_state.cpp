@@ -43,8 +43,8 @@ DevxQp& begin(FirmwareState& state, const Call& call, QpState from, std::uint32_
          Check::kOptionalMask, "opt_param_mask has bits that this transition does not take");
   demand(get(input, qp_in::qpc_ext) == 0, Status::kBadParameter, Check::kOptionalMask,
          "extended qpc is not there");
-  check_fields(call, Structure::kQpc, kQpcOffset);
-  check_fields(call, Structure::kAds, kQpcOffset + kPathOffset);
+  check_fields(state, call, Structure::kQpc, kQpcOffset);
+  check_fields(state, call, Structure::kAds, kQpcOffset + kPathOffset);
   return qp;
 }
 

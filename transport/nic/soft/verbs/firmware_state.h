@@ -69,8 +69,8 @@ struct Call {
   return get(call.in.data(), object::number);
 }
 
-/// Refuses fields of features that are not there; logs reserved bits that are set.
-void check_fields(const Call& call, Structure structure, std::size_t offset);
+/// Refuses fields of features that are not there; remarks on reserved bits that are set.
+void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset);
 
 using Handler = void (*)(FirmwareState&, Call&);
 
