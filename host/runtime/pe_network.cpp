@@ -126,8 +126,10 @@ void Pe::make_network() {
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
   }
+  nics_.open_host_ports(boot(), group_.node_of);
   queues_ = std::make_unique<nic::QueueSet>(
-      nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers});
+      nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers,
+                                  [this](int pe) { return is_mapped(pe); }});
   state_.nic = queues_->view();
   const std::vector<int> contexts = bootstrap::allgather(boot(), options_.config.contexts);
   for (std::size_t pe = 1; pe < contexts.size(); ++pe) {

@@ -5,57 +5,97 @@
 #include "tests/bootstrap/run_ranks.h"
 #include "transport/nic/queue_set.h"
 
+#include <gshmem/abi/state.h>
+
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace gshmem::nic {
 namespace {
 
-/// What the end of a queue says of itself.
+/// What the end of a queue says of itself. Queues of a PE count by port.
 struct End {
   int pe, queue;
+  char port[8];
+  bool operator==(const End& other) const {
+    return pe == other.pe && queue == other.queue && std::string(port) == other.port;
+  }
 };
 
-/// Notes by queue what it is connected to.
+/// Notes by queue what it is connected to, and what it was told of the memory.
 class Noting final : public Nic {
  public:
-  explicit Noting(int pe) : pe_(pe) {}
-  struct Peer {
-    int pe;
-    End end;
+  /// Of the PE that `all` belongs to, which outlives it.
+  Noting(int pe, std::string port, std::vector<const Noting*>& all)
+      : pe_(pe), port_(std::move(port)), all_(all) {
+    all_.push_back(this);
+  }
+  ~Noting() override { all_.erase(std::find(all_.begin(), all_.end(), this)); }
+  struct Queue {
+    int pe = -1;
+    std::uint32_t depth = 0;
+    std::uint32_t remote_key = 0;
+    End end{};
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
   Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true}; }
+  std::string port() const override { return port_; }
+  std::unique_ptr<Nic> open_port(const std::string& port) override {
+    require(port != "d13", GSHMEMX_ERROR_NIC, "no permission on d13");
+    return std::make_unique<Noting>(pe_, port, all_);
+  }
   void use_queue_memory(const Region&) override {}
-  Keys register_memory(const Region&) override { return {}; }
-  CreatedQueue create_queue(const QueuePlace&) override {
-    peers_.push_back({-1, {}});
+  Keys register_memory(const Region& region) override {
+    heap_bytes = region.bytes;
+    return {0, key_of(pe_, port_)};
+  }
+  CreatedQueue create_queue(const QueuePlace& place) override {
+    queues.push_back({-1, place.depth, 0, {}});
     return {0, &doorbell_, DoorbellKind::kRegister};
   }
   ConnectInfo connect_info(int queue) override {
     ConnectInfo info{};
-    const End end{pe_, queue};
+    const End end = end_of(queue);
     std::memcpy(info.data(), &end, sizeof end);
     return info;
   }
-  void connect(int queue, int pe, const ConnectInfo& info, std::uint32_t) override {
-    Peer& peer = peers_.at(static_cast<std::size_t>(queue));
-    peer.pe = pe;
-    std::memcpy(&peer.end, info.data(), sizeof peer.end);
+  void connect(int queue, int pe, const ConnectInfo& info, std::uint32_t remote_key) override {
+    Queue& mine = queues.at(static_cast<std::size_t>(queue));
+    mine.pe = pe;
+    mine.remote_key = remote_key;
+    std::memcpy(&mine.end, info.data(), sizeof mine.end);
   }
   void start() override {}
   void stop() noexcept override {}
-  [[nodiscard]] const std::vector<Peer>& peers() const { return peers_; }
+
+  [[nodiscard]] static std::uint32_t key_of(int pe, const std::string& port) {
+    return static_cast<std::uint32_t>(pe * 100 + (port.empty() ? 0 : std::stoi(port.substr(1))));
+  }
+  [[nodiscard]] End end_of(int queue) const {
+    End end{pe_, queue, ""};
+    std::strncpy(end.port, port_.c_str(), sizeof end.port - 1);
+    return end;
+  }
+  std::vector<Queue> queues;
+  std::uint64_t heap_bytes = 0;
 
  private:
   int pe_;
+  std::string port_;
+  std::vector<const Noting*>& all_;
   std::uint64_t doorbell_ = 0;
-  std::vector<Peer> peers_;  ///< by queue
 };
 
 /// Memory of this process, and of one PE.
@@ -86,55 +126,147 @@ void expect(bool ok, const char* what) {
   if (!ok) throw std::runtime_error(what);
 }
 
-/// What one PE of a job has moved when all of its queues are connected, those of a context too.
-std::size_t connect_queues(std::unique_ptr<bootstrap::Bootstrap> of) {
-  std::size_t bytes = 0;
-  test::Counting boot(std::move(of), bytes);
-  const int n = boot.size(), me = boot.rank();
-  Config config;
-  config.qps_per_pe = 2;
-  config.qp_depth = 64;
-  auto noting = std::make_unique<Noting>(me);
-  const Noting& nic = *noting;
-  NicList nics;
-  nics.push_back(std::move(noting));
-  Rails rails(std::move(nics));
-  std::vector<int> peers;
-  for (int pe = 0; pe < n; ++pe)
-    if (pe != me) peers.push_back(pe);
-  Memory memory;
-  QueueSet queues(rails, {config, boot, memory.source(), {}, peers});
-  queues.create_more(1);
-  queues.exchange(boot);
-  (void)queues.connect();
-  const auto made = nic.peers();
-  expect(made.size() == peers.size() * 3, "two queues to each peer, and one of a context");
-  const auto connected = bootstrap::allgather(boot, static_cast<int>(made.size()));
-  std::vector<End> mine(made.size()), all(mine.size() * connected.size());
-  for (std::size_t q = 0; q < made.size(); ++q) {
-    expect(made[q].pe == made[q].end.pe, "the other end is of that PE");
-    mine[q] = made[q].end;
+/// A job: which ports each PE has, and on which host it is.
+struct Job {
+  std::vector<std::vector<std::string>> ports;
+  std::vector<int> node_of;
+  [[nodiscard]] static Job one_host_each(int n) {
+    Job job;
+    for (int pe = 0; pe < n; ++pe) {
+      job.ports.push_back({"d0"});
+      job.node_of.push_back(pe);
+    }
+    return job;
   }
-  const std::size_t moved = bytes;
-  boot.allgather(mine.data(), all.data(), mine.size() * sizeof(End));
-  for (std::size_t q = 0; q < made.size(); ++q) {
-    const End& back = all[static_cast<std::size_t>(mine[q].pe) * mine.size() +
-                          static_cast<std::size_t>(mine[q].queue)];
-    expect(back.pe == me && back.queue == static_cast<int>(q), "both ends mean each other");
+};
+
+/// The queues of one PE, connected, and those of a context with them.
+struct Connected {
+  static constexpr std::uint64_t kHeap = abi::kInternalBytes * 4;
+
+  std::vector<const Noting*> nics;
+  std::size_t moved = 0;  ///< bytes over the bootstrap
+
+  /// To all other PEs; those of the own host get atomics alone.
+  Connected(const Job& job, std::unique_ptr<bootstrap::Bootstrap> of)
+      : boot_(std::move(of), moved) {
+    const int me = boot_.rank();
+    config_.qps_per_pe = 2;
+    config_.qp_depth = 256;
+    NicList list;
+    for (const std::string& port : job.ports[static_cast<std::size_t>(me)])
+      list.push_back(std::make_unique<Noting>(me, port, nics));
+    rails_ = Rails(std::move(list));
+    rails_.open_host_ports(boot_, job.node_of);
+    std::vector<int> peers;
+    for (int pe = 0; pe < boot_.size(); ++pe)
+      if (pe != me) peers.push_back(pe);
+    const auto mapped = [&](int pe) {
+      return job.node_of[static_cast<std::size_t>(pe)] == job.node_of[static_cast<std::size_t>(me)];
+    };
+    queues_.emplace(
+        rails_, QueueSetOptions{config_, boot_, memory_.source(), {nullptr, kHeap}, peers, mapped});
+    queues_->create_more(1);
+    queues_->exchange(boot_);
+    (void)queues_->connect();
   }
-  return moved;
+
+  [[nodiscard]] int count() const {
+    std::size_t all = 0;
+    for (const Noting* nic : nics) all += nic->queues.size();
+    return static_cast<int>(all);
+  }
+  /// Whether what each queue is connected to is connected to it.
+  void expect_two_ends() {
+    std::vector<std::pair<End, End>> mine, all;
+    for (const Noting* nic : nics) {
+      for (std::size_t q = 0; q < nic->queues.size(); ++q) {
+        expect(nic->queues[q].pe == nic->queues[q].end.pe, "the other end is of that PE");
+        mine.emplace_back(nic->end_of(static_cast<int>(q)), nic->queues[q].end);
+      }
+    }
+    const auto counts = bootstrap::allgather(boot_, count());
+    const int most = *std::max_element(counts.begin(), counts.end());
+    mine.resize(static_cast<std::size_t>(most));
+    all.resize(mine.size() * counts.size());
+    boot_.allgather(mine.data(), all.data(), mine.size() * sizeof(mine[0]));
+    mine.resize(static_cast<std::size_t>(count()));
+    for (const auto& [here, there] : mine) {
+      const auto back = std::find_if(
+          all.begin(), all.end(), [&, of = there](const auto& pair) { return pair.first == of; });
+      expect(back != all.end() && back->second == here, "both ends mean each other");
+    }
+  }
+
+ private:
+  test::Counting boot_;
+  Config config_;
+  Memory memory_;
+  Rails rails_;
+  std::optional<QueueSet> queues_;
+};
+
+void run_job(const Job& job, const std::function<void(Connected&, int)>& body) {
+  const int n = static_cast<int>(job.node_of.size());
+  auto boots = bootstrap::create_threads(n, 60);
+  CHECK(test::run_threads(n, [&](int rank) {
+          Connected pe(job, std::move(boots[static_cast<std::size_t>(rank)]));
+          body(pe, rank);
+        }) == "");
 }
 
 TEST_CASE("connecting_queues_costs_bytes_in_proportion_to_the_job") {
   const int n = GENERATE(2, 5, 48);
-  // Keys of all, and for each other PE three connections both ways.
-  const std::size_t most = static_cast<std::size_t>(n) * (128 + 3 * 2 * sizeof(ConnectInfo));
-  auto boots = bootstrap::create_threads(n, 60);
-  CHECK(test::run_threads(n, [&](int rank) {
-          const std::size_t moved =
-              connect_queues(std::move(boots[static_cast<std::size_t>(rank)]));
-          expect(moved <= most, std::to_string(moved).c_str());
-        }) == "");
+  // Keys and ports of all, and for each other PE three connections both ways.
+  const std::size_t most = static_cast<std::size_t>(n) * (256 + 3 * 2 * sizeof(ConnectInfo));
+  run_job(Job::one_host_each(n), [&](Connected& pe, int) {
+    expect(pe.moved <= most, std::to_string(pe.moved).c_str());
+    expect(pe.count() == (n - 1) * 3, "two queues to each peer, and one of a context");
+    pe.expect_two_ends();
+  });
+}
+
+TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
+  // PEs that share a port, that have the same ports in another order, and that share none.
+  const Job job = GENERATE(
+      Job{{{"d0"}, {"d1"}, {"d0"}, {"d1"}, {"d0"}}, {0, 0, 0, 0, 1}},
+      Job{{{"d0", "d1"}, {"d1", "d0"}, {"d2", "d0"}, {"d3", "d4"}, {"d1", "d0"}}, {0, 0, 0, 0, 1}});
+  const auto ports = [&](int pe) { return job.ports[static_cast<std::size_t>(pe)]; };
+  const auto node = [&](int pe) { return job.node_of[static_cast<std::size_t>(pe)]; };
+  run_job(job, [&](Connected& pe, int me) {
+    pe.expect_two_ends();
+    std::map<int, std::set<std::string>> asked;  // by PE: ports of this one's queues to it
+    for (const Noting* nic : pe.nics) {
+      const bool own = nic->port() == ports(me).front() || nic->port() == ports(me).back();
+      for (const Noting::Queue& queue : nic->queues) {
+        if (node(queue.pe) != node(me)) {
+          expect(own && queue.depth == 256, "PEs of other hosts are reached by the own ports");
+          continue;
+        }
+        expect(queue.end.port == nic->port(), "no connection goes from one port to another");
+        if (queue.depth != 256) {
+          expect(own, "what only answers is on the own ports");
+          continue;
+        }
+        asked[queue.pe].insert(nic->port());
+        expect(queue.remote_key == Noting::key_of(queue.pe, nic->port()), "key of the target");
+      }
+      expect(nic->heap_bytes == (own ? Connected::kHeap : abi::kInternalBytes),
+             "by ports of others go atomics alone");
+    }
+    for (const auto& [to, by] : asked) {
+      const std::vector<std::string> theirs = ports(to);
+      expect(by == std::set<std::string>(theirs.begin(), theirs.end()), "the ports of the target");
+    }
+  });
+}
+
+TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without") {
+  run_job(Job{{{"d12"}, {"d13"}, {"d1"}, {"d2"}}, {0, 0, 1, 1}}, [](Connected& pe, int me) {
+    pe.expect_two_ends();
+    expect(pe.nics.size() == (me < 2 ? 1u : 2u), "guests where they can be");
+    expect(pe.count() == (me < 2 ? 9 : 12), "an answering queue for each to the neighbour");
+  });
 }
 
 TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {
@@ -144,7 +276,8 @@ TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {
   config.qps_per_pe = 1;
   config.qp_depth = 64;
   NicList nics;
-  nics.push_back(std::make_unique<Noting>(0));
+  std::vector<const Noting*> all;
+  nics.push_back(std::make_unique<Noting>(0, "", all));
   Rails rails(std::move(nics));
   Memory memory;
   const QueueSet queues(rails, {config, *boots[0], memory.source(needs_order), {}, {0}});

@@ -86,13 +86,20 @@ class Nic {
     bool coherent_atomics = false;
   };
   [[nodiscard]] virtual Limits limits() const = 0;
+  /// The port that it drives, by a name that all processes of this host have for it. Empty: PEs of
+  /// this host are reached as all others.
+  [[nodiscard]] virtual std::string port() const { return {}; }
+  /// One more Nic of this kind, on a port of this host by that name. Errors: as of open.
+  [[nodiscard]] virtual std::unique_ptr<Nic> open_port(const std::string& port) {
+    throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, std::string(name()) + " opens no port " + port);
+  }
 
   // In this order, on every PE; without register_memory again for queues that come later, while
   // others are in use. Errors of all: Error with what to do about it.
+  /// The heap, or the beginning of it that this Nic needs; called once.
+  [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
   /// The region that holds the queues created from now on, their completions and doorbell records.
   virtual void use_queue_memory(const Region& region) = 0;
-  /// The heap; called once.
-  [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
   [[nodiscard]] virtual CreatedQueue create_queue(const QueuePlace& place) = 0;
   /// All doorbells of kRegister queues that are ordinary host memory, in whole pages: the runtime
   /// has to map it for the GPU. Empty where doorbells are registers of a device.

@@ -1,11 +1,14 @@
 #include "transport/nic/queue_set.h"
 
+#include <gshmem/abi/state.h>
+
 #include "bootstrap/bootstrap.h"
 #include "host/base/log.h"
 
 #include <algorithm>
 #include <bit>
 #include <set>
+#include <utility>
 
 namespace gshmem::nic {
 namespace {
@@ -14,22 +17,33 @@ constexpr std::uint64_t kPage = 4096;
 /// Records on lines of their own.
 constexpr std::uint64_t kRecordStep = 128;
 
-QueuePlace place_of(std::size_t i, std::size_t count, std::uint32_t depth) {
-  const std::uint64_t entries_bytes = std::uint64_t{depth} * abi::kWqebbBytes;
-  QueuePlace place;
-  place.depth = depth;
-  place.entries = i * entries_bytes;
-  place.completion = count * entries_bytes + i * kPage;
-  place.record = count * (entries_bytes + kPage) + i * kRecordStep;
-  place.cq_record = place.record + sizeof(abi::DoorbellRecord);
-  return place;
-}
+/// Where `count` queues lie one after the other, from `begin` of their slab on.
+class Places {
+ public:
+  Places(std::uint64_t begin, std::size_t count, std::uint32_t depth)
+      : begin_(begin), count_(count), depth_(depth) {}
+  [[nodiscard]] QueuePlace operator[](std::size_t i) const {
+    QueuePlace place;
+    place.depth = depth_;
+    place.entries = begin_ + i * entries_bytes();
+    place.completion = begin_ + count_ * entries_bytes() + i * kPage;
+    place.record = begin_ + count_ * (entries_bytes() + kPage) + i * kRecordStep;
+    place.cq_record = place.record + sizeof(abi::DoorbellRecord);
+    return place;
+  }
+  [[nodiscard]] std::uint64_t end() const {
+    const std::uint64_t bytes = count_ * (entries_bytes() + kPage + kRecordStep);
+    return begin_ + (bytes + kPage - 1) / kPage * kPage;
+  }
 
-std::uint64_t slab_bytes(std::size_t count, std::uint32_t depth) {
-  const std::uint64_t bytes =
-      count * (std::uint64_t{depth} * abi::kWqebbBytes + kPage + kRecordStep);
-  return (bytes + kPage - 1) / kPage * kPage;
-}
+ private:
+  [[nodiscard]] std::uint64_t entries_bytes() const {
+    return std::uint64_t{depth_} * abi::kWqebbBytes;
+  }
+  std::uint64_t begin_;
+  std::size_t count_;
+  std::uint32_t depth_;
+};
 
 abi::QueueMap map_from(const std::string& word) {
   if (word == "warp") return abi::QueueMap::kWarp;
@@ -48,16 +62,14 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       n_pes_(static_cast<std::size_t>(options.boot.size())),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(options.config.queue_memory == "gpu" ? abi::QueueMemory::kGpu
-                                                   : abi::QueueMemory::kHost) {
+                                                   : abi::QueueMemory::kHost),
+      only_atomics_(options.only_atomics) {
   begin({default_queues(rails_.count(), options.config.qps_per_pe)});
-  for (int rail = 0; rail < rails_.count(); ++rail) {
-    const Keys keys = rails_[rail].register_memory(heap_);
-    keys_.local[static_cast<std::size_t>(rail)] = keys.local;
-    keys_.remote[static_cast<std::size_t>(rail)] = keys.remote;
-  }
+  std::array<std::uint32_t, kMaxRails> remote_keys{};
+  register_heap(remote_keys);
   create();
   make_doorbells();
-  all_keys_ = bootstrap::allgather(options.boot, keys_);
+  remote_keys_ = bootstrap::allgather(options.boot, remote_keys);
   exchange(options.boot);
   connect_batch();
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
@@ -103,7 +115,27 @@ Region QueueSet::allocate(Batch& batch, std::uint64_t bytes) {
   return {batch.slab, bytes, MemoryKind::kGpu, heap_.gpu};
 }
 
-/// Memory for a new batch.
+/// Keys of the heap, for every Nic that this PE uses. One by which only atomics go gets the part
+/// where they leave their old values.
+void QueueSet::register_heap(std::array<std::uint32_t, kMaxRails>& remote) {
+  std::map<Nic*, bool> whole;  // or only that part
+  for (int rail = 0; rail < rails_.count(); ++rail) whole[&rails_[rail]] = true;
+  for (const int pe : peers_) {
+    for (int rail = 0; rail < rails_.count(); ++rail) {
+      whole[&rails_.to(pe, rail)] |= !only_atomics_(pe);
+    }
+  }
+  for (const auto& [nic, all] : whole) {
+    Region region = heap_;
+    if (!all) region.bytes = abi::kInternalBytes;
+    const Keys keys = nic->register_memory(region);
+    local_keys_[nic] = keys.local;
+    for (int rail = 0; rail < rails_.count(); ++rail)
+      if (nic == &rails_[rail]) remote[static_cast<std::size_t>(rail)] = keys.remote;
+  }
+}
+
+/// A batch of which nothing is made yet.
 void QueueSet::begin(std::vector<QueueRails> contexts) {
   batch_ = {};
   for (const QueueRails& queues : contexts) {
@@ -111,46 +143,80 @@ void QueueSet::begin(std::vector<QueueRails> contexts) {
   }
   batch_.contexts = std::move(contexts);
   batch_.per_pe = batch_.rails.size();
-  const Region memory = allocate(batch_, slab_bytes(peers_.size() * batch_.per_pe, depth_));
-  for (const int rail : std::set<int>(batch_.rails.begin(), batch_.rails.end())) {
-    rails_[rail].use_queue_memory(memory);
-  }
 }
 
-void QueueSet::create() {
-  const std::size_t count = peers_.size() * batch_.per_pe;
+QueueSet::End QueueSet::create_end(Nic& nic, int pe, const QueuePlace& place) {
   // As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
   abi::CompletionEntry none{};
   none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    batch_.places.push_back(place_of(i, count, depth_));
-    source_.upload(batch_.slab + batch_.places[i].completion, &none, sizeof(none));
-    batch_.created.push_back(nic_of(i).create_queue(batch_.places[i]));
-    batch_.numbers.push_back(queues_[static_cast<std::size_t>(rail_of(i))]++);
+  source_.upload(batch_.slab + place.completion, &none, sizeof(none));
+  return {&nic, pe, made_[&nic]++, place, nic.create_queue(place)};
+}
+
+void QueueSet::create() {
+  std::vector<std::pair<int, int>> ends, answering;  // PE and rail of each
+  for (const int pe : peers_) {
+    for (const int rail : batch_.rails) {
+      ends.emplace_back(pe, rail);
+      if (rails_.is_one_way(pe, rail)) answering.emplace_back(pe, rail);
+    }
+  }
+  const Places places(0, ends.size(), depth_);
+  const Places answering_places(places.end(), answering.size(), abi::kMinQueueDepth);
+  const Region memory = allocate(batch_, answering_places.end());
+  std::set<Nic*> nics;
+  for (const auto& [pe, rail] : ends) nics.insert({&rails_.to(pe, rail), &rails_[rail]});
+  for (Nic* nic : nics) nic->use_queue_memory(memory);
+  for (const auto& [pe, rail] : ends) {
+    const QueuePlace place = places[batch_.queues.size()];
+    batch_.queues.push_back(create_end(rails_.to(pe, rail), pe, place));
+  }
+  for (const auto& [pe, rail] : answering) {
+    const QueuePlace place = answering_places[batch_.answering.size()];
+    batch_.answering.push_back(create_end(rails_[rail], pe, place));
   }
 }
 
-/// Every PE tells each other one about its queues to that one.
-void QueueSet::exchange(bootstrap::Bootstrap& boot) {
+std::vector<ConnectInfo> QueueSet::swap_infos(bootstrap::Bootstrap& boot,
+                                              const std::vector<const End*>& outgoing) const {
   const std::size_t per_pe = batch_.per_pe;
-  std::vector<ConnectInfo> mine(n_pes_ * per_pe), theirs(mine.size());
+  std::vector<ConnectInfo> mine(n_pes_ * per_pe), theirs(mine.size()), result;
   const auto at = [&](std::size_t i) {  // of the batch, in both
     return static_cast<std::size_t>(peers_[i / per_pe]) * per_pe + i % per_pe;
   };
-  for (std::size_t i = 0; i < batch_.created.size(); ++i)
-    mine[at(i)] = nic_of(i).connect_info(batch_.numbers[i]);
+  for (std::size_t i = 0; i < outgoing.size(); ++i)
+    mine[at(i)] = outgoing[i]->nic->connect_info(outgoing[i]->number);
   boot.alltoall(mine.data(), theirs.data(), per_pe * sizeof(ConnectInfo));
-  batch_.theirs.clear();
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) batch_.theirs.push_back(theirs[at(i)]);
+  for (std::size_t i = 0; i < outgoing.size(); ++i) result.push_back(theirs[at(i)]);
+  return result;
+}
+
+/// Every PE tells each other one about its queues to that one: first of the ends that answer, which
+/// are those queues themselves unless the connection goes one way, then of those that ask.
+void QueueSet::exchange(bootstrap::Bootstrap& boot) {
+  std::vector<const End*> asking, answering;
+  std::vector<End*> one_way(batch_.queues.size(), nullptr);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
+    const End& end = batch_.queues[i];
+    if (rails_.is_one_way(end.pe, rail_of(i))) one_way[i] = &batch_.answering[next++];
+    asking.push_back(&end);
+    answering.push_back(one_way[i] != nullptr ? one_way[i] : &end);
+  }
+  const std::vector<ConnectInfo> answers = swap_infos(boot, answering);
+  for (std::size_t i = 0; i < answers.size(); ++i) batch_.queues[i].theirs = answers[i];
+  if (!rails_.any_one_way()) return;
+  const std::vector<ConnectInfo> asks = swap_infos(boot, asking);
+  for (std::size_t i = 0; i < asks.size(); ++i)
+    if (one_way[i] != nullptr) one_way[i]->theirs = asks[i];
 }
 
 void QueueSet::connect_batch() {
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
-    const int pe = peers_[i / batch_.per_pe];
-    const RailKeys& keys = all_keys_[static_cast<std::size_t>(pe)];
-    nic_of(i).connect(batch_.numbers[i], pe, batch_.theirs[i],
-                      keys.remote[static_cast<std::size_t>(rail_of(i))]);
+  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
+    const End& end = batch_.queues[i];
+    end.nic->connect(end.number, end.pe, end.theirs, remote_key(end.pe, rail_of(i)));
   }
+  for (const End& end : batch_.answering) end.nic->connect(end.number, end.pe, end.theirs, 0);
 }
 
 std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
@@ -171,18 +237,18 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
 
 void QueueSet::map_doorbells() {
   batch_.doorbells.clear();
-  for (std::size_t i = 0; i < batch_.created.size(); ++i) {
-    batch_.doorbells.push_back(reachable(nic_of(i), batch_.created[i].doorbell));
-  }
+  for (const End& end : batch_.queues)
+    batch_.doorbells.push_back(reachable(*end.nic, end.created.doorbell));
 }
 
 /// Device code rings the registers themselves, or words that the agent forwards to them.
 void QueueSet::make_doorbells() {
   const std::string& mode = config_.doorbell;
-  const auto& created = batch_.created;
-  bool agent = agent_ || mode == "agent" ||
-               std::any_of(created.begin(), created.end(),
-                           [](auto& queue) { return queue.kind == DoorbellKind::kHostWord; });
+  const auto& queues = batch_.queues;
+  const bool agent =
+      agent_ || mode == "agent" || std::any_of(queues.begin(), queues.end(), [](const End& end) {
+        return end.created.kind == DoorbellKind::kHostWord;
+      });
   if (!agent) {
     try {
       return map_doorbells();
@@ -196,11 +262,11 @@ void QueueSet::make_doorbells() {
       "GSHMEM_DOORBELL=gpu: this NIC gives no doorbell register that a GPU may write; use agent");
   batch_.doorbells.clear();
   auto* words = static_cast<AgentWord*>(
-      source_.shared(std::max<std::size_t>(created.size(), 1) * sizeof(AgentWord)));
+      source_.shared(std::max<std::size_t>(queues.size(), 1) * sizeof(AgentWord)));
   std::vector<Agent::Route> routes;
-  for (std::size_t i = 0; i < created.size(); ++i) {
+  for (std::size_t i = 0; i < queues.size(); ++i) {
     batch_.doorbells.push_back(&words[i].value);
-    routes.push_back({&words[i].value, created[i].doorbell});
+    routes.push_back({&words[i].value, queues[i].created.doorbell});
   }
   if (agent_) {
     agent_->add(routes);
@@ -211,8 +277,8 @@ void QueueSet::make_doorbells() {
 
 /// Queue `i` of the batch, all but its place among the others of its context.
 abi::QueueView QueueSet::view_of(std::size_t i) const {
-  const auto pe = static_cast<std::size_t>(peers_[i / batch_.per_pe]);
-  const QueuePlace& place = batch_.places[i];
+  const End& end = batch_.queues[i];
+  const QueuePlace& place = end.place;
   abi::QueueView view;
   view.entries = batch_.slab + place.entries;
   view.doorbell = batch_.doorbells[i];
@@ -220,11 +286,10 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
                                                   offsetof(abi::DoorbellRecord, send));
   view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab + place.completion +
                                                        abi::kCompletionWordOffset);
-  view.number = batch_.created[i].number;
-  const auto rail = static_cast<std::size_t>(rail_of(i));
-  view.local_key = abi::Be32(keys_.local[rail]);
-  view.remote_key = abi::Be32(all_keys_[pe].remote[rail]);
-  view.pe = static_cast<std::int32_t>(pe);
+  view.number = end.created.number;
+  view.local_key = abi::Be32(local_keys_.at(end.nic));
+  view.remote_key = abi::Be32(remote_key(end.pe, rail_of(i)));
+  view.pe = end.pe;
   return view;
 }
 

@@ -42,6 +42,8 @@ struct QueueSetOptions {
   MemorySource memory;
   Region heap;
   std::vector<int> peers;  ///< PEs that get queues, ascending; the same relation on both sides
+  /// Of these, PEs to which only atomics go: of the heap they take the library's part.
+  std::function<bool(int pe)> only_atomics = [](int) { return false; };
 };
 
 /// Queues of a context, one to each peer, or two by different rails (context_queues): shared by any
@@ -76,23 +78,38 @@ class QueueSet {
   void stop() noexcept { agent_.reset(); }
 
  private:
+  /// This PE's end of a connection.
+  struct End {
+    Nic* nic;
+    int pe;      ///< at the other end
+    int number;  ///< what the Nic calls it
+    QueuePlace place;
+    CreatedQueue created;
+    ConnectInfo theirs{};  ///< of the other end
+  };
   /// Queues that were made together, in one piece of memory: those of some contexts.
   struct Batch {
     std::vector<QueueRails> contexts;
     QueueRails rails;  ///< of all contexts: queues to one peer
     std::size_t per_pe = 0;
     char* slab = nullptr;
-    std::vector<QueuePlace> places;  ///< by order of creation: peers x per_pe
-    std::vector<CreatedQueue> created;
-    std::vector<int> numbers;               ///< what the Nic of its rail calls each
-    std::vector<std::uint64_t*> doorbells;  ///< as device code reaches them
-    std::vector<ConnectInfo> theirs;        ///< of the other ends
+    std::vector<End> queues;  ///< by peer, then as `rails`
+    std::vector<End>
+        answering;  ///< other ends of one-way connections to this PE, in the same order
+    std::vector<std::uint64_t*> doorbells;  ///< of `queues`, as device code reaches them
   };
   [[nodiscard]] Region allocate(Batch& batch, std::uint64_t bytes);
   void begin(std::vector<QueueRails> contexts);
   [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
-  [[nodiscard]] Nic& nic_of(std::size_t i) const { return rails_[rail_of(i)]; }
+  [[nodiscard]] std::uint32_t remote_key(int pe, int rail) const {
+    return remote_keys_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
+  }
+  void register_heap(std::array<std::uint32_t, kMaxRails>& remote);
+  [[nodiscard]] End create_end(Nic& nic, int pe, const QueuePlace& place);
   void create();
+  /// One piece of `outgoing`, by queue, to the PE at its other end; what comes from there.
+  [[nodiscard]] std::vector<ConnectInfo> swap_infos(bootstrap::Bootstrap& boot,
+                                                    const std::vector<const End*>& outgoing) const;
   void make_doorbells();
   void map_doorbells();
   void connect_batch();
@@ -114,17 +131,14 @@ class QueueSet {
   std::size_t n_pes_;
   std::uint32_t depth_;
   abi::QueueMemory memory_;
-  /// Of the heap, by rail.
-  struct RailKeys {
-    std::array<std::uint32_t, kMaxRails> local{}, remote{};
-  };
-  RailKeys keys_;
-  std::array<int, kMaxRails> queues_{};     ///< of all batches, by rail
-  int contexts_ = 0;                        ///< so many have had queues made
+  std::function<bool(int pe)> only_atomics_;
+  std::map<const Nic*, std::uint32_t> local_keys_;                 ///< of the heap
+  std::vector<std::array<std::uint32_t, kMaxRails>> remote_keys_;  ///< of heaps, by PE and rail
+  std::map<const Nic*, int> made_;                                 ///< queues of all batches
+  int contexts_ = 0;                                               ///< so many have had queues made
   Batch batch_;                             ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
-  std::vector<RailKeys> all_keys_;  ///< by PE
   std::unique_ptr<Agent> agent_;
   abi::NicView view_;
 };

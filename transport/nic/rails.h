@@ -1,13 +1,16 @@
 // The NICs of a PE side by side ("rails"), as the runtime and QueueSet see them: what has to hold
 // for all of them, and which queue goes by which. A connection is between rails of the same number:
-// fabrics are often wired so. Included by QueueSet and the runtime. Invariant: all PEs of a job
-// have the same number of rails.
+// fabrics are often wired so. PEs of this host are reached by the target's own port, which this PE
+// opens beside its rails ("guests"). Included by QueueSet and the runtime. Invariant: all PEs of a
+// job have the same number of rails.
 #pragma once
 
 #include "transport/nic/nic.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gshmem::nic {
@@ -23,15 +26,32 @@ class Rails {
   [[nodiscard]] bool empty() const { return nics_.empty(); }
   [[nodiscard]] Nic& operator[](int rail) const { return *nics_[static_cast<std::size_t>(rail)]; }
   [[nodiscard]] const char* name() const { return nics_.front()->name(); }
-  /// All of them.
+  /// All rails.
   [[nodiscard]] std::string describe() const;
-  /// The limits that all of them keep. Atomics are the first one's alone.
+  /// The limits that all of them keep. Atomics are those of the first one and of guests.
   [[nodiscard]] Nic::Limits limits() const;
   void start();
   void stop() noexcept;
 
+  /// Collective, before queues are made: PEs of one host (`node_of`, by PE) reach each other by the
+  /// target's own port. Two ports of a host need not reach each other: the kernel that has both
+  /// addresses finds no way of RoCE from one to the other (linux drivers/infiniband/core/addr.c).
+  /// A host whose PEs cannot all open each other's ports does without, and says so.
+  void open_host_ports(bootstrap::Bootstrap& boot, const std::vector<int>& node_of);
+  /// By which this PE reaches the rail of PE `pe`.
+  [[nodiscard]] Nic& to(int pe, int rail) const;
+  /// This PE and `pe` reach each other by two ports: a connection goes one way, and the PE at its
+  /// other end has a queue for it that answers and never asks.
+  [[nodiscard]] bool is_one_way(int pe, int rail) const;
+  /// There are such PEs in the job.
+  [[nodiscard]] bool any_one_way() const { return any_one_way_; }
+
  private:
-  NicList nics_;
+  void open_guests(const std::vector<int>& pes, const std::vector<std::string>& ports);
+
+  NicList nics_, guests_;
+  std::map<std::pair<int, int>, Nic*> ways_;  ///< by PE and rail, where it is another port
+  bool any_one_way_ = false;
 };
 
 /// By which rail each queue of a context to a peer goes. Device code relies on the order

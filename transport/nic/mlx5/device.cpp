@@ -62,7 +62,7 @@ void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
   const Distance distance = device_distance(wish.sysfs, name, wish.gpu_pci);
   for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
     const std::string where = strprintf("%s port %d", name.c_str(), port);
-    if (!filter.accepts(name, port)) {
+    if (!wish.chosen && !filter.accepts(name, port)) {
       note(found.passed_over, where + " is not in GSHMEM_NIC_DEVICES");
       continue;
     }

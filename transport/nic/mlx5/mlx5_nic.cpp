@@ -33,23 +33,34 @@ void throw_first_failure(const std::vector<Outcome>& all, int self) {
 
 }  // namespace
 
-Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
+Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
     : config_(wish.config),
-      device_(api, {.config = config_,
-                    .gpu_pci = wish.gpu_pci,
-                    .local_rank = wish.local_rank,
-                    .sysfs = wish.sysfs,
-                    .chosen = wish.chosen}),
-      on_error_(options.on_error),
-      on_refusal_(options.on_refusal ? options.on_refusal : options.on_error),
+      wish_{.config = config_,
+            .gpu_pci = wish.gpu_pci,
+            .local_rank = wish.local_rank,
+            .sysfs = wish.sysfs,
+            .chosen = wish.chosen},
+      use_(std::move(use)),
+      device_(api, wish_),
       events_(device_, [this](const Event& event) { report(event); }) {
-  set_limits(options);
+  set_limits();
   GSHMEM_INFO("network: %s", describe().c_str());
 }
 
-void Mlx5Nic::set_limits(const OpenOptions& options) {
+std::string Mlx5Nic::port() const { return strprintf("%s:%d", device_.name.c_str(), device_.port); }
+
+std::unique_ptr<Nic> Mlx5Nic::open_port(const std::string& port) {
+  const std::size_t colon = port.rfind(':');
+  require(colon != std::string::npos, GSHMEMX_ERROR_INTERNAL, "open_port(" + port + ")");
+  DeviceWish wish = wish_;
+  wish.chosen =
+      Candidate{.device = port.substr(0, colon), .port = std::stoi(port.substr(colon + 1))};
+  return std::unique_ptr<Nic>(new Mlx5Nic(device_.api, wish, use_));
+}
+
+void Mlx5Nic::set_limits() {
   if (!device_.caps.fetched_host_endian) limits_.flags |= abi::kNicFetchedBig;
-  if (options.heap_kind == MemoryKind::kGpu && reads_need_dump(options.gpu)) {
+  if (use_.heap_kind == MemoryKind::kGpu && reads_need_dump(use_.gpu)) {
     limits_.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
@@ -58,7 +69,7 @@ void Mlx5Nic::set_limits(const OpenOptions& options) {
   limits_.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
   limits_.coherent_atomics =
-      device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && options.heap_kind == MemoryKind::kHost;
+      device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && use_.heap_kind == MemoryKind::kHost;
 }
 
 std::string Mlx5Nic::describe() const { return "mlx5: " + device_.describe(); }
@@ -142,7 +153,7 @@ void Mlx5Nic::report(const Event& event) {
         strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, event.text.c_str());
   }
   GSHMEM_WARN("network: %s", full.c_str());
-  const auto& tell = event.refusal ? on_refusal_ : on_error_;
+  const auto& tell = event.refusal ? use_.on_refusal : use_.on_error;
   if (tell) tell(Error(GSHMEMX_ERROR_NIC, full), pe);
 }
 

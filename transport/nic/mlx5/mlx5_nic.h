@@ -20,12 +20,20 @@ namespace gshmem::nic::mlx5 {
 
 class Mlx5Nic final : public Nic {
  public:
-  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options);
+  /// Of the options: what memory is used, and who is told of errors.
+  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
+      : Mlx5Nic(api, wish,
+                {.heap_kind = options.heap_kind,
+                 .gpu = options.gpu,
+                 .on_error = options.on_error,
+                 .on_refusal = options.on_refusal ? options.on_refusal : options.on_error}) {}
   ~Mlx5Nic() override { stop(); }
 
   [[nodiscard]] const char* name() const noexcept override { return "mlx5"; }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] Limits limits() const override { return limits_; }
+  [[nodiscard]] std::string port() const override;
+  [[nodiscard]] std::unique_ptr<Nic> open_port(const std::string& port) override;
   void use_queue_memory(const Region& region) override;
   [[nodiscard]] Keys register_memory(const Region& region) override;
   [[nodiscard]] CreatedQueue create_queue(const QueuePlace& place) override;
@@ -35,13 +43,20 @@ class Mlx5Nic final : public Nic {
   void stop() noexcept override;
 
  private:
-  void set_limits(const OpenOptions& options);
+  struct Use {
+    MemoryKind heap_kind;
+    int gpu;
+    std::function<void(const Error&error, int pe)> on_error, on_refusal;
+  };
+  Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use);
+  void set_limits();
   void report(const Event& event);
   [[nodiscard]] Connection& connection(int queue, const char* call);
 
-  const Config config_;  // the options' one need not outlive open
+  const Config config_;    // the options' one need not outlive open
+  const DeviceWish wish_;  // of config_
+  const Use use_;
   Device device_;
-  std::function<void(const Error&error, int pe)> on_error_, on_refusal_;
   Limits limits_;
   Region queue_region_;                 ///< of the queues to be created
   std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
