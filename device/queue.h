@@ -251,11 +251,13 @@ GSHMEM_FN FaultInfo queue_fault(Queue queue) {
   const Be32* last = queue.completion();
   const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
   const std::uint32_t opcode = Be32::from_raw(load_relaxed(&last[-1].raw)).get() >> 24;
-  const std::uint32_t syndrome = Be32::from_raw(load_relaxed(&last[-2].raw)).get() & 0xff;
-  const std::uint64_t mine = std::uint64_t{1} << 32 | (word >> 16) << 16 | opcode << 8 | syndrome;
+  const std::uint32_t syndromes = Be32::from_raw(load_relaxed(&last[-2].raw)).get();
+  const std::uint64_t mine = std::uint64_t{syndromes >> 8} << 40 | std::uint64_t{1} << 32 |
+                             (word >> 16) << 16 | opcode << 8 | (syndromes & 0xff);
   const std::uint64_t seen = atomic_compare_swap(&queue.cursor()->error, std::uint64_t{0}, mine);
-  const std::uint32_t first = static_cast<std::uint32_t>(seen == 0 ? mine : seen);
-  FaultInfo info{GSHMEMX_ERROR_NIC, "network", "completion", first & 0xff};
+  const std::uint64_t all = seen == 0 ? mine : seen;
+  const std::uint32_t first = static_cast<std::uint32_t>(all);
+  FaultInfo info{GSHMEMX_ERROR_NIC, "network", "completion", all >> 40};
   info.pe = queue.pe();
   info.queue = queue.number();
   info.wqe_index = first >> 16;

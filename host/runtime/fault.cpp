@@ -61,7 +61,8 @@ const char* syndrome_text(std::uint32_t syndrome) {
     case abi::Syndrome::kLocalProtection:
       return "local protection error: local memory that is not registered";
     case abi::Syndrome::kFlush:
-      return "flushed: the queue had failed before (an entry in front of it, or the other end)";
+      return "flushed: an earlier entry or the other end failed, and the entries after it have "
+             "overwritten its completion; what the target reports may tell the cause";
     case abi::Syndrome::kMemoryWindow:
       return "memory window error";
     case abi::Syndrome::kBadResponse:
@@ -119,9 +120,11 @@ std::string fault_message(const abi::FaultRecord& f) {
     case GSHMEMX_ERROR_NIC:
       if (f.call[0] == '\0') break;
       return strprintf(
-          "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x)",
+          "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x, vendor "
+          "0x%02x, hardware 0x%04x)",
           opcode_text(f.opcode), f.pe, syndrome_text(f.syndrome), f.queue, f.wqe_index, f.opcode,
-          f.syndrome);
+          f.syndrome, static_cast<unsigned>(f.value & 0xff),
+          static_cast<unsigned>(f.value >> 8 & 0xffff));
     case GSHMEMX_ERROR_NOT_SUPPORTED:
       if (std::string_view(f.call) != "atomic") break;
       return strprintf(

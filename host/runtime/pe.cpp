@@ -355,7 +355,7 @@ void Pe::say_fault() noexcept {
   if (fault_said_ || !fault_read(state_.control, &record)) return;
   fault_said_ = true;
   const std::lock_guard lock(fault_mutex_);
-  if (host_fault_.empty()) GSHMEM_ERROR("%s", fault_message(record).c_str());
+  if (host_fault_.empty()) GSHMEM_ERROR("%s", fault_text(record).c_str());
 }
 
 void Pe::look_for_fault() noexcept {
@@ -462,7 +462,7 @@ bool Pe::last_fault(gshmemx_fault_t* info) const {
   info->opcode = record.opcode;
   info->syndrome = record.syndrome;
   const std::lock_guard lock(fault_mutex_);
-  copy_message(info, host_fault_.empty() ? fault_message(record) : host_fault_);
+  copy_message(info, host_fault_.empty() ? fault_text(record) : host_fault_);
   return true;
 }
 

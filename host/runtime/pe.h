@@ -168,6 +168,8 @@ class Pe {
   /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
   /// may ever ask for, and ends the job under abort; tells the other PEs.
   void look_for_fault() noexcept;
+  /// The whole message of what device code has recorded.
+  [[nodiscard]] std::string fault_text(const abi::FaultRecord& record) const;
   /// Logs what device code has recorded; the first time only.
   void say_fault() noexcept;
   /// In jobs with a network path, where a barrier promises what a stopped PE cannot keep: tells the
@@ -240,8 +242,9 @@ class Pe {
   std::unique_ptr<OffsetAllocator> allocator_;
   /// CPU mode: work queues and their views.
   std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
-  nic::Rails nics_;        ///< empty: all PEs are mapped
-  bool nic_path_ = false;  ///< some PE of the job is not
+  mutable std::mutex nics_mutex_;  ///< of the end of nics_: other threads explain faults by it
+  nic::Rails nics_;                ///< empty: all PEs are mapped
+  bool nic_path_ = false;          ///< some PE of the job is not
   std::unique_ptr<nic::QueueSet> queues_;
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;

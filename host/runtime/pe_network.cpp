@@ -1,6 +1,7 @@
 // The network path of a PE: what reaches the PEs that load/store does not.
 #include "bootstrap/uid/socket.h"
 #include "host/base/log.h"
+#include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
 #include "host/runtime/together.h"
 
@@ -158,7 +159,10 @@ void Pe::stop_network() noexcept {
   nics_.stop();
   // The driver holds the pages of doorbells, which go with the NICs.
   if (gpu_) gpu_->unmap_registers();
-  nics_ = {};
+  {
+    const std::lock_guard lock(nics_mutex_);
+    nics_ = {};
+  }
   queues_.reset();
   state_.nic = {};
 }

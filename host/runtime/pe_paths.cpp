@@ -1,4 +1,6 @@
-// Which PEs a PE reaches by load/store, and what a configuration rules out before anything is made.
+// Which PEs a PE reaches by load/store, what a configuration rules out before anything is made, and
+// what is known of a path that failed.
+#include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
 #include "transport/p2p/mapped_set.h"
 
@@ -88,6 +90,14 @@ bool Pe::is_mapped(int pe) const {
 std::string Pe::why_not_mapped(int pe) const {
   return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group_.host_of(pe).c_str(),
                    window_->why_not(pe).c_str());
+}
+
+std::string Pe::fault_text(const abi::FaultRecord& record) const {
+  const std::string text = fault_message(record);
+  if (record.code != GSHMEMX_ERROR_NIC && record.code != GSHMEMX_ERROR_TIMEOUT) return text;
+  const std::lock_guard lock(nics_mutex_);
+  const std::string why = nics_.empty() ? "" : nics_.explain(record.queue, record.pe);
+  return why.empty() ? text : text + "; " + why;
 }
 
 }  // namespace gshmem

@@ -142,7 +142,7 @@ typedef struct gshmemx_fault {
   int code;                                         ///< gshmemx_status; GSHMEMX_SUCCESS = no fault
   int pe;                                           ///< PE concerned, -1 = none
   unsigned int queue, wqe_index, opcode, syndrome;  ///< network path only, else 0
-  char message[256];                                ///< one line, complete sentence
+  char message[512];                                ///< one line, complete sentence
 } gshmemx_fault_t;
 
 /// First fault of the calling thread's PE since init, or why init failed. Returns its code; `info`

@@ -1,17 +1,11 @@
 // Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
 // left behind by any, and what reaches the device.
 #include "tests/nic/mlx5_nic_rig.h"
-#include "tests/patience.h"
 
 #include <catch2/catch.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <set>
-#include <thread>
 
 namespace gshmem::nic::mlx5 {
 
@@ -295,47 +289,24 @@ TEST_CASE("bad_places_of_queues_are_errors") {
   CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
 }
 
-TEST_CASE("events_of_a_device_that_is_gone_are_not_read_for_ever") {
-  fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->start();
-  FakeVerbs::remove();
-  const std::atomic<int>& reads = fake_verbs().event_reads;
-  while (reads == 0) std::this_thread::yield();
-  constexpr int kSpinning = 100, kBudget = 20'000;
-  for (int i = 0; i < kBudget && reads < kSpinning; ++i) std::this_thread::yield();
-  CHECK(reads < kSpinning);
-  nic->stop();
-}
-
-TEST_CASE("events_reach_on_error_and_stop_ends_them") {
-  fake_verbs_reset();
-  Setup setup;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<std::string> texts;
-  setup.on_error = [&](const Error& error, int pe) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    texts.push_back(strprintf("%d %s", pe, error.what()));
-    changed.notify_one();
-  };
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->start();
-  fake_verbs().raise(IBV_EVENT_PORT_ACTIVE);  // no error
-  fake_verbs().raise(IBV_EVENT_PORT_ERR);
-  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
-  {
-    std::unique_lock<std::mutex> lock(mutex);
-    REQUIRE(changed.wait_for(lock, std::chrono::seconds(30 * gshmem::test::kPatience),
-                             [&] { return texts.size() == 2; }));
-    CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7 port 1 went down"));
-    CHECK_THAT(texts[1], Catch::Contains("see dmesg"));
+TEST_CASE("ends_of_a_connection_are_described") {
+  for (const bool ethernet : {false, true}) {
+    fake_verbs_reset();
+    fake_verbs().ethernet = ethernet;
+    Setup setup;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    nic->use_queue_memory(setup.memory.queue_region());
+    (void)nic->register_memory(setup.memory.heap_region());
+    std::uint32_t numbers[2];
+    for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
+    const ConnectInfo other = nic->connect_info(1);
+    nic->connect(0, 3, other, 0);
+    const std::string end = ethernet ? "mlx5_7 port 1 (GID 10.0.0.1)" : "mlx5_7 port 1 (LID 4660)";
+    CHECK(nic->describe_ends(numbers[0], 3) == end + " to " + end + " of PE 3");
+    CHECK(nic->describe_ends(numbers[0], 2).empty());
+    CHECK(nic->describe_ends(0x123456, 3).empty());
+    nic->stop();
   }
-  nic->stop();
-  nic->stop();
-  fake_verbs().raise(IBV_EVENT_PORT_ERR);
-  CHECK(texts.size() == 2);
 }
 
 }  // namespace gshmem::nic::mlx5

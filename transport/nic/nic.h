@@ -86,6 +86,15 @@ class Nic {
     bool coherent_atomics = false;
   };
   [[nodiscard]] virtual Limits limits() const = 0;
+  /// The two ends of the connection of queue `number` to PE `pe`, for messages; empty: unknown.
+  /// Threads: any.
+  [[nodiscard]] virtual std::string describe_ends([[maybe_unused]] std::uint32_t number,
+                                                  [[maybe_unused]] int pe) const {
+    return {};
+  }
+  /// What has happened to the port since it was opened that may be the cause of a failure; empty
+  /// when there was nothing. Threads: any.
+  [[nodiscard]] virtual std::string history() const { return {}; }
   /// The port that it drives, by a name that all processes of this host have for it. Empty: PEs of
   /// this host are reached as all others.
   [[nodiscard]] virtual std::string port() const { return {}; }
@@ -130,7 +139,7 @@ struct OpenOptions {
   /// Collective over the PEs of this host: the root gives a descriptor (the others -1), everyone
   /// gets one of their own that refers to the same file. Empty: all PEs are in this process.
   std::function<int(int fd_on_root)> share_fd = {};
-  /// An error that no completion carries: a port that went down, a lost peer (pe >= 0) or one
+  /// An error that no completion carries: a device that is gone, a lost peer (pe >= 0) or one
   /// unknown (-1). May be called from any thread until stop() has returned.
   std::function<void(const Error& error, int pe)> on_error = {};
   /// This PE's NIC refused what PE `pe` asked for, and broke off the connection: `pe` learns it by

@@ -30,6 +30,17 @@ std::string Rails::describe() const {
   return text;
 }
 
+std::string Rails::explain(std::uint32_t number, int pe) const {
+  std::string text;
+  const auto add = [&](const std::string& what) {
+    if (!what.empty()) text += (text.empty() ? "" : "; ") + what;
+  };
+  for (int rail = 0; rail < count(); ++rail) add(to(pe, rail).describe_ends(number, pe));
+  for (const NicList* list : {&nics_, &guests_})
+    for (const auto& nic : *list) add(nic->history());
+  return text;
+}
+
 Nic::Limits Rails::limits() const {
   Nic::Limits all = nics_.front()->limits();
   for (const auto& nic : nics_) {

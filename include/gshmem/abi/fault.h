@@ -34,7 +34,8 @@ struct FaultRecord {
   std::uint32_t published;  ///< 1 when every other field is valid
   std::int32_t code;        ///< gshmemx_status
   std::int32_t pe;          ///< the PE concerned, -1 = none
-  std::uint64_t value;      ///< the offending value, or nanoseconds waited
+  std::uint64_t
+      value;  ///< the offending value, nanoseconds waited, or bytes 52 to 54 of a completion
   std::uint64_t limit;      ///< what it was checked against
   std::uint32_t queue;      ///< network path: queue number
   std::uint32_t wqe_index;  ///< network path: index of the entry that failed

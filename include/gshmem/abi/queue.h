@@ -26,7 +26,8 @@ struct QueueCursor {
   /// (PublishedWord).
   alignas(128) std::uint64_t ready;
   alignas(128) std::uint64_t done;  ///< WQEs whose first entry is before this one are complete
-  /// 0, or 2^32 + counter (bits 31 to 16), opcode and syndrome of the first error that anyone saw.
+  /// 0, or of the first error that anyone saw: hardware syndrome, its type and vendor syndrome
+  /// (bits 63 to 40), 1 (bit 32), counter (bits 31 to 16), opcode and syndrome.
   std::uint64_t error;
   std::uint64_t flushed;  ///< `ready` after the last READ that a quiet has posted (flush_rails)
 };

@@ -62,6 +62,18 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
   return wire;
 }
 
+std::string ends_text(const Device& device, const ConnectWire& remote, int pe) {
+  const auto end = [&](const char* name, int port, int lid, const Gid& gid) {
+    const std::string address =
+        device.global() ? "GID " + gid_address(gid) : strprintf("LID %d", lid);
+    return strprintf("%s port %d (%s)", name, port, address.c_str());
+  };
+  const std::string here =
+      end(device.name.c_str(), device.port, device.port_attributes.lid, device.gid.gid);
+  return here + " to " + end(remote.device, remote.port, remote.lid, remote.gid) +
+         strprintf(" of PE %d", pe);
+}
+
 Connection::Connection(const Device& device, const Region& memory, std::uint32_t umem,
                        const QueuePlace& place, int index)
     : device_(device), index_(index) {
@@ -159,6 +171,8 @@ ConnectInfo Connection::info() const {
   wire.pkey = device_.pkey;
   wire.log_reads_in = static_cast<std::uint8_t>(std::min(device_.caps.log_reads_in, 7u));
   wire.global = device_.global() ? 1 : 0;
+  wire.port = static_cast<std::uint8_t>(device_.port);
+  device_.name.copy(wire.device, sizeof(wire.device) - 1);
   wire.gid = device_.gid.gid;
   ConnectInfo info{};
   std::memcpy(info.data(), &wire, sizeof(wire));
@@ -194,6 +208,7 @@ std::array<std::uint8_t, 6> Connection::resolve_mac(const Gid& gid, int pe) cons
 
 void Connection::connect(const ConnectInfo& peer, int pe) {
   const ConnectWire remote = read_connect_info(peer, device_, pe);
+  remote_ = remote;
   pe_ = pe;
   const Config& config = device_.config;
   const bool ethernet = device_.link_layer == LinkLayer::kEthernet;

@@ -5,12 +5,15 @@
 
 #include "transport/nic/mlx5/device.h"
 
+#include <optional>
+#include <string>
+
 namespace gshmem::nic::mlx5 {
 
 /// The content of a ConnectInfo; both ends are little-endian machines, which `magic` makes sure of.
 struct ConnectWire {
   static constexpr std::uint32_t kMagic = 0x35584c4d;  // "MLX5"
-  static constexpr std::uint16_t kVersion = 1;
+  static constexpr std::uint16_t kVersion = 2;
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
   LinkLayer link_layer = LinkLayer::kInfiniBand;
@@ -19,14 +22,17 @@ struct ConnectWire {
   std::uint16_t lid = 0, pkey = 0;
   std::uint8_t log_reads_in = 0;  ///< outstanding reads and atomics it answers
   std::uint8_t global = 0;
-  std::uint8_t reserved[2] = {0, 0};
+  std::uint8_t port = 0;
+  char device[21] = {};  ///< the beginning of its name, for messages
   Gid gid{};
 };
-static_assert(sizeof(ConnectWire) == 40 && sizeof(ConnectWire) <= sizeof(ConnectInfo));
+static_assert(sizeof(ConnectWire) == 60 && sizeof(ConnectWire) <= sizeof(ConnectInfo));
 
 /// Throws when the two ends cannot be connected: another build of gshmem, another link layer,
 /// another partition. `pe` is the peer, `mine` describes this end.
 [[nodiscard]] ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe);
+/// "mlx5_0 port 1 (LID 7) to mlx5_3 port 1 (LID 9) of PE 2".
+[[nodiscard]] std::string ends_text(const Device& device, const ConnectWire& remote, int pe);
 
 class Connection {
  public:
@@ -45,6 +51,8 @@ class Connection {
   [[nodiscard]] mlx5dv_devx_obj* qp_object() const { return qp_.object.get(); }
   [[nodiscard]] mlx5dv_devx_obj* cq_object() const { return cq_.object.get(); }
   [[nodiscard]] std::uint32_t number() const { return qp_.number; }
+  /// What connect() was told; none before it.
+  [[nodiscard]] const std::optional<ConnectWire>& remote() const { return remote_; }
   /// "queue 3 to PE 2 (number 0x1a5, state ERROR, 12 of 14 entries taken)", for errors.
   [[nodiscard]] std::string describe() const noexcept;
 
@@ -57,6 +65,7 @@ class Connection {
   int index_;
   int pe_ = -1;
   std::uint32_t psn_ = 0;
+  std::optional<ConnectWire> remote_;
   OwnedUar page_;
   DoorbellKind kind_ = DoorbellKind::kRegister;
   DeviceObject cq_, qp_;

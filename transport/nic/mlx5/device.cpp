@@ -27,16 +27,6 @@ void note(std::string& list, const std::string& text) {
   list += text;
 }
 
-ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port) {
-  // verbs.h has a macro for this that links against libibverbs; the function itself fills the
-  // beginning of the structure, up to `flags`, which holds all that is used here.
-  ibv_port_attr attributes{};
-  check_verbs(api.query_port(context, static_cast<std::uint8_t>(port),
-                             reinterpret_cast<_compat_ibv_port_attr*>(&attributes)),
-              strprintf("ibv_query_port(port %d)", port));
-  return attributes;
-}
-
 OwnedContext open_context(const VerbsApi& api, ibv_device* device, const std::string& name) {
   errno = 0;
   ibv_context* context = api.open_device(device);
@@ -103,6 +93,16 @@ std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context,
 }
 
 }  // namespace
+
+ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port) {
+  // verbs.h has a macro for this that links against libibverbs; the function itself fills the
+  // beginning of the structure, up to `flags`, which holds all that is used here.
+  ibv_port_attr attributes{};
+  check_verbs(api.query_port(context, static_cast<std::uint8_t>(port),
+                             reinterpret_cast<_compat_ibv_port_attr*>(&attributes)),
+              strprintf("ibv_query_port(port %d)", port));
+  return attributes;
+}
 
 FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish) {
   const DeviceFilter filter(wish.config.nic_devices);

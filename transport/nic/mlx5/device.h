@@ -37,6 +37,7 @@ struct FoundDevices {
   std::vector<std::size_t> context_of_port;
   std::string passed_over;
 };
+[[nodiscard]] ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port);
 [[nodiscard]] FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish);
 /// Of these, the ones that a PE uses, at most `count`; empty when there are none.
 [[nodiscard]] std::vector<Candidate> choose_ports(const FoundDevices& found, const DeviceWish& wish,

@@ -38,22 +38,29 @@ const char* device_event_words(std::uint16_t event) {
 
 }  // namespace
 
-std::string event_words(ibv_event_type type, const std::string& device) {
+std::optional<Event> event_of(ibv_event_type type, const std::string& device) {
+  using Kind = Event::Kind;
   switch (type) {
     case IBV_EVENT_PORT_ERR:
-      return device + " went down: look at cable, switch and subnet manager (ibstat)";
+      return Event{.kind = Kind::kPortDown};
+    case IBV_EVENT_PORT_ACTIVE:
+      return Event{.kind = Kind::kPortUp};
+    case IBV_EVENT_LID_CHANGE:
+      return Event{.kind = Kind::kPortChange, .text = "got another LID"};
+    case IBV_EVENT_GID_CHANGE:
+      return Event{.kind = Kind::kPortChange, .text = "got other GIDs"};
+    case IBV_EVENT_PKEY_CHANGE:
+      return Event{.kind = Kind::kPortChange, .text = "got other partition keys"};
+    case IBV_EVENT_SM_CHANGE:
+      return Event{.kind = Kind::kPortChange, .text = "got another subnet manager"};
     case IBV_EVENT_DEVICE_FATAL:
-      return device + ": the device failed and is being reset; see dmesg";
+      return Event{.text = device + ": the device failed and is being reset; see dmesg"};
     case IBV_EVENT_CQ_ERR:
-      return device + ": a completion queue broke (overrun, or its memory is gone)";
+      return Event{.text = device + ": a completion queue broke (overrun, or its memory is gone)"};
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      return device + ": a queue pair failed; the completions of its queue say why";
-    case IBV_EVENT_LID_CHANGE:
-      return device +
-             ": the subnet manager gave the port another LID, which connections do not "
-             "survive";
+      return Event{.text = device + ": a queue pair failed; the completions of its queue say why"};
     default:
       return {};
   }
@@ -116,6 +123,7 @@ void EventThread::run() noexcept {
   pollfd fds[3] = {{wake_.get(), POLLIN, 0},
                    {device_.context->async_fd, kEvents, 0},
                    {channel_ != nullptr ? channel_->fd : -1, kEvents, 0}};
+  bool gone = false;
   for (;;) {
     if (poll(fds, 3, -1) < 0) {
       if (errno == EINTR) continue;
@@ -131,9 +139,10 @@ void EventThread::run() noexcept {
     }
     for (pollfd& each : fds) {
       if ((each.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) == 0) continue;
-      GSHMEM_WARN("%s sends no more events: the device is gone or being reset",
-                  device_.name.c_str());
       each.fd = -1;
+      if (!gone)
+        on_event_({.text = device_.name + ": the device is gone or being reset; see dmesg"});
+      gone = true;
     }
   }
 }
@@ -142,27 +151,33 @@ void EventThread::read_verbs_events() {
   ibv_async_event event{};
   while (device_.api.get_async_event(device_.context.get(), &event) == 0) {
     const ibv_event_type type = event.event_type;
-    const bool of_port =
-        type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_LID_CHANGE;
-    const bool ours = !of_port || event.element.port_num == device_.port;
+    const std::optional<Event> meaning =
+        event_of(type, strprintf("%s port %d", device_.name.c_str(), device_.port));
+    const bool ours = meaning && (!meaning->of_port() || event.element.port_num == device_.port);
     device_.api.ack_async_event(&event);
-    const std::string text =
-        event_words(type, strprintf("%s port %d", device_.name.c_str(), device_.port));
-    if (!ours || text.empty()) {
+    if (ours) {
+      Event told = *meaning;
+      if (type == IBV_EVENT_LID_CHANGE) told.text = lid_text();
+      on_event_(told);
+    } else {
       GSHMEM_DEBUG("%s: event %d", device_.name.c_str(), static_cast<int>(type));
-      continue;
     }
-    on_event_({.text = text});
   }
+}
+
+std::string EventThread::lid_text() const {
+  const int lid = query_port(device_.api, device_.context.get(), device_.port).lid;
+  return strprintf("got LID %d, and had %d when it was opened", lid, device_.port_attributes.lid);
 }
 
 void EventThread::read_device_events() {
   mlx5dv_devx_async_event_hdr header{};
   while (device_.api.get_event(channel_.get(), &header, sizeof(header)) > 0) {
     const auto event = static_cast<std::uint16_t>(header.cookie & 0xffff);
-    on_event_({.text = device_event_words(event),
-               .queue = static_cast<int>(header.cookie >> 16),
-               .refusal = event == kInvalidRequest || event == kAccessError});
+    const bool refusal = event == kInvalidRequest || event == kAccessError;
+    on_event_({.kind = refusal ? Event::Kind::kRefusal : Event::Kind::kFault,
+               .text = device_event_words(event),
+               .queue = static_cast<int>(header.cookie >> 16)});
   }
 }
 

@@ -1,6 +1,7 @@
-// Errors that no completion carries: port down, device reset, a queue pair that the other end
-// broke. One thread per Nic that sleeps in poll(2) until the device or stop() wakes it. Included by
-// mlx5_nic. Invariant: after stop() the thread has ended and no callback runs.
+// What no completion carries: a device that is reset or gone, a queue pair that the other end
+// broke, and what becomes of the port. One thread per Nic that sleeps in poll(2) until the device
+// or stop() wakes it. Included by mlx5_nic. Invariant: after stop() the thread has ended and no
+// callback runs.
 #pragma once
 
 #include "host/base/fd.h"
@@ -8,15 +9,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 
 namespace gshmem::nic::mlx5 {
 
 struct Event {
-  std::string text;
-  int queue = -1;        ///< index of the queue that it is about
-  bool refusal = false;  ///< of a request that the other end of the queue has sent
+  enum class Kind {
+    kFault,
+    kRefusal,   ///< of a request that the other end of the queue has sent
+    kPortDown,  ///< this and the next: no errors by themselves
+    kPortUp,
+    kPortChange  ///< of what connections are made by
+  };
+  Kind kind = Kind::kFault;
+  std::string text{};  ///< of a change: what has changed
+  int queue = -1;      ///< index of the queue that it is about
+  [[nodiscard]] bool of_port() const { return kind >= Kind::kPortDown; }
 };
 
 class EventThread {
@@ -35,6 +45,7 @@ class EventThread {
  private:
   void run() noexcept;
   void read_verbs_events();
+  [[nodiscard]] std::string lid_text() const;
   void read_device_events();
   void subscribe(mlx5dv_devx_obj* object, std::uint16_t event, int queue);
 
@@ -45,8 +56,8 @@ class EventThread {
   std::thread thread_;
 };
 
-/// The meaning of an asynchronous event of the port or device, with what to do; empty for
-/// those that are no error.
-[[nodiscard]] std::string event_words(ibv_event_type type, const std::string& device);
+/// What an asynchronous event of the port or device means; none for those that mean nothing to
+/// connections.
+[[nodiscard]] std::optional<Event> event_of(ibv_event_type type, const std::string& device);
 
 }  // namespace gshmem::nic::mlx5

@@ -5,6 +5,7 @@
 #include "bootstrap/bootstrap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -102,7 +103,7 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
   events_.watch(index, made->qp_object(), made->cq_object());
   connections_.push_back(std::move(made));
   const std::lock_guard<std::mutex> lock(mutex_);
-  peers_.push_back(-1);
+  peers_.push_back({-1, connections_.back()->number(), {}});
   return connections_.back()->created();
 }
 
@@ -119,10 +120,12 @@ void Mlx5Nic::connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t)
   Connection& mine = connection(queue, "connect");
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    peers_[static_cast<std::size_t>(queue)] = pe;
+    peers_[static_cast<std::size_t>(queue)].pe = pe;
   }
   try {
     mine.connect(peer, pe);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    peers_[static_cast<std::size_t>(queue)].remote = *mine.remote();
   } catch (const Error& error) {
     throw Error(error.code(), strprintf("queue %d to PE %d: %s", queue, pe, error.what()),
                 error.where());
@@ -138,13 +141,49 @@ void Mlx5Nic::stop() noexcept {
   for (const auto& each : connections_) each->stop();
 }
 
+std::string Mlx5Nic::describe_ends(std::uint32_t number, int pe) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Peer& peer : peers_) {
+    if (peer.number == number && peer.pe == pe) return ends_text(device_, peer.remote, pe);
+  }
+  return {};
+}
+
+std::string Mlx5Nic::history() const {
+  const std::string text = history_.text();
+  return text.empty() ? text : strprintf("%s port %d ", device_.name.c_str(), device_.port) + text;
+}
+
+/// Of the port. Connections send again for as long as their retries last: a link that comes back
+/// before has lost nothing. If it does not, the completions say so, and the history when it began.
+void Mlx5Nic::note(const Event& event) {
+  const auto now = PortHistory::Clock::now();
+  const std::string port = strprintf("network: %s port %d", device_.name.c_str(), device_.port);
+  if (event.kind == Event::Kind::kPortDown) {
+    history_.went_down(now);
+    const double retries =
+        4.096e-6 * std::ldexp(1 + config_.ib_retry_count, config_.ib_timeout);  // IBA, 9.9.2.1.1
+    GSHMEM_WARN(
+        "%s went down: connections hold for %.2g s at least (GSHMEM_IB_TIMEOUT, "
+        "GSHMEM_IB_RETRY_COUNT); look at cable, switch and subnet manager (ibstat)",
+        port.c_str(), retries);
+  } else if (event.kind == Event::Kind::kPortUp) {
+    if (const std::optional<double> down = history_.came_up(now))
+      GSHMEM_WARN("%s is up again, after %.3g s", port.c_str(), *down);
+  } else {
+    history_.changed(now, event.text);
+    GSHMEM_WARN("%s %s", port.c_str(), event.text.c_str());
+  }
+}
+
 void Mlx5Nic::report(const Event& event) {
+  if (event.of_port()) return note(event);
   const int queue = event.queue;
   int pe = -1;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (queue >= 0 && static_cast<std::size_t>(queue) < peers_.size()) {
-      pe = peers_[static_cast<std::size_t>(queue)];
+      pe = peers_[static_cast<std::size_t>(queue)].pe;
     }
   }
   std::string full = event.text;
@@ -153,7 +192,7 @@ void Mlx5Nic::report(const Event& event) {
         strprintf("%s, queue %d to PE %d: %s", device_.name.c_str(), queue, pe, event.text.c_str());
   }
   GSHMEM_WARN("network: %s", full.c_str());
-  const auto& tell = event.refusal ? use_.on_refusal : use_.on_error;
+  const auto& tell = event.kind == Event::Kind::kRefusal ? use_.on_refusal : use_.on_error;
   if (tell) tell(Error(GSHMEMX_ERROR_NIC, full), pe);
 }
 

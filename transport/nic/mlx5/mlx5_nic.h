@@ -7,6 +7,7 @@
 #include "transport/nic/mlx5/device.h"
 #include "transport/nic/mlx5/events.h"
 #include "transport/nic/mlx5/mlx5.h"
+#include "transport/nic/mlx5/port_history.h"
 
 #include <functional>
 #include <memory>
@@ -32,6 +33,8 @@ class Mlx5Nic final : public Nic {
   [[nodiscard]] const char* name() const noexcept override { return "mlx5"; }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] Limits limits() const override { return limits_; }
+  [[nodiscard]] std::string describe_ends(std::uint32_t number, int pe) const override;
+  [[nodiscard]] std::string history() const override;
   [[nodiscard]] std::string port() const override;
   [[nodiscard]] std::unique_ptr<Nic> open_port(const std::string& port) override;
   void use_queue_memory(const Region& region) override;
@@ -51,6 +54,7 @@ class Mlx5Nic final : public Nic {
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use);
   void set_limits();
   void report(const Event& event);
+  void note(const Event& event);
   [[nodiscard]] Connection& connection(int queue, const char* call);
 
   const Config config_;    // the options' one need not outlive open
@@ -62,8 +66,15 @@ class Mlx5Nic final : public Nic {
   std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
   std::vector<OwnedMr> regions_;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::mutex mutex_;        ///< of peers_: the event thread reads it
-  std::vector<int> peers_;  ///< PE at the other end of each queue, -1 before connect
+  PortHistory history_;
+  /// The other end of a queue; PE -1 before connect.
+  struct Peer {
+    int pe = -1;
+    std::uint32_t number = 0;  ///< of the queue here
+    ConnectWire remote{};
+  };
+  mutable std::mutex mutex_;  ///< of peers_: other threads read it
+  std::vector<Peer> peers_;
   EventThread events_;
 };
 

@@ -1,0 +1,118 @@
+// Events of Mlx5Nic over a table of functions of the test's own: what is an error, what is only
+// remembered, and that the thread that reads them ends.
+#include "tests/nic/mlx5_nic_rig.h"
+#include "tests/patience.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace gshmem::nic::mlx5 {
+
+TEST_CASE("events_of_a_device_that_is_gone_are_not_read_for_ever") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  FakeVerbs::remove();
+  const std::atomic<int>& reads = fake_verbs().event_reads;
+  while (reads == 0) std::this_thread::yield();
+  constexpr int kSpinning = 100, kBudget = 20'000;
+  for (int i = 0; i < kBudget && reads < kSpinning; ++i) std::this_thread::yield();
+  CHECK(reads < kSpinning);
+  nic->stop();
+}
+
+namespace {
+
+/// What a NIC tells of errors.
+class Told {
+ public:
+  explicit Told(Setup& setup) {
+    setup.on_error = [this](const Error& error, int pe) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      texts_.push_back(strprintf("%d %s", pe, error.what()));
+      changed_.notify_one();
+    };
+  }
+  /// All texts, when there is one.
+  [[nodiscard]] std::vector<std::string> first() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30 * gshmem::test::kPatience),
+                      [&] { return !texts_.empty(); });
+    return texts_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> texts_;
+};
+
+}  // namespace
+
+TEST_CASE("events_reach_on_error_and_stop_ends_them") {
+  fake_verbs_reset();
+  Setup setup;
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
+  const auto texts = told.first();
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7 port 1: the device failed") &&
+                           Catch::Contains("see dmesg"));
+  nic->stop();
+  nic->stop();
+  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
+  CHECK(told.first().size() == 1);
+}
+
+TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
+  fake_verbs_reset();
+  Setup setup;
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  CHECK(nic->history().empty());
+  const auto raise = [&](std::initializer_list<ibv_event_type> types) {
+    for (const ibv_event_type type : types) fake_verbs().raise(type);
+  };
+  SECTION("a port that stays down") {
+    raise({IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_DEVICE_FATAL});
+    CHECK(told.first().size() == 1);  // the last one
+    CHECK_THAT(nic->history(), Catch::Matches("mlx5_7 port 1 is down since [0-9:]{8}"));
+  }
+  SECTION("a port that flaps, and gets another LID") {
+    raise({IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR,
+           IBV_EVENT_LID_CHANGE, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_CLIENT_REREGISTER,
+           IBV_EVENT_DEVICE_FATAL});
+    CHECK(told.first().size() == 1);
+    CHECK_THAT(
+        nic->history(),
+        Catch::Matches("mlx5_7 port 1 was down for [^ ]+ s at [0-9:]{8} \\(2 times in all\\), "
+                       "got LID 4660, and had 4660 when it was opened at [0-9:]{8}"));
+  }
+  nic->stop();
+}
+
+TEST_CASE("device_that_is_gone_is_an_error_at_once") {
+  fake_verbs_reset();
+  Setup setup;
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  const auto begin = std::chrono::steady_clock::now();
+  FakeVerbs::remove();
+  const auto texts = told.first();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(gshmem::test::kPatience));
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7: the device is gone"));
+  nic->stop();
+}
+
+}  // namespace gshmem::nic::mlx5
