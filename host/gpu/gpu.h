@@ -41,6 +41,9 @@ class Gpu {
   /// Contexts on it are shared with other processes through MPS. False also where the driver is too
   /// old to tell.
   [[nodiscard]] virtual bool under_mps() const = 0;
+  /// Its kernels see what another device has written to its memory in the order in which it came
+  /// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).
+  [[nodiscard]] virtual bool orders_writes() const = 0;
   /// Atomics of this GPU on memory of the GPU `uuid` of this host, at PCI address `pci`, are atomic
   /// to all others there. False also where neither CUDA nor NVML shows that GPU.
   [[nodiscard]] virtual bool has_native_atomics_on(const std::array<char, 16>& uuid,

@@ -112,6 +112,12 @@ class CudaGpu final : public Gpu {
     constexpr auto kAttribute = static_cast<CUdevice_attribute>(kMpsEnabled);
     return cuda_.cuDeviceGetAttribute(&value, kAttribute, handle_) == CUDA_SUCCESS && value != 0;
   }
+  bool orders_writes() const override {
+    int ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
+    GSHMEM_CU(&cuda_, cuDeviceGetAttribute, &ordering,
+              CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, handle_);
+    return ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+  }
   bool has_native_atomics_on(const std::array<char, 16>& uuid,
                              const std::string& peer_pci) const override {
     int count = 0;
@@ -251,6 +257,9 @@ class CudaGpu final : public Gpu {
     if (is_memory) {
       result = cuda_.cuMemHostRegister(page, bytes, kFlags);
     }
+    // Several registers lie in one page, which somebody else of this process may have registered;
+    // who did takes it back.
+    const bool by_other = result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED) {
       throw Error(
           GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -258,8 +267,10 @@ class CudaGpu final : public Gpu {
           "with NVreg_RegistryDwords=\"PeerMappingOverride=1\", run as root, or set "
           "GSHMEM_DOORBELL=agent");
     }
-    cu_check(result, "cuMemHostRegister");
-    registered_.push_back(page);
+    if (!by_other) {
+      cu_check(result, "cuMemHostRegister");
+      registered_.push_back(page);
+    }
     CUdeviceptr mapped = 0;
     GSHMEM_CU(&cuda_, cuMemHostGetDevicePointer, &mapped, page, 0);
     return {reinterpret_cast<void*>(mapped), is_memory};

@@ -159,6 +159,7 @@ class Pe {
   [[nodiscard]] bool lacks_native_atomics() const;
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource network_memory();
+  void warn_of_order() const;
   /// All that was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of a post which is not complete.
   void quiet_network();

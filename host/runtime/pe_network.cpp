@@ -7,6 +7,8 @@
 
 #include <gshmem/device/order.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -14,10 +16,11 @@
 namespace gshmem {
 namespace {
 
+std::size_t host_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
 void* page_aligned(std::size_t bytes) {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
-  void* memory = std::aligned_alloc(kPage, rounded);
+  const std::size_t page = host_page(), rounded = (bytes + page - 1) / page * page;
+  void* memory = std::aligned_alloc(page, rounded);
   require(memory != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("%zu bytes of host memory for work queues", rounded));
   return std::memset(memory, 0, rounded);
@@ -27,6 +30,7 @@ void* page_aligned(std::size_t bytes) {
 
 nic::MemorySource Pe::network_memory() {
   nic::MemorySource memory;
+  memory.page_bytes = host_page();
   if (gpu_) {
     memory.shared = [this](std::size_t bytes) { return gpu_->host_memory(bytes); };
     memory.device = [this](std::size_t bytes) { return gpu_->device_memory(bytes); };
@@ -79,6 +83,7 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
          .boot = boot(),
          .heap_kind = heap.kind,
          .gpu = heap.gpu,
+         .gpu_orders_writes = gpu_ && gpu_->orders_writes(),
          .heap_sample = sample,
          .gpu_pci = gpu_ ? gpu_->pci() : "",
          .local_rank = group_.index,
@@ -106,6 +111,17 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
   return !nics_.empty();
 }
 
+/// A NIC writes a payload and then the signal after it; who sees the signal may read the payload.
+void Pe::warn_of_order() const {
+  if (!gpu_ || gpu_->orders_writes() || std::strcmp(nics_.name(), "mlx5") != 0) return;
+  GSHMEM_WARN(
+      "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
+      "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "
+      "GPU "
+      "of the Hopper generation or newer (gshmem-info --doctor)",
+      gpu_->device(), gpu_->name());
+}
+
 void Pe::make_network() {
   enum : int { kNothing = 0, kPaths = 1, kAtomics = 2 };
   int mine = lacks_native_atomics() ? kAtomics : kNothing;
@@ -122,6 +138,7 @@ void Pe::make_network() {
   state_.amo_by_nic = (needed & kAtomics) != 0 ? 1 : 0;
   if (!open_nics(heap, (needed & kPaths) == 0)) return;
   nic_path_ = true;
+  warn_of_order();
   if (!nics_.limits().coherent_atomics) state_.amo_by_nic = 1;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {

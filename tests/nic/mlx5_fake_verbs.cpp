@@ -224,12 +224,19 @@ int query_eqn(ibv_context*, std::uint32_t, std::uint32_t* eqn) {
   *eqn = 9;
   return simple("mlx5dv_devx_query_eqn");
 }
-alignas(4096) std::uint8_t the_page[4096];
+/// As rdma-core for NC_DEDICATED: four registers in each page (verbs.c mlx5_insert_dyn_uuars).
+alignas(4096) std::uint8_t the_pages[256][4096];
 mlx5dv_devx_uar* alloc_uar(ibv_context*, std::uint32_t) {
+  if (current->registers == 0) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   auto* uar = make<mlx5dv_devx_uar>("mlx5dv_devx_alloc_uar");
   if (uar != nullptr) {
-    uar->reg_addr = the_page + 0x800;
-    uar->page_id = 3;
+    const auto nth = static_cast<std::uint32_t>(--current->registers);
+    uar->base_addr = the_pages[nth / 4 % 256];
+    uar->reg_addr = the_pages[nth / 4 % 256] + 0x800 + nth % 4 * 0x100;
+    uar->page_id = 3 + nth / 4;
   }
   return uar;
 }

@@ -261,8 +261,25 @@ TEST_CASE("completion_and_records_begin_empty") {
   CHECK(static_cast<int>(setup.memory.queues[8192 + 7]) == 0);
   CHECK(static_cast<int>(setup.memory.queues[8200]) == 0);
   CHECK(static_cast<int>(setup.memory.queues[0]) == 0x11);
-  CHECK(queue.kind == DoorbellKind::kRegister);
   CHECK(queue.doorbell != nullptr);
+}
+
+TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
+  fake_verbs_reset();
+  Setup setup;
+  const Device device(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"});
+  const auto addresses_of = [&](int registers, int queues) {
+    fake_verbs().registers = registers;
+    DoorbellRegisters bells(device);
+    std::set<void*> addresses;
+    for (int i = 0; i < queues; ++i) addresses.insert(bells.take().reg_addr);
+    return addresses.size();
+  };
+  CHECK(addresses_of(1000, 10) == 10);
+  CHECK(addresses_of(1000, 1000) == DoorbellRegisters::kMost);
+  CHECK(addresses_of(3, 10) == 3);
+  CHECK_THAT(error_of([&] { (void)addresses_of(0, 1); }),
+             Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }
 
 TEST_CASE("limits_come_from_the_device") {

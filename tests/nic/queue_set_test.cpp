@@ -33,6 +33,10 @@ struct End {
   }
 };
 
+void expect(bool ok, const char* what) {
+  if (!ok) throw std::runtime_error(what);
+}
+
 /// Notes by queue what it is connected to, and what it was told of the memory.
 class Noting final : public Nic {
  public:
@@ -56,15 +60,23 @@ class Noting final : public Nic {
     require(port != "d13", GSHMEMX_ERROR_NIC, "no permission on d13");
     return std::make_unique<Noting>(pe_, port, all_);
   }
-  void use_queue_memory(const Region&) override {}
+  void use_queue_memory(const Region& region) override {
+    require(region.kind == MemoryKind::kHost || port_ != "d14", GSHMEMX_ERROR_NIC,
+            "no peer memory");
+    memories.push_back(region);
+  }
   Keys register_memory(const Region& region) override {
     heap_bytes = region.bytes;
     return {0, key_of(pe_, port_)};
   }
   CreatedQueue create_queue(const QueuePlace& place) override {
     queues.push_back({-1, place.depth, 0, {}});
-    return {0, &doorbell_, DoorbellKind::kRegister};
+    expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
+    // Registers as of a ConnectX: in pages of 4 KiB.
+    char* const page = registers + (queues.size() - 1) % 32 * 4096;
+    return {0, reinterpret_cast<std::uint64_t*>(page + abi::kUarDoorbellOffset)};
   }
+  alignas(65536) static inline char registers[32 * 4096] = {};
   ConnectInfo connect_info(int queue) override {
     ConnectInfo info{};
     const End end = end_of(queue);
@@ -89,13 +101,13 @@ class Noting final : public Nic {
     return end;
   }
   std::vector<Queue> queues;
+  std::vector<Region> memories;
   std::uint64_t heap_bytes = 0;
 
  private:
   int pe_;
   std::string port_;
   std::vector<const Noting*>& all_;
-  std::uint64_t doorbell_ = 0;
 };
 
 /// Memory of this process, and of one PE.
@@ -121,10 +133,6 @@ class Memory {
   }
   std::vector<std::unique_ptr<void, decltype(&std::free)>> pieces_;
 };
-
-void expect(bool ok, const char* what) {
-  if (!ok) throw std::runtime_error(what);
-}
 
 /// A job: which ports each PE has, and on which host it is.
 struct Job {
@@ -284,6 +292,71 @@ TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {
   constexpr std::uint32_t kRegister = abi::QueueTraits::kRegister;
   constexpr std::uint32_t kWord = abi::QueueTraits::kRecordFirst;
   CHECK((queues.view().traits & (kRegister | kWord)) == (needs_order ? kWord : kRegister));
+}
+
+/// Of one PE, with itself, in memory of a GPU.
+struct OnGpu {
+  bootstrap::Bootstrap& boot;
+  std::vector<std::string> ports;
+  std::string queue_memory = "auto";
+  std::size_t page_bytes = 4096;
+
+  std::vector<Region> memories = {};     ///< that the last NIC was told of
+  std::vector<const void*> mapped = {};  ///< pages of registers
+  bool in_gpu_memory = false;
+
+  void run() {
+    Config config;
+    config.qps_per_pe = 20;
+    config.qp_depth = 64;
+    config.queue_memory = queue_memory;
+    NicList nics;
+    std::vector<const Noting*> all;
+    for (const std::string& port : ports) nics.push_back(std::make_unique<Noting>(0, port, all));
+    Rails rails(std::move(nics));
+    Memory memory;
+    MemorySource source = memory.source();
+    source.page_bytes = page_bytes;
+    source.map_registers = [&](void* page, std::size_t bytes) {
+      expect(reinterpret_cast<std::uintptr_t>(page) % page_bytes == 0 && bytes == page_bytes,
+             "whole pages of the host");
+      expect(std::count(mapped.begin(), mapped.end(), page) == 0, "each of them once");
+      mapped.push_back(page);
+      return MappedRegisters{page, false};
+    };
+    const QueueSet queues(
+        rails, {config, boot, source, {nullptr, Connected::kHeap, MemoryKind::kGpu, 0}, {0}});
+    memories = all.back()->memories;
+    in_gpu_memory = (queues.view().traits & abi::QueueTraits::kGpuMemory) != 0;
+  }
+};
+
+TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  OnGpu both{*boots[0], {"d0", "d1"}}, one{*boots[0], {"d0", "d14"}},
+      asked{*boots[0], {"d0", "d1"}, "host"}, must{*boots[0], {"d0", "d14"}, "gpu"};
+  both.run();
+  CHECK(both.in_gpu_memory);
+  CHECK(both.memories.back().kind == MemoryKind::kGpu);
+  one.run();
+  CHECK_FALSE(one.in_gpu_memory);
+  CHECK(one.memories.back().kind == MemoryKind::kHost);
+  asked.run();
+  CHECK_FALSE(asked.in_gpu_memory);
+  CHECK_THROWS_WITH(must.run(), "no peer memory");
+}
+
+TEST_CASE("memory_and_registers_are_taken_in_whole_pages_of_the_host") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  const std::size_t page = GENERATE(4096u, 65536u);
+  const std::string where = GENERATE("host", "gpu");
+  OnGpu pe{*boots[0], {"d0"}, where, page};
+  pe.run();
+  const Region& memory = pe.memories.back();
+  const std::size_t whole = where == "gpu" ? 65536 : page;
+  CHECK(memory.bytes % whole == 0);
+  if (where == "gpu") CHECK(reinterpret_cast<std::uintptr_t>(memory.base) % whole == 0);
+  CHECK(pe.mapped.size() == (page == 4096 ? 20u : 2u));  // of 20 registers
 }
 
 }  // namespace

@@ -51,15 +51,9 @@ struct QueuePlace {
   std::uint32_t depth = 0;
 };
 
-/// Threads that may store to `doorbell`: those of the GPU, once the runtime has mapped the
-/// register, or only host threads. The runtime then gives the GPU a word of its own and forwards
-/// it.
-enum class DoorbellKind { kRegister, kHostWord };
-
 struct CreatedQueue {
   std::uint32_t number = 0;           ///< queue pair number, 24 bits
-  std::uint64_t* doorbell = nullptr;  ///< host address
-  DoorbellKind kind = DoorbellKind::kRegister;
+  std::uint64_t* doorbell = nullptr;  ///< host address; may serve several queues
 };
 
 struct Keys {
@@ -85,6 +79,7 @@ class Nic {
     /// NIC atomics and atomics of CPU or GPU on the same word are atomic to each other.
     bool coherent_atomics = false;
   };
+  /// Of queues in the memory that it was last told to use, where that matters.
   [[nodiscard]] virtual Limits limits() const = 0;
   /// The two ends of the connection of queue `number` to PE `pe`, for messages; empty: unknown.
   /// Threads: any.
@@ -110,7 +105,7 @@ class Nic {
   /// The region that holds the queues created from now on, their completions and doorbell records.
   virtual void use_queue_memory(const Region& region) = 0;
   [[nodiscard]] virtual CreatedQueue create_queue(const QueuePlace& place) = 0;
-  /// All doorbells of kRegister queues that are ordinary host memory, in whole pages: the runtime
+  /// All doorbells that are ordinary host memory, in whole pages: the runtime
   /// has to map it for the GPU. Empty where doorbells are registers of a device.
   [[nodiscard]] virtual Region doorbell_block() const { return {}; }
   /// Local side of the connection that `queue` (in order of creation) will have.
@@ -128,6 +123,8 @@ struct OpenOptions {
   bootstrap::Bootstrap& boot;  ///< for what an implementation must agree on; collective calls only
   MemoryKind heap_kind = MemoryKind::kHost;
   int gpu = -1;
+  /// Kernels of that GPU see what a device has written to its memory in the order in which it came.
+  bool gpu_orders_writes = false;
   /// A part of a heap in GPU memory, in whole pages: whether a NIC reaches the heap is tried on it.
   Region heap_sample = {};
   std::string gpu_pci = {};  ///< "0000:1b:00.0", for the choice of the nearest NIC; empty = none

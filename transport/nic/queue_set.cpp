@@ -13,9 +13,14 @@
 namespace gshmem::nic {
 namespace {
 
+/// Of a queue's parts in their slab.
 constexpr std::uint64_t kPage = 4096;
 /// Records on lines of their own.
 constexpr std::uint64_t kRecordStep = 128;
+
+std::uint64_t rounded(std::uint64_t bytes, std::uint64_t page) {
+  return (bytes + page - 1) / page * page;
+}
 
 /// Where `count` queues lie one after the other, from `begin` of their slab on.
 class Places {
@@ -33,7 +38,7 @@ class Places {
   }
   [[nodiscard]] std::uint64_t end() const {
     const std::uint64_t bytes = count_ * (entries_bytes() + kPage + kRecordStep);
-    return begin_ + (bytes + kPage - 1) / kPage * kPage;
+    return begin_ + rounded(bytes, kPage);
   }
 
  private:
@@ -61,8 +66,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       peers_(options.peers),
       n_pes_(static_cast<std::size_t>(options.boot.size())),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
-      memory_(options.config.queue_memory == "gpu" ? abi::QueueMemory::kGpu
-                                                   : abi::QueueMemory::kHost),
+      memory_(choose_memory()),
       only_atomics_(options.only_atomics) {
   begin({default_queues(rails_.count(), options.config.qps_per_pe)});
   std::array<std::uint32_t, kMaxRails> remote_keys{};
@@ -102,17 +106,35 @@ std::vector<ContextQueues> QueueSet::connect() {
   return made;
 }
 
-Region QueueSet::allocate(Batch& batch, std::uint64_t bytes) {
+/// The GPU's, beside the code that posts and polls, where every NIC takes it.
+abi::QueueMemory QueueSet::choose_memory() {
+  const std::string& word = config_.queue_memory;
+  if (word == "host") return abi::QueueMemory::kHost;
+  if (word == "gpu") return abi::QueueMemory::kGpu;
+  if (heap_.kind != MemoryKind::kGpu) return abi::QueueMemory::kHost;
+  memory_ = abi::QueueMemory::kGpu;
+  try {
+    const Region sample = allocate(abi::kGpuPageBytes);
+    for (Nic* nic : rails_.all()) nic->use_queue_memory(sample);
+    return abi::QueueMemory::kGpu;
+  } catch (const Error& error) {
+    GSHMEM_INFO("work queues are in host memory: %s", error.what());
+    return abi::QueueMemory::kHost;
+  }
+}
+
+/// In whole pages of host and GPU, which is what can be exported and registered.
+Region QueueSet::allocate(std::uint64_t bytes) {
   if (memory_ == abi::QueueMemory::kHost) {
-    batch.slab = static_cast<char*>(source_.shared(bytes));
-    return {batch.slab, bytes, MemoryKind::kHost, -1};
+    bytes = rounded(bytes, source_.page_bytes);
+    return {source_.shared(bytes), bytes, MemoryKind::kHost, -1};
   }
   require(heap_.kind == MemoryKind::kGpu, GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_QUEUE_MEMORY=gpu: the PEs run in CPU mode; use host");
-  const auto raw = reinterpret_cast<std::uintptr_t>(source_.device(bytes + abi::kGpuPageBytes));
-  batch.slab = reinterpret_cast<char*>((raw + abi::kGpuPageBytes - 1) / abi::kGpuPageBytes *
-                                       abi::kGpuPageBytes);
-  return {batch.slab, bytes, MemoryKind::kGpu, heap_.gpu};
+  const std::uint64_t page = std::max<std::uint64_t>(abi::kGpuPageBytes, source_.page_bytes);
+  bytes = rounded(bytes, page);
+  const auto raw = reinterpret_cast<std::uintptr_t>(source_.device(bytes + page));
+  return {reinterpret_cast<void*>(rounded(raw, page)), bytes, MemoryKind::kGpu, heap_.gpu};
 }
 
 /// Keys of the heap, for every Nic that this PE uses. One by which only atomics go gets the part
@@ -163,7 +185,8 @@ void QueueSet::create() {
   }
   const Places places(0, ends.size(), depth_);
   const Places answering_places(places.end(), answering.size(), abi::kMinQueueDepth);
-  const Region memory = allocate(batch_, answering_places.end());
+  const Region memory = allocate(answering_places.end());
+  batch_.slab = static_cast<char*>(memory.base);
   std::set<Nic*> nics;
   for (const auto& [pe, rail] : ends) nics.insert({&rails_.to(pe, rail), &rails_[rail]});
   for (Nic* nic : nics) nic->use_queue_memory(memory);
@@ -223,12 +246,12 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
   const Region block = nic.doorbell_block();
   const auto address = reinterpret_cast<std::uintptr_t>(doorbell);
   const bool in_block = block.base != nullptr;
-  const std::uintptr_t page =
-      in_block ? reinterpret_cast<std::uintptr_t>(block.base) : address / kPage * kPage;
+  const std::uintptr_t page = in_block ? reinterpret_cast<std::uintptr_t>(block.base)
+                                       : address / source_.page_bytes * source_.page_bytes;
   auto found = mapped_.find(page);
   if (found == mapped_.end()) {
-    const MappedRegisters mapped =
-        source_.map_registers(reinterpret_cast<void*>(page), in_block ? block.bytes : kPage);
+    const MappedRegisters mapped = source_.map_registers(
+        reinterpret_cast<void*>(page), in_block ? block.bytes : source_.page_bytes);
     found = mapped_.emplace(page, static_cast<char*>(mapped.address)).first;
     bells_need_order_ = bells_need_order_ || mapped.needs_order;
   }
@@ -245,11 +268,7 @@ void QueueSet::map_doorbells() {
 void QueueSet::make_doorbells() {
   const std::string& mode = config_.doorbell;
   const auto& queues = batch_.queues;
-  const bool agent =
-      agent_ || mode == "agent" || std::any_of(queues.begin(), queues.end(), [](const End& end) {
-        return end.created.kind == DoorbellKind::kHostWord;
-      });
-  if (!agent) {
+  if (!agent_ && mode != "agent") {
     try {
       return map_doorbells();
     } catch (const Error& error) {
@@ -257,9 +276,6 @@ void QueueSet::make_doorbells() {
       GSHMEM_INFO("a host thread rings the doorbells: %s", error.what());
     }
   }
-  require(
-      mode != "gpu", GSHMEMX_ERROR_NOT_SUPPORTED,
-      "GSHMEM_DOORBELL=gpu: this NIC gives no doorbell register that a GPU may write; use agent");
   batch_.doorbells.clear();
   auto* words = static_cast<AgentWord*>(
       source_.shared(std::max<std::size_t>(queues.size(), 1) * sizeof(AgentWord)));

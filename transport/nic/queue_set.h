@@ -34,6 +34,7 @@ struct MemorySource {
   /// Address by which device code reaches whole pages of registers, or of memory of the Nic. Throws
   /// Error GSHMEMX_ERROR_NOT_SUPPORTED where it cannot.
   std::function<MappedRegisters(void* page, std::size_t bytes)> map_registers;
+  std::size_t page_bytes = 4096;  ///< of the host: registers are mapped by whole ones
 };
 
 struct QueueSetOptions {
@@ -98,7 +99,8 @@ class QueueSet {
         answering;  ///< other ends of one-way connections to this PE, in the same order
     std::vector<std::uint64_t*> doorbells;  ///< of `queues`, as device code reaches them
   };
-  [[nodiscard]] Region allocate(Batch& batch, std::uint64_t bytes);
+  [[nodiscard]] abi::QueueMemory choose_memory();
+  [[nodiscard]] Region allocate(std::uint64_t bytes);
   void begin(std::vector<QueueRails> contexts);
   [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
   [[nodiscard]] std::uint32_t remote_key(int pe, int rail) const {

@@ -36,8 +36,7 @@ std::string Rails::explain(std::uint32_t number, int pe) const {
     if (!what.empty()) text += (text.empty() ? "" : "; ") + what;
   };
   for (int rail = 0; rail < count(); ++rail) add(to(pe, rail).describe_ends(number, pe));
-  for (const NicList* list : {&nics_, &guests_})
-    for (const auto& nic : *list) add(nic->history());
+  for (const Nic* nic : all()) add(nic->history());
   return text;
 }
 
@@ -57,13 +56,19 @@ Nic::Limits Rails::limits() const {
   return all;
 }
 
-void Rails::start() {
+std::vector<Nic*> Rails::all() const {
+  std::vector<Nic*> all;
   for (const NicList* list : {&nics_, &guests_})
-    for (const auto& nic : *list) nic->start();
+    for (const auto& nic : *list) all.push_back(nic.get());
+  return all;
+}
+
+void Rails::start() {
+  for (Nic* nic : all()) nic->start();
 }
 
 void Rails::stop() noexcept {
-  for (const NicList* list : {&nics_, &guests_})
+  for (const NicList* list : {&nics_, &guests_})  // allocates nothing
     for (const auto& nic : *list) nic->stop();
 }
 

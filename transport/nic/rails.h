@@ -33,6 +33,8 @@ class Rails {
   [[nodiscard]] std::string explain(std::uint32_t number, int pe) const;
   /// The limits that all of them keep. Atomics are those of the first one and of guests.
   [[nodiscard]] Nic::Limits limits() const;
+  /// The rails, and the ports of neighbours.
+  [[nodiscard]] std::vector<Nic*> all() const;
   void start();
   void stop() noexcept;
 

@@ -141,7 +141,7 @@ nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
   std::uint64_t* doorbell = doorbells_.get() + index;
   const auto number = static_cast<std::uint32_t>(kFirstNumber + index);
   executor_->add(WorkQueue(queue_memory_, place, number, doorbell));
-  return {.number = number, .doorbell = doorbell, .kind = nic::DoorbellKind::kRegister};
+  return {.number = number, .doorbell = doorbell};
 }
 
 nic::ConnectInfo OfiNic::connect_info(int) {

@@ -11,9 +11,6 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-// MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED of newer rdma-core (mlx5dv.h); older libraries refuse it.
-constexpr std::uint32_t kUarDedicated = 1u << 31;
-
 constexpr std::uint32_t kHopLimit = 64;  // net.ipv4.ip_default_ttl's default
 constexpr std::uint32_t kRnrRetry = 7;   // without end; nothing of ours needs a receive buffer
 
@@ -74,9 +71,9 @@ std::string ends_text(const Device& device, const ConnectWire& remote, int pe) {
          strprintf(" of PE %d", pe);
 }
 
-Connection::Connection(const Device& device, const Region& memory, std::uint32_t umem,
-                       const QueuePlace& place, int index)
-    : device_(device), index_(index) {
+Connection::Connection(const Device& device, const QueueMemory& memory, const QueuePlace& place,
+                       int index)
+    : device_(device), index_(index), bell_(memory.bell) {
   require(std::has_single_bit(place.depth) && place.depth >= abi::kMinQueueDepth &&
               place.depth <= abi::kMaxQueueDepth,
           GSHMEMX_ERROR_INVALID_VALUE,
@@ -92,21 +89,20 @@ Connection::Connection(const Device& device, const Region& memory, std::uint32_t
   none.fill(0xff);
   none[63] = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
   const std::uint64_t zero = 0;
-  store_into(memory, place.completion, none.data(), none.size());
-  store_into(memory, place.record, &zero, sizeof(zero));
-  store_into(memory, place.cq_record, &zero, sizeof(zero));
+  store_into(memory.region, place.completion, none.data(), none.size());
+  store_into(memory.region, place.record, &zero, sizeof(zero));
+  store_into(memory.region, place.cq_record, &zero, sizeof(zero));
 
   psn_ = std::random_device{}() & 0xffffff;  // a packet of an earlier connection does not fit
-  allocate_page();
   cq_ = create_cq(device.api, device.context.get(),
-                  {.umem = umem,
-                   .uar_page = page_->page_id,
+                  {.umem = memory.umem,
+                   .uar_page = bell_.page_id,
                    .event_queue = device.event_queue,
                    .entry = place.completion,
                    .record = place.cq_record});
   qp_ = create_qp(device.api, device.context.get(),
-                  {.umem = umem,
-                   .uar_page = page_->page_id,
+                  {.umem = memory.umem,
+                   .uar_page = bell_.page_id,
                    .pd = device.pd_number,
                    .cq = cq_.number,
                    .user_index = static_cast<std::uint32_t>(index),
@@ -115,35 +111,6 @@ Connection::Connection(const Device& device, const Region& memory, std::uint32_t
                    .entries = place.entries,
                    .record = place.record});
   to_init();
-}
-
-void Connection::allocate_page() {
-  struct Way {
-    std::uint32_t type;
-    const char* name;
-    DoorbellKind kind;
-  };
-  // A page of one queue each, or two queues' doorbells would overtake each other in one register.
-  // The last way is for CPUs only: a page the kernel may share between queues.
-  constexpr Way kWays[] = {
-      {kUarDedicated, "NC_DEDICATED", DoorbellKind::kRegister},
-      {MLX5DV_UAR_ALLOC_TYPE_BF, "BF", DoorbellKind::kRegister},
-      {MLX5DV_UAR_ALLOC_TYPE_NC, "NC", DoorbellKind::kHostWord},
-  };
-  std::string tried;
-  int error = 0;
-  for (const Way& way : kWays) {
-    errno = 0;
-    if (mlx5dv_devx_uar* page = device_.api.alloc_uar(device_.context.get(), way.type)) {
-      page_ = own(page, device_.api.free_uar, "mlx5dv_devx_free_uar");
-      kind_ = way.kind;
-      return;
-    }
-    error = errno;
-    tried += std::string(tried.empty() ? "" : "; ") + way.name + ": " + std::strerror(error);
-  }
-  fail_verbs("mlx5dv_devx_alloc_uar", error,
-             "tried " + tried + "; when pages have run out, lower GSHMEM_QPS_PER_PE");
 }
 
 void Connection::to_init() {
@@ -262,9 +229,7 @@ void Connection::stop() noexcept {
 }
 
 CreatedQueue Connection::created() const {
-  return {.number = qp_.number,
-          .doorbell = static_cast<std::uint64_t*>(page_->reg_addr),
-          .kind = kind_};
+  return {.number = qp_.number, .doorbell = static_cast<std::uint64_t*>(bell_.reg_addr)};
 }
 
 std::string Connection::describe() const noexcept try {

@@ -1,6 +1,6 @@
-// One queue: its doorbell page, completion queue and queue pair, and the connection to the queue of
-// another PE. Owned by Mlx5Nic. Invariant: the objects go in the order queue pair, completion
-// queue, page; after stop() the device touches neither the queue's memory nor the heap through it.
+// One queue: its completion queue and queue pair, and the connection to the queue of another PE.
+// Owned by Mlx5Nic. Invariant: the objects go in the order queue pair, completion queue; after
+// stop() the device touches neither the queue's memory nor the heap through it.
 #pragma once
 
 #include "transport/nic/mlx5/device.h"
@@ -34,17 +34,23 @@ static_assert(sizeof(ConnectWire) == 60 && sizeof(ConnectWire) <= sizeof(Connect
 /// "mlx5_0 port 1 (LID 7) to mlx5_3 port 1 (LID 9) of PE 2".
 [[nodiscard]] std::string ends_text(const Device& device, const ConnectWire& remote, int pe);
 
+/// Where queues are, and the register by which one is rung; both live longer than it.
+struct QueueMemory {
+  const Region& region;
+  std::uint32_t umem;
+  const mlx5dv_devx_uar& bell;
+};
+
 class Connection {
  public:
   /// Makes the queue and brings it to INIT; its completion entry says "none yet".
-  Connection(const Device& device, const Region& memory, std::uint32_t umem,
-             const QueuePlace& place, int index);
+  Connection(const Device& device, const QueueMemory& memory, const QueuePlace& place, int index);
   Connection(const Connection&) = delete;
   ~Connection() { stop(); }
 
   [[nodiscard]] ConnectInfo info() const;
   void connect(const ConnectInfo& peer, int pe);
-  /// Flushes and resets; the doorbell stays a page of this process until destruction.
+  /// Flushes and resets.
   void stop() noexcept;
 
   [[nodiscard]] CreatedQueue created() const;
@@ -57,7 +63,6 @@ class Connection {
   [[nodiscard]] std::string describe() const noexcept;
 
  private:
-  void allocate_page();
   void to_init();
   [[nodiscard]] std::array<std::uint8_t, 6> resolve_mac(const Gid& gid, int pe) const;
 
@@ -66,8 +71,7 @@ class Connection {
   int pe_ = -1;
   std::uint32_t psn_ = 0;
   std::optional<ConnectWire> remote_;
-  OwnedUar page_;
-  DoorbellKind kind_ = DoorbellKind::kRegister;
+  const mlx5dv_devx_uar& bell_;
   DeviceObject cq_, qp_;
 };
 

@@ -197,19 +197,4 @@ void store_into(const Region& region, std::uint64_t offset, const void* data, st
 #endif
 }
 
-bool reads_need_dump([[maybe_unused]] int gpu) {
-#if defined(GSHMEM_HAVE_CUDA)
-  const CudaDriver* const cuda = CudaDriver::get();
-  if (cuda == nullptr) return true;
-  CUdevice device = 0;
-  int ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
-  GSHMEM_CU(cuda, cuDeviceGet, &device, gpu);
-  GSHMEM_CU(cuda, cuDeviceGetAttribute, &ordering,
-            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, device);
-  return ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
-#else
-  return true;
-#endif
-}
-
 }  // namespace gshmem::nic::mlx5

@@ -16,9 +16,4 @@ namespace gshmem::nic::mlx5 {
 /// Stores `bytes` into the region at `offset`, which may be GPU memory.
 void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes);
 
-/// READs into memory of this GPU may become visible after their completion, because PCIe writes
-/// from another device are not ordered for it
-/// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).
-[[nodiscard]] bool reads_need_dump(int gpu);
-
 }  // namespace gshmem::nic::mlx5

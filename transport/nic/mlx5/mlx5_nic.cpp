@@ -43,8 +43,8 @@ Mlx5Nic::Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use)
             .chosen = wish.chosen},
       use_(std::move(use)),
       device_(api, wish_),
+      bells_(device_),
       events_(device_, [this](const Event& event) { report(event); }) {
-  set_limits();
   GSHMEM_INFO("network: %s", describe().c_str());
 }
 
@@ -59,18 +59,24 @@ std::unique_ptr<Nic> Mlx5Nic::open_port(const std::string& port) {
   return std::unique_ptr<Nic>(new Mlx5Nic(device_.api, wish, use_));
 }
 
-void Mlx5Nic::set_limits() {
-  if (!device_.caps.fetched_host_endian) limits_.flags |= abi::kNicFetchedBig;
-  if (use_.heap_kind == MemoryKind::kGpu && reads_need_dump(use_.gpu)) {
-    limits_.flags |= abi::kNicReadNeedsDump;
+Nic::Limits Mlx5Nic::limits() const {
+  Limits limits;
+  if (!device_.caps.fetched_host_endian) limits.flags |= abi::kNicFetchedBig;
+  // The NIC's writes of one stream are in order where they go to one place: data and completion in
+  // the memory of one GPU that keeps the order. What goes to host memory may overtake what goes to
+  // a GPU (PCI Express, 2.4: ordering is of one path).
+  if (use_.heap_kind == MemoryKind::kGpu &&
+      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost)) {
+    limits.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/queue.h, queue_ring).
-  limits_.flags |= abi::kNicReadsRecord;
-  limits_.max_message = 1u << kLogMessageMax;
+  limits.flags |= abi::kNicReadsRecord;
+  limits.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
-  limits_.coherent_atomics =
+  limits.coherent_atomics =
       device_.attributes.atomic_cap == IBV_ATOMIC_GLOB && use_.heap_kind == MemoryKind::kHost;
+  return limits;
 }
 
 std::string Mlx5Nic::describe() const { return "mlx5: " + device_.describe(); }
@@ -98,8 +104,8 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                     static_cast<unsigned long long>(end),
                     static_cast<unsigned long long>(queue_region_.bytes)));
   const int index = static_cast<int>(connections_.size());
-  auto made = std::make_unique<Connection>(device_, queue_region_, queue_umems_.back()->umem_id,
-                                           place, index);
+  const QueueMemory memory{queue_region_, queue_umems_.back()->umem_id, bells_.take()};
+  auto made = std::make_unique<Connection>(device_, memory, place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
   connections_.push_back(std::move(made));
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -136,8 +142,6 @@ void Mlx5Nic::start() { events_.start(); }
 
 void Mlx5Nic::stop() noexcept {
   events_.stop();
-  // The objects only: doorbell pages stay until destruction, because a GPU may still have them
-  // mapped and a thread that forwards doorbells may still store to them.
   for (const auto& each : connections_) each->stop();
 }
 

@@ -8,6 +8,7 @@
 #include "transport/nic/mlx5/events.h"
 #include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/port_history.h"
+#include "transport/nic/mlx5/registers.h"
 
 #include <functional>
 #include <memory>
@@ -25,14 +26,14 @@ class Mlx5Nic final : public Nic {
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
       : Mlx5Nic(api, wish,
                 {.heap_kind = options.heap_kind,
-                 .gpu = options.gpu,
+                 .gpu_orders_writes = options.gpu_orders_writes,
                  .on_error = options.on_error,
                  .on_refusal = options.on_refusal ? options.on_refusal : options.on_error}) {}
   ~Mlx5Nic() override { stop(); }
 
   [[nodiscard]] const char* name() const noexcept override { return "mlx5"; }
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] Limits limits() const override { return limits_; }
+  [[nodiscard]] Limits limits() const override;
   [[nodiscard]] std::string describe_ends(std::uint32_t number, int pe) const override;
   [[nodiscard]] std::string history() const override;
   [[nodiscard]] std::string port() const override;
@@ -48,11 +49,10 @@ class Mlx5Nic final : public Nic {
  private:
   struct Use {
     MemoryKind heap_kind;
-    int gpu;
+    bool gpu_orders_writes;
     std::function<void(const Error&error, int pe)> on_error, on_refusal;
   };
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use);
-  void set_limits();
   void report(const Event& event);
   void note(const Event& event);
   [[nodiscard]] Connection& connection(int queue, const char* call);
@@ -61,10 +61,10 @@ class Mlx5Nic final : public Nic {
   const DeviceWish wish_;  // of config_
   const Use use_;
   Device device_;
-  Limits limits_;
   Region queue_region_;                 ///< of the queues to be created
   std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
   std::vector<OwnedMr> regions_;
+  DoorbellRegisters bells_;
   std::vector<std::unique_ptr<Connection>> connections_;
   PortHistory history_;
   /// The other end of a queue; PE -1 before connect.

@@ -1,5 +1,6 @@
 // DevX calls of libmlx5.so.1: what rdma-core and the kernel do between the client and the firmware
 // (Linux drivers/infiniband/hw/mlx5/devx.c), and nothing of what the firmware does.
+#include "transport/nic/soft/memory.h"
 #include "transport/nic/soft/verbs/objects.h"
 #include "transport/nic/soft/verbs/prm.h"
 
@@ -168,6 +169,8 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem
   return pointer_call([&]() -> mlx5dv_devx_umem* {
     require_call(input->comp_mask == 0, EOPNOTSUPP);  // MLX5DV_UMEM_MASK_DMABUF, or newer
     require_call(input->size > 0, EINVAL);
+    // A GPU's, without a module that pins it (pin_user_pages).
+    require_call(gpu_memory(input->addr) == nullptr, EFAULT);
     check_umem_access(input->access);
     auto umem = std::make_unique<SoftUmem>();
     const std::uint64_t page =

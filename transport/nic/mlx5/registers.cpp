@@ -1,0 +1,57 @@
+#include "transport/nic/mlx5/registers.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+// MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED of newer rdma-core (mlx5dv.h); older libraries refuse it.
+constexpr std::uint32_t kUarDedicated = 1u << 31;
+
+constexpr char kAdvice[] =
+    "when doorbell pages have run out: other processes of the device hold them, or it is a virtual "
+    "function with few, which mlxconfig gives more (VF_LOG_BAR_SIZE; PF_LOG_BAR_SIZE for a "
+    "physical "
+    "one); in a container, its runtime must pass the device on (its device plugin, or "
+    "--privileged)";
+
+}  // namespace
+
+OwnedUar DoorbellRegisters::allocate() {
+  struct Way {
+    std::uint32_t type;
+    const char* name;
+  };
+  // The last one is the same register for the whole context.
+  constexpr Way kWays[] = {{kUarDedicated, "NC_DEDICATED"},
+                           {MLX5DV_UAR_ALLOC_TYPE_BF, "BF"},
+                           {MLX5DV_UAR_ALLOC_TYPE_NC, "NC"}};
+  std::string tried;
+  int error = 0;
+  for (const Way& way : kWays) {
+    errno = 0;
+    if (mlx5dv_devx_uar* uar = device_.api.alloc_uar(device_.context.get(), way.type))
+      return own(uar, device_.api.free_uar, "mlx5dv_devx_free_uar");
+    error = errno;
+    tried += std::string(tried.empty() ? "" : "; ") + way.name + ": " + std::strerror(error);
+  }
+  fail_verbs("mlx5dv_devx_alloc_uar(" + device_.name + ")", error,
+             "tried " + tried + "; " + kAdvice);
+}
+
+const mlx5dv_devx_uar& DoorbellRegisters::take() {
+  const std::size_t queue = queues_++;
+  if (queue == registers_.size() && queue < kMost && !no_more_) {
+    try {
+      registers_.push_back(allocate());
+    } catch (const Error& error) {
+      if (registers_.empty()) throw;
+      no_more_ = true;
+      GSHMEM_INFO("queues share %zu doorbell registers: %s", registers_.size(), error.what());
+    }
+  }
+  return *registers_[queue % registers_.size()];
+}
+
+}  // namespace gshmem::nic::mlx5

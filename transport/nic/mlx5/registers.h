@@ -1,0 +1,35 @@
+// Doorbell registers of a device, for queues: one each, as long as there are few. A register may
+// serve any number of queues, because a doorbell names its queue and the device takes every store
+// to a register. Included by mlx5_nic. Invariant: a register stays until destruction, because a GPU
+// may have its page mapped, and a thread that forwards doorbells may still store to it.
+#pragma once
+
+#include "transport/nic/mlx5/device.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace gshmem::nic::mlx5 {
+
+class DoorbellRegisters {
+ public:
+  /// So many, and then the first ones again. Few, because all processes on a device share them: a
+  /// virtual function has about 512 pages, of four registers (rdma-core providers/mlx5/verbs.c
+  /// mlx5_insert_dyn_uuars).
+  static constexpr std::size_t kMost = 64;
+
+  explicit DoorbellRegisters(const Device& device) : device_(device) {}
+  DoorbellRegisters(const DoorbellRegisters&) = delete;
+  /// For one more queue. Errors: GSHMEMX_ERROR_NIC where the device has not even one.
+  [[nodiscard]] const mlx5dv_devx_uar& take();
+
+ private:
+  [[nodiscard]] OwnedUar allocate();
+
+  const Device& device_;
+  std::vector<OwnedUar> registers_;
+  std::size_t queues_ = 0;
+  bool no_more_ = false;
+};
+
+}  // namespace gshmem::nic::mlx5
