@@ -109,6 +109,8 @@ GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, cons
           answer = g(state, static_cast<const W*>(call.source), call.pe);
       });
       break;
+    case CallKind::kProve:
+      return nic::prove(state, static_cast<std::uint32_t>(call.operand)) ? 1 : 0;
     case CallKind::kLoad:
       with_word(call.width, [&](auto word) {
         using W = decltype(word);

@@ -48,6 +48,7 @@ enum class CallKind : std::uint32_t {
   kFcollect,     ///< as kAlltoall
   kReduce,       ///< team, dest, source, bytes of all elements, reduce_op, type; likewise
   kWait,         ///< source, status, values or operand, width, bytes of all words, cmp
+  kProve,        ///< context, operand: a queue of it; the answer is 1 when it is worked off
   kLoad,         ///< source, width: a word of this PE, zero-extended
   kCopy          ///< dest, source, bytes: between two places of this process
 };

@@ -314,6 +314,16 @@ GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::ui
   coop.sync();
 }
 
+/// Whether queue `index` is worked off: a NOP that asks for a completion, which goes nowhere, so
+/// that only the way to the NIC and back is tried. False, and on record why, if not.
+GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, index);
+  posting.entries.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
+  posting.entries.units = 1;
+  return post<Sharing::kNone>(posting, "network (proof)");
+}
+
 /// Waits until everything that the PE has posted is complete, or `wait.end` says why not. Threads
 /// of the group share the queues; only those that were ever used are looked at. The group need not
 /// meet.

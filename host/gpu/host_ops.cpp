@@ -89,6 +89,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
       break;
     case CallKind::kAmo:
     case CallKind::kSignal:
+    case CallKind::kProve:
       return serve(call);
     case CallKind::kLoad:
       return load(call.source, call.width);
@@ -264,7 +265,8 @@ std::uint64_t CudaHostOps::load(const void* address, std::size_t width) {
 std::uint64_t CudaHostOps::serve(const Call& call) {
   std::uint64_t value = 0;
   guarded([&] {
-    launch(stream_, call, state_, word_, is_collective(call.kind) ? threads_for(call) : 1);
+    const abi::DeviceState& of = call.context ? *call.context : state_;
+    launch(stream_, call, of, word_, is_collective(call.kind) ? threads_for(call) : 1);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });

@@ -160,6 +160,10 @@ class Pe {
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource network_memory();
   void warn_of_order() const;
+  /// A NOP by each Nic, as device code rings, else as the agent does. Errors: GSHMEMX_ERROR_NIC
+  /// where neither is worked off.
+  void prove_network();
+  [[nodiscard]] std::string try_queues();
   /// All that was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of a post which is not complete.
   void quiet_network();

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace gshmem {
 namespace {
@@ -50,7 +51,10 @@ nic::MemorySource Pe::network_memory() {
   memory.upload = [](void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
   };
-  memory.map_registers = [](void* page, std::size_t) {
+  // For tests: what is stored goes nowhere, as where PCIe lets no GPU write to a NIC.
+  const bool dead = env_lookup("GSHMEM_TEST_DEAD_DOORBELLS") != nullptr;
+  memory.map_registers = [this, dead](void* page, std::size_t bytes) {
+    if (dead) page = network_memory_.emplace_back(page_aligned(bytes), &std::free).get();
     return nic::MappedRegisters{page, false};  // CPUs store in order
   };
   return memory;
@@ -122,6 +126,51 @@ void Pe::warn_of_order() const {
       gpu_->device(), gpu_->name());
 }
 
+/// Empty when every Nic has worked off a NOP in time, else why one has not.
+std::string Pe::try_queues() {
+  abi::Control local{};
+  auto* const control =
+      gpu_ ? static_cast<abi::Control*>(gpu_->host_memory(sizeof(abi::Control))) : &local;
+  abi::DeviceState probe = state_;
+  probe.nic = queues_->view();
+  probe.control = control;
+  probe.fault_policy = abi::FaultPolicy::kReport;
+  // A card takes microseconds. What runs on this host's processors may have to wait for one.
+  const bool card = std::string_view(nics_.name()) == "mlx5" && options_.config.nic != "soft";
+  double limit = card ? 1 : 5;
+  if (options_.config.timeout > 0) limit = std::min(limit, options_.config.timeout);
+  probe.timeout_ns = static_cast<std::uint64_t>(limit * 1e9);
+  for (const std::uint32_t queue : queues_->one_by_each_nic()) {
+    device::Call call(device::CallKind::kProve, "gshmem_init");
+    call.context = &probe;
+    call.operand = queue;
+    const bool good = gpu_ ? gpu_->ops()->run(call) != 0 : device::nic::prove(probe, queue);
+    abi::FaultRecord record;
+    if (!good) return fault_read(control, &record) ? fault_message(record) : "it was not made";
+  }
+  return {};
+}
+
+void Pe::prove_network() {
+  state_.nic = queues_->view();
+  std::string why = try_queues();
+  if (!why.empty() && !queues_->rung_by_agent() && options_.config.doorbell == "auto") {
+    GSHMEM_WARN(
+        "a doorbell that the GPU rings does not reach the NIC (%s): a host thread rings instead, "
+        "which is slower. Reasons: PCIe switches that redirect (ACS), an IOMMU between GPU and "
+        "NIC, "
+        "a container or virtual machine without peer-to-peer access (gshmem-info --doctor)",
+        why.c_str());
+    queues_->ring_by_agent();
+    state_.nic = queues_->view();
+    why = try_queues();
+  }
+  require(why.empty(), GSHMEMX_ERROR_NIC,
+          "the NIC does not work off its queues (" + why + "; " + nics_.describe() +
+              "): it may not reach the memory of the queues, for which GSHMEM_QUEUE_MEMORY=host is "
+              "the other way, or an IOMMU is in between (dmesg may say more)");
+}
+
 void Pe::make_network() {
   enum : int { kNothing = 0, kPaths = 1, kAtomics = 2 };
   int mine = lacks_native_atomics() ? kAtomics : kNothing;
@@ -148,7 +197,7 @@ void Pe::make_network() {
   queues_ = std::make_unique<nic::QueueSet>(
       nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers,
                                   [this](int pe) { return is_mapped(pe); }});
-  state_.nic = queues_->view();
+  prove_network();
   const std::vector<int> contexts = bootstrap::allgather(boot(), options_.config.contexts);
   for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
     require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY, [&] {

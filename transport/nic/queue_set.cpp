@@ -78,10 +78,33 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   connect_batch();
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
   rails_.start();
-  const std::vector<abi::QueueView> views = views_of(0, batch_.per_pe);
-  view_ = publish(views, make_cursors(views.size()), abi::QueueKind::kShared);
+  cursors_ = make_cursors(n_pes_ * batch_.per_pe);
+  publish_default();
+}
+
+void QueueSet::publish_default() {
+  std::uint32_t* const used = view_.used;
+  view_ = publish(views_of(0, batch_.per_pe), cursors_, abi::QueueKind::kShared);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = map_from(config_.qp_map);
+  if (used != nullptr) view_.used = used;  // the first entry of a queue is noted once
+}
+
+std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
+  std::set<const Nic*> seen;
+  std::vector<std::uint32_t> found;
+  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
+    const End& end = batch_.queues[i];
+    if (!seen.insert(end.nic).second) continue;
+    const std::size_t first = static_cast<std::size_t>(end.pe) * batch_.per_pe;
+    found.push_back(static_cast<std::uint32_t>(first + i % batch_.per_pe));
+  }
+  return found;
+}
+
+void QueueSet::ring_by_agent() {
+  make_agent_words();
+  publish_default();
 }
 
 void QueueSet::create_more(std::uint32_t contexts) {
@@ -266,16 +289,19 @@ void QueueSet::map_doorbells() {
 
 /// Device code rings the registers themselves, or words that the agent forwards to them.
 void QueueSet::make_doorbells() {
-  const std::string& mode = config_.doorbell;
-  const auto& queues = batch_.queues;
-  if (!agent_ && mode != "agent") {
+  if (!agent_ && config_.doorbell != "agent") {
     try {
       return map_doorbells();
     } catch (const Error& error) {
-      if (mode == "gpu") throw;
+      if (config_.doorbell == "gpu") throw;
       GSHMEM_INFO("a host thread rings the doorbells: %s", error.what());
     }
   }
+  make_agent_words();
+}
+
+void QueueSet::make_agent_words() {
+  const auto& queues = batch_.queues;
   batch_.doorbells.clear();
   auto* words = static_cast<AgentWord*>(
       source_.shared(std::max<std::size_t>(queues.size(), 1) * sizeof(AgentWord)));

@@ -73,6 +73,11 @@ class QueueSet {
   /// Afterwards every PE waits for all others before it posts to them.
   [[nodiscard]] std::vector<ContextQueues> connect();
 
+  /// Of the default context's queues, one for each Nic: their numbers in its view.
+  [[nodiscard]] std::vector<std::uint32_t> one_by_each_nic() const;
+  /// Has a host thread ring from now on, because what device code stores does not arrive. Before
+  /// there are other contexts. view() is another one after it.
+  void ring_by_agent();
   /// The agent rings, not the thread that calls.
   [[nodiscard]] bool rung_by_agent() const noexcept { return agent_ != nullptr; }
   /// No doorbell will be forwarded after it returns.
@@ -114,6 +119,8 @@ class QueueSet {
                                                     const std::vector<const End*>& outgoing) const;
   void make_doorbells();
   void map_doorbells();
+  void make_agent_words();
+  void publish_default();
   void connect_batch();
   [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
@@ -142,6 +149,7 @@ class QueueSet {
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
   std::unique_ptr<Agent> agent_;
+  abi::QueueCursor* cursors_ = nullptr;  ///< of the default context
   abi::NicView view_;
 };
 

@@ -110,6 +110,35 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
   }
 }
 
+TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  const auto run = [](const std::string& setting) {
+    return in_children(kPes,
+                       quick({{"GSHMEM_P2P", "0"},
+                              {"GSHMEM_NIC", "soft"},
+                              {"GSHMEM_DOORBELL", setting},
+                              {"GSHMEM_LOG", "info"},
+                              {"GSHMEM_TIMEOUT", "1"},
+                              {"GSHMEM_TEST_DEAD_DOORBELLS", "1"}}),
+                       [](int) {
+                         const Runtime runtime;
+                         use_all_paths();
+                       });
+  };
+  for (const Outcome& outcome : run("auto")) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "a host thread rings instead"));
+    CHECK(contains(outcome.output, "ACS"));
+    CHECK(contains(outcome.output, "doorbell by agent"));
+  }
+  for (const Outcome& outcome : run("gpu")) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 3);
+    CHECK(contains(outcome.output, "the NIC does not work off its queues"));
+  }
+}
+
 TEST_CASE("fault_is_said_once_by_the_pe_that_has_it") {
   const auto outcomes = in_children(kPes, quick({{"GSHMEM_FAULT", "report"}}), [](int rank) {
     const Runtime runtime;
