@@ -94,7 +94,49 @@ TEST_CASE("index_jumps_and_old_doorbells_are_told_apart") {
   CHECK(pair.engine.violations().empty());
   pair.a.store_doorbell(1000, pair.a.qpn());
   wait_for_violation(pair.engine, "jumps from index 2 to 1000 in a queue of 64");
-  CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());  // it was ignored
+}
+
+TEST_CASE("a_doorbell_beyond_the_queue_is_an_error_that_the_client_sees") {
+  Pair pair({}, {.log_cq = 4, .collapsed = false});
+  pair.a.nop();
+  pair.a.nop();
+  pair.a.ring();
+  pair.a.store_doorbell(1000, pair.a.qpn());  // also when it overtakes that of the two
+  CHECK(eventually([&] { return pair.engine.state(pair.a.qpn()) == soft::QpState::kError; }));
+  Cqe cqe = pair.a.wait_next();
+  for (; !cqe.error(); cqe = pair.a.wait_next()) {
+  }
+  CHECK(unsigned{cqe.syndrome} == 0x02);
+  CHECK(cqe.qpn == pair.a.qpn());
+  CHECK((cqe.counter == 0 || cqe.counter == 2));
+  CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kRts);
+}
+
+TEST_CASE("entries_without_a_doorbell_are_remarked_where_registers_are_shared") {
+  Pair pair;
+  Queue silent(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
+  silent.connect(silent.qpn());
+  SECTION("a doorbell that never comes") {
+    const std::uint16_t index = silent.nop();
+    silent.store_record(1);
+    pair.a.ring_and_wait(pair.a.nop());
+    CHECK_FALSE(silent.wait(index).error());  // as if it had been overwritten
+    CHECK(pair.engine.remarks().empty());
+    silent.reset();
+    CHECK(pair.engine.counters().rescues == 1);
+    CHECK_THAT(pair.engine.remarks(), Contains("no doorbell for the entries before 1"));
+  }
+  SECTION("a doorbell that comes after its record") {
+    const std::uint16_t index = silent.nop();
+    silent.store_record(1);
+    pair.a.ring_and_wait(pair.a.nop());
+    CHECK_FALSE(silent.wait(index).error());
+    silent.ring();
+    wait_for_doorbells(pair.engine, 2);
+    silent.reset();
+    CHECK(pair.engine.remarks().empty());
+  }
+  CHECK(pair.engine.violations().empty());
 }
 
 TEST_CASE("overwriting_entries_that_are_not_consumed_is_found") {

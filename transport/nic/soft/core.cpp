@@ -183,8 +183,7 @@ bool Core::look_at_doorbells(std::int64_t now) {
   bool moved = false;
   for (const auto& [number, uar] : uars) {
     for (const std::size_t offset : kRegisters) {
-      auto* word = reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(uar->page) + offset);
-      if (__atomic_load_n(word, __ATOMIC_RELAXED) == kNoDoorbell) continue;
+      if (__atomic_load_n(uar->bell(offset), __ATOMIC_RELAXED) == kNoDoorbell) continue;
       if (now < uar->leave_until_ns) continue;
       // Left once, but not for ever. A newer one may replace it until then, as in a write-combining
       // buffer.
@@ -195,16 +194,16 @@ bool Core::look_at_doorbells(std::int64_t now) {
         if (leave > 0) continue;
       }
       uar->leave_until_ns = 0;
-      moved |= look_at(*uar, word);
+      moved |= look_at(*uar, offset, now);
     }
   }
   return moved;
 }
 
-bool Core::look_at(Uar& uar, std::uint64_t* word) {
+bool Core::look_at(Uar& uar, std::size_t bell, std::int64_t now) {
   // Pairs with the client's store of the doorbell: what it wrote before, entries and payload, is
   // visible from here on.
-  const std::uint64_t value = __atomic_exchange_n(word, kNoDoorbell, __ATOMIC_ACQ_REL);
+  const std::uint64_t value = __atomic_exchange_n(uar.bell(bell), kNoDoorbell, __ATOMIC_ACQ_REL);
   if (value == kNoDoorbell) return false;
   ++context.counters.doorbells;
   constexpr std::uint64_t kHalf = 0xffffffff;
@@ -223,13 +222,15 @@ bool Core::look_at(Uar& uar, std::uint64_t* word) {
     context.checker.violation(strprintf("UAR %u: doorbell of queue pair 0x%x, which belongs to %u",
                                         uar.number, qp->number, qp->attributes.uar));
   } else {
+    qp->bell = bell;
     requester.ring(*qp, doorbell.producer);
   }
   // Hardware sees every store to a register, memory only keeps the last one: where queue pairs
-  // share a page, this doorbell may stand where another's was.
+  // share it, this doorbell may stand where another's was.
   if (uar.users > 1) {
     for (const auto& [number, other] : context.qps) {
-      if (other->attributes.uar == uar.number) requester.ring_by_record(*other);
+      const bool shares = other->bell == 0 || other->bell == bell;
+      if (other->attributes.uar == uar.number && shares) requester.rescue(*other, now);
     }
   }
   return true;

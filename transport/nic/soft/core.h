@@ -21,6 +21,10 @@ struct Uar {
   Uar(std::uint32_t number, void* page) : number(number), page(page) {}
   ~Uar();
   Uar(const Uar&) = delete;
+  /// The register at an offset.
+  [[nodiscard]] std::uint64_t* bell(std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(page) + offset);
+  }
 
   std::uint32_t number;
   void* page;
@@ -73,7 +77,7 @@ class Core {
   void run();
   bool pass();
   bool look_at_doorbells(std::int64_t now);
-  bool look_at(Uar& uar, std::uint64_t* word);
+  bool look_at(Uar& uar, std::size_t bell, std::int64_t now);
   bool look_at_arming();
   bool receive(std::int64_t now);
   void rest(std::int64_t idle_ns);

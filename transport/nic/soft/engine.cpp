@@ -273,6 +273,7 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
 void Engine::destroy_qp(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  impl_->requester.end_rescue(qp);
   impl_->responder.abandon(qp);
   --find(impl_->uars, qp.attributes.uar, "UAR").users;
   --find(impl_->context.cqs, qp.attributes.send_cq, "completion queue").users;

@@ -145,6 +145,7 @@ struct Counters {
   std::uint64_t cqes = 0;             ///< written
   std::uint64_t bytes = 0;            ///< of messages that succeeded
   std::uint64_t retries = 0;  ///< attempts that the peer was not ready for, or that got lost
+  std::uint64_t rescues = 0;  ///< of entries whose doorbell never came, where a register is shared
   std::uint64_t violations = 0, remarks = 0;
 };
 

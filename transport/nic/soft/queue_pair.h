@@ -116,6 +116,7 @@ struct QueuePair {
   std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
   std::uint64_t visits = 0, flushes = 0;
   bool failing = false;    ///< an operation has failed: fetch no other
+  bool jumped = false;     ///< a doorbell was beyond the queue: what follows the others is an error
   bool reset_due = false;  ///< a rule wants it
   std::deque<TrailingRead> trailing;
   std::uint32_t retries = 0, rnr_retries = 0;  ///< since anything was acknowledged
@@ -125,6 +126,9 @@ struct QueuePair {
   std::int64_t record_differs_ns = 0;
   std::uint16_t record_seen = 0;
   bool record_reported = false;
+  /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
+  std::int64_t rescued_ns = 0;
+  std::size_t bell = 0;  ///< the register of its last doorbell, as an offset in the page
 
   // Responder.
   std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning

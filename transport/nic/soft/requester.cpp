@@ -48,6 +48,7 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
   const auto forward =
       static_cast<std::uint16_t>(producer - static_cast<std::uint16_t>(qp.producer));
   const auto backward = static_cast<std::uint16_t>(-forward);
+  qp.rescued_ns = 0;
   if (forward == 0) return;  // a repeated doorbell is legal
   if (forward <= qp.depth()) {
     qp.producer += forward;
@@ -65,6 +66,8 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
         strprintf("queue pair 0x%x: doorbell jumps from index %u to %u in a queue of %llu",
                   qp.number, static_cast<unsigned>(qp.producer & 0xffff), producer,
                   static_cast<unsigned long long>(qp.depth())));
+    // A NIC goes on into entries that nobody has written.
+    qp.jumped = qp.state == QpState::kRts;
   }
 }
 
@@ -73,7 +76,7 @@ bool Requester::progress(QueuePair& qp, std::int64_t now) {
   if (qp.state == QpState::kRts) check_record(qp, now);
   if (qp.state == QpState::kError) return flush(qp, now);
   if (qp.state != QpState::kRts) return false;
-  if (qp.operations.empty() && qp.fetched == qp.producer) return false;
+  if (qp.operations.empty() && qp.fetched == qp.producer && !qp.jumped) return false;
   if (now < qp.skip_until_ns) return false;
   if (qp.skip_until_ns == 0) {
     const std::int64_t starve =
@@ -98,7 +101,18 @@ bool Requester::fetch(QueuePair& qp, std::int64_t now) {
     take(qp, now);
     moved = true;
   }
+  if (qp.jumped && !qp.failing && qp.fetched == qp.producer) take_missing(qp);
   return moved;
+}
+
+/// The entry after the last one, where a doorbell says that there are more than can be.
+void Requester::take_missing(QueuePair& qp) {
+  qp.jumped = false;
+  Operation& op = qp.operations.emplace_back();
+  op.entry = qp.fetched;
+  op.entries = 0;
+  op.number = qp.wqes++;
+  set_failed(qp, op, kLocalOperation, 0);
 }
 
 /// Copies the next WQE before looking at it, so that later stores to its slots change nothing.
@@ -338,6 +352,23 @@ bool Requester::flush(QueuePair& qp, std::int64_t now) {
   }
 }
 
+void Requester::rescue(QueuePair& qp, std::int64_t now) {
+  const std::uint64_t before = qp.producer;
+  ring_by_record(qp);
+  if (qp.producer != before) qp.rescued_ns = now;
+}
+
+void Requester::end_rescue(QueuePair& qp) {
+  if (qp.rescued_ns == 0) return;
+  qp.rescued_ns = 0;
+  ++context_.counters.rescues;
+  context_.checker.remark(strprintf(
+      "queue pair 0x%x: no doorbell for the entries before %u, whose doorbell record came "
+      "with that of another queue pair of UAR %u. In memory it may have been overwritten; "
+      "on a NIC they would wait for ever if none was rung",
+      qp.number, static_cast<unsigned>(qp.producer & 0xffff), qp.attributes.uar));
+}
+
 void Requester::ring_by_record(QueuePair& qp) {
   if (qp.state != QpState::kRts && qp.state != QpState::kError) return;
   const std::uint16_t record = record_of(qp);
@@ -347,6 +378,7 @@ void Requester::ring_by_record(QueuePair& qp) {
 
 /// The doorbell record against the doorbell.
 void Requester::check_record(QueuePair& qp, std::int64_t now) {
+  if (qp.rescued_ns != 0 && now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
   const std::uint16_t record = record_of(qp);
   const auto rung = static_cast<std::uint16_t>(qp.producer);
   const auto ahead = static_cast<std::uint16_t>(record - rung);
@@ -367,12 +399,13 @@ void Requester::check_record(QueuePair& qp, std::int64_t now) {
 }
 
 void Requester::reset(QueuePair& qp) {
+  end_rescue(qp);
   qp.operations.clear();
   qp.trailing.clear();
   qp.producer = qp.fetched = qp.retired = 0;
   qp.wqes = qp.packets = qp.unsignalled = 0;
   qp.next = 0;
-  qp.failing = qp.reset_due = false;
+  qp.failing = qp.jumped = qp.reset_due = false;
   qp.retries = qp.rnr_retries = 0;
   qp.retry_at_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
   qp.record_differs_ns = 0;

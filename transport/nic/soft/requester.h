@@ -18,7 +18,9 @@ class Requester {
   /// A doorbell: entries before `producer` (modulo 2^16) are written.
   void ring(QueuePair& qp, std::uint16_t producer);
   /// Takes the doorbell record for a doorbell, when another queue pair's one may have replaced it.
-  void ring_by_record(QueuePair& qp);
+  void rescue(QueuePair& qp, std::int64_t now);
+  /// Remarks on a rescue that no doorbell has confirmed.
+  void end_rescue(QueuePair& qp);
   /// Goes on with a queue pair. True when anything moved.
   bool progress(QueuePair& qp, std::int64_t now);
   void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
@@ -30,6 +32,8 @@ class Requester {
  private:
   // requester.cpp
   bool fetch(QueuePair& qp, std::int64_t now);
+  void take_missing(QueuePair& qp);
+  void ring_by_record(QueuePair& qp);
   void take(QueuePair& qp, std::int64_t now);
   void inspect(QueuePair& qp, Operation& op);
   bool start(QueuePair& qp, std::int64_t now);
