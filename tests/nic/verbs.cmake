@@ -28,6 +28,10 @@ if(GSHMEM_PYTHON)
     COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/verbs_symbols.py ${verbs_folder})
   set_tests_properties(${GSHMEM_TEST_PREFIX}verbs_symbols PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS "cpu;nic"
     SKIP_RETURN_CODE 77)
+  if(GSHMEM_FIRST_LEG)
+    gshmem_test(prm_fields COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/prm_fields_check.py
+      ${CMAKE_SOURCE_DIR}/transport/nic/soft/verbs/prm_fields.def LABELS cpu nic)
+  endif()
 endif()
 
 # Programs of others, from their Debian packages. They load no libraries that want a sanitizer.
