@@ -117,7 +117,8 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
 
 /// A NIC writes a payload and then the signal after it; who sees the signal may read the payload.
 void Pe::warn_of_order() const {
-  if (!gpu_ || gpu_->orders_writes() || std::strcmp(nics_.name(), "mlx5") != 0) return;
+  const bool writes = gpu_ && nics_.name() == std::string_view("mlx5");
+  if (!writes || options_.config.nic == "soft" || gpu_->orders_writes()) return;
   GSHMEM_WARN(
       "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
       "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "

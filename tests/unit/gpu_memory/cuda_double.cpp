@@ -195,7 +195,7 @@ CUresult host_free(void* memory) {
 
 CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
   const std::lock_guard lock(record().mutex);
-  if (view_of(address, 1) == nullptr && !is_in_heap(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (view_of(address, 1) == nullptr && !is_of_gpu(address)) return CUDA_ERROR_INVALID_VALUE;
   const unsigned answer = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_DEVICE : 0;
   std::memcpy(value, &answer, sizeof answer);  // not managed, of device 0
   return CUDA_SUCCESS;

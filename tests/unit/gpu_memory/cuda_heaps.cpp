@@ -38,6 +38,8 @@ std::vector<Memory> memories;  // kept until the process ends
 std::map<CUmemGenericAllocationHandle, std::size_t> handles;
 std::map<std::uintptr_t, Mapping> mappings;
 std::map<std::uintptr_t, std::size_t> ranges;
+std::map<std::uintptr_t, std::size_t> allocated;  ///< memory that is no heap
+std::set<void*> registered_pages;
 CUmemGenericAllocationHandle last_handle = 0;
 
 CUresult violated(const std::string& what) {
@@ -57,6 +59,7 @@ CUresult attribute(int* value, CUdevice_attribute which, CUdevice) {
   if (static_cast<int>(which) == kFabricSupported) *value = seen.fabric_supported ? 1 : 0;
   if (static_cast<int>(which) == kMpsEnabled) *value = seen.mps ? 1 : 0;
   if (which == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) *value = seen.reaches_all ? 1 : 0;
+  if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) *value = seen.writes_ordering;
   return CUDA_SUCCESS;
 }
 
@@ -244,11 +247,13 @@ CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SU
 CUresult function_of(CUfunction* function, CUmodule, const char*) {
   return *function = nullptr, CUDA_SUCCESS;
 }
-/// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway.
+/// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway. Of
+/// the proof of a queue, at its beginning, they say that it succeeded.
 CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                 unsigned, CUstream stream, void** parameters, void**) {
   const std::lock_guard lock(mutex);
   const auto& request = *static_cast<const ServiceRequest*>(parameters[1]);
+  if (request.call.kind == device::CallKind::kProve) *request.answer = 1;
   seen.in_streams.push_back({stream, true, threads, request, 0, 0});
   return CUDA_SUCCESS;
 }
@@ -267,26 +272,31 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stre
 CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
   const std::lock_guard lock(mutex);
   *address = reinterpret_cast<CUdeviceptr>(std::calloc(1, bytes));
+  allocated[*address] = bytes;
   ++seen.allocations;
   return CUDA_SUCCESS;
 }
 CUresult free_memory(CUdeviceptr address) {
   const std::lock_guard lock(mutex);
   std::free(reinterpret_cast<void*>(address));
+  allocated.erase(address);
   --seen.allocations;
   return CUDA_SUCCESS;
 }
 
 /// Ordinary memory is no register; the driver says so (gpu_cuda.cpp register_page).
-CUresult register_host(void*, std::size_t, unsigned flags) {
+CUresult register_host(void* page, std::size_t, unsigned flags) {
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex);
+  if (seen.registered_by_others || !registered_pages.insert(page).second)
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   ++seen.registered;
   ++seen.ever_registered;
   return CUDA_SUCCESS;
 }
 CUresult unregister_host(void* page) {
   const std::lock_guard lock(mutex);
+  if (registered_pages.erase(page) == 0) return violated("cuMemHostUnregister of somebody else's");
   --seen.registered;
   unsigned char resident = 0;
   if (mincore(page, 1, &resident) != 0) return violated("cuMemHostUnregister of unmapped memory");
@@ -303,8 +313,11 @@ void* address_of(F* function) {
 
 }  // namespace
 
-bool is_in_heap(std::uintptr_t address) {
+bool is_of_gpu(std::uintptr_t address) {
   const std::lock_guard lock(mutex);
+  const auto next = allocated.upper_bound(address);
+  if (next != allocated.begin() && address - std::prev(next)->first < std::prev(next)->second)
+    return true;
   const auto above = mappings.upper_bound(address);
   if (above == mappings.begin()) return false;
   const auto& [base, mapping] = *std::prev(above);

@@ -28,12 +28,14 @@ struct CudaHeaps {
   // Rules, by number of GPU.
   int gpus = 1;
   bool fabric_supported = true;
-  bool mps = false;               ///< contexts are shared through MPS
-  bool reaches_all = false;       ///< GPUs reach any memory of the process
-  std::set<int> without_channel;  ///< cuMemCreate with a fabric handle is not permitted
-  std::set<int> full;             ///< no memory left
-  std::set<int> no_export;        ///< the fabric handle cannot be exported
-  std::set<int> no_import;        ///< nobody can import fabric handles of this one's memory
+  bool mps = false;                   ///< contexts are shared through MPS
+  bool reaches_all = false;           ///< GPUs reach any memory of the process
+  bool registered_by_others = false;  ///< whatever host page is to be registered
+  int writes_ordering = 200;          ///< CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES
+  std::set<int> without_channel;      ///< cuMemCreate with a fabric handle is not permitted
+  std::set<int> full;                 ///< no memory left
+  std::set<int> no_export;            ///< the fabric handle cannot be exported
+  std::set<int> no_import;            ///< nobody can import fabric handles of this one's memory
   std::set<std::pair<int, int>> no_access;   ///< the first cannot reach memory of the second
   std::set<std::pair<int, int>> no_atomics;  ///< native ones, of the first on memory of the second
 
@@ -55,8 +57,8 @@ struct CudaHeaps {
 /// Exported by the double. Rules change and records are read while no PE runs.
 using CudaHeapsRecord = CudaHeaps*();
 
-/// The address is in a heap.
-bool is_in_heap(std::uintptr_t address);
+/// The address is in a heap, or in other memory of a GPU.
+bool is_of_gpu(std::uintptr_t address);
 /// Functions of this part by their name; null: not one of them.
 void* find_in_heaps(const std::string& name);
 

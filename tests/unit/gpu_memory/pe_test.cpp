@@ -193,6 +193,18 @@ TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
   for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
 }
 
+TEST_CASE("doorbell_pages_that_somebody_has_registered_are_used_and_left_alone") {
+  four_gpus({{"GSHMEM_NIC", "soft"},
+             {"GSHMEM_P2P_GROUP", "0"},
+             {"GSHMEM_P2P", "off"},
+             {"GSHMEM_DOORBELL", "gpu"}});
+  heaps().registered_by_others = true;
+  CHECK(error_of_init() == "no error");
+  unsetenv("GSHMEM_DOORBELL");
+  CHECK(heaps().clean());
+  for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
+}
+
 TEST_CASE("finalize_completes_the_queues_of_contexts_by_kernels_that_do_not_trap") {
   four_gpus({{"GSHMEM_NIC", "soft"},
              {"GSHMEM_P2P_GROUP", "0"},
