@@ -74,7 +74,7 @@ TEST_CASE("bad_options_are_refused_with_what_is_accepted") {
   CHECK_THAT(with({.rules = "qp=*"}), Contains("an action"));
   CHECK_THAT(with({.rules = "drop:delay=1us"}), Contains("one action"));
   CHECK_THAT(with({.rules = "qp=x:drop"}), Contains("qp=x"));
-  CHECK_THAT(with({.rules = "op=send:drop"}), Contains("masked") || Contains("mcas"));
+  CHECK_THAT(with({.rules = "op=recv:drop"}), Contains("masked") || Contains("mcas"));
   CHECK_THAT(with({.rules = "delay=1h"}), Contains("delay=1h"));
   CHECK_THAT(with({.rules = "syndrome=0"}), Contains("not 0"));
   CHECK_THAT(with({.rules = "syndrome=0x100"}), Contains("up to 255"));

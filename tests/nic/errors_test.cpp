@@ -113,7 +113,7 @@ TEST_CASE("local_operation_and_length_errors") {
   };
   const Case one = GENERATE_REF(
       Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x13; })},  // unknown opcode
-      Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x0a; })},  // SEND
+      Case{kBadOperation, bytes([](Bytes& w) { w[3] = 0x0e; })},  // TSO
       Case{kBadOperation, bytes([](Bytes& w) { w[7] = 1; })},     // ds too small
       Case{kBadLength, bytes([](Bytes& w) { w[7] = 4; })},      // ds too big: a segment of 0 bytes
       Case{kBadOperation, bytes([](Bytes& w) { w[6] ^= 1; })},  // of another queue pair

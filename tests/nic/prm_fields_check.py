@@ -20,6 +20,7 @@ STRUCTURES = {
     "in": "CreateQpIn", "out": "CreateQpOut", "object": "ModifyQpIn",
     "create_cq_in": "CreateCqIn", "cqc": "SwCqc", "qp_in": "ModifyQpIn", "create_qp_in": "CreateQpIn",
     "qpc": "SwQpc", "ads": "SwAds", "query_hca_cap_in": "QueryHcaCapIn", "cmd_hca_cap": "CmdHcaCap",
+    "query_hca_vport_context_in": "QueryHcaVportContextIn", "hca_vport_context": "HcaVportContext",
 }
 # Our names of fields that have other ones there.
 NAMES = {
@@ -30,7 +31,7 @@ NAMES = {
 }
 LEAST = 140  # fields that must have been found, or this script reads one of the tables wrongly
 # Structures that it lacks: tests with bytes written by hand are all that these have.
-LACKING = {"atomic_caps", "roce_addr_layout", "query_roce_address_in"}
+LACKING = {"atomic_caps", "roce_addr_layout", "query_roce_address_in", "rmpc", "wq"}
 
 
 class Field:

@@ -44,7 +44,7 @@ struct Cqe {
   std::uint8_t opcode = 0, syndrome = 0, vendor = 0, wqe_opcode = 0, owner = 0;
   std::uint16_t counter = 0;
   std::uint32_t qpn = 0, bytes = 0;
-  [[nodiscard]] bool error() const { return opcode == 13; }
+  [[nodiscard]] bool error() const { return opcode == 13 || opcode == 14; }
 };
 
 inline std::int64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
@@ -107,6 +107,8 @@ struct QueueOptions {
   /// Page of another queue pair, which must live longer; default: one of its own.
   std::uint32_t uar = 0;
   void* page = nullptr;
+  soft::ReceiveAttributes receives = {};  ///< of its own
+  std::uint32_t shared_receives = 0;
 };
 
 /// A queue pair as a client sees it.
@@ -133,7 +135,9 @@ class Queue {
                              .send_cq = cqn_,
                              .receive_cq = cqn_,
                              .uar = uar_,
-                             .user_index = options.user_index});
+                             .user_index = options.user_index,
+                             .receives = options.receives,
+                             .shared_receives = options.shared_receives});
   }
   ~Queue() {
     if (qpn_ != 0) engine_.destroy_qp(qpn_);
@@ -188,6 +192,11 @@ class Queue {
     std::uint64_t address;
     std::uint32_t bytes, key;
   };
+  std::uint16_t send(const Near& near, std::uint8_t flags = 8) {
+    Bytes wqe = control(0x0a, 2, flags);
+    data(wqe, near.address, near.bytes, near.key);
+    return post(wqe);
+  }
   std::uint16_t nop(std::uint8_t flags = 8) { return post(control(0x00, 1, flags)); }
   std::uint16_t write(const Far& far, const Near& near, std::uint8_t flags = 8) {
     return transfer(0x08, far, near, flags);

@@ -42,7 +42,7 @@ if(GSHMEM_PYTHON AND NOT GSHMEM_SANITIZE)
   endforeach()
 endif()
 
-add_executable(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp)
+add_executable(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp verbs_receive_test.cpp)
 target_include_directories(verbs_api_test PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(verbs_api_test PRIVATE -libverbs -lmlx5)
 gshmem_use_catch(verbs_api_test)

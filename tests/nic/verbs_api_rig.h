@@ -70,13 +70,4 @@ inline ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state s
   return attr;
 }
 
-inline void connect(const Nic& nic, ibv_qp* qp, const ibv_qp* peer) {
-  ibv_qp_attr init = attributes(nic, peer, IBV_QPS_INIT);
-  ibv_qp_attr rtr = attributes(nic, peer, IBV_QPS_RTR);
-  ibv_qp_attr rts = attributes(nic, peer, IBV_QPS_RTS);
-  REQUIRE(ibv_modify_qp(qp, &init, kInitMask) == 0);
-  REQUIRE(ibv_modify_qp(qp, &rtr, kRtrMask) == 0);
-  REQUIRE(ibv_modify_qp(qp, &rts, kRtsMask) == 0);
-}
-
 }  // namespace verbs_test

@@ -48,6 +48,8 @@ std::uint32_t Engine::create_uar(void** page) {
   return impl_->next();
 }
 void Engine::destroy_uar(std::uint32_t) {}
+std::uint32_t Engine::create_receives(const ReceiveAttributes&) { return impl_->next(); }
+void Engine::destroy_receives(std::uint32_t) {}
 std::uint32_t Engine::create_region(const RegionAttributes&) { return impl_->next(); }
 void Engine::destroy_region(std::uint32_t) {}
 std::uint32_t Engine::create_cq(const CqAttributes&) { return impl_->next(); }

@@ -40,8 +40,17 @@ TEST_CASE("every reason for which a queue pair is refused") {
     bits(in, kQpc, 23, 16, 5);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kService));
   }
-  SECTION("a receive queue of its own") {
+  SECTION("a receive queue of its own, and a CQ for it") {
     bits(in, kQpc + 0xac, 26, 24, 0);
+    CHECK(rig.run(in).refused(Status::kBadResource, Check::kCompletionQueue));
+    bits(in, kQpc + 0x9c, 23, 0, bits_at(in, kQpc + 0x7c, 23, 0));
+    CHECK(rig.run(in).status == Status::kOk);
+    bits(in, kQpc + 0x08, 22, 19, 8);  // 256 entries
+    bits(in, kQpc + 0x08, 18, 16, 4);  // of 256 bytes: with the send queue, beyond the umem
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kUmemRange));
+  }
+  SECTION("of a type that there is not") {
+    bits(in, kQpc + 0xac, 26, 24, 2);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kReceiveQueue));
   }
   SECTION("an unknown shared receive queue") {
@@ -83,8 +92,6 @@ TEST_CASE("every reason for which a queue pair is refused") {
                                                                {0x10, 30},    // send_dbr_mode
                                                                {0x90, 0},     // cd_master
                                                                {0x90, 1},     // cd_slave_send
-                                                               {0xc4, 0},     // cs_res
-                                                               {0xc4, 8},     // cs_req
                                                                {0xcc, 0}}));  // dc_access_key
     bits(in, kQpc + byte, bit, bit, 1);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kZeroField));

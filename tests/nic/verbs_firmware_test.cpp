@@ -101,8 +101,7 @@ TEST_CASE("capabilities are cut to the client's room") {
   for (const std::size_t room : {std::size_t{0x10}, std::size_t{0x810}, std::size_t{0x2000}}) {
     const Answer answer = rig.run(in, room);
     CHECK(answer.status == Status::kOk);
-    CHECK(std::equal(answer.out.begin(), answer.out.begin() + std::min(room, whole.size()),
-                     whole.begin()));
+    CHECK(std::equal(whole.data(), whole.data() + std::min(room, whole.size()), answer.out.data()));
   }
 }
 
@@ -252,4 +251,79 @@ TEST_CASE("what a CQ uses cannot be given back before it") {
   CHECK(rig.firmware.release_umem(rig.umem));
   CHECK_FALSE(rig.firmware.release_umem(rig.umem));
   CHECK(rig.run(command_on(0x803, rig.uar)).status == Status::kOk);
+}
+
+TEST_CASE("the port is up, and has the LID and the GUID of the device") {
+  Rig rig;
+  Bytes in = command(0x762);
+  const Answer answer = rig.run(in, 0x210);
+  REQUIRE(answer.status == Status::kOk);
+  CHECK(bits_at(answer.out, 0x10 + 0x20, 15, 12) == 5);  // LinkUp
+  CHECK(bits_at(answer.out, 0x10 + 0x20, 3, 0) == 4);    // active
+  CHECK(bits_at(answer.out, 0x10 + 0x60, 31, 16) == Rig::kLid);
+  CHECK(word_at(answer.out, 0x10 + 0x38) == 0x0002c903);  // node_guid
+  bits(in, 8, 19, 16, 2);
+  CHECK(rig.run(in, 0x210).refused(Status::kBadParameter, Check::kPath));
+  bits(in, 8, 31, 31, 1);
+  CHECK(rig.run(in, 0x210).refused(Status::kBadParameter, Check::kCapability));
+}
+
+TEST_CASE("every reason for which a shared receive queue is refused") {
+  Rig rig;
+  constexpr std::size_t kWq = 0x50;
+  Bytes in = command(0x90c, 0x110);
+  bits(in, 0x20, 23, 20, 1);  // ready
+  bits(in, kWq, 31, 28, 1);   // cyclic
+  bits(in, kWq + 8, 23, 0, rig.pd);
+  word64(in, kWq + 0x10, 0xf000);   // dbr_addr
+  bits(in, kWq + 0x20, 19, 16, 6);  // log_wq_stride
+  bits(in, kWq + 0x20, 4, 0, 8);    // log_wq_sz
+  bits(in, kWq + 0x24, 31, 30, 3);  // umems are valid
+  word(in, kWq + 0x28, rig.umem);
+  word(in, kWq + 0x2c, rig.umem);
+  const auto refused = [&](Status status, Check check) {
+    return rig.run(in).refused(status, check);
+  };
+  SECTION("nothing wrong: it lives until a queue pair has given it back") {
+    const std::uint32_t number = rig.run(in).number();
+    const std::uint32_t cq = rig.make_cq();
+    Bytes qp = create_qp(rig.qp_plan(cq));
+    bits(qp, kQpc + 0xac, 26, 24, 1);
+    bits(qp, kQpc + 0xac, 23, 0, number);
+    bits(qp, kQpc + 0x9c, 23, 0, cq);
+    const Answer made = rig.run(qp);
+    REQUIRE(made.status == Status::kOk);
+    CHECK(rig.run(command_on(0x90e, number)).refused(Status::kBadResourceState, Check::kInUse));
+    CHECK(rig.run(command_on(0x501, made.number())).status == Status::kOk);
+    CHECK(rig.run(command_on(0x90e, number)).status == Status::kOk);
+    CHECK(rig.run(command_on(0x90e, number)).refused(Status::kBadResource, Check::kNumber));
+  }
+  SECTION("not ready") {
+    bits(in, 0x20, 23, 20, 3);
+    CHECK(refused(Status::kBadParameter, Check::kReceiveQueue));
+  }
+  SECTION("entries of several strides") {
+    bits(in, kWq, 31, 28, 3);
+    CHECK(refused(Status::kBadParameter, Check::kReceiveQueue));
+  }
+  SECTION("signatures") {
+    bits(in, kWq, 27, 27, 1);
+    CHECK(refused(Status::kBadParameter, Check::kZeroField));
+  }
+  SECTION("an unknown protection domain") {
+    bits(in, kWq + 8, 23, 0, rig.pd + 1);
+    CHECK(refused(Status::kBadResource, Check::kPd));
+  }
+  SECTION("no umem") {
+    bits(in, kWq + 0x24, 30, 30, 0);
+    CHECK(refused(Status::kBadParameter, Check::kUmemInvalid));
+  }
+  SECTION("beyond the end of its umem") {
+    bits(in, kWq + 0x20, 4, 0, 11);
+    CHECK(refused(Status::kBadParameter, Check::kUmemRange));
+  }
+  SECTION("too long for the device") {
+    bits(in, kWq + 0x20, 4, 0, 16);
+    CHECK(refused(Status::kExceedsLimit, Check::kQueueSize));
+  }
 }

@@ -1,11 +1,9 @@
 // Posting and polling by libibverbs: what programs that know nothing of queue entries do.
-#include "tests/nic/verbs_api_rig.h"
-#include "tests/patience.h"
+#include "tests/nic/verbs_link.h"
 
 #include <fcntl.h>
 #include <poll.h>
 
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -13,108 +11,8 @@
 
 using namespace verbs_test;
 
-namespace {
-
-constexpr std::uint32_t kDepth = 8;
-
-/// Waits for a completion, with an end.
-ibv_wc next(ibv_cq* cq) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(gshmem::test::kPatience);
-  ibv_wc one{};
-  int count = 0;
-  while ((count = ibv_poll_cq(cq, 1, &one)) == 0 && std::chrono::steady_clock::now() < end)
-    std::this_thread::yield();
-  REQUIRE(count == 1);
-  return one;
-}
-
-/// Two queue pairs of one device that are connected to each other, and memory on either side.
-struct Link {
-  static constexpr std::size_t kBytes = 1 << 16;
-
-  /// `calls` are those of ibv_qp_ex that the queue pairs shall have.
-  explicit Link(std::uint64_t calls = 0, ibv_comp_channel* channel = nullptr, bool long_cqe = false)
-      : cq(make_cq(channel, long_cqe)), a(make_qp(calls)), b(make_qp(calls)) {
-    connect(nic, a, b);
-    connect(nic, b, a);
-  }
-  Link(const Link&) = delete;
-  ~Link() {
-    CHECK(ibv_destroy_qp(a) == 0);
-    CHECK(ibv_destroy_qp(b) == 0);
-    CHECK(ibv_destroy_cq(cq) == 0);
-    CHECK(ibv_dereg_mr(mr) == 0);
-  }
-
-  [[nodiscard]] std::uint8_t* at(std::size_t offset) const {
-    return static_cast<std::uint8_t*>(memory.get()) + offset;
-  }
-  [[nodiscard]] ibv_sge piece(std::size_t offset, std::size_t bytes) const {
-    return {reinterpret_cast<std::uintptr_t>(at(offset)), static_cast<std::uint32_t>(bytes),
-            mr->lkey};
-  }
-  [[nodiscard]] std::uint64_t address(std::size_t offset) const {
-    return reinterpret_cast<std::uintptr_t>(at(offset));
-  }
-  [[nodiscard]] ibv_send_wr request(ibv_wr_opcode opcode, std::uint64_t id, std::size_t to) const {
-    ibv_send_wr wr{};
-    wr.wr_id = id;
-    wr.opcode = opcode;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma = {address(to), mr->rkey};
-    return wr;
-  }
-  void post(ibv_send_wr& wr, ibv_sge* pieces, int count) const {
-    wr.sg_list = pieces;
-    wr.num_sge = count;
-    ibv_send_wr* bad = nullptr;
-    REQUIRE(ibv_post_send(a, &wr, &bad) == 0);
-  }
-
-  Nic nic;
-  Pages memory = pages(kBytes);
-  ibv_mr* mr = ibv_reg_mr(nic.pd, memory.get(), kBytes, kAll);
-  ibv_cq* cq;
-  ibv_qp *a, *b;
-
- private:
-  ibv_cq* make_cq(ibv_comp_channel* channel, bool long_cqe) {
-    REQUIRE(mr != nullptr);
-    std::memset(memory.get(), 0, kBytes);
-    ibv_cq_init_attr_ex wanted{};
-    wanted.cqe = 63;
-    wanted.cq_context = this;
-    wanted.channel = channel;
-    wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
-    mlx5dv_cq_init_attr special{};
-    special.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
-    special.cqe_size = long_cqe ? 128 : 64;
-    ibv_cq_ex* made = mlx5dv_create_cq(nic.context, &wanted, &special);
-    REQUIRE(made != nullptr);
-    return ibv_cq_ex_to_cq(made);
-  }
-  ibv_qp* make_qp(std::uint64_t calls) const {
-    ibv_qp_init_attr_ex wanted{};
-    wanted.send_cq = cq;
-    wanted.recv_cq = cq;
-    wanted.cap = {kDepth, 0, 4, 0, 200};
-    wanted.qp_type = IBV_QPT_RC;
-    wanted.pd = nic.pd;
-    wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
-    if (calls != 0) {
-      wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-      wanted.send_ops_flags = calls;
-    }
-    ibv_qp* made = ibv_create_qp_ex(nic.context, &wanted);
-    REQUIRE(made != nullptr);
-    return made;
-  }
-};
-
-}  // namespace
-
 TEST_CASE("writes and reads of several pieces arrive, and are told with their ids") {
-  const Link link(0, nullptr, GENERATE(false, true));
+  const Link link({.long_cqe = GENERATE(false, true)});
   std::iota(link.at(0), link.at(5000), std::uint8_t{3});
   ibv_sge out[3] = {link.piece(100, 1000), link.piece(0, 0), link.piece(2001, 2999)};
   ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 7001, 0x4001);
@@ -198,7 +96,7 @@ TEST_CASE("a full queue refuses, a completion gives all entries before it back")
   ibv_qp_init_attr made{};
   REQUIRE(ibv_query_qp(link.a, &attr, IBV_QP_CAP, &made) == 0);
   const std::uint32_t depth = made.cap.max_send_wr;
-  CHECK(depth >= kDepth);
+  CHECK(depth >= Link::kDepth);
   ibv_sge piece = link.piece(0, 8);
   for (int lap = 0; lap < 5; ++lap) {
     std::vector<ibv_send_wr> chain(depth + 1);
@@ -251,8 +149,7 @@ TEST_CASE("a failed request is told with its status, those after it as flushed")
   ibv_qp_attr reset{};
   reset.qp_state = IBV_QPS_RESET;
   for (ibv_qp* qp : {link.a, link.b}) REQUIRE(ibv_modify_qp(qp, &reset, IBV_QP_STATE) == 0);
-  connect(link.nic, link.a, link.b);
-  connect(link.nic, link.b, link.a);
+  link.connect_both();
   ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 60, 0x100);
   link.post(write, &piece, 1);
   const ibv_wc good = next(link.cq);
@@ -264,7 +161,7 @@ TEST_CASE("requests built by the calls of an extended queue pair") {
   constexpr std::uint64_t kCalls = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
                                    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-  const Link link(kCalls);
+  const Link link({.calls = kCalls});
   ibv_qp_ex* qp = ibv_qp_to_qp_ex(link.a);
   REQUIRE(qp != nullptr);
   const std::uint32_t key = link.mr->rkey;
@@ -376,7 +273,7 @@ TEST_CASE("an armed completion queue tells its channel once") {
   ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);
   REQUIRE(channel != nullptr);
   {
-    const Link link(0, channel);
+    const Link link({.channel = channel});
     CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
     ibv_sge piece = link.piece(0, 8);
     const auto write = [&](std::uint64_t id) {

@@ -55,7 +55,8 @@ std::string text(const char* format, Values... values) {
 /// Takes the entry apart front to back. The first thing that is wrong stays.
 class Decoder {
  public:
-  Decoder(const std::uint8_t* wqe, std::size_t bytes) : at_(wqe), left_(bytes) {}
+  Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives)
+      : at_(wqe), left_(bytes), receives_(receives) {}
 
   DecodeResult decode() {
     if (left_ < kUnitBytes) {
@@ -119,9 +120,18 @@ class Decoder {
     if (segment[8]) remark(text("signature 0x%02x", segment[8]));
     if (be16_at(segment + 9)) remark("a DCI stream on a connection");
     flags(segment[11]);
-    // No opcode that is decoded here has an immediate, an invalidated or a UMR key.
-    if (be32_at(segment + 12))
-      remark(text("immediate 0x%08x in %s", be32_at(segment + 12), name()));
+    immediate(be32_at(segment + 12));
+  }
+
+  void immediate(std::uint32_t value) {
+    const bool may_have = wqe().opcode == 0x09 || wqe().opcode == 0x0b;
+    wqe().has_immediate = receives_ == Receives::kYes && may_have;
+    if (wqe().has_immediate) {
+      wqe().immediate = value;
+    } else if (value != 0) {
+      // No other opcode that is decoded here has an immediate, an invalidated or a UMR key.
+      remark(text("immediate 0x%08x in %s", value, name()));
+    }
   }
 
   // fm_ce_se: fence mode 7:5 (0 to 4: mlx5dv.h has 1 and 4, PRM 2 and 3), completion 3:2, solicited
@@ -129,6 +139,7 @@ class Decoder {
   void flags(std::uint8_t value) {
     wqe().fence = value >> 5;
     wqe().signalled = (value >> 2 & 3) >= 2;
+    wqe().solicited = (value & 2) != 0;
     if (wqe().fence > 4) {
       fail(WqeError::kLocalOperation, text("fence mode %u", unsigned{wqe().fence}));
     }
@@ -147,6 +158,16 @@ class Decoder {
       case 0x08:
         wqe().kind = WqeKind::kWrite;
         remote();
+        return payload(Inline::kAllowed);
+      case 0x09:
+        if (receives_ == Receives::kNo) return unknown();
+        wqe().kind = WqeKind::kWrite;
+        remote();
+        return payload(Inline::kAllowed);
+      case 0x0a:
+      case 0x0b:
+        if (receives_ == Receives::kNo) return unknown();
+        wqe().kind = WqeKind::kSend;
         return payload(Inline::kAllowed);
       case 0x10:
         wqe().kind = WqeKind::kRead;
@@ -167,9 +188,12 @@ class Decoder {
         }
         return payload(Inline::kForbidden);
       default:
-        return fail(WqeError::kLocalOperation,
-                    text("opcode 0x%02x (%s)", unsigned{wqe().opcode}, name()));
+        return unknown();
     }
+  }
+
+  void unknown() {
+    fail(WqeError::kLocalOperation, text("opcode 0x%02x (%s)", unsigned{wqe().opcode}, name()));
   }
 
   // mlx5_wqe_raddr_seg: +0 address, +8 rkey, +12 reserved.
@@ -303,6 +327,7 @@ class Decoder {
 
   const std::uint8_t* at_;
   std::size_t left_;
+  Receives receives_;
   std::uint8_t opmod_ = 0;
   DecodeResult result_;
 };
@@ -311,8 +336,21 @@ class Decoder {
 
 std::size_t wqe_bytes(const std::uint8_t* ctrl) { return (ctrl[7] & 0x3fu) * kUnitBytes; }
 
-DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes) {
-  return Decoder(wqe, bytes).decode();
+DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives) {
+  return Decoder(wqe, bytes, receives).decode();
+}
+
+// mlx5_wqe_data_seg, as many as fit.
+std::vector<LocalPiece> decode_receive(const std::uint8_t* entry, std::size_t bytes) {
+  constexpr std::uint32_t kNoKey = 0x100;
+  std::vector<LocalPiece> pieces;
+  for (std::size_t at = 0; at + kUnitBytes <= bytes; at += kUnitBytes) {
+    const std::uint8_t* segment = entry + at;
+    const LocalPiece piece{be64_at(segment + 8), be32_at(segment), be32_at(segment + 4)};
+    if (piece.key == kNoKey) break;
+    pieces.push_back(piece);
+  }
+  return pieces;
 }
 
 std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes) {
@@ -367,6 +405,7 @@ std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old) {
 }
 
 // mlx5_cqe64: +32 srqn_uidx, +44 byte_cnt, +56 sop_drop_qpn, +60 wqe_counter, +63 op_own.
+// +24 flags_rqpn (24 bits: the sender's), +36 imm_inval_pkey.
 // mlx5_err_cqe: +54 vendor_err_synd, +55 syndrome, +56 s_wqe_opcode_qpn, +60 and +63 as above.
 std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
   std::array<std::uint8_t, 64> cqe{};
@@ -375,14 +414,18 @@ std::array<std::uint8_t, 64> encode_completion(const Completion& completion) {
     cqe[54] = completion.vendor_syndrome;
     cqe[55] = completion.syndrome;
   } else {
+    put_be32(&cqe[24], completion.source & 0xffffff);
+    put_be32(&cqe[36], completion.immediate);
     put_be32(&cqe[44], completion.bytes);
   }
   put_be32(&cqe[56], std::uint32_t{completion.wqe_opcode} << 24 | (completion.number & 0xffffff));
   cqe[60] = static_cast<std::uint8_t>(completion.wqe_index >> 8);
   cqe[61] = static_cast<std::uint8_t>(completion.wqe_index);
-  constexpr std::uint8_t kRequester = 0, kRequesterError = 13;  // MLX5_CQE_REQ, MLX5_CQE_REQ_ERR
-  const unsigned opcode = completion.error ? kRequesterError : kRequester;
-  cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{completion.owner});
+  unsigned opcode = static_cast<unsigned>(completion.of);
+  // MLX5_CQE_REQ_ERR, MLX5_CQE_RESP_ERR
+  if (completion.error) opcode = completion.of == CompletionOf::kRequest ? 13 : 14;
+  cqe[63] = static_cast<std::uint8_t>(opcode << 4 | unsigned{completion.solicited} << 1 |
+                                      unsigned{completion.owner});
   return cqe;
 }
 

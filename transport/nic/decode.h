@@ -25,6 +25,7 @@ enum class WqeKind : std::uint8_t {
   kMaskedCompareSwap,  ///< 4 or 8 bytes
   kMaskedFetchAdd,     ///< 4 or 8 bytes
   kDump,
+  kSend,  ///< into a buffer that the receiver has posted
 };
 
 /// A gather element of this PE's memory.
@@ -50,9 +51,15 @@ struct Wqe {
   std::uint64_t swap_or_add = 0, compare = 0;
   std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
   std::uint64_t boundary = 0;                     ///< masked fetch and add
+  // Of a write or a send for which the receiver gets a completion.
+  bool has_immediate = false, solicited = false;
+  std::uint32_t immediate = 0;
 
   [[nodiscard]] bool is_atomic() const {
     return kind >= WqeKind::kCompareSwap && kind <= WqeKind::kMaskedFetchAdd;
+  }
+  [[nodiscard]] bool carries_data() const {
+    return kind == WqeKind::kWrite || kind == WqeKind::kSend;
   }
   /// Entries of 64 bytes.
   [[nodiscard]] std::uint32_t entries() const { return (units + 3) / 4; }
@@ -73,13 +80,22 @@ struct DecodeResult {
   Wqe wqe;  ///< ctrl fields are valid also with an error
 };
 
+/// Whether the consumer has receive queues. Without them sends and immediate data are unknown
+/// opcodes.
+enum class Receives : bool { kNo, kYes };
+
 /// Bytes of the WQE that begins with the 16 bytes at `ctrl`: 16 * ds.
 [[nodiscard]] std::size_t wqe_bytes(const std::uint8_t* ctrl);
 
 /// Decodes `bytes` (= wqe_bytes, but at least 16, so that an entry of ds 0 can be named) of a WQE.
 /// Unknown opcodes, ds that does not fit the opcode, bad inline headers are errors; reserved bits
 /// and fields without a meaning are remarks. Nothing past `bytes` is read.
-[[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes);
+[[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes,
+                                      Receives receives = Receives::kNo);
+
+/// Pieces of memory that an entry of a receive queue, `bytes` long, offers; one without a key ends
+/// them (mlx5dv.h, MLX5_INVALID_LKEY).
+[[nodiscard]] std::vector<LocalPiece> decode_receive(const std::uint8_t* entry, std::size_t bytes);
 
 /// "WRITE index 7 qpn 0x41 ds 3 ..." and the bytes in rows of 16, for messages.
 [[nodiscard]] std::string dump_wqe(const std::uint8_t* wqe, std::size_t bytes);
@@ -98,9 +114,18 @@ struct Doorbell {
 /// boundary.
 [[nodiscard]] std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old);
 
+/// What a completion is of; the values are MLX5_CQE_REQ and MLX5_CQE_RESP_*.
+enum class CompletionOf : std::uint8_t {
+  kRequest = 0,
+  kWriteImmediate = 1,
+  kSend = 2,
+  kSendImmediate = 3,
+};
+
 /// Completion of a WQE, as 64 bytes for the queue. `owner` toggles with each lap.
 struct Completion {
-  bool error = false;
+  CompletionOf of = CompletionOf::kRequest;
+  bool error = false, solicited = false;
   std::uint8_t syndrome = 0, vendor_syndrome = 0;
   std::uint8_t wqe_opcode = 0;
   std::uint32_t number = 0;
@@ -108,6 +133,8 @@ struct Completion {
   std::uint32_t bytes = 0;
   bool owner = false;
   std::uint32_t user_index = 0;  ///< of the queue pair
+  std::uint32_t immediate = 0;   ///< of a receive
+  std::uint32_t source = 0;      ///< of a receive: the sender's queue pair
 };
 [[nodiscard]] std::array<std::uint8_t, 64> encode_completion(const Completion& completion);
 

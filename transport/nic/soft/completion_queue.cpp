@@ -31,7 +31,11 @@ void CompletionQueue::arm(bool named) {
 }
 
 bool CompletionQueue::take_event() {
-  if (!armed_ || ((produced_ - wish_) & kIndexMask) == 0) return false;
+  // mlx5dv.h, MLX5_CQ_DB_REQ_NOT_SOL.
+  constexpr std::uint32_t kSolicitedOnly = 1 << 24;
+  const std::uint64_t end = (wish_ & kSolicitedOnly) != 0 ? solicited_ : produced_;
+  const std::uint64_t ahead = (end - wish_) & kIndexMask;
+  if (!armed_ || ahead == 0 || ahead > kIndexMask / 2) return false;
   armed_ = false;
   return true;
 }
@@ -46,6 +50,7 @@ bool CompletionQueue::write(nic::Completion completion) {
   const std::uint64_t slot = attributes_.collapsed ? 0 : produced_ & mask;
   completion.owner = (produced_ >> attributes_.log_entries & 1) != 0;
   ++produced_;
+  if (completion.solicited || completion.error) solicited_ = produced_;
 
   const auto bytes = nic::encode_completion(completion);
   std::uint32_t words[kCqeWords];

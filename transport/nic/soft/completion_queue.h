@@ -37,7 +37,8 @@ class CompletionQueue {
   std::uint32_t number_;
   CqAttributes attributes_;
   std::uint64_t produced_ = 0;
-  std::uint32_t wish_ = 0;  ///< the record's last one
+  std::uint64_t solicited_ = 0;  ///< entries up to the last one that a solicited event is for
+  std::uint32_t wish_ = 0;       ///< the record's last one
   bool armed_ = false;
   bool overrun_ = false;
 };

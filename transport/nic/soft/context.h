@@ -34,11 +34,14 @@ struct Context {
   Counters counters;
   std::unique_ptr<Fabric> fabric;
   std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
+  std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
   std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
   std::map<int, EventListener> listeners;
   bool port_down = false;
 
+  /// Writes a completion of `qp`. A queue without room fails, and the queue pair with it.
+  void complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion);
   void tell(const DeviceEvent& event) const {
     for (const auto& [number, listener] : listeners) listener(event);
   }

@@ -58,7 +58,7 @@ class Core {
   Responder responder;
   std::map<std::uint32_t, std::unique_ptr<Uar>> uars;
   std::set<std::uint32_t> pds;
-  std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_qp = 0;
+  std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_receives = 0x100, last_qp = 0;
   std::uint64_t created_qps = 0;
   int last_listener = 0;
   bool joined = false;  ///< a fabric that was asked for, not the process's own

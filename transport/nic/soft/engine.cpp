@@ -43,6 +43,18 @@ bool aligned(const void* address, std::uintptr_t alignment) {
   return address != nullptr && reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
+void check_receives(const ReceiveAttributes& attributes) {
+  check(aligned(attributes.entries, 16), kBadParameter, "a receive queue is misaligned");
+  check(attributes.log_entries <= DeviceAttributes{}.max_log_qp_entries &&
+            attributes.log_entry_bytes >= (attributes.order == ReceiveOrder::kRing ? 4 : 5) &&
+            attributes.log_entry_bytes <= 11,
+        kBadParameter, "a receive queue has entries of 16 bytes to 2 KiB, and at most 2^15");
+  check(aligned(attributes.record, 4), kBadParameter,
+        "a receive queue's doorbell record is misaligned");
+  check(gpu_memory(attributes.entries) == nullptr, kBadParameter,
+        "the soft NIC has no queues in GPU memory");
+}
+
 constexpr int kMostDevices = Engine::kMostDevices;
 constexpr std::uint32_t kFirstLocalQp = 0x40;  // 0 and 1 are management queue pairs
 constexpr std::uint32_t kLocalMask = (1u << kLocalBits) - 1;
@@ -166,6 +178,8 @@ void Engine::destroy_pd(std::uint32_t pd) {
   check(impl_->pds.count(pd) != 0, kBadResource, strprintf("there is no protection domain %u", pd));
   bool used = impl_->context.regions.uses(pd);
   for (const auto& [number, qp] : impl_->context.qps) used |= qp->attributes.pd == pd;
+  for (const auto& [number, queue] : impl_->context.shared_receives)
+    used |= queue->attributes().pd == pd;
   check(!used, kBadResourceState, strprintf("protection domain %u is in use", pd));
   impl_->pds.erase(pd);
 }
@@ -241,7 +255,25 @@ void Engine::watch_cq(std::uint32_t cqn) {
   if (std::find(watched.begin(), watched.end(), &cq) == watched.end()) watched.push_back(&cq);
 }
 
+std::uint32_t Engine::create_receives(const ReceiveAttributes& attributes) {
+  check_receives(attributes);
+  const Core::Lock lock(*impl_);
+  check(impl_->pds.count(attributes.pd) != 0, kBadResource,
+        strprintf("there is no protection domain %u", attributes.pd));
+  const std::uint32_t number = ++impl_->last_receives;
+  impl_->context.shared_receives.emplace(number, std::make_unique<ReceiveQueue>(attributes));
+  return number;
+}
+
+void Engine::destroy_receives(std::uint32_t number) {
+  const Core::Lock lock(*impl_);
+  check(find(impl_->context.shared_receives, number, "receive queue").users == 0, kBadResourceState,
+        strprintf("receive queue 0x%x is in use", number));
+  impl_->context.shared_receives.erase(number);
+}
+
 std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
+  if (attributes.receives.entries != nullptr) check_receives(attributes.receives);
   check(aligned(attributes.send_queue, 64), kBadParameter, "a send queue is misaligned");
   check(attributes.log_send_entries <= DeviceAttributes{}.max_log_qp_entries, kBadParameter,
         "a send queue is too long");
@@ -264,6 +296,14 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
   qp->ordinal = impl_->created_qps++;
   qp->attributes = attributes;
   qp->send_cq = &send;
+  qp->receive_cq = &receive;
+  if (attributes.receives.entries != nullptr) {
+    qp->own_receives = std::make_unique<ReceiveQueue>(attributes.receives);
+    qp->receives = qp->own_receives.get();
+  } else if (attributes.shared_receives != 0) {
+    qp->receives = &find(context.shared_receives, attributes.shared_receives, "receive queue");
+    ++qp->receives->users;
+  }
   ++uar.users, ++send.users, ++receive.users;
   const std::uint32_t number = qp->number;
   context.qps.emplace(number, std::move(qp));
@@ -278,6 +318,7 @@ void Engine::destroy_qp(std::uint32_t qpn) {
   --find(impl_->uars, qp.attributes.uar, "UAR").users;
   --find(impl_->context.cqs, qp.attributes.send_cq, "completion queue").users;
   --find(impl_->context.cqs, qp.attributes.receive_cq, "completion queue").users;
+  if (qp.shares_receives()) --qp.receives->users;
   impl_->context.qps.erase(qpn);
 }
 

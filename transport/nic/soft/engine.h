@@ -39,6 +39,22 @@ struct CqAttributes {
   std::uint32_t uar = 0;
 };
 
+/// Which entry of a receive queue comes after another, and what entries begin with.
+enum class ReceiveOrder : std::uint8_t {
+  kRing,        ///< the next one; data segments only
+  kLinkedRing,  ///< likewise, after a link that nobody reads
+  kList,        ///< the one that its link names
+};
+
+/// Buffers for messages that name no address: entries of data segments (mlx5_wqe_data_seg).
+struct ReceiveAttributes {
+  std::uint32_t pd = 0;     ///< of a queue that several share
+  void* entries = nullptr;  ///< none: there is no such queue
+  std::uint32_t log_entries = 0, log_entry_bytes = 4;
+  void* record = nullptr;  ///< doorbell record: receive counter
+  ReceiveOrder order = ReceiveOrder::kRing;
+};
+
 struct QpAttributes {
   std::uint32_t pd = 0;
   void* send_queue = nullptr;
@@ -47,6 +63,8 @@ struct QpAttributes {
   std::uint32_t send_cq = 0, receive_cq = 0;
   std::uint32_t uar = 0;
   std::uint32_t user_index = 0;
+  ReceiveAttributes receives = {};    ///< of its own, without pd
+  std::uint32_t shared_receives = 0;  ///< else the number of create_receives; 0 = none
 };
 
 /// qpc.state
@@ -129,6 +147,7 @@ struct DeviceEvent {
     kCqError = 0x04,         ///< `number` is a completion queue
     kQueueFatal = 0x05,      ///< of these, a queue pair
     kPortDown = 0x09,        ///< of the device
+    kLastReceive = 0x13,     ///< a queue pair in error takes no more from its shared queue
     kInvalidRequest = 0x10,  ///< from the other end
     kAccessError = 0x11      ///< by the other end
   } kind;
@@ -184,6 +203,9 @@ class Engine {
   void destroy_cq(std::uint32_t cqn);
   /// From now on its client's arming is looked at, and answered by kCompletion.
   void watch_cq(std::uint32_t cqn);
+  /// A queue of buffers that queue pairs share.
+  [[nodiscard]] std::uint32_t create_receives(const ReceiveAttributes& attributes);
+  void destroy_receives(std::uint32_t number);
   [[nodiscard]] std::uint32_t create_qp(const QpAttributes& attributes);
   void destroy_qp(std::uint32_t qpn);
   // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.

@@ -68,7 +68,7 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   for (std::size_t i = qp.next + 1; i < qp.operations.size() && left > 0; ++i) {
     Operation& later = qp.operations[i];
     if (later.wqe.fence != 0 || later.syndrome != 0 || now < later.not_before_ns) break;
-    const bool reads = later.wqe.kind == nic::WqeKind::kWrite && !later.wqe.local.empty() &&
+    const bool reads = later.wqe.carries_data() && !later.wqe.local.empty() &&
                        later.progress == Operation::Progress::kQueued && !later.ahead.has(0);
     if (!reads || later.wqe.local.front().bytes == 0) continue;
     if (!add(later, later.wqe.local.front(), 0, 0)) break;
@@ -78,46 +78,13 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   return false;
 }
 
-/// The other way round.
-bool Requester::scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local,
-                        std::uint64_t offset, const std::uint8_t* from, std::uint64_t bytes) {
-  std::uint64_t begin = 0;
-  for (const nic::LocalPiece& piece : local) {
-    const std::uint64_t end = begin + piece.bytes;
-    if (bytes > 0 && offset < end) {
-      const std::uint64_t part = std::min(bytes, end - offset);
-      const char* why = "";
-      const Region* region = context_.regions.check(piece.key, qp.attributes.pd, kLocalWrite,
-                                                    piece.address, piece.bytes, &why);
-      if (region == nullptr) return false;
-      if (!region->memory->write(region->at(piece.address) + (offset - begin), from, part)) {
-        return false;
-      }
-      from += part, offset += part, bytes -= part;
-    }
-    begin = end;
-  }
-  return true;
-}
-
-bool Requester::settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local) {
-  for (const nic::LocalPiece& piece : local) {
-    const char* why = "";
-    const Region* region = context_.regions.check(piece.key, qp.attributes.pd, kLocalWrite,
-                                                  piece.address, piece.bytes, &why);
-    if (region == nullptr || !region->memory->flush()) return false;
-  }
-  return true;
-}
-
 bool Requester::land_trailing(QueuePair& qp, std::int64_t now) {
   bool moved = false;
   while (!qp.trailing.empty() && now >= qp.trailing.front().until_ns) {
     const TrailingRead& read = qp.trailing.front();
     // A region that has gone in the meantime has nobody who looks at it.
-    if (scatter(qp, read.local, 0, read.data.data(), read.data.size())) {
-      static_cast<void>(settle_local(qp, read.local));
-    }
+    const LocalMemory memory = local(qp, read.local);
+    if (memory.scatter(0, read.data.data(), read.data.size())) static_cast<void>(memory.settle());
     qp.trailing.pop_front();
     moved = true;
   }
@@ -145,7 +112,7 @@ void Requester::settle(std::int64_t now) {
     if (qp == nullptr || qp->state != QpState::kRts) continue;
     Operation* op = find(*qp, arrival.psn, arrival.epoch);
     if (op == nullptr) continue;
-    if (settle_local(*qp, op->wqe.local) && lost_writes() == op->losses) {
+    if (local(*qp, op->wqe.local).settle() && lost_writes() == op->losses) {
       done(*qp, *op, now);
     } else {
       reject(*qp, *op, kLocalProtection, "a local region could not be reached");

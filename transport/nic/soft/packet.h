@@ -14,6 +14,7 @@ enum class PacketKind : std::uint8_t {
   kWrite,  ///< a piece of a message of at most one MTU
   kRead,
   kAtomic,
+  kSend,  ///< likewise, into a buffer of the receiver
   // Replies.
   kAck,       ///< done, or failed with `syndrome`
   kNotReady,  ///< not executed, try again: `condition` says why
@@ -55,13 +56,14 @@ struct Packet {
   std::uint32_t epoch = 0;
   std::uint32_t psn = 0;        ///< of a request; a reply repeats it
   std::uint32_t rnr_timer = 0;  ///< of the responder, with kReceiver
-  std::uint32_t reserved = 0;
+  std::uint32_t immediate = 0;
   std::uint64_t address = 0;  ///< of the message's first byte
   std::uint64_t length = 0;   ///< of the message
   std::uint64_t offset = 0;   ///< of this piece
   std::uint64_t swap_or_add = 0, compare = 0, swap_mask = 0, compare_mask = 0, boundary = 0;
   std::uint64_t old = 0;
-  std::uint64_t unused[2] = {0, 0};
+  bool has_immediate = false, solicited = false;  ///< for the receiver's completion, at the end
+  std::uint8_t unused[14] = {};
 };
 static_assert(sizeof(Packet) == 128 && std::is_trivially_copyable_v<Packet>);
 

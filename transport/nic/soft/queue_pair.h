@@ -6,10 +6,12 @@
 #include "transport/nic/soft/completion_queue.h"
 #include "transport/nic/soft/engine.h"
 #include "transport/nic/soft/packet.h"
+#include "transport/nic/soft/receive_queue.h"
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gshmem::soft {
@@ -104,7 +106,7 @@ struct QueuePair {
   QpRtr rtr;
   QpRts rts;
   QpState state = QpState::kReset;
-  CompletionQueue* send_cq = nullptr;
+  CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
 
   // Requester. Entries are counted from the queue's beginning and never wrap.
   std::uint64_t producer = 0;  ///< last doorbell
@@ -129,6 +131,13 @@ struct QueuePair {
   /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
   std::int64_t rescued_ns = 0;
   std::size_t bell = 0;  ///< the register of its last doorbell, as an offset in the page
+
+  // Receiver.
+  std::unique_ptr<ReceiveQueue> own_receives;
+  ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
+  std::optional<Receive> receive;    ///< taken for the message that comes
+  bool told_last = false;
+  [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
   // Responder.
   std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning

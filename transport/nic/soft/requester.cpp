@@ -150,7 +150,7 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
 
 /// Decodes; whatever is wrong with the bytes is an error completion and a violation.
 void Requester::inspect(QueuePair& qp, Operation& op) {
-  nic::DecodeResult result = nic::decode_wqe(op.raw.data(), op.raw.size());
+  nic::DecodeResult result = nic::decode_wqe(op.raw.data(), op.raw.size(), nic::Receives::kYes);
   op.wqe = std::move(result.wqe);
   const auto expected = static_cast<std::uint16_t>(op.entry);
   if (op.wqe.number != qp.number || op.wqe.index != expected) {
@@ -303,27 +303,15 @@ void Requester::complete(QueuePair& qp, const Operation& op) {
       return;
     }
   }
-  if (qp.send_cq->broken()) {
-    qp.state = QpState::kError;
-    return;
-  }
-  const bool written = qp.send_cq->write({.error = op.syndrome != 0,
-                                          .syndrome = op.syndrome,
-                                          .vendor_syndrome = op.vendor,
-                                          .wqe_opcode = op.wqe.opcode,
-                                          .number = qp.number,
-                                          .wqe_index = static_cast<std::uint16_t>(op.entry),
-                                          .bytes = static_cast<std::uint32_t>(op.wqe.length),
-                                          .user_index = qp.attributes.user_index});
-  if (written) {
-    ++context_.counters.cqes;
-    return;
-  }
-  context_.checker.violation(
-      strprintf("completion queue 0x%x is full: completions of queue pair 0x%x are lost",
-                qp.send_cq->number(), qp.number));
-  context_.tell({DeviceEvent::Kind::kCqError, qp.send_cq->number()});
-  qp.state = QpState::kError;
+  context_.complete(qp, *qp.send_cq,
+                    {.error = op.syndrome != 0,
+                     .syndrome = op.syndrome,
+                     .vendor_syndrome = op.vendor,
+                     .wqe_opcode = op.wqe.opcode,
+                     .number = qp.number,
+                     .wqe_index = static_cast<std::uint16_t>(op.entry),
+                     .bytes = static_cast<std::uint32_t>(op.wqe.length),
+                     .user_index = qp.attributes.user_index});
 }
 
 /// Error state: one flush completion for each WQE that is queued, signalled or not.

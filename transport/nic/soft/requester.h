@@ -5,6 +5,7 @@
 #pragma once
 
 #include "transport/nic/soft/context.h"
+#include "transport/nic/soft/local_memory.h"
 
 #include <string>
 #include <vector>
@@ -69,9 +70,10 @@ class Requester {
   bool gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
               std::uint64_t bytes, std::int64_t now);
   bool read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, std::int64_t now);
-  bool scatter(const QueuePair& qp, const std::vector<nic::LocalPiece>& local, std::uint64_t offset,
-               const std::uint8_t* from, std::uint64_t bytes);
-  bool settle_local(const QueuePair& qp, const std::vector<nic::LocalPiece>& local);
+  [[nodiscard]] LocalMemory local(const QueuePair& qp,
+                                  const std::vector<nic::LocalPiece>& pieces) const {
+    return {context_.regions, qp.attributes.pd, pieces};
+  }
   void arrived(QueuePair& qp, Operation& op, std::int64_t now);
   bool land_trailing(QueuePair& qp, std::int64_t now);
 

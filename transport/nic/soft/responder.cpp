@@ -145,6 +145,8 @@ bool Responder::not_ready(const Packet& request, Condition condition) {
 bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) {
   if (back > qp.taken) return not_ready(request, Condition::kSilence);
   switch (request.kind) {
+    case PacketKind::kSend:
+      return !request.last || reply(request, PacketKind::kAck);
     case PacketKind::kWrite: {
       if (!request.last) return true;
       land_held(qp);
@@ -196,16 +198,10 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   }
   switch (request.kind) {
     case PacketKind::kWrite:
-      if (const char* why = malformed(*qp, request)) {
-        fail(*qp, request, {kRemoteRequest, why});
-      } else if (!qp->held.empty()) {
-        // The earlier one lands after this piece.
-        write(*qp, request, payload);
-        land_held(*qp);
-      } else if (!hold(*qp, request, payload, now)) {
-        write(*qp, request, payload);
-      }
-      return true;
+      return on_write(*qp, request, payload, now);
+    case PacketKind::kSend:
+      land_held(*qp);
+      return on_send(*qp, request, payload);
     case PacketKind::kRead:
       land_held(*qp);
       read(*qp, request, now);
@@ -277,6 +273,60 @@ void Responder::land_held(QueuePair& qp) {
   }
 }
 
+bool Responder::no_receives(QueuePair& qp, const Packet& request) {
+  fail(qp, request, {kRemoteRequest, "the queue pair has no receive queue"});
+  return true;
+}
+
+/// False: no room for the reply.
+bool Responder::on_write(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
+                         std::int64_t now) {
+  if (const char* why = malformed(qp, request)) {
+    fail(qp, request, {kRemoteRequest, why});
+    return true;
+  }
+  if (request.has_immediate) {
+    // Its completion comes after all that came before, so nothing of that is held.
+    land_held(qp);
+    if (qp.receives == nullptr) return no_receives(qp, request);
+    if (request.last && !receiver_.take(qp)) return not_ready(request, Condition::kReceiver);
+    write(qp, request, payload);
+  } else if (!qp.held.empty()) {
+    // The earlier one lands after this piece.
+    write(qp, request, payload);
+    land_held(qp);
+  } else if (!hold(qp, request, payload, now)) {
+    write(qp, request, payload);
+  }
+  return true;
+}
+
+/// False: no room for the reply. A buffer that does not fit fails on both sides (InfiniBand
+/// 9.7.4.1.6 and 9.9.3.1.3).
+bool Responder::on_send(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
+  if (const char* why = malformed(qp, request)) {
+    fail(qp, request, {kRemoteRequest, why});
+    return true;
+  }
+  if (qp.receives == nullptr) return no_receives(qp, request);
+  if (!receiver_.take(qp)) return not_ready(request, Condition::kReceiver);
+  std::uint8_t refusal = receiver_.refusal(qp, request.length);
+  if (refusal == 0 && !receiver_.store(qp, request, payload)) refusal = kLocalProtection;
+  if (refusal != 0) {
+    receiver_.fail(qp, refusal);
+    fail(qp, request,
+         refusal == kLocalLength ? Fault{kRemoteRequest, "longer than the buffer"}
+                                 : Fault{kRemoteOperation, "a buffer out of reach"});
+    return true;
+  }
+  ++qp.taken;
+  qp.receiving = !request.last;
+  if (!request.last) return true;
+  receiver_.complete(qp, request);
+  reply(request, PacketKind::kAck);
+  return true;
+}
+
 void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* payload) {
   // The range of all of the message, by its first piece already: nothing of a bad one lands.
   Fault fault;
@@ -292,6 +342,12 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   ++qp.taken;
   if (!request.last) return;
   qp.receiving = false;
+  if (request.has_immediate) {
+    if (!region->memory->flush()) {
+      return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
+    }
+    receiver_.complete(qp, request);
+  }
   acknowledge(qp, request, region->memory);
 }
 
@@ -396,7 +452,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
 }
 
 bool Responder::progress(QueuePair& qp, std::int64_t now) {
-  bool moved = false;
+  bool moved = qp.state == QpState::kError && receiver_.flush(qp);
   if (!qp.held.empty() && now >= qp.held.front().until_ns) {
     Ring* ring = replies_to(qp.held.front().request);
     if (ring == nullptr || ring->has_room(2)) land_held(qp), moved = true;
@@ -487,6 +543,9 @@ void Responder::abandon(QueuePair& qp) {
   qp.pending.clear();
   qp.held.clear();
   qp.answered.clear();
+  qp.receive.reset();
+  if (qp.own_receives != nullptr) qp.own_receives->reset();
+  qp.told_last = false;
   qp.taken = 0;
   qp.receiving = false;
 }

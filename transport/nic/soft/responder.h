@@ -5,6 +5,7 @@
 #pragma once
 
 #include "transport/nic/soft/context.h"
+#include "transport/nic/soft/receiver.h"
 
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace gshmem::soft {
 
 class Responder {
  public:
-  explicit Responder(Context& context) : context_(context) {}
+  explicit Responder(Context& context) : context_(context), receiver_(context) {}
 
   /// False: no room for the reply, offer it again.
   [[nodiscard]] bool on_request(const Packet& request, const std::uint8_t* payload,
@@ -47,7 +48,11 @@ class Responder {
                        std::uint64_t bytes, Fault* fault) const;
   bool hold(QueuePair& qp, const Packet& request, const std::uint8_t* payload, std::int64_t now);
   void land_held(QueuePair& qp);
+  bool on_write(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
+                std::int64_t now);
   void write(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
+  bool no_receives(QueuePair& qp, const Packet& request);
+  bool on_send(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
   bool store(const QueuePair& qp, const Region& region, const Packet& request,
              const std::uint8_t* payload);
   void acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory);
@@ -59,6 +64,7 @@ class Responder {
   bool read_ahead(QueuePair& qp, std::int64_t now);
 
   Context& context_;
+  Receiver receiver_;
   std::vector<Settling> settling_;
   std::vector<Packet> orphans_;  ///< requests of queue pairs that are gone
 };

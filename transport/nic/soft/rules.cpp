@@ -53,6 +53,7 @@ std::uint32_t kinds_of(std::string_view part, std::string_view word) {
       {"atomic", bit(WqeKind::kCompareSwap) | bit(WqeKind::kFetchAdd) |
                      bit(WqeKind::kMaskedCompareSwap) | bit(WqeKind::kMaskedFetchAdd)},
       {"dump", bit(WqeKind::kDump)},
+      {"send", bit(WqeKind::kSend)},
   };
   for (const Row& row : kRows) {
     if (row.word == word) return row.kinds;

@@ -21,6 +21,7 @@ constexpr std::uint32_t kRnrEndless = 7;
 
 PacketKind kind_of(const nic::Wqe& wqe) {
   if (wqe.kind == nic::WqeKind::kWrite) return PacketKind::kWrite;
+  if (wqe.kind == nic::WqeKind::kSend) return PacketKind::kSend;
   return wqe.kind == nic::WqeKind::kRead ? PacketKind::kRead : PacketKind::kAtomic;
 }
 
@@ -41,6 +42,9 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.swap_mask = op.wqe.swap_mask;
   packet.compare_mask = op.wqe.compare_mask;
   packet.boundary = op.wqe.boundary;
+  packet.has_immediate = op.wqe.has_immediate;
+  packet.solicited = op.wqe.solicited;
+  packet.immediate = op.wqe.immediate;
 }
 
 /// Local ACK timeout, 4.096 us * 2^n (InfiniBand 9.7.6.1.3); 0 switches it off.
@@ -169,11 +173,11 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
     op.epoch = qp.epoch;
     op.pieces_sent = op.received = 0;
     op.losses = lost_writes();
-    op.trails = op.wqe.kind != nic::WqeKind::kWrite &&
+    op.trails = op.returns_data() &&
                 context_.adversary.decides(Behaviour::kTrailingRead, qp.ordinal, op.number);
     op.progress = Operation::Progress::kSending;
   }
-  const std::uint64_t pieces = op.wqe.kind == nic::WqeKind::kWrite ? op.packets : 1;
+  const std::uint64_t pieces = op.wqe.carries_data() ? op.packets : 1;
   while (op.pieces_sent < pieces) {
     if (pieces > 1 && op.pieces_sent == pieces / 2 && !op.lost_once &&
         context_.adversary.decides(Behaviour::kDrop, qp.ordinal, op.number)) {
@@ -215,9 +219,8 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
     place = pieces - 1 - piece;
   }
   const std::uint64_t offset = place * qp.rtr.mtu;
-  const bool is_write = op.wqe.kind == nic::WqeKind::kWrite;
   const auto bytes = static_cast<std::uint32_t>(
-      is_write ? std::min<std::uint64_t>(qp.rtr.mtu, op.wqe.length - offset) : 0);
+      op.wqe.carries_data() ? std::min<std::uint64_t>(qp.rtr.mtu, op.wqe.length - offset) : 0);
   Packet* packet = ring.reserve(bytes);
   if (packet == nullptr) return false;
   fill(*packet, qp, op);
@@ -276,7 +279,7 @@ void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
     op.trailing.resize(op.wqe.length);
     std::copy_n(payload, reply.payload_bytes,
                 op.trailing.begin() + static_cast<std::ptrdiff_t>(reply.offset));
-  } else if (!scatter(qp, op.wqe.local, reply.offset, payload, reply.payload_bytes)) {
+  } else if (!local(qp, op.wqe.local).scatter(reply.offset, payload, reply.payload_bytes)) {
     return reject(qp, op, kLocalProtection, "a local region went away under way");
   }
   op.received += reply.payload_bytes;
@@ -299,7 +302,7 @@ void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int
     op.trailing.assign(bytes, bytes + op.wqe.length);
     return done(qp, op, now);
   }
-  if (!scatter(qp, op.wqe.local, 0, bytes, op.wqe.length)) {
+  if (!local(qp, op.wqe.local).scatter(0, bytes, op.wqe.length)) {
     return reject(qp, op, kLocalProtection, "a local region went away under way");
   }
   arrived(qp, op, now);

@@ -39,6 +39,10 @@ constexpr Command kCommands[] = {
     {0x50b, "QUERY_QP", 0x10, 0x110, CommandClass::kQuery, 0, query_qp},
     {0x50e, "INIT2INIT_QP", 0x110, 0x10, CommandClass::kModify, 0, init2init_qp},
     {0x760, "QUERY_ROCE_ADDRESS", 0x10, 0x30, CommandClass::kGeneral, 0, query_roce_address},
+    {0x762, "QUERY_HCA_VPORT_CONTEXT", 0x10, 0x210, CommandClass::kGeneral, 0,
+     query_hca_vport_context},
+    {0x90c, "CREATE_RMP", 0x110, 0x10, CommandClass::kCreate, 0x90e, create_rmp},
+    {0x90e, "DESTROY_RMP", 0x10, 0x10, CommandClass::kDestroy, 0, destroy_rmp},
     {0x800, "ALLOC_PD", 0x10, 0x10, CommandClass::kCreate, 0x801, alloc_pd},
     {0x801, "DEALLOC_PD", 0x10, 0x10, CommandClass::kDestroy, 0, dealloc_pd},
     {0x802, "ALLOC_UAR", 0x10, 0x10, CommandClass::kCreate, 0x803, alloc_uar},
@@ -128,7 +132,7 @@ std::uint64_t page_bytes(std::uint32_t log_page_size) {
 }
 
 Firmware::Firmware(Engine& engine, Resources& resources)
-    : state_(new FirmwareState{engine, resources, {}, 0, {}, {}}) {}
+    : state_(new FirmwareState{engine, resources, {}, 0, {}, {}, {}}) {}
 
 Firmware::~Firmware() = default;
 

@@ -95,6 +95,26 @@ void query_roce_address(FirmwareState& state, Call& call) {
   set(address, roce_addr_layout::roce_version, 2);
 }
 
+void query_hca_vport_context(FirmwareState& state, Call& call) {
+  namespace vport = hca_vport_context;
+  demand(get(call.in.data(), query_hca_vport_context_in::other_vport) == 0, Status::kBadParameter,
+         Check::kCapability, "there is no other function");
+  demand(get(call.in.data(), query_hca_vport_context_in::port_num) <= 1, Status::kBadParameter,
+         Check::kPath, "there is one port");
+  constexpr std::uint32_t kLinkUp = 5, kActive = 4;
+  const DeviceAttributes device = state.engine.device();
+  std::uint8_t* port = call.out.data() + kReplyOffset;
+  set(port, vport::port_physical_state, kLinkUp);
+  set(port, vport::port_state, kActive);
+  set(port, vport::vport_state, kActive);
+  set(port, vport::system_image_guid, device.guid);
+  set(port, vport::port_guid, device.guid);
+  set(port, vport::node_guid, device.guid);
+  set(port, vport::lid, device.lid);
+  set(port, vport::subnet_timeout, 18);
+  set(port, vport::sm_lid, device.lid);
+}
+
 void alloc_pd(FirmwareState& state, Call& call) {
   const std::uint32_t pd = state.engine.create_pd();
   state.resources.add(Resource::kPd, pd);

@@ -9,7 +9,17 @@ namespace {
 constexpr std::uint64_t kEntryBytes = 64, kQpRecordBytes = 8;
 constexpr std::uint32_t kReliableConnection = 0;  ///< qpc.st, MLX5_QPC_ST_RC
 /// qpc.rq_type, MLX5_QPC_RQ_TYPE_*
-constexpr std::uint32_t kSharedReceiveQueue = 1, kNoReceiveQueue = 3;
+constexpr std::uint32_t kOwnReceiveQueue = 0, kSharedReceiveQueue = 1, kNoReceiveQueue = 3;
+/// qpc.log_rq_stride counts in these.
+constexpr std::uint32_t kLogReceiveUnit = 4;
+
+/// Of its own receive queue, before the send queue in one piece of user memory.
+std::uint64_t receive_bytes(const std::uint8_t* qpc) {
+  if (get(qpc, qpc::rq_type) != kOwnReceiveQueue) return 0;
+  const std::uint64_t bytes = std::uint64_t{1} << (get(qpc, qpc::log_rq_size) +
+                                                   get(qpc, qpc::log_rq_stride) + kLogReceiveUnit);
+  return std::max(bytes, kEntryBytes);
+}
 
 void check_kind(FirmwareState& state, const Call& call) {
   const std::uint8_t* input = call.in.data();
@@ -29,15 +39,16 @@ void check_kind(FirmwareState& state, const Call& call) {
 
 void hold_receive_side(const std::uint8_t* qpc, Holds& holds, DevxQp& qp) {
   const std::uint32_t type = get(qpc, qpc::rq_type);
-  demand(type == kSharedReceiveQueue || type == kNoReceiveQueue, Status::kBadParameter,
-         Check::kReceiveQueue, "rq_type is neither a shared receive queue nor none");
+  demand(type == kOwnReceiveQueue || type == kSharedReceiveQueue || type == kNoReceiveQueue,
+         Status::kBadParameter, Check::kReceiveQueue,
+         "rq_type is neither a receive queue, nor a shared one, nor none");
   qp.receive_cq = get(qpc, qpc::cqn_rcv);
   if (type == kSharedReceiveQueue) {
     qp.srq = get(qpc, qpc::srqn);
     holds.number(Resource::kSrq, qp.srq, Check::kReceiveQueue, "no such shared receive queue");
   }
   // Without a receive queue no completion ever goes to cqn_rcv, and clients leave it 0.
-  if (type == kSharedReceiveQueue || qp.receive_cq != 0)
+  if (type != kNoReceiveQueue || qp.receive_cq != 0)
     holds.number(Resource::kCq, qp.receive_cq, Check::kCompletionQueue, "cqn_rcv: no such CQ");
 }
 
@@ -67,19 +78,29 @@ void create_qp(FirmwareState& state, Call& call) {
                           .receive_cq = qp.receive_cq != 0 ? qp.receive_cq : qp.send_cq,
                           .uar = qp.uar,
                           .user_index = get(qpc, qpc::user_index)};
-  attributes.send_queue = static_cast<std::uint8_t*>(holds.umem(
-                              {.id = qp.queue_umem,
-                               .offset = get(input, create_qp_in::wq_umem_offset),
-                               .bytes = inside_page + (kEntryBytes << attributes.log_send_entries),
-                               .alignment = page_bytes(get(qpc, qpc::log_page_size))},
-                              "send queue")) +
-                          inside_page;
+  const std::uint64_t receives = receive_bytes(qpc);
+  auto* queues =
+      static_cast<std::uint8_t*>(holds.umem(
+          {.id = qp.queue_umem,
+           .offset = get(input, create_qp_in::wq_umem_offset),
+           .bytes = inside_page + receives + (kEntryBytes << attributes.log_send_entries),
+           .alignment = page_bytes(get(qpc, qpc::log_page_size))},
+          "queues")) +
+      inside_page;
+  attributes.send_queue = queues + receives;
   attributes.record = holds.umem({.id = qp.record_umem,
                                   .offset = get(qpc, qpc::dbr_addr),
                                   .bytes = kQpRecordBytes,
                                   .alignment = kQpRecordBytes,
                                   .use = UmemUse::kRecord},
                                  "doorbell record");
+  attributes.shared_receives = qp.srq;
+  if (receives > 0) {
+    attributes.receives = {.entries = queues,
+                           .log_entries = get(qpc, qpc::log_rq_size),
+                           .log_entry_bytes = get(qpc, qpc::log_rq_stride) + kLogReceiveUnit,
+                           .record = attributes.record};
+  }
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
 
   const std::uint32_t number = state.engine.create_qp(attributes);

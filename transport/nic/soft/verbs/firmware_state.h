@@ -39,6 +39,11 @@ struct DevxQp {
   bool adopted = false;  ///< verbs has it, and destroys it
 };
 
+/// A receive queue that queue pairs share (RMP).
+struct DevxReceives {
+  std::uint32_t pd = 0, queue_umem = 0, record_umem = 0;
+};
+
 struct FirmwareState {
   Engine& engine;
   Resources& resources;
@@ -46,6 +51,7 @@ struct FirmwareState {
   std::uint32_t last_umem = 0;
   std::map<std::uint32_t, DevxCq> cqs;
   std::map<std::uint32_t, DevxQp> qps;
+  std::map<std::uint32_t, DevxReceives> receives;
 };
 
 enum class UmemUse : std::uint8_t { kQueue, kRecord };
@@ -76,12 +82,15 @@ using Handler = void (*)(FirmwareState&, Call&);
 
 void query_hca_cap(FirmwareState& state, Call& call);
 void query_roce_address(FirmwareState& state, Call& call);
+void query_hca_vport_context(FirmwareState& state, Call& call);
 void alloc_pd(FirmwareState& state, Call& call);
 void dealloc_pd(FirmwareState& state, Call& call);
 void alloc_uar(FirmwareState& state, Call& call);
 void dealloc_uar(FirmwareState& state, Call& call);
 void create_cq(FirmwareState& state, Call& call);
 void destroy_cq(FirmwareState& state, Call& call);
+void create_rmp(FirmwareState& state, Call& call);
+void destroy_rmp(FirmwareState& state, Call& call);
 void create_qp(FirmwareState& state, Call& call);
 void destroy_qp(FirmwareState& state, Call& call);
 void rst2init_qp(FirmwareState& state, Call& call);

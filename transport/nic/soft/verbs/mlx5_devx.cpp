@@ -55,6 +55,10 @@ void set_umem_valid(Bytes& input) {
   } else if (opcode_of(input) == kCreateQp && input.size() >= kQpcOffset + kQpcBytes + 0x10) {
     set(input.data(), create_qp_in::wq_umem_valid, 1);
     set(input.data() + kQpcOffset, qpc::dbr_umem_valid, 1);
+  } else if (opcode_of(input) == kCreateRmp && input.size() >= kRmpcOffset + kWqInRmpc + kWqBytes) {
+    std::uint8_t* wq = input.data() + kRmpcOffset + kWqInRmpc;
+    set(wq, wq::dbr_umem_valid, 1);
+    set(wq, wq::wq_umem_valid, 1);
   }
 }
 

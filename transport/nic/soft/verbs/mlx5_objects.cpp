@@ -7,7 +7,7 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint32_t kEntryBytes = 64;  // of send and shared receive queues
+constexpr std::uint32_t kEntryBytes = 64;  // of send queues
 
 void init_pd(const ibv_pd* pd, mlx5dv_pd* out) {
   out->pdn = pd->handle;
@@ -31,8 +31,8 @@ void init_srq(ibv_srq* verbs, mlx5dv_srq* out) {
   *out = {};
   out->buf = srq->memory.entries();
   out->dbrec = srq->memory.record();
-  out->stride = kEntryBytes;
-  out->tail = srq->attributes.max_wr;
+  out->stride = 1u << srq->log_entry_bytes;
+  out->tail = (1u << srq->log_entries) - 1;
   if ((wanted & MLX5DV_SRQ_MASK_SRQN) != 0) {
     out->srqn = verbs->handle;
     out->comp_mask = MLX5DV_SRQ_MASK_SRQN;
@@ -43,7 +43,12 @@ void init_qp(ibv_qp* verbs, mlx5dv_qp* out) {
   const auto* qp = whole<SoftQp>(verbs);
   *out = {};  // no bit of comp_mask is answered
   out->dbrec = qp->memory.record();
-  out->sq.buf = qp->memory.entries();
+  if (qp->receive_bytes > 0) {
+    out->rq.buf = qp->memory.entries();
+    out->rq.wqe_cnt = 1u << qp->log_receives;
+    out->rq.stride = 1u << qp->log_receive_bytes;
+  }
+  out->sq.buf = qp->send_entries();
   out->sq.wqe_cnt = 1u << qp->log_entries;
   out->sq.stride = kEntryBytes;
   out->bf.reg = static_cast<char*>(qp->page) + kRegisterOffset;

@@ -40,6 +40,7 @@ void tell_channel(SoftCq& cq) {
 
 ibv_event_type qp_event(DeviceEvent::Kind kind) {
   if (kind == DeviceEvent::Kind::kQueueFatal) return IBV_EVENT_QP_FATAL;
+  if (kind == DeviceEvent::Kind::kLastReceive) return IBV_EVENT_QP_LAST_WQE_REACHED;
   return kind == DeviceEvent::Kind::kAccessError ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
 }
 
@@ -73,6 +74,7 @@ void ContextState::take(const DeviceEvent& event) {
       told.event_type = IBV_EVENT_CQ_ERR;
       told.element.cq = ibv_cq_ex_to_cq(&cq->second->verbs);
       break;
+    case DeviceEvent::Kind::kLastReceive:
     case DeviceEvent::Kind::kQueueFatal:
     case DeviceEvent::Kind::kInvalidRequest:
     case DeviceEvent::Kind::kAccessError:
@@ -87,6 +89,7 @@ void ContextState::take(const DeviceEvent& event) {
 ContextState::~ContextState() {
   engine.ignore_events(listener);
   destroy_all(resources, Resource::kQp, [&](std::uint32_t n) { engine.destroy_qp(n); });
+  destroy_all(resources, Resource::kSrq, [&](std::uint32_t n) { engine.destroy_receives(n); });
   destroy_all(resources, Resource::kCq, [&](std::uint32_t n) { engine.destroy_cq(n); });
   destroy_all(resources, Resource::kRegion, [&](std::uint32_t n) { engine.destroy_region(n); });
   destroy_all(resources, Resource::kUar, [&](std::uint32_t n) { engine.destroy_uar(n); });

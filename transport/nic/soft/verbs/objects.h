@@ -5,6 +5,7 @@
 
 #include "transport/nic/soft/engine.h"
 #include "transport/nic/soft/verbs/firmware.h"
+#include "transport/nic/soft/verbs/receive_buffers.h"
 #include "transport/nic/soft/verbs/resources.h"
 #include "transport/nic/soft/verbs/send_queue.h"
 
@@ -32,8 +33,8 @@ struct mlx5dv_devx_obj {
 
 namespace gshmem::soft {
 
-/// Opcodes of CREATE_CQ and CREATE_QP.
-inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500;
+/// Opcodes of CREATE_CQ, CREATE_QP and CREATE_RMP.
+inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500, kCreateRmp = 0x90c;
 /// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
 inline constexpr std::size_t kRegisterOffset = 0x800;
 /// Of a work request.
@@ -125,21 +126,32 @@ struct SoftCq {
   ibv_wc current{};                ///< of start_poll and next_poll
 };
 struct SoftSrq {
-  ibv_srq verbs;
+  explicit SoftSrq(std::size_t bytes) : memory(bytes) {}
+
+  ibv_srq verbs{};
   QueueMemory memory;
-  ibv_srq_attr attributes;
+  std::uint32_t log_entries = 0, log_entry_bytes = 0;
+  ibv_srq_attr attributes{};
+  ReceiveBuffers receives;
 };
 struct SoftQp {
   explicit SoftQp(std::size_t bytes) : memory(bytes) {}
 
-  ibv_qp_ex verbs{};  ///< begins with an ibv_qp
-  QueueMemory memory;
-  std::uint32_t log_entries = 0;
+  ibv_qp_ex verbs{};              ///< begins with an ibv_qp
+  QueueMemory memory;             ///< receives, then sends
+  std::uint32_t log_entries = 0;  ///< of the send queue
+  std::uint32_t log_receives = 0, log_receive_bytes = 0;
+  std::size_t receive_bytes = 0;  ///< 0: no receive queue of its own
   std::uint32_t uar = 0;
   void* page = nullptr;
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
   SendQueue send;
+  ReceiveBuffers receives;  ///< of its own
+
+  [[nodiscard]] std::uint8_t* send_entries() const {
+    return static_cast<std::uint8_t*>(memory.entries()) + receive_bytes;
+  }
 };
 struct SoftAh {
   ibv_ah verbs;

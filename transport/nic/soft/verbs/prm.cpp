@@ -38,6 +38,8 @@ Shape shape_of(Structure structure) {
       return {"qpc", kQpcBytes};
     case Structure::kAds:
       return {"ads", kAdsBytes};
+    case Structure::kWq:
+      return {"wq", kWqBytes};
     case Structure::kOther:
       break;
   }

@@ -34,13 +34,14 @@ enum class FieldRule : std::uint8_t { kUsed, kIgnored, kZero };
 #include "transport/nic/soft/verbs/prm_fields.def"
 
 /// Bytes of the structures that the firmware walks as a whole.
-inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c;
+inline constexpr std::size_t kCqcBytes = 0x40, kQpcBytes = 0xe8, kAdsBytes = 0x2c, kWqBytes = 0xc0;
 /// Their places: cqc in create_cq_in; qpc in create_qp_in, in every command that modifies a queue
 /// pair and in query_qp_out; the primary path in qpc.
 inline constexpr std::size_t kCqcOffset = 0x10, kQpcOffset = 0x18, kPathOffset = 0x18;
 /// Bytes of the capabilities of one type.
 inline constexpr std::size_t kCapBytes = 0x1000;
-/// Capabilities in query_hca_cap_out, address in query_roce_address_out.
+inline constexpr std::size_t kRmpcOffset = 0x20, kWqInRmpc = 0x30;
+/// What a query returns: capabilities, port context, RoCE address.
 inline constexpr std::size_t kReplyOffset = 0x10;
 
 constexpr std::uint32_t load_be32(const std::uint8_t* p) {
@@ -64,6 +65,10 @@ constexpr std::uint64_t get(const std::uint8_t* structure, Field64 field) {
   return static_cast<std::uint64_t>(load_be32(structure + field.byte)) << 32 |
          load_be32(structure + field.byte + 4);
 }
+constexpr void set(std::uint8_t* structure, Field64 field, std::uint64_t value) {
+  store_be32(structure + field.byte, static_cast<std::uint32_t>(value >> 32));
+  store_be32(structure + field.byte + 4, static_cast<std::uint32_t>(value));
+}
 constexpr void set(std::uint8_t* structure, Field field, std::uint32_t value) {
   const std::uint32_t mask = field_mask(field.high, field.low);
   store_be32(structure + field.byte,
@@ -71,7 +76,7 @@ constexpr void set(std::uint8_t* structure, Field field, std::uint32_t value) {
 }
 
 /// A structure's name, for the checks below.
-enum class Structure : std::uint8_t { kCqc, kQpc, kAds, kOther };
+enum class Structure : std::uint8_t { kCqc, kQpc, kAds, kWq, kOther };
 
 /// First field of `structure` that must be zero and is not; nullptr when there is none.
 [[nodiscard]] const char* nonzero_field(Structure structure, const std::uint8_t* bytes);

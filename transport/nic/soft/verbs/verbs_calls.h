@@ -49,6 +49,9 @@ void destroy_waiting(Verbs& object) {
   pthread_mutex_destroy(&object.mutex);
 }
 
+/// Of a work request's piece, in bytes; buffers of a queue.
+inline constexpr std::uint32_t kPieceBytes = 16, kMaxReceives = 1 << 15;
+
 /// The ports, GIDs and partition keys of a device that has one of each.
 inline constexpr std::uint8_t kPort = 1;
 

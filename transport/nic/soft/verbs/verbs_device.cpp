@@ -53,14 +53,15 @@ void fill_operations(ibv_context_ops& ops) {
   ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
   ops.poll_cq = poll_cq;
   ops.req_notify_cq = request_notification;
-  ops.post_srq_recv = [](ibv_srq*, ibv_recv_wr* request, ibv_recv_wr** bad) {
-    *bad = request;
-    return ENOSYS;
+  ops.post_srq_recv = [](ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    return whole<SoftSrq>(srq)->receives.post(request, bad);
   };
   ops.post_send = post_send;
-  ops.post_recv = [](ibv_qp*, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  ops.post_recv = [](ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    auto* soft = whole<SoftQp>(qp);
+    if (soft->receive_bytes > 0) return soft->receives.post(request, bad);
     *bad = request;
-    return ENOSYS;
+    return EINVAL;
   };
 }
 

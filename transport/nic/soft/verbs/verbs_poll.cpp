@@ -59,6 +59,24 @@ void tell_request(const mlx5_cqe64& entry, ibv_wc& out) {
   }
 }
 
+/// Of a receive that has succeeded.
+void tell_receive(const mlx5_cqe64& entry, unsigned opcode, ibv_wc& out) {
+  out.byte_len = be32toh(entry.byte_cnt);
+  out.opcode = opcode == MLX5_CQE_RESP_WR_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  out.src_qp = be32toh(entry.flags_rqpn) & 0xffffff;
+  if (opcode == MLX5_CQE_RESP_SEND) return;
+  out.wc_flags = IBV_WC_WITH_IMM;
+  out.imm_data = entry.imm_inval_pkey;
+}
+
+/// Whose completion it is, by the queue that the entry is of.
+std::uint64_t take_id(SoftQp& qp, const mlx5_cqe64& entry, unsigned opcode) {
+  const std::uint16_t index = be16toh(entry.wqe_counter);
+  if (opcode == MLX5_CQE_REQ || opcode == MLX5_CQE_REQ_ERR) return qp.send.complete(index);
+  if (qp.init.srq == nullptr) return qp.receives.complete(index);
+  return whole<SoftSrq>(qp.init.srq)->receives.complete(index);
+}
+
 void tell_error(const mlx5_cqe64& entry, ibv_wc& out) {
   const auto& error = reinterpret_cast<const mlx5_err_cqe&>(entry);
   out.status = status_of(error.syndrome);
@@ -93,9 +111,13 @@ bool next_completion(SoftCq& cq, ibv_wc& out) {
     out.qp_num = number;
     const unsigned opcode = entry->op_own >> 4;
     const bool failed = opcode == MLX5_CQE_REQ_ERR || opcode == MLX5_CQE_RESP_ERR;
-    if (failed) tell_error(*entry, out);
-    if (opcode == MLX5_CQE_REQ) tell_request(*entry, out);
-    out.wr_id = found->second->send.complete(be16toh(entry->wqe_counter));
+    if (failed)
+      tell_error(*entry, out);
+    else if (opcode == MLX5_CQE_REQ)
+      tell_request(*entry, out);
+    else
+      tell_receive(*entry, opcode, out);
+    out.wr_id = take_id(*found->second, *entry, opcode);
     return true;
   }
   return false;

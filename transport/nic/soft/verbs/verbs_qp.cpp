@@ -131,7 +131,9 @@ void start_anew(SoftQp& qp) {
   forget_completions(qp.init.send_cq, qp.verbs.qp_base.qp_num);
   forget_completions(qp.init.recv_cq, qp.verbs.qp_base.qp_num);
   qp.send.reset();
-  __atomic_store_n(qp.memory.record() + MLX5_SND_DBR, 0, __ATOMIC_RELEASE);
+  qp.receives.reset();
+  for (const int counter : {MLX5_SND_DBR, MLX5_RCV_DBR})
+    __atomic_store_n(qp.memory.record() + counter, 0, __ATOMIC_RELEASE);
 }
 
 void check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
@@ -179,7 +181,15 @@ void publish(SoftQp& qp, ibv_pd* pd) {
   verbs.state = IBV_QPS_RESET;
   verbs.qp_type = init.qp_type;
   init_waiting(verbs);
-  qp.send.open({.entries = static_cast<std::uint8_t*>(qp.memory.entries()),
+  if (qp.receive_bytes > 0) {
+    qp.receives.open({.entries = static_cast<std::uint8_t*>(qp.memory.entries()),
+                      .log_entries = qp.log_receives,
+                      .log_entry_bytes = qp.log_receive_bytes,
+                      .record = qp.memory.record(),
+                      .most_pieces = init.cap.max_recv_sge,
+                      .most_posted = init.cap.max_recv_wr});
+  }
+  qp.send.open({.entries = qp.send_entries(),
                 .log_entries = qp.log_entries,
                 .record = qp.memory.record(),
                 .doorbell = static_cast<char*>(qp.page) + kRegisterOffset,
@@ -194,6 +204,29 @@ void publish(SoftQp& qp, ibv_pd* pd) {
   state.qps[verbs.qp_num] = &qp;
 }
 
+struct ReceiveShape {
+  std::uint32_t log_entries = 0, log_entry_bytes = 0;
+  std::size_t bytes = 0;  ///< 0: there is none
+};
+/// Of a receive queue of its own.
+ReceiveShape receive_shape(const ibv_qp_init_attr& init) {
+  if (init.srq != nullptr || init.cap.max_recv_wr == 0) return {};
+  require_call(init.cap.max_recv_wr <= kMaxReceives && init.cap.max_recv_sge <= kMaxPieces, EINVAL);
+  ReceiveShape shape{log2_ceil(init.cap.max_recv_wr),
+                     log2_ceil(kPieceBytes * std::max(1u, init.cap.max_recv_sge))};
+  shape.bytes = std::max(std::size_t{1} << (shape.log_entries + shape.log_entry_bytes),
+                         std::size_t{kEntryBytes});
+  return shape;
+}
+
+ReceiveAttributes attributes_of(const SoftQp& qp) {
+  if (qp.receive_bytes == 0) return {};
+  return {.entries = qp.memory.entries(),
+          .log_entries = qp.log_receives,
+          .log_entry_bytes = qp.log_receive_bytes,
+          .record = qp.memory.record()};
+}
+
 SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   ContextState& state = state_of(pd->context);
   Engine& engine = state.engine;
@@ -205,21 +238,27 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   const std::uint32_t each = entries_per_request(init.cap);
   require_call(init.cap.max_send_wr <= max / each, EINVAL);
   const std::uint32_t log = log2_ceil(std::max(1u, init.cap.max_send_wr * each));
-  auto qp = std::make_unique<SoftQp>(std::size_t{kEntryBytes} << log);
+  const ReceiveShape receives = receive_shape(init);
+  auto qp = std::make_unique<SoftQp>(receives.bytes + (std::size_t{kEntryBytes} << log));
   qp->log_entries = log;
+  qp->log_receives = receives.log_entries;
+  qp->log_receive_bytes = receives.log_entry_bytes;
+  qp->receive_bytes = receives.bytes;
   use_all(state.resources, pd, init);
   std::uint32_t& number = qp->verbs.qp_base.handle;
   try {
     qp->uar = engine.create_uar(&qp->page);
     state.resources.add(Resource::kUar, qp->uar);
     number = engine.create_qp({.pd = pd->handle,
-                               .send_queue = qp->memory.entries(),
+                               .send_queue = qp->send_entries(),
                                .log_send_entries = log,
                                .record = qp->memory.record(),
                                .send_cq = init.send_cq->handle,
                                .receive_cq = init.recv_cq->handle,
                                .uar = qp->uar,
-                               .user_index = 0});
+                               .user_index = 0,
+                               .receives = attributes_of(*qp),
+                               .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
   } catch (...) {
     release_all(state.resources, pd, init);
     throw;
@@ -227,6 +266,8 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   state.resources.add(Resource::kQp, number);
   // What there is, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;
+  init.cap.max_recv_wr = receives.bytes > 0 ? 1u << receives.log_entries : 0;
+  init.cap.max_recv_sge = receives.bytes > 0 ? (1u << receives.log_entry_bytes) / kPieceBytes : 0;
   qp->init = init;
   publish(*qp, pd);
   return qp.release();

@@ -3,21 +3,10 @@
 
 #include <endian.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstring>
 
 namespace gshmem::soft {
-namespace {
-
-constexpr std::size_t kReceiveBytes = 64;
-
-/// The engine has no shared receive queues; their numbers only have to be theirs.
-std::uint32_t next_srq_number() {
-  static std::atomic<std::uint32_t> last{0x100};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;  // a counter: nothing is ordered by it
-}
-
-}  // namespace
 
 int get_srq_number(ibv_srq* srq, std::uint32_t* number) {
   *number = srq->handle;
@@ -32,17 +21,42 @@ extern "C" {
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   return pointer_call([&] {
-    require_call(init->attr.max_wr > 0 && init->attr.max_wr <= 1 << 15, EINVAL);
-    require_call(init->attr.max_sge <= 30, EINVAL);
-    Resources& resources = state_of(pd->context).resources;
-    require_call(resources.use(Resource::kPd, pd->handle), EINVAL);
-    const std::size_t bytes = kReceiveBytes << log2_ceil(init->attr.max_wr + 1);
-    auto srq = std::unique_ptr<SoftSrq>(new SoftSrq{{}, QueueMemory(bytes), init->attr});
+    ibv_srq_attr& wanted = init->attr;
+    require_call(wanted.max_wr > 0 && wanted.max_wr < kMaxReceives, EINVAL);
+    require_call(wanted.max_sge <= kMaxPieces, EINVAL);
+    // One entry more than may be posted: the list never becomes empty.
+    const std::uint32_t log = log2_ceil(wanted.max_wr + 1);
+    const std::uint32_t log_bytes = log2_ceil(kPieceBytes * (1 + std::max(1u, wanted.max_sge)));
+    auto srq = std::make_unique<SoftSrq>(std::size_t{1} << (log + log_bytes));
+    srq->log_entries = log;
+    srq->log_entry_bytes = log_bytes;
+    wanted.max_wr = (1u << log) - 1;
+    wanted.max_sge = (1u << log_bytes) / kPieceBytes - 1;
+    srq->attributes = wanted;
+    srq->receives.open({.entries = static_cast<std::uint8_t*>(srq->memory.entries()),
+                        .log_entries = log,
+                        .log_entry_bytes = log_bytes,
+                        .record = srq->memory.record(),
+                        .most_pieces = wanted.max_sge,
+                        .most_posted = wanted.max_wr,
+                        .list = true});
+    ContextState& state = state_of(pd->context);
+    require_call(state.resources.use(Resource::kPd, pd->handle), EINVAL);
+    try {
+      srq->verbs.handle = state.engine.create_receives({.pd = pd->handle,
+                                                        .entries = srq->memory.entries(),
+                                                        .log_entries = log,
+                                                        .log_entry_bytes = log_bytes,
+                                                        .record = srq->memory.record(),
+                                                        .order = ReceiveOrder::kList});
+    } catch (...) {
+      state.resources.release(Resource::kPd, pd->handle);
+      throw;
+    }
+    state.resources.add(Resource::kSrq, srq->verbs.handle);
     srq->verbs.context = pd->context;
     srq->verbs.srq_context = init->srq_context;
     srq->verbs.pd = pd;
-    srq->verbs.handle = next_srq_number();
-    resources.add(Resource::kSrq, srq->verbs.handle);
     init_waiting(srq->verbs);
     return &srq.release()->verbs;
   });
@@ -53,6 +67,7 @@ int ibv_destroy_srq(ibv_srq* verbs) {
     Resources& resources = state_of(verbs->context).resources;
     require_call(resources.remove(Resource::kSrq, verbs->handle) == Resources::Removal::kRemoved,
                  EBUSY);
+    engine_of(verbs->context).destroy_receives(verbs->handle);
     resources.release(Resource::kPd, verbs->pd->handle);
     destroy_waiting(*verbs);
     delete whole<SoftSrq>(verbs);

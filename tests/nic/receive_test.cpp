@@ -1,0 +1,111 @@
+// Receive queues as their entries lie in memory: in which order the engine takes them.
+#include "tests/nic/softnic.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <random>
+
+namespace gshmem::test {
+namespace {
+
+constexpr std::uint32_t kLogEntries = 3, kEntries = 1 << kLogEntries, kLogEntryBytes = 6;
+
+/// Entries of a receive queue and its record, written by hand.
+struct Receives {
+  explicit Receives(soft::ReceiveOrder order) : order(order) {}
+
+  [[nodiscard]] soft::ReceiveAttributes attributes(std::uint32_t pd) {
+    return {.pd = pd,
+            .entries = entries.data(),
+            .log_entries = kLogEntries,
+            .log_entry_bytes = kLogEntryBytes,
+            .record = &record,
+            .order = order};
+  }
+  /// One piece, and then one without a key.
+  void write(std::uint32_t index, std::uint32_t after, const Queue::Near& near) {
+    Bytes entry;
+    if (order != soft::ReceiveOrder::kRing) {
+      append32(entry, after);
+      entry.resize(16);
+    }
+    Queue::data(entry, near.address, near.bytes, near.key);
+    Queue::data(entry, 0, 0, 0x100);
+    std::copy(entry.begin(), entry.end(), entries.begin() + (index << kLogEntryBytes));
+  }
+  void post(std::uint32_t count) {
+    __atomic_store_n(&record, __builtin_bswap32(count), __ATOMIC_RELEASE);
+  }
+
+  soft::ReceiveOrder order;
+  alignas(64) std::array<std::uint8_t, kEntries << kLogEntryBytes> entries{};
+  alignas(64) std::uint32_t record = 0;
+};
+
+}  // namespace
+
+TEST_CASE("receives_are_taken_in_the_order_of_their_kind") {
+  const auto order = GENERATE(soft::ReceiveOrder::kRing, soft::ReceiveOrder::kLinkedRing,
+                              soft::ReceiveOrder::kList);
+  soft::Engine engine{soft::EngineOptions{}};
+  const std::uint32_t pd = engine.create_pd();
+  Receives receives(order);
+  const std::uint32_t shared = engine.create_receives(receives.attributes(pd));
+  {
+    Memory source(engine, pd, 4096), target(engine, pd, 4096);
+    Queue a(engine, pd);
+    Queue b(engine, pd,
+            {.log_cq = 5, .collapsed = false, .ignore_overrun = false, .shared_receives = shared});
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    // A list goes anywhere from its first entry on, through all of them and back to it.
+    std::array<std::uint32_t, kEntries> chain{};
+    std::iota(chain.begin(), chain.end(), 0u);
+    const auto seed = std::random_device{}();
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    std::shuffle(chain.begin() + 1, chain.end(), random);
+    for (std::uint32_t i = 0; i < kEntries; ++i) {
+      const std::uint32_t index = chain[i];
+      receives.write(index, chain[(i + 1) % kEntries],
+                     {target.address(index * 64), 64, target.key()});
+    }
+    const bool list = order == soft::ReceiveOrder::kList;
+    for (std::uint32_t n = 0; n < 3 * kEntries; ++n) {
+      receives.post(n + 1);
+      source.data()[0] = static_cast<std::uint8_t>(n + 1);
+      const std::uint16_t sent = a.send({source.address(), 1, source.key()});
+      CHECK_FALSE(a.ring_and_wait(sent).error());
+      const std::uint32_t expected = list ? chain[n % kEntries] : n % kEntries;
+      const Cqe got = b.wait_next();
+      b.consume();
+      CHECK(unsigned{got.opcode} == 2);
+      CHECK(got.counter == expected);
+      CHECK(got.bytes == 1);
+      CHECK(target.data()[expected * 64] == n + 1);
+    }
+    CHECK(engine.violations().empty());
+  }
+  engine.destroy_receives(shared);
+}
+
+TEST_CASE("a_shared_receive_queue_is_kept_while_it_is_used") {
+  soft::Engine engine{soft::EngineOptions{}};
+  const std::uint32_t pd = engine.create_pd();
+  Receives receives(soft::ReceiveOrder::kRing);
+  const std::uint32_t shared = engine.create_receives(receives.attributes(pd));
+  CHECK_THROWS_AS(engine.destroy_pd(pd), soft::EngineError);
+  {
+    const Queue user(engine, pd, {.shared_receives = shared});
+    CHECK_THROWS_AS(engine.destroy_receives(shared), soft::EngineError);
+  }
+  engine.destroy_receives(shared);
+  CHECK_THROWS_AS(engine.destroy_receives(shared), soft::EngineError);
+  engine.destroy_pd(pd);
+}
+
+}  // namespace gshmem::test

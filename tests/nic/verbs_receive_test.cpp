@@ -1,0 +1,257 @@
+// Messages that end in a buffer which the receiver has posted: sends, and writes with immediate
+// data.
+#include "tests/nic/verbs_link.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+using namespace verbs_test;
+
+namespace {
+
+constexpr std::size_t kFrom = 0, kInto = 0x8000;
+
+/// Posts a buffer of `count` pieces to the receiver.
+int receive(const Link& link, std::uint64_t id, ibv_sge* pieces, int count) {
+  ibv_recv_wr wr{};
+  wr.wr_id = id;
+  wr.sg_list = pieces;
+  wr.num_sge = count;
+  ibv_recv_wr* bad = nullptr;
+  const int code = link.srq != nullptr ? ibv_post_srq_recv(link.srq, &wr, &bad)
+                                       : ibv_post_recv(link.b, &wr, &bad);
+  CHECK((code != 0) == (bad == &wr));
+  return code;
+}
+void receive_at(const Link& link, std::uint64_t id, std::size_t bytes) {
+  ibv_sge piece = link.piece(kInto, bytes);
+  REQUIRE(receive(link, id, &piece, 1) == 0);
+}
+void send(const Link& link, std::uint64_t id, std::size_t bytes) {
+  ibv_sge piece = link.piece(kFrom, bytes);
+  ibv_send_wr wr = link.request(IBV_WR_SEND, id);
+  link.post(wr, &piece, 1);
+}
+void fill(const Link& link, std::size_t bytes, std::uint8_t first) {
+  std::iota(link.at(kFrom), link.at(kFrom + bytes), first);
+}
+ibv_qp_state state_of(ibv_qp* qp) {
+  ibv_qp_attr now{};
+  ibv_qp_init_attr made{};
+  REQUIRE(ibv_query_qp(qp, &now, IBV_QP_STATE, &made) == 0);
+  return now.qp_state;
+}
+
+}  // namespace
+
+TEST_CASE("a send fills the buffers in their order, over pieces and packets", "[receive]") {
+  const Link link({.receives = 4, .shared = GENERATE(false, true), .mtu = IBV_MTU_256});
+  for (std::uint8_t lap = 0; lap < 3; ++lap) {
+    const std::size_t bytes = 5000u + lap;
+    fill(link, bytes, lap);
+    std::memset(link.at(kInto), 0, 0x8000);
+    ibv_sge parts[] = {link.piece(kInto, 300), link.piece(kInto + 0x1001, 1),
+                       link.piece(kInto + 0x2000, 6000)};
+    for (std::uint64_t id = 0; id < 4; ++id) {
+      ibv_sge small = link.piece(kInto + 0x6000 + 64 * id, 64);
+      REQUIRE(receive(link, 10u * lap + id, id == 1 ? parts : &small, id == 1 ? 3 : 1) == 0);
+    }
+    send(link, 1, 64);
+    send(link, 2, bytes);
+    send(link, 3, 1);
+    ibv_send_wr wr = link.request(IBV_WR_SEND_WITH_IMM, 4);
+    wr.imm_data = htobe32(0xcafe0000u + lap);
+    link.post(wr, nullptr, 0);
+    for (std::uint64_t id = 1; id <= 4; ++id) {
+      const ibv_wc sent = next(link.cq);
+      CHECK(sent.wr_id == id);
+      CHECK(sent.status == IBV_WC_SUCCESS);
+      CHECK(sent.opcode == IBV_WC_SEND);
+    }
+    const std::uint32_t lengths[] = {64, static_cast<std::uint32_t>(bytes), 1, 0};
+    for (std::uint64_t id = 0; id < 4; ++id) {
+      const ibv_wc got = next(link.receive_cq);
+      CHECK(got.status == IBV_WC_SUCCESS);
+      CHECK(got.opcode == IBV_WC_RECV);
+      CHECK(got.wr_id == 10u * lap + id);
+      CHECK(got.byte_len == lengths[id]);
+      CHECK(got.qp_num == link.b->qp_num);
+      CHECK(got.src_qp == link.a->qp_num);
+      CHECK(got.wc_flags == (id == 3 ? unsigned{IBV_WC_WITH_IMM} : 0u));
+      if (id == 3) CHECK(be32toh(got.imm_data) == 0xcafe0000u + lap);
+    }
+    CHECK(std::memcmp(link.at(kInto), link.at(kFrom), 300) == 0);
+    CHECK(*link.at(kInto + 0x1001) == *link.at(kFrom + 300));
+    CHECK(std::memcmp(link.at(kInto + 0x2000), link.at(kFrom + 301), bytes - 301) == 0);
+    CHECK(*link.at(kInto + 0x2000 + bytes - 301) == 0);
+  }
+}
+
+TEST_CASE("a write with immediate data takes a buffer and leaves it empty", "[receive]") {
+  const Link link({.receives = 2, .mtu = IBV_MTU_512});
+  for (const std::size_t bytes : {std::size_t{3000}, std::size_t{0}}) {
+    fill(link, 3000, 5);
+    std::memset(link.at(kInto), 0, 0x8000);
+    receive_at(link, 40 + bytes, 8);
+    ibv_sge piece = link.piece(kFrom, bytes);
+    ibv_send_wr wr = link.request(IBV_WR_RDMA_WRITE_WITH_IMM, 9, kInto + 0x1000);
+    wr.imm_data = htobe32(77);
+    link.post(wr, &piece, 1);
+    const ibv_wc got = next(link.receive_cq);
+    CHECK(got.status == IBV_WC_SUCCESS);
+    CHECK(got.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+    CHECK(got.wr_id == 40 + bytes);
+    CHECK(got.byte_len == bytes);
+    CHECK(be32toh(got.imm_data) == 77);
+    CHECK(std::memcmp(link.at(kInto + 0x1000), link.at(kFrom), bytes) == 0);
+    CHECK(*link.at(kInto) == 0);
+    const ibv_wc sent = next(link.cq);
+    CHECK(sent.opcode == IBV_WC_RDMA_WRITE);
+    CHECK(sent.wr_id == 9);
+  }
+}
+
+TEST_CASE("a sender waits for a buffer as long as its retries allow", "[receive]") {
+  SECTION("without end") {
+    const Link link({.receives = 2, .mtu = IBV_MTU_256});
+    fill(link, 1000, 1);
+    send(link, 1, 1000);
+    ibv_sge piece = link.piece(kFrom, 500);
+    ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE_WITH_IMM, 2, kInto + 0x1000);
+    link.post(write, &piece, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // several RNR NAKs
+    ibv_wc none{};
+    CHECK(ibv_poll_cq(link.cq, 1, &none) == 0);
+    CHECK(*link.at(kInto + 0x1000) == 0);  // nor was the write after it executed
+    receive_at(link, 7, 1000);
+    CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+    CHECK(next(link.receive_cq).wr_id == 7);
+    receive_at(link, 8, 0);
+    CHECK(next(link.cq).wr_id == 2);
+    CHECK(next(link.receive_cq).wr_id == 8);
+    CHECK(std::memcmp(link.at(kInto), link.at(kFrom), 1000) == 0);
+    CHECK(std::memcmp(link.at(kInto + 0x1000), link.at(kFrom), 500) == 0);
+  }
+  SECTION("to an end") {
+    const Link link({.receives = 2, .rnr_retry = 1});
+    send(link, 1, 8);
+    const ibv_wc failed = next(link.cq);
+    CHECK(failed.status == IBV_WC_RNR_RETRY_EXC_ERR);
+    CHECK(failed.wr_id == 1);
+    CHECK(state_of(link.a) == IBV_QPS_ERR);
+    CHECK(state_of(link.b) == IBV_QPS_RTS);  // nothing has happened to it
+  }
+}
+
+TEST_CASE("a buffer that does not fit fails on both sides, and those after it are flushed",
+          "[receive]") {
+  const bool short_one = GENERATE(true, false);
+  const Link link({.receives = 3, .mtu = IBV_MTU_256});
+  ibv_sge piece = link.piece(kInto, short_one ? 999 : 1000);
+  if (!short_one) piece.lkey = ~piece.lkey;
+  REQUIRE(receive(link, 1, &piece, 1) == 0);
+  receive_at(link, 2, 64);
+  send(link, 5, 1000);
+  const ibv_wc sent = next(link.cq);
+  CHECK(sent.wr_id == 5);
+  CHECK(sent.status == (short_one ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR));
+  const ibv_wc got = next(link.receive_cq);
+  CHECK(got.wr_id == 1);
+  CHECK(got.status == (short_one ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR));
+  const ibv_wc flushed = next(link.receive_cq);
+  CHECK(flushed.wr_id == 2);
+  CHECK(flushed.status == IBV_WC_WR_FLUSH_ERR);
+  CHECK(state_of(link.b) == IBV_QPS_ERR);
+  receive_at(link, 3, 64);  // posted in error: flushed, too
+  const ibv_wc late = next(link.receive_cq);
+  CHECK(late.wr_id == 3);
+  CHECK(late.status == IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_CASE("without a receive queue a send is an invalid request", "[receive]") {
+  const Link link;
+  send(link, 1, 8);
+  CHECK(next(link.cq).status == IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST_CASE("a receive queue takes as many buffers as it has, pieces as it has", "[receive]") {
+  const Link link({.receives = 4, .shared = GENERATE(false, true)});
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr made{};
+  REQUIRE(ibv_query_qp(link.b, &attr, IBV_QP_CAP, &made) == 0);
+  ibv_srq_attr shared{};
+  if (link.srq != nullptr) REQUIRE(ibv_query_srq(link.srq, &shared) == 0);
+  const std::uint32_t most = link.srq != nullptr ? shared.max_wr : made.cap.max_recv_wr;
+  const std::uint32_t pieces = link.srq != nullptr ? shared.max_sge : made.cap.max_recv_sge;
+  CHECK(most >= 4);
+  CHECK(pieces >= 3);
+  std::vector<ibv_sge> many(pieces + 1, link.piece(kInto, 1));
+  for (std::uint32_t i = 0; i < most; ++i)
+    REQUIRE(receive(link, i, many.data(), static_cast<int>(pieces)) == 0);
+  CHECK(receive(link, 99, many.data(), 1) == ENOMEM);
+  send(link, 1, 1);
+  CHECK(next(link.receive_cq).wr_id == 0);
+  CHECK(receive(link, 100, many.data(), static_cast<int>(pieces) + 1) == EINVAL);
+  CHECK(receive(link, 100, many.data(), 1) == 0);
+}
+
+TEST_CASE("buffers of a shared queue outlive a queue pair, whose client is told", "[receive]") {
+  const Link link({.receives = 4, .shared = true});
+  receive_at(link, 1, 64);
+  receive_at(link, 2, 64);
+  send(link, 1, 65);  // too long: the first buffer fails
+  CHECK(next(link.cq).status == IBV_WC_REM_INV_REQ_ERR);
+  CHECK(next(link.receive_cq).wr_id == 1);
+  bool told = false;
+  pollfd events{link.nic.context->async_fd, POLLIN, 0};
+  while (!told && ::poll(&events, 1, 1000 * gshmem::test::kPatience) == 1) {
+    ibv_async_event event{};
+    REQUIRE(ibv_get_async_event(link.nic.context, &event) == 0);
+    told = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == link.b;
+    ibv_ack_async_event(&event);
+  }
+  CHECK(told);
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  for (ibv_qp* qp : {link.a, link.b}) REQUIRE(ibv_modify_qp(qp, &reset, IBV_QP_STATE) == 0);
+  link.connect_both();
+  send(link, 2, 64);
+  const ibv_wc got = next(link.receive_cq);
+  CHECK(got.status == IBV_WC_SUCCESS);
+  CHECK(got.wr_id == 2);
+}
+
+TEST_CASE("who waits for solicited messages is not woken by others", "[receive]") {
+  const Nic nic;
+  ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);
+  REQUIRE(channel != nullptr);
+  {
+    const Link link({.channel = channel, .receives = 4});
+    const auto readable = [&](int milliseconds) {
+      pollfd one{channel->fd, POLLIN, 0};
+      return ::poll(&one, 1, milliseconds) == 1;
+    };
+    receive_at(link, 1, 8);
+    receive_at(link, 2, 8);
+    REQUIRE(ibv_req_notify_cq(link.receive_cq, 1) == 0);
+    send(link, 1, 8);
+    CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+    CHECK_FALSE(readable(0));
+    ibv_sge piece = link.piece(kFrom, 8);
+    ibv_send_wr wr = link.request(IBV_WR_SEND, 2);
+    wr.send_flags |= IBV_SEND_SOLICITED;
+    link.post(wr, &piece, 1);
+    REQUIRE(readable(1000 * gshmem::test::kPatience));
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    REQUIRE(ibv_get_cq_event(channel, &cq, &cq_context) == 0);
+    CHECK(cq == link.receive_cq);
+    ibv_ack_cq_events(cq, 1);
+  }
+  CHECK(ibv_destroy_comp_channel(channel) == 0);
+}
