@@ -144,9 +144,9 @@ constexpr std::pair<gshmem::abi::Bell, const char*> kBells[] = {
 
 void run(Bench& bench) {
   if (bench.options().ctas > kMostQueues) {
-    throw UsageError("--ctas: '" + std::to_string(bench.options().ctas) +
-                     "' is not accepted; accepted: 1 to " + std::to_string(kMostQueues) +
-                     ", a queue for each");
+    throw UsageError("--ctas: " +
+                     not_accepted(std::to_string(bench.options().ctas),
+                                  "1 to " + std::to_string(kMostQueues) + ", a queue for each"));
   }
   IssueCost cost(bench);
   const unsigned warp = bench.shape_of("warp").threads;

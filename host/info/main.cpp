@@ -6,60 +6,35 @@
 
 #include <gshmem/gshmem.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 
 namespace {
 
-constexpr char kUsage[] =
-    "usage: gshmem-info [--json] [--job | --no-job]\n"
-    "       gshmem-info --doctor [--list] [--json]\n"
-    "  Prints version, build, every variable with its value and origin, GPUs and network cards.\n"
-    "  Under a launcher it also joins the job, and PE 0 prints how each PE reaches the others.\n"
-    "  --json      the same as JSON\n"
-    "  --job       join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says)\n"
-    "  --no-job    only look at this machine\n"
-    "  --markdown  only the variables, as the table in host/README.md\n"
-    "  --doctor    check what keeps programs from starting or from the fast path: a line for what\n"
-    "              is good, symptom, cause and fix for what is not; joins no job. Under a "
-    "launcher\n"
-    "              one process of each host prints.\n"
-    "  --list      with --doctor: only the table of checks\n"
-    "Exit status: 1 when a variable has a bad value, the job could not be joined, or --doctor "
-    "found\n"
-    "at least one problem (hints do not count); 2 for a wrong option.\n";
-
 struct Options {
-  bool json = false, markdown = false, help = false, doctor = false, list = false;
+  bool json = false, markdown = false, doctor = false, list = false;
   bool job = gshmem::info::launched();
 };
 
-bool parse(int argc, char** argv, Options* options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--json") {
-      options->json = true;
-    } else if (word == "--markdown") {
-      options->markdown = true;
-    } else if (word == "--doctor") {
-      options->doctor = true;
-    } else if (word == "--list") {
-      options->list = true;
-    } else if (word == "--job" || word == "--no-job") {
-      options->job = word == "--job";
-    } else if (word == "--help" || word == "-h") {
-      options->help = true;
-    } else {
-      std::fprintf(stderr, "gshmem-info: no option %s\n%s", argv[i], kUsage);
-      return false;
-    }
-  }
-  if (options->list && !options->doctor) {
-    std::fprintf(stderr, "gshmem-info: --list goes with --doctor\n%s", kUsage);
-    return false;
-  }
-  return true;
+void declare(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "print JSON");
+  app.add_flag(
+      "--job,!--no-job", options.job,
+      "join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says), or only "
+      "look at this machine");
+  app.add_flag("--markdown", options.markdown,
+               "only the variables, as the table in host/README.md");
+  CLI::Option* doctor = app.add_flag(
+      "--doctor", options.doctor,
+      "check what keeps programs from starting or from the fast path: a line for what is good, "
+      "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
+      "host prints.");
+  app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
+  app.footer(
+      "Exit status: 1 when a variable has a bad value, the job could not be joined, or --doctor "
+      "found\nat least one problem (hints do not count); 2 for a wrong option.");
 }
 
 /// PE 0 speaks for the job; when it has not come about, the process with the launcher's rank 0
@@ -119,13 +94,16 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (!parse(argc, argv, &options)) return 2;
-  if (options.help) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
+  CLI::App app(
+      "Prints version, build, every variable with its value and origin, GPUs and network cards.\n"
+      "Under a launcher it also joins the job, and PE 0 prints how each PE reaches the others.",
+      "gshmem-info");
+  declare(app, options);
   try {
+    app.parse(argc, argv);
     return run(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gshmem-info: %s\n", error.what());
     return 1;

@@ -70,8 +70,7 @@ gshmem::LaunchShape Bench::full_shape(const std::string& scope) const {
   const unsigned warp = on_gpu_ ? 32 : static_cast<unsigned>(gshmem::device::kHostWarpSize);
   const unsigned threads = options_.threads_per_cta;
   const auto refuse = [&](const std::string& accepted) {
-    throw UsageError("--threads_per_cta: '" + std::to_string(threads) +
-                     "' is not accepted; accepted: " + accepted);
+    throw UsageError("--threads_per_cta: " + not_accepted(std::to_string(threads), accepted));
   };
   if (scope == "warp" && threads > warp && threads % warp != 0) {
     refuse("multiples of a warp, " + std::to_string(warp));

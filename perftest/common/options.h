@@ -1,6 +1,6 @@
-// Options of the perftests: one table (options.cpp) from which the parser, its errors and --help
-// come. Names and meaning are those of NVSHMEM's perftests where it has them. Included by every
-// perftest; knows nothing of gshmem's runtime.
+// Options of the perftests: one table (options.cpp), which CLI11 parses by and makes --help of.
+// Names and meaning are those of NVSHMEM's perftests where it has them. Included by every perftest;
+// knows nothing of gshmem's runtime.
 #pragma once
 
 #include <cstddef>
@@ -49,15 +49,15 @@ class UsageError : public std::runtime_error {
 };
 
 /// Errors: UsageError; also for an option that is not in `groups`.
-[[nodiscard]] Options parse_options(unsigned groups, const std::vector<std::string>& arguments);
+[[nodiscard]] Options parse_options(unsigned groups, std::vector<std::string> arguments);
+/// "'6' is not accepted; accepted: 1 to 4": what an error of use says after the option's name.
+[[nodiscard]] std::string not_accepted(const std::string& value, std::string_view accepted);
 /// --help of a program.
-[[nodiscard]] std::string help_text(std::string_view program, std::string_view summary,
+[[nodiscard]] std::string help_text(const std::string& program, const std::string& summary,
                                     unsigned groups);
 /// Takes from `defaults` what was not given. A size that was given moves the other one along.
 void apply_defaults(Options& options, const Options& defaults);
 
-/// Bytes with suffix K, M or G (powers of 1024). Errors: UsageError naming `option`.
-[[nodiscard]] std::size_t parse_size(std::string_view option, std::string_view text);
 /// From min_size to max_size by step or increment; only multiples of `unit`, the rest rounded up.
 [[nodiscard]] std::vector<std::size_t> sizes_of(const Options& options, std::size_t unit);
 /// The scopes of --scope: one, or all three.

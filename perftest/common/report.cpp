@@ -1,6 +1,6 @@
 #include "perftest/common/report.h"
 
-#include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace perftest {
 namespace {
@@ -9,15 +9,6 @@ std::string number(double value, const char* format) {
   char text[64];
   std::snprintf(text, sizeof(text), format, value);
   return text;
-}
-
-std::string json_string(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return quoted + '"';
 }
 
 std::string csv_cell(const std::string& text) {
@@ -118,26 +109,21 @@ void Report::add_summary(const std::string& key, const std::string& text) {
 
 void Report::end() {
   if (format_ == "json") {
-    std::fputs("{\n", out_);
-    for (const auto& [key, value] : header_) {
-      std::fprintf(out_, "  %s: %s,\n", json_string(key).c_str(), json_string(value).c_str());
-    }
-    std::fputs("  \"summary\": {", out_);
-    for (std::size_t i = 0; i < summary_.size(); ++i) {
-      std::fprintf(out_, "%s%s: %s", i ? ", " : "", json_string(summary_[i].first).c_str(),
-                   json_string(summary_[i].second).c_str());
-    }
-    std::fputs("},\n  \"rows\": [", out_);
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      const std::vector<std::string> cells = cells_of(rows_[r]);
-      std::fputs(r ? ",\n    {" : "\n    {", out_);
-      for (std::size_t i = 0; i < cells.size(); ++i) {
-        std::fprintf(out_, "%s%s: %s", i ? ", " : "", json_string(columns_[i].title).c_str(),
-                     columns_[i].is_text ? json_string(cells[i]).c_str() : cells[i].c_str());
+    using Json = nlohmann::ordered_json;
+    Json document;
+    for (const auto& [key, value] : header_) document[key] = value;
+    document["summary"] = Json::object();
+    for (const auto& [key, value] : summary_) document["summary"][key] = value;
+    document["rows"] = Json::array();
+    for (const Row& row : rows_) {
+      Json cells;
+      for (const Column& column : columns_) {
+        const std::string cell = column.value(row);
+        cells[column.title] = column.is_text ? Json(cell) : Json::parse(cell);
       }
-      std::fputs("}", out_);
+      document["rows"].push_back(cells);
     }
-    std::fputs("\n  ]\n}\n", out_);
+    std::fprintf(out_, "%s\n", document.dump(2).c_str());
   }
   std::fflush(out_);
 }

@@ -67,8 +67,7 @@ void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> bod
 
 int run_job(const Program& program, int argc, char** argv,
             FunctionRef<void(const Options&)> job) try {
-  const Options options =
-      parse_options(program.groups, std::vector<std::string>(argv + 1, argv + argc));
+  const Options options = parse_options(program.groups, {argv + 1, argv + argc});
   if (options.help) {
     std::fputs(help_text(program.name, program.summary, program.groups).c_str(), stdout);
   } else {

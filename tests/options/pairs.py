@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -26,6 +27,27 @@ def defaults(source):
     text = (source / "CMakeLists.txt").read_text()
     return (dict(re.findall(r'^option\((\w+) ".*" (ON|OFF)\)', text, re.M)) |
             dict(re.findall(r'^set\((\w+) "?([^" ]*)"? CACHE', text, re.M)))
+
+
+def headers_elsewhere(source, folder, cmake, environment):
+    """What is wrong without the headers of libraries where compilers look, and with them in another folder."""
+    rows = re.findall(r"^gshmem_headers\((\w+) (\S+) (\S+)\)", (source / "CMakeLists.txt").read_text(), re.M)
+    cache = (pathlib.Path(folder) / "cpu/CMakeCache.txt").read_text()
+    place = pathlib.Path(folder) / "headers"
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "include").mkdir(parents=True)
+    for name, header, package in rows:
+        there = pathlib.Path(re.search(rf"^GSHMEM_{name}_INCLUDE_DIR:PATH=(.*)$", cache, re.M).group(1))
+        configure = [cmake, "-G", "Ninja", "-S", str(source), "-B", str(place / "build"), "-DGSHMEM_CUDA=OFF",
+                     f"-DCMAKE_PREFIX_PATH={place}", f"-DCMAKE_IGNORE_PATH={there}"]
+        run = subprocess.run(configure, env=environment, capture_output=True, text=True)
+        if package not in run.stderr or "-DCMAKE_PREFIX_PATH" not in run.stderr:
+            yield f"without <{header}>: {run.stderr[-1500:]}"
+        link = header.split("/")[0]
+        (place / "include" / link).symlink_to(there / link)
+    run = subprocess.run(configure, env=environment, capture_output=True, text=True)
+    if run.returncode:
+        yield f"with headers in {place}: {run.stderr[-1500:]}"
 
 
 def main(source, folder, cmake, cc, cxx, cuda=""):
@@ -50,6 +72,7 @@ def main(source, folder, cmake, cc, cxx, cuda=""):
                 what = " ".join("=".join(setting) for setting in case)
                 bad.append(f"{what}: {' '.join(command[1:3])}\n{(run.stdout + run.stderr)[-1500:]}")
                 break
+    bad += headers_elsewhere(source, folder, cmake, environment)
     print("\n".join(bad))
     print(f"{len(cases)} ways to configure, {len(bad)} failed")
     return 1 if bad else 0

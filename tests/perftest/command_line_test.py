@@ -97,7 +97,7 @@ class CommandLineTest(unittest.TestCase):
                 (["--scope", "grid"], ["--scope", "'grid'", "thread|warp|block|all"]),
                 (["--pes", "0"], ["--pes", "'0'", "1 to 1024"]),
                 (["--format", "xml"], ["--format", "'xml'", "table|csv|json"]),
-                (["--atomic_op", "inc"], ["no option --atomic_op"]),
+                (["--atomic_op", "inc"], ["--atomic_op", "--help"]),
                 (["--frobnicate"], ["--frobnicate", "--help"])]:
             with self.subTest(options):
                 result = run("put_bw", *options)

@@ -39,17 +39,18 @@ TEST_CASE("flags are set by their name alone") {
   CHECK(options.bidir);
   CHECK(options.sweep_ctas);
   CHECK_FALSE(options.report_msgrate);
-  CHECK_THAT(error_of({"--bidir=1"}), Contains("bidir") && Contains("'1'"));
+  CHECK_THAT(error_of({"--bidir=1"}), Contains("bidir"));
 }
 
 TEST_CASE("sizes take suffixes") {
-  CHECK(parse_size("x", "3") == 3);
-  CHECK(parse_size("x", "2K") == 2048);
-  CHECK(parse_size("x", "64M") == std::size_t{64} << 20);
-  CHECK(parse_size("x", "1g") == std::size_t{1} << 30);
+  const auto size = [](const char* text) { return parse_options(kAll, {"-b", text}).min_size; };
+  CHECK(size("3") == 3);
+  CHECK(size("2K") == 2048);
+  CHECK(size("64M") == std::size_t{64} << 20);
+  CHECK(size("1g") == std::size_t{1} << 30);
   for (const char* bad :
        {"", "K", "0", "-1", "1.5K", "8B", "1KK", "99999999999999999999", "18446744073709551615K"}) {
-    CHECK_THROWS_AS(parse_size("x", bad), UsageError);
+    CHECK_THROWS_AS(size(bad), UsageError);
   }
 }
 
@@ -64,13 +65,13 @@ TEST_CASE("an error names option, value and what is accepted") {
                                            Contains("bfloat16|half|") && !Contains("||"));
   CHECK_THAT(error_of({"-s", "thread|warp"}), Contains("scope"));
   CHECK_THAT(error_of({"-b", "2K", "-e", "1K"}), Contains("min_size") && Contains("2048"));
-  CHECK_THAT(error_of({"-b"}), Contains("min_size") && Contains("needs a value"));
+  CHECK_THAT(error_of({"-b"}), Contains("min_size") && Contains("required"));
   CHECK_THAT(error_of({"--sizes", "1"}), Contains("--sizes") && Contains("--help"));
   CHECK_THAT(error_of({"64"}), Contains("64"));
 }
 
 TEST_CASE("an option of other programs is refused") {
-  CHECK_THAT(error_of({"--bidir"}, kSizes), Contains("no option --bidir"));
+  CHECK_THAT(error_of({"--bidir"}, kSizes), Contains("--bidir") && Contains("--help"));
   CHECK(error_of({"-n", "5"}, kSizes) == "no error");
 }
 

@@ -58,9 +58,24 @@ TEST_CASE("CSV quotes what needs it and repeats the header in every row") {
 }
 
 TEST_CASE("JSON has numbers as numbers and escapes text") {
-  CHECK(printed("json", Shows::kLatency, kRow) ==
-        "{\n  \"program\": \"p\",\n  \"mode\": \"\\\"a\\\", b\",\n"
-        "  \"summary\": {\"peak\": \"1 \\\"x\\\"\"},\n  \"rows\": [\n"
-        "    {\"name\": \"op\", \"size_bytes\": 1000, \"scope\": \"block\", \"blocks\": 4, "
-        "\"threads\": 32, \"iters\": 10, \"min_us\": 1.0000, \"median_us\": 2.0000}\n  ]\n}\n");
+  CHECK(printed("json", Shows::kLatency, kRow) == R"({
+  "program": "p",
+  "mode": "\"a\", b",
+  "summary": {
+    "peak": "1 \"x\""
+  },
+  "rows": [
+    {
+      "name": "op",
+      "size_bytes": 1000,
+      "scope": "block",
+      "blocks": 4,
+      "threads": 32,
+      "iters": 10,
+      "min_us": 1.0,
+      "median_us": 2.0
+    }
+  ]
+}
+)");
 }

@@ -15,11 +15,16 @@ enum class Verdict {
   kProblem,  ///< in the way of the fast path, or of starting at all
   kSkipped,  ///< could not be looked at, or there is nothing to look at
 };
+[[nodiscard]] const char* verdict_name(Verdict verdict);
 
 struct Finding {
   Verdict verdict = Verdict::kOk;
   std::string text;  ///< kOk: what is good; kSkipped: why; else the symptom
   std::string cause{}, fix{};
+
+  [[nodiscard]] bool is_trouble() const {
+    return verdict == Verdict::kHint || verdict == Verdict::kProblem;
+  }
 };
 using Findings = std::vector<Finding>;
 

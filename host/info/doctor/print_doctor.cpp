@@ -1,10 +1,8 @@
-// The diagnosis for a person and for programs.
+// The diagnosis for a person.
 #include "host/base/error.h"
 #include "host/info/doctor/doctor.h"
-#include "host/info/json.h"
 
 namespace gshmem::info {
-namespace {
 
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
@@ -19,21 +17,6 @@ const char* verdict_name(Verdict verdict) {
   }
   return "";
 }
-
-void write_finding(JsonWriter& json, const CheckResult& result, const Finding& finding) {
-  json.begin_object();
-  json.member("check", result.check->name);
-  json.member("verdict", verdict_name(finding.verdict));
-  const bool trouble = finding.verdict == Verdict::kHint || finding.verdict == Verdict::kProblem;
-  json.member(trouble ? "symptom" : "text", finding.text);
-  if (trouble) {
-    json.member("cause", finding.cause);
-    json.member("fix", finding.fix);
-  }
-  json.end_object();
-}
-
-}  // namespace
 
 std::string as_text(const Diagnosis& diagnosis) {
   std::string out = strprintf("gshmem doctor, %zu checks on %s\n", diagnosis.results.size(),
@@ -52,41 +35,10 @@ std::string as_text(const Diagnosis& diagnosis) {
                          diagnosis.count(Verdict::kSkipped));
 }
 
-std::string as_json(const Diagnosis& diagnosis) {
-  JsonWriter json;
-  json.begin_object();
-  json.member("host", diagnosis.host);
-  json.key("findings");
-  json.begin_array();
-  for (const CheckResult& result : diagnosis.results) {
-    for (const Finding& finding : result.findings) write_finding(json, result, finding);
-  }
-  json.end_array();
-  json.key("problems");
-  json.number(std::uint64_t{diagnosis.count(Verdict::kProblem)});
-  json.key("hints");
-  json.number(std::uint64_t{diagnosis.count(Verdict::kHint)});
-  json.end_object();
-  return json.text();
-}
-
 std::string list_as_text() {
   std::string out;
   for (const Check& check : all_checks()) out += strprintf("%-17s %s\n", check.name, check.purpose);
   return out;
-}
-
-std::string list_as_json() {
-  JsonWriter json;
-  json.begin_array();
-  for (const Check& check : all_checks()) {
-    json.begin_object();
-    json.member("name", check.name);
-    json.member("purpose", check.purpose);
-    json.end_object();
-  }
-  json.end_array();
-  return json.text();
 }
 
 }  // namespace gshmem::info

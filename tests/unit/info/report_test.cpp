@@ -104,6 +104,13 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
   }
 }
 
+TEST_CASE("json_is_utf8_whatever_the_texts_are") {
+  Report report;
+  report.job_error = "caf\xc3\xa9 \xff \xc0\xaf \xe2\x82";
+  CHECK(contains(as_json(report),
+                 "\"caf\xc3\xa9 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\""));
+}
+
 TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
   Report report;
   report.no_gpus = "no driver here";
