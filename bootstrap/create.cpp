@@ -50,9 +50,16 @@ const char* launcher_without_pmix(Config::Lookup lookup, void* context) {
 }
 
 std::unique_ptr<Bootstrap> create(const Config& config) {
-  if (config.bootstrap == "pmix") return create_pmix(config);
-  if (config.bootstrap == "uid") return create_uid_from_address(config);
-  if (config.bootstrap == "single") return create_single();
+  switch (config.bootstrap) {
+    case BootstrapKind::kPmix:
+      return create_pmix(config);
+    case BootstrapKind::kUid:
+      return create_uid_from_address(config);
+    case BootstrapKind::kSingle:
+      return create_single();
+    case BootstrapKind::kAuto:
+      break;
+  }
   if (auto boot = try_pmix(config)) return boot;
   if (!config.uid_address.empty()) return create_uid_from_address(config);
   warn_when_launched();

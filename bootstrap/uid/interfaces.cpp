@@ -86,12 +86,13 @@ std::vector<Interface> list_interfaces() {
 }
 
 std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
-                                          const std::string& filter, const std::string& family) {
+                                          const std::string& filter, AddressFamily family) {
   const NameFilter names(filter);
   std::multimap<int, Interface> ranked;  // those of one rank in their order
   for (const Interface& interface : interfaces) {
     const bool v4 = interface.address.family == Endpoint::Family::kIpv4;
-    const bool family_fits = family == "ipv4" ? v4 : family != "ipv6" || !v4;
+    const bool family_fits =
+        family == AddressFamily::kIpv4 ? v4 : family == AddressFamily::kAny || !v4;
     if (!interface.up || !family_fits || is_link_local(interface.address)) continue;
     if (names.accepts(interface.name)) ranked.emplace(rank_of(interface), interface);
   }
@@ -101,11 +102,12 @@ std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfac
 }
 
 Endpoint choose_address(const std::vector<Interface>& interfaces, const std::string& filter,
-                        const std::string& family) {
+                        AddressFamily family) {
   const std::vector<Interface> fitting = fitting_interfaces(interfaces, filter, family);
   require(!fitting.empty(), GSHMEMX_ERROR_CONFIG,
           "no network interface fits GSHMEM_UID_INTERFACE=\"" + filter +
-              "\" and GSHMEM_UID_FAMILY=\"" + family + "\"; there is: " + describe(interfaces));
+              "\" and GSHMEM_UID_FAMILY=\"" + word_of(family) +
+              "\"; there is: " + describe(interfaces));
   return fitting.front().address;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bootstrap/uid/wire.h"
+#include "host/base/config.h"
 
 namespace gshmem::bootstrap {
 
@@ -18,16 +19,16 @@ struct Interface {
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
 /// `filter`: comma-separated prefixes of names; "=" in front makes them whole names, "^" excludes
-/// them ("^=" both); empty takes all. `family`: any, ipv4, ipv6. Interfaces that are down and IPv6
+/// them ("^=" both); empty takes all. Interfaces that are down and IPv6
 /// link-local addresses never match. Of several, in this order: a real network before bridges of
 /// virtual machines and containers, those before loopback; IPv4 before IPv6; the system's order.
 /// Errors: GSHMEMX_ERROR_CONFIG that lists what there is.
 [[nodiscard]] Endpoint choose_address(const std::vector<Interface>& interfaces,
-                                      const std::string& filter, const std::string& family);
+                                      const std::string& filter, AddressFamily family);
 
 /// All that fit, best first, by the rules of choose_address.
 [[nodiscard]] std::vector<Interface> fitting_interfaces(const std::vector<Interface>& interfaces,
                                                         const std::string& filter,
-                                                        const std::string& family);
+                                                        AddressFamily family);
 
 }  // namespace gshmem::bootstrap

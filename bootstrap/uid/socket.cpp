@@ -137,7 +137,7 @@ std::optional<Endpoint> endpoint_from(const sockaddr* address) {
   return endpoint;
 }
 
-std::vector<Endpoint> resolve(const std::string& address, const std::string& family) {
+std::vector<Endpoint> resolve(const std::string& address, AddressFamily family) {
   const auto bad = [&](const std::string& why) {
     return Error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS=\"" + address + "\": " + why);
   };
@@ -149,7 +149,9 @@ std::vector<Endpoint> resolve(const std::string& address, const std::string& fam
     throw bad("the port has to lie in 1..65535");
 
   addrinfo hints{};
-  hints.ai_family = family == "ipv4" ? AF_INET : family == "ipv6" ? AF_INET6 : AF_UNSPEC;
+  hints.ai_family = family == AddressFamily::kIpv4   ? AF_INET
+                    : family == AddressFamily::kIpv6 ? AF_INET6
+                                                     : AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int status = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
@@ -171,7 +173,7 @@ std::vector<Endpoint> resolve(const std::string& address, const std::string& fam
   return endpoints;
 }
 
-std::vector<Endpoint> to_listen_on(const std::string& address, const std::string& family,
+std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily family,
                                    const std::vector<Endpoint>& resolved) {
   const std::string host = split(address).host;
   std::array<std::uint8_t, 16> bytes{};
@@ -184,7 +186,7 @@ std::vector<Endpoint> to_listen_on(const std::string& address, const std::string
   std::vector<Endpoint> any;
   for (const auto each : {Endpoint::Family::kIpv4, Endpoint::Family::kIpv6}) {
     const bool v4 = each == Endpoint::Family::kIpv4;
-    if (family == "any" || (family == "ipv4") == v4)
+    if (family == AddressFamily::kAny || (family == AddressFamily::kIpv4) == v4)
       any.push_back({.family = each, .port = resolved.front().port});
   }
   return any;

@@ -4,6 +4,7 @@
 
 #include "bootstrap/deadline.h"
 #include "bootstrap/uid/wire.h"
+#include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/base/fd.h"
 
@@ -22,15 +23,14 @@ namespace gshmem::bootstrap {
 /// Empty unless `address` is IPv4 or IPv6.
 [[nodiscard]] std::optional<Endpoint> endpoint_from(const sockaddr* address);
 
-/// The addresses of "host:port" or "[ipv6]:port", of `family` ("any", "ipv4", "ipv6"). Errors:
+/// The addresses of "host:port" or "[ipv6]:port", of `family`. Errors:
 /// GSHMEMX_ERROR_CONFIG naming GSHMEM_UID_ADDRESS.
-[[nodiscard]] std::vector<Endpoint> resolve(const std::string& address, const std::string& family);
+[[nodiscard]] std::vector<Endpoint> resolve(const std::string& address, AddressFamily family);
 
 /// Where rank 0 listens for those who know it as `address`, which stands for `resolved` here. A
 /// name that is a loopback address on its own host only (Debian: 127.0.1.1) is another one to the
 /// others, and any address of this host may be it.
-[[nodiscard]] std::vector<Endpoint> to_listen_on(const std::string& address,
-                                                 const std::string& family,
+[[nodiscard]] std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily family,
                                                  const std::vector<Endpoint>& resolved);
 
 /// A listening socket and where it listens (port 0 = any free one). Errors: GSHMEMX_ERROR_SYSTEM;

@@ -39,13 +39,13 @@ namespace {
 /// wants; the default is to end.
 bool init_may_return() {
   std::optional<Error> bad;
-  return Config::from_env(&bad).fault == "report";
+  return Config::from_env(&bad).fault == abi::FaultPolicy::kReport;
 }
 
 /// `bad` as of Config::from_env.
 Config read_config(std::optional<Error>* bad = nullptr) {
   Config config = Config::from_env(bad);
-  log_configure(log_level_from(config.log_level), config.log_file);
+  log_configure(config.log_level, config.log_file);
   config_warn_unknown();
   return config;
 }
@@ -87,7 +87,7 @@ void require_works_in_child(unsigned flags, const Config& config) {
                 strprintf("init in a process that was forked from PE %d: %s", from.pe, what));
   };
   if (flags == GSHMEMX_INIT_WITH_MPI_COMM) refuse("MPI works in the process that initialized it");
-  if (from.on_gpu && config.device != "cpu") {
+  if (from.on_gpu && config.device != DeviceChoice::kCpu) {
     refuse(
         "CUDA does not survive a fork; start the process with exec or spawn, or set "
         "GSHMEM_DEVICE=cpu");

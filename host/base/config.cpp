@@ -32,9 +32,11 @@ struct Variable {
   const char* name;
   const char* default_value;
   const char* help;
-  int min, max;       // kInt
-  const char* words;  // kChoice
+  int min, max;            // kInt
+  std::string_view names;  // kChoice
+  bool is_same;            // on all PEs
   void (*set)(Config& config, const Variable& variable, std::string_view text);
+  std::uint64_t (*number)(const Config& config);
 };
 
 std::string accepted(const Variable& v) {
@@ -50,9 +52,11 @@ std::string accepted(const Variable& v) {
     case Kind::kString:
       return "any text";
     case Kind::kChoice: {
-      std::string words = v.words;
-      std::replace(words.begin(), words.end(), '|', ' ');
-      return "one of " + words;
+      std::string words = "one of";
+      for (std::size_t i = 0; !choice_word(v.names, i).empty(); ++i) {
+        words += " " + choice_word(v.names, i);
+      }
+      return words;
     }
   }
   return {};
@@ -164,35 +168,41 @@ bool parse_bool(const Variable& v, std::string_view text) {
   bad_value(v, text);
 }
 
-std::string parse_choice(const Variable& v, std::string_view text) {
-  std::string_view words = v.words;
-  while (!words.empty()) {
-    const std::size_t bar = std::min(words.find('|'), words.size());
-    const std::string_view word = words.substr(0, bar);
-    if (same_word(text, word)) return std::string(word);
-    words.remove_prefix(std::min(bar + 1, words.size()));
+std::size_t parse_choice(const Variable& v, std::string_view text) {
+  std::size_t index = 0;
+  for (; !same_word(text, choice_word(v.names, index)); ++index) {
+    if (choice_word(v.names, index).empty()) bad_value(v, text);
   }
-  bad_value(v, text);
+  if (text.empty()) bad_value(v, text);
+  return index;
 }
 
-std::string parse_string(const Variable&, std::string_view text) { return std::string(text); }
+/// `number` as the variable has it in the environment.
+std::string shown(const Variable& v, std::uint64_t number) {
+  if (v.kind == Kind::kChoice) return choice_word(v.names, number);
+  if (v.kind == Kind::kInt) return std::to_string(static_cast<std::int64_t>(number));
+  return std::to_string(number);
+}
 
 // clang-format off
-#define GSHMEM_VARIABLE(kind, field, name, def, min, max, words, help, parse)                \
-  Variable{kind, "GSHMEM_" #name, def, help, min, max, words,                                \
-           [](Config& c, const Variable& v, std::string_view text) { c.field = parse(v, text); }},
-#define GSHMEM_BYTES(field, name, def, help) \
-  GSHMEM_VARIABLE(Kind::kBytes, field, name, def, 0, 0, "", help, parse_bytes)
-#define GSHMEM_INT(field, name, def, min, max, help) \
-  GSHMEM_VARIABLE(Kind::kInt, field, name, def, min, max, "", help, parse_int)
+enum { OWN = 0, SAME = 1 };
+#define GSHMEM_VARIABLE(kind, name, same, def, min, max, names, help, set, number)                        \
+  Variable{kind, "GSHMEM_" #name, def, help, min, max, names, same == SAME,                               \
+           []([[maybe_unused]] Config& c, [[maybe_unused]] const Variable& v, std::string_view text) { set; }, \
+           []([[maybe_unused]] const Config& c) { return static_cast<std::uint64_t>(number); }},
+#define GSHMEM_BYTES(field, name, same, def, help) \
+  GSHMEM_VARIABLE(Kind::kBytes, name, same, def, 0, 0, "", help, c.field = parse_bytes(v, text), c.field)
+#define GSHMEM_INT(field, name, same, def, min, max, help) \
+  GSHMEM_VARIABLE(Kind::kInt, name, same, def, min, max, "", help, c.field = parse_int(v, text), c.field)
+#define GSHMEM_BOOL(field, name, same, def, help) \
+  GSHMEM_VARIABLE(Kind::kBool, name, same, def, 0, 0, "", help, c.field = parse_bool(v, text), c.field)
+#define GSHMEM_CHOICE(field, Type, name, same, def, help)                               \
+  GSHMEM_VARIABLE(Kind::kChoice, name, same, def, 0, 0, choices_of(Type{}).names, help, \
+                  c.field = choices_of(Type{}).values[parse_choice(v, text)], choice_index(c.field))
 #define GSHMEM_SECONDS(field, name, def, help) \
-  GSHMEM_VARIABLE(Kind::kSeconds, field, name, def, 0, 0, "", help, parse_seconds)
-#define GSHMEM_BOOL(field, name, def, help) \
-  GSHMEM_VARIABLE(Kind::kBool, field, name, def, 0, 0, "", help, parse_bool)
+  GSHMEM_VARIABLE(Kind::kSeconds, name, OWN, def, 0, 0, "", help, c.field = parse_seconds(v, text), 0)
 #define GSHMEM_STRING(field, name, def, help) \
-  GSHMEM_VARIABLE(Kind::kString, field, name, def, 0, 0, "", help, parse_string)
-#define GSHMEM_CHOICE(field, name, def, words, help) \
-  GSHMEM_VARIABLE(Kind::kChoice, field, name, def, 0, 0, words, help, parse_choice)
+  GSHMEM_VARIABLE(Kind::kString, name, OWN, def, 0, 0, "", help, c.field = text, 0)
 constexpr Variable kVariables[] = {
 #include "host/base/config.def"
 };
@@ -274,6 +284,31 @@ Config Config::from(Lookup lookup, void* context, std::optional<Error>* bad) {
 
 Config Config::from_env(std::optional<Error>* bad) { return from(lookup_env, nullptr, bad); }
 
+std::vector<std::uint64_t> config_same_values(const Config& config) {
+  std::vector<std::uint64_t> values;
+  for (const Variable& v : kVariables) {
+    if (v.is_same) values.push_back(v.number(config));
+  }
+  return values;
+}
+
+void config_require_same(const std::vector<std::uint64_t>& all) {
+  const auto count = static_cast<std::size_t>(std::count_if(
+      std::begin(kVariables), std::end(kVariables), [](const Variable& v) { return v.is_same; }));
+  std::size_t at = 0;
+  for (const Variable& v : kVariables) {
+    if (!v.is_same) continue;
+    for (std::size_t pe = 1; pe * count < all.size(); ++pe) {
+      const std::uint64_t first = all[at], other = all[pe * count + at];
+      require(first == other, GSHMEMX_ERROR_SYMMETRY, [&] {
+        return strprintf("%s is %s on PE 0 and %s on PE %zu; set it the same on all PEs", v.name,
+                         shown(v, first).c_str(), shown(v, other).c_str(), pe);
+      });
+    }
+    ++at;
+  }
+}
+
 const char* env_lookup(const char* name) noexcept { return std::getenv(name); }
 
 /// What gshmem-info prints may end in a bug report.
@@ -291,7 +326,8 @@ std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {
                        .default_value = v.default_value,
                        .accepted = accepted(v),
                        .help = v.help,
-                       .from_environment = text != nullptr});
+                       .from_environment = text != nullptr,
+                       .same_on_all_pes = v.is_same});
   }
   return entries;
 }

@@ -4,23 +4,42 @@
 // nearest name.
 #pragma once
 
+#include "host/base/choice.h"
 #include "host/base/error.h"
 #include "host/base/log.h"
+
+#include <gshmem/abi/queue.h>
+#include <gshmem/abi/state.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+namespace gshmem::abi {
+
+GSHMEM_WORDS(FaultPolicy, kAbort, kReport)
+GSHMEM_WORDS(QueueMap, kBlock, kWarp, kSm, kPe)
+
+}  // namespace gshmem::abi
+
 namespace gshmem {
 
+GSHMEM_CHOICE_TYPE(DeviceChoice, kAuto, kCuda, kCpu)
+GSHMEM_CHOICE_TYPE(BootstrapKind, kAuto, kPmix, kUid, kSingle)
+GSHMEM_CHOICE_TYPE(AddressFamily, kAny, kIpv4, kIpv6)
+GSHMEM_CHOICE_TYPE(Switch, kAuto, kOn, kOff)
+GSHMEM_CHOICE_TYPE(NicKind, kAuto, kMlx5, kSoft, kOfi, kNone)
+GSHMEM_CHOICE_TYPE(DoorbellChoice, kAuto, kGpu, kAgent)
+GSHMEM_CHOICE_TYPE(QueueMemoryChoice, kAuto, kHost, kGpu)
+
 struct Config {
-#define GSHMEM_BYTES(field, name, def, help) std::uint64_t field = 0;
-#define GSHMEM_INT(field, name, def, min, max, help) int field = 0;
-#define GSHMEM_SECONDS(field, name, def, help) double field = 0;
-#define GSHMEM_BOOL(field, name, def, help) bool field = false;
-#define GSHMEM_STRING(field, name, def, help) std::string field;
-#define GSHMEM_CHOICE(field, name, def, words, help) std::string field;
+#define GSHMEM_BYTES(field, ...) std::uint64_t field = 0;
+#define GSHMEM_INT(field, ...) int field = 0;
+#define GSHMEM_BOOL(field, ...) bool field = false;
+#define GSHMEM_CHOICE(field, Type, ...) Type field = choices_of(Type{}).values[0];
+#define GSHMEM_SECONDS(field, ...) double field = 0;
+#define GSHMEM_STRING(field, ...) std::string field;
 #include "host/base/config.def"
 
   /// Looks a variable up by its full name ("GSHMEM_TIMEOUT"); null = not set.
@@ -36,6 +55,12 @@ struct Config {
                                    std::optional<Error>* bad = nullptr);
 };
 
+/// The values of the variables that must be the same on all PEs, as numbers in the table's order.
+[[nodiscard]] std::vector<std::uint64_t> config_same_values(const Config& config);
+/// `all` holds those of every PE, by PE. Errors: GSHMEMX_ERROR_SYMMETRY with the first variable
+/// that differs, its values and their PEs.
+void config_require_same(const std::vector<std::uint64_t>& all);
+
 /// A variable that is not ours, such as a launcher's PMIX_RANK; null = not set.
 [[nodiscard]] const char* env_lookup(const char* name) noexcept;
 
@@ -43,6 +68,7 @@ struct Config {
 struct ConfigEntry {
   std::string name, value, default_value, accepted, help;
   bool from_environment = false;
+  bool same_on_all_pes = false;
 };
 [[nodiscard]] std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context);
 [[nodiscard]] std::vector<ConfigEntry> config_entries_from_env();

@@ -185,9 +185,9 @@ bool GpuMapping::holds(const void* address, std::size_t bytes, std::uint64_t* of
   return true;
 }
 
-std::unique_ptr<GpuMapping> map_gpu_memory(const std::string& policy, void* base,
-                                           std::uint64_t bytes, const std::string& soname) {
-  if (policy == "off") return nullptr;
+std::unique_ptr<GpuMapping> map_gpu_memory(Switch policy, void* base, std::uint64_t bytes,
+                                           const std::string& soname) {
+  if (policy == Switch::kOff) return nullptr;
   const auto fail = [&](const Error& error, const char* what_to_do) {
     throw Error(error.code(), strprintf("GSHMEM_GDRCOPY=on: %s%s", error.what(), what_to_do));
   };
@@ -196,7 +196,7 @@ std::unique_ptr<GpuMapping> map_gpu_memory(const std::string& policy, void* base
     return std::make_unique<GpuMapping>(std::move(library), base, bytes);
   } catch (const Error& error) {
     const bool absent = error.code() == GSHMEMX_ERROR_NOT_SUPPORTED;
-    if (policy == "on")
+    if (policy == Switch::kOn)
       fail(error, absent ? "; install GDRCopy 2 (libgdrapi and gdrdrv-dkms) or set "
                            "GSHMEM_GDRCOPY=auto"
                          : "; the GPU's window on PCI (BAR1) may be too small for the heap: lower "

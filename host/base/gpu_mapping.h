@@ -9,6 +9,7 @@
 // The copy engine and other ways into the GPU come after a write only then.
 #pragma once
 
+#include "host/base/config.h"
 #include "host/base/gdrapi.h"
 
 #include <cstddef>
@@ -60,7 +61,7 @@ class GpuMapping {
 /// GSHMEM_GDRCOPY for the memory of a PE: null means copy engine. `auto` says nothing when there is
 /// no GDRCopy, and warns once per process when it is there and fails; `on` throws in both cases.
 /// Errors: of `on`, naming the variable and what is missing.
-[[nodiscard]] std::unique_ptr<GpuMapping> map_gpu_memory(const std::string& policy, void* base,
+[[nodiscard]] std::unique_ptr<GpuMapping> map_gpu_memory(Switch policy, void* base,
                                                          std::uint64_t bytes,
                                                          const std::string& soname = gdr::kSoname);
 

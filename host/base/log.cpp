@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstdarg>
 #include <cstdio>
+#include <string_view>
 
 namespace gshmem {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 constexpr std::size_t kLineBytes = 4096;
 static_assert(kLineBytes <= PIPE_BUF, "longer writes to a pipe may be split and mixed");
 
-constexpr std::string_view kWords[] = {"none", "error", "warn", "info", "debug"};
 constexpr const char* kLabels[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
 
 // Relaxed throughout: they guard no other data; a line logged while another thread reconfigures
@@ -131,16 +131,6 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
 }
 
 }  // namespace
-
-LogLevel log_level_from(std::string_view word) {
-  const auto* found = std::find(std::begin(kWords), std::end(kWords), word);
-  if (found == std::end(kWords)) {
-    const int size = static_cast<int>(word.size());
-    throw Error(GSHMEMX_ERROR_INVALID_VALUE,
-                strprintf("\"%.*s\" is not a log level", size, word.data()));
-  }
-  return static_cast<LogLevel>(found - std::begin(kWords));
-}
 
 void log_configure(LogLevel level, const std::string& file) {
   static std::mutex mutex;

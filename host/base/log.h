@@ -5,16 +5,14 @@
 // runtime, because errors before init must be reportable.
 #pragma once
 
+#include "host/base/choice.h"
+
 #include <mutex>
 #include <string>
-#include <string_view>
 
 namespace gshmem {
 
-enum class LogLevel { kNone, kError, kWarn, kInfo, kDebug };
-
-/// The level a word of GSHMEM_LOG stands for. Errors: GSHMEMX_ERROR_INVALID_VALUE.
-[[nodiscard]] LogLevel log_level_from(std::string_view word);
+GSHMEM_CHOICE_TYPE(LogLevel, kNone, kError, kWarn, kInfo, kDebug)
 
 /// Sets level and destination; `file` empty = stderr, "%h" host name, "%p" process id, "%%" a
 /// percent sign. The file is appended to. Errors: GSHMEMX_ERROR_CONFIG when the name has another

@@ -12,6 +12,7 @@ Json json_of(const VariableReport& variable) {
                {"value", entry.value},
                {"default", entry.default_value},
                {"origin", entry.from_environment ? "environment" : "default"},
+               {"same_on_all_pes", entry.same_on_all_pes},
                {"accepted", entry.accepted},
                {"help", entry.help}};
   if (!variable.error.empty()) json["error"] = variable.error;

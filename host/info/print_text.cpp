@@ -8,9 +8,10 @@ namespace {
 void print_variables(std::string& out, const Report& report) {
   out += "\nVariables\n";
   for (const auto& [entry, error] : report.variables) {
-    out += strprintf("  %s = \"%s\" (%s)\n      %s; %s\n", entry.name.c_str(), entry.value.c_str(),
-                     entry.from_environment ? "environment" : "default", entry.help.c_str(),
-                     entry.accepted.c_str());
+    out +=
+        strprintf("  %s = \"%s\" (%s)\n      %s; %s%s\n", entry.name.c_str(), entry.value.c_str(),
+                  entry.from_environment ? "environment" : "default", entry.help.c_str(),
+                  entry.accepted.c_str(), entry.same_on_all_pes ? "; the same on all PEs" : "");
     if (entry.from_environment && entry.value != entry.default_value) {
       out += strprintf("      default \"%s\"\n", entry.default_value.c_str());
     }
@@ -88,11 +89,12 @@ std::string as_text(const Report& report) {
 }
 
 std::string variables_as_markdown(const std::vector<ConfigEntry>& entries) {
-  std::string out = "| variable | default | meaning | accepted |\n| --- | --- | --- | --- |\n";
+  std::string out =
+      "| variable | default | meaning | accepted | PEs |\n| --- | --- | --- | --- | --- |\n";
   for (const ConfigEntry& entry : entries) {
     const std::string value = entry.default_value.empty() ? "" : "`" + entry.default_value + "`";
-    out +=
-        "| `" + entry.name + "` | " + value + " | " + entry.help + " | " + entry.accepted + " |\n";
+    out += "| `" + entry.name + "` | " + value + " | " + entry.help + " | " + entry.accepted +
+           " | " + (entry.same_on_all_pes ? "same" : "") + " |\n";
   }
   return out;
 }

@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
-#include <sstream>
 
 namespace gshmem {
 namespace {
@@ -31,7 +30,8 @@ void copy_message(gshmemx_fault_t* info, const std::string& message) {
 
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     : options_(std::move(options)), boot_(std::move(boot)) {
-  if (options_.symmetric_size == 0) options_.symmetric_size = options_.config.symmetric_size;
+  if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
+  options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("a job of %d PEs; this version takes up to %d", boot_->size(), abi::kMaxPes));
   state_.my_pe = boot_->rank();
@@ -76,7 +76,10 @@ void Pe::init() {
     check_path_variables();
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
-  together(boot(), [&] { agree_on_mode(); });
+  together(boot(), [&] {
+    agree_on_mode();
+    agree_on_config();
+  });
   // Half the time: a PE that gives up here must still find the others in the report that follows.
   together(boot(),
            [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot(), group_, timeout / 2); });
@@ -96,11 +99,12 @@ void Pe::go_over_board(double timeout, bootstrap::Bootstrap* below) {
 }
 
 void Pe::choose_gpu() {
-  const std::string& mode = options_.config.device;
-  if (mode == "cpu") return;
+  const DeviceChoice choice = options_.config.device;
+  if (choice == DeviceChoice::kCpu) return;
   std::string why_none;
   if (gpu_count(&why_none) == 0) {
-    require(mode == "auto", GSHMEMX_ERROR_NOT_SUPPORTED, "GSHMEM_DEVICE=cuda: " + why_none);
+    require(choice == DeviceChoice::kAuto, GSHMEMX_ERROR_NOT_SUPPORTED,
+            "GSHMEM_DEVICE=cuda: " + why_none);
     return;
   }
   gpu_ = open_gpu(options_.cuda_device_id, group_.index);
@@ -116,6 +120,13 @@ void Pe::agree_on_mode() {
                        on_gpu[pe] ? "on a GPU" : "in CPU mode");
     });
   }
+}
+
+void Pe::agree_on_config() {
+  const std::vector<std::uint64_t> mine = config_same_values(options_.config);
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(state_.n_pes));
+  boot().allgather(mine.data(), all.data(), mine.size() * sizeof(mine[0]));
+  config_require_same(all);
 }
 
 /// Under MPS kernels of different processes run side by side, and no limit is needed.
@@ -139,42 +150,11 @@ void Pe::agree_on_sharing() {
                     pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
 }
 
-void Pe::agree_on_memory() {
+void Pe::make_memory() {
   if (gpu_) agree_on_sharing();
-  struct Agreed {
-    std::uint64_t size;
-    int p2p, p2p_group, teams;
-    char fabric[8];
-  };
-  const Config& config = options_.config;
-  Agreed mine{options_.symmetric_size, config.p2p ? 1 : 0, config.p2p_group, config.teams, ""};
-  std::strncpy(mine.fabric, config.fabric.c_str(), sizeof(mine.fabric) - 1);
-  const std::vector<Agreed> all = bootstrap::allgather(boot(), mine);
-  const auto same = [](const char* variable, std::size_t pe, const auto& first, const auto& other) {
-    require(first == other, GSHMEMX_ERROR_SYMMETRY, [&] {
-      std::ostringstream text;
-      text << variable << " is " << first << " on PE 0 and " << other << " on PE " << pe
-           << "; set it the same on all PEs";
-      return text.str();
-    });
-  };
-  for (std::size_t pe = 0; pe < all.size(); ++pe) {
-    require(all[pe].size == all[0].size, GSHMEMX_ERROR_SYMMETRY, [&] {
-      return strprintf("symmetric heap size differs: %lu bytes on PE 0, %lu on PE %zu", all[0].size,
-                       all[pe].size, pe);
-    });
-    same("GSHMEM_P2P", pe, all[0].p2p, all[pe].p2p);
-    same("GSHMEM_P2P_GROUP", pe, all[0].p2p_group, all[pe].p2p_group);
-    same("GSHMEM_TEAMS", pe, all[0].teams, all[pe].teams);
-    same("GSHMEM_FABRIC", pe, std::string_view(all[0].fabric), std::string_view(all[pe].fabric));
-  }
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
-}
-
-void Pe::make_memory() {
-  agree_on_memory();
   make_window();
   publish_paths();
   allocator_ = std::make_unique<OffsetAllocator>(
@@ -183,8 +163,7 @@ void Pe::make_memory() {
 
   state_.control = gpu_ ? gpu_->control() : host_control_.get();
   state_.timeout_ns = static_cast<std::uint64_t>(options_.config.timeout * 1e9);
-  state_.fault_policy =
-      options_.config.fault == "report" ? abi::FaultPolicy::kReport : abi::FaultPolicy::kAbort;
+  state_.fault_policy = options_.config.fault;
   if (gpu_) {
     gpu_->set_callbacks(
         [this](const char* call, gshmem_team_t team) { return host_sync(call, team); },

@@ -71,8 +71,8 @@ class Pe {
   [[nodiscard]] std::string why_not_mapped(int pe) const;
   /// The consumer of the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
   [[nodiscard]] std::string nic_name() const {
-    const std::string& asked = options_.config.nic;
-    return nics_.empty() ? "none" : asked == "auto" ? nics_.name() : asked;
+    const NicKind asked = options_.config.nic;
+    return nics_.empty() ? "none" : asked == NicKind::kAuto ? nics_.name() : word_of(asked);
   }
 
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
@@ -136,9 +136,9 @@ class Pe {
   void wait_for_reports() noexcept;
   void choose_gpu();
   void agree_on_mode();
+  void agree_on_config();
   void make_memory();
   void agree_on_sharing();
-  void agree_on_memory();
   void make_window();
   void make_board();
   void publish();

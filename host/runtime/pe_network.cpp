@@ -97,8 +97,8 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
          .on_error = [this](const Error& error, int pe) { raise(error, pe); },
          .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
   };
-  if (!for_atomics_only || options_.config.nic != "auto") {
-    if (options_.config.nic != "none") open();
+  if (!for_atomics_only || options_.config.nic != NicKind::kAuto) {
+    if (options_.config.nic != NicKind::kNone) open();
     return !nics_.empty();
   }
   try {
@@ -118,7 +118,7 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
 /// A NIC writes a payload and then the signal after it; who sees the signal may read the payload.
 void Pe::warn_of_order() const {
   const bool writes = gpu_ && nics_.name() == std::string_view("mlx5");
-  if (!writes || options_.config.nic == "soft" || gpu_->orders_writes()) return;
+  if (!writes || options_.config.nic == NicKind::kSoft || gpu_->orders_writes()) return;
   GSHMEM_WARN(
       "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
       "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "
@@ -137,7 +137,8 @@ std::string Pe::try_queues() {
   probe.control = control;
   probe.fault_policy = abi::FaultPolicy::kReport;
   // A card takes microseconds. What runs on this host's processors may have to wait for one.
-  const bool card = std::string_view(nics_.name()) == "mlx5" && options_.config.nic != "soft";
+  const bool card =
+      std::string_view(nics_.name()) == "mlx5" && options_.config.nic != NicKind::kSoft;
   double limit = card ? 1 : 5;
   if (options_.config.timeout > 0) limit = std::min(limit, options_.config.timeout);
   probe.timeout_ns = static_cast<std::uint64_t>(limit * 1e9);
@@ -155,7 +156,8 @@ std::string Pe::try_queues() {
 void Pe::prove_network() {
   state_.nic = queues_->view();
   std::string why = try_queues();
-  if (!why.empty() && !queues_->rung_by_agent() && options_.config.doorbell == "auto") {
+  if (!why.empty() && !queues_->rung_by_agent() &&
+      options_.config.doorbell == DoorbellChoice::kAuto) {
     GSHMEM_WARN(
         "a doorbell that the GPU rings does not reach the NIC (%s): a host thread rings instead, "
         "which is slower. Reasons: PCIe switches that redirect (ACS), an IOMMU between GPU and "
@@ -199,13 +201,6 @@ void Pe::make_network() {
       nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers,
                                   [this](int pe) { return is_mapped(pe); }});
   prove_network();
-  const std::vector<int> contexts = bootstrap::allgather(boot(), options_.config.contexts);
-  for (std::size_t pe = 1; pe < contexts.size(); ++pe) {
-    require(contexts[pe] == contexts[0], GSHMEMX_ERROR_SYMMETRY, [&] {
-      return strprintf("GSHMEM_CONTEXTS is %d on PE 0 and %d on PE %zu; set it the same on all PEs",
-                       contexts[0], contexts[pe], pe);
-    });
-  }
   if (options_.config.contexts > 0) {
     queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
     queues_->exchange(boot());

@@ -9,15 +9,15 @@
 namespace gshmem {
 
 void Pe::check_path_variables() const {
-  require(!gpu_ || options_.config.p2p || options_.config.fabric != "on",
+  require(!gpu_ || options_.config.p2p || options_.config.fabric != Switch::kOn,
           GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for; unset one of them");
-  if (options_.config.nic != "none") return;
+  if (options_.config.nic != NicKind::kNone) return;
   require(options_.config.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_P2P=0 and GSHMEM_NIC=none leave no path to any PE; unset GSHMEM_P2P, or choose "
           "a NIC with GSHMEM_NIC");
   // Whether fabric handles lead to all other hosts is known when the heaps are mapped.
-  if (group_.n_nodes() == 1 || (gpu_ && options_.config.fabric != "off")) return;
+  if (group_.n_nodes() == 1 || (gpu_ && options_.config.fabric != Switch::kOff)) return;
   const int other = group_.leaders[1];
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
               strprintf("PE %d is on host %s, PE 0 on host %s, and GSHMEM_NIC=none leaves no path "
@@ -26,9 +26,9 @@ void Pe::check_path_variables() const {
 }
 
 p2p::FabricUse Pe::fabric_use(const std::vector<int>& local_groups) const {
-  const std::string& word = options_.config.fabric;
-  if (!options_.config.p2p || word == "off") return p2p::FabricUse::kOff;
-  if (word == "on") return p2p::FabricUse::kOn;
+  const Switch fabric = options_.config.fabric;
+  if (!options_.config.p2p || fabric == Switch::kOff) return p2p::FabricUse::kOff;
+  if (fabric == Switch::kOn) return p2p::FabricUse::kOn;
   // Descriptors do for all PEs of one local group.
   return p2p::largest(local_groups) == local_groups.size() ? p2p::FabricUse::kOff
                                                            : p2p::FabricUse::kAuto;
@@ -72,7 +72,7 @@ void Pe::publish_paths() {
     std::copy(slots_.begin(), slots_.end(), shared);
     state_.slots = shared;
   }
-  if (options_.config.nic != "none") return;
+  if (options_.config.nic != NicKind::kNone) return;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     require(is_mapped(pe), GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
       return "GSHMEM_NIC=none leaves no path but load/store; unset it, or choose GPUs that reach "

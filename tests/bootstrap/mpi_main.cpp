@@ -29,9 +29,9 @@ namespace {
 
 Config config_with_timeout(double seconds) {
   Config config;
-  config.bootstrap = "auto";
+  config.bootstrap = BootstrapKind::kAuto;
   config.bootstrap_timeout = seconds;
-  config.uid_family = "any";
+  config.uid_family = AddressFamily::kAny;
   config.uid_interface = "=lo";
   return config;
 }

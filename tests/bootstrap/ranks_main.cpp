@@ -29,9 +29,9 @@ namespace {
 
 Config config_with_timeout(double seconds) {
   Config config;
-  config.bootstrap = "auto";
+  config.bootstrap = BootstrapKind::kAuto;
   config.bootstrap_timeout = seconds;
-  config.uid_family = "any";
+  config.uid_family = AddressFamily::kAny;
   config.uid_interface = "=lo";  // tests stay off the network
   return config;
 }
@@ -188,7 +188,7 @@ void pmix_child() {
 /// Without a launcher.
 void pmix_unreachable() {
   Config config = config_with_timeout(5);
-  config.bootstrap = "pmix";
+  config.bootstrap = BootstrapKind::kPmix;
   const Error error = expect_error([&] { (void)bootstrap::create(config); });
   if (error.code() == GSHMEMX_ERROR_NOT_SUPPORTED) throw error;  // no PMIx at all: skipped
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "not started by a PMIx launcher",

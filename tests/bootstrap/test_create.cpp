@@ -29,7 +29,7 @@ class Variable {
 
 Config automatic(double timeout_seconds = 5) {
   Config config = uid_config(timeout_seconds);
-  config.bootstrap = "auto";
+  config.bootstrap = BootstrapKind::kAuto;
   return config;
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("create_auto_without_a_launcher_is_single", "[create]") {
 
 TEST_CASE("create_takes_the_choice_that_is_set", "[create]") {
   Config config = automatic();
-  config.bootstrap = "single";
+  config.bootstrap = BootstrapKind::kSingle;
   const Variable rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "left-over");
   CHECK(std::string(bootstrap::create(config)->name()) == "single");
 }
@@ -61,7 +61,7 @@ TEST_CASE("create_auto_passes_over_a_left_over_pmix_environment", "[create]") {
   const Variable rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "left-over");
   CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
   Config pmix = automatic();
-  pmix.bootstrap = "pmix";
+  pmix.bootstrap = BootstrapKind::kPmix;
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "not started by a PMIx launcher",
                [&] { (void)bootstrap::create(pmix); });
 }

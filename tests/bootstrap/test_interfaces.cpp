@@ -26,7 +26,8 @@ Interface v6(const char* name, std::uint8_t first, std::uint8_t last, bool loopb
 }
 
 /// The last byte of the chosen address; each interface below has its own.
-int chosen(const std::vector<Interface>& all, const char* filter, const char* family = "any") {
+int chosen(const std::vector<Interface>& all, const char* filter,
+           AddressFamily family = AddressFamily::kAny) {
   const Endpoint address = choose_address(all, filter, family);
   return address.ip[address.family == Endpoint::Family::kIpv4 ? 3 : 15];
 }
@@ -40,7 +41,7 @@ const std::vector<Interface> kAll{
 
 TEST_CASE("interfaces_prefer_real_networks_that_are_up", "[interfaces]") {
   CHECK(chosen(kAll, "") == 7);
-  CHECK(chosen(kAll, "", "ipv6") == 6);
+  CHECK(chosen(kAll, "", AddressFamily::kIpv6) == 6);
   CHECK(chosen({v4("lo", 1, true, true), v4("docker0", 3)}, "") == 3);
   CHECK(chosen({v4("lo", 1, true, true), v4("eth0", 4, false)}, "") == 1);
 }
@@ -52,30 +53,31 @@ TEST_CASE("interfaces_filter_by_prefix_name_and_exclusion", "[interfaces]") {
   CHECK(chosen(kAll, "^eth") == 9);
   CHECK(chosen(kAll, "^=eth1") == 8);
   CHECK(chosen(kAll, "^eth,ib,docker") == 1);
-  CHECK(chosen(kAll, "=lo", "ipv6") == 2);
+  CHECK(chosen(kAll, "=lo", AddressFamily::kIpv6) == 2);
 }
 
 TEST_CASE("interfaces_that_do_not_fit_are_listed", "[interfaces]") {
   expect_error(GSHMEMX_ERROR_CONFIG, "eth0 10.0.0.4 (down)",
-               [] { (void)choose_address(kAll, "=eth0", "any"); });
+               [] { (void)choose_address(kAll, "=eth0", AddressFamily::kAny); });
   expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_INTERFACE=\"wlan\"",
-               [] { (void)choose_address(kAll, "wlan", "any"); });
+               [] { (void)choose_address(kAll, "wlan", AddressFamily::kAny); });
   expect_error(GSHMEMX_ERROR_CONFIG, "no interface at all",
-               [] { (void)choose_address({}, "", "any"); });
+               [] { (void)choose_address({}, "", AddressFamily::kAny); });
 }
 
 TEST_CASE("interfaces_of_this_machine_include_loopback", "[interfaces]") {
-  CHECK_NOTHROW(choose_address(list_interfaces(), "=lo", "ipv4"));
+  CHECK_NOTHROW(choose_address(list_interfaces(), "=lo", AddressFamily::kIpv4));
 }
 
 TEST_CASE("uid_address_is_parsed", "[interfaces]") {
-  CHECK(endpoint_text(resolve("127.0.0.1:4711", "any").front()) == "127.0.0.1:4711");
-  CHECK(endpoint_text(resolve("[::1]:80", "any").front()) == "[::1]:80");
+  CHECK(endpoint_text(resolve("127.0.0.1:4711", AddressFamily::kAny).front()) == "127.0.0.1:4711");
+  CHECK(endpoint_text(resolve("[::1]:80", AddressFamily::kAny).front()) == "[::1]:80");
   for (const char* bad : {"", "host", ":80", "::1:80", "127.0.0.1:", "127.0.0.1:0",
                           "127.0.0.1:65536", "127.0.0.1:12x", "[::1]", "[]:5"}) {
     INFO(bad);
-    expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS", [&] { (void)resolve(bad, "any"); });
+    expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
+                 [&] { (void)resolve(bad, AddressFamily::kAny); });
   }
   expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
-               [] { (void)resolve("127.0.0.1:80", "ipv6"); });
+               [] { (void)resolve("127.0.0.1:80", AddressFamily::kIpv6); });
 }

@@ -41,7 +41,7 @@ std::string run_job(Runner run, int size, const Config& config,
   return run(size, [&](int rank) { body(channel.join(rank, size, config)); });
 }
 
-void conforms(Runner run, int size, const std::string& family) {
+void conforms(Runner run, int size, AddressFamily family) {
   IdChannel lives[2];
   CHECK(run(size, [&](int rank) {
           int life = 0;
@@ -52,15 +52,17 @@ void conforms(Runner run, int size, const std::string& family) {
 }  // namespace
 
 TEST_CASE("uid_conforms_in_threads", "[uid]") {
-  conforms(run_threads, GENERATE(1, 2, 3, 7), "ipv4");
+  conforms(run_threads, GENERATE(1, 2, 3, 7), AddressFamily::kIpv4);
 }
 
-TEST_CASE("uid_conforms_in_processes", "[uid]") { conforms(run_forked, GENERATE(1, 2, 4), "ipv4"); }
+TEST_CASE("uid_conforms_in_processes", "[uid]") {
+  conforms(run_forked, GENERATE(1, 2, 4), AddressFamily::kIpv4);
+}
 
 TEST_CASE("uid_conforms_over_ipv6", "[uid]") {
   if (!have_ipv6()) return;
-  conforms(run_forked, 2, "ipv6");
-  conforms(run_threads, 3, "ipv6");
+  conforms(run_forked, 2, AddressFamily::kIpv6);
+  conforms(run_threads, 3, AddressFamily::kIpv6);
 }
 
 TEST_CASE("uid_conforms_at_a_fixed_address", "[uid]") {
@@ -118,7 +120,7 @@ TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
   const auto start = [](double alone) {
     std::vector<bootstrap::Listener> listeners;
     listeners.push_back(bootstrap::listen_on(
-        bootstrap::choose_address(bootstrap::list_interfaces(), "=lo", "ipv4")));
+        bootstrap::choose_address(bootstrap::list_interfaces(), "=lo", AddressFamily::kIpv4)));
     const bootstrap::UniqueId unique{listeners[0].endpoint, bootstrap::random_cookie()};
     bootstrap::RootRegistry::get().start(std::move(listeners), unique.cookie,
                                          bootstrap::CookieKind::kSecret, {0, alone});

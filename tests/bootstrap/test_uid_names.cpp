@@ -66,8 +66,8 @@ std::string meet(const std::vector<Rank>& ranks) {
   return run_processes(size, [&](int rank) {
     const Rank& mine = ranks[static_cast<std::size_t>(rank)];
     expect(mine.hosts.empty() || own_hosts(mine.hosts), "an /etc/hosts");
-    Config config = uid_config(mine.timeout_seconds, "any");
-    config.bootstrap = "uid";
+    Config config = uid_config(mine.timeout_seconds, AddressFamily::kAny);
+    config.bootstrap = BootstrapKind::kUid;
     config.uid_address = mine.address;
     config.uid_rank = rank;
     config.uid_size = size;
@@ -95,12 +95,14 @@ TEST_CASE("uid_listens_everywhere_only_where_a_name_says_nothing", "[uid]") {
   const std::vector<Endpoint> loopbacks{loopback("127.0.1.1", 7), loopback("::1", 7)};
   const std::vector<Endpoint> mixed{loopback("127.0.1.1", 7), loopback("10.0.0.1", 7)};
   for (const char* address : {"localhost:7", "ip6-loopback:7", "127.0.1.1:7", "[::1]:7"})
-    CHECK(bootstrap::to_listen_on(address, "any", loopbacks) == loopbacks);
-  CHECK(bootstrap::to_listen_on("node:7", "any", mixed) == mixed);
+    CHECK(bootstrap::to_listen_on(address, AddressFamily::kAny, loopbacks) == loopbacks);
+  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kAny, mixed) == mixed);
   const std::vector<Endpoint> any{loopback("0.0.0.0", 7), loopback("::", 7)};
-  CHECK(bootstrap::to_listen_on("node:7", "any", loopbacks) == any);
-  CHECK(bootstrap::to_listen_on("node:7", "ipv4", loopbacks) == std::vector<Endpoint>{any[0]});
-  CHECK(bootstrap::to_listen_on("node:7", "ipv6", loopbacks) == std::vector<Endpoint>{any[1]});
+  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kAny, loopbacks) == any);
+  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kIpv4, loopbacks) ==
+        std::vector<Endpoint>{any[0]});
+  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kIpv6, loopbacks) ==
+        std::vector<Endpoint>{any[1]});
 }
 
 TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
@@ -119,11 +121,11 @@ TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
 }
 
 TEST_CASE("uid_address_of_a_link_needs_and_keeps_its_interface", "[uid]") {
-  const auto resolved = bootstrap::resolve("[fe80::1%lo]:7", "any");
+  const auto resolved = bootstrap::resolve("[fe80::1%lo]:7", AddressFamily::kAny);
   CHECK(resolved.front().scope == if_nametoindex("lo"));
   CHECK(bootstrap::endpoint_text(resolved.front()) == "[fe80::1%lo]:7");
   expect_error(GSHMEMX_ERROR_CONFIG, "needs this host's interface",
-               [] { (void)bootstrap::resolve("[fe80::1]:7", "any"); });
+               [] { (void)bootstrap::resolve("[fe80::1]:7", AddressFamily::kAny); });
   for (const bootstrap::Interface& interface : bootstrap::list_interfaces()) {
     if (!interface.up || !bootstrap::is_link_local(interface.address)) continue;
     const Endpoint here = bootstrap::listen_on(interface.address).endpoint;

@@ -16,7 +16,7 @@
 namespace gshmem::test {
 
 inline Config uid_config(double timeout_seconds = 60 * kPatience,
-                         const std::string& family = "ipv4") {
+                         AddressFamily family = AddressFamily::kIpv4) {
   Config config;
   config.uid_interface = "=lo";
   config.uid_family = family;
@@ -26,15 +26,16 @@ inline Config uid_config(double timeout_seconds = 60 * kPatience,
 
 /// A port of 127.0.0.1 that nobody listens on right now.
 inline std::string free_address(const std::string& host = "127.0.0.1") {
-  const auto any = bootstrap::choose_address(bootstrap::list_interfaces(), "=lo",
-                                             host == "127.0.0.1" ? "ipv4" : "ipv6");
+  const auto any =
+      bootstrap::choose_address(bootstrap::list_interfaces(), "=lo",
+                                host == "127.0.0.1" ? AddressFamily::kIpv4 : AddressFamily::kIpv6);
   return host + ":" + std::to_string(bootstrap::listen_on(any).endpoint.port);
 }
 
 inline Config address_config(const std::string& address, int rank, int size,
                              double timeout_seconds) {
-  Config config = uid_config(timeout_seconds, "any");
-  config.bootstrap = "uid";
+  Config config = uid_config(timeout_seconds, AddressFamily::kAny);
+  config.bootstrap = BootstrapKind::kUid;
   config.uid_address = address;
   config.uid_rank = rank;
   config.uid_size = size;

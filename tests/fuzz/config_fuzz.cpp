@@ -5,6 +5,8 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -115,14 +117,13 @@ void check_string(std::string Config::*field, const char* name, const std::strin
   demand(config && (*config).*field == text, "string changed", name, text);
 }
 
-void check_choice(std::string Config::*field, const char* words, const char* name,
-                  const std::string& text, const std::optional<Config>& config) {
+template <class T>
+void check_choice(T Config::*field, const char* name, const std::string& text,
+                  const std::optional<Config>& config) {
   if (!config) return;
-  const std::string word = (*config).*field;
-  const std::string list = "|" + std::string(words) + "|";
-  demand(!word.empty() && list.find("|" + word + "|") != std::string::npos, "not a choice", name,
+  const std::string word = word_of((*config).*field);
+  demand(!word.empty() && strcasecmp(word.c_str(), text.c_str()) == 0, "choice misread", name,
          text);
-  demand(word.size() == text.size(), "choice misread", name, text);
 }
 
 using Check = void (*)(const std::string& text);
@@ -135,13 +136,12 @@ constexpr Check kChecks[] = {
     check(__VA_ARGS__, "GSHMEM_" #name, text, config);                            \
   },
 #define GSHMEM_BYTES(field, name, ...) GSHMEM_FUZZ(name, check_bytes, &Config::field)
-#define GSHMEM_INT(field, name, def, min, max, help) \
+#define GSHMEM_INT(field, name, same, def, min, max, help) \
   GSHMEM_FUZZ(name, check_int, &Config::field, min, max)
 #define GSHMEM_SECONDS(field, name, ...) GSHMEM_FUZZ(name, check_seconds, &Config::field)
 #define GSHMEM_BOOL(field, name, ...) GSHMEM_FUZZ(name, check_bool, &Config::field)
 #define GSHMEM_STRING(field, name, ...) GSHMEM_FUZZ(name, check_string, &Config::field)
-#define GSHMEM_CHOICE(field, name, def, words, help) \
-  GSHMEM_FUZZ(name, check_choice, &Config::field, words)
+#define GSHMEM_CHOICE(field, Type, name, ...) GSHMEM_FUZZ(name, check_choice, &Config::field)
 #include "host/base/config.def"
 #undef GSHMEM_FUZZ
 };

@@ -298,7 +298,7 @@ TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {
 struct OnGpu {
   bootstrap::Bootstrap& boot;
   std::vector<std::string> ports;
-  std::string queue_memory = "auto";
+  QueueMemoryChoice queue_memory = QueueMemoryChoice::kAuto;
   std::size_t page_bytes = 4096;
 
   std::vector<Region> memories = {};     ///< that the last NIC was told of
@@ -334,7 +334,8 @@ struct OnGpu {
 TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
   const auto boots = bootstrap::create_threads(1, 60);
   OnGpu both{*boots[0], {"d0", "d1"}}, one{*boots[0], {"d0", "d14"}},
-      asked{*boots[0], {"d0", "d1"}, "host"}, must{*boots[0], {"d0", "d14"}, "gpu"};
+      asked{*boots[0], {"d0", "d1"}, QueueMemoryChoice::kHost},
+      must{*boots[0], {"d0", "d14"}, QueueMemoryChoice::kGpu};
   both.run();
   CHECK(both.in_gpu_memory);
   CHECK(both.memories.back().kind == MemoryKind::kGpu);
@@ -349,13 +350,14 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
 TEST_CASE("memory_and_registers_are_taken_in_whole_pages_of_the_host") {
   const auto boots = bootstrap::create_threads(1, 60);
   const std::size_t page = GENERATE(4096u, 65536u);
-  const std::string where = GENERATE("host", "gpu");
+  const QueueMemoryChoice where = GENERATE(QueueMemoryChoice::kHost, QueueMemoryChoice::kGpu);
   OnGpu pe{*boots[0], {"d0"}, where, page};
   pe.run();
   const Region& memory = pe.memories.back();
-  const std::size_t whole = where == "gpu" ? 65536 : page;
+  const std::size_t whole = where == QueueMemoryChoice::kGpu ? 65536 : page;
   CHECK(memory.bytes % whole == 0);
-  if (where == "gpu") CHECK(reinterpret_cast<std::uintptr_t>(memory.base) % whole == 0);
+  if (where == QueueMemoryChoice::kGpu)
+    CHECK(reinterpret_cast<std::uintptr_t>(memory.base) % whole == 0);
   CHECK(pe.mapped.size() == (page == 4096 ? 20u : 2u));  // of 20 registers
 }
 

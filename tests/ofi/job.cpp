@@ -81,7 +81,7 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   queues_ = heap_ + kHeapBytes;
   if (leg.mapped) {
     heap_ = mappable_memory(kHeapBytes);
-    mapping_ = map_gpu_memory("on", heap_, kHeapBytes, GDR_DOUBLE);
+    mapping_ = map_gpu_memory(Switch::kOn, heap_, kHeapBytes, GDR_DOUBLE);
   }
   const bool on_gpu = leg.gpu_memory != nullptr;
   if (on_gpu) heap_ = static_cast<std::uint8_t*>(leg.gpu_memory(kHeapBytes));

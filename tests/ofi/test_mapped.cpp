@@ -61,7 +61,7 @@ class SlowEngine final : public ofi::MemoryAccess {
 struct Rig {
   Gdr gdr;
   std::uint8_t* gpu = gdr.allocate(kBytes);
-  std::unique_ptr<GpuMapping> mapping = map_gpu_memory("on", gpu, kBytes, GDR_DOUBLE);
+  std::unique_ptr<GpuMapping> mapping = map_gpu_memory(Switch::kOn, gpu, kBytes, GDR_DOUBLE);
   SlowEngine* engine = new SlowEngine(gpu);
   MappedAccess access{std::unique_ptr<ofi::MemoryAccess>(engine), *mapping};
 

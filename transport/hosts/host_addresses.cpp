@@ -68,7 +68,7 @@ Candidates candidates_of(const std::vector<Interface>& interfaces, const Config&
     }
   };
   add(bootstrap::fitting_interfaces(interfaces, config.uid_interface, config.uid_family), true);
-  add(bootstrap::fitting_interfaces(interfaces, "", "any"), false);
+  add(bootstrap::fitting_interfaces(interfaces, "", AddressFamily::kAny), false);
   return candidates;
 }
 

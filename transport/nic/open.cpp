@@ -96,7 +96,7 @@ void join_fabric(const OpenOptions& options, const std::string& folder) {
 /// On the first PE that cannot use mlx5. A warning where somebody may have wanted the NIC that is
 /// there.
 void say_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
-  const bool surprising = mine.has_device && options.config.gdr != "off";
+  const bool surprising = mine.has_device && options.config.gdr != Switch::kOff;
   const LogLevel level = surprising ? LogLevel::kWarn : LogLevel::kInfo;
   GSHMEM_LOG(level, "GSHMEM_NIC=auto: libfabric on all PEs, because PE %d cannot use mlx5: %s",
              options.boot.rank(), mine.why_not.c_str());
@@ -122,12 +122,19 @@ NicList open_soft(const OpenOptions& options) {
 }
 
 NicList open(const OpenOptions& options) {
-  const std::string& kind = options.config.nic;
-  if (kind == "none") return {};
-  if (kind == "mlx5") return open_mlx5(options);
-  if (kind == "soft") return open_soft(options);
-  if (kind == "ofi") return open_one_ofi(options);
-  // auto: one kind for all PEs, or they could not be connected.
+  switch (options.config.nic) {
+    case NicKind::kNone:
+      return {};
+    case NicKind::kMlx5:
+      return open_mlx5(options);
+    case NicKind::kSoft:
+      return open_soft(options);
+    case NicKind::kOfi:
+      return open_one_ofi(options);
+    case NicKind::kAuto:
+      break;
+  }
+  // One kind for all PEs, or they could not be connected.
   const mlx5::Usable mine = mlx5::usable(options, {});
   const std::vector<int> able = bootstrap::allgather(options.boot, mine.why_not.empty() ? 1 : 0);
   const auto without = std::find(able.begin(), able.end(), 0);

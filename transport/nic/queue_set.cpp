@@ -50,12 +50,6 @@ class Places {
   std::uint32_t depth_;
 };
 
-abi::QueueMap map_from(const std::string& word) {
-  if (word == "warp") return abi::QueueMap::kWarp;
-  if (word == "sm") return abi::QueueMap::kSm;
-  return word == "pe" ? abi::QueueMap::kPe : abi::QueueMap::kBlock;
-}
-
 }  // namespace
 
 QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
@@ -86,7 +80,7 @@ void QueueSet::publish_default() {
   std::uint32_t* const used = view_.used;
   view_ = publish(views_of(0, batch_.per_pe), cursors_, abi::QueueKind::kShared);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
-  view_.map = map_from(config_.qp_map);
+  view_.map = config_.qp_map;
   if (used != nullptr) view_.used = used;  // the first entry of a queue is noted once
 }
 
@@ -131,9 +125,9 @@ std::vector<ContextQueues> QueueSet::connect() {
 
 /// The GPU's, beside the code that posts and polls, where every NIC takes it.
 abi::QueueMemory QueueSet::choose_memory() {
-  const std::string& word = config_.queue_memory;
-  if (word == "host") return abi::QueueMemory::kHost;
-  if (word == "gpu") return abi::QueueMemory::kGpu;
+  const QueueMemoryChoice choice = config_.queue_memory;
+  if (choice == QueueMemoryChoice::kHost) return abi::QueueMemory::kHost;
+  if (choice == QueueMemoryChoice::kGpu) return abi::QueueMemory::kGpu;
   if (heap_.kind != MemoryKind::kGpu) return abi::QueueMemory::kHost;
   memory_ = abi::QueueMemory::kGpu;
   try {
@@ -289,11 +283,11 @@ void QueueSet::map_doorbells() {
 
 /// Device code rings the registers themselves, or words that the agent forwards to them.
 void QueueSet::make_doorbells() {
-  if (!agent_ && config_.doorbell != "agent") {
+  if (!agent_ && config_.doorbell != DoorbellChoice::kAgent) {
     try {
       return map_doorbells();
     } catch (const Error& error) {
-      if (config_.doorbell == "gpu") throw;
+      if (config_.doorbell == DoorbellChoice::kGpu) throw;
       GSHMEM_INFO("a host thread rings the doorbells: %s", error.what());
     }
   }

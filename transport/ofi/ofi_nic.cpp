@@ -17,9 +17,6 @@ constexpr std::size_t kOperations = 512;
 
 /// nic::ConnectInfo of this implementation.
 struct Wire {
-  static constexpr std::uint32_t kMagic = 0x3169666f;
-  std::uint32_t magic = kMagic;
-  std::uint32_t staged = 0;
   std::uint64_t heap_bytes = 0, heap_base = 0, heap_key = 0;
   std::uint64_t probe_base = 0, probe_key = 0;
 };
@@ -146,8 +143,7 @@ nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
 
 nic::ConnectInfo OfiNic::connect_info(int) {
   const Registered& own = operations_->memory();
-  const Wire wire{.staged = setup_.path == Path::kStaged,
-                  .heap_bytes = heap_region_.bytes,
+  const Wire wire{.heap_bytes = heap_region_.bytes,
                   .heap_base = heap_.remote_base,
                   .heap_key = heap_.key,
                   .probe_base = own.remote_base + operations_->probe_offset(),
@@ -160,12 +156,6 @@ nic::ConnectInfo OfiNic::connect_info(int) {
 void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint32_t remote_key) {
   Wire wire;
   std::memcpy(&wire, info.data(), sizeof(wire));
-  require(wire.magic == Wire::kMagic, GSHMEMX_ERROR_NIC,
-          strprintf("PE %d does not use GSHMEM_NIC=ofi; all PEs must use the same", pe));
-  require((wire.staged != 0) == (setup_.path == Path::kStaged), GSHMEMX_ERROR_NIC,
-          strprintf("PE %d stages through host memory and this one does not, or the other way "
-                    "round; GSHMEM_GDR must be the same on all PEs",
-                    pe));
   Peer& peer = peers_.at(static_cast<std::size_t>(pe));
   executor_->added(static_cast<std::size_t>(queue)).connect(peer);
   // The thread reads it already when a queue to the same PE has been started.

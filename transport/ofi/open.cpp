@@ -49,8 +49,8 @@ std::unique_ptr<Fabric> open_fabric(const Library& library, const OpenOptions& o
 Opened open_local(const OpenOptions& options) {
   const Library& library = Library::get();
   Opened opened;
-  const std::string& gdr = options.config.gdr;
-  if (gdr == "off") {
+  const Switch gdr = options.config.gdr;
+  if (gdr == Switch::kOff) {
     opened.why_not_rma = "GSHMEM_GDR=off";
   } else if (options.heap_kind == MemoryKind::kGpu) {
     try {
@@ -58,7 +58,7 @@ Opened open_local(const OpenOptions& options) {
       ofi::check_gpu_registration(*opened.fabric, options.gpu);
       opened.rma = true;
     } catch (const Error& error) {
-      if (gdr == "on") throw;
+      if (gdr == Switch::kOn) throw;
       opened.fabric = nullptr;
       opened.why_not_rma = error.what();
     }
@@ -131,7 +131,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   const bool rma = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.rma; });
   if (!rma) {
     const std::string why = opened.why_not_rma.empty() ? "another PE cannot" : opened.why_not_rma;
-    GSHMEM_LOG(options.config.gdr == "off" ? LogLevel::kInfo : LogLevel::kWarn,
+    GSHMEM_LOG(options.config.gdr == Switch::kOff ? LogLevel::kInfo : LogLevel::kWarn,
                "GPUDirect RDMA not available: staging through host memory (%s)", why.c_str());
   }
   const int size = options.boot.size();

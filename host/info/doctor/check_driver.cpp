@@ -90,16 +90,16 @@ std::string no_gpudirect(const Machine& machine) {
   if (gpus(machine).empty()) return "there is no NVIDIA GPU";
   if (nvrm_line(machine).empty() && machine.cuda.gpus.empty()) return "there is no NVIDIA driver";
   if (!has_rdma_device(machine)) return "there is no RDMA device that could use it";
-  if (machine.config.gdr == "off") return "GSHMEM_GDR=off";
-  if (machine.config.nic == "none" || machine.config.nic == "soft") {
-    return "GSHMEM_NIC=" + machine.config.nic;
+  if (machine.config.gdr == Switch::kOff) return "GSHMEM_GDR=off";
+  if (machine.config.nic == NicKind::kNone || machine.config.nic == NicKind::kSoft) {
+    return "GSHMEM_NIC=" + word_of(machine.config.nic);
   }
   return "";
 }
 
 /// The effect of a NIC that does not reach GPU memory: only ofi stages (transport/nic/open.cpp).
 std::string without_gpudirect(const Machine& machine) {
-  if (machine.config.nic == "mlx5") {
+  if (machine.config.nic == NicKind::kMlx5) {
     return "init fails with GSHMEM_NIC=mlx5 (auto and ofi stage data through host memory)";
   }
   return "data is staged through host memory (GSHMEM_GDR=auto), or init fails (GSHMEM_GDR=on)";
@@ -121,8 +121,8 @@ Findings check_nvidia_driver(const Machine& machine) {
     return {ok(strprintf("driver %s, %zu GPU(s) for this process", version.c_str(),
                          machine.cuda.gpus.size()))};
   }
-  if (machine.config.device == "cpu") return {skipped("GSHMEM_DEVICE=cpu")};
-  const bool wanted = machine.config.device == "cuda";
+  if (machine.config.device == DeviceChoice::kCpu) return {skipped("GSHMEM_DEVICE=cpu")};
+  const bool wanted = machine.config.device == DeviceChoice::kCuda;
   if (!found && line.empty() && !wanted) {
     return {skipped("no NVIDIA GPU on the PCI bus and no driver: programs run in CPU mode")};
   }
@@ -166,7 +166,8 @@ Findings check_kernel_module(const Machine& machine) {
 }
 
 Findings check_dmabuf(const Machine& machine) {
-  if (machine.config.gdr == "off" && machine.config.nic == "mlx5" && !gpus(machine).empty()) {
+  if (machine.config.gdr == Switch::kOff && machine.config.nic == NicKind::kMlx5 &&
+      !gpus(machine).empty()) {
     return {problem({.symptom = "programs on GPUs: " + without_gpudirect(machine),
                      .cause = "GSHMEM_GDR=off forbids what the mlx5 path is made of",
                      .fix = "unset GSHMEM_GDR, or export GSHMEM_NIC=auto"})};
@@ -185,7 +186,8 @@ Findings check_dmabuf(const Machine& machine) {
                              .fix = kOpenModules}));
   }
   const std::string release = kernel_release(machine);
-  if (state.usable && machine.config.queue_memory == "gpu" && !kernel_has_queue_dmabuf(release)) {
+  if (state.usable && machine.config.queue_memory == QueueMemoryChoice::kGpu &&
+      !kernel_has_queue_dmabuf(release)) {
     findings.push_back(hint(
         {.symptom =
              "GSHMEM_QUEUE_MEMORY=gpu: queues cannot be registered as a dma-buf, as heaps are",
@@ -230,10 +232,10 @@ Findings check_peermem(const Machine& machine) {
 Findings check_doorbell(const Machine& machine) {
   if (gpus(machine).empty()) return {skipped("there is no NVIDIA GPU")};
   if (mlx5_devices(machine).empty()) return {skipped("there is no mlx5 NIC whose doorbell to map")};
-  if (machine.config.nic != "auto" && machine.config.nic != "mlx5") {
-    return {skipped("GSHMEM_NIC=" + machine.config.nic + " rings no hardware")};
+  if (machine.config.nic != NicKind::kAuto && machine.config.nic != NicKind::kMlx5) {
+    return {skipped("GSHMEM_NIC=" + word_of(machine.config.nic) + " rings no hardware")};
   }
-  if (machine.config.doorbell == "agent") {
+  if (machine.config.doorbell == DoorbellChoice::kAgent) {
     return {ok("GSHMEM_DOORBELL=agent: a host thread rings, which needs no permission")};
   }
   const std::string params = whole_file(machine.at("/proc/driver/nvidia/params"));

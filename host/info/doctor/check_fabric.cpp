@@ -45,7 +45,7 @@ Channel find_channel(const Machine& machine) {
 }
 
 Trouble channel_trouble(const Machine& machine, const Channel& channel) {
-  Trouble trouble{.symptom = machine.config.fabric == "on"
+  Trouble trouble{.symptom = machine.config.fabric == Switch::kOn
                                  ? "GSHMEM_FABRIC=on: init fails on GPUs"
                                  : "PEs of other hosts in this NVLink domain go by the network",
                   .cause = {},
@@ -72,8 +72,8 @@ Trouble channel_trouble(const Machine& machine, const Channel& channel) {
 }  // namespace
 
 Findings check_fabric(const Machine& machine) {
-  const std::string& policy = machine.config.fabric;
-  if (policy == "off") return {skipped("GSHMEM_FABRIC=off")};
+  const Switch policy = machine.config.fabric;
+  if (policy == Switch::kOff) return {skipped("GSHMEM_FABRIC=off")};
   const std::vector<CudaGpu>& all = machine.cuda.gpus;
   if (all.empty()) return {skipped("CUDA does not answer: " + machine.cuda.why_none)};
   const CudaGpu* in_fabric = nullptr;
@@ -82,14 +82,14 @@ Findings check_fabric(const Machine& machine) {
     handles = handles || gpu.fabric_handles;
     if (in_fabric == nullptr && gpu.fabric.why_none.empty()) in_fabric = &gpu;
   }
-  if (!handles && policy == "on") {
+  if (!handles && policy == Switch::kOn) {
     return {problem({.symptom = "GSHMEM_FABRIC=on: init fails on GPUs",
                      .cause = "no GPU here has fabric handles "
                               "(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED is 0)",
                      .fix = "unset GSHMEM_FABRIC"})};
   }
   if (!handles) return {skipped("no GPU here has fabric handles")};
-  if (in_fabric == nullptr && policy != "on") {
+  if (in_fabric == nullptr && policy != Switch::kOn) {
     return {skipped("one host is all that load/store reaches: GPU " +
                     std::to_string(all[0].info.device) + ": " + all[0].fabric.why_none)};
   }

@@ -119,7 +119,7 @@ Findings check_dev_shm(const Machine& machine) {
 }
 
 Findings check_memory(const Machine& machine) {
-  const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == "cpu";
+  const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == DeviceChoice::kCpu;
   if (!cpu_mode) return {skipped("heaps lie in GPU memory")};
   const auto available = memory_available(machine);
   const auto limit = cgroup_memory(machine.root);

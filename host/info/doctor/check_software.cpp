@@ -105,7 +105,8 @@ Findings check_pmix(const Machine& machine) {
                         .fix =
                             "sudo apt-get install libpmix2   (or LD_LIBRARY_PATH to that of the "
                             "MPI installation)"};
-  const bool wanted = machine.env("PMIX_RANK") != nullptr || machine.config.bootstrap == "pmix";
+  const bool wanted =
+      machine.env("PMIX_RANK") != nullptr || machine.config.bootstrap == BootstrapKind::kPmix;
   return {wanted ? problem(trouble) : hint(trouble)};
 }
 
@@ -122,7 +123,7 @@ Findings check_mpirun(const Machine& machine) {
 }
 
 Findings check_verbs_libraries(const Machine& machine) {
-  const bool wanted = machine.config.nic == "mlx5" || !mlx5_devices(machine).empty();
+  const bool wanted = machine.config.nic == NicKind::kMlx5 || !mlx5_devices(machine).empty();
   if (!wanted) return {skipped("there is no mlx5 NIC that they would drive")};
   // Symbols that decide which rdma-core will do: dma-bufs for verbs since 34, pages of chosen size
   // for DevX since 35 (libibverbs/libibverbs.map.in IBVERBS_1.12, providers/mlx5/libmlx5.map
@@ -169,7 +170,7 @@ Findings check_verbs_libraries(const Machine& machine) {
 Findings check_libfabric(const Machine& machine) {
   const Library library = machine.library("libfabric.so.1", {"fi_getinfo"});
   if (!library.file.empty()) return {ok(library.file)};
-  if (machine.config.nic != "ofi") {
+  if (machine.config.nic != NicKind::kOfi) {
     return {
         skipped("libfabric.so.1 is not loadable, and only GSHMEM_NIC=ofi and hosts without an "
                 "mlx5 NIC need it")};
@@ -181,10 +182,10 @@ Findings check_libfabric(const Machine& machine) {
 }
 
 Findings check_gdrcopy(const Machine& machine) {
-  const std::string& policy = machine.config.gdrcopy;
-  if (policy == "off") return {skipped("GSHMEM_GDRCOPY=off")};
+  const Switch policy = machine.config.gdrcopy;
+  if (policy == Switch::kOff) return {skipped("GSHMEM_GDRCOPY=off")};
   if (gpus(machine).empty()) return {skipped("there is no NVIDIA GPU")};
-  const bool wanted = policy == "on";
+  const bool wanted = policy == Switch::kOn;
   const Library library = machine.library(gdr::kSoname, gdr::symbols());
   const int device = machine.open_errno(machine.at(gdr::kDevice));
   const bool usable = !library.file.empty() && library.missing.empty();

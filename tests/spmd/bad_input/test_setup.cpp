@@ -193,14 +193,19 @@ TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
                 {"GSHMEM_P2P=0 and GSHMEM_NIC=none", "unset GSHMEM_P2P"});
 }
 
-TEST_CASE("different_paths_on_two_pes_are_an_error_on_all") {
+TEST_CASE("different_settings_on_two_pes_are_an_error_on_all") {
   struct Case {
     const char *variable, *value, *message;
   };
   for (const Case& one :
        {Case{"GSHMEM_P2P", "0", "GSHMEM_P2P is 1 on PE 0 and 0 on PE 1"},
         {"GSHMEM_P2P_GROUP", "2", "GSHMEM_P2P_GROUP is 0 on PE 0 and 2 on PE 1"},
-        {"GSHMEM_FABRIC", "off", "GSHMEM_FABRIC is auto on PE 0 and off on PE 1"}}) {
+        {"GSHMEM_FABRIC", "off", "GSHMEM_FABRIC is auto on PE 0 and off on PE 1"},
+        {"GSHMEM_NIC", "ofi", "GSHMEM_NIC is auto on PE 0 and ofi on PE 1"},
+        {"GSHMEM_QPS_PER_PE", "3", "GSHMEM_QPS_PER_PE is 2 on PE 0 and 3 on PE 1"},
+        {"GSHMEM_CONTEXTS", "1", "GSHMEM_CONTEXTS is 0 on PE 0 and 1 on PE 1"},
+        {"GSHMEM_TEAMS", "4", "GSHMEM_TEAMS is 128 on PE 0 and 4 on PE 1"},
+        {"GSHMEM_SYMMETRIC_SIZE", "3M", " on PE 0 and 3145728 on PE 1"}}) {
     const auto outcomes = in_children(2, quick(), [&](int rank) {
       if (rank == 1) setenv(one.variable, one.value, 1);
       std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));

@@ -58,7 +58,7 @@ struct IntName {
 };
 const std::vector<IntName> kIntNames = {
 #define GSHMEM_BYTES(...)
-#define GSHMEM_INT(field, name, def, min, max, help) {"GSHMEM_" #name, min, max},
+#define GSHMEM_INT(field, name, same, def, min, max, help) {"GSHMEM_" #name, min, max},
 #define GSHMEM_SECONDS(...)
 #define GSHMEM_BOOL(...)
 #define GSHMEM_STRING(...)
@@ -89,7 +89,7 @@ const Names kChoiceNames = {
 #define GSHMEM_SECONDS(...)
 #define GSHMEM_BOOL(...)
 #define GSHMEM_STRING(...)
-#define GSHMEM_CHOICE(field, name, ...) "GSHMEM_" #name,
+#define GSHMEM_CHOICE(field, Type, name, ...) "GSHMEM_" #name,
 #include "host/base/config.def"
 };
 
@@ -100,17 +100,17 @@ void check_refused(const std::string& name, const std::string& text, const std::
 
 TEST_CASE("defaults_are_those_of_the_table") {
   const Config config = parse({});
-  CHECK(config.device == "auto");
+  CHECK(config.device == DeviceChoice::kAuto);
   CHECK(config.symmetric_size == 1073741824U);
-  CHECK(config.bootstrap == "auto");
+  CHECK(config.bootstrap == BootstrapKind::kAuto);
   CHECK(config.bootstrap_timeout == 60.0);
   CHECK(config.uid_address.empty());
   CHECK(config.uid_rank == -1);
   CHECK(config.timeout == 1800.0);
-  CHECK(config.fault == "abort");
+  CHECK(config.fault == abi::FaultPolicy::kAbort);
   CHECK(config.max_pes_per_gpu == 1);
   CHECK(config.p2p);
-  CHECK(config.log_level == "warn");
+  CHECK(config.log_level == LogLevel::kWarn);
 }
 
 TEST_CASE("every_default_is_a_value_that_its_variable_accepts") {
@@ -224,14 +224,74 @@ TEST_CASE("booleans_take_the_usual_words") {
 }
 
 TEST_CASE("choices_take_their_words_and_keep_the_table_s_spelling") {
-  CHECK(parse({{"GSHMEM_DEVICE", "cpu"}}).device == "cpu");
-  CHECK(parse({{"GSHMEM_DEVICE", "CUDA"}}).device == "cuda");
-  CHECK(parse({{"GSHMEM_FAULT", "Report"}}).fault == "report");
+  CHECK(parse({{"GSHMEM_DEVICE", "cpu"}}).device == DeviceChoice::kCpu);
+  CHECK(parse({{"GSHMEM_DEVICE", "CUDA"}}).device == DeviceChoice::kCuda);
+  CHECK(parse({{"GSHMEM_FAULT", "Report"}}).fault == abi::FaultPolicy::kReport);
   CHECK(error_of("GSHMEM_DEVICE", "gpu") == "GSHMEM_DEVICE=\"gpu\": expected one of auto cuda cpu");
   for (const std::string& name : kChoiceNames) {
     for (const char* text : {"", " ", "|", "xyz", "aut", "autoo", "auto|cpu", "auto ", "-1"})
       check_refused(name, text, "one of ");
   }
+}
+
+TEST_CASE("the_words_of_a_choice_are_its_enumerators") {
+  const std::pair<const char*, NicKind> nics[] = {{"auto", NicKind::kAuto},
+                                                  {"mlx5", NicKind::kMlx5},
+                                                  {"soft", NicKind::kSoft},
+                                                  {"ofi", NicKind::kOfi},
+                                                  {"none", NicKind::kNone}};
+  for (const auto& [word, nic] : nics) {
+    CHECK(parse({{"GSHMEM_NIC", word}}).nic == nic);
+    CHECK(word_of(nic) == word);
+  }
+  // Enumerators with values of their own, in another order than that of the words.
+  CHECK(parse({}).qp_map == abi::QueueMap::kBlock);
+  CHECK(Config{}.qp_map == abi::QueueMap::kBlock);
+  CHECK(parse({{"GSHMEM_QP_MAP", "pe"}}).qp_map == abi::QueueMap::kPe);
+  CHECK(word_of(abi::QueueMap::kSm) == "sm");
+  CHECK(error_of("GSHMEM_QP_MAP", "queue") ==
+        "GSHMEM_QP_MAP=\"queue\": expected one of block warp sm pe");
+  const std::pair<const char*, LogLevel> levels[] = {{"none", LogLevel::kNone},
+                                                     {"error", LogLevel::kError},
+                                                     {"warn", LogLevel::kWarn},
+                                                     {"info", LogLevel::kInfo},
+                                                     {"debug", LogLevel::kDebug}};
+  for (const auto& [word, level] : levels) CHECK(parse({{"GSHMEM_LOG", word}}).log_level == level);
+}
+
+/// What is said about three PEs, of which the last has `name` set to `text`.
+std::string difference(const std::string& name, const std::string& text) {
+  std::vector<std::uint64_t> all;
+  for (const Values& values : {Values{}, Values{}, Values{{name, text}}}) {
+    for (const std::uint64_t value : config_same_values(parse(values))) all.push_back(value);
+  }
+  try {
+    config_require_same(all);
+  } catch (const Error& error) {
+    CHECK(error.code() == GSHMEMX_ERROR_SYMMETRY);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
+  CHECK(difference("GSHMEM_TEAMS", "4") ==
+        "GSHMEM_TEAMS is 128 on PE 0 and 4 on PE 2; set it the same on all PEs");
+  CHECK(difference("GSHMEM_FABRIC", "off") ==
+        "GSHMEM_FABRIC is auto on PE 0 and off on PE 2; set it the same on all PEs");
+  CHECK(difference("GSHMEM_P2P", "no") ==
+        "GSHMEM_P2P is 1 on PE 0 and 0 on PE 2; set it the same on all PEs");
+  CHECK(difference("GSHMEM_SYMMETRIC_SIZE", "1M") ==
+        "GSHMEM_SYMMETRIC_SIZE is 1073741824 on PE 0 and 1048576 on PE 2; set it the same on all "
+        "PEs");
+  for (const char* name :
+       {"GSHMEM_NIC", "GSHMEM_P2P_GROUP", "GSHMEM_QPS_PER_PE", "GSHMEM_CONTEXTS"}) {
+    const std::string text = name == std::string("GSHMEM_NIC") ? "none" : "7";
+    CHECK(difference(name, text).find(name + std::string(" is ")) == 0);
+  }
+  CHECK(difference("GSHMEM_NIC", "AUTO") == "");   // another spelling
+  CHECK(difference("GSHMEM_TIMEOUT", "5") == "");  // each PE has its own
+  CHECK(difference("GSHMEM_QP_DEPTH", "64") == "");
 }
 
 TEST_CASE("strings_are_taken_as_they_are") {

@@ -26,8 +26,7 @@ using test::StderrCapture;
 
 constexpr std::uint64_t kBytes = 1 << 20;
 
-std::unique_ptr<GpuMapping> map(const std::string& policy, std::uint8_t* base,
-                                std::uint64_t bytes = kBytes) {
+std::unique_ptr<GpuMapping> map(Switch policy, std::uint8_t* base, std::uint64_t bytes = kBytes) {
   return map_gpu_memory(policy, base, bytes, GDR_DOUBLE);
 }
 
@@ -56,7 +55,7 @@ TEST_CASE("library_is_found_by_its_name_where_the_loader_looks") {
     return;
   }
   const Gdr gdr;
-  { const auto mapping = map_gpu_memory("on", gdr.allocate(kBytes), kBytes); }
+  { const auto mapping = map_gpu_memory(Switch::kOn, gdr.allocate(kBytes), kBytes); }
   CHECK(gdr->mapped == 1);
   CHECK(gdr.clean());
 }
@@ -64,8 +63,8 @@ TEST_CASE("library_is_found_by_its_name_where_the_loader_looks") {
 TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  for (const char* policy : {"auto", "on"}) {
-    CAPTURE(policy);
+  for (const Switch policy : {Switch::kAuto, Switch::kOn}) {
+    CAPTURE(word_of(policy));
     const auto mapping = map(policy, gpu);
     REQUIRE(mapping != nullptr);
     CHECK(gdr->sessions == 1);
@@ -78,15 +77,15 @@ TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
 
 TEST_CASE("off_does_not_even_load_the_library") {
   const Gdr gdr;
-  CHECK(map("off", gdr.allocate(kBytes)) == nullptr);
-  CHECK(map_gpu_memory("off", nullptr, 0, "libgdrapi_of_nowhere.so.2") == nullptr);
+  CHECK(map(Switch::kOff, gdr.allocate(kBytes)) == nullptr);
+  CHECK(map_gpu_memory(Switch::kOff, nullptr, 0, "libgdrapi_of_nowhere.so.2") == nullptr);
   CHECK(gdr->opened == 0);
 }
 
 TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   std::vector<std::uint8_t> data(300), back(300);
   for (std::size_t bytes = 0; bytes <= 72; ++bytes) {
     for (std::uint64_t at = 0; at <= 17; ++at) {
@@ -117,7 +116,7 @@ TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") 
 TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   const std::uint64_t value = 0x1122334455667788;
   std::uint64_t back = 0;
   for (const std::size_t bytes : {2u, 4u, 8u}) {
@@ -141,7 +140,7 @@ TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(4 << 20);
   gdr->page = 2 << 20;
-  const auto mapping = map("on", gpu + 3 * gdr::kPageBytes);
+  const auto mapping = map(Switch::kOn, gpu + 3 * gdr::kPageBytes);
   const std::uint32_t value = 0x01020304;
   mapping->write(12, &value, 4);
   CHECK(std::memcmp(gpu + 3 * gdr::kPageBytes + 12, &value, 4) == 0);
@@ -153,7 +152,7 @@ TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
 TEST_CASE("holds_says_what_lies_inside") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   std::uint64_t offset = 0;
   CHECK(mapping->holds(gpu + 24, 8, &offset));
   CHECK(offset == 24);
@@ -168,23 +167,23 @@ TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   StderrCapture capture;
-  CHECK(map_gpu_memory("auto", gpu, kBytes, "libgdrapi_of_nowhere.so.2") == nullptr);
+  CHECK(map_gpu_memory(Switch::kAuto, gpu, kBytes, "libgdrapi_of_nowhere.so.2") == nullptr);
   gdr->no_driver = true;
-  CHECK(map("auto", gpu) == nullptr);
+  CHECK(map(Switch::kAuto, gpu) == nullptr);
   CHECK(capture.writes().empty());
   const std::string library =
-      message([&] { (void)map_gpu_memory("on", gpu, kBytes, "libgdrapi_of_nowhere.so.2"); });
+      message([&] { (void)map_gpu_memory(Switch::kOn, gpu, kBytes, "libgdrapi_of_nowhere.so.2"); });
   CHECK_THAT(library,
              Catch::StartsWith("GSHMEM_GDRCOPY=on: cannot load libgdrapi_of_nowhere.so.2") &&
                  Catch::Contains("GSHMEM_GDRCOPY=auto"));
   CHECK_THAT(
-      message([&] { (void)map("on", gpu); }),
+      message([&] { (void)map(Switch::kOn, gpu); }),
       Catch::StartsWith("GSHMEM_GDRCOPY=on: gdr_open failed") && Catch::Contains("/dev/gdrdrv"));
   CHECK(gdr.clean());
 }
 
 TEST_CASE("library_that_is_too_old_is_named_with_what_it_lacks") {
-  CHECK_THAT(message([] { (void)map_gpu_memory("on", nullptr, kBytes, "libm.so.6"); }),
+  CHECK_THAT(message([] { (void)map_gpu_memory(Switch::kOn, nullptr, kBytes, "libm.so.6"); }),
              Catch::Contains("libm.so.6 has no symbol gdr_open"));
 }
 
@@ -195,8 +194,8 @@ TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_ca
   const auto each = [&](int& rule, int code, const char* call) {
     CAPTURE(call);
     rule = code;
-    CHECK(map("auto", gpu) == nullptr);
-    CHECK_THAT(message([&] { (void)map("on", gpu); }),
+    CHECK(map(Switch::kAuto, gpu) == nullptr);
+    CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu); }),
                Catch::StartsWith(std::string("GSHMEM_GDRCOPY=on: ") + call) &&
                    Catch::Contains("error " + std::to_string(code) + " (") &&
                    Catch::Contains("GSHMEM_SYMMETRIC_SIZE"));
@@ -207,13 +206,13 @@ TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_ca
   each(gdr->info_error, EINVAL, "gdr_get_info_v2");
   each(gdr->map_error, EAGAIN, "gdr_map");
   CHECK(warnings(capture) == 1);
-  CHECK(map("auto", gpu) != nullptr);
+  CHECK(map(Switch::kAuto, gpu) != nullptr);
 }
 
 TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   gdr->copy_error = EIO;
   char bytes[3] = {};
   CHECK_THAT(message([&] { mapping->write(8, bytes, 3); }),
@@ -225,9 +224,9 @@ TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
 TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  CHECK_THAT(message([&] { (void)map("on", gpu + 4096, gdr::kPageBytes); }),
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + 4096, gdr::kPageBytes); }),
              Catch::Contains("64 KiB"));
-  CHECK_THAT(message([&] { (void)map("on", gpu, gdr::kPageBytes + 1); }),
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu, gdr::kPageBytes + 1); }),
              Catch::Contains("64 KiB"));
   CHECK(gdr->opened == 0);
 }
@@ -235,7 +234,7 @@ TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
 TEST_CASE("failure_of_the_end_is_a_warning_and_the_rest_is_undone") {
   const Gdr gdr;
   StderrCapture capture;
-  auto mapping = map("on", gdr.allocate(kBytes));
+  auto mapping = map(Switch::kOn, gdr.allocate(kBytes));
   gdr->unmap_error = EINVAL;
   mapping.reset();
   const std::vector<std::string> lines = capture.writes();
@@ -247,7 +246,7 @@ TEST_CASE("failure_of_the_end_is_a_warning_and_the_rest_is_undone") {
 TEST_CASE("threads_use_a_mapping_together") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   constexpr int kThreads = 4, kRounds = 500;
   constexpr std::uint64_t kShare = kBytes / kThreads;
   std::vector<int> wrong(kThreads);
@@ -274,7 +273,7 @@ TEST_CASE("threads_use_a_mapping_together") {
 TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map("on", gpu);
+  const auto mapping = map(Switch::kOn, gpu);
   constexpr std::uint64_t kRounds = 2000, kFlag = 0, kAnswer = 64, kPayload = 128;
   std::uint64_t torn = 0;
   std::thread reader([&] {

@@ -93,16 +93,6 @@ TEST_CASE("level_selects_what_is_written") {
   log_configure(LogLevel::kWarn, "");
 }
 
-TEST_CASE("level_words_are_those_of_the_config_table") {
-  CHECK(log_level_from("none") == LogLevel::kNone);
-  CHECK(log_level_from("error") == LogLevel::kError);
-  CHECK(log_level_from("warn") == LogLevel::kWarn);
-  CHECK(log_level_from("info") == LogLevel::kInfo);
-  CHECK(log_level_from("debug") == LogLevel::kDebug);
-  CHECK_THROWS_AS(log_level_from("loud"), Error);
-  CHECK_THROWS_AS(log_level_from(""), Error);
-}
-
 TEST_CASE("arguments_of_a_disabled_line_are_not_evaluated") {
   int evaluated = 0;
   log_configure(LogLevel::kError, "");

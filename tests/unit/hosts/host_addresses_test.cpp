@@ -25,7 +25,7 @@ Interface interface(const char* name, const char* address, int prefix_bits) {
   return made;
 }
 
-Config config_with(const char* uid_interface, const char* uid_family = "any") {
+Config config_with(const char* uid_interface, AddressFamily uid_family = AddressFamily::kAny) {
   Config config;
   config.uid_interface = uid_interface;
   config.uid_family = uid_family;
@@ -101,7 +101,7 @@ TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
        interface("eth1", "10.9.1.1", 24)}};
   CHECK(ordered(hosts, 0) == "10.77.0.1 fd77::1 10.9.0.1");
   CHECK(ordered(hosts, 1, config_with("eth1")) == "10.9.1.1 10.77.0.2 fd77::2");
-  CHECK(ordered(hosts, 1, config_with("", "ipv6")) == "fd77::2 10.77.0.2 10.9.1.1");
+  CHECK(ordered(hosts, 1, config_with("", AddressFamily::kIpv6)) == "fd77::2 10.77.0.2 10.9.1.1");
 }
 
 TEST_CASE("addresses_differ_in_network_by_any_bit_of_the_prefix") {

@@ -18,7 +18,7 @@ TEST_CASE("driver_is_good_when_cuda_answers") {
 TEST_CASE("driver_is_no_subject_without_gpu_but_a_problem_when_asked_for") {
   FakeMachine fake;
   expect_one(check_nvidia_driver(fake.machine), Verdict::kSkipped, "CPU mode");
-  fake.machine.config.device = "cuda";
+  fake.machine.config.device = DeviceChoice::kCuda;
   expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "modprobe nvidia");
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("gpu_without_driver_is_a_problem_whose_fix_depends_on_the_container") 
   expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "0000:01:00.0");
   fake.write("/.dockerenv", "");
   expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "--gpus all");
-  fake.machine.config.device = "cpu";
+  fake.machine.config.device = DeviceChoice::kCpu;
   expect_one(check_nvidia_driver(fake.machine), Verdict::kSkipped, "GSHMEM_DEVICE=cpu");
 }
 
@@ -65,12 +65,12 @@ TEST_CASE("dmabuf_needs_gpu_driver_nic_and_kernel") {
   expect_one(check_dmabuf(fake.machine), Verdict::kHint, "older than 5.12");
   fake.driver(kProprietary, "6.8.0");
   expect_one(check_dmabuf(fake.machine), Verdict::kHint, "proprietary");
-  fake.machine.config.gdr = "off";
+  fake.machine.config.gdr = Switch::kOff;
   expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_GDR=off");
-  fake.machine.config.nic = "mlx5";
+  fake.machine.config.nic = NicKind::kMlx5;
   expect_one(check_dmabuf(fake.machine), Verdict::kProblem, "init fails with GSHMEM_NIC=mlx5");
-  fake.machine.config.gdr = "on";
-  fake.machine.config.nic = "none";
+  fake.machine.config.gdr = Switch::kOn;
+  fake.machine.config.nic = NicKind::kNone;
   expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=none");
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("queues_in_gpu_memory_need_a_newer_kernel_than_heaps") {
   fake.nic("mlx5_0", kNic, "InfiniBand");
   fake.driver(kOpen, "5.15.0-100-generic");
   expect_one(check_dmabuf(fake.machine), Verdict::kOk, "5.15.0");
-  fake.machine.config.queue_memory = "gpu";
+  fake.machine.config.queue_memory = QueueMemoryChoice::kGpu;
   const Findings findings = check_dmabuf(fake.machine);
   REQUIRE(findings.size() == 2);
   CHECK(findings[1].verdict == Verdict::kHint);
@@ -116,9 +116,9 @@ TEST_CASE("peermem_is_needed_only_without_dmabuf") {
   fake.driver(kProprietary, "6.8.0");
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "modprobe nvidia-peermem");
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "staged through host memory");
-  fake.machine.config.nic = "mlx5";
+  fake.machine.config.nic = NicKind::kMlx5;
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "init fails with GSHMEM_NIC=mlx5");
-  fake.machine.config.nic = "auto";
+  fake.machine.config.nic = NicKind::kAuto;
   fake.write("/sys/module/nv_peer_mem/version", "1.1");
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "GSHMEM_QUEUE_MEMORY=host");
   fake.write("/sys/module/nvidia_peermem/version", "580");
@@ -142,9 +142,9 @@ TEST_CASE("doorbell_needs_the_registry_key_or_sys_admin_or_the_agent") {
   fake.write("/proc/driver/nvidia/params", "RegistryDwords: \"PeerMappingOverride=1;\"\n");
   expect_one(check_doorbell(fake.machine), Verdict::kOk, "without root");
   fake.write("/proc/driver/nvidia/params", "RegistryDwords: \"\"\n");
-  fake.machine.config.doorbell = "agent";
+  fake.machine.config.doorbell = DoorbellChoice::kAgent;
   expect_one(check_doorbell(fake.machine), Verdict::kOk, "agent");
-  fake.machine.config.nic = "ofi";
+  fake.machine.config.nic = NicKind::kOfi;
   expect_one(check_doorbell(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=ofi");
 }
 

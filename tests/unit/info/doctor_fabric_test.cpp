@@ -27,13 +27,13 @@ TEST_CASE("fabric_handles_matter_where_load_store_reaches_other_hosts") {
   expect_one(check_fabric(fake.machine), Verdict::kSkipped, "GPU 0: it ends here");
   gpu.fabric.why_none.clear();
   expect_one(check_fabric(fake.machine), Verdict::kProblem, "go by the network");
-  fake.machine.config.fabric = "off";
+  fake.machine.config.fabric = Switch::kOff;
   expect_one(check_fabric(fake.machine), Verdict::kSkipped, "GSHMEM_FABRIC=off");
 }
 
 TEST_CASE("fabric_on_is_checked_on_any_gpu") {
   FakeMachine fake;
-  fake.machine.config.fabric = "on";
+  fake.machine.config.fabric = Switch::kOn;
   CudaGpu& gpu = fake.cuda_gpu(0, "0000:01:00.0");
   expect_one(check_fabric(fake.machine), Verdict::kProblem, "HANDLE_TYPE_FABRIC_SUPPORTED is 0");
   gpu.fabric_handles = true;

@@ -129,7 +129,7 @@ TEST_CASE("verbs_libraries_must_be_there_and_new_enough_for_a_nic") {
 TEST_CASE("libfabric_is_optional") {
   FakeMachine fake;
   expect_one(check_libfabric(fake.machine), Verdict::kSkipped, "only GSHMEM_NIC=ofi");
-  fake.machine.config.nic = "ofi";
+  fake.machine.config.nic = NicKind::kOfi;
   expect_one(check_libfabric(fake.machine), Verdict::kProblem, "libfabric1");
   fake.libraries["libfabric.so.1"] = {.file = "libfabric.so.1.20", .why_not = "", .missing = {}};
   expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
@@ -140,9 +140,9 @@ TEST_CASE("gdrcopy_needs_library_symbols_and_device_and_is_optional") {
   expect_one(check_gdrcopy(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
   fake.gpu("pci0000:00/0000:00:01.0/0000:1b:00.0");
   expect_one(check_gdrcopy(fake.machine), Verdict::kSkipped, "not installed");
-  fake.machine.config.gdrcopy = "on";
+  fake.machine.config.gdrcopy = Switch::kOn;
   expect_one(check_gdrcopy(fake.machine), Verdict::kProblem, "libgdrapi of GDRCopy 2");
-  fake.machine.config.gdrcopy = "auto";
+  fake.machine.config.gdrcopy = Switch::kAuto;
   Library& library = fake.libraries["libgdrapi.so.2"];
   library = {.file = "libgdrapi.so.2.4", .why_not = "", .missing = {}};
   expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "modprobe gdrdrv");
@@ -155,12 +155,12 @@ TEST_CASE("gdrcopy_needs_library_symbols_and_device_and_is_optional") {
   library.missing.clear();
   fake.machine.open_errno = [](const std::filesystem::path&) { return EACCES; };
   expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "chmod 666 /dev/gdrdrv");
-  fake.machine.config.gdrcopy = "on";
+  fake.machine.config.gdrcopy = Switch::kOn;
   expect_one(check_gdrcopy(fake.machine), Verdict::kProblem, "Permission denied");
   library = {.file = "", .why_not = "cannot load", .missing = {}};
-  fake.machine.config.gdrcopy = "auto";
+  fake.machine.config.gdrcopy = Switch::kAuto;
   expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "cannot load");
-  fake.machine.config.gdrcopy = "off";
+  fake.machine.config.gdrcopy = Switch::kOff;
   expect_one(check_gdrcopy(fake.machine), Verdict::kSkipped, "GSHMEM_GDRCOPY=off");
 }
 

@@ -124,9 +124,9 @@ TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
 
 TEST_CASE("markdown_has_a_line_per_variable") {
   const std::string table = variables_as_markdown(
-      {{"GSHMEM_A", "2", "1", "yes", "h", true}, {"GSHMEM_B", "", "", "any text", "i", false}});
-  CHECK(contains(table, "| `GSHMEM_A` | `1` | h | yes |\n"));
-  CHECK(contains(table, "| `GSHMEM_B` |  | i | any text |\n"));
+      {{"GSHMEM_A", "2", "1", "yes", "h", true, true}, {"GSHMEM_B", "", "", "any text", "i"}});
+  CHECK(contains(table, "| `GSHMEM_A` | `1` | h | yes | same |\n"));
+  CHECK(contains(table, "| `GSHMEM_B` |  | i | any text |  |\n"));
 }
 
 }  // namespace gshmem::info

@@ -58,7 +58,7 @@ std::size_t moved_by_init(int n, const std::function<void(Config&)>& change) {
   CHECK(run_threads(n, [&](int rank) {
           const auto at = static_cast<std::size_t>(rank);
           PeOptions options{.config = Config::from_env()};
-          options.config.device = "cpu";
+          options.config.device = DeviceChoice::kCpu;
           options.config.symmetric_size = 1 << 20;
           change(options.config);
           Pe pe(std::make_unique<Counting>(std::move(ranks[at]), moved[at]), std::move(options));
@@ -106,6 +106,6 @@ TEST_CASE("init_on_one_host_connects_queues_over_the_board") {
   const std::size_t mapped = moved_by_init(3, [](Config&) {});
   CHECK(mapped == moved_by_init(3, [](Config& config) {
           config.p2p = false;
-          config.nic = "soft";
+          config.nic = NicKind::kSoft;
         }));
 }

@@ -85,7 +85,7 @@ Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts) {
 }
 
 void forbid_gpu_without_gdr(const Device& device, const Region& region) {
-  require(region.kind == MemoryKind::kHost || device.config.gdr != "off",
+  require(region.kind == MemoryKind::kHost || device.config.gdr != Switch::kOff,
           GSHMEMX_ERROR_NOT_SUPPORTED,
           "GSHMEM_GDR=off, but the mlx5 path has the NIC read and write GPU memory itself: set "
           "GSHMEM_GDR=auto, or GSHMEM_NIC=ofi, which can stage through host memory");
