@@ -1,22 +1,8 @@
 // Time of barrier_all over all PEs, by one thread, warp or block of each: mean over the PEs.
 #include "perftest/common/barriers.h"
 
-namespace perftest {
-namespace {
-
-struct All {
-  static constexpr bool kCompletesPuts = true;
-  template <class Group>
-  GSHMEM_FN static void wait(const gshmem::LaunchContext& ctx, const Group& group) {
-    ctx.barrier_all(group);
-  }
-};
-
-}  // namespace
-}  // namespace perftest
-
 int main(int argc, char** argv) {
   using namespace perftest;
-  return run_program(barrier_program("barrier_latency", "time of barrier_all", run_barriers<All>),
-                     argc, argv);
+  return run_program(barrier_program<BarrierAll>("barrier_latency", "time of barrier_all"), argc,
+                     argv);
 }

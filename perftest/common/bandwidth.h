@@ -2,17 +2,30 @@
 // thing.
 #pragma once
 
-#include "perftest/common/run.h"
+#include "perftest/common/moves.h"
+
+#include <functional>
 
 namespace perftest {
 
 /// Collective: moves `bytes` bytes per iteration by the groups of `shape`, checked.
-using Move = FunctionRef<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
-                                     std::size_t bytes)>;
+using Move = std::function<Measurement(const std::string& scope, const gshmem::LaunchShape& shape,
+                                       std::size_t bytes)>;
 
 /// Runs `move` as the options say and adds a row for each run.
 void run_bandwidth(Bench& bench, const Move& move);
 
 [[nodiscard]] Program bandwidth_program(const char* name, const char* summary, void (*run)(Bench&));
+
+/// The program for Puts or Gets.
+template <class Moves>
+[[nodiscard]] Program bandwidth_program(const char* name, const char* summary) {
+  return bandwidth_program(name, summary, [](Bench& bench) {
+    Exchange exchange(bench, bench.options().max_size);
+    run_bandwidth(bench, [&](const auto& scope, const auto& shape, std::size_t bytes) {
+      return measure_moves<MoveStream, Moves>(bench, exchange, scope, shape, bytes);
+    });
+  });
+}
 
 }  // namespace perftest

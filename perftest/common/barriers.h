@@ -7,7 +7,6 @@
 
 namespace perftest {
 
-/// Barrier: `Barrier::wait(ctx, group)`.
 template <class Barrier, class Group>
 struct WaitAgain {
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
@@ -53,6 +52,22 @@ struct VerifyBarrier {
   }
 };
 
+/// A call of all PEs; kCompletesPuts: what was put before it has arrived after it.
+struct BarrierAll {
+  static constexpr bool kCompletesPuts = true;
+  template <class Group>
+  GSHMEM_FN static void wait(const gshmem::LaunchContext& ctx, const Group& group) {
+    ctx.barrier_all(group);
+  }
+};
+struct SyncAll {
+  static constexpr bool kCompletesPuts = false;
+  template <class Group>
+  GSHMEM_FN static void wait(const gshmem::LaunchContext& ctx, const Group& group) {
+    ctx.sync_all(group);
+  }
+};
+
 template <class Barrier>
 void run_barriers(Bench& bench) {
   constexpr unsigned kVerified = 50;
@@ -76,15 +91,16 @@ void run_barriers(Bench& bench) {
   }
 }
 
-[[nodiscard]] inline Program barrier_program(const char* name, const char* summary,
-                                             void (*run)(Bench&)) {
+/// The program for BarrierAll or SyncAll.
+template <class Barrier>
+[[nodiscard]] Program barrier_program(const char* name, const char* summary) {
   return {.name = name,
           .summary = summary,
           .groups = kScope,
           .shows = Shows::kLatency,
           .gpu = {.threads_per_cta = 1024},
           .cpu = {.repetitions = 3, .threads_per_cta = 2},
-          .run = run};
+          .run = run_barriers<Barrier>};
 }
 
 }  // namespace perftest

@@ -4,12 +4,13 @@
 #pragma once
 
 #include "perftest/common/floor.h"
-#include "perftest/common/function_ref.h"
 #include "perftest/common/options.h"
 #include "perftest/common/report.h"
 #include "perftest/common/validate.h"
 
 #include <gshmem/gshmem.hpp>
+
+#include <functional>
 
 namespace perftest {
 
@@ -62,7 +63,7 @@ class Bench {
   /// choose the number of iterations and then once per repetition; it returns the nanoseconds of
   /// `iters` iterations, or 0 on a PE that took no part. `first` is the number of the first
   /// iteration, counted over the whole program, so that flags need no reset.
-  using Run = FunctionRef<double(std::uint64_t first, unsigned warmup, unsigned iters)>;
+  using Run = std::function<double(std::uint64_t first, unsigned warmup, unsigned iters)>;
   [[nodiscard]] Measurement repeat(const Run& run);
   /// The number of the next iteration; the `count` from there on belong to the caller.
   std::uint64_t take_iterations(std::uint64_t count);

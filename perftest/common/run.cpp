@@ -33,7 +33,7 @@ Header header_of(const Program& program, const Bench& bench) {
 
 }  // namespace
 
-void run_pe(const Program& program, FunctionRef<void(Bench&)> run, Options options,
+void run_pe(const Program& program, const std::function<void(Bench&)>& run, Options options,
             gshmem::Runtime& runtime) try {
   if (runtime.n_pes() < program.least_pes) {
     throw UsageError("needs at least " + std::to_string(program.least_pes) +
@@ -56,7 +56,7 @@ void run_pe(const Program& program, FunctionRef<void(Bench&)> run, Options optio
   throw Failed{2};
 }
 
-void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> body) {
+void for_each_pe(const Options& options, const std::function<void(gshmem::Runtime&)>& body) {
   if (options.pes) {
     gshmem::run_threads(static_cast<int>(options.pes), body);
   } else {
@@ -66,7 +66,7 @@ void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> bod
 }
 
 int run_job(const Program& program, int argc, char** argv,
-            FunctionRef<void(const Options&)> job) try {
+            const std::function<void(const Options&)>& job) try {
   const Options options = parse_options(program.groups, {argv + 1, argv + argc});
   if (options.help) {
     std::fputs(help_text(program.name, program.summary, program.groups).c_str(), stdout);

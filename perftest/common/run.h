@@ -21,11 +21,12 @@ int run_program(const Program& program, int argc, char** argv);
 // The pieces of run_program, for a program that begins and ends the PEs itself.
 
 /// Reads the command line, calls `job` and turns its errors into the exit status.
-int run_job(const Program& program, int argc, char** argv, FunctionRef<void(const Options&)> job);
+int run_job(const Program& program, int argc, char** argv,
+            const std::function<void(const Options&)>& job);
 /// Calls `body` on every PE of this process, between its init and its finalize.
-void for_each_pe(const Options& options, FunctionRef<void(gshmem::Runtime&)> body);
+void for_each_pe(const Options& options, const std::function<void(gshmem::Runtime&)>& body);
 /// Collective: `run` on this PE, with the program's defaults and report.
-void run_pe(const Program& program, FunctionRef<void(Bench&)> run, Options options,
+void run_pe(const Program& program, const std::function<void(Bench&)>& run, Options options,
             gshmem::Runtime& runtime);
 
 }  // namespace perftest

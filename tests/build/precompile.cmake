@@ -15,7 +15,7 @@ function(gshmem_precompiled target)
 endfunction()
 
 # gshmem_precompiled_owner(OWNER KIND): the target that precompiles for KIND; program is -fPIE, library -fPIC, visible
-# shows all its names, _quick is with the options of host/quick.cmake: clang, and g++ since 13, want the same optimization.
+# shows all its names, _quick is with the options of tests/build/quick.cmake: clang, and g++ since 13, want the same optimization.
 function(gshmem_precompiled_owner result kind)
   set(owner gshmem_precompiled_${kind})
   set(${result} ${owner} PARENT_SCOPE)

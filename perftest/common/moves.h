@@ -1,0 +1,91 @@
+// Puts and gets of bytes, for the programs of which there is one for either: how they are issued,
+// how they complete, and whose data arrives. Included by bandwidth.h and latency.h.
+#pragma once
+
+#include "perftest/common/run.h"
+#include "perftest/common/timing.h"
+
+namespace perftest {
+
+/// One group's part of a message.
+struct Message {
+  std::byte* dest;
+  const std::byte* source;
+  std::size_t bytes;
+  int pe;
+};
+
+struct Puts {
+  static int from(const Role& role) { return role.source; }
+  template <class Group>
+  GSHMEM_FN static void issue(const gshmem::LaunchContext& ctx, const Group& group,
+                              const Message& m) {
+    ctx.put_nbi(group, m.dest, m.source, m.bytes, m.pe);
+  }
+  /// Until it has arrived.
+  template <class Group>
+  GSHMEM_FN static void finish(const gshmem::LaunchContext& ctx, const Group& group,
+                               const Message& m) {
+    ctx.put(group, m.dest, m.source, m.bytes, m.pe);
+    if (group.thread_rank() == 0) ctx.quiet();
+    group.sync();
+  }
+};
+
+struct Gets {
+  static int from(const Role& role) { return role.target; }
+  template <class Group>
+  GSHMEM_FN static void issue(const gshmem::LaunchContext& ctx, const Group& group,
+                              const Message& m) {
+    ctx.get_nbi(group, m.dest, m.source, m.bytes, m.pe);
+  }
+  /// A get has stored what it loaded before the next one begins, so that none overlap.
+  template <class Group>
+  GSHMEM_FN static void finish(const gshmem::LaunchContext& ctx, const Group& group,
+                               const Message& m) {
+    ctx.get(group, m.dest, m.source, m.bytes, m.pe);
+  }
+};
+
+/// All groups move their share of the message again and again, and complete at the end.
+template <class Moves, class Group>
+struct MoveStream {
+  Message message;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    const Slice slice = slice_of<Group>(ctx, message.bytes);
+    const Message mine{message.dest + slice.begin, message.source + slice.begin, slice.bytes,
+                       message.pe};
+    for (unsigned i = 0; i < span.count; ++i) Moves::issue(ctx, Group{}, mine);
+    complete<Group>(ctx);
+  }
+};
+
+/// One group moves the message, and again when that is done.
+template <class Moves, class Group>
+struct MoveOneByOne {
+  static constexpr unsigned kMaxThreads = kLatencyThreads<Group>;
+  Message message;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
+    const Group group;
+    for (unsigned i = 0; i < span.count; ++i) Moves::finish(ctx, group, message);
+  }
+};
+
+/// Collective: measures Body<Moves, group of the scope> and checks what has arrived.
+template <template <class, class> class Body, class Moves>
+Measurement measure_moves(Bench& bench, Exchange& exchange, const std::string& scope,
+                          const gshmem::LaunchShape& shape, std::size_t bytes) {
+  const Role role = bench.role();
+  const Message message{exchange.dest(), exchange.source(), bytes, role.target};
+  exchange.prepare(bytes);
+  Measurement measured;
+  with_scope(scope, [&]<class Group>(Group) {
+    measured = measure(bench, shape, timed_if(role.is_active()), Body<Moves, Group>{message});
+  });
+  exchange.check(bytes, Moves::from(role));
+  return measured;
+}
+
+}  // namespace perftest
