@@ -16,3 +16,7 @@ struct Caller {
 GSHMEM_FN Caller ambient_caller(const char* name) { return {ambient_state(name), name}; }
 
 }  // namespace gshmem::api
+
+/// A function's name as text, expanded.
+#define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
+#define GSHMEM_TEXT_(X) #X

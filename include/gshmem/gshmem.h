@@ -8,8 +8,8 @@
 // put, `source` of get and `sig_addr` are symmetric objects: memory of gshmem_malloc, the same on
 // all PEs; the other side of a transfer is any memory the caller can read or write. nelems counts
 // elements, pe is 0 .. n_pes-1. Functions without suffix are called by one thread; gshmemx_*_warp
-// and gshmemx_*_block by all threads of a warp or block with the same arguments. functions.def has
-// every function that moves data or synchronizes, with what each family promises.
+// and gshmemx_*_block by all threads of a warp or block with the same arguments. functions.h has
+// every function that moves data or synchronizes, functions.def what each family promises.
 //
 // Order. put returns when `source` may be reused, put_nbi at once; both are complete at the target
 // after gshmem_quiet of the calling thread. get returns with the data, get_nbi has it after
@@ -80,7 +80,7 @@ GSHMEM_EXPORT void* gshmem_realloc(void* ptr, size_t size);
 /// is a fault (GSHMEMX_ERROR_INVALID_VALUE) on the PE that passed it.
 GSHMEM_EXPORT void gshmem_free(void* ptr);
 
-// --- Teams: section 9.4. Host only; functions.def has what takes one -----------------------------
+// --- Teams: section 9.4. Host only; functions.h has what takes one -----------------------------
 // Collective over the members of the parent team, by one host thread of each; calls on teams that
 // have a member in common are made in the same order on all members. At most GSHMEM_TEAMS teams of
 // a PE exist at a time. Return a status, the same kind on all members, and GSHMEM_TEAM_INVALID in
@@ -109,7 +109,7 @@ GSHMEM_EXPORT void gshmem_team_destroy(gshmem_team_t team);
 /// Another name of gshmem_team_sync.
 #define gshmem_sync gshmem_team_sync
 
-// --- Contexts: section 9.5. Host only; functions.def has what takes one --------------------------
+// --- Contexts: section 9.5. Host only; functions.h has what takes one --------------------------
 /// Local. A context whose fence and quiet are for itself alone. `options` are or-ed
 /// gshmem_ctx_options: with PRIVATE or SERIALIZED at most one thread at a time uses it (a thread,
 /// or the first thread of a _warp or _block call), which needs no atomics; NOSTORE changes nothing.
@@ -131,36 +131,25 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #endif
 
 // --- Everything of functions.def -----------------------------------------------------------------
-#define GSHMEM_NAME_STD(STEM) gshmem_##STEM
-#define GSHMEM_NAME_SHM(STEM) gshmem_##STEM
-#define GSHMEM_NAME_EXT(STEM) gshmemx_##STEM
-#define GSHMEM_NAME_OWN(STEM) gshmemx_##STEM
-#define GSHMEM_NAME_CTX_STD(STEM) gshmem_ctx_##STEM
-#define GSHMEM_NAME_CTX_EXT(STEM) gshmemx_ctx_##STEM
-#define GSHMEM_NAME_QP(STEM) gshmemx_qp_##STEM
-#define GSHMEM_TEXT(X) GSHMEM_TEXT_(X)
-#define GSHMEM_TEXT_(X) #X
-
 #if defined(__CUDACC__)
 #include <gshmem/device/fit.h>
 #include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
+#define GSHMEM_API GSHMEM_FN
+#else
+#define GSHMEM_API GSHMEM_EXPORT
+#endif
+// nvcc takes a second and a half for 4,000 declarations of what it sees the definitions of.
+#if !defined(__NVCC__)
+#include <gshmem/functions.h>
+#endif
+#if defined(__CUDACC__)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {             \
     GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \
     return ::gshmem::api::CALL;                               \
   }
 #include "functions.def"
-#else
-#ifdef __cplusplus
-extern "C" {
-#endif
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
-  GSHMEM_EXPORT RET GSHMEM_NAME_##KIND(STEM) PARAMS;
-#include "functions.def"
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 #include "gshmemx.h"

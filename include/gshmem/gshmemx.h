@@ -1,4 +1,4 @@
-// gshmem extensions to OpenSHMEM that are not in functions.def: init with attributes, several PEs
+// gshmem extensions to OpenSHMEM that are not in functions.h: init with attributes, several PEs
 // per process, modules loaded by hand, faults and status strings. Included by gshmem.h. C11, C++17,
 // CUDA.
 #pragma once
@@ -115,13 +115,11 @@ GSHMEM_EXPORT int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_ar
 GSHMEM_EXPORT int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps);
 
 // --- Streams -------------------------------------------------------------------------------------
-/// cudaStream_t and CUstream. stream_functions.def has the functions that take one, and what they
-/// promise.
+/// cudaStream_t and CUstream. stream_functions.h has the functions that take one,
+/// stream_functions.def what they promise.
 struct CUstream_st;
 typedef struct CUstream_st* gshmemx_stream_t;
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
-  GSHMEM_EXPORT RET gshmemx_##STEM##_on_stream PARAMS;
-#include "stream_functions.def"
+#include <gshmem/stream_functions.h>
 
 // --- Modules loaded by hand ----------------------------------------------------------------------
 // For code that includes gshmem.h and is loaded with cuModuleLoad*: fills the module's device

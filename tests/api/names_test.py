@@ -8,6 +8,7 @@ Usage: names_test.py symbols LIBGSHMEM
        names_test.py inventory                 what NVSHMEM and OpenSHMEM have: it is here, or the
                                                reason is (expected_names.py)
        names_test.py tested PROGRAM...         test programs that together call every function
+       names_test.py descriptions FOLDER      the generated headers: a line and a description for each function
 
 Prints missing and surplus names, and exits 1 when there are any.
 """
@@ -130,6 +131,25 @@ def check_tested(*programs):
     return compare("called by tests", called & wanted, wanted)
 
 
+def check_descriptions(folder):
+    """Each function once, on a line of its own, after at least one line of a description."""
+    found, bad = set(), 0
+    for header in ("functions.h", "stream_functions.h"):
+        with open(os.path.join(folder, header), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for before, line in zip(lines, lines[1:]):
+            match = re.fullmatch(r"GSHMEM_(?:API|EXPORT) [^(]+?(gshmemx?_\w+)\([^()]*\);", line)
+            if match is None:
+                bad += line.startswith("GSHMEM_")
+                continue
+            if match.group(1) in found or not re.match(r"/// \S", before):
+                bad += 1
+                print(f"{header}: twice, or without a description: {line}")
+            found.add(match.group(1))
+    return bad + compare("descriptions", found,
+                         expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams()})
+
+
 def check_device(nvcc, *flags):
     """Addresses in device code: an error where a name is none, or a host function."""
     unit = "".join(f"#include <{header}>\n" for header in HEADERS.values())
@@ -151,7 +171,8 @@ def check_device(nvcc, *flags):
 
 def main():
     checks = {"symbols": check_symbols, "nvshmem": check_nvshmem, "headers": check_headers,
-              "device": check_device, "inventory": check_inventory, "tested": check_tested}
+              "device": check_device, "inventory": check_inventory, "tested": check_tested,
+              "descriptions": check_descriptions}
     return 1 if checks[sys.argv[1]](*sys.argv[2:]) else 0
 
 

@@ -1,5 +1,7 @@
 #include "tests/spmd/bad_input/every_call.h"
 
+#include <gshmem/device/caller.h>
+
 #include "host/runtime/fault.h"
 
 #include <cctype>

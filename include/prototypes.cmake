@@ -1,0 +1,126 @@
+# The public prototypes as text, for editors, grep and doxygen: gshmem/functions.h and
+# gshmem/stream_functions.h of the build folder, which gshmem.h and gshmemx.h include. Made by the compiler's
+# preprocessor from the tables of those names when the build is configured; each function has the description
+# that functions.def gives its family. A function without one ends the configuration.
+
+# gshmem_read_descriptions(FILE): sets text_KEY for each name of the entries "/// NAMES: text" in FILE.
+macro(gshmem_read_descriptions file)
+  file(STRINGS ${file} lines REGEX "^///")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^/// ([A-Za-z_.][A-Za-z_., ]*): (.*)$")
+      string(REPLACE ", " ";" keys "${CMAKE_MATCH_1}")
+      foreach(key IN LISTS keys)
+        set(text_${key} "/// ${CMAKE_MATCH_2}")
+      endforeach()
+    elseif(line MATCHES "^///   (.*)$")
+      foreach(key IN LISTS keys)
+        string(APPEND text_${key} "\n/// ${CMAKE_MATCH_1}")
+      endforeach()
+    else()
+      message(FATAL_ERROR "gshmem: ${file}: neither an entry nor a further line of one: ${line}")
+    endif()
+  endforeach()
+endmacro()
+
+# gshmem_describe(RESULT NAME): what the entries say about the function.
+function(gshmem_describe result name)
+  string(REGEX REPLACE "^gshmemx?_" "" stem ${name})
+  set(more)
+  if(stem MATCHES "_on_stream$")
+    string(APPEND more "\n/// In `stream`: made after all that was put into it before, and before what follows.")
+    string(REGEX REPLACE "_on_stream$" "" stem ${stem})
+  endif()
+  string(REGEX REPLACE "_(warp|block)$" "" stem ${stem})
+  if(NOT stem MATCHES "^qp_(fence|quiet)$" AND stem MATCHES "^(ctx|qp)_(.*)")
+    set(stem ${CMAKE_MATCH_2})
+    string(APPEND more "\n${text_${CMAKE_MATCH_1}_...}")
+  endif()
+  string(REGEX REPLACE "^(${type_names})_" "T_" stem ${stem})
+  foreach(ending nbi vector)
+    if(stem MATCHES "^(.*)_${ending}$")
+      set(stem ${CMAKE_MATCH_1})
+      if(stem MATCHES "^T_atomic")
+        string(APPEND more "\n${text_T_atomic..._${ending}}")
+      else()
+        string(APPEND more "\n${text_..._${ending}}")
+      endif()
+    endif()
+  endforeach()
+  string(REGEX REPLACE "^(i?[pg][eu]t)(8|16|32|64|128)" "\\1N" stem ${stem})
+  string(REGEX REPLACE "^T_(atomic_|atomic_fetch_)(add|and|or|xor)$" "T_\\1OP" stem ${stem})
+  string(REGEX REPLACE "^T_(sum|prod|min|max|and|or|xor)_reduce$" "T_OP_reduce" stem ${stem})
+  if(NOT text_${stem})
+    message(FATAL_ERROR "gshmem: functions.def has no description of ${name} (${stem})")
+  endif()
+  set(${result} "${text_${stem}}${more}\n" PARENT_SCOPE)
+endfunction()
+
+# gshmem_write_prototypes(TABLE ROW MARK LINKAGE INTRODUCTION): TABLE.h from TABLE.def; ROW is the parameters of
+# its macro and what it declares. MARK stands before each prototype; LINKAGE says where they are C functions.
+function(gshmem_write_prototypes table row mark linkage introduction)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/${table}.def)
+  set(header ${CMAKE_BINARY_DIR}/include/gshmem/${table}.h)
+  set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def
+    ${CMAKE_CURRENT_FUNCTION_LIST_FILE})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+  # Apart from the header, which keeps its time when it keeps its text.
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/${table}.made)
+  set(stale FALSE)
+  foreach(input IN LISTS inputs)
+    if("${input}" IS_NEWER_THAN "${made}" OR NOT EXISTS "${header}")
+      set(stale TRUE)
+    endif()
+  endforeach()
+  if(NOT stale)
+    return()
+  endif()
+
+  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def types REGEX "^GSHMEM_TYPE")
+  list(TRANSFORM types REPLACE "^GSHMEM_TYPE.([a-z0-9]+),.*" "\\1")
+  list(JOIN types "|" type_names)
+  gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def)
+
+  set(unit ${CMAKE_CURRENT_BINARY_DIR}/${table}.cpp)
+  file(WRITE ${unit} "#define ${row}\n#include <gshmem/${table}.def>\n")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -E -P -x c++ -I${CMAKE_CURRENT_SOURCE_DIR} ${unit}
+    OUTPUT_VARIABLE rows COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "[ \n]+" " " rows "${rows}")
+  string(REPLACE " * " "* " rows "${rows}")
+  string(REPLACE " ROW " ";" rows " ${rows}")
+  list(POP_FRONT rows)
+  set(text)
+  foreach(row IN LISTS rows)
+    if(NOT row MATCHES "^(.*[^ ]) (gshmemx?_[a-z0-9_]+) ?(\\(.*\\)) ?$")
+      message(FATAL_ERROR "gshmem: ${table}.def: no prototype: ${row}")
+    endif()
+    set(prototype "${mark} ${CMAKE_MATCH_1} ${CMAKE_MATCH_2}${CMAKE_MATCH_3};\n")
+    gshmem_describe(description ${CMAKE_MATCH_2})
+    string(APPEND text "${description}${prototype}")
+  endforeach()
+  file(CONFIGURE OUTPUT ${header} @ONLY CONTENT "${introduction}
+// Made from ${table}.def.
+#pragma once
+
+#include <gshmem/gshmem.h>
+
+#if ${linkage}
+extern \"C\" {
+#endif
+${text}
+#if ${linkage}
+}
+#endif
+")
+  file(TOUCH ${made})
+endfunction()
+
+gshmem_write_prototypes(functions
+  "GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET GSHMEM_NAME_##KIND(STEM) PARAMS"
+  GSHMEM_API "defined(__cplusplus) && !defined(__CUDACC__)"
+  "// Every function that moves data or synchronizes. gshmem.h has the terms, functions.def what is common to all
+// and to each family, include/README.md the guide.")
+gshmem_write_prototypes(stream_functions
+  "GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) ROW RET gshmemx_##STEM##_on_stream PARAMS"
+  GSHMEM_EXPORT "defined(__cplusplus)"
+  "// Every function that leaves an operation in a CUDA stream. stream_functions.def has their order, and what a
+// stream promises. Host only.")

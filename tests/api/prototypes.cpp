@@ -1,0 +1,15 @@
+// The generated headers against the tables: what gshmem.h declares of a function is what its row
+// says. An overload, a missing or another prototype does not compile. Also compiled by nvcc, for
+// which the functions are inline and gshmem.h leaves their prototypes out.
+#include <gshmem/functions.h>
+#include <gshmem/gshmem.h>
+
+#include <type_traits>
+
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  static_assert(std::is_same_v<decltype(GSHMEM_NAME_##KIND(STEM)), RET PARAMS>, #STEM);
+#include <gshmem/functions.def>
+
+#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
+  static_assert(std::is_same_v<decltype(gshmemx_##STEM##_on_stream), RET PARAMS>, #STEM);
+#include <gshmem/stream_functions.def>
