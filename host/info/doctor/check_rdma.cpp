@@ -203,12 +203,8 @@ Findings check_ports(const Machine& machine) {
 }
 
 Findings check_pkeys(const Machine& machine) {
-  Findings findings;
-  for (const NicPort& port : rdma_ports(machine)) {
-    if (is_active(port)) findings.push_back(pkey_of(machine, port));
-  }
-  if (findings.empty()) findings.push_back(skipped("there is no active RDMA port"));
-  return findings;
+  return at_active_ports(machine, Links::kAll,
+                         [&](const NicPort& port) { return pkey_of(machine, port); });
 }
 
 }  // namespace gshmem::info

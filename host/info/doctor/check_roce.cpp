@@ -170,32 +170,22 @@ Finding losses_of(const Machine& machine, const NicPort& port, const std::string
 }  // namespace
 
 Findings check_gids(const Machine& machine) {
-  Findings findings;
-  for (const NicPort& port : rdma_ports(machine)) {
-    if (!is_active(port)) continue;
+  return at_active_ports(machine, Links::kAll, [&](const NicPort& port) {
     const std::vector<GidEntry> table = gids(machine, port);
-    findings.push_back(is_ethernet(port) ? roce_gid(machine, port, table)
-                                         : infiniband_gid(machine, port, table));
-  }
-  if (findings.empty()) findings.push_back(skipped("there is no active RDMA port"));
-  return findings;
+    return is_ethernet(port) ? roce_gid(machine, port, table)
+                             : infiniband_gid(machine, port, table);
+  });
 }
 
 Findings check_mtu(const Machine& machine) {
-  Findings findings;
-  for (const NicPort& port : rdma_ports(machine)) {
-    if (is_active(port)) findings.push_back(mtu_of(machine, port));
-  }
-  if (findings.empty()) findings.push_back(skipped("there is no active RDMA port"));
-  return findings;
+  return at_active_ports(machine, Links::kAll,
+                         [&](const NicPort& port) { return mtu_of(machine, port); });
 }
 
 Findings check_flow_control(const Machine& machine) {
   const int priority = machine.config.ib_service_level % 8;
   const int dscp = machine.config.ib_traffic_class / 4;
-  Findings findings;
-  for (const NicPort& port : rdma_ports(machine)) {
-    if (!is_active(port) || !is_ethernet(port)) continue;
+  return at_active_ports(machine, Links::kEthernet, [&](const NicPort& port) {
     std::string used = strprintf(
         "gshmem sends with priority %d, DSCP %d (GSHMEM_IB_SL, "
         "GSHMEM_IB_TRAFFIC_CLASS)",
@@ -207,10 +197,8 @@ Findings check_flow_control(const Machine& machine) {
     if (notify && react) {
       used += "; ECN notifies on priorities " + *notify + ", reacts on " + *react;
     }
-    findings.push_back(losses_of(machine, port, used));
-  }
-  if (findings.empty()) findings.push_back(skipped("there is no active RoCE port"));
-  return findings;
+    return losses_of(machine, port, used);
+  });
 }
 
 }  // namespace gshmem::info

@@ -2,6 +2,7 @@
 // checks.
 #pragma once
 
+#include "host/info/doctor/finding.h"
 #include "host/info/doctor/machine.h"
 #include "host/info/nics.h"
 #include "transport/nic/gid_choice.h"
@@ -18,6 +19,23 @@ namespace gshmem::info {
 [[nodiscard]] std::string port_name(const NicPort& port);
 [[nodiscard]] inline bool is_ethernet(const NicPort& port) { return port.link_layer == "Ethernet"; }
 [[nodiscard]] inline bool is_active(const NicPort& port) { return port.state == "ACTIVE"; }
+
+/// What `look` says about each active port, of Ethernet alone or of all; skipped where there is
+/// none.
+enum class Links { kAll, kEthernet };
+template <class Look>
+[[nodiscard]] Findings at_active_ports(const Machine& machine, Links links, const Look& look) {
+  Findings findings;
+  for (const NicPort& port : rdma_ports(machine)) {
+    if (is_active(port) && (links == Links::kAll || is_ethernet(port))) {
+      findings.push_back(look(port));
+    }
+  }
+  const char* const kind = links == Links::kAll ? "RDMA" : "RoCE";
+  if (findings.empty())
+    findings.push_back(skipped(std::string("there is no active ") + kind + " port"));
+  return findings;
+}
 
 /// Entries of the port's table that are not zero.
 [[nodiscard]] std::vector<nic::GidEntry> gids(const Machine& machine, const NicPort& port);
