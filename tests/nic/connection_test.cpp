@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <functional>
 #include <numeric>
 
@@ -149,6 +151,46 @@ TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
                               : ends.masked(kMaskedAdd, 4);
   const bool good = what == 0 ? one.plain : what <= 2 ? one.masked8 : one.masked4;
   CHECK(unsigned{cqe.syndrome} == (good ? 0u : unsigned{kBadRequest}));
+}
+
+TEST_CASE("on_ethernet_packets_go_by_mac") {
+  constexpr soft::Profile kRoce{.link = soft::Profile::Link::kEthernet};
+  const int fd = soft::Engine::make_fabric();
+  // Port 0 and port 1 of a host, and port 0 as another process of it has it.
+  soft::Engine port({.profile = kRoce}), other({.profile = kRoce, .device = 1}),
+      sibling({.profile = kRoce}), infiniband(soft::EngineOptions{});
+  for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) one->join_fabric(fd);
+  ::close(fd);
+  std::uint32_t pd = 0;
+  for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) pd = one->create_pd();
+  const std::uint64_t own = port.device().mac;
+  CHECK(own != other.device().mac);
+  CHECK(own == sibling.device().mac);
+  struct Way {
+    soft::Engine* to;
+    std::uint64_t mac;
+    bool arrives;
+  };
+  // As the kernel has it, every address of the host itself is its own MAC, and never leaves the
+  // port.
+  const Way ways[] = {{&other, other.device().mac, true},
+                      {&sibling, own, true},
+                      {&other, own, false},
+                      {&other, 0, false},
+                      {&sibling, other.device().mac, false},
+                      {&infiniband, own, false}};
+  for (const Way& way : ways) {
+    INFO("way " << &way - ways);
+    Queue a(port, pd), b(*way.to, pd);
+    Memory source(port, pd, 64), target(*way.to, pd, 64);
+    a.connect(b.qpn(), {.remote_mac = way.mac});
+    b.connect(a.qpn(), {.remote_mac = own});
+    *source.as<std::uint64_t>() = 7;
+    const Cqe cqe = a.ring_and_wait(
+        a.write({target.address(), target.key()}, {source.address(), 8, source.key()}));
+    CHECK(unsigned{cqe.syndrome} == (way.arrives ? 0u : unsigned{kRetry}));
+    CHECK(*target.as<std::uint64_t>() == (way.arrives ? 7u : 0u));
+  }
 }
 
 TEST_CASE("access_of_the_second_transition_replaces_that_of_the_first") {

@@ -1,6 +1,7 @@
 // The soft NIC's control path: what it refuses, with which command status, and options that are
 // bad.
 #include "tests/nic/softnic.h"
+#include "transport/nic/soft/profile.h"
 
 #include <catch2/catch.hpp>
 
@@ -78,6 +79,11 @@ TEST_CASE("bad_options_are_refused_with_what_is_accepted") {
   CHECK_THAT(with({.rules = "delay=1h"}), Contains("delay=1h"));
   CHECK_THAT(with({.rules = "syndrome=0"}), Contains("not 0"));
   CHECK_THAT(with({.rules = "syndrome=0x100"}), Contains("up to 255"));
+  for (const char* bad : {"eth", "mtu=1000", "mtu=8192", "mtu=", "page=16k", "roce;ib,x"}) {
+    CHECK_THROWS_AS(soft::parse_profiles(bad), EngineError);
+  }
+  CHECK(soft::parse_profiles("").size() == 1);
+  CHECK(soft::parse_profiles("roce,mtu=512;page=64k").at(1).page_bytes == 65536);
   CHECK_THAT(with({.rules = "wqe=1-:drop"}), Contains("wqe=1-"));
   CHECK_THAT(with({.rules = "often:drop"}), Contains("times="));
   CHECK_THAT(with({.rules = "queue=init"}), Contains("queue=error"));

@@ -229,7 +229,7 @@ TEST_CASE("both_doorbell_encodings_and_all_registers_are_seen") {
   Pair pair;
   auto* word = pair.target.as<std::uint64_t>(0);
   std::uint64_t expected = 0;
-  for (const unsigned offset : {0x800u, 0x900u, 0x600u}) {
+  for (const unsigned offset : {0x800u, 0x900u, 0xa00u, 0xb00u}) {
     pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1);
     pair.a.store_record(pair.a.next());
     pair.a.store_doorbell(pair.a.next(), pair.a.qpn(), offset);
@@ -245,6 +245,21 @@ TEST_CASE("both_doorbell_encodings_and_all_registers_are_seen") {
   pair.a.wait(index);
   CHECK(*word == ++expected);
   CHECK(pair.engine.violations().empty());
+}
+
+TEST_CASE("a_queue_pair_without_a_record_has_a_register_of_its_own") {
+  Pair pair({}, {.no_record = true});
+  for (int i = 0; i < 5; ++i) {
+    const std::uint16_t index = pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1);
+    pair.a.store_doorbell(pair.a.next(), pair.a.qpn(), 0x600);
+    CHECK_FALSE(pair.a.wait(index).error());
+  }
+  CHECK(*pair.target.as<std::uint64_t>() == 5);
+  CHECK(pair.engine.violations().empty());  // also the record, which stays 0
+  pair.a.nop();
+  pair.a.store_doorbell(pair.a.next(), pair.a.qpn());
+  CHECK(eventually([&] { return pair.engine.counters().violations == 1; }));
+  CHECK_THAT(pair.engine.violations(), Catch::Contains("at 0x800, but it does without"));
 }
 
 TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {

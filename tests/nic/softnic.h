@@ -109,6 +109,7 @@ struct QueueOptions {
   void* page = nullptr;
   soft::ReceiveAttributes receives = {};  ///< of its own
   std::uint32_t shared_receives = 0;
+  bool no_record = false;
 };
 
 /// A queue pair as a client sees it.
@@ -137,7 +138,8 @@ class Queue {
                              .uar = uar_,
                              .user_index = options.user_index,
                              .receives = options.receives,
-                             .shared_receives = options.shared_receives});
+                             .shared_receives = options.shared_receives,
+                             .no_record = options.no_record});
   }
   ~Queue() {
     if (qpn_ != 0) engine_.destroy_qp(qpn_);

@@ -42,12 +42,18 @@ if(GSHMEM_PYTHON AND NOT GSHMEM_SANITIZE)
   endforeach()
 endif()
 
-add_executable(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp verbs_receive_test.cpp)
-target_include_directories(verbs_api_test PRIVATE ${CMAKE_SOURCE_DIR})
-target_link_libraries(verbs_api_test PRIVATE -libverbs -lmlx5)
-gshmem_use_catch(verbs_api_test)
-target_link_directories(verbs_api_test PRIVATE ${verbs_folder})
-set_target_properties(verbs_api_test PROPERTIES BUILD_RPATH ${verbs_folder})
-add_dependencies(verbs_api_test gshnic_ibverbs gshnic_mlx5)
-catch_discover_tests(verbs_api_test TEST_PREFIX "${GSHMEM_TEST_PREFIX}verbs_api_test." PROPERTIES
-  TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS [==[cpu\\\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
+# Tests that are linked with the soft NIC's libraries as any program is with rdma-core's.
+function(gshmem_verbs_test name)
+  add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE -libverbs -lmlx5)
+  gshmem_use_catch(${name})
+  target_link_directories(${name} PRIVATE ${verbs_folder})
+  set_target_properties(${name} PROPERTIES BUILD_RPATH ${verbs_folder})
+  add_dependencies(${name} gshnic_ibverbs gshnic_mlx5)
+  catch_discover_tests(${name} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${name}." PROPERTIES
+    TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS [==[cpu\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
+endfunction()
+
+gshmem_verbs_test(verbs_api_test verbs_api_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp verbs_receive_test.cpp)
+gshmem_verbs_test(verbs_profile_test verbs_profile_test.cpp)

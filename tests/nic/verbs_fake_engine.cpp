@@ -34,15 +34,13 @@ DeviceAttributes Engine::device() const {
   DeviceAttributes attributes;
   attributes.lid = 7;
   attributes.guid = 0x0002c90300000007;
-  attributes.gid[0] = 0xfe;
-  attributes.gid[1] = 0x80;
-  attributes.gid[15] = 7;
+  attributes.gids.push_back({{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}, {}});
   return attributes;
 }
 
 std::uint32_t Engine::create_pd() { return impl_->next(); }
 void Engine::destroy_pd(std::uint32_t) {}
-std::uint32_t Engine::create_uar(void** page) {
+std::uint32_t Engine::create_uar(void** page, std::uint32_t) {
   alignas(4096) static char page_bytes[4096];  // one page for all: nothing reads it
   *page = page_bytes;
   return impl_->next();

@@ -86,10 +86,13 @@ TEST_CASE("every reason for which a queue pair is refused") {
     bits(in, kQpc, 12, 11, 1);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kMigration));
   }
+  SECTION("no doorbell record, on a card that has no such queue pairs") {
+    bits(in, kQpc + 0x10, 31, 30, 1);  // send_dbr_mode
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kCapability));
+  }
   SECTION("features that are not there") {
     const auto [byte, bit] = GENERATE(table<std::size_t, int>({{0x04, 31},    // wq_signature
                                                                {0x08, 15},    // no_sq
-                                                               {0x10, 30},    // send_dbr_mode
                                                                {0x90, 0},     // cd_master
                                                                {0x90, 1},     // cd_slave_send
                                                                {0xcc, 0}}));  // dc_access_key

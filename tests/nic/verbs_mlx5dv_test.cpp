@@ -7,23 +7,43 @@
 #include <fcntl.h>
 
 #include <cstring>
+#include <vector>
 
 using namespace verbs_test;
 
-TEST_CASE("UARs have a page each, whatever their kind") {
+TEST_CASE("a page of doorbells has registers for several, and one is for all that want no window") {
   const Nic nic;
-  mlx5dv_devx_uar* uars[3];
-  const std::uint32_t kinds[] = {MLX5DV_UAR_ALLOC_TYPE_BF, MLX5DV_UAR_ALLOC_TYPE_NC, 1u << 31};
-  for (int i = 0; i < 3; ++i) {
-    uars[i] = mlx5dv_devx_alloc_uar(nic.context, kinds[i]);
-    REQUIRE(uars[i] != nullptr);
-    CHECK(static_cast<char*>(uars[i]->reg_addr) == static_cast<char*>(uars[i]->base_addr) + 0x800);
-    for (int k = 0; k < i; ++k) CHECK(uars[k]->page_id != uars[i]->page_id);
+  const auto offset = [](const mlx5dv_devx_uar* uar) {
+    return static_cast<char*>(uar->reg_addr) - static_cast<char*>(uar->base_addr);
+  };
+  struct Kind {
+    std::uint32_t flags;
+    std::vector<long> offsets;  // of one page, before the next one begins
+  };
+  for (const Kind& kind : {Kind{1u << 31, {0x800, 0x900, 0xa00, 0xb00}},
+                           Kind{MLX5DV_UAR_ALLOC_TYPE_BF, {0x800, 0xa00}}}) {
+    std::vector<mlx5dv_devx_uar*> uars;
+    for (std::size_t i = 0; i < 2 * kind.offsets.size(); ++i) {
+      uars.push_back(mlx5dv_devx_alloc_uar(nic.context, kind.flags));
+      REQUIRE(uars.back() != nullptr);
+      CHECK(offset(uars.back()) == kind.offsets[i % kind.offsets.size()]);
+      const bool same_page = i < kind.offsets.size();
+      CHECK((uars.back()->page_id == uars.front()->page_id) == same_page);
+      CHECK((uars.back()->base_addr == uars.front()->base_addr) == same_page);
+    }
+    for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
   }
+  mlx5dv_devx_uar* one = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
+  mlx5dv_devx_uar* other = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
+  REQUIRE(one != nullptr);
+  REQUIRE(other != nullptr);
+  CHECK(one->reg_addr == other->reg_addr);
+  CHECK(offset(one) == 0x800);
+  mlx5dv_devx_free_uar(one);
+  mlx5dv_devx_free_uar(other);
   errno = 0;
   CHECK(mlx5dv_devx_alloc_uar(nic.context, 2) == nullptr);
   CHECK(errno == EOPNOTSUPP);
-  for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
 }
 
 TEST_CASE("user memory and event queues of DevX") {

@@ -3,6 +3,7 @@
 #include "host/base/error.h"
 #include "host/base/log.h"
 #include "host/base/thread.h"
+#include "transport/nic/soft/profile.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -12,15 +13,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace gshmem::soft {
 namespace {
 
 /// No doorbell: queue pair number 0xffffff is never given out.
 constexpr std::uint64_t kNoDoorbell = ~std::uint64_t{0};
-/// Both halves of the BlueFlame window (rdma-core providers/mlx5/qp.c toggles between them), and
-/// the register of clients without doorbell records.
-constexpr std::size_t kRegisters[] = {0x800, 0x900, 0x600};
+/// Those of a UAR: four that take 8 bytes, or two BlueFlame windows of two halves each (rdma-core
+/// providers/mlx5/verbs.c mlx5_insert_dyn_uuars, qp.c toggles between halves), and the one of queue
+/// pairs without doorbell records.
+constexpr std::size_t kRegisters[] = {0x800, 0x900, 0xa00, 0xb00, 0x600};
+constexpr std::size_t kNoRecordRegister = 4;  ///< its place
 /// The register by which completion queues are armed (mlx5dv.h, MLX5_CQ_DOORBELL).
 constexpr std::size_t kArmRegister = 0x20;
 constexpr int kPacketsPerVisit = 64;
@@ -40,8 +44,6 @@ void pause_cpu() {
 
 }  // namespace
 
-Uar::~Uar() { ::munmap(page, Core::kUarBytes); }
-
 Core::Lock::Lock(Core& core) : core_(core) {
   core_.waiting_.fetch_add(1, std::memory_order_relaxed);
   core_.mutex_.lock();
@@ -57,7 +59,7 @@ Core::Core(const EngineOptions& options)
     : context(options), requester(context), responder(context), process_(::getpid()) {
   AtomicWords::of_process();  // lives longer than the engine
   if (!options.fabric.empty()) {
-    use_fabric(std::make_unique<Fabric>(Fabric::open_named(options.fabric.c_str()).get()));
+    use_fabric(Fabric::open_named(options.fabric.c_str()).get());
     joined = true;
   }
   if (parse_adversary(options.adversary).any()) {
@@ -85,13 +87,14 @@ void Core::reset(QueuePair& qp) {
   qp.state = QpState::kReset;
 }
 
-void Core::use_fabric(std::unique_ptr<Fabric> fabric) {
-  context.fabric = std::move(fabric);
+void Core::use_fabric(int fd) {
+  context.fabric =
+      std::make_unique<Fabric>(fd, mac_of(context.options.profile, context.options.device));
   context.regions.set_node(context.fabric->node());
 }
 
 Fabric& Core::fabric() {
-  if (context.fabric == nullptr) use_fabric(std::make_unique<Fabric>(Fabric::make().get()));
+  if (context.fabric == nullptr) use_fabric(Fabric::make().get());
   return *context.fabric;
 }
 
@@ -182,8 +185,8 @@ bool Core::look_at_arming() {
 bool Core::look_at_doorbells(std::int64_t now) {
   bool moved = false;
   for (const auto& [number, uar] : uars) {
-    for (const std::size_t offset : kRegisters) {
-      if (__atomic_load_n(uar->bell(offset), __ATOMIC_RELAXED) == kNoDoorbell) continue;
+    for (std::size_t at = 0; at < std::size(kRegisters); ++at) {
+      if (__atomic_load_n(uar->bell(kRegisters[at]), __ATOMIC_RELAXED) == kNoDoorbell) continue;
       if (now < uar->leave_until_ns) continue;
       // Left once, but not for ever. A newer one may replace it until then, as in a write-combining
       // buffer.
@@ -194,16 +197,17 @@ bool Core::look_at_doorbells(std::int64_t now) {
         if (leave > 0) continue;
       }
       uar->leave_until_ns = 0;
-      moved |= look_at(*uar, offset, now);
+      moved |= look_at(*uar, at, now);
     }
   }
   return moved;
 }
 
-bool Core::look_at(Uar& uar, std::size_t bell, std::int64_t now) {
+bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
   // Pairs with the client's store of the doorbell: what it wrote before, entries and payload, is
   // visible from here on.
-  const std::uint64_t value = __atomic_exchange_n(uar.bell(bell), kNoDoorbell, __ATOMIC_ACQ_REL);
+  const std::uint64_t value =
+      __atomic_exchange_n(uar.bell(kRegisters[at]), kNoDoorbell, __ATOMIC_ACQ_REL);
   if (value == kNoDoorbell) return false;
   ++context.counters.doorbells;
   constexpr std::uint64_t kHalf = 0xffffffff;
@@ -221,15 +225,19 @@ bool Core::look_at(Uar& uar, std::size_t bell, std::int64_t now) {
   } else if (qp->attributes.uar != uar.number) {
     context.checker.violation(strprintf("UAR %u: doorbell of queue pair 0x%x, which belongs to %u",
                                         uar.number, qp->number, qp->attributes.uar));
+  } else if (qp->attributes.no_record != (at == kNoRecordRegister)) {
+    context.checker.violation(strprintf(
+        "UAR %u: doorbell of queue pair 0x%x at 0x%zx, but it %s a doorbell record", uar.number,
+        qp->number, kRegisters[at], qp->attributes.no_record ? "does without" : "has"));
   } else {
-    qp->bell = bell;
+    qp->bells |= 1u << at;
     requester.ring(*qp, doorbell.producer);
   }
   // Hardware sees every store to a register, memory only keeps the last one: where queue pairs
   // share it, this doorbell may stand where another's was.
   if (uar.users > 1) {
     for (const auto& [number, other] : context.qps) {
-      const bool shares = other->bell == 0 || other->bell == bell;
+      const bool shares = other->bells == 0 || (other->bells >> at & 1) != 0;
       if (other->attributes.uar == uar.number && shares) requester.rescue(*other, now);
     }
   }

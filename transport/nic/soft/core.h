@@ -16,19 +16,17 @@
 
 namespace gshmem::soft {
 
-/// A page with doorbell registers, in memory of the process.
+/// Doorbell registers, in memory of the process. A page of the host has one or several.
 struct Uar {
-  Uar(std::uint32_t number, void* page) : number(number), page(page) {}
-  ~Uar();
-  Uar(const Uar&) = delete;
   /// The register at an offset.
   [[nodiscard]] std::uint64_t* bell(std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(static_cast<std::uint8_t*>(page) + offset);
   }
 
-  std::uint32_t number;
-  void* page;
-  int users = 0;  ///< queue pairs
+  std::uint32_t number = 0;
+  std::shared_ptr<void> memory;  ///< of all UARs of the page
+  void* page = nullptr;          ///< this one
+  int users = 0;                 ///< queue pairs
   std::uint64_t doorbells = 0;
   std::int64_t leave_until_ns = 0;  ///< the adversary's
 };
@@ -65,7 +63,7 @@ class Core {
 
   /// To the state after creation.
   void reset(QueuePair& qp);
-  void use_fabric(std::unique_ptr<Fabric> fabric);
+  void use_fabric(int fd);
   /// The process's own fabric, unless there is one.
   Fabric& fabric();
 
@@ -77,7 +75,7 @@ class Core {
   void run();
   bool pass();
   bool look_at_doorbells(std::int64_t now);
-  bool look_at(Uar& uar, std::size_t bell, std::int64_t now);
+  bool look_at(Uar& uar, std::size_t at, std::int64_t now);
   bool look_at_arming();
   bool receive(std::int64_t now);
   void rest(std::int64_t idle_ns);

@@ -4,6 +4,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "transport/nic/soft/core.h"
+#include "transport/nic/soft/profile.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -95,13 +96,19 @@ struct Engine::Impl : Core {
 /// One each for the devices of the process, in one fabric.
 std::vector<std::unique_ptr<Engine>> Engine::start_all() {
   const EngineOptions options = EngineOptions::from_env();
+  const std::vector<Profile> profiles = parse_profiles(variable("GSHNIC_PROFILE"));
   std::vector<std::unique_ptr<Engine>> engines;
-  for (int i = 0; i < options.devices; ++i) engines.push_back(std::make_unique<Engine>(options));
+  for (int i = 0; i < options.devices; ++i) {
+    EngineOptions own = options;
+    own.device = i;
+    own.profile = profiles[std::min(static_cast<std::size_t>(i), profiles.size() - 1)];
+    engines.push_back(std::make_unique<Engine>(own));
+  }
   if (options.devices > 1 && options.fabric.empty()) {
     const Fd own = Fabric::make();
     for (const auto& engine : engines) {
       const Core::Lock lock(*engine->impl_);
-      engine->impl_->use_fabric(std::make_unique<Fabric>(own.get()));
+      engine->impl_->use_fabric(own.get());
     }
   }
   return engines;
@@ -149,22 +156,32 @@ void Engine::join_fabric(int fd) {
   }
   check(impl_->context.qps.empty() && impl_->context.regions.empty(), kBadResourceState,
         "a fabric must be joined before the first queue pair and region");
-  impl_->use_fabric(std::make_unique<Fabric>(fd));
+  impl_->use_fabric(fd);
   impl_->joined = true;
 }
 
 DeviceAttributes Engine::device() const {
   const Core::Lock lock(*impl_);
   const Fabric& fabric = impl_->fabric();
+  const EngineOptions& options = impl_->context.options;
   DeviceAttributes attributes;
-  attributes.lid = fabric.lid_of(fabric.node());
+  attributes.profile = options.profile;
+  attributes.port_up = !impl_->context.port_down;
+  const std::uint16_t lid = fabric.lid_of(fabric.node());
   // Locally administered EUI-64 (bit 1 of the first byte), no vendor's.
-  attributes.guid = 0x0253'4e49'4300'0000 | attributes.lid;
+  attributes.guid = 0x0253'4e49'4300'0000 | lid;
+  if (options.profile.link == Profile::Link::kEthernet) {
+    attributes.mac = mac_of(options.profile, options.device);
+    attributes.gids = roce_gids(options.profile, options.device);
+    return attributes;
+  }
+  attributes.lid = lid;
   // InfiniBand 4.1.1: the default GID is the link-local prefix and the GUID.
   const std::uint64_t prefix = __builtin_bswap64(0xfe80'0000'0000'0000);
   const std::uint64_t guid = __builtin_bswap64(attributes.guid);
-  std::memcpy(attributes.gid, &prefix, 8);
-  std::memcpy(attributes.gid + 8, &guid, 8);
+  GidAttributes& gid = attributes.gids.emplace_back();
+  std::memcpy(gid.bytes.data(), &prefix, 8);
+  std::memcpy(gid.bytes.data() + 8, &guid, 8);
   return attributes;
 }
 
@@ -184,19 +201,27 @@ void Engine::destroy_pd(std::uint32_t pd) {
   impl_->pds.erase(pd);
 }
 
-std::uint32_t Engine::create_uar(void** page) {
+std::uint32_t Engine::create_uar(void** page, std::uint32_t count) {
+  const std::size_t bytes = count * Core::kUarBytes;
   // A memfd like the pages of a device file, not anonymous memory: it is what a program that looks
   // into /proc/self/maps sees.
   const Fd file(::memfd_create("gshnic_uar", MFD_CLOEXEC));
-  check(file && ::ftruncate(file.get(), Core::kUarBytes) == 0, kNoResource, "memory of a UAR");
-  void* memory =
-      ::mmap(nullptr, Core::kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  check(memory != MAP_FAILED, kNoResource, "memory of a UAR");
-  std::memset(memory, 0xff, Core::kUarBytes);  // no doorbell
+  check(file && ::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0, kNoResource,
+        "memory of a UAR");
+  void* first = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  check(first != MAP_FAILED, kNoResource, "memory of a UAR");
+  const std::shared_ptr<void> memory(first, [bytes](void* mapped) { ::munmap(mapped, bytes); });
+  std::memset(first, 0xff, bytes);  // no doorbell
   const Core::Lock lock(*impl_);
-  const std::uint32_t number = ++impl_->last_uar;
-  impl_->uars.emplace(number, std::make_unique<Uar>(number, memory));
-  *page = memory;
+  const std::uint32_t number = impl_->last_uar + 1;
+  for (std::size_t at = 0; at < bytes; at += Core::kUarBytes) {
+    auto uar = std::make_unique<Uar>();
+    uar->number = ++impl_->last_uar;
+    uar->memory = memory;
+    uar->page = static_cast<std::uint8_t*>(first) + at;
+    impl_->uars.emplace(uar->number, std::move(uar));
+  }
+  *page = first;
   return number;
 }
 
@@ -337,8 +362,8 @@ void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   check(qp.state == QpState::kInit, kBadQpState,
         strprintf("queue pair 0x%x: to rtr from state %u", qpn, static_cast<unsigned>(qp.state)));
   const std::uint32_t mtu = rtr.mtu;
-  check(mtu >= 256 && mtu <= DeviceAttributes{}.mtu && (mtu & (mtu - 1)) == 0, kBadParameter,
-        strprintf("path MTU of %u bytes", mtu));
+  check(mtu >= 256 && mtu <= impl_->context.options.profile.mtu && (mtu & (mtu - 1)) == 0,
+        kBadParameter, strprintf("path MTU of %u bytes", mtu));
   check(rtr.remote_qpn < 0xffffff && rtr.log_message_max <= 31 && rtr.log_responder_reads <= 7 &&
             rtr.receive_psn <= kPsnMask && rtr.min_rnr_timer <= 31,
         kBadParameter, "a field of the queue pair context is out of its range");

@@ -5,6 +5,7 @@
 // process, and only inside a registered region.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -65,6 +66,7 @@ struct QpAttributes {
   std::uint32_t user_index = 0;
   ReceiveAttributes receives = {};    ///< of its own, without pd
   std::uint32_t shared_receives = 0;  ///< else the number of create_receives; 0 = none
+  bool no_record = false;             ///< qpc.send_dbr_mode 1: rung by a register of its own
 };
 
 /// qpc.state
@@ -85,8 +87,9 @@ struct QpInit {
 };
 struct QpRtr {
   std::uint32_t remote_qpn = 0;
-  std::uint16_t remote_lid = 0;
-  std::uint32_t mtu = 4096;  ///< bytes, of both directions
+  std::uint16_t remote_lid = 0;  ///< on InfiniBand; 0: wherever the queue pair is
+  std::uint64_t remote_mac = 0;  ///< on Ethernet
+  std::uint32_t mtu = 4096;      ///< bytes, of both directions
   std::uint32_t log_message_max = 30;
   std::uint32_t log_responder_reads = 4;  ///< log_rra_max
   std::uint32_t receive_psn = 0;          ///< of the peer's first packet
@@ -102,14 +105,33 @@ struct QpRts {
   std::optional<std::uint32_t> min_rnr_timer = {};  ///< replaces that of rtr
 };
 
+/// The kind of card and host: profile.h.
+struct Profile {
+  enum class Link : std::uint8_t { kInfiniBand, kEthernet };
+  Link link = Link::kInfiniBand;
+  bool ipv4 = true;  ///< addresses of an Ethernet port
+  std::uint32_t mtu = 4096;
+  std::uint32_t page_bytes = 4096;  ///< of the host
+  bool no_record = false;           ///< queue pairs may do without a doorbell record
+};
+
+/// An entry of a port's GID table.
+struct GidAttributes {
+  enum class Kind : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
+  std::array<std::uint8_t, 16> bytes{};
+  Kind kind = Kind::kInfiniBand;
+};
+
 /// The attributes that the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).
 struct DeviceAttributes {
-  std::uint16_t lid = 0;
+  std::uint16_t lid = 0;  ///< 0 on Ethernet
   std::uint64_t guid = 0;
-  std::uint8_t gid[16] = {};
+  std::uint64_t mac = 0;  ///< of an Ethernet port
+  std::vector<GidAttributes> gids;
   std::uint32_t max_log_qp_entries = 15, max_log_cq_entries = 22;
   std::uint32_t max_wqe_bytes = 1008;
-  std::uint32_t mtu = 4096;
+  Profile profile;
+  bool port_up = true;
 };
 
 /// Thrown by value below; `status` is the PRM command status it becomes (0x3 bad parameter, 0x5 bad
@@ -133,6 +155,8 @@ struct EngineOptions {
   std::string adversary = {};  ///< GSHNIC_ADVERSARY: adversary.h has the grammar
   std::string rules = {};      ///< GSHNIC_RULES: rules.h has the grammar
   Strictness strict = Strictness::kStrict;  ///< GSHNIC_STRICT, where the default is kCard
+  Profile profile = {};                     ///< GSHNIC_PROFILE: profile.h has the grammar
+  int device = 0;                           ///< which one of the host
   /// GSHNIC_DEVICES, default 1: devices of the process.
   int devices = 1;
   /// Errors: EngineError 0x3 that names the variable.
@@ -193,8 +217,10 @@ class Engine {
 
   [[nodiscard]] std::uint32_t create_pd();
   void destroy_pd(std::uint32_t pd);
-  /// A UAR page of its own; returns its number, stores its first byte.
-  [[nodiscard]] std::uint32_t create_uar(void** page);
+  /// UARs of 4 KiB beside each other; returns the number of the first, the others follow, and
+  /// stores its first byte.
+  [[nodiscard]] std::uint32_t create_uar(void** page, std::uint32_t count = 1);
+  /// One of them.
   void destroy_uar(std::uint32_t uar);
   /// Returns the key, the same for local and remote use; unique in the fabric, never reused soon.
   [[nodiscard]] std::uint32_t create_region(const RegionAttributes& attributes);

@@ -86,6 +86,7 @@ class FileLock {
 
 struct Fabric::Node {
   std::atomic<std::uint32_t> state;
+  std::atomic<std::uint64_t> mac;
   alignas(64) std::atomic<std::uint64_t> senders;
 };
 
@@ -116,7 +117,7 @@ Fd Fabric::open_named(const char* name) {
   return file;
 }
 
-Fabric::Fabric(int fd) {
+Fabric::Fabric(int fd, std::uint64_t mac) {
   // A description of our own: locks belong to descriptions, and a descriptor that was inherited or
   // passed shares its one with others.
   file_ = Fd(::open(strprintf("/proc/self/fd/%d", fd).c_str(), O_RDWR | O_CLOEXEC));
@@ -134,7 +135,7 @@ Fabric::Fabric(int fd) {
   }
   header_ = static_cast<Header*>(map_file(file_, 0, kRingsOffset));
   try {
-    claim_node();
+    claim_node(mac);
   } catch (...) {
     ::munmap(header_, kRingsOffset);
     throw;
@@ -148,7 +149,7 @@ Fabric::~Fabric() {
 }
 
 // Under the lock.
-void Fabric::claim_node() {
+void Fabric::claim_node(std::uint64_t mac) {
   if (header_->magic != 0 && header_->magic != kMagic) {
     throw EngineError{0x3, "a fabric of another version of the soft NIC"};
   }
@@ -172,6 +173,7 @@ void Fabric::claim_node() {
       throw EngineError{0xf, strprintf("fcntl(F_OFD_SETLK) of node %u of the fabric: %s", n,
                                        std::strerror(errno))};
     }
+    node.mac.store(mac, std::memory_order_relaxed);  // nobody looks at it before its state
     node.state.store(kLive, std::memory_order_release);
     return;
   }
@@ -180,6 +182,10 @@ void Fabric::claim_node() {
 
 std::uint16_t Fabric::lid_of(std::uint32_t node) const {
   return static_cast<std::uint16_t>(header_->first_lid + node);
+}
+
+std::uint64_t Fabric::mac_of(std::uint32_t node) const {
+  return node < kMaxNodes ? header_->nodes[node].mac.load(std::memory_order_relaxed) : 0;
 }
 
 bool Fabric::same_file(int fd) const {

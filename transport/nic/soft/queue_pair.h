@@ -130,7 +130,7 @@ struct QueuePair {
   bool record_reported = false;
   /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
   std::int64_t rescued_ns = 0;
-  std::size_t bell = 0;  ///< the register of its last doorbell, as an offset in the page
+  std::uint32_t bells = 0;  ///< bit n: it has been rung by the n-th register of its UAR
 
   // Receiver.
   std::unique_ptr<ReceiveQueue> own_receives;

@@ -341,6 +341,7 @@ bool Requester::flush(QueuePair& qp, std::int64_t now) {
 }
 
 void Requester::rescue(QueuePair& qp, std::int64_t now) {
+  if (qp.attributes.no_record) return;
   const std::uint64_t before = qp.producer;
   ring_by_record(qp);
   if (qp.producer != before) qp.rescued_ns = now;
@@ -366,6 +367,7 @@ void Requester::ring_by_record(QueuePair& qp) {
 
 /// The doorbell record against the doorbell.
 void Requester::check_record(QueuePair& qp, std::int64_t now) {
+  if (qp.attributes.no_record) return;
   if (qp.rescued_ns != 0 && now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
   const std::uint16_t record = record_of(qp);
   const auto rung = static_cast<std::uint16_t>(qp.producer);
@@ -394,6 +396,7 @@ void Requester::reset(QueuePair& qp) {
   qp.wqes = qp.packets = qp.unsignalled = 0;
   qp.next = 0;
   qp.failing = qp.jumped = qp.reset_due = false;
+  qp.bells = 0;
   qp.retries = qp.rnr_retries = 0;
   qp.retry_at_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
   qp.record_differs_ns = 0;

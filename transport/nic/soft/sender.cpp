@@ -158,13 +158,21 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
   return true;
 }
 
+/// Whether a packet to the queue pair's remote address comes to the node that has its remote
+/// number.
+bool Requester::arrives(const QueuePair& qp, std::uint32_t node) const {
+  const std::uint64_t mac = context_.fabric->mac_of(node);
+  if (context_.options.profile.link == Profile::Link::kEthernet) {
+    // By MAC alone, also to a port of its own host; a NIC that gets it knows its own queue pairs.
+    return qp.rtr.remote_mac != 0 && qp.rtr.remote_mac == mac;
+  }
+  return mac == 0 && (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));
+}
+
 bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   Ring* ring = context_.fabric->request_to(node);
-  const bool routed =
-      ring != nullptr && !context_.port_down &&
-      (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));
-  if (!routed) {
+  if (ring == nullptr || context_.port_down || !arrives(qp, node)) {
     try_again(qp, op, Condition::kSilence, now);
     return op.syndrome != 0;
   }

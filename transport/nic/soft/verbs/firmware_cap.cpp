@@ -26,12 +26,12 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::log_max_ra_res_qp, kLogOutstanding);
   set(caps, cap::gid_table_size, 0);   // 8 << 0 entries, the fewest that can be said
   set(caps, cap::pkey_table_size, 0);  // 128 << 0, likewise
-  set(caps, cap::port_type, 0);        // InfiniBand
+  set(caps, cap::port_type, device.mac != 0 ? 1 : 0);  // Ethernet or InfiniBand
   set(caps, cap::num_ports, 1);
   set(caps, cap::log_max_msg, kLogMessageMax);
   set(caps, cap::cqe_version, 1);
   set(caps, cap::dct, 0);
-  set(caps, cap::roce, 0);
+  set(caps, cap::roce, device.mac != 0 ? 1 : 0);
   set(caps, cap::atomic, 1);
   set(caps, cap::cq_oi, 1);
   set(caps, cap::cd, 0);
@@ -69,9 +69,12 @@ void query_hca_cap(FirmwareState& state, Call& call) {
     case kAtomicCap:
       fill_atomic(caps.data());
       break;
-    case kRoceCap:
     case kGeneral2Cap:
-      break;  // known types, with nothing to report
+      set(caps.data(), cmd_hca_cap_2::send_dbr_mode_no_dbr_ext,
+          state.engine.device().profile.no_record ? 1 : 0);
+      break;
+    case kRoceCap:
+      break;  // a known type, with nothing to report
     default:
       throw Refusal{Status::kBadParameter, Check::kCapability, "capabilities that are not there"};
   }
@@ -83,16 +86,16 @@ void query_roce_address(FirmwareState& state, Call& call) {
   namespace query = query_roce_address_in;
   demand(get(call.in.data(), query::vhca_port_num) <= 1, Status::kBadParameter, Check::kPath,
          "there is one port");
-  demand(get(call.in.data(), query::roce_address_index) == 0, Status::kBadIndex, Check::kPath,
-         "there is one address");
   const DeviceAttributes device = state.engine.device();
+  const std::uint32_t index = get(call.in.data(), query::roce_address_index);
+  demand(index < device.gids.size(), Status::kBadIndex, Check::kPath, "no such address");
+  const GidAttributes& gid = device.gids[index];
   std::uint8_t* address = call.out.data() + kReplyOffset;
-  std::copy(std::begin(device.gid), std::end(device.gid), address);
-  set(address, roce_addr_layout::source_mac_47_32,
-      static_cast<std::uint32_t>(device.guid >> 32 & 0xffff));
-  set(address, roce_addr_layout::source_mac_31_0, static_cast<std::uint32_t>(device.guid));
-  set(address, roce_addr_layout::roce_l3_type, 1);  // IPv6
-  set(address, roce_addr_layout::roce_version, 2);
+  std::copy(gid.bytes.begin(), gid.bytes.end(), address);
+  set(address, roce_addr_layout::source_mac_47_32, static_cast<std::uint32_t>(device.mac >> 32));
+  set(address, roce_addr_layout::source_mac_31_0, static_cast<std::uint32_t>(device.mac));
+  set(address, roce_addr_layout::roce_l3_type, gid.bytes[0] == 0 ? 0 : 1);  // IPv4 or IPv6
+  set(address, roce_addr_layout::roce_version, gid.kind == GidAttributes::Kind::kRoceV2 ? 2 : 0);
 }
 
 void query_hca_vport_context(FirmwareState& state, Call& call) {

@@ -8,6 +8,9 @@ namespace {
 
 constexpr std::uint64_t kEntryBytes = 64, kQpRecordBytes = 8;
 constexpr std::uint32_t kReliableConnection = 0;  ///< qpc.st, MLX5_QPC_ST_RC
+/// qpc.send_dbr_mode: a doorbell record, or a register of its own for software that has none
+/// (DOCA doca_verbs_qp.h, DOCA_VERBS_QP_SEND_DBR_MODE_*).
+constexpr std::uint32_t kRecord = 0, kNoRecord = 1;
 /// qpc.rq_type, MLX5_QPC_RQ_TYPE_*
 constexpr std::uint32_t kOwnReceiveQueue = 0, kSharedReceiveQueue = 1, kNoReceiveQueue = 3;
 /// qpc.log_rq_stride counts in these.
@@ -33,6 +36,11 @@ void check_kind(FirmwareState& state, const Call& call) {
          Status::kBadParameter, Check::kUmemInvalid, "a queue pair lies in user memory only");
   demand(get(qpc, qpc::log_sq_size) <= state.engine.device().max_log_qp_entries,
          Status::kExceedsLimit, Check::kQueueSize, "log_sq_size above log_max_qp_sz");
+  const std::uint32_t record_mode = get(qpc, qpc::send_dbr_mode);
+  demand(record_mode == kRecord ||
+             (record_mode == kNoRecord && state.engine.device().profile.no_record),
+         Status::kBadParameter, Check::kCapability,
+         "send_dbr_mode is none of those that the capabilities name");
   demand(get(input, qp_in::opt_param_mask) == 0, Status::kBadParameter, Check::kOptionalMask,
          "opt_param_mask has no meaning when a queue pair is created");
 }
@@ -78,6 +86,7 @@ void create_qp(FirmwareState& state, Call& call) {
                           .receive_cq = qp.receive_cq != 0 ? qp.receive_cq : qp.send_cq,
                           .uar = qp.uar,
                           .user_index = get(qpc, qpc::user_index)};
+  attributes.no_record = get(qpc, qpc::send_dbr_mode) == kNoRecord;
   const std::uint64_t receives = receive_bytes(qpc);
   auto* queues =
       static_cast<std::uint8_t*>(holds.umem(

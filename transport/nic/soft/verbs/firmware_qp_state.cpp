@@ -80,10 +80,17 @@ void check_port(const std::uint8_t* path) {
          "there is one partition key");
 }
 
-void check_address(const std::uint8_t* path) {
-  if (get(path, ads::grh) == 1)
-    demand(get(path, ads::src_addr_index) == 0, Status::kBadIndex, Check::kPath,
-           "there is one GID");
+std::uint64_t remote_mac(const std::uint8_t* path) {
+  return std::uint64_t{get(path, ads::rmac_47_32)} << 32 | get(path, ads::rmac_31_0);
+}
+
+void check_address(const DeviceAttributes& device, const std::uint8_t* path) {
+  const bool ethernet = device.mac != 0;
+  if (get(path, ads::grh) == 1 || ethernet)
+    demand(get(path, ads::src_addr_index) < device.gids.size(), Status::kBadIndex, Check::kPath,
+           "src_addr_index: no such GID");
+  if (ethernet)
+    return demand(remote_mac(path) != 0, Status::kBadParameter, Check::kPath, "rmac is none");
   // Unicast LIDs: InfiniBand, section 4.1.3.
   const std::uint32_t lid = get(path, ads::rlid);
   demand(lid >= 1 && lid <= 0xbfff, Status::kBadParameter, Check::kPath,
@@ -130,12 +137,13 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   const std::uint8_t* qpc = call.in.data() + kQpcOffset;
   const std::uint8_t* path = qpc + kPathOffset;
   const std::uint32_t mask = get(call.in.data(), qp_in::opt_param_mask);
-  check_address(path);
+  const DeviceAttributes device = state.engine.device();
+  check_address(device, path);
   demand(get(path, ads::vhca_port_num) <= 1, Status::kBadParameter, Check::kPath,
          "there is one port");
   const std::uint32_t mtu = get(qpc, qpc::mtu);
-  demand(mtu >= kMinMtu && mtu <= 5 && (128u << mtu) <= state.engine.device().mtu,
-         Status::kBadParameter, Check::kMtu, "mtu is none, or above the port's");
+  demand(mtu >= kMinMtu && mtu <= 5 && (128u << mtu) <= device.profile.mtu, Status::kBadParameter,
+         Check::kMtu, "mtu is none, or above the port's");
   const std::uint32_t log_message = get(qpc, qpc::log_msg_max);
   demand(log_message <= kLogMessageMax, Status::kBadParameter, Check::kMessage,
          "log_msg_max above log_max_msg");
@@ -148,6 +156,7 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   state.engine.modify_to_rtr(named_object(call),
                              {.remote_qpn = get(qpc, qpc::remote_qpn),
                               .remote_lid = static_cast<std::uint16_t>(get(path, ads::rlid)),
+                              .remote_mac = remote_mac(path),
                               .mtu = 128u << mtu,
                               .log_message_max = log_message,
                               .log_responder_reads = log_reads,
@@ -158,7 +167,7 @@ void init2rtr_qp(FirmwareState& state, Call& call) {
   take(qp, 0, qpc, qpc::mtu, qpc::log_msg_max, qpc::remote_qpn, qpc::log_rra_max, qpc::min_rnr_nak,
        qpc::next_rcv_psn);
   take(qp, kPathOffset, path, ads::rlid, ads::grh, ads::src_addr_index, ads::sl, ads::tclass,
-       ads::hop_limit);
+       ads::hop_limit, ads::rmac_47_32, ads::rmac_31_0);
 }
 
 void rtr2rts_qp(FirmwareState& state, Call& call) {

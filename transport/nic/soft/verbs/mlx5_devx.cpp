@@ -16,7 +16,7 @@ namespace {
 /// The kernel wants general_obj_in_cmd_hdr and general_obj_out_cmd_hdr at least.
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kUarBytes = 4096;
-constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kAdapterPageBytes = 4096;  ///< MLX5_ADAPTER_PAGE_SHIFT in Linux
 constexpr std::uint32_t kDedicatedUar = 1u << 31;  ///< MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED
 
 struct SoftUmem {
@@ -26,6 +26,8 @@ struct SoftUmem {
 struct SoftUar {
   mlx5dv_devx_uar verbs;
   ibv_context* context;
+  UarPool::Kind kind;
+  DoorbellRegister bell;
 };
 
 using Bytes = std::vector<std::uint8_t>;
@@ -73,14 +75,25 @@ void check_umem_access(unsigned access) {
 
 /// The largest page that the kernel may choose (devx_umem_find_best_pgsize), as if the memory were
 /// of one piece to the device: where that is so depends on the machine, and clients must do with
-/// it. The kernel refuses what does not allow a page of the host.
-std::uint64_t choose_page(std::uintptr_t address, std::uint64_t bytes, std::uint64_t allowed) {
-  require_call((allowed & kPageBytes) != 0, EINVAL);
-  const std::uint64_t largest = std::bit_ceil(std::max(bytes, kPageBytes));
+/// it. The kernel refuses a choice without any page up to the host's, for memory may come in such
+/// pieces (ib_umem_find_best_pgsz).
+std::uint64_t choose_page(std::uint64_t host_page, std::uintptr_t address, std::uint64_t bytes,
+                          std::uint64_t allowed) {
+  allowed &= ~(kAdapterPageBytes - 1);
+  require_call((allowed & (2 * host_page - 1)) != 0, EINVAL);
+  const std::uint64_t least = std::bit_floor(allowed & (2 * host_page - 1));
+  const std::uint64_t largest = std::bit_ceil(std::max(bytes, least));
   std::uint64_t page = std::bit_floor(allowed & (largest | (largest - 1)));
-  if (address % kPageBytes != 0) page = kPageBytes;
-  while (page > kPageBytes && bytes % page != 0) page /= 2;
+  if (address % host_page != 0) page = least;
+  while (page > least && (bytes % page != 0 || (allowed & page) == 0)) page /= 2;
   return page;
+}
+
+UarPool::Kind uar_kind(std::uint32_t flags) {
+  if (flags == MLX5DV_UAR_ALLOC_TYPE_BF) return UarPool::Kind::kBlueFlame;
+  if (flags == MLX5DV_UAR_ALLOC_TYPE_NC) return UarPool::Kind::kShared;
+  require_call(flags == kDedicatedUar, EOPNOTSUPP);
+  return UarPool::Kind::kDedicated;
 }
 
 /// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons.
@@ -178,7 +191,8 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem
     check_umem_access(input->access);
     auto umem = std::make_unique<SoftUmem>();
     const std::uint64_t page =
-        choose_page(reinterpret_cast<std::uintptr_t>(input->addr), input->size, input->pgsz_bitmap);
+        choose_page(engine_of(context).device().profile.page_bytes,
+                    reinterpret_cast<std::uintptr_t>(input->addr), input->size, input->pgsz_bitmap);
     umem->verbs.umem_id = state_of(context).firmware.register_umem(input->addr, input->size, page);
     umem->context = context;
     return &umem.release()->verbs;
@@ -199,7 +213,7 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, std:
   input.addr = address;
   input.size = bytes;
   input.access = access;
-  input.pgsz_bitmap = ~(kPageBytes - 1);
+  input.pgsz_bitmap = ~(kAdapterPageBytes - 1);
   return mlx5dv_devx_umem_reg_ex(context, &input);
 }
 
@@ -209,36 +223,23 @@ int mlx5dv_devx_query_eqn(ibv_context*, std::uint32_t vector, std::uint32_t* num
   return 0;
 }
 
-// Every register has a page of its own, whatever kind is asked for: in memory, a doorbell is
-// overwritten by the next one.
 mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* context, std::uint32_t flags) {
-  return pointer_call([&]() -> mlx5dv_devx_uar* {
-    require_call(flags == MLX5DV_UAR_ALLOC_TYPE_BF || flags == MLX5DV_UAR_ALLOC_TYPE_NC ||
-                     flags == kDedicatedUar,
-                 EOPNOTSUPP);
+  return pointer_call([&] {
     auto uar = std::make_unique<SoftUar>();
-    void* page = nullptr;
-    const std::uint32_t number = engine_of(context).create_uar(&page);
-    state_of(context).resources.add(Resource::kUar, number);
-    uar->verbs.base_addr = page;
-    uar->verbs.reg_addr = static_cast<char*>(page) + kRegisterOffset;
-    uar->verbs.page_id = number;
-    uar->verbs.mmap_off = static_cast<off_t>(number * kUarBytes);
     uar->context = context;
+    uar->kind = uar_kind(flags);
+    uar->bell = state_of(context).uars.take(uar->kind);
+    uar->verbs.base_addr = uar->bell.page;
+    uar->verbs.reg_addr = static_cast<char*>(uar->bell.page) + uar->bell.offset;
+    uar->verbs.page_id = uar->bell.uar;
+    uar->verbs.mmap_off = static_cast<off_t>(uar->bell.uar * kUarBytes);
     return &uar.release()->verbs;
   });
 }
 
 void mlx5dv_devx_free_uar(mlx5dv_devx_uar* verbs) {
   auto* uar = whole<SoftUar>(verbs);
-  const int code = errno_call([&] {
-    // A page that a queue still names stays until the context closes: the engine reads it.
-    require_call(state_of(uar->context).resources.remove(Resource::kUar, verbs->page_id) ==
-                     Resources::Removal::kRemoved,
-                 EBUSY);
-    engine_of(uar->context).destroy_uar(verbs->page_id);
-  });
-  if (code != 0) GSHMEM_WARN("soft NIC: UAR 0x%x is freed while in use", verbs->page_id);
+  state_of(uar->context).uars.give_back(uar->kind, uar->bell);
   delete uar;
 }
 

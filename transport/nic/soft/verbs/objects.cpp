@@ -46,7 +46,7 @@ ibv_event_type qp_event(DeviceEvent::Kind kind) {
 
 }  // namespace
 
-ContextState::ContextState(Engine& of) : engine(of), firmware(of, resources) {
+ContextState::ContextState(Engine& of) : engine(of), uars(of, resources), firmware(of, resources) {
   int ends[2];
   require_call(::pipe2(ends, O_CLOEXEC) == 0, errno);
   events_read = Fd(ends[0]);

@@ -8,6 +8,7 @@
 #include "transport/nic/soft/verbs/receive_buffers.h"
 #include "transport/nic/soft/verbs/resources.h"
 #include "transport/nic/soft/verbs/send_queue.h"
+#include "transport/nic/soft/verbs/uar_pool.h"
 
 #include "host/base/fd.h"
 
@@ -51,6 +52,7 @@ struct ContextState {
 
   Engine& engine;
   Resources resources;
+  UarPool uars;
   Firmware firmware;
   Fd events_read, events_write;  ///< a pipe of ibv_async_event
   int listener = 0;

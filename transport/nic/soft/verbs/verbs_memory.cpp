@@ -4,8 +4,6 @@
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kPageMask = 4095;
-
 /// The protection domain that `pd` is or stands for.
 ibv_pd* own_pd(ibv_pd* pd) {
   ibv_pd* parent = whole<SoftPd>(pd)->parent;
@@ -32,9 +30,9 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t bytes, std::uint6
     const std::uint32_t flags = check_access(access);
     const auto first = reinterpret_cast<std::uintptr_t>(address);
     require_call(bytes > 0 && first + bytes > first, EINVAL);
-    // The kernel maps whole pages (uverbs_cmd.c, ib_uverbs_reg_mr).
-    require_call((first & kPageMask) == (iova & kPageMask), EINVAL);
     ContextState& state = state_of(pd->context);
+    // The kernel maps whole pages (uverbs_cmd.c, ib_uverbs_reg_mr).
+    require_call((first - iova) % state.engine.device().profile.page_bytes == 0, EINVAL);
     ibv_pd* owner = own_pd(pd);
     require_call(state.resources.use(Resource::kPd, owner->handle), EINVAL);
     auto region = std::make_unique<SoftMr>();

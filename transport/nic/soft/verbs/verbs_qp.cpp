@@ -1,5 +1,6 @@
 // Queue pairs made by verbs: reliable connections, moved from state to state with the attributes
 // that InfiniBand requires of each transition.
+#include "transport/nic/soft/verbs/addresses.h"
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <algorithm>
@@ -63,7 +64,6 @@ void check_values(const ibv_qp_attr& attr, int mask) {
   constexpr std::uint32_t max_reads = 1u << kLogOutstanding;
   if ((mask & IBV_QP_PKEY_INDEX) != 0) require_call(attr.pkey_index == 0, EINVAL);
   if ((mask & IBV_QP_PORT) != 0) require_call(attr.port_num == kPort, EINVAL);
-  if ((mask & IBV_QP_AV) != 0) require_call(attr.ah_attr.dlid != 0, EINVAL);
   if ((mask & IBV_QP_PATH_MTU) != 0)
     require_call(attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096, EINVAL);
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) require_call(attr.max_rd_atomic <= max_reads, EINVAL);
@@ -79,6 +79,13 @@ void to_rtr(Engine& engine, std::uint32_t number, const ibv_qp_attr& attr, int m
             .log_responder_reads = log2_ceil(attr.max_dest_rd_atomic),
             .receive_psn = attr.rq_psn & kPsnMask,
             .min_rnr_timer = attr.min_rnr_timer};
+  const DeviceAttributes device = engine.device();
+  if (device.mac != 0) {
+    require_call(attr.ah_attr.is_global != 0, EINVAL);
+    rtr.remote_mac = resolve_mac(device, attr.ah_attr.grh);
+  } else {
+    require_call(attr.ah_attr.dlid != 0, EINVAL);
+  }
   if ((mask & IBV_QP_ACCESS_FLAGS) != 0) rtr.access = access_of(attr.qp_access_flags);
   engine.modify_to_rtr(number, rtr);
 }

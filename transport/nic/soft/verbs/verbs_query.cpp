@@ -4,6 +4,7 @@
 #include <endian.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace gshmem::soft {
@@ -12,7 +13,8 @@ namespace {
 constexpr std::uint32_t kVendorId = 0x02c9;  ///< Mellanox, by its OUI
 constexpr std::uint32_t kVendorPart = 4129;  ///< ConnectX-7
 constexpr int kMaxObjects = 1 << 18, kMaxReads = 1 << kLogOutstanding, kMaxElements = 30;
-constexpr std::uint8_t kLinkUp = 5;  ///< InfiniBand, PortPhysicalState
+constexpr std::uint8_t kLinkPolling = 2, kLinkUp = 5;  ///< InfiniBand, PortPhysicalState
+constexpr int kLogMtu0 = 7;                            ///< IBV_MTU_256 is 1
 constexpr std::uint8_t kWidth4x = 2, kSpeedNdr = 128;
 constexpr std::uint16_t kDefaultPkey = 0xffff;
 
@@ -51,10 +53,10 @@ ibv_device_attr device_attributes(ibv_context* context) {
 ibv_port_attr port_attributes(ibv_context* context) {
   const DeviceAttributes device = engine_of(context).device();
   ibv_port_attr attr{};
-  attr.state = IBV_PORT_ACTIVE;
+  attr.state = device.port_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr.max_mtu = IBV_MTU_4096;
-  attr.active_mtu = IBV_MTU_4096;
-  attr.gid_tbl_len = 1;
+  attr.active_mtu = static_cast<ibv_mtu>(std::countr_zero(device.profile.mtu) - kLogMtu0);
+  attr.gid_tbl_len = static_cast<int>(device.gids.size());
   attr.max_msg_sz = 1u << kLogMessageMax;
   attr.pkey_tbl_len = 1;
   attr.lid = device.lid;
@@ -63,9 +65,21 @@ ibv_port_attr port_attributes(ibv_context* context) {
   attr.subnet_timeout = 18;
   attr.active_width = kWidth4x;
   attr.active_speed = kSpeedNdr;
-  attr.phys_state = kLinkUp;
-  attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attr.phys_state = device.port_up ? kLinkUp : kLinkPolling;
+  attr.link_layer = device.mac != 0 ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
   return attr;
+}
+
+std::uint32_t gid_type(GidAttributes::Kind kind) {
+  switch (kind) {
+    case GidAttributes::Kind::kInfiniBand:
+      return IBV_GID_TYPE_IB;
+    case GidAttributes::Kind::kRoceV1:
+      return IBV_GID_TYPE_ROCE_V1;
+    case GidAttributes::Kind::kRoceV2:
+      break;
+  }
+  return IBV_GID_TYPE_ROCE_V2;
 }
 
 }  // namespace
@@ -111,9 +125,11 @@ int ibv_query_port(ibv_context* context, std::uint8_t port, _compat_ibv_port_att
 
 int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* out) {
   const int code = errno_call([&] {
-    require_call(port == kPort && index == 0, EINVAL);
     const DeviceAttributes device = engine_of(context).device();
-    std::memcpy(out->raw, device.gid, sizeof(out->raw));
+    require_call(port == kPort && index >= 0 && index < static_cast<int>(device.gids.size()),
+                 EINVAL);
+    const GidAttributes& gid = device.gids[static_cast<std::size_t>(index)];
+    std::copy(gid.bytes.begin(), gid.bytes.end(), out->raw);
   });
   if (code != 0) errno = code;
   return code == 0 ? 0 : -1;
@@ -122,12 +138,13 @@ int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* o
 int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
                       ibv_gid_entry* out, std::uint32_t flags, std::size_t bytes) {
   return errno_call([&] {
-    require_call(port == kPort && index == 0 && flags == 0, EINVAL);
+    require_call(port == kPort && flags == 0, EINVAL);
     ibv_gid_entry entry{};
     require_call(bytes >= sizeof(entry), EINVAL);
-    require_call(ibv_query_gid(context, kPort, 0, &entry.gid) == 0, EINVAL);
+    require_call(ibv_query_gid(context, kPort, static_cast<int>(index), &entry.gid) == 0, EINVAL);
+    entry.gid_index = index;
     entry.port_num = kPort;
-    entry.gid_type = IBV_GID_TYPE_IB;
+    entry.gid_type = gid_type(engine_of(context).device().gids[index].kind);
     std::memset(out, 0, bytes);
     std::memcpy(out, &entry, sizeof(entry));
   });
@@ -135,9 +152,15 @@ int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t in
 
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* out, std::size_t entries,
                              std::uint32_t flags, std::size_t bytes) {
-  if (entries == 0) return -EINVAL;
-  const int code = _ibv_query_gid_ex(context, kPort, 0, out, flags, bytes);
-  return code == 0 ? 1 : -code;
+  const std::size_t count = engine_of(context).device().gids.size();
+  if (entries < count) return -EINVAL;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto* entry = reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(out) + i * bytes);
+    const int code =
+        _ibv_query_gid_ex(context, kPort, static_cast<std::uint32_t>(i), entry, flags, bytes);
+    if (code != 0) return -code;
+  }
+  return static_cast<ssize_t>(count);
 }
 
 // Private to rdma-core, whose ibv_devinfo calls it: 0 is what sysfs calls "IB/RoCE v1".

@@ -1,4 +1,5 @@
 // Shared receive queues and address handles: objects that DevX commands and mlx5dv_init_obj name.
+#include "transport/nic/soft/verbs/addresses.h"
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <endian.h>
@@ -86,11 +87,18 @@ int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* out) {
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   return pointer_call([&] {
     require_call(attributes->port_num == kPort, EINVAL);
+    const DeviceAttributes device = engine_of(pd->context).device();
+    std::uint64_t mac = 0;
+    if (device.mac != 0) {
+      require_call(attributes->is_global != 0, EINVAL);
+      mac = resolve_mac(device, attributes->grh);
+    }
     Resources& resources = state_of(pd->context).resources;
     require_call(resources.use(Resource::kPd, pd->handle), EINVAL);
     auto ah = std::make_unique<SoftAh>();
     ah->verbs = {pd->context, pd, 0};
     mlx5_wqe_av& vector = ah->vector;
+    for (int i = 0; i < 6; ++i) vector.rmac[i] = static_cast<std::uint8_t>(mac >> (40 - 8 * i));
     vector.stat_rate_sl =
         static_cast<std::uint8_t>(attributes->static_rate << 4 | (attributes->sl & 0xf));
     vector.fl_mlid = attributes->src_path_bits & 0x7f;
