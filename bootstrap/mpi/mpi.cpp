@@ -1,14 +1,15 @@
 // The application's MPI communicator as a bootstrap, through a plugin: libgshmem itself knows no
 // MPI.
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/failure.h"
 #include "bootstrap/mpi/plugin.h"
 #include "host/base/dynamic_library.h"
+#include "host/base/failure.h"
 #include "host/base/log.h"
 
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <utility>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -55,32 +56,24 @@ class Mpi final : public Bootstrap {
   }
   Mpi(const Mpi&) = delete;
   Mpi& operator=(const Mpi&) = delete;
-  ~Mpi() override { plugin_->close(job_); }
+  ~Mpi() override { finish(); }
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
   const char* name() const noexcept override { return "mpi"; }
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     if (failure_) failure_.raise();
+    require(bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("bootstrap allgather of %zu bytes per rank; at most %zu", bytes, kMaxBytes));
     gshmem_mpi_text why{};
-    check(plugin_->allgather(job_, send, recv, bytes, timeout_seconds_, &why), why);
+    // MPI's of no bytes need not wait for anybody.
+    check(bytes == 0 ? plugin_->barrier(job_, timeout_seconds_, &why)
+                     : plugin_->allgather(job_, send, recv, bytes, timeout_seconds_, &why),
+          why);
   }
-  void alltoall(const void* send, void* recv, std::size_t bytes) override {
-    if (failure_) failure_.raise();
-    gshmem_mpi_text why{};
-    check(plugin_->alltoall(job_, send, recv, bytes, timeout_seconds_, &why), why);
-  }
-  void barrier() override {
-    if (failure_) failure_.raise();
-    gshmem_mpi_text why{};
-    check(plugin_->barrier(job_, timeout_seconds_, &why), why);
-  }
-  void abort(int code, std::string_view reason) noexcept override try {
-    if (failure_) return;
-    plugin_->abort(job_, code, std::string(reason).c_str());
-    failure_ = failure_abort(rank_, code, reason);
-  } catch (const std::exception& error) {
-    GSHMEM_WARN("bootstrap mpi: abort not delivered: %s", error.what());
+  void finish() noexcept override {
+    if (job_ != nullptr) plugin_->close(std::exchange(job_, nullptr));
+    failure_ = {GSHMEMX_ERROR_BOOTSTRAP, "the ranks have met, and need no bootstrap any more"};
   }
 
  private:
@@ -96,7 +89,7 @@ class Mpi final : public Bootstrap {
   void* job_ = nullptr;
   double timeout_seconds_;
   int rank_ = 0, size_ = 0;
-  Failure failure_;
+  JobFailure failure_;
 };
 
 }  // namespace

@@ -1,17 +1,14 @@
 // libgshmem_bootstrap_mpi.so: collectives over a duplicate of the application's communicator.
 //
 // Non-blocking collectives with MPI_Test give every call a deadline. A collective that did not
-// finish cannot be cancelled, so its buffers belong to the job and outlive it. An abort travels as
-// a point-to-point message with a tag of its own, which every waiting rank looks for: MPI_Abort
-// would end the caller, too.
+// finish cannot be cancelled, so its buffers belong to the job and outlive it. MPI is called by the
+// thread that calls init alone, so whatever thread support it has will do.
 #include "bootstrap/mpi/plugin.h"
 
 #include <gshmem/status.h>
 
 #include <mpi.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -25,10 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kAbortTag = 1;
-constexpr double kAbortSeconds = 2;                        // to get the news out
-constexpr std::size_t kChunkBytes = std::size_t{1} << 28;  // counts of MPI are int
-constexpr auto kSpin = std::chrono::microseconds(200);     // before a wait gives way to other ranks
+constexpr auto kSpin = std::chrono::microseconds(200);  // before a wait gives way to other ranks
 
 /// The result of a failed call; thrown inside this file only.
 struct Failed {
@@ -53,11 +47,6 @@ void check(int code, const char* call) {
   fail(GSHMEMX_ERROR_BOOTSTRAP, "%s: %s", call, text);
 }
 
-struct AbortMessage {
-  int code;
-  char reason[512];
-};
-
 class Job {
  public:
   Job() = default;
@@ -76,8 +65,7 @@ class Job {
   void open(MPI_Comm comm, double seconds) {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Comm_idup(comm, &memory_->comm, &request), "MPI_Comm_idup");
-    // No abort can arrive on a communicator that is not there yet.
-    wait(&request, "init", seconds, Aborts::kIgnore);
+    wait(&request, "init", seconds);
     check(MPI_Comm_set_errhandler(memory_->comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(memory_->comm, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(memory_->comm, &size_), "MPI_Comm_size");
@@ -85,93 +73,37 @@ class Job {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
+  /// `bytes` fit an int.
   void allgather(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
-    for (std::size_t at = 0; at < bytes || at == 0; at += kChunkBytes) {
-      const std::size_t chunk = std::min(kChunkBytes, bytes - at);
-      memory_->send.assign(send + at, send + at + chunk);
-      memory_->recv.resize(chunk * static_cast<std::size_t>(size_));
-      gather(static_cast<int>(chunk), seconds);
-      for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
-        if (chunk > 0) std::memcpy(recv + r * bytes + at, memory_->recv.data() + r * chunk, chunk);
-      }
-    }
-  }
-
-  void alltoall(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
     check_usable();
-    if (bytes > kChunkBytes) fail(GSHMEMX_ERROR_INVALID_VALUE, "alltoall of %zu bytes", bytes);
-    const std::size_t of_all = bytes * static_cast<std::size_t>(size_);
-    memory_->send.assign(send, send + of_all);
-    memory_->recv.resize(of_all);
+    memory_->send.assign(send, send + bytes);
+    memory_->recv.resize(bytes * static_cast<std::size_t>(size_));
     MPI_Request request = MPI_REQUEST_NULL;
-    const int part = static_cast<int>(bytes);
-    check(MPI_Ialltoall(memory_->send.data(), part, MPI_BYTE, memory_->recv.data(), part, MPI_BYTE,
-                        memory_->comm, &request),
-          "MPI_Ialltoall");
-    wait(&request, "alltoall", seconds, Aborts::kReport);
-    if (of_all > 0) std::memcpy(recv, memory_->recv.data(), of_all);
+    const int count = static_cast<int>(bytes);
+    check(MPI_Iallgather(memory_->send.data(), count, MPI_BYTE, memory_->recv.data(), count,
+                         MPI_BYTE, memory_->comm, &request),
+          "MPI_Iallgather");
+    wait(&request, "allgather", seconds);
+    if (bytes > 0) std::memcpy(recv, memory_->recv.data(), memory_->recv.size());
   }
 
   void barrier(double seconds) {
     check_usable();
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(memory_->comm, &request), "MPI_Ibarrier");
-    wait(&request, "barrier", seconds, Aborts::kReport);
-  }
-
-  void abort(int code, const char* reason) {
-    check_usable();
-    broken_ = true;
-    if (!may_call_mpi()) return;
-    AbortMessage& message = memory_->abort;
-    message.code = code;
-    std::snprintf(message.reason, sizeof message.reason, "%s", reason);
-    std::vector<MPI_Request> requests;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_) continue;
-      MPI_Request request = MPI_REQUEST_NULL;
-      if (MPI_Isend(&message, static_cast<int>(sizeof message), MPI_BYTE, r, kAbortTag,
-                    memory_->comm, &request) == MPI_SUCCESS)
-        requests.push_back(request);
-    }
-    const auto end = Clock::now() + to_duration(kAbortSeconds);
-    for (int done = 0; done == 0 && Clock::now() < end; std::this_thread::yield()) {
-      if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
-                      MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-        return;
-    }
+    wait(&request, "barrier", seconds);
   }
 
  private:
-  enum class Aborts { kReport, kIgnore };
   /// The memory that MPI reads and writes. After a failed call it may do so for ever, so then this
   /// leaks, and the communicator with it: freeing that is collective.
   struct Memory {
     MPI_Comm comm = MPI_COMM_NULL;
     std::vector<std::byte> send, recv;
-    AbortMessage abort;
   };
-
-  /// Whether this thread may, while another one of the program is in MPI (MPI 4.0, 11.6). The
-  /// monitor ends a job from a thread of its own: below MPI_THREAD_MULTIPLE the other ranks hear of
-  /// it by the connections between PEs, or by the end of this process.
-  [[nodiscard]] bool may_call_mpi() const {
-    int provided = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&provided);
-    return provided == MPI_THREAD_MULTIPLE || std::this_thread::get_id() == opener_;
-  }
 
   static Clock::duration to_duration(double seconds) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
-
-  void gather(int chunk, double seconds) {
-    check_usable();
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(memory_->send.data(), chunk, MPI_BYTE, memory_->recv.data(), chunk,
-                         MPI_BYTE, memory_->comm, &request),
-          "MPI_Iallgather");
-    wait(&request, "allgather", seconds, Aborts::kReport);
   }
 
   void check_usable() const {
@@ -181,7 +113,7 @@ class Job {
     if (finalized != 0) fail(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized");
   }
 
-  void wait(MPI_Request* request, const char* operation, double seconds, Aborts aborts) {
+  void wait(MPI_Request* request, const char* operation, double seconds) {
     const auto start = Clock::now();
     const bool limited = seconds > 0 && seconds < 1e8;
     for (;;) {
@@ -190,7 +122,6 @@ class Job {
       if (code != MPI_SUCCESS) broken_ = true;
       check(code, operation);
       if (done != 0) return;
-      if (aborts == Aborts::kReport) report_abort();
       const auto waited = Clock::now() - start;
       if (limited && waited > to_duration(seconds)) {
         broken_ = true;
@@ -203,24 +134,8 @@ class Job {
     }
   }
 
-  void report_abort() {
-    int there = 0;
-    MPI_Status status;
-    check(MPI_Iprobe(MPI_ANY_SOURCE, kAbortTag, memory_->comm, &there, &status), "MPI_Iprobe");
-    if (there == 0) return;
-    broken_ = true;
-    AbortMessage message{};
-    check(MPI_Recv(&message, static_cast<int>(sizeof message), MPI_BYTE, status.MPI_SOURCE,
-                   kAbortTag, memory_->comm, MPI_STATUS_IGNORE),
-          "MPI_Recv");
-    message.reason[sizeof message.reason - 1] = 0;
-    fail(GSHMEMX_ERROR_PEER_FAILED, "rank %d aborted the job (code %d): %s", status.MPI_SOURCE,
-         message.code, message.reason);
-  }
-
   int rank_ = 0, size_ = 0;
-  std::atomic<bool> broken_ = false;
-  const std::thread::id opener_ = std::this_thread::get_id();
+  bool broken_ = false;
   std::unique_ptr<Memory> memory_ = std::make_unique<Memory>();
 };
 
@@ -277,32 +192,14 @@ int plugin_allgather(void* job, const void* send, void* recv, size_t bytes, doub
   });
 }
 
-int plugin_alltoall(void* job, const void* send, void* recv, size_t bytes, double seconds,
-                    gshmem_mpi_text* why) {
-  return guard(why, [&] {
-    static_cast<Job*>(job)->alltoall(static_cast<const std::byte*>(send),
-                                     static_cast<std::byte*>(recv), bytes, seconds);
-  });
-}
-
 int plugin_barrier(void* job, double seconds, gshmem_mpi_text* why) {
   return guard(why, [&] { static_cast<Job*>(job)->barrier(seconds); });
 }
 
-void plugin_abort(void* job, int code, const char* reason) {
-  gshmem_mpi_text ignored;  // the caller is on its way out whatever happens here
-  (void)guard(&ignored, [&] { static_cast<Job*>(job)->abort(code, reason); });
-}
-
 void plugin_close(void* job) { delete static_cast<Job*>(job); }
 
-constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION,
-                                    plugin_open,
-                                    plugin_allgather,
-                                    plugin_alltoall,
-                                    plugin_barrier,
-                                    plugin_abort,
-                                    plugin_close};
+constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION, plugin_open, plugin_allgather,
+                                    plugin_barrier, plugin_close};
 
 }  // namespace
 

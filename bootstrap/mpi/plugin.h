@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define GSHMEM_MPI_PLUGIN_VERSION 2
+#define GSHMEM_MPI_PLUGIN_VERSION 3
 /// The plugin's one symbol: const struct gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin(void).
 #define GSHMEM_MPI_PLUGIN_SYMBOL "gshmem_bootstrap_mpi_plugin"
 
@@ -22,12 +22,6 @@ struct gshmem_mpi_plugin {
               struct gshmem_mpi_text* why);
   int (*allgather)(void* job, const void* send, void* recv, size_t bytes, double seconds,
                    struct gshmem_mpi_text* why);
-  int (*alltoall)(void* job, const void* send, void* recv, size_t bytes, double seconds,
-                  struct gshmem_mpi_text* why);
   int (*barrier)(void* job, double seconds, struct gshmem_mpi_text* why);
-  /// Tells the other ranks, whose current or next call fails with GSHMEMX_ERROR_PEER_FAILED; says
-  /// nothing where MPI allows the calling thread no call: any but the one of `open`, unless MPI was
-  /// initialized with MPI_THREAD_MULTIPLE.
-  void (*abort)(void* job, int code, const char* reason);
   void (*close)(void* job);
 };

@@ -4,7 +4,7 @@
 // 5 (PMIx Standard ABI, soname libpmix.so.2).
 #pragma once
 
-#include "bootstrap/deadline.h"
+#include "host/base/deadline.h"
 #include "host/base/dynamic_library.h"
 
 #include <pmix.h>

@@ -1,85 +1,222 @@
-// PMIx: the launcher's server gives rank and size and carries one unique id; over that the ranks
-// form the TCP star of bootstrap/uid, and all later collectives go there. The star costs no memory
-// per call, which the server's fences do (exchange.cpp). It names the rank that is missing or dead,
-// which a fence cannot. Ranks that cannot reach each other by TCP stay with the server.
-#include "bootstrap/pmix/exchange.h"
-#include "bootstrap/uid/uid.h"
+// Rank and size from the launcher's server, allgather as put + fence + get.
+//
+// A collecting fence exchanges everything that its ranks have ever put, not only what is new. So
+// the cost of each call grows with the bytes gathered before it, which the first addresses of a job
+// are few enough for. Erasing by putting a shorter value under the old key is no way out: PMIx
+// 4.2.2's shared-memory store (gds ds21) then loses other keys ("NOT-FOUND" within 10 to 120
+// fences; the hash store is right).
+//
+// Every fence collects data, barriers included: Slurm 22.05's plain fence returns before the ranks
+// of other nodes have arrived (tests/bootstrap, late rank on two nodes), its collecting one does
+// not. A fence that reports success is no proof that every rank was there: servers complete it
+// without those that have died meanwhile. So a barrier is an allgather, too, and the value of a
+// rank that was not there is not found. A fence that does not report success is fatal.
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/pmix/api.h"
+#include "host/base/at_fork.h"
+#include "host/base/failure.h"
 #include "host/base/log.h"
 
-#include <gshmem/uniqueid.h>
-
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
 
 namespace gshmem::bootstrap {
 namespace {
 
-constexpr double kStarSeconds = 10;  // to connect; where packets vanish, do without
+constexpr double kAbortSeconds = 5;
+constexpr double kVerdictSeconds = 2;
+
+/// Values that all ranks have exchanged, the name of the next. PMIx never forgets a key, so it
+/// counts on over re-initialisation. All ranks do the same collectives, and one whose fence fails
+/// counts for none of them, so all count alike.
+std::atomic<std::uint64_t> values_exchanged{0};
+/// What this rank has put under the name of the next.
+std::optional<std::vector<char>> next_value;
+
+std::string key_of(std::uint64_t value) { return "gshmem." + std::to_string(value); }
+
+/// This process's one reference on PMIx, taken by the first bootstrap and returned at process exit:
+/// PMIx 5.0.11 dies in its second PMIx_Finalize (hwloc assertion, seen with two bootstraps one
+/// after the other under Open MPI 5). PMIx counts references, so an MPI in this process keeps its
+/// own.
+class Session {
+ public:
+  /// Errors: GSHMEMX_ERROR_BOOTSTRAP, _TIMEOUT; then the next call tries again.
+  [[nodiscard]] static const Session& get(double timeout_seconds) {
+    static const Session session(pmix_api(), timeout_seconds);
+    require(session.forks_ == fork_count(), GSHMEMX_ERROR_NOT_SUPPORTED,
+            strprintf("this process was forked from rank %u of a PMIx job, and the launcher's "
+                      "server does not know it; choose another GSHMEM_BOOTSTRAP for it",
+                      session.me_.rank));
+    return session;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() {
+    // A forked child that exits must not say goodbye in its parent's name. No log here: the logger
+    // may be gone already.
+    if (forks_ == fork_count()) (void)api_.finalize(nullptr, 0);
+  }
+  [[nodiscard]] const pmix_proc_t& me() const noexcept { return me_; }
+
+ private:
+  Session(const PmixApi& api, double timeout_seconds) : api_(api) {
+    const pmix_status_t status = pmix_init(api, Deadline(timeout_seconds), &me_);
+    require(status != PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT,
+            strprintf("the launcher's PMIx server did not answer within %g s "
+                      "(GSHMEM_BOOTSTRAP_TIMEOUT)",
+                      timeout_seconds));
+    require(status == PMIX_SUCCESS, GSHMEMX_ERROR_BOOTSTRAP,
+            strprintf("not started by a PMIx launcher: PMIx_Init says %s (%d); start with mpirun "
+                      "or srun --mpi=pmix, or choose another GSHMEM_BOOTSTRAP",
+                      api.error_string(status), status));
+  }
+
+  const PmixApi& api_;
+  std::uint32_t forks_ = fork_count();
+  pmix_proc_t me_{};
+};
 
 class Pmix final : public Bootstrap {
  public:
-  Pmix(std::unique_ptr<Bootstrap> server, std::unique_ptr<Bootstrap> star)
-      : server_(std::move(server)), star_(std::move(star)) {}
-  int rank() const noexcept override { return server_->rank(); }
-  int size() const noexcept override { return server_->size(); }
+  explicit Pmix(double timeout_seconds) : timeout_seconds_(timeout_seconds) {
+    PmixValue size;
+    check(pmix_get(api_, everyone(), PMIX_JOB_SIZE, Deadline(timeout_seconds), &size),
+          "asking the PMIx server for the job size");
+    size_ = static_cast<int>(size.number);
+    require(rank() >= 0 && rank() < size_, GSHMEMX_ERROR_BOOTSTRAP,
+            strprintf("PMIx gives rank %d in a job of %d", rank(), size_));
+    GSHMEM_DEBUG("bootstrap pmix: rank %d of %d in %s, %s", rank(), size_, session_.me().nspace,
+                 api_.version());
+    // What all bring here is the same in every attempt: ranks that gave up come again.
+    if (size_ > 1) meet("init", Deadline(timeout_seconds));
+  }
+
+  int rank() const noexcept override { return static_cast<int>(session_.me().rank); }
+  int size() const noexcept override { return size_; }
   const char* name() const noexcept override { return "pmix"; }
+
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    star_->allgather(send, recv, bytes);
+    raise_if_failed();
+    if (size_ == 1) {
+      if (bytes > 0) std::memmove(recv, send, bytes);
+      return;
+    }
+    require(bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("bootstrap allgather of %zu bytes per rank; at most %zu", bytes, kMaxBytes));
+    const Deadline deadline(timeout_seconds_);
+    if (bytes == 0) return meet("barrier", deadline);
+    gather("allgather", static_cast<const std::byte*>(send), static_cast<std::byte*>(recv), bytes,
+           deadline);
   }
-  void alltoall(const void* send, void* recv, std::size_t bytes) override {
-    star_->alltoall(send, recv, bytes);
-  }
-  void barrier() override { star_->barrier(); }
-  /// The other ranks by the star, which brings them the reason; then the launcher, which ends them.
-  void abort(int code, std::string_view reason) noexcept override {
-    star_->abort(code, reason);
-    server_->abort(code, reason);
+
+  void abort(int code, std::string_view reason) noexcept override try {
+    const std::string text = strprintf("rank %d aborted the job (code %d): %.*s", rank(), code,
+                                       static_cast<int>(reason.size()), reason.data());
+    pmix_abort(
+        api_, code, text,
+        Deadline(timeout_seconds_ > 0 ? std::min(timeout_seconds_, kAbortSeconds) : kAbortSeconds));
+  } catch (const std::exception& error) {
+    GSHMEM_ERROR("PMIx_Abort was not called: %s", error.what());
   }
 
  private:
-  std::unique_ptr<Bootstrap> server_, star_;
-};
+  void meet(const char* operation, const Deadline& deadline) {
+    const std::byte here{1};
+    std::vector<std::byte> all(static_cast<std::size_t>(size_));
+    gather(operation, &here, all.data(), 1, deadline);
+  }
 
-/// This rank's part in forming the star; null and `*why` when it did not work here.
-std::unique_ptr<Bootstrap> try_star(Bootstrap& server, const Config& config, std::string* why) {
-  struct Offer {
-    gshmemx_uniqueid id;  // version 0 = none
-  };
-  Offer mine{};
-  if (server.rank() == 0) {
-    try {
-      make_uniqueid(&mine.id, config);
-    } catch (const Error& error) {
-      *why = error.what();
+  void gather(const char* operation, const std::byte* send, std::byte* recv, std::size_t bytes,
+              const Deadline& deadline) {
+    const std::uint64_t number = values_exchanged.load(std::memory_order_relaxed);
+    put(key_of(number), send, bytes);
+    fence(operation, deadline);
+    next_value.reset();
+    values_exchanged.store(number + 1, std::memory_order_relaxed);  // a name, orders nothing
+    for (int r = 0; r < size_; ++r, recv += bytes) {
+      PmixValue value;
+      const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
+      check(pmix_get(api_, who, key_of(number), deadline, &value),
+            strprintf("bootstrap %s: reading the data of rank %d", operation, r));
+      require(value.bytes.size() == bytes, GSHMEMX_ERROR_SYMMETRY,
+              strprintf("bootstrap %s of %zu bytes, but rank %d passes %zu", operation, bytes, r,
+                        value.bytes.size()));
+      std::memcpy(recv, value.bytes.data(), bytes);
     }
   }
-  const Offer offer = allgather(server, mine).front();
-  if (offer.id.version == 0) return nullptr;
-  try {
-    const double timeout = config.bootstrap_timeout;
-    const double join = timeout > 0 ? std::min(timeout, kStarSeconds) : kStarSeconds;
-    return create_uid_within(join, offer.id, server.rank(), server.size(), config);
-  } catch (const Error& error) {
-    *why = error.what();
-    return nullptr;
+
+  /// After a fence that failed the value is there already: stores lose what is put twice.
+  void put(const std::string& key, const std::byte* data, std::size_t bytes) {
+    std::vector<char> copy(bytes);  // PMIx takes a pointer to non-const
+    std::memcpy(copy.data(), data, bytes);
+    if (next_value) {
+      require(*next_value == copy, GSHMEMX_ERROR_BOOTSTRAP,
+              "an earlier init failed on some ranks only, and PMIx takes no value twice; start the "
+              "job again");
+      return;
+    }
+    next_value = copy;
+    pmix_value_t value{};
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = copy.data();
+    value.data.bo.size = bytes;
+    check(api_.put(PMIX_GLOBAL, key.c_str(), &value), "bootstrap allgather: PMIx_Put");
+    check(api_.commit(), "bootstrap allgather: PMIx_Commit");
   }
-}
+
+  /// The server's verdict is worth a wait: it takes back that this rank was there. A rank that gave
+  /// up before it would count twice when it comes again, in the place of one that is missing.
+  void fence(const char* operation, const Deadline& deadline) {
+    std::vector<pmix_info_t> directives{pmix_info_flag(PMIX_COLLECT_DATA)};
+    Deadline verdict = deadline;
+    if (!deadline.never()) {
+      const int whole_seconds = static_cast<int>(deadline.seconds_left()) + 1;
+      directives.push_back(pmix_info_int(PMIX_TIMEOUT, whole_seconds));
+      verdict = Deadline(whole_seconds + kVerdictSeconds);
+    }
+    const pmix_status_t status = pmix_fence(api_, everyone(), directives, verdict);
+    if (status == PMIX_ERR_TIMEOUT) {
+      failure_ = failure_timeout(operation, timeout_seconds_, {});
+      failure_.raise();
+    }
+    check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
+  }
+
+  /// Anything but success ends this bootstrap: later calls fail the same way.
+  void check(pmix_status_t status, const std::string& what) {
+    if (status == PMIX_SUCCESS) return;
+    const bool peer = status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC ||
+                      status == PMIX_ERR_LOST_CONNECTION;
+    const auto code = status == PMIX_ERR_TIMEOUT ? GSHMEMX_ERROR_TIMEOUT
+                      : peer                     ? GSHMEMX_ERROR_PEER_FAILED
+                                                 : GSHMEMX_ERROR_BOOTSTRAP;
+    failure_ = {code, what + ": " + api_.error_string(status) +
+                          (peer ? " (another rank or the launcher ended)" : "")};
+    failure_.raise();
+  }
+
+  void raise_if_failed() const {
+    if (failure_) failure_.raise();
+  }
+
+  [[nodiscard]] pmix_proc_t everyone() const {
+    return pmix_proc(session_.me().nspace, PMIX_RANK_WILDCARD);
+  }
+
+  const PmixApi& api_ = pmix_api();
+  double timeout_seconds_;
+  const Session& session_ = Session::get(timeout_seconds_);
+  int size_ = 0;
+  JobFailure failure_;
+};
 
 }  // namespace
 
 std::unique_ptr<Bootstrap> create_pmix(const Config& config) {
-  auto server = create_pmix_exchange(config.bootstrap_timeout);
-  if (server->size() == 1) return server;
-  std::string why;
-  auto star = try_star(*server, config, &why);
-  // One rank without the star is all ranks without it.
-  const auto have = allgather(*server, star != nullptr ? 1 : 0);
-  if (std::all_of(have.begin(), have.end(), [](int mine) { return mine == 1; }))
-    return std::make_unique<Pmix>(std::move(server), std::move(star));
-  if (!why.empty()) {
-    GSHMEM_WARN("rank %d: no TCP connection between the ranks, PMIx carries all data: %s",
-                server->rank(), why.c_str());
-  }
-  return server;
+  return std::make_unique<Pmix>(config.bootstrap_timeout);
 }
 
 }  // namespace gshmem::bootstrap

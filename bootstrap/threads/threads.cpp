@@ -1,163 +1,92 @@
-// N ranks in one process: a shared group, one mutex, one condition variable. Data is double
-// buffered by the parity of the collective's number: a rank can be at most one collective ahead of
-// the slowest, so the slots it writes are never those that another rank still reads.
+// Ranks that are threads of one process, or one rank alone: a board in memory of their own.
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/deadline.h"
-#include "bootstrap/failure.h"
+#include "host/base/board.h"
+#include "host/base/failure.h"
 
 #include <algorithm>
-#include <array>
-#include <climits>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
-#include <span>
+#include <new>
 
 namespace gshmem::bootstrap {
 namespace {
 
-class Group {
- public:
-  Group(int size, double timeout_seconds)
-      : members_(static_cast<std::size_t>(size)), timeout_seconds_(timeout_seconds) {}
-
-  [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
-
-  /// A part of what a rank brings to a collective: `at` bytes from its beginning.
-  struct Part {
-    std::size_t at, bytes;
-  };
-  /// Brings `mine`, and copies `part` of what each rank brings to `recv`.
-  void collective(int rank, const char* operation, std::span<const std::byte> mine, Part part,
-                  void* recv) {
-    raise_if_failed();
-    Member& me = members_[static_cast<std::size_t>(rank)];
-    const std::size_t parity = me.entered % 2;
-    me.slots[parity].assign(mine.begin(), mine.end());
-    meet(me, operation, mine.size());
-    auto* out = static_cast<std::byte*>(recv);
-    for (const Member& member : members_) {
-      if (part.bytes > 0) std::memcpy(out, member.slots[parity].data() + part.at, part.bytes);
-      out += part.bytes;
-    }
-  }
-
-  void fail(const Failure& failure) {
-    const std::lock_guard lock(mutex_);
-    fail_locked(failure);
-  }
-
-  void leave(int rank) {
-    const std::lock_guard lock(mutex_);
-    Member& member = members_[static_cast<std::size_t>(rank)];
-    member.departed = true;
-    least_departed_ = std::min(least_departed_, member.entered);
-    changed_.notify_all();
-  }
-
- private:
-  struct Member {
-    unsigned long entered = 0;  ///< collectives this rank has entered
-    std::size_t bytes = 0;      ///< contribution to the collective it entered last
-    bool departed = false;
-    std::array<std::vector<std::byte>, 2> slots;
-  };
-
-  /// Before a slot is written: after a failed collective another rank may still read it.
-  void raise_if_failed() {
-    const std::lock_guard lock(mutex_);
-    if (failure_) failure_.raise();
-  }
-
-  /// Enters the next collective and waits until every rank has.
-  void meet(Member& me, const char* operation, std::size_t bytes) {
-    const Deadline deadline(timeout_seconds_);
-    std::unique_lock lock(mutex_);
-    if (failure_) failure_.raise();
-    me.bytes = bytes;
-    const unsigned long mine = ++me.entered;
-    if (++arrived_[mine % 2] == members_.size()) {
-      arrived_[mine % 2] = 0;
-      done_ = mine;
-      changed_.notify_all();
-    }
-    const bool ended = deadline.wait(
-        changed_, lock, [&] { return failure_ || done_ >= mine || least_departed_ < mine; });
-    if (done_ >= mine) return check_sizes(mine, bytes);
-    const auto gone = missing(mine, Presence::kDeparted);
-    if (!gone.empty()) {
-      fail_locked({GSHMEMX_ERROR_PEER_FAILED,
-                   rank_list(gone) + " left the job while others wait in bootstrap " + operation});
-    }
-    if (!ended)
-      fail_locked(failure_timeout(operation, timeout_seconds_, missing(mine, Presence::kAny)));
-    failure_.raise();
-  }
-
-  enum class Presence { kAny, kDeparted };
-  [[nodiscard]] std::vector<int> missing(unsigned long collective, Presence which) const {
-    std::vector<int> ranks;
-    for (std::size_t r = 0; r < members_.size(); ++r) {
-      if (members_[r].entered >= collective) continue;
-      if (which == Presence::kAny || members_[r].departed) ranks.push_back(static_cast<int>(r));
-    }
-    return ranks;
-  }
-
-  /// A rank that has gone on to the next collective agreed on this one, so it is not compared.
-  void check_sizes(unsigned long collective, std::size_t bytes) {
-    for (std::size_t r = 0; r < members_.size(); ++r) {
-      if (members_[r].entered != collective || members_[r].bytes == bytes) continue;
-      fail_locked({GSHMEMX_ERROR_SYMMETRY,
-                   strprintf("bootstrap allgather of %zu bytes, but rank %zu passes %zu", bytes, r,
-                             members_[r].bytes)});
-      failure_.raise();
-    }
-  }
-
-  void fail_locked(const Failure& failure) {
-    if (!failure_) failure_ = failure;  // the first cause is the one worth reporting
-    changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Member> members_;
-  std::array<std::size_t, 2> arrived_{};      ///< ranks in a collective that not all have entered
-  unsigned long done_ = 0;                    ///< collectives that all have entered
-  unsigned long least_departed_ = ULONG_MAX;  ///< collectives of the departed rank with the fewest
-  Failure failure_;
-  double timeout_seconds_;
-};
+/// Memory for a board. Shared: the ranks belong to threads that end in any order.
+std::shared_ptr<void> board_memory(int size) {
+  constexpr std::align_val_t kAlignment{Board::kAlignment};
+  const std::size_t bytes = Board::bytes_of(size);
+  void* const memory = std::memset(::operator new(bytes, kAlignment), 0, bytes);
+  return {memory, [](void* at) { ::operator delete(at, kAlignment); }};
+}
 
 class ThreadRank final : public Bootstrap {
  public:
-  ThreadRank(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  ThreadRank(const char* name, std::shared_ptr<void> memory, int rank, int size,
+             double timeout_seconds)
+      : name_(name),
+        memory_(std::move(memory)),
+        board_(memory_.get(), rank, size),
+        rank_(rank),
+        size_(size),
+        timeout_seconds_(timeout_seconds) {}
   ThreadRank(const ThreadRank&) = delete;
   ThreadRank& operator=(const ThreadRank&) = delete;
-  ~ThreadRank() override { group_->leave(rank_); }
+  ~ThreadRank() override { board_.depart(); }
 
   int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return group_->size(); }
-  const char* name() const noexcept override { return "threads"; }
+  int size() const noexcept override { return size_; }
+  const char* name() const noexcept override { return name_; }
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    group_->collective(rank_, "allgather", {static_cast<const std::byte*>(send), bytes}, {0, bytes},
-                       recv);
-  }
-  void alltoall(const void* send, void* recv, std::size_t bytes) override {
-    const auto n = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank_);
-    group_->collective(rank_, "alltoall", {static_cast<const std::byte*>(send), n * bytes},
-                       {me * bytes, bytes}, recv);
-  }
-  void barrier() override { group_->collective(rank_, "barrier", {}, {0, 0}, nullptr); }
-  void abort(int code, std::string_view reason) noexcept override {
-    group_->fail(failure_abort(rank_, code, reason));
+    if (failure_) failure_.raise();
+    const Deadline deadline(timeout_seconds_);
+    std::size_t at = 0;
+    do {
+      board_.bring(static_cast<const char*>(send) + at, bytes - at);
+      await(deadline, bytes);
+      char* to = static_cast<char*>(recv) + at;
+      for (int rank = 0; rank < size_; ++rank, to += bytes) {
+        const Board::Piece piece = board_.of(rank);
+        if (piece.left != bytes - at) fail_sizes(bytes, rank, at + piece.left);
+        if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
+      }
+      at += std::min(bytes - at, Board::kPieceBytes);
+    } while (at < bytes);
   }
 
  private:
-  // Shared: the ranks belong to threads that end in any order.
-  std::shared_ptr<Group> group_;
-  int rank_;
+  /// Of those that are missing.
+  [[nodiscard]] std::vector<int> departed() const {
+    std::vector<int> ranks = board_.missing(board_.number());
+    std::erase_if(ranks, [this](int rank) { return !board_.departed(rank); });
+    return ranks;
+  }
+
+  void await(const Deadline& deadline, std::size_t bytes) {
+    const char* const operation = bytes == 0 ? "barrier" : "allgather";
+    const Board::Waited waited = board_.await_all(deadline, [this] { return !departed().empty(); });
+    if (waited == Board::Waited::kDone) return;
+    if (waited == Board::Waited::kTimeout) {
+      failure_ = failure_timeout(operation, timeout_seconds_, board_.missing(board_.number()));
+    } else {
+      failure_ = {
+          GSHMEMX_ERROR_PEER_FAILED,
+          rank_list(departed()) + " left the job while others wait in bootstrap " + operation};
+    }
+    failure_.raise();
+  }
+
+  [[noreturn]] void fail_sizes(std::size_t mine, int rank, std::size_t theirs) {
+    failure_ = {
+        GSHMEMX_ERROR_SYMMETRY,
+        strprintf("bootstrap allgather of %zu bytes, but rank %d passes %zu", mine, rank, theirs)};
+    failure_.raise();
+  }
+
+  const char* name_;
+  std::shared_ptr<void> memory_;
+  Board board_;
+  int rank_, size_;
+  double timeout_seconds_;
+  JobFailure failure_;
 };
 
 }  // namespace
@@ -165,10 +94,15 @@ class ThreadRank final : public Bootstrap {
 std::vector<std::unique_ptr<Bootstrap>> create_threads(int size, double timeout_seconds) {
   require(size >= 1, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("a job needs at least one rank, not %d", size));
-  const auto group = std::make_shared<Group>(size, timeout_seconds);
+  const std::shared_ptr<void> memory = board_memory(size);
   std::vector<std::unique_ptr<Bootstrap>> ranks;
-  for (int r = 0; r < size; ++r) ranks.push_back(std::make_unique<ThreadRank>(group, r));
+  for (int r = 0; r < size; ++r)
+    ranks.push_back(std::make_unique<ThreadRank>("threads", memory, r, size, timeout_seconds));
   return ranks;
+}
+
+std::unique_ptr<Bootstrap> create_single() {
+  return std::make_unique<ThreadRank>("single", board_memory(1), 0, 1, 0);
 }
 
 }  // namespace gshmem::bootstrap

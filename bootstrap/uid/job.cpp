@@ -1,125 +1,99 @@
 #include "bootstrap/uid/job.h"
 
+#include "bootstrap/bootstrap.h"
+
 #include <algorithm>
 
 namespace gshmem::bootstrap {
 namespace {
 
+using net::Frame;
+using net::FrameHeader;
+using net::FrameKind;
+
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-Failure refuse(const std::string& why) { return {GSHMEMX_ERROR_BOOTSTRAP, "refused: " + why}; }
+JobFailure refuse(const std::string& why) { return {GSHMEMX_ERROR_BOOTSTRAP, "refused: " + why}; }
 
-constexpr std::uint32_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
+const char* operation_of(std::uint64_t bytes) { return bytes == 0 ? "barrier" : "allgather"; }
+
+constexpr std::uint64_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
 
 }  // namespace
 
-Failure Job::join(const Hello& hello) {
-  if (hello.cookie != cookie_)
+JobFailure Job::join(const Frame& hello) {
+  const FrameHeader header = net::header_of(hello);
+  const net::ByteView cookie = net::payload_of(hello);
+  if (!std::equal(cookie.begin(), cookie.end(), cookie_.begin(), cookie_.end()))
     return refuse("the unique id belongs to another job, or GSHMEM_UID_SECRET differs");
   if (failure_) return failure_;
-  if (hello.size == 0 || hello.size > kMaxSize || hello.rank >= hello.size)
-    return refuse(strprintf("rank %u in a job of %u", hello.rank, hello.size));
-  if (members_.empty()) members_.resize(hello.size);
-  if (hello.size != members_.size()) {
-    return refuse(strprintf("rank %u says the job has %u ranks, another says %zu", hello.rank,
-                            hello.size, members_.size()));
+  const std::uint64_t size = header.number;
+  if (header.rank < 0 || size > kMaxSize || static_cast<std::uint64_t>(header.rank) >= size) {
+    return refuse(
+        strprintf("rank %d in a job of %llu", header.rank, static_cast<unsigned long long>(size)));
   }
-  Member& member = members_[hello.rank];
-  if (member.joined) return refuse(strprintf("rank %u is in the job already", hello.rank));
+  if (members_.empty()) {
+    members_.resize(size);
+    gathering_ = net::Gathering(size);
+  }
+  if (size != members_.size()) {
+    return refuse(strprintf("rank %d says the job has %llu ranks, another says %zu", header.rank,
+                            static_cast<unsigned long long>(size), members_.size()));
+  }
+  Member& member = members_[index(header.rank)];
+  if (member.joined) return refuse(strprintf("rank %d is in the job already", header.rank));
   member.joined = true;
   ++joined_;
-  if (hello.hosts_root && root_rank_ < 0) root_rank_ = static_cast<int>(hello.rank);
-  if (complete()) tell_all(encode(Welcome{hello.size, root_rank_}));
+  if ((header.detail & net::kHostsRoot) != 0 && root_rank_ < 0) root_rank_ = header.rank;
+  if (complete())
+    tell_all(net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root_rank_}));
   return {};
 }
 
-void Job::gather(int rank, const Gather& gather) {
+void Job::contribute(int rank, const Frame& contribution) {
   if (failure_) return;  // it crossed the news on its way
-  if (!complete() || gather.number != done_ + 1 || members_[index(rank)].entered > done_) {
+  const FrameHeader header = net::header_of(contribution);
+  if (header.bytes > kMaxBytes) {
+    return fail(
+        {GSHMEMX_ERROR_BOOTSTRAP,
+         strprintf("rank %d brings %llu bytes to a collective of the bootstrap; at most %zu", rank,
+                   static_cast<unsigned long long>(header.bytes), kMaxBytes)});
+  }
+  if (!complete() || !gathering_.put(index(rank), contribution)) {
     return fail(
         {GSHMEMX_ERROR_INTERNAL, strprintf("rank %d sent collective %llu out of turn", rank,
-                                           static_cast<unsigned long long>(gather.number))});
+                                           static_cast<unsigned long long>(header.number))});
   }
-  Collective& now = current_;
-  if (now.contributions == 0) {
-    now.operation = gather.operation;
-    now.bytes = gather.data.size();
-    now.first = rank;
+  if (first_ < 0) first_ = rank;
+  const std::uint64_t bytes = net::header_of(gathering_.contributions()[index(first_)]).bytes;
+  if (header.bytes != bytes) {
+    return fail(
+        {GSHMEMX_ERROR_SYMMETRY,
+         strprintf("ranks disagree: rank %d is in bootstrap %s of %llu bytes, rank %d in "
+                   "bootstrap %s of %llu bytes",
+                   first_, operation_of(bytes), static_cast<unsigned long long>(bytes), rank,
+                   operation_of(header.bytes), static_cast<unsigned long long>(header.bytes))});
   }
-  if (gather.operation != now.operation || gather.data.size() != now.bytes) {
-    return fail({GSHMEMX_ERROR_SYMMETRY,
-                 strprintf("ranks disagree: rank %d is in bootstrap %s of %zu bytes, rank %d in "
-                           "bootstrap %s of %zu bytes",
-                           now.first, operation_name(now.operation), now.bytes, rank,
-                           operation_name(gather.operation), gather.data.size())});
-  }
-  if (now.bytes > max_bytes()) {
-    return fail({GSHMEMX_ERROR_BOOTSTRAP,
-                 strprintf("bootstrap %s of %zu bytes per rank; at most %llu unless "
-                           "GSHMEM_UID_SECRET tells this job's ranks from strangers",
-                           operation_name(now.operation), now.bytes,
-                           static_cast<unsigned long long>(max_bytes()))});
-  }
-  take(rank, gather);
-  members_[index(rank)].entered = gather.number;
-  if (++now.contributions == members_.size()) return finish_collective();
+  if (gathering_.complete()) return finish_collective();
   check_gone();
 }
 
-/// Init brings less than a kilobyte for each rank.
-std::uint64_t Job::max_bytes() const {
-  constexpr std::uint64_t kKilobyte = 1024;
-  return kind_ == CookieKind::kSecret ? kMaxGatherBytes : kKilobyte * (64 + members_.size());
-}
-
-/// One rank alone does not make the root allocate what all would bring.
-void Job::take(int rank, const Gather& gather) {
-  Collective& now = current_;
-  if (now.contributions == 0 && members_.size() > 1) {
-    now.first_data.assign(gather.data.begin(), gather.data.end());
-    return;
-  }
-  const auto put = [&now](int from, ByteView data) {
-    std::copy(data.begin(), data.end(),
-              now.result.begin() +
-                  static_cast<std::ptrdiff_t>(kResultDataOffset + index(from) * now.bytes));
-  };
-  if (now.result.empty()) {
-    now.result = encode_result(gather.number, now.bytes * members_.size());
-    put(now.first, std::exchange(now.first_data, {}));
-  }
-  put(rank, gather.data);
-}
-
-/// Of what every rank brought, each gets the part for it.
-void Job::tell_parts() {
-  const std::size_t n = members_.size(), bytes = current_.bytes / n;
-  for (std::size_t to = 0; to < n; ++to) {
-    Bytes frame = encode_result(done_ + 1, n * bytes);
-    for (std::size_t from = 0; from < n; ++from) {
-      std::copy_n(current_.result.data() + kResultDataOffset + from * current_.bytes + to * bytes,
-                  bytes, frame.data() + kResultDataOffset + from * bytes);
-    }
-    tell(to, std::make_shared<const Bytes>(std::move(frame)));
-  }
-}
-
 void Job::finish_collective() {
-  if (current_.operation == Operation::kAlltoall) {
-    tell_parts();
-  } else {
-    tell_all(std::move(current_.result));
+  net::Bytes all;
+  for (const Frame& frame : gathering_.contributions()) {
+    const net::ByteView data = net::payload_of(frame);
+    all.insert(all.end(), data.begin(), data.end());
   }
-  current_ = {};
-  ++done_;
+  tell_all(net::make_frame({.kind = FrameKind::kResult, .number = gathering_.number()}, all));
+  gathering_.finish();
+  first_ = -1;
 }
 
 void Job::leave(int rank) {
   members_[index(rank)].gone = true;
   ++gone_;
-  if (!complete()) {
+  if (!complete())
     fail({GSHMEMX_ERROR_PEER_FAILED, strprintf("rank %d left before all had joined", rank)});
-  }
   check_gone();
 }
 
@@ -129,54 +103,51 @@ void Job::lost(int rank, const std::string& why) {
   fail({GSHMEMX_ERROR_PEER_FAILED, strprintf("rank %d died: %s", rank, why.c_str())});
 }
 
-void Job::abort(int rank, const Abort& abort) {
-  fail(failure_abort(rank, abort.code, abort.reason));
-}
-
-void Job::expired(const Expired& expired) {
-  if (complete() && expired.number != done_ + 1) return;  // its answer is on the way
-  const char* operation = complete() ? operation_name(current_.operation) : "init";
-  Failure failure =
-      failure_timeout(operation, static_cast<double>(expired.timeout_ms) / 1e3, missing());
+void Job::expired(std::uint64_t number, double seconds) {
+  if (complete() && number != gathering_.number()) return;  // its answer is on the way
+  JobFailure failure = failure_timeout(complete() ? operation() : "init", seconds, missing());
   if (!note_.empty()) failure.text += "; " + note_;
   fail(failure);
 }
 
 void Job::check_gone() {
-  if (current_.contributions == 0 || gone_ == 0) return;
+  if (first_ < 0 || gone_ == 0) return;
   std::vector<int> gone;
   for (const int rank : missing()) {
     if (members_[index(rank)].gone) gone.push_back(rank);
   }
   if (gone.empty()) return;
-  fail({GSHMEMX_ERROR_PEER_FAILED, rank_list(gone) +
-                                       " left the job while others wait in bootstrap " +
-                                       operation_name(current_.operation)});
+  fail({GSHMEMX_ERROR_PEER_FAILED,
+        rank_list(gone) + " left the job while others wait in bootstrap " + operation()});
 }
 
-void Job::fail(const Failure& failure) {
+void Job::fail(const JobFailure& failure) {
   if (failure_) return;
   failure_ = failure;
-  tell_all(encode(Fail{static_cast<std::uint32_t>(failure.code), failure.text}));
+  tell_all(net::make_frame(
+      {.kind = FrameKind::kFail, .detail = static_cast<std::uint32_t>(failure.code)},
+      failure.text));
 }
 
-void Job::tell_all(Bytes frame) {
-  const auto shared = std::make_shared<const Bytes>(std::move(frame));
-  for (std::size_t r = 0; r < members_.size(); ++r) tell(r, shared);
-}
-
-void Job::tell(std::size_t rank, const Frame& frame) {
-  if (members_[rank].joined && !members_[rank].gone)
-    outgoing_.emplace_back(static_cast<int>(rank), frame);
+void Job::tell_all(const Frame& frame) {
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    if (members_[r].joined && !members_[r].gone) outgoing_.emplace_back(static_cast<int>(r), frame);
+  }
 }
 
 std::vector<int> Job::missing() const {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < members_.size(); ++r) {
-    const bool here = complete() ? members_[r].entered > done_ : members_[r].joined;
-    if (!here) ranks.push_back(static_cast<int>(r));
+    if (!(complete() ? gathering_.has(r) : members_[r].joined))
+      ranks.push_back(static_cast<int>(r));
   }
   return ranks;
+}
+
+/// The one that others wait in.
+const char* Job::operation() const {
+  return first_ < 0 ? "barrier"
+                    : operation_of(net::header_of(gathering_.contributions()[index(first_)]).bytes);
 }
 
 }  // namespace gshmem::bootstrap

@@ -1,10 +1,9 @@
-// The root service: one thread of the process that made a unique id, the middle of the star. It
-// takes the ranks in, gathers and spreads their data, and tells all of them when one is gone.
+// The root service: one thread of the process that made a unique id. It takes the ranks in, gathers
+// and spreads their first addresses, and tells all of them when one is gone meanwhile.
 // Strangers on its port cost it a descriptor for a while and nothing else. Included by uid.cpp.
 #pragma once
 
 #include "bootstrap/uid/job.h"
-#include "bootstrap/uid/socket.h"
 
 #include <atomic>
 #include <cstdint>
@@ -23,7 +22,7 @@ class RootService {
     double linger, alone;
   };
   /// Serves one job on `listeners`, which are closed when all ranks have joined.
-  RootService(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
+  RootService(std::vector<net::Listener> listeners, const net::Cookie& cookie,
               const Limits& limits);
   RootService(const RootService&) = delete;
   RootService& operator=(const RootService&) = delete;
@@ -33,10 +32,10 @@ class RootService {
   /// The thread is done: all ranks have gone.
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   /// `cookie` is this service's, and its thread runs in this process (not in the parent of a fork).
-  [[nodiscard]] bool serves(const Cookie& cookie) const;
+  [[nodiscard]] bool serves(const net::Cookie& cookie) const;
 
  private:
-  Cookie cookie_;
+  net::Cookie cookie_;
   Fd wake_;                         ///< eventfd: time to end
   std::uint32_t forks_;             ///< of the process that has the thread
   std::atomic<bool> ended_{false};  // release by the thread's end, acquire by ended()
@@ -48,9 +47,9 @@ class RootRegistry {
  public:
   static RootRegistry& get();
   RootRegistry();
-  void start(std::vector<Listener> listeners, const Cookie& cookie, CookieKind kind,
+  void start(std::vector<net::Listener> listeners, const net::Cookie& cookie,
              const RootService::Limits& limits);
-  [[nodiscard]] bool serves(const Cookie& cookie);
+  [[nodiscard]] bool serves(const net::Cookie& cookie);
 
  private:
   std::mutex mutex_;

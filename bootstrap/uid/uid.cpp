@@ -1,11 +1,11 @@
 // Ranks that meet over TCP at a root service, found by a unique id or by a fixed address. Each
-// keeps one connection open for the whole job: its end without a goodbye is how a death is noticed.
-#include "bootstrap/uid/uid.h"
-
-#include "bootstrap/uid/connection.h"
-#include "bootstrap/uid/interfaces.h"
+// keeps one connection until all have met: its end without a goodbye is how a death is noticed.
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/uid/id.h"
 #include "bootstrap/uid/root.h"
 #include "host/base/log.h"
+#include "host/base/net/interfaces.h"
+#include "host/base/net/stream.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,171 +17,139 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <optional>
 
 namespace gshmem::bootstrap {
 namespace {
 
-constexpr double kVerdictSeconds = 2;  // for the root to say who is missing, or to take an abort
-constexpr double kLookSeconds = 0.1;  // between looks for a failure that another thread was told of
-constexpr double kGoodbyeSeconds = 1;  // for a Leave to go out
+using net::Cookie;
+using net::Endpoint;
+using net::Frame;
+using net::FrameKind;
+using net::Listener;
+using net::Stream;
+
+constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
+constexpr double kGoodbyeSeconds = 1;  // for a goodbye to go out
 constexpr double kAttemptSeconds = 3;  // for one address of several: packets to it may vanish
 
 /// Where a rank finds the root service and how it introduces itself.
 struct Entry {
   std::vector<Endpoint> roots;  ///< tried in turn
-  Hello hello;
+  Cookie cookie;
+  int rank, size;
+  bool hosts_root;
   /// A refused connection is final when the root has to be listening already (its id exists).
   enum class Refused { kFinal, kRetry } refused = Refused::kFinal;
 };
 
 class Uid final : public Bootstrap {
  public:
-  Uid(const Entry& entry, double join_seconds, double timeout_seconds)
-      : rank_(static_cast<int>(entry.hello.rank)),
-        size_(static_cast<int>(entry.hello.size)),
-        timeout_seconds_(join_seconds),
-        connection_(connect(entry, Deadline(join_seconds)),
-                    {FrameType::kWelcome, FrameType::kResult, FrameType::kFail}) {
-    connection_.queue(encode(entry.hello));
-    const auto welcome = decode_welcome(await(FrameType::kWelcome, 0));
-    if (!welcome || welcome->size != entry.hello.size) fail_protocol();
-    root_rank_ = welcome->root_rank;
-    timeout_seconds_ = timeout_seconds;
+  Uid(const Entry& entry, double timeout_seconds)
+      : rank_(entry.rank),
+        size_(entry.size),
+        timeout_seconds_(timeout_seconds),
+        stream_(connect(entry, Deadline(timeout_seconds)),
+                {FrameKind::kWelcome, FrameKind::kResult, FrameKind::kFail}) {
+    stream_.queue(net::make_frame({.kind = FrameKind::kHello,
+                                   .number = static_cast<std::uint64_t>(size_),
+                                   .rank = rank_,
+                                   .detail = entry.hosts_root ? net::kHostsRoot : 0u},
+                                  entry.cookie));
+    const net::FrameHeader welcome = net::header_of(await(FrameKind::kWelcome, "init"));
+    if (welcome.number != static_cast<std::uint64_t>(size_)) fail_protocol();
+    root_rank_ = welcome.rank;
     GSHMEM_DEBUG("bootstrap uid: rank %d of %d, root service at %s", rank_, size_, where_.c_str());
   }
   Uid(const Uid&) = delete;
   Uid& operator=(const Uid&) = delete;
 
-  ~Uid() override {
-    if (!connection_.fd()) return;  // in a forked child
-    try {                           // inside: that of a whole destructor throws on
-      connection_.queue(encode_leave());
-      const Deadline deadline(kGoodbyeSeconds);
-      while (!connection_.flushed() && wait_for(connection_.fd(), POLLOUT, deadline))
-        connection_.send_some();
-      connection_.finish_sending();
-    } catch (const std::exception& error) {
-      GSHMEM_WARN("bootstrap uid: leaving without a goodbye: %s", error.what());
-    }
-  }
+  ~Uid() override { finish(); }
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
   const char* name() const noexcept override { return "uid"; }
 
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    collective(Operation::kAllgather, {static_cast<const std::byte*>(send), bytes}, recv, bytes);
+    if (failure_) failure_.raise();
+    const char* const operation = bytes == 0 ? "barrier" : "allgather";
+    require(
+        bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,
+        strprintf("bootstrap %s of %zu bytes per rank; at most %zu", operation, bytes, kMaxBytes));
+    ++number_;
+    stream_.queue(net::make_frame({.kind = FrameKind::kContribution, .number = number_},
+                                  {static_cast<const std::byte*>(send), bytes}));
+    const Frame result = await(FrameKind::kResult, operation);
+    const net::ByteView all = net::payload_of(result);
+    if (net::header_of(result).number != number_ ||
+        all.size() != bytes * static_cast<std::size_t>(size_))
+      fail_protocol();
+    if (!all.empty()) std::memcpy(recv, all.data(), all.size());
   }
 
-  void alltoall(const void* send, void* recv, std::size_t bytes) override {
-    const std::size_t of_all = bytes * static_cast<std::size_t>(size_);
-    collective(Operation::kAlltoall, {static_cast<const std::byte*>(send), of_all}, recv, bytes);
-  }
-
-  void barrier() override { collective(Operation::kBarrier, {}, nullptr, 0); }
-
-  void abort(int code, std::string_view reason) noexcept override try {
-    const Failure failure = failure_abort(rank_, code, reason);
-    if (failed()) return;
-    send(encode(Abort{code, std::string(reason)}));
-    // The root answers with the failure it tells everyone; then nothing can be lost by our exit.
-    const Deadline deadline(kVerdictSeconds);
-    while (!receive_until(FrameType::kFail, deadline).has_value() && !deadline.passed()) {
+  void finish() noexcept override {
+    if (!stream_.fd()) return;  // has finished, or is in a forked child
+    try {
+      stream_.queue(net::make_frame({.kind = FrameKind::kGoodbye}));
+      const Deadline deadline(kGoodbyeSeconds);
+      while (!stream_.flushed() && net::wait_for(stream_.fd(), POLLOUT, deadline))
+        stream_.send_some();
+      stream_.finish_sending();
+    } catch (const std::exception& error) {
+      GSHMEM_WARN("bootstrap uid: leaving without a goodbye: %s", error.what());
     }
-    const std::lock_guard lock(mutex_);
-    failure_ = failure;
-  } catch (const std::exception& error) {
-    if (!failed()) GSHMEM_WARN("bootstrap uid: abort not delivered: %s", error.what());
+    const Fd closed = std::move(stream_).take_fd();
+    failure_ = {GSHMEMX_ERROR_BOOTSTRAP, "the ranks have met, and need no bootstrap any more"};
   }
 
  private:
-  /// `bytes`: what comes of each rank.
-  void collective(Operation operation, ByteView data, void* recv, std::size_t bytes) {
-    require(data.size() <= kMaxGatherBytes, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("bootstrap %s of %zu bytes per rank; at most %llu", operation_name(operation),
-                      data.size(), static_cast<unsigned long long>(kMaxGatherBytes)));
-    const std::uint64_t number = ++collectives_;
-    operation_ = operation;
-    send(encode(Gather{number, operation, data}));
-    const Bytes payload = await(FrameType::kResult, number);
-    const auto result = decode_result(payload);
-    const std::size_t expected = bytes * static_cast<std::size_t>(size_);
-    if (!result || result->number != number || result->data.size() != expected) fail_protocol();
-    if (recv != nullptr && expected > 0) std::memcpy(recv, result->data.data(), expected);
+  /// The next frame, which has to be of this kind; a kFail is thrown as an Error.
+  Frame await(FrameKind kind, const char* operation) {
+    if (Frame frame = receive_until(kind, Deadline(timeout_seconds_))) return frame;
+    const double milliseconds = std::ceil(std::min(timeout_seconds_ * 1e3, 4e9));
+    stream_.queue(net::make_frame({.kind = FrameKind::kExpired,
+                                   .number = number_,
+                                   .detail = static_cast<std::uint32_t>(milliseconds)}));
+    if (Frame frame = receive_until(kind, Deadline(kVerdictSeconds))) return frame;
+    JobFailure failure = failure_timeout(operation, timeout_seconds_, {});
+    failure.text += "; the root service at " + where_ + " does not answer either";
+    raise(std::move(failure));
   }
 
-  /// The payload of the next frame, which has to be of this type; a Fail is thrown as an Error.
-  Bytes await(FrameType type, std::uint64_t number) {
-    if (auto payload = receive_until(type, Deadline(timeout_seconds_))) return *std::move(payload);
-    const double milliseconds = std::ceil(timeout_seconds_ * 1e3);
-    send(encode(Expired{number, static_cast<std::uint64_t>(milliseconds)}));
-    if (auto payload = receive_until(type, Deadline(kVerdictSeconds))) return *std::move(payload);
-    const char* what = number == 0 ? "init" : operation_name(operation_);
-    const std::lock_guard lock(mutex_);
-    failure_ = failure_timeout(what, timeout_seconds_, {});
-    failure_.text += "; the root service at " + where_ + " does not answer either";
-    failure_.raise();
-  }
-
-  [[nodiscard]] bool failed() {
-    const std::lock_guard lock(mutex_);
-    return static_cast<bool>(failure_);
-  }
-
-  /// Queues a frame; an error when the job has failed.
-  template <class Encoded>
-  void send(Encoded frame) {
-    const std::lock_guard lock(mutex_);
-    if (failure_) failure_.raise();
-    connection_.queue(std::move(frame));
-  }
-
-  /// None when the deadline passed first. A thread that waits for a Fail passes over what another
-  /// thread waits for.
-  std::optional<Bytes> receive_until(FrameType type, const Deadline& deadline) {
-    while (true) {
-      short events = 0;
-      {
-        const std::lock_guard lock(mutex_);
-        if (failure_) failure_.raise();
-        connection_.send_some();
-        if (auto incoming = connection_.receive()) {
-          if (incoming->type == FrameType::kFail) fail_as_told(incoming->payload);
-          if (incoming->type == type) return std::move(incoming->payload);
-          if (type != FrameType::kFail) fail_protocol();
-          continue;
-        }
-        if (connection_.state() != Connection::State::kOpen) fail_connection();
-        events = connection_.poll_events();
+  /// Null when the deadline passed first.
+  Frame receive_until(FrameKind kind, const Deadline& deadline) {
+    for (;;) {
+      stream_.send_some();
+      if (Frame frame = stream_.receive()) {
+        const FrameKind got = net::header_of(frame).kind;
+        if (got == FrameKind::kFail) fail_as_told(frame);
+        if (got != kind) fail_protocol();
+        return frame;
       }
-      // Not at once to the end: what fails the job may have come to another thread.
-      if (!wait_for(connection_.fd(), events, Deadline(kLookSeconds)) && deadline.passed())
-        return std::nullopt;
+      if (stream_.state() != Stream::State::kOpen) fail_connection();
+      if (!net::wait_for(stream_.fd(), stream_.poll_events(), deadline)) return nullptr;
     }
   }
 
-  // With mutex_ held:
-  [[noreturn]] void raise(Failure failure) {
+  [[noreturn]] void raise(JobFailure failure) {
     failure_ = std::move(failure);
     failure_.raise();
   }
-  [[noreturn]] void fail_as_told(const Bytes& payload) {
-    const auto fail = decode_fail(payload);
-    if (!fail || fail->status == GSHMEMX_SUCCESS) fail_protocol();
-    raise({static_cast<gshmemx_status>(fail->status), fail->text});
+  [[noreturn]] void fail_as_told(const Frame& fail) {
+    const auto status = net::header_of(fail).detail;
+    if (status == GSHMEMX_SUCCESS) fail_protocol();
+    raise({static_cast<gshmemx_status>(status), net::text_of(fail)});
   }
   [[noreturn]] void fail_protocol() {
     raise({GSHMEMX_ERROR_BOOTSTRAP,
            "what answers at " + where_ + " is not the root service of this job"});
   }
   [[noreturn]] void fail_connection() {
-    if (connection_.state() != Connection::State::kClosed) fail_protocol();
+    if (stream_.state() != Stream::State::kClosed) fail_protocol();
     const std::string who = root_rank_ < 0 ? "the process that made the unique id"
                                            : "rank " + std::to_string(root_rank_);
     raise({GSHMEMX_ERROR_PEER_FAILED, who + " died: the connection to its root service at " +
-                                          where_ + " ended: " + connection_.reason()});
+                                          where_ + " ended: " + stream_.reason()});
   }
 
   /// Tries every address in turn until the deadline.
@@ -190,9 +158,10 @@ class Uid final : public Bootstrap {
     while (true) {
       int error = 0;
       for (const Endpoint& root : entry.roots) {
-        where_ = endpoint_text(root);
+        where_ = net::endpoint_text(root);
         const bool only = entry.roots.size() == 1;
-        Attempt attempt = connect_to(root, only ? deadline : deadline.within(kAttemptSeconds));
+        net::Attempt attempt =
+            net::connect_to(root, only ? deadline : deadline.within(kAttemptSeconds));
         if (attempt.fd) return std::move(attempt.fd);
         error = attempt.error;
       }
@@ -211,20 +180,13 @@ class Uid final : public Bootstrap {
   }
 
   int rank_, size_;
-  double timeout_seconds_;  ///< of the call under way
-  std::string where_;       ///< the root service; set by connect, so declared before connection_
-  Connection connection_;
-  std::mutex
-      mutex_;  ///< connection_, failure_: a thread may abort while another is in a collective
+  double timeout_seconds_;  ///< of each call
+  std::string where_;       ///< the root service; set by connect, so declared before stream_
+  Stream stream_;
   int root_rank_ = -1;
-  std::uint64_t collectives_ = 0;
-  Operation operation_ = Operation::kBarrier;
-  Failure failure_;
+  std::uint64_t number_ = 0;  ///< of the collective under way
+  JobFailure failure_;
 };
-
-Hello make_hello(const Cookie& cookie, int rank, int size, bool hosts_root) {
-  return {cookie, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size), hosts_root};
-}
 
 /// Without a shared id or secret the address is all that tells jobs apart.
 constexpr Cookie kAddressCookie{std::byte{'a'}, std::byte{'d'}, std::byte{'d'}, std::byte{'r'}};
@@ -251,31 +213,15 @@ std::string read_secret(const Config& config) {
   return line;
 }
 
-/// FNV-1a with 64 bits, twice. It tells strangers apart, as the cookie itself does, which crosses
-/// the network in the clear: who reads the traffic needs no secret.
-Cookie hash_secret(const std::string& secret) {
-  Cookie cookie;
-  for (const unsigned half : {0u, 1u}) {
-    std::uint64_t hash = 0xCBF29CE484222325u + half;
-    for (int round = 0; round < 2; ++round) {
-      for (const char c : secret) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-      hash = (hash ^ 0xFFu) * 0x100000001B3u;
-    }
-    for (unsigned i = 0; i < 8; ++i)
-      cookie[8 * half + i] = static_cast<std::byte>((hash >> (8 * i)) & 0xFF);
-  }
-  return cookie;
-}
-
 void warn_without_secret(const std::vector<Listener>& listeners) {
   const auto open = std::find_if(listeners.begin(), listeners.end(), [](const Listener& listener) {
-    return !is_loopback(listener.endpoint);
+    return !net::is_loopback(listener.endpoint);
   });
   if (open == listeners.end()) return;
   GSHMEM_WARN(
       "whoever reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "
       "GSHMEM_UID_SECRET_FILE on all PEs",
-      endpoint_text(open->endpoint).c_str());
+      net::endpoint_text(open->endpoint).c_str());
 }
 
 /// Those of `endpoints` that this host has. Empty when another process has a port.
@@ -286,7 +232,7 @@ std::vector<Listener> try_listen(const std::vector<Endpoint>& endpoints) {
   for (const Endpoint& endpoint : endpoints) {
     bool in_use = false;
     try {
-      listeners.push_back(listen_on(endpoint, &in_use));
+      listeners.push_back(net::listen_on(endpoint, &in_use));
     } catch (const Error& error) {
       failure = error;
     }
@@ -303,8 +249,9 @@ std::vector<Listener> listen_on_all(const std::vector<Endpoint>& endpoints,
   while (true) {
     std::vector<Listener> listeners = try_listen(endpoints);
     if (!listeners.empty()) return listeners;
-    require(!deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP,
-            "GSHMEM_UID_ADDRESS: another process listens on " + endpoint_text(endpoints.front()));
+    require(
+        !deadline.passed(), GSHMEMX_ERROR_BOOTSTRAP,
+        "GSHMEM_UID_ADDRESS: another process listens on " + net::endpoint_text(endpoints.front()));
     poll(nullptr, 0, 20);
   }
 }
@@ -319,23 +266,18 @@ double alone_seconds(const Config& config) {
 
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config) {
   const Endpoint address =
-      choose_address(list_interfaces(), config.uid_interface, config.uid_family);
-  Listener listener = listen_on(address);
-  const UniqueId unique{listener.endpoint, random_cookie()};
+      net::choose_address(net::list_interfaces(), config.uid_interface, config.uid_family);
+  Listener listener = net::listen_on(address);
+  const UniqueId unique{listener.endpoint, net::random_cookie()};
   std::vector<Listener> listeners;
   listeners.push_back(std::move(listener));
-  RootRegistry::get().start(std::move(listeners), unique.cookie, CookieKind::kSecret,
+  RootRegistry::get().start(std::move(listeners), unique.cookie,
                             {config.bootstrap_timeout, alone_seconds(config)});
   encode_uniqueid(unique, id);
 }
 
 std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
                                       const Config& config) {
-  return create_uid_within(config.bootstrap_timeout, id, rank, size, config);
-}
-
-std::unique_ptr<Bootstrap> create_uid_within(double join_seconds, const gshmemx_uniqueid& id,
-                                             int rank, int size, const Config& config) {
   require(size >= 1 && rank >= 0 && rank < size, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("rank %d in a job of %d", rank, size));
   const auto unique = decode_uniqueid(id);
@@ -344,9 +286,8 @@ std::unique_ptr<Bootstrap> create_uid_within(double join_seconds, const gshmemx_
                     "gshmemx_get_uniqueid)",
                     id.version));
   const bool hosts_root = RootRegistry::get().serves(unique->cookie);
-  const Entry entry{
-      {unique->root}, make_hello(unique->cookie, rank, size, hosts_root), Entry::Refused::kFinal};
-  return std::make_unique<Uid>(entry, join_seconds, config.bootstrap_timeout);
+  const Entry entry{{unique->root}, unique->cookie, rank, size, hosts_root};
+  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }
 
 std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
@@ -358,20 +299,23 @@ std::unique_ptr<Bootstrap> create_uid_from_address(const Config& config) {
                     "%d and %d",
                     rank, size));
   const std::string secret = read_secret(config);
-  const Cookie cookie = secret.empty() ? kAddressCookie : hash_secret(secret);
-  Entry entry{resolve(config.uid_address, config.uid_family),
-              make_hello(cookie, rank, size, rank == 0), Entry::Refused::kRetry};
+  const Cookie cookie = secret.empty() ? kAddressCookie : net::cookie_of(secret);
+  Entry entry{net::resolve(config.uid_address, config.uid_family),
+              cookie,
+              rank,
+              size,
+              rank == 0,
+              Entry::Refused::kRetry};
   if (rank == 0) {
     std::vector<Listener> listeners =
-        listen_on_all(to_listen_on(config.uid_address, config.uid_family, entry.roots),
+        listen_on_all(net::to_listen_on(config.uid_address, config.uid_family, entry.roots),
                       Deadline(config.bootstrap_timeout));
     entry.roots.clear();
     for (const Listener& listener : listeners) entry.roots.push_back(listener.endpoint);
     if (secret.empty()) warn_without_secret(listeners);
-    RootRegistry::get().start(std::move(listeners), cookie,
-                              secret.empty() ? CookieKind::kPublic : CookieKind::kSecret, {0, 0});
+    RootRegistry::get().start(std::move(listeners), cookie, {0, 0});
   }
-  return std::make_unique<Uid>(entry, config.bootstrap_timeout, config.bootstrap_timeout);
+  return std::make_unique<Uid>(entry, config.bootstrap_timeout);
 }
 
 }  // namespace gshmem::bootstrap

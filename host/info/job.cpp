@@ -3,7 +3,7 @@
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/runtime/process.h"
-#include "transport/p2p/host_group.h"
+#include "host/control/host_group.h"
 
 #include <gshmem/gshmem.hpp>
 
@@ -24,7 +24,7 @@ PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
   facts.rank = pe.state().my_pe;
   copy_text(facts.bootstrap, pe.bootstrap_name());
   copy_text(facts.nic, pe.nic_name());
-  copy_text(facts.host, p2p::host_identity());
+  copy_text(facts.host, control::host_identity());
   if (const Gpu* gpu = pe.gpu()) {
     facts.gpu = gpu->device();
     copy_text(facts.gpu_name, gpu->name());

@@ -2,10 +2,8 @@
 
 #include "host/base/log.h"
 #include "host/base/thread.h"
+#include "host/control/together.h"
 #include "host/runtime/fault.h"
-#include "host/runtime/over_board.h"
-#include "host/runtime/together.h"
-#include "transport/hosts/relay_board.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -39,63 +37,72 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   log_set_pe(state_.my_pe);
   try {
     init();
-  } catch (const AgreedError&) {
+  } catch (const control::AgreedError&) {
     withdraw();
-    monitor_.reset();  // it would take those for dead who go before us
-    wait_for_reports();
+    if (plane_) wait_for_reports();
     throw;
   } catch (const std::exception& error) {
     // A peer may wait for us in a call that we will never make. Said here already, because a
     // launcher may not let us come back.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
     withdraw();
-    monitor_.reset();
-    boot_->abort(1, strprintf("PE %d failed during init: %s", state_.my_pe, error.what()));
+    const std::string why = strprintf("PE %d failed during init: %s", state_.my_pe, error.what());
+    if (plane_) plane_->monitor().ending({state_.my_pe, control::PeerEvent::kStopped, why});
+    boot_->abort(1, why);
     throw;
   }
   GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes,
               boot_->name(), gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
 }
 
-/// The process of a PE may serve the bootstrap, and a launcher may end the job with the first that
-/// ends: nobody goes before all have heard what failed.
+/// A launcher may end the job with the first PE that ends: nobody goes before all have heard what
+/// failed.
 void Pe::wait_for_reports() noexcept {
   try {
-    boot_->barrier();
+    ranks().barrier();
   } catch (const Error& error) {
     GSHMEM_DEBUG("after a failed init: %s", error.what());
   }
 }
 
 void Pe::init() {
-  const double timeout = options_.config.bootstrap_timeout;
-  group_ = p2p::find_hosts(*boot_);
-  together(boot(), [&] {
+  meet();
+  control::LocalPeers& local = plane_->local();
+  together(ranks(), [&] {
     if (options_.bad_config) throw Error(*options_.bad_config);
     choose_gpu();
     check_path_variables();
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
-  together(boot(), [&] {
+  together(ranks(), [&] {
     agree_on_mode();
     agree_on_config();
   });
-  // Half the time: a PE that gives up here must still find the others in the report that follows.
-  together(boot(),
-           [&] { sockets_ = std::make_unique<p2p::PeerSockets>(boot(), group_, timeout / 2); });
-  together(boot(),
-           [&] { addresses_ = hosts::agree_on_addresses(boot(), group_, options_.config); });
-  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_board(); }); });
-  if (group_.n_nodes() == 1) go_over_board(timeout, boot_.get());
-  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_memory(); }); });
-  together(boot(), [&] { or_hang_up(*sockets_, [&] { make_network(); }); });
-  together(boot(), [&] { publish(); });
-  go_over_board(options_.config.timeout, nullptr);
+  together(ranks(), [&] { or_hang_up(local, [&] { make_memory(); }); });
+  together(ranks(), [&] { or_hang_up(local, [&] { make_network(); }); });
+  together(ranks(), [&] { publish(); });
+  ranks().set_timeout(options_.config.timeout);
+  watching_.store(true, std::memory_order_release);
+  plane_->watch();
 }
 
-/// Its collectives from now on, with their time limit.
-void Pe::go_over_board(double timeout, bootstrap::Bootstrap* below) {
-  over_board_ = std::make_unique<OverBoard>(*board_, state_.my_pe, state_.n_pes, timeout, below);
+void Pe::meet() {
+  plane_ = std::make_unique<control::Plane>(
+      *boot_, options_.config,
+      control::Plane::Callbacks{
+          .on_event = [this](const control::PeerNews& news) { on_peer_event(news); },
+          .on_tick = [this] { look_for_fault(); },
+          .on_failure =
+              [this](const std::string& why) {
+                if (!watching_.load(std::memory_order_acquire)) return;
+                raise(Error(GSHMEMX_ERROR_SYSTEM, why));
+              },
+          .stopped =
+              [this] {
+                return (state_.control && stopped()) ||
+                       (leaving_.load(std::memory_order_acquire) &&
+                        peer_left_.load(std::memory_order_acquire));
+              }});
 }
 
 void Pe::choose_gpu() {
@@ -107,12 +114,12 @@ void Pe::choose_gpu() {
             "GSHMEM_DEVICE=cuda: " + why_none);
     return;
   }
-  gpu_ = open_gpu(options_.cuda_device_id, group_.index);
+  gpu_ = open_gpu(options_.cuda_device_id, group().index);
 }
 
 /// Errors: the same on all PEs, as of the next.
 void Pe::agree_on_mode() {
-  const std::vector<int> on_gpu = bootstrap::allgather(boot(), gpu_ ? 1 : 0);
+  const std::vector<int> on_gpu = allgather(ranks(), gpu_ ? 1 : 0);
   for (std::size_t pe = 0; pe < on_gpu.size(); ++pe) {
     require(on_gpu[pe] == on_gpu[0], GSHMEMX_ERROR_GPU_NOT_SELECTED, [&] {
       return strprintf("PE 0 runs %s, PE %zu %s; set GSHMEM_DEVICE the same on all PEs",
@@ -125,7 +132,7 @@ void Pe::agree_on_mode() {
 void Pe::agree_on_config() {
   const std::vector<std::uint64_t> mine = config_same_values(options_.config);
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(state_.n_pes));
-  boot().allgather(mine.data(), all.data(), mine.size() * sizeof(mine[0]));
+  ranks().allgather(mine.data(), all.data(), mine.size() * sizeof(mine[0]));
   config_require_same(all);
 }
 
@@ -133,7 +140,7 @@ void Pe::agree_on_config() {
 void Pe::agree_on_sharing() {
   GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
   std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
-  gpu_uses_ = bootstrap::allgather(boot(), use_here);
+  gpu_uses_ = allgather(ranks(), use_here);
   const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
   std::set<pid_t> processes;
   pes_on_gpu_ = 0;
@@ -176,39 +183,9 @@ void Pe::make_memory() {
   }
 }
 
-void Pe::make_board() {
-  const auto stop = [this] {
-    if (!monitored_.load(std::memory_order_acquire)) return sockets_->lost_one();
-    return stopped() ||
-           (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
-  };
-  if (group_.n_nodes() == 1) {
-    board_ = p2p::make_shared_board(*sockets_, stop);
-    return;
-  }
-  links_ = hosts::connect_hosts(*boot_, group_, addresses_.front(), options_.config,
-                                options_.config.bootstrap_timeout / 2);
-  const hosts::RelayBoard::Channel channel{
-      [this](std::uint64_t n, std::span<const char> data) { monitor_->contribute(n, data); },
-      [this](std::uint64_t n) { monitor_->expired(n); }};
-  auto board = std::make_unique<hosts::RelayBoard>(state_.n_pes, channel, stop);
-  on_frame_ = [to = board.get()](const hosts::Frame& frame) { to->deliver(frame); };
-  board_ = std::move(board);
-}
-
 void Pe::publish() {
-  hosts::PeerMonitor::Callbacks callbacks{
-      [this](const hosts::PeerNews& news) { on_peer_event(news); },
-      on_frame_,
-      {},
-      [this](const std::string& why) {
-        raise(Error(GSHMEMX_ERROR_SYSTEM, "the other PEs are not watched any more: " + why));
-      }};
-  if (gpu_ || nic_path_ || state_.fault_policy == abi::FaultPolicy::kReport) {
-    callbacks.on_tick = [this] { look_for_fault(); };
-  }
-  monitor_ = std::make_unique<hosts::PeerMonitor>(*sockets_, std::move(links_), callbacks);
-  monitored_.store(true, std::memory_order_release);
+  if (gpu_ || nic_path_ || state_.fault_policy == abi::FaultPolicy::kReport)
+    plane_->monitor().start_ticking();
   make_teams();
   make_contexts();
   state_.magic = abi::kStateMagic;
@@ -236,8 +213,8 @@ Pe::~Pe() {
     try {
       quiet_network();
       complete_contexts();
-      // A PE that lives has as long as it needs; one that dies stops this one.
-      if (!stopped()) board_->barrier(0);
+      ranks().set_timeout(0);  // a PE that lives has as long as it needs
+      if (!stopped()) ranks().barrier();
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
@@ -246,17 +223,16 @@ Pe::~Pe() {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
     tell_peers();
-    monitor_->leave();
+    plane_->monitor().leave();
   }
   stop_network();
-  monitor_.reset();  // before what its callback uses
-  say_fault();       // of the last moment
+  plane_.reset();  // before what its callbacks use
+  say_fault();     // of the last moment
   state_.magic = 0;
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
     heap_mapping_.reset();  // the driver unmaps no memory that somebody has pinned
     window_.reset();
-    board_.reset();
   };
   if (gpu_) {
     try {
@@ -299,7 +275,7 @@ int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
     require_running();  // must not seem to have come: its puts may be missing
     if (team == GSHMEM_TEAM_WORLD) {
-      board_->barrier(options_.config.timeout);
+      ranks().barrier();
     } else {
       teams_->sync(call, team);
     }
@@ -312,8 +288,7 @@ int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
 
 int Pe::agree_status(const char* call, int mine) {
   require_running();
-  std::vector<int> all(static_cast<std::size_t>(state_.n_pes));
-  board_->allgather(&mine, all.data(), sizeof(mine), options_.config.timeout);
+  const std::vector<int> all = allgather(ranks(), mine);
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == GSHMEMX_SUCCESS) continue;
     if (mine == GSHMEMX_SUCCESS) {
@@ -361,12 +336,12 @@ void Pe::look_for_fault() noexcept {
 
 void Pe::tell_peers() noexcept {
   gshmemx_fault_t fault{};
-  if (!nic_path_ || !monitored_.load(std::memory_order_acquire) || !last_fault(&fault)) return;
+  if (!nic_path_ || !last_fault(&fault)) return;
   {
     const std::lock_guard lock(fault_mutex_);
     if (known_ == Known::kByAll) return;
   }
-  if (!peers_told_.exchange(true)) monitor_->stopped(fault.message);
+  if (!peers_told_.exchange(true)) plane_->monitor().stopped(fault.message);
 }
 
 void Pe::require_running() const {
@@ -378,40 +353,30 @@ void Pe::require_running() const {
 
 /// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
 /// them.
-void Pe::on_peer_event(const hosts::PeerNews& news) noexcept {
-  const int pe = news.pe;
-  const hosts::PeerEvent event = news.event;
-  if (event == hosts::PeerEvent::kExited) follow_exit(pe, news.status);
-  const bool left = event == hosts::PeerEvent::kLeft, stopped = event == hosts::PeerEvent::kStopped;
+void Pe::on_peer_event(const control::PeerNews& news) noexcept {
+  using control::PeerEvent;
+  if (news.event == PeerEvent::kExited) follow_exit(news);
   // A stopped PE does not come to the barrier of finalize.
-  if (left || stopped) peer_left_.store(true, std::memory_order_release);
-  if ((left || stopped) && leaving_.load(std::memory_order_acquire)) return;
+  const bool gone = news.event == PeerEvent::kLeft || news.event == PeerEvent::kStopped;
+  if (gone) peer_left_.store(true, std::memory_order_release);
+  if (gone && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
-  const std::string text =
-      stopped ? strprintf("PE %d was stopped by a fault: %s", pe, news.why.c_str())
-      : left ? strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe)
-      : event == hosts::PeerEvent::kDied
-          ? strprintf("PE %d died: its process ended without gshmem_finalize", pe)
-          : strprintf(
-                "PE %d cannot be reached: its host %s has not answered for %.3g s "
-                "(GSHMEM_HEARTBEAT)",
-                pe, group_.host_of(pe).c_str(), hosts::silence_limit(options_.config));
+  const std::string text = plane_->text_of(news);
   // Later news may be the effect of the first.
-  if (peer_failed_) {
+  if (peer_failed_.exchange(true)) {
     GSHMEM_INFO("%s", text.c_str());
     return;
   }
-  peer_failed_ = true;
-  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), pe, Known::kByAll);
+  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), news.pe, Known::kByAll);
 }
 
-void Pe::follow_exit(int pe, int status) noexcept {
+void Pe::follow_exit(const control::PeerNews& news) noexcept {
   log_set_pe(state_.my_pe);
   const std::string text =
-      strprintf("PE %d ends the job with status %d (gshmem_global_exit)", pe, status);
+      strprintf("PE %d ends the job with status %d (gshmem_global_exit)", news.pe, news.status);
   GSHMEM_WARN("%s", text.c_str());
-  boot_->abort(status, text);
-  end_process(status);
+  boot_->abort(news.status, text);
+  end_process(news.status);
 }
 
 void Pe::raise(const Error& error, int pe, Known known) noexcept {
@@ -449,19 +414,18 @@ void Pe::end_job() noexcept {
   gshmemx_fault_t info{};
   if (!last_fault(&info)) std::strcpy(info.message, "stopped by a fault");
   GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
-  hosts::PeerNews mine{state_.my_pe, hosts::PeerEvent::kStopped, info.message};
+  control::PeerNews mine{state_.my_pe, control::PeerEvent::kStopped, info.message};
   end_job_because(mine, info.pe, 1);
 }
 
 void Pe::global_exit(int status) noexcept {
-  hosts::PeerNews mine{state_.my_pe, hosts::PeerEvent::kExited, "gshmem_global_exit", status};
+  control::PeerNews mine{state_.my_pe, control::PeerEvent::kExited, "gshmem_global_exit", status};
   end_job_because(mine, -1, status);
 }
 
 /// The peers hear the cause before the launcher may end this process.
-void Pe::end_job_because(const hosts::PeerNews& mine, int about, int status) noexcept {
-  if (monitored_.load(std::memory_order_acquire))
-    monitor_->ending(mine, about == state_.my_pe ? -1 : about);
+void Pe::end_job_because(const control::PeerNews& mine, int about, int status) noexcept {
+  plane_->monitor().ending(mine, about == state_.my_pe ? -1 : about);
   boot_->abort(status, strprintf("PE %d ends the job with status %d: %s", state_.my_pe, status,
                                  mine.why.c_str()));
   end_process(status);

@@ -9,18 +9,15 @@
 #include <gshmem/gshmem.h>
 
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/deadline.h"
 #include "host/base/config.h"
+#include "host/base/deadline.h"
 #include "host/base/gpu_mapping.h"
+#include "host/control/plane.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/teams.h"
-#include "transport/hosts/host_addresses.h"
-#include "transport/hosts/peer_monitor.h"
 #include "transport/nic/queue_set.h"
-#include "transport/p2p/board.h"
-#include "transport/p2p/host_group.h"
 #include "transport/p2p/window.h"
 
 #include <atomic>
@@ -130,9 +127,9 @@ class Pe {
 
  private:
   void init();
-  void go_over_board(double timeout, bootstrap::Bootstrap* below);
-  /// For collectives: by the board once it can, because that is in shared memory or init is over.
-  [[nodiscard]] bootstrap::Bootstrap& boot() const { return over_board_ ? *over_board_ : *boot_; }
+  void meet();
+  [[nodiscard]] control::HostCollectives& ranks() const { return plane_->collectives(); }
+  [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   void wait_for_reports() noexcept;
   void choose_gpu();
   void agree_on_mode();
@@ -140,7 +137,6 @@ class Pe {
   void make_memory();
   void agree_on_sharing();
   void make_window();
-  void make_board();
   void publish();
   void withdraw() noexcept;
   // Paths to the other PEs: pe_paths.cpp and pe_network.cpp.
@@ -182,9 +178,9 @@ class Pe {
   void tell_peers() noexcept;
   /// Errors: that of the fault which has stopped this PE, in such a job.
   void require_running() const;
-  void on_peer_event(const hosts::PeerNews& news) noexcept;
-  [[noreturn]] void follow_exit(int pe, int status) noexcept;
-  [[noreturn]] void end_job_because(const hosts::PeerNews& mine, int about, int status) noexcept;
+  void on_peer_event(const control::PeerNews& news) noexcept;
+  [[noreturn]] void follow_exit(const control::PeerNews& news) noexcept;
+  [[noreturn]] void end_job_because(const control::PeerNews& mine, int about, int status) noexcept;
   [[nodiscard]] bool ends_job() const noexcept;
   /// Memory for tables that kernels read: both empty in CPU mode.
   [[nodiscard]] ContextTable::DeviceMemory table_memory();
@@ -214,16 +210,14 @@ class Pe {
   // Before what has threads that call raise: the GPU, the NICs, the monitor.
   std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
   std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
-  std::atomic<bool> monitored_{false};  ///< `monitor_` is there, for its own thread
   std::atomic<bool> peers_told_{false};
-  bool peer_failed_ = false;  ///< monitor thread only
-  bool fault_said_ = false;   ///< monitor thread only, and after it ~Pe, as the next
-  std::optional<bootstrap::Deadline> peer_tells_;  ///< until then
+  std::atomic<bool> peer_failed_{false};
+  std::atomic<bool> watching_{false};   ///< init is over
+  bool fault_said_ = false;             ///< monitor thread only, and after it ~Pe, as the next
+  std::optional<Deadline> peer_tells_;  ///< until then
   mutable std::mutex fault_mutex_;
   std::string host_fault_;  ///< message of a fault that the host found
   Known known_ = Known::kHere;
-  p2p::HostGroup group_;
-  std::vector<bootstrap::Endpoint> addresses_;  ///< of this host, best first for other hosts
   int pes_on_gpu_ = 1;
   bool by_mps_ = false;
   /// What a PE tells the others about its GPU.
@@ -237,11 +231,6 @@ class Pe {
   std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
   std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
-  std::unique_ptr<p2p::PeerSockets> sockets_;
-  std::vector<hosts::Link> links_;  ///< to other hosts, until the monitor has them
-  std::unique_ptr<p2p::Board> board_;
-  std::unique_ptr<bootstrap::Bootstrap> over_board_;
-  std::function<void(const hosts::Frame&)> on_frame_;  ///< the board's, on several hosts
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<OffsetAllocator> allocator_;
@@ -256,7 +245,7 @@ class Pe {
   std::unique_ptr<Teams> teams_;
   std::mutex memory_mutex_;
   Pe* forsaken_ = nullptr;
-  std::unique_ptr<hosts::PeerMonitor> monitor_;  ///< its thread uses most of the above
+  std::unique_ptr<control::Plane> plane_;  ///< its thread uses most of the above
 };
 
 }  // namespace gshmem

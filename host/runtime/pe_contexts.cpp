@@ -81,12 +81,12 @@ void Pe::step_of(const char* call, const Step& step) {
 
 /// More queues for contexts, as many as the PE needs that has the fewest.
 void Pe::add_queues(const char* call, std::size_t missing) {
-  const std::vector<std::size_t> all = bootstrap::allgather(boot(), missing);
+  const std::vector<std::size_t> all = allgather(ranks(), missing);
   const auto count = static_cast<std::uint32_t>(*std::max_element(all.begin(), all.end()));
   if (count == 0) return;
   std::vector<nic::ContextQueues> made;
   step_of(call, [&] { queues_->create_more(count); });
-  queues_->exchange(boot());
+  queues_->exchange(ranks());
   step_of(call, [&] { made = queues_->connect(); });
   contexts_->add(made);
 }

@@ -32,10 +32,8 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   std::strncpy(mine.call, call, sizeof(mine.call) - 1);
   mine.size = size;
   mine.alignment = alignment;
-  std::vector<Request> all(static_cast<std::size_t>(state_.n_pes));
   named(call, [&] { require_running(); });
-  named(call,
-        [&] { board_->allgather(&mine, all.data(), sizeof(Request), options_.config.timeout); });
+  std::vector<Request> all = named(call, [&] { return allgather(ranks(), mine); });
   // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
   for (Request& request : all) {
     if (request.call[0] == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
@@ -97,7 +95,7 @@ void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, b
     return nullptr;  // the same on every PE: same calls, same heap
   }
   if (clear) zero(result, bytes);
-  named(call, [&] { board_->barrier(options_.config.timeout); });
+  named(call, [&] { ranks().barrier(); });
   return result;
 }
 
@@ -125,7 +123,7 @@ void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
     if (allocator_->reallocate(offset, bytes)) return ptr;
     void* moved = at(allocator_->allocate(bytes, OffsetAllocator::kGranularity));
     copy_local(moved, ptr, old_bytes);
-    named(call, [&] { board_->barrier(options_.config.timeout); });
+    named(call, [&] { ranks().barrier(); });
     allocator_->free(offset);
     return moved;
   } catch (const Error& error) {

@@ -1,9 +1,8 @@
 // The network path of a PE: what reaches the PEs that load/store does not.
-#include "bootstrap/uid/socket.h"
 #include "host/base/log.h"
+#include "host/control/together.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
-#include "host/runtime/together.h"
 
 #include <gshmem/device/order.h>
 
@@ -67,7 +66,7 @@ bool Pe::lacks_native_atomics() const {
     if (pe == state_.my_pe || !is_mapped(pe)) continue;
     if (pretend) return true;
     const auto at = static_cast<std::size_t>(pe);
-    if (!gpu_ || group_.node_of[at] != group_.node) continue;  // NVLink between hosts has them
+    if (!gpu_ || group().node_of[at] != group().node) continue;  // NVLink between hosts has them
     const GpuUse& peer = gpu_uses_[at];
     if (!gpu_->has_native_atomics_on(peer.gpu, peer.pci)) return true;
   }
@@ -80,20 +79,20 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
     nic::Region sample = heap;
     sample.bytes = std::min<std::uint64_t>(heap.bytes, abi::kGpuPageBytes);
     std::vector<std::string> addresses;
-    for (const bootstrap::Endpoint& address : addresses_)
-      addresses.push_back(bootstrap::address_text(address));
+    for (const net::Endpoint& address : plane_->addresses())
+      addresses.push_back(net::address_text(address));
     nics_ = nic::Rails(nic::open(
         {.config = options_.config,
-         .boot = boot(),
+         .boot = ranks(),
          .heap_kind = heap.kind,
          .gpu = heap.gpu,
          .gpu_orders_writes = gpu_ && gpu_->orders_writes(),
          .heap_sample = sample,
          .gpu_pci = gpu_ ? gpu_->pci() : "",
-         .local_rank = group_.index,
-         .node_root = group_.index == 0,
+         .local_rank = group().index,
+         .node_root = group().index == 0,
          .addresses = std::move(addresses),
-         .share_fd = [this](int fd) { return sockets_->from_root(fd).release(); },
+         .share_fd = [this](int fd) { return plane_->local().from_root(fd).release(); },
          .on_error = [this](const Error& error, int pe) { raise(error, pe); },
          .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
   };
@@ -102,8 +101,8 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
     return !nics_.empty();
   }
   try {
-    together(boot(), open);
-  } catch (const AgreedError& error) {
+    together(ranks(), open);
+  } catch (const control::AgreedError& error) {
     nics_ = {};
     if (state_.my_pe == 0) {
       GSHMEM_WARN(
@@ -179,7 +178,7 @@ void Pe::make_network() {
   int mine = lacks_native_atomics() ? kAtomics : kNothing;
   for (int pe = 0; pe < state_.n_pes; ++pe) mine |= is_mapped(pe) ? kNothing : kPaths;
   int needed = kNothing;
-  for (const int of_pe : bootstrap::allgather(boot(), mine)) needed |= of_pe;
+  for (const int of_pe : allgather(ranks(), mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
   const nic::Region heap{state_.heap, window_->bytes(),
@@ -196,14 +195,14 @@ void Pe::make_network() {
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
   }
-  nics_.open_host_ports(boot(), group_.node_of);
+  nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(
-      nics_, nic::QueueSetOptions{options_.config, boot(), network_memory(), heap, peers,
+      nics_, nic::QueueSetOptions{options_.config, ranks(), network_memory(), heap, peers,
                                   [this](int pe) { return is_mapped(pe); }});
   prove_network();
   if (options_.config.contexts > 0) {
     queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
-    queues_->exchange(boot());
+    queues_->exchange(ranks());
     context_queues_ = queues_->connect();
   }
   GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nics_.name(),

@@ -17,12 +17,12 @@ void Pe::check_path_variables() const {
           "GSHMEM_P2P=0 and GSHMEM_NIC=none leave no path to any PE; unset GSHMEM_P2P, or choose "
           "a NIC with GSHMEM_NIC");
   // Whether fabric handles lead to all other hosts is known when the heaps are mapped.
-  if (group_.n_nodes() == 1 || (gpu_ && options_.config.fabric != Switch::kOff)) return;
-  const int other = group_.leaders[1];
+  if (group().n_nodes() == 1 || (gpu_ && options_.config.fabric != Switch::kOff)) return;
+  const int other = group().leaders[1];
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
               strprintf("PE %d is on host %s, PE 0 on host %s, and GSHMEM_NIC=none leaves no path "
                         "between hosts; unset GSHMEM_NIC, or start all PEs on one host",
-                        other, group_.host_of(other).c_str(), group_.host_of(0).c_str()));
+                        other, group().host_of(other).c_str(), group().host_of(0).c_str()));
 }
 
 p2p::FabricUse Pe::fabric_use(const std::vector<int>& local_groups) const {
@@ -38,16 +38,16 @@ void Pe::make_window() {
   const std::uint64_t bytes =
       abi::kInternalBytes + options_.symmetric_size + Teams::bytes_at_end(options_.config.teams);
   const p2p::Peers peers = options_.config.p2p ? p2p::Peers::kAll : p2p::Peers::kNone;
-  std::vector<int> local_groups = p2p::local_groups(group_, options_.config.p2p_group);
+  std::vector<int> local_groups = control::local_groups(group(), options_.config.p2p_group);
   if (!gpu_) {
-    window_ = p2p::make_host_window(*sockets_, bytes, peers, local_groups);
+    window_ = p2p::make_host_window(plane_->local(), bytes, peers, local_groups);
     return;
   }
   const p2p::FabricUse use = fabric_use(local_groups);
   nvml::GpuFabric place;
   if (use != p2p::FabricUse::kOff) place = nvml::gpu_fabric(gpu_->pci());
-  window_ = p2p::make_cuda_window({.sockets = *sockets_,
-                                   .boot = boot(),
+  window_ = p2p::make_cuda_window({.local = plane_->local(),
+                                   .boot = ranks(),
                                    .device = gpu_->device(),
                                    .bytes = bytes,
                                    .peers = peers,
@@ -88,7 +88,7 @@ bool Pe::is_mapped(int pe) const {
 }
 
 std::string Pe::why_not_mapped(int pe) const {
-  return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group_.host_of(pe).c_str(),
+  return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group().host_of(pe).c_str(),
                    window_->why_not(pe).c_str());
 }
 

@@ -45,8 +45,8 @@ void require_range(const char* call, const char* argument, int value, int first,
 
 void Pe::make_teams() {
   Teams::Predefined predefined;
-  predefined.node = group_.pes;
-  predefined.same_index = group_.same_index;
+  predefined.node = group().pes;
+  predefined.same_index = group().same_index;
   // Where not even the own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself.
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     if (pe == state_.my_pe || is_mapped(pe)) predefined.shared.push_back(pe);

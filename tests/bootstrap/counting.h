@@ -20,7 +20,7 @@ class Counting final : public bootstrap::Bootstrap {
     moved_ += bytes * 2 * static_cast<std::size_t>(size());
     of_->alltoall(send, recv, bytes);
   }
-  void barrier() override { of_->barrier(); }
+  void finish() noexcept override { of_->finish(); }
   void abort(int code, std::string_view reason) noexcept override { of_->abort(code, reason); }
 
  private:

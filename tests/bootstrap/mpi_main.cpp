@@ -1,11 +1,10 @@
 // One rank of an MPI program: bootstrap_mpi_ranks MODE, under mpirun or (mode no-init) alone.
 #include "tests/bootstrap/conformance.h"
+#include "tests/bootstrap/met.h"
 #include "tests/patience.h"
 
 #include <mpi.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -13,17 +12,6 @@
 
 using namespace gshmem;
 using namespace gshmem::test;
-
-namespace {
-std::atomic<int> messages_sent = 0;  ///< by MPI_Isend, of this program and the library
-}
-
-/// In place of MPI's, also for the plugin (the profiling interface, MPI 4.0, 15.2).
-extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
-                         MPI_Comm comm, MPI_Request* request) {
-  ++messages_sent;
-  return PMPI_Isend(data, count, type, to, tag, comm, request);
-}
 
 namespace {
 
@@ -74,29 +62,19 @@ void missing_rank() {
   MPI_Send(&rank, 1, MPI_INT, boot->size() - 1, 0, MPI_COMM_WORLD);
 }
 
-void abort_spreads() {
-  const auto boot = create(MPI_COMM_WORLD);
-  abort_reaches_the_others(*boot);
-}
-
-/// Another thread's abort must leave MPI alone unless MPI_THREAD_MULTIPLE was provided.
-void abort_of_another_thread() {
-  int provided = MPI_THREAD_SINGLE;
-  MPI_Query_thread(&provided);
-  const auto boot = create(MPI_COMM_WORLD);
-  if (provided == MPI_THREAD_MULTIPLE) {
-    // No barrier before: who is in it when the abort comes may hear of it there.
-    if (boot->rank() == 0) std::thread([&] { boot->abort(7, "from a thread"); }).join();
-    expect((messages_sent == boot->size() - 1) == (boot->rank() == 0), "PE 0 tells all others");
-    if (boot->rank() == 0) return;
-    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 aborted the job (code 7): from a thread",
-                 [&] { boot->barrier(); });
-  } else {
-    std::thread([&] { boot->abort(7, "from a thread"); }).join();
-    expect(messages_sent == 0, "no call of MPI by a thread that has no right to it");
-    expect_error(GSHMEMX_ERROR_PEER_FAILED, "aborted the job (code 7): from a thread",
-                 [&] { boot->barrier(); });
+/// All later collectives, and the end of the job, are without MPI: by any thread, and after
+/// MPI_Finalize.
+void meet() {
+  std::unique_ptr<Met> ranks;
+  {
+    const Config config = config_with_timeout(60 * kPatience);
+    ranks = std::make_unique<Met>(create(MPI_COMM_WORLD), config);
   }
+  MPI_Finalize();
+  std::thread([&] { small_allgathers_do_not_mix(*ranks, 20); }).join();
+  if (ranks->rank() == 0) return std::thread([&] { ranks->end("from a thread"); }).join();
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0 was stopped by a fault: from a thread",
+               [&] { ranks->barrier(); });
 }
 
 /// PMIx under an application that has its own use for it.
@@ -134,20 +112,18 @@ int main(int argc, char** argv) {
   const std::map<std::string, void (*)()> modes{{"conforms", conforms},
                                                 {"part", conforms_over_part_of_the_world},
                                                 {"missing", missing_rank},
-                                                {"abort", abort_spreads},
-                                                {"abort-single", abort_of_another_thread},
-                                                {"abort-multiple", abort_of_another_thread},
+                                                {"meet", meet},
                                                 {"pmix", pmix_conforms}};
   const std::string name = argc == 2 ? argv[1] : "";
   if (name == "no-init") return run(no_init);
   const auto mode = modes.find(name);
   if (mode == modes.end()) return 2;
-  const int wanted = name == "abort-multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
-  int provided = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc, &argv, wanted, &provided);
+  MPI_Init(&argc, &argv);
   const int status = run(mode->second);
-  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
-  MPI_Finalize();
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0 && status != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  if (finalized == 0) MPI_Finalize();
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized",
                [] { (void)create(MPI_COMM_WORLD); });
   return status;

@@ -1,8 +1,8 @@
 // One rank of a job that a launcher started: bootstrap_ranks MODE. Exit 0 = this rank saw what it
 // should, 1 = it did not, 77 = not possible here.
-#include "bootstrap/pmix/exchange.h"
 #include "host/base/fd.h"
 #include "tests/bootstrap/conformance.h"
+#include "tests/bootstrap/met.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"
 #include "tests/unit/base/capture.h"
@@ -16,8 +16,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 #include <thread>
@@ -36,24 +34,42 @@ Config config_with_timeout(double seconds) {
   return config;
 }
 
+constexpr double kSeconds = 60 * kPatience;
+
+std::unique_ptr<bootstrap::Bootstrap> create_pmix(double seconds) {
+  return bootstrap::create_pmix(config_with_timeout(seconds));
+}
+
+std::unique_ptr<Met> meet(double seconds) {
+  return std::make_unique<Met>(create_pmix(seconds), config_with_timeout(seconds));
+}
+
+/// What all collectives of a job go by whose ranks PMIx has brought together.
 void pmix_conforms() {
-  conformance([] {
-    auto boot = bootstrap::create(config_with_timeout(60 * gshmem::test::kPatience));
-    expect(std::string(boot->name()) == "pmix", "auto takes PMIx under a PMIx launcher");
-    return boot;
-  });
+  conformance(
+      [] {
+        auto boot = bootstrap::create(config_with_timeout(kSeconds));
+        expect(std::string(boot->name()) == "pmix", "auto takes PMIx under a PMIx launcher");
+        return std::make_unique<Met>(std::move(boot), config_with_timeout(kSeconds));
+      },
+      std::size_t{5} << 20);
 }
 
 /// Over the server alone. What it moves stays with the server, so not much of it.
 void exchange_conforms() {
-  conformance([] { return bootstrap::create_pmix_exchange(60); }, 4096);
-}
-void exchange_moves_chunks() {
-  const auto boot = bootstrap::create_pmix_exchange(60);
-  allgather_moves_every_byte(*boot, std::size_t{5} << 20);
+  conformance([] { return create_pmix(kSeconds); }, 4096);
 }
 
-bool is_last(const bootstrap::Bootstrap& boot) { return boot.rank() == boot.size() - 1; }
+bool is_last(const Collectives& boot) { return boot.rank() == boot.size() - 1; }
+
+/// No network interface fits, and none is needed: all ranks are on one host.
+void pmix_without_tcp() {
+  Config config = config_with_timeout(kSeconds);
+  config.uid_interface = "=none";
+  StderrCapture capture;
+  conformance([&] { return std::make_unique<Met>(bootstrap::create_pmix(config), config); }, 4096);
+  expect(capture.writes().empty(), "nothing is said");
+}
 
 /// In its scope this process can open no more descriptors.
 class NoDescriptors {
@@ -72,94 +88,76 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-/// `reason` is said, or nothing where it is empty.
-void expect_warning(const std::string& said, const std::string& reason) {
-  const bool good =
-      reason.empty() ? said.empty() : said.find("PMIx carries all data: " + reason) != said.npos;
-  expect(good, "said: " + said);
-}
-std::string all_of(StderrCapture& capture) {
-  std::string said;
-  for (const std::string& line : capture.writes()) said += line;
-  return said;
-}
-
-/// No interface fits, so there is no star; all ranks have to find that out and do without. Rank 0
-/// says why, if there is somebody to connect to.
-void pmix_without_tcp() {
-  Config config = config_with_timeout(60 * gshmem::test::kPatience);
-  config.uid_interface = "=none";
+/// The last rank has no descriptors for its connections: an error on all, and then all meet.
+void pmix_one_without_descriptors() {
   {
-    StderrCapture capture;
-    const auto boot = bootstrap::create_pmix(config);
-    const bool first = boot->size() > 1 && boot->rank() == 0;
-    expect_warning(all_of(capture), first ? "no network interface" : "");
+    const auto boot = create_pmix(kSeconds);  // has the descriptors that PMIx needs
+    std::optional<NoDescriptors> none;
+    if (is_last(*boot)) none.emplace();
+    const Config config = config_with_timeout(kSeconds);
+    expect_error(GSHMEMX_ERROR_SYSTEM,
+                 is_last(*boot) ? "socket: Too many open files" : "init failed on PE 2: socket",
+                 [&] { control::Plane(*boot, config, {}); });
   }
-  conformance([&] { return bootstrap::create_pmix(config); }, 4096);
-}
-
-/// The last rank cannot connect, and says so; all do without, and say who is missing.
-void pmix_one_without_tcp() {
-  const auto server = bootstrap::create_pmix_exchange(60);  // has the descriptors that PMIx needs
-  StderrCapture capture;
-  std::optional<NoDescriptors> none;
-  if (is_last(*server)) none.emplace();
-  const auto boot = bootstrap::create_pmix(config_with_timeout(60 * gshmem::test::kPatience));
-  expect_warning(all_of(capture), is_last(*server) ? "socket" : "bootstrap init timed out");
-  small_allgathers_do_not_mix(*boot, 20);
+  small_allgathers_do_not_mix(*meet(kSeconds), 20);
 }
 
 /// The last rank never calls: the others' calls end within the timeout, twice.
-void missing_rank(bootstrap::Bootstrap& boot, const std::string& who) {
-  boot.barrier();
-  while (is_last(boot)) pause();  // ended by the launcher once another rank has its verdict
-  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot.barrier(); });
-  expect_error(GSHMEMX_ERROR_TIMEOUT, who + " did not take part", [&] { boot.barrier(); });
-  boot.abort(42, "verdict: missing rank seen");
+void pmix_missing_rank() {
+  const auto ranks = meet(1);
+  ranks->barrier();
+  while (is_last(*ranks)) pause();  // ended by the launcher once another rank has its verdict
+  const std::string who = "PE " + std::to_string(ranks->size() - 1) + " did not reach";
+  for (int i = 0; i < 2; ++i) expect_error(GSHMEMX_ERROR_TIMEOUT, who, [&] { ranks->barrier(); });
+  ranks->boot().abort(42, "verdict: missing rank seen");
   while (true) pause();
 }
-void pmix_missing_rank() {
-  const auto boot = bootstrap::create_pmix(config_with_timeout(1));
-  missing_rank(*boot, "rank " + std::to_string(boot->size() - 1));
+void exchange_missing_rank() {
+  const auto boot = create_pmix(1);
+  boot->barrier();
+  while (is_last(*boot)) pause();
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "another rank did not take part", [&] { boot->barrier(); });
+  boot->abort(42, "verdict: missing rank seen");
+  while (true) pause();
 }
-void exchange_missing_rank() { missing_rank(*bootstrap::create_pmix_exchange(1), "another rank"); }
 
 /// The last rank comes when the others have given up once. They come again, and all find each
 /// other.
-void late_rank(const std::function<std::unique_ptr<bootstrap::Bootstrap>(double)>& make) {
+template <class Make>
+void late_rank(const Make& make) {
   if (std::atoi(std::getenv("PMIX_RANK")) == 2) {
     std::this_thread::sleep_for(std::chrono::seconds(3));
   } else {
     expect_error(GSHMEMX_ERROR_TIMEOUT, "timed out after 1 s", [&] { make(1)->barrier(); });
   }
-  conformance([&] { return make(60 * gshmem::test::kPatience); }, 4096);
+  conformance([&] { return make(kSeconds); }, 4096);
 }
-void pmix_late_rank() {
-  late_rank([](double seconds) { return bootstrap::create_pmix(config_with_timeout(seconds)); });
-}
-void exchange_late_rank() { late_rank(bootstrap::create_pmix_exchange); }
+void pmix_late_rank() { late_rank(meet); }
+void exchange_late_rank() { late_rank(create_pmix); }
 
 /// The last rank dies in a collective; the others end, by an error or by the launcher's signal.
-void killed_rank(bootstrap::Bootstrap& boot, const std::string& part) {
-  boot.barrier();
-  if (is_last(boot)) (void)raise(SIGKILL);
-  const Error error = expect_error([&] { boot.barrier(); });
+void killed_rank(Collectives& ranks, const std::string& part) {
+  ranks.barrier();
+  if (is_last(ranks)) (void)raise(SIGKILL);
+  const Error error = expect_error([&] { ranks.barrier(); });
   expect(std::string(error.what()).find(part) != std::string::npos, error.what());
 }
 void pmix_killed_rank() {
-  const auto boot = bootstrap::create_pmix(config_with_timeout(20));
-  killed_rank(*boot, "rank " + std::to_string(boot->size() - 1) + " died");
+  const auto ranks = meet(20);
+  killed_rank(*ranks, "PE " + std::to_string(ranks->size() - 1) + " died");
 }
-void exchange_killed_rank() { killed_rank(*bootstrap::create_pmix_exchange(20), ""); }
+void exchange_killed_rank() { killed_rank(*create_pmix(20), ""); }
 
-/// The last rank aborts with 42, which is to become the launcher's exit code.
+/// The last rank ends the job with 42, which is to become the launcher's exit code.
 void pmix_abort() {
-  const auto boot = bootstrap::create_pmix(config_with_timeout(20));
-  boot->barrier();
-  if (is_last(*boot)) {
-    boot->abort(42, "the reason given");
+  const auto ranks = meet(20);
+  ranks->barrier();
+  if (is_last(*ranks)) {
+    ranks->end("the reason given");
+    ranks->boot().abort(42, "the reason given");
   } else {
-    expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { boot->barrier(); });
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { ranks->barrier(); });
   }
   while (true) pause();  // only the launcher ends us
 }
@@ -167,7 +165,7 @@ void pmix_abort() {
 /// A child of the last rank, forked without exec, is told that it is no rank; it ends with the
 /// destructors and exit handlers that it has of its parent, and the job goes on.
 void pmix_child() {
-  const auto boot = bootstrap::create_pmix(config_with_timeout(20 * gshmem::test::kPatience));
+  const auto boot = create_pmix(20 * kPatience);
   boot->barrier();
   if (is_last(*boot)) {
     const pid_t child = fork();
@@ -182,7 +180,7 @@ void pmix_child() {
     expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
   }
   boot->barrier();
-  allgather_moves_every_byte(*boot, 1 << 16);
+  allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
 }
 
 /// Without a launcher.
@@ -198,20 +196,20 @@ void pmix_unreachable() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)()> modes{{"pmix", pmix_conforms},
-                                                {"pmix-without-tcp", pmix_without_tcp},
-                                                {"pmix-one-without-tcp", pmix_one_without_tcp},
-                                                {"pmix-missing", pmix_missing_rank},
-                                                {"pmix-late", pmix_late_rank},
-                                                {"exchange-late", exchange_late_rank},
-                                                {"pmix-killed", pmix_killed_rank},
-                                                {"pmix-abort", pmix_abort},
-                                                {"pmix-child", pmix_child},
-                                                {"pmix-unreachable", pmix_unreachable},
-                                                {"exchange", exchange_conforms},
-                                                {"exchange-chunks", exchange_moves_chunks},
-                                                {"exchange-missing", exchange_missing_rank},
-                                                {"exchange-killed", exchange_killed_rank}};
+  const std::map<std::string, void (*)()> modes{
+      {"pmix", pmix_conforms},
+      {"pmix-without-tcp", pmix_without_tcp},
+      {"pmix-one-without-descriptors", pmix_one_without_descriptors},
+      {"pmix-missing", pmix_missing_rank},
+      {"pmix-late", pmix_late_rank},
+      {"exchange-late", exchange_late_rank},
+      {"pmix-killed", pmix_killed_rank},
+      {"pmix-abort", pmix_abort},
+      {"pmix-child", pmix_child},
+      {"pmix-unreachable", pmix_unreachable},
+      {"exchange", exchange_conforms},
+      {"exchange-missing", exchange_missing_rank},
+      {"exchange-killed", exchange_killed_rank}};
   const auto mode = modes.find(argc == 2 ? argv[1] : "");
   if (mode == modes.end()) return 2;
   try {

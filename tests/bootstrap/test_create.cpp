@@ -1,7 +1,6 @@
 // GSHMEM_BOOTSTRAP and what "auto" makes of the environment. Each case changes the environment of
 // its process and leaves it as it was.
-#include "bootstrap/pmix/exchange.h"
-#include "bootstrap/uid/socket.h"
+#include "host/base/net/socket.h"
 #include "tests/bootstrap/uid_fixture.h"
 
 #include <cstdio>
@@ -35,7 +34,7 @@ Config automatic(double timeout_seconds = 5) {
 
 /// False, with the reason printed, where libpmix is not there or not built in.
 bool have_pmix() {
-  const Error error = expect_error([] { (void)bootstrap::create_pmix_exchange(5); });
+  const Error error = expect_error([] { (void)bootstrap::create_pmix(uid_config(5)); });
   if (error.code() != GSHMEMX_ERROR_NOT_SUPPORTED) return true;
   std::printf("skipped: %s\n", error.what());
   return false;
@@ -68,10 +67,10 @@ TEST_CASE("create_auto_passes_over_a_left_over_pmix_environment", "[create]") {
 
 TEST_CASE("create_pmix_with_a_silent_server_ends_in_time", "[create]") {
   if (!have_pmix()) return;
-  bootstrap::Endpoint loopback;
+  net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
-  const auto server = bootstrap::listen_on(loopback);  // takes connections and says nothing
-  const std::string uri = "server.0;tcp4://" + bootstrap::endpoint_text(server.endpoint);
+  const auto server = net::listen_on(loopback);  // takes connections and says nothing
+  const std::string uri = "server.0;tcp4://" + net::endpoint_text(server.endpoint);
   std::deque<Variable> environment;
   environment.emplace_back("PMIX_RANK", "0");
   environment.emplace_back("PMIX_NAMESPACE", "silent");

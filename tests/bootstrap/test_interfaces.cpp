@@ -1,11 +1,10 @@
-#include "bootstrap/uid/interfaces.h"
-#include "bootstrap/uid/socket.h"
+#include "host/base/net/interfaces.h"
 #include "tests/bootstrap/conformance.h"
 
 #include <catch2/catch.hpp>
 
 using namespace gshmem;
-using namespace gshmem::bootstrap;
+using namespace gshmem::net;
 using gshmem::test::expect_error;
 
 namespace {

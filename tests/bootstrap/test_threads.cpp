@@ -31,11 +31,6 @@ TEST_CASE("threads_conform", "[threads]") {
 
 TEST_CASE("single_conforms", "[single]") { conformance(bootstrap::create_single); }
 
-TEST_CASE("threads_abort_wakes_everyone", "[threads]") {
-  Ranks ranks = bootstrap::create_threads(3, 60);
-  CHECK(run_job(ranks, abort_reaches_the_others) == "");
-}
-
 TEST_CASE("threads_missing_rank_is_named_after_the_timeout", "[threads]") {
   Ranks ranks = bootstrap::create_threads(4, 0.2);
   CHECK(run_job(ranks, [](bootstrap::Bootstrap& boot) {

@@ -1,7 +1,7 @@
 // The uid bootstrap when all goes well, and when ranks are missing, leave, die or abort. A test
 // case forks before it starts threads (run it alone, as ctest does): what a child of a process with
 // threads may do is little, and nothing under TSan.
-#include "bootstrap/uid/interfaces.h"
+#include "host/base/net/interfaces.h"
 #include "bootstrap/uid/root.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
@@ -26,9 +26,8 @@ std::string run_forked(int size, const std::function<void(int)>& body) {
 }
 
 bool have_ipv6() {
-  for (const auto& interface : bootstrap::list_interfaces()) {
-    if (interface.loopback && interface.address.family == bootstrap::Endpoint::Family::kIpv6)
-      return true;
+  for (const auto& interface : net::list_interfaces()) {
+    if (interface.loopback && interface.address.family == net::Endpoint::Family::kIpv6) return true;
   }
   std::puts("skipped: no IPv6 loopback");
   return false;
@@ -70,8 +69,7 @@ TEST_CASE("uid_conforms_at_a_fixed_address", "[uid]") {
   const int size = GENERATE(1, 3);
   const std::string address = free_address();
   CHECK(run(size, [&](int rank) {
-          Config config = address_config(address, rank, size, 60);
-          config.uid_secret = "of this job";  // the suite moves more than strangers may
+          const Config config = address_config(address, rank, size, 60);
           conformance([&] { return bootstrap::create(config); });
         }) == "");
 }
@@ -96,7 +94,7 @@ TEST_CASE("uid_survives_signals_everywhere", "[uid]") {
           const itimerval every_ms{{0, 1000}, {0, 1000}};
           setitimer(ITIMER_REAL, &every_ms, nullptr);
           small_allgathers_do_not_mix(*boot, 100);
-          allgather_moves_every_byte(*boot, std::size_t{5} << 20);
+          allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
           boot->barrier();
         }) == "");
 }
@@ -118,12 +116,11 @@ TEST_CASE("uid_missing_rank_is_named_to_those_who_joined", "[uid]") {
 
 TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
   const auto start = [](double alone) {
-    std::vector<bootstrap::Listener> listeners;
-    listeners.push_back(bootstrap::listen_on(
-        bootstrap::choose_address(bootstrap::list_interfaces(), "=lo", AddressFamily::kIpv4)));
-    const bootstrap::UniqueId unique{listeners[0].endpoint, bootstrap::random_cookie()};
-    bootstrap::RootRegistry::get().start(std::move(listeners), unique.cookie,
-                                         bootstrap::CookieKind::kSecret, {0, alone});
+    std::vector<net::Listener> listeners;
+    listeners.push_back(
+        net::listen_on(net::choose_address(net::list_interfaces(), "=lo", AddressFamily::kIpv4)));
+    const bootstrap::UniqueId unique{listeners[0].endpoint, net::random_cookie()};
+    bootstrap::RootRegistry::get().start(std::move(listeners), unique.cookie, {0, alone});
     gshmemx_uniqueid id;
     encode_uniqueid(unique, &id);
     return id;
@@ -172,7 +169,7 @@ TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
     if (rank == victim) (void)raise(SIGKILL);
     const std::string who = "rank " + std::to_string(victim) + " died";
     expect_error(GSHMEMX_ERROR_PEER_FAILED, who,
-                 [&] { allgather_moves_every_byte(*boot, 1 << 20); });
+                 [&] { allgather_moves_every_byte(*boot, bootstrap::kMaxBytes); });
     expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { boot->barrier(); });
   };
   CHECK(run_processes(3, body, {victim}) == "");
@@ -185,7 +182,7 @@ TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {
     const gshmemx_uniqueid id = channel.share(rank, 3, config);
     if (rank == 1) {
       RawClient client(id);  // a rank as far as the service can tell, up to its end
-      client.send(encode(client.hello(1, 3)));
+      client.send(client.hello(1, 3));
       (void)raise(SIGKILL);
     }
     if (rank == 2) return;
@@ -198,7 +195,7 @@ TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {
 TEST_CASE("uid_last_results_arrive_although_the_root_process_exits", "[uid]") {
   for (int round = 0; round < 5; ++round) {
     CHECK(run_job(run_forked, 4, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
-            allgather_moves_every_byte(*boot, std::size_t{1} << 20);
+            allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
           }) == "");
   }
 }
@@ -211,25 +208,13 @@ TEST_CASE("uid_exit_of_the_root_process_is_reported_to_those_who_stay", "[uid]")
         }) == "");
 }
 
-TEST_CASE("uid_abort_reaches_the_others", "[uid]") {
-  const auto body = [](std::unique_ptr<Bootstrap> boot) { abort_reaches_the_others(*boot); };
-  CHECK(run_job(run_forked, 3, uid_config(), body) == "");
-  CHECK(run_job(run_threads, 3, uid_config(), body) == "");
-  CHECK(run_job(run_threads, 1, uid_config(), body) == "");
-}
-
-// The thread that watches the other PEs ends the job while the main thread is still in a
-// collective.
-TEST_CASE("uid_abort_by_another_thread_ends_a_collective_under_way", "[uid]") {
-  const auto body = [](std::unique_ptr<Bootstrap> boot) {
-    std::thread aborter;
-    if (boot->rank() == 0) aborter = std::thread([&] { boot->abort(7, "the reason given"); });
-    expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] {
-      for (int round = 0; round < 100000; ++round) (void)bootstrap::allgather(*boot, round);
-    });
-    if (aborter.joinable()) aborter.join();
-  };
-  for (int round = 0; round < 20; ++round) CHECK(run_job(run_threads, 3, uid_config(), body) == "");
+TEST_CASE("uid_rank_that_has_finished_needs_the_others_no_more", "[uid]") {
+  CHECK(run_job(run_forked, 3, uid_config(), [](std::unique_ptr<Bootstrap> boot) {
+          boot->barrier();
+          boot->finish();
+          boot->finish();
+          expect_error(GSHMEMX_ERROR_BOOTSTRAP, "the ranks have met", [&] { boot->barrier(); });
+        }) == "");
 }
 
 TEST_CASE("uid_ranks_that_disagree_are_told", "[uid]") {

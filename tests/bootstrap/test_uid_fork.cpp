@@ -1,5 +1,6 @@
-// A rank forks a child without exec: the child has nothing of the star, and does nothing to it.
-#include "bootstrap/uid/interfaces.h"
+// A rank forks a child without exec: the child has none of its connections, and does nothing to
+// the job.
+#include "host/base/net/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/lifeline.h"
@@ -57,7 +58,6 @@ TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
             const pid_t child = fork();
             if (child == 0) {
               no_leak_check = true;
-              boot->abort(7, "the child's");
               boot.reset();
               std::exit(0);  // with the destructors of rank 0's root service
             }
@@ -65,6 +65,6 @@ TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
             expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
           }
           boot->barrier();
-          allgather_moves_every_byte(*boot, std::size_t{1} << 20);
+          allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
         }) == "");
 }

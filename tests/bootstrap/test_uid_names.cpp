@@ -1,6 +1,6 @@
 // GSHMEM_UID_ADDRESS by names and by addresses of one link: who finds rank 0, whatever each host
 // knows it as. Names come from an /etc/hosts of the test's own, where it may mount one.
-#include "bootstrap/uid/interfaces.h"
+#include "host/base/net/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"
@@ -18,7 +18,7 @@
 
 using namespace gshmem;
 using namespace gshmem::test;
-using bootstrap::Endpoint;
+using net::Endpoint;
 
 namespace {
 
@@ -31,7 +31,7 @@ Endpoint loopback(const char* text, std::uint16_t port) {
 }
 
 std::string free_port() {
-  return std::to_string(bootstrap::listen_on(loopback("127.0.0.1", 0)).endpoint.port);
+  return std::to_string(net::listen_on(loopback("127.0.0.1", 0)).endpoint.port);
 }
 
 /// The calling process sees `lines` as /etc/hosts; false where it may not.
@@ -95,13 +95,13 @@ TEST_CASE("uid_listens_everywhere_only_where_a_name_says_nothing", "[uid]") {
   const std::vector<Endpoint> loopbacks{loopback("127.0.1.1", 7), loopback("::1", 7)};
   const std::vector<Endpoint> mixed{loopback("127.0.1.1", 7), loopback("10.0.0.1", 7)};
   for (const char* address : {"localhost:7", "ip6-loopback:7", "127.0.1.1:7", "[::1]:7"})
-    CHECK(bootstrap::to_listen_on(address, AddressFamily::kAny, loopbacks) == loopbacks);
-  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kAny, mixed) == mixed);
+    CHECK(net::to_listen_on(address, AddressFamily::kAny, loopbacks) == loopbacks);
+  CHECK(net::to_listen_on("node:7", AddressFamily::kAny, mixed) == mixed);
   const std::vector<Endpoint> any{loopback("0.0.0.0", 7), loopback("::", 7)};
-  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kAny, loopbacks) == any);
-  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kIpv4, loopbacks) ==
+  CHECK(net::to_listen_on("node:7", AddressFamily::kAny, loopbacks) == any);
+  CHECK(net::to_listen_on("node:7", AddressFamily::kIpv4, loopbacks) ==
         std::vector<Endpoint>{any[0]});
-  CHECK(bootstrap::to_listen_on("node:7", AddressFamily::kIpv6, loopbacks) ==
+  CHECK(net::to_listen_on("node:7", AddressFamily::kIpv6, loopbacks) ==
         std::vector<Endpoint>{any[1]});
 }
 
@@ -110,26 +110,25 @@ TEST_CASE("uid_address_that_drops_packets_leaves_time_for_the_next", "[uid]") {
   const std::string port = free_port();
   // A full queue of connections that nobody takes: Linux drops what comes then.
   Endpoint deaf = loopback("::1", static_cast<std::uint16_t>(std::atoi(port.c_str())));
-  const bootstrap::Listener listener = bootstrap::listen_on(deaf);
+  const net::Listener listener = net::listen_on(deaf);
   check_errno(listen(listener.fd.get(), 0), "listen");
   std::vector<Fd> waiting;
-  for (int i = 0; i < 4; ++i)
-    waiting.push_back(bootstrap::connect_to(deaf, bootstrap::Deadline(0.1)).fd);
+  for (int i = 0; i < 4; ++i) waiting.push_back(net::connect_to(deaf, Deadline(0.1)).fd);
   expect(!waiting.back(), "the queue is full");
   const std::string both = "127.0.0.1 localhost\n::1 localhost\n";
   CHECK(meet({{"", "127.0.0.1:" + port, 15}, {both, "localhost:" + port, 60}}) == "");
 }
 
 TEST_CASE("uid_address_of_a_link_needs_and_keeps_its_interface", "[uid]") {
-  const auto resolved = bootstrap::resolve("[fe80::1%lo]:7", AddressFamily::kAny);
+  const auto resolved = net::resolve("[fe80::1%lo]:7", AddressFamily::kAny);
   CHECK(resolved.front().scope == if_nametoindex("lo"));
-  CHECK(bootstrap::endpoint_text(resolved.front()) == "[fe80::1%lo]:7");
+  CHECK(net::endpoint_text(resolved.front()) == "[fe80::1%lo]:7");
   expect_error(GSHMEMX_ERROR_CONFIG, "needs this host's interface",
-               [] { (void)bootstrap::resolve("[fe80::1]:7", AddressFamily::kAny); });
-  for (const bootstrap::Interface& interface : bootstrap::list_interfaces()) {
-    if (!interface.up || !bootstrap::is_link_local(interface.address)) continue;
-    const Endpoint here = bootstrap::listen_on(interface.address).endpoint;
-    const std::string address = bootstrap::endpoint_text(here);
+               [] { (void)net::resolve("[fe80::1]:7", AddressFamily::kAny); });
+  for (const net::Interface& interface : net::list_interfaces()) {
+    if (!interface.up || !net::is_link_local(interface.address)) continue;
+    const Endpoint here = net::listen_on(interface.address).endpoint;
+    const std::string address = net::endpoint_text(here);
     CHECK(meet({{"", address}, {"", address}}) == "");
     return;
   }

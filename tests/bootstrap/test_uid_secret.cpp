@@ -93,27 +93,40 @@ TEST_CASE("uid_bad_secret_files_are_named", "[uid]") {
   }
 }
 
-TEST_CASE("uid_stranger_without_a_secret_gets_little_memory", "[uid]") {
-  for (const bool secret : {false, true}) {
-    const Config config = secret_config(secret ? "correct horse" : "");
-    constexpr std::size_t kBytes = std::size_t{1} << 20;
-    CHECK(run_threads(2, [&](int rank) {
-            Config mine = config;
-            mine.uid_rank = rank;
-            const auto boot = bootstrap::create(mine);
-            std::vector<std::byte> all(2 * kBytes);
-            const auto gather = [&] { boot->allgather(all.data(), all.data() + kBytes, 64); };
-            gather();
-            const auto large = [&] {
-              std::vector<std::byte> send(kBytes, std::byte{7});
-              boot->allgather(send.data(), all.data(), kBytes);
-            };
-            if (secret) {
-              large();
-              expect(all.front() == std::byte{7} && all.back() == std::byte{7}, "all is there");
-            } else {
-              expect_error(GSHMEMX_ERROR_BOOTSTRAP, "GSHMEM_UID_SECRET", large);
-            }
-          }) == "");
-  }
+TEST_CASE("uid_rank_that_may_be_a_stranger_gets_little_memory", "[uid]") {
+  const Config config = secret_config("");
+  CHECK(run_threads(2, [&](int rank) {
+          Config mine = config;
+          mine.uid_rank = rank;
+          const auto boot = bootstrap::create(mine);
+          const auto gather = [&](std::size_t bytes) {
+            const std::vector<std::byte> send(bytes, std::byte{7});
+            std::vector<std::byte> all(2 * bytes);
+            boot->allgather(send.data(), all.data(), bytes);
+            expect(all.front() == std::byte{7} && all.back() == std::byte{7}, "all is there");
+          };
+          gather(bootstrap::kMaxBytes);
+          expect_error(GSHMEMX_ERROR_INVALID_VALUE, "at most 65536",
+                       [&] { gather(bootstrap::kMaxBytes + 1); });
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("uid_rank_that_brings_too_much_ends_the_job", "[uid]") {
+  gshmemx_uniqueid id;
+  bootstrap::make_uniqueid(&id, uid_config());
+  CHECK(run_threads(2, [&](int rank) {
+          if (rank == 0) {
+            const auto boot = bootstrap::create_uid(id, 0, 2, uid_config());
+            expect_error(GSHMEMX_ERROR_BOOTSTRAP, "rank 1 brings 65537 bytes",
+                         [&] { boot->barrier(); });
+            return;
+          }
+          RawClient client(id);
+          client.send(client.hello(1, 2));
+          client.expect_kind(net::FrameKind::kWelcome);
+          const std::vector<std::byte> much(bootstrap::kMaxBytes + 1);
+          client.send(net::make_frame({.kind = net::FrameKind::kContribution, .number = 1}, much));
+          expect(client.receive_failure().find("at most 65536") != std::string::npos, "told");
+        }) == "");
 }

@@ -2,8 +2,9 @@
 // between ranks whether they are threads or processes, and a client that breaks the rules.
 #pragma once
 
-#include "bootstrap/uid/connection.h"
-#include "bootstrap/uid/interfaces.h"
+#include "bootstrap/uid/id.h"
+#include "host/base/net/interfaces.h"
+#include "host/base/net/stream.h"
 #include "tests/bootstrap/conformance.h"
 #include "tests/patience.h"
 
@@ -27,9 +28,9 @@ inline Config uid_config(double timeout_seconds = 60 * kPatience,
 /// A port of 127.0.0.1 that nobody listens on right now.
 inline std::string free_address(const std::string& host = "127.0.0.1") {
   const auto any =
-      bootstrap::choose_address(bootstrap::list_interfaces(), "=lo",
-                                host == "127.0.0.1" ? AddressFamily::kIpv4 : AddressFamily::kIpv6);
-  return host + ":" + std::to_string(bootstrap::listen_on(any).endpoint.port);
+      net::choose_address(net::list_interfaces(), "=lo",
+                          host == "127.0.0.1" ? AddressFamily::kIpv4 : AddressFamily::kIpv6);
+  return host + ":" + std::to_string(net::listen_on(any).endpoint.port);
 }
 
 inline Config address_config(const std::string& address, int rank, int size,
@@ -80,48 +81,60 @@ class IdChannel {
   int ends_[2];
 };
 
+[[nodiscard]] inline net::Frame hello_frame(const net::Cookie& cookie, int rank, unsigned size,
+                                            bool hosts_root = false) {
+  return net::make_frame({.kind = net::FrameKind::kHello,
+                          .number = size,
+                          .rank = rank,
+                          .detail = hosts_root ? net::kHostsRoot : 0u},
+                         cookie);
+}
+
 /// A TCP client of the root service of `id` that sends what it likes.
 class RawClient {
  public:
   explicit RawClient(const gshmemx_uniqueid& id)
       : id_(bootstrap::decode_uniqueid(id).value()),
-        connection_(bootstrap::connect_to(id_.root, deadline()).fd, all_types()) {
-    expect(bool{connection_.fd()}, "the root service takes connections");
+        stream_(net::connect_to(id_.root, deadline()).fd,
+                {net::FrameKind::kWelcome, net::FrameKind::kResult, net::FrameKind::kFail}) {
+    expect(bool{stream_.fd()}, "the root service takes connections");
   }
-  [[nodiscard]] bootstrap::Hello hello(unsigned rank, unsigned size) const {
-    return {id_.cookie, rank, size, false};
+  [[nodiscard]] net::Frame hello(int rank, unsigned size) const {
+    return hello_frame(id_.cookie, rank, size);
   }
   /// `step` bytes at a time, each its own packet.
-  void send(bootstrap::ByteView bytes, std::size_t step = 1 << 20) {
+  void send(net::ByteView bytes, std::size_t step = 1 << 20) {
     while (!bytes.empty()) {
       const std::size_t n = std::min(step, bytes.size());
-      (void)bootstrap::wait_for(connection_.fd(), POLLOUT, deadline());
-      if (::send(connection_.fd().get(), bytes.data(), n, MSG_NOSIGNAL) < 0) return;
+      (void)net::wait_for(stream_.fd(), POLLOUT, deadline());
+      if (::send(stream_.fd().get(), bytes.data(), n, MSG_NOSIGNAL) < 0) return;
       bytes = bytes.subspan(n);
     }
   }
-  /// The next frame, or none when the root service hangs up.
-  [[nodiscard]] std::optional<bootstrap::Connection::Incoming> receive() {
-    while (true) {
-      if (auto incoming = connection_.receive()) return incoming;
-      if (connection_.state() != bootstrap::Connection::State::kOpen) return std::nullopt;
-      expect(bootstrap::wait_for(connection_.fd(), POLLIN, deadline()), "an answer in time");
+  void send(const net::Frame& frame, std::size_t step = 1 << 20) { send(*frame, step); }
+  /// The next frame, or null when the root service hangs up.
+  [[nodiscard]] net::Frame receive() {
+    for (;;) {
+      if (net::Frame frame = stream_.receive()) return frame;
+      if (stream_.state() != net::Stream::State::kOpen) return nullptr;
+      expect(net::wait_for(stream_.fd(), POLLIN, deadline()), "an answer in time");
     }
   }
+  /// The next frame is one of this kind.
+  void expect_kind(net::FrameKind kind) {
+    const net::Frame frame = receive();
+    expect(frame && net::header_of(frame).kind == kind, "the kind of the answer");
+  }
   [[nodiscard]] std::string receive_failure() {
-    const auto incoming = receive();
-    expect(incoming && incoming->type == bootstrap::FrameType::kFail, "the answer is a failure");
-    return bootstrap::decode_fail(incoming->payload).value().text;
+    const net::Frame frame = receive();
+    expect(frame && net::header_of(frame).kind == net::FrameKind::kFail, "the answer is a failure");
+    return net::text_of(frame);
   }
 
  private:
-  static bootstrap::Deadline deadline() { return bootstrap::Deadline(30 * kPatience); }
-  static std::vector<bootstrap::FrameType> all_types() {
-    using bootstrap::FrameType;
-    return {FrameType::kWelcome, FrameType::kResult, FrameType::kFail};
-  }
+  static Deadline deadline() { return Deadline(30 * kPatience); }
   bootstrap::UniqueId id_;
-  bootstrap::Connection connection_;
+  net::Stream stream_;
 };
 
 }  // namespace gshmem::test

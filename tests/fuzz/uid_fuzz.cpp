@@ -1,5 +1,6 @@
 // Everything that the uid bootstrap reads from the network or from a caller: frames, unique ids and
 // the job they drive. No input may crash it, and what decodes encodes to the same bytes.
+#include "bootstrap/uid/id.h"
 #include "bootstrap/uid/job.h"
 
 #include <algorithm>
@@ -7,31 +8,28 @@
 #include <cstring>
 
 using namespace gshmem::bootstrap;
+using gshmem::net::Bytes;
+using gshmem::net::ByteView;
+using gshmem::net::Cookie;
+using gshmem::net::Frame;
+using gshmem::net::FrameHeader;
+using gshmem::net::FrameKind;
+namespace net = gshmem::net;
 
 namespace {
 
-void require_same(ByteView frame, ByteView payload) {
-  const ByteView again = frame.subspan(FrameHeader::kBytes);
-  if (!std::equal(again.begin(), again.end(), payload.begin(), payload.end())) std::abort();
-}
-
-/// Texts may change (unprintable characters), so only their lengths are compared.
-void require_same_length(ByteView frame, ByteView payload) {
-  if (frame.size() - FrameHeader::kBytes != payload.size()) std::abort();
-}
-
-void check_decoders(ByteView payload) {
-  if (const auto hello = decode_hello(payload)) require_same(encode(*hello), payload);
-  if (const auto welcome = decode_welcome(payload)) require_same(encode(*welcome), payload);
-  if (const auto gather = decode_gather(payload)) require_same(encode(*gather), payload);
-  if (const auto expired = decode_expired(payload)) require_same(encode(*expired), payload);
-  if (const auto abort = decode_abort(payload)) require_same_length(encode(*abort), payload);
-  if (const auto fail = decode_fail(payload)) require_same_length(encode(*fail), payload);
-  if (const auto result = decode_result(payload)) {
-    Bytes frame = encode_result(result->number, result->data.size());
-    std::copy(result->data.begin(), result->data.end(), frame.begin() + kResultDataOffset);
-    require_same(frame, payload);
-  }
+void check_frame(ByteView input) {
+  if (input.empty()) return;
+  const bool begins = net::begins_like_a_frame(input);
+  if (input.size() < FrameHeader::kBytes) return;
+  const auto header = net::decode_header(input.first<FrameHeader::kBytes>());
+  if (header && !begins) std::abort();
+  if (!header || !net::frame_length_valid(header->kind, header->bytes)) return;
+  const ByteView payload = input.subspan(FrameHeader::kBytes);
+  if (header->bytes != payload.size()) return;
+  const Frame again = net::make_frame(*header, payload);
+  if (!std::equal(again->begin(), again->end(), input.begin(), input.end())) std::abort();
+  if (net::text_of(again).size() != payload.size()) std::abort();
 }
 
 void check_uniqueid(ByteView input) {
@@ -49,29 +47,36 @@ void check_uniqueid(ByteView input) {
 /// Three ranks, then one event per two bytes of input; the job must keep its own books.
 void check_job(ByteView input) {
   Job job{Cookie{}};
+  const auto join = [&](int rank) {
+    (void)job.join(net::make_frame({.kind = FrameKind::kHello,
+                                    .number = 3,
+                                    .rank = rank,
+                                    .detail = rank == 0 ? net::kHostsRoot : 0u},
+                                   Cookie{}));
+  };
   const auto event = [&](unsigned what, int rank) {
     const Bytes data(what / 8);
     switch (what % 8) {
       case 0:
       case 1:
-        return job.gather(rank, {1 + what / 64, Operation::kAllgather, data});
       case 2:
-        return job.gather(rank, {1 + what / 64, Operation::kAlltoall, data});
       case 3:
-        return job.gather(rank, {1, Operation::kBarrier, {}});
+        return job.contribute(
+            rank,
+            net::make_frame({.kind = FrameKind::kContribution, .number = 1 + what / 64}, data));
       case 4:
         return job.leave(rank);
       case 5:
         return job.lost(rank, "lost");
       case 6:
-        return job.abort(rank, {1, "abort"});
+        return join(rank);
       default:
-        return job.expired({what / 64, what});
+        return job.expired(what / 64, what);
     }
   };
   bool gone[3] = {};
   const bool all = !input.empty() && input[0] < std::byte{200};
-  for (unsigned r = 0; r < (all ? 3U : 2U); ++r) (void)job.join({Cookie{}, r, 3, r == 0});
+  for (int r = 0; r < (all ? 3 : 2); ++r) join(r);
   (void)job.take_outgoing();
   for (std::size_t i = 1; i + 1 < input.size(); i += 2) {
     const auto what = static_cast<unsigned>(input[i]);
@@ -91,12 +96,7 @@ void check_job(ByteView input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const ByteView input = std::as_bytes(std::span(data, size));
-  if (input.size() >= FrameHeader::kBytes) {
-    const auto header = decode_header(input.first<FrameHeader::kBytes>());
-    if (header) (void)frame_length_valid(header->type, header->length);
-    check_decoders(input.subspan(FrameHeader::kBytes));
-  }
-  check_decoders(input);
+  check_frame(input);
   check_uniqueid(input);
   check_job(input);
   return 0;

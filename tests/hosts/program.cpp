@@ -4,6 +4,8 @@
 // host calls only, and no gshmem_barrier_all.
 #include "host/runtime/process.h"
 
+#include "tests/bootstrap/conformance.h"
+#include "tests/bootstrap/met.h"
 #include "tests/patience.h"
 
 #include <gshmem/gshmem.hpp>
@@ -111,6 +113,16 @@ void check_collectives(const Shape& job) {
   const std::chrono::duration<double, std::micro> spent = Clock::now() - start;
   std::printf("host barrier %.0f us\n", spent.count() / kBarriers);
   CHECK(gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS);
+}
+
+/// Collectives alone: all that those of every bootstrap do, and more bytes.
+void collectives() {
+  const gshmem::Config config = gshmem::Config::from_env();
+  gshmem::test::conformance(
+      [&] {
+        return std::make_unique<gshmem::test::Met>(gshmem::bootstrap::create(config), config);
+      },
+      std::size_t{1} << 20);
 }
 
 void life() {
@@ -235,9 +247,13 @@ void cut() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)()> bodies{{"life", life},   {"disagree", disagree},
-                                                 {"late", late},   {"death", death},
-                                                 {"leave", leave}, {"cut", cut}};
+  const std::map<std::string, void (*)()> bodies{{"life", life},
+                                                 {"collectives", collectives},
+                                                 {"disagree", disagree},
+                                                 {"late", late},
+                                                 {"death", death},
+                                                 {"leave", leave},
+                                                 {"cut", cut}};
   const auto body = bodies.find(argc == 2 ? argv[1] : "");
   if (body == bodies.end()) return 2;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

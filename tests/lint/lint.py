@@ -22,14 +22,12 @@ MAY_INCLUDE = [
     ("include/", ["include/", "device/"]),
     ("device/", ["include/", "device/"]),
     ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
-    # The same sockets and the same choice of an interface as the bootstrap's.
-    ("transport/hosts/", ["transport/hosts/", "transport/p2p/", "host/base/", "bootstrap/bootstrap.h",
-                          "bootstrap/deadline.h", "bootstrap/uid/socket.h",
-                          "bootstrap/uid/interfaces.h", *PUBLIC_PODS]),
-    # The bootstrap's interface is how peers learn each other's addresses, in the time it gives.
-    ("transport/", ["transport/", "host/base/", "bootstrap/bootstrap.h", "bootstrap/deadline.h",
-                    *PUBLIC_PODS]),
+    # PEs of a host pass each other the descriptors of their heaps.
+    ("transport/p2p/", ["transport/", "host/base/", "host/control/", *PUBLIC_PODS]),
+    ("transport/", ["transport/", "host/base/", *PUBLIC_PODS]),
     ("host/base/", ["host/base/", *PUBLIC_PODS]),
+    # A bootstrap's interface is how PEs learn each other's first addresses.
+    ("host/control/", ["host/control/", "host/base/", "bootstrap/bootstrap.h", *PUBLIC_PODS]),
     ("host/", ALL_BOXES),
     ("examples/", ["examples/", "include/gshmem/*", "include/gshmem/compat/"]),
     ("perftest/", ["perftest/", "include/gshmem/*", "include/gshmem/compat/"]),

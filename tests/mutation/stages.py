@@ -38,9 +38,13 @@ STAGES = {
               r"bootstrap\.", 120, ".*slurm"),
         tests(LIBRARY, r"spmd\.(uid_3|mpirun_2|global_exit|dead_pe|pe_that_never)", 120)],
     "host/base": [
-        units("base_log_test", "base_fd_test", "base_error_test", "base_config_test",
+        units("base_log_test", "base_fd_test", "base_net_test", "base_error_test", "base_config_test",
               "base_dynamic_library_test", "base_gpu_mapping_test", "base_nvml_test"),
         MISUSE],
+    "host/base/net": [units("base_net_test", "control_test", "control_local_test"),
+                      tests(["bootstrap_test"], r"bootstrap\.", 120, ".*slurm"), MISUSE],
+    "host/control": [
+        units("control_test", "control_local_test", "control_plane_test"), HOSTS, MISUSE],
     "host/heap": [units("heap_allocator_test"), spmd("threads_2")],
     "host/info": [
         units("info_test", "info_doctor_test"),
@@ -49,10 +53,8 @@ STAGES = {
              spmd("soft_teams_of_11", "teams_of_67"),
              tests(LIBRARY, r"(launch|api|errors\.(target_is_killed|quiet|finalize|who))", 120)],
     "transport/p2p": [
-        units("p2p_hosts_test", "p2p_sockets_test", "p2p_monitor_test", "p2p_teams_test"),
+        units("p2p_test", "p2p_teams_test"),
         MISUSE, spmd("threads_2", "mpirun_2", "soft_mixed_threads_3")],
-    "transport/hosts": [
-        units("hosts_test", "p2p_monitor_test"), HOSTS, MISUSE],
     "transport/nic": [
         units("nic_decode_test", "rails_test", "mlx5_choice_test", "mlx5_soft_test"),
         spmd("soft_threads_2", "soft_agent_2", "soft_rails_3", "soft_map_pe_3"), MISUSE],

@@ -16,7 +16,7 @@ gshmem_nic_test(rails_test rails_test.cpp LIBS gshmem_nic_open gshmem_nic_queues
 add_dependencies(rails_test gshnic_ibverbs gshnic_mlx5)
 
 add_executable(mlx5_processes mlx5_processes_main.cpp mlx5_pe.cpp)
-target_link_libraries(mlx5_processes PRIVATE gshmem_nic_open gshmem_p2p ${mlx5_libs} gshmem_build_flags)
+target_link_libraries(mlx5_processes PRIVATE gshmem_nic_open gshmem_control ${mlx5_libs} gshmem_build_flags)
 add_dependencies(mlx5_processes gshnic_ibverbs gshnic_mlx5)
 foreach(count 2 3)
   set(name ${GSHMEM_TEST_PREFIX}mlx5_processes.${count})

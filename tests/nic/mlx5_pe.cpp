@@ -37,7 +37,7 @@ Pages::Pages(std::size_t bytes)
 }
 Pages::~Pages() { munmap(data_, bytes_); }
 
-TestPe::TestPe(const Config& config, bootstrap::Bootstrap& boot, bool node_root,
+TestPe::TestPe(const Config& config, Collectives& boot, bool node_root,
                std::function<int(int)> share_fd)
     : memory_(kQueueBytes * static_cast<std::size_t>(boot.size() * kPerPe)) {
   const OpenOptions options{.config = config,
@@ -60,7 +60,7 @@ TestPe::TestPe(const Config& config, bootstrap::Bootstrap& boot, bool node_root,
   const std::size_t row = mine.size() * sizeof(ConnectInfo);
   std::vector<ConnectInfo> all(mine.size() * static_cast<std::size_t>(boot.size()));
   boot.allgather(mine.data(), all.data(), row);
-  const std::vector<Keys> keys = bootstrap::allgather(boot, keys_);
+  const std::vector<Keys> keys = allgather(boot, keys_);
   for (int pe = 0; pe < boot.size(); ++pe) {
     for (int which = 0; which < kPerPe; ++which) {
       const int index = pe * kPerPe + which;

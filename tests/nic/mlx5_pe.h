@@ -2,7 +2,8 @@
 // itself, and an encoder of its own, as plain as can be, that writes entries, rings and waits.
 #pragma once
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
+#include "host/base/config.h"
 #include "transport/nic/nic.h"
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class TestPe {
   static constexpr int kPerPe = 2;
 
   /// Collective: opens the soft NIC, makes and connects the queues, starts.
-  TestPe(const Config& config, bootstrap::Bootstrap& boot, bool node_root = false,
+  TestPe(const Config& config, Collectives& boot, bool node_root = false,
          std::function<int(int)> share_fd = {});
 
   [[nodiscard]] Nic& nic() { return *nic_; }

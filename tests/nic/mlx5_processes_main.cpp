@@ -2,9 +2,9 @@
 // the first one passes to the others. Usage: mlx5_processes N. Every process writes to every other
 // and adds to one word of the first; two rounds, because init after finalize must find the fabric
 // that a process can be in only once.
+#include "host/control/plane.h"
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
-#include "transport/p2p/peer_sockets.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -49,11 +49,11 @@ void check(bool ok, const char* what) { require(ok, GSHMEMX_ERROR_INTERNAL, what
 
 void one_round(const Config& config) {
   const auto boot = bootstrap::create_uid_from_address(config);
-  const p2p::HostGroup group = p2p::find_hosts(*boot);
-  p2p::PeerSockets sockets(*boot, group, 60);
-  const int me = boot->rank(), n = boot->size();
-  TestPe pe(config, *boot, me == 0, [&](int fd_on_root) {
-    const Fd received = sockets.from_root(fd_on_root);
+  control::Plane plane(*boot, config, {});
+  Collectives& ranks = plane.collectives();
+  const int me = ranks.rank(), n = ranks.size();
+  TestPe pe(config, ranks, me == 0, [&](int fd_on_root) {
+    const Fd received = plane.local().from_root(fd_on_root);
     return static_cast<int>(check_errno(dup(received.get()), "dup"));
   });
   std::memset(pe.heap(), 'a' + me, 64);
@@ -61,7 +61,7 @@ void one_round(const Config& config) {
     check(!pe.write(to, 0, 0, static_cast<std::uint64_t>(4096 + me * 64), 64), "write failed");
     check(!pe.fetch_add(0, 1, 512, 1, 1024), "fetch_add failed");
   }
-  boot->barrier();
+  ranks.barrier();
   // The barrier orders the others' writes before what follows; ThreadSanitizer, which does not look
   // through sockets, sees it by a completion of the engine's thread that did those writes here.
   check(!pe.write(me, 0, 0, 2048, 8), "write failed");
@@ -71,7 +71,7 @@ void one_round(const Config& config) {
   std::uint64_t sum = 0;
   std::memcpy(&sum, pe.heap() + 512, sizeof(sum));
   check(me != 0 || sum == static_cast<std::uint64_t>(n * n), "the sum is wrong");
-  boot->barrier();
+  ranks.barrier();
   pe.nic().stop();
 }
 

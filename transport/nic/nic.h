@@ -20,13 +20,10 @@
 #include <string>
 #include <vector>
 
-namespace gshmem::bootstrap {
-class Bootstrap;
-}
-
 namespace gshmem {
+class Collectives;
 class GpuMapping;
-}
+}  // namespace gshmem
 
 namespace gshmem::nic {
 
@@ -61,7 +58,7 @@ struct Keys {
 };
 
 /// A message from one side of a connection to the other, opaque to the runtime. Plain bytes,
-/// because it goes through the bootstrap.
+/// because it goes by collectives of host threads.
 using ConnectInfo = std::array<std::uint8_t, 64>;
 
 class Nic {
@@ -120,7 +117,7 @@ class Nic {
 
 struct OpenOptions {
   const Config& config;
-  bootstrap::Bootstrap& boot;  ///< for what an implementation must agree on; collective calls only
+  Collectives& boot;  ///< for what an implementation must agree on; collective calls only
   MemoryKind heap_kind = MemoryKind::kHost;
   int gpu = -1;
   /// Kernels of that GPU see what a device has written to its memory in the order in which it came.

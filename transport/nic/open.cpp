@@ -1,6 +1,6 @@
 #include "transport/nic/nic.h"
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
 #include "host/base/dynamic_library.h"
 #include "host/base/fd.h"
 #include "transport/nic/mlx5/mlx5.h"
@@ -81,7 +81,7 @@ class SoftFabric {
 };
 
 void join_fabric(const OpenOptions& options, const std::string& folder) {
-  const std::vector<int> roots = bootstrap::allgather(options.boot, options.node_root ? 1 : 0);
+  const std::vector<int> roots = allgather(options.boot, options.node_root ? 1 : 0);
   const auto hosts = std::count(roots.begin(), roots.end(), 1);
   require(hosts <= 1, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
@@ -136,7 +136,7 @@ NicList open(const OpenOptions& options) {
   }
   // One kind for all PEs, or they could not be connected.
   const mlx5::Usable mine = mlx5::usable(options, {});
-  const std::vector<int> able = bootstrap::allgather(options.boot, mine.why_not.empty() ? 1 : 0);
+  const std::vector<int> able = allgather(options.boot, mine.why_not.empty() ? 1 : 0);
   const auto without = std::find(able.begin(), able.end(), 0);
   if (without == able.end()) return open_mlx5(options);
   if (without - able.begin() == options.boot.rank()) say_why_not_mlx5(options, mine);

@@ -2,7 +2,7 @@
 
 #include <gshmem/abi/state.h>
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
 #include "host/base/log.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
   register_heap(remote_keys);
   create();
   make_doorbells();
-  remote_keys_ = bootstrap::allgather(options.boot, remote_keys);
+  remote_keys_ = allgather(options.boot, remote_keys);
   exchange(options.boot);
   connect_batch();
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
@@ -217,7 +217,7 @@ void QueueSet::create() {
   }
 }
 
-std::vector<ConnectInfo> QueueSet::swap_infos(bootstrap::Bootstrap& boot,
+std::vector<ConnectInfo> QueueSet::swap_infos(Collectives& boot,
                                               const std::vector<const End*>& outgoing) const {
   const std::size_t per_pe = batch_.per_pe;
   std::vector<ConnectInfo> mine(n_pes_ * per_pe), theirs(mine.size()), result;
@@ -233,7 +233,7 @@ std::vector<ConnectInfo> QueueSet::swap_infos(bootstrap::Bootstrap& boot,
 
 /// Every PE tells each other one about its queues to that one: first of the ends that answer, which
 /// are those queues themselves unless the connection goes one way, then of those that ask.
-void QueueSet::exchange(bootstrap::Bootstrap& boot) {
+void QueueSet::exchange(Collectives& boot) {
   std::vector<const End*> asking, answering;
   std::vector<End*> one_way(batch_.queues.size(), nullptr);
   std::size_t next = 0;

@@ -39,7 +39,7 @@ struct MemorySource {
 
 struct QueueSetOptions {
   const Config& config;
-  bootstrap::Bootstrap& boot;
+  Collectives& boot;
   MemorySource memory;
   Region heap;
   std::vector<int> peers;  ///< PEs that get queues, ascending; the same relation on both sides
@@ -69,7 +69,7 @@ class QueueSet {
   // constructor does, on this PE alone. After a failure, what it has made is not used.
   void create_more(std::uint32_t contexts);
   /// Collective over `boot`.
-  void exchange(bootstrap::Bootstrap& boot);
+  void exchange(Collectives& boot);
   /// Afterwards every PE waits for all others before it posts to them.
   [[nodiscard]] std::vector<ContextQueues> connect();
 
@@ -115,7 +115,7 @@ class QueueSet {
   [[nodiscard]] End create_end(Nic& nic, int pe, const QueuePlace& place);
   void create();
   /// One piece of `outgoing`, by queue, to the PE at its other end; what comes from there.
-  [[nodiscard]] std::vector<ConnectInfo> swap_infos(bootstrap::Bootstrap& boot,
+  [[nodiscard]] std::vector<ConnectInfo> swap_infos(Collectives& boot,
                                                     const std::vector<const End*>& outgoing) const;
   void make_doorbells();
   void map_doorbells();

@@ -1,6 +1,6 @@
 #include "transport/nic/rails.h"
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
 #include "host/base/log.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ void Rails::open_guests(const std::vector<int>& pes, const std::vector<std::stri
   }
 }
 
-void Rails::open_host_ports(bootstrap::Bootstrap& boot, const std::vector<int>& node_of) {
+void Rails::open_host_ports(Collectives& boot, const std::vector<int>& node_of) {
   const auto rails = static_cast<std::size_t>(count());
   std::vector<PortName> mine, all(static_cast<std::size_t>(boot.size()) * rails);
   for (const auto& nic : nics_) mine.push_back(name_of(*nic));
@@ -119,7 +119,7 @@ void Rails::open_host_ports(bootstrap::Bootstrap& boot, const std::vector<int>& 
     outcome = kFailed;
     GSHMEM_WARN("PEs of this host are reached by way of the network: %s", error.what());
   }
-  const std::vector<int> outcomes = bootstrap::allgather(boot, outcome);
+  const std::vector<int> outcomes = allgather(boot, outcome);
   std::set<int> without;
   for (int pe = 0; pe < boot.size(); ++pe)
     if (outcomes[static_cast<std::size_t>(pe)] == kFailed) without.insert(node(pe));

@@ -42,7 +42,7 @@ class Rails {
   /// target's own port. Two ports of a host need not reach each other: the kernel that has both
   /// addresses finds no way of RoCE from one to the other (linux drivers/infiniband/core/addr.c).
   /// A host whose PEs cannot all open each other's ports does without, and says so.
-  void open_host_ports(bootstrap::Bootstrap& boot, const std::vector<int>& node_of);
+  void open_host_ports(Collectives& boot, const std::vector<int>& node_of);
   /// By which this PE reaches the rail of PE `pe`.
   [[nodiscard]] Nic& to(int pe, int rail) const;
   /// This PE and `pe` reach each other by two ports: a connection goes one way, and the PE at its

@@ -1,5 +1,5 @@
 // open_ofi: the choice of provider and path that all PEs agree on.
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 
@@ -94,8 +94,7 @@ void warn_of(const std::string& provider) {
       "(sysctl -w net.ipv4.tcp_rmem=\"4096 4194304 33554432\")");
 }
 
-void exchange_addresses(bootstrap::Bootstrap& boot, Fabric& fabric,
-                        const std::vector<Offer>& offers) {
+void exchange_addresses(Collectives& boot, Fabric& fabric, const std::vector<Offer>& offers) {
   std::size_t longest = 0;
   for (const Offer& offer : offers) longest = std::max<std::size_t>(longest, offer.address_bytes);
   std::vector<std::uint8_t> mine = fabric.address(), all(longest * offers.size());
@@ -123,7 +122,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
     offer.status = error.code();
     copy_text(offer.error, sizeof(offer.error), error.what());
   }
-  const std::vector<Offer> offers = bootstrap::allgather(options.boot, offer);
+  const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
   if (options.boot.rank() == 0) warn_of(offers[0].provider);
   exchange_addresses(options.boot, *opened.fabric, offers);

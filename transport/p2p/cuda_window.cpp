@@ -20,8 +20,8 @@ using Numbers = std::vector<int>;
 
 int of(const Numbers& by_pe, int pe) { return by_pe[static_cast<std::size_t>(pe)]; }
 
-/// One row of bits per PE, by way of the bootstrap. `width` is the same everywhere.
-Reach gather_bits(bootstrap::Bootstrap& boot, const std::vector<char>& mine, std::size_t width) {
+/// One row of bits per PE, by way of all. `width` is the same everywhere.
+Reach gather_bits(Collectives& boot, const std::vector<char>& mine, std::size_t width) {
   std::vector<char> row((width + 7) / 8), rows(row.size() * static_cast<std::size_t>(boot.size()));
   for (std::size_t i = 0; i < mine.size(); ++i) {
     if (mine[i] != 0) row[i / 8] = static_cast<char>(row[i / 8] | 1 << i % 8);
@@ -38,7 +38,7 @@ Reach gather_bits(bootstrap::Bootstrap& boot, const std::vector<char>& mine, std
 class CudaWindow final : public PeerWindow {
  public:
   explicit CudaWindow(CudaWindowOptions options)
-      : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.sockets.group().me()) {
+      : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.local.group().me()) {
     const CudaHeap heap = make_heap();  // until all have mapped what they can
     bytes_ = heap.bytes;
     stride_ = static_cast<std::int64_t>(stride_of(bytes_));
@@ -187,7 +187,7 @@ void CudaWindow::map_peers(const CudaHeap& heap) {
   std::optional<Error> failure;  // thrown after the others have heard from this PE
   std::vector<Fd> segments;
   try {
-    segments = o_.sockets.exchange(heap.fd.get());
+    segments = o_.local.exchange(heap.fd.get());
   } catch (const Error& error) {
     if (groups == o_.local_groups) throw;  // a PE that waits for this one here waits in vain there
     failure = error;
@@ -203,7 +203,7 @@ void CudaWindow::map_peers(const CudaHeap& heap) {
 void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) {
   reserve(heap.granularity);
   map_own(heap);
-  const HostGroup& host = o_.sockets.group();
+  const control::HostGroup& host = o_.local.group();
   for (int i = 0; i < host.size(); ++i) {
     if (i != host.index && is_local(host.pe(i)))
       map_local(slot_of(host.pe(i)), segments[static_cast<std::size_t>(i)].get());
@@ -218,7 +218,7 @@ void CudaWindow::map_all(const CudaHeap& heap, const std::vector<Fd>& segments) 
 /// the job, as all PEs know from the offers.
 void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
   const bool over_hosts = groups != o_.local_groups;
-  const Numbers among = over_hosts ? members(groups, of(groups, me_)) : o_.sockets.group().pes;
+  const Numbers among = over_hosts ? members(groups, of(groups, me_)) : o_.local.group().pes;
   std::vector<char> reached;
   for (const int pe : among) {
     const std::size_t slot = slot_of(pe);
@@ -229,7 +229,7 @@ void CudaWindow::agree(const Numbers& groups, std::optional<Error> failure) {
     const Reach rows = gather_bits(o_.boot, reached, largest(groups));
     for (const int pe : among) reach.push_back(rows[static_cast<std::size_t>(pe)]);
   } else {
-    reach = o_.sockets.gather(reached);
+    reach = o_.local.gather(reached);
   }
   if (failure) throw *failure;
 
@@ -308,7 +308,7 @@ std::string CudaWindow::why_not(int pe) const {
   if (slot < pes_.size() && mapped_[slot]) return "";
   if (const auto known = why_not_.find(pe); known != why_not_.end()) return known->second;
   if (o_.peers == Peers::kNone) return "GSHMEM_P2P=0";
-  const HostGroup& host = o_.sockets.group();
+  const control::HostGroup& host = o_.local.group();
   const bool here = std::binary_search(host.pes.begin(), host.pes.end(), pe);
   const std::string where =
       here ? "GSHMEM_P2P_GROUP puts it into another group" : "it is on another host";

@@ -15,8 +15,8 @@ void FabricOffer::set_why(const std::string& reason) {
 
 std::string FabricOffer::reason() const { return {why, ::strnlen(why, sizeof(why))}; }
 
-std::vector<FabricOffer> exchange_offers(bootstrap::Bootstrap& boot, const FabricOffer& mine) {
-  std::vector<FabricOffer> offers = bootstrap::allgather(boot, mine);
+std::vector<FabricOffer> exchange_offers(Collectives& boot, const FabricOffer& mine) {
+  std::vector<FabricOffer> offers = allgather(boot, mine);
   for (std::size_t pe = 0; pe < offers.size(); ++pe) {
     if (offers[pe].state != FabricOffer::State::kFailed) continue;
     throw Error(static_cast<gshmemx_status>(offers[pe].code),

@@ -5,7 +5,8 @@
 // steps.
 #pragma once
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
+#include "host/base/error.h"
 #include "host/base/nvml.h"
 
 #include <array>
@@ -39,8 +40,7 @@ static_assert(sizeof(FabricOffer) == 256);
 
 /// Collective over the job: the offers of all PEs. Errors: on every PE when one has failed, its own
 /// where it is this one (`mine` is kFailed), else the first one's with its number.
-[[nodiscard]] std::vector<FabricOffer> exchange_offers(bootstrap::Bootstrap& boot,
-                                                       const FabricOffer& mine);
+[[nodiscard]] std::vector<FabricOffer> exchange_offers(Collectives& boot, const FabricOffer& mine);
 
 /// By PE: the number of its domain, the PEs that try each other's handles; -1 = has no handle.
 [[nodiscard]] std::vector<int> fabric_domains(const std::vector<FabricOffer>& offers,

@@ -1,5 +1,5 @@
 #include "host/base/memory_limit.h"
-#include "transport/p2p/shared_mapping.h"
+#include "host/base/shared_mapping.h"
 #include "transport/p2p/window.h"
 
 #include <gshmem/abi/state.h>
@@ -29,25 +29,25 @@ void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
 
 class HostWindow final : public PeerWindow {
  public:
-  HostWindow(PeerSockets& sockets, std::uint64_t bytes, Peers peers,
+  HostWindow(control::LocalPeers& local, std::uint64_t bytes, Peers peers,
              const std::vector<int>& local_groups) {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
     bytes_ = (bytes + kStep - 1) / kStep * kStep;
     stride_ = static_cast<std::int64_t>(stride_of(bytes_));
-    require_memory(bytes_, static_cast<std::uint64_t>(sockets.size()));
+    require_memory(bytes_, static_cast<std::uint64_t>(local.size()));
     const bool all = peers == Peers::kAll;
     // One segment has the heaps of all PEs of the host: a descriptor and a mapping per process.
-    const std::uint64_t slots = all ? static_cast<std::uint64_t>(sockets.size()) : 1;
+    const std::uint64_t slots = all ? static_cast<std::uint64_t>(local.size()) : 1;
     const std::uint64_t whole = stride_of(bytes_) * (slots - 1) + bytes_;
-    const bool makes = !all || sockets.group().index == 0;
+    const bool makes = !all || local.group().index == 0;
     Fd segment = makes ? make_segment("gshmem-heap", whole) : Fd();
-    if (all) segment = sockets.from_root(segment.get());
+    if (all) segment = local.from_root(segment.get());
     mapping_ = map_shared(segment, whole, alignment());
-    heap_ = mapping_->base() + (all ? stride_ * sockets.group().index : 0);
-    pes_ = sockets.group().pes;
+    heap_ = mapping_->base() + (all ? stride_ * local.group().index : 0);
+    pes_ = local.group().pes;
     const auto local_group = [&](int pe) { return local_groups[static_cast<std::size_t>(pe)]; };
     for (const int pe : pes_)
-      mapped_.push_back(all && local_group(pe) == local_group(sockets.group().me()));
+      mapped_.push_back(all && local_group(pe) == local_group(local.group().me()));
     reason_ = all ? "GSHMEM_P2P_GROUP puts it into another group" : "GSHMEM_P2P=0";
   }
   std::string why_not(int pe) const override {
@@ -63,9 +63,9 @@ class HostWindow final : public PeerWindow {
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets, std::uint64_t bytes, Peers peers,
-                                             const std::vector<int>& local_groups) {
-  return std::make_unique<HostWindow>(sockets, bytes, peers, local_groups);
+std::unique_ptr<PeerWindow> make_host_window(control::LocalPeers& local, std::uint64_t bytes,
+                                             Peers peers, const std::vector<int>& local_groups) {
+  return std::make_unique<HostWindow>(local, bytes, peers, local_groups);
 }
 
 }  // namespace gshmem::p2p

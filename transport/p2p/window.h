@@ -7,7 +7,7 @@
 #pragma once
 
 #include "transport/p2p/fabric_peers.h"
-#include "transport/p2p/peer_sockets.h"
+#include "host/control/local_peers.h"
 
 #include <bit>
 #include <cstddef>
@@ -61,15 +61,15 @@ class PeerWindow {
 
 /// Collective over the host. A heap of `bytes` bytes in host shared memory for every PE; those of
 /// the PE's local group (local_groups(), by PE) are mapped. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY,
-/// GSHMEMX_ERROR_SYSTEM, what PeerSockets::exchange throws.
-[[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(PeerSockets& sockets,
+/// GSHMEMX_ERROR_SYSTEM, what LocalPeers::exchange throws.
+[[nodiscard]] std::unique_ptr<PeerWindow> make_host_window(control::LocalPeers& local,
                                                            std::uint64_t bytes, Peers peers,
                                                            const std::vector<int>& local_groups);
 
 /// Heaps in the memory of GPUs.
 struct CudaWindowOptions {
-  PeerSockets& sockets;
-  bootstrap::Bootstrap& boot;
+  control::LocalPeers& local;
+  Collectives& boot;
   int device = 0;  ///< its context is current
   std::uint64_t bytes = 0;
   Peers peers = Peers::kAll;

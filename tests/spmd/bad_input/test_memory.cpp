@@ -125,5 +125,5 @@ TEST_CASE("heaps_of_different_size_are_an_error_on_all") {
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.output, "status 4"));
   CHECK_FALSE(contains(outcome.output, "status 0"));
-  CHECK(contains(outcome.output, "1048576 bytes on PE 0, 2097152 on PE 1"));
+  CHECK(contains(outcome.output, "is 1048576 on PE 0 and 2097152 on PE 1"));
 }

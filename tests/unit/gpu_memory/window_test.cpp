@@ -2,6 +2,7 @@
 // in which slots, and that each of them is the heap it is taken for.
 #include "transport/p2p/window.h"
 
+#include "bootstrap/bootstrap.h"
 #include "host/base/cuda_driver.h"
 #include "host/base/dynamic_library.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
@@ -30,22 +31,19 @@ test::CudaHeaps& heaps() {
 }
 
 /// Counts what the window asks of it.
-class CountingBoot final : public bootstrap::Bootstrap {
+class CountingBoot final : public Collectives {
  public:
-  explicit CountingBoot(bootstrap::Bootstrap& inner) : inner_(inner) {}
+  explicit CountingBoot(Collectives& inner) : inner_(inner) {}
   int rank() const noexcept override { return inner_.rank(); }
   int size() const noexcept override { return inner_.size(); }
-  const char* name() const noexcept override { return inner_.name(); }
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     ++steps;
     inner_.allgather(send, recv, bytes);
   }
-  void barrier() override { inner_.barrier(); }
-  void abort(int code, std::string_view reason) noexcept override { inner_.abort(code, reason); }
   int steps = 0;
 
  private:
-  bootstrap::Bootstrap& inner_;
+  Collectives& inner_;
 };
 
 struct Job {
@@ -76,7 +74,7 @@ nvml::GpuFabric place_of(const Job& job, std::size_t pe) {
 
 /// Every PE writes into every heap that it maps, and finds in its own what those wrote that it
 /// maps.
-void write_and_look(const PeerWindow& window, bootstrap::Bootstrap& boot) {
+void write_and_look(const PeerWindow& window, Collectives& boot) {
   const int me = boot.rank();
   const auto slot_of_me = std::find(window.pes().begin(), window.pes().end(), me);
   const std::int64_t mine = slot_of_me - window.pes().begin();
@@ -109,23 +107,25 @@ Seen look_at(const PeerWindow& window, int me, int n) {
   return seen;
 }
 
-Seen run_pe(const Job& job, bootstrap::Bootstrap& inner) {
+Seen run_pe(const Job& job, Collectives& inner) {
   Seen seen;
   CountingBoot boot(inner);
   const auto me = static_cast<std::size_t>(boot.rank());
   bool made = false;
   try {
-    const HostGroup group = group_hosts(job.hosts, boot.rank());
-    PeerSockets sockets(boot, group, 20);
+    const control::HostGroup group = control::group_hosts(job.hosts, boot.rank());
+    control::LocalPeers local;
+    const auto links = local.connect(group, allgather(boot, local.open()), 20);
     boot.steps = 0;
-    const auto window = make_cuda_window({.sockets = sockets,
-                                          .boot = boot,
-                                          .device = boot.rank(),
-                                          .bytes = job.bytes.empty() ? 1 << 20 : job.bytes[me],
-                                          .peers = job.peers,
-                                          .local_groups = local_groups(group, job.p2p_group),
-                                          .fabric = job.fabric,
-                                          .place = place_of(job, me)});
+    const auto window =
+        make_cuda_window({.local = local,
+                          .boot = boot,
+                          .device = boot.rank(),
+                          .bytes = job.bytes.empty() ? 1 << 20 : job.bytes[me],
+                          .peers = job.peers,
+                          .local_groups = control::local_groups(group, job.p2p_group),
+                          .fabric = job.fabric,
+                          .place = place_of(job, me)});
     made = true;
     seen = look_at(*window, boot.rank(), boot.size());
     seen.steps = boot.steps;

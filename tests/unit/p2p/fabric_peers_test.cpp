@@ -1,5 +1,7 @@
 #include "transport/p2p/fabric_peers.h"
 
+#include "bootstrap/bootstrap.h"
+
 #include <catch2/catch.hpp>
 
 #include <thread>

@@ -1,6 +1,6 @@
 #include "transport/p2p/mapped_set.h"
 
-#include "transport/p2p/host_group.h"
+#include "host/control/host_group.h"
 
 #include <catch2/catch.hpp>
 
@@ -12,7 +12,8 @@ using Slots = std::vector<std::int32_t>;
 using Rows = std::vector<std::vector<char>>;
 
 MappedSet of(const std::vector<std::string>& hosts, int me, const std::vector<bool>& mapped) {
-  return mapped_set(group_hosts(hosts, me).pes, mapped, me, static_cast<int>(hosts.size()));
+  return mapped_set(control::group_hosts(hosts, me).pes, mapped, me,
+                    static_cast<int>(hosts.size()));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "transport/nic/mlx5/memory.h"
 
-#include "bootstrap/bootstrap.h"
+#include "host/base/collectives.h"
 
 #include <algorithm>
 #include <cmath>
@@ -231,7 +231,7 @@ namespace {
 
 /// Runs `step` on every PE; when one fails, all do.
 template <class Step>
-void step_of_all(bootstrap::Bootstrap& boot, const Step& step) {
+void step_of_all(Collectives& boot, const Step& step) {
   Outcome mine;
   try {
     step();
@@ -239,12 +239,12 @@ void step_of_all(bootstrap::Bootstrap& boot, const Step& step) {
     mine.code = error.code();
     std::strncpy(mine.text, error.what(), sizeof(mine.text) - 1);
   }
-  throw_first_failure(bootstrap::allgather(boot, mine), boot.rank());
+  throw_first_failure(allgather(boot, mine), boot.rank());
 }
 
 /// As many ports as every PE has, of which `mine` are those of this one.
 int agree_on_rails(const OpenOptions& options, std::size_t mine) {
-  const std::vector<int> all = bootstrap::allgather(options.boot, static_cast<int>(mine));
+  const std::vector<int> all = allgather(options.boot, static_cast<int>(mine));
   const auto fewest = std::min_element(all.begin(), all.end());
   if (*fewest < options.config.nics_per_pe && options.boot.rank() == 0) {
     GSHMEM_INFO("GSHMEM_NICS_PER_PE=%d, but all PEs use %d: PE %d found no more",

@@ -1,0 +1,59 @@
+// A point in time after which a wait gives up. Included by every bootstrap: each public call makes
+// one from the timeout of its creation, so nested waits share the same end. 0 seconds = never.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace gshmem {
+
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Deadline(double seconds)
+      : at_(seconds <= 0 || seconds > kForever ? Clock::time_point::max()
+                                               : Clock::now() + to_duration(seconds)) {}
+  [[nodiscard]] bool never() const noexcept { return at_ == Clock::time_point::max(); }
+  [[nodiscard]] bool passed() const { return !never() && Clock::now() >= at_; }
+
+  /// This deadline, or `seconds` from now where that is sooner.
+  [[nodiscard]] Deadline within(double seconds) const {
+    Deadline sooner(seconds);
+    sooner.at_ = std::min(sooner.at_, at_);
+    return sooner;
+  }
+
+  /// Of a deadline that comes.
+  [[nodiscard]] double seconds_left() const {
+    return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
+  }
+
+  /// Milliseconds left for poll(2): -1 = no end, 0 = passed; a started millisecond counts whole.
+  [[nodiscard]] int poll_ms() const {
+    if (never()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - Clock::now()).count();
+    return static_cast<int>(std::clamp<long long>(left, 0, kMaxPollMs));
+  }
+
+  /// Waits until `ready()`; false when the deadline passed first.
+  template <class Ready>
+  [[nodiscard]] bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                          Ready ready) const {
+    if (!never()) return changed.wait_until(lock, at_, ready);
+    changed.wait(lock, ready);
+    return true;
+  }
+
+ private:
+  static constexpr double kForever = 1e8;  // three years: beyond it time_point arithmetic may wrap
+  static constexpr long long kMaxPollMs = 1000 * 3600;
+  static Clock::duration to_duration(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+  Clock::time_point at_;
+};
+
+}  // namespace gshmem

@@ -1,0 +1,123 @@
+#include "host/base/net/reception.h"
+
+#include "host/base/net/socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace gshmem::net {
+namespace {
+
+constexpr int kPauseMs = 100;  // when the process is out of descriptors
+
+}  // namespace
+
+bool Reception::wait(const Deadline& deadline, const Fd* also) {
+  std::vector<pollfd> entries{{also ? also->get() : -1, POLLIN, 0}};
+  add_to(entries);
+  const int own_ms = poll_ms(), end_ms = deadline.poll_ms();
+  const int ms = own_ms < 0 ? end_ms : end_ms < 0 ? own_ms : std::min(own_ms, end_ms);
+  const int ready = ::poll(entries.data(), entries.size(), ms);
+  if (ready < 0 && errno != EINTR) check_errno(ready, "poll");
+  if (ready <= 0) {
+    for (pollfd& entry : entries) entry.revents = 0;
+  }
+  serve(entries.data() + 1);
+  return entries[0].revents != 0;
+}
+
+void Reception::add_to(std::vector<pollfd>& entries) {
+  for (const Fd& listener : listeners_)
+    entries.push_back({paused_ ? -1 : listener.get(), POLLIN, 0});
+  for (const Caller& caller : callers_)
+    entries.push_back({caller.stream.fd().get(), caller.stream.poll_events(), 0});
+  polled_listeners_ = listeners_.size();
+  polled_callers_ = callers_.size();
+}
+
+void Reception::serve(const pollfd* entries) {
+  paused_ = false;
+  shortage_.clear();
+  for (std::size_t i = 0; i < polled_callers_; ++i) {
+    if (entries[polled_listeners_ + i].revents != 0) greet(callers_[i]);
+  }
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {  // greet may have closed them
+    if (entries[i].revents != 0) accept_all(i);
+  }
+  std::erase_if(callers_, [this](const Caller& caller) {
+    return caller.done || caller.until.passed() || (!listens() && !caller.refused);
+  });
+}
+
+int Reception::poll_ms() const {
+  int least = paused_ ? kPauseMs : -1;
+  for (const Caller& caller : callers_) {
+    const int ms = caller.until.poll_ms();
+    least = least < 0 ? ms : std::min(least, ms);
+  }
+  return least;
+}
+
+void Reception::close() { listeners_.clear(); }
+
+/// `listener`: one of listeners_, which may be none afterwards.
+void Reception::accept_all(std::size_t listener) {
+  for (;;) {
+    Fd fd = accept_from(listeners_[listener]);
+    if (!fd) {
+      const int error = errno;
+      // To try again would find the same connection and fail the same way, at once and for ever.
+      if (!is_shortage(error) || drop_oldest()) return;
+      shortage_ = std::string("accept4: ") + std::strerror(error) + "; " + descriptor_limit_text();
+      paused_ = true;
+      return;
+    }
+    // One of ours is let in at once, before it could make room for others.
+    callers_.emplace_back(std::move(fd));
+    greet(callers_.back());
+    if (!listens()) return;  // that was the last one
+    if (callers_.back().done) callers_.pop_back();
+    if (callers_.size() > stranger_limit()) (void)drop_oldest();
+  }
+}
+
+bool Reception::drop_oldest() {
+  const auto oldest = std::find_if(callers_.begin(), callers_.end(),
+                                   [](const Caller& caller) { return !caller.done; });
+  if (oldest == callers_.end()) return false;
+  callers_.erase(oldest);
+  return true;
+}
+
+void Reception::greet(Caller& caller) {
+  Stream& stream = caller.stream;
+  stream.send_some();
+  while (const Frame hello = stream.receive()) {
+    caller.done = caller.refused;  // one that goes on all the same
+    if (caller.done) return;
+    const JobFailure why = judge_(stream, hello);
+    if (!why) {
+      caller.done = true;
+      return take_(std::move(stream), header_of(hello));
+    }
+    refuse(caller, why);
+  }
+  if (stream.state() == Stream::State::kOpen) return;
+  if (stream.state() != Stream::State::kOtherVersion || caller.refused) {
+    caller.done = true;
+    return;
+  }
+  refuse(caller, {GSHMEMX_ERROR_BOOTSTRAP,
+                  strprintf("refused: the caller's protocol has version %d, this process's %d",
+                            stream.other_version(), int{FrameHeader::kVersion})});
+}
+
+void Reception::refuse(Caller& caller, const JobFailure& why) {
+  caller.refused = true;
+  caller.stream.queue(make_frame(
+      {.kind = FrameKind::kFail, .detail = static_cast<std::uint32_t>(why.code)}, why.text));
+  caller.stream.send_some();
+}
+
+}  // namespace gshmem::net

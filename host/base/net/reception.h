@@ -1,0 +1,67 @@
+// Takes in the processes that are to call, whatever else calls: they come with a kHello, and what
+// does not say one in time is hung up on. Included by whatever listens: the root service of a
+// unique id, a host's first PE, PEs of one host. Invariant: strangers cost this process a few
+// descriptors for a few seconds and nothing else. A caller that is refused is told why.
+#pragma once
+
+#include "host/base/deadline.h"
+#include "host/base/descriptors.h"
+#include "host/base/failure.h"
+#include "host/base/net/stream.h"
+
+#include <poll.h>
+
+#include <deque>
+#include <functional>
+
+namespace gshmem::net {
+
+class Reception {
+ public:
+  /// Who may come in: a JobFailure says why not.
+  using Judge = std::function<JobFailure(const Stream& caller, const Frame& hello)>;
+  using Take = std::function<void(Stream caller, const FrameHeader& hello)>;
+  Reception(std::vector<Fd> listeners, Judge judge, Take take)
+      : listeners_(std::move(listeners)), judge_(std::move(judge)), take_(std::move(take)) {}
+
+  /// Waits for callers and serves them, until something has happened or `deadline` has passed.
+  /// True when there is something to read from `also`, which may be null.
+  bool wait(const Deadline& deadline, const Fd* also = nullptr);
+
+  // For a loop of the owner's, in the place of wait.
+  /// Appends what is to be polled.
+  void add_to(std::vector<pollfd>& entries);
+  /// After poll(2): `entries` are those of add_to. `judge` and `take` are called in here.
+  void serve(const pollfd* entries);
+  /// When serve is to be called although nothing happens; -1 = need not be.
+  [[nodiscard]] int poll_ms() const;
+
+  /// Nobody else is to come.
+  void close();
+  [[nodiscard]] bool listens() const { return !listeners_.empty(); }
+  /// What has kept this process from taking a caller in just now.
+  [[nodiscard]] const std::string& shortage() const { return shortage_; }
+
+ private:
+  struct Caller {
+    explicit Caller(Fd fd) : stream(std::move(fd), {FrameKind::kHello}) {}
+    Stream stream;
+    Deadline until{kHandshakeSeconds};
+    bool refused = false;  ///< has been told why; stays until it hangs up
+    bool done = false;
+  };
+  void accept_all(std::size_t listener);
+  void greet(Caller& caller);
+  void refuse(Caller& caller, const JobFailure& why);
+  bool drop_oldest();
+
+  std::vector<Fd> listeners_;
+  Judge judge_;
+  Take take_;
+  std::deque<Caller> callers_;  ///< oldest first
+  std::size_t polled_listeners_ = 0, polled_callers_ = 0;
+  bool paused_ = false;  ///< does not listen for a moment
+  std::string shortage_;
+};
+
+}  // namespace gshmem::net

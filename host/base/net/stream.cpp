@@ -1,0 +1,110 @@
+#include "host/base/net/stream.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace gshmem::net {
+namespace {
+
+constexpr std::uint32_t bit(FrameKind kind) {
+  const auto number = static_cast<std::uint16_t>(kind);
+  return number < 32 ? std::uint32_t{1} << number : 0;
+}
+
+bool would_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+void Stream::accept_only(std::initializer_list<FrameKind> accepted) {
+  accepted_ = 0;
+  for (const FrameKind kind : accepted) accepted_ |= bit(kind);
+}
+
+void Stream::send_some() {
+  while (!flushed()) {
+    const Bytes& frame = *outgoing_.front();
+    const ssize_t sent =
+        ::send(fd_.get(), frame.data() + sent_, frame.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && would_wait(errno)) return;
+    if (sent < 0) {
+      // Last words of the other side may still be readable: reading finds the end. But a socket
+      // tells an error of the network only once.
+      send_error_ = errno;
+      outgoing_.clear();
+      sent_ = 0;
+      return;
+    }
+    sent_ += static_cast<std::size_t>(sent);
+    if (sent_ < frame.size()) continue;
+    outgoing_.pop_front();
+    sent_ = 0;
+  }
+}
+
+Frame Stream::receive() {
+  constexpr std::size_t kStep = std::size_t{1} << 16;
+  while (state_ == State::kOpen) {
+    const std::size_t want = whole_ > 0 ? whole_ : FrameHeader::kBytes;
+    if (have_ == want && whole_ == 0) {
+      if (!accept_header()) return nullptr;
+      continue;
+    }
+    if (have_ == want) {
+      have_ = whole_ = 0;
+      return std::make_shared<const Bytes>(std::exchange(incoming_, {}));
+    }
+    if (have_ == incoming_.size()) incoming_.resize(std::min(want, have_ + std::max(have_, kStep)));
+    const std::size_t got = read_some(incoming_.data() + have_, incoming_.size() - have_);
+    if (got == 0) return nullptr;
+    have_ += got;
+    // Before there is a header: something else may have said all it has to say.
+    if (whole_ == 0 && !begins_like_a_frame(ByteView(incoming_).first(have_)))
+      state_ = State::kStranger;
+  }
+  return nullptr;
+}
+
+bool Stream::accept_header() {
+  const auto header = decode_header(ByteView(incoming_).first<FrameHeader::kBytes>());
+  const bool fail = header && header->kind == FrameKind::kFail;
+  if (header && header->version != FrameHeader::kVersion && !fail) {
+    state_ = State::kOtherVersion;
+    other_version_ = header->version;
+    return false;
+  }
+  if (!header || (accepted_ & bit(header->kind)) == 0 ||
+      !frame_length_valid(header->kind, header->bytes)) {
+    state_ = State::kStranger;
+    return false;
+  }
+  whole_ = FrameHeader::kBytes + header->bytes;
+  return true;
+}
+
+std::size_t Stream::read_some(std::byte* into, std::size_t want) {
+  for (;;) {
+    const ssize_t got = ::recv(fd_.get(), into, want, MSG_DONTWAIT);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && would_wait(errno)) return 0;
+    state_ = State::kClosed;
+    error_ = got < 0 ? errno : send_error_;
+    return 0;
+  }
+}
+
+short Stream::poll_events() const { return static_cast<short>(POLLIN | (flushed() ? 0 : POLLOUT)); }
+
+std::string Stream::reason() const {
+  if (state_ != State::kClosed) return "it sent what is no frame";
+  return error_ == 0 ? "connection closed" : std::strerror(error_);
+}
+
+void Stream::finish_sending() { (void)::shutdown(fd_.get(), SHUT_WR); }
+
+}  // namespace gshmem::net

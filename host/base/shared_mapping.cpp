@@ -1,0 +1,74 @@
+#include "host/base/shared_mapping.h"
+
+#include "host/base/at_fork.h"
+#include "host/base/error.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace gshmem {
+namespace {
+
+/// Which file a descriptor means; equal in all processes, unlike the descriptor.
+using FileId = std::pair<dev_t, ino_t>;
+
+struct Registry {
+  Registry() { hold_over_forks(mutex); }
+  std::mutex mutex;
+  std::map<FileId, std::weak_ptr<SharedMapping>> by_segment;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+}  // namespace
+
+SharedMapping::SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment)
+    : reserved_(bytes + alignment) {
+  range_ =
+      ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(range_ != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("cannot reserve %lu bytes of addresses", reserved_));
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(range_) + alignment - 1;
+  base_ = reinterpret_cast<char*>(first / alignment * alignment);
+  void* const at = ::mmap(base_, bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_FIXED | MAP_NORESERVE, segment.get(), 0);
+  if (at != MAP_FAILED) return;
+  const int error = errno;
+  ::munmap(range_, reserved_);
+  throw Error(GSHMEMX_ERROR_SYSTEM,
+              strprintf("mmap of a segment of %lu bytes: %s", bytes, std::strerror(error)));
+}
+
+SharedMapping::~SharedMapping() { ::munmap(range_, reserved_); }
+
+std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
+                                          std::uint64_t alignment) {
+  struct stat file {};
+  check_errno(::fstat(segment.get(), &file), "fstat");
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::weak_ptr<SharedMapping>& known = all.by_segment[{file.st_dev, file.st_ino}];
+  std::shared_ptr<SharedMapping> mapping = known.lock();
+  if (!mapping) {
+    mapping = std::make_shared<SharedMapping>(segment, bytes, alignment);
+    known = mapping;
+  }
+  std::erase_if(all.by_segment, [](const auto& entry) { return entry.second.expired(); });
+  return mapping;
+}
+
+Fd make_segment(const char* name, std::uint64_t bytes) {
+  Fd fd(static_cast<int>(check_errno(::memfd_create(name, MFD_CLOEXEC), "memfd_create")));
+  check_errno(::ftruncate(fd.get(), static_cast<off_t>(bytes)), "ftruncate");
+  return fd;
+}
+
+}  // namespace gshmem

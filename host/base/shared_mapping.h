@@ -1,0 +1,35 @@
+// Host shared memory mapped once per process: PEs that are threads of one process get the same
+// addresses for the same segment. Saves address space, and lets ThreadSanitizer, which knows
+// memory by its address, see what PEs do to each other.
+#pragma once
+
+#include "host/base/fd.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace gshmem {
+
+/// `bytes` bytes of a segment, the first one at a multiple of `alignment`.
+class SharedMapping {
+ public:
+  SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64_t alignment);
+  ~SharedMapping();
+  SharedMapping(const SharedMapping&) = delete;
+  [[nodiscard]] char* base() const noexcept { return base_; }
+
+ private:
+  void* range_ = nullptr;
+  std::uint64_t reserved_ = 0;
+  char* base_ = nullptr;
+};
+
+/// The process's mapping of this segment, made when there is none. Shared ownership, because
+/// whichever PE leaves last unmaps. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_SYSTEM.
+[[nodiscard]] std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
+                                                        std::uint64_t alignment);
+
+/// An anonymous shared-memory file of `bytes` zero bytes.
+[[nodiscard]] Fd make_segment(const char* name, std::uint64_t bytes);
+
+}  // namespace gshmem

@@ -1,0 +1,166 @@
+#include "host/control/host_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::control {
+namespace {
+
+constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
+
+/// Of a PE, in jobs on several hosts: so that all of them together are no more than a megabyte.
+std::size_t piece_bytes_of(const HostGroup& group) {
+  if (group.n_nodes() == 1) return Board::kPieceBytes;
+  return std::clamp<std::size_t>((std::size_t{1} << 20) / group.node_of.size(), 64,
+                                 Board::kPieceBytes);
+}
+
+}  // namespace
+
+std::size_t HostCollectives::board_bytes(const HostGroup& group) {
+  const std::size_t rows = group.n_nodes() == 1 ? 0 : group.node_of.size();
+  return Board::bytes_of(group.size(), sizeof(ResultHead) + rows * piece_bytes_of(group));
+}
+
+HostCollectives::HostCollectives(const HostGroup& group, void* memory, Outside outside)
+    : group_(group),
+      board_(memory, group.index, group.size()),
+      outside_(std::move(outside)),
+      interrupted_([this] { return !outside_.stopped().empty(); }),
+      order_(tree_order(group)),
+      piece_bytes_(piece_bytes_of(group)) {}
+
+HostCollectives::Part::Span HostCollectives::Part::in_piece(int pe, std::size_t at,
+                                                            std::size_t size) const {
+  const std::size_t first = step * static_cast<std::size_t>(pe);
+  return {std::clamp(first, at, at + size) - at, std::clamp(first + bytes, at, at + size) - at};
+}
+
+void HostCollectives::allgather(const void* send, void* recv, std::size_t bytes) {
+  exchange(static_cast<const char*>(send), bytes, static_cast<char*>(recv), {0, bytes});
+}
+
+void HostCollectives::alltoall(const void* send, void* recv, std::size_t bytes) {
+  exchange(static_cast<const char*>(send), bytes * order_.size(), static_cast<char*>(recv),
+           {bytes, bytes});
+}
+
+void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, Part part) {
+  if (failure_) failure_.raise();
+  try {
+    const Deadline deadline(timeout_seconds_);
+    std::size_t at = 0;
+    do {
+      const std::size_t piece = std::min(piece_bytes_, bytes - at);
+      board_.bring(send + at, piece);
+      if (one_host() || group_.index == 0) check(board_.await_all(deadline, interrupted_));
+      if (!one_host()) {
+        if (group_.index == 0) bring_block(at, part);
+        check(board_.await_release(deadline, interrupted_));
+      }
+      take(recv, at, piece, part);
+      at += piece;
+    } while (at < bytes);
+  } catch (const Error& error) {
+    failure_ = {error.code(), error.what()};
+    throw;
+  }
+}
+
+/// What the PEs of this host have brought, to the tree.
+void HostCollectives::bring_block(std::size_t at, const Part& part) {
+  Rows rows{.width = 0, .alike = true, .wanted = false};
+  const Board::Piece first = board_.of(0);
+  for (int i = 0; i < group_.size(); ++i) {
+    const Board::Piece piece = board_.of(i);
+    const Part::Span span = part.in_piece(group_.pe(i), at, piece.bytes);
+    rows.width = std::max(rows.width, static_cast<std::uint32_t>(piece.bytes));
+    rows.wanted = rows.wanted || span.begin < span.end;
+    rows.alike = rows.alike && piece.bytes == first.bytes &&
+                 std::memcmp(piece.data, first.data, piece.bytes) == 0;
+  }
+  std::vector<std::byte> block(rows.width *
+                               (rows.alike ? 1 : static_cast<std::size_t>(group_.size())));
+  for (std::size_t i = 0; i * rows.width < block.size(); ++i) {
+    const Board::Piece piece = board_.of(static_cast<int>(i));
+    std::memcpy(block.data() + i * rows.width, piece.data, piece.bytes);
+  }
+  outside_.contribute(rows_frame(net::FrameKind::kContribution, board_.number(), rows, block));
+}
+
+/// Before the monitor passes news on that came after the result.
+void HostCollectives::deliver(const net::Frame& frame) {
+  const net::FrameHeader header = net::header_of(frame);
+  if (header.kind == net::FrameKind::kMissing)
+    return board_.tell_missing(header.number, header.rank);
+  const Rows rows = rows_of(header);
+  const net::ByteView data = net::payload_of(frame);
+  const std::size_t whole = rows.width * (rows.alike ? 1 : order_.size());
+  if (rows.width > piece_bytes_ || data.size() != (rows.wanted ? whole : 0)) return;
+  const ResultHead head{rows.width, rows.alike ? 1u : 0u};
+  char* const to = board_.result() + sizeof(head);
+  std::memcpy(board_.result(), &head, sizeof(head));
+  for (std::size_t i = 0; i * rows.width < data.size(); ++i) {
+    const std::size_t pe = rows.alike ? 0 : static_cast<std::size_t>(order_[i]);
+    std::memcpy(to + pe * rows.width, data.data() + i * rows.width, rows.width);
+  }
+  board_.release(header.number);
+}
+
+/// Of a PE that brings less the rest is zero: it has called something else, and who compares the
+/// data sees it.
+void HostCollectives::take(char* recv, std::size_t at, std::size_t piece, const Part& part) const {
+  const Part::Span span = part.in_piece(rank(), at, piece);
+  if (span.begin == span.end) return;
+  ResultHead head{};
+  const char* rows = nullptr;
+  if (!one_host()) {
+    std::memcpy(&head, board_.result(), sizeof(head));
+    rows = board_.result() + sizeof(head);
+  }
+  const std::size_t place = at + span.begin - part.step * static_cast<std::size_t>(rank());
+  for (int pe = 0; pe < size(); ++pe) {
+    const auto row = head.alike != 0 ? 0 : static_cast<std::size_t>(pe);
+    const Board::Piece brought =
+        rows ? Board::Piece{rows + row * head.width, head.width, head.width} : board_.of(pe);
+    char* const to = recv + part.bytes * static_cast<std::size_t>(pe) + place;
+    const std::size_t there = std::clamp(brought.bytes, span.begin, span.end) - span.begin;
+    std::memcpy(to, brought.data + span.begin, there);
+    std::memset(to + there, 0, span.end - span.begin - there);
+  }
+}
+
+int HostCollectives::missing_here(std::uint64_t number) const {
+  const std::vector<int> missing = board_.missing(number);
+  return missing.empty() ? -1 : group_.pe(missing.front());
+}
+
+/// Of other hosts' PEs the root knows. It may be that they have come meanwhile.
+Board::Waited HostCollectives::ask_who_is_missing() {
+  outside_.expired(board_.number());
+  return board_.await_release(Deadline(kVerdictSeconds),
+                              [this] { return board_.told_missing() >= 0 || interrupted_(); });
+}
+
+void HostCollectives::check(Board::Waited waited) {
+  const auto throw_timeout = [this](int pe) {
+    throw Error(GSHMEMX_ERROR_TIMEOUT, strprintf("PE %d did not reach a host barrier within %.3g s",
+                                                 pe, timeout_seconds_));
+  };
+  if (waited == Board::Waited::kTimeout) {
+    const int here = missing_here(board_.number());
+    if (here >= 0) throw_timeout(here);
+    waited = one_host() ? Board::Waited::kDone : ask_who_is_missing();
+  }
+  if (waited == Board::Waited::kDone) return;
+  if (const int pe = board_.told_missing(); pe >= 0) throw_timeout(pe);
+  const std::string why = outside_.stopped();
+  if (!why.empty()) throw Error(GSHMEMX_ERROR_PEER_FAILED, why);
+  throw Error(
+      GSHMEMX_ERROR_TIMEOUT,
+      strprintf("not all PEs reached a host barrier within %.3g s, and PE 0, which knows who "
+                "is missing, does not answer",
+                timeout_seconds_));
+}
+
+}  // namespace gshmem::control

@@ -1,0 +1,76 @@
+// Collectives of the host threads of a job: over a board of shared memory inside a host, and from
+// host to host by their first PEs, over the tree that their monitors are. Included by the plane. A
+// call that fails has its cause, and every later one fails the same way.
+#pragma once
+
+#include "host/base/board.h"
+#include "host/base/collectives.h"
+#include "host/base/failure.h"
+#include "host/control/tree.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gshmem::control {
+
+class HostCollectives final : public Collectives {
+ public:
+  struct Outside {
+    /// Of a leader: to the tree.
+    std::function<void(const net::Frame& contribution)> contribute;
+    std::function<void(std::uint64_t number)> expired;
+    /// Why not to wait any longer; empty = there is no reason.
+    std::function<std::string()> stopped;
+  };
+  /// Bytes of a board for the PEs of a host of `group`.
+  [[nodiscard]] static std::size_t board_bytes(const HostGroup& group);
+  /// `memory`: of a board, zero before the first PE of the host comes. All outlive this object.
+  HostCollectives(const HostGroup& group, void* memory, Outside outside);
+
+  int rank() const noexcept override { return group_.me(); }
+  int size() const noexcept override { return static_cast<int>(order_.size()); }
+  // Errors: GSHMEMX_ERROR_TIMEOUT naming a PE that is missing, GSHMEMX_ERROR_PEER_FAILED.
+  void allgather(const void* send, void* recv, std::size_t bytes) override;
+  void alltoall(const void* send, void* recv, std::size_t bytes) override;
+  /// 0 = wait for ever.
+  void set_timeout(double seconds) { timeout_seconds_ = seconds; }
+
+  // For the monitor of a leader, on its thread.
+  void deliver(const net::Frame& result_or_missing);
+  /// A PE of this host that has not come to collective `number`; -1 = all have. Threads: any.
+  [[nodiscard]] int missing_here(std::uint64_t number) const;
+
+ private:
+  /// Of what a PE brings, the bytes that are for PE r: `bytes` from r * `step` on.
+  struct Part {
+    std::size_t step, bytes;
+    /// What of it is in a piece of `size` bytes at `at`, from the piece's beginning.
+    struct Span {
+      std::size_t begin, end;
+    };
+    [[nodiscard]] Span in_piece(int pe, std::size_t at, std::size_t size) const;
+  };
+  void exchange(const char* send, std::size_t bytes, char* recv, Part part);
+  void bring_block(std::size_t at, const Part& part);
+  void take(char* recv, std::size_t at, std::size_t piece, const Part& part) const;
+  void check(Board::Waited waited);
+  [[nodiscard]] Board::Waited ask_who_is_missing();
+  [[nodiscard]] bool one_host() const { return group_.n_nodes() == 1; }
+
+  /// How a result begins on the board; rows of `width` bytes follow, or one if they are alike.
+  struct ResultHead {
+    std::uint64_t width, alike;
+  };
+
+  const HostGroup& group_;
+  Board board_;
+  Outside outside_;
+  std::function<bool()> interrupted_;
+  std::vector<int> order_;   ///< of PEs, as the tree has their rows
+  std::size_t piece_bytes_;  ///< of a PE
+  double timeout_seconds_ = 0;
+  JobFailure failure_;
+};
+
+}  // namespace gshmem::control

@@ -1,0 +1,140 @@
+#include "host/control/host_links.h"
+
+#include "host/base/net/reception.h"
+#include "host/control/tree.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <optional>
+
+namespace gshmem::control {
+namespace {
+
+/// Where a leader listens, and what proves that a caller is of this job.
+struct Contact {
+  net::Endpoint endpoint;
+  net::Cookie cookie{};
+};
+
+void set_option(const Fd& fd, int level, int option, int value) {
+  check_errno(::setsockopt(fd.get(), level, option, &value, sizeof(value)), "setsockopt");
+}
+
+/// Probes go out after `interval` seconds of silence and then every `interval`; the first one that
+/// is due after the user timeout ends the connection instead (Linux, tcp_keepalive_timer), which is
+/// before `limit`. The same option bounds data that is not acknowledged.
+void watch(const Fd& fd, double limit) {
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, limit > 0 ? 1 : 0);
+  const int interval = std::max(1, static_cast<int>(std::min(limit, 1e5) / 4));
+  if (limit > 0) {
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  }
+  const double user_timeout = limit > 0 ? std::min(limit, 1e5) - interval : 0;
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(user_timeout * 1e3));
+}
+
+Fd connect_to_parent(const HostGroup& group, int parent, const Contact& contact,
+                     const Deadline& deadline) {
+  net::Attempt attempt = net::connect_to(contact.endpoint, deadline);
+  if (!attempt.fd) {
+    throw Error(
+        attempt.error == ETIMEDOUT ? GSHMEMX_ERROR_TIMEOUT : GSHMEMX_ERROR_PEER_FAILED,
+        strprintf("PE %d cannot connect to PE %d on host %s at %s: %s; choose the network "
+                  "between the hosts with GSHMEM_UID_INTERFACE",
+                  group.me(), parent, group.host_of(parent).c_str(),
+                  net::endpoint_text(contact.endpoint).c_str(), std::strerror(attempt.error)));
+  }
+  const net::Frame hello =
+      net::make_frame({.kind = net::FrameKind::kHello, .rank = group.me()}, contact.cookie);
+  const auto sent = ::send(attempt.fd.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
+  require(sent == static_cast<ssize_t>(hello->size()), GSHMEMX_ERROR_PEER_FAILED,
+          strprintf("PE %d closed its connection during init", parent));
+  return std::move(attempt.fd);
+}
+
+/// Takes in the leaders that are to call.
+std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<int> expected,
+                          const HostGroup& group, const Deadline& deadline) {
+  std::vector<Link> links;
+  std::vector<Fd> listeners;
+  listeners.push_back(std::move(listener));
+  const auto judge = [&](const net::Stream&, const net::Frame& hello) -> JobFailure {
+    const net::ByteView theirs = net::payload_of(hello);
+    const bool knows = std::equal(theirs.begin(), theirs.end(), cookie.begin(), cookie.end());
+    const int pe = net::header_of(hello).rank;
+    if (knows && std::find(expected.begin(), expected.end(), pe) != expected.end()) return {};
+    return {GSHMEMX_ERROR_BOOTSTRAP, "refused: not a host of this job"};
+  };
+  net::Reception reception(std::move(listeners), judge,
+                           [&](net::Stream caller, const net::FrameHeader& hello) {
+                             std::erase(expected, hello.rank);
+                             links.push_back({hello.rank, true, std::move(caller).take_fd()});
+                           });
+  while (!expected.empty()) {
+    (void)reception.wait(deadline);
+    require(reception.shortage().empty(), GSHMEMX_ERROR_SYSTEM, [&] {
+      return strprintf("%s, with %zu hosts still to connect", reception.shortage().c_str(),
+                       expected.size());
+    });
+    require(expected.empty() || !deadline.passed(), GSHMEMX_ERROR_TIMEOUT, [&] {
+      return strprintf(
+          "PE %d on host %s did not connect to PE %d; choose the network between the hosts with "
+          "GSHMEM_UID_INTERFACE",
+          expected.front(), group.host_of(expected.front()).c_str(), group.me());
+    });
+  }
+  return links;
+}
+
+}  // namespace
+
+double silence_limit(const Config& config) {
+  double limit = config.heartbeat;
+  if (config.timeout > 0 && (limit <= 0 || config.timeout < limit)) limit = config.timeout;
+  return limit > 0 ? std::max(limit, 2.0) : 0;
+}
+
+std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
+                                const net::Endpoint& address, const Config& config,
+                                double timeout_seconds) {
+  const Neighbours neighbours = tree_neighbours(group);
+  std::vector<int> expected;
+  std::copy_if(neighbours.children.begin(), neighbours.children.end(), std::back_inserter(expected),
+               [&](int pe) { return group.node_of[static_cast<std::size_t>(pe)] != group.node; });
+  Contact mine;
+  net::Listener listener;
+  std::optional<Error> failure;  // thrown when the others have what they wait for
+  try {
+    if (!expected.empty()) {
+      listener = net::listen_on(address);
+      mine = {listener.endpoint, net::random_cookie()};
+    }
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const std::vector<Contact> contacts = allgather(ranks, mine);
+  if (failure) throw *failure;
+
+  const Deadline deadline(timeout_seconds);
+  std::vector<Link> links;
+  if (group.index == 0 && neighbours.parent >= 0) {
+    const Contact& contact = contacts[static_cast<std::size_t>(neighbours.parent)];
+    require(contact.endpoint.port != 0, GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d does not listen", neighbours.parent));
+    links.push_back(
+        {neighbours.parent, true, connect_to_parent(group, neighbours.parent, contact, deadline)});
+  }
+  for (Link& link : receive(std::move(listener.fd), mine.cookie, expected, group, deadline))
+    links.push_back(std::move(link));
+  for (const Link& link : links) watch(link.fd, silence_limit(config));
+  return links;
+}
+
+}  // namespace gshmem::control

@@ -1,0 +1,402 @@
+#include "host/control/local_peers.h"
+
+#include "host/base/at_fork.h"
+#include "host/base/descriptors.h"
+#include "host/base/net/reception.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+
+namespace gshmem::control {
+namespace {
+
+constexpr int kRetryMs = 10;  // when a mailbox is full, or too many descriptors are under way
+constexpr int kLookMs = 50;   // between looks at what stops a wait, which need not wake anybody
+constexpr double kGoneSeconds = 1;  // to tell all PEs of the host
+
+constexpr std::size_t kMaxBytes = 4096;
+
+/// The head of a letter.
+struct Sender {
+  std::uint32_t magic = 0x6773686d;
+  std::int32_t index = -1;
+  std::uint32_t kind = 0;
+};
+
+using Name = std::array<std::uint64_t, 2>;
+
+Name random_name() {
+  Name name;
+  check_errno(getrandom(name.data(), sizeof(name), 0), "getrandom");
+  return name;
+}
+
+/// Not the process id, of which containers have their own.
+std::uint64_t this_process() {
+  static const std::uint64_t first = random_name()[0];
+  return first + fork_count();
+}
+
+/// Abstract address: a zero byte, then the name, with a letter more for the mailbox.
+struct Address {
+  sockaddr_un un{};
+  socklen_t length;
+  explicit Address(const Name& name, bool mailbox = false) {
+    un.sun_family = AF_UNIX;
+    const std::string text =
+        strprintf("gshmem.%016lx%016lx%s", name[0], name[1], mailbox ? "m" : "");
+    std::memcpy(un.sun_path + 1, text.data(), text.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
+};
+
+Fd make_socket(int type) {
+  return Fd(static_cast<int>(check_errno(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0), "socket")));
+}
+
+uid_t user_of(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  check_errno(getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length),
+              "getsockopt(SO_PEERCRED)");
+  return peer.uid;
+}
+
+Fd duplicate(int fd) {
+  return Fd(static_cast<int>(check_errno(fcntl(fd, F_DUPFD_CLOEXEC, 0), "fcntl(F_DUPFD)")));
+}
+
+/// The first greeting of PE `index` to the one of that name.
+net::Frame hello_to(const Name& name, int index) {
+  return net::make_frame({.kind = net::FrameKind::kHello, .rank = index},
+                         std::as_bytes(std::span(name)));
+}
+
+}  // namespace
+
+LocalPeers::Contact LocalPeers::open() {
+  const Name name = random_name();
+  listener_ = make_socket(SOCK_STREAM);
+  const int flags = static_cast<int>(check_errno(fcntl(listener_.get(), F_GETFL), "fcntl"));
+  check_errno(fcntl(listener_.get(), F_SETFL, flags | O_NONBLOCK), "fcntl");
+  const Address own(name);
+  check_errno(::bind(listener_.get(), own.get(), own.length), "bind");
+  constexpr int kBacklog = 4096;  // every PE of a host may knock at once
+  check_errno(::listen(listener_.get(), kBacklog), "listen");
+  mailbox_ = make_socket(SOCK_DGRAM);
+  const Address mailbox(name, true);
+  check_errno(::bind(mailbox_.get(), mailbox.get(), mailbox.length), "bind");
+  const int yes = 1;
+  check_errno(::setsockopt(mailbox_.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)),
+              "setsockopt(SO_PASSCRED)");
+  contact_ = {name, this_process()};
+  return contact_;
+}
+
+std::vector<Link> LocalPeers::connect(const HostGroup& group, const std::vector<Contact>& contacts,
+                                      double timeout_seconds) {
+  group_ = &group;
+  timeout_seconds_ = timeout_seconds;
+  letters_ = std::vector<std::queue<Letter>>(static_cast<std::size_t>(group.size()));
+  gone_.resize(letters_.size());
+  for (const int pe : group.pes) {
+    contacts_.push_back(contacts[static_cast<std::size_t>(pe)]);
+    require(contacts_.back().name != Name{}, GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d has no socket", pe));
+  }
+  std::vector<Link> links;
+  try {
+    connect_to_lower(links);
+    accept_higher(links);
+  } catch (const Error&) {
+    hang_up();
+    throw;
+  }
+  return links;
+}
+
+/// Everyone listens by now, so connecting to lower indices never waits for their accept.
+void LocalPeers::connect_to_lower(std::vector<Link>& links) {
+  for (int i = 0; i < group_->index; ++i) {
+    if (!is_linked(i, group_->index)) continue;
+    const Name& name = contacts_[static_cast<std::size_t>(i)].name;
+    Fd socket = make_socket(SOCK_STREAM);
+    const Address address(name);
+    if (::connect(socket.get(), address.get(), address.length) != 0) {
+      const std::string reason = std::strerror(errno);
+      // Who gave up has told all before it closed its listener, and may not be the first to.
+      std::vector<int> all(contacts_.size());
+      std::iota(all.begin(), all.end(), 0);
+      take_letters(all);
+      throw Error(GSHMEMX_ERROR_PEER_FAILED, strprintf("cannot connect to PE %d on this host: %s",
+                                                       group_->pe(i), reason.c_str()));
+    }
+    const net::Frame hello = hello_to(name, group_->index);
+    const auto sent = ::send(socket.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
+    require(sent == static_cast<ssize_t>(hello->size()), GSHMEMX_ERROR_PEER_FAILED,
+            strprintf("PE %d closed its connection during init", group_->pe(i)));
+    links.push_back({.pe = group_->pe(i), .fd = std::move(socket)});
+  }
+}
+
+bool LocalPeers::is_first_of_process(int i) const {
+  const auto found = std::find_if(contacts_.begin(), contacts_.end(), [&](const Contact& contact) {
+    return contact.process == contacts_[static_cast<std::size_t>(i)].process;
+  });
+  return found - contacts_.begin() == i;
+}
+
+bool LocalPeers::is_linked(int a, int b) const {
+  const bool same = contacts_[static_cast<std::size_t>(a)].process ==
+                    contacts_[static_cast<std::size_t>(b)].process;
+  return !same || is_first_of_process(a) || is_first_of_process(b);
+}
+
+void LocalPeers::accept_higher(std::vector<Link>& links) {
+  const Deadline deadline(timeout_seconds_);
+  std::string refused;  // who called in vain
+  std::vector<int> missing;
+  for (int i = group_->index + 1; i < size(); ++i)
+    if (is_linked(i, group_->index)) missing.push_back(i);
+  const auto judge = [&](const net::Stream& caller, const net::Frame& hello) -> JobFailure {
+    const uid_t user = user_of(caller.fd().get());
+    if (user != geteuid()) {
+      refused = strprintf(
+          "; a process of user %u called, and this one is of user %u: all PEs of a "
+          "host have to be of one user",
+          unsigned{user}, unsigned{geteuid()});
+    }
+    const int index = net::header_of(hello).rank;
+    const bool expected = std::find(missing.begin(), missing.end(), index) != missing.end();
+    if (user == geteuid() && expected && *hello == *hello_to(contact_.name, index)) return {};
+    return {GSHMEMX_ERROR_BOOTSTRAP, "refused: not a PE of this host" + refused};
+  };
+  const auto take = [&](net::Stream caller, const net::FrameHeader& hello) {
+    std::erase(missing, hello.rank);
+    links.push_back({.pe = group_->pe(hello.rank), .fd = std::move(caller).take_fd()});
+  };
+  std::vector<Fd> listeners;
+  listeners.push_back(std::move(listener_));
+  net::Reception reception(std::move(listeners), judge, take);
+  while (!missing.empty()) {
+    if (reception.wait(deadline, &mailbox_)) take_letters(missing);
+    require(reception.shortage().empty(), GSHMEMX_ERROR_SYSTEM, [&] {
+      return strprintf("%s, with %zu PEs still to connect", reception.shortage().c_str(),
+                       missing.size());
+    });
+    require(missing.empty() || !deadline.passed(), GSHMEMX_ERROR_TIMEOUT, [&] {
+      return strprintf("timed out waiting for %zu higher-ranked PEs to connect%s", missing.size(),
+                       refused.c_str());
+    });
+  }
+}
+
+void LocalPeers::hang_up() noexcept {
+  const Deadline deadline(kGoneSeconds);
+  for (int i = 0; i < size(); ++i) {
+    try {
+      while (i != group_->index && !post(i, Kind::kGone, -1, {}) && !deadline.passed())
+        (void)::poll(nullptr, 0, kRetryMs);
+    } catch (const Error&) {
+      // That PE has gone itself.
+    }
+  }
+}
+
+/// False when its mailbox is full for now, or too many descriptors are under way (unix(7),
+/// ETOOMANYREFS).
+bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
+  Sender sender{.index = group_->index, .kind = static_cast<std::uint32_t>(kind)};
+  std::vector<char> content(bytes.begin(), bytes.end());
+  iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  Address to(contacts_[static_cast<std::size_t>(i)].name, true);
+  msghdr message{};
+  message.msg_name = &to.un;
+  message.msg_namelen = to.length;
+  message.msg_iov = data;
+  message.msg_iovlen = 2;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  if (::sendmsg(mailbox_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+  if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS || errno == EINTR) return false;
+  throw Error(GSHMEMX_ERROR_PEER_FAILED,
+              strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
+}
+
+/// False when the mailbox is empty. Letters of strangers are dropped.
+bool LocalPeers::take_letter() {
+  Sender sender;
+  sender.magic = 0;
+  std::vector<char> content(kMaxBytes);
+  iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = data;
+  message.msg_iovlen = 2;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t n = ::recvmsg(mailbox_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n < 0 && errno == EINTR) return true;
+  if (n < 0 && errno == EAGAIN) return false;
+  check_errno(n, "recvmsg");
+  Letter letter;
+  ucred from{};
+  from.uid = geteuid() + 1;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&from, CMSG_DATA(part), sizeof(from));
+    if (part->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(part), sizeof(int));
+    letter.fd = Fd(fd);
+  }
+  if (n < static_cast<ssize_t>(sizeof(sender)) || sender.magic != Sender{}.magic ||
+      from.uid != geteuid() || sender.index < 0 || sender.index >= size())
+    return true;
+  require((message.msg_flags & MSG_CTRUNC) == 0, GSHMEMX_ERROR_SYSTEM, [&] {
+    return strprintf("no descriptor left for the segment of PE %d: %s", group_->pe(sender.index),
+                     descriptor_limit_text().c_str());
+  });
+  const auto index = static_cast<std::size_t>(sender.index);
+  if (static_cast<Kind>(sender.kind) == Kind::kGone) {
+    gone_[index] = true;
+    return true;
+  }
+  content.resize(static_cast<std::size_t>(n) - sizeof(sender));
+  letter.bytes = std::move(content);
+  letters_[index].push(std::move(letter));
+  return true;
+}
+
+/// Takes in what has come. Errors: one of `from`, of which there is no letter, has hung up.
+void LocalPeers::take_letters(const std::vector<int>& from) {
+  while (take_letter()) {
+  }
+  check_gone(from);
+}
+
+/// Errors: one of `from`, of which there is no letter, has hung up.
+void LocalPeers::check_gone(const std::vector<int>& from) const {
+  for (const int i : from) {
+    const auto index = static_cast<std::size_t>(i);
+    require(!gone_[index] || !letters_[index].empty(), GSHMEMX_ERROR_PEER_FAILED, [&] {
+      return strprintf("PE %d closed its connection before it passed its segment", group_->pe(i));
+    });
+  }
+}
+
+/// Waits for something to come, for a moment at most, and takes it in. Errors: one of `from`, of
+/// which there is no letter, has hung up; there is a reason to give up.
+void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& deadline) {
+  check_gone(from);  // its last letter may have been taken in before
+  pollfd entry{mailbox_.get(), POLLIN, 0};
+  const int left_ms = deadline.poll_ms();
+  const int ready = ::poll(&entry, 1, left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs));
+  if (ready < 0 && errno != EINTR) check_errno(ready, "poll");
+  const std::string why = ready > 0 ? "" : stopped_();
+  take_letters(from);
+  require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);
+}
+
+LocalPeers::Letter LocalPeers::read_letter(int i) {
+  std::queue<Letter>& letters = letters_[static_cast<std::size_t>(i)];
+  Letter letter = std::move(letters.front());
+  letters.pop();
+  return letter;
+}
+
+void LocalPeers::check_time(const Deadline& deadline, int i, bool refused) const {
+  if (!deadline.passed()) return;
+  throw Error(GSHMEMX_ERROR_TIMEOUT,
+              refused ? strprintf("timed out passing a segment to PE %d: too many descriptors of "
+                                  "this user are under way between processes; %s",
+                                  group_->pe(i), descriptor_limit_text().c_str())
+                      : strprintf("timed out waiting for the segment of PE %d", group_->pe(i)));
+}
+
+/// What is under way counts against a limit that all processes of a user share, of as many as one
+/// process may have open. Nobody is more than one ahead of what it has taken in: so there is never
+/// more than one for every PE.
+std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
+  const Deadline deadline(timeout_seconds_);
+  std::vector<Letter> all(contacts_.size());
+  std::vector<int> missing;
+  for (int i = 0; i < size(); ++i)
+    if (i != group_->index) missing.push_back(i);
+  const std::size_t others = missing.size();
+  std::size_t sent = 0;
+  const auto read_all = [&] {
+    const std::size_t before = missing.size();
+    std::erase_if(missing, [&](int i) {
+      if (letters_[static_cast<std::size_t>(i)].empty()) return false;
+      all[static_cast<std::size_t>(i)] = read_letter(i);
+      return true;
+    });
+    return missing.size() < before;
+  };
+  (void)read_all();  // of PEs that are ahead
+  while (sent < others || !missing.empty()) {
+    const int to = (group_->index + 1 + static_cast<int>(sent)) % size();
+    const bool may_send = sent < others && sent <= others - missing.size();
+    if (may_send && post(to, Kind::kLetter, mine.fd.get(), mine.bytes)) {
+      ++sent;
+      continue;
+    }
+    wait_for_letters(missing, may_send ? deadline.within(kRetryMs / 1e3) : deadline);
+    if (!read_all()) check_time(deadline, may_send ? to : missing.front(), may_send);
+  }
+  all[static_cast<std::size_t>(group_->index)] = std::move(mine);
+  return all;
+}
+
+std::vector<Fd> LocalPeers::exchange(int fd) {
+  std::vector<Fd> fds;
+  for (Letter& letter : exchange(Letter{duplicate(fd), {}})) fds.push_back(std::move(letter.fd));
+  return fds;
+}
+
+std::vector<std::vector<char>> LocalPeers::gather(const std::vector<char>& mine) {
+  require(mine.size() <= kMaxBytes, GSHMEMX_ERROR_INTERNAL, "too many bytes for a letter");
+  std::vector<std::vector<char>> all;
+  for (Letter& letter : exchange(Letter{Fd(), mine})) all.push_back(std::move(letter.bytes));
+  return all;
+}
+
+Fd LocalPeers::from_root(int fd_on_root) {
+  const Deadline deadline(timeout_seconds_);
+  if (group_->index != 0) {
+    while (letters_[0].empty()) {
+      wait_for_letters({0}, deadline);
+      if (letters_[0].empty()) check_time(deadline, 0, false);
+    }
+    return read_letter(0).fd;
+  }
+  for (int i = 1; i < size(); ++i) {
+    while (!post(i, Kind::kLetter, fd_on_root, {})) {
+      check_time(deadline, i, true);
+      (void)::poll(nullptr, 0, kRetryMs);
+    }
+  }
+  return duplicate(fd_on_root);
+}
+
+}  // namespace gshmem::control

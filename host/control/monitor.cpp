@@ -1,0 +1,330 @@
+#include "host/control/monitor.h"
+
+#include "host/base/error.h"
+#include "host/base/thread.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace gshmem::control {
+namespace {
+
+using net::Frame;
+using net::FrameKind;
+using Clock = SeenEnds::Time::clock;
+
+constexpr double kLeaveSeconds = 1;
+/// Until a PE that has left is told of as such, or one that has died: the end of another one, which
+/// is the cause, may be seen a little later.
+constexpr std::chrono::milliseconds kDepartureTime{500}, kDeathTime{100};
+constexpr double kCauseSeconds = 0.1;                 ///< for the death of a PE that a fault names
+constexpr std::chrono::milliseconds kTellTime{1000};  ///< to tell why this PE ends
+constexpr std::size_t kMaxSeen = 4;                   ///< ends that are told: one is the first
+
+/// A reset says that the process is gone as well as a close does; anything else comes from the
+/// network in between.
+PeerEvent end_event(const net::Stream& stream, bool other_host) {
+  const int error = stream.error();
+  const bool closed = stream.state() == net::Stream::State::kClosed;
+  const bool process = closed && (error == 0 || error == ECONNRESET || error == EPIPE);
+  return process || !other_host ? PeerEvent::kDied : PeerEvent::kUnreachable;
+}
+
+}  // namespace
+
+Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks callbacks)
+    : callbacks_(std::move(callbacks)),
+      me_(group.me()),
+      tree_(group, callbacks_.missing_here),
+      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
+  for (Link& link : links) {
+    net::Stream stream(
+        std::move(link.fd),
+        {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye, FrameKind::kExpired,
+         FrameKind::kMissing, FrameKind::kNews, FrameKind::kEnded});
+    peers_.push_back({.pe = link.pe, .other_host = link.other_host, .stream = std::move(stream)});
+  }
+  thread_ = start_thread([this] { run(); });
+}
+
+Monitor::~Monitor() {
+  post({.kind = Request::Kind::kStop});
+  if (thread_.joinable()) thread_.join();
+}
+
+void Monitor::contribute(const Frame& contribution) {
+  post({.kind = Request::Kind::kContribute, .contribution = contribution});
+}
+
+void Monitor::expired(std::uint64_t number) {
+  post({.kind = Request::Kind::kExpired, .number = number});
+}
+
+void Monitor::start_ticking() { post({.kind = Request::Kind::kTick}); }
+
+void Monitor::stopped(const std::string& why) {
+  post({.kind = Request::Kind::kStopped, .mine = {me_, PeerEvent::kStopped, why}});
+}
+
+void Monitor::ending(const PeerNews& mine, int about) noexcept {
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    start_ending(mine, about);
+    return run_until_told();
+  }
+  post({.kind = Request::Kind::kEnding, .mine = mine, .about = about});
+  std::unique_lock lock(mutex_);
+  told_.wait_for(lock, kTellTime, [&] { return has_told_; });
+}
+
+void Monitor::leave() noexcept {
+  post({.kind = Request::Kind::kLeave});
+  if (thread_.joinable()) thread_.join();
+}
+
+void Monitor::post(Request request) {
+  {
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(std::move(request));
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof(one));
+}
+
+void Monitor::run() {
+  std::vector<pollfd> entries;
+  while (!has_left()) {
+    const int ready = wait(entries);
+    if (ready < 0 && errno != EINTR) {
+      const std::string why =
+          strprintf("poll of %zu descriptors: %s", entries.size(), std::strerror(errno));
+      callbacks_.on_failure(why);
+      return;
+    }
+    if (ticking_) callbacks_.on_tick();
+    if (ready > 0 && entries[0].revents != 0 && !take_requests()) return;
+    serve(ready, entries);
+    if (has_told()) {
+      const std::lock_guard lock(mutex_);
+      has_told_ = true;
+      told_.notify_all();
+    }
+  }
+}
+
+/// On this thread, in a callback.
+void Monitor::run_until_told() {
+  const Clock::time_point end = Clock::now() + kTellTime;
+  std::vector<pollfd> entries;
+  while (!has_told() && Clock::now() < end) {
+    const int ready = wait(entries);
+    if (ready < 0 && errno != EINTR) return;
+    serve(ready, entries);
+  }
+}
+
+void Monitor::serve(int ready, const std::vector<pollfd>& entries) {
+  for (std::size_t i = 0; ready > 0 && i < peers_.size(); ++i) {
+    if ((entries[i + 1].revents & ~POLLOUT) != 0) read(peers_[i]);
+  }
+  step_ending();
+  report_ends(false);
+  pump();
+}
+
+int Monitor::wait(std::vector<pollfd>& entries) {
+  entries.assign(1, pollfd{wake_.get(), POLLIN, 0});
+  for (const Peer& peer : peers_) {
+    entries.push_back({peer.finished ? -1 : peer.stream.fd().get(), peer.stream.poll_events(), 0});
+  }
+  int limit_ms = ticking_ ? 100 : -1;
+  if (const auto due = ends_.next_due()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
+    const int left_ms = static_cast<int>(std::max<long>(left, 0));
+    limit_ms = limit_ms < 0 ? left_ms : std::min(limit_ms, left_ms);
+  }
+  if (ending_) limit_ms = 10;
+  if (leaving_) limit_ms = std::min(leaving_->poll_ms(), 100);
+  return ::poll(entries.data(), entries.size(), limit_ms);
+}
+
+bool Monitor::take_requests() {
+  std::uint64_t count = 0;
+  (void)!::read(wake_.get(), &count, sizeof(count));
+  std::vector<Request> requests;
+  {
+    const std::lock_guard lock(mutex_);
+    requests.swap(requests_);
+  }
+  for (const Request& request : requests) {
+    switch (request.kind) {
+      case Request::Kind::kContribute:
+        tree_.contribute(request.contribution);
+        break;
+      case Request::Kind::kExpired:
+        tree_.expired(request.number);
+        break;
+      case Request::Kind::kStopped:
+        tree_.tell(request.mine);
+        break;
+      case Request::Kind::kEnding:
+        start_ending(request.mine, request.about);
+        break;
+      case Request::Kind::kLeave:
+        start_leaving();
+        break;
+      case Request::Kind::kTick:
+        ticking_ = true;
+        break;
+      case Request::Kind::kStop:
+        return false;
+    }
+  }
+  return true;
+}
+
+void Monitor::start_ending(const PeerNews& mine, int about) {
+  if (ending_) return;
+  // The others have heard of the cause already; but nobody else has ended the job on purpose.
+  const bool told = cause_known_ && mine.event != PeerEvent::kExited;
+  ending_ = {.mine = mine, .about = about, .until = Deadline(kCauseSeconds), .told = told};
+}
+
+void Monitor::step_ending() {
+  if (!ending_ || ending_->told) return;
+  const int about = ending_->about;
+  const bool explained = about >= 0 && (cause_known_ || ends_.has_death(about));
+  if (about >= 0 && !explained && !ending_->until.passed()) return;
+  ending_->told = true;
+  if (explained) return report_ends(true);
+  tree_.tell(ending_->mine);
+  tell(news_frame(ending_->mine));
+}
+
+bool Monitor::has_told() const {
+  return ending_ && ending_->told &&
+         std::all_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return peer.finished || peer.stream.flushed(); });
+}
+
+void Monitor::tell(const Frame& frame) {
+  for (Peer& peer : peers_) {
+    if (peer.finished) continue;
+    peer.stream.queue(frame);
+    peer.stream.send_some();
+  }
+}
+
+void Monitor::start_leaving() {
+  report_ends(true);
+  pump();  // what came before goes out before
+  leaving_.emplace(kLeaveSeconds);
+  const Frame goodbye = net::make_frame({.kind = FrameKind::kGoodbye});
+  for (Peer& peer : peers_) {
+    if (peer.finished) continue;
+    peer.stream.queue(goodbye);
+    peer.stream.send_some();
+  }
+}
+
+/// Another host's PE closes its end as soon as it has read the goodbye. To close ours before, with
+/// bytes unread, would reset the connection and take the goodbye back.
+bool Monitor::has_left() const {
+  if (!leaving_) return false;
+  return leaving_->passed() || std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+           return peer.finished || (!peer.other_host && peer.stream.flushed());
+         });
+}
+
+void Monitor::read(Peer& peer) {
+  if (peer.finished) return;
+  while (const Frame frame = peer.stream.receive()) {
+    if (net::header_of(frame).kind == FrameKind::kGoodbye) {
+      peer_gone(peer, PeerEvent::kLeft);
+      return;
+    }
+    switch (net::header_of(frame).kind) {
+      case FrameKind::kEnded:
+        note_seen(net::header_of(frame));
+        break;
+      case FrameKind::kNews:
+        hear(peer, frame);
+        break;
+      default:
+        if (tree_.is_neighbour(peer.pe)) tree_.take(peer.pe, frame);
+    }
+  }
+  if (peer.stream.state() == net::Stream::State::kOpen) return;
+  // Other hosts answer a goodbye by closing.
+  peer_gone(peer, leaving_ ? PeerEvent::kLeft : end_event(peer.stream, peer.other_host));
+}
+
+void Monitor::peer_gone(Peer& peer, PeerEvent event) {
+  peer.finished = true;
+  peer.stream.drop_outgoing();
+  if (peer.other_host) (void)::shutdown(peer.stream.fd().get(), SHUT_RDWR);
+  const Clock::time_point now = Clock::now();
+  if (event != PeerEvent::kLeft) {
+    ends_.add({peer.pe, event, now, now + kDeathTime});
+    // A job that ends as a whole must not drown in news.
+    if (cause_known_ || ends_.size() > kMaxSeen) return;
+    tell(net::make_frame(
+        {.kind = FrameKind::kEnded, .rank = peer.pe, .detail = static_cast<std::uint32_t>(event)}));
+  } else if (tree_.is_neighbour(peer.pe)) {  // which tells those that are none
+    if (leaving_) return tree_.gone(peer.pe, event);
+    ends_.add({peer.pe, event, now, now + kDepartureTime});
+  }
+}
+
+/// A peer has seen the end of another one. Perhaps this PE will, too, or the peer says more.
+void Monitor::note_seen(const net::FrameHeader& header) {
+  if (header.rank == me_ || leaving_) return;
+  const auto event = static_cast<PeerEvent>(header.detail);
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point seen = now - std::chrono::microseconds(header.number);
+  ends_.add({header.rank, event, seen, now + kDeathTime});
+}
+
+/// News of who has left come by the tree, in the order of the root; the rest may come from any PE.
+void Monitor::hear(const Peer& from, const Frame& news) {
+  const auto event = static_cast<PeerEvent>(net::header_of(news).detail);
+  if (event != PeerEvent::kLeft || tree_.is_neighbour(from.pe)) tree_.take(from.pe, news);
+}
+
+/// Those that are due, or all. The first tells the others before the callback hears of it.
+void Monitor::report_ends(bool all) {
+  for (;;) {
+    const auto end = ends_.take_due(all ? Clock::time_point::max() : Clock::now());
+    if (!end) return;
+    const PeerNews news{end->pe, end->event};
+    if (end->event != PeerEvent::kLeft && !cause_known_) tell(news_frame(news));
+    tree_.gone(news.pe, news.event);
+    pump();
+  }
+}
+
+void Monitor::deliver(const Frame& frame) {
+  if (net::header_of(frame).kind != FrameKind::kNews) return callbacks_.on_frame(frame);
+  const PeerNews news = news_of(frame);
+  ends_.drop(news.pe);
+  cause_known_ = cause_known_ || news.event != PeerEvent::kLeft;
+  callbacks_.on_event(news);
+}
+
+void Monitor::pump() {
+  for (const auto& [pe, frame] : tree_.take_outgoing()) {
+    const auto peer = std::find_if(peers_.begin(), peers_.end(),
+                                   [to = pe](const Peer& entry) { return entry.pe == to; });
+    if (peer != peers_.end() && !peer->finished) peer->stream.queue(frame);
+  }
+  // Out before the callbacks, which may end the process.
+  for (Peer& peer : peers_) {
+    if (!peer.finished) peer.stream.send_some();
+  }
+  for (const Frame& frame : tree_.take_deliveries()) deliver(frame);
+}
+
+}  // namespace gshmem::control

@@ -1,0 +1,42 @@
+// News of a PE: that it has died, left, or is about to end the job. Included by what watches the
+// others and what passes news on.
+#pragma once
+
+#include "host/base/net/frame.h"
+
+#include <string>
+
+namespace gshmem::control {
+
+enum class PeerEvent : std::uint32_t {
+  kDied,         ///< its process ended without a goodbye
+  kLeft,         ///< it said goodbye
+  kUnreachable,  ///< its host does not answer any more
+  kStopped,      ///< a fault has stopped it: it meets nobody any more, and may end the job
+  kExited        ///< it ends the job on purpose: gshmem_global_exit
+};
+
+struct PeerNews {
+  int pe = -1;
+  PeerEvent event = PeerEvent::kDied;
+  std::string why = {};  ///< of kStopped
+  int status = 0;        ///< of kExited
+};
+
+[[nodiscard]] inline net::Frame news_frame(const PeerNews& news) {
+  return net::make_frame({.kind = net::FrameKind::kNews,
+                          .number = static_cast<std::uint32_t>(news.status),
+                          .rank = news.pe,
+                          .detail = static_cast<std::uint32_t>(news.event)},
+                         news.why);
+}
+
+[[nodiscard]] inline PeerNews news_of(const net::Frame& frame) {
+  const net::FrameHeader header = net::header_of(frame);
+  return {.pe = header.rank,
+          .event = static_cast<PeerEvent>(header.detail),
+          .why = net::text_of(frame),
+          .status = static_cast<int>(header.number)};
+}
+
+}  // namespace gshmem::control

@@ -1,0 +1,163 @@
+#include "host/control/plane.h"
+
+#include "host/base/log.h"
+#include "host/control/host_addresses.h"
+#include "host/control/host_links.h"
+#include "host/control/together.h"
+
+#include <optional>
+
+namespace gshmem::control {
+
+Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbacks)
+    : config_(config), callbacks_(std::move(callbacks)) {
+  try {
+    together(boot, [&] { meet_local(boot); });
+    together(boot, [&] { meet_hosts(boot); });
+    start_monitor();
+    together(boot, [&] { or_hang_up(local_, [&] { share_memory(); }); });
+  } catch (const AgreedError&) {
+    // The process of a PE may serve the bootstrap, and a launcher may end the job with the first
+    // that ends: nobody goes before all have heard what failed.
+    try {
+      boot.barrier();
+    } catch (const Error& error) {
+      GSHMEM_DEBUG("after a failed init: %s", error.what());
+    }
+    throw;
+  }
+  collectives_->set_timeout(config.bootstrap_timeout);
+  boot.finish();
+}
+
+Plane::~Plane() { monitor_->leave(); }
+
+void Plane::meet_local(bootstrap::Bootstrap& boot) {
+  struct Greeting {
+    net::Cookie host;
+    LocalPeers::Contact contact;
+  };
+  const std::string identity = host_identity();
+  Greeting mine{net::cookie_of(identity), {}};
+  std::optional<Error> failure;  // thrown when the others have what they wait for
+  try {
+    mine.contact = local_.open();
+  } catch (const Error& error) {
+    failure = error;
+  }
+  std::vector<std::string> hosts;
+  std::vector<LocalPeers::Contact> contacts;
+  for (const Greeting& each : allgather(boot, mine)) {
+    hosts.emplace_back(reinterpret_cast<const char*>(each.host.data()), each.host.size());
+    contacts.push_back(each.contact);
+  }
+  group_ = group_hosts(hosts, boot.rank());
+  group_.hosts[static_cast<std::size_t>(group_.node)] = identity;
+  if (failure) throw *failure;
+  // Half the time: a PE that gives up here must still find the others in the report that follows.
+  links_ = local_.connect(group_, contacts, config_.bootstrap_timeout / 2);
+}
+
+void Plane::meet_hosts(bootstrap::Bootstrap& boot) {
+  addresses_ = agree_on_addresses(boot, group_, config_);
+  if (group_.n_nodes() == 1) return;
+  for (Link& link :
+       connect_hosts(boot, group_, addresses_.front(), config_, config_.bootstrap_timeout / 2))
+    links_.push_back(std::move(link));
+}
+
+void Plane::start_monitor() {
+  local_.set_stopped([this] { return why_stopped(); });
+  const auto to = [this] { return delivers_to_.load(std::memory_order_acquire); };
+  monitor_ = std::make_unique<Monitor>(
+      group_, std::move(links_),
+      Monitor::Callbacks{.on_event = [this](const PeerNews& news) { hear(news); },
+                         .on_frame =
+                             [to](const net::Frame& frame) {
+                               if (HostCollectives* collectives = to()) collectives->deliver(frame);
+                             },
+                         .on_tick = callbacks_.on_tick,
+                         .on_failure =
+                             [this](const std::string& why) {
+                               stop("the other PEs are not watched any more: " + why,
+                                    [&] { callbacks_.on_failure(why); });
+                             },
+                         .missing_here =
+                             [to](std::uint64_t number) {
+                               const HostCollectives* collectives = to();
+                               return collectives ? collectives->missing_here(number) : -1;
+                             }});
+}
+
+/// A board for the PEs of this host, of which the first makes the memory.
+void Plane::share_memory() {
+  const std::size_t bytes = HostCollectives::board_bytes(group_);
+  const Fd mine = group_.index == 0 ? make_segment("gshmem-board", bytes) : Fd();
+  board_ = map_shared(local_.from_root(mine.get()), bytes, Board::kAlignment);
+  collectives_ = std::make_unique<HostCollectives>(
+      group_, board_->base(),
+      HostCollectives::Outside{
+          .contribute = [this](const net::Frame& frame) { monitor_->contribute(frame); },
+          .expired = [this](std::uint64_t number) { monitor_->expired(number); },
+          .stopped = [this] { return why_stopped(); }});
+  delivers_to_.store(collectives_.get(), std::memory_order_release);
+}
+
+/// Waits end for a cause once its owner has been told: a call that fails would report a fault of
+/// its own, which names no PE.
+void Plane::stop(const std::string& cause, const std::function<void()>& tell) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (cause_.empty()) cause_ = cause;
+  }
+  tell();
+  told_.store(true, std::memory_order_release);
+}
+
+std::string Plane::why_stopped() {
+  if (!told_.load(std::memory_order_acquire) && !callbacks_.stopped()) return "";
+  const std::lock_guard lock(mutex_);
+  return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
+}
+
+std::string Plane::text_of(const PeerNews& news) const {
+  const int pe = news.pe;
+  switch (news.event) {
+    case PeerEvent::kStopped:
+      return strprintf("PE %d was stopped by a fault: %s", pe, news.why.c_str());
+    case PeerEvent::kLeft:
+      return strprintf("PE %d left the job (gshmem_finalize) while this PE was still running", pe);
+    case PeerEvent::kExited:
+      return strprintf("PE %d ends the job", pe);
+    case PeerEvent::kUnreachable:
+      return strprintf(
+          "PE %d cannot be reached: its host %s has not answered for %.3g s (GSHMEM_HEARTBEAT)", pe,
+          group_.host_of(pe).c_str(), silence_limit(config_));
+    case PeerEvent::kDied:
+      break;
+  }
+  return strprintf("PE %d died: its process ended without gshmem_finalize", pe);
+}
+
+/// On the monitor's thread.
+void Plane::hear(const PeerNews& news) {
+  stop(text_of(news), [&] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!watching_ && news.event != PeerEvent::kExited) return early_.push_back(news);
+    }
+    callbacks_.on_event(news);
+  });
+}
+
+void Plane::watch() {
+  std::vector<PeerNews> early;
+  {
+    const std::lock_guard lock(mutex_);
+    watching_ = true;
+    early.swap(early_);
+  }
+  for (const PeerNews& news : early) callbacks_.on_event(news);
+}
+
+}  // namespace gshmem::control

@@ -1,0 +1,78 @@
+// What the PEs of a job have of each other before there is any way for data: who shares a host, the
+// collectives of host threads, who has died. Included by the runtime and by tests that need a job.
+// A bootstrap tells the PEs of each other's first addresses; all that follows goes by this. Inside
+// a host that is shared memory and Unix sockets, between hosts a tree of TCP connections.
+#pragma once
+
+#include "bootstrap/bootstrap.h"
+#include "host/base/net/socket.h"
+#include "host/base/shared_mapping.h"
+#include "host/control/host_collectives.h"
+#include "host/control/local_peers.h"
+#include "host/control/monitor.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gshmem::control {
+
+class Plane {
+ public:
+  struct Callbacks {
+    /// As of Monitor; those of PEs that go before watch() is called come then.
+    std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
+    std::function<void()> on_tick = [] {};
+    std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
+    /// This PE waits for nobody any more. Threads: any.
+    std::function<bool()> stopped = [] { return false; };
+  };
+  /// Collective over `boot`, of which the job needs no more than its abort() afterwards. Errors: on
+  /// all PEs where it fails on one.
+  Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbacks);
+  /// Leaves the job.
+  ~Plane();
+  Plane(const Plane&) = delete;
+
+  [[nodiscard]] const HostGroup& group() const noexcept { return group_; }
+  [[nodiscard]] HostCollectives& collectives() noexcept { return *collectives_; }
+  [[nodiscard]] LocalPeers& local() noexcept { return local_; }
+  [[nodiscard]] Monitor& monitor() noexcept { return *monitor_; }
+  /// Of this host, best first for other hosts.
+  [[nodiscard]] const std::vector<net::Endpoint>& addresses() const noexcept { return addresses_; }
+  /// "PE 3 died: its process ended without gshmem_finalize".
+  [[nodiscard]] std::string text_of(const PeerNews& news) const;
+
+  /// From now on on_event hears of what happens, and first of what has.
+  void watch();
+
+ private:
+  void hear(const PeerNews& news);
+  void stop(const std::string& cause, const std::function<void()>& tell);
+  void meet_local(bootstrap::Bootstrap& boot);
+  void meet_hosts(bootstrap::Bootstrap& boot);
+  void start_monitor();
+  void share_memory();
+  [[nodiscard]] std::string why_stopped();
+
+  const Config& config_;
+  Callbacks callbacks_;
+  HostGroup group_;
+  LocalPeers local_;
+  std::vector<net::Endpoint> addresses_;
+  std::vector<Link> links_;  ///< until the monitor has them
+  std::shared_ptr<SharedMapping> board_;
+  std::unique_ptr<HostCollectives> collectives_;
+  std::atomic<HostCollectives*> delivers_to_{nullptr};  ///< for the monitor, when they are there
+  std::mutex mutex_;
+  std::string cause_;  ///< of the first event
+  std::atomic<bool> told_ = false;
+  std::vector<PeerNews> early_;
+  bool watching_ = false;
+  std::unique_ptr<Monitor> monitor_;  ///< its thread uses most of the above
+};
+
+}  // namespace gshmem::control

@@ -1,0 +1,79 @@
+// The phases of init: each runs on every PE, and what fails on one fails on all, with its reason.
+// Included by the plane and the runtime.
+#pragma once
+
+#include "host/base/collectives.h"
+#include "host/base/error.h"
+#include "host/control/local_peers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace gshmem::control {
+
+/// How one PE fared in a phase of init, as the others read it.
+struct PhaseReport {
+  int code = GSHMEMX_SUCCESS;
+  char reason[380] = "";
+};
+
+/// A failure that all PEs know of; none waits for another.
+struct AgreedError : Error {
+  using Error::Error;
+};
+
+/// How likely a failure is to be the effect of another PE's.
+inline int remoteness(int code) {
+  return code == GSHMEMX_ERROR_PEER_FAILED ? 2 : code == GSHMEMX_ERROR_TIMEOUT ? 1 : 0;
+}
+
+/// Throws when the phase failed on any PE: the own error, unless that is no more than the effect of
+/// another PE's.
+inline void check_reports(const std::vector<PhaseReport>& reports, int me) {
+  const PhaseReport* cause = nullptr;
+  const PhaseReport& mine = reports[static_cast<std::size_t>(me)];
+  for (const PhaseReport& report : reports) {
+    if (report.code == GSHMEMX_SUCCESS) continue;
+    if (!cause || remoteness(report.code) < remoteness(cause->code)) cause = &report;
+  }
+  if (!cause) return;
+  if (mine.code != GSHMEMX_SUCCESS && remoteness(mine.code) == remoteness(cause->code))
+    throw AgreedError(static_cast<gshmemx_status>(mine.code), mine.reason);
+  throw AgreedError(static_cast<gshmemx_status>(cause->code),
+                    strprintf("init failed on PE %td: %s", cause - reports.data(), cause->reason));
+}
+
+/// Runs one phase on every PE; throws AgreedError on all of them when it failed on any.
+template <class Phase>
+void together(Collectives& ranks, const Phase& phase) {
+  PhaseReport mine;
+  try {
+    phase();
+  } catch (const Error& error) {
+    mine.code = error.code();
+    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
+  } catch (const std::exception& error) {
+    mine.code = GSHMEMX_ERROR_INTERNAL;
+    std::strncpy(mine.reason, error.what(), sizeof(mine.reason) - 1);
+  }
+  // Texts only of a phase that failed.
+  const std::vector<int> codes = allgather(ranks, mine.code);
+  const auto failed = [](int code) { return code != GSHMEMX_SUCCESS; };
+  if (std::any_of(codes.begin(), codes.end(), failed))
+    check_reports(allgather(ranks, mine), ranks.rank());
+}
+
+/// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that
+/// fails before hangs up, or they would wait until the timeout.
+template <class Phase>
+void or_hang_up(LocalPeers& local, const Phase& phase) {
+  try {
+    phase();
+  } catch (...) {
+    local.hang_up();
+    throw;
+  }
+}
+
+}  // namespace gshmem::control

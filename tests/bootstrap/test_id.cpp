@@ -1,0 +1,58 @@
+#include "bootstrap/uid/id.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+
+using namespace gshmem;
+using namespace gshmem::bootstrap;
+
+namespace {
+
+net::Cookie counting_cookie() {
+  net::Cookie cookie;
+  for (std::size_t i = 0; i < cookie.size(); ++i) cookie[i] = static_cast<std::byte>(i + 0x10);
+  return cookie;
+}
+
+}  // namespace
+
+TEST_CASE("uniqueid_is_read_back", "[uid]") {
+  UniqueId id;
+  id.cookie = counting_cookie();
+  id.root.port = 0xABCD;
+  id.root.ip = {10, 1, 2, 3};
+  gshmemx_uniqueid packed;
+  std::memset(&packed, 0x55, sizeof packed);
+  encode_uniqueid(id, &packed);
+  CHECK(packed.version == kUniqueIdVersion);
+  CHECK(std::memcmp(packed.internal, "GUID\x04\x0A\x01\x02\x03", 9) == 0);
+  CHECK(std::memcmp(packed.internal + 21, "\xAB\xCD\x10\x11\x12", 5) == 0);
+  CHECK(decode_uniqueid(packed) == id);
+
+  id.root.family = net::Endpoint::Family::kIpv6;
+  id.root.ip = {0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  encode_uniqueid(id, &packed);
+  CHECK(decode_uniqueid(packed) == id);
+}
+
+TEST_CASE("uniqueid_that_is_none_is_refused", "[uid]") {
+  gshmemx_uniqueid good;
+  UniqueId id;
+  id.root.port = 1;
+  encode_uniqueid(id, &good);
+  REQUIRE(decode_uniqueid(good));
+
+  CHECK_FALSE(decode_uniqueid(gshmemx_uniqueid{}));
+  gshmemx_uniqueid bad = good;
+  bad.version = 2;
+  CHECK_FALSE(decode_uniqueid(bad));
+  for (const std::size_t at : {0u, 4u, 60u, 123u}) {  // magic, family, padding
+    bad = good;
+    bad.internal[at] = static_cast<char>(bad.internal[at] ^ 0x70);
+    CHECK_FALSE(decode_uniqueid(bad));
+  }
+  id.root.port = 0;
+  encode_uniqueid(id, &bad);
+  CHECK_FALSE(decode_uniqueid(bad));
+}

@@ -1,0 +1,132 @@
+#include "host/control/host_addresses.h"
+
+#include "host/base/net/socket.h"
+#include "host/base/error.h"
+
+#include <catch2/catch.hpp>
+
+#include <arpa/inet.h>
+
+#include <cstring>
+
+using namespace gshmem;
+using namespace gshmem::control;
+using net::Endpoint;
+using net::Interface;
+
+namespace {
+
+Interface interface(const char* name, const char* address, int prefix_bits) {
+  Interface made{name, {}, true, std::string(name) == "lo", prefix_bits};
+  const bool v6 = std::strchr(address, ':') != nullptr;
+  if (v6) made.address.family = Endpoint::Family::kIpv6;
+  const int read = inet_pton(v6 ? AF_INET6 : AF_INET, address, made.address.ip.data());
+  require(read == 1, GSHMEMX_ERROR_INTERNAL, address);
+  return made;
+}
+
+Config config_with(const char* uid_interface, AddressFamily uid_family = AddressFamily::kAny) {
+  Config config;
+  config.uid_interface = uid_interface;
+  config.uid_family = uid_family;
+  return config;
+}
+
+/// Addresses of host `node` in order, as text: "10.0.0.1 127.0.0.1".
+std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
+                    const Config& config = config_with("")) {
+  std::vector<Candidates> candidates;
+  for (const auto& interfaces : hosts) candidates.push_back(candidates_of(interfaces, config));
+  std::string text;
+  for (const Candidate& candidate : order_addresses(candidates, node)) {
+    const Endpoint endpoint{.family = candidate.family, .ip = candidate.ip, .port = 0};
+    if (!text.empty()) text += ' ';
+    text += net::address_text(endpoint);
+  }
+  return text;
+}
+
+const Interface kLo = interface("lo", "127.0.0.1", 8);
+
+}  // namespace
+
+TEST_CASE("addresses_of_one_host_keep_the_order_of_the_bootstrap") {
+  CHECK(ordered({{kLo, interface("docker0", "172.17.0.1", 16), interface("eth0", "10.0.0.1", 24)}},
+                0) == "10.0.0.1 172.17.0.1 127.0.0.1");
+}
+
+TEST_CASE("addresses_on_a_network_of_all_hosts_come_first") {
+  const std::vector<std::vector<Interface>> hosts{
+      {kLo, interface("alone0", "10.9.0.1", 24), interface("eth0", "10.77.0.1", 24)},
+      {kLo, interface("alone0", "10.9.1.1", 24), interface("eth0", "10.77.0.2", 24)},
+      {kLo, interface("eth0", "10.77.0.3", 24)}};
+  CHECK(ordered(hosts, 0) == "10.77.0.1 10.9.0.1 127.0.0.1");
+  CHECK(ordered(hosts, 1) == "10.77.0.2 10.9.1.1 127.0.0.1");
+  CHECK(ordered(hosts, 2) == "10.77.0.3 127.0.0.1");
+}
+
+TEST_CASE("addresses_that_another_host_has_too_come_last") {
+  // Bridges of containers: the same network and the same address everywhere.
+  const auto bridge = interface("podman0", "172.17.0.1", 16);
+  CHECK(ordered({{bridge, interface("eth0", "10.77.0.1", 24)},
+                 {bridge, interface("eth0", "10.77.0.2", 24)}},
+                1) == "10.77.0.2 172.17.0.1");
+  // Routed hosts are on no common network.
+  CHECK(ordered({{bridge, interface("eth0", "10.1.0.1", 24)},
+                 {bridge, interface("eth0", "10.2.0.1", 24)}},
+                0) == "10.1.0.1 172.17.0.1");
+}
+
+TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
+  const auto storage = [](const char* address) { return interface("abc0", address, 24); };
+  CHECK(ordered({{storage("10.88.0.1"), interface("eth0", "10.77.0.1", 24)},
+                 {storage("10.88.0.2"), interface("eth0", "10.77.0.2", 24)},
+                 {interface("eth0", "10.77.0.3", 24)}},
+                0) == "10.77.0.1 10.88.0.1");
+}
+
+TEST_CASE("addresses_of_several_networks_follow_the_first_host") {
+  const std::vector<std::vector<Interface>> hosts{
+      {interface("eth0", "10.77.0.1", 24), interface("eth1", "10.78.0.1", 24)},
+      {interface("eth0", "10.78.0.2", 24), interface("eth1", "10.77.0.2", 24)}};
+  CHECK(ordered(hosts, 0) == "10.77.0.1 10.78.0.1");
+  CHECK(ordered(hosts, 1) == "10.77.0.2 10.78.0.2");
+}
+
+TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
+  const std::vector<std::vector<Interface>> hosts{
+      {interface("eth0", "10.77.0.1", 24), interface("eth0", "fd77::1", 64),
+       interface("eth1", "10.9.0.1", 24)},
+      {interface("eth0", "10.77.0.2", 24), interface("eth0", "fd77::2", 64),
+       interface("eth1", "10.9.1.1", 24)}};
+  CHECK(ordered(hosts, 0) == "10.77.0.1 fd77::1 10.9.0.1");
+  CHECK(ordered(hosts, 1, config_with("eth1")) == "10.9.1.1 10.77.0.2 fd77::2");
+  CHECK(ordered(hosts, 1, config_with("", AddressFamily::kIpv6)) == "fd77::2 10.77.0.2 10.9.1.1");
+}
+
+TEST_CASE("addresses_differ_in_network_by_any_bit_of_the_prefix") {
+  const auto host = [](const char* address, int bits) {
+    return std::vector<Interface>{interface("eth0", "10.1.0.1", 24),
+                                  interface("eth1", address, bits)};
+  };
+  // /23: 10.2.2.x and 10.2.3.x are one network, 10.2.4.x is another.
+  const std::vector<Interface> routed{interface("eth0", "10.3.0.1", 24),
+                                      interface("eth1", "10.2.3.9", 23)};
+  CHECK(ordered({host("10.2.2.1", 23), routed}, 0) == "10.2.2.1 10.1.0.1");
+  CHECK(ordered({host("10.2.4.1", 23), routed}, 0) == "10.1.0.1 10.2.4.1");
+  CHECK(ordered({host("10.2.2.1", 24), routed}, 0) == "10.1.0.1 10.2.2.1");
+}
+
+TEST_CASE("more_addresses_than_are_told_leave_the_wanted_ones") {
+  std::vector<Interface> interfaces;
+  for (int i = 0; i < 20; ++i)
+    interfaces.push_back(
+        interface(strprintf("eth%d", i).c_str(), strprintf("10.0.%d.1", i).c_str(), 24));
+  const Candidates candidates = candidates_of(interfaces, config_with("=eth19"));
+  CHECK(candidates.front().wanted);
+  CHECK(candidates.front().ip[2] == 19);
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    CHECK(candidates[i].valid);
+    CHECK_FALSE(candidates[i].wanted);
+  }
+}

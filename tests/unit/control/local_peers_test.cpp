@@ -1,0 +1,345 @@
+// The sockets between PEs of a host, PEs being processes: that they pass descriptors whatever
+// limits there are, and what they say when they cannot.
+#include "host/control/local_peers.h"
+
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/bootstrap/uid_fixture.h"
+#include "tests/sanitizers/sanitizers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+/// To see whether an object may be looked at, UBSan makes pipes: without descriptors none may.
+bool objects_need_descriptors() {
+  if (kUnderAsan) std::puts("skipped: UBSan, which is built in with ASan, needs descriptors");
+  return kUnderAsan;
+}
+
+control::HostGroup one_host(int size, int me) {
+  return control::group_hosts(std::vector<std::string>(static_cast<std::size_t>(size), "host"), me);
+}
+
+/// This process may open `more` descriptors and no further ones.
+void leave_descriptors(int more) {
+  rlimit limit{};
+  check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+  std::vector<Fd> taken;  // the lowest that are free, whatever holes there are
+  for (int i = 0; i <= more; ++i)
+    taken.emplace_back(static_cast<int>(check_errno(open("/dev/null", O_RDONLY), "open")));
+  limit.rlim_cur = static_cast<rlim_t>(taken.back().get());
+  check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+}
+
+/// A descriptor that says whose it is.
+Fd pipe_with(int number) {
+  int ends[2];
+  check_errno(pipe(ends), "pipe");
+  const Fd in(ends[1]);
+  check_errno(write(in.get(), &number, sizeof number), "write");
+  return Fd(ends[0]);
+}
+
+int number_in(const Fd& fd) {
+  int number = -1;
+  check_errno(read(fd.get(), &number, sizeof number), "read");
+  return number;
+}
+
+/// From now on system calls that wait end with EINTR now and then.
+void get_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  check_errno(sigaction(SIGALRM, &action, nullptr), "sigaction");
+  const itimerval every_10_ms{{0, 10'000}, {0, 10'000}};
+  check_errno(setitimer(ITIMER_REAL, &every_10_ms, nullptr), "setitimer");
+}
+
+/// A PE of one host and its connections.
+struct Peers {
+  Peers(Collectives& boot, double timeout_seconds) : group(one_host(boot.size(), boot.rank())) {
+    control::LocalPeers::Contact mine;
+    std::optional<Error> failure;  // thrown when the others have what they wait for
+    try {
+      mine = local.open();
+    } catch (const Error& error) {
+      failure = error;
+    }
+    const auto contacts = allgather(boot, mine);
+    if (failure) throw *failure;
+    links = local.connect(group, contacts, timeout_seconds);
+  }
+  control::HostGroup group;
+  control::LocalPeers local;
+  std::vector<control::Link> links;
+};
+
+/// `body(peers, boot)` on PEs of one host.
+std::string run_pes(int size, double timeout_seconds,
+                    const std::function<void(control::LocalPeers&, bootstrap::Bootstrap&)>& body) {
+  IdChannel channel;
+  return run_processes(size, [&](int rank) {
+    const auto boot = channel.join(rank, size, uid_config());
+    Peers peers(*boot, timeout_seconds);
+    body(peers.local, *boot);
+    boot->barrier();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("zero_seconds_are_no_end") {
+  CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          const int me = boot.rank();
+          expect(peers.gather({static_cast<char>(me)})[2][0] == 2, "gather");
+          const Fd mine = pipe_with(7);
+          expect(bool{peers.from_root(mine.get())}, "from_root");
+          expect(peers.exchange(mine.get()).size() == 3, "exchange");
+        }) == "");
+}
+
+TEST_CASE("every_pe_gets_every_descriptor") {
+  CHECK(run_pes(5, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          // A pipe holds its number once, so each PE gives five.
+          std::vector<Fd> pipes;
+          for (int round = 0; round < 5; ++round) {
+            const Fd mine = pipe_with(boot.rank() * 10 + round);
+            const std::vector<Fd> all = peers.exchange(mine.get());
+            boot.barrier();
+            for (int pe = 0; pe < 5; ++pe) {
+              if ((boot.rank() + round) % 5 != pe) continue;  // one reader per pipe
+              expect(number_in(all[static_cast<std::size_t>(pe)]) == pe * 10 + round, "exchange");
+            }
+          }
+        }) == "");
+}
+
+TEST_CASE("descriptors_under_way_stay_below_the_user_s_limit") {
+  constexpr int kPes = 16;
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          Peers peers(*boot, 60);
+          const Fd mine = pipe_with(rank);
+          // Root is above the limit. Not nobody: whatever else runs as that counts, too.
+          if (geteuid() == 0) check_errno(setuid(54321), "setuid");
+          leave_descriptors(kPes);
+          boot->barrier();
+          expect(peers.local.exchange(mine.get()).size() == kPes, "exchange");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_without_descriptors_says_so_at_once") {
+  if (objects_need_descriptors()) return;
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          if (rank == 0) {
+            leave_descriptors(2);  // for the listener and the mailbox
+            expect_error(GSHMEMX_ERROR_SYSTEM, "accept4: Too many open", [&] { Peers(*boot, 60); });
+          } else {
+            try {
+              Peers(*boot, 60);
+            } catch (const Error& error) {  // where it notices
+              expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
+            }
+          }
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_without_descriptors_for_its_sockets_is_named_to_the_others") {
+  if (objects_need_descriptors()) return;
+  for (const int left : {0, 1, 2}) {  // none for its listener, its mailbox, its calls
+    IdChannel channel;
+    CHECK(run_processes(3, [&](int rank) {
+            const auto boot = channel.join(rank, 3, uid_config());
+            if (rank == 2) leave_descriptors(left);
+            expect_error(rank == 2 ? GSHMEMX_ERROR_SYSTEM : GSHMEMX_ERROR_PEER_FAILED,
+                         rank == 2  ? "socket: Too many open files"
+                         : left < 2 ? "PE 2 has no socket"
+                                    : "closed its connection",
+                         [&] { Peers(*boot, 60); });
+            boot->barrier();
+          }) == "");
+  }
+}
+
+TEST_CASE("pe_that_cannot_take_a_descriptor_says_so") {
+  if (objects_need_descriptors()) return;
+  CHECK(run_pes(2, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          const Fd mine = pipe_with(0);
+          if (boot.rank() == 0) leave_descriptors(1);  // for its own
+          boot.barrier();
+          if (boot.rank() == 1) return (void)peers.exchange(mine.get());
+          expect_error(GSHMEMX_ERROR_SYSTEM, "no descriptor left for the segment of PE 1",
+                       [&] { (void)peers.exchange(mine.get()); });
+        }) == "");
+}
+
+TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
+  CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 0) return peers.hang_up();
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
+                       [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("pe_that_was_heard_hanging_up_before_is_not_waited_for") {
+  CHECK(run_pes(2, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          const bool first = boot.rank() == 0;
+          if (first) (void)peers.from_root(STDIN_FILENO);
+          if (first) peers.hang_up();
+          boot.barrier();
+          if (first) return;
+          (void)peers.from_root(-1);  // takes both letters in
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
+                       [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("signals_do_not_end_the_wait_for_a_segment") {
+  CHECK(run_pes(2, 0.2, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 0) return;
+          get_signals();
+          expect_error(GSHMEMX_ERROR_TIMEOUT, "timed out waiting for the segment of PE 0",
+                       [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("pes_of_different_users_are_told_so") {
+  if (geteuid() != 0) {
+    std::puts("skipped: only root can be another user");
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          if (rank == 1) {
+            check_errno(setuid(54321), "setuid");
+            try {
+              Peers(*boot, 1);              // connects, and is hung up on
+            } catch (const Error& error) {  // where it notices
+              expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
+            }
+          } else {
+            get_signals();
+            expect_error(GSHMEMX_ERROR_TIMEOUT, "a process of user 54321 called",
+                         [&] { Peers(*boot, 1); });
+          }
+          boot->barrier();
+        }) == "");
+}
+
+namespace {
+
+/// An abstract Unix address.
+struct Address {
+  sockaddr_un un{};
+  socklen_t length;
+  explicit Address(const std::string& name) {
+    un.sun_family = AF_UNIX;
+    std::memcpy(un.sun_path + 1, name.data(), name.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
+};
+
+/// As PEs name their sockets.
+std::string socket_name(const control::LocalPeers::Contact& contact) {
+  return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
+}
+
+}  // namespace
+
+TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const control::HostGroup group = one_host(2, rank);
+          control::LocalPeers local;
+          const auto contacts = allgather(*boot, local.open());
+          Fd stranger;
+          if (rank == 1) {  // calls before the PE itself does
+            const Address address(socket_name(contacts[0]));
+            stranger = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            check_errno(::connect(stranger.get(), address.get(), address.length), "connect");
+            check_errno(::send(stranger.get(), "h", 1, 0), "send");
+          }
+          const auto links = local.connect(group, contacts, 20 * kPatience);
+          expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("pe_that_does_not_know_the_name_is_refused") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const control::HostGroup group = one_host(2, rank);
+          control::LocalPeers local;
+          const auto contacts = allgather(*boot, local.open());
+          if (rank == 1) {
+            const Address address(socket_name(contacts[0]));
+            const Fd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            check_errno(::connect(stranger.get(), address.get(), address.length), "connect");
+            const net::Frame hello = net::make_frame({.kind = net::FrameKind::kHello, .rank = 1},
+                                                     net::Bytes(16, std::byte{1}));
+            check_errno(::send(stranger.get(), hello->data(), hello->size(), 0), "send");
+            char answer[100] = "";
+            expect(::recv(stranger.get(), answer, sizeof(answer), MSG_WAITALL) > 40, "an answer");
+            expect(std::string(answer + 32, 7) == "refused", answer + 32);
+          }
+          const auto links = local.connect(group, contacts, 20 * kPatience);
+          expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("letters_of_strangers_are_dropped") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const control::HostGroup group = one_host(2, rank);
+          control::LocalPeers local;
+          const auto contacts = allgather(*boot, local.open());
+          const auto links = local.connect(group, contacts, 20 * kPatience);
+          boot->barrier();
+          if (rank == 1) {
+            const Address to(socket_name(contacts[0]) + "m");  // the mailbox of PE 0
+            const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            for (const std::string& text : {std::string("h"), std::string(300, 'x')})
+              check_errno(
+                  ::sendto(stranger.get(), text.data(), text.size(), 0, to.get(), to.length),
+                  "sendto");
+          }
+          boot->barrier();
+          const auto all = local.gather({static_cast<char>('a' + rank)});
+          expect(all[0] == std::vector<char>{'a'} && all[1] == std::vector<char>{'b'}, "gather");
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
+  CHECK(run_pes(2, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 1) return;
+          peers.set_stopped([] { return std::string("PE 1 died"); });
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1 died",
+                       [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}

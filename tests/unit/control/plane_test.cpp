@@ -1,0 +1,230 @@
+// All PEs of a job, as threads and as processes, on one host: that their collectives do what those
+// of every bootstrap do, what they say of a PE that dies, ends the job or does not come, and that
+// init goes by them. Jobs on several hosts are in tests/hosts.
+#include "host/runtime/pe.h"
+#include "tests/bootstrap/counting.h"
+#include "tests/bootstrap/met.h"
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/bootstrap/uid_fixture.h"
+
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+using Ranks = std::vector<std::unique_ptr<bootstrap::Bootstrap>>;
+
+std::unique_ptr<Met> meet(Ranks& ranks, int rank, double seconds = 60 * kPatience) {
+  return std::make_unique<Met>(std::move(ranks[static_cast<std::size_t>(rank)]),
+                               uid_config(seconds));
+}
+
+using Runner = std::string (*)(int, const std::function<void(int)>&);
+std::string run_forked(int size, const std::function<void(int)>& body) {
+  return run_processes(size, body);
+}
+
+/// Runs `body` on every PE of a job that has met by a unique id.
+std::string run_job(Runner run, int size, const std::function<void(Met&)>& body) {
+  IdChannel channel;
+  return run(size, [&](int rank) {
+    Met ranks(channel.join(rank, size, uid_config()), uid_config());
+    body(ranks);
+  });
+}
+
+/// PE size-1 ends the job while the others wait; they are told who and why.
+void end_reaches_the_others(Met& ranks) {
+  const int last = ranks.size() - 1;
+  ranks.barrier();
+  if (ranks.rank() == last) return ranks.end("the reason given");
+  const std::string who = "PE " + std::to_string(last) + " was stopped by a fault";
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { ranks.barrier(); });
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { ranks.barrier(); });
+}
+
+/// Bytes that PE 0 has moved over the bootstrap when a job of `n` PEs is there.
+std::size_t moved_by_init(int n, const std::function<void(Config&)>& change) {
+  std::vector<std::size_t> moved(static_cast<std::size_t>(n));
+  Ranks ranks = bootstrap::create_threads(n, 60 * kPatience);
+  CHECK(run_threads(n, [&](int rank) {
+          const auto at = static_cast<std::size_t>(rank);
+          PeOptions options{.config = Config::from_env()};
+          options.config.device = DeviceChoice::kCpu;
+          options.config.symmetric_size = 1 << 20;
+          change(options.config);
+          Pe pe(std::make_unique<Counting>(std::move(ranks[at]), moved[at]), std::move(options));
+        }) == "");
+  return moved.front();
+}
+
+}  // namespace
+
+constexpr std::size_t kMost = std::size_t{5} << 20;
+
+TEST_CASE("pes_that_are_threads_conform") {
+  const int size = GENERATE(1, 2, 5);
+  Ranks lives[2] = {bootstrap::create_threads(size, 60), bootstrap::create_threads(size, 60)};
+  CHECK(run_threads(size, [&](int rank) {
+          int life = 0;
+          conformance([&] { return meet(lives[life++], rank); }, kMost);
+        }) == "");
+}
+
+TEST_CASE("pes_that_are_processes_conform") {
+  const int size = GENERATE(1, 2, 4);
+  IdChannel lives[2];
+  CHECK(run_processes(size, [&](int rank) {
+          int life = 0;
+          conformance(
+              [&] {
+                return std::make_unique<Met>(lives[life++].join(rank, size, uid_config()),
+                                             uid_config());
+              },
+              kMost);
+        }) == "");
+}
+
+TEST_CASE("what_a_pe_does_not_bring_is_zero") {
+  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
+  CHECK(run_threads(2, [&](int rank) {
+          const auto ranks = meet(boots, rank);
+          // What it brought two calls ago has to be gone.
+          for (int i = 0; i < 2; ++i) (void)allgather(*ranks, std::uint64_t{77});
+          if (rank == 1) return ranks->barrier();
+          const auto all = allgather(*ranks, std::uint64_t{5});
+          expect(all[0] == 5 && all[1] == 0, "PE 1 is in a barrier");
+        }) == "");
+}
+
+TEST_CASE("collectives_survive_signals") {
+  CHECK(run_job(run_forked, 3, [](Met& ranks) {
+          struct sigaction action {};
+          action.sa_handler = [](int) {};  // without SA_RESTART: system calls end with EINTR
+          sigaction(SIGALRM, &action, nullptr);
+          const itimerval every_ms{{0, 1000}, {0, 1000}};
+          setitimer(ITIMER_REAL, &every_ms, nullptr);
+          small_allgathers_do_not_mix(ranks, 100);
+          allgather_moves_every_byte(ranks, kMost);
+          ranks.barrier();
+        }) == "");
+}
+
+TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
+  Ranks boots = bootstrap::create_threads(4, 60 * kPatience);
+  CHECK(run_threads(4, [&](int rank) {
+          const auto ranks = meet(boots, rank);
+          ranks->barrier();
+          if (rank == 1 || rank == 3) return;
+          ranks->plane().collectives().set_timeout(0.2);
+          for (int i = 0; i < 2; ++i) {
+            const Error error = expect_error([&] { ranks->barrier(); });
+            // That PE leaves at once, which the others hear when their time may not be up.
+            const std::string what = error.what();
+            expect(what.find("PE 1 ") == 0 || what.find("PE 3 ") == 0, what);
+          }
+        }) == "");
+}
+
+TEST_CASE("pe_that_dies_is_named") {
+  IdChannel channel;
+  CHECK(run_processes(3, [&](int rank) {
+          Met ranks(channel.join(rank, 3, uid_config()), uid_config());
+          ranks.barrier();
+          if (rank == 2) _exit(0);
+          for (int i = 0; i < 2; ++i)
+            expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 2 died", [&] { ranks.barrier(); });
+        }) == "");
+}
+
+// Else a call that ends for that reason would report a fault of its own, which names no PE.
+TEST_CASE("owner_hears_of_an_event_before_a_wait_ends_for_it") {
+  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
+  const Config config = uid_config();
+  std::atomic<bool> heard = false;
+  CHECK(run_threads(2, [&](int rank) {
+          control::Plane::Callbacks callbacks;
+          if (rank == 0) {
+            callbacks.on_event = [&](const control::PeerNews&) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(200));
+              heard = true;
+            };
+          }
+          control::Plane plane(*boots[static_cast<std::size_t>(rank)], config, callbacks);
+          plane.watch();
+          if (rank == 1) return;
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1", [&] { plane.collectives().barrier(); });
+          expect(heard, "the owner has heard");
+        }) == "");
+}
+
+TEST_CASE("death_of_a_pe_ends_the_wait_for_its_segment") {
+  IdChannel channel;
+  CHECK(run_processes(2,
+                      [&](int rank) {
+                        Met ranks(channel.join(rank, 2, uid_config()), uid_config());
+                        ranks.barrier();
+                        if (rank == 1) (void)raise(SIGKILL);
+                        expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1",
+                                     [&] { (void)ranks.plane().local().exchange(STDIN_FILENO); });
+                      },
+                      {1}) == "");
+}
+
+TEST_CASE("end_of_a_job_reaches_the_others") {
+  CHECK(run_job(run_forked, 3, end_reaches_the_others) == "");
+  CHECK(run_job(run_threads, 3, end_reaches_the_others) == "");
+  CHECK(run_job(run_threads, 1, end_reaches_the_others) == "");
+}
+
+// A thread that watches something else ends the job while the main thread is in a collective.
+TEST_CASE("end_by_another_thread_ends_a_collective_under_way") {
+  const auto body = [](Met& ranks) {
+    std::thread ender;
+    if (ranks.rank() == 0) ender = std::thread([&] { ranks.end("the reason given"); });
+    if (ranks.rank() != 0) {
+      expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] {
+        for (int round = 0; round < 1000000; ++round) (void)allgather(ranks, round);
+      });
+    }
+    if (ender.joinable()) ender.join();
+  };
+  for (int round = 0; round < 20; ++round) CHECK(run_job(run_threads, 3, body) == "");
+}
+
+TEST_CASE("child_that_leaves_does_nothing_to_the_job") {
+  CHECK(run_job(run_forked, 3, [](Met& ranks) {
+          ranks.barrier();
+          if (ranks.rank() != 1) {
+            const pid_t child = fork();
+            if (child == 0) _exit(0);
+            int status = -1;
+            expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
+          }
+          ranks.barrier();
+          allgather_moves_every_byte(ranks, std::size_t{1} << 20);
+        }) == "");
+}
+
+TEST_CASE("init_brings_a_bootstrap_some_bytes_of_each_pe_whatever_follows") {
+  const std::size_t three = moved_by_init(3, [](Config&) {});
+  CHECK(three == moved_by_init(3, [](Config& config) {
+          config.p2p = false;
+          config.nic = NicKind::kSoft;
+        }));
+  CHECK(three % 4 == 0);  // what PE 0 gives, and what it gets of three
+  CHECK(three / 4 <= 64);
+  CHECK(moved_by_init(15, [](Config&) {}) == three / 4 * 16);
+}

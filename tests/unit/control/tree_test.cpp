@@ -1,0 +1,349 @@
+#include "host/control/tree.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <span>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace gshmem::control;
+using gshmem::net::Frame;
+using gshmem::net::FrameKind;
+namespace net = gshmem::net;
+
+namespace {
+
+using Pes = std::vector<int>;
+
+/// The trees of a whole job; a connection is a queue, and frames arrive in any order that queues
+/// allow.
+class Job {
+ public:
+  Job(const std::vector<std::string>& hosts, int fan_out) : heard(hosts.size()), missing(-1) {
+    for (int pe = 0; pe < static_cast<int>(hosts.size()); ++pe) {
+      groups_.push_back(group_hosts(hosts, pe));
+      const HostGroup& group = groups_.back();
+      const auto missing_here = [this, pes = group.pes](std::uint64_t) {
+        return std::find(pes.begin(), pes.end(), missing) != pes.end() ? missing : -1;
+      };
+      trees_.emplace_back(group, missing_here, fan_out);
+    }
+    order = tree_order(groups_.front(), fan_out);
+  }
+  Tree& pe(int pe) { return trees_[static_cast<std::size_t>(pe)]; }
+  [[nodiscard]] int size() const { return static_cast<int>(trees_.size()); }
+  [[nodiscard]] const HostGroup& group(int pe) const {
+    return groups_[static_cast<std::size_t>(pe)];
+  }
+  [[nodiscard]] bool is_leader(int pe) const { return group(pe).index == 0; }
+
+  void kill(int victim) {
+    dead_.insert(victim);
+    for (int other = 0; other < size(); ++other) {
+      if (other != victim && pe(other).is_neighbour(victim))
+        pe(other).gone(victim, PeerEvent::kDied);
+    }
+  }
+
+  /// Host `of` brings `value(pe)` of each of its PEs, and wants the result or not.
+  template <class Value>
+  void contribute(int leader, std::uint64_t number, const Value& value, bool wanted = true) {
+    Pes values;
+    for (const int pe : group(leader).pes) values.push_back(value(pe));
+    const bool alike = std::count(values.begin(), values.end(), values[0]) ==
+                       static_cast<std::ptrdiff_t>(values.size());
+    if (alike) values.resize(1);
+    pe(leader).contribute(rows_frame(FrameKind::kContribution, number,
+                                     {.width = sizeof(int), .alike = alike, .wanted = wanted},
+                                     std::as_bytes(std::span(values))));
+  }
+  void come(int leader, std::uint64_t number) {
+    pe(leader).contribute(
+        rows_frame(FrameKind::kContribution, number, {.width = 0, .alike = true}, {}));
+  }
+  void all_come(std::uint64_t number) {
+    for (int pe = 0; pe < size(); ++pe)
+      if (is_leader(pe)) come(pe, number);
+  }
+
+  /// Until nothing is on its way.
+  void settle(unsigned seed = 1) {
+    for (;;) {
+      for (int from = 0; from < size(); ++from) collect(from);
+      std::vector<std::pair<int, int>> ways;
+      for (const auto& [way, frames] : on_the_way_) {
+        if (!frames.empty()) ways.push_back(way);
+      }
+      if (ways.empty()) return;
+      seed = seed * 1103515245u + 12345u;
+      const auto [from, to] = ways[(seed >> 16) % ways.size()];
+      std::deque<Frame>& frames = on_the_way_[{from, to}];
+      const Frame frame = frames.front();
+      frames.pop_front();
+      ++frames_moved;
+      most_bytes = std::max(most_bytes, net::payload_of(frame).size());
+      if (dead_.count(to) == 0) pe(to).take(from, frame);
+    }
+  }
+
+  std::vector<std::vector<Frame>> heard;  ///< by PE
+  int missing;                            ///< what leaders say of their host
+  Pes order;
+  int frames_moved = 0;
+  std::size_t most_bytes = 0;  ///< of a payload
+
+ private:
+  void collect(int from) {
+    for (auto& [to, frame] : pe(from).take_outgoing()) {
+      REQUIRE(pe(to).is_neighbour(from));
+      if (dead_.count(from) == 0) on_the_way_[{from, to}].push_back(frame);
+    }
+    for (const Frame& frame : pe(from).take_deliveries())
+      heard[static_cast<std::size_t>(from)].push_back(frame);
+  }
+
+  std::deque<HostGroup> groups_;
+  std::deque<Tree> trees_;
+  std::set<int> dead_;
+  std::map<std::pair<int, int>, std::deque<Frame>> on_the_way_;
+};
+
+/// Hosts of 3, 1, 2, 1, 3, 1, 2 PEs, dealt out in no order.
+const std::vector<std::string> kIrregular{"c", "a", "b", "a", "d", "e", "e",
+                                          "a", "f", "e", "g", "g", "b"};
+
+std::vector<Frame> of_kind(const std::vector<Frame>& frames, FrameKind kind) {
+  std::vector<Frame> found;
+  std::copy_if(frames.begin(), frames.end(), std::back_inserter(found),
+               [&](const Frame& frame) { return net::header_of(frame).kind == kind; });
+  return found;
+}
+
+Pes values_in(const Frame& frame) {
+  const net::ByteView payload = net::payload_of(frame);
+  Pes values(payload.size() / sizeof(int));
+  std::copy(payload.begin(), payload.end(), std::as_writable_bytes(std::span(values)).begin());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
+  for (const int fan_out : {1, 2, 3, 16}) {
+    const int n = static_cast<int>(kIrregular.size());
+    std::vector<int> parents(kIrregular.size(), -2);
+    for (int pe = 0; pe < n; ++pe) {
+      const Neighbours mine = tree_neighbours(group_hosts(kIrregular, pe), fan_out);
+      for (const int child : mine.children) {
+        CHECK(parents[static_cast<std::size_t>(child)] == -2);
+        parents[static_cast<std::size_t>(child)] = pe;
+        CHECK(tree_neighbours(group_hosts(kIrregular, child), fan_out).parent == pe);
+      }
+    }
+    CHECK(tree_neighbours(group_hosts(kIrregular, 0), fan_out).parent == -1);
+    CHECK(std::count(parents.begin(), parents.end(), -2) == 1);
+  }
+}
+
+TEST_CASE("tree_has_the_rows_of_every_pe_once") {
+  for (const int fan_out : {1, 2, 16}) {
+    Pes order = tree_order(group_hosts(kIrregular, 0), fan_out);
+    CHECK(order == tree_order(group_hosts(kIrregular, 5), fan_out));
+    std::sort(order.begin(), order.end());
+    for (std::size_t i = 0; i < order.size(); ++i) CHECK(order[i] == static_cast<int>(i));
+    CHECK(order.size() == kIrregular.size());
+  }
+}
+
+TEST_CASE("every_host_gets_everyones_data_in_the_order_of_the_tree") {
+  for (unsigned seed = 1; seed < 20; ++seed) {
+    Job job(kIrregular, 2);
+    for (int round = 1; round <= 3; ++round) {
+      for (int pe = job.size() - 1; pe >= 0; --pe) {
+        if (job.is_leader(pe))
+          job.contribute(pe, static_cast<std::uint64_t>(round),
+                         [&](int each) { return 100 * round + each; });
+      }
+      job.settle(seed);
+    }
+    for (int pe = 0; pe < job.size(); ++pe) {
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+      REQUIRE(frames.size() == (job.is_leader(pe) ? 3 : 0));
+      for (std::size_t round = 1; round <= frames.size(); ++round) {
+        const net::FrameHeader header = net::header_of(frames[round - 1]);
+        CHECK(header.kind == FrameKind::kResult);
+        CHECK(header.number == round);
+        CHECK(rows_of(header).width == sizeof(int));
+        CHECK_FALSE(rows_of(header).alike);
+        Pes expected;
+        for (const int each : job.order) expected.push_back(100 * static_cast<int>(round) + each);
+        CHECK(values_in(frames[round - 1]) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("less_than_others_bring_is_filled_with_zeros") {
+  Job job({"a", "b", "b"}, 16);
+  job.come(0, 1);
+  job.contribute(1, 1, [](int pe) { return 70 + pe; });
+  job.settle();
+  for (const int leader : {0, 1}) {
+    REQUIRE(job.heard[static_cast<std::size_t>(leader)].size() == 1);
+    CHECK(values_in(job.heard[static_cast<std::size_t>(leader)][0]) == Pes{0, 71, 72});
+  }
+}
+
+TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link") {
+  std::vector<std::string> hosts;
+  for (int pe = 0; pe < 4000; ++pe) hosts.push_back(std::to_string(pe / 8));
+  Job job(hosts, kFanOut);
+  for (int pe = 0; pe < job.size(); pe += 8) job.contribute(pe, 1, [](int) { return 77; });
+  job.settle();
+  CHECK(job.frames_moved == 2 * (4000 / 8 - 1));
+  CHECK(job.most_bytes == sizeof(int));
+  for (int pe = 0; pe < job.size(); pe += 8) {
+    const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+    REQUIRE(frames.size() == 1);
+    CHECK(rows_of(net::header_of(frames[0])).alike);
+    CHECK(values_in(frames[0]) == Pes{77});
+  }
+}
+
+TEST_CASE("a_result_goes_to_the_hosts_that_look_at_it_alone") {
+  const std::vector<std::string> hosts{"a", "b", "c", "d", "e", "f", "g"};  // a row of hosts
+  Job job(hosts, 1);
+  for (int pe = 0; pe < job.size(); ++pe)
+    job.contribute(
+        pe, 1, [](int each) { return each; }, pe == 3);
+  job.settle();
+  for (int pe = 0; pe < job.size(); ++pe) {
+    const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+    REQUIRE(frames.size() == 1);
+    CHECK(net::header_of(frames[0]).kind == FrameKind::kResult);
+    CHECK(values_in(frames[0]) == (pe <= 3 ? job.order : Pes{}));  // 0 to 2 pass it on
+    CHECK(rows_of(net::header_of(frames[0])).wanted == (pe <= 3));
+  }
+}
+
+TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
+  for (const int late : {0, 6, 12}) {
+    Job job(kIrregular, 2);
+    const int late_leader = job.group(late).pes.front();
+    job.missing = late;
+    for (int pe = 0; pe < job.size(); ++pe)
+      if (job.is_leader(pe) && pe != late_leader) job.come(pe, 1);
+    job.settle();
+    for (int pe = 0; pe < job.size(); ++pe)
+      if (pe != late) job.pe(pe).expired(1);
+    job.settle();
+    for (int pe = 0; pe < job.size(); ++pe) {
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+      REQUIRE(frames.size() == (job.is_leader(pe) ? 1 : 0));
+      if (frames.empty()) continue;
+      CHECK(net::header_of(frames[0]).kind == FrameKind::kMissing);
+      CHECK(net::header_of(frames[0]).rank == late);
+    }
+    // It comes after all: the collective ends as if nothing had been.
+    job.come(late_leader, 1);
+    job.settle();
+    for (int pe = 0; pe < job.size(); ++pe) {
+      if (!job.is_leader(pe)) continue;
+      CHECK(of_kind(job.heard[static_cast<std::size_t>(pe)], FrameKind::kResult).size() == 1);
+    }
+  }
+}
+
+TEST_CASE("death_of_any_pe_is_known_to_all_others") {
+  for (int victim = 0; victim < static_cast<int>(kIrregular.size()); ++victim) {
+    Job job(kIrregular, 2);
+    job.kill(victim);
+    job.settle();
+    for (int pe = 0; pe < job.size(); ++pe) {
+      if (pe == victim) continue;
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+      REQUIRE(frames.size() == 1);
+      CHECK(net::header_of(frames[0]).rank == victim);
+      CHECK(net::header_of(frames[0]).detail == static_cast<std::uint32_t>(PeerEvent::kDied));
+    }
+  }
+}
+
+TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
+  const std::string why = "its queue broke";
+  for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
+    Job job(kIrregular, 2);
+    job.pe(pe).tell({.pe = pe, .event = PeerEvent::kStopped, .why = why});
+    job.settle();
+    CHECK(job.heard[static_cast<std::size_t>(pe)].empty());
+    for (int other = 0; other < job.size(); ++other) {
+      if (other == pe) continue;
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(other)];
+      REQUIRE(frames.size() == 1);
+      CHECK(net::header_of(frames[0]).rank == pe);
+      CHECK(net::header_of(frames[0]).detail == static_cast<std::uint32_t>(PeerEvent::kStopped));
+      CHECK(net::text_of(frames[0]) == why);
+    }
+    job.all_come(1);
+    job.settle();
+    for (int each = 0; each < job.size(); ++each) {
+      if (!job.is_leader(each)) continue;
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(each)];
+      CHECK(net::header_of(frames.back()).kind == FrameKind::kResult);
+    }
+  }
+}
+
+TEST_CASE("result_is_there_before_the_news_that_who_had_it_left") {
+  for (unsigned seed = 1; seed < 30; ++seed) {
+    Job job(kIrregular, 2);
+    job.all_come(1);
+    job.settle(seed);
+    // Everyone leaves as soon as it has the result; parents hear it from their children.
+    for (int pe = 0; pe < job.size(); ++pe) {
+      for (int other = 0; other < job.size(); ++other) {
+        if (job.pe(other).is_neighbour(pe)) job.pe(other).gone(pe, PeerEvent::kLeft);
+      }
+    }
+    job.settle(seed + 1);
+    for (int pe = 0; pe < job.size(); ++pe) {
+      if (!job.is_leader(pe)) continue;
+      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
+      REQUIRE(!frames.empty());
+      CHECK(net::header_of(frames[0]).kind == FrameKind::kResult);
+    }
+  }
+}
+
+TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
+  Job job(std::vector<std::string>(200, "a"), 16);
+  for (int pe = 1; pe < 200; ++pe) job.pe(0).gone(pe, PeerEvent::kLeft);
+  job.settle();
+  CHECK(job.frames_moved < 200);
+  CHECK(job.heard[0].size() == 199);
+}
+
+TEST_CASE("frames_that_make_no_sense_are_passed_over") {
+  Job job({"a", "a", "b"}, 16);
+  Tree& root = job.pe(0);
+  job.come(0, 1);
+  const auto block = [](std::uint64_t number, const Rows& rows, std::size_t bytes) {
+    return rows_frame(FrameKind::kContribution, number, rows, net::Bytes(bytes));
+  };
+  root.take(1, block(1, {.width = 4}, 4));    // that PE brings its part by shared memory
+  root.take(77, block(1, {.width = 4}, 4));   // no neighbour
+  root.take(2, block(1, {.width = 400}, 4));  // less than it says
+  root.take(2, block(2, {.width = 4}, 4));    // of a collective that nobody is in
+  root.take(1, net::make_frame({.kind = FrameKind::kNews, .rank = -3}));
+  root.take(1, net::make_frame({.kind = FrameKind::kExpired, .number = 9}));
+  root.take(1, net::make_frame({.kind = FrameKind::kMissing, .number = 9, .rank = 2}));
+  root.take(1, net::make_frame({.kind = FrameKind::kResult, .number = 1}));
+  root.take(1, net::make_frame({.kind = static_cast<FrameKind>(99)}));
+  CHECK(root.take_outgoing().empty());
+  CHECK(root.take_deliveries().empty());
+}
