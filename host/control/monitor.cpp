@@ -311,6 +311,8 @@ void Monitor::deliver(const Frame& frame) {
   const PeerNews news = news_of(frame);
   ends_.drop(news.pe);
   cause_known_ = cause_known_ || news.event != PeerEvent::kLeft;
+  const bool ends_job = ending_ && ending_->mine.event == PeerEvent::kExited;
+  if (ends_job && news.event != PeerEvent::kExited) return;  // the others end for this PE's sake
   callbacks_.on_event(news);
 }
 

@@ -189,6 +189,24 @@ TEST_CASE("end_of_a_job_reaches_the_others") {
   CHECK(run_job(run_threads, 1, end_reaches_the_others) == "");
 }
 
+TEST_CASE("pe_that_ends_the_job_on_purpose_is_not_told_that_the_others_died") {
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const Config config = uid_config();
+          const auto boot = channel.join(rank, 2, config);
+          std::atomic<bool> heard = false;
+          control::Plane plane(*boot, config, {.on_event = [&](const control::PeerNews&) {
+            heard = true;
+            if (rank == 1) _exit(0);
+          }});
+          plane.watch();
+          if (rank == 1) pause();
+          plane.monitor().ending({0, control::PeerEvent::kExited, "on purpose"});
+          std::this_thread::sleep_for(std::chrono::milliseconds(400));
+          expect(!heard, "nobody has died for PE 0");
+        }) == "");
+}
+
 // A thread that watches something else ends the job while the main thread is in a collective.
 TEST_CASE("end_by_another_thread_ends_a_collective_under_way") {
   const auto body = [](Met& ranks) {
