@@ -3,6 +3,7 @@
 #include "host/base/error.h"
 #include "host/info/doctor/doctor.h"
 #include "host/info/report.h"
+#include "host/info/selftest/selftest.h"
 
 #include <gshmem/gshmem.hpp>
 
@@ -14,7 +15,7 @@
 namespace {
 
 struct Options {
-  bool json = false, markdown = false, doctor = false, list = false;
+  bool json = false, markdown = false, doctor = false, list = false, selftest = false;
   bool job = gshmem::info::launched();
 };
 
@@ -32,9 +33,14 @@ void declare(CLI::App& app, Options& options) {
       "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
       "host prints.");
   app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
+  app.add_flag("--nic-selftest", options.selftest,
+               "try on the network card what only a card can confirm, and print a page about it (a "
+               "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
   app.footer(
-      "Exit status: 1 when a variable has a bad value, the job could not be joined, or --doctor "
-      "found\nat least one problem (hints do not count); 2 for a wrong option.");
+      "Exit status: 1 when a variable has a bad value, the job could not be joined, --doctor "
+      "found\nat least one problem (hints do not count), or a check of --nic-selftest failed; 2 "
+      "for a "
+      "wrong option.");
 }
 
 /// PE 0 speaks for the job; when it has not come about, the process with the launcher's rank 0
@@ -61,9 +67,19 @@ int run_doctor(const Options& options) {
   return diagnosis.status();
 }
 
+int run_selftest() {
+  using namespace gshmem;
+  // Errors are what it provokes, and what it says itself.
+  if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
+  const selftest::SelfTest test = selftest::test_nic(Config::from_env());
+  std::fputs(selftest::as_text(test).c_str(), stdout);
+  return test.good() ? 0 : 1;
+}
+
 int run(const Options& options) {
   using namespace gshmem::info;
   if (options.doctor) return run_doctor(options);
+  if (options.selftest) return run_selftest();
   if (options.markdown) {
     const std::string table = variables_as_markdown(gshmem::config_entries_from_env());
     std::fputs(table.c_str(), stdout);

@@ -72,6 +72,9 @@ class Pe {
     return nics_.empty() ? "none" : asked == NicKind::kAuto ? nics_.name() : word_of(asked);
   }
 
+  /// One line about its way to the PEs that are not mapped; there is one.
+  [[nodiscard]] std::string network_text() const;
+
   // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
   // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.
   [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,

@@ -205,9 +205,14 @@ void Pe::make_network() {
     queues_->exchange(ranks());
     context_queues_ = queues_->connect();
   }
-  GSHMEM_INFO("network path to %zu PEs by %s (%s), doorbell by %s", peers.size(), nics_.name(),
-              nics_.describe().c_str(),
-              queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"));
+  GSHMEM_INFO("network path to %zu PEs by %s", peers.size(), network_text().c_str());
+}
+
+std::string Pe::network_text() const {
+  const bool gpu_memory = (state_.nic.traits & abi::QueueTraits::kGpuMemory) != 0;
+  return strprintf(
+      "%s (%s), doorbell by %s, queues in %s memory", nics_.name(), nics_.describe().c_str(),
+      queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"), gpu_memory ? "GPU" : "host");
 }
 
 void Pe::quiet_network() {

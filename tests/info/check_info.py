@@ -5,6 +5,7 @@ With a launcher ("mpirun -np 2"), that starts gshmem-info.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -41,6 +42,31 @@ def case_json(program):
     assert report["build"]["version"] and report["unknown_variables"] == []
     assert report["gpus"] or report["no_gpus"]
     assert "pes" not in report
+
+
+SELFTEST_FAULTS = {  # rules and adversary of the soft NIC, and the line that names the reason
+    ("op=mcas:syndrome=0x12", ""): "atomics of 8 bytes .*(remote invalid request|not valid here)",
+    ("op=read:drop", ""): "transfers .*get .READ. to PE 0 failed: retries exceeded",
+    ("qp=*:wqe=60000:cq=overrun", ""): "wrap of the queue .*completion queue broke",
+    ("wqe=2:port=down", ""): "transfers .*retries exceeded.*mlx5_0 port 1 is down since",
+    ("op=nop:syndrome=0x02", ""): "init .*does not work off its queues",
+    ("", "trailing_read=1"): "transfers .*complete, but the data is not there",
+}
+
+
+def case_selftest(program):
+    soft = {"GSHMEM_NIC": "soft"}
+    good = run(program, ["--nic-selftest"], 0, **soft)
+    for part in ("wrap of the queue", "atomics of 4 bytes", "error: remote key", "GB/s",
+                 "All checks are good."):
+        assert part in good, f"no {part!r} in\n{good}"
+    assert "FAILED" not in good
+    for (rules, adversary), line in SELFTEST_FAULTS.items():
+        page = run(program, ["--nic-selftest"], 1, GSHNIC_RULES=rules, GSHNIC_ADVERSARY=adversary,
+                   **soft)
+        assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
+    page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
+    assert re.search("FAILED +init .*mlx5_9", page), page
 
 
 def case_bad_value(program):

@@ -269,6 +269,25 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
   });
 }
 
+TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  std::vector<const Noting*> all;
+  NicList nics;
+  nics.push_back(std::make_unique<Noting>(0, "d0", all));
+  Rails rails(std::move(nics));
+  Memory memory;
+  Config config;
+  config.qps_per_pe = 1;
+  config.qp_depth = 256;
+  const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
+  const auto& made = all.front()->queues;
+  REQUIRE(made.size() == 2);
+  CHECK(made[0].depth == 256);
+  CHECK(made[1].depth == abi::kMinQueueDepth);
+  CHECK(made[0].end.queue == 1);
+  CHECK(made[1].end.queue == 0);
+}
+
 TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without") {
   run_job(Job{{{"d12"}, {"d13"}, {"d1"}, {"d2"}}, {0, 0, 1, 1}}, [](Connected& pe, int me) {
     pe.expect_two_ends();

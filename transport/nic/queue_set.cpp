@@ -59,6 +59,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       heap_(options.heap),
       peers_(options.peers),
       n_pes_(static_cast<std::size_t>(options.boot.size())),
+      my_pe_(options.boot.rank()),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
       only_atomics_(options.only_atomics) {
@@ -197,7 +198,7 @@ void QueueSet::create() {
   for (const int pe : peers_) {
     for (const int rail : batch_.rails) {
       ends.emplace_back(pe, rail);
-      if (rails_.is_one_way(pe, rail)) answering.emplace_back(pe, rail);
+      if (is_answered_apart(pe, rail)) answering.emplace_back(pe, rail);
     }
   }
   const Places places(0, ends.size(), depth_);
@@ -239,16 +240,19 @@ void QueueSet::exchange(Collectives& boot) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
     const End& end = batch_.queues[i];
-    if (rails_.is_one_way(end.pe, rail_of(i))) one_way[i] = &batch_.answering[next++];
+    if (is_answered_apart(end.pe, rail_of(i))) one_way[i] = &batch_.answering[next++];
     asking.push_back(&end);
     answering.push_back(one_way[i] != nullptr ? one_way[i] : &end);
   }
   const std::vector<ConnectInfo> answers = swap_infos(boot, answering);
   for (std::size_t i = 0; i < answers.size(); ++i) batch_.queues[i].theirs = answers[i];
-  if (!rails_.any_one_way()) return;
-  const std::vector<ConnectInfo> asks = swap_infos(boot, asking);
-  for (std::size_t i = 0; i < asks.size(); ++i)
-    if (one_way[i] != nullptr) one_way[i]->theirs = asks[i];
+  std::vector<ConnectInfo> asks(asking.size());
+  if (rails_.any_one_way()) asks = swap_infos(boot, asking);
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    if (one_way[i] == nullptr) continue;
+    const End& asker = *asking[i];
+    one_way[i]->theirs = asker.pe == my_pe_ ? asker.nic->connect_info(asker.number) : asks[i];
+  }
 }
 
 void QueueSet::connect_batch() {

@@ -107,6 +107,11 @@ class QueueSet {
   [[nodiscard]] abi::QueueMemory choose_memory();
   [[nodiscard]] Region allocate(std::uint64_t bytes);
   void begin(std::vector<QueueRails> contexts);
+  /// The other end of a queue to PE `pe` only answers: where the connection goes one way, and where
+  /// it leads back to this PE. (One that asks itself loses its error, because it answers no more.)
+  [[nodiscard]] bool is_answered_apart(int pe, int rail) const {
+    return pe == my_pe_ || rails_.is_one_way(pe, rail);
+  }
   [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
   [[nodiscard]] std::uint32_t remote_key(int pe, int rail) const {
     return remote_keys_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
@@ -138,6 +143,7 @@ class QueueSet {
   Region heap_;
   std::vector<int> peers_;
   std::size_t n_pes_;
+  int my_pe_;
   std::uint32_t depth_;
   abi::QueueMemory memory_;
   std::function<bool(int pe)> only_atomics_;

@@ -221,10 +221,11 @@ std::string Device::describe() const {
   const std::string address = link_layer == LinkLayer::kInfiniBand
                                   ? strprintf("LID %d", port_attributes.lid)
                                   : strprintf("GID %d %s", gid.index, gid_text(gid.gid).c_str());
-  return strprintf("%s port %d (%s, %s, MTU %d, %s)", name.c_str(), port,
+  return strprintf("%s port %d (%s, %s, MTU %d, %s, firmware %s)", name.c_str(), port,
                    link_layer_name(link_layer), address.c_str(),
                    mtu_bytes(port_attributes.active_mtu),
-                   distance == Distance::kUnknown ? "distance unknown" : distance_name(distance));
+                   distance == Distance::kUnknown ? "distance unknown" : distance_name(distance),
+                   attributes.fw_ver);
 }
 
 }  // namespace gshmem::nic::mlx5

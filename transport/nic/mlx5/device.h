@@ -66,7 +66,7 @@ class Device {
   std::uint32_t event_queue = 0;
   std::uint32_t counter_set = 0;
 
-  /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX)"
+  /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX, firmware 28.39.2048)"
   [[nodiscard]] std::string describe() const;
   /// By GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says that
   /// nothing gets through without a GRH (virtual ports, which share a LID).

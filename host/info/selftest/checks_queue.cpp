@@ -1,0 +1,197 @@
+// Checks of --nic-selftest: queues, doorbells, order, and errors.
+#include "host/info/selftest/bench.h"
+
+#include <gshmem/device/nic.h>
+
+#include <chrono>
+#include <cstring>
+
+namespace gshmem::selftest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kOrderSeconds = 3, kSoftOrderSeconds = 0.3;
+constexpr std::uint64_t kOrderRounds = 1'000'000;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string expect_syndrome(const Bench::Met& met, abi::Syndrome syndrome) {
+  const abi::CompletionEntry& entry = met.completion;
+  const std::string text = strprintf("syndrome 0x%02x, vendor 0x%02x, hardware 0x%02x%02x (%s)",
+                                     entry.syndrome, entry.vendor_syndrome, entry.hardware_syndrome,
+                                     entry.hardware_syndrome_type, met.message.c_str());
+  if (entry.syndrome == static_cast<std::uint8_t>(syndrome)) return text;
+  throw CheckFailed{
+      strprintf("expected syndrome 0x%02x, but %s", static_cast<unsigned>(syndrome), text.c_str())};
+}
+
+/// A NOP by hand on the queue of this thread, rung by a store of its own.
+class HandMade {
+ public:
+  explicit HandMade(const abi::DeviceState& state)
+      : state_(state), view_(state.nic.queues[0]), index_(view_.cursor->reserved) {
+    const std::uint32_t mask = abi::QueueTraits::depth(state.nic.traits) - 1;
+    const device::Word16 control = device::placed(
+        device::control_unit({abi::Opcode::kNop, 0, 1, 0}), index_, view_.number, abi::kCqUpdate);
+    std::memcpy(view_.entries + (index_ & mask) * abi::kWqebbBytes, &control, sizeof(control));
+    view_.cursor->reserved = end();
+    device::fence_release_system();
+  }
+  void store_record() const {
+    device::store_record(&view_.send_record->raw, abi::Be32(end() & 0xffff).raw);
+  }
+  void ring() const {
+    device::store_register(view_.doorbell, abi::doorbell_value(end(), view_.number));
+  }
+  /// Leaves the queue as if the library had posted it. Throws CheckFailed.
+  void wait(const char* what) const {
+    device::store_relaxed(&view_.cursor->ready, abi::PublishedWord::make(index_ + 1, 1));
+    if (index_ == 0) device::atomic_or(&state_.nic.used[0], 1u);
+    const auto begin = Clock::now();
+    while (since(begin) < 5) {
+      const abi::Be32 word = abi::Be32::from_raw(device::load_acquire(&view_.completion->raw));
+      if ((word.get() >> 16) == (index_ & 0xffff) && (word.get() >> 4 & 0xf) == 0) return;
+    }
+    throw CheckFailed{std::string(what) + ": no completion within 5 s"};
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t end() const { return static_cast<std::uint32_t>(index_ + 1); }
+  const abi::DeviceState& state_;
+  const abi::QueueView& view_;
+  std::uint64_t index_;
+};
+
+/// Memory that no key covers.
+char* beyond_heap(const Bench& bench) {
+  return bench.state().heap + bench.state().heap_bytes + (1 << 30);
+}
+
+/// Of the first queue to this PE, in host memory.
+abi::QueueView& view_of(Bench& bench) {
+  return const_cast<abi::QueueView&>(bench.state().nic.queues[0]);
+}
+
+}  // namespace
+
+std::string check_wrap(Bench& bench) {
+  constexpr std::uint64_t kCount = 70'000;  // more than 2^16
+  for (std::uint64_t i = 1; i <= kCount; ++i) {
+    device::Call call(device::CallKind::kP, "p", 0);
+    call.dest = bench.at(kDest);
+    call.operand = i;
+    call.width = 8;
+    bench.run(call);
+    if (i % 1024 == 0) bench.quiet();
+  }
+  bench.quiet();
+  std::uint64_t last = 0;
+  std::memcpy(&last, bench.load(kDest, 8).data(), 8);
+  expect_word("the last word", last, kCount, 8);
+  return strprintf("%llu entries on a collapsed completion queue of one entry",
+                   static_cast<unsigned long long>(kCount));
+}
+
+std::string check_doorbell_alone(Bench& bench) {
+  const HandMade nop(bench.state());
+  nop.ring();
+  nop.wait("doorbell without its record");
+  nop.store_record();
+  return "the NIC takes the producer index from the doorbell";
+}
+
+std::string check_record_first(Bench& bench) {
+  const HandMade nop(bench.state());
+  nop.store_record();
+  device::fence_release_system();
+  nop.ring();
+  nop.wait("doorbell after its record");
+  return "record, then doorbell";
+}
+
+/// This thread sends payloads with a signal after each, and looks at both.
+std::string check_order(Bench& bench) {
+  constexpr std::size_t kPayload = 512;
+  auto* const words = reinterpret_cast<std::uint64_t*>(bench.at(kSource));
+  auto* const there = reinterpret_cast<const std::uint64_t*>(bench.at(kDest));
+  auto* const signal = reinterpret_cast<std::uint64_t*>(bench.at(kDest + 4096));
+  const auto begin = Clock::now();
+  std::uint64_t round = 0;
+  const double limit = bench.is_card() ? kOrderSeconds : kSoftOrderSeconds;
+  while (round < kOrderRounds && since(begin) < limit) {
+    ++round;
+    for (std::size_t i = 0; i < kPayload / 8; ++i) words[i] = round;
+    device::Call call = device::Call::transfer(device::CallKind::kPutSignal, "put_signal",
+                                               bench.at(kDest), words, kPayload, 0, false);
+    call.signal = signal;
+    call.operand = round;
+    bench.run(call);
+    const auto sent = Clock::now();
+    while (device::load_acquire(signal) != round) {
+      if (since(sent) < 5) continue;
+      bench.quiet();  // which may know why
+      throw CheckFailed{
+          strprintf("signal %llu has not come within 5 s", static_cast<unsigned long long>(round))};
+    }
+    for (std::size_t i = 0; i < kPayload / 8; ++i) {
+      if (device::load_relaxed(there + i) == round) continue;
+      throw CheckFailed{
+          strprintf("signal %llu was there before word %zu of its payload: atomics overtake writes",
+                    static_cast<unsigned long long>(round), i)};
+    }
+  }
+  bench.quiet();
+  return strprintf("%llu payloads of %zu bytes, none after its signal",
+                   static_cast<unsigned long long>(round), kPayload);
+}
+
+std::string check_beyond_the_heap(Bench& bench) {
+  char* const beyond = beyond_heap(bench);
+  return expect_syndrome(bench.error_of([&] { bench.put(beyond, bench.at(kSource), 64); }),
+                         abi::Syndrome::kRemoteAccess);
+}
+
+std::string check_bad_remote_key(Bench& bench) {
+  view_of(bench).remote_key = abi::Be32(0x00dead00);
+  return expect_syndrome(bench.error_of([&] { bench.put(bench.at(kDest), bench.at(kSource), 64); }),
+                         abi::Syndrome::kRemoteAccess);
+}
+
+std::string check_bad_local_key(Bench& bench) {
+  view_of(bench).local_key = abi::Be32(0x00dead00);
+  return expect_syndrome(bench.error_of([&] { bench.put(bench.at(kDest), bench.at(kSource), 64); }),
+                         abi::Syndrome::kLocalProtection);
+}
+
+std::string check_unaligned_atomic(Bench& bench) {
+  device::Call call(device::CallKind::kAmo, "fetch_add", 0);
+  call.dest = bench.at(kDest + 4);
+  call.op = device::AmoOp::kAdd;
+  call.operand = 1;
+  call.width = 8;
+  return expect_syndrome(bench.error_of([&] { bench.run(call); }), abi::Syndrome::kRemoteRequest);
+}
+
+/// With entries under way after the one that fails, its completion may be overwritten.
+std::string check_entries_after_an_error(Bench& bench) {
+  const auto post = [&](void* dest) {
+    bench.run(device::Call::transfer(device::CallKind::kPut, "put_nbi", dest, bench.at(kSource), 64,
+                                     0, false));
+  };
+  bench.store(kSource, pattern(64, 5));
+  const Bench::Met met = bench.error_of([&] {
+    post(beyond_heap(bench));
+    for (int i = 0; i < 32; ++i) post(bench.at(kDest));
+  });
+  const bool flushed = met.completion.syndrome == static_cast<std::uint8_t>(abi::Syndrome::kFlush);
+  if (!flushed) expect_syndrome(met, abi::Syndrome::kRemoteAccess);
+  expect_equal("what was put after the entry that failed", bench.load(kDest, 64), Bytes(64, 0));
+  return std::string(flushed ? "its completion was overwritten by those of flushed entries"
+                             : "its completion stayed") +
+         "; none of them was executed";
+}
+
+}  // namespace gshmem::selftest

@@ -1,0 +1,131 @@
+#include "host/info/selftest/selftest.h"
+
+#include "host/gpu/gpu.h"
+#include "host/info/selftest/bench.h"
+
+#include <gshmem/gshmem.h>
+
+#include <algorithm>
+
+namespace gshmem::selftest {
+namespace {
+
+using Kind = Finding::Kind;
+using Where = NamedCheck::Where;
+
+constexpr NamedCheck kChecks[] = {
+    {"transfers", check_transfers},
+    {"inline payloads", check_inline},
+    {"atomics of 4 bytes", check_atomics_4},
+    {"atomics of 8 bytes", check_atomics_8},
+    {"signals", check_signals},
+    {"wrap of the queue", check_wrap},
+    {"doorbell alone", check_doorbell_alone, Where::kHostMemory},
+    {"record first", check_record_first, Where::kHostMemory},
+    {"write before atomic", check_order, Where::kHostMemory},
+    {"error: beyond the heap", check_beyond_the_heap},
+    {"error: remote key", check_bad_remote_key, Where::kHostMemory},
+    {"error: local key", check_bad_local_key, Where::kHostMemory},
+    {"error: unaligned atomic", check_unaligned_atomic},
+    {"error: what comes after", check_entries_after_an_error},
+};
+constexpr NamedCheck kFigures[] = {
+    {"latency", measure_latency, Where::kHostMemory},
+    {"rate", measure_rate, Where::kHostMemory},
+    {"bandwidth", measure_bandwidth, Where::kHostMemory},
+};
+
+/// What every part has in common: nothing reaches the PE but its network, errors end nothing, and
+/// no wait is long.
+Config config_of(const Config& given) {
+  Config config = given;
+  config.p2p = false;
+  config.fabric = Switch::kOff;
+  if (config.nic != NicKind::kSoft) config.nic = NicKind::kMlx5;
+  config.fault = abi::FaultPolicy::kReport;
+  config.symmetric_size = 2 * Bench::kBytes;
+  config.timeout = 3;
+  config.qps_per_pe = 1;
+  config.contexts = 0;
+  return config;
+}
+
+Finding finding_of(const NamedCheck& each, const Config& config) {
+  const bool figure = each.check == measure_latency || each.check == measure_rate ||
+                      each.check == measure_bandwidth;
+  try {
+    Bench bench(config);
+    return {figure ? Kind::kNote : Kind::kGood, each.name, each.check(bench)};
+  } catch (const CheckFailed& failed) {
+    return {Kind::kFailed, each.name, failed.why};
+  } catch (const std::exception& error) {
+    return {Kind::kFailed, each.name, error.what()};
+  }
+}
+
+SelfTestPart test_part(const std::string& title, const Config& config) {
+  SelfTestPart part{title, {}};
+  try {
+    const Bench bench(config);
+    part.findings.push_back({Kind::kGood, "init", bench.network()});
+  } catch (const std::exception& error) {
+    part.findings.push_back({Kind::kFailed, "init", error.what()});
+    return part;
+  }
+  const bool host = config.device == DeviceChoice::kCpu;
+  for (const auto& [begin, end] : {std::pair{std::begin(kChecks), std::end(kChecks)},
+                                   std::pair{std::begin(kFigures), std::end(kFigures)}}) {
+    for (const NamedCheck* each = begin; each != end; ++each) {
+      if (host || each->where == Where::kEverywhere)
+        part.findings.push_back(finding_of(*each, config));
+    }
+  }
+  return part;
+}
+
+}  // namespace
+
+bool SelfTest::good() const {
+  return std::all_of(parts.begin(), parts.end(), [](const SelfTestPart& part) {
+    return std::none_of(part.findings.begin(), part.findings.end(),
+                        [](const Finding& each) { return each.kind == Kind::kFailed; });
+  });
+}
+
+SelfTest test_nic(const Config& given) {
+  SelfTest test;
+  Config config = config_of(given);
+  config.device = DeviceChoice::kCpu;
+  test.parts.push_back(test_part("host memory, rung by a CPU", config));
+  std::string why_none;
+  if (given.device == DeviceChoice::kCpu || gpu_count(&why_none) == 0) {
+    const std::string why = given.device == DeviceChoice::kCpu ? "GSHMEM_DEVICE=cpu" : why_none;
+    test.parts.push_back({"GPU memory", {{Kind::kNote, "left out", why}}});
+    return test;
+  }
+  config.device = DeviceChoice::kCuda;
+  test.parts.push_back(test_part("GPU memory, as programs use it", config));
+  config.queue_memory = QueueMemoryChoice::kHost;
+  config.doorbell = DoorbellChoice::kAgent;
+  test.parts.push_back(
+      test_part("GPU memory, queues in host memory, rung by a host thread", config));
+  return test;
+}
+
+std::string as_text(const SelfTest& test) {
+  std::string text = std::string(GSHMEM_VENDOR_STRING) + ", network card self-test\n";
+  for (const SelfTestPart& part : test.parts) {
+    text += "\n" + part.title + "\n";
+    for (const Finding& each : part.findings) {
+      const char* word = each.kind == Kind::kGood     ? "ok"
+                         : each.kind == Kind::kFailed ? "FAILED"
+                                                      : "";
+      text += strprintf("  %-6s  %-24s  %s\n", word, each.what.c_str(), each.detail.c_str());
+    }
+  }
+  text += test.good() ? "\nAll checks are good.\n"
+                      : "\nSome checks failed. Please send this page with the issue.\n";
+  return text;
+}
+
+}  // namespace gshmem::selftest
