@@ -357,13 +357,15 @@ GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang)
 ///
 /// A register of the NIC is rung before the record is stored, and again after: the NIC reads the
 /// record only when it recovers from an error, and then finds the doorbell that covers it (DOCA
-/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). A word that a host thread forwards comes once,
-/// after the record where that must be there before (kRecordFirst).
+/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). Where the NIC has none it is rung once. A word that
+/// a host thread forwards comes once, after the record where that must be there before
+/// (kRecordFirst).
 GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
   const std::uint64_t value = abi::doorbell_value(end, bells.number);
   const std::uint32_t record = Be32(end & 0xffff).raw;
   if (has_register(traits)) {
     store_register(bells.doorbell, value);
+    if (traits & abi::QueueTraits::kNoRecord) return;
     store_record(&bells.send_record->raw, record);
     store_register(bells.doorbell, value);
   } else {

@@ -147,7 +147,9 @@ const char* command_name(const void* in) {
   const auto* bytes = static_cast<const std::uint8_t*>(in);
   switch (bytes[0] << 8 | bytes[1]) {
     case 0x100:
-      return bytes[7] == 1 ? "QUERY_HCA_CAP(GENERAL)" : "QUERY_HCA_CAP(ATOMIC)";
+      return bytes[7] == 1      ? "QUERY_HCA_CAP(GENERAL)"
+             : bytes[7] == 0x41 ? "QUERY_HCA_CAP(GENERAL_2)"
+                                : "QUERY_HCA_CAP(ATOMIC)";
     case 0x400:
       return "CREATE_CQ";
     case 0x500:
@@ -179,10 +181,14 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
                 std::size_t out_bytes) {
   if (!command(in, in_bytes, out, out_bytes)) return current->fail_errno;
   auto* caps = static_cast<std::uint8_t*>(out) + 0x10;
-  if (static_cast<const std::uint8_t*>(in)[7] == 1) {
-    caps[0x11] = 15;  // log_max_qp_sz
-    caps[0x29] = 4;   // log_max_ra_req_qp
-    caps[0x2b] = 4;   // log_max_ra_res_qp
+  const int type = static_cast<const std::uint8_t*>(in)[7] / 2;
+  if (type == 0x20) {
+    caps[0x5c] = 0x40;  // send_dbr_mode_no_dbr_ext
+  } else if (type == 0) {
+    caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
+    caps[0x11] = 15;                             // log_max_qp_sz
+    caps[0x29] = 4;                              // log_max_ra_req_qp
+    caps[0x2b] = 4;                              // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;
     caps[0x43] = 0x02;                                                    // atomic
     caps[0x47] = 0x01;                                                    // rc

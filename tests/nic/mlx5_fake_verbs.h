@@ -24,7 +24,8 @@ struct FakeVerbs {
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
-  int registers = 1000;  ///< doorbells that can still be had
+  int registers = 1000;    ///< doorbells that can still be had
+  bool no_record = false;  ///< queue pairs may do without a doorbell record
 
   // What it saw.
   std::vector<std::string> calls;

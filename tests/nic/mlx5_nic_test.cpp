@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -280,6 +281,32 @@ TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
   CHECK(addresses_of(3, 10) == 3);
   CHECK_THAT(error_of([&] { (void)addresses_of(0, 1); }),
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
+}
+
+TEST_CASE("queues_do_without_a_record_where_the_device_can") {
+  for (const bool can : {false, true}) {
+    fake_verbs_reset();
+    fake_verbs().no_record = can;
+    Setup setup;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    nic->use_queue_memory(setup.memory.queue_region());
+    const auto bell =
+        reinterpret_cast<std::uintptr_t>(nic->create_queue(Memory::place(0)).doorbell);
+    CHECK((bell % 4096 == 0x600) == can);
+    CHECK(((nic->limits().flags & abi::kNicReadsRecord) == 0) == can);
+    CHECK(nic->limits().registers);
+    const std::uint8_t mode = fake_verbs().commands_of(0x500).at(0).at(0x18 + 0x10);
+    CHECK(static_cast<int>(mode >> 6) == (can ? 1 : 0));
+  }
+}
+
+TEST_CASE("an_address_is_resolved_once") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  Setup setup;
+  setup.whole_life();  // two queues, to one address
+  const auto& calls = fake_verbs().calls;
+  CHECK(std::count(calls.begin(), calls.end(), "ibv_create_ah") == 1);
 }
 
 TEST_CASE("limits_come_from_the_device") {

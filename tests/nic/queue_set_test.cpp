@@ -54,7 +54,7 @@ class Noting final : public Nic {
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
-  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true}; }
+  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true, true}; }
   std::string port() const override { return port_; }
   std::unique_ptr<Nic> open_port(const std::string& port) override {
     require(port != "d13", GSHMEMX_ERROR_NIC, "no permission on d13");

@@ -15,7 +15,7 @@ namespace {
 // Before the libraries look: mlx5_0 and mlx5_1 on RoCE, mlx5_2 on InfiniBand.
 const bool is_set =
     (setenv("GSHNIC_DEVICES", "3", 1),
-     setenv("GSHNIC_PROFILE", "roce,mtu=1024,page=64k,no_record;roce6;ib", 1), true);
+     setenv("GSHNIC_PROFILE", "roce,mtu=1024,page=64k;roce6,no_record;ib", 1), true);
 
 /// The n-th device.
 struct Port {
@@ -139,6 +139,18 @@ TEST_CASE("a page of 64 KiB has 16 UARs with their registers") {
   for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
 }
 
+TEST_CASE(
+    "queue pairs without doorbell records have a UAR of their own, where memory is the register") {
+  const Port port(1);
+  mlx5dv_devx_uar* one = mlx5dv_devx_alloc_uar(port.context, 1u << 31);
+  mlx5dv_devx_uar* other = mlx5dv_devx_alloc_uar(port.context, 1u << 31);
+  REQUIRE(one != nullptr);
+  REQUIRE(other != nullptr);
+  CHECK(one->page_id != other->page_id);
+  mlx5dv_devx_free_uar(other);
+  mlx5dv_devx_free_uar(one);
+}
+
 TEST_CASE("regions lie in pages of the host as they do in their addresses") {
   const Port large(0), small(2);
   constexpr std::size_t kBytes = 1 << 17;
@@ -172,7 +184,7 @@ TEST_CASE("user memory may have pages up to the host's") {
 }
 
 TEST_CASE("a queue pair without a doorbell record needs a card that has them") {
-  const Port with(0), without(2);
+  const Port with(1), without(2);
   const auto cap2 = [](const Port& port) {
     Bytes in = command(0x100), out(0x1010);
     bits(in, 4, 15, 0, 0x20 << 1 | 1);

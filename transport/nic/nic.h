@@ -73,6 +73,7 @@ class Nic {
   /// NicFlags, and the largest message of a WQE in bytes. Entries of 256 bytes are taken by all.
   struct Limits {
     std::uint32_t flags = 0, max_message = 0;
+    bool registers = false;  ///< doorbells are registers of a device, which takes every store
     /// NIC atomics and atomics of CPU or GPU on the same word are atomic to each other.
     bool coherent_atomics = false;
   };

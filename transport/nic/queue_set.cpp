@@ -335,8 +335,10 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
 
 /// How the doorbells of the batch are rung.
 abi::Bell QueueSet::bell(const Nic::Limits& limits) const {
-  if (!(limits.flags & abi::kNicReadsRecord)) return abi::Bell::kWord;
-  return agent_ || bells_need_order_ ? abi::Bell::kRecordWord : abi::Bell::kRegister;
+  const bool record = (limits.flags & abi::kNicReadsRecord) != 0;
+  if (!limits.registers || agent_ || bells_need_order_)
+    return record ? abi::Bell::kRecordWord : abi::Bell::kWord;
+  return record ? abi::Bell::kRegister : abi::Bell::kRegisterAlone;
 }
 
 /// Cursors of so many queues.

@@ -48,6 +48,7 @@ Nic::Limits Rails::limits() const {
     all.flags |= one.flags & ~abi::kNicFetchedBig;
     all.max_message = std::min(all.max_message, one.max_message);
     all.coherent_atomics = all.coherent_atomics && one.coherent_atomics;
+    all.registers = all.registers && one.registers;
   }
   for (const auto& nic : guests_) {
     all.flags |= nic->limits().flags;

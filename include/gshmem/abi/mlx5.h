@@ -130,6 +130,9 @@ static_assert(sizeof(DoorbellRecord) == 8 && offsetof(DoorbellRecord, send) == 4
 
 /// Offset of the doorbell register in a UAR page (MLX5 BlueFlame register 0).
 inline constexpr std::uint32_t kUarDoorbellOffset = 0x800;
+/// And of that by which queue pairs without a doorbell record are rung (DOCA GPUNetIO,
+/// doca_verbs_uar.cpp).
+inline constexpr std::uint32_t kUarNoRecordOffset = 0x600;
 
 /// The value of a doorbell: big-endian words `index << 8 | opcode 0` and `number << 8 | ds 0`,
 /// where index is that of the next entry (modulo 2^16), in memory order.

@@ -91,10 +91,15 @@ enum NicFlags : std::uint32_t {
 
 /// How device code rings a queue's doorbell.
 enum class Bell : std::uint32_t {
-  kWord,        ///< a word in memory, of which only the newest value counts
-  kRecordWord,  ///< such a word, before which the doorbell record must be visible
-  kRegister,    ///< a register of a NIC that reads the record only after an error
+  kWord,           ///< a word in memory, of which only the newest value counts
+  kRecordWord,     ///< such a word, before which the doorbell record must be visible
+  kRegister,       ///< a register of a NIC that reads the record only after an error
+  kRegisterAlone,  ///< a register of a NIC that has no record
 };
+
+constexpr bool is_register(Bell bell) {
+  return bell == Bell::kRegister || bell == Bell::kRegisterAlone;
+}
 
 /// Entries between two doorbells at most. A reservation takes at most half the depth
 /// (device/queue.h), and the longest WQE 16 entries: depth / 4 + depth / 2 + 16 <= depth. Not more
@@ -112,7 +117,8 @@ struct QueueShape {
 
 /// A QueueShape in one word that device code can keep at hand.
 struct QueueTraits {
-  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4, kRegister = 8;
+  static constexpr std::uint32_t kExclusive = 1, kGpuMemory = 2, kRecordFirst = 4, kRegister = 8,
+                                 kNoRecord = 16;
   static constexpr std::uint32_t kNever = 1u << 31;                  ///< in none
   static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< of their logarithms
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
@@ -126,7 +132,8 @@ struct QueueTraits {
     if (shape.kind == QueueKind::kExclusive) traits |= kExclusive;
     if (shape.memory == QueueMemory::kGpu) traits |= kGpuMemory;
     if (shape.bell == Bell::kRecordWord) traits |= kRecordFirst;
-    if (shape.bell == Bell::kRegister) traits |= kRegister;
+    if (is_register(shape.bell)) traits |= kRegister;
+    if (shape.bell == Bell::kRegisterAlone) traits |= kNoRecord;
     for (std::uint32_t d = shape.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
     for (std::uint32_t b = shape.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
     return traits;

@@ -149,6 +149,7 @@ bool print(const Row& one, const Costs& cost) {
 
 int main() {
   const Setup shared{}, reg{.bell = abi::Bell::kRegister}, record{.bell = abi::Bell::kRecordWord};
+  const Setup alone{.bell = abi::Bell::kRegisterAlone};
   const Setup host{.memory = abi::QueueMemory::kHost, .bell = abi::Bell::kRecordWord};
   const Setup exclusive{.kind = abi::QueueKind::kExclusive};
   const Setup exclusive_reg{.kind = abi::QueueKind::kExclusive, .bell = abi::Bell::kRegister};
@@ -156,6 +157,7 @@ int main() {
   const Case cases[] = {
       {"shared", shared, 1, {1, 1, 2, 0, 3, 0, 0, 3, 1, 1}},
       {"shared register", reg, 1, {1, 1, 1, 0, 3, 0, 0, 3, 1, 2}},
+      {"shared register alone", alone, 1, {1, 1, 1, 0, 3, 0, 0, 3, 0, 1}},
       {"shared record", record, 1, {1, 1, 3, 0, 3, 0, 0, 3, 1, 1}},
       {"shared host record", host, 1, {1, 1, 1, 2, 3, 0, 0, 3, 1, 1}},
       {"exclusive", exclusive, 1, {0, 0, 1, 0, 0, 2, 2, 3, 1, 1}},

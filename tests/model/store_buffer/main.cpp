@@ -80,9 +80,10 @@ Shape shape_of(Random random) {
   shape.flags = random.below(4) | (shape.rails > 1 ? abi::kNicFlush : 0u);  // all NicFlags
   shape.max_message = random.below(2) ? 64 : 4096;
   shape.memory = random.below(4) == 0 ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost;
-  constexpr abi::Bell kBells[] = {abi::Bell::kWord, abi::Bell::kRecordWord, abi::Bell::kRegister};
-  shape.bell = kBells[random.below(3)];
-  shape.by_record = shape.bell != abi::Bell::kRegister && random.below(2) == 0;
+  constexpr abi::Bell kBells[] = {abi::Bell::kWord, abi::Bell::kRecordWord, abi::Bell::kRegister,
+                                  abi::Bell::kRegisterAlone};
+  shape.bell = kBells[random.below(4)];
+  shape.by_record = !is_register(shape.bell) && random.below(2) == 0;
   shape.scarce = random.below(2) == 0;
   shape.fails = random.below(8) == 0 && shape.start != 0;
   return shape;

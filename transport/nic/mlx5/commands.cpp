@@ -117,6 +117,7 @@ void set_path(prm::View<prm::Path> path, const RtrSpec& spec) {
 
 Caps query_caps(const VerbsApi& api, ibv_context* context) {
   Caps caps;
+  bool has_more = false;
   {
     using G = prm::GeneralCaps;
     auto out = query(api, context, prm::CapType::kGeneral, "QUERY_HCA_CAP(GENERAL)");
@@ -129,6 +130,11 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
     caps.has_roce = general.get(G::kRoce) != 0;
     caps.has_atomics = general.get(G::kAtomic) != 0;
     caps.has_rc = general.get(G::kRc) != 0;
+    has_more = general.get(G::kGeneral2) != 0;
+  }
+  if (has_more) {
+    auto out = query(api, context, prm::CapType::kGeneral2, "QUERY_HCA_CAP(GENERAL_2)");
+    caps.no_record = out.in(prm::QueryCapOut::kGeneral2).get(prm::General2Caps::kNoRecord) != 0;
   }
   if (caps.has_atomics) {
     using A = prm::AtomicCaps;
@@ -216,6 +222,7 @@ Message<prm::CreateQpIn> encode_create_qp(const QpSpec& spec) {
   qp.set(Qp::kTimestampFormat, spec.timestamp_format);
   qp.set(Qp::kUarPage, spec.uar_page);
   qp.set(Qp::kUserIndex, spec.user_index);
+  qp.set(Qp::kRecordMode, spec.no_record ? prm::kRecordNone : 0);
   qp.set(Qp::kSendCq, spec.cq);
   qp.set(Qp::kReceiveCq, spec.cq);  // never used, but must be one
   qp.set(Qp::kReceiveQueueType, prm::kReceiveQueueNone);

@@ -23,6 +23,7 @@ struct Caps {
   std::uint32_t atomic_operations = 0, atomic_sizes = 0;
   bool fetched_host_endian = false;    ///< 8-byte results of atomics
   std::uint32_t timestamp_format = 0;  ///< qpc.ts_format
+  bool no_record = false;              ///< queue pairs may do without a doorbell record
 };
 [[nodiscard]] Caps query_caps(const VerbsApi& api, ibv_context* context);
 /// Throws GSHMEMX_ERROR_NOT_SUPPORTED naming all that `device` lacks of what gshmem needs.
@@ -38,6 +39,7 @@ struct QpSpec {
   std::uint32_t umem = 0, uar_page = 0, pd = 0, cq = 0, user_index = 0, timestamp_format = 0;
   std::uint32_t log_entries = 0;
   std::uint64_t entries = 0, record = 0;  ///< offsets in the umem
+  bool no_record = false;                 ///< the record is a place that nobody stores to
 };
 struct InitSpec {
   std::uint32_t port = 1, pkey_index = 0, counter_set = 0;

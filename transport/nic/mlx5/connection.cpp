@@ -11,8 +11,8 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-constexpr std::uint32_t kHopLimit = 64;  // net.ipv4.ip_default_ttl's default
-constexpr std::uint32_t kRnrRetry = 7;   // without end; nothing of ours needs a receive buffer
+constexpr std::uint32_t kRnrRetry = 7;      // without end; nothing of ours needs a receive buffer
+constexpr std::uintptr_t kUarBytes = 4096;  // MLX5_ADAPTER_PAGE_SIZE of rdma-core
 
 /// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
 /// that switches spread them over equal paths.
@@ -109,7 +109,8 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
                    .timestamp_format = device.caps.timestamp_format,
                    .log_entries = log_entries,
                    .entries = place.entries,
-                   .record = place.record});
+                   .record = place.record,
+                   .no_record = device.caps.no_record});
   to_init();
 }
 
@@ -146,33 +147,6 @@ ConnectInfo Connection::info() const {
   return info;
 }
 
-std::array<std::uint8_t, 6> Connection::resolve_mac(const Gid& gid, int pe) const {
-  ibv_ah_attr attributes{};
-  std::memcpy(attributes.grh.dgid.raw, gid.data(), gid.size());
-  attributes.grh.sgid_index = static_cast<std::uint8_t>(device_.gid.index);
-  attributes.grh.hop_limit = kHopLimit;
-  attributes.grh.traffic_class = static_cast<std::uint8_t>(device_.config.ib_traffic_class);
-  attributes.sl = static_cast<std::uint8_t>(device_.config.ib_service_level & 7);
-  attributes.is_global = 1;
-  attributes.port_num = static_cast<std::uint8_t>(device_.port);
-  errno = 0;
-  const OwnedAh handle =
-      own(check_verbs(device_.api.create_ah(device_.pd.get(), &attributes),
-                      strprintf("ibv_create_ah(GID %s of PE %d)", gid_text(gid).c_str(), pe),
-                      "there is no way from " + device_.describe() +
-                          " to that address: try to ping it, or choose another GID by "
-                          "GSHMEM_IB_GID_INDEX"),
-          device_.api.destroy_ah, "ibv_destroy_ah");
-  mlx5dv_ah out{};
-  mlx5dv_obj object{};
-  object.ah.in = handle.get();
-  object.ah.out = &out;
-  check_verbs(device_.api.init_obj(&object, MLX5DV_OBJ_AH), "mlx5dv_init_obj(AH)");
-  std::array<std::uint8_t, 6> mac{};
-  std::memcpy(mac.data(), out.av->rmac, mac.size());
-  return mac;
-}
-
 void Connection::connect(const ConnectInfo& peer, int pe) {
   const ConnectWire remote = read_connect_info(peer, device_, pe);
   remote_ = remote;
@@ -197,7 +171,7 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
     rtr.remote_gid = remote.gid;
   }
   if (ethernet) {
-    rtr.remote_mac = resolve_mac(remote.gid, pe);
+    rtr.remote_mac = device_.mac_of(remote.gid, pe);
     rtr.roce_v2 = device_.gid.kind == GidKind::kRoceV2;
     rtr.udp_source_port = udp_source_port(qp_.number, remote.number);
   }
@@ -229,7 +203,10 @@ void Connection::stop() noexcept {
 }
 
 CreatedQueue Connection::created() const {
-  return {.number = qp_.number, .doorbell = static_cast<std::uint64_t*>(bell_.reg_addr)};
+  auto bell = reinterpret_cast<std::uintptr_t>(bell_.reg_addr);
+  // Of the UAR that has the register: a page of the host, which base_addr is, may hold several.
+  if (device_.caps.no_record) bell = bell / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
+  return {.number = qp_.number, .doorbell = reinterpret_cast<std::uint64_t*>(bell)};
 }
 
 std::string Connection::describe() const noexcept try {

@@ -64,7 +64,6 @@ class Connection {
 
  private:
   void to_init();
-  [[nodiscard]] std::array<std::uint8_t, 6> resolve_mac(const Gid& gid, int pe) const;
 
   const Device& device_;
   int index_;

@@ -228,4 +228,33 @@ std::string Device::describe() const {
                    attributes.fw_ver);
 }
 
+Device::Mac Device::mac_of(const Gid& to, int pe) const {
+  const std::lock_guard<std::mutex> lock(macs_mutex_);
+  if (const auto known = macs_.find(to); known != macs_.end()) return known->second;
+  ibv_ah_attr attributes{};
+  std::memcpy(attributes.grh.dgid.raw, to.data(), to.size());
+  attributes.grh.sgid_index = static_cast<std::uint8_t>(gid.index);
+  attributes.grh.hop_limit = kHopLimit;
+  attributes.grh.traffic_class = static_cast<std::uint8_t>(config.ib_traffic_class);
+  attributes.sl = static_cast<std::uint8_t>(config.ib_service_level & 7);
+  attributes.is_global = 1;
+  attributes.port_num = static_cast<std::uint8_t>(port);
+  errno = 0;
+  const OwnedAh handle =
+      own(check_verbs(api.create_ah(pd.get(), &attributes),
+                      strprintf("ibv_create_ah(GID %s of PE %d)", gid_text(to).c_str(), pe),
+                      "there is no way from " + describe() +
+                          " to that address: try to ping it, or choose another GID by "
+                          "GSHMEM_IB_GID_INDEX"),
+          api.destroy_ah, "ibv_destroy_ah");
+  mlx5dv_ah out{};
+  mlx5dv_obj object{};
+  object.ah.in = handle.get();
+  object.ah.out = &out;
+  check_verbs(api.init_obj(&object, MLX5DV_OBJ_AH), "mlx5dv_init_obj(AH)");
+  Mac mac{};
+  std::memcpy(mac.data(), out.av->rmac, mac.size());
+  return macs_[to] = mac;
+}
+
 }  // namespace gshmem::nic::mlx5

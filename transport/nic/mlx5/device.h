@@ -9,6 +9,9 @@
 #include "transport/nic/mlx5/handles.h"
 #include "transport/nic/nic.h"
 
+#include <array>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +71,10 @@ class Device {
 
   /// "mlx5_0 port 1 (InfiniBand, LID 7, MTU 4096, PIX, firmware 28.39.2048)"
   [[nodiscard]] std::string describe() const;
+  /// Where packets of RoCE to the port of PE `pe` with that GID go; asked of the kernel once.
+  /// Threads: any.
+  using Mac = std::array<std::uint8_t, 6>;
+  [[nodiscard]] Mac mac_of(const Gid& to, int pe) const;
   /// By GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says that
   /// nothing gets through without a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {
@@ -76,11 +83,16 @@ class Device {
   }
 
  private:
+  mutable std::mutex macs_mutex_;
+  mutable std::map<Gid, Mac> macs_;
+
   void choose(const DeviceWish& wish);
   void open(FoundDevices& found, const Candidate& chosen);
   void learn_pkey();
   void learn_gid(const std::string& sysfs);
 };
+
+inline constexpr std::uint32_t kHopLimit = 64;  // net.ipv4.ip_default_ttl's default
 
 /// 256..4096 of enum ibv_mtu.
 [[nodiscard]] inline int mtu_bytes(unsigned mtu) { return 128 << mtu; }

@@ -71,7 +71,8 @@ Nic::Limits Mlx5Nic::limits() const {
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/queue.h, queue_ring).
-  limits.flags |= abi::kNicReadsRecord;
+  if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
+  limits.registers = true;
   limits.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
   limits.coherent_atomics =

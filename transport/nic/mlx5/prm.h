@@ -126,6 +126,7 @@ struct QpContext {
   static constexpr Field<QpContext> kTimestampFormat{0x08, 7, 6};
   static constexpr Field<QpContext> kCounterSet{0x0c, 31, 24};
   static constexpr Field<QpContext> kUarPage{0x0c, 23, 0};
+  static constexpr Field<QpContext> kRecordMode{0x10, 31, 30};  // send_dbr_mode
   static constexpr Field<QpContext> kUserIndex{0x10, 23, 0};
   static constexpr Field<QpContext> kRemoteNumber{0x14, 23, 0};
   static constexpr Nested<QpContext, Path> kPrimaryPath{0x18};
@@ -155,6 +156,9 @@ inline constexpr std::uint32_t kPathMigrated = 3;      // MLX5_QPC_PM_STATE_MIGR
 inline constexpr std::uint32_t kReceiveQueueNone = 3;  // MLX5_QPC_RQ_TYPE_ZERO_SIZE_RQ
 inline constexpr std::uint32_t kAtomicUpTo8 = 3;       // MLX5_QPC_ATOMIC_MODE_UP_TO_8B
 inline constexpr std::uint32_t kTimestampDefault = 1;  // MLX5_QPC_TIMESTAMP_FORMAT_DEFAULT
+// MLX5_QPC_SEND_DBR_MODE_NO_DBR_EXT (rdma-core tests/mlx5_prm_structs.py SendDbrMode): software
+// rings, and stores no record.
+inline constexpr std::uint32_t kRecordNone = 1;
 
 /// qpc.state
 enum class QpState : std::uint32_t { kReset, kInit, kRtr, kRts, kSendError, kDrained, kError };
@@ -216,6 +220,7 @@ struct QueryQpOut {
 
 /// cmd_hca_cap
 struct GeneralCaps {
+  static constexpr Field<GeneralCaps> kGeneral2{0x04, 31, 31};  // hca_cap_2
   static constexpr Field<GeneralCaps> kLogQueueMax{0x10, 23, 16};
   static constexpr Field<GeneralCaps> kLogReadsOut{0x28, 21, 16};  // log_max_ra_req_qp
   static constexpr Field<GeneralCaps> kLogReadsIn{0x28, 5, 0};     // log_max_ra_res_qp
@@ -224,6 +229,10 @@ struct GeneralCaps {
   static constexpr Field<GeneralCaps> kAtomic{0x40, 1, 1};
   static constexpr Field<GeneralCaps> kRc{0x44, 0, 0};
   static constexpr Field<GeneralCaps> kWqeBytesMax{0x50, 15, 0};  // max_wqe_sz_sq
+};
+/// cmd_hca_cap_2
+struct General2Caps {
+  static constexpr Field<General2Caps> kNoRecord{0x5c, 30, 30};  // send_dbr_mode_no_dbr_ext
 };
 /// atomic_caps
 struct AtomicCaps {
@@ -238,7 +247,8 @@ struct RoceCaps {
 enum class CapType : std::uint16_t {
   kGeneral = 0,
   kAtomic = 3,
-  kRoce = 4
+  kRoce = 4,
+  kGeneral2 = 0x20
 };  // op_mod = type * 2 + 1
 
 struct QueryCapIn {
@@ -249,6 +259,7 @@ struct QueryCapOut {
   static constexpr std::size_t kBytes = 0x1010;
   GSHMEM_PRM_OUT(QueryCapOut);
   static constexpr Nested<QueryCapOut, GeneralCaps> kGeneral{0x10};
+  static constexpr Nested<QueryCapOut, General2Caps> kGeneral2{0x10};
   static constexpr Nested<QueryCapOut, AtomicCaps> kAtomic{0x10};
   static constexpr Nested<QueryCapOut, RoceCaps> kRoce{0x10};
 };

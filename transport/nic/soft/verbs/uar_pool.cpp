@@ -15,7 +15,11 @@ void UarPool::add_page(Kind kind) {
   const auto uars = static_cast<std::uint32_t>(page_bytes / kUarBytes);
   void* page = nullptr;
   const std::uint32_t first = engine_.create_uar(&page, uars);
-  const std::size_t count = kind == Kind::kDedicated ? 4 : 2;
+  // The register of queue pairs without a doorbell record is one of a UAR. As a word of memory it
+  // keeps the last store, and nothing else tells of the others: so one client has it.
+  const std::size_t count = engine_.device().profile.no_record ? 1
+                            : kind == Kind::kDedicated         ? 4
+                                                               : 2;
   const std::size_t step = kind == Kind::kDedicated ? 0x100 : 0x200;
   std::vector<DoorbellRegister>& free = free_[static_cast<std::size_t>(kind)];
   for (std::uint32_t n = 0; n < uars; ++n) {
