@@ -285,3 +285,16 @@ TEST_CASE("missing_gid_says_what_to_do") {
              }),
              Catch::Contains("GSHMEM_IB_GID_INDEX=7") && Catch::Contains("3 (fe80:"));
 }
+
+TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {
+  const Network ib{LinkLayer::kInfiniBand, {}, 0xfe80}, storage{LinkLayer::kInfiniBand, {}, 0x1234},
+      ethernet{LinkLayer::kEthernet, {}, 0};
+  CHECK(common_network({{ib}, {ib}}) == ib);
+  // The nearest port of PE 1 is on another network than the rest.
+  CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ib}}) == ib);
+  CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ethernet, ib}}) == ethernet);
+  CHECK(common_network({{storage, ethernet}, {ib, ethernet}}) == ethernet);
+  CHECK(common_network({{storage}, {ib}}) == std::nullopt);
+  CHECK(network_text(ethernet) == "Ethernet");
+  CHECK(network_text(ib) == "InfiniBand subnet 000000000000fe80");
+}

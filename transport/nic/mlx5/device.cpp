@@ -41,6 +41,16 @@ OwnedContext open_context(const VerbsApi& api, ibv_device* device, const std::st
   return own(context, api.close_device, "ibv_close_device");
 }
 
+Network network_of(const VerbsApi& api, ibv_context* context, int port,
+                   const ibv_port_attr& attributes) {
+  if (attributes.link_layer == IBV_LINK_LAYER_ETHERNET) return {LinkLayer::kEthernet};
+  Network network;
+  ibv_gid gid{};  // the default one, which every port of InfiniBand has
+  if (api.query_gid(context, static_cast<std::uint8_t>(port), 0, &gid) == 0)
+    network.prefix = abi::swap_bytes(std::uint64_t{gid.global.subnet_prefix});
+  return network;
+}
+
 void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
              const DeviceFilter& filter, FoundDevices& found) {
   const std::string name = api.get_device_name(device);
@@ -61,7 +71,9 @@ void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
       note(found.passed_over, where + " is " + port_state_name(port_attributes.state));
       continue;
     }
-    found.ports.push_back({{name, port, distance}, port_attributes});
+    found.ports.push_back({{name, port, distance},
+                           port_attributes,
+                           network_of(api, context.get(), port, port_attributes)});
     found.context_of_port.push_back(found.contexts.size());
   }
   found.contexts.push_back(std::move(context));

@@ -31,6 +31,7 @@ struct DeviceWish {
 struct FoundPort {
   Candidate candidate;
   ibv_port_attr attributes{};
+  Network network;
 };
 /// Active ports of devices that speak mlx5 and that GSHMEM_NIC_DEVICES lets in, with their devices
 /// opened; and what was passed over, in words.

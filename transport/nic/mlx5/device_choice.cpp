@@ -59,4 +59,26 @@ bool DeviceFilter::accepts(const std::string& device, int port) const {
   return listed != exclude_;
 }
 
+std::optional<Network> common_network(const std::vector<Networks>& all) {
+  std::optional<Network> best;
+  std::ptrdiff_t most = -1;
+  for (const Network& each : all.front()) {
+    const bool everywhere = std::all_of(all.begin(), all.end(), [&](const Networks& of_pe) {
+      return std::find(of_pe.begin(), of_pe.end(), each) != of_pe.end();
+    });
+    if (!everywhere) continue;
+    const std::ptrdiff_t firsts = std::count_if(
+        all.begin(), all.end(), [&](const Networks& of_pe) { return of_pe.front() == each; });
+    if (firsts <= most) continue;
+    most = firsts;
+    best = each;
+  }
+  return best;
+}
+
+std::string network_text(const Network& network) {
+  if (network.layer == LinkLayer::kEthernet) return "Ethernet";
+  return strprintf("InfiniBand subnet %016llx", static_cast<unsigned long long>(network.prefix));
+}
+
 }  // namespace gshmem::nic::mlx5

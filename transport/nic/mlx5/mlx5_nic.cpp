@@ -5,6 +5,7 @@
 #include "host/base/collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -243,6 +244,45 @@ void step_of_all(Collectives& boot, const Step& step) {
   throw_first_failure(allgather(boot, mine), boot.rank());
 }
 
+/// Of the ports that were found, those on the network where all PEs meet. Where they meet on none,
+/// all: who then connects to whom says what is wrong.
+void meet_on_one_network(bootstrap::Bootstrap& boot, const DeviceWish& wish, FoundDevices& found) {
+  constexpr std::size_t kMost = 8;
+  struct Row {
+    std::uint64_t count = 0;
+    std::array<Network, kMost> networks{};
+  } mine;
+  const std::vector<Candidate> nearest =
+      choose_ports(found, wish, static_cast<int>(found.ports.size()));
+  const auto network_of = [&](const Candidate& port) {
+    return std::find_if(found.ports.begin(), found.ports.end(),
+                        [&](const FoundPort& each) {
+                          return each.candidate.device == port.device &&
+                                 each.candidate.port == port.port;
+                        })
+        ->network;
+  };
+  for (const Candidate& port : nearest) {
+    const auto end = mine.networks.begin() + static_cast<std::ptrdiff_t>(mine.count);
+    const Network network = network_of(port);
+    if (mine.count == kMost || std::find(mine.networks.begin(), end, network) != end) continue;
+    mine.networks[mine.count++] = network;
+  }
+  std::vector<Networks> all;
+  for (const Row& row : bootstrap::allgather(boot, mine))
+    all.emplace_back(row.networks.begin(),
+                     row.networks.begin() + static_cast<std::ptrdiff_t>(row.count));
+  const std::optional<Network> common = common_network(all);
+  if (!common) return;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < found.ports.size(); ++i) {
+    if (found.ports[i].network == *common) found.ports[kept++] = found.ports[i];
+  }
+  if (kept < found.ports.size())
+    GSHMEM_INFO("network: ports on %s only, where all PEs have one", network_text(*common).c_str());
+  found.ports.resize(kept);
+}
+
 /// As many ports as every PE has, of which `mine` are those of this one.
 int agree_on_rails(const OpenOptions& options, std::size_t mine) {
   const std::vector<int> all = allgather(options.boot, static_cast<int>(mine));
@@ -259,11 +299,14 @@ int agree_on_rails(const OpenOptions& options, std::size_t mine) {
 NicList open_in(const OpenOptions& options, const std::string& folder) {
   DeviceWish wish = wish_of(options);
   std::vector<Candidate> ports;
+  FoundDevices all_ports;
   step_of_all(options.boot, [&] {
-    const FoundDevices found = find_devices(VerbsApi::get(folder), wish);
-    ports = choose_ports(found, wish, options.config.nics_per_pe);
-    require(!ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
+    FoundDevices found = find_devices(VerbsApi::get(folder), wish);
+    require(!found.ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
+    all_ports = std::move(found);
   });
+  meet_on_one_network(options.boot, wish, all_ports);
+  ports = choose_ports(all_ports, wish, options.config.nics_per_pe);
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
   step_of_all(options.boot, [&] {
