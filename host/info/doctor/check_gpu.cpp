@@ -106,6 +106,24 @@ Findings check_memory_calls(const Machine& machine) {
             .fix = "install a newer driver, or call cudaDeviceSynchronize() before the barrier"})};
 }
 
+Findings check_inbound_writes(const Machine& machine) {
+  if (machine.cuda.gpus.empty()) return {skipped("CUDA does not answer: " + machine.cuda.why_none)};
+  Findings findings;
+  for (const CudaGpu& gpu : machine.cuda.gpus) {
+    if (gpu.orders_writes) continue;
+    findings.push_back(problem(
+        {.symptom = strprintf("GPU %d: over GSHMEM_NIC=mlx5, kernels may see a signal before the "
+                              "payload that was sent before it",
+                              gpu.info.device),
+         .cause = "the GPU does not order what NICs write to it "
+                  "(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING is below OWNER)",
+         .fix = "export GSHMEM_NIC=ofi GSHMEM_GDR=off   stages through host memory; or use GPUs of "
+                "the Hopper generation or newer"}));
+  }
+  if (findings.empty()) findings.push_back(ok("all GPUs order what NICs write to them"));
+  return findings;
+}
+
 Findings check_compute_mode(const Machine& machine) {
   if (machine.cuda.gpus.empty()) {
     return {skipped("CUDA does not answer: " + machine.cuda.why_none)};

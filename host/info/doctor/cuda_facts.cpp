@@ -27,6 +27,8 @@ CudaGpu facts_of(GpuInfo info) {
   CudaGpu gpu{.info = std::move(info)};
   gpu.dma_buf = attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
   gpu.gpudirect_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0;
+  gpu.orders_writes = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+                      CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
   gpu.fabric_handles = attribute(p2p::kFabricSupported) != 0;
   gpu.fabric = nvml::gpu_fabric(gpu.info.pci);
   gpu.mps = attribute(static_cast<CUdevice_attribute>(kMpsEnabled)) != 0;

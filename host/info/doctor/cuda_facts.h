@@ -18,6 +18,7 @@ struct CudaGpu {
   bool fabric_handles = false;  ///< its memory can be mapped by other hosts
   nvml::GpuFabric fabric{};
   bool gpudirect_rdma = false;  ///< memory of cuMemCreate, which heaps are, may be used for RDMA
+  bool orders_writes = false;   ///< of other devices to its memory
   ComputeMode mode = ComputeMode::kDefault;
   bool mps = false;  ///< processes share it through MPS
 };

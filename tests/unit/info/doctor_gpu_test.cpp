@@ -64,6 +64,15 @@ TEST_CASE("memory_calls_are_synchronous_by_the_context_from_cuda_12_1_on") {
   expect_one(check_memory_calls(fake.machine), Verdict::kOk, "CU_CTX_SYNC_MEMOPS");
 }
 
+TEST_CASE("gpus_that_do_not_order_inbound_writes_are_named") {
+  FakeMachine fake;
+  expect_one(check_inbound_writes(fake.machine), Verdict::kSkipped, "no driver here");
+  CudaGpu& gpu = fake.cuda_gpu(3, "0000:01:00.0");
+  expect_one(check_inbound_writes(fake.machine), Verdict::kProblem, "GPU 3: over GSHMEM_NIC=mlx5");
+  gpu.orders_writes = true;
+  expect_one(check_inbound_writes(fake.machine), Verdict::kOk, "order");
+}
+
 TEST_CASE("compute_mode_matters_with_several_pes_per_gpu") {
   FakeMachine fake;
   expect_one(check_compute_mode(fake.machine), Verdict::kSkipped, "no driver here");
