@@ -31,6 +31,7 @@ GSHMEM_CHOICE_TYPE(AddressFamily, kAny, kIpv4, kIpv6)
 GSHMEM_CHOICE_TYPE(Switch, kAuto, kOn, kOff)
 GSHMEM_CHOICE_TYPE(NicKind, kAuto, kMlx5, kSoft, kOfi, kNone)
 GSHMEM_CHOICE_TYPE(DoorbellChoice, kAuto, kGpu, kAgent)
+GSHMEM_CHOICE_TYPE(QuietChoice, kAuto, kVisible)
 GSHMEM_CHOICE_TYPE(QueueMemoryChoice, kAuto, kHost, kGpu)
 
 struct Config {

@@ -288,6 +288,21 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   CHECK(made[1].end.queue == 0);
 }
 
+TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
+  for (const QuietChoice quiet : {QuietChoice::kAuto, QuietChoice::kVisible}) {
+    const auto boots = bootstrap::create_threads(1, 60);
+    std::vector<const Noting*> all;
+    NicList nics;
+    nics.push_back(std::make_unique<Noting>(0, "d0", all));
+    Rails rails(std::move(nics));
+    Memory memory;
+    Config config;
+    config.quiet = quiet;
+    const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
+    CHECK(((queues.view().flags & abi::kNicFlush) != 0) == (quiet == QuietChoice::kVisible));
+  }
+}
+
 TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without") {
   run_job(Job{{{"d12"}, {"d13"}, {"d1"}, {"d2"}}, {0, 0, 1, 1}}, [](Connected& pe, int me) {
     pe.expect_two_ends();

@@ -3,6 +3,7 @@
 #include "tests/spmd/handles.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 using namespace gshmem;
@@ -156,7 +157,9 @@ SPMD_TEST(queue_handles_take_rails_in_turn_and_atomics_the_first) {
 
 SPMD_TEST(quiets_post_to_no_queue_of_one_thread) {
   if (!by_queues(pe)) return pe.skip(kNotByQueues);
-  SPMD_EQ(pe, posts_flushes(count(pe, GSHMEM_CTX_DEFAULT)), rails_of_leg() > 1);
+  const char* const quiet = std::getenv("GSHMEM_QUIET");
+  const bool asked_for = quiet != nullptr && std::strcmp(quiet, "visible") == 0;
+  SPMD_EQ(pe, posts_flushes(count(pe, GSHMEM_CTX_DEFAULT)), rails_of_leg() > 1 || asked_for);
   OwnedContexts contexts(pe, 1, GSHMEM_CTX_PRIVATE, OwnedContexts::Queues::kOwn);
   SPMD_EQ(pe, posts_flushes(count(pe, contexts.list().handle[0])), false);
   pe.barrier();

@@ -364,7 +364,8 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views, abi::Qu
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
-  view.flags = limits.flags | (rails_.count() > 1 ? abi::kNicFlush : 0u);
+  const bool visible = rails_.count() > 1 || config_.quiet == QuietChoice::kVisible;
+  view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
   view.traits = abi::QueueTraits::of({.depth = depth_,
                                       .batch = abi::batch_of(depth_),

@@ -84,8 +84,9 @@ enum NicFlags : std::uint32_t {
   kNicReadNeedsDump =
       2,  ///< what READs and atomics fetch may trail the completion; after a DUMP it may not
   kNicReadsRecord = 4,  ///< the NIC also looks at the doorbell record
-  /// PEs use several NICs: after a completion, data may be on its way to memory where another NIC
-  /// reads already (flush_rails). Not for queues of one thread, to which others may not post.
+  /// After a completion, data may be on its way to memory where another NIC or a PE that maps it
+  /// reads already: a quiet waits until it is there (flush_rails). Not for queues of one thread, to
+  /// which others may not post.
   kNicFlush = 8,
 };
 

@@ -77,7 +77,9 @@ Shape shape_of(Random random) {
   const bool may_have_rails = shape.kind == abi::QueueKind::kShared && shape.per_pe == 2;
   shape.rails = may_have_rails && random.below(2) == 0 ? 2 : 1;
   shape.start = kStarts[random.below(6)];
-  shape.flags = random.below(4) | (shape.rails > 1 ? abi::kNicFlush : 0u);  // all NicFlags
+  const bool flushes =
+      shape.rails > 1 || (shape.kind == abi::QueueKind::kShared && random.below(4) == 0);
+  shape.flags = random.below(4) | (flushes ? abi::kNicFlush : 0u);  // all NicFlags
   shape.max_message = random.below(2) ? 64 : 4096;
   shape.memory = random.below(4) == 0 ? abi::QueueMemory::kGpu : abi::QueueMemory::kHost;
   constexpr abi::Bell kBells[] = {abi::Bell::kWord, abi::Bell::kRecordWord, abi::Bell::kRegister,
