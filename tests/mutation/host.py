@@ -18,8 +18,9 @@ import time
 from collections import Counter
 
 import places
+from connections import CONNECTIONS
 from equivalents import EQUIVALENT
-from stages import STAGES, Stage, stages_of
+from stages import OVER_SOFT_NIC, STAGES, Stage, stages_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -229,7 +230,7 @@ def chosen(sources, options):
 def without_a_change(build):
     """Whether the stages see nothing where there is nothing."""
     good = True
-    for folder, stages in STAGES.items():
+    for folder, stages in {**STAGES, "connections": OVER_SOFT_NIC}.items():
         for stage in stages:
             begun = time.monotonic()
             verdict, how = verdict_on(build, None, [stage], None)
@@ -239,9 +240,41 @@ def without_a_change(build):
     return good
 
 
+def place_of(change):
+    """ValueError when the text is not there any more, or twice."""
+    with open(os.path.join(ROOT, change.file), encoding="utf-8") as file:
+        text = file.read()
+    if text.count(change.old) != 1:
+        raise ValueError(f"{change.name}: {change.file} has {text.count(change.old)} times what is "
+                         f"to be changed:\n{change.old}")
+    begin = text.index(change.old)
+    return places.Place(change.file, begin, begin + len(change.old), change.new, change.name)
+
+
+def bugs_of_connections(options):
+    """Whether those of connections.py that were asked for, or drawn, are seen over the soft NIC."""
+    all_places = [place_of(change) for change in CONNECTIONS]
+    build = Build(options.build)
+    drawn = [place for place in all_places if place.operator in options.names]
+    if not options.names:
+        count = min(options.connections, len(all_places))
+        print(f"{count} of {len(all_places)} bugs of connections, --seed {options.seed}", flush=True)
+        drawn = random.Random(options.seed).sample(all_places, count)
+    missed = []
+    for place in drawn:
+        verdict, how = verdict_on(build, place, OVER_SOFT_NIC, None)
+        print(f"{verdict}: {place.operator} [{how}]", flush=True)
+        if verdict != "seen":
+            missed.append(place.operator)
+    print(f"{len(drawn) - len(missed)} of {len(drawn)} seen", *missed)
+    return 1 if missed else 0
+
+
 def main(options):
     if not has_overlays():
         skip("root, unshare and overlayfs are needed for a source tree that is changed")
+    if options.connections is not None:
+        return bugs_of_connections(options)
     build = Build(options.build)
     sources = Sources(build, options.folders)
     if options.without:

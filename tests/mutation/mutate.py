@@ -13,6 +13,10 @@ puts changes drawn at random into transport/, host/ and bootstrap/ until N of th
 (host.py). Counted apart are those that do not compile, that make the same code, and that are listed
 with a reason why nothing is worse (equivalents.py). FOLDER is a build with all tests.
 Succeeds when all were seen, or K. --again tests what a report says was not seen.
+
+       mutate.py --connections N --build FOLDER [--seed S] [NAME...]
+puts N bugs of connections.py, or those named, into transport/nic/mlx5: tests over the soft NIC must
+see each of them.
 """
 import argparse
 import os
@@ -136,6 +140,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--random", type=int)
+    parser.add_argument("--connections", type=int)
     parser.add_argument("--build")
     parser.add_argument("--folders", nargs="+", default=["transport", "host", "bootstrap"])
     parser.add_argument("--seconds", type=float, help="for all of them")
@@ -144,7 +149,7 @@ def main():
     parser.add_argument("--again")
     parser.add_argument("--without", action="store_true", help="a change: no stage sees anything")
     options = parser.parse_args()
-    if options.random or options.without:
+    if options.random or options.without or options.connections is not None:
         return host.main(options)
 
     stale = []

@@ -32,6 +32,9 @@ HOSTS = tests([*LIBRARY, "hosts_program", "hosts_traffic"],
               150)
 ERRORS = tests(LIBRARY, r"errors\.", 150, r"errors\.(rounds|bad_remote_key_of_every_call)")
 
+# What a ConnectX would refuse, or not answer.
+OVER_SOFT_NIC = [units("mlx5_soft_test"), spmd("soft_rails_mpirun_2", "soft_roce_2"), ERRORS]
+
 STAGES = {
     "bootstrap": [
         tests(["bootstrap_test", "bootstrap_ranks", "bootstrap_mpi_ranks", "gshmem_bootstrap_mpi"],

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -24,10 +25,21 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
 
 namespace {
 
-const Config& config() {
-  static const Config value =
-      Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
-  return value;
+// Before the libraries look: PEs are on two cards in turn, whose ports differ.
+[[maybe_unused]] const bool is_set =
+    (setenv("GSHNIC_DEVICES", "2", 1), setenv("GSHNIC_PROFILE", "mtu=1024;mtu=4096", 1), true);
+
+const Config& config(std::size_t pe = 0) {
+  const auto on = [](const char* device) {
+    return Config::from(
+        [](const char* name, void* value) -> const char* {
+          return std::strcmp(name, "GSHMEM_NIC_DEVICES") == 0 ? static_cast<const char*>(value)
+                                                              : nullptr;
+        },
+        const_cast<char*>(device));
+  };
+  static const Config values[] = {on("=mlx5_0"), on("=mlx5_1")};
+  return values[pe % 2];
 }
 
 /// `body` per PE, each on a thread; the first exception is rethrown when all have ended.
@@ -38,7 +50,7 @@ void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)
   for (std::size_t i = 0; i < boots.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        TestPe pe(config(), *boots[i]);
+        TestPe pe(config(i), *boots[i]);
         body(pe, *boots[i]);
         boots[i]->barrier();
         pe.nic().stop();
