@@ -21,7 +21,7 @@ void check_accepted(const gshmem::nic::Wqe& wqe, std::size_t bytes) {
   require(wqe.entries() >= 1 && wqe.entries() <= 16, "entries");
   require(wqe.fence <= 4, "fence");
   require(gathered == wqe.length, "length");
-  require(wqe.inline_payload.empty() || wqe.local.empty(), "both forms");
+  require(wqe.inline_payload.empty() || wqe.carries_data(), "inline data that goes nowhere");
   if (wqe.is_atomic()) {
     require(wqe.length == 4 || wqe.length == 8, "size of an atomic");
     const std::uint64_t all = wqe.length == 4 ? 0xffffffff : ~std::uint64_t{0};

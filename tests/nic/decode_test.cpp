@@ -112,6 +112,16 @@ TEST_CASE("write_inline_of_12_and_28_bytes") {
   CHECK(wqe.inline_payload.back() == 28);
 }
 
+TEST_CASE("pointers_may_follow_inline_data") {
+  // UCX's rc_mlx5: a header inline, the payload where it is.
+  const Bytes five = {0x80, 0, 0, 5, 1, 2, 3, 4, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+  const Wqe wqe = good(join({control(0, 0x08, 5), kRemote, five, kData100, kData8}));
+  CHECK(wqe.length == 113);
+  CHECK(wqe.inline_payload == Bytes{1, 2, 3, 4, 5});
+  REQUIRE(wqe.local.size() == 2);
+  CHECK(wqe.local[0].bytes == 100);
+}
+
 TEST_CASE("write_inline_ignores_what_pads_it") {
   const Bytes five = {0x80, 0, 0, 5, 1, 2, 3, 4, 5, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee};
   CHECK(good(join({control(0, 0x08, 3), kRemote, five})).inline_payload == Bytes{1, 2, 3, 4, 5});
@@ -182,13 +192,13 @@ TEST_CASE("ds_must_fit_the_opcode") {
 
 TEST_CASE("inline_headers_must_fit") {
   Bytes data = {0x80, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-  bad(join({control(0, 8, 3), kRemote, data}), "13 bytes inline do not fill ds 3");
+  bad(join({control(0, 8, 3), kRemote, data}), "13 bytes inline do not fit into ds 3");
   data[3] = 12;
-  bad(join({control(0, 8, 4), kRemote, data, kData8}), "12 bytes inline do not fill ds 4");
+  bad(join({control(0, 8, 4), kRemote, data, data}), "inline data after another data segment");
   data[0] = 0xff;
-  bad(join({control(0, 8, 3), kRemote, data}), "inline do not fill");
+  bad(join({control(0, 8, 3), kRemote, data}), "inline do not fit");
   data[0] = 0x80;
-  bad(join({control(0, 8, 4), kRemote, kData8, data}), "inline data behind a data segment");
+  bad(join({control(0, 8, 4), kRemote, kData8, data}), "inline data after another data segment");
   bad(join({control(0, 0x10, 3), kRemote, data}), "inline data in READ");
   bad(join({control(0, 0x23, 2), data}), "inline data in DUMP");
 }

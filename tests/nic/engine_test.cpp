@@ -65,7 +65,23 @@ TEST_CASE("a_write_gathers_pieces_and_may_be_inline_or_empty") {
   const Bytes payload = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13};
   CHECK_FALSE(pair.a.ring_and_wait(pair.a.write_inline(pair.far(300), payload)).error());
   CHECK(std::memcmp(pair.target.data() + 300, payload.data(), payload.size()) == 0);
-  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 0))).error());
+  // Nobody looks at the key of no bytes (InfiniBand 9.4.3 and 9.4.4).
+  for (const Queue::Far& far : {pair.far(0), Queue::Far{0, 0x4711}}) {
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(far, pair.near(0, 0))).error());
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.read(far, pair.near(0, 0))).error());
+  }
+
+  // Both in one message of several packets.
+  Bytes both = pair.a.control(0x08, 4, 8);
+  Queue::remote(both, pair.target.address(5000), pair.target.key());
+  append32(both, 0x8000'0000u | 7);
+  both.insert(both.end(), payload.begin(), payload.begin() + 12);  // five of them are padding
+  Queue::data(both, pair.source.address(11), 9000, pair.source.key());
+  fill(pair.source.data(), 10'000, 4);
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.post(both)).error());
+  CHECK(std::memcmp(pair.target.data() + 5000, payload.data(), 7) == 0);
+  CHECK(std::memcmp(pair.target.data() + 5007, pair.source.data() + 11, 9000) == 0);
+  CHECK(pair.target.data()[5007 + 9000] == 0);
   CHECK(pair.engine.violations().empty());
 }
 

@@ -2,6 +2,7 @@
 #include "tests/nic/softnic.h"
 
 #include <catch2/catch.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -44,6 +45,36 @@ struct Receives {
   soft::ReceiveOrder order;
   alignas(64) std::array<std::uint8_t, kEntries << kLogEntryBytes> entries{};
   alignas(64) std::uint32_t record = 0;
+};
+
+/// One side of a connection: sends and receives complete in one queue.
+struct End {
+  explicit End(soft::Engine& engine)
+      : pd(engine.create_pd()),
+        memory(engine, pd, 4096),
+        queue(engine, pd,
+              {.log_cq = 5,
+               .collapsed = false,
+               .ignore_overrun = false,
+               .receives = receives.attributes(pd)}) {
+    for (std::uint32_t i = 0; i < kEntries; ++i) {
+      receives.write(i, 0, {memory.address(64), 64, memory.key()});
+    }
+  }
+  void send() {
+    queue.send({memory.address(), 8, memory.key()});
+    queue.ring();
+  }
+  Cqe next() {
+    const Cqe cqe = queue.wait_next();
+    queue.consume();
+    return cqe;
+  }
+
+  std::uint32_t pd;
+  Memory memory;
+  Receives receives{soft::ReceiveOrder::kRing};
+  Queue queue;
 };
 
 }  // namespace
@@ -91,6 +122,30 @@ TEST_CASE("receives_are_taken_in_the_order_of_their_kind") {
     CHECK(engine.violations().empty());
   }
   engine.destroy_receives(shared);
+}
+
+TEST_CASE("a_send_is_complete_before_the_answer_to_it") {
+  // On one wire the acknowledgement comes first, and clients rely on it (UCX's flow control).
+  const int fd = soft::Engine::make_fabric();
+  soft::Engine near{soft::EngineOptions{}}, far{soft::EngineOptions{}};
+  near.join_fabric(fd);
+  far.join_fabric(fd);
+  ::close(fd);
+  End a(near), b(far);
+  a.queue.connect(b.queue.qpn());
+  b.queue.connect(a.queue.qpn());
+  for (std::uint32_t round = 0; round < 3000; ++round) {
+    a.receives.post(round + 1);
+    b.receives.post(round + 1);
+    a.send();
+    if (round > 0) REQUIRE(unsigned{b.next().opcode} == 0);  // its answer of the last round
+    REQUIRE(unsigned{b.next().opcode} == 2);
+    b.send();
+    CAPTURE(round);
+    REQUIRE(unsigned{a.next().opcode} == 0);
+    REQUIRE(unsigned{a.next().opcode} == 2);
+  }
+  CHECK(unsigned{b.next().opcode} == 0);
 }
 
 TEST_CASE("a_shared_receive_queue_is_kept_while_it_is_used") {

@@ -80,6 +80,8 @@ TEST_CASE("general capabilities are where clients read them, current and maximum
   CHECK(bits_at(answer.out, cap + 0x4c, 31, 31) == 1);   // bf
   CHECK(bits_at(answer.out, cap + 0x4c, 20, 16) == 9);   // log_bf_reg_size
   CHECK(bits_at(answer.out, cap + 0x50, 15, 0) == 1008);
+  CHECK(bits_at(answer.out, cap + 0x10, 31, 24) == 15);  // log_max_srq_sz
+  CHECK(bits_at(answer.out, cap + 0x70, 28, 24) > 0);    // log_max_rmp
 }
 
 TEST_CASE("atomic capabilities: four operations, 4 and 8 bytes, results in the host's order") {

@@ -114,6 +114,15 @@ std::uint64_t Client::write_inline(std::uint64_t remote, const std::vector<std::
                  .add(payload));
 }
 
+std::uint64_t Client::write_both(std::uint64_t remote, const std::array<std::uint8_t, 12>& payload,
+                                 const Piece& piece) {
+  return put(begin(abi::Opcode::kRdmaWrite, kSignalled)
+                 .add(abi::RemoteSegment{Be64(remote), Be32(remote_key), 0})
+                 .add(abi::InlineHeader{Be32(abi::kInlineMarker | 12u)})
+                 .add(payload)
+                 .add(abi::DataSegment{Be32(piece.bytes), Be32(local_key), Be64(piece.local)}));
+}
+
 std::uint64_t Client::nop(unsigned flags) { return put(begin(abi::Opcode::kNop, flags)); }
 
 std::uint64_t Client::fetch_add(std::uint64_t remote, std::uint64_t local, std::uint64_t add,

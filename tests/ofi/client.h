@@ -39,6 +39,9 @@ class Client {
     std::uint64_t local;
     std::uint32_t bytes;
   };
+  /// 12 bytes in the entry, and more that it points to.
+  std::uint64_t write_both(std::uint64_t remote, const std::array<std::uint8_t, 12>& payload,
+                           const Piece& piece);
   std::uint64_t gather(abi::Opcode opcode, std::uint64_t remote, const std::vector<Piece>& pieces,
                        unsigned flags = kSignalled);
   std::uint64_t read(std::uint64_t remote, std::uint64_t local, std::uint32_t bytes,

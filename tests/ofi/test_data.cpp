@@ -70,6 +70,10 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
                 .ring_and_wait(
                     client.gather(abi::Opcode::kRdmaWrite, 20000, {{0, 100}, {1000, 7}, {50, 300}}))
                 .ok());
+    const std::array<std::uint8_t, 12> head = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    REQUIRE(client.ring_and_wait(client.write_both(9000, head, {5, 900})).ok());
+    CHECK(std::equal(head.begin(), head.end(), job[target].heap() + 9000));
+    CHECK(std::equal(job[0].heap() + 5, job[0].heap() + 905, job[target].heap() + 9012));
     std::vector<std::uint8_t> expected(job[0].heap(), job[0].heap() + 100);
     expected.insert(expected.end(), job[0].heap() + 1000, job[0].heap() + 1007);
     expected.insert(expected.end(), job[0].heap() + 50, job[0].heap() + 350);

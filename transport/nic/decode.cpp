@@ -207,19 +207,20 @@ class Decoder {
 
   enum class Inline { kAllowed, kForbidden };
 
-  /// The rest of the entry: pointers, or one inline segment, or nothing (length 0).
+  /// The rest of the entry: an inline segment, then pointers; each may be missing (length 0: both).
   void payload(Inline may_be_inline) {
     while (ok() && left_ > 0) {
       if (at_[0] & 0x80) {  // MLX5_INLINE_SEG
         if (may_be_inline == Inline::kForbidden) {
           return fail(WqeError::kLocalOperation, text("inline data in %s", name()));
         }
-        if (!wqe().local.empty()) {
-          return fail(WqeError::kLocalOperation, "inline data behind a data segment");
+        if (wqe().length != 0) {
+          return fail(WqeError::kLocalOperation, "inline data after another data segment");
         }
-        return inline_data();
+        inline_data();
+      } else {
+        pointer();
       }
-      pointer();
     }
   }
 
@@ -247,13 +248,12 @@ class Decoder {
     const std::uint8_t* header = take(4, "inline header");
     if (header == nullptr) return;
     const std::size_t bytes = be32_at(header) & 0x7fffffff;
-    const std::size_t units = (4 + bytes + kUnitBytes - 1) / kUnitBytes;
-    if (units * kUnitBytes != left_ + 4) {
+    const std::size_t padded = (4 + bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes - 4;
+    if (padded > left_) {
       return fail(WqeError::kLocalOperation,
-                  text("%zu bytes inline do not fill ds %u", bytes, wqe().units));
+                  text("%zu bytes inline do not fit into ds %u", bytes, wqe().units));
     }
-    const std::uint8_t* first = take(left_, "inline data");
-    if (first == nullptr) return;
+    const std::uint8_t* first = take(padded, "inline data");
     wqe().inline_payload.assign(first, first + bytes);
     wqe().length = bytes;
   }

@@ -44,8 +44,8 @@ struct Wqe {
   std::uint8_t fence = 0;    ///< ctrl.fm, 0 = none
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
-  std::vector<LocalPiece> local;             ///< pointer form, and where results go
-  std::vector<std::uint8_t> inline_payload;  ///< inline form
+  std::vector<std::uint8_t> inline_payload;  ///< in the entry itself
+  std::vector<LocalPiece> local;             ///< the payload after that, or where results go
   std::uint64_t length = 0;                  ///< bytes at the remote side
   // Atomics: operands in host order; 4-byte ones in the low half.
   std::uint64_t swap_or_add = 0, compare = 0;

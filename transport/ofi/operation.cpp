@@ -73,10 +73,9 @@ Failure failure_of_provider(const Completion& completion, const std::string& wha
 
 Chunk Operation::next_chunk(std::uint64_t max) const {
   Chunk chunk{.remote = wqe.remote_address + at_remote_};
-  if (wqe.local.empty()) {
-    const std::uint64_t left = wqe.inline_payload.size() - at_remote_;
+  if (at_remote_ < wqe.inline_payload.size()) {
     chunk.payload = wqe.inline_payload.data() + at_remote_;
-    chunk.bytes = std::min(left, max);
+    chunk.bytes = std::min(wqe.inline_payload.size() - at_remote_, max);
   } else if (piece_ < wqe.local.size()) {
     const nic::LocalPiece& piece = wqe.local[piece_];
     chunk.local = piece.address + in_piece_;
@@ -86,7 +85,9 @@ Chunk Operation::next_chunk(std::uint64_t max) const {
 }
 
 void Operation::advance(std::uint64_t bytes) {
+  const bool was_inline = at_remote_ < wqe.inline_payload.size();
   at_remote_ += bytes;
+  if (was_inline) return;
   in_piece_ += bytes;
   while (piece_ < wqe.local.size() && in_piece_ >= wqe.local[piece_].bytes) {
     ++piece_;

@@ -7,8 +7,10 @@ program is not installed.
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 
 SECONDS = 60
 
@@ -34,7 +36,7 @@ def program(name, package):
 
 
 def environment(folder, **more):
-    return dict(os.environ, LD_LIBRARY_PATH=folder, GSHNIC_FABRIC="", GSHMEM_LOG="warn", **more)
+    return {**os.environ, "LD_LIBRARY_PATH": folder, "GSHNIC_FABRIC": "", "GSHMEM_LOG": "warn", **more}
 
 
 def run(folder, *command):
@@ -80,7 +82,110 @@ def devinfo(folder):
         rf"GID\[ 0\]: fe80:0000:0000:0000:{guid.group(1)}"])
 
 
-CLIENTS = [devices, devinfo]
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def listens(port):
+    """Whether a process of this machine waits for a connection there."""
+    with open("/proc/net/tcp", encoding="ascii") as v4, open("/proc/net/tcp6", encoding="ascii") as v6:
+        lines = [line.split() for line in [*v4, *v6]]
+    return any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in lines)
+
+
+class Pair:
+    """A server and a client, each a process, on one fabric."""
+
+    def __init__(self, folder, *command, prefix=()):
+        self.port = free_port()
+        self.fabric = f"gshnic_clients_{os.getpid()}_{self.port}"
+        self.env = environment(folder, GSHNIC_FABRIC=self.fabric)
+        self.command = [*prefix, *(str(self.port) if word == "PORT" else word for word in command)]
+
+    def run(self, *at):
+        """What each prints; `at` are the client's words more. Errors: those of run()."""
+        print("$", *self.command, "&", *self.command, *at)
+        server = subprocess.Popen(self.command, env=self.env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+        try:
+            end = time.monotonic() + SECONDS
+            while not listens(self.port):
+                if server.poll() is not None:
+                    raise Failure("the server ended: " + server.stdout.read())
+                need(time.monotonic() < end, "the server does not listen")
+                time.sleep(0.05)
+            client = subprocess.run([*self.command, *at], env=self.env, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)
+            print(client.stdout)
+            answer = server.communicate(timeout=SECONDS)[0]
+            print(answer)
+        finally:
+            server.kill()
+            server.wait()
+            if os.path.exists("/dev/shm/" + self.fabric):
+                os.unlink("/dev/shm/" + self.fabric)
+        need(client.returncode == 0 and server.returncode == 0,
+             f"exit codes {server.returncode} of the server, {client.returncode} of the client")
+        need("soft NIC" not in client.stdout + answer, "the soft NIC remarks something")
+        return client.stdout, answer
+
+
+def pingpong(folder):
+    """ibv_rc_pingpong: messages in both directions, by polling and by events, each compared"""
+    path = program("ibv_rc_pingpong", "ibverbs-utils")
+    for options in (["-e"], ["-e", "-s", "20000", "-m", "1024", "-r", "3"], ["-e", "-N"],
+                    ["-n", "20"]):
+        one = Pair(folder, path, "-p", "PORT", "-c", "-g", "0", "-n", "200", *options)
+        for text in one.run("localhost"):
+            need(re.search(r"\b(200|20) iters in", text) and "invalid data" not in text,
+                 "it did not end well")
+
+
+def srq_pingpong(folder):
+    """ibv_srq_pingpong: 16 queue pairs that share a receive queue"""
+    path = program("ibv_srq_pingpong", "ibverbs-utils")
+    Pair(folder, path, "-p", "PORT", "-c", "-g", "0", "-e", "-n", "400").run("localhost")
+
+
+def perftest(folder):
+    """perftest: what it measures, by the extended calls and by ibv_post_send"""
+    for name, *options in (["ib_write_bw", "-s", "65536"], ["ib_write_lat"], ["ib_read_lat"],
+                           ["ib_read_bw", "-s", "100000"], ["ib_atomic_lat"],
+                           ["ib_atomic_lat", "-A", "CMP_AND_SWAP"], ["ib_send_lat", "-e"],
+                           ["ib_send_bw", "-r", "8"], ["ib_write_bw", "--use_old_post_send"],
+                           ["ib_send_lat", "-e", "--use_old_post_send"]):
+        path = program(name, "perftest")
+        one = Pair(folder, path, "-d", "mlx5_0", "-F", "-p", "PORT", "-n", "20", *options)
+        text, _ = one.run("localhost")
+        need(re.search(r"^ \d+ +20 +[0-9.]+ ", text, re.M), f"{name}: no row of figures")
+
+
+def ucx(folder):
+    """ucx_perftest over rc_mlx5 (queues and commands of its own by DevX) and rc_verbs"""
+    path = program("ucx_perftest", "ucx-utils")
+    nodes = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nodes.sh")
+    probe = subprocess.run([nodes, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode == 77:
+        raise Skip(probe.stdout.strip())
+    # With relaxed ordering, its default on some processors, UCX makes keys of keys.
+    prefix = [nodes, "env", "UCX_IB_PCI_RELAXED_ORDERING=off"]
+    for transport in ("rc_mlx5", "rc_verbs"):
+        for test in (["put_lat"], ["put_bw", "-D", "zcopy", "-s", "100000"],
+                     ["get", "-D", "zcopy", "-s", "70000"], ["get", "-D", "bcopy"], ["fadd"],
+                     ["cswap"], ["fadd", "-s", "4"], ["am_lat"], ["am_bw", "-D", "zcopy", "-s", "4000"]):
+            if transport == "rc_verbs" and test[0] not in ("put_lat", "fadd", "am_lat"):
+                continue  # pingpong and perftest show what libibverbs does
+            if transport == "rc_verbs" and test[-1] == "4":
+                continue  # InfiniBand has atomics of 8 bytes only
+            one = Pair(folder, path, "-p", "PORT", "-d", "mlx5_0:1", "-x", transport, "-w", "2", "-n",
+                       "20", "-t", *test, prefix=prefix)
+            text, _ = one.run("127.0.0.1")
+            need("Final:" in text, f"{transport} {test}: no figures")
+
+
+CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx]
 
 
 def main():

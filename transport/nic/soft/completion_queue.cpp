@@ -35,8 +35,9 @@ bool CompletionQueue::take_event() {
   constexpr std::uint32_t kSolicitedOnly = 1 << 24;
   const std::uint64_t end = (wish_ & kSolicitedOnly) != 0 ? solicited_ : produced_;
   const std::uint64_t ahead = (end - wish_) & kIndexMask;
-  if (!armed_ || ahead == 0 || ahead > kIndexMask / 2) return false;
+  if (!armed_ || end <= notified_ || ahead == 0 || ahead > kIndexMask / 2) return false;
   armed_ = false;
+  notified_ = produced_;
   return true;
 }
 

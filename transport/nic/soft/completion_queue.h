@@ -38,7 +38,10 @@ class CompletionQueue {
   CqAttributes attributes_;
   std::uint64_t produced_ = 0;
   std::uint64_t solicited_ = 0;  ///< entries up to the last one that a solicited event is for
-  std::uint32_t wish_ = 0;       ///< the record's last one
+  /// Entries up to the last event: a client that arms before it polls gets none for them again
+  /// (cqc.last_notified_index).
+  std::uint64_t notified_ = 0;
+  std::uint32_t wish_ = 0;  ///< the record's last one
   bool armed_ = false;
   bool overrun_ = false;
 };

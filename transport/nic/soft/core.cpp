@@ -145,15 +145,21 @@ void Core::rest(std::int64_t idle_ns) {
   ::clock_nanosleep(CLOCK_MONOTONIC, 0, &length, nullptr);
 }
 
+/// A reply that was sent before a request is seen before it, and its completion is written first,
+/// as on one wire: clients rely on it that a send is complete before the answer to it comes.
 bool Core::pass() {
   if (context.qps.empty() && context.fabric == nullptr) return false;
   const std::int64_t now = now_ns();
   bool moved = look_at_doorbells(now);
+  if (context.fabric != nullptr) {
+    look_at_requests();
+    moved |= receive_replies(now);
+  }
   for (const auto& [number, qp] : context.qps) {
     moved |= requester.progress(*qp, now);
     if (qp->reset_due) reset(*qp);
   }
-  if (context.fabric != nullptr) moved |= receive(now);
+  if (context.fabric != nullptr) moved |= receive_requests(now);
   if (!context.watched.empty()) moved |= look_at_arming();
   return moved;
 }
@@ -244,13 +250,19 @@ bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
   return true;
 }
 
-bool Core::receive(std::int64_t now) {
+void Core::look_at_requests() {
+  for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
+    context.fabric->request_from(static_cast<std::uint32_t>(__builtin_ctzll(left))).look();
+  }
+}
+
+bool Core::receive_requests(std::int64_t now) {
   bool moved = false;
   for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
     const auto node = static_cast<std::uint32_t>(__builtin_ctzll(left));
     Ring& requests = context.fabric->request_from(node);
     for (int i = 0; i < kPacketsPerVisit; ++i) {
-      const Packet* packet = requests.front();
+      const Packet* packet = requests.seen();
       if (packet == nullptr || !responder.on_request(*packet, Ring::payload(packet), now)) break;
       requests.pop(*packet);
       moved = true;
@@ -258,6 +270,11 @@ bool Core::receive(std::int64_t now) {
   }
   moved |= responder.settle();
   for (const auto& [number, qp] : context.qps) moved |= responder.progress(*qp, now);
+  return moved;
+}
+
+bool Core::receive_replies(std::int64_t now) {
+  bool moved = false;
   for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
     const auto node = static_cast<std::uint32_t>(__builtin_ctzll(left));
     Ring& replies = context.fabric->reply_from(node);

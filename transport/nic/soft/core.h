@@ -77,7 +77,9 @@ class Core {
   bool look_at_doorbells(std::int64_t now);
   bool look_at(Uar& uar, std::size_t at, std::int64_t now);
   bool look_at_arming();
-  bool receive(std::int64_t now);
+  void look_at_requests();
+  bool receive_requests(std::int64_t now);
+  bool receive_replies(std::int64_t now);
   void rest(std::int64_t idle_ns);
 
   std::mutex mutex_;

@@ -9,7 +9,12 @@ namespace gshmem::soft {
 /// Source bytes [offset, offset + bytes) of the message.
 bool Requester::gather(QueuePair& qp, Operation& op, std::uint64_t offset, std::uint8_t* to,
                        std::uint64_t bytes, std::int64_t now) {
-  std::uint64_t begin = 0;  // of the piece, in the message
+  std::uint64_t begin = op.wqe.inline_payload.size();  // of the piece, in the message
+  if (offset < begin) {
+    const std::uint64_t part = std::min(bytes, begin - offset);
+    std::memcpy(to, op.wqe.inline_payload.data() + offset, part);
+    to += part, offset += part, bytes -= part;
+  }
   for (const nic::LocalPiece& piece : op.wqe.local) {
     const std::uint64_t end = begin + piece.bytes;
     while (bytes > 0 && offset < end) {
@@ -55,7 +60,7 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
     left -= bytes;
     return true;
   };
-  std::uint64_t begin = 0;
+  std::uint64_t begin = op.wqe.inline_payload.size();
   for (const nic::LocalPiece& piece : op.wqe.local) {
     // From a multiple on, because the adversary may send the last packet first.
     const std::uint64_t into = (offset - begin) / ReadAhead::kBytes * ReadAhead::kBytes;
@@ -68,10 +73,11 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   for (std::size_t i = qp.next + 1; i < qp.operations.size() && left > 0; ++i) {
     Operation& later = qp.operations[i];
     if (later.wqe.fence != 0 || later.syndrome != 0 || now < later.not_before_ns) break;
+    const std::uint64_t first = later.wqe.inline_payload.size();
     const bool reads = later.wqe.carries_data() && !later.wqe.local.empty() &&
-                       later.progress == Operation::Progress::kQueued && !later.ahead.has(0);
+                       later.progress == Operation::Progress::kQueued && !later.ahead.has(first);
     if (!reads || later.wqe.local.front().bytes == 0) continue;
-    if (!add(later, later.wqe.local.front(), 0, 0)) break;
+    if (!add(later, later.wqe.local.front(), first, 0)) break;
   }
   if (memory->read(parts.data(), parts.size())) return true;
   for (Operation& read : qp.operations) read.ahead.drop();

@@ -230,16 +230,20 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   context_.tell({event_of(fault.syndrome), qp.number});
 }
 
-/// The region that the request means, after all checks but alignment.
+/// The region that the request means, after all checks but alignment. None is asked for by a
+/// message without bytes, whose key does not matter (InfiniBand 9.4.3 and 9.4.4).
 const Region* Responder::target(const QueuePair& qp, const Packet& request, std::uint64_t address,
                                 std::uint64_t bytes, Fault* fault) const {
-  const Region* region = context_.regions.check(
-      request.key, qp.attributes.pd, rights_of(request.kind), address, bytes, &fault->why);
-  if (region != nullptr && !allowed(qp, request.kind)) {
-    fault->why = "the queue pair does not allow this access";
+  const Region* region = nullptr;
+  if (bytes > 0) {
+    region = context_.regions.check(request.key, qp.attributes.pd, rights_of(request.kind), address,
+                                    bytes, &fault->why);
+    if (region == nullptr) fault->syndrome = kRemoteAccess;
+  }
+  if (fault->syndrome == 0 && !allowed(qp, request.kind)) {
+    *fault = {kRemoteAccess, "the queue pair does not allow this access"};
     region = nullptr;
   }
-  if (region == nullptr) fault->syndrome = kRemoteAccess;
   return region;
 }
 
@@ -331,7 +335,8 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   // The range of all of the message, by its first piece already: nothing of a bad one lands.
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
-  if (region == nullptr) return fail(qp, request, fault);
+  if (fault.syndrome != 0) return fail(qp, request, fault);
+  MemoryAccess* memory = region != nullptr ? region->memory : &host_memory();
   if (request.first) {
     qp.receiving = true;
     qp.losses = lost_writes();
@@ -343,12 +348,12 @@ void Responder::write(QueuePair& qp, const Packet& request, const std::uint8_t* 
   if (!request.last) return;
   qp.receiving = false;
   if (request.has_immediate) {
-    if (!region->memory->flush()) {
+    if (!memory->flush()) {
       return fail(qp, request, {kRemoteOperation, "the memory could not be reached"});
     }
     receiver_.complete(qp, request);
   }
-  acknowledge(qp, request, region->memory);
+  acknowledge(qp, request, memory);
 }
 
 /// Stores a piece, if the adversary wants it line by line in another order.
@@ -403,9 +408,8 @@ bool Responder::settle() {
 
 void Responder::read(QueuePair& qp, const Packet& request, std::int64_t now) {
   Fault fault;
-  if (target(qp, request, request.address, request.length, &fault) == nullptr) {
-    return fail(qp, request, fault);
-  }
+  static_cast<void>(target(qp, request, request.address, request.length, &fault));
+  if (fault.syndrome != 0) return fail(qp, request, fault);
   if (qp.pending.size() >= std::size_t{1} << qp.rtr.log_responder_reads) {
     return fail(qp, request, {kRemoteRequest, "more reads and atomics than log_rra_max allows"});
   }

@@ -55,8 +55,15 @@ class Ring {
 
   // Reader.
   [[nodiscard]] const Packet* front() {
+    if (const Packet* packet = seen()) return packet;
+    look();
+    return seen();
+  }
+  /// What is written by now is what seen() goes through.
+  void look() { head_ = control_->head.load(std::memory_order_acquire); }  // pairs with commit()
+  /// The front one of what was there at the last look.
+  [[nodiscard]] const Packet* seen() {
     for (;;) {
-      if (tail_ == head_) head_ = control_->head.load(std::memory_order_acquire);
       if (tail_ == head_) return nullptr;
       const std::uint64_t at = tail_ % kDataBytes, to_end = kDataBytes - at;
       const auto* packet = reinterpret_cast<const Packet*>(data_ + at);

@@ -235,9 +235,7 @@ bool Requester::send_piece(QueuePair& qp, Operation& op, Ring& ring, std::uint64
   packet->offset = offset;
   packet->first = piece == 0;
   packet->last = piece + 1 == pieces;
-  if (!op.wqe.inline_payload.empty()) {
-    std::memcpy(Ring::payload(packet), op.wqe.inline_payload.data() + offset, bytes);
-  } else if (!gather(qp, op, offset, Ring::payload(packet), bytes, now)) {
+  if (!gather(qp, op, offset, Ring::payload(packet), bytes, now)) {
     reject(qp, op, kLocalProtection, "a local region went away under way");
     return true;
   }

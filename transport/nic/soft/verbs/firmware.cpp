@@ -41,12 +41,13 @@ constexpr Command kCommands[] = {
     {0x760, "QUERY_ROCE_ADDRESS", 0x10, 0x30, CommandClass::kGeneral, 0, query_roce_address},
     {0x762, "QUERY_HCA_VPORT_CONTEXT", 0x10, 0x210, CommandClass::kGeneral, 0,
      query_hca_vport_context},
-    {0x90c, "CREATE_RMP", 0x110, 0x10, CommandClass::kCreate, 0x90e, create_rmp},
-    {0x90e, "DESTROY_RMP", 0x10, 0x10, CommandClass::kDestroy, 0, destroy_rmp},
     {0x800, "ALLOC_PD", 0x10, 0x10, CommandClass::kCreate, 0x801, alloc_pd},
     {0x801, "DEALLOC_PD", 0x10, 0x10, CommandClass::kDestroy, 0, dealloc_pd},
     {0x802, "ALLOC_UAR", 0x10, 0x10, CommandClass::kCreate, 0x803, alloc_uar},
     {0x803, "DEALLOC_UAR", 0x10, 0x10, CommandClass::kDestroy, 0, dealloc_uar},
+    {0x842, "QUERY_LAG", 0x10, 0x10, CommandClass::kGeneral, 0, query_lag},
+    {0x90c, "CREATE_RMP", 0x110, 0x10, CommandClass::kCreate, 0x90e, create_rmp},
+    {0x90e, "DESTROY_RMP", 0x10, 0x10, CommandClass::kDestroy, 0, destroy_rmp},
 };
 
 const Command* find_command(std::uint16_t opcode) {

@@ -16,6 +16,7 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   namespace cap = cmd_hca_cap;
   set(caps, cap::hca_cap_2, 1);
   set(caps, cap::log_max_qp_sz, device.max_log_qp_entries);
+  set(caps, cap::log_max_srq_sz, device.max_log_qp_entries);
   set(caps, cap::log_max_qp, 18);
   set(caps, cap::log_max_srq, 16);
   set(caps, cap::log_max_cq_sz, device.max_log_cq_entries);
@@ -42,6 +43,7 @@ void fill_general(const DeviceAttributes& device, std::uint8_t* caps) {
   set(caps, cap::log_bf_reg_size, 9);  // two halves of 256 bytes, as every mlx5 so far
   set(caps, cap::max_wqe_sz_sq, device.max_wqe_bytes);
   set(caps, cap::log_max_pd, 20);
+  set(caps, cap::log_max_rmp, 16);
 }
 
 void fill_atomic(std::uint8_t* caps) {
@@ -97,6 +99,9 @@ void query_roce_address(FirmwareState& state, Call& call) {
   set(address, roce_addr_layout::roce_l3_type, gid.bytes[0] == 0 ? 0 : 1);  // IPv4 or IPv6
   set(address, roce_addr_layout::roce_version, gid.kind == GidAttributes::Kind::kRoceV2 ? 2 : 0);
 }
+
+// Bits of lagc that say there are several ports in one: none.
+void query_lag(FirmwareState&, Call&) {}
 
 void query_hca_vport_context(FirmwareState& state, Call& call) {
   namespace vport = hca_vport_context;

@@ -82,6 +82,7 @@ using Handler = void (*)(FirmwareState&, Call&);
 
 void query_hca_cap(FirmwareState& state, Call& call);
 void query_roce_address(FirmwareState& state, Call& call);
+void query_lag(FirmwareState& state, Call& call);
 void query_hca_vport_context(FirmwareState& state, Call& call);
 void alloc_pd(FirmwareState& state, Call& call);
 void dealloc_pd(FirmwareState& state, Call& call);

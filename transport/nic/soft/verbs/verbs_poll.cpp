@@ -3,6 +3,7 @@
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <endian.h>
+#include <sched.h>
 
 #include <cstring>
 
@@ -162,6 +163,8 @@ int poll_cq(ibv_cq* verbs, int entries, ibv_wc* completions) {
   int count = 0;
   while (count < entries && next_completion(*cq, completions[count])) ++count;
   if (cq->consumer != before) store_consumer(*cq);
+  // This NIC is a thread: a client that spins here keeps it from its core where there are few.
+  if (count == 0) ::sched_yield();
   return count;
 }
 
