@@ -217,6 +217,21 @@ TEST_CASE("port_of_the_second_rail_goes_down") {
   }
 }
 
+TEST_CASE("device_is_removed") {
+  const auto provoke = [](const Actor& actor) {
+    inject("times=1:device=gone");
+    actor.put(actor.first);
+  };
+  for (const Leg& leg : process_legs({"soft"})) {
+    const Play play{.provoke = provoke, .wait_behind = true};
+    const Shared& seen = perform(leg, play, base_seed());
+    check_actor(seen, {kNicError, kNone, {"mlx5_0", "see dmesg"}, false});
+    check_memory(seen);
+    check_told(seen);
+    check_all_returned(seen);
+  }
+}
+
 TEST_CASE("port_goes_down") {
   const auto provoke = [](const Actor& actor) {
     inject("times=1:port=down");

@@ -88,6 +88,10 @@ TEST_CASE("bad_options_are_refused_with_what_is_accepted") {
   CHECK_THAT(with({.rules = "often:drop"}), Contains("times="));
   CHECK_THAT(with({.rules = "queue=init"}), Contains("queue=error"));
   CHECK_THAT(with({.rules = "port=down:cq=overrun"}), Contains("one action"));
+  for (const char* bad : {"port=flap", "port=flap:0ms", "port=flap:2h", "drop:20ms", "port=up"}) {
+    CHECK_THAT(with({.rules = bad}), Contains("port=flap:n"));
+  }
+  CHECK(with({.rules = "wqe=3:port=flap:20ms;device=gone"}) == "none");
   CHECK(with({.rules = "qp=*:wqe=17-0x20:op=write:syndrome=0x13; drop:times=1"}) == "none");
 }
 

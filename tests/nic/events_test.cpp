@@ -47,7 +47,48 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
     CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
     CHECK(told(Kind::kPortDown, 0));
   }
+  SECTION("a device that is removed, where nothing goes on") {
+    pair.engine.add_rules("op=nop:device=gone");
+    pair.a.nop();
+    pair.a.ring();
+    CHECK(told(Kind::kDeviceGone, 0));
+    CHECK(pair.engine.gone());
+    CHECK_FALSE(pair.a.peek());
+    // Neither out of it nor into it.
+    pair.b.write(pair.far(0), pair.near(0, 8));
+    pair.b.ring();
+    CHECK_THROWS_AS(pair.engine.device(), soft::EngineError);
+    CHECK_THROWS_AS(pair.engine.create_pd(), soft::EngineError);
+    CHECK_THROWS_AS(pair.engine.modify_to_error(pair.a.qpn()), soft::EngineError);
+    CHECK_FALSE(eventually([&] { return pair.b.peek().has_value(); }, 20'000'000));
+  }
   pair.engine.ignore_events(listener);
+}
+
+TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
+  using Kind = soft::DeviceEvent::Kind;
+  Pair pair({.rules = "wqe=41:times=1:port=flap:4ms"}, {.log_entries = 8});
+  std::mutex mutex;
+  std::vector<Kind> events;
+  const int listener = pair.engine.listen([&](const soft::DeviceEvent& event) {
+    const std::lock_guard lock(mutex);
+    events.push_back(event.kind);
+  });
+  // Those that are under way when it goes down go again, and atomics count once.
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    pair.source.as<std::uint64_t>(1024)[i] = i;
+    pair.a.write(pair.far(1024 + 8 * i), pair.near(1024 + 8 * i, 8), 0);
+    last = pair.a.fetch_add(pair.far(0), pair.near(8 * i % 1024, 8), 1, i == 99 ? 8 : 0);
+  }
+  const Cqe cqe = pair.a.ring_and_wait(last);
+  CHECK_FALSE(cqe.error());
+  CHECK(*pair.target.as<std::uint64_t>(0) == 100);
+  for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(pair.target.as<std::uint64_t>(1024)[i] == i);
+  pair.engine.ignore_events(listener);
+  CHECK(events == std::vector<Kind>{Kind::kPortDown, Kind::kPortUp});
+  CHECK(pair.engine.device().port_up);
+  CHECK(pair.engine.counters().retries > 0);
 }
 
 }  // namespace

@@ -24,11 +24,12 @@ constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC;
 
+/// The n-th device.
 struct Nic {
-  Nic() {
+  explicit Nic(int n = 0) {
     ibv_device** list = ibv_get_device_list(nullptr);
     REQUIRE(list != nullptr);
-    context = ibv_open_device(list[0]);
+    context = ibv_open_device(list[n]);
     ibv_free_device_list(list);
     REQUIRE(context != nullptr);
     pd = ibv_alloc_pd(context);

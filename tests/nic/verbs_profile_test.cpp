@@ -1,7 +1,12 @@
 // Cards and hosts of other kinds (GSHNIC_PROFILE), as programs see them by the libraries: Ethernet
-// ports with their addresses, pages of 64 KiB, queue pairs without a doorbell record.
+// ports with their addresses, pages of 64 KiB, queue pairs without a doorbell record. And one that
+// goes away.
 #include "tests/nic/verbs_api_rig.h"
 #include "tests/nic/verbs_commands.h"
+#include "tests/patience.h"
+
+#include <dlfcn.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -17,22 +22,8 @@ const bool is_set =
     (setenv("GSHNIC_DEVICES", "3", 1),
      setenv("GSHNIC_PROFILE", "roce,mtu=1024,page=64k;roce6,no_record;ib", 1), true);
 
-/// The n-th device.
-struct Port {
-  explicit Port(int n) {
-    ibv_device** list = ibv_get_device_list(nullptr);
-    REQUIRE(list != nullptr);
-    context = ibv_open_device(list[n]);
-    ibv_free_device_list(list);
-    REQUIRE(context != nullptr);
-    pd = ibv_alloc_pd(context);
-    REQUIRE(pd != nullptr);
-  }
-  Port(const Port&) = delete;
-  ~Port() {
-    ibv_dealloc_pd(pd);
-    ibv_close_device(context);
-  }
+struct Port : Nic {
+  using Nic::Nic;
   [[nodiscard]] ibv_port_attr attributes() const {
     ibv_port_attr attributes{};
     REQUIRE(ibv_query_port(context, 1, &attributes) == 0);
@@ -67,9 +58,6 @@ struct Port {
     ibv_destroy_ah(ah);
     return mac;
   }
-
-  ibv_context* context;
-  ibv_pd* pd;
 };
 
 bool is_ipv4(const ibv_gid& gid) { return gid.raw[0] == 0; }
@@ -231,4 +219,56 @@ TEST_CASE("a queue pair without a doorbell record needs a card that has them") {
     mlx5dv_devx_free_uar(uar);
     mlx5dv_devx_umem_dereg(umem);
   }
+}
+
+// The last one: its device does not come back.
+TEST_CASE(
+    "a device that is removed says so, refuses all calls, and lets its objects be destroyed") {
+  const Port port(2);
+  ibv_cq* cq = ibv_create_cq(port.context, 1, nullptr, nullptr, 0);
+  REQUIRE(cq != nullptr);
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = cq;
+  wanted.cap = {1, 0, 1, 0, 0};
+  wanted.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(port.pd, &wanted);
+  REQUIRE(qp != nullptr);
+  for (const auto& [state, mask] :
+       {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
+        std::pair{IBV_QPS_RTS, kRtsMask}}) {
+    ibv_qp_attr attr = attributes(port, qp, state);
+    REQUIRE(ibv_modify_qp(qp, &attr, mask) == 0);
+  }
+  const auto inject = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "gshnic_inject"));
+  REQUIRE((inject != nullptr && inject("op=write:device=gone") == 0));
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  REQUIRE(ibv_post_send(qp, &wr, &bad) == 0);
+
+  ibv_async_event event{};
+  REQUIRE(ibv_get_async_event(port.context, &event) == 0);
+  CHECK(event.event_type == IBV_EVENT_DEVICE_FATAL);
+  ibv_ack_async_event(&event);
+  pollfd events{port.context->async_fd, POLLIN, 0};
+  REQUIRE(poll(&events, 1, 1000 * gshmem::test::kPatience) == 1);
+  CHECK((events.revents & (POLLHUP | POLLERR)) != 0);
+  CHECK(ibv_get_async_event(port.context, &event) == -1);
+  CHECK(errno == EIO);
+
+  ibv_port_attr attr{};
+  CHECK(ibv_query_port(port.context, 1, &attr) == EIO);
+  errno = 0;
+  CHECK(ibv_alloc_pd(port.context) == nullptr);
+  CHECK(errno == EIO);
+  std::uint8_t out[0x10] = {};
+  const Bytes alloc_pd = command(0x800);
+  errno = 0;
+  CHECK(mlx5dv_devx_obj_create(port.context, alloc_pd.data(), alloc_pd.size(), out, sizeof(out)) ==
+        nullptr);
+  CHECK(errno == EIO);
+  ibv_wc wc{};
+  CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
+  CHECK(ibv_destroy_qp(qp) == 0);
+  CHECK(ibv_destroy_cq(cq) == 0);
 }

@@ -39,6 +39,8 @@ struct Context {
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
   std::map<int, EventListener> listeners;
   bool port_down = false;
+  std::int64_t port_up_ns = 0;  ///< when it comes up again; 0 = never
+  bool gone = false;            ///< the device was removed
 
   /// Writes a completion of `qp`. A queue without room fails, and the queue pair with it.
   void complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion);

@@ -93,6 +93,10 @@ void Core::use_fabric(int fd) {
   context.regions.set_node(context.fabric->node());
 }
 
+void Core::check_present() const {
+  if (context.gone) throw EngineError{0x1, "the device is gone"};
+}
+
 Fabric& Core::fabric() {
   if (context.fabric == nullptr) use_fabric(Fabric::make().get());
   return *context.fabric;
@@ -150,12 +154,18 @@ void Core::rest(std::int64_t idle_ns) {
 bool Core::pass() {
   if (context.qps.empty() && context.fabric == nullptr) return false;
   const std::int64_t now = now_ns();
-  bool moved = look_at_doorbells(now);
+  if (context.port_up_ns != 0 && now >= context.port_up_ns) {
+    context.port_up_ns = 0;
+    context.port_down = false;
+    context.tell({DeviceEvent::Kind::kPortUp});
+  }
+  bool moved = !context.gone && look_at_doorbells(now);
   if (context.fabric != nullptr) {
     look_at_requests();
     moved |= receive_replies(now);
   }
   for (const auto& [number, qp] : context.qps) {
+    if (context.gone) break;
     moved |= requester.progress(*qp, now);
     if (qp->reset_due) reset(*qp);
   }
@@ -269,7 +279,9 @@ bool Core::receive_requests(std::int64_t now) {
     }
   }
   moved |= responder.settle();
-  for (const auto& [number, qp] : context.qps) moved |= responder.progress(*qp, now);
+  for (const auto& [number, qp] : context.qps) {
+    if (!context.gone) moved |= responder.progress(*qp, now);
+  }
   return moved;
 }
 
@@ -281,7 +293,10 @@ bool Core::receive_replies(std::int64_t now) {
     for (int i = 0; i < kPacketsPerVisit; ++i) {
       const Packet* packet = replies.front();
       if (packet == nullptr) break;
-      if (QueuePair* qp = context.find_qp(packet->target)) {
+      QueuePair* qp = context.find_qp(packet->target);
+      if (qp != nullptr && context.port_down) {
+        requester.on_lost(*qp, *packet, now);
+      } else if (qp != nullptr) {
         requester.on_reply(*qp, *packet, Ring::payload(packet), now);
       }
       replies.pop(*packet);

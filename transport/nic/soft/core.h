@@ -64,6 +64,8 @@ class Core {
   /// To the state after creation.
   void reset(QueuePair& qp);
   void use_fabric(int fd);
+  /// Errors: EngineError 0x1 when the device is gone.
+  void check_present() const;
   /// The process's own fabric, unless there is one.
   Fabric& fabric();
 

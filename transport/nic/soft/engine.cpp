@@ -162,6 +162,7 @@ void Engine::join_fabric(int fd) {
 
 DeviceAttributes Engine::device() const {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   const Fabric& fabric = impl_->fabric();
   const EngineOptions& options = impl_->context.options;
   DeviceAttributes attributes;
@@ -185,8 +186,14 @@ DeviceAttributes Engine::device() const {
   return attributes;
 }
 
+bool Engine::gone() const {
+  const Core::Lock lock(*impl_);
+  return impl_->context.gone;
+}
+
 std::uint32_t Engine::create_pd() {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   return *impl_->pds.insert(++impl_->last_pd).first;
 }
 
@@ -213,6 +220,7 @@ std::uint32_t Engine::create_uar(void** page, std::uint32_t count) {
   const std::shared_ptr<void> memory(first, [bytes](void* mapped) { ::munmap(mapped, bytes); });
   std::memset(first, 0xff, bytes);  // no doorbell
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   const std::uint32_t number = impl_->last_uar + 1;
   for (std::size_t at = 0; at < bytes; at += Core::kUarBytes) {
     auto uar = std::make_unique<Uar>();
@@ -234,6 +242,7 @@ void Engine::destroy_uar(std::uint32_t uar) {
 
 std::uint32_t Engine::create_region(const RegionAttributes& attributes) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   check(impl_->pds.count(attributes.pd) != 0, kBadResource,
         strprintf("there is no protection domain %u", attributes.pd));
   impl_->fabric();
@@ -257,6 +266,7 @@ std::uint32_t Engine::create_cq(const CqAttributes& attributes) {
   check(gpu_memory(attributes.buffer) == nullptr, kBadParameter,
         "the soft NIC has no queues in GPU memory");
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   const std::uint32_t number = ++impl_->last_cq;
   impl_->context.cqs.emplace(number, std::make_unique<CompletionQueue>(number, attributes));
   return number;
@@ -283,6 +293,7 @@ void Engine::watch_cq(std::uint32_t cqn) {
 std::uint32_t Engine::create_receives(const ReceiveAttributes& attributes) {
   check_receives(attributes);
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   check(impl_->pds.count(attributes.pd) != 0, kBadResource,
         strprintf("there is no protection domain %u", attributes.pd));
   const std::uint32_t number = ++impl_->last_receives;
@@ -307,6 +318,7 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
   check(gpu_memory(attributes.send_queue) == nullptr, kBadParameter,
         "the soft NIC has no queues in GPU memory");
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   Context& context = impl_->context;
   check(impl_->pds.count(attributes.pd) != 0, kBadResource,
         strprintf("there is no protection domain %u", attributes.pd));
@@ -349,6 +361,7 @@ void Engine::destroy_qp(std::uint32_t qpn) {
 
 void Engine::modify_to_init(std::uint32_t qpn, const QpInit& init) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   check(qp.state == QpState::kReset || qp.state == QpState::kInit, kBadQpState,
         strprintf("queue pair 0x%x: to init from state %u", qpn, static_cast<unsigned>(qp.state)));
@@ -358,6 +371,7 @@ void Engine::modify_to_init(std::uint32_t qpn, const QpInit& init) {
 
 void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   check(qp.state == QpState::kInit, kBadQpState,
         strprintf("queue pair 0x%x: to rtr from state %u", qpn, static_cast<unsigned>(qp.state)));
@@ -373,6 +387,7 @@ void Engine::modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr) {
 
 void Engine::modify_to_rts(std::uint32_t qpn, const QpRts& rts) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   check(qp.state == QpState::kRtr || qp.state == QpState::kRts, kBadQpState,
         strprintf("queue pair 0x%x: to rts from state %u", qpn, static_cast<unsigned>(qp.state)));
@@ -386,6 +401,7 @@ void Engine::modify_to_rts(std::uint32_t qpn, const QpRts& rts) {
 
 void Engine::modify_to_error(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   check(qp.state != QpState::kReset, kBadQpState, strprintf("queue pair 0x%x is in reset", qpn));
   qp.state = QpState::kError;
@@ -393,6 +409,7 @@ void Engine::modify_to_error(std::uint32_t qpn) {
 
 void Engine::modify_to_reset(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
+  impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   impl_->reset(qp);
 }

@@ -170,7 +170,9 @@ struct DeviceEvent {
     kCompletion = 0x00,      ///< in a completion queue that was armed
     kCqError = 0x04,         ///< `number` is a completion queue
     kQueueFatal = 0x05,      ///< of these, a queue pair
+    kDeviceGone = 0x08,      ///< of the device, after its last one
     kPortDown = 0x09,        ///< of the device
+    kPortUp = 0x0109,        ///< 0x09 again, with the other subtype
     kLastReceive = 0x13,     ///< a queue pair in error takes no more from its shared queue
     kInvalidRequest = 0x10,  ///< from the other end
     kAccessError = 0x11      ///< by the other end
@@ -213,7 +215,10 @@ class Engine {
   /// Fresh fabric memory; own descriptor of the caller.
   [[nodiscard]] static int make_fabric();
 
+  /// Errors, of this and of all that makes or changes something: EngineError 0x1 when the device is
+  /// gone.
   [[nodiscard]] DeviceAttributes device() const;
+  [[nodiscard]] bool gone() const;
 
   [[nodiscard]] std::uint32_t create_pd();
   void destroy_pd(std::uint32_t pd);

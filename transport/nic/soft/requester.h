@@ -25,6 +25,8 @@ class Requester {
   /// Goes on with a queue pair. True when anything moved.
   bool progress(QueuePair& qp, std::int64_t now);
   void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
+  /// A reply that the network has lost.
+  void on_lost(QueuePair& qp, const Packet& reply, std::int64_t now);
   /// Ends a batch of replies: what they brought to GPU memory is settled, and its WQEs are done.
   void settle(std::int64_t now);
   /// Forgets everything that is queued or under way.

@@ -457,6 +457,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
 
 bool Responder::progress(QueuePair& qp, std::int64_t now) {
   bool moved = qp.state == QpState::kError && receiver_.flush(qp);
+  if (context_.port_down) return moved;
   if (!qp.held.empty() && now >= qp.held.front().until_ns) {
     Ring* ring = replies_to(qp.held.front().request);
     if (ring == nullptr || ring->has_room(2)) land_held(qp), moved = true;

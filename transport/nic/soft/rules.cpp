@@ -84,19 +84,23 @@ void set_action(Rule& rule, std::string_view part, Rule::Action action) {
   rule.action = action;
 }
 
-void parse_delay(Rule& rule, std::string_view part, std::string_view value) {
+/// "20ms" as nanoseconds; an hour is long enough for any test, and cannot overflow.
+std::optional<std::uint64_t> duration(std::string_view value) {
   const auto count = take_number(value);
   std::uint64_t unit = 0;
   if (value == "ns") unit = 1;
   if (value == "us") unit = 1'000;
   if (value == "ms") unit = 1'000'000;
   if (value == "s") unit = 1'000'000'000;
-  // An hour is long enough for any test, and cannot overflow.
-  if (!count || unit == 0 || *count > 3'600'000'000'000 / unit) {
-    bad(part, "delay=n with ns, us, ms or s, up to an hour");
-  }
+  if (!count || unit == 0 || *count > 3'600'000'000'000 / unit) return std::nullopt;
+  return *count * unit;
+}
+
+void parse_delay(Rule& rule, std::string_view part, std::string_view value) {
+  const auto length = duration(value);
+  if (!length) bad(part, "delay=n with ns, us, ms or s, up to an hour");
   set_action(rule, part, Rule::Action::kDelay);
-  rule.delay_ns = *count * unit;
+  rule.delay_ns = *length;
 }
 
 /// The actions that are one word.
@@ -115,6 +119,8 @@ std::optional<Rule::Action> action_of(std::string_view part) {
       {"peer=error", Action::kPeerError},
       {"cq=overrun", Action::kCqOverrun},
       {"port=down", Action::kPortDown},
+      {"port=flap", Action::kPortFlap},
+      {"device=gone", Action::kDeviceGone},
   };
   for (const Row& row : kRows) {
     if (row.text == part) return row.action;
@@ -142,10 +148,12 @@ void parse_field(Rule& rule, std::string_view part) {
     rule.vendor = static_cast<std::uint8_t>(number(part, value, 255));
   } else if (const auto action = action_of(part)) {
     set_action(rule, part, *action);
+  } else if (const auto length = duration(part); length && rule.action == Rule::Action::kPortFlap) {
+    rule.delay_ns = *length;
   } else {
     bad(part,
         "qp=, wqe=, op=, times=, syndrome=, vendor=, drop, rnr, delay=, key=remote, queue=error, "
-        "queue=reset, peer=error, cq=overrun or port=down");
+        "queue=reset, peer=error, cq=overrun, port=down, port=flap:n or device=gone");
   }
 }
 
@@ -168,7 +176,11 @@ std::vector<Rule> parse_rules(std::string_view text) {
     Rule rule;
     split(one, ":", [&](std::string_view part) { parse_field(rule, part); });
     if (!rule.action)
-      bad(one, "an action: syndrome=, drop, rnr, delay=, key=, queue=, peer=, cq= or port=");
+      bad(one,
+          "an action: syndrome=, drop, rnr, delay=, key=, queue=, peer=, cq=, port= or device=");
+    if (rule.action == Rule::Action::kPortFlap && rule.delay_ns == 0) {
+      bad(one, "port=flap:n with ns, us, ms or s, up to an hour");
+    }
     rules.push_back(rule);
   });
   return rules;

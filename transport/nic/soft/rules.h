@@ -24,6 +24,8 @@
 //                                            more, but an event; the queue pair is in error
 //          | "port=down"                     the port goes down for good, with an event:
 //                                            nothing gets out or in
+//          | "port=flap:" n unit             it goes down and comes up after that long
+//          | "device=gone"                   the device is removed: an event, and nothing any more
 //
 // Numbers are decimal or 0x hexadecimal. Example: "qp=*:wqe=17:op=write:syndrome=0x13".
 #pragma once
@@ -48,7 +50,9 @@ struct Rule {
     kQueueReset,
     kPeerError,
     kCqOverrun,
-    kPortDown
+    kPortDown,
+    kPortFlap,
+    kDeviceGone
   };
   enum class Queue { kAny, kNumber, kOrdinal };
   Queue queue = Queue::kAny;
@@ -58,7 +62,7 @@ struct Rule {
   std::uint64_t times = ~std::uint64_t{0};            ///< left
   std::optional<Action> action;
   std::uint8_t syndrome = 0, vendor = 0;
-  std::uint64_t delay_ns = 0;
+  std::uint64_t delay_ns = 0;  ///< of kDelay, and how long a kPortFlap lasts
 };
 
 /// Errors: EngineError 0x3 that quotes the bad part and says what is accepted.

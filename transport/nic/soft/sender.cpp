@@ -123,9 +123,16 @@ bool Requester::apply_rules(QueuePair& qp, Operation& op, std::int64_t now) {
       if (on_wire) op.inject = kPeerError;
       return true;
     case Rule::Action::kPortDown:
+    case Rule::Action::kPortFlap:
       context_.port_down = true;
+      context_.port_up_ns =
+          rule->delay_ns > 0 ? now + static_cast<std::int64_t>(rule->delay_ns) : 0;
       context_.tell({DeviceEvent::Kind::kPortDown});
       return true;
+    case Rule::Action::kDeviceGone:
+      context_.gone = context_.port_down = true;
+      context_.tell({DeviceEvent::Kind::kDeviceGone});
+      return false;
     case Rule::Action::kQueueReset:
       qp.reset_due = true;
       return false;
@@ -274,6 +281,12 @@ void Requester::on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t*
     default:
       return;
   }
+}
+
+void Requester::on_lost(QueuePair& qp, const Packet& reply, std::int64_t now) {
+  if (qp.state != QpState::kRts) return;
+  Operation* const found = find(qp, reply.psn, reply.epoch);
+  if (found != nullptr) try_again(qp, *found, Condition::kSilence, now);
 }
 
 void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,

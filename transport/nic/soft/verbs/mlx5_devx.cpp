@@ -96,8 +96,11 @@ UarPool::Kind uar_kind(std::uint32_t flags) {
   return UarPool::Kind::kDedicated;
 }
 
-/// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons.
+/// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons. EIO when the device is gone.
 void run(ibv_context* context, const Bytes& input, void* out, std::size_t out_bytes) {
+  // What a client destroys then is gone already (rdma-core libibverbs/cmd.h verbs_is_destroy_err).
+  const bool destroys = command_class(opcode_of(input)) == CommandClass::kDestroy;
+  require_call(destroys || !engine_of(context).gone(), EIO);
   const Status status =
       state_of(context).firmware.execute(input, {static_cast<std::uint8_t*>(out), out_bytes});
   require_call(status == Status::kOk, EREMOTEIO);

@@ -46,6 +46,7 @@ struct SoftChannel {
  private:
   void take(const DeviceEvent& event) {
     const std::lock_guard lock(mutex);
+    if (event.kind == DeviceEvent::Kind::kDeviceGone) write_end = Fd();
     for (const Subscription& one : subscriptions) {
       if (one.event != static_cast<std::uint16_t>(event.kind) || one.number != event.number ||
           one.made_by != maker_of(event)) {
@@ -97,6 +98,7 @@ ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* channel,
     return -1;
   }
   const ssize_t got = ::read(channel->fd, &header->cookie, sizeof(header->cookie));
+  if (got == 0) errno = EIO;  // as of a device that is gone
   return got == static_cast<ssize_t>(sizeof(header->cookie)) ? got : -1;
 }
 

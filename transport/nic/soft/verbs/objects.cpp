@@ -66,6 +66,13 @@ void ContextState::take(const DeviceEvent& event) {
       told.event_type = IBV_EVENT_PORT_ERR;
       told.element.port_num = 1;
       break;
+    case DeviceEvent::Kind::kPortUp:
+      told.event_type = IBV_EVENT_PORT_ACTIVE;
+      told.element.port_num = 1;
+      break;
+    case DeviceEvent::Kind::kDeviceGone:
+      told.event_type = IBV_EVENT_DEVICE_FATAL;
+      break;
     case DeviceEvent::Kind::kCompletion:
       if (cq != cqs.end()) tell_channel(*cq->second);
       return;
@@ -84,6 +91,7 @@ void ContextState::take(const DeviceEvent& event) {
       break;
   }
   (void)!::write(events_write.get(), &told, sizeof(told));  // full: the client does not listen
+  if (event.kind == DeviceEvent::Kind::kDeviceGone) events_write = Fd();
 }
 
 ContextState::~ContextState() {

@@ -97,6 +97,7 @@ const char* ibv_wc_status_str(ibv_wc_status status) { return name_of(kCompletion
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   char bytes[sizeof(ibv_async_event)];
   const ssize_t got = ::read(context->async_fd, bytes, sizeof(bytes));
+  if (got == 0) errno = EIO;  // as of a device that is gone
   if (got != static_cast<ssize_t>(sizeof(bytes))) return -1;
   std::memcpy(event, bytes, sizeof(bytes));
   return 0;
