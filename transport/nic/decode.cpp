@@ -55,13 +55,12 @@ std::string text(const char* format, Values... values) {
 /// Takes the entry apart front to back. The first thing that is wrong stays.
 class Decoder {
  public:
-  Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives)
-      : at_(wqe), left_(bytes), receives_(receives) {}
+  Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives, DecodeResult& result)
+      : at_(wqe), left_(bytes), receives_(receives), result_(result) {}
 
-  DecodeResult decode() {
+  void decode() {
     if (left_ < kUnitBytes) {
-      fail(WqeError::kLocalOperation, "shorter than a control segment");
-      return std::move(result_);
+      return fail(WqeError::kLocalOperation, "shorter than a control segment");
     }
     const std::size_t bytes = left_;
     control();
@@ -75,7 +74,6 @@ class Decoder {
       fail(WqeError::kLocalOperation,
            text("ds %u, but %s ends %zu bytes earlier", wqe().units, name(), left_));
     }
-    return std::move(result_);
   }
 
  private:
@@ -329,7 +327,7 @@ class Decoder {
   std::size_t left_;
   Receives receives_;
   std::uint8_t opmod_ = 0;
-  DecodeResult result_;
+  DecodeResult& result_;
 };
 
 }  // namespace
@@ -337,7 +335,9 @@ class Decoder {
 std::size_t wqe_bytes(const std::uint8_t* ctrl) { return (ctrl[7] & 0x3fu) * kUnitBytes; }
 
 DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives) {
-  return Decoder(wqe, bytes, receives).decode();
+  DecodeResult result;
+  Decoder(wqe, bytes, receives, result).decode();
+  return result;
 }
 
 // mlx5_wqe_data_seg, as many as fit.

@@ -4,6 +4,7 @@
 // does not cancel out. No memory is touched but the entry itself.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,11 +29,47 @@ enum class WqeKind : std::uint8_t {
   kSend,  ///< into a buffer that the receiver has posted
 };
 
+/// Values in order, as a vector: the first `kFew` without an allocation, since nearly all entries
+/// have no more.
+template <class T, std::size_t kFew>
+class Few {
+ public:
+  void push_back(const T& value) {
+    if (size_ == kFew) many_.assign(few_.begin(), few_.end());
+    if (size_ >= kFew)
+      many_.push_back(value);
+    else
+      few_[size_] = value;
+    ++size_;
+  }
+  void assign(const T* first, const T* last) {
+    size_ = static_cast<std::size_t>(last - first);
+    if (size_ > kFew)
+      many_.assign(first, last);
+    else
+      std::copy(first, last, few_.begin());
+  }
+  [[nodiscard]] const T* data() const { return size_ > kFew ? many_.data() : few_.data(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] const T* begin() const { return data(); }
+  [[nodiscard]] const T* end() const { return data() + size_; }
+  [[nodiscard]] const T& operator[](std::size_t i) const { return data()[i]; }
+  [[nodiscard]] const T& front() const { return *begin(); }
+  [[nodiscard]] const T& back() const { return *(end() - 1); }
+
+ private:
+  std::size_t size_ = 0;
+  std::array<T, kFew> few_{};
+  std::vector<T> many_;
+};
+
 /// A gather element of this PE's memory.
 struct LocalPiece {
   std::uint64_t address = 0;
   std::uint32_t bytes = 0, key = 0;
 };
+using LocalPieces = Few<LocalPiece, 1>;
 
 struct Wqe {
   WqeKind kind = WqeKind::kNop;
@@ -44,9 +81,9 @@ struct Wqe {
   std::uint8_t fence = 0;    ///< ctrl.fm, 0 = none
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
-  std::vector<std::uint8_t> inline_payload;  ///< in the entry itself
-  std::vector<LocalPiece> local;             ///< the payload after that, or where results go
-  std::uint64_t length = 0;                  ///< bytes at the remote side
+  Few<std::uint8_t, 32> inline_payload;  ///< in the entry itself
+  LocalPieces local;                     ///< the payload after that, or where results go
+  std::uint64_t length = 0;              ///< bytes at the remote side
   // Atomics: operands in host order; 4-byte ones in the low half.
   std::uint64_t swap_or_add = 0, compare = 0;
   std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap

@@ -5,7 +5,7 @@
 #include "transport/nic/soft/regions.h"
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace gshmem::soft {
 
@@ -13,7 +13,7 @@ namespace gshmem::soft {
 struct LocalMemory {
   const RegionTable& regions;
   std::uint32_t pd;
-  const std::vector<nic::LocalPiece>& pieces;
+  std::span<const nic::LocalPiece> pieces;
 
   /// Stores bytes from `offset` on. False: a piece may not be written, or cannot be reached.
   [[nodiscard]] bool scatter(std::uint64_t offset, const std::uint8_t* from,

@@ -86,7 +86,7 @@ struct AnsweredAtomic {
 
 /// Data of a read whose completion is out already.
 struct TrailingRead {
-  std::vector<nic::LocalPiece> local;
+  nic::LocalPieces local;
   std::vector<std::uint8_t> data;
   std::int64_t until_ns = 0;
 };

@@ -7,6 +7,7 @@
 #include "transport/nic/soft/context.h"
 #include "transport/nic/soft/local_memory.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,7 @@ class Requester {
               std::uint64_t bytes, std::int64_t now);
   bool read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, std::int64_t now);
   [[nodiscard]] LocalMemory local(const QueuePair& qp,
-                                  const std::vector<nic::LocalPiece>& pieces) const {
+                                  std::span<const nic::LocalPiece> pieces) const {
     return {context_.regions, qp.attributes.pd, pieces};
   }
   void arrived(QueuePair& qp, Operation& op, std::int64_t now);
