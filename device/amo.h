@@ -1,7 +1,7 @@
 // Atomic memory operations (OpenSHMEM 1.5, section 9.7), in place at system scope or by the NIC:
-// relaxed, atomic against every other AMO, signal and wait on the same object. Not against `p` and
-// puts, which go to mapped PEs by stores while a NIC executes the AMOs (amo_by_nic). T is 4 or 8
-// bytes. Signedness does not matter to any of them, so they work on unsigned words.
+// relaxed, atomic against every other AMO, signal and wait on the same object that goes the same
+// way (abi::AmoPath). Not against `p` and puts. T is 4 or 8 bytes. Signedness does not matter to
+// any of them, so they work on unsigned words.
 #pragma once
 
 #include "nic.h"

@@ -167,7 +167,7 @@ GSHMEM_FN T g(const State& state, const T* source, int pe) {
   }
 }
 
-/// Atomics that neither the link between the GPUs nor a network can do (abi/state.h, amo_by_nic).
+/// Atomics that neither the link between the GPUs nor a network can do (abi::AmoPath).
 GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
   FaultInfo info{GSHMEMX_ERROR_NOT_SUPPORTED, "atomic", "pe"};
   info.pe = pe;

@@ -33,10 +33,13 @@ GSHMEM_OUTLINE int steps_by_table(const State& state, int pe) {
 GSHMEM_FN bool is_mapped(const State& state, int pe) {
   return is_consecutive(state, pe) || is_mapped_by_table(state, pe);
 }
-/// Atomics reach PE `pe` by load and store; they must not mix with those of a NIC on the same
-/// memory.
+/// Atomics reach PE `pe` by load and store.
 GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
-  return state.amo_by_nic == 0 && is_mapped(state, pe);
+  return state.amo_path == abi::AmoPath::kInPlace && is_mapped(state, pe);
+}
+/// Signals of PE `pe` are set by a store.
+GSHMEM_FN bool set_is_mapped(const State& state, int pe) {
+  return state.amo_path != abi::AmoPath::kNic && is_mapped(state, pe);
 }
 
 /// Address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.

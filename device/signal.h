@@ -19,9 +19,11 @@ struct SignalUpdate {
 };
 
 /// Atomic against other signal updates and waits. Not ordered after earlier puts (use fence, or
-/// put_signal).
+/// put_signal). A SET reads nothing, so that a store is enough.
 GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
-  if (signal.op == GSHMEM_SIGNAL_SET) {
+  if (signal.op == GSHMEM_SIGNAL_SET && set_is_mapped(state, pe)) {
+    store_flag(peer_address(state, signal.address, pe), signal.value);
+  } else if (signal.op == GSHMEM_SIGNAL_SET) {
     amo_set(state, signal.address, signal.value, pe);
   } else {
     amo_add(state, signal.address, signal.value, pe);

@@ -310,6 +310,9 @@ void config_require_same(const std::vector<std::uint64_t>& all) {
 }
 
 const char* env_lookup(const char* name) noexcept { return std::getenv(name); }
+void env_set_default(const char* name, const std::string& value) noexcept {
+  ::setenv(name, value.c_str(), 0);
+}
 
 /// What gshmem-info prints may end in a bug report.
 constexpr std::string_view kSecretName = "GSHMEM_UID_SECRET";

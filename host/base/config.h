@@ -33,6 +33,8 @@ GSHMEM_CHOICE_TYPE(NicKind, kAuto, kMlx5, kSoft, kOfi, kNone)
 GSHMEM_CHOICE_TYPE(DoorbellChoice, kAuto, kGpu, kAgent)
 GSHMEM_CHOICE_TYPE(QuietChoice, kAuto, kVisible)
 GSHMEM_CHOICE_TYPE(QueueMemoryChoice, kAuto, kHost, kGpu)
+GSHMEM_CHOICE_TYPE(AmoChoice, kLocal, kNic)
+GSHMEM_CHOICE_TYPE(PollChoice, kAuto, kSpin, kSleep)
 
 struct Config {
 #define GSHMEM_BYTES(field, ...) std::uint64_t field = 0;
@@ -64,6 +66,9 @@ void config_require_same(const std::vector<std::uint64_t>& all);
 
 /// A variable that is not ours, such as a launcher's PMIX_RANK; null = not set.
 [[nodiscard]] const char* env_lookup(const char* name) noexcept;
+
+/// Sets a variable that a library reads when it is loaded or first called, unless it is set.
+void env_set_default(const char* name, const std::string& value) noexcept;
 
 /// One variable as gshmem-info prints it. `value` is the text as set, which need not be a good one.
 struct ConfigEntry {

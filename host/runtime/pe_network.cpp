@@ -76,8 +76,6 @@ bool Pe::lacks_native_atomics() const {
 /// False: the job, which needs them for atomics only, goes on without.
 bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
   const auto open = [&] {
-    nic::Region sample = heap;
-    sample.bytes = std::min<std::uint64_t>(heap.bytes, abi::kGpuPageBytes);
     std::vector<std::string> addresses;
     for (const net::Endpoint& address : plane_->addresses())
       addresses.push_back(net::address_text(address));
@@ -87,9 +85,10 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
          .heap_kind = heap.kind,
          .gpu = heap.gpu,
          .gpu_orders_writes = gpu_ && gpu_->orders_writes(),
-         .heap_sample = sample,
+         .heap = heap,
          .gpu_pci = gpu_ ? gpu_->pci() : "",
          .local_rank = group().index,
+         .host = group().node,
          .node_root = group().index == 0,
          .addresses = std::move(addresses),
          .share_fd = [this](int fd) { return plane_->local().from_root(fd).release(); },
@@ -184,16 +183,15 @@ void Pe::make_network() {
   const nic::Region heap{state_.heap, window_->bytes(),
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
-  // Atomics of a NIC and of this machine may not be atomic to each other: then all go by the NIC,
-  // those to mapped PEs and to this one included.
-  state_.amo_by_nic = (needed & kAtomics) != 0 ? 1 : 0;
+  if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;
   if (!open_nics(heap, (needed & kPaths) == 0)) return;
   nic_path_ = true;
   warn_of_order();
-  if (!nics_.limits().coherent_atomics) state_.amo_by_nic = 1;
+  const bool by_nic = options_.config.amo == AmoChoice::kNic;
+  if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    if (state_.amo_by_nic != 0 || !is_mapped(pe)) peers.push_back(pe);
+    if (state_.amo_path != abi::AmoPath::kInPlace || !is_mapped(pe)) peers.push_back(pe);
   }
   nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(

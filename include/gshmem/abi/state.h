@@ -60,6 +60,15 @@ inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a powe
 /// No PE follows it so closely that it would be one of consecutive ones.
 inline constexpr std::int32_t kMappedByTable = 1 << 30;
 
+/// Who carries out atomics and signal updates on memory of mapped PEs, this one included. Those of
+/// a NIC and those of this machine need not be atomic to each other.
+enum class AmoPath : std::uint32_t {
+  kInPlace,      ///< the calling thread
+  kSetsInPlace,  ///< a NIC, because a link between GPUs has no atomics; a signal is still set by a
+                 ///< store, which needs none
+  kNic,          ///< a NIC, as atomics on memory of PEs that are not mapped (GSHMEM_AMO=nic)
+};
+
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
@@ -75,11 +84,8 @@ struct DeviceState {
   std::int64_t stride = 0;
   const std::int32_t* slots = nullptr;
   std::int32_t mapped_first = 0, mapped_count = 0;
-  std::int32_t my_slot = 0;  ///< only with `slots`
-  /// Atomics on memory that a NIC also updates must all go by the NIC: its atomics and those of
-  /// this machine need not be atomic to each other. The same where the link between two GPUs has no
-  /// atomics; without a network they are then an error. False: mapped PEs are updated in place.
-  std::uint32_t amo_by_nic = 0;
+  std::int32_t my_slot = 0;              ///< only with `slots`
+  AmoPath amo_path = AmoPath::kInPlace;  ///< to mapped PEs; without a network others are an error
 
   Control* control = nullptr;    ///< host memory, mapped
   std::uint64_t timeout_ns = 0;  ///< bound of every wait; 0 = none

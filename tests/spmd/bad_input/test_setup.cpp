@@ -294,6 +294,25 @@ TEST_CASE("atomics_that_neither_link_nor_network_can_do_are_an_error_that_says_s
   }
 }
 
+TEST_CASE("signals_are_set_by_stores_where_neither_link_nor_network_has_atomics") {
+  const auto faults =
+      faults_after(2, quick({{"GSHMEM_NIC", "none"}, {"GSHMEM_TEST_NO_NATIVE_ATOMICS", "1"}}),
+                   [&](const Runtime& runtime) {
+                     SymmetricArray<std::uint64_t> word(2);
+                     const int other = 1 - runtime.my_pe();
+                     const std::uint64_t payload = 7;
+                     gshmem_uint64_put_signal(word.data(), &payload, 1, word.data() + 1, 5,
+                                              GSHMEM_SIGNAL_SET, other);
+                     gshmem_signal_wait_until(word.data() + 1, GSHMEM_CMP_EQ, 5);
+                     gshmemx_signal_op(word.data() + 1, 6, GSHMEM_SIGNAL_SET, other);
+                     gshmem_signal_wait_until(word.data() + 1, GSHMEM_CMP_EQ, 6);
+                   });
+  for (const gshmemx_fault_t& fault : faults) {
+    INFO(fault.message);
+    CHECK(fault.code == GSHMEMX_SUCCESS);
+  }
+}
+
 TEST_CASE("pe_that_never_comes_is_a_timeout_of_init") {
   const Outcome outcome = init_with({{"GSHMEM_BOOTSTRAP", "uid"},
                                      {"GSHMEM_BOOTSTRAP_TIMEOUT", "0.5"},

@@ -437,7 +437,7 @@ TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
 
 TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
   struct Seen {
-    std::uint32_t by_nic = 9;
+    abi::AmoPath path{9};
     bool network = false;
   };
   const auto job = [](const char* nic, bool native) {
@@ -447,20 +447,32 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
     Seen seen[4];
     run_threads(4, [&](const Runtime& runtime) {
       const abi::DeviceState& state = *gshmemi_ambient()->state;
-      seen[runtime.my_pe()] = {state.amo_by_nic, state.nic.queues != nullptr};
+      seen[runtime.my_pe()] = {state.amo_path, state.nic.queues != nullptr};
     });
     CHECK(heaps().clean());
     for (const Seen& pe : seen) {
-      CHECK(pe.by_nic == seen[0].by_nic);
+      CHECK(pe.path == seen[0].path);
       CHECK(pe.network == seen[0].network);
     }
     return seen[0];
   };
   for (const char* nic : {"none", "soft", "auto"}) {
-    CHECK(job(nic, true).by_nic == 0);
+    CHECK(job(nic, true).path == abi::AmoPath::kInPlace);
     CHECK(job(nic, true).network == false);
-    CHECK(job(nic, false).by_nic == 1);
+    CHECK(job(nic, false).path == abi::AmoPath::kSetsInPlace);
   }
   CHECK(job("soft", false).network);
   CHECK_FALSE(job("none", false).network);
+}
+
+TEST_CASE("atomics_to_mapped_pes_stay_with_them_though_a_network_reaches_others") {
+  const std::string who = GENERATE("local", "nic");
+  four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_AMO", who}});
+  abi::AmoPath seen[4];
+  run_threads(4, [&](const Runtime& runtime) {
+    seen[runtime.my_pe()] = gshmemi_ambient()->state->amo_path;
+  });
+  unsetenv("GSHMEM_AMO");
+  for (const abi::AmoPath path : seen)
+    CHECK(path == (who == "local" ? abi::AmoPath::kInPlace : abi::AmoPath::kNic));
 }
