@@ -46,20 +46,25 @@ function(gshmem_use_catch target)
   gshmem_precompiled(${target})
 endfunction()
 
-# gshmem_discover_tests(TARGET LABEL [NAME=value...]): every test case of a Catch2 program, labelled
-# "cpu" and LABEL, with those variables in its environment too; those tagged [gpu] in builds with CUDA
-# only, and labelled "gpu" instead. A case that prints a line with "skipped: <why>" counts as skipped.
+# gshmem_discover_tests(TARGET LABEL [NAME=value...] [SPEC tests]): every test case of a Catch2 program,
+# labelled "cpu" and LABEL, with those variables in its environment too; those tagged [gpu] in builds
+# with CUDA only, and labelled "gpu" instead. A case that prints a line with "skipped: <why>" counts as
+# skipped. SPEC: other cases; a program may be run several times with another one each.
 function(gshmem_discover_tests target label)
+  cmake_parse_arguments(ARG "" "SPEC" "" ${ARGN})
+  if(NOT ARG_SPEC)
+    set(ARG_SPEC "~[gpu]")
+  endif()
   set(environment "${GSHMEM_TEST_ENVIRONMENT}")
-  foreach(variable ${GSHMEM_TEST_BOOTSTRAP} ${ARGN})
+  foreach(variable ${GSHMEM_TEST_BOOTSTRAP} ${ARG_UNPARSED_ARGUMENTS})
     string(APPEND environment "\\\\\\\\;${variable}")
   endforeach()
   # The list passes three evaluations on its way to ctest: fewer backslashes lose the second label.
   set(common TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT}
     SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT)
-  catch_discover_tests(${target} TEST_SPEC "~[gpu]" ${common} "${environment}"
+  catch_discover_tests(${target} TEST_SPEC "${ARG_SPEC}" ${common} "${environment}"
     LABELS "cpu\\\\\\\\;${label}")
-  if(GSHMEM_CUDA)
+  if(GSHMEM_CUDA AND ARG_SPEC STREQUAL "~[gpu]")
     catch_discover_tests(${target} TEST_SPEC "[gpu]" ${common} "${environment}"
       RESOURCE_LOCK gpus LABELS "gpu\\\\\\\\;${label}")
   endif()

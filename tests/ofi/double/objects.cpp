@@ -1,0 +1,531 @@
+// The objects of libfabric and its exported functions, over wire.h.
+#include "tests/ofi/double/wire.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace gshmem::test {
+namespace {
+
+struct Domain : fid_domain {
+  const Profile* profile;
+  std::uint32_t version;
+};
+struct Fabric : fid_fabric {};
+struct Av : fid_av {
+  std::vector<std::shared_ptr<Port>> peers;
+};
+struct Mr : fid_mr {
+  Region* region;
+};
+
+/// The name of an endpoint, for as long as the process lives.
+constexpr std::uint64_t kAddressMagic = 0x656c62756f646f66;
+struct Address {
+  std::uint64_t magic, number;
+};
+std::mutex ports_mutex;
+std::vector<std::weak_ptr<Port>> ports;
+
+template <class T>
+int close_as(fid* object) {
+  delete reinterpret_cast<T*>(object);
+  return 0;
+}
+int bind_nothing(fid*, fid*, std::uint64_t) { return 0; }
+int control_nothing(fid*, int, void*) { return 0; }
+
+template <class T>
+fi_ops basic_ops{.size = sizeof(fi_ops),
+                 .close = close_as<T>,
+                 .bind = bind_nothing,
+                 .control = control_nothing,
+                 .ops_open = nullptr,
+                 .tostr = nullptr,
+                 .ops_set = nullptr};
+
+template <class T, class Base>
+T* make(std::size_t fclass) {
+  T* const object = new T{};
+  object->fid.fclass = fclass;
+  object->fid.ops = &basic_ops<T>;
+  return object;
+}
+
+// Address vectors.
+int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* handles, std::uint64_t,
+           void*) {
+  auto& peers = static_cast<Av*>(av)->peers;
+  const auto* const names = static_cast<const Address*>(addresses);
+  const std::lock_guard lock(ports_mutex);
+  std::size_t inserted = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool known = names[i].magic == kAddressMagic && names[i].number < ports.size();
+    auto port = known ? ports[names[i].number].lock() : nullptr;
+    handles[i] = port != nullptr ? peers.size() : FI_ADDR_NOTAVAIL;
+    if (port == nullptr) continue;
+    peers.push_back(std::move(port));
+    ++inserted;
+  }
+  return static_cast<int>(inserted);
+}
+fi_ops_av av_ops{.size = sizeof(fi_ops_av),
+                 .insert = insert,
+                 .insertsvc = nullptr,
+                 .insertsym = nullptr,
+                 .remove = nullptr,
+                 .lookup = nullptr,
+                 .straddr = nullptr,
+                 .av_set = nullptr};
+
+// Completion queues.
+ssize_t read_cq(fid_cq* queue, void* to, std::size_t count) {
+  Cq& cq = *static_cast<Cq*>(queue);
+  for (Endpoint* endpoint : cq.endpoints) endpoint->progress();
+  std::size_t read = 0;
+  for (; read < count && !cq.entries.empty(); ++read) {
+    if (!cq.errors.empty() && cq.errors.begin()->first == cq.taken) break;
+    const fi_cq_data_entry& entry = cq.entries.front();
+    if (cq.format == FI_CQ_FORMAT_DATA)
+      static_cast<fi_cq_data_entry*>(to)[read] = entry;
+    else
+      static_cast<fi_cq_msg_entry*>(to)[read] = {entry.op_context, entry.flags, entry.len};
+    cq.entries.pop_front();
+    ++cq.taken;
+  }
+  if (read > 0) return static_cast<ssize_t>(read);
+  return cq.entries.empty() ? -FI_EAGAIN : -FI_EAVAIL;
+}
+ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t) {
+  Cq& cq = *static_cast<Cq*>(queue);
+  if (cq.errors.empty() || cq.errors.begin()->first != cq.taken) return -FI_EAGAIN;
+  const fi_cq_data_entry& entry = cq.entries.front();
+  *to = {};
+  to->op_context = entry.op_context;
+  to->flags = entry.flags;
+  to->len = entry.len;
+  to->err = cq.errors.begin()->second;
+  cq.errors.erase(cq.errors.begin());
+  cq.entries.pop_front();
+  ++cq.taken;
+  return 1;
+}
+const char* error_text(fid_cq*, int, const void*, char*, std::size_t) {
+  return "the double's error";
+}
+fi_ops_cq cq_ops{.size = sizeof(fi_ops_cq),
+                 .read = read_cq,
+                 .readfrom = nullptr,
+                 .readerr = read_error,
+                 .sread = nullptr,
+                 .sreadfrom = nullptr,
+                 .signal = nullptr,
+                 .strerror = error_text};
+
+// Endpoints.
+Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
+
+ssize_t receive(fid_ep* endpoint, void* to, std::size_t bytes, void* descriptor, fi_addr_t,
+                void* context) {
+  return endpoint_of(endpoint).receive(to, bytes, descriptor, context);
+}
+ssize_t send_message(fid_ep* endpoint, const fi_msg* message, std::uint64_t flags) {
+  return endpoint_of(endpoint).post(
+      {.call = FabricDouble::kSend,
+       .local = message->msg_iov->iov_base,
+       .bytes = message->msg_iov->iov_len,
+       .descriptor = message->desc != nullptr ? *message->desc : nullptr,
+       .peer = message->addr,
+       .context = message->context,
+       .flags = flags,
+       .data = message->data});
+}
+fi_ops_msg msg_ops{.size = sizeof(fi_ops_msg),
+                   .recv = receive,
+                   .recvv = nullptr,
+                   .recvmsg = nullptr,
+                   .send = nullptr,
+                   .sendv = nullptr,
+                   .sendmsg = send_message,
+                   .inject = nullptr,
+                   .senddata = nullptr,
+                   .injectdata = nullptr};
+
+ssize_t move(fid_ep* endpoint, FabricDouble::Call call, const fi_msg_rma& message,
+             std::uint64_t flags) {
+  if (message.iov_count != 1 || message.rma_iov_count != 1 ||
+      message.msg_iov->iov_len != message.rma_iov->len)
+    record().violation("more than one piece of memory in a call");
+  return endpoint_of(endpoint).post(
+      {.call = call,
+       .local = message.msg_iov->iov_base,
+       .bytes = message.msg_iov->iov_len,
+       .descriptor = message.desc != nullptr ? *message.desc : nullptr,
+       .peer = message.addr,
+       .remote = message.rma_iov->addr,
+       .key = message.rma_iov->key,
+       .context = message.context,
+       .flags = flags,
+       .data = message.data});
+}
+ssize_t read_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t flags) {
+  return move(endpoint, FabricDouble::kRead, *message, flags);
+}
+ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t flags) {
+  return move(endpoint, FabricDouble::kWrite, *message, flags);
+}
+ssize_t read_plain(fid_ep* endpoint, void* to, std::size_t bytes, void* descriptor, fi_addr_t peer,
+                   std::uint64_t remote, std::uint64_t key, void* context) {
+  return endpoint_of(endpoint).post({.call = FabricDouble::kRead,
+                                     .local = to,
+                                     .bytes = bytes,
+                                     .descriptor = descriptor,
+                                     .peer = peer,
+                                     .remote = remote,
+                                     .key = key,
+                                     .context = context,
+                                     .flags = FI_COMPLETION});
+}
+fi_ops_rma rma_ops{.size = sizeof(fi_ops_rma),
+                   .read = read_plain,
+                   .readv = nullptr,
+                   .readmsg = read_message,
+                   .write = nullptr,
+                   .writev = nullptr,
+                   .writemsg = write_message,
+                   .inject = nullptr,
+                   .writedata = nullptr,
+                   .injectdata = nullptr};
+
+std::uint64_t operand_at(const void* from, fi_datatype type) {
+  if (type == FI_UINT32) return *static_cast<const std::uint32_t*>(from);
+  return *static_cast<const std::uint64_t*>(from);
+}
+ssize_t fetch_atomic(fid_ep* endpoint, const void* operand, std::size_t, void*, void* result,
+                     void* descriptor, fi_addr_t peer, std::uint64_t remote, std::uint64_t key,
+                     fi_datatype type, fi_op op, void* context) {
+  return endpoint_of(endpoint).post({.call = FabricDouble::kFetchAtomic,
+                                     .local = result,
+                                     .bytes = type == FI_UINT32 ? 4u : 8u,
+                                     .descriptor = descriptor,
+                                     .peer = peer,
+                                     .remote = remote,
+                                     .key = key,
+                                     .context = context,
+                                     .op = op,
+                                     .operand = operand_at(operand, type)});
+}
+ssize_t compare_atomic(fid_ep* endpoint, const void* operand, std::size_t, void*,
+                       const void* compare, void*, void* result, void* descriptor, fi_addr_t peer,
+                       std::uint64_t remote, std::uint64_t key, fi_datatype type, fi_op op,
+                       void* context) {
+  return endpoint_of(endpoint).post({.call = FabricDouble::kCompareAtomic,
+                                     .local = result,
+                                     .bytes = type == FI_UINT32 ? 4u : 8u,
+                                     .descriptor = descriptor,
+                                     .peer = peer,
+                                     .remote = remote,
+                                     .key = key,
+                                     .context = context,
+                                     .op = op,
+                                     .operand = operand_at(operand, type),
+                                     .compare = operand_at(compare, type)});
+}
+int valid_atomic(fid_ep*, fi_datatype, fi_op, std::size_t* count) {
+  *count = 1;
+  return 0;
+}
+fi_ops_atomic atomic_ops{.size = sizeof(fi_ops_atomic),
+                         .write = nullptr,
+                         .writev = nullptr,
+                         .writemsg = nullptr,
+                         .inject = nullptr,
+                         .readwrite = fetch_atomic,
+                         .readwritev = nullptr,
+                         .readwritemsg = nullptr,
+                         .compwrite = compare_atomic,
+                         .compwritev = nullptr,
+                         .compwritemsg = nullptr,
+                         .writevalid = nullptr,
+                         .readwritevalid = valid_atomic,
+                         .compwritevalid = valid_atomic};
+
+int get_name(fid* object, void* address, std::size_t* bytes) {
+  const auto& port = endpoint_of(reinterpret_cast<fid_ep*>(object)).port();
+  const std::lock_guard lock(ports_mutex);
+  const auto at = std::find_if(ports.begin(), ports.end(),
+                               [&](const auto& known) { return known.lock() == port; });
+  const Address name{kAddressMagic, static_cast<std::uint64_t>(at - ports.begin())};
+  const std::size_t room = std::exchange(*bytes, sizeof(name));
+  if (room < sizeof(name)) return -FI_ETOOSMALL;
+  std::memcpy(address, &name, sizeof(name));
+  return 0;
+}
+fi_ops_cm cm_ops{.size = sizeof(fi_ops_cm),
+                 .setname = nullptr,
+                 .getname = get_name,
+                 .getpeer = nullptr,
+                 .connect = nullptr,
+                 .listen = nullptr,
+                 .accept = nullptr,
+                 .reject = nullptr,
+                 .shutdown = nullptr,
+                 .join = nullptr};
+
+int set_option(fid* object, int, int option, const void* value, std::size_t bytes) {
+  Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
+  constexpr int kCudaPermitted = 10;  // FI_OPT_CUDA_API_PERMITTED of 1.18
+  if (option == FI_OPT_FI_HMEM_P2P) return 0;
+  if (option != kCudaPermitted || bytes != sizeof(bool)) return -FI_ENOPROTOOPT;
+  const bool permitted = *static_cast<const bool*>(value);
+  if (!permitted && !record().permits_cuda) return -FI_EOPNOTSUPP;
+  endpoint.may_call_cuda &= permitted;
+  return 0;
+}
+int get_option(fid* object, int, int option, void* value, std::size_t* bytes) {
+  const Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
+  constexpr int kInjectRmaSize = 18;  // FI_OPT_INJECT_RMA_SIZE of 1.20, which old providers lack
+  const bool efa = std::strcmp(endpoint.profile().provider, "efa") == 0;
+  if (!efa || option != kInjectRmaSize || *bytes < sizeof(std::size_t)) return -FI_ENOPROTOOPT;
+  *static_cast<std::size_t*>(value) = endpoint.profile().inject;
+  return 0;
+}
+fi_ops_ep ep_ops{.size = sizeof(fi_ops_ep),
+                 .cancel = nullptr,
+                 .getopt = get_option,
+                 .setopt = set_option,
+                 .tx_ctx = nullptr,
+                 .rx_ctx = nullptr,
+                 .rx_size_left = nullptr,
+                 .tx_size_left = nullptr};
+
+int bind_endpoint(fid* object, fid* to, std::uint64_t) {
+  Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
+  if (to->fclass == FI_CLASS_AV) endpoint.peers = &reinterpret_cast<Av*>(to)->peers;
+  if (to->fclass != FI_CLASS_CQ) return 0;
+  endpoint.cq = reinterpret_cast<Cq*>(to);
+  endpoint.cq->endpoints.push_back(&endpoint);
+  return 0;
+}
+int control_endpoint(fid* object, int command, void*) {
+  if (command != FI_ENABLE) return -FI_ENOSYS;
+  endpoint_of(reinterpret_cast<fid_ep*>(object)).enabled = true;
+  return 0;
+}
+int close_endpoint(fid* object) {
+  Endpoint* const endpoint = &endpoint_of(reinterpret_cast<fid_ep*>(object));
+  if (endpoint->cq != nullptr) std::erase(endpoint->cq->endpoints, endpoint);
+  delete endpoint;
+  return 0;
+}
+fi_ops endpoint_ops{.size = sizeof(fi_ops),
+                    .close = close_endpoint,
+                    .bind = bind_endpoint,
+                    .control = control_endpoint,
+                    .ops_open = nullptr,
+                    .tostr = nullptr,
+                    .ops_set = nullptr};
+
+// Memory regions.
+int close_region(fid* object) {
+  auto* const mr = reinterpret_cast<Mr*>(object);
+  mr->region->usable = false;
+  delete mr;
+  return 0;
+}
+int enable_region(fid* object, int command, void*) {
+  if (command == FI_ENABLE) reinterpret_cast<Mr*>(object)->region->usable = true;
+  return 0;
+}
+fi_ops region_ops{.size = sizeof(fi_ops),
+                  .close = close_region,
+                  .bind = bind_nothing,
+                  .control = enable_region,
+                  .ops_open = nullptr,
+                  .tostr = nullptr,
+                  .ops_set = nullptr};
+
+int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
+  const Domain& domain = *reinterpret_cast<Domain*>(object);
+  const bool gpu = attributes->iface == FI_HMEM_CUDA;
+  if (gpu && (!record().hmem || (domain.profile->caps & FI_HMEM) == 0)) return -FI_ENOSYS;
+  if (gpu && attributes->mr_iov->iov_len > record().register_at_most) return -FI_ENOMEM;
+  auto region = std::make_unique<Region>();
+  region->base = static_cast<std::uint8_t*>(attributes->mr_iov->iov_base);
+  region->bytes = attributes->mr_iov->iov_len;
+  region->access = attributes->access;
+  region->gpu = gpu;
+  region->by_address = (domain.profile->mr_mode & FI_MR_VIRT_ADDR) != 0;
+  region->domain = &domain;
+  region->usable = (domain.profile->mr_mode & FI_MR_ENDPOINT) == 0;
+  Mr* const mr = make<Mr, fid_mr>(FI_CLASS_MR);
+  mr->fid.ops = &region_ops;
+  mr->region = region.get();
+  mr->mem_desc = region.get();
+  mr->key = add_region(std::move(region));
+  *made = mr;
+  return 0;
+}
+fi_ops_mr mr_ops{
+    .size = sizeof(fi_ops_mr), .reg = nullptr, .regv = nullptr, .regattr = register_region};
+
+// Domains and fabrics.
+int open_av(fid_domain*, fi_av_attr*, fid_av** made, void*) {
+  Av* const av = make<Av, fid_av>(FI_CLASS_AV);
+  av->ops = &av_ops;
+  *made = av;
+  return 0;
+}
+int open_cq(fid_domain*, fi_cq_attr* attributes, fid_cq** made, void*) {
+  Cq* const cq = make<Cq, fid_cq>(FI_CLASS_CQ);
+  cq->ops = &cq_ops;
+  cq->format = attributes->format;
+  cq->size = attributes->size;
+  *made = cq;
+  return 0;
+}
+int open_endpoint(fid_domain* object, fi_info* info, fid_ep** made, void*) {
+  const auto& domain = *static_cast<Domain*>(object);
+  auto* const endpoint = new Endpoint(*domain.profile, *info, &domain, domain.version);
+  endpoint->fid.fclass = FI_CLASS_EP;
+  endpoint->fid.ops = &endpoint_ops;
+  endpoint->ops = &ep_ops;
+  endpoint->cm = &cm_ops;
+  endpoint->msg = &msg_ops;
+  endpoint->rma = &rma_ops;
+  endpoint->atomic = &atomic_ops;
+  const std::lock_guard lock(ports_mutex);
+  ports.push_back(endpoint->port());
+  *made = endpoint;
+  return 0;
+}
+fi_ops_domain domain_ops{.size = sizeof(fi_ops_domain),
+                         .av_open = open_av,
+                         .cq_open = open_cq,
+                         .endpoint = open_endpoint,
+                         .scalable_ep = nullptr,
+                         .cntr_open = nullptr,
+                         .poll_open = nullptr,
+                         .stx_ctx = nullptr,
+                         .srx_ctx = nullptr,
+                         .query_atomic = nullptr,
+                         .query_collective = nullptr,
+                         .endpoint2 = nullptr};
+
+int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void*) {
+  Domain* const domain = make<Domain, fid_domain>(FI_CLASS_DOMAIN);
+  domain->ops = &domain_ops;
+  domain->mr = &mr_ops;
+  domain->profile = &profile_of(*info);
+  domain->version = fabric->api_version;
+  const char* const universe = variable("FI_UNIVERSE_SIZE");
+  record().universe = universe != nullptr ? std::strtoull(universe, nullptr, 10) : 0;
+  *made = domain;
+  return 0;
+}
+fi_ops_fabric fabric_ops{.size = sizeof(fi_ops_fabric),
+                         .domain = open_domain,
+                         .passive_ep = nullptr,
+                         .eq_open = nullptr,
+                         .wait_open = nullptr,
+                         .trywait = nullptr,
+                         .domain2 = nullptr};
+
+std::int64_t time_of(std::string_view text) {
+  char* end = nullptr;
+  const std::string value(text);
+  const double number = std::strtod(value.c_str(), &end);
+  const std::string_view unit = end;
+  return static_cast<std::int64_t>(number * (unit == "us" ? 1e3 : unit == "ms" ? 1e6 : 1));
+}
+
+/// One rule of FABRIC_DOUBLE: "rtt=15us", "offer=efa+tcp;ofi_rxm", "busy=50".
+void set_rule(FabricDouble& rules, std::string_view name, std::string_view value) {
+  if (name == "offer") {
+    std::vector<std::string> providers;
+    while (!value.empty()) {
+      const std::size_t plus = std::min(value.find('+'), value.size());
+      providers.emplace_back(value.substr(0, plus));
+      value.remove_prefix(std::min(plus + 1, value.size()));
+    }
+    rules.offer(std::move(providers));
+  } else if (name == "rtt") {
+    rules.rtt = time_of(value);
+  } else if (name == "jitter") {
+    rules.jitter = time_of(value);
+  } else if (name == "trail") {
+    rules.trail = time_of(value);
+  } else if (name == "busy") {
+    rules.busy = static_cast<unsigned>(time_of(value));
+  } else if (name == "seed") {
+    rules.seed = static_cast<unsigned>(time_of(value));
+  } else if (name == "nics") {
+    rules.nics = static_cast<int>(time_of(value));
+  } else {
+    std::fprintf(stderr, "FABRIC_DOUBLE has no rule \"%s\"\n", std::string(name).c_str());
+    std::exit(2);
+  }
+}
+
+/// What nobody asks about, because a program without tests runs: it fails at its end.
+void end_with_violations() {
+  const std::vector<std::string> all = record().violations();
+  for (const std::string& what : all) std::fprintf(stderr, "FABRIC_DOUBLE: %s\n", what.c_str());
+  if (!all.empty()) std::_Exit(99);
+}
+
+}  // namespace
+
+FabricDouble& record() {
+  static FabricDouble* const only = [] {
+    auto* const rules = new FabricDouble;
+    const char* const text = variable("FABRIC_DOUBLE");
+    rules->offer({"efa"});
+    for (std::string_view left = text != nullptr ? text : ""; !left.empty();) {
+      const std::size_t comma = std::min(left.find(','), left.size());
+      const std::string_view rule = left.substr(0, comma);
+      const std::size_t is = std::min(rule.find('='), rule.size());
+      set_rule(*rules, rule.substr(0, is), rule.substr(std::min(is + 1, rule.size())));
+      left.remove_prefix(std::min(comma + 1, left.size()));
+    }
+    if (text != nullptr) std::atexit(end_with_violations);
+    return rules;
+  }();
+  return *only;
+}
+
+}  // namespace gshmem::test
+
+using namespace gshmem::test;
+
+extern "C" {
+FabricDouble* fabric_double_record() { return &record(); }
+
+int fi_getinfo(std::uint32_t version, const char* node, const char*, std::uint64_t flags,
+               const fi_info* hints, fi_info** info) {
+  const int result = find_infos(version, node, flags, hints, info);
+  for (fi_info* i = *info; i != nullptr; i = i->next) i->fabric_attr->api_version = version;
+  return result;
+}
+void fi_freeinfo(fi_info* info) { release(info); }
+fi_info* fi_dupinfo(const fi_info* info) { return duplicate(info); }
+int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void*) {
+  auto* const made = new Fabric{};
+  made->fid.fclass = FI_CLASS_FABRIC;
+  made->fid.ops = &basic_ops<Fabric>;
+  made->ops = &fabric_ops;
+  made->api_version = attributes->api_version;
+  *fabric = made;
+  return 0;
+}
+std::uint32_t fi_version() { return FI_VERSION(2, 6); }
+const char* fi_strerror(int error) { return std::strerror(error); }
+}

@@ -1,0 +1,45 @@
+// The providers that the double of libfabric plays, and fi_info as a caller gets it. Written from
+// the manual pages (fi_efa(7), fi_cxi(7), fi_rxm(7), fi_tcp(7)) and from what the providers' code
+// answers.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gshmem::test {
+
+struct Profile {
+  const char* name;  ///< of the rules (FabricDouble::offer)
+  const char* provider;
+  const char* fabric;
+  std::uint64_t caps;
+  std::uint64_t orders;    ///< msg_order that may be asked for
+  std::uint64_t op_flags;  ///< that may be asked for
+  std::uint64_t mode;      ///< that the caller must accept
+  int mr_mode;             ///< the same
+  fi_progress progress;
+  std::size_t places;   ///< of operations, and of receives
+  std::size_t inject;   ///< bytes
+  std::size_t cq_data;  ///< bytes
+  std::uint64_t largest, largest_send;
+  bool has_addresses;     ///< of IP
+  bool cuda_unless_told;  ///< calls CUDA for GPU memory unless FI_OPT_CUDA_API_PERMITTED is false
+};
+
+/// Of an info that this library has made.
+[[nodiscard]] const Profile& profile_of(const fi_info& info);
+/// The number of the NIC that the info is of.
+[[nodiscard]] int nic_of(const fi_info& info);
+
+[[nodiscard]] fi_info* duplicate(const fi_info* info);
+void release(fi_info* info);
+int find_infos(std::uint32_t version, const char* node, std::uint64_t flags, const fi_info* hints,
+               fi_info** found);
+
+/// The value of a variable, or null, when it is "" too.
+[[nodiscard]] const char* variable(const char* name);
+
+}  // namespace gshmem::test
