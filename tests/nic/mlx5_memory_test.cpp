@@ -106,8 +106,8 @@ TEST_CASE("usable_is_only_a_port_that_opens_and_reaches_the_heap") {
     each.break_it(fake_verbs());
     Setup setup(config_with({{"GSHMEM_GDR", each.gdr}}));
     OpenOptions options{.config = setup.config, .boot = *setup.boot, .heap_kind = each.heap};
-    options.heap_sample = setup.memory.heap_region();
-    options.heap_sample.kind = each.heap;
+    options.heap = setup.memory.heap_region();
+    options.heap.kind = each.heap;
     const Usable usable =
         usable_ports(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"}, options);
     CAPTURE(each.name, usable.why_not);

@@ -232,9 +232,9 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
   const auto boot = bootstrap::create_single();
   const Pages heap(1 << 16);
   OpenOptions options{.config = config(), .boot = *boot, .heap_kind = MemoryKind::kGpu};
-  options.heap_sample = {heap.data(), heap.size(), MemoryKind::kGpu, 0};
+  options.heap = {heap.data(), heap.size(), MemoryKind::kGpu, 0};
   CHECK(mlx5::usable(options, GSHNIC_FOLDER).why_not.empty());
-  options.heap_sample.bytes = 0;  // which cannot be registered
+  options.heap.bytes = 0;  // which cannot be registered
   const mlx5::Usable usable = mlx5::usable(options, GSHNIC_FOLDER);
   CHECK_THAT(usable.why_not, Catch::Contains("ibv_reg_mr_iova2"));
   CHECK(usable.has_device);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 namespace gshmem::test {
@@ -68,6 +69,12 @@ class Client {
   Outcome ring_and_wait(std::uint64_t index) {
     ring();
     return wait(index);
+  }
+  /// The WQE at `index` has ended well, as far as is known now.
+  bool has_ended(std::uint64_t index) {
+    const Outcome outcome = look();
+    if (outcome.syndrome != 0) throw std::runtime_error("an entry failed");
+    return done_ > index;
   }
   [[nodiscard]] std::uint64_t next() const { return next_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }

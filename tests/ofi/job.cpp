@@ -4,11 +4,14 @@
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/gdr_double.h"
 #include "transport/ofi/library.h"
+#include "transport/ofi/ofi_nic.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <random>
 #include <thread>
 
 namespace gshmem::test {
@@ -30,19 +33,38 @@ std::uint8_t* mappable_memory(std::size_t bytes) {
 
 }  // namespace
 
+std::vector<Leg> order_legs() {
+  std::vector<Leg> all = data_legs();
+  for (Leg& leg : all) leg.trailing = leg.adverse && leg.gdr != "off";
+  return all;
+}
+
+FabricDouble* fabric_double() {
+  static const DynamicLibrary library("libfabric.so.1");
+  void* const function = library.find("fabric_double_record");
+  return function != nullptr ? reinterpret_cast<FabricDoubleRecord*>(function)() : nullptr;
+}
+
 std::vector<Leg> legs() {
+  if (fabric_double() != nullptr)
+    return {{"efa/efa-direct", "auto"}, {"efa/efa", "off"}, {"cxi", "auto"}};
   // TSan does not see what libfabric does inside: here only gshmem's own code touches the heaps.
-  if (kUnderTsan) return {{"tcp;ofi_rxm", "off"}, {"sockets", "off"}};
-  return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}, {"sockets", "auto"}, {"sockets", "off"}};
+  if (kUnderTsan) return {{"tcp;ofi_rxm", "off"}};
+  return {{"tcp;ofi_rxm", "auto"}, {"tcp;ofi_rxm", "off"}};
 }
 
 std::vector<Leg> data_legs() {
   std::vector<Leg> all = legs();
-  all.push_back({.provider = "tcp;ofi_rxm", .gdr = "off", .busy = true});
-  if (!kUnderTsan) all.push_back({.provider = "sockets", .gdr = "auto", .busy = true});
+  if (fabric_double() != nullptr) {
+    for (const char* provider : {"efa/efa-direct", "efa/efa", "cxi", "verbs;ofi_rxm"})
+      all.push_back({.provider = provider, .gdr = "auto", .busy = true, .adverse = true});
+    all.push_back({.provider = "tcp;ofi_rxm", .gdr = "off", .busy = true, .adverse = true});
+    all.push_back({.provider = "efa/efa-direct", .gdr = "auto", .adverse = true, .nics = 3});
+  }
   // The mapping is the same memory at another address, where TSan does not see what orders
   // accesses.
-  if (!kUnderTsan) all.push_back({"tcp;ofi_rxm", "off", true});
+  const char* const staged = fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm";
+  if (!kUnderTsan) all.push_back({staged, "off", true});
   return all;
 }
 
@@ -55,11 +77,22 @@ bool have_libfabric() {
     return false;
   }
 }
+bool have_double() {
+  const bool has = have_libfabric() && fabric_double() != nullptr;
+  if (!has) std::printf("skipped: over the double of libfabric only\n");
+  return has;
+}
+bool have_real_libfabric() {
+  const bool has = have_libfabric() && fabric_double() == nullptr;
+  if (!has) std::printf("skipped: over a network only\n");
+  return has;
+}
 
 Config config_of(const Leg& leg, double timeout_seconds,
                  std::vector<std::pair<std::string, std::string>> more) {
+  const char* const interface = fabric_double() == nullptr ? "127.0.0.1" : "";
   std::map<std::string, std::string> values{{"GSHMEM_OFI_PROVIDER", leg.provider},
-                                            {"GSHMEM_OFI_INTERFACE", "127.0.0.1"},
+                                            {"GSHMEM_OFI_INTERFACE", interface},
                                             {"GSHMEM_GDR", leg.gdr},
                                             {"GSHMEM_TIMEOUT", strprintf("%g", timeout_seconds)}};
   for (auto& [name, value] : more) values[name] = value;
@@ -87,10 +120,16 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   if (on_gpu) heap_ = static_cast<std::uint8_t*>(leg.gpu_memory(kHeapBytes));
 
   using enum nic::MemoryKind;
+  const nic::Region heap{.base = heap_,
+                         .bytes = kHeapBytes,
+                         .kind = on_gpu ? kGpu : kHost,
+                         .gpu = on_gpu ? 0 : -1,
+                         .mapping = mapping_.get()};
   const nic::OpenOptions options{.config = config,
                                  .boot = boot,
-                                 .heap_kind = on_gpu ? kGpu : kHost,
-                                 .gpu = on_gpu ? 0 : -1,
+                                 .heap_kind = heap.kind,
+                                 .gpu = heap.gpu,
+                                 .heap = heap,
                                  .gpu_pci = {},
                                  .on_error = [this](const Error& error, int pe) {
                                    const std::lock_guard lock(mutex_);
@@ -98,11 +137,7 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
                                  }};
   nic_ = nic::open_ofi(options);
   nic_->use_queue_memory({.base = queues_, .bytes = queues * per_queue});
-  const nic::Keys keys = nic_->register_memory({.base = heap_,
-                                                .bytes = kHeapBytes,
-                                                .kind = on_gpu ? kGpu : kHost,
-                                                .gpu = on_gpu ? 0 : -1,
-                                                .mapping = mapping_.get()});
+  const nic::Keys keys = nic_->register_memory(heap);
   std::vector<Card> mine;
   std::vector<nic::QueuePlace> places;
   std::vector<nic::CreatedQueue> created;
@@ -123,9 +158,14 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
     nic_->connect(static_cast<int>(pe), static_cast<int>(pe), card.info, card.remote_key);
     clients_.emplace_back(queues_, places[pe], created[pe], keys.local, card.remote_key);
   }
-  nic_->start();
+  if (leg.by_hand)
+    dynamic_cast<ofi::OfiNic&>(*nic_).executor().hand_over();
+  else
+    nic_->start();
   boot.barrier();
 }
+
+bool Pe::round() { return dynamic_cast<ofi::OfiNic&>(*nic_).executor().round(ofi::Clock::now()); }
 
 Pe::~Pe() {
   if (nic_ != nullptr) nic_->stop();
@@ -136,11 +176,24 @@ std::vector<std::pair<int, std::string>> Pe::errors() {
   return errors_;
 }
 
-Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth)
+Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth,
+         std::vector<std::pair<std::string, std::string>> more)
     : boots_(bootstrap::create_threads(size, 30)) {
-  if (leg.busy) busy_.emplace();
+  if (FabricDouble* const rules = fabric_double()) {
+    rules->offer({leg.provider.substr(leg.provider.find('/') + 1)});
+    rules->nics = leg.nics;
+    rules->busy = leg.busy ? 50 : 0;
+    rules->rtt = leg.adverse ? 6'000 : 0;
+    rules->jitter = leg.adverse ? 20'000 : 0;
+    rules->trail = leg.trailing ? 50'000 : 0;
+    if (leg.adverse) {
+      rules->seed = std::random_device()();
+      std::printf("%s: seed %u\n", leg.name().c_str(), rules->seed.load());
+    }
+    if (leg.nics > 1) more.emplace_back("GSHMEM_NICS_PER_PE", std::to_string(leg.nics));
+  }
   pes_.resize(static_cast<std::size_t>(size));
-  const Config config = config_of(leg, timeout_seconds);
+  const Config config = config_of(leg, timeout_seconds, std::move(more));
   std::vector<std::exception_ptr> failures(pes_.size());
   std::vector<std::thread> threads;
   for (std::size_t pe = 0; pe < pes_.size(); ++pe)
@@ -154,6 +207,18 @@ Job::Job(int size, const Leg& leg, double timeout_seconds, std::uint32_t depth)
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& failure : failures)
     if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+Job::~Job() {
+  // All have stopped before the heap of one goes.
+  for (const auto& pe : pes_)
+    if (pe != nullptr) pe->nic().stop();
+  if (fabric_double() == nullptr) return;
+  for (const std::string& what : fabric_double()->violations())
+    std::printf("violation: %s\n", what.c_str());
+  const bool clean = fabric_double()->violations().empty();
+  fabric_double()->reset();
+  if (!clean && std::uncaught_exceptions() == 0) std::abort();
 }
 
 }  // namespace gshmem::test

@@ -2,8 +2,8 @@
 // construction all of them are driven by the test's own thread: a Nic needs none of its user.
 #pragma once
 
-#include "tests/ofi/busy_double.h"
 #include "tests/ofi/client.h"
+#include "tests/ofi/double/fabric_double.h"
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/gpu_mapping.h"
@@ -27,17 +27,30 @@ struct Leg {
   bool busy = false;    ///< the provider refuses about every second call for now
   /// Makes heaps of GPU memory, where the process has a double of the CUDA driver.
   void* (*gpu_memory)(std::size_t bytes) = nullptr;
+  bool adverse = false;   ///< operations pass each other
+  bool trailing = false;  ///< writes complete before what they have written is visible
+  int nics = 1;
+  bool by_hand = false;  ///< the test's thread is that of all executors (Pe::round)
   [[nodiscard]] std::string name() const {
     return provider + (gdr == "off" ? " staged" : " RMA") + (mapped ? " by a mapping" : "") +
-           (busy ? " while busy" : "");
+           (busy ? " while busy" : "") + (adverse ? " in any order" : "") +
+           (trailing ? " with data that trails" : "") + (nics > 1 ? " by several NICs" : "");
   }
 };
-/// Both providers and both paths.
+/// tcp, or the providers that the double plays; over RMA and staged.
 [[nodiscard]] std::vector<Leg> legs();
-/// Staging by a mapping, too, and a busy provider: for what depends on how bytes get into the heap.
+/// Staging by a mapping, too, and what the double can make difficult: for what depends on how bytes
+/// get into the heap.
 [[nodiscard]] std::vector<Leg> data_legs();
+/// These, and writes that complete early: for what looks at data after a signal only.
+[[nodiscard]] std::vector<Leg> order_legs();
+/// The libfabric of this process, when it is the double; else null.
+[[nodiscard]] FabricDouble* fabric_double();
 /// Says "skipped: ..." and is false where the tests have no libfabric.
 [[nodiscard]] bool have_libfabric();
+/// The same, and where it is, or is not, the double.
+[[nodiscard]] bool have_double();
+[[nodiscard]] bool have_real_libfabric();
 
 [[nodiscard]] Config config_of(const Leg& leg, double timeout_seconds,
                                std::vector<std::pair<std::string, std::string>> more = {});
@@ -60,6 +73,8 @@ class Pe {
   }
   Client& to(int pe) { return clients_.at(static_cast<std::size_t>(pe)); }
   [[nodiscard]] nic::Nic& nic() { return *nic_; }
+  /// One round of the executor, of a leg by hand. True when there was something to do.
+  bool round();
   /// PE and text of every on_error so far.
   [[nodiscard]] std::vector<std::pair<int, std::string>> errors();
 
@@ -77,11 +92,12 @@ class Pe {
 class Job {
  public:
   Job(int size, const Leg& leg, double timeout_seconds = 20 * kPatience,
-      std::uint32_t depth = kDepth);
+      std::uint32_t depth = kDepth, std::vector<std::pair<std::string, std::string>> more = {});
+  ~Job();
+  Job(const Job&) = delete;
   Pe& operator[](int pe) { return *pes_.at(static_cast<std::size_t>(pe)); }
 
  private:
-  std::optional<BusyDouble> busy_;
   std::vector<std::unique_ptr<bootstrap::Bootstrap>> boots_;
   std::vector<std::unique_ptr<Pe>> pes_;
 };

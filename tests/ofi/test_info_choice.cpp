@@ -27,7 +27,7 @@ struct Entry {
   int bus = -1;         ///< its PCI address is 0000:BUS:00.0; -1: it says none
   std::string address;  ///< of IP
   std::uint32_t protocol = FI_PROTO_EFA;
-  std::string provider = "efa";
+  std::string provider = "efa", fabric = "efa";
 };
 
 class List {
@@ -37,8 +37,10 @@ class List {
   }
   /// The domain of the entry that is chosen.
   std::string choose(const EntryWish& wish) const {
-    const fi_info* const info = gshmem::ofi::choose_entry(&nodes_.front().info, wish);
-    return info != nullptr ? info->domain_attr->name : "none";
+    std::string names;
+    for (const fi_info* info : gshmem::ofi::choose_entries(&nodes_.front().info, wish))
+      names += (names.empty() ? "" : " ") + std::string(info->domain_attr->name);
+    return names.empty() ? "none" : names;
   }
 
  private:
@@ -57,6 +59,7 @@ class List {
     node.entry = entry;
     node.domain.name = node.entry.domain.data();
     node.fabric.prov_name = node.entry.provider.data();
+    node.fabric.name = node.entry.fabric.data();
     node.endpoint.protocol = entry.protocol;
     node.info.domain_attr = &node.domain;
     node.info.fabric_attr = &node.fabric;
@@ -115,6 +118,27 @@ TEST_CASE("a PE uses the NIC nearest to its GPU, PEs in turn equally near ones",
   CHECK(list.choose(host.wish("0000:11:00.0", 2)) == "rdmap18-rdm");
   for (const int rank : {0, 1, 2})
     CHECK(list.choose(host.wish("0000:21:00.0", rank)) == "rdmap34-rdm");
+}
+
+TEST_CASE("a PE uses several NICs, those beside its GPU, and neighbours begin with others",
+          "[ofi]") {
+  const TwoSwitches host;
+  const List list({{"a", 0x12, {}}, {"b", 0x13, {}}, {"c", 0x22, {}}});
+  EntryWish wish = host.wish("0000:11:00.0", 0);
+  wish.count = 2;
+  CHECK(list.choose(wish) == "a b");
+  wish.local_rank = 1;
+  CHECK(list.choose(wish) == "b a");
+  wish.count = 3;
+  CHECK(list.choose(wish) == "b a c");
+  // As many as are beside it.
+  wish.count = 0;
+  wish.most = 8;
+  CHECK(list.choose(wish) == "b a");
+  wish.gpu_pci = "0000:21:00.0";
+  CHECK(list.choose(wish) == "c");
+  wish.gpu_pci = "";
+  CHECK(list.choose(wish) == "b");
 }
 
 TEST_CASE("PEs without a GPU, or of one that is not shown, take NICs in turn", "[ofi]") {

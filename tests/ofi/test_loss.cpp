@@ -118,7 +118,7 @@ void check_reported(Pair& pair) {
 }  // namespace
 
 TEST_CASE("a peer that was killed is an error at the next operation", "[ofi]") {
-  if (!have_libfabric()) return;
+  if (!have_real_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   const bool atomic = GENERATE(false, true);
   INFO(leg.name() << (atomic ? " atomic" : " write"));
@@ -134,7 +134,7 @@ TEST_CASE("a peer that was killed is an error at the next operation", "[ofi]") {
 }
 
 TEST_CASE("a peer that is killed with operations in flight is an error", "[ofi]") {
-  if (!have_libfabric()) return;
+  if (!have_real_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   const int kind = GENERATE(0, 1, 2);
   INFO(leg.name() << " kind " << kind);
@@ -157,7 +157,7 @@ TEST_CASE("a peer that is killed with operations in flight is an error", "[ofi]"
 }
 
 TEST_CASE("a peer that does not answer is an error before waits of GSHMEM_TIMEOUT end", "[ofi]") {
-  if (!have_libfabric()) return;
+  if (!have_real_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   INFO(leg.name());
   std::printf("%s\n", leg.name().c_str());
@@ -179,7 +179,7 @@ TEST_CASE("a peer that does not answer is an error before waits of GSHMEM_TIMEOU
 }
 
 TEST_CASE("stop returns with operations in flight to a dead peer", "[ofi]") {
-  if (!have_libfabric()) return;
+  if (!have_real_libfabric()) return;
   const Leg leg = GENERATE(from_range(legs()));
   INFO(leg.name());
   Pair pair(leg, 0);

@@ -41,9 +41,9 @@ class SlowEngine final : public ofi::MemoryAccess {
     if (ticket != kNoTicket) copies_.at(static_cast<std::size_t>(ticket))();
     return true;
   }
-  std::uint64_t atomic(std::uint64_t, const nic::Wqe&) override {
+  ofi::Ticket start_atomic(std::uint64_t, const nic::Wqe&, std::uint64_t*) override {
     ++atomics;
-    return 0;
+    return kNoTicket;
   }
   bool coherent() const override { return true; }
 
@@ -68,6 +68,11 @@ struct Rig {
   void finish(ofi::Ticket ticket) {
     while (!access.done(ticket)) continue;
   }
+  std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) {
+    std::uint64_t old = 0;
+    finish(access.start_atomic(offset, wqe, &old));
+    return old;
+  }
 };
 
 nic::Wqe atomic_of(nic::WqeKind kind, std::uint32_t bytes, std::uint64_t operand,
@@ -79,6 +84,8 @@ nic::Wqe atomic_of(nic::WqeKind kind, std::uint32_t bytes, std::uint64_t operand
   wqe.compare = compare;
   return wqe;
 }
+
+Leg mapped_leg() { return {fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm", "off", true}; }
 
 }  // namespace
 
@@ -135,12 +142,12 @@ TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {
   Rig rig;
   std::uint64_t word = 0xfffffffffffffff0;
   std::memcpy(rig.gpu + 16, &word, 8);
-  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kFetchAdd, 8, 0x20)) == word);
+  CHECK(rig.atomic(16, atomic_of(nic::WqeKind::kFetchAdd, 8, 0x20)) == word);
   std::memcpy(&word, rig.gpu + 16, 8);
   CHECK(word == 0x10);
-  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x11)) == 0x10);
+  CHECK(rig.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x11)) == 0x10);
   CHECK(rig.gpu[16] == 0x10);
-  CHECK(rig.access.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x10)) == 0x10);
+  CHECK(rig.atomic(16, atomic_of(nic::WqeKind::kCompareSwap, 8, 5, 0x10)) == 0x10);
   CHECK(rig.gpu[16] == 5);
   CHECK(rig.engine->atomics + rig.engine->reads + rig.engine->writes == 0);
   CHECK_FALSE(rig.access.coherent());
@@ -157,7 +164,7 @@ TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
   if (!have_libfabric()) return;
   const Gdr gdr;
   {
-    Job job(2, {"tcp;ofi_rxm", "off", true});
+    Job job(2, mapped_leg());
     Client& client = job[0].to(1);
     REQUIRE(client.ring_and_wait(client.write(0, 0, 100)).ok());
     gdr->copy_error = EIO;
@@ -171,7 +178,7 @@ TEST_CASE("puts of few bytes use the mapping, and a job leaves nothing pinned", 
   if (!have_libfabric()) return;
   const Gdr gdr;
   {
-    Job job(2, {"tcp;ofi_rxm", "off", true});
+    Job job(2, mapped_leg());
     CHECK(gdr->mappings == 2);
     std::memcpy(job[0].heap() + 1, "twelve bytes", 12);
     Client& client = job[0].to(1);

@@ -88,7 +88,7 @@ std::string check_round(Pe& me, std::uint64_t number, std::uint64_t words) {
 
 TEST_CASE("a signal is never visible before its payload", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(data_legs()));
+  const Leg leg = GENERATE(from_range(order_legs()));
   const unsigned seed = std::random_device()();
   INFO(leg.name() << " seed " << seed);
   std::printf("%s: seed %u\n", leg.name().c_str(), seed);
@@ -127,7 +127,7 @@ TEST_CASE("a signal is never visible before its payload", "[ofi]") {
 
 TEST_CASE("reads and atomics see the writes in front of them", "[ofi]") {
   if (!have_libfabric()) return;
-  const Leg leg = GENERATE(from_range(data_legs()));
+  const Leg leg = GENERATE(from_range(order_legs()));
   INFO(leg.name());
   Job job(2, leg);
   Client& client = job[0].to(1);

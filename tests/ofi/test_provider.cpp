@@ -1,12 +1,16 @@
-// Which provider is asked for what, and what is said when none fits.
+// Which provider is asked for what, what it is told before, and what is said when none fits.
 #include "host/base/fd.h"
 #include "host/base/log.h"
-#include "tests/ofi/getinfo_double.h"
 #include "tests/ofi/job.h"
+#include "transport/ofi/environment.h"
+#include "transport/ofi/fabric.h"
 #include "transport/ofi/provider.h"
+
+#include <rdma/fi_rma.h>
 
 #include <catch2/catch.hpp>
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -22,59 +27,199 @@ using namespace gshmem::test;
 
 namespace {
 
-bool asks_for(const fi_info* hints, const char* provider) {
-  const char* const name = hints->fabric_attr->prov_name;
-  return name == nullptr || std::strcmp(name, provider) == 0;
+const std::vector<std::string> kAll{"efa-direct", "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm"};
+
+/// The double, with all its providers, and clean afterwards.
+struct Offers {
+  explicit Offers(std::vector<std::string> providers) { rules.offer(std::move(providers)); }
+  ~Offers() { rules.reset(); }
+  FabricDouble& rules = *fabric_double();
+};
+
+ofi::InfoPtr choose(const ofi::Wanted& wanted) {
+  return std::move(ofi::choose_provider(ofi::Library::get(), wanted).front());
+}
+std::string chosen(const ofi::Wanted& wanted) {
+  const ofi::InfoPtr info = choose(wanted);
+  const std::string provider = info->fabric_attr->prov_name;
+  return provider == "efa" ? info->fabric_attr->name : provider;
+}
+std::string refusal(const ofi::Wanted& wanted) {
+  try {
+    (void)choose(wanted);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
-ofi::InfoPtr choose(const char* provider, bool gpu_memory) {
-  return ofi::choose_provider(ofi::Library::get(),
-                              {.provider = provider, .interface = {}, .gpu_memory = gpu_memory});
+/// Variables as they were, afterwards.
+class Variables {
+ public:
+  explicit Variables(std::vector<std::string> names) : names_(std::move(names)) {
+    for (const std::string& name : names_) {
+      const char* const value = std::getenv(name.c_str());
+      values_.push_back(value != nullptr ? std::optional<std::string>(value) : std::nullopt);
+      unsetenv(name.c_str());
+    }
+  }
+  ~Variables() {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (values_[i])
+        setenv(names_[i].c_str(), values_[i]->c_str(), 1);
+      else
+        unsetenv(names_[i].c_str());
+    }
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::optional<std::string>> values_;
+};
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+Variables all_variables() {
+  return Variables({"FI_UNIVERSE_SIZE", "FI_HMEM", "FI_HMEM_CUDA_USE_GDRCOPY",
+                    "MLX5_SCATTER_TO_CQE", "FI_CXI_DISABLE_NON_INJECT_MSG_IDC",
+                    "FI_CXI_DISABLE_NON_INJECT_RMA_IDC", "FI_CXI_DISABLE_HOST_REGISTER",
+                    "FI_CXI_DISABLE_HMEM_DEV_REGISTER", "FI_EFA_FORK_SAFE", "FI_OFI_RXM_USE_SRX"});
+}
+
+/// Reads and writes of `bytes` bytes of what the provider takes for GPU memory; how often that has
+/// called CUDA.
+std::uint64_t cuda_calls(const char* provider, std::size_t bytes) {
+  ofi::Fabric fabric(ofi::Library::get(), choose({.provider = provider, .gpu_memory = true}), 0);
+  std::vector<std::uint8_t> memory(8192);
+  const ofi::Registered heap = fabric.register_memory(
+      {.base = memory.data(), .bytes = memory.size(), .kind = nic::MemoryKind::kGpu, .gpu = 0},
+      FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+  fabric.insert({fabric.address()});
+  const std::uint64_t before = fabric_double()->cuda_calls;
+  const iovec here{heap.base, bytes};
+  const fi_rma_iov there{heap.remote_base + 4096, bytes, heap.key};
+  void* descriptor = heap.descriptor;
+  fi_msg_rma message{};
+  message.msg_iov = &here;
+  message.desc = &descriptor;
+  message.iov_count = message.rma_iov_count = 1;
+  message.addr = fabric.peer(0);
+  message.rma_iov = &there;
+  CHECK(fi_writemsg(fabric.endpoint(), &message, FI_COMPLETION) == 0);
+  CHECK(fi_readmsg(fabric.endpoint(), &message, FI_COMPLETION) == 0);
+  fabric.poll();
+  fabric.close();
+  return fabric_double()->cuda_calls - before;
 }
 
 }  // namespace
 
-TEST_CASE("atomics on GPU memory are asked for only where the NIC has them", "[ofi]") {
-  if (!have_libfabric()) return;
-  constexpr std::uint64_t kBoth = FI_ATOMIC | FI_HMEM;
-  std::uint64_t asked = 0;
-  const GetinfoDouble fake([&](std::uint32_t version, const fi_info* hints, fi_info** found) {
-    asked = hints->caps & kBoth;
-    // efa_user_info_alter_rdm
-    if (asks_for(hints, "efa") && version < FI_VERSION(1, 18) && asked == kBoth) return -FI_ENODATA;
-    return sockets_as(hints->fabric_attr->prov_name, hints, found);
-  });
-  for (const char* provider : {"efa", "verbs;ofi_rxm"}) {
-    INFO(provider);
-    (void)choose(provider, true);
-    CHECK(asked == FI_HMEM);
-    (void)choose(provider, false);
-    CHECK(asked == FI_ATOMIC);
-  }
-  (void)choose("cxi", true);
-  CHECK(asked == kBoth);
+TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  CHECK(chosen({}) == "efa-direct");
+  CHECK(chosen({.gpu_memory = true}) == "efa-direct");
+  // Messages of efa-direct are no larger than a packet.
+  CHECK(chosen({.large_messages = true}) == "efa");
+  CHECK(chosen({.provider = "efa"}) == "efa-direct");
+  CHECK(chosen({.provider = "efa/efa"}) == "efa");
+  CHECK(chosen({.provider = "efa/efa-direct"}) == "efa-direct");
+  CHECK(chosen({.provider = "tcp"}) == "tcp;ofi_rxm");
+  offers.rules.offer({"efa", "cxi"});
+  CHECK(chosen({}) == "efa");
+  offers.rules.offer({"tcp;ofi_rxm", "verbs;ofi_rxm"});
+  CHECK(chosen({}) == "verbs;ofi_rxm");
+  CHECK(ofi::network_for_gpus(ofi::Library::get()).empty());
+  offers.rules.offer(kAll);
+  CHECK(ofi::network_for_gpus(ofi::Library::get()) == "efa");
 }
 
-TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", "[ofi]") {
-  if (!have_libfabric()) return;
-  const GetinfoDouble fake([](std::uint32_t, const fi_info* hints, fi_info** found) {
-    if (!asks_for(hints, "efa") || (hints->caps & FI_HMEM) != 0) return -FI_ENODATA;
-    return sockets_as("efa", hints, found);
-  });
-  std::string what;
-  try {
-    (void)choose("efa", true);
-  } catch (const Error& error) {
-    what = error.what();
+TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  constexpr std::uint64_t kBoth = FI_ATOMIC | FI_HMEM;
+  for (const char* provider : {"efa/efa-direct", "efa/efa", "verbs;ofi_rxm", "cxi"}) {
+    INFO(provider);
+    const std::uint64_t atomics = std::strcmp(provider, "cxi") == 0 ? FI_ATOMIC : 0;
+    CHECK((choose({.provider = provider, .gpu_memory = true})->caps & kBoth) ==
+          (FI_HMEM | atomics));
+    CHECK((choose({.provider = provider})->caps & kBoth) == atomics);
   }
+}
+
+TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"efa"});
+  offers.rules.hmem = false;
+  const std::string what = refusal({.provider = "efa", .gpu_memory = true});
   INFO(what);
-  CHECK(what.find("FI_MSG, FI_RMA and FI_HMEM. Here it offers: efa has no FI_HMEM") !=
+  CHECK(what.find("FI_MSG, FI_RMA and FI_HMEM. Here it offers: efa has no FI_HMEM (") !=
         std::string::npos);
-  CHECK(what.find("FI_EFA_USE_DEVICE_RDMA=1") != std::string::npos);
+  // What it takes to get it: the runtime library by the name that libfabric knows, or a variable.
+  const std::string missing = ofi::missing_cuda_runtime();
+  CHECK(what.find(missing.empty() ? "FI_EFA_USE_DEVICE_RDMA=1" : missing) != std::string::npos);
   CHECK(what.find("FI_ATOMIC") == std::string::npos);
 }
 
-TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi]") {
+TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unasked",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  // A sample would do, the heap does not.
+  offers.rules.register_at_most = kHeapBytes - 1;
+  auto boots = bootstrap::create_threads(1, 30);
+  const auto allocate = [](std::size_t bytes) { return std::calloc(bytes, 1); };
+  const Leg leg{.provider = "", .gdr = "auto", .gpu_memory = allocate};
+  try {
+    const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
+    FAIL("opened");
+  } catch (const Error& error) {
+    INFO(error.what());
+    CHECK_THAT(error.what(), Catch::Contains("this machine has efa") &&
+                                 Catch::Contains("fi_mr_regattr(GPU memory") &&
+                                 Catch::Contains("GSHMEM_GDR=off"));
+  }
+}
+
+TEST_CASE("providers are told what they need to know unless the user has told them", "[ofi]") {
+  const Variables before = all_variables();
+  setenv("FI_CXI_DISABLE_HOST_REGISTER", "0", 1);
+  ofi::prepare_environment(1000, false);
+  CHECK(variable("FI_UNIVERSE_SIZE") == "1000");
+  CHECK(variable("FI_OFI_RXM_USE_SRX") == "1");
+  CHECK(variable("MLX5_SCATTER_TO_CQE") == "0");
+  CHECK(variable("FI_EFA_FORK_SAFE") == "1");
+  CHECK(variable("FI_HMEM").empty());
+  // It ends processes on machines whose EFA has no RDMA.
+  CHECK(variable("FI_EFA_USE_DEVICE_RDMA").empty());
+  ofi::prepare_environment(2, true);
+  CHECK(variable("FI_UNIVERSE_SIZE") == "1000");
+  CHECK(variable("FI_HMEM") == "cuda");
+  CHECK(variable("FI_HMEM_CUDA_USE_GDRCOPY") == "1");
+  CHECK(variable("FI_CXI_DISABLE_NON_INJECT_RMA_IDC") == "1");
+  CHECK(variable("FI_CXI_DISABLE_HOST_REGISTER") == "0");
+}
+
+TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
+  if (!have_double()) return;
+  const Variables before = all_variables();
+  const Offers offers(kAll);
+  // cxi, without being told: small writes by the CPU.
+  CHECK(cuda_calls("cxi", 100) > 0);
+  ofi::prepare_environment(2, true);
+  for (const char* provider : {"efa/efa-direct", "efa/efa", "cxi", "verbs;ofi_rxm"}) {
+    for (const std::size_t bytes : {8u, 100u, 4096u}) {
+      INFO(provider << ", " << bytes << " bytes");
+      CHECK(cuda_calls(provider, bytes) == 0);
+    }
+  }
+  CHECK(offers.rules.violations().empty());
+  offers.rules.permits_cuda = false;
+  CHECK_THROWS_WITH(cuda_calls("cxi", 8), Catch::Contains("GDRCopy"));
+}
+
+TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi][tcp]") {
   std::array<void (*)(int), 32> before{};
   const auto handler_of = [](int signal) {
     struct sigaction action {};
@@ -84,7 +229,7 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
   signal(SIGTERM, [](int) {});
   for (int number = 1; number < 32; ++number)
     before[static_cast<std::size_t>(number)] = handler_of(number);
-  if (!have_libfabric()) return;
+  if (!have_real_libfabric()) return;
   { const Job job(2, {"tcp;ofi_rxm", "auto"}); }
   for (int number = 1; number < 32; ++number) {
     INFO("signal " << number);
@@ -92,8 +237,8 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
   }
 }
 
-TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi]") {
-  if (!have_libfabric()) return;
+TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi][tcp]") {
+  if (!have_real_libfabric()) return;
   char file[] = "/tmp/gshmem-log.XXXXXX";
   const Fd made(mkstemp(file));
   REQUIRE(made.get() >= 0);

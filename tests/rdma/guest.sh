@@ -81,13 +81,12 @@ set_up_network() {
 
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 
-# pes SECONDS COMMAND...: a PE on each NIC. rxe has completion queues of 32767 entries, which is not enough for
-# libfabric's idea of 256 peers (FI_UNIVERSE_SIZE).
+# pes SECONDS COMMAND...: a PE on each NIC.
 pes() {
   local seconds=$1 rank status=0 pids=()
   shift
   for rank in 0 1; do
-    env GSHMEM_NIC=ofi GSHMEM_P2P=0 GSHMEM_OFI_PROVIDER="verbs;ofi_rxm" GSHMEM_OFI_INTERFACE=v$rank FI_UNIVERSE_SIZE=64 \
+    env GSHMEM_NIC=ofi GSHMEM_P2P=0 GSHMEM_OFI_PROVIDER="verbs;ofi_rxm" GSHMEM_OFI_INTERFACE=v$rank \
       GSHMEM_DEVICE=cpu GSHMEM_SYMMETRIC_SIZE=64M GSHMEM_BOOTSTRAP_TIMEOUT=600 GSHMEM_LOG=info \
       GSHMEM_UID_ADDRESS=127.0.0.1:4711 GSHMEM_UID_SIZE=2 GSHMEM_UID_RANK=$rank \
       timeout -k 5 "$seconds" "$@" > "$work/pe$rank" 2>&1 &

@@ -123,10 +123,11 @@ struct OpenOptions {
   int gpu = -1;
   /// Kernels of that GPU see what a device has written to its memory in the order in which it came.
   bool gpu_orders_writes = false;
-  /// A part of a heap in GPU memory, in whole pages: whether a NIC reaches the heap is tried on it.
-  Region heap_sample = {};
+  /// Whether a NIC reaches it is tried before one is chosen. What register_memory gets later.
+  Region heap = {};
   std::string gpu_pci = {};  ///< "0000:1b:00.0", for the choice of the nearest NIC; empty = none
   int local_rank = 0;        ///< spreads PEs over equal NICs
+  int host = 0;              ///< number of this PE's
   /// This PE has the lowest number of those on its host.
   bool node_root = false;
   /// IP addresses of this host ("10.0.0.1"), those first by which other hosts should reach it.

@@ -102,12 +102,7 @@ void say_why_not_mlx5(const OpenOptions& options, const mlx5::Usable& mine) {
              options.boot.rank(), mine.why_not.c_str());
 }
 
-/// libfabric's providers choose their NICs themselves, and gshmem drives one endpoint.
 NicList open_one_ofi(const OpenOptions& options) {
-  if (options.config.nics_per_pe > 1 && options.boot.rank() == 0) {
-    GSHMEM_WARN("GSHMEM_NICS_PER_PE=%d: the ofi path has one endpoint, and so one NIC, per PE",
-                options.config.nics_per_pe);
-  }
   NicList nics;
   nics.push_back(open_ofi(options));
   return nics;

@@ -1,10 +1,13 @@
 // Construction, copies and messages; requests and answers have files of their own.
 #include "transport/ofi/active_messages.h"
 
+#include "transport/ofi/verdict.h"
+
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -13,130 +16,137 @@ using Role = MessageBuffer::Role;
 using State = MessageBuffer::State;
 
 /// Requests to one peer that may be unanswered. Each PE posts receives for all of them, so that it
-/// is less in large jobs.
-std::size_t window_for(std::size_t peers) { return std::clamp<std::size_t>(256 / peers, 1, 16); }
+/// is less in large jobs. Messages without payload are small; of those a network with round trips
+/// of 15 us takes a million per second from one PE to another.
+std::size_t window_for(const ActiveMessages::Setup& setup) {
+  const std::size_t peers = setup.peers.size();
+  if (setup.carries_data) return std::clamp<std::size_t>(256 / peers, 1, 16);
+  const std::size_t places = setup.lanes.first().info().rx_attr->size / 2;
+  return std::clamp<std::size_t>(std::min<std::size_t>(places, 8192) / peers, 1, 64);
+}
 
 /// Payload of a message, at most; the same on all PEs, as their number is. Above 128 KiB ofi_rxm
 /// sends from and to these buffers, below it copies through its own (FI_OFI_RXM_SAR_LIMIT). A copy
 /// engine has fewer copies to make. But receives for all peers shall take 16 MiB at most, unless
 /// that leaves too little for each.
-std::size_t payload_for(std::size_t peers) {
+std::size_t payload_for(const ActiveMessages::Setup& setup) {
+  if (!setup.carries_data) return 0;
   constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
-  return std::clamp(std::bit_floor(kReceives / (peers * window_for(peers))), kLeast, kMost);
+  const std::size_t messages = setup.peers.size() * window_for(setup);
+  const std::size_t wanted = std::clamp(std::bit_floor(kReceives / messages), kLeast, kMost);
+  const std::size_t largest = setup.lanes.first().able().max_send - sizeof(MessageHeader);
+  return std::min(wanted, largest / kPayloadAlignment * kPayloadAlignment);
 }
 
 /// Own requests, and those of others that are being answered, at a time.
-std::size_t requests_for(std::size_t peers) {
-  return std::min<std::size_t>(32, peers * window_for(peers));
+std::size_t requests_for(const ActiveMessages::Setup& setup) {
+  const std::size_t most = setup.carries_data ? 32 : 512;
+  return std::min(most, 2 * setup.peers.size() * window_for(setup));
+}
+
+/// Messages that may come by a lane: requests of those PEs that use it, and replies.
+std::size_t receives_for(const ActiveMessages::Setup& setup, std::size_t lane) {
+  std::size_t peers = 0;
+  for (const Peer& peer : setup.peers) peers += setup.lanes.between(setup.pe, peer.pe) == lane;
+  const std::size_t requests = peers * window_for(setup);
+  return requests + std::min(requests, requests_for(setup));
+}
+std::size_t all_receives_for(const ActiveMessages::Setup& setup) {
+  std::size_t all = 0;
+  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) all += receives_for(setup, lane);
+  return all;
 }
 
 std::size_t payload_of(const MessageHeader& header) {
-  const bool carries = header.kind == MessageKind::kWrite || header.kind == MessageKind::kReply;
-  return carries ? header.bytes : 0;
+  const bool writes = header.kind == MessageKind::kWrite;
+  return writes || header.kind == MessageKind::kReply ? header.bytes : 0;
 }
 
 }  // namespace
 
 ActiveMessages::ActiveMessages(const Setup& setup)
     : setup_(setup),
-      window_(window_for(setup.peers.size())),
-      payload_(payload_for(setup.peers.size())),
-      requests_(setup.fabric, setup.heap, Role::kRequest,
-                {requests_for(setup.peers.size()), payload_}, *this),
-      replies_(setup.fabric, setup.heap, Role::kReply, {requests_for(setup.peers.size()), payload_},
-               *this),
-      receives_(setup.fabric, setup.heap, Role::kReceive,
-                {setup.peers.size() * window_ + requests_for(setup.peers.size()), payload_}, *this),
-      unanswered_(setup.peers.size()) {
-  for (MessageBuffer& buffer : receives_.all()) post_receive(buffer);
+      window_(window_for(setup)),
+      payload_(payload_for(setup)),
+      requests_(setup.lanes, setup.heap, Role::kRequest, {requests_for(setup), payload_}, *this),
+      replies_(setup.lanes, setup.heap, Role::kReply, {requests_for(setup), payload_}, *this),
+      receives_(setup.lanes, setup.heap, Role::kReceive, {all_receives_for(setup), payload_},
+                *this),
+      served_(setup.max_queues) {
+  std::size_t next = 0;
+  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) {
+    setup_.lanes[lane].hand_immediates_to(this);
+    for (std::size_t n = receives_for(setup, lane); n > 0; --n) {
+      MessageBuffer& buffer = receives_[next++];
+      buffer.lane = lane;
+      post_receive(buffer);
+    }
+  }
 }
 
-void ActiveMessages::start_copy(MessageBuffer& buffer, std::uint64_t offset, std::size_t bytes) {
-  try {
-    buffer.ticket = buffer.state == State::kReading
-                        ? setup_.heap.start_read(offset, buffer.payload(), bytes)
-                        : setup_.heap.start_write(offset, buffer.payload(), bytes);
-  } catch (const Error& error) {
-    copy_failed(buffer, error);
-    return;
-  }
-  if (buffer.ticket == kNoTicket)
-    copy_done(buffer);
-  else
-    copying_.push_back(&buffer);
+Peer& ActiveMessages::peer_of(const MessageBuffer& buffer) {
+  return setup_.peers[static_cast<std::size_t>(buffer.pe)];
 }
 
 bool ActiveMessages::poll_copies() {
   if (copying_.empty()) return false;
   bool busy = false;
   setup_.heap.poll();
-  for (std::size_t i = 0; i < copying_.size();) {
-    MessageBuffer& buffer = *copying_[i];
+  // What ends may start others.
+  for (MessageBuffer* buffer : std::exchange(copying_, {})) {
     try {
-      if (!setup_.heap.done(buffer.ticket)) {
-        ++i;
+      if (!setup_.heap.done(buffer->ticket)) {
+        copying_.push_back(buffer);
         continue;
       }
     } catch (const Error& error) {
-      copying_.erase(copying_.begin() + static_cast<std::ptrdiff_t>(i));
-      copy_failed(buffer, error);
+      copy_failed(*buffer, error);
       continue;
     }
-    copying_.erase(copying_.begin() + static_cast<std::ptrdiff_t>(i));
-    copy_done(buffer);
+    copy_done(*buffer);
     busy = true;
   }
   return busy;
 }
 
 void ActiveMessages::copy_done(MessageBuffer& buffer) {
-  if (buffer.role != Role::kReceive) {
-    if (buffer.role == Role::kRequest && buffer.operation == nullptr)
-      requests_.release(buffer);  // given up meanwhile
+  if (buffer.role == Role::kReply) {
+    MessageBuffer& request = *buffer.answers;
+    send(buffer);
+    end_served(request);
+  } else if (buffer.role == Role::kRequest) {
+    if (buffer.operation == nullptr)
+      release(buffer);  // given up meanwhile
     else
       send(buffer);
-    return;
-  }
-  const MessageHeader header = buffer.header();
-  if (header.kind == MessageKind::kReply) {
-    MessageBuffer& request = *buffer.answers;
-    if (request.operation != nullptr && request.request == buffer.request)
-      finish_request(request, {});
-    post_receive(buffer);
+  } else if (buffer.header().kind == MessageKind::kReply) {
+    end_reply(buffer, {});
   } else {
-    reply(*buffer.answers, buffer, header);
+    reply(*buffer.answers, buffer, 0);
   }
 }
 
 void ActiveMessages::copy_failed(MessageBuffer& buffer, const Error& error) {
   GSHMEM_WARN("staging of a message of PE %d: %s", buffer.pe, error.what());
   const Failure local = failure(abi::Syndrome::kLocalProtection, error.what());
-  MessageHeader header = buffer.header();
+  constexpr auto kRemote = static_cast<std::uint8_t>(abi::Syndrome::kRemoteOperation);
   if (buffer.role == Role::kRequest) {
     if (buffer.operation != nullptr) finish_request(buffer, local);
-    requests_.release(buffer);
-  } else if (buffer.role == Role::kReceive && header.kind == MessageKind::kReply) {
-    MessageBuffer& request = *buffer.answers;
-    if (request.operation != nullptr && request.request == buffer.request)
-      finish_request(request, local);
-    post_receive(buffer);
+    release(buffer);
+  } else if (buffer.role == Role::kReply) {
+    refuse(buffer, *buffer.answers, kRemote);
+  } else if (buffer.header().kind == MessageKind::kReply) {
+    end_reply(buffer, local);
   } else {
-    header.syndrome = static_cast<std::uint8_t>(abi::Syndrome::kRemoteOperation);
-    header.bytes = 0;
-    if (buffer.role == Role::kReceive) {
-      reply(*buffer.answers, buffer, header);
-    } else {
-      buffer.set_header(header);
-      send(buffer);
-    }
+    refuse(*buffer.answers, buffer, kRemote);
   }
 }
 
 void ActiveMessages::post_receive(MessageBuffer& buffer) {
   buffer.answers = nullptr;
   const ssize_t result =
-      fi_recv(setup_.fabric.endpoint(), buffer.memory, sizeof(MessageHeader) + payload_,
-              receives_.descriptor(), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
+      fi_recv(setup_.lanes[buffer.lane].endpoint(), buffer.memory, sizeof(MessageHeader) + payload_,
+              receives_.descriptor(buffer.lane), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
   buffer.state = State::kPosted;
   if (result == 0) return;
   if (result == -FI_EAGAIN) {
@@ -146,25 +156,32 @@ void ActiveMessages::post_receive(MessageBuffer& buffer) {
   Library::get().check(result, "fi_recv", "The endpoint is lost; restart the job");
 }
 
+void ActiveMessages::release(MessageBuffer& buffer) {
+  const bool request = buffer.role == Role::kRequest;
+  if (!request) --peer_of(buffer).replies;
+  (request ? requests_ : replies_).release(buffer);
+}
+
 void ActiveMessages::send(MessageBuffer& buffer) {
-  Peer& peer = setup_.peers[static_cast<std::size_t>(buffer.pe)];
-  MessageBuffers& home = buffer.role == Role::kRequest ? requests_ : replies_;
-  if (!peer.lost.empty() || (buffer.role == Role::kRequest && buffer.operation == nullptr)) {
-    if (buffer.operation != nullptr)
+  Peer& peer = peer_of(buffer);
+  const bool request = buffer.role == Role::kRequest;
+  if (!peer.lost.empty()) {
+    if (request && !buffer.answered)
       finish_request(buffer, failure(abi::Syndrome::kRetryExceeded, peer.lost));
-    home.release(buffer);
+    release(buffer);
     return;
   }
+  const std::size_t lane = setup_.lanes.between(setup_.pe, peer.pe);
   iovec where{buffer.memory, sizeof(MessageHeader) + payload_of(buffer.header())};
-  void* descriptor = home.descriptor();
+  void* descriptor = (request ? requests_ : replies_).descriptor(lane);
   fi_msg message{};
   message.msg_iov = &where;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peer.address;
+  message.addr = peer.ways[lane].address;
   message.context = static_cast<Context*>(&buffer);
   // The reply says that it was delivered: the buffer has to be free again, no more.
-  const ssize_t result = fi_sendmsg(setup_.fabric.endpoint(), &message, FI_COMPLETION);
+  const ssize_t result = fi_sendmsg(setup_.lanes[lane].endpoint(), &message, FI_COMPLETION);
   buffer.state = State::kSent;
   if (result == 0) return;
   if (result == -FI_EAGAIN) {
@@ -173,7 +190,8 @@ void ActiveMessages::send(MessageBuffer& buffer) {
     return;
   }
   const int error = static_cast<int>(-result);
-  sent(buffer, {.error = error, .bytes = 0, .text = Library::get().text(error)});
+  const std::string text = Library::get().text(error);
+  sent(buffer, {.error = error, .bytes = 0, .text = text});
 }
 
 void ActiveMessages::completed(Context& context, const Completion& completion) {
@@ -185,53 +203,78 @@ void ActiveMessages::completed(Context& context, const Completion& completion) {
 }
 
 void ActiveMessages::sent(MessageBuffer& buffer, const Completion& completion) {
+  if (completion.error != 0) {
+    Verdict verdict =
+        judge(setup_.lanes.first().info(), completion, strprintf("message to PE %d", buffer.pe));
+    if (verdict.transient) {
+      buffer.state = State::kToSend;
+      to_send_.push_back(&buffer);
+      return;
+    }
+    if (verdict.peer_lost) lose(peer_of(buffer), verdict.failure.text);
+    if (buffer.role == Role::kReply)
+      GSHMEM_DEBUG("reply to PE %d: %s", buffer.pe, std::string(completion.text).c_str());
+    else if (!buffer.answered)
+      finish_request(buffer, verdict.failure);
+  }
   if (buffer.role == Role::kReply) {
-    if (completion.error != 0)
-      GSHMEM_DEBUG("reply to PE %d: %s", buffer.pe, completion.text.c_str());
-    replies_.release(buffer);
+    release(buffer);
     return;
   }
-  if (completion.error != 0 && buffer.operation != nullptr)
-    finish_request(buffer, failure_of_provider(completion, buffer.operation->describe()));
   buffer.state = State::kAwaiting;
-  if (buffer.answered) requests_.release(buffer);
+  if (buffer.answered) release(buffer);
+}
+
+bool ActiveMessages::is_known(const MessageBuffer& buffer, const Completion& completion) const {
+  const MessageHeader& header = buffer.header();
+  return completion.error == 0 && completion.bytes >= sizeof(header) &&
+         header.magic == MessageHeader::kMagic && header.source < setup_.peers.size() &&
+         completion.bytes == sizeof(header) + payload_of(header) &&
+         (header.kind == MessageKind::kReply || header.queue < served_.size());
 }
 
 void ActiveMessages::received(MessageBuffer& buffer, const Completion& completion) {
-  const MessageHeader header = buffer.header();
-  const bool known = completion.error == 0 && completion.bytes >= sizeof(header) &&
-                     header.magic == MessageHeader::kMagic && header.source < setup_.peers.size() &&
-                     completion.bytes == sizeof(header) + payload_of(header);
-  if (!known) {
+  if (!is_known(buffer, completion)) {
     GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "message of %zu bytes that no PE sends: %s",
                        completion.bytes,
-                       completion.error != 0 ? completion.text.c_str() : "ignored");
+                       completion.error != 0 ? std::string(completion.text).c_str() : "ignored");
     post_receive(buffer);
-  } else if (header.kind == MessageKind::kReply) {
-    take_reply(buffer, header);
+    return;
+  }
+  const MessageHeader& header = buffer.header();
+  buffer.pe = static_cast<int>(header.source);
+  buffer.state = State::kWaiting;
+  if (header.kind == MessageKind::kReply) {
+    take_reply(buffer);
+    return;
+  }
+  Served& queue = served_[header.queue];
+  queue.pe = buffer.pe;
+  // At once: what it overtakes may wait for what never comes.
+  if (header.kind == MessageKind::kAbandon) queue.abandon();
+  if (queue.take(buffer)) {
+    serve(queue);
   } else {
-    serve(buffer);
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "message %u of PE %d's queue comes twice: ignored",
+                       header.number, buffer.pe);
+    post_receive(buffer);
   }
 }
 
 bool ActiveMessages::progress() {
   bool busy = poll_copies();
-  for (std::size_t n = to_post_.size(); n > 0; --n) {
-    MessageBuffer* buffer = to_post_.front();
-    to_post_.pop_front();
-    post_receive(*buffer);
-  }
-  for (std::size_t n = to_send_.size(); n > 0; --n) {
-    MessageBuffer* buffer = to_send_.front();
-    to_send_.pop_front();
+  if (to_post_.empty() && to_send_.empty() && to_abandon_.empty() && to_serve_.empty()) return busy;
+  for (MessageBuffer* buffer : std::exchange(to_post_, {})) post_receive(*buffer);
+  for (MessageBuffer* buffer : std::exchange(to_send_, {})) {
     send(*buffer);
     busy |= buffer->state != State::kToSend;
   }
-  for (std::size_t n = to_serve_.size(); n > 0; --n) {
-    MessageBuffer* buffer = to_serve_.front();
-    to_serve_.pop_front();
-    serve(*buffer);
-    busy |= buffer->state != State::kWaiting;
+  for (const Abandoned& abandoned : std::exchange(to_abandon_, {}))
+    send_abandon(*abandoned.peer, *abandoned.outbound);
+  for (Served* queue : std::exchange(to_serve_, {})) {
+    queue->listed = false;
+    serve(*queue);
+    busy |= !queue->listed;
   }
   return busy;
 }

@@ -2,14 +2,22 @@
 #include "transport/ofi/active_messages.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace gshmem::ofi {
+namespace {
 
 using State = MessageBuffer::State;
 
-void ActiveMessages::issue(Operation& operation) {
+/// MessageHeader::request: which buffer, and which of its requests.
+constexpr std::uint64_t kIndexBits = 16;
+
+}  // namespace
+
+void ActiveMessages::issue(Operation& operation, bool) {
   if (operation.wqe.is_atomic()) {
     if (request_atomic(operation)) operation.state = Operation::State::kIssued;
     return;
@@ -46,36 +54,44 @@ std::string ActiveMessages::awaits(const Operation& operation) const {
   return text;
 }
 
-MessageBuffer* ActiveMessages::acquire_request(Operation& operation) {
-  std::size_t& unanswered = unanswered_[static_cast<std::size_t>(operation.peer->pe)];
-  if (unanswered >= window_) return nullptr;
-  MessageBuffer* buffer = requests_.acquire();
+MessageBuffer* ActiveMessages::acquire_request(Peer& peer, Operation* operation) {
+  if (peer.requests >= window_) return nullptr;
+  MessageBuffer* buffer = requests_.acquire(peer.requests);
   if (buffer == nullptr) return nullptr;
-  ++unanswered;
-  buffer->pe = operation.peer->pe;
-  buffer->operation = &operation;
-  buffer->request = next_request_++;
+  ++peer.requests;
+  buffer->pe = peer.pe;
+  buffer->operation = operation;
+  const auto index = static_cast<std::uint64_t>(buffer->index);
+  buffer->request = next_request_++ << kIndexBits | index;
   buffer->answered = false;
-  operation.piece_begins();
+  if (operation != nullptr) operation->piece_begins();
   return buffer;
 }
 
-bool ActiveMessages::request_chunk(Operation& operation, const Chunk& chunk) {
-  MessageBuffer* buffer = acquire_request(operation);
-  if (buffer == nullptr) return false;
-  const bool writes = operation.wqe.kind == nic::WqeKind::kWrite;
+MessageHeader ActiveMessages::header_of(const MessageBuffer& buffer, Outbound& outbound) {
   MessageHeader header;
-  header.kind = writes ? MessageKind::kWrite : MessageKind::kRead;
   header.source = static_cast<std::uint32_t>(setup_.pe);
+  header.queue = outbound.twin;
+  header.number = outbound.next++;
+  header.request = buffer.request;
+  return header;
+}
+
+bool ActiveMessages::request_chunk(Operation& operation, const Chunk& chunk) {
+  MessageBuffer* buffer = acquire_request(*operation.peer, &operation);
+  if (buffer == nullptr) return false;
+  const bool writes = operation.writes();
+  MessageHeader header = header_of(*buffer, *operation.outbound);
+  header.kind = writes ? MessageKind::kWrite : MessageKind::kRead;
   header.key = operation.wqe.remote_key;
-  header.request = buffer->request;
   header.offset = chunk.remote;
   header.bytes = chunk.bytes;
   buffer->set_header(header);
   buffer->local = chunk.local;
   if (writes && chunk.payload == nullptr) {
     buffer->state = State::kReading;
-    start_copy(*buffer, chunk.local, chunk.bytes);
+    start_copy(*buffer,
+               [&] { return setup_.heap.start_read(chunk.local, buffer->payload(), chunk.bytes); });
     return true;
   }
   if (writes) std::memcpy(buffer->payload(), chunk.payload, chunk.bytes);
@@ -84,15 +100,16 @@ bool ActiveMessages::request_chunk(Operation& operation, const Chunk& chunk) {
 }
 
 bool ActiveMessages::request_atomic(Operation& operation) {
-  MessageBuffer* buffer = acquire_request(operation);
+  MessageBuffer* buffer = acquire_request(*operation.peer, &operation);
   if (buffer == nullptr) return false;
   const nic::Wqe& wqe = operation.wqe;
-  MessageHeader header;
+  MessageHeader header = header_of(*buffer, *operation.outbound);
   header.kind = MessageKind::kAtomic;
   header.atomic = wqe.kind;
-  header.source = static_cast<std::uint32_t>(setup_.pe);
+  header.unwanted = is_unwanted(wqe);
   header.key = wqe.remote_key;
-  header.request = buffer->request;
+  if (operation.pieces > 0) header.group = static_cast<std::uint32_t>(operation.group);
+  header.pieces = operation.pieces;
   header.offset = wqe.remote_address;
   header.bytes = wqe.length;
   header.swap_or_add = wqe.swap_or_add;
@@ -105,54 +122,86 @@ bool ActiveMessages::request_atomic(Operation& operation) {
   return true;
 }
 
-void ActiveMessages::take_reply(MessageBuffer& buffer, const MessageHeader& header) {
-  const auto same = [&](const MessageBuffer& request) {
-    return request.operation != nullptr && request.request == header.request;
-  };
-  const auto found = std::find_if(requests_.all().begin(), requests_.all().end(), same);
-  if (found == requests_.all().end()) {  // given up meanwhile
+void ActiveMessages::abandon(Peer& peer, Outbound& outbound) { send_abandon(peer, outbound); }
+
+void ActiveMessages::send_abandon(Peer& peer, Outbound& outbound) {
+  if (!peer.lost.empty()) return;
+  MessageBuffer* buffer = acquire_request(peer, nullptr);
+  if (buffer == nullptr) {
+    to_abandon_.push_back({&peer, &outbound});
+    return;
+  }
+  MessageHeader header = header_of(*buffer, outbound);
+  header.kind = MessageKind::kAbandon;
+  buffer->set_header(header);
+  send(*buffer);
+}
+
+void ActiveMessages::take_reply(MessageBuffer& buffer) {
+  const MessageHeader& header = buffer.header();
+  const std::size_t index = header.request & ((1u << kIndexBits) - 1);
+  MessageBuffer* const request = index < requests_.count() ? &requests_[index] : nullptr;
+  const bool asked = request != nullptr && request->request == header.request && !request->answered;
+  if (!asked || request->state == State::kFree) {  // given up meanwhile
     post_receive(buffer);
     return;
   }
-  const nic::Wqe& wqe = found->operation->wqe;
-  const bool reads = wqe.kind == nic::WqeKind::kRead && header.syndrome == 0;
-  if (reads && header.bytes == found->header().bytes) {
-    buffer.answers = &*found;
-    buffer.request = header.request;
-    buffer.state = State::kWriting;
-    start_copy(buffer, found->local, header.bytes);
+  buffer.answers = request;
+  if (request->operation == nullptr) {  // an abandoned queue
+    end_reply(buffer, {});
+  } else if (header.syndrome != 0) {
+    end_reply(buffer, failure(static_cast<abi::Syndrome>(header.syndrome),
+                              request->operation->describe() + ": refused by the target"));
+  } else {
+    take_result(buffer, *request);
+  }
+}
+
+void ActiveMessages::take_result(MessageBuffer& buffer, MessageBuffer& request) {
+  const MessageHeader& header = buffer.header();
+  const nic::Wqe& wqe = request.operation->wqe;
+  const bool reads = wqe.kind == nic::WqeKind::kRead;
+  if (reads && header.bytes != request.header().bytes) {
+    end_reply(buffer, failure(abi::Syndrome::kBadResponse,
+                              request.operation->describe() + ": refused by the target"));
     return;
   }
-  Failure why;
-  if (header.syndrome != 0 || reads) {
-    const auto syndrome =
-        reads ? abi::Syndrome::kBadResponse : static_cast<abi::Syndrome>(header.syndrome);
-    why = failure(syndrome, found->operation->describe() + ": refused by the target");
-  } else if (wqe.is_atomic()) {
-    try {
-      write_result(setup_.heap, wqe, header.old);
-    } catch (const Error& error) {
-      why = failure(abi::Syndrome::kLocalProtection, error.what());
-    }
+  buffer.request = header.request;
+  buffer.state = State::kWriting;
+  if (reads) {
+    start_copy(buffer, [&] {
+      return setup_.heap.start_write(request.local, buffer.payload(), header.bytes);
+    });
+  } else if (wqe.is_atomic() && !is_unwanted(wqe)) {
+    start_copy(buffer, [&] {
+      return start_result(setup_.heap, wqe, header.old,
+                          buffer.memory + offsetof(MessageHeader, old));
+    });
+  } else {
+    end_reply(buffer, {});
   }
-  finish_request(*found, why);
+}
+
+void ActiveMessages::end_reply(MessageBuffer& buffer, const Failure& why) {
+  MessageBuffer& request = *buffer.answers;
+  if (request.request == buffer.header().request && !request.answered) finish_request(request, why);
   post_receive(buffer);
 }
 
 void ActiveMessages::finish_request(MessageBuffer& request, const Failure& why) {
-  --unanswered_[static_cast<std::size_t>(request.pe)];
-  request.operation->piece_ends(why);
-  request.operation = nullptr;
+  Peer& peer = peer_of(request);
+  --peer.requests;
   request.answered = true;
+  if (Operation* const operation = std::exchange(request.operation, nullptr)) {
+    // The target has taken the immediates, or never will.
+    if (operation->wqe.is_atomic()) peer.immediates -= std::exchange(operation->pieces, 0);
+    if (why)
+      operation->piece_fails(why);
+    else
+      operation->piece_ends();
+  }
   // In the other states somebody still uses the buffer, and releases it.
-  if (request.state == State::kAwaiting) requests_.release(request);
-}
-
-void ActiveMessages::peer_lost(int pe) {
-  const Failure why =
-      failure(abi::Syndrome::kRetryExceeded, setup_.peers[static_cast<std::size_t>(pe)].lost);
-  for (MessageBuffer& request : requests_.all())
-    if (request.operation != nullptr && request.pe == pe) finish_request(request, why);
+  if (request.state == State::kAwaiting) release(request);
 }
 
 }  // namespace gshmem::ofi

@@ -1,6 +1,8 @@
 // The side of active messages that is asked: does to its own heap what a request says.
 #include "transport/ofi/active_messages.h"
 
+#include <utility>
+
 namespace gshmem::ofi {
 
 using State = MessageBuffer::State;
@@ -20,62 +22,120 @@ std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
   return static_cast<std::uint8_t>(syndrome);
 }
 
-void ActiveMessages::serve(MessageBuffer& buffer) {
-  MessageBuffer* answer = replies_.acquire();
-  if (answer == nullptr) {
-    buffer.state = State::kWaiting;
-    to_serve_.push_back(&buffer);
-    return;
-  }
-  MessageHeader header = buffer.header();
-  buffer.pe = answer->pe = static_cast<int>(header.source);
-  header.syndrome = check(header);
-  if (header.syndrome != 0) {
-    header.bytes = 0;
-  } else if (header.kind == MessageKind::kWrite) {
-    buffer.answers = answer;
-    buffer.state = State::kWriting;
-    start_copy(buffer, header.offset, header.bytes);
-    return;
-  } else if (header.kind == MessageKind::kRead) {
-    header.kind = MessageKind::kReply;
-    answer->set_header(header);
-    answer->state = State::kReading;
-    post_receive(buffer);
-    start_copy(*answer, header.offset, header.bytes);
-    return;
-  } else {
-    header = carry_out(header);
-  }
-  reply(*answer, buffer, header);
-}
-
-/// An atomic; the header comes back with what was there.
-MessageHeader ActiveMessages::carry_out(MessageHeader header) {
-  nic::Wqe wqe;
-  wqe.kind = header.atomic;
-  wqe.length = header.bytes;
-  wqe.swap_or_add = header.swap_or_add;
-  wqe.compare = header.compare;
-  wqe.swap_mask = header.swap_mask;
-  wqe.compare_mask = header.compare_mask;
-  wqe.boundary = header.boundary;
-  try {
-    header.old = setup_.heap.atomic(header.offset, wqe);
-  } catch (const Error& error) {
-    GSHMEM_WARN("atomic for PE %u: %s", header.source, error.what());
-    header.syndrome = static_cast<std::uint8_t>(abi::Syndrome::kRemoteOperation);
-  }
+MessageHeader ActiveMessages::answer_to(const MessageHeader& request) const {
+  MessageHeader header = request;
+  header.kind = MessageKind::kReply;
+  header.source = static_cast<std::uint32_t>(setup_.pe);
   return header;
 }
 
-/// Sends an answer without payload and takes the next message into the request's buffer.
-void ActiveMessages::reply(MessageBuffer& answer, MessageBuffer& request, MessageHeader header) {
-  header.kind = MessageKind::kReply;
+void ActiveMessages::arrived(std::uint32_t immediate) {
+  const std::uint32_t queue = immediate & ((1u << kGroupShift) - 1);
+  if (queue >= served_.size()) {
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "immediate 0x%x that no PE sends: ignored", immediate);
+    return;
+  }
+  served_[queue].arrived(immediate >> kGroupShift);
+  serve(served_[queue]);
+}
+
+void ActiveMessages::serve(Served& queue) {
+  while (MessageBuffer* const buffer = queue.next()) {
+    if (begin(*buffer, queue)) continue;
+    queue.put_back(*buffer);
+    if (!queue.listed) to_serve_.push_back(&queue);
+    queue.listed = true;
+    return;
+  }
+}
+
+/// False: there is no buffer for the answer.
+bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
+  Peer& peer = peer_of(buffer);
+  MessageBuffer* const answer = replies_.acquire(peer.replies);
+  if (answer == nullptr) return false;
+  ++peer.replies;
+  answer->pe = buffer.pe;
+  answer->answers = &buffer;
+  buffer.answers = answer;
+  buffer.begun = !queue.abandoned();
+  buffer.old = 0;
+  const MessageHeader& header = buffer.header();
+  if (queue.abandoned()) {
+    reply(*answer, buffer, static_cast<std::uint8_t>(abi::Syndrome::kFlush));
+    return true;
+  }
+  if (const std::uint8_t syndrome = check(header)) {
+    refuse(*answer, buffer, syndrome);
+    return true;
+  }
+  buffer.state = State::kWriting;
+  switch (header.kind) {
+    case MessageKind::kWrite:
+      start_copy(buffer, [&] {
+        return setup_.heap.start_write(header.offset, buffer.payload(), header.bytes);
+      });
+      break;
+    case MessageKind::kRead:
+      answer->set_header(answer_to(header));
+      answer->state = State::kReading;
+      start_copy(*answer, [&] {
+        return setup_.heap.start_read(header.offset, answer->payload(), header.bytes);
+      });
+      break;
+    default: {
+      nic::Wqe wqe;
+      wqe.kind = header.atomic;
+      wqe.length = header.bytes;
+      wqe.swap_or_add = header.swap_or_add;
+      wqe.compare = header.compare;
+      wqe.swap_mask = header.swap_mask;
+      wqe.compare_mask = header.compare_mask;
+      wqe.boundary = header.boundary;
+      start_copy(buffer, [&] {
+        return setup_.heap.start_atomic(header.offset, wqe,
+                                        header.unwanted ? nullptr : &buffer.old);
+      });
+    }
+  }
+  return true;
+}
+
+void ActiveMessages::end_served(MessageBuffer& request) {
+  Served& queue = served_[request.header().queue];
+  if (std::exchange(request.begun, false)) queue.ended(request.header());
+  post_receive(request);
+  serve(queue);
+}
+
+/// Nothing after an error of a queue is carried out.
+void ActiveMessages::refuse(MessageBuffer& answer, MessageBuffer& request, std::uint8_t syndrome) {
+  served_[request.header().queue].abandon();
+  reply(answer, request, syndrome);
+}
+
+/// Sends an answer without payload.
+void ActiveMessages::reply(MessageBuffer& answer, MessageBuffer& request, std::uint8_t syndrome) {
+  MessageHeader header = answer_to(request.header());
+  header.syndrome = syndrome;
   header.bytes = 0;
+  header.old = request.old;
   answer.set_header(header);
   send(answer);
-  post_receive(request);
+  end_served(request);
+}
+
+void ActiveMessages::peer_lost(int pe) {
+  const Failure why =
+      failure(abi::Syndrome::kRetryExceeded, setup_.peers[static_cast<std::size_t>(pe)].lost);
+  for (MessageBuffer& request : requests_.all())
+    if (request.state != State::kFree && request.pe == pe && !request.answered)
+      finish_request(request, why);
+  for (Served& queue : served_) {
+    if (queue.pe != pe) continue;
+    queue.abandon();
+    serve(queue);
+  }
 }
 
 }  // namespace gshmem::ofi

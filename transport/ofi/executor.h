@@ -1,17 +1,18 @@
 // The thread of a PE that executes its queues, serves the messages of others, drives the provider's
 // progress and watches over peers. It never blocks: stop() is bounded by one round of its loop.
-// Nothing wakes it (a GPU cannot), so that it polls: at once while there is work, then with yields,
-// then with sleeps of at most 100 us.
 #pragma once
 
 #include "transport/ofi/active_messages.h"
 #include "transport/ofi/liveness.h"
+#include "transport/ofi/rest.h"
+#include "transport/ofi/rma.h"
 #include "transport/ofi/work_queues.h"
 
 #include <atomic>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace gshmem::ofi {
@@ -19,12 +20,18 @@ namespace gshmem::ofi {
 class Executor {
  public:
   struct Setup {
-    Fabric& fabric;
+    Lanes& lanes;
     MemoryAccess& heap;
+    RmaEngine* rma = nullptr;            ///< null: not in use
     ActiveMessages* messages = nullptr;  ///< null: not in use
     std::vector<Peer>& peers;
     QueueServices services;
+    const LaneMemory& pool;              ///< in which there is ...
+    std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
+    std::uint64_t* doorbells = nullptr;  ///< of all queues, in order
     int pe = 0;
+    Polling polling = Polling::kSleep;
+    std::string near_pci{};  ///< the thread stays on cores near to it
     std::function<void(const Error& error, int pe)> on_error;
   };
   explicit Executor(const Setup& setup);
@@ -40,13 +47,17 @@ class Executor {
   void start();
   void stop() noexcept;
 
+  // What the thread does, for a caller that is the thread itself.
+  void hand_over();
+  /// True when there was something to do.
+  bool round(Clock::time_point now);
+
  private:
   void run() noexcept;
   void take_rings();
-  bool step(Clock::time_point now);
-  bool move_data(Clock::time_point now);
+  bool move_data();
   void watch(Clock::time_point now);
-  void rest(Clock::time_point now) const;
+  void breaks(const std::exception& error);
 
   Setup setup_;
   Liveness liveness_;
@@ -57,6 +68,8 @@ class Executor {
   std::deque<WorkQueue> handover_;
   std::atomic<bool> any_handover_{false};
   std::vector<bool> reported_;  ///< by PE: its loss
+  std::vector<int> to_greet_;   ///< PEs that a queue leads to, and none did before
+  std::vector<bool> known_;     ///< by PE: one does
   bool broken_ = false;         ///< the endpoint is lost; queues only fail what comes
   Clock::time_point busy_at_, watch_at_;
   std::atomic<bool> stop_{false};

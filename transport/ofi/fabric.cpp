@@ -1,16 +1,52 @@
 #include "transport/ofi/fabric.h"
 
 #include "host/base/thread.h"
+#include "transport/ofi/environment.h"
 
 #include <rdma/fi_cm.h>
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace gshmem::ofi {
+namespace {
 
-Fabric::Fabric(const Library& library, InfoPtr info) : library_(library), info_(std::move(info)) {
+/// Looks at the CQ until so many entries were read: others wait meanwhile.
+constexpr std::size_t kPollMost = 256;
+/// Of an immediate that counts writes.
+constexpr std::size_t kImmediateBytes = 4;
+
+bool is_named(const fi_info& info, const char* begin) {
+  return std::strncmp(info.fabric_attr->prov_name, begin, std::strlen(begin)) == 0;
+}
+
+/// What efa-direct has no more of than all the others.
+std::uint64_t completion_level(const char* fabric) {
+  const bool direct = std::strcmp(fabric, "efa-direct") == 0;
+  return direct ? FI_TRANSMIT_COMPLETE : FI_DELIVERY_COMPLETE;
+}
+
+Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
+  const bool direct = std::strcmp(info.fabric_attr->name, "efa-direct") == 0;
+  // efa and verbs report what their devices have acknowledged, whatever was asked for
+  // (efa_rdm_rma_should_write_using_rdma, vrb_msg_ep_rma_writemsg).
+  const bool efa = is_named(info, "efa"), verbs = is_named(info, "verbs");
+  return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
+          .delivers = !efa && !verbs,
+          .rdma = efa || verbs || is_named(info, "cxi"),
+          .completion = completion_level(info.fabric_attr->name),
+          .inject = inject_size(info, endpoint),
+          // A packet of efa-direct (efa_fabric_comparison.md).
+          .max_send = direct ? 8192 : info.ep_attr->max_msg_size};
+}
+
+}  // namespace
+
+Fabric::Fabric(const Library& library, InfoPtr info, std::size_t arrivals)
+    : library_(library), info_(std::move(info)) {
   const SignalsHeldBack held_back;  // some providers start threads
   const std::string on = " on " + std::string(info_->fabric_attr->prov_name);
   const char* const other = "Try another GSHMEM_OFI_PROVIDER or GSHMEM_OFI_INTERFACE";
@@ -22,20 +58,23 @@ Fabric::Fabric(const Library& library, InfoPtr info) : library_(library), info_(
   av.type = FI_AV_TABLE;
   library_.check(fi_av_open(domain_.get(), &av, av_.out(), nullptr), "fi_av_open" + on, other);
   fi_cq_attr cq{};
-  cq.format = FI_CQ_FORMAT_MSG;
+  cq.format = FI_CQ_FORMAT_DATA;
   cq.wait_obj = FI_WAIT_NONE;
-  cq.size = info_->tx_attr->size + info_->rx_attr->size;
+  cq.size = info_->tx_attr->size + info_->rx_attr->size + arrivals;
   library_.check(fi_cq_open(domain_.get(), &cq, cq_.out(), nullptr), "fi_cq_open" + on, other);
   library_.check(fi_endpoint(domain_.get(), info_.get(), endpoint_.out(), nullptr),
                  "fi_endpoint" + on, other);
   library_.check(fi_ep_bind(endpoint_.get(), &av_->fid, 0), "fi_ep_bind(av)" + on, other);
   library_.check(fi_ep_bind(endpoint_.get(), &cq_->fid, FI_TRANSMIT | FI_RECV),
                  "fi_ep_bind(cq)" + on, other);
-  // ofi_rxm asks verbs for a completion queue as long as FI_UNIVERSE_SIZE peers need, 256 without
-  // it (libfabric 1.17, rxm_ep_msg_cq_open); Soft-RoCE has none that long.
+  if ((info_->caps & FI_HMEM) != 0) forbid_cuda(library_, endpoint_.get());
+  // ofi_rxm asks verbs for a completion queue as long as FI_UNIVERSE_SIZE peers need (libfabric
+  // 1.17, rxm_ep_msg_cq_open); Soft-RoCE has none for 256.
   library_.check(
       fi_enable(endpoint_.get()), "fi_enable" + on,
-      (std::string(other) + ", or FI_UNIVERSE_SIZE=64 where a device has short queues").c_str());
+      (std::string(other) + ", or a smaller FI_UNIVERSE_SIZE where a device has short queues")
+          .c_str());
+  able_ = abilities_of(*info_, endpoint_.get());
 }
 
 std::vector<std::uint8_t> Fabric::address() const {
@@ -98,11 +137,6 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
   return memory;
 }
 
-void Fabric::try_registration(const nic::Region& region) {
-  (void)register_memory(region, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
-  regions_.pop_back();
-}
-
 void Fabric::close() noexcept {
   // A provider may refuse to close an endpoint that regions are bound to (FI_MR_ENDPOINT). Without
   // that it may still look at a region while it closes the endpoint.
@@ -112,20 +146,30 @@ void Fabric::close() noexcept {
 }
 
 bool Fabric::poll() {
-  std::array<fi_cq_msg_entry, 32> entries;
-  const ssize_t count = fi_cq_read(cq_.get(), entries.data(), entries.size());
-  if (count == -FI_EAVAIL) {
-    poll_error();
-    return true;
+  std::array<fi_cq_data_entry, 64> entries;
+  std::size_t read = 0;
+  while (read < kPollMost) {
+    const ssize_t count = fi_cq_read(cq_.get(), entries.data(), entries.size());
+    if (count == -FI_EAVAIL) {
+      poll_error();
+      ++read;
+      continue;
+    }
+    if (count == -FI_EAGAIN || count == 0) break;
+    library_.check(count, "fi_cq_read", "The endpoint is lost; restart the job");
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const fi_cq_data_entry& entry = entries[i];
+      auto* context = static_cast<Context*>(entry.op_context);
+      // No message bears any.
+      if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && immediates_ != nullptr)
+        immediates_->arrived(static_cast<std::uint32_t>(entry.data));
+      else if (context != nullptr)
+        context->sink->completed(*context, {.error = 0, .bytes = entry.len});
+    }
+    read += static_cast<std::size_t>(count);
+    if (static_cast<std::size_t>(count) < entries.size()) break;
   }
-  if (count == -FI_EAGAIN || count == 0) return false;
-  library_.check(count, "fi_cq_read", "The endpoint is lost; restart the job");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    auto* context = static_cast<Context*>(entries[i].op_context);
-    if (context != nullptr)
-      context->sink->completed(*context, {.error = 0, .bytes = entries[i].len});
-  }
-  return true;
+  return read > 0;
 }
 
 void Fabric::poll_error() {
@@ -136,15 +180,17 @@ void Fabric::poll_error() {
   char buffer[256] = "";
   const char* detail =
       fi_cq_strerror(cq_.get(), entry.prov_errno, entry.err_data, buffer, sizeof(buffer));
-  Completion completion{
-      .error = entry.err != 0 ? entry.err : FI_EIO, .bytes = 0, .text = library_.text(entry.err)};
-  if (detail != nullptr && detail[0] != '\0' && completion.text != detail)
-    completion.text += std::string(" (") + detail + ")";
+  std::string text = library_.text(entry.err);
+  if (detail != nullptr && detail[0] != '\0' && text != detail)
+    text += std::string(" (") + detail + ")";
+  const Completion completion{
+      .error = entry.err != 0 ? entry.err : FI_EOTHER, .bytes = 0, .text = text};
   auto* context = static_cast<Context*>(entry.op_context);
   if (context != nullptr) {
     context->sink->completed(*context, completion);
   } else {
-    GSHMEM_WARN("libfabric reported an error without an operation: %s", completion.text.c_str());
+    GSHMEM_WARN("libfabric reported an error without an operation: %s",
+                std::string(completion.text).c_str());
   }
 }
 

@@ -12,14 +12,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gshmem::ofi {
 
 struct Completion {
-  int error = 0;          ///< libfabric error number, positive; 0 = done
-  std::size_t bytes = 0;  ///< of a received message
-  std::string text{};     ///< of an error
+  int error = 0;            ///< libfabric error number, positive; 0 = done
+  std::size_t bytes = 0;    ///< of a received message
+  std::string_view text{};  ///< of an error
 };
 
 struct Context;
@@ -29,6 +30,14 @@ class CompletionSink {
 
  protected:
   ~CompletionSink() = default;
+};
+/// Gets the immediates of writes that others have made into memory of this PE.
+class ImmediateSink {
+ public:
+  virtual void arrived(std::uint32_t immediate) = 0;
+
+ protected:
+  ~ImmediateSink() = default;
 };
 
 /// The name of an operation in flight. Address-stable until it completes; `provider` comes
@@ -47,11 +56,28 @@ struct Registered {
   std::uint64_t remote_base = 0;  ///< address of its first byte for peers
 };
 
+/// What a provider can do beyond what all can.
+struct Abilities {
+  /// Writes may carry 4 bytes that the target gets when all of them has arrived.
+  bool immediates = false;
+  /// FI_DELIVERY_COMPLETE was asked for and is obeyed; else a completion is the acknowledgement of
+  /// the NIC at the other end, and only what comes later by the same NIC finds the data in memory.
+  bool delivers = false;
+  /// The device moves data by itself, however much; else threads that call the provider do.
+  bool rdma = false;
+  std::uint64_t completion = 0;  ///< flag of writes: when they complete
+  std::size_t inject = 0;        ///< bytes of a write that its call may carry
+  std::size_t max_send = 0;      ///< bytes of a message
+};
+
 class Fabric {
  public:
-  Fabric(const Library& library, InfoPtr info);
+  /// `arrivals`: immediates that may come between two polls. Errors: GSHMEMX_ERROR_NIC,
+  /// GSHMEMX_ERROR_NOT_SUPPORTED.
+  Fabric(const Library& library, InfoPtr info, std::size_t arrivals);
 
   [[nodiscard]] const fi_info& info() const { return *info_; }
+  [[nodiscard]] const Abilities& able() const { return able_; }
   [[nodiscard]] fid_ep* endpoint() const { return endpoint_.get(); }
   /// Address of the endpoint, for peers.
   [[nodiscard]] std::vector<std::uint8_t> address() const;
@@ -62,9 +88,8 @@ class Fabric {
   /// `access`: FI_READ, FI_WRITE, FI_REMOTE_READ, ... Errors: GSHMEMX_ERROR_NIC.
   [[nodiscard]] Registered register_memory(const nic::Region& region, std::uint64_t access);
 
-  /// Registers and forgets. Errors: as register_memory.
-  void try_registration(const nic::Region& region);
-
+  /// Of all immediates from now on.
+  void hand_immediates_to(ImmediateSink* sink) { immediates_ = sink; }
   /// Hands what has completed to the sinks and drives the provider's progress. True when anything
   /// had completed.
   bool poll();
@@ -76,6 +101,8 @@ class Fabric {
 
   const Library& library_;
   InfoPtr info_;
+  Abilities able_;
+  ImmediateSink* immediates_ = nullptr;
   // In this order: what comes later goes first.
   Fid<fid_fabric> fabric_;
   Fid<fid_domain> domain_;

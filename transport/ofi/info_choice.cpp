@@ -20,14 +20,6 @@ bool is_loopback(const fi_info& info) {
   return source.rfind("127.", 0) == 0 || source == "::1";
 }
 
-/// "0000:1b:00.0"; empty when the entry does not say.
-std::string pci_of(const fi_info& info) {
-  if (info.nic == nullptr || info.nic->bus_attr == nullptr) return {};
-  if (info.nic->bus_attr->bus_type != FI_BUS_PCI) return {};
-  const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
-  return strprintf("%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id);
-}
-
 /// How well the entry suits, from 0; an entry that has no place among the addresses comes after
 /// those that have one.
 std::size_t rank_of(const fi_info& info, const std::vector<std::string>& addresses) {
@@ -37,26 +29,41 @@ std::size_t rank_of(const fi_info& info, const std::vector<std::string>& address
 }
 
 /// Of entries that suit equally well.
-const fi_info* nearest(const std::vector<const fi_info*>& equal, const EntryWish& wish) {
+std::vector<const fi_info*> nearest(const std::vector<const fi_info*>& equal,
+                                    const EntryWish& wish) {
   std::vector<const fi_info*> entries;
   std::vector<nic::Candidate> nics;
+  int beside = 0;  // the GPU
   for (const fi_info* info : equal) {
     const std::string pci = pci_of(*info), domain = info->domain_attr->name;
     // Which networks reach all hosts is not for the PCI bus to say.
     if (pci.empty() || !source_of(*info).empty()) break;
     const bool known = std::any_of(nics.begin(), nics.end(),
                                    [&](const nic::Candidate& n) { return n.device == domain; });
-    if (known || info->ep_attr->protocol != equal.front()->ep_attr->protocol) continue;
+    const bool same = info->ep_attr->protocol == equal.front()->ep_attr->protocol &&
+                      std::strcmp(info->fabric_attr->name, equal.front()->fabric_attr->name) == 0;
+    if (known || !same) continue;
     entries.push_back(info);
     nics.push_back(
         {.device = domain, .distance = nic::function_distance(wish.sysfs, pci, wish.gpu_pci)});
+    beside += nics.back().distance <= nic::Distance::kPxb;
   }
-  if (entries.empty()) return equal.front();
-  const std::vector<int> chosen = nic::choose_devices(nics, wish.local_rank, 1);
-  return entries[static_cast<std::size_t>(chosen.front())];
+  if (entries.empty()) return {equal.front()};
+  const int count = wish.count > 0 ? wish.count : std::clamp(beside, 1, wish.most);
+  std::vector<const fi_info*> chosen;
+  for (const int i : nic::choose_devices(nics, wish.local_rank, count))
+    chosen.push_back(entries[static_cast<std::size_t>(i)]);
+  return chosen;
 }
 
 }  // namespace
+
+std::string pci_of(const fi_info& info) {
+  if (info.nic == nullptr || info.nic->bus_attr == nullptr) return {};
+  if (info.nic->bus_attr->bus_type != FI_BUS_PCI) return {};
+  const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
+  return strprintf("%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id, pci.device_id, pci.function_id);
+}
 
 std::string source_of(const fi_info& info) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -77,7 +84,7 @@ bool is_layered(const char* name) {
   return std::strncmp(name, "ofi_hook", 8) == 0 || std::strstr(name, ";ofi_hook") != nullptr;
 }
 
-const fi_info* choose_entry(const fi_info* list, const EntryWish& wish) {
+std::vector<const fi_info*> choose_entries(const fi_info* list, const EntryWish& wish) {
   std::vector<const fi_info*> best;
   std::size_t best_rank = 0;
   for (const fi_info* i = list; i != nullptr; i = i->next) {
@@ -89,7 +96,8 @@ const fi_info* choose_entry(const fi_info* list, const EntryWish& wish) {
     best.push_back(i);
     best_rank = rank;
   }
-  return best.empty() ? nullptr : nearest(best, wish);
+  if (best.empty()) return {};
+  return nearest(best, wish);
 }
 
 }  // namespace gshmem::ofi

@@ -3,6 +3,7 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -17,14 +18,13 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Liveness::Liveness(Fabric& fabric, std::vector<Peer>& peers, const QueueServices& services)
+Liveness::Liveness(Fabric& fabric, std::vector<Peer>& peers, const LaneMemory& memory,
+                   std::uint64_t word, Clock::duration timeout)
     : fabric_(fabric),
-      landing_(services.operations.memory().base + services.operations.probe_offset() +
-               sizeof(std::uint64_t)),
-      descriptor_(services.operations.memory().descriptor),
+      landing_(memory.base + word + sizeof(std::uint64_t)),
+      descriptor_(memory.descriptors[0]),
       patience_(kRefused) {
-  if (services.timeout.count() > 0)
-    patience_ = std::min<Clock::duration>(patience_, services.timeout);
+  if (timeout.count() > 0) patience_ = std::min<Clock::duration>(patience_, timeout);
   for (Peer& peer : peers) {
     Probe& probe = probes_.emplace_back();
     probe.sink = this;
@@ -39,18 +39,30 @@ void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   send(probe, now);
 }
 
+ssize_t Liveness::read_word(Probe& probe) {
+  const Peer& peer = *probe.peer;
+  return fi_read(fabric_.endpoint(), landing_, sizeof(std::uint64_t), descriptor_,
+                 peer.ways[0].address, peer.probe_base, peer.ways[0].probe_key,
+                 static_cast<Context*>(&probe));
+}
+
+bool Liveness::greet(int pe) {
+  Probe& probe = probes_.at(static_cast<std::size_t>(pe));
+  if (probe.flying) return true;
+  const ssize_t result = read_word(probe);
+  probe.flying = probe.greets = result == 0;
+  return result != -FI_EAGAIN;
+}
+
 void Liveness::send(Probe& probe, Clock::time_point now) {
   const Peer& peer = *probe.peer;
-  const ssize_t result =
-      fi_read(fabric_.endpoint(), landing_, sizeof(std::uint64_t), descriptor_, peer.address,
-              peer.probe_base, peer.probe_key, static_cast<Context*>(&probe));
+  const ssize_t result = read_word(probe);
   if (result == 0) {
     probe.flying = true;
     probe.refused = {};
   } else if (result != -FI_EAGAIN) {
-    completed(
-        probe,
-        {.error = static_cast<int>(-result), .bytes = 0, .text = Library::get().text(result)});
+    const std::string text = Library::get().text(result);
+    completed(probe, {.error = static_cast<int>(-result), .bytes = 0, .text = text});
   } else if (!peer.answered) {
     // It may not have started yet: GSHMEM_TIMEOUT decides.
   } else if (probe.refused == Clock::time_point{}) {
@@ -65,8 +77,9 @@ void Liveness::completed(Context& context, const Completion& completion) {
   auto& probe = static_cast<Probe&>(context);
   probe.flying = false;
   probe.next = Clock::now() + kProbeEvery;
+  if (std::exchange(probe.greets, false)) return;
   if (completion.error != 0 && probe.peer->lost.empty())
-    probe.peer->lost = strprintf("probe of PE %d: ", probe.peer->pe) + completion.text;
+    probe.peer->lost = strprintf("probe of PE %d: ", probe.peer->pe) + std::string(completion.text);
 }
 
 }  // namespace gshmem::ofi

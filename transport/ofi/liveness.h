@@ -12,8 +12,13 @@ namespace gshmem::ofi {
 
 class Liveness final : private CompletionSink {
  public:
-  Liveness(Fabric& fabric, std::vector<Peer>& peers, const QueueServices& services);
+  /// `memory` holds a word for peers at `word`, and 8 bytes after it where theirs go.
+  Liveness(Fabric& fabric, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
+           Clock::duration timeout);
 
+  /// Makes the connection to a peer before operations need it, so that what the provider allocates
+  /// and registers for it is there before kernels run. False: try again.
+  [[nodiscard]] bool greet(int pe);
   /// An operation to `pe` has been under way since then. Sets Peer::lost.
   void waiting(int pe, Clock::time_point since, Clock::time_point now);
 
@@ -21,10 +26,12 @@ class Liveness final : private CompletionSink {
   struct Probe : Context {
     Peer* peer = nullptr;
     bool flying = false;
+    bool greets = false;          ///< an error says nothing: nobody waits
     Clock::time_point next{};     ///< not before
     Clock::time_point refused{};  ///< since then the provider has taken no probe; 0 = it has
   };
   void completed(Context& context, const Completion& completion) override;
+  ssize_t read_word(Probe& probe);
   void send(Probe& probe, Clock::time_point now);
 
   Fabric& fabric_;

@@ -45,12 +45,13 @@ void MappedAccess::settle() {
   unsettled_ = false;
 }
 
-std::uint64_t MappedAccess::atomic(std::uint64_t offset, const nic::Wqe& wqe) {
-  std::uint64_t old = 0;
-  mapping_.read(offset, &old, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
-  const std::uint64_t result = nic::atomic_result(wqe, old);
-  if (result != old) write(offset, &result, wqe.length);
-  return old;
+Ticket MappedAccess::start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) {
+  std::uint64_t found = 0;
+  mapping_.read(offset, &found, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
+  unsettled_ = false;
+  const std::uint64_t result = nic::atomic_result(wqe, found);
+  if (old != nullptr) *old = found;
+  return result != found ? start_write(offset, &result, wqe.length) : kNoTicket;
 }
 
 }  // namespace gshmem::ofi

@@ -28,8 +28,8 @@ class MappedAccess final : public MemoryAccess {
   void poll() override { engine_->poll(); }
   bool done(Ticket ticket) override;
   /// Read, change, write: atomic to all others of this executor, which does one at a time, and not
-  /// to those of the GPU.
-  std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) override;
+  /// to those of the GPU. The read also pushes what a NIC has written before into memory.
+  Ticket start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) override;
   bool coherent() const override { return false; }
 
  private:

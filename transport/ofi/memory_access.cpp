@@ -3,8 +3,10 @@
 #include "transport/ofi/mapped_access.h"
 
 #include <gshmem/abi/mlx5.h>
+#include <gshmem/abi/state.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -80,9 +82,12 @@ class HostAccess final : public MemoryAccess {
     return kNoTicket;
   }
   bool done(Ticket) override { return true; }
-  std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) override {
+  Ticket start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) override {
     void* at = base_ + offset;
-    return wqe.length == 4 ? change<std::uint32_t>(at, wqe) : change<std::uint64_t>(at, wqe);
+    const std::uint64_t found =
+        wqe.length == 4 ? change<std::uint32_t>(at, wqe) : change<std::uint64_t>(at, wqe);
+    if (old != nullptr) *old = found;
+    return kNoTicket;
   }
   bool coherent() const override { return true; }
 
@@ -92,14 +97,19 @@ class HostAccess final : public MemoryAccess {
 
 }  // namespace
 
-void write_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old) {
-  const std::uint64_t offset = wqe.local.at(0).address;
+bool is_unwanted(const nic::Wqe& wqe) {
+  return wqe.is_atomic() && wqe.local.front().address == offsetof(abi::InternalArea, sink);
+}
+
+Ticket start_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old,
+                    std::uint8_t* staging) {
   if (wqe.length == 4) {
     const abi::Be32 big(static_cast<std::uint32_t>(old));
-    heap.write(offset, &big.raw, sizeof(big.raw));
+    std::memcpy(staging, &big.raw, sizeof(big.raw));
   } else {
-    heap.write(offset, &old, sizeof(old));
+    std::memcpy(staging, &old, sizeof(old));
   }
+  return heap.start_write(wqe.local.front().address, staging, wqe.length);
 }
 
 std::unique_ptr<MemoryAccess> make_memory_access(const nic::Region& heap) {
@@ -120,7 +130,6 @@ namespace {
 }
 }  // namespace
 std::unique_ptr<MemoryAccess> make_gpu_access(const nic::Region&) { refuse(); }
-void check_gpu_registration(Fabric&, int) { refuse(); }
 #endif
 
 }  // namespace gshmem::ofi

@@ -13,8 +13,6 @@
 
 namespace gshmem::ofi {
 
-class Fabric;
-
 /// A copy that may still be running. Ask done() about each until it says so, after a poll().
 using Ticket = std::int64_t;
 inline constexpr Ticket kNoTicket = -1;  ///< is done
@@ -40,29 +38,25 @@ class MemoryAccess {
   virtual void poll() {}
   /// As of the last poll().
   [[nodiscard]] virtual bool done(Ticket ticket) = 0;
-  /// A word, from memory of any kind; it is there afterwards.
-  virtual void write(std::uint64_t offset, const void* from, std::size_t bytes) {
-    wait(start_write(offset, from, bytes));
-  }
-  void wait(Ticket ticket) {
-    while (!done(ticket)) poll();
-  }
-
-  /// Carries out an atomic on a word of wqe.length bytes; returns what was there.
-  [[nodiscard]] virtual std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) = 0;
+  /// Carries out an atomic on a word of wqe.length bytes, which is in memory when it is done; then
+  /// `old` has what was there, unless it is null. All of this object are atomic to each other, and
+  /// those on one word take effect in the order of the calls.
+  [[nodiscard]] virtual Ticket start_atomic(std::uint64_t offset, const nic::Wqe& wqe,
+                                            std::uint64_t* old) = 0;
   /// The atomics are atomic to those of CPU and GPU.
   [[nodiscard]] virtual bool coherent() const = 0;
 };
 
+/// Nobody asks what the atomic has found: its result goes into the sink of the heap.
+[[nodiscard]] bool is_unwanted(const nic::Wqe& wqe);
 /// Stores what an atomic found where its WQE wants it. As an mlx5 NIC does it: 8 bytes in host
-/// order, 4 bytes big-endian (PRM, "atomic_host_endian_min_size").
-void write_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old);
+/// order, 4 bytes big-endian (PRM, "atomic_host_endian_min_size"). `staging`: 8 bytes of Staging,
+/// in use until it is done.
+[[nodiscard]] Ticket start_result(MemoryAccess& heap, const nic::Wqe& wqe, std::uint64_t old,
+                                  std::uint8_t* staging);
 
 [[nodiscard]] std::unique_ptr<MemoryAccess> make_memory_access(const nic::Region& heap);
 /// memory_access_cuda.cpp, or a refusal in builds without CUDA.
 [[nodiscard]] std::unique_ptr<MemoryAccess> make_gpu_access(const nic::Region& heap);
-/// Throws when the provider cannot register memory of that GPU, whatever it says of FI_HMEM. In the
-/// same file.
-void check_gpu_registration(Fabric& fabric, int gpu);
 
 }  // namespace gshmem::ofi

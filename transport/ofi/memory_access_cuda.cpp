@@ -2,7 +2,7 @@
 // pinned host memory, several at a time; those that the executor starts in one round share a stream
 // and are asked about together. They pass kernels that are running, even one that spins for what
 // they bring: no default stream, nothing allocated after construction.
-#include "transport/ofi/fabric.h"
+#include "transport/ofi/copied_atomics.h"
 #include "transport/ofi/memory_access.h"
 
 #include "host/base/cuda_scope.h"
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 namespace gshmem::ofi {
 namespace {
@@ -38,7 +39,7 @@ class GpuAccess final : public MemoryAccess {
         cuda_(gpu_->cuda()),
         base_(reinterpret_cast<CUdeviceptr>(heap.base)) {
     const CudaScope scope(cuda_, gpu_->context());
-    word_ = allocate(kWordBytes);
+    atomics_.emplace(*this);
     try {
       for (Batch& batch : batches_)
         GSHMEM_CU(&cuda_, cuStreamCreate, &batch.stream, CU_STREAM_NON_BLOCKING);
@@ -87,31 +88,19 @@ class GpuAccess final : public MemoryAccess {
       batch.busy = false;
       if (result != CUDA_SUCCESS) failed_ = result;
     }
+    atomics_->poll();
   }
   bool done(Ticket ticket) override {
     if (ticket == kNoTicket) return true;
+    if (CopiedAtomics::is_own(ticket)) return atomics_->done(ticket);
     // For good: what a copy on a stream fails with, all calls of its context fail with.
     cuda_.check(failed_, "cuStreamQuery");
     const Batch& batch = batch_of(ticket);
     return batch.ticket != ticket || !batch.busy;
   }
 
-  void write(std::uint64_t offset, const void* from, std::size_t bytes) override {
-    std::memcpy(word_.get(), from, bytes);
-    wait(start_write(offset, word_.get(), bytes));
-  }
-  // Read, change, write back: atomic to all others of this executor, which does one at a time, and
-  // not to those of the GPU.
-  std::uint64_t atomic(std::uint64_t offset, const nic::Wqe& wqe) override {
-    std::uint64_t old = 0, result = 0;
-    wait(start_read(offset, word_.get(), wqe.length));
-    std::memcpy(&old, word_.get(), wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
-    result = nic::atomic_result(wqe, old);
-    if (result != old) {
-      std::memcpy(word_.get(), &result, wqe.length);
-      wait(start_write(offset, word_.get(), wqe.length));
-    }
-    return old;
+  Ticket start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) override {
+    return atomics_->start(offset, wqe, old);
   }
   bool coherent() const override { return false; }
 
@@ -126,7 +115,7 @@ class GpuAccess final : public MemoryAccess {
     std::size_t left = 0;  ///< bytes that may join it without making the first ones late
   };
   // 256 KiB take 5 to 10 us on PCIe, as long as a copy takes to begin.
-  static constexpr std::size_t kBatches = 8, kBatchBytes = 256 * 1024, kWordBytes = 64;
+  static constexpr std::size_t kBatches = 8, kBatchBytes = 256 * 1024;
 
   Batch& batch_of(Ticket ticket) { return batches_[static_cast<std::size_t>(ticket) % kBatches]; }
 
@@ -179,7 +168,7 @@ class GpuAccess final : public MemoryAccess {
   std::array<Batch, kBatches> batches_;
   Ticket next_ = 0;
   CUresult failed_ = CUDA_SUCCESS;
-  Staging word_;  ///< pinned
+  std::optional<CopiedAtomics> atomics_;
 };
 
 }  // namespace
@@ -188,26 +177,6 @@ std::unique_ptr<MemoryAccess> make_gpu_access(const nic::Region& heap) {
   require(CudaDriver::get() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
           "no GPU: " + CudaDriver::why_not());
   return std::make_unique<GpuAccess>(heap);
-}
-
-void check_gpu_registration(Fabric& fabric, int gpu_number) {
-  require(CudaDriver::get() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
-          "no GPU: " + CudaDriver::why_not());
-  constexpr std::size_t kProbe = 64 * 1024;
-  const Gpu gpu(gpu_number);
-  const CudaScope scope(gpu.cuda(), gpu.context());
-  CUdeviceptr memory = 0;
-  GSHMEM_CU(&gpu.cuda(), cuMemAlloc, &memory, kProbe);
-  try {
-    fabric.try_registration({.base = reinterpret_cast<void*>(memory),
-                             .bytes = kProbe,
-                             .kind = nic::MemoryKind::kGpu,
-                             .gpu = gpu_number});
-  } catch (...) {
-    gpu.cuda().cuMemFree(memory);
-    throw;
-  }
-  gpu.cuda().cuMemFree(memory);
 }
 
 }  // namespace gshmem::ofi

@@ -12,25 +12,35 @@
 
 namespace gshmem::ofi {
 
-enum class MessageKind : std::uint8_t { kWrite, kRead, kAtomic, kReply };
+enum class MessageKind : std::uint8_t {
+  kWrite,
+  kRead,
+  kAtomic,
+  kAbandon,  ///< the queue is broken: nothing of it is to be carried out any more
+  kReply,
+};
 
 struct MessageHeader {
   std::uint32_t magic = kMagic;
   MessageKind kind = MessageKind::kReply;
   nic::WqeKind atomic = nic::WqeKind::kNop;
   std::uint8_t syndrome = 0;  ///< of a reply
-  std::uint8_t reserved = 0;
+  bool unwanted = false;      ///< nobody asks what the atomic has found
   std::uint32_t source = 0;   ///< PE
   std::uint32_t key = 0;      ///< remote key of the WQE
+  std::uint32_t queue = 0;    ///< of the receiver, that the sender's is connected to
+  std::uint32_t number = 0;   ///< of the message in its queue: they are taken in this order
+  std::uint32_t group = 0;    ///< of an atomic, and ...
+  std::uint32_t pieces = 0;   ///< ... how many writes of it must have arrived
   std::uint64_t request = 0;  ///< a reply repeats it
   std::uint64_t offset = 0;   ///< in the target's heap
   std::uint64_t bytes = 0;    ///< of payload, or of the word
   std::uint64_t swap_or_add = 0, compare = 0, swap_mask = 0, compare_mask = 0, boundary = 0;
   std::uint64_t old = 0;  ///< what an atomic found
 
-  static constexpr std::uint32_t kMagic = 0x31476d41;
+  static constexpr std::uint32_t kMagic = 0x32476d41;
 };
-static_assert(sizeof(MessageHeader) == 88 && std::is_trivially_copyable_v<MessageHeader>);
+static_assert(sizeof(MessageHeader) == 104 && std::is_trivially_copyable_v<MessageHeader>);
 
 /// Payloads start at multiples of it: copy engines are slow where the two sides differ in
 /// alignment.
@@ -45,43 +55,52 @@ struct MessageBuffer : Context {
     kToSend,    ///< the provider had no place
     kSent,      ///< the provider has it
     kPosted,    ///< waits for a message
-    kWaiting,   ///< received, waits for a reply buffer
-    kWriting,   ///< the payload into the heap
+    kWaiting,   ///< received, waits for its turn or for a reply buffer
+    kWriting,   ///< the payload or a result into the heap, or an atomic is carried out
     kAwaiting,  ///< a request that is sent and not answered
   };
   std::uint8_t* memory = nullptr;
   Role role = Role::kReceive;
   State state = State::kFree;
   bool answered = false;  ///< a request whose reply came before the end of its sending
+  bool begun = false;     ///< by the queue that it is for (Inbound::next)
   int pe = -1;            ///< at the other end
+  std::size_t index = 0;  ///< among those of its role
+  std::size_t lane = 0;   ///< of a receive
   Ticket ticket = kNoTicket;
   std::uint64_t request = 0;
   std::uint64_t local = 0;           ///< where a READ's data goes
+  std::uint64_t old = 0;             ///< what an atomic found
   Operation* operation = nullptr;    ///< of a request
   MessageBuffer* answers = nullptr;  ///< of a received reply that is being written: its request
 
-  [[nodiscard]] MessageHeader header() const;
+  [[nodiscard]] const MessageHeader& header() const {
+    return *reinterpret_cast<const MessageHeader*>(memory);
+  }
   void set_header(const MessageHeader& header);
   [[nodiscard]] std::uint8_t* payload() const { return memory + sizeof(MessageHeader); }
 };
 
-/// Buffers of one role, in one registered block.
+/// Buffers of one role, in one block that is registered with all lanes.
 class MessageBuffers {
  public:
   struct Shape {
     std::size_t count, payload_bytes;
   };
-  MessageBuffers(Fabric& fabric, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
+  MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
                  CompletionSink& sink);
-  [[nodiscard]] MessageBuffer* acquire();
+  /// Null when there is none, or `has` are all that one peer may have (may_take).
+  [[nodiscard]] MessageBuffer* acquire(std::size_t has);
   void release(MessageBuffer& buffer);
+  [[nodiscard]] MessageBuffer& operator[](std::size_t index) { return buffers_[index]; }
+  [[nodiscard]] std::size_t count() const { return buffers_.size(); }
   [[nodiscard]] std::deque<MessageBuffer>& all() { return buffers_; }
   [[nodiscard]] const std::deque<MessageBuffer>& all() const { return buffers_; }
-  [[nodiscard]] void* descriptor() const { return registered_.descriptor; }
+  [[nodiscard]] void* descriptor(std::size_t lane) const { return registered_.descriptors[lane]; }
 
  private:
   Staging memory_;
-  Registered registered_;
+  LaneMemory registered_;
   std::deque<MessageBuffer> buffers_;
   std::vector<MessageBuffer*> free_;
 };

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gshmem::ofi {
@@ -13,12 +14,14 @@ namespace {
 constexpr std::uint32_t kMaxMessage = 1u << 30;  // as an mlx5 NIC; larger ones than the provider's
                                                  // are split
 constexpr std::uint32_t kFirstNumber = 0x100;
-constexpr std::size_t kOperations = 512;
+/// Operations at a time, of all queues: 1 KiB of scratch memory each.
+constexpr std::size_t kOperations = 512, kMostOperations = 8192;
+/// Immediates that may wait at a PE, of all peers; and of one.
+constexpr std::size_t kImmediates = 8192, kMostImmediates = 64;
 
 /// nic::ConnectInfo of this implementation.
 struct Wire {
-  std::uint64_t heap_bytes = 0, heap_base = 0, heap_key = 0;
-  std::uint64_t probe_base = 0, probe_key = 0;
+  std::uint32_t queue = 0;  ///< its order at this end
 };
 static_assert(sizeof(Wire) <= sizeof(nic::ConnectInfo));
 
@@ -26,6 +29,7 @@ std::shared_ptr<std::uint64_t> map_words(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) memory = nullptr;
   check_errno(memory != nullptr ? 0 : -1, strprintf("mmap(%zu bytes of doorbells)", bytes));
+  std::memset(memory, 0xff, bytes);  // kNotRung
   return {static_cast<std::uint64_t*>(memory),
           [bytes](std::uint64_t* words) { munmap(words, bytes); }};
 }
@@ -35,33 +39,72 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
+std::size_t operations_for(int pes) {
+  return std::clamp(8 * static_cast<std::size_t>(pes), kOperations, kMostOperations);
+}
+
 }  // namespace
+
+std::size_t immediates_for(int pes) {
+  return std::clamp<std::size_t>(kImmediates / static_cast<std::size_t>(pes), 1, kMostImmediates);
+}
 
 OfiNic::OfiNic(Setup setup)
     : setup_(std::move(setup)),
       doorbell_bytes_(whole_pages(setup_.max_queues * sizeof(std::uint64_t))) {
   doorbells_ = map_words(doorbell_bytes_);
-  peers_.resize(static_cast<std::size_t>(setup_.size));
-  for (int pe = 0; pe < setup_.size; ++pe) {
-    Peer& peer = peers_[static_cast<std::size_t>(pe)];
-    peer.pe = pe;
-    peer.address = setup_.fabric->peer(pe);
-  }
+  // A key of another PE's heap is a wrong key.
+  keys_.local = 0x4c000000u | static_cast<std::uint32_t>(setup_.pe);
+  keys_.remote = 0x52000000u | static_cast<std::uint32_t>(setup_.pe);
+  access_ = make_memory_access(setup_.heap);
+  const std::size_t count = operations_for(setup_.size);
+  const std::size_t bytes = count * kScratchBytes + 4 * sizeof(std::uint64_t);
+  pool_memory_ = access_->allocate(bytes);
+  pool_ = setup_.lanes->register_memory({.base = pool_memory_.get(), .bytes = bytes},
+                                        FI_READ | FI_WRITE | FI_REMOTE_READ);
+  operations_ = std::make_unique<OperationPool>(pool_memory_.get(), count);
 }
 
 OfiNic::~OfiNic() { stop(); }
 
+Reach OfiNic::reach() const {
+  const std::uint64_t probe = operations_->count() * kScratchBytes;
+  return {.heap_bytes = setup_.heap.bytes,
+          .heap_base = setup_.heap_memory.remote_base,
+          .probe_base = pool_.remote_base + probe,
+          .heap_keys = setup_.heap_memory.keys,
+          .probe_keys = pool_.keys};
+}
+
+void OfiNic::meet(const std::vector<Reach>& all) {
+  peers_.resize(all.size());
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    Peer& peer = peers_[pe];
+    peer.pe = static_cast<int>(pe);
+    peer.heap_bytes = all[pe].heap_bytes;
+    peer.heap_base = all[pe].heap_base;
+    peer.probe_base = all[pe].probe_base;
+    for (std::size_t lane = 0; lane < setup_.lanes->count(); ++lane)
+      peer.ways.push_back({.address = (*setup_.lanes)[lane].peer(peer.pe),
+                           .heap_key = all[pe].heap_keys[lane],
+                           .probe_key = all[pe].probe_keys[lane]});
+  }
+  make_engines();
+}
+
 std::string OfiNic::describe() const {
-  const char* path = setup_.path == Path::kRma ? "RMA" : "staged through host memory";
-  return "libfabric " + Library::get().version_text() + " " +
-         describe_provider(setup_.fabric->info()) + ", " + path;
+  std::string what = "libfabric " + Library::get().version_text();
+  for (std::size_t lane = 0; lane < setup_.lanes->count(); ++lane)
+    what += (lane == 0 ? " " : " and ") + describe_provider((*setup_.lanes)[lane].info());
+  what += setup_.path == Path::kRma ? ", RMA" : ", staged through host memory";
+  what += atomics_by_messages() ? ", atomics by messages" : ", atomics by the NIC";
+  return what + (setup_.polling == Polling::kSpin ? ", spinning" : ", sleeping when idle");
 }
 
 nic::Nic::Limits OfiNic::limits() const {
-  const bool by_message = setup_.path == Path::kStaged || !atomics_.complete();
   return {.flags = 0,
           .max_message = kMaxMessage,
-          .coherent_atomics = by_message && access_ != nullptr && access_->coherent()};
+          .coherent_atomics = atomics_by_messages() && access_->coherent()};
 }
 
 nic::Region OfiNic::doorbell_block() const {
@@ -75,79 +118,87 @@ void OfiNic::use_queue_memory(const nic::Region& region) {
 }
 
 nic::Keys OfiNic::register_memory(const nic::Region& region) {
-  heap_region_ = region;
-  access_ = make_memory_access(region);
-  if (setup_.path == Path::kRma)
-    heap_ = setup_.fabric->register_memory(region,
-                                           FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
-  operations_ = std::make_unique<OperationPool>(*setup_.fabric, kOperations);
-  // A key of another PE's heap is a wrong key.
-  keys_.local = 0x4c000000u | static_cast<std::uint32_t>(setup_.pe);
-  keys_.remote = 0x52000000u | static_cast<std::uint32_t>(setup_.pe);
-  make_engines();
+  require(region.base == setup_.heap.base && region.bytes == setup_.heap.bytes,
+          GSHMEMX_ERROR_INTERNAL, "the heap is not that of open_ofi");
   return keys_;
 }
 
 void OfiNic::make_engines() {
-  Fabric& fabric = *setup_.fabric;
-  atomics_ = atomic_support(fabric.info(), fabric.endpoint());
-  const bool rma = setup_.path == Path::kRma, direct = rma && atomics_.complete();
-  if (rma) rma_ = std::make_unique<RmaEngine>(fabric, heap_, *access_, atomics_);
-  if (!direct) {
-    if (rma)
-      GSHMEM_INFO("%s has no compare-and-swap of 4 and 8 bytes%s: atomics are active messages",
-                  fabric.info().fabric_attr->prov_name,
-                  heap_region_.kind == nic::MemoryKind::kGpu ? " in GPU memory" : "");
+  Lanes& lanes = *setup_.lanes;
+  const bool rma = setup_.path == Path::kRma, on_gpu = setup_.heap.kind == nic::MemoryKind::kGpu;
+  const std::uint64_t words = operations_->count() * kScratchBytes;
+  atomics_ = atomic_support(lanes.first().info(), lanes[0].endpoint());
+  const bool direct = rma && atomics_.complete();
+  const bool immediates = rma && !direct && lanes.first().able().immediates;
+  if (rma)
+    rma_ = std::make_unique<RmaEngine>(RmaEngine::Setup{
+        .lanes = lanes,
+        .heap = setup_.heap_memory,
+        .pool = pool_,
+        .access = *access_,
+        .atomics = atomics_,
+        .peers = peers_,
+        .pe = setup_.pe,
+        .landing = words + 2 * sizeof(std::uint64_t),
+        .immediates = immediates ? immediates_for(setup_.size) : 0,
+        .reads_trail = on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes});
+  if (!direct)
     messages_ =
-        std::make_unique<ActiveMessages>(ActiveMessages::Setup{.fabric = fabric,
+        std::make_unique<ActiveMessages>(ActiveMessages::Setup{.lanes = lanes,
                                                                .heap = *access_,
                                                                .peers = peers_,
                                                                .pe = setup_.pe,
-                                                               .heap_bytes = heap_region_.bytes,
-                                                               .remote_key = keys_.remote});
-  }
+                                                               .heap_bytes = setup_.heap.bytes,
+                                                               .remote_key = keys_.remote,
+                                                               .carries_data = !rma,
+                                                               .max_queues = setup_.max_queues});
+  if (!direct && on_gpu && setup_.heap.mapping == nullptr && setup_.pe == 0)
+    GSHMEM_WARN(
+        "atomics and signals of other PEs to this heap in GPU memory take two turns of the copy "
+        "engine each, about 20 us: GDRCopy would take 3 (GSHMEM_GDRCOPY=on says what it lacks)");
   Engine* data = rma_.get();
   if (!rma) data = messages_.get();
   Engine* atomics = rma_.get();
   if (!direct) atomics = messages_.get();
   const std::chrono::duration<double> timeout(setup_.timeout_seconds);
   executor_ = std::make_unique<Executor>(
-      Executor::Setup{.fabric = fabric,
+      Executor::Setup{.lanes = lanes,
                       .heap = *access_,
+                      .rma = rma_.get(),
                       .messages = messages_.get(),
                       .peers = peers_,
                       .services = {.data = *data,
                                    .atomics = *atomics,
                                    .operations = *operations_,
-                                   .heap_bytes = heap_region_.bytes,
+                                   .heap_bytes = setup_.heap.bytes,
                                    .local_key = keys_.local,
                                    .max_message = kMaxMessage,
-                                   .timeout = std::chrono::duration_cast<Clock::duration>(timeout)},
+                                   .timeout = std::chrono::duration_cast<Clock::duration>(timeout),
+                                   .messages = !direct,
+                                   .immediates = immediates},
+                      .pool = pool_,
+                      .probe_offset = words,
+                      .doorbells = doorbells_.get(),
                       .pe = setup_.pe,
+                      .polling = setup_.polling,
+                      .near_pci = setup_.near_pci,
                       .on_error = setup_.on_error});
 }
 
 nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
-  require(executor_ != nullptr, GSHMEMX_ERROR_INTERNAL, "create_queue before register_memory");
   require(queue_memory_.kind == nic::MemoryKind::kHost, GSHMEMX_ERROR_CONFIG,
           "GSHMEM_QUEUE_MEMORY=gpu: a host thread executes the queues of GSHMEM_NIC=ofi, which "
           "must lie in host memory; unset it");
   const std::size_t index = executor_->count();
   require(index < setup_.max_queues, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_NIC=ofi has %zu queues in this job, and no more", setup_.max_queues));
-  std::uint64_t* doorbell = doorbells_.get() + index;
   const auto number = static_cast<std::uint32_t>(kFirstNumber + index);
-  executor_->add(WorkQueue(queue_memory_, place, number, doorbell));
-  return {.number = number, .doorbell = doorbell};
+  executor_->add(WorkQueue(queue_memory_, place, number));
+  return {.number = number, .doorbell = doorbells_.get() + index};
 }
 
-nic::ConnectInfo OfiNic::connect_info(int) {
-  const Registered& own = operations_->memory();
-  const Wire wire{.heap_bytes = heap_region_.bytes,
-                  .heap_base = heap_.remote_base,
-                  .heap_key = heap_.key,
-                  .probe_base = own.remote_base + operations_->probe_offset(),
-                  .probe_key = own.key};
+nic::ConnectInfo OfiNic::connect_info(int queue) {
+  const Wire wire{.queue = static_cast<std::uint32_t>(queue)};
   nic::ConnectInfo info{};
   std::memcpy(info.data(), &wire, sizeof(wire));
   return info;
@@ -157,22 +208,16 @@ void OfiNic::connect(int queue, int pe, const nic::ConnectInfo& info, std::uint3
   Wire wire;
   std::memcpy(&wire, info.data(), sizeof(wire));
   Peer& peer = peers_.at(static_cast<std::size_t>(pe));
-  executor_->added(static_cast<std::size_t>(queue)).connect(peer);
+  executor_->added(static_cast<std::size_t>(queue)).connect(peer, wire.queue);
   // The thread reads it already when a queue to the same PE has been started.
-  if (peer.heap_bytes != 0) return;
-  peer.heap_bytes = wire.heap_bytes;
-  peer.heap_base = wire.heap_base;
-  peer.provider_key = wire.heap_key;
-  peer.probe_base = wire.probe_base;
-  peer.probe_key = wire.probe_key;
-  peer.remote_key = remote_key;
+  if (peer.remote_key == 0) peer.remote_key = remote_key;
 }
 
 void OfiNic::start() { executor_->start(); }
 
 void OfiNic::stop() noexcept {
   if (executor_ != nullptr) executor_->stop();
-  setup_.fabric->close();
+  setup_.lanes->close();
 }
 
 }  // namespace gshmem::ofi

@@ -6,7 +6,6 @@
 
 #include "transport/nic/nic.h"
 #include "transport/ofi/executor.h"
-#include "transport/ofi/rma.h"
 
 #include <memory>
 #include <string>
@@ -17,18 +16,36 @@ namespace gshmem::ofi {
 /// Collective choice of the path, made by open_ofi.
 enum class Path { kRma, kStaged };
 
+/// Immediates that a PE of so many takes from each other one before it has counted them.
+[[nodiscard]] std::size_t immediates_for(int pes);
+
+/// What peers need to reach a PE; open_ofi tells them.
+struct Reach {
+  std::uint64_t heap_bytes = 0, heap_base = 0, probe_base = 0;
+  std::array<std::uint64_t, kMaxLanes> heap_keys{}, probe_keys{};
+};
+
 class OfiNic final : public nic::Nic {
  public:
   struct Setup {
-    std::unique_ptr<Fabric> fabric;
+    std::unique_ptr<Lanes> lanes;
     Path path = Path::kRma;
+    nic::Region heap;
+    LaneMemory heap_memory;  ///< kRma: the heap is registered
+    bool gpu_orders_writes = false;
     int pe = 0, size = 1;
     std::size_t max_queues = 0;
     double timeout_seconds = 0;
+    Polling polling = Polling::kSleep;
+    std::string near_pci{};
     std::function<void(const Error& error, int pe)> on_error;
   };
   explicit OfiNic(Setup setup);
   ~OfiNic() override;
+
+  [[nodiscard]] Reach reach() const;
+  /// Of every PE, itself included; `addresses` as Fabric::insert has made them, by lane.
+  void meet(const std::vector<Reach>& all);
 
   [[nodiscard]] const char* name() const noexcept override { return "ofi"; }
   [[nodiscard]] std::string describe() const override;
@@ -42,18 +59,23 @@ class OfiNic final : public nic::Nic {
   void start() override;
   void stop() noexcept override;
 
+  /// For a caller that is the thread itself, in place of start().
+  [[nodiscard]] Executor& executor() { return *executor_; }
+
  private:
   void make_engines();
+  [[nodiscard]] bool atomics_by_messages() const { return messages_ != nullptr; }
 
   Setup setup_;
-  nic::Region queue_memory_, heap_region_;
+  nic::Region queue_memory_;
   std::shared_ptr<std::uint64_t> doorbells_;
   std::size_t doorbell_bytes_ = 0;
   nic::Keys keys_;
   std::vector<Peer> peers_;
-  // In order of making; the fabric is closed before any of it goes.
-  Registered heap_;
+  // In order of making; the lanes are closed before any of it goes.
   std::unique_ptr<MemoryAccess> access_;
+  Staging pool_memory_;
+  LaneMemory pool_;
   std::unique_ptr<OperationPool> operations_;
   std::unique_ptr<RmaEngine> rma_;
   std::unique_ptr<ActiveMessages> messages_;

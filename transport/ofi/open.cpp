@@ -1,5 +1,7 @@
 // open_ofi: the choice of provider and path that all PEs agree on.
 #include "host/base/collectives.h"
+#include "transport/ofi/environment.h"
+#include "transport/ofi/info_choice.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 
@@ -10,62 +12,101 @@ namespace gshmem::nic {
 namespace {
 
 using ofi::Fabric;
+using ofi::LaneMemory;
+using ofi::Lanes;
 using ofi::Library;
 using ofi::Path;
 
 /// Queues beside those to PEs: user-created ones.
 constexpr std::size_t kMoreQueues = 1024;
+/// The CPU and NICs reach a GPU by PCIe alone: where the CPU has a link of its own, what comes by
+/// it may pass what NICs have written.
+#if defined(__x86_64__)
+constexpr bool kOneBus = true;
+#else
+constexpr bool kOneBus = false;
+#endif
+constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// The message of a PE to the others after it has opened its side, or has failed to.
 struct Offer {
   int status = GSHMEMX_SUCCESS;
-  std::uint32_t address_bytes = 0;
-  std::uint32_t rma = 0;  ///< the provider reaches this PE's heap
-  char provider[44] = "";
-  char error[968] = "";
+  std::uint32_t lanes = 0;
+  std::uint32_t rma = 0;    ///< the provider reaches this PE's heap
+  std::uint64_t cores = 0;  ///< of its host that it may use: a hash
+  int host = 0;
+  char provider[64] = "";
+  char error[924] = "";
 };
 
 void copy_text(char* to, std::size_t size, const std::string& from) {
   std::strncpy(to, from.c_str(), size - 1);
 }
 
+/// Provider and fabric, where that makes a difference: all PEs have to have the same.
+std::string kind_of(const fi_info& info) {
+  const std::string provider = info.fabric_attr->prov_name;
+  return provider == "efa" ? provider + "/" + info.fabric_attr->name : provider;
+}
+
 struct Opened {
-  std::unique_ptr<Fabric> fabric;
+  std::unique_ptr<Lanes> lanes;
+  LaneMemory heap;
   bool rma = false;
   std::string why_not_rma;
 };
 
-std::unique_ptr<Fabric> open_fabric(const Library& library, const OpenOptions& options,
-                                    bool gpu_memory) {
-  return std::make_unique<Fabric>(
-      library, ofi::choose_provider(library, {.provider = options.config.ofi_provider,
-                                              .interface = options.config.ofi_interface,
-                                              .addresses = options.addresses,
-                                              .gpu_pci = options.gpu_pci,
-                                              .local_rank = options.local_rank,
-                                              .gpu_memory = gpu_memory}));
+std::unique_ptr<Lanes> open_lanes(const OpenOptions& options, bool gpu_memory, bool staged) {
+  const Library& library = Library::get();
+  std::vector<ofi::InfoPtr> infos =
+      ofi::choose_provider(library, {.provider = options.config.ofi_provider,
+                                     .interface = options.config.ofi_interface,
+                                     .addresses = options.addresses,
+                                     .gpu_pci = options.gpu_pci,
+                                     .local_rank = options.local_rank,
+                                     .nics = options.config.nics_per_pe,
+                                     .gpu_memory = gpu_memory,
+                                     .large_messages = staged});
+  const int size = options.boot.size();
+  const std::size_t arrivals = static_cast<std::size_t>(size) * ofi::immediates_for(size);
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  for (ofi::InfoPtr& info : infos)
+    fabrics.push_back(std::make_unique<Fabric>(library, std::move(info), arrivals));
+  return std::make_unique<Lanes>(std::move(fabrics));
+}
+
+/// With GSHMEM_GDR=auto, and a heap that the NICs do not reach.
+void stage_or_fail(const OpenOptions& options, const Error& error) {
+  if (options.config.gdr == Switch::kOn) throw error;
+  const std::string network =
+      options.config.ofi_provider.empty() ? ofi::network_for_gpus(Library::get()) : "";
+  require(network.empty(), error.code(), [&] {
+    return "this machine has " + network + ", but its NICs do not reach the heap: " + error.what() +
+           ". GSHMEM_GDR=off goes by host memory, at a fifth of the speed or less";
+  });
 }
 
 Opened open_local(const OpenOptions& options) {
-  const Library& library = Library::get();
+  ofi::prepare_environment(options.boot.size(), options.heap_kind == MemoryKind::kGpu);
   Opened opened;
-  const Switch gdr = options.config.gdr;
-  if (gdr == Switch::kOff) {
+  if (options.config.gdr == Switch::kOff) {
     opened.why_not_rma = "GSHMEM_GDR=off";
-  } else if (options.heap_kind == MemoryKind::kGpu) {
-    try {
-      opened.fabric = open_fabric(library, options, true);
-      ofi::check_gpu_registration(*opened.fabric, options.gpu);
-      opened.rma = true;
-    } catch (const Error& error) {
-      if (gdr == Switch::kOn) throw;
-      opened.fabric = nullptr;
-      opened.why_not_rma = error.what();
-    }
-  } else {
-    opened.rma = true;
+    opened.lanes = open_lanes(options, false, true);
+    return opened;
   }
-  if (opened.fabric == nullptr) opened.fabric = open_fabric(library, options, false);
+  const bool on_gpu = options.heap_kind == MemoryKind::kGpu;
+  try {
+    opened.lanes = open_lanes(options, on_gpu, false);
+    opened.heap = opened.lanes->register_memory(options.heap, kHeapAccess);
+    opened.rma = true;
+    return opened;
+  } catch (const Error& error) {
+    if (!on_gpu) throw;
+    stage_or_fail(options, error);
+    opened.why_not_rma = error.what();
+  }
+  opened.lanes = nullptr;
+  opened.lanes = open_lanes(options, false, true);
   return opened;
 }
 
@@ -94,18 +135,33 @@ void warn_of(const std::string& provider) {
       "(sysctl -w net.ipv4.tcp_rmem=\"4096 4194304 33554432\")");
 }
 
-void exchange_addresses(Collectives& boot, Fabric& fabric, const std::vector<Offer>& offers) {
-  std::size_t longest = 0;
-  for (const Offer& offer : offers) longest = std::max<std::size_t>(longest, offer.address_bytes);
-  std::vector<std::uint8_t> mine = fabric.address(), all(longest * offers.size());
+void exchange_addresses(Collectives& boot, Fabric& fabric) {
+  std::vector<std::uint8_t> mine = fabric.address();
+  const std::vector<std::size_t> lengths = allgather(boot, mine.size());
+  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<std::uint8_t> all(longest * lengths.size());
   mine.resize(longest);
   boot.allgather(mine.data(), all.data(), longest);
   std::vector<std::vector<std::uint8_t>> addresses;
-  for (std::size_t pe = 0; pe < offers.size(); ++pe) {
+  for (std::size_t pe = 0; pe < lengths.size(); ++pe) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(pe * longest);
-    addresses.emplace_back(begin, begin + offers[pe].address_bytes);
+    addresses.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(lengths[pe]));
   }
   fabric.insert(addresses);
+}
+
+/// Cores for each PE of this host among those that may use the same ones.
+double cores_each(const std::vector<Offer>& offers, const Offer& mine, int count) {
+  const auto shares = std::count_if(offers.begin(), offers.end(), [&](const Offer& o) {
+    return o.host == mine.host && o.cores == mine.cores;
+  });
+  return static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(shares, 1));
+}
+
+void say_how(const OpenOptions& options, const Opened& opened) {
+  const std::string why = opened.why_not_rma.empty() ? "another PE cannot" : opened.why_not_rma;
+  GSHMEM_LOG(options.config.gdr == Switch::kOff ? LogLevel::kInfo : LogLevel::kWarn,
+             "GPUDirect RDMA not available: staging through host memory (%s)", why.c_str());
 }
 
 }  // namespace
@@ -113,11 +169,14 @@ void exchange_addresses(Collectives& boot, Fabric& fabric, const std::vector<Off
 std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   Opened opened;
   Offer offer;
+  const ofi::Cores cores = ofi::own_cores();
+  offer.host = options.host;
+  offer.cores = cores.hash;
   try {
     opened = open_local(options);
-    offer.address_bytes = static_cast<std::uint32_t>(opened.fabric->address().size());
+    offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
     offer.rma = opened.rma;
-    copy_text(offer.provider, sizeof(offer.provider), opened.fabric->info().fabric_attr->prov_name);
+    copy_text(offer.provider, sizeof(offer.provider), kind_of(opened.lanes->first().info()));
   } catch (const Error& error) {
     offer.status = error.code();
     copy_text(offer.error, sizeof(offer.error), error.what());
@@ -125,23 +184,33 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
   if (options.boot.rank() == 0) warn_of(offers[0].provider);
-  exchange_addresses(options.boot, *opened.fabric, offers);
+  std::uint32_t lanes = offer.lanes;
+  for (const Offer& other : offers) lanes = std::min(lanes, other.lanes);
+  opened.lanes->keep(lanes);
+  for (std::size_t lane = 0; lane < lanes; ++lane)
+    exchange_addresses(options.boot, (*opened.lanes)[lane]);
 
   const bool rma = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.rma; });
-  if (!rma) {
-    const std::string why = opened.why_not_rma.empty() ? "another PE cannot" : opened.why_not_rma;
-    GSHMEM_LOG(options.config.gdr == Switch::kOff ? LogLevel::kInfo : LogLevel::kWarn,
-               "GPUDirect RDMA not available: staging through host memory (%s)", why.c_str());
-  }
+  if (!rma) say_how(options, opened);
   const int size = options.boot.size();
-  return std::make_unique<ofi::OfiNic>(ofi::OfiNic::Setup{
-      .fabric = std::move(opened.fabric),
+  const std::string provider = opened.lanes->first().info().fabric_attr->prov_name;
+  const std::string nic_pci = ofi::pci_of(opened.lanes->first().info());
+  auto nic = std::make_unique<ofi::OfiNic>(ofi::OfiNic::Setup{
+      .lanes = std::move(opened.lanes),
       .path = rma ? Path::kRma : Path::kStaged,
+      .heap = options.heap,
+      .heap_memory = opened.heap,
+      .gpu_orders_writes = options.gpu_orders_writes && kOneBus,
       .pe = options.boot.rank(),
       .size = size,
       .max_queues = static_cast<std::size_t>(size * options.config.qps_per_pe) + kMoreQueues,
       .timeout_seconds = options.config.timeout,
+      .polling = ofi::choose_polling(options.config.ofi_poll,
+                                     cores_each(offers, offer, cores.count), provider),
+      .near_pci = nic_pci.empty() ? options.gpu_pci : nic_pci,
       .on_error = options.on_error});
+  nic->meet(allgather(options.boot, nic->reach()));
+  return nic;
 }
 
 }  // namespace gshmem::nic

@@ -14,42 +14,6 @@ Failure failure(abi::Syndrome syndrome, std::string text) {
 
 namespace {
 
-abi::Syndrome syndrome_of(int error) {
-  switch (error) {
-    case FI_EACCES:
-    case FI_EPERM:
-    case FI_EKEYREJECTED:
-    case FI_ENOKEY:
-      return abi::Syndrome::kRemoteAccess;
-    case FI_EFAULT:
-      return abi::Syndrome::kLocalProtection;
-    case FI_EMSGSIZE:
-    case FI_ETOOSMALL:
-    case FI_ETRUNC:
-      return abi::Syndrome::kLocalLength;
-    // Codes that providers report when a connection ends, at the operations that were on it too
-    // (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of sockets, and FI_ENOENT of
-    // sockets for an operation after it).
-    case FI_ENOENT:
-    case FI_ECONNREFUSED:
-    case FI_ECONNRESET:
-    case FI_ECONNABORTED:
-    case FI_ENOTCONN:
-    case FI_ESHUTDOWN:
-    case FI_ETIMEDOUT:
-    case FI_EHOSTDOWN:
-    case FI_EHOSTUNREACH:
-    case FI_ENETDOWN:
-    case FI_ENETUNREACH:
-    case FI_ECANCELED:
-    case FI_EIO:
-    case EPIPE:
-      return abi::Syndrome::kRetryExceeded;
-    default:
-      return abi::Syndrome::kRemoteOperation;
-  }
-}
-
 const char* name_of(nic::WqeKind kind) {
   switch (kind) {
     case nic::WqeKind::kNop:
@@ -66,10 +30,6 @@ const char* name_of(nic::WqeKind kind) {
 }
 
 }  // namespace
-
-Failure failure_of_provider(const Completion& completion, const std::string& what) {
-  return failure(syndrome_of(completion.error), what + ": " + completion.text);
-}
 
 Chunk Operation::next_chunk(std::uint64_t max) const {
   Chunk chunk{.remote = wqe.remote_address + at_remote_};
@@ -100,33 +60,44 @@ void Operation::piece_begins() {
   ++peer->in_flight;
 }
 
-void Operation::piece_ends(const Failure& why) {
+void Operation::piece_ends() {
   --in_flight;
   --peer->in_flight;
-  if (why)
-    fail_by_provider(why);
-  else
-    peer->answered = true;
+  peer->answered = true;
+  tell();
 }
 
-void Operation::fail_by_provider(const Failure& why) {
-  // All queues to a peer share one connection.
-  constexpr auto kLost = static_cast<std::uint8_t>(abi::Syndrome::kRetryExceeded);
-  if (why.syndrome == kLost && peer->lost.empty()) peer->lost = why.text;
-  fail(why);
+void Operation::piece_fails(Failure why) {
+  --in_flight;
+  --peer->in_flight;
+  fail(std::move(why));
 }
 
 void Operation::fail(Failure why) {
   if (!failure) failure = std::move(why);
   state = State::kIssued;
+  tell();
+}
+
+void Operation::tell() {
+  const bool more = state == State::kBegun && in_flight == 0;
+  if (owner == nullptr || told || !(done() || more || failure)) return;
+  told = done();
+  owner->changed(*this);
 }
 
 void Operation::reset() {
-  std::uint8_t* const memory = scratch;
-  void* const descriptor = scratch_descriptor;
-  *this = Operation{};
-  scratch = memory;
-  scratch_descriptor = descriptor;
+  peer = nullptr;
+  state = State::kQueued;
+  in_flight = 0;
+  refused = told = counted = false;
+  group = kNoGroup;
+  pieces = reserved = lanes = 0;
+  if (failure) failure = {};
+  begun = {};
+  expected = 0;
+  piece_ = 0;
+  in_piece_ = at_remote_ = 0;
 }
 
 std::string Operation::describe() const {
@@ -134,26 +105,25 @@ std::string Operation::describe() const {
                    static_cast<unsigned long long>(wqe.length), peer != nullptr ? peer->pe : -1);
 }
 
-OperationPool::OperationPool(Fabric& fabric, std::size_t count)
-    : memory_(count * kScratchBytes + 2 * sizeof(std::uint64_t)) {
-  registered_ = fabric.register_memory({.base = memory_.data(), .bytes = memory_.size()},
-                                       FI_READ | FI_WRITE | FI_REMOTE_READ);
+OperationPool::OperationPool(std::uint8_t* memory, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Operation& operation = operations_.emplace_back();
-    operation.scratch = memory_.data() + i * kScratchBytes;
-    operation.scratch_descriptor = registered_.descriptor;
+    operation.scratch = memory + i * kScratchBytes;
     free_.push_back(&operation);
   }
 }
 
-Operation* OperationPool::acquire() {
-  if (free_.empty()) return nullptr;
+Operation* OperationPool::acquire(Peer& peer) {
+  if (!may_take(peer.operations, free_.size())) return nullptr;
+  ++peer.operations;
   Operation* operation = free_.back();
   free_.pop_back();
+  operation->peer = &peer;
   return operation;
 }
 
 void OperationPool::release(Operation* operation) {
+  --operation->peer->operations;
   operation->reset();
   free_.push_back(operation);
 }

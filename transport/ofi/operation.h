@@ -4,6 +4,7 @@
 
 #include "transport/nic/decode.h"
 #include "transport/ofi/fabric.h"
+#include "transport/ofi/lanes.h"
 
 #include <gshmem/abi/mlx5.h>
 
@@ -25,22 +26,38 @@ struct Failure {
   [[nodiscard]] explicit operator bool() const { return syndrome != 0; }
 };
 [[nodiscard]] Failure failure(abi::Syndrome syndrome, std::string text);
-/// The syndrome that fits an error of libfabric; `what` is the operation, "write to PE 3".
-[[nodiscard]] Failure failure_of_provider(const Completion& completion, const std::string& what);
 
 /// A PE as the target of operations.
 struct Peer {
   int pe = -1;
-  fi_addr_t address = FI_ADDR_UNSPEC;
   std::uint64_t heap_bytes = 0;
-  std::uint32_t remote_key = 0;                   ///< as WQEs name the heap
-  std::uint64_t provider_key = 0, heap_base = 0;  ///< as the provider does, for RMA
-  std::uint64_t probe_key = 0, probe_base = 0;    ///< a word of the peer's that may be read
-  std::string lost;                               ///< why; empty while it is reachable
-  Clock::time_point report_at{};                  ///< when to say so to the PE
-  unsigned in_flight = 0;                         ///< operations that the provider has accepted
-  bool answered = false;                          ///< an operation has ended well at least once
+  std::uint32_t remote_key = 0;                 ///< as WQEs name the heap
+  std::uint64_t heap_base = 0, probe_base = 0;  ///< as providers do, for RMA
+  std::vector<Way> ways;                        ///< by lane
+  std::string lost;                             ///< why; empty while it is reachable
+  Clock::time_point report_at{};                ///< when to say so to the PE
+  bool answered = false;                        ///< an operation has ended well at least once
+
+  // Its part of what all peers share (may_take).
+  std::size_t operations = 0, in_flight = 0, requests = 0, replies = 0;
+  std::size_t bytes = 0;       ///< of writes and reads in flight
+  std::size_t immediates = 0;  ///< that it may not have taken yet
 };
+/// A peer that has some of the places that all share may take another one. Whoever has as many as
+/// are left may not: so n peers that never give theirs back leave an nth part to the others.
+[[nodiscard]] inline bool may_take(std::size_t has, std::size_t left) { return has < left; }
+
+/// What a queue's messages are numbered by at their target.
+struct Outbound {
+  std::uint32_t twin = 0;  ///< the queue there that this one is connected to, by its order
+  std::uint32_t next = 0;  ///< number of the next message
+};
+
+/// The immediate of a write for a group: who counts, and which one it is of.
+inline constexpr unsigned kGroupShift = 24;
+[[nodiscard]] inline std::uint32_t immediate_of(const Outbound& outbound, int group) {
+  return outbound.twin | static_cast<std::uint32_t>(group) << kGroupShift;
+}
 
 /// A contiguous part of a WRITE or READ.
 struct Chunk {
@@ -50,40 +67,69 @@ struct Chunk {
   std::uint64_t bytes = 0;                ///< 0 = nothing left
 };
 
+struct Operation;
+/// The queue of an operation.
+class OperationOwner {
+ public:
+  /// It has ended, or there is more of it to issue.
+  virtual void changed(Operation& operation) = 0;
+
+ protected:
+  ~OperationOwner() = default;
+};
+
 struct Operation {
   enum class State {
     kQueued,  ///< waits for others, of its queue or of those that the engine is busy with
     kBegun,
     kIssued
   };
+  static constexpr int kNoGroup = -1;
 
   nic::Wqe wqe;
   std::uint64_t first = 0;  ///< index of the first entry, not wrapped
   Peer* peer = nullptr;
+  OperationOwner* owner = nullptr;
+  Outbound* outbound = nullptr;
   State state = State::kQueued;
   unsigned in_flight = 0;  ///< pieces that have been handed on and have not ended
   bool refused = false;    ///< the provider has had no place for it: perhaps nobody answers
-  Failure failure;         ///< the first one
+  bool told = false;       ///< the owner knows that it has ended
+  bool counted = false;    ///< by the owner, among what is under way
+  /// Of an atomic and the writes before it that may be under way with it: their immediates bear the
+  /// group, and the target counts them before it carries out the atomic.
+  int group = kNoGroup;
+  std::uint32_t pieces = 0;    ///< that bear the group; of the atomic: of all its writes
+  std::uint32_t reserved = 0;  ///< immediates of the peer, for as many pieces as there may be
+  std::uint32_t lanes = 0;     ///< bits of those that have to be flushed before it ends
+  Failure failure;             ///< the first one
   Clock::time_point begun;
 
   /// Registered memory of its own: operands and results of atomics, inline payload.
   std::uint8_t* scratch = nullptr;
-  void* scratch_descriptor = nullptr;
   std::uint64_t expected = 0;  ///< of an atomic that is tried again (rma.cpp)
 
   [[nodiscard]] bool done() const { return state == State::kIssued && in_flight == 0; }
+  [[nodiscard]] bool writes() const { return wqe.kind == nic::WqeKind::kWrite; }
+  [[nodiscard]] bool moves_data() const {
+    return wqe.length > 0 && wqe.kind != nic::WqeKind::kDump && wqe.kind != nic::WqeKind::kNop;
+  }
   /// The piece to be issued next, `max` bytes at most.
   [[nodiscard]] Chunk next_chunk(std::uint64_t max) const;
   void advance(std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t left() const { return wqe.length - at_remote_; }
 
   /// A piece was handed on; it has ended.
   void piece_begins();
-  void piece_ends(const Failure& failure);
+  void piece_ends();
+  void piece_fails(Failure why);
+  /// There is more of it to issue, once the piece that has just ended is taken off.
+  void issue_again() { state = State::kBegun; }
   /// Nothing more is issued.
   void fail(Failure why);
-  /// Nothing more is issued, by an error of the provider: the loss of a connection is that of the
-  /// peer.
-  void fail_by_provider(const Failure& why);
+  /// Tells the owner what there is to tell.
+  void tell();
+  /// All but `wqe`, `first`, `owner` and `outbound`, which the next queue sets.
   void reset();
   [[nodiscard]] std::string describe() const;  ///< "WRITE of 4096 bytes to PE 3"
 
@@ -99,27 +145,28 @@ static_assert(kScratchBytes >= nic::kMaxWqeBytes, "inline payload fits");
 class Engine {
  public:
   /// Hands on as much of `operation` as can be taken now; kIssued when that was the rest. Nothing
-  /// taken and not `refused`: the engine has no place, which says nothing about the peer.
-  virtual void issue(Operation& operation) = 0;
+  /// taken and not `refused`: the engine has no place, which says nothing about the peer. `more`:
+  /// another one of the queue follows at once.
+  virtual void issue(Operation& operation, bool more) = 0;
   /// The reason why an operation under way waits, in words: "2 messages sent and not answered".
   [[nodiscard]] virtual std::string awaits(const Operation& operation) const = 0;
+  /// A write may bear its group: the target can take its immediates. False: it must do without.
+  [[nodiscard]] virtual bool reserve_immediates(Operation&) { return false; }
+  /// Nothing of the queue is to be carried out any more at its target.
+  virtual void abandon(Peer&, Outbound&) {}
   virtual ~Engine() = default;
 };
 
 /// The operations of all queues of a PE, a fixed number.
 class OperationPool {
  public:
-  OperationPool(Fabric& fabric, std::size_t count);
-  [[nodiscard]] Operation* acquire();  ///< null when all are in use
+  /// `memory`: scratch memory for `count` of them.
+  OperationPool(std::uint8_t* memory, std::size_t count);
+  [[nodiscard]] Operation* acquire(Peer& peer);  ///< null when the peer may have no more
   void release(Operation* operation);
-  /// The registered memory of all of them. 16 bytes follow it: what peers read to see that this
-  /// PE is alive, and where this PE reads it to.
-  [[nodiscard]] const Registered& memory() const { return registered_; }
-  [[nodiscard]] std::uint64_t probe_offset() const { return operations_.size() * kScratchBytes; }
+  [[nodiscard]] std::size_t count() const { return operations_.size(); }
 
  private:
-  std::vector<std::uint8_t> memory_;
-  Registered registered_;
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
 };

@@ -1,6 +1,8 @@
 #include "transport/ofi/provider.h"
 
+#include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
+#include "transport/ofi/lanes.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -13,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -20,30 +23,41 @@ namespace gshmem::ofi {
 namespace {
 
 /// Of the interface, the version this is written against: the oldest with all that is used, so that
-/// later libraries keep its meaning (fi_getinfo(3), "version").
+/// later libraries keep its meaning (fi_getinfo(3), "version"). From 1.18 on efa calls CUDA unless
+/// two options say otherwise, which are set for all (environment.cpp).
 constexpr std::uint32_t kApiVersion = FI_VERSION(1, 14);
 
-// Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
-// sockets. `sockets` is old, but some installations have nothing else.
-constexpr const char* kOrder[] = {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"};
-
-/// Atomics on GPU memory only where the NIC carries them out. In software they are copies by the
-/// CUDA runtime on the legacy default stream (libfabric 1.17, rxm_do_device_mem_atomic in
-/// fi_cq_read): they wait for a kernel that may be waiting for them. And efa refuses FI_ATOMIC with
-/// FI_HMEM below version 1.18 of the interface, from which on it makes such copies
-/// (efa_user_info_alter_rdm). What is not asked for goes as active messages.
-bool needs_atomics(const std::string& provider, const Wanted& wanted) {
-  return !wanted.gpu_memory || provider == "cxi";
+/// A provider, and which fabric of it; empty = any.
+struct Name {
+  std::string provider, fabric;
+};
+Name split(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return {text, ""};
+  return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
+// Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
+// sockets. `sockets` is old, but some installations have nothing else. efa-direct is EFA without
+// what a device in software adds to it.
+constexpr const char* kDirect = "efa/efa-direct";
+constexpr const char* kOrder[] = {kDirect, "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"};
+
+/// Atomics only where the NIC carries them out. In software they are the work of the target's
+/// thread, as active messages are, but none of a queue overlap; and in GPU memory they are copies
+/// by the CUDA runtime on the legacy default stream (libfabric 1.17, rxm_do_device_mem_atomic in
+/// fi_cq_read), which wait for a kernel that may be waiting for them. What is not asked for goes as
+/// active messages.
+bool needs_atomics(const std::string& provider) { return provider == "cxi"; }
+
 std::uint64_t needed_caps(const std::string& provider, const Wanted& wanted) {
-  return FI_MSG | FI_RMA | (needs_atomics(provider, wanted) ? FI_ATOMIC : 0) |
+  return FI_MSG | FI_RMA | (needs_atomics(provider) ? FI_ATOMIC : 0) |
          (wanted.gpu_memory ? FI_HMEM : 0);
 }
 
 struct Question {
-  std::string provider;  ///< empty = any
-  std::string node;      ///< empty = any source address
+  Name name;         ///< empty = any
+  std::string node;  ///< empty = any source address
   std::uint64_t caps = 0;
   fi_ep_type type = FI_EP_UNSPEC;
 };
@@ -55,16 +69,21 @@ InfoPtr ask(const Library& library, const Question& question) {
   hints->caps = question.caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = question.type;
-  // Only "delivered" means that data is where it belongs (fi_cq(3), completion levels).
-  if (question.caps & FI_RMA) hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+  // Only "delivered" means that data is where it belongs (fi_cq(3), completion levels). efa-direct
+  // has the acknowledgement of the NIC at the other end only, as efa has for RDMA.
+  const bool direct = question.name.fabric == "efa-direct";
+  if (question.caps & FI_RMA)
+    hints->tx_attr->op_flags = direct ? FI_TRANSMIT_COMPLETE : FI_DELIVERY_COMPLETE;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
   if (question.caps & FI_HMEM) hints->domain_attr->mr_mode |= FI_MR_HMEM;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;  // one thread, the executor's
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->domain_attr->av_type = FI_AV_TABLE;
-  if (!question.provider.empty())
-    hints->fabric_attr->prov_name = strdup(question.provider.c_str());  // fi_freeinfo frees it
+  if (!question.name.provider.empty())  // fi_freeinfo frees them
+    hints->fabric_attr->prov_name = strdup(question.name.provider.c_str());
+  if (!question.name.fabric.empty())
+    hints->fabric_attr->name = strdup(question.name.fabric.c_str());
 
   fi_info* found = nullptr;
   const bool source = !question.node.empty();
@@ -73,7 +92,8 @@ InfoPtr ask(const Library& library, const Question& question) {
                       source ? FI_SOURCE : 0, hints.get(), &found);
   if (result == 0) return InfoPtr(found);
   if (result != -FI_ENODATA)
-    GSHMEM_DEBUG("fi_getinfo(%s): %s", question.provider.c_str(), library.text(result).c_str());
+    GSHMEM_DEBUG("fi_getinfo(%s): %s", question.name.provider.c_str(),
+                 library.text(result).c_str());
   return nullptr;
 }
 
@@ -99,19 +119,27 @@ std::string address_of_interface(const std::string& name) {
   return {};
 }
 
-/// Of what fi_getinfo gave, the entry to use, alone.
-InfoPtr pick(const Library& library, const fi_info* list, const EntryWish& wish) {
-  const fi_info* const best = choose_entry(list, wish);
-  return best != nullptr ? InfoPtr(library.dupinfo(best)) : nullptr;
+/// Of what fi_getinfo gave, the entries to use, each alone.
+std::vector<InfoPtr> pick(const Library& library, const fi_info* list, const EntryWish& wish) {
+  std::vector<InfoPtr> picked;
+  for (const fi_info* entry : choose_entries(list, wish))
+    picked.emplace_back(library.dupinfo(entry));
+  return picked;
 }
 
-/// One provider, on the interface that is wanted; null when it cannot be used.
-InfoPtr try_provider(const Library& library, const std::string& name, const Wanted& wanted) {
-  Question question{.provider = name,
+/// One provider, on the interface that is wanted; empty when it cannot be used.
+std::vector<InfoPtr> try_provider(const Library& library, const std::string& text,
+                                  const Wanted& wanted) {
+  const Name name = split(text);
+  if (name.fabric == "efa-direct" && wanted.large_messages) return {};
+  Question question{.name = name,
                     .node = wanted.interface,
-                    .caps = needed_caps(name, wanted),
+                    .caps = needed_caps(name.provider, wanted),
                     .type = FI_EP_RDM};
-  EntryWish wish{.gpu_pci = wanted.gpu_pci, .local_rank = wanted.local_rank};
+  EntryWish wish{.gpu_pci = wanted.gpu_pci,
+                 .local_rank = wanted.local_rank,
+                 .count = wanted.nics,
+                 .most = static_cast<int>(kMaxLanes)};
   if (wanted.interface.empty()) {
     const InfoPtr list = ask(library, question);
     wish.addresses = wanted.addresses;
@@ -135,17 +163,21 @@ InfoPtr try_provider(const Library& library, const std::string& name, const Want
 /// too.
 bool has(const Library& library, const std::string& name, std::uint64_t caps) {
   const InfoPtr list =
-      ask(library, {.provider = name, .node = {}, .caps = caps, .type = FI_EP_RDM});
+      ask(library, {.name = {name, ""}, .node = {}, .caps = caps, .type = FI_EP_RDM});
   for (const fi_info* i = list.get(); i != nullptr; i = i->next)
     if (name == i->fabric_attr->prov_name) return true;
   return false;
 }
 
-/// efa_rdm_get_use_device_rdma: with this version of the interface off by default where EFA has no
-/// RDMA writes.
+/// What may help where a provider has no FI_HMEM.
 std::string remedy(const std::string& name, std::uint64_t cap) {
-  if (name != "efa" || cap != FI_HMEM) return {};
-  return " (on P4 instances FI_EFA_USE_DEVICE_RDMA=1 enables it)";
+  if (cap != FI_HMEM) return {};
+  const std::string missing = missing_cuda_runtime();
+  if (!missing.empty()) return " (" + missing + ")";
+  // efa_rdm_get_use_device_rdma: with this version of the interface off by default where EFA has no
+  // RDMA writes. It ends the process where EFA has no RDMA at all: not a variable to set unasked.
+  if (name == "efa") return " (on P4 instances FI_EFA_USE_DEVICE_RDMA=1 enables it)";
+  return " (FI_LOG_LEVEL=warn says why, if it was built with CUDA)";
 }
 
 /// Why a provider that fi_getinfo knows was not taken.
@@ -162,7 +194,7 @@ std::string why_not(const Library& library, const std::string& name, const Wante
   }
   if (!has(library, name, needed))
     return "has " + all + " with delivery-complete only apart from each other";
-  if (try_provider(library, name, wanted)) return "is usable, but was not asked for";
+  if (!try_provider(library, name, wanted).empty()) return "is usable, but was not asked for";
   return "is not on interface " + wanted.interface;
 }
 
@@ -178,22 +210,33 @@ std::string why_not(const Library& library, const std::string& name, const Wante
   std::string what = "libfabric " + library.version_text() + " has no provider";
   if (!wanted.provider.empty()) what += " GSHMEM_OFI_PROVIDER=\"" + wanted.provider + "\"";
   if (!wanted.interface.empty()) what += " on GSHMEM_OFI_INTERFACE=\"" + wanted.interface + "\"";
-  what += " with FI_EP_RDM, FI_MSG, FI_RMA and ";
-  what += wanted.gpu_memory ? "FI_HMEM" : "FI_ATOMIC";
+  what += wanted.gpu_memory ? " with FI_EP_RDM, FI_MSG, FI_RMA and FI_HMEM"
+                            : " with FI_EP_RDM, FI_MSG and FI_RMA";
   what += ". Here it offers: " + (offers.empty() ? std::string("nothing") : offers);
   throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, what);
 }
 
 }  // namespace
 
-InfoPtr choose_provider(const Library& library, const Wanted& wanted) {
-  if (!wanted.provider.empty()) {
-    if (InfoPtr found = try_provider(library, wanted.provider, wanted)) return found;
-    refuse(library, wanted);
+std::vector<InfoPtr> choose_provider(const Library& library, const Wanted& wanted) {
+  const std::string& asked = wanted.provider;
+  for (const char* name : kOrder) {
+    const bool this_one = asked.empty() || asked == split(name).provider || asked == name;
+    if (!this_one) continue;
+    if (auto found = try_provider(library, name, wanted); !found.empty()) return found;
   }
-  for (const char* name : kOrder)
-    if (InfoPtr found = try_provider(library, name, wanted)) return found;
+  const bool other = std::none_of(std::begin(kOrder), std::end(kOrder),
+                                  [&](const char* name) { return asked == name; });
+  if (!asked.empty() && other) {
+    if (auto found = try_provider(library, asked, wanted); !found.empty()) return found;
+  }
   refuse(library, wanted);
+}
+
+std::string network_for_gpus(const Library& library) {
+  for (const char* name : {"efa", "cxi"})
+    if (has(library, name, FI_MSG)) return name;
+  return {};
 }
 
 std::string describe_provider(const fi_info& info) {

@@ -1,184 +1,314 @@
 #include "transport/ofi/rma.h"
 
-#include <rdma/fi_atomic.h>
+#include "transport/ofi/verdict.h"
+
 #include <rdma/fi_rma.h>
 
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
 
-/// The places of an atomic's operands in Operation::scratch.
-enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
-
-void put(std::uint8_t* to, std::uint64_t value, std::uint64_t bytes) {
-  const auto low = static_cast<std::uint32_t>(value);
-  if (bytes == 4)
-    std::memcpy(to, &low, sizeof(low));
-  else
-    std::memcpy(to, &value, sizeof(value));
-}
-
-std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
-  std::uint32_t low = 0;
-  std::uint64_t value = 0;
-  if (bytes == 4) {
-    std::memcpy(&low, from, sizeof(low));
-    return low;
-  }
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
+/// Transfers of so many bytes go by all lanes, in pieces of half of it at least: below that a piece
+/// takes no longer than the calls for it.
+constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
+/// Where threads move the data, large transfers go in pieces, so that a small one need not wait for
+/// all of them; and no more are under way than keep a connection busy.
+constexpr std::uint64_t kThreadChunk = 1 << 20;
+constexpr std::size_t kThreadBytes = 8 << 20;
+/// Lanes carry 4 GiB at a time at most.
+constexpr std::uint64_t kMaxChunk = 1u << 30;
 
 }  // namespace
 
-RmaEngine::RmaEngine(Fabric& fabric, const Registered& heap, MemoryAccess& access,
-                     AtomicSupport support)
-    : fabric_(fabric),
-      heap_(heap),
-      access_(access),
-      support_(support),
-      max_chunk_(fabric.info().ep_attr->max_msg_size) {
-  const std::size_t places = std::clamp<std::size_t>(fabric.info().tx_attr->size, 1, 4096);
-  for (std::size_t i = 0; i < places; ++i) {
-    Piece& piece = pieces_.emplace_back();
-    piece.sink = this;
-    free_.push_back(&piece);
+RmaEngine::RmaEngine(const Setup& setup)
+    : setup_(setup),
+      max_chunk_(
+          std::min<std::uint64_t>(setup.lanes.first().info().ep_attr->max_msg_size, kMaxChunk)),
+      max_bytes_(~std::size_t{0}) {
+  if (!setup.lanes.first().able().rdma) {
+    max_chunk_ = std::min(max_chunk_, kThreadChunk);
+    max_bytes_ = kThreadBytes;
   }
-}
-
-void RmaEngine::issue(Operation& operation) {
-  if (operation.wqe.is_atomic())
-    issue_atomic(operation);
-  else
-    issue_chunks(operation);
+  for (std::size_t i = 0; i < setup.lanes.count(); ++i) {
+    Lane& lane = lanes_[i];
+    const std::size_t size = setup.lanes[i].info().tx_attr->size;
+    for (std::size_t n = std::clamp<std::size_t>(size, 1, 4096); n > 0; --n) {
+      Piece& piece = lane.pieces.emplace_back();
+      piece.sink = this;
+      piece.lane = i;
+      lane.free.push_back(&piece);
+    }
+  }
 }
 
 std::string RmaEngine::awaits(const Operation& operation) const {
   return strprintf("%u call(s) that the provider did not complete", operation.in_flight);
 }
 
-RmaEngine::Piece* RmaEngine::acquire(Operation& operation) {
-  if (free_.empty()) return nullptr;
-  Piece* piece = free_.back();
-  free_.pop_back();
+RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use use) {
+  std::vector<Piece*>& free = lanes_[lane].free;
+  if (free.empty() || !may_take(operation.peer->in_flight, free.size())) return nullptr;
+  Piece* piece = free.back();
+  free.pop_back();
   piece->operation = &operation;
+  piece->use = use;
+  piece->chunk = {};
   return piece;
 }
 
-bool RmaEngine::accepted(Operation& operation, Piece& piece, ssize_t result) {
+void RmaEngine::release(Piece& piece) { lanes_[piece.lane].free.push_back(&piece); }
+
+bool RmaEngine::accepted(Piece& piece, ssize_t result) {
+  Operation& operation = *piece.operation;
   if (result == 0) {
     operation.piece_begins();
+    operation.peer->bytes += piece.chunk.bytes;
     return true;
   }
-  free_.push_back(&piece);
+  release(piece);
   if (result == -FI_EAGAIN) {
     operation.refused = true;
     return false;
   }
   const int error = static_cast<int>(-result);
-  operation.fail_by_provider(failure_of_provider(
-      {.error = error, .bytes = 0, .text = Library::get().text(error)}, operation.describe()));
+  const std::string text = Library::get().text(error);
+  Verdict verdict = judge(setup_.lanes.first().info(), {.error = error, .bytes = 0, .text = text},
+                          operation.describe());
+  if (verdict.peer_lost) lose(*operation.peer, verdict.failure.text);
+  operation.fail(std::move(verdict.failure));
   return false;
 }
 
-void RmaEngine::issue_chunks(Operation& operation) {
-  if (!operation.wqe.inline_payload.empty())
-    std::copy(operation.wqe.inline_payload.begin(), operation.wqe.inline_payload.end(),
-              operation.scratch);
+void RmaEngine::issue(Operation& operation, bool more) {
+  if (operation.lanes != 0 && operation.left() == 0) {
+    if (flush(operation)) operation.state = Operation::State::kIssued;
+  } else if (operation.wqe.is_atomic()) {
+    issue_atomic(operation);
+  } else {
+    issue_chunks(operation, more);
+  }
+}
+
+bool RmaEngine::is_spread(const Operation& operation) const {
+  return setup_.lanes.count() > 1 && operation.wqe.length >= kSpread;
+}
+
+std::uint64_t RmaEngine::chunk_bytes(const Operation& operation) const {
+  if (!is_spread(operation)) return max_chunk_;
+  const std::uint64_t each = operation.wqe.length / setup_.lanes.count();
+  const std::uint64_t whole = (each + kPieceAlignment) / kPieceAlignment * kPieceAlignment;
+  return std::min(max_chunk_, std::max(whole, kSpread / 2));
+}
+
+/// Of the piece that begins `at` bytes after the operation's first.
+std::size_t RmaEngine::lane_of(const Operation& operation, std::uint64_t at) const {
+  const std::size_t home = setup_.lanes.between(setup_.pe, operation.peer->pe);
+  if (!is_spread(operation)) return home;
+  return (home + at / chunk_bytes(operation)) % setup_.lanes.count();
+}
+
+bool RmaEngine::reserve_immediates(Operation& operation) {
+  if (setup_.immediates == 0) return false;
+  // A gather element ends a chunk.
+  const std::uint64_t pieces =
+      operation.wqe.length / chunk_bytes(operation) + operation.wqe.local.size() + 1;
+  Peer& peer = *operation.peer;
+  if (peer.immediates + pieces > setup_.immediates) return false;
+  peer.immediates += pieces;
+  operation.reserved = static_cast<std::uint32_t>(pieces);
+  return true;
+}
+
+void RmaEngine::issue_chunks(Operation& operation, bool more) {
+  const std::uint64_t most = chunk_bytes(operation);
   for (;;) {
-    const Chunk chunk = operation.next_chunk(max_chunk_);
+    const Chunk chunk = operation.next_chunk(most);
     if (chunk.bytes == 0) {
       operation.state = Operation::State::kIssued;
       return;
     }
-    Piece* piece = acquire(operation);
+    const std::size_t lane = lane_of(operation, operation.wqe.length - operation.left());
+    if (operation.peer->bytes > 0 && operation.peer->bytes + chunk.bytes > max_bytes_) return;
+    Piece* piece = acquire(operation, lane, Use::kData);
     if (piece == nullptr) return;
-    if (!accepted(operation, *piece, post_chunk(operation, chunk, *piece))) return;
+    piece->chunk = chunk;
+    std::uint64_t flags = flags_of(operation, chunk, lane);
+    const bool last = chunk.bytes == operation.left();
+    // Only where the next call is sure to find a place.
+    const bool follows = (more && last) || (!last && !is_spread(operation));
+    if (follows && may_take(operation.peer->in_flight + 2, lanes_[lane].free.size()))
+      flags |= FI_MORE;
+    if (!accepted(*piece, post_chunk(*piece, flags))) return;
+    lanes_[lane].unrung = (flags & FI_MORE) != 0;
+    if (operation.group != Operation::kNoGroup) ++operation.pieces;
+    // Nothing that comes by another lane finds what this one's completion says.
+    const bool spread = lane != setup_.lanes.between(setup_.pe, operation.peer->pe);
+    if (spread && operation.group == Operation::kNoGroup && !setup_.lanes.first().able().delivers &&
+        operation.writes())
+      operation.lanes |= 1u << lane;
+    if (operation.wqe.kind == nic::WqeKind::kRead && setup_.reads_trail)
+      operation.lanes |= 1u << lane;
     operation.advance(chunk.bytes);
   }
 }
 
-ssize_t RmaEngine::post_chunk(const Operation& operation, const Chunk& chunk, Piece& piece) {
+std::uint64_t RmaEngine::flags_of(const Operation& operation, const Chunk& chunk,
+                                  std::size_t lane) const {
+  const Abilities& able = setup_.lanes[lane].able();
+  if (operation.wqe.kind == nic::WqeKind::kRead) return FI_COMPLETION;
+  std::uint64_t flags = FI_COMPLETION | able.completion;
+  if (operation.group != Operation::kNoGroup) flags |= FI_REMOTE_CQ_DATA;
+  if (chunk.payload != nullptr && chunk.bytes <= able.inject) flags |= FI_INJECT;
+  return flags;
+}
+
+ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
+  const Operation& operation = *piece.operation;
   const Peer& peer = *operation.peer;
-  const bool from_scratch = chunk.payload != nullptr;
-  // Inline payload was copied to the begin of the scratch memory.
-  void* local = heap_.base + chunk.local;
-  if (from_scratch)
-    local = operation.scratch + (chunk.payload - operation.wqe.inline_payload.data());
-  void* descriptor = from_scratch ? operation.scratch_descriptor : heap_.descriptor;
+  const Chunk& chunk = piece.chunk;
+  const Way& way = peer.ways[piece.lane];
+  void* local = setup_.heap.base + chunk.local;
+  void* descriptor = setup_.heap.descriptors[piece.lane];
+  if (chunk.payload != nullptr) {
+    const std::size_t at =
+        static_cast<std::size_t>(chunk.payload - operation.wqe.inline_payload.data());
+    local = operation.scratch + at;
+    descriptor = setup_.pool.descriptors[piece.lane];
+    std::memcpy(local, chunk.payload, chunk.bytes);
+  }
   const iovec here{local, chunk.bytes};
-  const fi_rma_iov there{peer.heap_base + chunk.remote, chunk.bytes, peer.provider_key};
+  const fi_rma_iov there{peer.heap_base + chunk.remote, chunk.bytes, way.heap_key};
   fi_msg_rma message{};
   message.msg_iov = &here;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peer.address;
+  message.addr = way.address;
   message.rma_iov = &there;
   message.rma_iov_count = 1;
-  message.context = static_cast<Context*>(&piece);
-  if (operation.wqe.kind == nic::WqeKind::kRead)
-    return fi_readmsg(fabric_.endpoint(), &message, FI_COMPLETION);
-  return fi_writemsg(fabric_.endpoint(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  message.context = const_cast<Context*>(static_cast<const Context*>(&piece));
+  message.data = immediate_of(*operation.outbound, operation.group);
+  fid_ep* const endpoint = setup_.lanes[piece.lane].endpoint();
+  if (operation.wqe.kind == nic::WqeKind::kRead) return fi_readmsg(endpoint, &message, flags);
+  return fi_writemsg(endpoint, &message, flags);
 }
 
-void RmaEngine::issue_atomic(Operation& operation) {
-  const AtomicPlan plan = plan_atomic(operation.wqe, support_);
-  Piece* piece = acquire(operation);
-  if (piece == nullptr) return;
-  if (accepted(operation, *piece, post_atomic(operation, plan, *piece)))
-    operation.state = Operation::State::kIssued;
+ssize_t RmaEngine::post_read_of_heap(const Peer& peer, Piece& piece) {
+  const Way& way = peer.ways[piece.lane];
+  return fi_read(setup_.lanes[piece.lane].endpoint(), setup_.pool.base + setup_.landing,
+                 sizeof(std::uint64_t), setup_.pool.descriptors[piece.lane], way.address,
+                 peer.heap_base, way.heap_key, static_cast<Context*>(&piece));
 }
 
-ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece) {
-  const nic::Wqe& wqe = operation.wqe;
-  const Peer& peer = *operation.peer;
-  std::uint64_t operand = plan.operand, compare = plan.compare;
-  if (plan.call == AtomicPlan::Call::kLoop) {
-    operand = nic::atomic_result(wqe, operation.expected);
-    compare = operation.expected;
+/// An answer of the NIC at the other end pushes what came by it before into memory (PCI Express,
+/// 2.4.1); of the own one what its reads have brought.
+bool RmaEngine::flush(Operation& operation) {
+  const bool reads = operation.wqe.kind == nic::WqeKind::kRead;
+  const Peer& peer = reads ? setup_.peers[static_cast<std::size_t>(setup_.pe)] : *operation.peer;
+  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane) {
+    if ((operation.lanes >> lane & 1) == 0) continue;
+    Piece* piece = acquire(operation, lane, Use::kFlush);
+    if (piece == nullptr || !accepted(*piece, post_read_of_heap(peer, *piece))) return false;
+    operation.lanes &= ~(1u << lane);
   }
-  std::uint8_t* const scratch = operation.scratch;
-  put(scratch + kOperand, operand, wqe.length);
-  put(scratch + kCompare, compare, wqe.length);
-  void* const descriptor = operation.scratch_descriptor;
-  void* const context = static_cast<Context*>(&piece);
-  const fi_datatype type = wqe.length == 4 ? FI_UINT32 : FI_UINT64;
-  const std::uint64_t remote = peer.heap_base + wqe.remote_address;
-  if (plan.call == AtomicPlan::Call::kFetch)
-    return fi_fetch_atomic(fabric_.endpoint(), scratch + kOperand, 1, descriptor, scratch + kResult,
-                           descriptor, peer.address, remote, peer.provider_key, type, plan.op,
-                           context);
-  return fi_compare_atomic(fabric_.endpoint(), scratch + kOperand, 1, descriptor,
-                           scratch + kCompare, descriptor, scratch + kResult, descriptor,
-                           peer.address, remote, peer.provider_key, type, plan.op, context);
-}
-
-bool RmaEngine::finish_atomic(Operation& operation) {
-  const std::uint64_t old = get(operation.scratch + kResult, operation.wqe.length);
-  const AtomicPlan plan = plan_atomic(operation.wqe, support_);
-  if (plan.call == AtomicPlan::Call::kLoop && old != operation.expected) {
-    operation.expected = old;
-    return false;
-  }
-  write_result(access_, operation.wqe, old);
   return true;
+}
+
+void RmaEngine::end_round() {
+  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane) {
+    if (!lanes_[lane].unrung || lanes_[lane].free.empty()) continue;
+    Piece* const piece = lanes_[lane].free.back();
+    lanes_[lane].free.pop_back();
+    piece->operation = nullptr;
+    piece->use = Use::kRing;
+    const Peer& self = setup_.peers[static_cast<std::size_t>(setup_.pe)];
+    if (post_read_of_heap(self, *piece) == 0)
+      lanes_[lane].unrung = false;
+    else
+      release(*piece);
+  }
 }
 
 void RmaEngine::completed(Context& context, const Completion& completion) {
   auto& piece = static_cast<Piece&>(context);
+  if (piece.use == Use::kRing) {
+    release(piece);
+  } else if (completion.error != 0) {
+    failed(piece, completion);
+  } else {
+    ended(piece);
+  }
+}
+
+void RmaEngine::failed(Piece& piece, const Completion& completion) {
   Operation& operation = *piece.operation;
-  free_.push_back(&piece);
-  if (completion.error != 0) {
-    operation.piece_ends(failure_of_provider(completion, operation.describe()));
+  Verdict verdict = judge(setup_.lanes.first().info(), completion, operation.describe());
+  if (verdict.transient && piece.use == Use::kData && !operation.failure &&
+      operation.peer->lost.empty()) {
+    again_.push_back(&piece);
     return;
   }
-  const bool again = operation.wqe.is_atomic() && !operation.failure && !finish_atomic(operation);
-  operation.piece_ends({});
-  if (again) operation.state = Operation::State::kBegun;
+  if (verdict.peer_lost) lose(*operation.peer, verdict.failure.text);
+  operation.peer->bytes -= piece.chunk.bytes;
+  release(piece);
+  operation.piece_fails(std::move(verdict.failure));
+}
+
+void RmaEngine::ended(Piece& piece) {
+  Operation& operation = *piece.operation;
+  operation.peer->bytes -= piece.chunk.bytes;
+  const Use use = piece.use;
+  release(piece);
+  if (use == Use::kAtomic && !operation.failure) {
+    const AtomicEnd end = finish_atomic(operation);
+    if (end == AtomicEnd::kResultOnItsWay) return;
+    if (end == AtomicEnd::kAgain) operation.issue_again();
+  }
+  const bool was_last = operation.in_flight == 1 && operation.left() == 0;
+  if (was_last && operation.lanes != 0 && !operation.failure) operation.issue_again();
+  operation.piece_ends();
+}
+
+bool RmaEngine::progress() {
+  const bool retried = !again_.empty() && try_again();
+  return (!results_.empty() && poll_results()) || retried;
+}
+
+bool RmaEngine::try_again() {
+  bool busy = false;
+  for (Piece* piece : std::exchange(again_, {})) {
+    Operation& operation = *piece->operation;
+    if (operation.failure || !operation.peer->lost.empty()) {
+      operation.peer->bytes -= piece->chunk.bytes;
+      release(*piece);
+      operation.piece_fails(failure(abi::Syndrome::kRetryExceeded, operation.peer->lost));
+    } else if (post_chunk(*piece, flags_of(operation, piece->chunk, piece->lane)) != 0) {
+      again_.push_back(piece);  // GSHMEM_TIMEOUT decides
+      continue;
+    }
+    busy = true;
+  }
+  return busy;
+}
+
+bool RmaEngine::poll_results() {
+  bool busy = false;
+  setup_.access.poll();
+  std::erase_if(results_, [&](const Result& result) {
+    try {
+      if (!setup_.access.done(result.ticket)) return false;
+      result.operation->piece_ends();
+    } catch (const Error& error) {
+      result.operation->piece_fails(failure(abi::Syndrome::kLocalProtection, error.what()));
+    }
+    busy = true;
+    return true;
+  });
+  return busy;
 }
 
 }  // namespace gshmem::ofi

@@ -1,12 +1,13 @@
-// Carries out operations by the provider's own RMA and atomics, heap to heap. Writes complete when
-// they are delivered; providers promise no order between operations, so work_queue.cpp waits
-// instead.
+// Carries out operations by the provider's own RMA and atomics, heap to heap. Providers promise no
+// order between operations, so work_queue.cpp waits instead, or has a write bear an immediate that
+// its target counts.
 #pragma once
 
 #include "transport/ofi/atomics.h"
 #include "transport/ofi/memory_access.h"
 #include "transport/ofi/operation.h"
 
+#include <array>
 #include <deque>
 #include <vector>
 
@@ -14,36 +15,82 @@ namespace gshmem::ofi {
 
 class RmaEngine final : public Engine, private CompletionSink {
  public:
-  /// All live longer. `heap` is this PE's; results of atomics go through `access`.
-  RmaEngine(Fabric& fabric, const Registered& heap, MemoryAccess& access, AtomicSupport support);
+  struct Setup {
+    Lanes& lanes;
+    const LaneMemory& heap;
+    const LaneMemory& pool;  ///< scratch memory of operations
+    MemoryAccess& access;    ///< of the heap, for results of atomics
+    AtomicSupport atomics;
+    const std::vector<Peer>& peers;
+    int pe = 0;
+    std::uint64_t landing = 0;  ///< offset in the pool: where the words that are read go
+    /// Immediates that a PE takes from each other one before it has carried out what they are for.
+    std::size_t immediates = 0;
+    /// What READs bring may be visible later than their completion.
+    bool reads_trail = false;
+  };
+  /// All live longer.
+  explicit RmaEngine(const Setup& setup);
 
-  void issue(Operation& operation) override;
+  void issue(Operation& operation, bool more) override;
   [[nodiscard]] std::string awaits(const Operation& operation) const override;
+  [[nodiscard]] bool reserve_immediates(Operation& operation) override;
+  /// After the queues of a round: what was to follow another one at once, and did not.
+  void end_round();
+  /// Results of atomics on their way into the heap, and operations to be tried again.
+  bool progress();
 
  private:
+  enum class Use : std::uint8_t { kData, kAtomic, kFlush, kRing };
   /// One call to the provider.
   struct Piece : Context {
     Operation* operation = nullptr;
+    std::size_t lane = 0;
+    Use use = Use::kData;
+    Chunk chunk;  ///< of kData
+  };
+  struct Lane {
+    std::deque<Piece> pieces;  ///< as many as the endpoint's queue has places
+    std::vector<Piece*> free;
+    /// Calls were made with FI_MORE and none after them: the device may not know of them.
+    bool unrung = false;
+  };
+  struct Result {
+    Operation* operation;
+    Ticket ticket;
   };
 
   void completed(Context& context, const Completion& completion) override;
-  void issue_chunks(Operation& operation);
-  void issue_atomic(Operation& operation);
-  ssize_t post_chunk(const Operation& operation, const Chunk& chunk, Piece& piece);
-  ssize_t post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece);
-  /// True when the atomic is done, false when it has to be tried again.
-  bool finish_atomic(Operation& operation);
-  /// Books the result of a call; true when the provider has taken it.
-  bool accepted(Operation& operation, Piece& piece, ssize_t result);
-  Piece* acquire(Operation& operation);
+  void failed(Piece& piece, const Completion& completion);
+  void ended(Piece& piece);
 
-  Fabric& fabric_;
-  const Registered& heap_;
-  MemoryAccess& access_;
-  AtomicSupport support_;
+  void issue_chunks(Operation& operation, bool more);
+  void issue_atomic(Operation& operation);
+  /// Reads a word of every lane that the operation has to flush; false: not yet.
+  bool flush(Operation& operation);
+  [[nodiscard]] bool is_spread(const Operation& operation) const;
+  [[nodiscard]] std::uint64_t chunk_bytes(const Operation& operation) const;
+  [[nodiscard]] std::size_t lane_of(const Operation& operation, std::uint64_t at) const;
+  [[nodiscard]] std::uint64_t flags_of(const Operation& operation, const Chunk& chunk,
+                                       std::size_t lane) const;
+  ssize_t post_chunk(const Piece& piece, std::uint64_t flags);
+  ssize_t post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece);
+  ssize_t post_read_of_heap(const Peer& peer, Piece& piece);
+  enum class AtomicEnd { kDone, kAgain, kResultOnItsWay };
+  AtomicEnd finish_atomic(Operation& operation);
+  bool poll_results();
+  bool try_again();
+  /// Books the result of a call; true when the provider has taken it.
+  bool accepted(Piece& piece, ssize_t result);
+  Piece* acquire(Operation& operation, std::size_t lane, Use use);
+  void release(Piece& piece);
+
+  Setup setup_;
   std::uint64_t max_chunk_;
-  std::deque<Piece> pieces_;  ///< as many as the endpoint's queue has places
-  std::vector<Piece*> free_;
+  std::size_t max_bytes_;  ///< to one peer under way, where threads have to move them
+  std::array<Lane, kMaxLanes> lanes_;
+  std::vector<Piece*> again_;  ///< that the provider has given back undone
+  std::vector<Result> results_;
 };
 
 }  // namespace gshmem::ofi

@@ -9,64 +9,37 @@ namespace gshmem::ofi {
 namespace {
 
 /// Operations of one queue under way: enough to keep a connection busy, few enough that one queue
-/// does not take them all.
+/// does not take them all. Fewer than there are groups.
 constexpr std::size_t kWindow = 64;
-
-bool in_range(std::uint64_t address, std::uint64_t bytes, std::uint64_t size) {
-  return bytes <= size && address <= size - bytes;
-}
 
 Engine& engine_of(const Operation& operation, const QueueServices& services) {
   return operation.wqe.is_atomic() ? services.atomics : services.data;
 }
 
-unsigned long long ull(std::uint64_t value) { return value; }
-
-/// May `operation` begin while `earlier` is under way? A read may fetch its data later than a write
-/// after it stores (no fence: so it is on InfiniBand), and reads of a queue may overlap.
-bool may_overlap(const Operation& earlier, const Operation& operation) {
-  using nic::WqeKind;
-  if (operation.wqe.fence != 0) return false;
-  const WqeKind before = earlier.wqe.kind, kind = operation.wqe.kind;
-  if (kind == WqeKind::kWrite) return before == WqeKind::kWrite || before == WqeKind::kRead;
-  if (kind == WqeKind::kRead) return before == WqeKind::kRead;
-  return false;
-}
-
 }  // namespace
 
-WorkQueue::WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
-                     std::uint64_t* doorbell)
+WorkQueue::WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number)
     : entries_(static_cast<std::uint8_t*>(memory.base) + place.entries),
       completion_(static_cast<std::uint8_t*>(memory.base) + place.completion),
-      doorbell_(doorbell),
       depth_(place.depth),
-      number_(number) {
-  // A number that no queue has: not rung yet.
-  std::atomic_ref<std::uint64_t>(*doorbell_).store(seen_, std::memory_order_release);
-}
+      number_(number) {}
 
 bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
-  served_ = false;
+  listed_ = served_ = hungry_ = false;
   if (failed_) {
     reap(services);
     return false;
   }
-  bool busy = read_doorbell();
-  busy |= fetch(services);
+  bool busy = fetch(services);
   if (operations_.empty()) return busy;
   busy |= issue(services, now);
-  find_overdue(services, now);
   busy |= retire(services);
+  // What has retired makes room for what was rung.
+  if (!failed_ && operations_.size() < kWindow && (next_ < rung_ && !closed_)) list();
   return busy;
 }
 
-bool WorkQueue::read_doorbell() {
-  // Pairs with the release of the thread that rings (device/queue.h): the entries are written.
-  const std::uint64_t value =
-      std::atomic_ref<std::uint64_t>(*doorbell_).load(std::memory_order_acquire);
-  if (value == seen_) return false;
-  seen_ = value;
+void WorkQueue::rung(std::uint64_t value) {
   const nic::Doorbell doorbell = nic::decode_doorbell(value);
   const auto ahead = static_cast<std::uint16_t>(doorbell.producer - rung_);
   const auto behind = static_cast<std::uint16_t>(rung_ - doorbell.producer);
@@ -78,155 +51,192 @@ bool WorkQueue::read_doorbell() {
     doorbell_error_ = strprintf("doorbell announces entry %u; %llu of %u entries are in use",
                                 doorbell.producer, ull(rung_ - retired_), depth_);
   }
-  return true;
-}
-
-std::vector<std::uint8_t> WorkQueue::copy_entries() {
-  // The whole WQE at once, before it is decoded: it could change under the decoder's eyes.
-  std::vector<std::uint8_t> bytes(nic::kEntryBytes);
-  const auto entry = [&](std::uint64_t index) {
-    return entries_ + (index % depth_) * nic::kEntryBytes;
-  };
-  std::memcpy(bytes.data(), entry(next_), nic::kEntryBytes);
-  const std::size_t size = nic::wqe_bytes(bytes.data());
-  const std::uint64_t entries =
-      std::min<std::uint64_t>((size + nic::kEntryBytes - 1) / nic::kEntryBytes, rung_ - next_);
-  bytes.resize(std::max<std::uint64_t>(entries, 1) * nic::kEntryBytes);
-  for (std::uint64_t i = 1; i < entries; ++i)
-    std::memcpy(bytes.data() + i * nic::kEntryBytes, entry(next_ + i), nic::kEntryBytes);
-  bytes.resize(std::clamp<std::size_t>(size, nic::kEntryBytes / 4, bytes.size()));
-  return bytes;
+  list();
 }
 
 bool WorkQueue::fetch(QueueServices& services) {
   bool busy = false;
   while (!closed_ && (next_ < rung_ || !doorbell_error_.empty()) && operations_.size() < kWindow) {
-    Operation* operation = services.operations.acquire();
-    if (operation == nullptr) return busy;
-    busy = true;
-    operation->first = next_;
-    operation->peer = peer_;
-    operations_.push_back(operation);
-    if (next_ == rung_) {
-      operation->wqe.index = static_cast<std::uint16_t>(next_);
-      operation->wqe.number = number_;
-      operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_));
-      closed_ = true;
+    Operation* operation = services.operations.acquire(*peer_);
+    if (operation == nullptr) {
+      hungry_ = true;
       return busy;
     }
-    const std::vector<std::uint8_t> bytes = copy_entries();
-    nic::DecodeResult decoded = nic::decode_wqe(bytes.data(), bytes.size());
-    operation->wqe = std::move(decoded.wqe);
-    Failure why;
-    if (decoded.error != nic::WqeError::kNone) {
-      why = failure(static_cast<abi::Syndrome>(decoded.error), decoded.reason);
-    } else {
-      why = check(operation->wqe, services);
-    }
-    next_ += std::max<std::uint32_t>(operation->wqe.entries(), 1);
-    if (why) {
-      why.text += "\n" + nic::dump_wqe(bytes.data(), bytes.size());
-      operation->fail(std::move(why));
+    busy = true;
+    operation->first = next_;
+    operation->owner = this;
+    operation->outbound = &outbound_;
+    operations_.push_back(operation);
+    if (next_ == rung_) {
+      operation->wqe = {};
+      operation->wqe.index = static_cast<std::uint16_t>(next_);
+      operation->wqe.number = number_;
       closed_ = true;
+      operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_));
+      return busy;
     }
+    fetch_one(*operation, services);
   }
   return busy;
 }
 
-Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) const {
-  const auto expected = static_cast<std::uint16_t>(next_);
-  if (wqe.index != expected || wqe.number != number_)
-    return failure(abi::Syndrome::kLocalOperation,
-                   strprintf("entry %u of queue 0x%x says it is entry %u of queue 0x%x", expected,
-                             number_, wqe.index, wqe.number));
-  if (next_ + wqe.entries() > rung_)
-    return failure(abi::Syndrome::kLocalOperation,
-                   strprintf("WQE of %u entries, but the doorbell announces %llu", wqe.entries(),
-                             ull(rung_ - next_)));
-  if (wqe.length > services.max_message)
-    return failure(abi::Syndrome::kLocalLength, strprintf("%llu bytes in one WQE, at most %u",
-                                                          ull(wqe.length), services.max_message));
-  if (wqe.kind == nic::WqeKind::kNop) return {};
-  if (Failure why = check_local(wqe, services)) return why;
-  if (wqe.kind == nic::WqeKind::kDump) return {};
-  return check_remote(wqe, services);
-}
-
-Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& services) const {
-  for (const nic::LocalPiece& piece : wqe.local) {
-    if (piece.key != services.local_key)
-      return failure(
-          abi::Syndrome::kLocalProtection,
-          strprintf("local key 0x%x is not that of the heap, 0x%x", piece.key, services.local_key));
-    if (!in_range(piece.address, piece.bytes, services.heap_bytes))
-      return failure(
-          abi::Syndrome::kLocalProtection,
-          strprintf("local offset 0x%llx + %u bytes lies outside of the heap of %llu bytes",
-                    ull(piece.address), piece.bytes, ull(services.heap_bytes)));
+void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
+  // The whole WQE at once, before it is decoded: it could change under the decoder's eyes.
+  std::array<std::uint8_t, kScratchBytes> bytes;
+  const auto copy = [&](std::uint64_t i) {
+    std::memcpy(bytes.data() + i * nic::kEntryBytes,
+                entries_ + (next_ + i) % depth_ * nic::kEntryBytes, nic::kEntryBytes);
+  };
+  copy(0);
+  const std::size_t size = nic::wqe_bytes(bytes.data());
+  const std::uint64_t entries =
+      std::min<std::uint64_t>((size + nic::kEntryBytes - 1) / nic::kEntryBytes, rung_ - next_);
+  for (std::uint64_t i = 1; i < entries; ++i) copy(i);
+  const std::size_t known = std::clamp<std::size_t>(
+      size, nic::kEntryBytes / 4, std::max<std::uint64_t>(entries, 1) * nic::kEntryBytes);
+  nic::DecodeResult decoded = nic::decode_wqe(bytes.data(), known);
+  operation.wqe = std::move(decoded.wqe);
+  Failure why = decoded.error != nic::WqeError::kNone
+                    ? failure(static_cast<abi::Syndrome>(decoded.error), decoded.reason)
+                    : check(operation.wqe, services);
+  next_ += std::max<std::uint32_t>(operation.wqe.entries(), 1);
+  if (why) {
+    why.text += "\n" + nic::dump_wqe(bytes.data(), known);
+    closed_ = true;
+    operation.fail(std::move(why));
+  } else if (operation.wqe.is_atomic() && services.immediates && operation.wqe.fence == 0) {
+    group_with_writes(operation);
   }
-  return {};
 }
 
-Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices&) const {
-  if (wqe.remote_key != peer_->remote_key)
-    return failure(abi::Syndrome::kRemoteAccess,
-                   strprintf("remote key 0x%x is not that of PE %d's heap, 0x%x", wqe.remote_key,
-                             peer_->pe, peer_->remote_key));
-  if (!in_range(wqe.remote_address, wqe.length, peer_->heap_bytes))
-    return failure(
-        abi::Syndrome::kRemoteAccess,
-        strprintf("remote offset 0x%llx + %llu bytes lies outside of PE %d's heap of %llu bytes",
-                  ull(wqe.remote_address), ull(wqe.length), peer_->pe, ull(peer_->heap_bytes)));
-  if (wqe.is_atomic() && wqe.remote_address % wqe.length != 0)
-    return failure(abi::Syndrome::kRemoteRequest,
-                   strprintf("atomic of %llu bytes at remote offset 0x%llx, which is not aligned",
-                             ull(wqe.length), ull(wqe.remote_address)));
-  return {};
+/// The atomic need not wait until the writes before it have ended here: those that nobody has begun
+/// yet bear its group.
+void WorkQueue::group_with_writes(Operation& atomic) {
+  const int group = next_group_;
+  for (std::size_t at = operations_.size() - 1; at-- > issued_;) {
+    Operation& before = *operations_[at];
+    if (before.state != State::kQueued || !before.writes() || !before.moves_data()) break;
+    if (before.failure || before.group != Operation::kNoGroup) break;
+    before.group = atomic.group = group;
+  }
+  if (atomic.group == group) next_group_ = (next_group_ + 1) % static_cast<int>(kGroups);
+}
+
+unsigned& WorkQueue::under_way(const Operation& operation) {
+  if (operation.wqe.is_atomic()) return under_way_.atomics;
+  if (operation.wqe.kind == nic::WqeKind::kRead) return under_way_.reads;
+  return operation.group == Operation::kNoGroup ? under_way_.writes : under_way_.grouped;
+}
+
+void WorkQueue::changed(Operation& operation) {
+  if (operation.done() && operation.counted) {
+    --under_way(operation);
+    operation.counted = false;
+  }
+  if (operation.state == State::kBegun) issued_ = 0;
+  list();
+}
+
+/// A read may fetch its data later than a write after it stores (no fence: so it is on InfiniBand),
+/// and reads of a queue may overlap. A write may overlap an atomic before it: only with a fence
+/// does it wait for what that has brought.
+bool WorkQueue::may_begin(const Operation& operation, const QueueServices& services) const {
+  const UnderWay& before = under_way_;
+  if (operation.wqe.fence != 0) return before.all() == 0;
+  if (!operation.moves_data()) return true;
+  const bool all_by_messages = services.messages && &services.data == &services.atomics;
+  if (all_by_messages) return true;
+  if (operation.writes()) return services.messages || before.atomics == 0;
+  const bool in_order = services.messages && operation.wqe.is_atomic();
+  if (in_order) return before.writes + before.reads == 0;
+  return before.writes + before.grouped + before.atomics == 0 &&
+         (before.reads == 0 || !operation.wqe.is_atomic());
 }
 
 bool WorkQueue::issue(QueueServices& services, Clock::time_point now) {
   bool busy = false;
-  for (std::size_t i = 0; i < operations_.size(); ++i) {
+  for (std::size_t i = issued_; i < operations_.size(); ++i) {
     Operation& operation = *operations_[i];
     if (operation.failure) return busy;
-    if (operation.state == Operation::State::kIssued) continue;
-    if (operation.state == Operation::State::kQueued)
-      for (std::size_t j = 0; j < i; ++j)
-        if (!operations_[j]->done() && !may_overlap(*operations_[j], operation)) return busy;
-    hand_on(operation, services, now);
+    if (operation.state == State::kIssued) {
+      if (i == issued_) ++issued_;
+      continue;
+    }
+    if (operation.state == State::kQueued && !may_begin(operation, services)) return busy;
+    hand_on(operation, follows_at_once(i, services), services, now);
     busy |= served_;
-    if (operation.state != Operation::State::kIssued) return busy;
+    if (operation.state != State::kIssued) {
+      hungry_ = true;
+      return busy;
+    }
     busy = true;
+    if (i == issued_) ++issued_;
   }
   return busy;
 }
 
-void WorkQueue::hand_on(Operation& operation, QueueServices& services, Clock::time_point now) {
-  const bool queued = operation.state == Operation::State::kQueued;
-  const bool moves_data = operation.wqe.length > 0 && operation.wqe.kind != nic::WqeKind::kDump &&
-                          operation.wqe.kind != nic::WqeKind::kNop;
-  bool taken = false;
+/// Another write will be handed on after the one at `at`, whatever happens to that.
+bool WorkQueue::follows_at_once(std::size_t at, const QueueServices& services) const {
+  if (at + 1 >= operations_.size()) return false;
+  const Operation& next = *operations_[at + 1];
+  return operations_[at]->writes() && next.writes() && next.moves_data() && !next.failure &&
+         next.state == State::kQueued && may_begin(next, services);
+}
+
+void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services,
+                        Clock::time_point now) {
+  const bool queued = operation.state == State::kQueued;
+  if (!operation.moves_data()) {
+    operation.state = State::kIssued;
+    operation.tell();
+    return;
+  }
   if (!peer_->lost.empty()) {
     operation.fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
-  } else if (!moves_data) {
-    operation.state = Operation::State::kIssued;
-  } else {
-    const unsigned before = operation.in_flight;
-    engine_of(operation, services).issue(operation);
-    taken = operation.in_flight != before;
-    served_ |= taken;
+    return;
   }
+  if (queued) begin(operation, services);
+  const unsigned before = operation.in_flight;
+  engine_of(operation, services).issue(operation, more);
+  const bool taken = operation.in_flight != before, issued = operation.state == State::kIssued;
+  served_ |= taken;
+  if (issued) count_pieces(operation);
+  if (!queued) return;
   // Its time runs from here: the peer has nothing to do with how long the engine had no place.
-  const bool issued = operation.state == Operation::State::kIssued;
-  if (!queued || !(taken || operation.refused || issued)) return;
-  operation.begun = now;
-  if (!issued) operation.state = Operation::State::kBegun;
+  if (taken || operation.refused || issued) {
+    operation.begun = now;
+    if (!issued) operation.state = State::kBegun;
+  } else {
+    --under_way(operation);
+    operation.counted = false;
+  }
+}
+
+void WorkQueue::begin(Operation& operation, const QueueServices& services) {
+  const bool grouped = operation.group != Operation::kNoGroup;
+  if (operation.wqe.is_atomic() && grouped) {
+    operation.pieces = pieces_;  // its writes have all been handed on
+  } else if (grouped && operation.reserved == 0 && !services.data.reserve_immediates(operation)) {
+    operation.group = Operation::kNoGroup;
+  }
+  ++under_way(operation);
+  operation.counted = true;
+}
+
+void WorkQueue::count_pieces(Operation& operation) {
+  if (operation.wqe.is_atomic()) {
+    pieces_ = 0;
+  } else if (operation.group != Operation::kNoGroup) {
+    pieces_ += operation.pieces;
+    peer_->immediates -= operation.reserved - operation.pieces;
+    operation.reserved = operation.pieces = 0;
+  }
 }
 
 void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point now) {
   const Clock::duration patience = operation_patience(services.timeout);
   for (Operation* operation : operations_) {
-    if (operation->state == Operation::State::kQueued) return;
+    if (operation->state == State::kQueued) return;
     if (operation->done() || operation->failure) continue;
     if (!peer_->lost.empty()) {
       operation->fail(failure(abi::Syndrome::kRetryExceeded, peer_->lost));
@@ -254,6 +264,10 @@ bool WorkQueue::retire(QueueServices& services) {
       last = nullptr;
       complete(*operation);
       failed_ = true;
+      peer_->immediates -= pieces_;
+      pieces_ = 0;
+      if (services.messages && under_way_.all() > 0) services.atomics.abandon(*peer_, outbound_);
+      list();
       break;
     }
     if (!operation->done()) break;
@@ -261,10 +275,11 @@ bool WorkQueue::retire(QueueServices& services) {
     retired_ = operation->first + std::max<std::uint32_t>(operation->wqe.entries(), 1);
     ended[count++] = operation;
     operations_.pop_front();
+    if (issued_ > 0) --issued_;
   }
   if (last != nullptr) complete(*last);
   for (std::size_t i = 0; i < count; ++i) services.operations.release(ended[i]);
-  return count > 0;
+  return count > 0 || failed_;
 }
 
 void WorkQueue::complete(const Operation& operation) {
@@ -301,7 +316,7 @@ void WorkQueue::reap(QueueServices& services) {
 std::optional<Clock::time_point> WorkQueue::waiting_since() const {
   if (failed_ || operations_.empty()) return {};
   const Operation& first = *operations_.front();
-  if (first.state == Operation::State::kQueued || first.done()) return {};
+  if (first.state == State::kQueued || first.done()) return {};
   return first.begun;
 }
 

@@ -27,6 +27,10 @@ struct QueueServices {
   std::uint32_t local_key = 0;
   std::uint32_t max_message = 0;
   Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
+  /// Atomics are messages, which a queue's target takes in order: they may overlap.
+  bool messages = false;
+  /// A target counts the immediates of writes (Operation::group).
+  bool immediates = false;
 };
 
 /// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one
@@ -38,52 +42,91 @@ struct QueueServices {
   return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
 }
 
-class WorkQueue {
- public:
-  /// `memory` is the region of all queues; `doorbell` this queue's word.
-  WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number,
-            std::uint64_t* doorbell);
+/// As "%llu" wants it.
+[[nodiscard]] inline unsigned long long ull(std::uint64_t value) { return value; }
 
-  void connect(Peer& peer) { peer_ = &peer; }
+/// A doorbell that was not rung since it was looked at; a number that no queue has.
+inline constexpr std::uint64_t kNotRung = ~std::uint64_t{0};
+
+class WorkQueue final : private OperationOwner {
+ public:
+  /// `memory` is the region of all queues.
+  WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, std::uint32_t number);
+
+  /// `twin`: the queue at the other end, by its order there.
+  void connect(Peer& peer, std::uint32_t twin) {
+    peer_ = &peer;
+    outbound_.twin = twin;
+  }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] const Peer& peer() const { return *peer_; }
+  /// Gets the queue whenever there is something for step() to do. Also before the first step.
+  void list_in(std::vector<WorkQueue*>& ready) { ready_ = &ready; }
+  /// Unless it is in the list already.
+  void list() {
+    if (!listed_) ready_->push_back(this);
+    listed_ = true;
+  }
 
-  /// Does what can be done now; true when there was something.
+  [[nodiscard]] bool listed() const { return listed_; }
+  void stays_listed() { listed_ = true; }  ///< in another list
+
+  /// The doorbell has been rung.
+  void rung(std::uint64_t value);
+  /// Does what can be done now; true when there was something. Takes the queue off the list.
   bool step(QueueServices& services, Clock::time_point now);
   /// An engine has taken something of it in the last step().
   [[nodiscard]] bool served() const { return served_; }
+  /// Something was not taken for lack of places: to be tried again.
+  [[nodiscard]] bool hungry() const { return hungry_; }
+  /// Finds out what takes too long, and what a lost peer has.
+  void find_overdue(const QueueServices& services, Clock::time_point now);
   /// When the operation that has been under way longest was taken by an engine; nothing when none
   /// is.
   [[nodiscard]] std::optional<Clock::time_point> waiting_since() const;
-  [[nodiscard]] bool idle() const { return operations_.empty(); }
 
  private:
-  bool read_doorbell();
+  using State = Operation::State;
+  static constexpr std::size_t kGroups = 256;
+
+  void changed(Operation& operation) override;
+  [[nodiscard]] unsigned& under_way(const Operation& operation);
   bool fetch(QueueServices& services);
-  /// Copies the entries of the next WQE out of the queue.
-  [[nodiscard]] std::vector<std::uint8_t> copy_entries();
+  void fetch_one(Operation& operation, const QueueServices& services);
+  void group_with_writes(Operation& atomic);
   [[nodiscard]] Failure check(const nic::Wqe& wqe, const QueueServices& services) const;
   [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const QueueServices& services) const;
-  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const QueueServices& services) const;
+  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe) const;
   bool issue(QueueServices& services, Clock::time_point now);
-  void hand_on(Operation& operation, QueueServices& services, Clock::time_point now);
-  void find_overdue(const QueueServices& services, Clock::time_point now);
+  [[nodiscard]] bool may_begin(const Operation& operation, const QueueServices& services) const;
+  [[nodiscard]] bool follows_at_once(std::size_t at, const QueueServices& services) const;
+  void hand_on(Operation& operation, bool more, QueueServices& services, Clock::time_point now);
+  void begin(Operation& operation, const QueueServices& services);
+  void count_pieces(Operation& operation);
   bool retire(QueueServices& services);
   void complete(const Operation& operation);
   void reap(QueueServices& services);
 
   std::uint8_t* entries_;
   std::uint8_t* completion_;
-  std::uint64_t* doorbell_;
   std::uint32_t depth_, number_;
   Peer* peer_ = nullptr;
+  Outbound outbound_;
 
-  std::uint64_t rung_ = 0;                  ///< entries that the doorbell has announced
-  std::uint64_t next_ = 0;                  ///< entry to fetch next
-  std::uint64_t retired_ = 0;               ///< entries whose WQEs have ended
-  std::uint64_t seen_ = ~std::uint64_t{0};  ///< last doorbell value
-  std::deque<Operation*> operations_;       ///< fetched and not retired, in order
-  bool served_ = false;
+  std::uint64_t rung_ = 0;             ///< entries that the doorbell has announced
+  std::uint64_t next_ = 0;             ///< entry to fetch next
+  std::uint64_t retired_ = 0;          ///< entries whose WQEs have ended
+  std::deque<Operation*> operations_;  ///< fetched and not retired, in order
+  std::size_t issued_ = 0;             ///< the first so many of them need nothing more
+  struct UnderWay {
+    unsigned writes = 0, grouped = 0, reads = 0, atomics = 0;
+    [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }
+  };
+  UnderWay under_way_;
+  int next_group_ = 0;
+  std::uint32_t pieces_ = 0;  ///< that bear the group of the next atomic
+  std::vector<WorkQueue*>* ready_ = nullptr;
+  bool listed_ = false, served_ = false, hungry_ = false;
   bool closed_ = false;  ///< a fetched WQE has failed: fetch no more
   bool failed_ = false;  ///< the error has been written
   std::string doorbell_error_;

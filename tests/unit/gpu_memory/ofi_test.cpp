@@ -1,6 +1,5 @@
-// The libfabric executor on GPU memory, staged: every byte arrives by the copy engine, and with few
-// calls of the driver.
-#include "tests/ofi/getinfo_double.h"
+// The libfabric executor on GPU memory: staged, where every byte arrives by the copy engine and
+// with few calls of the driver; and by GPUDirect RMA, which the double of libfabric plays.
 #include "tests/ofi/job.h"
 #include "tests/unit/gpu_memory/rig.h"
 #include "transport/ofi/memory_access.h"
@@ -259,17 +258,18 @@ TEST_CASE("what_an_atomic_found_comes_from_pinned_memory") {
   fetch_and_add(job);
 }
 
-TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software") {
-  if (!have_libfabric()) return;
-  // Says that it has FI_HMEM. An atomic of its own would touch what is not mapped for the CPU.
-  const GetinfoDouble fake([](std::uint32_t, const fi_info* hints, fi_info** found) {
-    return sockets_as("sockets", hints, found);
-  });
-  Job job(2, {"sockets", "on", false, false, gpu_allocate});
+TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software", "[double]") {
+  if (!have_double()) return;
+  const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
+  // An atomic of the provider's own would touch what is not mapped for the CPU.
+  fabric_double()->gpu_view = [](void* at) -> void* { return gpu_view(at); };
+  Job job(2, {.provider = provider, .gdr = "on", .gpu_memory = gpu_allocate});
   cuda_double().reset();
-  CHECK(job[0].nic().describe().find("RMA") != std::string::npos);
+  const std::string what = job[0].nic().describe();
+  CHECK_THAT(what, Catch::Contains(", RMA") && Catch::Contains("atomics by messages"));
   CHECK_FALSE(job[0].nic().limits().coherent_atomics);
   fetch_and_add(job);
+  CHECK(fabric_double()->taken[FabricDouble::kFetchAtomic] == 0);
 }
 
 TEST_CASE("figures_of_the_executor_on_a_simulated_gpu", "[.figures]") {

@@ -14,6 +14,9 @@ namespace gshmem::nic {
 namespace mlx5 {
 namespace {
 
+/// GSHMEM_NICS_PER_PE, of which 0 is one here.
+int ports_wanted(const Config& config) { return std::max(config.nics_per_pe, 1); }
+
 /// The result of a PE's attempt to open a device, for the others.
 struct Outcome {
   std::int32_t code = GSHMEMX_SUCCESS;
@@ -206,14 +209,16 @@ Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& opt
   Usable result;
   try {
     const FoundDevices found = find_devices(api, wish);
-    const std::vector<Candidate> ports = choose_ports(found, wish, options.config.nics_per_pe);
+    const std::vector<Candidate> ports = choose_ports(found, wish, ports_wanted(options.config));
     if (ports.empty()) return {.why_not = no_device_text(found, options.config)};
     result.has_device = true;
     for (const Candidate& port : ports) {
       wish.chosen = port;
       const Device device(api, wish);
       if (options.heap_kind == MemoryKind::kGpu) {
-        const OwnedMr released = register_region(device, options.heap_sample);
+        Region sample = options.heap;
+        sample.bytes = std::min<std::uint64_t>(sample.bytes, abi::kGpuPageBytes);
+        const OwnedMr released = register_region(device, sample);
       }
     }
   } catch (const Error& error) {
@@ -246,7 +251,7 @@ void step_of_all(Collectives& boot, const Step& step) {
 
 /// Of the ports that were found, those on the network where all PEs meet. Where they meet on none,
 /// all: who then connects to whom says what is wrong.
-void meet_on_one_network(bootstrap::Bootstrap& boot, const DeviceWish& wish, FoundDevices& found) {
+void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices& found) {
   constexpr std::size_t kMost = 8;
   struct Row {
     std::uint64_t count = 0;
@@ -269,7 +274,7 @@ void meet_on_one_network(bootstrap::Bootstrap& boot, const DeviceWish& wish, Fou
     mine.networks[mine.count++] = network;
   }
   std::vector<Networks> all;
-  for (const Row& row : bootstrap::allgather(boot, mine))
+  for (const Row& row : allgather(boot, mine))
     all.emplace_back(row.networks.begin(),
                      row.networks.begin() + static_cast<std::ptrdiff_t>(row.count));
   const std::optional<Network> common = common_network(all);
@@ -287,9 +292,9 @@ void meet_on_one_network(bootstrap::Bootstrap& boot, const DeviceWish& wish, Fou
 int agree_on_rails(const OpenOptions& options, std::size_t mine) {
   const std::vector<int> all = allgather(options.boot, static_cast<int>(mine));
   const auto fewest = std::min_element(all.begin(), all.end());
-  if (*fewest < options.config.nics_per_pe && options.boot.rank() == 0) {
+  if (*fewest < ports_wanted(options.config) && options.boot.rank() == 0) {
     GSHMEM_INFO("GSHMEM_NICS_PER_PE=%d, but all PEs use %d: PE %d found no more",
-                options.config.nics_per_pe, *fewest, static_cast<int>(fewest - all.begin()));
+                ports_wanted(options.config), *fewest, static_cast<int>(fewest - all.begin()));
   }
   return *fewest;
 }
@@ -306,7 +311,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
     all_ports = std::move(found);
   });
   meet_on_one_network(options.boot, wish, all_ports);
-  ports = choose_ports(all_ports, wish, options.config.nics_per_pe);
+  ports = choose_ports(all_ports, wish, ports_wanted(options.config));
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
   step_of_all(options.boot, [&] {

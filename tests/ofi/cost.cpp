@@ -1,0 +1,239 @@
+// What the executor itself costs, and what it makes of a network with a round trip: over the double
+// of libfabric, with the executors of two PEs in this one thread, so that nothing waits for a core.
+//
+//   LD_LIBRARY_PATH=build/release/lib/fabric_double build/release/bin/ofi_cost
+//
+// Prints a table in Markdown; exit code 1 when a goal is missed (with --goals).
+#include "tests/ofi/job.h"
+#include "transport/ofi/doorbells.h"
+#include "transport/ofi/ofi_nic.h"
+#include "transport/ofi/provider.h"
+#include "transport/ofi/work_queues.h"
+
+#include <rdma/fi_rma.h>
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gshmem::test {
+namespace {
+
+using Time = std::chrono::steady_clock;
+
+double ns_since(Time::time_point begin) {
+  return std::chrono::duration<double, std::nano>(Time::now() - begin).count();
+}
+/// The least of several: a busy machine adds to some.
+double best_of(int times, const std::function<double()>& measure) {
+  double best = measure();
+  for (int i = 1; i < times; ++i) best = std::min(best, measure());
+  return best;
+}
+
+bool all_met = true;
+void row(const std::string& what, double value, const char* unit, const char* goal, bool met) {
+  std::printf("| %s | %.4g | %s | %s | %s |\n", what.c_str(), value, unit, goal,
+              *goal == 0 ? "" : (met ? "yes" : "no"));
+  all_met &= *goal == 0 || met;
+}
+
+Leg by_hand() {
+  Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};
+  leg.by_hand = true;
+  return leg;
+}
+
+std::uint64_t word_at(Pe& pe, std::uint64_t offset) {
+  return std::atomic_ref(pe.at<std::uint64_t>(offset)).load(std::memory_order_acquire);
+}
+
+/// Time of the executor for each of `batch` writes that are rung together, the provider's own time
+/// included.
+double per_write(std::size_t batch) {
+  Job job(2, by_hand());
+  Client& client = job[0].to(1);
+  return best_of(2000, [&] {
+    std::uint64_t last = 0;
+    for (std::size_t i = 0; i < batch; ++i)
+      last = client.write(4096 + i * 64, i * 64, 8, kSignalled);
+    client.ring();
+    const auto begin = Time::now();
+    while (!client.has_ended(last)) job[0].round();
+    return ns_since(begin) / static_cast<double>(batch);
+  });
+}
+
+/// The same calls of the provider alone: FI_MORE on all but the last one.
+double provider_per_write(std::size_t batch) {
+  FabricDouble& rules = *fabric_double();
+  rules.offer({"efa-direct"});
+  ofi::Fabric fabric(ofi::Library::get(),
+                     std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0);
+  std::vector<std::uint8_t> memory(1 << 16);
+  const ofi::Registered heap =
+      fabric.register_memory({.base = memory.data(), .bytes = memory.size()},
+                             FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+  fabric.insert({fabric.address()});
+  struct Sink final : ofi::CompletionSink {
+    void completed(ofi::Context&, const ofi::Completion&) override {}
+  } sink;
+  ofi::Context context;
+  context.sink = &sink;
+  void* descriptor = heap.descriptor;
+  return best_of(2000, [&] {
+    const auto begin = Time::now();
+    for (std::size_t i = 0; i < batch; ++i) {
+      const iovec here{heap.base + i * 64, 8};
+      const fi_rma_iov there{heap.remote_base + 32768 + i * 64, 8, heap.key};
+      fi_msg_rma message{};
+      message.msg_iov = &here;
+      message.desc = &descriptor;
+      message.iov_count = message.rma_iov_count = 1;
+      message.addr = fabric.peer(0);
+      message.rma_iov = &there;
+      message.context = &context;
+      fi_writemsg(fabric.endpoint(), &message,
+                  FI_COMPLETION | FI_TRANSMIT_COMPLETE | (i + 1 < batch ? FI_MORE : 0));
+    }
+    fabric.poll();
+    fabric.poll();
+    return ns_since(begin) / static_cast<double>(batch);
+  });
+}
+
+/// A round of an executor whose queues have all been used, and have nothing to do.
+double idle_round(int pes) {
+  Job job(pes, by_hand());
+  for (int pe = 0; pe < pes; ++pe) {
+    Client& client = job[0].to(pe);
+    const std::uint64_t index = client.write(64, 0, 8);
+    client.ring();
+    for (int i = 0; i < 8; ++i) job[0].round();
+    if (!client.wait(index, 1).ok()) throw std::runtime_error("a write failed");
+  }
+  auto& executor = dynamic_cast<ofi::OfiNic&>(job[0].nic()).executor();
+  const auto now = ofi::Clock::now();
+  return best_of(200, [&] {
+    constexpr int kRounds = 1000;
+    const auto begin = Time::now();
+    for (int i = 0; i < kRounds; ++i) (void)executor.round(now);
+    return ns_since(begin) / kRounds;
+  });
+}
+/// The search among so many doorbells, none of which was rung.
+double search(std::size_t queues) {
+  std::vector<std::uint64_t> words(queues, ofi::kNotRung);
+  return best_of(1000, [&] {
+    constexpr int kRounds = 100;
+    const auto begin = Time::now();
+    for (int i = 0; i < kRounds; ++i)
+      if (ofi::first_rung(words.data(), 0, queues) != queues) throw std::runtime_error("rung");
+    return ns_since(begin) / kRounds;
+  });
+}
+
+/// Millions per second of one queue, with as many under way as it takes.
+double rate(std::int64_t rtt_ns, const std::function<std::uint64_t(Client&, std::uint64_t)>& post) {
+  Job job(2, by_hand());
+  fabric_double()->rtt = rtt_ns;
+  Client& client = job[0].to(1);
+  constexpr std::uint64_t kCount = 20000, kAhead = 128;
+  return 1000 / best_of(5, [&] {
+           const auto begin = Time::now();
+           std::uint64_t posted = 0, ended = 0;
+           std::vector<std::uint64_t> indices;
+           while (ended < kCount) {
+             while (posted < kCount && posted < ended + kAhead) {
+               indices.push_back(post(client, posted));
+               if (++posted % 8 == 0 || posted == kCount) client.ring();
+             }
+             job[0].round();
+             job[1].round();
+             while (ended < posted && client.has_ended(indices[ended])) ++ended;
+           }
+           return ns_since(begin) / static_cast<double>(kCount);
+         });
+}
+
+/// Round trips of the network until PE 1 can see the signal.
+double until_signal(std::uint32_t bytes, std::int64_t rtt_ns) {
+  Job job(2, by_hand());
+  fabric_double()->rtt = rtt_ns;
+  Client& client = job[0].to(1);
+  std::uint64_t number = 0;
+  return best_of(200, [&] {
+    ++number;
+    client.write(4096, 1 << 20, bytes, kPlain);
+    const std::uint64_t last =
+        client.masked_swap(8, 64, 0, {number, 0, ~std::uint64_t{0}, 0}, kSignalled);
+    const auto begin = Time::now();
+    client.ring();
+    while (word_at(job[1], 64) != number) {
+      job[0].round();
+      job[1].round();
+    }
+    const double ns = ns_since(begin);
+    while (!client.has_ended(last)) {
+      job[0].round();
+      job[1].round();
+    }
+    return ns / static_cast<double>(rtt_ns);
+  });
+}
+
+void run() {
+  constexpr std::int64_t kRtt = 15'000;
+  std::printf("| work | value | unit | goal | met |\n|---|---|---|---|---|\n");
+  for (const std::size_t batch : {1u, 16u, 64u}) {
+    const double all = per_write(batch), provider = provider_per_write(batch);
+    const std::string of = ", " + std::to_string(batch) + " rung together";
+    row("executor per write" + of, all - provider, "ns", batch > 1 ? "<= 100" : "",
+        all - provider <= 100);
+    row("the double's own time in it", provider, "ns", "", true);
+  }
+  row("idle round, 2 queues", idle_round(2), "ns", "", true);
+  row("idle round, 64 queues", idle_round(64), "ns", "", true);
+  const double round = idle_round(2) - search(2) + search(1024);
+  row("idle round, 1,024 queues", round, "ns", "<= 100", round <= 100);
+  const auto add = [](Client& client, std::uint64_t) { return client.fetch_add(64, 0, 1); };
+  const auto fetch = [](Client& client, std::uint64_t) { return client.fetch_add(64, 512, 1); };
+  const auto put = [](Client& client, std::uint64_t i) {
+    return client.write(4096 + i % 512 * 8, 1 << 20, 8);
+  };
+  for (const std::int64_t rtt : {std::int64_t{0}, kRtt}) {
+    const std::string at = rtt == 0 ? ", round trip 0" : ", round trip 15 us";
+    const double adds = rate(rtt, add);
+    row("atomics of one queue to one PE" + at, adds, "M/s", rtt == 0 ? "" : ">= 0.5", adds >= 0.5);
+    row("atomics whose result is wanted" + at, rate(rtt, fetch), "M/s", "", true);
+    row("puts of 8 bytes, one queue" + at, rate(rtt, put), "M/s", "", true);
+  }
+  for (const std::uint32_t bytes : {8u, 4096u, 65536u}) {
+    const double trips = until_signal(bytes, kRtt);
+    row("put_signal of " + std::to_string(bytes) + " bytes visible after", trips, "round trips",
+        "<= 1.3", trips <= 1.3);
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test
+
+int main(int argc, char** argv) {
+  using namespace gshmem::test;
+  if (!have_double()) return 77;
+  if (argc > 1 && std::strcmp(argv[1], "--writes") == 0) {
+    for (int i = 0; i < 200; ++i) (void)per_write(64);
+    return 0;
+  }
+  run();
+  const bool asked = argc > 1 && std::strcmp(argv[1], "--goals") == 0;
+  return asked && !all_met ? 1 : 0;
+}

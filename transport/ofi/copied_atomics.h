@@ -1,0 +1,62 @@
+// Atomics on memory that only copies reach: the words are read, changed and written back. What
+// comes while copies are under way waits for them and is then done together, so that nobody stands
+// still for a copy engine and many atomics cost as much as one. Used by memory_access_cuda.cpp and
+// by tests.
+#pragma once
+
+#include "transport/ofi/memory_access.h"
+
+#include <array>
+#include <deque>
+#include <map>
+#include <vector>
+
+namespace gshmem::ofi {
+
+class CopiedAtomics {
+ public:
+  /// `copies` lives longer. Its start_atomic is not called.
+  explicit CopiedAtomics(MemoryAccess& copies);
+
+  /// As MemoryAccess::start_atomic. Tickets are not those of `copies`.
+  [[nodiscard]] Ticket start(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old);
+  [[nodiscard]] static bool is_own(Ticket ticket) { return ticket <= kFirst; }
+  /// After a poll() of the copies.
+  void poll();
+  [[nodiscard]] bool done(Ticket ticket);
+
+ private:
+  static constexpr Ticket kFirst = kNoTicket - 1;  ///< they count down
+  static constexpr std::size_t kMost = 64;         ///< at a time
+  struct Request {
+    Ticket ticket;
+    std::uint64_t offset;
+    nic::Wqe wqe;
+    std::uint64_t* old;
+  };
+  struct Word {
+    std::uint64_t offset = 0, bytes = 0, value = 0;
+    bool known = false;  ///< without a read: the first one sets it, and nobody asks
+    bool changed = false;
+    Ticket copy = kNoTicket;
+  };
+  enum class State { kIdle, kReading, kWriting };
+
+  void begin();
+  [[nodiscard]] std::size_t word_of(const Request& request);
+  void change();
+  void end();
+  [[nodiscard]] bool copied();
+  [[nodiscard]] std::uint8_t* slot(std::size_t word) const { return staging_.get() + 8 * word; }
+
+  MemoryAccess& copies_;
+  Staging staging_;  ///< 8 bytes for each word
+  State state_ = State::kIdle;
+  std::deque<Request> waiting_;
+  std::vector<Request> requests_;  ///< under way
+  std::vector<Word> words_;
+  Ticket next_ = kFirst, ended_ = kFirst;  ///< all above it have ended
+  std::map<Ticket, Error> failed_;         ///< of those that have ended
+};
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,75 @@
+// The NICs that a PE uses side by side ("lanes"): an endpoint of libfabric for each, and memory
+// that is registered with all of them. Lane i of a PE reaches lane i of the others: fabrics are
+// often wired so. Small transfers between two PEs always go by the same lane, large ones are spread
+// over all (rma.cpp). Invariant: all PEs of a job have the same number of lanes.
+#pragma once
+
+#include "transport/ofi/fabric.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace gshmem::ofi {
+
+inline constexpr std::size_t kMaxLanes = 8;
+
+/// A peer by one lane.
+struct Way {
+  fi_addr_t address = FI_ADDR_UNSPEC;
+  std::uint64_t heap_key = 0, probe_key = 0;
+};
+
+/// One piece of memory, registered with every lane.
+struct LaneMemory {
+  std::uint8_t* base = nullptr;
+  std::uint64_t remote_base = 0;  ///< address of its first byte for peers
+  std::array<void*, kMaxLanes> descriptors{};
+  std::array<std::uint64_t, kMaxLanes> keys{};
+};
+
+class Lanes {
+ public:
+  explicit Lanes(std::vector<std::unique_ptr<Fabric>> fabrics) : fabrics_(std::move(fabrics)) {}
+
+  [[nodiscard]] std::size_t count() const { return fabrics_.size(); }
+  [[nodiscard]] Fabric& operator[](std::size_t lane) const { return *fabrics_[lane]; }
+  /// The first so many; not after memory was registered for others.
+  void keep(std::size_t count) { fabrics_.resize(std::min(count, fabrics_.size())); }
+  /// All are of one provider.
+  [[nodiscard]] const Fabric& first() const { return *fabrics_.front(); }
+  /// The lane of small transfers and messages between two PEs: another one for each neighbour, so
+  /// that what all send to one goes by all of its lanes.
+  [[nodiscard]] std::size_t between(int a, int b) const {
+    return static_cast<std::size_t>(a + b) % count();
+  }
+
+  /// Errors: GSHMEMX_ERROR_NIC.
+  [[nodiscard]] LaneMemory register_memory(const nic::Region& region, std::uint64_t access) {
+    LaneMemory memory;
+    for (std::size_t lane = 0; lane < count(); ++lane) {
+      const Registered registered = fabrics_[lane]->register_memory(region, access);
+      memory.base = registered.base;
+      memory.remote_base = registered.remote_base;
+      memory.descriptors[lane] = registered.descriptor;
+      memory.keys[lane] = registered.key;
+    }
+    return memory;
+  }
+  bool poll() {
+    bool any = false;
+    for (const auto& fabric : fabrics_) any |= fabric->poll();
+    return any;
+  }
+  void close() noexcept {
+    for (const auto& fabric : fabrics_) fabric->close();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Fabric>> fabrics_;
+};
+
+}  // namespace gshmem::ofi

@@ -1,0 +1,86 @@
+#include "transport/ofi/rest.h"
+
+#include "transport/nic/pci_distance.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace gshmem::ofi {
+namespace {
+
+using std::chrono::microseconds;
+
+// Spinning pays for round trips of about 10 us (tcp on one host); yielding leaves the core to the
+// other side of the connection, which on small machines is the one that has to run.
+constexpr microseconds kSpin{20}, kYield{300}, kDoze{20'000}, kIdle{500'000};
+constexpr long kDozeNs = 20'000, kSleepNs = 60'000, kIdleNs = 100'000;
+
+/// The executor's own, the PE's, and one for what else there is.
+constexpr double kCoresToSpin = 3;
+
+void sleep_ns(long ns) {
+  const timespec time{0, ns};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+Polling choose_polling(PollChoice wish, double cores, const std::string& provider) {
+  if (wish == PollChoice::kSpin) return Polling::kSpin;
+  if (provider == "sockets") return Polling::kSleepAtOnce;
+  if (wish == PollChoice::kSleep) return Polling::kSleep;
+  return cores >= kCoresToSpin ? Polling::kSpin : Polling::kSleep;
+}
+
+Cores own_cores() {
+  Cores cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    ++cores.count;
+    // FNV-1a.
+    cores.hash = (cores.hash ^ static_cast<std::uint64_t>(cpu + 1)) * 0x100000001b3;
+  }
+  return cores;
+}
+
+void rest(Polling polling, Clock::duration idle) {
+  if (polling == Polling::kSpin) return;
+  const bool at_once = polling == Polling::kSleepAtOnce;
+  if (!at_once && idle < kSpin) return;
+  if (!at_once && idle < kYield)
+    std::this_thread::yield();
+  else if (!at_once && idle < kDoze)
+    sleep_ns(kDozeNs);
+  else
+    sleep_ns(idle < kIdle ? kSleepNs : kIdleNs);
+}
+
+bool stay_near(const std::string& sysfs, const std::string& pci) {
+  // "0-15,32-47" (sysfs-bus-pci, local_cpulist).
+  std::ifstream file(sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci) + "/local_cpulist");
+  cpu_set_t may, near;
+  CPU_ZERO(&may);
+  CPU_ZERO(&near);
+  if (pci.empty() || !file || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
+  for (std::string range; std::getline(file, range, ',');) {
+    std::istringstream text(range);
+    int first = -1, last = -1;
+    char dash = 0;
+    if (!(text >> first)) break;
+    if (!(text >> dash >> last)) last = first;
+    for (int cpu = first; cpu <= last && cpu < CPU_SETSIZE; ++cpu)
+      if (cpu >= 0 && CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);
+  }
+  return CPU_COUNT(&near) > 0 && sched_setaffinity(0, sizeof(near), &near) == 0;
+}
+
+}  // namespace gshmem::ofi

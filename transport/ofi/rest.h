@@ -1,0 +1,39 @@
+// How the executor's thread waits while there is nothing to do: nothing wakes it (a GPU cannot), so
+// that it polls, at once, with yields, or with sleeps. Used by executor.cpp. Pure but for the wait.
+#pragma once
+
+#include "host/base/config.h"
+#include "transport/ofi/operation.h"
+
+#include <string>
+
+namespace gshmem::ofi {
+
+/// GSHMEM_OFI_POLL, with `auto` decided.
+enum class Polling {
+  kSpin,
+  /// For less cores than threads: after 20 us it yields, after 300 us it sleeps, 100 us at most.
+  kSleep,
+  /// A provider that makes progress by threads of its own wants the core for them: with spinning or
+  /// yielding, `sockets` on two cores took 4 to 6 ms per operation.
+  kSleepAtOnce,
+};
+
+/// `cores`: those that this PE's threads may use, divided by the PEs of this host that share them.
+[[nodiscard]] Polling choose_polling(PollChoice wish, double cores, const std::string& provider);
+/// Of the calling process, as sched_getaffinity(2) has them; in words for people and to be
+/// compared.
+struct Cores {
+  int count = 0;
+  std::uint64_t hash = 0;  ///< of which ones they are
+};
+[[nodiscard]] Cores own_cores();
+
+/// After a round that found nothing; `idle`: since one that did.
+void rest(Polling polling, Clock::duration idle);
+
+/// Keeps the calling thread on cores near to a PCI function, if it may use any of them; false
+/// otherwise. `sysfs` is "/sys".
+bool stay_near(const std::string& sysfs, const std::string& pci);
+
+}  // namespace gshmem::ofi

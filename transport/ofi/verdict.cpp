@@ -1,0 +1,73 @@
+#include "transport/ofi/verdict.h"
+
+#include <cstring>
+
+namespace gshmem::ofi {
+namespace {
+
+/// Providers over connections, which report their end by codes that mean less elsewhere, at the
+/// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of
+/// sockets, and FI_ENOENT of sockets for an operation after it).
+bool has_connections(const fi_info& info) {
+  const char* const name = info.fabric_attr->prov_name;
+  return std::strstr(name, "ofi_rxm") != nullptr || std::strncmp(name, "tcp", 3) == 0 ||
+         std::strcmp(name, "sockets") == 0;
+}
+
+bool is_efa(const fi_info& info) {
+  return std::strncmp(info.fabric_attr->prov_name, "efa", 3) == 0;
+}
+
+}  // namespace
+
+Verdict judge(const fi_info& info, const Completion& completion, const std::string& what) {
+  using abi::Syndrome;
+  const std::string text = what + ": " + std::string(completion.text);
+  switch (completion.error) {
+    case FI_ENORX:   // efa: no receive buffer
+    case FI_EAGAIN:  // cxi: resources of the target
+      return {.failure = failure(Syndrome::kRnrRetryExceeded, text), .transient = true};
+    case FI_EACCES:
+    case FI_EPERM:
+    case FI_EKEYREJECTED:
+    case FI_ENOKEY:
+      return {.failure = failure(Syndrome::kRemoteAccess, text)};
+    case FI_EINVAL:
+      // efa_errno.h, EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_ADDRESS.
+      if (is_efa(info)) return {.failure = failure(Syndrome::kRemoteAccess, text)};
+      break;
+    case FI_EFAULT:
+      return {.failure = failure(Syndrome::kLocalProtection, text)};
+    case FI_EMSGSIZE:
+    case FI_ETOOSMALL:
+    case FI_ETRUNC:
+      return {.failure = failure(Syndrome::kLocalLength, text)};
+    case FI_ECONNREFUSED:
+    case FI_ECONNRESET:
+    case FI_ECONNABORTED:
+    case FI_ENOTCONN:
+    case FI_ESHUTDOWN:
+    case FI_ETIMEDOUT:
+    case FI_EHOSTDOWN:
+    case FI_EHOSTUNREACH:
+    case FI_ENETDOWN:
+    case FI_ENETUNREACH:
+    case EPIPE:
+      return {.failure = failure(Syndrome::kRetryExceeded, text), .peer_lost = true};
+    case FI_ENOENT:
+    case FI_ECANCELED:
+    case FI_EIO:
+      // Elsewhere they say little: the probe of liveness.h decides about the peer.
+      return {.failure = failure(Syndrome::kRetryExceeded, text),
+              .peer_lost = has_connections(info)};
+    default:
+      break;
+  }
+  return {.failure = failure(Syndrome::kRemoteOperation, text)};
+}
+
+void lose(Peer& peer, const std::string& why) {
+  if (peer.lost.empty()) peer.lost = why;
+}
+
+}  // namespace gshmem::ofi
