@@ -118,7 +118,7 @@ TEST_CASE("pointers_may_follow_inline_data") {
   const Bytes five = {0x80, 0, 0, 5, 1, 2, 3, 4, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
   const Wqe wqe = good(join({control(0, 0x08, 5), kRemote, five, kData100, kData8}));
   CHECK(wqe.length == 113);
-  CHECK(wqe.inline_payload == Bytes{1, 2, 3, 4, 5});
+  CHECK(bytes_of(wqe) == Bytes{1, 2, 3, 4, 5});
   REQUIRE(wqe.local.size() == 2);
   CHECK(wqe.local[0].bytes == 100);
 }
