@@ -128,11 +128,16 @@ endfunction()
 
 # gshmem_add_one_gpu_test(NAME THREADS|MPS n command...): a job of n PEs on one GPU, by a command that runs all of them, or
 # by one that mpirun starts n times under an MPS daemon of the test's own. One job at a time: they spin for each other.
+# Every stream of a process wants a hardware queue of its own; 8 processes of 16 are more than MPS has.
 function(gshmem_add_one_gpu_test name how processes)
   if(how STREQUAL "THREADS")
     set(command ${ARGN})
   elseif(GSHMEM_MPIRUN_USABLE)
-    set(command ${CMAKE_SOURCE_DIR}/tests/launch/with_mps.sh
+    set(queues 16)
+    if(processes GREATER 4)
+      set(queues 8)
+    endif()
+    set(command env CUDA_DEVICE_MAX_CONNECTIONS=${queues} ${CMAKE_SOURCE_DIR}/tests/launch/with_mps.sh
       ${CMAKE_SOURCE_DIR}/tests/launch/mpirun.sh 0 ${GSHMEM_MPIRUN} -np ${processes} ${ARGN})
   else()
     set(command sh -c "echo 'skipped: no Open MPI mpirun'; exit 77")

@@ -225,9 +225,6 @@ int main(int argc, char** argv) {
       options.names.push_back(word);
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  // A hardware queue for every stream: a kernel behind another's would wait for it. Processes that
-  // share a GPU under MPS have few each (CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED).
-  if (options.mode == Mode::kThreads) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Loading a kernel late may wait for one that is waiting for us.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("GSHMEM_SYMMETRIC_SIZE", "64M", 0);
