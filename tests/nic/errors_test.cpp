@@ -273,8 +273,8 @@ TEST_CASE("modify_to_error_flushes_what_is_queued") {
   const std::uint32_t pd = engine.create_pd();
   Queue a(engine, pd, kOrdinary), b(engine, pd);
   Memory memory(engine, pd, 4096);
-  engine.modify_to_init(b.qpn(), {});  // so that a's requests stay
-  a.connect(b.qpn());
+  engine.modify_to_init(b.qpn(), {});           // so that a's requests stay
+  a.connect(b.qpn(), {}, {.ack_timeout = 20});  // 134 ms, 8 times
   for (int i = 0; i < 5; ++i) {
     a.write({memory.address(), memory.key()}, {memory.address(), 8, memory.key()}, 0);
   }

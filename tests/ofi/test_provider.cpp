@@ -169,7 +169,11 @@ TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unas
   // A sample would do, the heap does not.
   offers.rules.register_at_most = kHeapBytes - 1;
   auto boots = bootstrap::create_threads(1, 30);
-  const auto allocate = [](std::size_t bytes) { return std::calloc(bytes, 1); };
+  static std::vector<std::uint8_t> memory;
+  const auto allocate = [](std::size_t bytes) -> void* {
+    memory.assign(bytes, 0);
+    return memory.data();
+  };
   const Leg leg{.provider = "", .gdr = "auto", .gpu_memory = allocate};
   try {
     const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
