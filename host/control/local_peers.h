@@ -83,4 +83,16 @@ class LocalPeers {
   std::vector<bool> gone_;                   ///< has hung up
 };
 
+/// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that
+/// fails before hangs up, or they would wait until the timeout.
+template <class Phase>
+void or_hang_up(LocalPeers& local, const Phase& phase) {
+  try {
+    phase();
+  } catch (...) {
+    local.hang_up();
+    throw;
+  }
+}
+
 }  // namespace gshmem::control

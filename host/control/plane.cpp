@@ -3,7 +3,7 @@
 #include "host/base/log.h"
 #include "host/control/host_addresses.h"
 #include "host/control/host_links.h"
-#include "host/control/together.h"
+#include "host/base/together.h"
 
 #include <optional>
 

@@ -2,7 +2,7 @@
 
 #include "host/base/log.h"
 #include "host/base/thread.h"
-#include "host/control/together.h"
+#include "host/base/together.h"
 #include "host/runtime/fault.h"
 
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   log_set_pe(state_.my_pe);
   try {
     init();
-  } catch (const control::AgreedError&) {
+  } catch (const AgreedError&) {
     withdraw();
     if (plane_) wait_for_reports();
     throw;

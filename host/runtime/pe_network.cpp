@@ -1,6 +1,6 @@
 // The network path of a PE: what reaches the PEs that load/store does not.
 #include "host/base/log.h"
-#include "host/control/together.h"
+#include "host/base/together.h"
 #include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
 
@@ -101,12 +101,12 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
   }
   try {
     together(ranks(), open);
-  } catch (const control::AgreedError& error) {
+  } catch (const AgreedError& error) {
     nics_ = {};
     if (state_.my_pe == 0) {
       GSHMEM_WARN(
           "GPUs of this job map each other without native atomics (PCIe), and no network "
-          "does them: atomics and signals are errors (%s)",
+          "does them: they are errors (%s)",
           error.what());
     }
   }

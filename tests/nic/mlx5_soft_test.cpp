@@ -186,7 +186,8 @@ TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK_THAT(texts[0], Catch::StartsWith("PE 1: no RDMA device that gshmem can use"));
+  CHECK_THAT(texts[0],
+             Catch::StartsWith("init failed on PE 1: no RDMA device that gshmem can use"));
   CHECK_THAT(texts[1], Catch::Contains("=mlx5_99"));
 }
 

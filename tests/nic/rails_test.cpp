@@ -113,7 +113,8 @@ TEST_CASE("a_pe_without_a_port_is_the_reason_of_all") {
   Settings none = all;
   none["GSHMEM_NIC_DEVICES"] = "=mlx5_9";
   const auto opened = open_on_all({all, none});
-  CHECK_THAT(opened.at(0).at(0), Catch::StartsWith("PE 1: no RDMA device that gshmem can use"));
+  CHECK_THAT(opened.at(0).at(0),
+             Catch::StartsWith("init failed on PE 1: no RDMA device that gshmem can use"));
   CHECK_THAT(opened.at(1).at(0), Catch::Contains("mlx5_2 port 1 is not in GSHMEM_NIC_DEVICES"));
 }
 

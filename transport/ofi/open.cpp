@@ -1,5 +1,5 @@
 // open_ofi: the choice of provider and path that all PEs agree on.
-#include "host/base/collectives.h"
+#include "host/base/together.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
 #include "transport/ofi/ofi_nic.h"
@@ -28,20 +28,14 @@ constexpr bool kOneBus = false;
 #endif
 constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// The message of a PE to the others after it has opened its side, or has failed to.
+/// The message of a PE to the others after it has opened its side.
 struct Offer {
-  int status = GSHMEMX_SUCCESS;
   std::uint32_t lanes = 0;
   std::uint32_t rma = 0;    ///< the provider reaches this PE's heap
   std::uint64_t cores = 0;  ///< of its host that it may use: a hash
   int host = 0;
   char provider[64] = "";
-  char error[924] = "";
 };
-
-void copy_text(char* to, std::size_t size, const std::string& from) {
-  std::strncpy(to, from.c_str(), size - 1);
-}
 
 /// Provider and fabric, where that makes a difference: all PEs have to have the same.
 std::string kind_of(const fi_info& info) {
@@ -110,11 +104,8 @@ Opened open_local(const OpenOptions& options) {
   return opened;
 }
 
-/// Throws on all PEs when one of them failed or has another provider.
+/// Throws on all PEs when one of them has another provider.
 void agree(const std::vector<Offer>& offers) {
-  for (std::size_t pe = 0; pe < offers.size(); ++pe)
-    require(offers[pe].status == GSHMEMX_SUCCESS, static_cast<gshmemx_status>(offers[pe].status),
-            [&] { return strprintf("PE %zu: %s", pe, offers[pe].error); });
   for (std::size_t pe = 1; pe < offers.size(); ++pe)
     require(std::strcmp(offers[pe].provider, offers[0].provider) == 0, GSHMEMX_ERROR_NIC, [&] {
       return strprintf(
@@ -172,15 +163,11 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   const ofi::Cores cores = ofi::own_cores();
   offer.host = options.host;
   offer.cores = cores.hash;
-  try {
-    opened = open_local(options);
-    offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
-    offer.rma = opened.rma;
-    copy_text(offer.provider, sizeof(offer.provider), kind_of(opened.lanes->first().info()));
-  } catch (const Error& error) {
-    offer.status = error.code();
-    copy_text(offer.error, sizeof(offer.error), error.what());
-  }
+  together(options.boot, [&] { opened = open_local(options); });
+  offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
+  offer.rma = opened.rma;
+  const std::string kind = kind_of(opened.lanes->first().info());
+  kind.copy(offer.provider, sizeof(offer.provider) - 1);
   const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
   if (options.boot.rank() == 0) warn_of(offers[0].provider);

@@ -2,7 +2,7 @@
 
 #include "transport/nic/mlx5/memory.h"
 
-#include "host/base/collectives.h"
+#include "host/base/together.h"
 
 #include <algorithm>
 #include <array>
@@ -17,23 +17,8 @@ namespace {
 /// GSHMEM_NICS_PER_PE, of which 0 is one here.
 int ports_wanted(const Config& config) { return std::max(config.nics_per_pe, 1); }
 
-/// The result of a PE's attempt to open a device, for the others.
-struct Outcome {
-  std::int32_t code = GSHMEMX_SUCCESS;
-  char text[508] = {};
-};
-
 DeviceWish wish_of(const OpenOptions& options) {
   return {.config = options.config, .gpu_pci = options.gpu_pci, .local_rank = options.local_rank};
-}
-
-/// Every PE fails with the same reason: that of the first one that could not open a device.
-void throw_first_failure(const std::vector<Outcome>& all, int self) {
-  for (std::size_t pe = 0; pe < all.size(); ++pe) {
-    if (all[pe].code == GSHMEMX_SUCCESS) continue;
-    const std::string who = static_cast<int>(pe) == self ? "" : strprintf("PE %zu: ", pe);
-    throw Error(static_cast<gshmemx_status>(all[pe].code), who + all[pe].text);
-  }
 }
 
 }  // namespace
@@ -236,19 +221,6 @@ Usable usable(const OpenOptions& options, const std::string& folder) try {
 
 namespace {
 
-/// Runs `step` on every PE; when one fails, all do.
-template <class Step>
-void step_of_all(Collectives& boot, const Step& step) {
-  Outcome mine;
-  try {
-    step();
-  } catch (const Error& error) {
-    mine.code = error.code();
-    std::strncpy(mine.text, error.what(), sizeof(mine.text) - 1);
-  }
-  throw_first_failure(allgather(boot, mine), boot.rank());
-}
-
 /// Of the ports that were found, those on the network where all PEs meet. Where they meet on none,
 /// all: who then connects to whom says what is wrong.
 void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices& found) {
@@ -305,7 +277,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
   DeviceWish wish = wish_of(options);
   std::vector<Candidate> ports;
   FoundDevices all_ports;
-  step_of_all(options.boot, [&] {
+  together(options.boot, [&] {
     FoundDevices found = find_devices(VerbsApi::get(folder), wish);
     require(!found.ports.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, options.config));
     all_ports = std::move(found);
@@ -314,7 +286,7 @@ NicList open_in(const OpenOptions& options, const std::string& folder) {
   ports = choose_ports(all_ports, wish, ports_wanted(options.config));
   ports.resize(static_cast<std::size_t>(agree_on_rails(options, ports.size())));
   NicList nics;
-  step_of_all(options.boot, [&] {
+  together(options.boot, [&] {
     for (const Candidate& port : ports) {
       wish.chosen = port;
       nics.push_back(std::make_unique<Mlx5Nic>(VerbsApi::get(folder), wish, options));

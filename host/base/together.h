@@ -1,21 +1,20 @@
 // The phases of init: each runs on every PE, and what fails on one fails on all, with its reason.
-// Included by the plane and the runtime.
+// Included by whatever makes something that all PEs must have.
 #pragma once
 
 #include "host/base/collectives.h"
 #include "host/base/error.h"
-#include "host/control/local_peers.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-namespace gshmem::control {
+namespace gshmem {
 
 /// How one PE fared in a phase of init, as the others read it.
 struct PhaseReport {
   int code = GSHMEMX_SUCCESS;
-  char reason[380] = "";
+  char reason[1000] = "";
 };
 
 /// A failure that all PEs know of; none waits for another.
@@ -64,16 +63,4 @@ void together(Collectives& ranks, const Phase& phase) {
     check_reports(allgather(ranks, mine), ranks.rank());
 }
 
-/// For a phase in which PEs of a host wait for what others pass them by their sockets: a PE that
-/// fails before hangs up, or they would wait until the timeout.
-template <class Phase>
-void or_hang_up(LocalPeers& local, const Phase& phase) {
-  try {
-    phase();
-  } catch (...) {
-    local.hang_up();
-    throw;
-  }
-}
-
-}  // namespace gshmem::control
+}  // namespace gshmem
