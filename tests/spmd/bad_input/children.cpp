@@ -13,10 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <csignal>
-#include <filesystem>
-#include <iterator>
-#include <system_error>
-#include <thread>
 
 namespace gshmem::spmd {
 namespace {
@@ -27,19 +23,6 @@ struct Child {
   pid_t pid = -1;
   int output = -1;
 };
-
-/// A thread that was joined may still be on its way out of the kernel. LeakSanitizer, which looks
-/// at the end of the process, crashes when it meets one there. Called after whatever the library
-/// does at exit.
-void await_ended_threads() {
-  const auto threads = [] {
-    std::error_code none;  // a test may have used up all descriptors
-    const std::filesystem::directory_iterator all("/proc/self/task", none);
-    return std::distance(begin(all), end(all));
-  };
-  for (int i = 0; i < 100 && threads() > 1; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
 
 Child start(const Environment& environment, const std::function<void()>& body) {
   int ends[2];
@@ -55,7 +38,6 @@ Child start(const Environment& environment, const std::function<void()>& body) {
   dup2(ends[1], STDERR_FILENO);
   close(ends[1]);
   alarm(kSeconds);
-  std::atexit(await_ended_threads);
   std::signal(SIGABRT, SIG_DFL);  // Catch2's handlers are for the parent
   std::signal(SIGTERM, SIG_DFL);
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
