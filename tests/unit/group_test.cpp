@@ -47,7 +47,8 @@ using GroupCall = std::function<void(Member, QueueRig&)>;
 
 void test_one(QueueRig::Reach reach, int rank, const GroupCall& call) {
   QueueRig rig(reach);
-  rig.complete(QueueRig::kDepth - 1);  // whatever is posted
+  rig.complete(QueueRig::kDepth - 1);     // whatever is posted
+  std::memset(rig.heap(), 0x33, kBytes);  // what a thread finds that does not wait for the others
   Meetings meetings{rig, [&] { std::memset(rig.heap(), 0x5a, kBytes); }};
   call({&meetings, rank}, rig);
   const std::vector<char> end = rig.snapshot();
