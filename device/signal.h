@@ -18,8 +18,8 @@ struct SignalUpdate {
   int op;  ///< GSHMEM_SIGNAL_SET or _ADD
 };
 
-/// Atomic against other signal updates and waits. Not ordered after earlier puts (use fence, or
-/// put_signal). A SET reads nothing, so that a store is enough.
+/// Atomic against waits, and other signal updates that go the same way (abi::AmoPath). Not ordered
+/// after earlier puts (use fence, or put_signal). A SET reads nothing, so that a store is enough.
 GSHMEM_FN void signal_op(const State& state, SignalUpdate signal, int pe) {
   if (signal.op == GSHMEM_SIGNAL_SET && set_is_mapped(state, pe)) {
     store_flag(peer_address(state, signal.address, pe), signal.value);
