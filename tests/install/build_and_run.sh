@@ -100,6 +100,9 @@ case $way in
     make_nvshmem cuda DRIVER_STUBS=stubs NVSHMEM_HOME=nvshmem
     export LD_LIBRARY_PATH=$nvshmem/lib
     for program in ring ring_static ring_dlink; do run_with_gpu "$target/$program"; done
+    cp -r "$outside/../../../examples/nvshmem" "$target/example"
+    make -s -C "$target/example" NVSHMEM_HOME=../nvshmem LDFLAGS=-L../stubs NVCC="$CUDACXX"
+    GSHMEM_DEVICE=cuda "$target/example/jacobi" || [[ $? == 77 ]]
     ;;
   nvshmem_find_package)
     cuda=OFF
