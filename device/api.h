@@ -421,6 +421,13 @@ GSHMEM_FN void quiet(const Caller& call) {
 }
 
 template <class Coop>
+GSHMEM_FN void flush(const Caller& call, Coop coop) {
+  const State& state = call.state;
+  GSHMEM_BY_HOST_OPS(void, Call::quiet(call.name, &state))
+  device::flush(coop, state);
+}
+
+template <class Coop>
 GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   const State& state = call.state;
   GSHMEM_BY_HOST_OPS(int, Call(CallKind::kQuietStatus, call.name))
@@ -479,6 +486,9 @@ GSHMEM_FN int team_translate_pe(const Caller& call, int src_team, int src_pe, in
 GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
   return device::ptr(call.state, dest, pe);
 }
+
+/// NVLink multicast is not used.
+GSHMEM_FN void* mc_ptr(const Caller&, int, const void*) { return nullptr; }
 
 GSHMEM_FN int pe_accessible(const Caller& call, int pe) {
   return pe >= 0 && pe < call.state.n_pes ? 1 : 0;

@@ -58,6 +58,7 @@ GSHMEM_FN void fit_meetings(const FitWork& w, Coop coop) {
   api::barrier_all(w.call, coop);
   *w.word = static_cast<std::uint64_t>(api::barrier(w.call, coop, w.handle));
   *w.word = static_cast<std::uint64_t>(api::quiet_status(w.call, coop));
+  api::flush(w.call, coop);
   api::pe_quiet(w.call, coop, w.pe);
   api::qp_quiet(w.call, coop, w.pe, {&w.handle, w.cmp});
 }

@@ -34,6 +34,15 @@ GSHMEM_FN void quiet(Coop coop, const State& state) {
   coop.sync();
 }
 
+/// The sources of the puts that this thread (group) has issued may change. Stores to mapped PEs
+/// have read theirs; a queue says no less than that the target has the data.
+template <class Coop>
+GSHMEM_FN void flush(Coop coop, const State& state) {
+  coop.sync();
+  if (state.nic.queues) nic::quiet(coop, state, "flush");
+  coop.sync();
+}
+
 /// As quiet; GSHMEMX_SUCCESS when everything is complete, else the code of this PE's first fault:
 /// the same for the whole group. A PE that is stopped for whatever reason gets its fault, because
 /// calls before this one may have had to leave out what they should have posted.

@@ -135,7 +135,7 @@ def on_streams():
     waits_ = [f"{t}_wait_until{end}" for t in WAIT for end in ("", "_all", "_all_vector")]
     names_ = rma()[0] + signals + waits_
     assert len(names_) == 234 + 62 + 42
-    names_ += "signal_op signal_wait_until quiet barrier_all sync_all barrier team_sync".split()
+    names_ += "signal_op signal_wait_until quiet flush barrier_all sync_all barrier team_sync".split()
     names_ += collectives()
     return [f"{n}_on_stream" for n in names_]
 
@@ -162,6 +162,7 @@ def device_names(p):
     std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
             "team_translate_pe").split()
     ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + on_queues()
+    ext += ["mc_ptr"] + ["flush" + scope for scope in ("", *SCOPES)]
     if p == "gshmem":  # NVSHMEM has no contexts
         own_thread, own_groups = scoped(own_reductions())
         std += atomics_nbi() + ["pe_accessible", "addr_accessible"] + own_thread
@@ -223,8 +224,7 @@ ABSENT_NVSHMEM = {
     "to come": ["x_" + name for name in (
         "ask_smem give_smem release_smem barrier_warpgroup buffer_register buffer_register_symmetric "
         "buffer_register_symmetric_at_preferred_address buffer_unregister buffer_unregister_all "
-        "buffer_unregister_symmetric collective_launch_attr flush flush_warp flush_block "
-        "flush_on_stream mc_ptr region_is_active region_start region_start_block region_stop "
+        "buffer_unregister_symmetric collective_launch_attr region_is_active region_start region_start_block region_stop "
         "region_stop_block signal_counted_reset team_get_uniqueid team_init").split()],
 }
 ABSENT_OPENSHMEM = {

@@ -153,6 +153,50 @@ struct StoreBuffering {
   }
 };
 
+/// A block puts what nothing waits for, flushes as a block, by warps or by threads, and spoils the
+/// source.
+struct SpoilAfterFlush {
+  static constexpr int kWords = 2000, kPieces = 3;
+
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, std::uint64_t* data,
+                            std::uint64_t round) const {
+    const Block block = ctx.block();
+    const int me = ctx.my_pe(), to = (me + 1) % ctx.n_pes();
+    for (int piece = 0; piece < kPieces; ++piece) {
+      std::uint64_t* const dest = data + piece * kWords;
+      std::uint64_t* const source = dest + kPieces * kWords;
+      for (int i = block.thread_rank(); i < kWords; i += block.size()) {
+        source[i] = mix(round, static_cast<std::uint64_t>(me * kWords + i));
+      }
+      gshmemx_uint64_put_nbi_block(dest, source, kWords, to);
+      if (piece == 0) gshmemx_flush_block();
+      if (piece == 1) gshmemx_flush_warp();
+      if (piece == 2) gshmemx_flush();
+      for (int i = block.thread_rank(); i < kWords; i += block.size()) source[i] = 0;
+      block.sync();
+    }
+    gshmem_quiet();
+  }
+};
+
+void test_flush(Pe& pe) {
+  constexpr int kWords = SpoilAfterFlush::kWords;
+  SymmetricArray<std::uint64_t> data(2 * SpoilAfterFlush::kPieces * kWords);
+  const int from = pe.previous();
+  for (int round = 1; round <= pe.rounds(20); ++round) {
+    pe.run({.blocks = 1, .threads = pe.on_gpu() ? 64u : 4u}, SpoilAfterFlush{}, data.data(),
+           static_cast<std::uint64_t>(round));
+    pe.barrier();
+    const std::vector<std::uint64_t> got = data.to_vector(pe.me());
+    for (int i = 0; i < SpoilAfterFlush::kPieces * kWords; ++i) {
+      const std::uint64_t want = mix(static_cast<std::uint64_t>(round),
+                                     static_cast<std::uint64_t>(from * kWords + i % kWords));
+      SPMD_EQ(pe, got[static_cast<std::size_t>(i)], want, i / kWords);
+    }
+    pe.barrier();
+  }
+}
+
 /// SPMD_LITMUS_ROUNDS: rounds of all threads together. SPMD_LITMUS=fence or nothing: what GPUs show
 /// with less than quiet, where the body may fail.
 void test_store_buffering(Pe& pe) {
@@ -179,6 +223,12 @@ SPMD_TEST(fence_orders_a_flag_behind_the_data) { test_order(pe, Order::kFence); 
 SPMD_TEST(fence_orders_a_flag_behind_data_that_goes_by_another_queue) { test_fence(pe); }
 SPMD_TEST(quiet_completes_nbi_puts_before_a_flag) { test_order(pe, Order::kQuiet); }
 SPMD_TEST(quiet_completes_a_store_before_a_load_behind_it) { test_store_buffering(pe); }
+
+SPMD_TEST(sources_may_change_after_flush) { test_flush(pe); }
+SPMD_TEST(no_address_stands_for_all_members_of_a_team) {
+  SymmetricArray<std::uint32_t> words(1);
+  SPMD_CHECK(pe, gshmemx_mc_ptr(GSHMEM_TEAM_WORLD, words.data()) == nullptr);
+}
 
 SPMD_TEST(ptr_gives_plain_access_to_every_pe) {
   SymmetricArray<std::uint32_t> words(static_cast<std::size_t>(pe.n()));

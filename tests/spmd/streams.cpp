@@ -204,7 +204,7 @@ SPMD_TEST(a_signal_on_a_stream_comes_after_its_payload) {
     stream.run(pe, Compare{}, dest, bytes, seed_of(pe, pe.previous(), round));
     gshmemx_signal_op_on_stream(answered, 1, GSHMEM_SIGNAL_ADD, pe.previous(), s);
     gshmemx_uint64_wait_until_on_stream(answered, GSHMEM_CMP_GE, now, s);
-    gshmemx_quiet_on_stream(s);  // the source of the nbi form
+    gshmemx_flush_on_stream(s);  // the source of the nbi form
   }
   stream.finish();
 }
