@@ -1,7 +1,9 @@
 #include "host/control/host_collectives.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <span>
 
 namespace gshmem::control {
 namespace {
@@ -36,46 +38,114 @@ HostCollectives::Part::Span HostCollectives::Part::in_piece(int pe, std::size_t 
   return {std::clamp(first, at, at + size) - at, std::clamp(first + bytes, at, at + size) - at};
 }
 
-void HostCollectives::allgather(const void* send, void* recv, std::size_t bytes) {
-  exchange(static_cast<const char*>(send), bytes, static_cast<char*>(recv), {0, bytes});
-}
-
-void HostCollectives::alltoall(const void* send, void* recv, std::size_t bytes) {
-  exchange(static_cast<const char*>(send), bytes * order_.size(), static_cast<char*>(recv),
-           {bytes, bytes});
-}
-
-void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, Part part) {
+template <class Call>
+void HostCollectives::attempt(const Call& call) {
   if (failure_) failure_.raise();
   try {
-    const Deadline deadline(timeout_seconds_);
-    std::size_t at = 0;
-    do {
-      const std::size_t piece = std::min(piece_bytes_, bytes - at);
-      board_.bring(send + at, piece);
-      if (one_host() || group_.index == 0) check(board_.await_all(deadline, interrupted_));
-      if (!one_host()) {
-        if (group_.index == 0) bring_block(at, part);
-        check(board_.await_release(deadline, interrupted_));
-      }
-      take(recv, at, piece, part);
-      at += piece;
-    } while (at < bytes);
+    call();
   } catch (const Error& error) {
     failure_ = {error.code(), error.what()};
     throw;
   }
 }
 
+void HostCollectives::allgather(const void* send, void* recv, std::size_t bytes) {
+  attempt([&] {
+    exchange(static_cast<const char*>(send), bytes, static_cast<char*>(recv), {0, bytes});
+  });
+}
+
+void HostCollectives::alltoall(const void* send, void* recv, std::size_t bytes) {
+  const auto from = static_cast<const char*>(send);
+  const auto to = static_cast<char*>(recv);
+  attempt([&] {
+    if (one_host()) return exchange(from, bytes * order_.size(), to, {bytes, bytes});
+    exchange_parts(from, to, bytes);
+  });
+}
+
+void HostCollectives::exchange(const char* send, std::size_t bytes, char* recv, Part part) {
+  const Deadline deadline(timeout_seconds_);
+  std::size_t at = 0;
+  do {
+    const std::size_t piece = std::min(piece_bytes_, bytes - at);
+    board_.bring(send + at, piece);
+    if (one_host() || group_.index == 0) check(board_.await_all(deadline, interrupted_));
+    if (!one_host()) {
+      if (group_.index == 0) bring_block();
+      check(board_.await_release(deadline, interrupted_));
+    }
+    take(recv, at, piece, part);
+    at += piece;
+  } while (at < bytes);
+}
+
+/// Parts go from PE to PE once all have come, so that a PE which is missing is named. No PE returns
+/// before all have their parts: news that it has left could come before a part of another.
+void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t bytes) {
+  const auto meet = [&] { exchange(nullptr, 0, nullptr, {0, 0}); };
+  const auto set_parts = [&](Parts parts) {
+    const std::lock_guard lock(parts_mutex_);
+    parts_ = std::move(parts);
+  };
+  const std::uint64_t number = board_.number() + 1;
+  set_parts({number, recv, bytes, std::vector<bool>(order_.size(), true), order_.size()});
+  try {
+    meet();
+    for (std::size_t pe = 0; pe < order_.size(); ++pe) {
+      outside_.contribute(net::make_frame({.kind = net::FrameKind::kPart,
+                                           .number = number,
+                                           .rank = rank(),
+                                           .detail = static_cast<std::uint32_t>(pe)},
+                                          std::as_bytes(std::span(send + pe * bytes, bytes))));
+    }
+    await_parts();
+  } catch (...) {
+    set_parts({});
+    throw;
+  }
+  set_parts({});
+  meet();
+}
+
+void HostCollectives::await_parts() {
+  constexpr std::chrono::milliseconds kLook{10};  // between looks at what ends the wait
+  const Deadline deadline(timeout_seconds_);
+  std::unique_lock lock(parts_mutex_);
+  while (!part_came_.wait_for(lock, kLook, [&] { return parts_.n_missing == 0; })) {
+    const std::string why = outside_.stopped();
+    require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);
+    require(!deadline.passed(), GSHMEMX_ERROR_TIMEOUT, [&] {
+      const auto first = std::find(parts_.missing.begin(), parts_.missing.end(), true);
+      return strprintf("no data of PE %td, and of %zu PEs in all, within %.3g s",
+                       first - parts_.missing.begin(), parts_.n_missing, timeout_seconds_);
+    });
+  }
+}
+
+/// Of a PE that brings another size the rest is zero: it has called something else.
+void HostCollectives::take_part(const net::Frame& part) {
+  const net::FrameHeader header = net::header_of(part);
+  const net::ByteView data = net::payload_of(part);
+  const std::lock_guard lock(parts_mutex_);
+  const auto from = static_cast<std::size_t>(header.rank);
+  if (header.number != parts_.number || from >= parts_.missing.size() || !parts_.missing[from])
+    return;
+  char* const to = parts_.to + from * parts_.bytes;
+  const std::size_t there = std::min(data.size(), parts_.bytes);
+  if (there > 0) std::memcpy(to, data.data(), there);
+  std::fill(to + there, to + parts_.bytes, '\0');
+  parts_.missing[from] = false;
+  if (--parts_.n_missing == 0) part_came_.notify_all();
+}
+
 /// What the PEs of this host have brought, to the tree.
-void HostCollectives::bring_block(std::size_t at, const Part& part) {
-  Rows rows{.width = 0, .alike = true, .wanted = false};
+void HostCollectives::bring_block() {
+  Rows rows{.width = 0, .alike = true};
   const Board::Piece first = board_.of(0);
   for (int i = 0; i < group_.size(); ++i) {
     const Board::Piece piece = board_.of(i);
-    const Part::Span span = part.in_piece(group_.pe(i), at, piece.bytes);
     rows.width = std::max(rows.width, static_cast<std::uint32_t>(piece.bytes));
-    rows.wanted = rows.wanted || span.begin < span.end;
     rows.alike = rows.alike && piece.bytes == first.bytes &&
                  std::memcmp(piece.data, first.data, piece.bytes) == 0;
   }
@@ -91,12 +161,13 @@ void HostCollectives::bring_block(std::size_t at, const Part& part) {
 /// Before the monitor passes news on that came after the result.
 void HostCollectives::deliver(const net::Frame& frame) {
   const net::FrameHeader header = net::header_of(frame);
+  if (header.kind == net::FrameKind::kPart) return take_part(frame);
   if (header.kind == net::FrameKind::kMissing)
     return board_.tell_missing(header.number, header.rank);
   const Rows rows = rows_of(header);
   const net::ByteView data = net::payload_of(frame);
   const std::size_t whole = rows.width * (rows.alike ? 1 : order_.size());
-  if (rows.width > piece_bytes_ || data.size() != (rows.wanted ? whole : 0)) return;
+  if (rows.width > piece_bytes_ || data.size() != whole) return;
   const ResultHead head{rows.width, rows.alike ? 1u : 0u};
   char* const to = board_.result() + sizeof(head);
   std::memcpy(board_.result(), &head, sizeof(head));

@@ -8,7 +8,9 @@
 #include "host/base/failure.h"
 #include "host/control/tree.h"
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,8 @@ namespace gshmem::control {
 class HostCollectives final : public Collectives {
  public:
   struct Outside {
-    /// Of a leader: to the tree.
-    std::function<void(const net::Frame& contribution)> contribute;
+    /// To the tree; as of it.
+    std::function<void(const net::Frame& contribution_or_part)> contribute;
     std::function<void(std::uint64_t number)> expired;
     /// Why not to wait any longer; empty = there is no reason.
     std::function<std::string()> stopped;
@@ -36,8 +38,8 @@ class HostCollectives final : public Collectives {
   /// 0 = wait for ever.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }
 
-  // For the monitor of a leader, on its thread.
-  void deliver(const net::Frame& result_or_missing);
+  // For the monitor, on its thread.
+  void deliver(const net::Frame& result_missing_or_part);
   /// A PE of this host that has not come to collective `number`; -1 = all have. Threads: any.
   [[nodiscard]] int missing_here(std::uint64_t number) const;
 
@@ -51,8 +53,14 @@ class HostCollectives final : public Collectives {
     };
     [[nodiscard]] Span in_piece(int pe, std::size_t at, std::size_t size) const;
   };
+  /// The first error is that of every later call.
+  template <class Call>
+  void attempt(const Call& call);
   void exchange(const char* send, std::size_t bytes, char* recv, Part part);
-  void bring_block(std::size_t at, const Part& part);
+  void exchange_parts(const char* send, char* recv, std::size_t bytes);
+  void await_parts();
+  void take_part(const net::Frame& part);
+  void bring_block();
   void take(char* recv, std::size_t at, std::size_t piece, const Part& part) const;
   void check(Board::Waited waited);
   [[nodiscard]] Board::Waited ask_who_is_missing();
@@ -71,6 +79,17 @@ class HostCollectives final : public Collectives {
   std::size_t piece_bytes_;  ///< of a PE
   double timeout_seconds_ = 0;
   JobFailure failure_;
+  /// The alltoall that this PE is in, between hosts.
+  struct Parts {
+    std::uint64_t number = 0;  ///< of the collective in which all have come; 0 = there is none
+    char* to = nullptr;
+    std::size_t bytes = 0;      ///< of a part
+    std::vector<bool> missing;  ///< by PE
+    std::size_t n_missing = 0;
+  };
+  Parts parts_;
+  std::mutex parts_mutex_;
+  std::condition_variable part_came_;
 };
 
 }  // namespace gshmem::control

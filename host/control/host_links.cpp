@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <optional>
 
 namespace gshmem::control {
@@ -40,7 +39,7 @@ void watch(const Fd& fd, double limit) {
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(user_timeout * 1e3));
 }
 
-Fd connect_to_parent(const HostGroup& group, int parent, const Contact& contact,
+Fd connect_to_leader(const HostGroup& group, int leader, const Contact& contact,
                      const Deadline& deadline) {
   net::Attempt attempt = net::connect_to(contact.endpoint, deadline);
   if (!attempt.fd) {
@@ -48,14 +47,14 @@ Fd connect_to_parent(const HostGroup& group, int parent, const Contact& contact,
         attempt.error == ETIMEDOUT ? GSHMEMX_ERROR_TIMEOUT : GSHMEMX_ERROR_PEER_FAILED,
         strprintf("PE %d cannot connect to PE %d on host %s at %s: %s; choose the network "
                   "between the hosts with GSHMEM_UID_INTERFACE",
-                  group.me(), parent, group.host_of(parent).c_str(),
+                  group.me(), leader, group.host_of(leader).c_str(),
                   net::endpoint_text(contact.endpoint).c_str(), std::strerror(attempt.error)));
   }
   const net::Frame hello =
       net::make_frame({.kind = net::FrameKind::kHello, .rank = group.me()}, contact.cookie);
   const auto sent = ::send(attempt.fd.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
   require(sent == static_cast<ssize_t>(hello->size()), GSHMEMX_ERROR_PEER_FAILED,
-          strprintf("PE %d closed its connection during init", parent));
+          strprintf("PE %d closed its connection during init", leader));
   return std::move(attempt.fd);
 }
 
@@ -104,10 +103,15 @@ double silence_limit(const Config& config) {
 std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
                                 const net::Endpoint& address, const Config& config,
                                 double timeout_seconds) {
-  const Neighbours neighbours = tree_neighbours(group);
-  std::vector<int> expected;
-  std::copy_if(neighbours.children.begin(), neighbours.children.end(), std::back_inserter(expected),
-               [&](int pe) { return group.node_of[static_cast<std::size_t>(pe)] != group.node; });
+  const Neighbours neighbours = neighbours_of(group);
+  std::vector<int> to_call, expected;  // higher leaders call lower ones
+  for (const auto& some :
+       {std::vector{neighbours.parent}, neighbours.children, neighbours.across}) {
+    for (const int pe : some) {
+      if (pe < 0 || group.node_of[static_cast<std::size_t>(pe)] == group.node) continue;
+      (pe < group.me() ? to_call : expected).push_back(pe);
+    }
+  }
   Contact mine;
   net::Listener listener;
   std::optional<Error> failure;  // thrown when the others have what they wait for
@@ -124,12 +128,11 @@ std::vector<Link> connect_hosts(Collectives& ranks, const HostGroup& group,
 
   const Deadline deadline(timeout_seconds);
   std::vector<Link> links;
-  if (group.index == 0 && neighbours.parent >= 0) {
-    const Contact& contact = contacts[static_cast<std::size_t>(neighbours.parent)];
+  for (const int leader : to_call) {
+    const Contact& contact = contacts[static_cast<std::size_t>(leader)];
     require(contact.endpoint.port != 0, GSHMEMX_ERROR_PEER_FAILED,
-            strprintf("PE %d does not listen", neighbours.parent));
-    links.push_back(
-        {neighbours.parent, true, connect_to_parent(group, neighbours.parent, contact, deadline)});
+            strprintf("PE %d does not listen", leader));
+    links.push_back({leader, true, connect_to_leader(group, leader, contact, deadline)});
   }
   for (Link& link : receive(std::move(listener.fd), mine.cookie, expected, group, deadline))
     links.push_back(std::move(link));

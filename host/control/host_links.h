@@ -1,5 +1,5 @@
-// TCP connections between the hosts of a job, from each host's first PE to its neighbours in the
-// tree (tree.h). They carry host collectives and the news of who has gone. The kernel watches them:
+// TCP connections between the hosts of a job, from each host's first PE to its neighbours
+// (tree.h). They carry host collectives and the news of who has gone. The kernel watches them:
 // a host that does not answer any more breaks them, also when nothing is under way, and a process
 // that is merely stopped does not. Other processes' connections cost a descriptor for a while.
 #pragma once

@@ -45,7 +45,7 @@ Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks call
     net::Stream stream(
         std::move(link.fd),
         {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye, FrameKind::kExpired,
-         FrameKind::kMissing, FrameKind::kNews, FrameKind::kEnded});
+         FrameKind::kMissing, FrameKind::kNews, FrameKind::kEnded, FrameKind::kPart});
     peers_.push_back({.pe = link.pe, .other_host = link.other_host, .stream = std::move(stream)});
   }
   thread_ = start_thread([this] { run(); });
@@ -252,6 +252,9 @@ void Monitor::read(Peer& peer) {
         break;
       case FrameKind::kNews:
         hear(peer, frame);
+        break;
+      case FrameKind::kPart:
+        tree_.take(peer.pe, frame);
         break;
       default:
         if (tree_.is_neighbour(peer.pe)) tree_.take(peer.pe, frame);

@@ -1,7 +1,7 @@
 // What the PEs of a job have of each other before there is any way for data: who shares a host, the
 // collectives of host threads, who has died. Included by the runtime and by tests that need a job.
 // A bootstrap tells the PEs of each other's first addresses; all that follows goes by this. Inside
-// a host that is shared memory and Unix sockets, between hosts a tree of TCP connections.
+// a host that is shared memory and Unix sockets, between hosts a cube of TCP connections.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

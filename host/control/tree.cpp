@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace gshmem::control {
 namespace {
@@ -10,20 +11,38 @@ using net::Frame;
 using net::FrameHeader;
 using net::FrameKind;
 
-/// Hosts directly below a host.
-std::vector<int> nodes_below(int node, int n_nodes, int fan_out) {
-  std::vector<int> nodes;
-  const int first = node * fan_out + 1;
-  for (int below = first; below < std::min(first + fan_out, n_nodes); ++below)
-    nodes.push_back(below);
-  return nodes;
+constexpr int lowest_bit(int node) { return node & -node; }
+
+/// Hosts whose number differs in one bit from that of `node`, ascending; the first `below` of those
+/// with a greater number are below it in the tree.
+struct Cube {
+  std::vector<int> lower, higher;
+  std::size_t below = 0;
+};
+Cube cube_around(int node, int n_nodes) {
+  Cube cube;
+  for (int bit = 1; bit < n_nodes; bit <<= 1) {
+    if ((node & bit) != 0) {
+      cube.lower.insert(cube.lower.begin(), node ^ bit);
+    } else if ((node | bit) < n_nodes) {
+      cube.higher.push_back(node | bit);
+      if (node == 0 || bit < lowest_bit(node)) ++cube.below;
+    }
+  }
+  return cube;
 }
 
-/// Calls `visit` for a host and all below it, in the order of the tree.
-template <class Visit>
-void walk(int node, int n_nodes, int fan_out, const Visit& visit) {
-  visit(node);
-  for (const int below : nodes_below(node, n_nodes, fan_out)) walk(below, n_nodes, fan_out, visit);
+/// The hosts from this one on that are below `node`, itself included, are these numbers.
+int end_of_branch(int node, int n_nodes) {
+  return node == 0 ? n_nodes : std::min(node + lowest_bit(node), n_nodes);
+}
+
+/// A host with a link to `from` that is a bit nearer to `to`. One bit at least can be changed
+/// without leaving the job: each that is set, and all when the others are set in `to`.
+int step_towards(int to, int from, int n_nodes) {
+  int bit = lowest_bit(from ^ to);
+  while (((from ^ to) & bit) == 0 || (from ^ bit) >= n_nodes) bit <<= 1;
+  return from ^ bit;
 }
 
 bool is_whole(const FrameHeader& header, std::size_t pes) {
@@ -33,57 +52,58 @@ bool is_whole(const FrameHeader& header, std::size_t pes) {
 
 }  // namespace
 
-Neighbours tree_neighbours(const HostGroup& group, int fan_out) {
+Neighbours neighbours_of(const HostGroup& group) {
   Neighbours neighbours;
   if (group.index > 0) {
     neighbours.parent = group.pe(0);
     return neighbours;
   }
   const auto leader = [&](int node) { return group.leaders[static_cast<std::size_t>(node)]; };
-  if (group.node > 0) neighbours.parent = leader((group.node - 1) / fan_out);
+  const Cube cube = cube_around(group.node, group.n_nodes());
   neighbours.children.assign(group.pes.begin() + 1, group.pes.end());
-  for (const int node : nodes_below(group.node, group.n_nodes(), fan_out))
-    neighbours.children.push_back(leader(node));
+  for (const int node : cube.lower) neighbours.across.push_back(leader(node));
+  if (group.node > 0) {
+    neighbours.parent = neighbours.across.back();
+    neighbours.across.pop_back();
+  }
+  for (std::size_t i = 0; i < cube.higher.size(); ++i)
+    (i < cube.below ? neighbours.children : neighbours.across).push_back(leader(cube.higher[i]));
   return neighbours;
 }
 
-std::vector<int> tree_order(const HostGroup& group, int fan_out) {
-  std::vector<std::vector<int>> pes(group.hosts.size());
-  for (std::size_t pe = 0; pe < group.node_of.size(); ++pe)
-    pes[static_cast<std::size_t>(group.node_of[pe])].push_back(static_cast<int>(pe));
-  std::vector<int> order;
-  walk(0, group.n_nodes(), fan_out, [&](int node) {
-    const std::vector<int>& here = pes[static_cast<std::size_t>(node)];
-    order.insert(order.end(), here.begin(), here.end());
+std::vector<int> tree_order(const HostGroup& group) {
+  std::vector<int> order(group.node_of.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return group.node_of[static_cast<std::size_t>(a)] < group.node_of[static_cast<std::size_t>(b)];
   });
   return order;
 }
 
 Frame rows_frame(FrameKind kind, std::uint64_t number, const Rows& rows, net::ByteView payload) {
-  const std::uint32_t flags = (rows.alike ? 1u : 0u) | (rows.wanted ? 2u : 0u);
-  return net::make_frame({.kind = kind, .number = number, .detail = rows.width << 2 | flags},
-                         payload);
+  return net::make_frame(
+      {.kind = kind, .number = number, .detail = rows.width << 1 | (rows.alike ? 1u : 0u)},
+      payload);
 }
 
-Rows rows_of(const FrameHeader& header) {
-  return {header.detail >> 2, (header.detail & 1) != 0, (header.detail & 2) != 0};
-}
+Rows rows_of(const FrameHeader& header) { return {header.detail >> 1, (header.detail & 1) != 0}; }
 
-Tree::Tree(const HostGroup& group, MissingHere missing_here, int fan_out)
-    : me_(group.me()),
+Tree::Tree(const HostGroup& group, MissingHere missing_here)
+    : group_(group),
+      me_(group.me()),
       n_pes_(static_cast<int>(group.node_of.size())),
-      neighbours_(tree_neighbours(group, fan_out)),
+      neighbours_(neighbours_of(group)),
       missing_here_(std::move(missing_here)),
       gathering_(0) {
   if (group.index > 0) return;
-  std::vector<std::size_t> sizes(group.hosts.size());
-  for (const int node : group.node_of) ++sizes[static_cast<std::size_t>(node)];
-  members_.push_back({me_, sizes[static_cast<std::size_t>(group.node)]});
-  for (const int node : nodes_below(group.node, group.n_nodes(), fan_out)) {
-    Member below{group.leaders[static_cast<std::size_t>(node)], 0};
-    walk(node, group.n_nodes(), fan_out,
-         [&](int each) { below.pes += sizes[static_cast<std::size_t>(each)]; });
-    members_.push_back(below);
+  members_.push_back({me_, group.pes.size()});
+  const Cube cube = cube_around(group.node, group.n_nodes());
+  for (std::size_t i = 0; i < cube.below; ++i) {
+    const int node = cube.higher[i], end = end_of_branch(node, group.n_nodes());
+    const auto pes = std::count_if(group.node_of.begin(), group.node_of.end(),
+                                   [&](int each) { return node <= each && each < end; });
+    members_.push_back(
+        {group.leaders[static_cast<std::size_t>(node)], static_cast<std::size_t>(pes)});
   }
   gathering_ = net::Gathering(members_.size());
 }
@@ -100,7 +120,10 @@ std::size_t Tree::member(int from) const {
   return static_cast<std::size_t>(found - members_.begin());
 }
 
-void Tree::contribute(const Frame& contribution) { put(0, contribution); }
+void Tree::contribute(const Frame& frame) {
+  if (net::header_of(frame).kind == FrameKind::kPart) return pass_part(frame);
+  put(0, frame);
+}
 
 void Tree::put(std::size_t member, const Frame& contribution) {
   if (member >= members_.size() || !is_whole(net::header_of(contribution), members_[member].pes) ||
@@ -114,13 +137,12 @@ void Tree::put(std::size_t member, const Frame& contribution) {
 /// compares the data sees it.
 Frame Tree::combined(FrameKind kind) const {
   const std::vector<Frame>& blocks = gathering_.contributions();
-  Rows all{.width = 0, .alike = true, .wanted = false};
+  Rows all{.width = 0, .alike = true};
   const net::ByteView first = net::payload_of(blocks.front());
   for (const Frame& block : blocks) {
     const Rows rows = rows_of(net::header_of(block));
     const net::ByteView data = net::payload_of(block);
     all.width = std::max(all.width, rows.width);
-    all.wanted = all.wanted || rows.wanted;
     all.alike =
         all.alike && rows.alike && std::equal(data.begin(), data.end(), first.begin(), first.end());
   }
@@ -138,19 +160,25 @@ Frame Tree::combined(FrameKind kind) const {
   return rows_frame(kind, gathering_.number(), all, bytes);
 }
 
-/// Down to the hosts below, without data to those where nobody looks at it.
 void Tree::finish(const Frame& result) {
-  const FrameHeader header = net::header_of(result);
-  if (header.number != gathering_.number() || !gathering_.complete()) return;
-  Rows rows = rows_of(header);
-  rows.wanted = false;
-  const Frame without = rows_frame(FrameKind::kResult, header.number, rows, {});
-  for (std::size_t below = 1; below < members_.size(); ++below) {
-    const FrameHeader theirs = net::header_of(gathering_.contributions()[below]);
-    outgoing_.emplace_back(members_[below].leader, rows_of(theirs).wanted ? result : without);
-  }
-  deliveries_.push_back(result);
+  if (net::header_of(result).number != gathering_.number() || !gathering_.complete()) return;
+  down(result);
   gathering_.finish();
+}
+
+/// To the PE that it is for, or to one that is nearer to it.
+void Tree::pass_part(const Frame& part) {
+  const auto to = static_cast<std::size_t>(net::header_of(part).detail);
+  if (to >= group_.node_of.size()) return;
+  if (static_cast<int>(to) == me_) return deliveries_.push_back(part);
+  const int node = group_.node_of[to];
+  int next = neighbours_.parent;
+  if (group_.index == 0) {
+    next = node == group_.node ? static_cast<int>(to)
+                               : group_.leaders[static_cast<std::size_t>(
+                                     step_towards(node, group_.node, group_.n_nodes()))];
+  }
+  outgoing_.emplace_back(next, part);
 }
 
 void Tree::expired(std::uint64_t number) {
@@ -198,6 +226,8 @@ void Tree::take(int from, const Frame& frame) {
       return down(frame);
     case FrameKind::kNews:
       return spread(from, frame);
+    case FrameKind::kPart:
+      return pass_part(frame);
     case FrameKind::kGoodbye:
       return gone(from, PeerEvent::kLeft);
     default:

@@ -1,11 +1,14 @@
 // What a PE passes on to others, without sockets: the collectives of hosts and the news of who has
-// gone, over a tree. The PEs of a host are below its first PE; these leaders form a tree of their
-// own below the first host's, whose leader is the root: PE 0. Included by the monitor and its
-// tests. A host brings its PEs' data to a collective as one block, and what a host passes on is one
-// block again: its own and those of the hosts below. Blocks whose rows are all alike stay one row,
-// so a barrier, or the agreement on something that all say, costs a few bytes a link. Invariant: a
-// PE hears from its parent in the order in which the root decided. So a result is there before the
-// news that PEs which had it have left.
+// gone, over a tree, and parts of an alltoall from PE to PE. The PEs of a host are below its first
+// PE. These leaders are linked as the corners of a cube: with those whose host's number differs in
+// one bit. A part takes such links, so no host moves more of an alltoall than the others. Some of
+// the links are the tree: to the parent, whose number lacks the lowest bit that is set. The root is
+// PE 0. Included by the monitor and its tests. A host brings its PEs' data to a collective as one
+// block, and what a host passes on is one block again: its own and those of the hosts below. Blocks
+// whose rows are all alike stay one row, so a barrier, or the agreement on something that all say,
+// costs a few bytes a link. Invariant: a PE hears from its parent in the order in which the root
+// decided. So a result is there before the news that PEs which had it have left. Parts take other
+// ways: who sends them does not leave before all have come.
 #pragma once
 
 #include "host/base/net/gathering.h"
@@ -19,22 +22,20 @@
 
 namespace gshmem::control {
 
-/// By PE number.
+/// By PE number, ascending.
 struct Neighbours {
   int parent = -1;  ///< -1 = this PE is the root
   std::vector<int> children;
+  std::vector<int> across;  ///< leaders to which parts go, and nothing of the tree
 };
-inline constexpr int kFanOut = 16;  ///< hosts below a host
-[[nodiscard]] Neighbours tree_neighbours(const HostGroup& group, int fan_out = kFanOut);
+[[nodiscard]] Neighbours neighbours_of(const HostGroup& group);
 /// All PEs in the order in which their rows come to the root.
-[[nodiscard]] std::vector<int> tree_order(const HostGroup& group, int fan_out = kFanOut);
+[[nodiscard]] std::vector<int> tree_order(const HostGroup& group);
 
 /// What the payload of a contribution or a result is.
 struct Rows {
   std::uint32_t width = 0;  ///< bytes of a PE
   bool alike = false;       ///< one row stands for all PEs
-  /// Somebody there looks at the result; of a result, that it is in the frame.
-  bool wanted = true;
 };
 [[nodiscard]] net::Frame rows_frame(net::FrameKind kind, std::uint64_t number, const Rows& rows,
                                     net::ByteView payload);
@@ -44,13 +45,15 @@ class Tree {
  public:
   /// Of leaders: a PE of this host that has not come to collective `number`, or -1.
   using MissingHere = std::function<int(std::uint64_t number)>;
-  Tree(const HostGroup& group, MissingHere missing_here, int fan_out = kFanOut);
+  /// `group` outlives this object.
+  Tree(const HostGroup& group, MissingHere missing_here);
 
   /// Of leaders: what their host brings to collective `number`; all hosts count them the same way.
-  void contribute(const net::Frame& contribution);
+  /// Of all: a part for another PE.
+  void contribute(const net::Frame& contribution_or_part);
   /// This PE's time for collective `number` is up.
   void expired(std::uint64_t number);
-  /// `from`: the parent or a child.
+  /// `from`: the parent or a child; with a part any PE that has a link.
   void take(int from, const net::Frame& frame);
   /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
   /// says about leaving is not for here: see the invariant.
@@ -63,8 +66,8 @@ class Tree {
   [[nodiscard]] std::vector<std::pair<int, net::Frame>> take_outgoing() {
     return std::exchange(outgoing_, {});
   }
-  /// Results, missing PEs (kMissing) and news for this PE, in order. News comes once per PE, but
-  /// one that was heard of may exit.
+  /// Results, missing PEs (kMissing), parts and news for this PE, in order. News comes once per PE,
+  /// but one that was heard of may exit.
   [[nodiscard]] std::vector<net::Frame> take_deliveries() { return std::exchange(deliveries_, {}); }
 
  private:
@@ -74,12 +77,14 @@ class Tree {
   void put(std::size_t member, const net::Frame& contribution);
   [[nodiscard]] net::Frame combined(net::FrameKind kind) const;
   void finish(const net::Frame& result);
+  void pass_part(const net::Frame& part);
   void ask(std::uint64_t number);
   void down(const net::Frame& frame);
   /// Delivers news here and passes it on to all neighbours but `from`.
   void spread(int from, const net::Frame& news);
   void pass_on(int from, const net::Frame& news);
 
+  const HostGroup& group_;
   int me_, n_pes_;
   Neighbours neighbours_;
   MissingHere missing_here_;

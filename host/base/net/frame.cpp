@@ -79,6 +79,7 @@ bool frame_length_valid(FrameKind kind, std::uint64_t bytes) {
     case FrameKind::kContribution:
     case FrameKind::kResult:
     case FrameKind::kNews:
+    case FrameKind::kPart:
       return bytes <= kMaxPayload;
     case FrameKind::kFail:
       return bytes <= kMaxText;

@@ -20,20 +20,35 @@ namespace {
 
 using Pes = std::vector<int>;
 
+bool has(const Pes& pes, int pe) { return std::find(pes.begin(), pes.end(), pe) != pes.end(); }
+
+bool is_linked(const HostGroup& group, int pe) {
+  const Neighbours mine = neighbours_of(group);
+  return mine.parent == pe || has(mine.children, pe) || has(mine.across, pe);
+}
+
+/// `n` hosts of so many PEs, which are dealt out in turn.
+std::vector<std::string> hosts_of(int n, int pes) {
+  std::vector<std::string> hosts;
+  for (int pe = 0; pe < n * pes; ++pe) hosts.push_back(std::to_string(pe % n));
+  return hosts;
+}
+
 /// The trees of a whole job; a connection is a queue, and frames arrive in any order that queues
 /// allow.
 class Job {
  public:
-  Job(const std::vector<std::string>& hosts, int fan_out) : heard(hosts.size()), missing(-1) {
+  explicit Job(const std::vector<std::string>& hosts)
+      : heard(hosts.size()), missing(-1), moved(hosts.size()) {
     for (int pe = 0; pe < static_cast<int>(hosts.size()); ++pe) {
       groups_.push_back(group_hosts(hosts, pe));
       const HostGroup& group = groups_.back();
       const auto missing_here = [this, pes = group.pes](std::uint64_t) {
         return std::find(pes.begin(), pes.end(), missing) != pes.end() ? missing : -1;
       };
-      trees_.emplace_back(group, missing_here, fan_out);
+      trees_.emplace_back(group, missing_here);
     }
-    order = tree_order(groups_.front(), fan_out);
+    order = tree_order(groups_.front());
   }
   Tree& pe(int pe) { return trees_[static_cast<std::size_t>(pe)]; }
   [[nodiscard]] int size() const { return static_cast<int>(trees_.size()); }
@@ -50,16 +65,16 @@ class Job {
     }
   }
 
-  /// Host `of` brings `value(pe)` of each of its PEs, and wants the result or not.
+  /// Host `of` brings `value(pe)` of each of its PEs.
   template <class Value>
-  void contribute(int leader, std::uint64_t number, const Value& value, bool wanted = true) {
+  void contribute(int leader, std::uint64_t number, const Value& value) {
     Pes values;
     for (const int pe : group(leader).pes) values.push_back(value(pe));
     const bool alike = std::count(values.begin(), values.end(), values[0]) ==
                        static_cast<std::ptrdiff_t>(values.size());
     if (alike) values.resize(1);
     pe(leader).contribute(rows_frame(FrameKind::kContribution, number,
-                                     {.width = sizeof(int), .alike = alike, .wanted = wanted},
+                                     {.width = sizeof(int), .alike = alike},
                                      std::as_bytes(std::span(values))));
   }
   void come(int leader, std::uint64_t number) {
@@ -87,6 +102,7 @@ class Job {
       frames.pop_front();
       ++frames_moved;
       most_bytes = std::max(most_bytes, net::payload_of(frame).size());
+      for (const int pe : {from, to}) moved[static_cast<std::size_t>(pe)] += frame->size();
       if (dead_.count(to) == 0) pe(to).take(from, frame);
     }
   }
@@ -95,12 +111,13 @@ class Job {
   int missing;                            ///< what leaders say of their host
   Pes order;
   int frames_moved = 0;
-  std::size_t most_bytes = 0;  ///< of a payload
+  std::size_t most_bytes = 0;      ///< of a payload
+  std::vector<std::size_t> moved;  ///< by PE: bytes that it has sent or got
 
  private:
   void collect(int from) {
     for (auto& [to, frame] : pe(from).take_outgoing()) {
-      REQUIRE(pe(to).is_neighbour(from));
+      REQUIRE(is_linked(group(to), from));
       if (dead_.count(from) == 0) on_the_way_[{from, to}].push_back(frame);
     }
     for (const Frame& frame : pe(from).take_deliveries())
@@ -134,35 +151,80 @@ Pes values_in(const Frame& frame) {
 }  // namespace
 
 TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
-  for (const int fan_out : {1, 2, 3, 16}) {
-    const int n = static_cast<int>(kIrregular.size());
-    std::vector<int> parents(kIrregular.size(), -2);
+  for (const auto& hosts : {kIrregular, hosts_of(1, 3), hosts_of(16, 1), hosts_of(23, 2)}) {
+    const int n = static_cast<int>(hosts.size());
+    std::vector<int> parents(hosts.size(), -2);
     for (int pe = 0; pe < n; ++pe) {
-      const Neighbours mine = tree_neighbours(group_hosts(kIrregular, pe), fan_out);
-      for (const int child : mine.children) {
+      for (const int child : neighbours_of(group_hosts(hosts, pe)).children) {
         CHECK(parents[static_cast<std::size_t>(child)] == -2);
         parents[static_cast<std::size_t>(child)] = pe;
-        CHECK(tree_neighbours(group_hosts(kIrregular, child), fan_out).parent == pe);
+        CHECK(neighbours_of(group_hosts(hosts, child)).parent == pe);
       }
     }
-    CHECK(tree_neighbours(group_hosts(kIrregular, 0), fan_out).parent == -1);
+    CHECK(neighbours_of(group_hosts(hosts, 0)).parent == -1);
     CHECK(std::count(parents.begin(), parents.end(), -2) == 1);
   }
 }
 
+TEST_CASE("links_between_hosts_have_two_ends_and_grow_with_the_logarithm") {
+  for (const int n : {2, 3, 16, 23, 500}) {
+    const std::vector<std::string> hosts = hosts_of(n, 1);
+    std::size_t most = 0;
+    while (1 << most < n) ++most;
+    for (int pe = 0; pe < n; ++pe) {
+      const Neighbours mine = neighbours_of(group_hosts(hosts, pe));
+      CHECK(mine.children.size() + mine.across.size() + (pe > 0 ? 1 : 0) <= most);
+      for (const int other : mine.across) CHECK(is_linked(group_hosts(hosts, other), pe));
+    }
+  }
+}
+
 TEST_CASE("tree_has_the_rows_of_every_pe_once") {
-  for (const int fan_out : {1, 2, 16}) {
-    Pes order = tree_order(group_hosts(kIrregular, 0), fan_out);
-    CHECK(order == tree_order(group_hosts(kIrregular, 5), fan_out));
-    std::sort(order.begin(), order.end());
-    for (std::size_t i = 0; i < order.size(); ++i) CHECK(order[i] == static_cast<int>(i));
-    CHECK(order.size() == kIrregular.size());
+  Pes order = tree_order(group_hosts(kIrregular, 0));
+  CHECK(order == tree_order(group_hosts(kIrregular, 5)));
+  std::sort(order.begin(), order.end());
+  for (std::size_t i = 0; i < order.size(); ++i) CHECK(order[i] == static_cast<int>(i));
+  CHECK(order.size() == kIrregular.size());
+}
+
+// Of 4,096 PEs none moves the parts of all, 64 bytes for each of 4,096 * 4,096.
+TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
+  const int n_hosts = GENERATE(1, 2, 3, 8, 21, 32);
+  constexpr int kPes = 2;
+  constexpr std::size_t kBytes = 64;
+  Job job(hosts_of(n_hosts, kPes));
+  const auto n = static_cast<std::size_t>(job.size());
+  for (int from = 0; from < job.size(); ++from) {
+    for (int to = 0; to < job.size(); ++to)
+      job.pe(from).contribute(net::make_frame({.kind = FrameKind::kPart,
+                                               .number = 1,
+                                               .rank = from,
+                                               .detail = static_cast<std::uint32_t>(to)},
+                                              net::Bytes(kBytes, std::byte(from ^ to))));
+  }
+  job.settle();
+  double steps = 0;  // of a way between hosts, at most
+  while (1 << static_cast<int>(steps) < n_hosts) ++steps;
+  const auto frame = static_cast<double>(net::FrameHeader::kBytes + kBytes);
+  for (int pe = 0; pe < job.size(); ++pe) {
+    const std::vector<Frame>& parts = job.heard[static_cast<std::size_t>(pe)];
+    std::set<int> senders;
+    for (const Frame& part : parts) {
+      senders.insert(net::header_of(part).rank);
+      CHECK(net::payload_of(part)[0] == std::byte(net::header_of(part).rank ^ pe));
+    }
+    CHECK(parts.size() == n);
+    CHECK(senders.size() == n);
+    const auto moved = static_cast<double>(job.moved[static_cast<std::size_t>(pe)]);
+    if (!job.is_leader(pe)) CHECK(moved == frame * 2 * static_cast<double>(n - 1));
+    // Half of the steps on average, in and out, of as many parts as the host's PEs have.
+    CHECK(moved <= frame * kPes * static_cast<double>(n) * (steps + 2) * 1.25);
   }
 }
 
 TEST_CASE("every_host_gets_everyones_data_in_the_order_of_the_tree") {
   for (unsigned seed = 1; seed < 20; ++seed) {
-    Job job(kIrregular, 2);
+    Job job(kIrregular);
     for (int round = 1; round <= 3; ++round) {
       for (int pe = job.size() - 1; pe >= 0; --pe) {
         if (job.is_leader(pe))
@@ -189,7 +251,7 @@ TEST_CASE("every_host_gets_everyones_data_in_the_order_of_the_tree") {
 }
 
 TEST_CASE("less_than_others_bring_is_filled_with_zeros") {
-  Job job({"a", "b", "b"}, 16);
+  Job job({"a", "b", "b"});
   job.come(0, 1);
   job.contribute(1, 1, [](int pe) { return 70 + pe; });
   job.settle();
@@ -202,7 +264,7 @@ TEST_CASE("less_than_others_bring_is_filled_with_zeros") {
 TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link") {
   std::vector<std::string> hosts;
   for (int pe = 0; pe < 4000; ++pe) hosts.push_back(std::to_string(pe / 8));
-  Job job(hosts, kFanOut);
+  Job job(hosts);
   for (int pe = 0; pe < job.size(); pe += 8) job.contribute(pe, 1, [](int) { return 77; });
   job.settle();
   CHECK(job.frames_moved == 2 * (4000 / 8 - 1));
@@ -215,25 +277,9 @@ TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link")
   }
 }
 
-TEST_CASE("a_result_goes_to_the_hosts_that_look_at_it_alone") {
-  const std::vector<std::string> hosts{"a", "b", "c", "d", "e", "f", "g"};  // a row of hosts
-  Job job(hosts, 1);
-  for (int pe = 0; pe < job.size(); ++pe)
-    job.contribute(
-        pe, 1, [](int each) { return each; }, pe == 3);
-  job.settle();
-  for (int pe = 0; pe < job.size(); ++pe) {
-    const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
-    REQUIRE(frames.size() == 1);
-    CHECK(net::header_of(frames[0]).kind == FrameKind::kResult);
-    CHECK(values_in(frames[0]) == (pe <= 3 ? job.order : Pes{}));  // 0 to 2 pass it on
-    CHECK(rows_of(net::header_of(frames[0])).wanted == (pe <= 3));
-  }
-}
-
 TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
   for (const int late : {0, 6, 12}) {
-    Job job(kIrregular, 2);
+    Job job(kIrregular);
     const int late_leader = job.group(late).pes.front();
     job.missing = late;
     for (int pe = 0; pe < job.size(); ++pe)
@@ -261,7 +307,7 @@ TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
 
 TEST_CASE("death_of_any_pe_is_known_to_all_others") {
   for (int victim = 0; victim < static_cast<int>(kIrregular.size()); ++victim) {
-    Job job(kIrregular, 2);
+    Job job(kIrregular);
     job.kill(victim);
     job.settle();
     for (int pe = 0; pe < job.size(); ++pe) {
@@ -277,7 +323,7 @@ TEST_CASE("death_of_any_pe_is_known_to_all_others") {
 TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
   const std::string why = "its queue broke";
   for (int pe = 0; pe < static_cast<int>(kIrregular.size()); ++pe) {
-    Job job(kIrregular, 2);
+    Job job(kIrregular);
     job.pe(pe).tell({.pe = pe, .event = PeerEvent::kStopped, .why = why});
     job.settle();
     CHECK(job.heard[static_cast<std::size_t>(pe)].empty());
@@ -301,7 +347,7 @@ TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
 
 TEST_CASE("result_is_there_before_the_news_that_who_had_it_left") {
   for (unsigned seed = 1; seed < 30; ++seed) {
-    Job job(kIrregular, 2);
+    Job job(kIrregular);
     job.all_come(1);
     job.settle(seed);
     // Everyone leaves as soon as it has the result; parents hear it from their children.
@@ -321,7 +367,7 @@ TEST_CASE("result_is_there_before_the_news_that_who_had_it_left") {
 }
 
 TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
-  Job job(std::vector<std::string>(200, "a"), 16);
+  Job job(std::vector<std::string>(200, "a"));
   for (int pe = 1; pe < 200; ++pe) job.pe(0).gone(pe, PeerEvent::kLeft);
   job.settle();
   CHECK(job.frames_moved < 200);
@@ -329,7 +375,7 @@ TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
 }
 
 TEST_CASE("frames_that_make_no_sense_are_passed_over") {
-  Job job({"a", "a", "b"}, 16);
+  Job job({"a", "a", "b"});
   Tree& root = job.pe(0);
   job.come(0, 1);
   const auto block = [](std::uint64_t number, const Rows& rows, std::size_t bytes) {
@@ -343,6 +389,7 @@ TEST_CASE("frames_that_make_no_sense_are_passed_over") {
   root.take(1, net::make_frame({.kind = FrameKind::kExpired, .number = 9}));
   root.take(1, net::make_frame({.kind = FrameKind::kMissing, .number = 9, .rank = 2}));
   root.take(1, net::make_frame({.kind = FrameKind::kResult, .number = 1}));
+  root.take(1, net::make_frame({.kind = FrameKind::kPart, .rank = 1, .detail = 3}));
   root.take(1, net::make_frame({.kind = static_cast<FrameKind>(99)}));
   CHECK(root.take_outgoing().empty());
   CHECK(root.take_deliveries().empty());
