@@ -150,17 +150,11 @@ void LocalPeers::connect_to_lower(std::vector<Link>& links) {
   }
 }
 
-bool LocalPeers::is_first_of_process(int i) const {
-  const auto found = std::find_if(contacts_.begin(), contacts_.end(), [&](const Contact& contact) {
-    return contact.process == contacts_[static_cast<std::size_t>(i)].process;
-  });
-  return found - contacts_.begin() == i;
-}
-
+/// Of a < b. All have the first PE, which tells the others. It may be stopped, and no PE of its
+/// process tells anything then: the rest of the host is a chain.
 bool LocalPeers::is_linked(int a, int b) const {
-  const bool same = contacts_[static_cast<std::size_t>(a)].process ==
-                    contacts_[static_cast<std::size_t>(b)].process;
-  return !same || is_first_of_process(a) || is_first_of_process(b);
+  return a == 0 ||
+         (b - a == 1 && contacts_[static_cast<std::size_t>(b)].process != contacts_[0].process);
 }
 
 void LocalPeers::accept_higher(std::vector<Link>& links) {
@@ -168,7 +162,7 @@ void LocalPeers::accept_higher(std::vector<Link>& links) {
   std::string refused;  // who called in vain
   std::vector<int> missing;
   for (int i = group_->index + 1; i < size(); ++i)
-    if (is_linked(i, group_->index)) missing.push_back(i);
+    if (is_linked(group_->index, i)) missing.push_back(i);
   const auto judge = [&](const net::Stream& caller, const net::Frame& hello) -> JobFailure {
     const uid_t user = user_of(caller.fd().get());
     if (user != geteuid()) {

@@ -1,8 +1,8 @@
 // What the PEs of a host, which are named by their index on it, have of each other. Stream sockets,
-// for the monitor: the end of one says that a PE has died. PEs that are threads of one process
-// cannot die alone, and have one only to the first of them. A mailbox for each PE, through which
-// descriptors of segments pass. Abstract Unix sockets: nothing is left in a file system, and only
-// processes of the same user are heard.
+// for the monitors: the end of one says that a PE has died, and who sees it tells the others. A PE
+// has them to the first, the one before it and the one after it, whatever the size of the host. A
+// mailbox for each PE, through which descriptors of segments pass. Abstract Unix sockets: nothing
+// is left in a file system, and only processes of the same user are heard.
 #pragma once
 
 #include "host/base/deadline.h"
@@ -61,7 +61,6 @@ class LocalPeers {
   };
   enum class Kind : std::uint32_t { kLetter, kGone };
   [[nodiscard]] bool is_linked(int a, int b) const;
-  [[nodiscard]] bool is_first_of_process(int i) const;
   void connect_to_lower(std::vector<Link>& links);
   void accept_higher(std::vector<Link>& links);
   [[nodiscard]] std::vector<Letter> exchange(Letter mine);

@@ -56,6 +56,9 @@ Neighbours neighbours_of(const HostGroup& group) {
   Neighbours neighbours;
   if (group.index > 0) {
     neighbours.parent = group.pe(0);
+    // The chain of local_peers.h, of which there may be less.
+    if (group.index > 1) neighbours.across.push_back(group.pe(group.index - 1));
+    if (group.index + 1 < group.size()) neighbours.across.push_back(group.pe(group.index + 1));
     return neighbours;
   }
   const auto leader = [&](int node) { return group.leaders[static_cast<std::size_t>(node)]; };
@@ -263,8 +266,12 @@ void Tree::pass_on(int from, const Frame& news) {
   passed_on_ |= bit;
   if (neighbours_.parent >= 0 && from != neighbours_.parent)
     outgoing_.emplace_back(neighbours_.parent, news);
-  for (const int child : neighbours_.children) {
-    if (child != from) outgoing_.emplace_back(child, news);
+  // Departures come in the order of the root. The rest comes whoever is stopped.
+  const bool left = static_cast<PeerEvent>(net::header_of(news).detail) == PeerEvent::kLeft;
+  for (const auto& some : {neighbours_.children, left ? std::vector<int>{} : neighbours_.across}) {
+    for (const int pe : some) {
+      if (pe != from) outgoing_.emplace_back(pe, news);
+    }
   }
 }
 

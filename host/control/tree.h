@@ -27,7 +27,7 @@ namespace gshmem::control {
 struct Neighbours {
   int parent = -1;  ///< -1 = this PE is the root
   std::vector<int> children;
-  std::vector<int> across;  ///< leaders to which nothing of the tree goes
+  std::vector<int> across;  ///< to which news of the tree goes, but for departures
 };
 [[nodiscard]] Neighbours neighbours_of(const HostGroup& group);
 /// All PEs in the order in which their rows come to the root.

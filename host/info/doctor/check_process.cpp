@@ -87,7 +87,8 @@ Findings check_memlock(const Machine& machine) {
 }
 
 Findings check_open_files(const Machine& machine) {
-  // A PE keeps a socket to each PE of its host, the descriptor of its heap, and those of libraries.
+  // The first PE of a host keeps a socket to each other one, and those three. All keep the
+  // descriptor of their heap, and those of libraries.
   constexpr std::uint64_t kComfortable = 4096;
   const std::uint64_t soft = machine.open_files.soft, hard = machine.open_files.hard;
   const auto text = [](std::uint64_t n) {

@@ -1,6 +1,7 @@
 // All PEs of a job, as threads and as processes, on one host: that their collectives do what those
 // of every bootstrap do, what they say of a PE that dies, ends the job or does not come, and that
 // init goes by them. Jobs on several hosts are in tests/hosts.
+#include "host/base/deadline.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/met.h"
@@ -16,8 +17,11 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -72,6 +76,33 @@ std::size_t moved_by_init(int n, const std::function<void(Config&)>& change) {
           Pe pe(std::make_unique<Counting>(std::move(ranks[at]), moved[at]), std::move(options));
         }) == "");
   return moved.front();
+}
+
+/// What this process has of the system.
+struct Held {
+  std::set<std::string> threads;
+  std::size_t descriptors = 0, mappings = 0;  ///< mappings: of shared memory
+};
+Held held() {
+  Held all;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    all.threads.insert(thread.path().filename());
+  for ([[maybe_unused]] const auto& fd : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++all.descriptors;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/memfd:gshmem") != std::string::npos) ++all.mappings;
+  return all;
+}
+
+/// How often a thread of this process has gone to sleep.
+long sleeps_of(const std::string& thread) {
+  std::ifstream status("/proc/self/task/" + thread + "/status");
+  const std::string word = "voluntary_ctxt_switches:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(word, 0) == 0) return std::stol(line.substr(word.size()));
+  }
+  return -1;
 }
 
 }  // namespace
@@ -237,6 +268,43 @@ TEST_CASE("child_that_leaves_does_nothing_to_the_job") {
           }
           ranks.barrier();
           allgather_moves_every_byte(ranks, std::size_t{1} << 20);
+        }) == "");
+}
+
+// What a PE takes does not grow with the job; that of the host's first grows by a socket for each.
+TEST_CASE("pe_takes_a_thread_five_descriptors_and_a_mapping_and_barriers_do_not_wake_its_thread") {
+  const int size = GENERATE(1, 2, 7);
+  IdChannel channel;
+  CHECK(run_processes(size, [&](int rank) {
+          std::thread([] {}).join();  // with the first, TSan starts one of its own
+          const Held before = held();
+          Met ranks(channel.join(rank, size, uid_config()), uid_config());
+          ranks.barrier();
+          Held mine;
+          const auto settle = [&] {
+            mine = held();
+            for (const std::string& thread : before.threads) mine.threads.erase(thread);
+            return mine.threads.size() == 1 && sleeps_of(*mine.threads.begin()) > 0;
+          };
+          // The root service of the bootstrap ends by itself when all have met, and the monitor
+          // waits.
+          for (const Deadline deadline(10 * kPatience); !settle() && !deadline.passed();)
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          expect(mine.threads.size() == 1, std::to_string(mine.threads.size()) + " threads");
+          expect(mine.mappings == before.mappings + 1, std::to_string(mine.mappings) + " mappings");
+          // A mailbox, a wake-up, connections; of rank 0 what would have ended its service.
+          const int connections = rank == 0   ? size - 1  // to all, else to it and both sides
+                                  : size == 2 ? 1
+                                              : 2 + (1 < rank && rank < size - 1 ? 1 : 0);
+          const std::size_t most =
+              before.descriptors + 2 + static_cast<std::size_t>(connections) + (rank == 0 ? 1 : 0);
+          expect(mine.descriptors == most, std::to_string(mine.descriptors) + " descriptors");
+          ranks.barrier();
+          const long sleeps = sleeps_of(*mine.threads.begin());
+          for (int i = 0; i < 200; ++i) ranks.barrier();
+          const long woken = sleeps_of(*mine.threads.begin()) - sleeps;
+          expect(woken <= 2, "200 barriers woke the monitor " + std::to_string(woken) + " times");
+          ranks.barrier();
         }) == "");
 }
 

@@ -60,7 +60,7 @@ class Job {
   void kill(int victim) {
     dead_.insert(victim);
     for (int other = 0; other < size(); ++other) {
-      if (other != victim && pe(other).is_neighbour(victim))
+      if (other != victim && other != stopped && is_linked(group(other), victim))
         pe(other).gone(victim, PeerEvent::kDied);
     }
   }
@@ -92,7 +92,7 @@ class Job {
       for (int from = 0; from < size(); ++from) collect(from);
       std::vector<std::pair<int, int>> ways;
       for (const auto& [way, frames] : on_the_way_) {
-        if (!frames.empty()) ways.push_back(way);
+        if (!frames.empty() && way.second != stopped) ways.push_back(way);
       }
       if (ways.empty()) return;
       seed = seed * 1103515245u + 12345u;
@@ -109,6 +109,7 @@ class Job {
 
   std::vector<std::vector<Frame>> heard;  ///< by PE
   int missing;                            ///< what leaders say of their host
+  int stopped = -1;                       ///< what comes for this PE waits
   Pes order;
   int frames_moved = 0;
   std::size_t most_bytes = 0;      ///< of a payload
@@ -317,6 +318,22 @@ TEST_CASE("death_of_any_pe_is_known_to_all_others") {
       REQUIRE(frames.size() == 1);
       CHECK(net::header_of(frames[0]).rank == victim);
       CHECK(net::header_of(frames[0]).detail == static_cast<std::uint32_t>(PeerEvent::kDied));
+    }
+  }
+}
+
+TEST_CASE("death_is_known_to_all_others_on_a_host_though_one_of_them_is_stopped") {
+  for (int stopped = 0; stopped < 6; ++stopped) {
+    for (int victim = 0; victim < 6; ++victim) {
+      if (victim == stopped) continue;
+      Job job(std::vector<std::string>(6, "a"));
+      job.stopped = stopped;
+      job.kill(victim);
+      job.settle();
+      for (int pe = 0; pe < job.size(); ++pe) {
+        if (pe != victim && pe != stopped)
+          CHECK(job.heard[static_cast<std::size_t>(pe)].size() == 1);
+      }
     }
   }
 }
