@@ -168,6 +168,8 @@ def layer(memory, device):
 def process(where, libraries, rank, pes, path):
     gpu = where == "gpu"
     memory = Memory(gpu)
+    # Loaded before the package looks for one: it would begin with those that Python packages have brought.
+    ctypes.CDLL(os.path.join(libraries, "libnvshmem_host.so.3"), ctypes.RTLD_GLOBAL)
     uid = unique_id(rank, path)
     if gpu:
         device = Device(0)
