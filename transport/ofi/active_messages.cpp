@@ -263,6 +263,10 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
 
 bool ActiveMessages::progress() {
   bool busy = poll_copies();
+  if (!to_flush_.empty() && flushing_.empty()) {
+    flushing_.swap(to_flush_);
+    setup_.flusher->flush_own(*this);
+  }
   if (to_post_.empty() && to_send_.empty() && to_abandon_.empty() && to_serve_.empty()) return busy;
   for (MessageBuffer* buffer : std::exchange(to_post_, {})) post_receive(*buffer);
   for (MessageBuffer* buffer : std::exchange(to_send_, {})) {

@@ -8,13 +8,17 @@
 
 #include "transport/ofi/inbound.h"
 #include "transport/ofi/message.h"
+#include "transport/ofi/rma.h"
 
 #include <deque>
 #include <vector>
 
 namespace gshmem::ofi {
 
-class ActiveMessages final : public Engine, private CompletionSink, private ImmediateSink {
+class ActiveMessages final : public Engine,
+                             private CompletionSink,
+                             private ImmediateSink,
+                             private FlushSink {
  public:
   struct Setup {
     Lanes& lanes;
@@ -25,6 +29,8 @@ class ActiveMessages final : public Engine, private CompletionSink, private Imme
     std::uint32_t remote_key = 0;  ///< that requests of peers must name
     bool carries_data = false;     ///< writes and reads too, not atomics alone
     std::size_t max_queues = 0;    ///< of this PE
+    /// What peers have written is in the heap only after a flush by it; null: always.
+    RmaEngine* flusher = nullptr;
   };
   /// Posts its receives: peers may send from now on.
   explicit ActiveMessages(const Setup& setup);
@@ -40,6 +46,7 @@ class ActiveMessages final : public Engine, private CompletionSink, private Imme
  private:
   void completed(Context& context, const Completion& completion) override;
   void arrived(std::uint32_t immediate) override;
+  void flushed(const Failure& why) override;
   void sent(MessageBuffer& buffer, const Completion& completion);
   void received(MessageBuffer& buffer, const Completion& completion);
   [[nodiscard]] bool is_known(const MessageBuffer& buffer, const Completion& completion) const;
@@ -63,6 +70,7 @@ class ActiveMessages final : public Engine, private CompletionSink, private Imme
   };
   void serve(Served& queue);
   [[nodiscard]] bool begin(MessageBuffer& buffer, Served& queue);
+  void carry_out(MessageBuffer& atomic);
   void refuse(MessageBuffer& answer, MessageBuffer& request, std::uint8_t syndrome);
   [[nodiscard]] std::uint8_t check(const MessageHeader& header) const;
   [[nodiscard]] MessageHeader answer_to(const MessageHeader& request) const;
@@ -99,6 +107,7 @@ class ActiveMessages final : public Engine, private CompletionSink, private Imme
   std::vector<MessageBuffer*> copying_;
   std::vector<MessageBuffer*> to_send_, to_post_;
   std::vector<Served*> to_serve_;
+  std::vector<MessageBuffer*> to_flush_, flushing_;  ///< atomics, in the order of their turns
   struct Abandoned {
     Peer* peer;
     Outbound* outbound;

@@ -83,22 +83,40 @@ bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
         return setup_.heap.start_read(header.offset, answer->payload(), header.bytes);
       });
       break;
-    default: {
-      nic::Wqe wqe;
-      wqe.kind = header.atomic;
-      wqe.length = header.bytes;
-      wqe.swap_or_add = header.swap_or_add;
-      wqe.compare = header.compare;
-      wqe.swap_mask = header.swap_mask;
-      wqe.compare_mask = header.compare_mask;
-      wqe.boundary = header.boundary;
-      start_copy(buffer, [&] {
-        return setup_.heap.start_atomic(header.offset, wqe,
-                                        header.unwanted ? nullptr : &buffer.old);
-      });
-    }
+    default:
+      if (setup_.flusher != nullptr)
+        to_flush_.push_back(&buffer);
+      else
+        carry_out(buffer);
   }
   return true;
+}
+
+void ActiveMessages::carry_out(MessageBuffer& atomic) {
+  const MessageHeader& header = atomic.header();
+  nic::Wqe wqe;
+  wqe.kind = header.atomic;
+  wqe.length = header.bytes;
+  wqe.swap_or_add = header.swap_or_add;
+  wqe.compare = header.compare;
+  wqe.swap_mask = header.swap_mask;
+  wqe.compare_mask = header.compare_mask;
+  wqe.boundary = header.boundary;
+  start_copy(atomic, [&] {
+    return setup_.heap.start_atomic(header.offset, wqe, header.unwanted ? nullptr : &atomic.old);
+  });
+}
+
+/// Those that have come meanwhile wait for another flush.
+void ActiveMessages::flushed(const Failure& why) {
+  for (MessageBuffer* const atomic : std::exchange(flushing_, {})) {
+    if (served_[atomic->header().queue].abandoned())
+      refuse(*atomic->answers, *atomic, static_cast<std::uint8_t>(abi::Syndrome::kFlush));
+    else if (why)
+      refuse(*atomic->answers, *atomic, why.syndrome);
+    else
+      carry_out(*atomic);
+  }
 }
 
 void ActiveMessages::end_served(MessageBuffer& request) {

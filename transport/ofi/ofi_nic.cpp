@@ -130,28 +130,31 @@ void OfiNic::make_engines() {
   atomics_ = atomic_support(lanes.first().info(), lanes[0].endpoint());
   const bool direct = rma && atomics_.complete();
   const bool immediates = rma && !direct && lanes.first().able().immediates;
+  // Of GPU memory: what NICs have written may be visible later than what is said about it.
+  const bool trails = rma && on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes;
   if (rma)
-    rma_ = std::make_unique<RmaEngine>(RmaEngine::Setup{
+    rma_ = std::make_unique<RmaEngine>(
+        RmaEngine::Setup{.lanes = lanes,
+                         .heap = setup_.heap_memory,
+                         .pool = pool_,
+                         .access = *access_,
+                         .atomics = atomics_,
+                         .peers = peers_,
+                         .pe = setup_.pe,
+                         .landing = words + 2 * sizeof(std::uint64_t),
+                         .immediates = immediates ? immediates_for(setup_.size) : 0,
+                         .reads_trail = trails});
+  if (!direct)
+    messages_ = std::make_unique<ActiveMessages>(ActiveMessages::Setup{
         .lanes = lanes,
-        .heap = setup_.heap_memory,
-        .pool = pool_,
-        .access = *access_,
-        .atomics = atomics_,
+        .heap = *access_,
         .peers = peers_,
         .pe = setup_.pe,
-        .landing = words + 2 * sizeof(std::uint64_t),
-        .immediates = immediates ? immediates_for(setup_.size) : 0,
-        .reads_trail = on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes});
-  if (!direct)
-    messages_ =
-        std::make_unique<ActiveMessages>(ActiveMessages::Setup{.lanes = lanes,
-                                                               .heap = *access_,
-                                                               .peers = peers_,
-                                                               .pe = setup_.pe,
-                                                               .heap_bytes = setup_.heap.bytes,
-                                                               .remote_key = keys_.remote,
-                                                               .carries_data = !rma,
-                                                               .max_queues = setup_.max_queues});
+        .heap_bytes = setup_.heap.bytes,
+        .remote_key = keys_.remote,
+        .carries_data = !rma,
+        .max_queues = setup_.max_queues,
+        .flusher = trails && !lanes.first().able().delivers ? rma_.get() : nullptr});
   if (!direct && on_gpu && setup_.heap.mapping == nullptr && setup_.pe == 0)
     GSHMEM_WARN(
         "atomics and signals of other PEs to this heap in GPU memory take two turns of the copy "

@@ -218,25 +218,59 @@ bool RmaEngine::flush(Operation& operation) {
   return true;
 }
 
-void RmaEngine::end_round() {
+bool RmaEngine::read_own(std::size_t lane, Use use) {
+  std::vector<Piece*>& free = lanes_[lane].free;
+  if (free.empty()) return false;
+  Piece* const piece = free.back();
+  free.pop_back();
+  piece->operation = nullptr;
+  piece->use = use;
+  const bool taken =
+      post_read_of_heap(setup_.peers[static_cast<std::size_t>(setup_.pe)], *piece) == 0;
+  if (!taken) release(*piece);
+  return taken;
+}
+
+void RmaEngine::flush_own(FlushSink& sink) {
+  own_flush_.sink = &sink;
+  own_flush_.to_read = (1u << setup_.lanes.count()) - 1;
+  read_lanes();
+}
+
+void RmaEngine::read_lanes() {
   for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane) {
-    if (!lanes_[lane].unrung || lanes_[lane].free.empty()) continue;
-    Piece* const piece = lanes_[lane].free.back();
-    lanes_[lane].free.pop_back();
-    piece->operation = nullptr;
-    piece->use = Use::kRing;
-    const Peer& self = setup_.peers[static_cast<std::size_t>(setup_.pe)];
-    if (post_read_of_heap(self, *piece) == 0)
-      lanes_[lane].unrung = false;
-    else
-      release(*piece);
+    const std::uint32_t bit = 1u << lane;
+    if ((own_flush_.to_read & bit) == 0 || !read_own(lane, Use::kFlushOwn)) continue;
+    own_flush_.to_read &= ~bit;
+    ++own_flush_.flying;
   }
+}
+
+void RmaEngine::flushed_own(std::size_t lane, const Completion& completion) {
+  --own_flush_.flying;
+  if (completion.error != 0) {
+    Verdict verdict = judge(setup_.lanes.first().info(), completion, "READ of the own heap");
+    if (verdict.transient)
+      own_flush_.to_read |= 1u << lane;
+    else
+      own_flush_.why = std::move(verdict.failure);
+  }
+  if (own_flush_.flying > 0 || own_flush_.to_read != 0) return;
+  const OwnFlush flush = std::exchange(own_flush_, {});
+  flush.sink->flushed(flush.why);
+}
+
+void RmaEngine::end_round() {
+  for (std::size_t lane = 0; lane < setup_.lanes.count(); ++lane)
+    if (lanes_[lane].unrung && read_own(lane, Use::kRing)) lanes_[lane].unrung = false;
 }
 
 void RmaEngine::completed(Context& context, const Completion& completion) {
   auto& piece = static_cast<Piece&>(context);
-  if (piece.use == Use::kRing) {
+  if (piece.operation == nullptr) {
+    const Use use = piece.use;
     release(piece);
+    if (use == Use::kFlushOwn) flushed_own(piece.lane, completion);
   } else if (completion.error != 0) {
     failed(piece, completion);
   } else {
@@ -274,6 +308,7 @@ void RmaEngine::ended(Piece& piece) {
 }
 
 bool RmaEngine::progress() {
+  if (own_flush_.to_read != 0) read_lanes();
   const bool retried = !again_.empty() && try_again();
   return (!results_.empty() && poll_results()) || retried;
 }

@@ -13,6 +13,15 @@
 
 namespace gshmem::ofi {
 
+/// Waits for RmaEngine::flush_own().
+class FlushSink {
+ public:
+  virtual void flushed(const Failure& why) = 0;
+
+ protected:
+  ~FlushSink() = default;
+};
+
 class RmaEngine final : public Engine, private CompletionSink {
  public:
   struct Setup {
@@ -35,16 +44,19 @@ class RmaEngine final : public Engine, private CompletionSink {
   void issue(Operation& operation, bool more) override;
   [[nodiscard]] std::string awaits(const Operation& operation) const override;
   [[nodiscard]] bool reserve_immediates(Operation& operation) override;
+  /// Tells `sink` when all that peers have written into the own heap until now is in it. One at a
+  /// time.
+  void flush_own(FlushSink& sink);
   /// After the queues of a round: what was to follow another one at once, and did not.
   void end_round();
   /// Results of atomics on their way into the heap, and operations to be tried again.
   bool progress();
 
  private:
-  enum class Use : std::uint8_t { kData, kAtomic, kFlush, kRing };
+  enum class Use : std::uint8_t { kData, kAtomic, kFlush, kRing, kFlushOwn };
   /// One call to the provider.
   struct Piece : Context {
-    Operation* operation = nullptr;
+    Operation* operation = nullptr;  ///< null of kRing and kFlushOwn
     std::size_t lane = 0;
     Use use = Use::kData;
     Chunk chunk;  ///< of kData
@@ -59,6 +71,12 @@ class RmaEngine final : public Engine, private CompletionSink {
     Operation* operation;
     Ticket ticket;
   };
+  struct OwnFlush {
+    FlushSink* sink = nullptr;  ///< null: none is under way
+    std::uint32_t to_read = 0;  ///< bits of lanes
+    unsigned flying = 0;
+    Failure why;
+  };
 
   void completed(Context& context, const Completion& completion) override;
   void failed(Piece& piece, const Completion& completion);
@@ -68,6 +86,10 @@ class RmaEngine final : public Engine, private CompletionSink {
   void issue_atomic(Operation& operation);
   /// Reads a word of every lane that the operation has to flush; false: not yet.
   bool flush(Operation& operation);
+  /// Reads a word of the own heap by a lane; false: not yet.
+  bool read_own(std::size_t lane, Use use);
+  void read_lanes();
+  void flushed_own(std::size_t lane, const Completion& completion);
   [[nodiscard]] bool is_spread(const Operation& operation) const;
   [[nodiscard]] std::uint64_t chunk_bytes(const Operation& operation) const;
   [[nodiscard]] std::size_t lane_of(const Operation& operation, std::uint64_t at) const;
@@ -91,6 +113,7 @@ class RmaEngine final : public Engine, private CompletionSink {
   std::array<Lane, kMaxLanes> lanes_;
   std::vector<Piece*> again_;  ///< that the provider has given back undone
   std::vector<Result> results_;
+  OwnFlush own_flush_;
 };
 
 }  // namespace gshmem::ofi

@@ -5,7 +5,9 @@
 #include "transport/ofi/memory_access.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -276,6 +278,40 @@ TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_soft
   CHECK_FALSE(job[0].nic().limits().coherent_atomics);
   fetch_and_add(job);
   CHECK(fabric_double()->taken[FabricDouble::kFetchAtomic] == 0);
+}
+
+TEST_CASE("a_signal_in_gpu_memory_is_never_there_before_its_payload", "[double]") {
+  if (!have_double()) return;
+  Leg leg{
+      .provider = "", .gdr = "on", .gpu_memory = gpu_allocate, .adverse = true, .trailing = true};
+  leg.provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
+  if (leg.provider == "efa/efa") leg.nics = 3;
+  const bool sets = GENERATE(true, false);
+  INFO(leg.name() << (sets ? ", set" : ", added to"));
+  fabric_double()->gpu_view = [](void* at) -> void* { return gpu_view(at); };
+  Job job(2, leg);
+  cuda_double().reset();
+  constexpr std::uint64_t kSignal = 64, kPayload = 4096;
+  auto& signal = *reinterpret_cast<std::uint64_t*>(gpu_view(job[1].heap()) + kSignal);
+  Client& client = job[0].to(1);
+  for (std::uint64_t round = 1; round <= 60; ++round) {
+    const std::uint64_t words = round % 10 == 0 ? 60'000 : round;
+    auto* const from = reinterpret_cast<std::uint64_t*>(gpu_view(job[0].heap()) + kPayload);
+    const auto* const to =
+        reinterpret_cast<const std::uint64_t*>(gpu_view(job[1].heap()) + kPayload);
+    std::fill(from, from + words, round);
+    client.write(kPayload, kPayload, static_cast<std::uint32_t>(words * 8), kPlain);
+    const std::uint64_t last =
+        sets ? client.masked_swap(8, kSignal, 8, {round, 0, ~std::uint64_t{0}, 0}, kSignalled)
+             : client.fetch_add(kSignal, 8, 1);
+    client.ring();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::atomic_ref(signal).load(std::memory_order_acquire) != round)
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    REQUIRE(std::count(to, to + words, round) == static_cast<std::ptrdiff_t>(words));
+    REQUIRE(client.wait(last).ok());
+  }
+  require_no_violations();
 }
 
 TEST_CASE("figures_of_the_executor_on_a_simulated_gpu", "[.figures]") {
