@@ -133,7 +133,8 @@ void WorkQueue::changed(Operation& operation) {
     --under_way(operation);
     operation.counted = false;
   }
-  if (operation.state == State::kBegun) issued_ = 0;
+  // There is more of it to issue, or it keeps those after it from being begun.
+  if (operation.state == State::kBegun || operation.failure) issued_ = 0;
   list();
 }
 

@@ -1,0 +1,177 @@
+// The order of a queue's messages at their target, whatever order they come in; the search among
+// doorbells; how an executor without work waits.
+#include "transport/ofi/inbound.h"
+
+#include "transport/ofi/doorbells.h"
+#include "transport/ofi/rest.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <random>
+#include <vector>
+
+using namespace gshmem;
+using ofi::Inbound;
+using ofi::MessageBuffer;
+using ofi::MessageHeader;
+using ofi::MessageKind;
+
+namespace {
+
+/// Messages of one queue, in the order of their numbers.
+class Messages {
+ public:
+  MessageBuffer& add(MessageKind kind, std::uint32_t group = 0, std::uint32_t pieces = 0) {
+    MessageHeader& header = headers_.emplace_back();
+    header.kind = kind;
+    header.number = static_cast<std::uint32_t>(buffers_.size());
+    header.group = group;
+    header.pieces = pieces;
+    MessageBuffer& buffer = buffers_.emplace_back();
+    buffer.memory = reinterpret_cast<std::uint8_t*>(&header);
+    return buffer;
+  }
+  [[nodiscard]] std::deque<MessageBuffer>& all() { return buffers_; }
+
+ private:
+  std::deque<MessageHeader> headers_;
+  std::deque<MessageBuffer> buffers_;
+};
+
+std::size_t below(std::mt19937& random, std::size_t limit) { return random() % limit; }
+
+/// What an observer of the target may ask of a message that begins.
+void check_begin(const MessageHeader& header, const std::vector<const MessageBuffer*>& under_way,
+                 const std::vector<std::uint32_t>& arrived) {
+  const auto any = [&](MessageKind kind) {
+    return std::any_of(under_way.begin(), under_way.end(),
+                       [&](const MessageBuffer* b) { return b->header().kind == kind; });
+  };
+  // Nothing that comes later may change what an earlier one finds, or see less than it has left.
+  if (header.kind != MessageKind::kAtomic) CHECK_FALSE(any(MessageKind::kAtomic));
+  if (header.kind != MessageKind::kWrite) CHECK_FALSE(any(MessageKind::kWrite));
+  if (header.kind == MessageKind::kAtomic) CHECK_FALSE(any(MessageKind::kRead));
+  if (header.pieces > 0) CHECK(arrived[header.group] >= header.pieces);
+}
+
+}  // namespace
+
+TEST_CASE("messages begin in the order of their numbers, atomics after their writes", "[ofi]") {
+  const unsigned seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  Messages messages;
+  constexpr std::size_t kCount = 2000, kGroups = 256;
+  std::vector<std::uint32_t> immediates, arrived(kGroups);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const auto kind = static_cast<MessageKind>(below(random, 3));
+    const bool grouped = kind == MessageKind::kAtomic && below(random, 2) == 0;
+    const auto group = static_cast<std::uint32_t>(i % kGroups);
+    const auto pieces = static_cast<std::uint32_t>(grouped ? 1 + below(random, 3) : 0);
+    immediates.insert(immediates.end(), pieces, group);
+    messages.add(kind, group, pieces);
+  }
+  // At most 64 are on their way, with the immediates of as many.
+  Inbound queue;
+  std::size_t sent = 0, begun = 0, next_immediate = 0;
+  std::vector<MessageBuffer*> flying;
+  std::vector<std::uint32_t> writes;
+  std::vector<const MessageBuffer*> under_way;
+  while (begun < kCount || !under_way.empty()) {
+    while (sent < kCount && sent < begun + 64) {
+      MessageBuffer& message = messages.all()[sent++];
+      for (std::uint32_t n = message.header().pieces; n > 0; --n)
+        writes.push_back(immediates[next_immediate++]);
+      flying.push_back(&message);
+    }
+    const std::size_t what = below(random, 3);
+    if (what == 0 && !flying.empty()) {
+      std::swap(flying[below(random, flying.size())], flying.back());
+      REQUIRE(queue.take(*flying.back()));
+      flying.pop_back();
+    } else if (what == 1 && !writes.empty()) {
+      std::swap(writes[below(random, writes.size())], writes.back());
+      queue.arrived(writes.back());
+      ++arrived[writes.back()];
+      writes.pop_back();
+    } else if (!under_way.empty()) {
+      std::swap(under_way[below(random, under_way.size())], under_way.back());
+      queue.ended(under_way.back()->header());
+      under_way.pop_back();
+    }
+    while (MessageBuffer* const message = queue.next()) {
+      if (below(random, 8) == 0) {  // there was no buffer for its answer
+        queue.put_back(*message);
+        break;
+      }
+      const MessageHeader& header = message->header();
+      REQUIRE(header.number == begun++);
+      check_begin(header, under_way, arrived);
+      arrived[header.group] -= header.pieces;
+      under_way.push_back(message);
+    }
+  }
+  CHECK(queue.next() == nullptr);
+}
+
+TEST_CASE("a message that comes twice, or again, is no message", "[ofi]") {
+  Messages messages;
+  MessageBuffer& first = messages.add(MessageKind::kAtomic);
+  MessageBuffer& second = messages.add(MessageKind::kAtomic);
+  Inbound queue;
+  CHECK(queue.take(second));
+  CHECK_FALSE(queue.take(second));
+  CHECK(queue.next() == nullptr);
+  CHECK(queue.take(first));
+  CHECK(queue.next() == &first);
+  CHECK_FALSE(queue.take(first));
+  queue.ended(first.header());
+  CHECK(queue.next() == &second);
+}
+
+TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
+  Messages messages;
+  messages.add(MessageKind::kWrite);  // which never comes
+  MessageBuffer& waits = messages.add(MessageKind::kAtomic, 3, 2);
+  MessageBuffer& later = messages.add(MessageKind::kWrite);
+  Inbound queue;
+  CHECK(queue.take(waits));
+  CHECK(queue.next() == nullptr);
+  queue.abandon();
+  CHECK(queue.next() == &waits);
+  CHECK(queue.take(later));
+  CHECK(queue.next() == &later);
+  CHECK(queue.next() == nullptr);
+}
+
+TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
+  constexpr std::uint64_t kQuiet = ~std::uint64_t{0};
+  for (const std::size_t count : {0u, 1u, 31u, 32u, 33u, 64u, 100u, 257u}) {
+    std::vector<std::uint64_t> words(count + 1, kQuiet);
+    words[count] = 0;  // of nobody
+    CHECK(ofi::first_rung(words.data(), 0, count) == count);
+    for (std::size_t rung = 0; rung < count; ++rung) {
+      // A doorbell that differs from quiet in one bit.
+      words[rung] = kQuiet ^ std::uint64_t{1} << rung % 64;
+      for (const std::size_t begin : {std::size_t{0}, rung / 2, rung})
+        REQUIRE(ofi::first_rung(words.data(), begin, count) == rung);
+      REQUIRE(ofi::first_rung(words.data(), rung + 1, count) == count);
+      words[rung] = kQuiet;
+    }
+  }
+}
+
+TEST_CASE("an executor spins where there are cores, or where it is told to", "[ofi]") {
+  using ofi::choose_polling;
+  using ofi::Polling;
+  CHECK(choose_polling(PollChoice::kAuto, 2, "efa") == Polling::kSleep);
+  CHECK(choose_polling(PollChoice::kAuto, 3, "efa") == Polling::kSpin);
+  CHECK(choose_polling(PollChoice::kSleep, 24, "efa") == Polling::kSleep);
+  CHECK(choose_polling(PollChoice::kSpin, 0.5, "tcp;ofi_rxm") == Polling::kSpin);
+  // The threads of its own want the core.
+  CHECK(choose_polling(PollChoice::kAuto, 24, "sockets") == Polling::kSleepAtOnce);
+  CHECK(choose_polling(PollChoice::kSpin, 24, "sockets") == Polling::kSpin);
+}

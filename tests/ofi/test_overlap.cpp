@@ -1,0 +1,179 @@
+// What is under way at the same time, over the double of libfabric: the test's thread is that of
+// both executors, and the network takes longer than a test, so that what has been called after one
+// round is what needs no answer first.
+#include "tests/ofi/job.h"
+
+#include <rdma/fi_errno.h>
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+constexpr std::int64_t kLong = 3600ll * 1'000'000'000;
+
+/// Two PEs that know each other. Counts begin anew.
+struct TwoPes {
+  explicit TwoPes(const std::string& provider, const std::string& gdr = "auto")
+      : job(2, leg_of(provider, gdr)) {
+    for (int pe = 0; pe < 2; ++pe) {
+      const std::uint64_t first = job[pe].to(1 - pe).write(8, 8, 8);
+      job[pe].to(1 - pe).ring();
+      until([&] { return job[pe].to(1 - pe).has_ended(first); });
+    }
+    rounds(std::chrono::milliseconds(50));  // greetings, too
+    for (auto& count : rules.taken) count = 0;
+    rules.more = rules.injected = rules.immediate = rules.doorbells = 0;
+  }
+  static Leg leg_of(const std::string& provider, const std::string& gdr) {
+    Leg leg{.provider = provider, .gdr = gdr};
+    leg.by_hand = true;
+    return leg;
+  }
+  void rounds(std::chrono::steady_clock::duration time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+      job[0].round();
+      job[1].round();
+    }
+  }
+  template <class Condition>
+  void until(Condition met) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!met()) {
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+      job[0].round();
+      job[1].round();
+    }
+  }
+  /// The syndrome of an entry that must end.
+  std::uint8_t syndrome_of(std::uint64_t entry) {
+    Outcome outcome{.timed_out = true};
+    until([&] {
+      outcome = job[0].to(1).wait(entry, 0);
+      return !outcome.timed_out;
+    });
+    return outcome.syndrome;
+  }
+  std::uint64_t set_signal(std::uint64_t value) {
+    return job[0].to(1).masked_swap(8, 64, 0, {value, 0, ~std::uint64_t{0}, 0});
+  }
+
+  FabricDouble& rules = *fabric_double();
+  Job job;
+};
+
+}  // namespace
+
+TEST_CASE("payload and signal are on their way together", "[ofi][double]") {
+  if (!have_double()) return;
+  const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
+  INFO(provider);
+  TwoPes rig(provider);
+  rig.rules.rtt = kLong;
+  rig.job[0].to(1).write(4096, 4096, 1 << 20, kPlain);
+  rig.job[0].to(1).write(1 << 21, 8, 8, kPlain);
+  rig.set_signal(1);
+  rig.job[0].to(1).ring();
+  rig.job[0].round();
+  using enum FabricDouble::Call;
+  CHECK(rig.rules.taken[kWrite] == rig.rules.immediate);
+  CHECK(rig.rules.taken[kWrite] >= 2u);
+  CHECK(rig.rules.taken[kSend] == 1u);
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi][double]") {
+  if (!have_double()) return;
+  struct Case {
+    const char *provider, *gdr;
+    std::size_t together;
+  };
+  // Staged, each PE has receives for 16 messages with payload of another.
+  const Case each = GENERATE(Case{"efa/efa-direct", "auto", 20}, Case{"verbs;ofi_rxm", "auto", 20},
+                             Case{"efa/efa", "off", 16});
+  INFO(each.provider);
+  TwoPes rig(each.provider, each.gdr);
+  rig.rules.rtt = kLong;
+  for (int i = 0; i < 20; ++i) rig.job[0].to(1).fetch_add(64, 512, 1);
+  rig.job[0].to(1).ring();
+  rig.job[0].round();
+  CHECK(rig.rules.taken[FabricDouble::kSend] == each.together);
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("writes of a batch have one doorbell of the NIC, few bytes go with the call",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  Client& client = rig.job[0].to(1);
+  std::uint64_t last = 0;
+  for (unsigned i = 0; i < 16; ++i) last = client.write(4096 + 8 * i, 8 * i, 8);
+  client.ring();
+  rig.job[0].round();
+  CHECK(rig.rules.taken[FabricDouble::kWrite] == 16u);
+  CHECK(rig.rules.more == 15u);
+  CHECK(rig.rules.doorbells == 1u);
+  CHECK(rig.rules.injected == 0u);
+  rig.until([&] { return client.has_ended(last); });
+  last = client.write_inline(4096, {1, 2, 3});
+  client.ring();
+  rig.until([&] { return client.has_ended(last); });
+  CHECK(rig.rules.injected == 1u);
+  CHECK(rig.job[1].at<std::uint8_t>(4098) == 3);
+}
+
+TEST_CASE("an error of an operation does not lose its peer, unless connections say so",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  struct Case {
+    const char* provider;
+    int error;
+    std::uint8_t syndrome;
+    bool lost;
+  };
+  const Case each =
+      GENERATE(Case{"efa/efa-direct", FI_EIO, 0x15, false}, Case{"tcp;ofi_rxm", FI_EIO, 0x15, true},
+               Case{"efa/efa", FI_EINVAL, 0x13, false}, Case{"cxi", FI_EHOSTUNREACH, 0x15, true},
+               // What another try may do is tried.
+               Case{"efa/efa-direct", FI_ENORX, 0, false}, Case{"cxi", FI_EAGAIN, 0, false});
+  INFO(each.provider << ", "
+                     << "error " << each.error);
+  TwoPes rig(each.provider);
+  rig.rules.error = each.error;
+  rig.rules.errors = 1;
+  const std::uint64_t write = rig.job[0].to(1).write(4096, 4096, 8);
+  rig.job[0].to(1).ring();
+  CHECK(rig.syndrome_of(write) == each.syndrome);
+  rig.rounds(std::chrono::milliseconds(50));
+  CHECK(rig.job[0].errors().empty() == !each.lost);
+}
+
+TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {
+  if (!have_double()) return;
+  const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm", "cxi");
+  INFO(provider);
+  TwoPes rig(provider);
+  rig.job[1].at<std::uint64_t>(64) = 0;
+  rig.rules.error = FI_EACCES;
+  rig.rules.errors = 1;
+  const std::uint64_t write = rig.job[0].to(1).write(4096, 4096, 8, kPlain);
+  rig.set_signal(1);
+  rig.job[0].to(1).fetch_add(64, 512, 1);
+  rig.job[0].to(1).ring();
+  CHECK(rig.syndrome_of(write) == 0x13);
+  rig.rounds(std::chrono::milliseconds(20));
+  CHECK(rig.job[1].at<std::uint64_t>(64) == 0);
+  // The way back is another queue, and is well.
+  const std::uint64_t back = rig.job[1].to(0).fetch_add(64, 512, 1);
+  rig.job[1].to(0).ring();
+  rig.until([&] { return rig.job[1].to(0).has_ended(back); });
+}
