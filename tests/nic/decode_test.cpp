@@ -32,7 +32,20 @@ const Bytes kData8 = {0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0
 const Bytes kData4 = {0, 0, 0, 4, 0x11, 0x22, 0x33, 0x44, 0, 0, 0x7f, 0xff, 0, 0, 0x10, 0};
 
 Bytes bytes_of(const Wqe& wqe) { return {wqe.inline_payload.begin(), wqe.inline_payload.end()}; }
-DecodeResult decode(const Bytes& wqe) { return decode_wqe(wqe.data(), wqe.size()); }
+/// Into an entry that was another one before, as consumers do: nothing of that stays.
+DecodeResult decode(const Bytes& wqe) {
+  DecodeResult result;
+  Wqe& used = result.wqe;
+  used.kind = WqeKind::kMaskedCompareSwap;
+  used.signalled = used.solicited = used.has_immediate = true;
+  used.fence = 4;
+  used.remote_address = used.length = ~std::uint64_t{0};
+  for (int i = 0; i < 3; ++i) used.local.push_back({~std::uint64_t{0}, 1, 2});
+  const Bytes many(40, 0xee);
+  used.inline_payload.assign(many.data(), many.data() + many.size());
+  static_cast<Findings&>(result) = decode_wqe(wqe.data(), wqe.size(), Receives::kNo, used);
+  return result;
+}
 
 Wqe good(const Bytes& wqe) {
   const DecodeResult result = decode(wqe);

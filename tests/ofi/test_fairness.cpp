@@ -51,7 +51,7 @@ class QueueRig {
   static constexpr std::uint64_t kPage = 4096, kPerQueue = kDepth * 64 + kPage;
   QueueRig(std::size_t count, std::size_t places, std::size_t operations = 256)
       : scratch_(operations * ofi::kScratchBytes),
-        operations_(scratch_.data(), operations),
+        operations_(scratch_.data(), operations, count),
         engine(places),
         peers(count),
         memory_(count * kPerQueue),
@@ -154,6 +154,18 @@ TEST_CASE("an operation that the provider refuses is overdue at some time", "[of
   CHECK(rig.waiting[0]);
   rig.step(std::chrono::seconds(10));
   CHECK_FALSE(rig.peers[0].lost.empty());
+}
+
+TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
+  // As many as the executor has. Each queue may have 64 under way: eight would take them all.
+  const std::size_t slow = GENERATE(1u, 7u, 8u, 9u, 30u);
+  QueueRig rig(slow + 1, 10'000, 512);
+  for (std::size_t i = 0; i < slow; ++i) post_writes(rig.clients[i], 100);
+  for (int round = 0; round < 10; ++round) rig.step();
+  post_writes(rig.clients.back(), 1);
+  rig.step();
+  INFO(slow << " peers");
+  CHECK(rig.waiting.back());
 }
 
 TEST_CASE("a small write gets through between large ones to other PEs", "[ofi]") {

@@ -55,8 +55,9 @@ std::string text(const char* format, Values... values) {
 /// Takes the entry apart front to back. The first thing that is wrong stays.
 class Decoder {
  public:
-  Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives, DecodeResult& result)
-      : at_(wqe), left_(bytes), receives_(receives), result_(result) {}
+  Decoder(const std::uint8_t* wqe, std::size_t bytes, Receives receives, Wqe& decoded,
+          Findings& findings)
+      : at_(wqe), left_(bytes), receives_(receives), wqe_(decoded), findings_(findings) {}
 
   void decode() {
     if (left_ < kUnitBytes) {
@@ -77,17 +78,17 @@ class Decoder {
   }
 
  private:
-  Wqe& wqe() { return result_.wqe; }
-  [[nodiscard]] bool ok() const { return result_.error == WqeError::kNone; }
-  [[nodiscard]] const char* name() const { return opcode_name(result_.wqe.opcode); }
+  Wqe& wqe() { return wqe_; }
+  [[nodiscard]] bool ok() const { return findings_.error == WqeError::kNone; }
+  [[nodiscard]] const char* name() const { return opcode_name(wqe_.opcode); }
   void fail(WqeError error, std::string reason) {
     if (!ok()) return;
-    result_.error = error;
-    result_.reason = std::move(reason);
+    findings_.error = error;
+    findings_.reason = std::move(reason);
   }
 
   void remark(const std::string& what) {
-    result_.remark += (result_.remark.empty() ? "" : "; ") + what;
+    findings_.remark += (findings_.remark.empty() ? "" : "; ") + what;
   }
 
   /// The next `bytes`, or null (and an error) when the entry has no more.
@@ -327,7 +328,8 @@ class Decoder {
   std::size_t left_;
   Receives receives_;
   std::uint8_t opmod_ = 0;
-  DecodeResult& result_;
+  Wqe& wqe_;
+  Findings& findings_;
 };
 
 }  // namespace
@@ -336,8 +338,15 @@ std::size_t wqe_bytes(const std::uint8_t* ctrl) { return (ctrl[7] & 0x3fu) * kUn
 
 DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives) {
   DecodeResult result;
-  Decoder(wqe, bytes, receives, result).decode();
+  static_cast<Findings&>(result) = decode_wqe(wqe, bytes, receives, result.wqe);
   return result;
+}
+
+Findings decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives, Wqe& decoded) {
+  decoded.clear();
+  Findings findings;
+  Decoder(wqe, bytes, receives, decoded, findings).decode();
+  return findings;
 }
 
 // mlx5_wqe_data_seg, as many as fit.

@@ -49,6 +49,7 @@ class Few {
     else
       std::copy(first, last, few_.begin());
   }
+  void clear() { size_ = 0; }
   [[nodiscard]] const T* data() const { return size_ > kFew ? many_.data() : few_.data(); }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -71,7 +72,7 @@ struct LocalPiece {
 };
 using LocalPieces = Few<LocalPiece, 1>;
 
-struct Wqe {
+struct WqeFields {
   WqeKind kind = WqeKind::kNop;
   std::uint8_t opcode = 0;   ///< as in the entry, for error completions
   std::uint16_t index = 0;   ///< ctrl.wqe_index
@@ -81,9 +82,7 @@ struct Wqe {
   std::uint8_t fence = 0;    ///< ctrl.fm, 0 = none
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
-  Few<std::uint8_t, 32> inline_payload;  ///< in the entry itself
-  LocalPieces local;                     ///< the payload after that, or where results go
-  std::uint64_t length = 0;              ///< bytes at the remote side
+  std::uint64_t length = 0;  ///< bytes at the remote side
   // Atomics: operands in host order; 4-byte ones in the low half.
   std::uint64_t swap_or_add = 0, compare = 0;
   std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
@@ -101,6 +100,16 @@ struct Wqe {
   /// Entries of 64 bytes.
   [[nodiscard]] std::uint32_t entries() const { return (units + 3) / 4; }
 };
+struct Wqe : WqeFields {
+  Few<std::uint8_t, 32> inline_payload;  ///< in the entry itself
+  LocalPieces local;                     ///< the payload after that, or where results go
+
+  void clear() {
+    static_cast<WqeFields&>(*this) = {};
+    inline_payload.clear();
+    local.clear();
+  }
+};
 
 /// The mistake in an entry; the values are completion syndromes (MLX5_CQE_SYNDROME_*).
 enum class WqeError : std::uint8_t {
@@ -109,11 +118,13 @@ enum class WqeError : std::uint8_t {
   kLocalOperation = 0x02,
 };
 
-struct DecodeResult {
+struct Findings {
   WqeError error = WqeError::kNone;
   std::string reason;  ///< one line when there is an error
   /// What is set and should not be, although a NIC ignores it: one line, or empty.
   std::string remark;
+};
+struct DecodeResult : Findings {
   Wqe wqe;  ///< ctrl fields are valid also with an error
 };
 
@@ -129,6 +140,9 @@ enum class Receives : bool { kNo, kYes };
 /// and fields without a meaning are remarks. Nothing past `bytes` is read.
 [[nodiscard]] DecodeResult decode_wqe(const std::uint8_t* wqe, std::size_t bytes,
                                       Receives receives = Receives::kNo);
+/// Into `decoded`, whatever that was before.
+[[nodiscard]] Findings decode_wqe(const std::uint8_t* wqe, std::size_t bytes, Receives receives,
+                                  Wqe& decoded);
 
 /// Pieces of memory that an entry of a receive queue, `bytes` long, offers; one without a key ends
 /// them (mlx5dv.h, MLX5_INVALID_LKEY).

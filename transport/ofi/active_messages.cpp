@@ -47,7 +47,7 @@ std::size_t requests_for(const ActiveMessages::Setup& setup) {
 /// Messages that may come by a lane: requests of those PEs that use it, and replies.
 std::size_t receives_for(const ActiveMessages::Setup& setup, std::size_t lane) {
   std::size_t peers = 0;
-  for (const Peer& peer : setup.peers) peers += setup.lanes.between(setup.pe, peer.pe) == lane;
+  for (const Peer& peer : setup.peers) peers += peer.home == lane;
   const std::size_t requests = peers * window_for(setup);
   return requests + std::min(requests, requests_for(setup));
 }
@@ -68,10 +68,12 @@ ActiveMessages::ActiveMessages(const Setup& setup)
     : setup_(setup),
       window_(window_for(setup)),
       payload_(payload_for(setup)),
-      requests_(setup.lanes, setup.heap, Role::kRequest, {requests_for(setup), payload_}, *this),
-      replies_(setup.lanes, setup.heap, Role::kReply, {requests_for(setup), payload_}, *this),
-      receives_(setup.lanes, setup.heap, Role::kReceive, {all_receives_for(setup), payload_},
-                *this),
+      requests_(setup.lanes, setup.heap, Role::kRequest,
+                {requests_for(setup), payload_, setup.peers.size()}, *this),
+      replies_(setup.lanes, setup.heap, Role::kReply,
+               {requests_for(setup), payload_, setup.peers.size()}, *this),
+      receives_(setup.lanes, setup.heap, Role::kReceive,
+                {all_receives_for(setup), payload_, setup.peers.size()}, *this),
       served_(setup.max_queues) {
   std::size_t next = 0;
   for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) {
@@ -157,9 +159,7 @@ void ActiveMessages::post_receive(MessageBuffer& buffer) {
 }
 
 void ActiveMessages::release(MessageBuffer& buffer) {
-  const bool request = buffer.role == Role::kRequest;
-  if (!request) --peer_of(buffer).replies;
-  (request ? requests_ : replies_).release(buffer);
+  (buffer.role == Role::kRequest ? requests_ : replies_).release(buffer);
 }
 
 void ActiveMessages::send(MessageBuffer& buffer) {
@@ -171,7 +171,7 @@ void ActiveMessages::send(MessageBuffer& buffer) {
     release(buffer);
     return;
   }
-  const std::size_t lane = setup_.lanes.between(setup_.pe, peer.pe);
+  const std::size_t lane = peer.home;
   iovec where{buffer.memory, sizeof(MessageHeader) + payload_of(buffer.header())};
   void* descriptor = (request ? requests_ : replies_).descriptor(lane);
   fi_msg message{};

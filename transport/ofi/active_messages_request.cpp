@@ -56,10 +56,9 @@ std::string ActiveMessages::awaits(const Operation& operation) const {
 
 MessageBuffer* ActiveMessages::acquire_request(Peer& peer, Operation* operation) {
   if (peer.requests >= window_) return nullptr;
-  MessageBuffer* buffer = requests_.acquire(peer.requests);
+  MessageBuffer* buffer = requests_.acquire(peer.pe);
   if (buffer == nullptr) return nullptr;
   ++peer.requests;
-  buffer->pe = peer.pe;
   buffer->operation = operation;
   const auto index = static_cast<std::uint64_t>(buffer->index);
   buffer->request = next_request_++ << kIndexBits | index;

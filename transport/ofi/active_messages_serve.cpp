@@ -51,11 +51,8 @@ void ActiveMessages::serve(Served& queue) {
 
 /// False: there is no buffer for the answer.
 bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
-  Peer& peer = peer_of(buffer);
-  MessageBuffer* const answer = replies_.acquire(peer.replies);
+  MessageBuffer* const answer = replies_.acquire(buffer.pe);
   if (answer == nullptr) return false;
-  ++peer.replies;
-  answer->pe = buffer.pe;
   answer->answers = &buffer;
   buffer.answers = answer;
   buffer.begun = !queue.abandoned();

@@ -14,7 +14,8 @@ void MessageBuffer::set_header(const MessageHeader& header) {
 }
 
 MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role,
-                               const Shape& shape, CompletionSink& sink) {
+                               const Shape& shape, CompletionSink& sink)
+    : shares_(shape.count, shape.peers) {
   const std::size_t alignment = shape.payload_bytes > 0 ? kPayloadAlignment : kLine;
   const std::size_t header = (sizeof(MessageHeader) + alignment - 1) / alignment * alignment;
   const std::size_t each = header + shape.payload_bytes;  // a multiple, as payloads are
@@ -33,14 +34,17 @@ MessageBuffers::MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::
   }
 }
 
-MessageBuffer* MessageBuffers::acquire(std::size_t has) {
-  if (!may_take(has, free_.size())) return nullptr;
+MessageBuffer* MessageBuffers::acquire(int pe) {
+  if (!shares_.may_take(pe)) return nullptr;
+  shares_.take(pe);
   MessageBuffer* buffer = free_.back();
   free_.pop_back();
+  buffer->pe = pe;
   return buffer;
 }
 
 void MessageBuffers::release(MessageBuffer& buffer) {
+  shares_.give_back(buffer.pe);
   buffer.state = MessageBuffer::State::kFree;
   buffer.operation = nullptr;
   buffer.answers = nullptr;

@@ -85,12 +85,12 @@ struct MessageBuffer : Context {
 class MessageBuffers {
  public:
   struct Shape {
-    std::size_t count, payload_bytes;
+    std::size_t count, payload_bytes, peers;
   };
   MessageBuffers(Lanes& lanes, MemoryAccess& heap, MessageBuffer::Role role, const Shape& shape,
                  CompletionSink& sink);
-  /// Null when there is none, or `has` are all that one peer may have (may_take).
-  [[nodiscard]] MessageBuffer* acquire(std::size_t has);
+  /// For a message to that PE; null when it may have no more.
+  [[nodiscard]] MessageBuffer* acquire(int pe);
   void release(MessageBuffer& buffer);
   [[nodiscard]] MessageBuffer& operator[](std::size_t index) { return buffers_[index]; }
   [[nodiscard]] std::size_t count() const { return buffers_.size(); }
@@ -103,6 +103,7 @@ class MessageBuffers {
   LaneMemory registered_;
   std::deque<MessageBuffer> buffers_;
   std::vector<MessageBuffer*> free_;
+  Shares shares_;
 };
 
 }  // namespace gshmem::ofi

@@ -62,7 +62,8 @@ OfiNic::OfiNic(Setup setup)
   pool_memory_ = access_->allocate(bytes);
   pool_ = setup_.lanes->register_memory({.base = pool_memory_.get(), .bytes = bytes},
                                         FI_READ | FI_WRITE | FI_REMOTE_READ);
-  operations_ = std::make_unique<OperationPool>(pool_memory_.get(), count);
+  operations_ = std::make_unique<OperationPool>(pool_memory_.get(), count,
+                                                static_cast<std::size_t>(setup_.size));
 }
 
 OfiNic::~OfiNic() { stop(); }
@@ -84,6 +85,7 @@ void OfiNic::meet(const std::vector<Reach>& all) {
     peer.heap_bytes = all[pe].heap_bytes;
     peer.heap_base = all[pe].heap_base;
     peer.probe_base = all[pe].probe_base;
+    peer.home = setup_.lanes->between(setup_.pe, peer.pe);
     for (std::size_t lane = 0; lane < setup_.lanes->count(); ++lane)
       peer.ways.push_back({.address = (*setup_.lanes)[lane].peer(peer.pe),
                            .heap_key = all[pe].heap_keys[lane],

@@ -1,7 +1,5 @@
 #include "transport/ofi/operation.h"
 
-#include <algorithm>
-
 namespace gshmem::ofi {
 
 Failure failure(abi::Syndrome syndrome, std::string text) {
@@ -31,45 +29,16 @@ const char* name_of(nic::WqeKind kind) {
 
 }  // namespace
 
-Chunk Operation::next_chunk(std::uint64_t max) const {
-  Chunk chunk{.remote = wqe.remote_address + at_remote_};
-  if (at_remote_ < wqe.inline_payload.size()) {
-    chunk.payload = wqe.inline_payload.data() + at_remote_;
-    chunk.bytes = std::min(wqe.inline_payload.size() - at_remote_, max);
-  } else if (piece_ < wqe.local.size()) {
-    const nic::LocalPiece& piece = wqe.local[piece_];
-    chunk.local = piece.address + in_piece_;
-    chunk.bytes = std::min(piece.bytes - in_piece_, max);
-  }
-  return chunk;
-}
-
-void Operation::advance(std::uint64_t bytes) {
-  const bool was_inline = at_remote_ < wqe.inline_payload.size();
-  at_remote_ += bytes;
-  if (was_inline) return;
-  in_piece_ += bytes;
-  while (piece_ < wqe.local.size() && in_piece_ >= wqe.local[piece_].bytes) {
-    ++piece_;
-    in_piece_ = 0;
-  }
-}
-
-void Operation::piece_begins() {
-  ++in_flight;
-  ++peer->in_flight;
-}
+void Operation::piece_begins() { ++in_flight; }
 
 void Operation::piece_ends() {
   --in_flight;
-  --peer->in_flight;
   peer->answered = true;
   tell();
 }
 
 void Operation::piece_fails(Failure why) {
   --in_flight;
-  --peer->in_flight;
   fail(std::move(why));
 }
 
@@ -105,7 +74,8 @@ std::string Operation::describe() const {
                    static_cast<unsigned long long>(wqe.length), peer != nullptr ? peer->pe : -1);
 }
 
-OperationPool::OperationPool(std::uint8_t* memory, std::size_t count) {
+OperationPool::OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers)
+    : shares_(count, peers) {
   for (std::size_t i = 0; i < count; ++i) {
     Operation& operation = operations_.emplace_back();
     operation.scratch = memory + i * kScratchBytes;
@@ -114,8 +84,8 @@ OperationPool::OperationPool(std::uint8_t* memory, std::size_t count) {
 }
 
 Operation* OperationPool::acquire(Peer& peer) {
-  if (!may_take(peer.operations, free_.size())) return nullptr;
-  ++peer.operations;
+  if (!shares_.may_take(peer.pe)) return nullptr;
+  shares_.take(peer.pe);
   Operation* operation = free_.back();
   free_.pop_back();
   operation->peer = &peer;
@@ -123,7 +93,7 @@ Operation* OperationPool::acquire(Peer& peer) {
 }
 
 void OperationPool::release(Operation* operation) {
-  --operation->peer->operations;
+  shares_.give_back(operation->peer->pe);
   operation->reset();
   free_.push_back(operation);
 }

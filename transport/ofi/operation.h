@@ -5,9 +5,11 @@
 #include "transport/nic/decode.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/lanes.h"
+#include "transport/ofi/shares.h"
 
 #include <gshmem/abi/mlx5.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -34,18 +36,15 @@ struct Peer {
   std::uint32_t remote_key = 0;                 ///< as WQEs name the heap
   std::uint64_t heap_base = 0, probe_base = 0;  ///< as providers do, for RMA
   std::vector<Way> ways;                        ///< by lane
+  std::size_t home = 0;                         ///< lane of small transfers (Lanes::between)
   std::string lost;                             ///< why; empty while it is reachable
   Clock::time_point report_at{};                ///< when to say so to the PE
   bool answered = false;                        ///< an operation has ended well at least once
 
-  // Its part of what all peers share (may_take).
-  std::size_t operations = 0, in_flight = 0, requests = 0, replies = 0;
+  std::size_t requests = 0;    ///< messages that it has not answered
   std::size_t bytes = 0;       ///< of writes and reads in flight
   std::size_t immediates = 0;  ///< that it may not have taken yet
 };
-/// A peer that has some of the places that all share may take another one. Whoever has as many as
-/// are left may not: so n peers that never give theirs back leave an nth part to the others.
-[[nodiscard]] inline bool may_take(std::size_t has, std::size_t left) { return has < left; }
 
 /// What a queue's messages are numbered by at their target.
 struct Outbound {
@@ -92,13 +91,14 @@ struct Operation {
   OperationOwner* owner = nullptr;
   Outbound* outbound = nullptr;
   State state = State::kQueued;
-  unsigned in_flight = 0;  ///< pieces that have been handed on and have not ended
-  bool refused = false;    ///< the provider has had no place for it: perhaps nobody answers
-  bool told = false;       ///< the owner knows that it has ended
-  bool counted = false;    ///< by the owner, among what is under way
+  bool refused = false;  ///< the provider has had no place for it: perhaps nobody answers
+  bool told = false;     ///< the owner knows that it has ended
+  bool counted = false;  ///< by the owner, among what is under way
   /// Of an atomic and the writes before it that may be under way with it: their immediates bear the
   /// group, and the target counts them before it carries out the atomic.
   int group = kNoGroup;
+  // Not beside `state`: done() would read both at once, and wait for the store to one of them.
+  unsigned in_flight = 0;      ///< pieces that have been handed on and have not ended
   std::uint32_t pieces = 0;    ///< that bear the group; of the atomic: of all its writes
   std::uint32_t reserved = 0;  ///< immediates of the peer, for as many pieces as there may be
   std::uint32_t lanes = 0;     ///< bits of those that have to be flushed before it ends
@@ -138,6 +138,31 @@ struct Operation {
   std::uint64_t in_piece_ = 0;   ///< bytes of it that were issued
   std::uint64_t at_remote_ = 0;  ///< bytes issued of all
 };
+// Here, because for each write of few bytes they are a part of what it costs.
+inline Chunk Operation::next_chunk(std::uint64_t max) const {
+  Chunk chunk{.remote = wqe.remote_address + at_remote_};
+  if (at_remote_ < wqe.inline_payload.size()) {
+    chunk.payload = wqe.inline_payload.data() + at_remote_;
+    chunk.bytes = std::min(wqe.inline_payload.size() - at_remote_, max);
+  } else if (piece_ < wqe.local.size()) {
+    const nic::LocalPiece& piece = wqe.local[piece_];
+    chunk.local = piece.address + in_piece_;
+    chunk.bytes = std::min(piece.bytes - in_piece_, max);
+  }
+  return chunk;
+}
+
+inline void Operation::advance(std::uint64_t bytes) {
+  const bool was_inline = at_remote_ < wqe.inline_payload.size();
+  at_remote_ += bytes;
+  if (was_inline) return;
+  in_piece_ += bytes;
+  while (piece_ < wqe.local.size() && in_piece_ >= wqe.local[piece_].bytes) {
+    ++piece_;
+    in_piece_ = 0;
+  }
+}
+
 inline constexpr std::size_t kScratchBytes = 1024;
 static_assert(kScratchBytes >= nic::kMaxWqeBytes, "inline payload fits");
 
@@ -161,7 +186,7 @@ class Engine {
 class OperationPool {
  public:
   /// `memory`: scratch memory for `count` of them.
-  OperationPool(std::uint8_t* memory, std::size_t count);
+  OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers);
   [[nodiscard]] Operation* acquire(Peer& peer);  ///< null when the peer may have no more
   void release(Operation* operation);
   [[nodiscard]] std::size_t count() const { return operations_.size(); }
@@ -169,6 +194,7 @@ class OperationPool {
  private:
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
+  Shares shares_;
 };
 
 }  // namespace gshmem::ofi

@@ -35,9 +35,9 @@ RmaEngine::RmaEngine(const Setup& setup)
     max_bytes_ = kThreadBytes;
   }
   for (std::size_t i = 0; i < setup.lanes.count(); ++i) {
-    Lane& lane = lanes_[i];
-    const std::size_t size = setup.lanes[i].info().tx_attr->size;
-    for (std::size_t n = std::clamp<std::size_t>(size, 1, 4096); n > 0; --n) {
+    const std::size_t size = std::clamp<std::size_t>(setup.lanes[i].info().tx_attr->size, 1, 4096);
+    Lane& lane = lanes_.emplace_back(size, setup.peers.size());
+    for (std::size_t n = size; n > 0; --n) {
       Piece& piece = lane.pieces.emplace_back();
       piece.sink = this;
       piece.lane = i;
@@ -52,7 +52,9 @@ std::string RmaEngine::awaits(const Operation& operation) const {
 
 RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use use) {
   std::vector<Piece*>& free = lanes_[lane].free;
-  if (free.empty() || !may_take(operation.peer->in_flight, free.size())) return nullptr;
+  Shares& shares = lanes_[lane].shares;
+  if (free.empty() || !shares.may_take(operation.peer->pe)) return nullptr;
+  shares.take(operation.peer->pe);
   Piece* piece = free.back();
   free.pop_back();
   piece->operation = &operation;
@@ -61,7 +63,11 @@ RmaEngine::Piece* RmaEngine::acquire(Operation& operation, std::size_t lane, Use
   return piece;
 }
 
-void RmaEngine::release(Piece& piece) { lanes_[piece.lane].free.push_back(&piece); }
+void RmaEngine::release(Piece& piece) {
+  Lane& lane = lanes_[piece.lane];
+  if (piece.operation != nullptr) lane.shares.give_back(piece.operation->peer->pe);
+  lane.free.push_back(&piece);
+}
 
 bool RmaEngine::accepted(Piece& piece, ssize_t result) {
   Operation& operation = *piece.operation;
@@ -107,7 +113,7 @@ std::uint64_t RmaEngine::chunk_bytes(const Operation& operation) const {
 
 /// Of the piece that begins `at` bytes after the operation's first.
 std::size_t RmaEngine::lane_of(const Operation& operation, std::uint64_t at) const {
-  const std::size_t home = setup_.lanes.between(setup_.pe, operation.peer->pe);
+  const std::size_t home = operation.peer->home;
   if (!is_spread(operation)) return home;
   return (home + at / chunk_bytes(operation)) % setup_.lanes.count();
 }
@@ -141,13 +147,13 @@ void RmaEngine::issue_chunks(Operation& operation, bool more) {
     const bool last = chunk.bytes == operation.left();
     // Only where the next call is sure to find a place.
     const bool follows = (more && last) || (!last && !is_spread(operation));
-    if (follows && may_take(operation.peer->in_flight + 2, lanes_[lane].free.size()))
+    if (follows && !lanes_[lane].free.empty() && lanes_[lane].shares.may_take(operation.peer->pe))
       flags |= FI_MORE;
     if (!accepted(*piece, post_chunk(*piece, flags))) return;
     lanes_[lane].unrung = (flags & FI_MORE) != 0;
     if (operation.group != Operation::kNoGroup) ++operation.pieces;
     // Nothing that comes by another lane finds what this one's completion says.
-    const bool spread = lane != setup_.lanes.between(setup_.pe, operation.peer->pe);
+    const bool spread = lane != operation.peer->home;
     if (spread && operation.group == Operation::kNoGroup && !setup_.lanes.first().able().delivers &&
         operation.writes())
       operation.lanes |= 1u << lane;

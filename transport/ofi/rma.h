@@ -7,7 +7,6 @@
 #include "transport/ofi/memory_access.h"
 #include "transport/ofi/operation.h"
 
-#include <array>
 #include <deque>
 #include <vector>
 
@@ -62,8 +61,10 @@ class RmaEngine final : public Engine, private CompletionSink {
     Chunk chunk;  ///< of kData
   };
   struct Lane {
+    Lane(std::size_t size, std::size_t peers) : shares(size, peers) {}
     std::deque<Piece> pieces;  ///< as many as the endpoint's queue has places
     std::vector<Piece*> free;
+    Shares shares;
     /// Calls were made with FI_MORE and none after them: the device may not know of them.
     bool unrung = false;
   };
@@ -110,7 +111,7 @@ class RmaEngine final : public Engine, private CompletionSink {
   Setup setup_;
   std::uint64_t max_chunk_;
   std::size_t max_bytes_;  ///< to one peer under way, where threads have to move them
-  std::array<Lane, kMaxLanes> lanes_;
+  std::deque<Lane> lanes_;
   std::vector<Piece*> again_;  ///< that the provider has given back undone
   std::vector<Result> results_;
   OwnFlush own_flush_;

@@ -34,8 +34,7 @@ std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
 
 void RmaEngine::issue_atomic(Operation& operation) {
   const AtomicPlan plan = plan_atomic(operation.wqe, setup_.atomics);
-  Piece* piece =
-      acquire(operation, setup_.lanes.between(setup_.pe, operation.peer->pe), Use::kAtomic);
+  Piece* piece = acquire(operation, operation.peer->home, Use::kAtomic);
   if (piece == nullptr) return;
   if (accepted(*piece, post_atomic(operation, plan, *piece)))
     operation.state = Operation::State::kIssued;

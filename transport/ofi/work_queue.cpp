@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace gshmem::ofi {
 namespace {
-
-/// Operations of one queue under way: enough to keep a connection busy, few enough that one queue
-/// does not take them all. Fewer than there are groups.
-constexpr std::size_t kWindow = 64;
 
 Engine& engine_of(const Operation& operation, const QueueServices& services) {
   return operation.wqe.is_atomic() ? services.atomics : services.data;
@@ -22,7 +19,10 @@ WorkQueue::WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, st
     : entries_(static_cast<std::uint8_t*>(memory.base) + place.entries),
       completion_(static_cast<std::uint8_t*>(memory.base) + place.completion),
       depth_(place.depth),
-      number_(number) {}
+      number_(number) {
+  require(std::has_single_bit(depth_), GSHMEMX_ERROR_INTERNAL,
+          strprintf("a queue of %u entries, which is no power of two", depth_));
+}
 
 bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
   listed_ = served_ = hungry_ = false;
@@ -35,7 +35,7 @@ bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
   busy |= issue(services, now);
   busy |= retire(services);
   // What has retired makes room for what was rung.
-  if (!failed_ && operations_.size() < kWindow && (next_ < rung_ && !closed_)) list();
+  if (!failed_ && !operations_.full() && next_ < rung_ && !closed_) list();
   return busy;
 }
 
@@ -56,7 +56,7 @@ void WorkQueue::rung(std::uint64_t value) {
 
 bool WorkQueue::fetch(QueueServices& services) {
   bool busy = false;
-  while (!closed_ && (next_ < rung_ || !doorbell_error_.empty()) && operations_.size() < kWindow) {
+  while (!closed_ && (next_ < rung_ || !doorbell_error_.empty()) && !operations_.full()) {
     Operation* operation = services.operations.acquire(*peer_);
     if (operation == nullptr) {
       hungry_ = true;
@@ -85,7 +85,7 @@ void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
   std::array<std::uint8_t, kScratchBytes> bytes;
   const auto copy = [&](std::uint64_t i) {
     std::memcpy(bytes.data() + i * nic::kEntryBytes,
-                entries_ + (next_ + i) % depth_ * nic::kEntryBytes, nic::kEntryBytes);
+                entries_ + ((next_ + i) & (depth_ - 1)) * nic::kEntryBytes, nic::kEntryBytes);
   };
   copy(0);
   const std::size_t size = nic::wqe_bytes(bytes.data());
@@ -94,8 +94,8 @@ void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
   for (std::uint64_t i = 1; i < entries; ++i) copy(i);
   const std::size_t known = std::clamp<std::size_t>(
       size, nic::kEntryBytes / 4, std::max<std::uint64_t>(entries, 1) * nic::kEntryBytes);
-  nic::DecodeResult decoded = nic::decode_wqe(bytes.data(), known);
-  operation.wqe = std::move(decoded.wqe);
+  const nic::Findings decoded =
+      nic::decode_wqe(bytes.data(), known, nic::Receives::kNo, operation.wqe);
   Failure why = decoded.error != nic::WqeError::kNone
                     ? failure(static_cast<abi::Syndrome>(decoded.error), decoded.reason)
                     : check(operation.wqe, services);
@@ -236,7 +236,8 @@ void WorkQueue::count_pieces(Operation& operation) {
 
 void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point now) {
   const Clock::duration patience = operation_patience(services.timeout);
-  for (Operation* operation : operations_) {
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    Operation* const operation = operations_[i];
     if (operation->state == State::kQueued) return;
     if (operation->done() || operation->failure) continue;
     if (!peer_->lost.empty()) {
@@ -256,7 +257,7 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
 
 bool WorkQueue::retire(QueueServices& services) {
   const Operation* last = nullptr;  // of the signalled ones: only one completion is visible anyway
-  std::array<Operation*, kWindow> ended;
+  std::array<Operation*, Ring::kPlaces> ended;
   std::size_t count = 0;
   while (!operations_.empty() && !failed_) {
     Operation* operation = operations_.front();
@@ -307,11 +308,15 @@ void WorkQueue::complete(const Operation& operation) {
 
 void WorkQueue::reap(QueueServices& services) {
   // An operation that the provider still holds keeps its memory until it lets go.
-  std::erase_if(operations_, [&](Operation* operation) {
-    if (operation->in_flight > 0) return false;
-    services.operations.release(operation);
-    return true;
-  });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    Operation* const operation = operations_[i];
+    if (operation->in_flight > 0)
+      operations_[kept++] = operation;
+    else
+      services.operations.release(operation);
+  }
+  operations_.shrink(kept);
 }
 
 std::optional<Clock::time_point> WorkQueue::waiting_since() const {

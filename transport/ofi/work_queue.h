@@ -9,9 +9,9 @@
 #include "transport/ofi/operation.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +47,33 @@ struct QueueServices {
 
 /// A doorbell that was not rung since it was looked at; a number that no queue has.
 inline constexpr std::uint64_t kNotRung = ~std::uint64_t{0};
+
+/// Operations of one queue under way, in order.
+class Ring {
+ public:
+  /// Enough to keep a connection busy, few enough that one queue does not take all operations.
+  /// Fewer than there are groups.
+  static constexpr std::size_t kPlaces = 64;
+
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] bool full() const { return size_ == kPlaces; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] Operation*& operator[](std::size_t i) { return places_[(first_ + i) % kPlaces]; }
+  [[nodiscard]] Operation* operator[](std::size_t i) const {
+    return places_[(first_ + i) % kPlaces];
+  }
+  [[nodiscard]] Operation* front() const { return (*this)[0]; }
+  void push_back(Operation* operation) { (*this)[size_++] = operation; }
+  void pop_front() {
+    ++first_;
+    --size_;
+  }
+  void shrink(std::size_t size) { size_ = size; }
+
+ private:
+  std::size_t first_ = 0, size_ = 0;
+  std::array<Operation*, kPlaces> places_;
+};
 
 class WorkQueue final : private OperationOwner {
  public:
@@ -113,11 +140,11 @@ class WorkQueue final : private OperationOwner {
   Peer* peer_ = nullptr;
   Outbound outbound_;
 
-  std::uint64_t rung_ = 0;             ///< entries that the doorbell has announced
-  std::uint64_t next_ = 0;             ///< entry to fetch next
-  std::uint64_t retired_ = 0;          ///< entries whose WQEs have ended
-  std::deque<Operation*> operations_;  ///< fetched and not retired, in order
-  std::size_t issued_ = 0;             ///< the first so many of them need nothing more
+  std::uint64_t rung_ = 0;     ///< entries that the doorbell has announced
+  std::uint64_t next_ = 0;     ///< entry to fetch next
+  std::uint64_t retired_ = 0;  ///< entries whose WQEs have ended
+  Ring operations_;            ///< fetched and not retired, in order
+  std::size_t issued_ = 0;     ///< the first so many of them need nothing more
   struct UnderWay {
     unsigned writes = 0, grouped = 0, reads = 0, atomics = 0;
     [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }
