@@ -16,9 +16,10 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Spinning pays for round trips of about 10 us (tcp on one host); yielding leaves the core to the
-// other side of the connection, which on small machines is the one that has to run.
-constexpr microseconds kSpin{20}, kYield{300}, kDoze{20'000}, kIdle{500'000};
+// A yield leaves the core to the thread that waits for what was just done, or to the other side of
+// the connection. Spinning for 20 us first took 85 us for the round trip of a signal instead of 50
+// (tcp, two PEs on two cores); where the core is free a yield takes less than a microsecond.
+constexpr microseconds kYield{300}, kDoze{20'000}, kIdle{500'000};
 constexpr long kDozeNs = 20'000, kSleepNs = 60'000, kIdleNs = 100'000;
 
 /// The executor's own, the PE's, and one for what else there is.
@@ -55,7 +56,6 @@ Cores own_cores() {
 void rest(Polling polling, Clock::duration idle) {
   if (polling == Polling::kSpin) return;
   const bool at_once = polling == Polling::kSleepAtOnce;
-  if (!at_once && idle < kSpin) return;
   if (!at_once && idle < kYield)
     std::this_thread::yield();
   else if (!at_once && idle < kDoze)

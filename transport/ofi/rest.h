@@ -12,7 +12,7 @@ namespace gshmem::ofi {
 /// GSHMEM_OFI_POLL, with `auto` decided.
 enum class Polling {
   kSpin,
-  /// For less cores than threads: after 20 us it yields, after 300 us it sleeps, 100 us at most.
+  /// For less cores than threads: it yields, and sleeps after 300 us, 100 us at most.
   kSleep,
   /// A provider that makes progress by threads of its own wants the core for them: with spinning or
   /// yielding, `sockets` on two cores took 4 to 6 ms per operation.
