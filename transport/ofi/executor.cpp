@@ -17,8 +17,7 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
-      liveness_(setup.lanes[0], setup.peers, setup.pool, setup.probe_offset,
-                setup.services.timeout),
+      liveness_(setup.lanes, setup.peers, setup.pool, setup.probe_offset, setup.services.timeout),
       queues_(setup.doorbells),
       reported_(setup.peers.size()),
       known_(setup.peers.size()) {}

@@ -18,11 +18,11 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Liveness::Liveness(Fabric& fabric, std::vector<Peer>& peers, const LaneMemory& memory,
+Liveness::Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory,
                    std::uint64_t word, Clock::duration timeout)
-    : fabric_(fabric),
+    : lanes_(lanes),
+      memory_(memory),
       landing_(memory.base + word + sizeof(std::uint64_t)),
-      descriptor_(memory.descriptors[0]),
       patience_(kRefused) {
   if (timeout.count() > 0) patience_ = std::min<Clock::duration>(patience_, timeout);
   for (Peer& peer : peers) {
@@ -41,8 +41,9 @@ void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
 
 ssize_t Liveness::read_word(Probe& probe) {
   const Peer& peer = *probe.peer;
-  return fi_read(fabric_.endpoint(), landing_, sizeof(std::uint64_t), descriptor_,
-                 peer.ways[0].address, peer.probe_base, peer.ways[0].probe_key,
+  const Way& way = peer.ways[peer.home];
+  return fi_read(lanes_[peer.home].endpoint(), landing_, sizeof(std::uint64_t),
+                 memory_.descriptors[peer.home], way.address, peer.probe_base, way.probe_key,
                  static_cast<Context*>(&probe));
 }
 

@@ -12,8 +12,9 @@ namespace gshmem::ofi {
 
 class Liveness final : private CompletionSink {
  public:
-  /// `memory` holds a word for peers at `word`, and 8 bytes after it where theirs go.
-  Liveness(Fabric& fabric, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
+  /// Each peer by the lane of its small transfers. `memory` holds a word for peers at `word`, and 8
+  /// bytes after it where theirs go.
+  Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
            Clock::duration timeout);
 
   /// Makes the connection to a peer before operations need it, so that what the provider allocates
@@ -34,9 +35,9 @@ class Liveness final : private CompletionSink {
   ssize_t read_word(Probe& probe);
   void send(Probe& probe, Clock::time_point now);
 
-  Fabric& fabric_;
+  Lanes& lanes_;
+  const LaneMemory& memory_;
   std::uint8_t* landing_;
-  void* descriptor_;
   Clock::duration patience_;  ///< how long the provider may refuse
   std::deque<Probe> probes_;  ///< by PE
 };
