@@ -47,9 +47,9 @@ template <class Result, class Body>
   try {
     return body(*pe);
   } catch (const Error& error) {
-    pe->raise(error);
+    pe->faults().raise(error);
   } catch (const std::exception& error) {
-    pe->raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));
+    pe->faults().raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));
   }
   return otherwise;
 }

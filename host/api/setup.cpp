@@ -192,7 +192,7 @@ void gshmem_finalize(void) {
 }
 
 void gshmem_global_exit(int status) {
-  if (Pe* pe = current_pe()) pe->global_exit(status);
+  if (Pe* pe = current_pe()) pe->faults().global_exit(status);
   end_process(status);
 }
 
@@ -353,8 +353,8 @@ GSHMEM_EXPORT void gshmemi_leave_gpu(void) {
 int gshmemx_last_fault(gshmemx_fault_t* info) {
   gshmemx_fault_t fault{};
   fault.pe = -1;
-  const Pe* pe = current_pe();
-  if (pe ? !pe->last_fault(&fault) : !get_init_error(&fault)) fault.code = GSHMEMX_SUCCESS;
+  Pe* pe = current_pe();
+  if (pe ? !pe->faults().last(&fault) : !get_init_error(&fault)) fault.code = GSHMEMX_SUCCESS;
   if (info) *info = fault;
   return fault.code;
 }

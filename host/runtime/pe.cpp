@@ -1,9 +1,7 @@
 #include "host/runtime/pe.h"
 
 #include "host/base/log.h"
-#include "host/base/thread.h"
 #include "host/base/together.h"
-#include "host/runtime/fault.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,20 +12,11 @@
 #include <set>
 
 namespace gshmem {
-namespace {
-
-/// How long a PE whose request was refused has to say so itself.
-constexpr double kPeerTellsSeconds = 2;
-
-void copy_message(gshmemx_fault_t* info, const std::string& message) {
-  std::strncpy(info->message, message.c_str(), sizeof(info->message) - 1);
-  info->message[sizeof(info->message) - 1] = '\0';
-}
-
-}  // namespace
-
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
-    : options_(std::move(options)), boot_(std::move(boot)) {
+    : options_(std::move(options)),
+      boot_(std::move(boot)),
+      faults_(state_, *boot_,
+              [this](const abi::FaultRecord& record) { return fault_text(record); }) {
   if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
   options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -90,19 +79,15 @@ void Pe::meet() {
   plane_ = std::make_unique<control::Plane>(
       *boot_, options_.config,
       control::Plane::Callbacks{
-          .on_event = [this](const control::PeerNews& news) { on_peer_event(news); },
-          .on_tick = [this] { look_for_fault(); },
+          .on_event = [this](const control::PeerNews& news) { faults_.hear(news); },
+          .on_tick = [this] { faults_.look(gpu_ != nullptr); },
           .on_failure =
               [this](const std::string& why) {
                 if (!watching_.load(std::memory_order_acquire)) return;
-                raise(Error(GSHMEMX_ERROR_SYSTEM, why));
+                faults_.raise(Error(GSHMEMX_ERROR_SYSTEM, why));
               },
-          .stopped =
-              [this] {
-                return (state_.control && stopped()) ||
-                       (leaving_.load(std::memory_order_acquire) &&
-                        peer_left_.load(std::memory_order_acquire));
-              }});
+          .stopped = [this] { return faults_.ends_waits(); }});
+  faults_.set_plane(*plane_);
 }
 
 void Pe::choose_gpu() {
@@ -174,7 +159,7 @@ void Pe::make_memory() {
   if (gpu_) {
     gpu_->set_callbacks(
         [this](const char* call, gshmem_team_t team) { return host_sync(call, team); },
-        [this](const Error& e) { raise(e); });
+        [this](const Error& e) { faults_.raise(e); });
     gpu_->complete_memory_calls_on(state_.heap);
     gpu_->zero(state_.heap, abi::kInternalBytes);
     gpu_->zero(state_.heap + state_.heap_bytes, Teams::bytes_at_end(options_.config.teams));
@@ -208,13 +193,13 @@ void Pe::withdraw() noexcept {
 
 Pe::~Pe() {
   log_set_pe(state_.my_pe);
-  leaving_.store(true, std::memory_order_release);
+  faults_.leave();
   if (state_.magic == abi::kStateMagic) {
     try {
       quiet_network();
       complete_contexts();
       ranks().set_timeout(0);  // a PE that lives has as long as it needs
-      if (!stopped()) ranks().barrier();
+      if (!faults_.stopped()) ranks().barrier();
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
@@ -222,12 +207,12 @@ Pe::~Pe() {
     if (const unsigned bad = state_.control->bad_completions) {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
-    tell_peers();
+    faults_.tell_peers();
     plane_->monitor().leave();
   }
   stop_network();
   plane_.reset();  // before what its callbacks use
-  say_fault();     // of the last moment
+  faults_.say();   // of the last moment
   state_.magic = 0;
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
@@ -267,13 +252,9 @@ void Pe::forsake(Pe* other) noexcept {
   state_.control->stop = 1;
 }
 
-bool Pe::stopped() const noexcept {
-  return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0;
-}
-
 int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
   try {
-    require_running();  // must not seem to have come: its puts may be missing
+    faults_.require_running();  // must not seem to have come: its puts may be missing
     if (team == GSHMEM_TEAM_WORLD) {
       ranks().barrier();
     } else {
@@ -281,13 +262,13 @@ int Pe::host_sync(const char* call, gshmem_team_t team) noexcept {
     }
     return GSHMEMX_SUCCESS;
   } catch (const Error& error) {
-    raise(error);
+    faults_.raise(error);
     return error.code();
   }
 }
 
 int Pe::agree_status(const char* call, int mine) {
-  require_running();
+  faults_.require_running();
   const std::vector<int> all = allgather(ranks(), mine);
   for (std::size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == GSHMEMX_SUCCESS) continue;
@@ -297,138 +278,6 @@ int Pe::agree_status(const char* call, int mine) {
     return all[pe];
   }
   return GSHMEMX_SUCCESS;
-}
-
-bool Pe::ends_job() const noexcept {
-  return state_.fault_policy == abi::FaultPolicy::kAbort &&
-         !leaving_.load(std::memory_order_acquire);  // finalize always returns
-}
-
-void Pe::say_fault() noexcept {
-  abi::FaultRecord record;
-  if (fault_said_ || !fault_read(state_.control, &record)) return;
-  fault_said_ = true;
-  const std::lock_guard lock(fault_mutex_);
-  if (host_fault_.empty()) GSHMEM_ERROR("%s", fault_text(record).c_str());
-}
-
-void Pe::look_for_fault() noexcept {
-  abi::FaultRecord record;
-  if (!fault_read(state_.control, &record)) return;
-  bool by_host = false;  // who has said it
-  Known known = Known::kHere;
-  {
-    const std::lock_guard lock(fault_mutex_);
-    by_host = !host_fault_.empty();
-    known = known_;
-  }
-  log_set_pe(state_.my_pe);
-  if (ends_job() && __atomic_load_n(&state_.control->returned, __ATOMIC_ACQUIRE) == 0) {
-    if (gpu_ && !by_host) end_job();
-    return;  // in CPU mode the thread that recorded it ends the job
-  }
-  say_fault();
-  if (ends_job()) return;
-  // The peer knows more. But it may not be looking.
-  if (known == Known::kByPeer && !peer_tells_) peer_tells_.emplace(kPeerTellsSeconds);
-  if (!peer_tells_ || peer_tells_->passed()) tell_peers();
-}
-
-void Pe::tell_peers() noexcept {
-  gshmemx_fault_t fault{};
-  if (!nic_path_ || !last_fault(&fault)) return;
-  {
-    const std::lock_guard lock(fault_mutex_);
-    if (known_ == Known::kByAll) return;
-  }
-  if (!peers_told_.exchange(true)) plane_->monitor().stopped(fault.message);
-}
-
-void Pe::require_running() const {
-  gshmemx_fault_t fault{};
-  if (!nic_path_ || !stopped() || !last_fault(&fault)) return;
-  throw Error(static_cast<gshmemx_status>(fault.code),
-              std::string("this PE is stopped by a fault: ") + fault.message);
-}
-
-/// A PE leaves on purpose only after all have entered finalize, or when it gave up waiting for
-/// them.
-void Pe::on_peer_event(const control::PeerNews& news) noexcept {
-  using control::PeerEvent;
-  if (news.event == PeerEvent::kExited) follow_exit(news);
-  // A stopped PE does not come to the barrier of finalize.
-  const bool gone = news.event == PeerEvent::kLeft || news.event == PeerEvent::kStopped;
-  if (gone) peer_left_.store(true, std::memory_order_release);
-  if (gone && leaving_.load(std::memory_order_acquire)) return;
-  log_set_pe(state_.my_pe);
-  const std::string text = plane_->text_of(news);
-  // Later news may be the effect of the first.
-  if (peer_failed_.exchange(true)) {
-    GSHMEM_INFO("%s", text.c_str());
-    return;
-  }
-  raise(Error(GSHMEMX_ERROR_PEER_FAILED, text), news.pe, Known::kByAll);
-}
-
-void Pe::follow_exit(const control::PeerNews& news) noexcept {
-  log_set_pe(state_.my_pe);
-  const std::string text =
-      strprintf("PE %d ends the job with status %d (gshmem_global_exit)", news.pe, news.status);
-  GSHMEM_WARN("%s", text.c_str());
-  boot_->abort(news.status, text);
-  end_process(news.status);
-}
-
-void Pe::raise(const Error& error, int pe, Known known) noexcept {
-  abi::FaultRecord record{};
-  record.code = error.code();
-  record.pe = pe;
-  const bool ends = ends_job();
-  // Before a thread that waits may see it and end the process.
-  if (!ends) GSHMEM_ERROR("%s", error.what());
-  {
-    const std::lock_guard lock(fault_mutex_);
-    if (fault_record(state_.control, record)) {
-      host_fault_ = error.what();
-      known_ = known;
-    }
-  }
-  if (ends) end_job();
-}
-
-bool Pe::last_fault(gshmemx_fault_t* info) const {
-  abi::FaultRecord record;
-  if (!fault_read(state_.control, &record)) return false;
-  info->code = record.code;
-  info->pe = record.pe;
-  info->queue = record.queue;
-  info->wqe_index = record.wqe_index;
-  info->opcode = record.opcode;
-  info->syndrome = record.syndrome;
-  const std::lock_guard lock(fault_mutex_);
-  copy_message(info, host_fault_.empty() ? fault_text(record) : host_fault_);
-  return true;
-}
-
-void Pe::end_job() noexcept {
-  gshmemx_fault_t info{};
-  if (!last_fault(&info)) std::strcpy(info.message, "stopped by a fault");
-  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
-  control::PeerNews mine{state_.my_pe, control::PeerEvent::kStopped, info.message};
-  end_job_because(mine, info.pe, 1);
-}
-
-void Pe::global_exit(int status) noexcept {
-  control::PeerNews mine{state_.my_pe, control::PeerEvent::kExited, "gshmem_global_exit", status};
-  end_job_because(mine, -1, status);
-}
-
-/// The peers hear the cause before the launcher may end this process.
-void Pe::end_job_because(const control::PeerNews& mine, int about, int status) noexcept {
-  plane_->monitor().ending(mine, about == state_.my_pe ? -1 : about);
-  boot_->abort(status, strprintf("PE %d ends the job with status %d: %s", state_.my_pe, status,
-                                 mine.why.c_str()));
-  end_process(status);
 }
 
 }  // namespace gshmem

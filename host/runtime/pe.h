@@ -10,12 +10,12 @@
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/config.h"
-#include "host/base/deadline.h"
 #include "host/base/gpu_mapping.h"
 #include "host/control/plane.h"
 #include "host/gpu/gpu.h"
 #include "host/heap/allocator.h"
 #include "host/runtime/context_table.h"
+#include "host/runtime/faults.h"
 #include "host/runtime/teams.h"
 #include "transport/nic/queue_set.h"
 #include "transport/p2p/window.h"
@@ -117,16 +117,7 @@ class Pe {
   /// Collective: the first of the PEs' statuses that is an error, in PE order.
   [[nodiscard]] int agree_status(const char* call, int mine);
 
-  /// Which PEs know of a fault: no other yet; PE `pe`, which learns it from its own NIC; all PEs.
-  enum class Known { kHere, kByPeer, kByAll };
-  /// Records a fault that the host found, about PE `pe` (-1 = none); ends the job under
-  /// GSHMEM_FAULT=abort.
-  void raise(const Error& error, int pe = -1, Known known = Known::kHere) noexcept;
-  /// First fault, or false. The message is complete.
-  [[nodiscard]] bool last_fault(gshmemx_fault_t* info) const;
-  /// Reports the fault on record and ends the job.
-  [[noreturn]] void end_job() noexcept;
-  [[noreturn]] void global_exit(int status) noexcept;
+  [[nodiscard]] Faults& faults() noexcept { return faults_; }
 
  private:
   void init();
@@ -166,25 +157,9 @@ class Pe {
   /// All that was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of a post which is not complete.
   void quiet_network();
-  /// Errors: the fault on record, when `status` is one.
-  void require_complete(int status) const;
   void stop_network() noexcept;
-  /// On the monitor thread, ten times a second: says what device code recorded, which nobody else
-  /// may ever ask for, and ends the job under abort; tells the other PEs.
-  void look_for_fault() noexcept;
   /// The whole message of what device code has recorded.
   [[nodiscard]] std::string fault_text(const abi::FaultRecord& record) const;
-  /// Logs what device code has recorded; the first time only.
-  void say_fault() noexcept;
-  /// In jobs with a network path, where a barrier promises what a stopped PE cannot keep: tells the
-  /// other PEs, once, that this one is stopped and meets nobody any more.
-  void tell_peers() noexcept;
-  /// Errors: that of the fault which has stopped this PE, in such a job.
-  void require_running() const;
-  void on_peer_event(const control::PeerNews& news) noexcept;
-  [[noreturn]] void follow_exit(const control::PeerNews& news) noexcept;
-  [[noreturn]] void end_job_because(const control::PeerNews& mine, int about, int status) noexcept;
-  [[nodiscard]] bool ends_job() const noexcept;
   /// Memory for tables that kernels read: both empty in CPU mode.
   [[nodiscard]] ContextTable::DeviceMemory table_memory();
   void make_teams();
@@ -195,7 +170,6 @@ class Pe {
   void add_queues(const char* call, std::size_t missing);
   template <class Step>
   void step_of(const char* call, const Step& step);
-  [[nodiscard]] bool stopped() const noexcept;
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
                                       std::uint64_t offset) const;
@@ -210,17 +184,8 @@ class Pe {
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
-  // Before what has threads that call raise: the GPU, the NICs, the monitor.
-  std::atomic<bool> leaving_{false};    ///< in finalize: other PEs may go
-  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
-  std::atomic<bool> peers_told_{false};
-  std::atomic<bool> peer_failed_{false};
-  std::atomic<bool> watching_{false};   ///< init is over
-  bool fault_said_ = false;             ///< monitor thread only, and after it ~Pe, as the next
-  std::optional<Deadline> peer_tells_;  ///< until then
-  mutable std::mutex fault_mutex_;
-  std::string host_fault_;  ///< message of a fault that the host found
-  Known known_ = Known::kHere;
+  Faults faults_;  ///< before what has threads that raise some: the GPU, the NICs, the monitor
+  std::atomic<bool> watching_{false};  ///< init is over
   int pes_on_gpu_ = 1;
   bool by_mps_ = false;
   /// What a PE tells the others about its GPU.

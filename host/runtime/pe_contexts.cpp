@@ -19,7 +19,7 @@ void Pe::make_contexts() {
 }
 
 void Pe::quiet_context(const abi::DeviceState& context) {
-  if (stopped()) return;
+  if (faults_.stopped()) return;
   if (gpu_) {
     (void)gpu_->ops()->run(device::Call::quiet("gshmem_quiet", &context));
   } else {
@@ -27,25 +27,18 @@ void Pe::quiet_context(const abi::DeviceState& context) {
   }
 }
 
-void Pe::require_complete(int status) const {
-  if (status == GSHMEMX_SUCCESS) return;
-  gshmemx_fault_t fault{};
-  const bool known = last_fault(&fault);
-  throw Error(static_cast<gshmemx_status>(status), known ? fault.message : status_text(status));
-}
-
 /// Without a fault by GSHMEM_FAULT: finalize goes on. Errors: that of a post which is not complete.
 void Pe::complete(const abi::DeviceState& of) {
   device::Call call(device::CallKind::kQuietStatus, "gshmem_finalize");
   call.context = &of;
-  require_complete(gpu_ ? static_cast<int>(gpu_->ops()->run(call))
-                        : device::quiet_status(device::Thread{}, of, call.name));
+  faults_.require_complete(gpu_ ? static_cast<int>(gpu_->ops()->run(call))
+                                : device::quiet_status(device::Thread{}, of, call.name));
 }
 
 void Pe::complete_contexts() {
   for (const std::int32_t handle : contexts_->open_handles()) {
     const abi::DeviceState* context = contexts_->find(handle);
-    if (context && !stopped()) complete(*context);
+    if (context && !faults_.stopped()) complete(*context);
   }
 }
 

@@ -32,7 +32,7 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   std::strncpy(mine.call, call, sizeof(mine.call) - 1);
   mine.size = size;
   mine.alignment = alignment;
-  named(call, [&] { require_running(); });
+  named(call, [&] { faults_.require_running(); });
   std::vector<Request> all = named(call, [&] { return allgather(ranks(), mine); });
   // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
   for (Request& request : all) {

@@ -92,8 +92,9 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
          .node_root = group().index == 0,
          .addresses = std::move(addresses),
          .share_fd = [this](int fd) { return plane_->local().from_root(fd).release(); },
-         .on_error = [this](const Error& error, int pe) { raise(error, pe); },
-         .on_refusal = [this](const Error& error, int pe) { raise(error, pe, Known::kByPeer); }}));
+         .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); },
+         .on_refusal = [this](const Error& error,
+                              int pe) { faults_.raise(error, pe, Faults::Known::kByPeer); }}));
   };
   if (!for_atomics_only || options_.config.nic != NicKind::kAuto) {
     if (options_.config.nic != NicKind::kNone) open();
@@ -186,6 +187,7 @@ void Pe::make_network() {
   if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;
   if (!open_nics(heap, (needed & kPaths) == 0)) return;
   nic_path_ = true;
+  faults_.set_network_path();
   warn_of_order();
   const bool by_nic = options_.config.amo == AmoChoice::kNic;
   if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
@@ -214,7 +216,7 @@ std::string Pe::network_text() const {
 }
 
 void Pe::quiet_network() {
-  if (!stopped() && (gpu_ || queues_)) complete(state_);
+  if (!faults_.stopped() && (gpu_ || queues_)) complete(state_);
 }
 
 void Pe::stop_network() noexcept {

@@ -357,7 +357,7 @@ gshmem::device::Ambient* gshmemi_ambient(void) {
 }
 
 void gshmemi_host_fault(const gshmem::abi::DeviceState* state) {
-  if (gshmem::Pe* pe = gshmem::pe_of_state(state)) pe->end_job();
+  if (gshmem::Pe* pe = gshmem::pe_of_state(state)) pe->faults().end_job();
   gshmem::abi::FaultRecord record;
   if (const int pe = gshmem::process_forked_from().pe; pe >= 0) {
     GSHMEM_ERROR("a context of PE %d is used in a process that was forked from it", pe);

@@ -21,7 +21,7 @@ char* Bench::at(std::uint64_t offset) const { return state().heap + abi::kIntern
 
 void Bench::look_for_fault(const char* call) const {
   gshmemx_fault_t fault{};
-  if (pe_->last_fault(&fault)) throw CheckFailed{std::string(call) + ": " + fault.message};
+  if (pe_->faults().last(&fault)) throw CheckFailed{std::string(call) + ": " + fault.message};
 }
 
 std::uint64_t Bench::run(const device::Call& call) {
