@@ -13,7 +13,7 @@ extern "C" {
 
 void* gshmem_malloc(size_t size) {
   return guard_value<void*>("gshmem_malloc", nullptr, [&](Pe& pe) {
-    return pe.allocate("gshmem_malloc", size, kDefaultAlignment, false);
+    return pe.heap().allocate("gshmem_malloc", size, kDefaultAlignment, false);
   });
 }
 
@@ -21,30 +21,31 @@ void* gshmem_calloc(size_t count, size_t size) {
   return guard_value<void*>("gshmem_calloc", nullptr, [&](Pe& pe) -> void* {
     std::size_t bytes = 0;
     if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;  // no heap has that much
-    return pe.allocate("gshmem_calloc", bytes, kDefaultAlignment, true);
+    return pe.heap().allocate("gshmem_calloc", bytes, kDefaultAlignment, true);
   });
 }
 
 void* gshmem_align(size_t alignment, size_t size) {
   return guard_value<void*>("gshmem_align", nullptr, [&](Pe& pe) {
-    return pe.allocate("gshmem_align", size, alignment, false);
+    return pe.heap().allocate("gshmem_align", size, alignment, false);
   });
 }
 
 void* gshmem_malloc_with_hints(size_t size, long /*hints*/) {
   return guard_value<void*>("gshmem_malloc_with_hints", nullptr, [&](Pe& pe) {
-    return pe.allocate("gshmem_malloc_with_hints", size, kDefaultAlignment, false);
+    return pe.heap().allocate("gshmem_malloc_with_hints", size, kDefaultAlignment, false);
   });
 }
 
 void* gshmem_realloc(void* ptr, size_t size) {
-  return guard_value<void*>("gshmem_realloc", nullptr,
-                            [&](Pe& pe) { return pe.reallocate("gshmem_realloc", ptr, size); });
+  return guard_value<void*>("gshmem_realloc", nullptr, [&](Pe& pe) {
+    return pe.heap().reallocate("gshmem_realloc", ptr, size);
+  });
 }
 
 void gshmem_free(void* ptr) {
   (void)guard_value<int>("gshmem_free", 0, [&](Pe& pe) {
-    pe.free("gshmem_free", ptr);
+    pe.heap().free("gshmem_free", ptr);
     return 0;
   });
 }

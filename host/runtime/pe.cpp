@@ -41,7 +41,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     throw;
   }
   GSHMEM_INFO("PE %d of %d, bootstrap %s, %s, heap %lu bytes", state_.my_pe, state_.n_pes,
-              boot_->name(), gpu_ ? gpu_->name() : "CPU mode", allocator_->capacity());
+              boot_->name(), gpu_ ? gpu_->name() : "CPU mode", heap_->capacity());
 }
 
 /// A launcher may end the job with the first PE that ends: nobody goes before all have heard what
@@ -149,8 +149,9 @@ void Pe::make_memory() {
                     options_.symmetric_size));
   make_window();
   publish_paths();
-  allocator_ = std::make_unique<OffsetAllocator>(
-      state_.heap_bytes - abi::kInternalBytes, OffsetAllocator::kGranularity, abi::kInternalBytes);
+  heap_ = std::make_unique<SymmetricHeap>(
+      SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window_->alignment(), gpu_.get()},
+      ranks(), [this] { faults_.require_running(); });
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   state_.control = gpu_ ? gpu_->control() : host_control_.get();

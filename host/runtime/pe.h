@@ -13,9 +13,9 @@
 #include "host/base/gpu_mapping.h"
 #include "host/control/plane.h"
 #include "host/gpu/gpu.h"
-#include "host/heap/allocator.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
+#include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "transport/nic/queue_set.h"
 #include "transport/p2p/window.h"
@@ -75,12 +75,7 @@ class Pe {
   /// One line about its way to the PEs that are not mapped; there is one.
   [[nodiscard]] std::string network_text() const;
 
-  // Symmetric memory; collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree,
-  // GSHMEMX_ERROR_INVALID_VALUE. Null when the heap is full.
-  [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
-                               bool zero);
-  [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
-  void free(const char* call, void* ptr);
+  [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
 
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
   // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
@@ -170,16 +165,6 @@ class Pe {
   void add_queues(const char* call, std::size_t missing);
   template <class Step>
   void step_of(const char* call, const Step& step);
-  void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
-  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
-                                      std::uint64_t offset) const;
-  void require_room(std::uint64_t bytes) const;
-  [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
-  [[nodiscard]] void* at(std::uint64_t offset) const {
-    return state_.heap + abi::kInternalBytes + offset;
-  }
-  void copy_local(void* dst, const void* src, std::size_t bytes);
-  void zero(void* dst, std::size_t bytes);
 
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
@@ -201,7 +186,7 @@ class Pe {
   std::unique_ptr<abi::Control> host_control_;
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
-  std::unique_ptr<OffsetAllocator> allocator_;
+  std::unique_ptr<SymmetricHeap> heap_;
   /// CPU mode: work queues and their views.
   std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
   mutable std::mutex nics_mutex_;  ///< of the end of nics_: other threads explain faults by it
@@ -211,7 +196,6 @@ class Pe {
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;
-  std::mutex memory_mutex_;
   Pe* forsaken_ = nullptr;
   std::unique_ptr<control::Plane> plane_;  ///< its thread uses most of the above
 };

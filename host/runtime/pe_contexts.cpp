@@ -85,8 +85,8 @@ void Pe::add_queues(const char* call, std::size_t missing) {
 }
 
 std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
-  const std::lock_guard lock(memory_mutex_);
-  agree(call, static_cast<std::uint64_t>(static_cast<std::int64_t>(count)), 0);
+  const auto alone =
+      heap_->enter(call, static_cast<std::uint64_t>(static_cast<std::int64_t>(count)));
   std::vector<std::int32_t> handles;
   ContextTable::Queues queues;
   try {

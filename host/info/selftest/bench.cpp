@@ -13,8 +13,8 @@ namespace gshmem::selftest {
 
 Bench::Bench(const Config& config)
     : pe_(std::make_unique<Pe>(bootstrap::create_single(), PeOptions{.config = config})) {
-  require(pe_->allocate("gshmem_calloc", kBytes, 4096, true) == at(0), GSHMEMX_ERROR_INTERNAL,
-          "the first allocation is not the beginning of the heap");
+  require(pe_->heap().allocate("gshmem_calloc", kBytes, 4096, true) == at(0),
+          GSHMEMX_ERROR_INTERNAL, "the first allocation is not the beginning of the heap");
 }
 
 char* Bench::at(std::uint64_t offset) const { return state().heap + abi::kInternalBytes + offset; }

@@ -1,6 +1,8 @@
-// Symmetric memory of a PE: the collective calls around the offset allocator.
+#include "host/runtime/symmetric_heap.h"
+
+#include <gshmem/abi/state.h>
+
 #include "host/base/log.h"
-#include "host/runtime/pe.h"
 
 #include <bit>
 #include <cstring>
@@ -27,13 +29,25 @@ auto named(const char* call, const Work& work) {
 
 }  // namespace
 
-void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
+SymmetricHeap::SymmetricHeap(const Memory& memory, Collectives& ranks,
+                             std::function<void()> require_running)
+    : memory_(memory),
+      ranks_(ranks),
+      require_running_(std::move(require_running)),
+      allocator_(memory.bytes - abi::kInternalBytes, OffsetAllocator::kGranularity,
+                 abi::kInternalBytes) {}
+
+char* SymmetricHeap::at(std::uint64_t offset) const {
+  return memory_.heap + abi::kInternalBytes + offset;
+}
+
+void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   Request mine;
   std::strncpy(mine.call, call, sizeof(mine.call) - 1);
   mine.size = size;
   mine.alignment = alignment;
-  named(call, [&] { faults_.require_running(); });
-  std::vector<Request> all = named(call, [&] { return allgather(ranks(), mine); });
+  named(call, [&] { require_running_(); });
+  std::vector<Request> all = named(call, [&] { return allgather(ranks_, mine); });
   // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
   for (Request& request : all) {
     if (request.call[0] == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
@@ -54,30 +68,32 @@ void Pe::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
   }
 }
 
-std::uint64_t Pe::offset_of(const char* call, const void* ptr) const {
-  const char* first = static_cast<const char*>(at(0));
+std::uint64_t SymmetricHeap::offset_of(const char* call, const void* ptr) const {
+  const char* first = at(0);
   const char* p = static_cast<const char*>(ptr);
-  require(p >= first && p < first + allocator_->capacity(), GSHMEMX_ERROR_INVALID_VALUE,
+  require(p >= first && p < first + allocator_.capacity(), GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument ptr = %p is not in the symmetric heap", call, ptr));
   return static_cast<std::uint64_t>(p - first);
 }
 
-std::uint64_t Pe::size_of(const char* call, const void* ptr, std::uint64_t offset) const {
+std::uint64_t SymmetricHeap::size_of(const char* call, const void* ptr,
+                                     std::uint64_t offset) const {
   try {
-    return allocator_->size_of(offset);
+    return allocator_.size_of(offset);
   } catch (const Error& error) {
     throw Error(error.code(), strprintf("%s: argument ptr = %p: %s", call, ptr, error.what()));
   }
 }
 
 /// More than the heap has is memory that is short, also where the allocator calls it nonsense.
-void Pe::require_room(std::uint64_t bytes) const {
-  require(bytes <= allocator_->capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("%lu bytes requested of a heap of %lu", bytes, allocator_->capacity()));
+void SymmetricHeap::require_room(std::uint64_t bytes) const {
+  require(bytes <= allocator_.capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%lu bytes requested of a heap of %lu", bytes, allocator_.capacity()));
 }
 
-void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, bool clear) {
-  const std::lock_guard lock(memory_mutex_);
+void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t alignment,
+                              bool clear) {
+  const std::lock_guard lock(mutex_);
   require(std::has_single_bit(alignment), GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: argument alignment = %zu is not a power of two", call, alignment));
   agree(call, bytes, alignment);
@@ -85,46 +101,52 @@ void* Pe::allocate(const char* call, std::size_t bytes, std::size_t alignment, b
   void* result = nullptr;
   try {
     require_room(bytes);
-    require(alignment <= window_->alignment(), GSHMEMX_ERROR_OUT_OF_MEMORY,
+    require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
             strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
-                      window_->alignment()));
-    result = at(allocator_->allocate(bytes, alignment));
+                      memory_.alignment));
+    result = at(allocator_.allocate(bytes, alignment));
   } catch (const Error& error) {
     if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
     GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
     return nullptr;  // the same on every PE: same calls, same heap
   }
   if (clear) zero(result, bytes);
-  named(call, [&] { ranks().barrier(); });
+  named(call, [&] { ranks_.barrier(); });
   return result;
 }
 
-void Pe::free(const char* call, void* ptr) {
+std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_t argument) {
+  std::unique_lock lock(mutex_);
+  agree(call, argument, 0);
+  return lock;
+}
+
+void SymmetricHeap::free(const char* call, void* ptr) {
   if (!ptr) return;
-  const std::lock_guard lock(memory_mutex_);
+  const std::lock_guard lock(mutex_);
   const std::uint64_t offset = offset_of(call, ptr);
   (void)size_of(call, ptr, offset);  // before anyone waits: a bad address is this PE's alone
   agree(call, 0, offset);            // also the barrier that the specification asks for
-  allocator_->free(offset);
+  allocator_.free(offset);
 }
 
-void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
+void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) {
   if (!ptr) return allocate(call, bytes, OffsetAllocator::kGranularity, false);
   if (bytes == 0) {
     free(call, ptr);
     return nullptr;
   }
-  const std::lock_guard lock(memory_mutex_);
+  const std::lock_guard lock(mutex_);
   const std::uint64_t offset = offset_of(call, ptr);
   const std::uint64_t old_bytes = size_of(call, ptr, offset);
   agree(call, bytes, offset);
   try {
     require_room(bytes);
-    if (allocator_->reallocate(offset, bytes)) return ptr;
-    void* moved = at(allocator_->allocate(bytes, OffsetAllocator::kGranularity));
-    copy_local(moved, ptr, old_bytes);
-    named(call, [&] { ranks().barrier(); });
-    allocator_->free(offset);
+    if (allocator_.reallocate(offset, bytes)) return ptr;
+    void* moved = at(allocator_.allocate(bytes, OffsetAllocator::kGranularity));
+    copy(moved, ptr, old_bytes);
+    named(call, [&] { ranks_.barrier(); });
+    allocator_.free(offset);
     return moved;
   } catch (const Error& error) {
     if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
@@ -133,17 +155,17 @@ void* Pe::reallocate(const char* call, void* ptr, std::size_t bytes) {
   }
 }
 
-void Pe::copy_local(void* dst, const void* src, std::size_t bytes) {
-  if (gpu_) {
-    gpu_->copy(dst, src, bytes);
+void SymmetricHeap::copy(void* dst, const void* src, std::size_t bytes) {
+  if (memory_.gpu) {
+    memory_.gpu->copy(dst, src, bytes);
   } else {
     std::memcpy(dst, src, bytes);
   }
 }
 
-void Pe::zero(void* dst, std::size_t bytes) {
-  if (gpu_) {
-    gpu_->zero(dst, bytes);
+void SymmetricHeap::zero(void* dst, std::size_t bytes) {
+  if (memory_.gpu) {
+    memory_.gpu->zero(dst, bytes);
   } else {
     std::memset(dst, 0, bytes);
   }

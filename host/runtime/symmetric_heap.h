@@ -1,0 +1,58 @@
+// The symmetric memory of a PE as programs see it: collective calls around the offset allocator.
+// Included by Pe. Invariant: PEs make the same calls in the same order, which every call compares
+// before it changes anything. So the allocators of all PEs hold the same.
+#pragma once
+
+#include "host/base/collectives.h"
+#include "host/gpu/gpu.h"
+#include "host/heap/allocator.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+namespace gshmem {
+
+class SymmetricHeap {
+ public:
+  struct Memory {
+    char* heap;               ///< of the runtime's own bytes, which come first
+    std::uint64_t bytes;      ///< with those
+    std::uint64_t alignment;  ///< of `heap`
+    Gpu* gpu;                 ///< that has it; null: the host has it
+  };
+  /// `require_running`: throws where this PE may meet nobody. `ranks` and what `memory` names
+  /// outlive this object.
+  SymmetricHeap(const Memory& memory, Collectives& ranks, std::function<void()> require_running);
+
+  // Collective. Errors: GSHMEMX_ERROR_SYMMETRY when PEs disagree, GSHMEMX_ERROR_INVALID_VALUE.
+  // Null when the heap is full.
+  [[nodiscard]] void* allocate(const char* call, std::size_t bytes, std::size_t alignment,
+                               bool zero);
+  [[nodiscard]] void* reallocate(const char* call, void* ptr, std::size_t bytes);
+  void free(const char* call, void* ptr);
+  /// Another collective call, and what all PEs must pass alike. Until the result is destroyed no
+  /// thread of this PE is in another one.
+  [[nodiscard]] std::unique_lock<std::mutex> enter(const char* call, std::uint64_t argument);
+
+  [[nodiscard]] std::uint64_t capacity() const { return allocator_.capacity(); }
+
+ private:
+  void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
+  [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
+                                      std::uint64_t offset) const;
+  void require_room(std::uint64_t bytes) const;
+  [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
+  [[nodiscard]] char* at(std::uint64_t offset) const;
+  void copy(void* dst, const void* src, std::size_t bytes);
+  void zero(void* dst, std::size_t bytes);
+
+  const Memory memory_;
+  Collectives& ranks_;
+  const std::function<void()> require_running_;
+  OffsetAllocator allocator_;
+  std::mutex mutex_;
+};
+
+}  // namespace gshmem
