@@ -107,6 +107,14 @@ ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t iova, unsigned) 
   if (mr != nullptr) mr->lkey = mr->rkey = 0x55 + static_cast<std::uint32_t>(iova);
   return mr;
 }
+ibv_mr* reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {
+  return make<ibv_mr>("ibv_reg_dmabuf_mr");
+}
+ibv_mr* reg_dmabuf_direct(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int,
+                          int mlx5_access) {
+  current->direct_access = mlx5_access;
+  return make<ibv_mr>("mlx5dv_reg_dmabuf_mr");
+}
 int dereg_mr(ibv_mr* mr) { return release("ibv_dereg_mr", mr); }
 ibv_ah* create_ah(ibv_pd*, ibv_ah_attr*) { return make<ibv_ah>("ibv_create_ah"); }
 int destroy_ah(ibv_ah* ah) { return release("ibv_destroy_ah", ah); }
@@ -299,6 +307,8 @@ VerbsApi fake_verbs_api() {
   FAKE(alloc_pd);
   FAKE(dealloc_pd);
   FAKE(reg_mr_iova2);
+  FAKE(reg_dmabuf_mr);
+  FAKE(reg_dmabuf_direct);
   FAKE(dereg_mr);
   FAKE(create_ah);
   FAKE(destroy_ah);

@@ -34,6 +34,7 @@ struct FakeVerbs {
   std::atomic<int> event_reads{0};
   std::vector<std::vector<std::uint8_t>> commands;
   std::uint64_t page_sizes = 0;  ///< that user memory was registered with
+  int direct_access = 0;         ///< flags of mlx5dv_reg_dmabuf_mr
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);

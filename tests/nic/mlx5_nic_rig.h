@@ -52,11 +52,17 @@ struct Setup {
   std::unique_ptr<bootstrap::Bootstrap> boot = bootstrap::create_single();
   Memory memory;
   std::function<void(const Error&, int)> on_error = [](const Error&, int) {};
+  MemoryKind heap_kind = MemoryKind::kHost;
+  bool gpu_orders_writes = false;
 
   explicit Setup(Config with = config_with()) : config(std::move(with)) {}
 
   [[nodiscard]] std::unique_ptr<Mlx5Nic> open() {
-    const OpenOptions options{.config = config, .boot = *boot, .on_error = on_error};
+    const OpenOptions options{.config = config,
+                              .boot = *boot,
+                              .heap_kind = heap_kind,
+                              .gpu_orders_writes = gpu_orders_writes,
+                              .on_error = on_error};
     return std::make_unique<Mlx5Nic>(api, DeviceWish{.config = config, .sysfs = "/nowhere"},
                                      options);
   }

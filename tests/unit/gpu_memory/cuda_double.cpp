@@ -284,6 +284,21 @@ CUresult set_attribute(const void* value, CUpointer_attribute which, CUdeviceptr
     return CUDA_ERROR_INVALID_VALUE;
   return ++record().synchronous_ranges, CUDA_SUCCESS;
 }
+/// CUDA 12.8: cuMemGetHandleForAddressRange, whose range is whole pages of the host.
+CUresult export_range(void* handle, CUdeviceptr address, std::size_t bytes,
+                      CUmemRangeHandleType type, unsigned long long flags) {
+  constexpr unsigned long long kPcie = 1;  // CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
+  const std::lock_guard lock(record().mutex);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (view_of(address, bytes) == nullptr || address % page != 0 || bytes % page != 0 ||
+      type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || (flags & ~kPcie) != 0)
+    return violation("a range that has no dmabuf", CUDA_ERROR_INVALID_VALUE);
+  if (flags != 0 && record().no_pcie_mapping) return CUDA_ERROR_NOT_SUPPORTED;
+  ++(flags != 0 ? record().pcie_dmabufs : record().plain_dmabufs);
+  const int file = ::memfd_create("dmabuf of the double", MFD_CLOEXEC);
+  std::memcpy(handle, &file, sizeof file);
+  return CUDA_SUCCESS;
+}
 CUresult error_text(CUresult, const char** text) { return *text = "by the double", CUDA_SUCCESS; }
 CUresult not_in_the_double() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -310,6 +325,7 @@ void* find(const std::string& name) {
       {"cuPointerSetAttribute", address_of(set_attribute)},
       {"cuGetErrorName", address_of(error_text)},
       {"cuGetErrorString", address_of(error_text)},
+      {"cuMemGetHandleForAddressRange", address_of(export_range)},
       {"cuMemHostAlloc", address_of(host_alloc)},
       {"cuMemFreeHost", address_of(host_free)},
       {"cuMemcpyHtoDAsync", address_of(to_device)},

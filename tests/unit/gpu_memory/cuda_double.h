@@ -23,6 +23,7 @@ struct CudaDouble {
   std::atomic<bool> holding_to_device{false};  ///< no copy to the GPU ends: its engine is busy
   std::atomic<bool> capturing{false};          ///< another thread captures a graph in global mode
   std::atomic<int> refused_queries{0};         ///< so many end with an error of captures
+  std::atomic<bool> no_pcie_mapping{false};    ///< dmabufs are mapped by the CPU's path only
   std::atomic<bool> gone{false};               ///< the contexts, as after cudaDeviceReset
 
   // Records.
@@ -31,6 +32,7 @@ struct CudaDouble {
   std::atomic<std::uint64_t> queries{0};                ///< cuStreamQuery
   std::atomic<std::uint64_t> contexts{0};               ///< cuCtxPushCurrent
   std::atomic<std::uint64_t> synchronous_ranges{0};     ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS set
+  std::atomic<std::uint64_t> plain_dmabufs{0}, pcie_dmabufs{0};
   std::atomic<std::uint64_t> misaligned{
       0};  ///< copies of 4 KiB and more from or to odd host memory
   std::mutex mutex;
@@ -39,7 +41,8 @@ struct CudaDouble {
   void reset() {
     latency_ns = bytes_per_ns = 0;
     failing_to_host = failing_to_device = 0;
-    holding_to_device = capturing = gone = false;
+    holding_to_device = capturing = gone = no_pcie_mapping = false;
+    plain_dmabufs = pcie_dmabufs = 0;
     refused_queries = 0;
     synchronous_ranges = 0;
     to_host = to_device = waits = queries = contexts = misaligned = 0;

@@ -32,9 +32,18 @@ const char* gpu_advice(Use use) {
                "boot); otherwise GSHMEM_QUEUE_MEMORY=host.";
 }
 
+// Values of CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE (CUDA 12.8) and
+// MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT (man mlx5dv_reg_dmabuf_mr), which older headers lack.
+constexpr unsigned long long kMappedByPcie = 1;
+constexpr int kDataDirect = 1;
+constexpr char kDirectAdvice[] =
+    "GSHMEM_IB_DATA_DIRECT=1 needs a NIC that has a Data Direct function, a kernel and a libmlx5 "
+    "that know it, and a GPU driver for CUDA 12.8 or newer; without them, leave it unset.";
+
 /// All that was tried and how it ended, for the error when nothing worked.
 class Attempts {
  public:
+  explicit Attempts(bool data_direct = false) : direct_(data_direct) {}
   void failed(const std::string& call, int error) {
     failed(call + ": " + (error != 0 ? std::strerror(error) : "failed without an error number"));
     denied_ |= error == EPERM || error == EACCES;
@@ -51,18 +60,20 @@ class Attempts {
       text +=
           "Raise the limit of locked memory (ulimit -l unlimited; docker: --ulimit memlock=-1). ";
     if (denied_) text += "The user needs read and write access to /dev/infiniband/uverbs*. ";
-    if (gpu) text += gpu_advice(use);
+    if (direct_) text += kDirectAdvice;
+    if (gpu && !direct_) text += gpu_advice(use);
     throw Error(no_memory_ ? GSHMEMX_ERROR_OUT_OF_MEMORY : GSHMEMX_ERROR_NIC, text, where);
   }
 
  private:
   std::string list_;
-  bool denied_ = false, no_memory_ = false;
+  bool denied_ = false, no_memory_ = false, direct_;
 };
 
 /// A dmabuf of the GPU memory, or none with the reason in `attempts`. It may be closed as soon as
 /// the registration has taken it.
-Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts) {
+Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts,
+                 [[maybe_unused]] unsigned long long flags = 0) {
 #if defined(GSHMEM_HAVE_CUDA)
   const CudaDriver* const cuda = CudaDriver::get();
   if (cuda == nullptr) {
@@ -72,7 +83,7 @@ Fd export_dmabuf([[maybe_unused]] const Region& region, Attempts& attempts) {
   int fd = -1;
   const CUresult result =
       cuda->cuMemGetHandleForAddressRange(&fd, reinterpret_cast<CUdeviceptr>(region.base),
-                                          region.bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+                                          region.bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
   if (result == CUDA_SUCCESS) return Fd(fd);
   const char* name = nullptr;
   cuda->cuGetErrorName(result, &name);
@@ -102,6 +113,29 @@ std::uint64_t queue_page_sizes() {
   return largest * 2 - kSmallest;
 }
 
+/// GPU memory by its dmabuf; null with the reason in `attempts`.
+ibv_mr* register_dmabuf(const Device& device, const Region& region, int access,
+                        Attempts& attempts) {
+  const VerbsApi& api = device.api;
+  const bool direct = device.config.ib_data_direct;
+  const char* const call = direct ? "mlx5dv_reg_dmabuf_mr" : "ibv_reg_dmabuf_mr";
+  const Fd dmabuf = export_dmabuf(region, attempts, direct ? kMappedByPcie : 0);
+  if (!dmabuf) return nullptr;
+  if (direct ? api.reg_dmabuf_direct == nullptr : api.reg_dmabuf_mr == nullptr) {
+    attempts.failed(std::string(call) + (direct
+                                             ? ": not in this libmlx5 (MLX5_1.25)"
+                                             : ": not in this libibverbs (rdma-core 34 has it)"));
+    return nullptr;
+  }
+  ibv_pd* const pd = device.pd.get();
+  errno = 0;
+  ibv_mr* const mr =
+      direct ? api.reg_dmabuf_direct(pd, 0, region.bytes, 0, dmabuf.get(), access, kDataDirect)
+             : api.reg_dmabuf_mr(pd, 0, region.bytes, 0, dmabuf.get(), access);
+  if (mr == nullptr) attempts.failed(call, errno);
+  return mr;
+}
+
 }  // namespace
 
 OwnedMr register_region(const Device& device, const Region& region) {
@@ -111,17 +145,12 @@ OwnedMr register_region(const Device& device, const Region& region) {
                IBV_ACCESS_REMOTE_ATOMIC;
   if (device.config.ib_relaxed_ordering) access |= IBV_ACCESS_RELAXED_ORDERING;
   const auto owned = [&](ibv_mr* mr) { return own(mr, api.dereg_mr, "ibv_dereg_mr"); };
-  Attempts attempts;
+  const bool direct = region.kind == MemoryKind::kGpu && device.config.ib_data_direct;
+  Attempts attempts(direct);
   if (region.kind == MemoryKind::kGpu) {
-    const Fd dmabuf = export_dmabuf(region, attempts);
-    if (dmabuf && api.reg_dmabuf_mr == nullptr) {
-      attempts.failed("ibv_reg_dmabuf_mr: not in this libibverbs (rdma-core 34 has it)");
-    } else if (dmabuf) {
-      errno = 0;
-      ibv_mr* mr = api.reg_dmabuf_mr(device.pd.get(), 0, region.bytes, 0, dmabuf.get(), access);
-      if (mr != nullptr) return owned(mr);
-      attempts.failed("ibv_reg_dmabuf_mr", errno);
-    }
+    ibv_mr* mr = register_dmabuf(device, region, access, attempts);
+    if (mr != nullptr) return owned(mr);
+    if (direct) attempts.raise(region, Use::kHeap);
   }
   errno = 0;
   ibv_mr* mr = api.reg_mr_iova2(device.pd.get(), region.base, region.bytes, 0,

@@ -53,9 +53,10 @@ Nic::Limits Mlx5Nic::limits() const {
   if (!device_.caps.fetched_host_endian) limits.flags |= abi::kNicFetchedBig;
   // The NIC's writes of one stream are in order where they go to one place: data and completion in
   // the memory of one GPU that keeps the order. What goes to host memory may overtake what goes to
-  // a GPU (PCI Express, 2.4: ordering is of one path).
+  // a GPU (PCI Express, 2.4: ordering is of one path). By Data Direct only the heap is reached.
   if (use_.heap_kind == MemoryKind::kGpu &&
-      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost)) {
+      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost ||
+       config_.ib_data_direct)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core

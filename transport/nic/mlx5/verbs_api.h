@@ -11,8 +11,14 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+
+/// Of newer rdma-core (man mlx5dv_reg_dmabuf_mr): what older headers do not declare.
+extern "C" ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
+                                        std::uint64_t iova, int fd, int access, int mlx5_access);
 
 namespace gshmem::nic::mlx5 {
 

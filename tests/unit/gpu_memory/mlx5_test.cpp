@@ -1,0 +1,76 @@
+// How a ConnectX is told of heaps in GPU memory: by which dmabuf, and by which call.
+#include "tests/nic/mlx5_nic_rig.h"
+#include "tests/unit/gpu_memory/rig.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+constexpr std::size_t kBytes = 2 << 20;
+
+struct GpuHeap {
+  explicit GpuHeap(bool data_direct)
+      : setup(config_with({{"GSHMEM_IB_DATA_DIRECT", data_direct ? "1" : "0"}})) {
+    fake_verbs_reset();
+    test::cuda_double().reset();
+    setup.heap_kind = MemoryKind::kGpu;
+    setup.gpu_orders_writes = true;
+    nic = setup.open();
+    nic->use_queue_memory({test::gpu_allocate(kBytes), kBytes, MemoryKind::kGpu, 0});
+    test::cuda_double().plain_dmabufs = 0;
+  }
+  Keys enter() {
+    return nic->register_memory({test::gpu_allocate(kBytes), kBytes, MemoryKind::kGpu, 0});
+  }
+  [[nodiscard]] static bool called(const char* call) {
+    const auto& calls = fake_verbs().calls;
+    return std::find(calls.begin(), calls.end(), call) != calls.end();
+  }
+  Setup setup;
+  std::unique_ptr<Mlx5Nic> nic;
+};
+
+}  // namespace
+
+TEST_CASE("heaps_are_registered_by_their_dmabuf") {
+  GpuHeap heap(false);
+  (void)heap.enter();
+  CHECK(test::cuda_double().plain_dmabufs == 1);
+  CHECK(test::cuda_double().pcie_dmabufs == 0);
+  CHECK(GpuHeap::called("ibv_reg_dmabuf_mr"));
+  CHECK_FALSE(GpuHeap::called("mlx5dv_reg_dmabuf_mr"));
+  CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) == 0);
+  CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
+}
+
+TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
+  GpuHeap heap(true);
+  (void)heap.enter();
+  CHECK(test::cuda_double().plain_dmabufs == 0);
+  CHECK(test::cuda_double().pcie_dmabufs == 1);
+  CHECK(GpuHeap::called("mlx5dv_reg_dmabuf_mr"));
+  CHECK(fake_verbs().direct_access == 1);
+  // Completions come by the other path.
+  CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) != 0);
+}
+
+TEST_CASE("data_direct_that_is_asked_for_is_not_done_without") {
+  const std::string missing = GENERATE("mapping", "call", "card");
+  GpuHeap heap(true);
+  if (missing == "mapping") test::cuda_double().no_pcie_mapping = true;
+  if (missing == "call") heap.setup.api.reg_dmabuf_direct = nullptr;
+  if (missing == "card") {
+    fake_verbs().fail_named = "mlx5dv_reg_dmabuf_mr";
+    fake_verbs().fail_errno = EOPNOTSUPP;
+  }
+  const std::string error = error_of([&] { (void)heap.enter(); });
+  CHECK_THAT(error, Catch::Contains("GSHMEM_IB_DATA_DIRECT=1 needs"));
+  CHECK_THAT(error, Catch::Contains(missing == "mapping" ? "cuMemGetHandleForAddressRange"
+                                                         : "mlx5dv_reg_dmabuf_mr"));
+  CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
+}
+
+}  // namespace gshmem::nic::mlx5
