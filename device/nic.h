@@ -277,7 +277,7 @@ GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
     const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
     if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
     post_by(flush, *flush.state, at);
-    image_transfer(flush.entries, Opcode::kRdmaRead, {kSink, flush.queue.remote_key()},
+    image_transfer(flush.entries, Opcode::kRdmaRead, {kSink, flush.queue.atomic_key()},
                    {kSink, flush.queue.local_key()}, sizeof(std::uint64_t));
     return true;
   }

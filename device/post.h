@@ -101,7 +101,7 @@ inline constexpr std::uint32_t kMostAtomicEntries = 2;
 /// At unit image.second.
 GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remote, const Amo& amo,
                                 std::uint64_t result) {
-  image_amo(image, image.second, amo, {remote, queue.remote_key()}, {result, queue.local_key()});
+  image_amo(image, image.second, amo, {remote, queue.atomic_key()}, {result, queue.local_key()});
 }
 /// The old value that an atomic has fetched may be on its way when the atomic is complete, as data
 /// of READs (request.h, make_dump).

@@ -71,6 +71,7 @@ class Queue {
   GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
+  GSHMEM_FN abi::Be32 atomic_key() const { return abi::Be32::from_raw(word(view_->atomic_key)); }
   GSHMEM_FN QueueEntries place() const { return bits<QueueEntries>(unit(view_->entries)); }
   GSHMEM_FN QueueBells bells(std::uint32_t number) const {
     const Word16 at = unit(view_->doorbell);

@@ -238,7 +238,8 @@ GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
 }
 GSHMEM_OUTLINE void make_places(Request& request, Post& post) {
   image_amo_places(post.entries, post.entries.second, request.amo.width,
-                   remote_place(post, request.target), {kSink, post.queue.local_key()});
+                   {heap_offset(*post.state, request.target), post.queue.atomic_key()},
+                   {kSink, post.queue.local_key()});
   request.target = nullptr;
 }
 

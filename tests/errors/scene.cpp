@@ -272,8 +272,10 @@ void inject(const std::string& action, std::uint32_t nth, const std::string& op)
 
 void spoil_key(Key key) {
   auto& view = const_cast<abi::QueueView&>(queue_view());
-  abi::Be32& field = key == Key::kLocal ? view.local_key : view.remote_key;
-  field = abi::Be32(field.get() ^ 0x00f0f0f0);
+  const auto spoil = [](abi::Be32& field) { field = abi::Be32(field.get() ^ 0x00f0f0f0); };
+  if (key == Key::kLocal) return spoil(view.local_key);
+  spoil(view.remote_key);
+  spoil(view.atomic_key);
 }
 
 void put_behind_heap(const Actor& actor) {

@@ -28,10 +28,6 @@ EQUIVALENT = [
                "{}",
                "a receive less for each late reply of a peer that is lost, which had one for "
                "each of its own"),
-    Equivalent("transport/nic/soft/verbs/verbs_queue.cpp",
-               "const std::size_t bytes = kReceiveBytes << log2_ceil(init->attr.max_wr + 1);",
-               "const std::size_t bytes = kReceiveBytes << log2_ceil(init->attr.max_wr - 1);",
-               "nothing is received by this queue; it is there to be asked about"),
     Equivalent("host/runtime/process.cpp",
                "thrown = std::current_exception();",
                "{}",

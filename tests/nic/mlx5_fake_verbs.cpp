@@ -102,9 +102,11 @@ int query_pkey(ibv_context*, std::uint8_t, int index, __be16* pkey) {
 }
 ibv_pd* alloc_pd(ibv_context*) { return make<ibv_pd>("ibv_alloc_pd"); }
 int dealloc_pd(ibv_pd* pd) { return release("ibv_dealloc_pd", pd); }
-ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t iova, unsigned) {
+ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t iova, unsigned access) {
   auto* mr = make<ibv_mr>("ibv_reg_mr_iova2");
-  if (mr != nullptr) mr->lkey = mr->rkey = 0x55 + static_cast<std::uint32_t>(iova);
+  if (mr == nullptr) return mr;
+  mr->lkey = mr->rkey = 0x55 + static_cast<std::uint32_t>(iova + current->access.size());
+  current->access.push_back(access);
   return mr;
 }
 ibv_mr* reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {

@@ -35,6 +35,7 @@ struct FakeVerbs {
   std::vector<std::vector<std::uint8_t>> commands;
   std::uint64_t page_sizes = 0;  ///< that user memory was registered with
   int direct_access = 0;         ///< flags of mlx5dv_reg_dmabuf_mr
+  std::vector<unsigned> access;  ///< rights of regions, which are keys 0x55 and on
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);

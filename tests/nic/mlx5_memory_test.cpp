@@ -55,6 +55,20 @@ TEST_CASE("gpu_memory_says_what_it_needs") {
                  Catch::Contains("GSHMEM_QUEUE_MEMORY=host") && !Catch::Contains("GSHMEM_NIC=ofi"));
 }
 
+TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {
+  for (const bool relaxed : {false, true}) {
+    fake_verbs_reset();
+    Setup setup(config_with({{"GSHMEM_IB_RELAXED_ORDERING", relaxed ? "1" : "0"}}));
+    const Keys keys = setup.open()->register_memory(setup.memory.heap_region());
+    const auto may_reorder = [](std::uint32_t key) {
+      return (fake_verbs().access.at(key - 0x55) & IBV_ACCESS_RELAXED_ORDERING) != 0;
+    };
+    CHECK(may_reorder(keys.remote) == relaxed);
+    CHECK_FALSE(may_reorder(keys.atomic));
+    CHECK_FALSE(may_reorder(keys.local));
+  }
+}
+
 TEST_CASE("gdr_off_forbids_gpu_memory") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_GDR", "off"}}));

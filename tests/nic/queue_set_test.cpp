@@ -67,7 +67,7 @@ class Noting final : public Nic {
   }
   Keys register_memory(const Region& region) override {
     heap_bytes = region.bytes;
-    return {0, key_of(pe_, port_)};
+    return {0, key_of(pe_, port_), ~key_of(pe_, port_)};
   }
   CreatedQueue create_queue(const QueuePlace& place) override {
     queues.push_back({-1, place.depth, 0, {}});
@@ -128,8 +128,10 @@ class Memory {
 
  private:
   void* take(std::size_t bytes) {
-    pieces_.emplace_back(std::calloc(1, bytes), &std::free);
-    return pieces_.back().get();
+    constexpr std::size_t kPage = 4096;
+    bytes = (bytes + kPage - 1) / kPage * kPage;
+    pieces_.emplace_back(std::aligned_alloc(kPage, bytes), &std::free);
+    return std::memset(pieces_.back().get(), 0, bytes);
   }
   std::vector<std::unique_ptr<void, decltype(&std::free)>> pieces_;
 };
@@ -286,10 +288,15 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   CHECK(made[1].depth == abi::kMinQueueDepth);
   CHECK(made[0].end.queue == 1);
   CHECK(made[1].end.queue == 0);
+  const abi::QueueView& view = queues.view().queues[0];
+  CHECK(view.remote_key.get() == Noting::key_of(0, "d0"));
+  CHECK(view.atomic_key.get() == ~Noting::key_of(0, "d0"));
 }
 
 TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
-  for (const QuietChoice quiet : {QuietChoice::kAuto, QuietChoice::kVisible}) {
+  for (const auto& [quiet, relaxed] : {std::pair{QuietChoice::kAuto, false},
+                                       {QuietChoice::kVisible, false},
+                                       {QuietChoice::kAuto, true}}) {
     const auto boots = bootstrap::create_threads(1, 60);
     std::vector<const Noting*> all;
     NicList nics;
@@ -298,8 +305,10 @@ TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
     Memory memory;
     Config config;
     config.quiet = quiet;
+    config.ib_relaxed_ordering = relaxed;
     const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
-    CHECK(((queues.view().flags & abi::kNicFlush) != 0) == (quiet == QuietChoice::kVisible));
+    const bool flushes = quiet == QuietChoice::kVisible || relaxed;
+    CHECK(((queues.view().flags & abi::kNicFlush) != 0) == flushes);
   }
 }
 

@@ -106,6 +106,7 @@ TEST_CASE("write_that_carries_up_to_three_words") {
 }
 
 const HeldKeys kKeys{kHere.key, kThere.key};
+const Be32 kAtomicKey(0x21222324);
 
 /// What a call stores, unit by unit, at the end of a queue of 8 entries and on from its beginning,
 /// is what its image is there.
@@ -144,7 +145,8 @@ void check_atomic(const Queue& queue, const OneEntry* transfer, const Amo& amo) 
     transfer->fill(wanted, kKeys);
   }
   make_atomic(made, queue, kThere.offset, amo, kSink);
-  image_amo(wanted, transfer ? 4 : 0, amo, kThere, {offsetof(abi::InternalArea, sink), kHere.key});
+  image_amo(wanted, transfer ? 4 : 0, amo, {kThere.offset, kAtomicKey},
+            {offsetof(abi::InternalArea, sink), kHere.key});
   REQUIRE(made.units == wanted.units);
   REQUIRE(made.second == wanted.second);
   CHECK(std::memcmp(made.unit, wanted.unit, made.units * sizeof(Word16)) == 0);
@@ -159,6 +161,7 @@ TEST_CASE("calls_are_stored_as_their_image") {
   QueueView view;
   view.local_key = kHere.key;
   view.remote_key = kThere.key;
+  view.atomic_key = kAtomicKey;
   for (const AmoOp op : {AmoOp::kFetch, AmoOp::kSet, AmoOp::kSwap, AmoOp::kCompareSwap, AmoOp::kAdd,
                          AmoOp::kAnd, AmoOp::kOr, AmoOp::kXor}) {
     for (const std::uint32_t width : {4u, 8u}) {

@@ -53,8 +53,10 @@ struct CreatedQueue {
   std::uint64_t* doorbell = nullptr;  ///< host address; may serve several queues
 };
 
+/// `remote` is for payload, whose writes PCIe may reorder where that was asked for; `atomic` for
+/// atomics and signals, which it leaves behind all writes before them. May be the same.
 struct Keys {
-  std::uint32_t local = 0, remote = 0;
+  std::uint32_t local = 0, remote = 0, atomic = 0;
 };
 
 /// A message from one side of a connection to the other, opaque to the runtime. Plain bytes,

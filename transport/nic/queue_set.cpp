@@ -64,7 +64,7 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       memory_(choose_memory()),
       only_atomics_(options.only_atomics) {
   begin({default_queues(rails_.count(), options.config.qps_per_pe)});
-  std::array<std::uint32_t, kMaxRails> remote_keys{};
+  KeysByRail remote_keys{};
   register_heap(remote_keys);
   create();
   make_doorbells();
@@ -157,7 +157,7 @@ Region QueueSet::allocate(std::uint64_t bytes) {
 
 /// Keys of the heap, for every Nic that this PE uses. One by which only atomics go gets the part
 /// where they leave their old values.
-void QueueSet::register_heap(std::array<std::uint32_t, kMaxRails>& remote) {
+void QueueSet::register_heap(KeysByRail& remote) {
   std::map<Nic*, bool> whole;  // or only that part
   for (int rail = 0; rail < rails_.count(); ++rail) whole[&rails_[rail]] = true;
   for (const int pe : peers_) {
@@ -171,7 +171,8 @@ void QueueSet::register_heap(std::array<std::uint32_t, kMaxRails>& remote) {
     const Keys keys = nic->register_memory(region);
     local_keys_[nic] = keys.local;
     for (int rail = 0; rail < rails_.count(); ++rail)
-      if (nic == &rails_[rail]) remote[static_cast<std::size_t>(rail)] = keys.remote;
+      if (nic == &rails_[rail])
+        remote[static_cast<std::size_t>(rail)] = {.payload = keys.remote, .atomic = keys.atomic};
   }
 }
 
@@ -258,7 +259,7 @@ void QueueSet::exchange(Collectives& boot) {
 void QueueSet::connect_batch() {
   for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
     const End& end = batch_.queues[i];
-    end.nic->connect(end.number, end.pe, end.theirs, remote_key(end.pe, rail_of(i)));
+    end.nic->connect(end.number, end.pe, end.theirs, remote_keys(end.pe, rail_of(i)).payload);
   }
   for (const End& end : batch_.answering) end.nic->connect(end.number, end.pe, end.theirs, 0);
 }
@@ -328,7 +329,9 @@ abi::QueueView QueueSet::view_of(std::size_t i) const {
                                                        abi::kCompletionWordOffset);
   view.number = end.created.number;
   view.local_key = abi::Be32(local_keys_.at(end.nic));
-  view.remote_key = abi::Be32(remote_key(end.pe, rail_of(i)));
+  const RemoteKeys keys = remote_keys(end.pe, rail_of(i));
+  view.remote_key = abi::Be32(keys.payload);
+  view.atomic_key = abi::Be32(keys.atomic);
   view.pe = end.pe;
   return view;
 }
@@ -364,7 +367,9 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views, abi::Qu
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
-  const bool visible = rails_.count() > 1 || config_.quiet == QuietChoice::kVisible;
+  // Writes that PCIe may reorder are in no order with those after a fence until they are in memory.
+  const bool visible =
+      rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
   view.traits = abi::QueueTraits::of({.depth = depth_,

@@ -113,10 +113,15 @@ class QueueSet {
     return pe == my_pe_ || rails_.is_one_way(pe, rail);
   }
   [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
-  [[nodiscard]] std::uint32_t remote_key(int pe, int rail) const {
+  /// Of a heap, for its peers: by rail.
+  struct RemoteKeys {
+    std::uint32_t payload = 0, atomic = 0;
+  };
+  using KeysByRail = std::array<RemoteKeys, kMaxRails>;
+  [[nodiscard]] RemoteKeys remote_keys(int pe, int rail) const {
     return remote_keys_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
   }
-  void register_heap(std::array<std::uint32_t, kMaxRails>& remote);
+  void register_heap(KeysByRail& remote);
   [[nodiscard]] End create_end(Nic& nic, int pe, const QueuePlace& place);
   void create();
   /// One piece of `outgoing`, by queue, to the PE at its other end; what comes from there.
@@ -147,11 +152,11 @@ class QueueSet {
   std::uint32_t depth_;
   abi::QueueMemory memory_;
   std::function<bool(int pe)> only_atomics_;
-  std::map<const Nic*, std::uint32_t> local_keys_;                 ///< of the heap
-  std::vector<std::array<std::uint32_t, kMaxRails>> remote_keys_;  ///< of heaps, by PE and rail
-  std::map<const Nic*, int> made_;                                 ///< queues of all batches
-  int contexts_ = 0;                                               ///< so many have had queues made
-  Batch batch_;                             ///< the one being made, or the last one
+  std::map<const Nic*, std::uint32_t> local_keys_;  ///< of the heap
+  std::vector<KeysByRail> remote_keys_;             ///< by PE
+  std::map<const Nic*, int> made_;                  ///< queues of all batches
+  int contexts_ = 0;                                ///< so many have had queues made
+  Batch batch_;                                     ///< the one being made, or the last one
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
   std::unique_ptr<Agent> agent_;

@@ -55,7 +55,7 @@ OfiNic::OfiNic(Setup setup)
   doorbells_ = map_words(doorbell_bytes_);
   // A key of another PE's heap is a wrong key.
   keys_.local = 0x4c000000u | static_cast<std::uint32_t>(setup_.pe);
-  keys_.remote = 0x52000000u | static_cast<std::uint32_t>(setup_.pe);
+  keys_.remote = keys_.atomic = 0x52000000u | static_cast<std::uint32_t>(setup_.pe);
   access_ = make_memory_access(setup_.heap);
   const std::size_t count = operations_for(setup_.size);
   const std::size_t bytes = count * kScratchBytes + 4 * sizeof(std::uint64_t);

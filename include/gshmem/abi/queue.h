@@ -69,6 +69,7 @@ struct alignas(64) QueueView {
   Be32 local_key;           ///< of the heap here
   std::int32_t pe = -1;     ///< at the other end
   std::uint32_t index = 0;  ///< in the array of queues of its context
+  Be32 atomic_key;          ///< of the heap there, by which nothing passes writes before it
 };
 static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, completion) == 32);
 static_assert(sizeof(QueueView) == 64);

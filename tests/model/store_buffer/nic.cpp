@@ -222,7 +222,8 @@ void Nic::execute(std::size_t at, const nic::Wqe& wqe) {
 
 char* Nic::remote(const abi::QueueView& queue, const nic::Wqe& wqe) {
   std::vector<char>& heap = heaps_.remote[static_cast<std::size_t>(queue.pe)];
-  if (wqe.remote_key != queue.remote_key.get()) fail("remote key 0x%x", wqe.remote_key);
+  const abi::Be32 key = wqe.is_atomic() ? queue.atomic_key : queue.remote_key;
+  if (wqe.remote_key != key.get()) fail("remote key 0x%x", wqe.remote_key);
   const std::uint64_t offset = wqe.remote_address - abi::kInternalBytes;
   if (offset > heap.size() || wqe.length > heap.size() - offset) {
     fail("remote address 0x%llx + %llu is outside of the heap", number(wqe.remote_address),
@@ -270,6 +271,7 @@ const char* Nic::read_from(const abi::QueueView& queue, const nic::Wqe& wqe) {
   static const std::uint64_t sink = 0;
   constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
   if (wqe.remote_address != kSink || wqe.length > sizeof(sink)) return remote(queue, wqe);
+  if (wqe.remote_key != queue.atomic_key.get()) fail("key 0x%x of a flush", wqe.remote_key);
   return reinterpret_cast<const char*>(&sink);
 }
 

@@ -138,12 +138,12 @@ ibv_mr* register_dmabuf(const Device& device, const Region& region, int access,
 
 }  // namespace
 
-OwnedMr register_region(const Device& device, const Region& region) {
+OwnedMr register_region(const Device& device, const Region& region, Order order) {
   forbid_gpu_without_gdr(device, region);
   const VerbsApi& api = device.api;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                IBV_ACCESS_REMOTE_ATOMIC;
-  if (device.config.ib_relaxed_ordering) access |= IBV_ACCESS_RELAXED_ORDERING;
+  if (order == Order::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
   const auto owned = [&](ibv_mr* mr) { return own(mr, api.dereg_mr, "ibv_dereg_mr"); };
   const bool direct = region.kind == MemoryKind::kGpu && device.config.ib_data_direct;
   Attempts attempts(direct);

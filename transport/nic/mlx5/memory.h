@@ -7,8 +7,10 @@
 
 namespace gshmem::nic::mlx5 {
 
+/// Of the writes that come by a key: PCIe keeps it, or need not (PCI Express, 2.4.1).
+enum class Order { kStrict, kRelaxed };
 /// A region with keys that address it from 0. Errors: what every way was answered, and what to do.
-[[nodiscard]] OwnedMr register_region(const Device& device, const Region& region);
+[[nodiscard]] OwnedMr register_region(const Device& device, const Region& region, Order order);
 
 /// The memory of all queues; offsets in it are what commands take.
 [[nodiscard]] OwnedUmem register_queues(const Device& device, const Region& region);

@@ -78,9 +78,14 @@ void Mlx5Nic::use_queue_memory(const Region& region) {
 }
 
 Keys Mlx5Nic::register_memory(const Region& region) {
-  OwnedMr mr = register_region(device_, region);
-  const Keys keys{.local = mr->lkey, .remote = mr->rkey};
-  regions_.push_back(std::move(mr));
+  OwnedMr strict = register_region(device_, region, Order::kStrict);
+  Keys keys{.local = strict->lkey, .remote = strict->rkey, .atomic = strict->rkey};
+  regions_.push_back(std::move(strict));
+  if (config_.ib_relaxed_ordering) {
+    OwnedMr relaxed = register_region(device_, region, Order::kRelaxed);
+    keys.remote = relaxed->rkey;
+    regions_.push_back(std::move(relaxed));
+  }
   return keys;
 }
 
@@ -204,7 +209,7 @@ Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& opt
       if (options.heap_kind == MemoryKind::kGpu) {
         Region sample = options.heap;
         sample.bytes = std::min<std::uint64_t>(sample.bytes, abi::kGpuPageBytes);
-        const OwnedMr released = register_region(device, sample);
+        const OwnedMr released = register_region(device, sample, Order::kStrict);
       }
     }
   } catch (const Error& error) {

@@ -21,7 +21,8 @@ enum class Behaviour : std::uint8_t {
   kLateStart,       ///< "late_start": execution begins late, so the source is read late
   kLateCompletion,  ///< "late_completion": the completion comes long after the data
   kReorderBytes,    ///< "reorder_bytes": packets and lines of a write land in any order
-  kReorderWrites,   ///< "reorder_writes": a write lands after the next (relaxed ordering only)
+  kReorderWrites,   ///< "reorder_writes": a write lands after the next write or atomic (relaxed
+                    ///< ordering only)
   kLateRead,        ///< "late_read": the source of a read is read late, after later writes
   kLateAtomic,      ///< "late_atomic": the old value comes back late
   kCoalesce,        ///< "coalesce": a doorbell is looked at late, so that a newer one replaces it

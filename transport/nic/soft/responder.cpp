@@ -207,7 +207,7 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
       read(*qp, request, now);
       return true;
     case PacketKind::kAtomic:
-      land_held(*qp);
+      if (!overtakes(*qp, request)) land_held(*qp);
       atomic(*qp, request, now);
       return true;
     default:
@@ -259,6 +259,13 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
   qp.held.push_back({request, {payload, payload + request.payload_bytes}, now + delay});
   ++qp.taken;
   return true;
+}
+
+/// The write of an atomic, by a key with relaxed ordering, those before it (PCI Express, 2.4.1).
+bool Responder::overtakes(const QueuePair& qp, const Packet& request) const {
+  Fault unused;
+  const Region* region = target(qp, request, request.address, request.length, &unused);
+  return region != nullptr && (region->access & kRelaxedOrdering) != 0;
 }
 
 void Responder::land_held(QueuePair& qp) {
@@ -452,6 +459,9 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (qp.answered.size() > std::size_t{1} << qp.rtr.log_responder_reads) qp.answered.pop_front();
   pending.not_before_ns =
       now + context_.adversary.delay_ns(Behaviour::kLateAtomic, qp.ordinal, place_of(qp, request));
+  // What it has overtaken is answered before.
+  if (!qp.held.empty())
+    pending.not_before_ns = std::max(pending.not_before_ns, qp.held.back().until_ns);
   qp.pending.push_back(std::move(pending));
 }
 

@@ -48,6 +48,7 @@ class Responder {
                        std::uint64_t bytes, Fault* fault) const;
   bool hold(QueuePair& qp, const Packet& request, const std::uint8_t* payload, std::int64_t now);
   void land_held(QueuePair& qp);
+  [[nodiscard]] bool overtakes(const QueuePair& qp, const Packet& request) const;
   bool on_write(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
                 std::int64_t now);
   void write(QueuePair& qp, const Packet& request, const std::uint8_t* payload);
