@@ -54,7 +54,7 @@ struct CreatedQueue {
 };
 
 /// `remote` is for payload, whose writes PCIe may reorder where that was asked for; `atomic` for
-/// atomics and signals, which it leaves behind all writes before them. May be the same.
+/// atomics and signals, which come after all writes before them. May be the same.
 struct Keys {
   std::uint32_t local = 0, remote = 0, atomic = 0;
 };

@@ -261,7 +261,8 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
   return true;
 }
 
-/// The write of an atomic, by a key with relaxed ordering, those before it (PCI Express, 2.4.1).
+/// What comes by a key with relaxed ordering may pass writes before it. What comes by any other key
+/// pushes them, whatever theirs is (PCI Express, 2.4.1).
 bool Responder::overtakes(const QueuePair& qp, const Packet& request) const {
   Fault unused;
   const Region* region = target(qp, request, request.address, request.length, &unused);
@@ -302,12 +303,12 @@ bool Responder::on_write(QueuePair& qp, const Packet& request, const std::uint8_
     if (qp.receives == nullptr) return no_receives(qp, request);
     if (request.last && !receiver_.take(qp)) return not_ready(request, Condition::kReceiver);
     write(qp, request, payload);
-  } else if (!qp.held.empty()) {
-    // The earlier one lands after this piece.
+  } else if (!qp.held.empty() && overtakes(qp, request)) {
     write(qp, request, payload);
     land_held(qp);
-  } else if (!hold(qp, request, payload, now)) {
-    write(qp, request, payload);
+  } else {
+    land_held(qp);
+    if (!hold(qp, request, payload, now)) write(qp, request, payload);
   }
   return true;
 }
