@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kBytes = 2 << 20;
 
 struct GpuHeap {
-  explicit GpuHeap(bool data_direct)
-      : setup(config_with({{"GSHMEM_IB_DATA_DIRECT", data_direct ? "1" : "0"}})) {
+  explicit GpuHeap(const char* data_direct)
+      : setup(config_with({{"GSHMEM_IB_DATA_DIRECT", data_direct}})) {
     fake_verbs_reset();
     test::cuda_double().reset();
     setup.heap_kind = MemoryKind::kGpu;
@@ -36,7 +36,7 @@ struct GpuHeap {
 }  // namespace
 
 TEST_CASE("heaps_are_registered_by_their_dmabuf") {
-  GpuHeap heap(false);
+  GpuHeap heap("off");
   (void)heap.enter();
   CHECK(test::cuda_double().plain_dmabufs == 1);
   CHECK(test::cuda_double().pcie_dmabufs == 0);
@@ -47,7 +47,7 @@ TEST_CASE("heaps_are_registered_by_their_dmabuf") {
 }
 
 TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
-  GpuHeap heap(true);
+  GpuHeap heap(GENERATE("on", "auto"));
   (void)heap.enter();
   CHECK(test::cuda_double().plain_dmabufs == 0);
   CHECK(test::cuda_double().pcie_dmabufs == 1);
@@ -57,9 +57,10 @@ TEST_CASE("data_direct_has_a_mapping_and_a_call_of_its_own") {
   CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) != 0);
 }
 
-TEST_CASE("data_direct_that_is_asked_for_is_not_done_without") {
+TEST_CASE("only_data_direct_that_is_asked_for_is_not_done_without") {
   const std::string missing = GENERATE("mapping", "call", "card");
-  GpuHeap heap(true);
+  const bool asked = GENERATE(true, false);
+  GpuHeap heap(asked ? "on" : "auto");
   if (missing == "mapping") test::cuda_double().no_pcie_mapping = true;
   if (missing == "call") heap.setup.api.reg_dmabuf_direct = nullptr;
   if (missing == "card") {
@@ -67,7 +68,14 @@ TEST_CASE("data_direct_that_is_asked_for_is_not_done_without") {
     fake_verbs().fail_errno = EOPNOTSUPP;
   }
   const std::string error = error_of([&] { (void)heap.enter(); });
-  CHECK_THAT(error, Catch::Contains("GSHMEM_IB_DATA_DIRECT=1 needs"));
+  if (!asked) {
+    CHECK(error.empty());
+    CHECK(test::cuda_double().plain_dmabufs == 1);
+    CHECK(GpuHeap::called("ibv_reg_dmabuf_mr"));
+    CHECK((heap.nic->limits().flags & abi::kNicReadNeedsDump) == 0);
+    return;
+  }
+  CHECK_THAT(error, Catch::Contains("GSHMEM_IB_DATA_DIRECT=on needs"));
   CHECK_THAT(error, Catch::Contains(missing == "mapping" ? "cuMemGetHandleForAddressRange"
                                                          : "mlx5dv_reg_dmabuf_mr"));
   CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));

@@ -37,13 +37,13 @@ const char* gpu_advice(Use use) {
 constexpr unsigned long long kMappedByPcie = 1;
 constexpr int kDataDirect = 1;
 constexpr char kDirectAdvice[] =
-    "GSHMEM_IB_DATA_DIRECT=1 needs a NIC that has a Data Direct function, a kernel and a libmlx5 "
-    "that know it, and a GPU driver for CUDA 12.8 or newer; without them, leave it unset.";
+    "GSHMEM_IB_DATA_DIRECT=on needs a NIC that has a Data Direct function, a kernel and a libmlx5 "
+    "that know it, and a GPU driver for CUDA 12.8 or newer; auto does without.";
 
 /// All that was tried and how it ended, for the error when nothing worked.
 class Attempts {
  public:
-  explicit Attempts(bool data_direct = false) : direct_(data_direct) {}
+  explicit Attempts(bool only_direct = false) : only_direct_(only_direct) {}
   void failed(const std::string& call, int error) {
     failed(call + ": " + (error != 0 ? std::strerror(error) : "failed without an error number"));
     denied_ |= error == EPERM || error == EACCES;
@@ -60,14 +60,14 @@ class Attempts {
       text +=
           "Raise the limit of locked memory (ulimit -l unlimited; docker: --ulimit memlock=-1). ";
     if (denied_) text += "The user needs read and write access to /dev/infiniband/uverbs*. ";
-    if (direct_) text += kDirectAdvice;
-    if (gpu && !direct_) text += gpu_advice(use);
+    if (only_direct_) text += kDirectAdvice;
+    if (gpu && !only_direct_) text += gpu_advice(use);
     throw Error(no_memory_ ? GSHMEMX_ERROR_OUT_OF_MEMORY : GSHMEMX_ERROR_NIC, text, where);
   }
 
  private:
   std::string list_;
-  bool denied_ = false, no_memory_ = false, direct_;
+  bool denied_ = false, no_memory_ = false, only_direct_;
 };
 
 /// A dmabuf of the GPU memory, or none with the reason in `attempts`. It may be closed as soon as
@@ -114,10 +114,9 @@ std::uint64_t queue_page_sizes() {
 }
 
 /// GPU memory by its dmabuf; null with the reason in `attempts`.
-ibv_mr* register_dmabuf(const Device& device, const Region& region, int access,
+ibv_mr* register_dmabuf(const Device& device, const Region& region, int access, bool direct,
                         Attempts& attempts) {
   const VerbsApi& api = device.api;
-  const bool direct = device.config.ib_data_direct;
   const char* const call = direct ? "mlx5dv_reg_dmabuf_mr" : "ibv_reg_dmabuf_mr";
   const Fd dmabuf = export_dmabuf(region, attempts, direct ? kMappedByPcie : 0);
   if (!dmabuf) return nullptr;
@@ -138,19 +137,23 @@ ibv_mr* register_dmabuf(const Device& device, const Region& region, int access,
 
 }  // namespace
 
-OwnedMr register_region(const Device& device, const Region& region, Order order) {
+RegisteredRegion register_region(const Device& device, const Region& region, Order order) {
   forbid_gpu_without_gdr(device, region);
   const VerbsApi& api = device.api;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                IBV_ACCESS_REMOTE_ATOMIC;
   if (order == Order::kRelaxed) access |= IBV_ACCESS_RELAXED_ORDERING;
-  const auto owned = [&](ibv_mr* mr) { return own(mr, api.dereg_mr, "ibv_dereg_mr"); };
-  const bool direct = region.kind == MemoryKind::kGpu && device.config.ib_data_direct;
-  Attempts attempts(direct);
-  if (region.kind == MemoryKind::kGpu) {
-    ibv_mr* mr = register_dmabuf(device, region, access, attempts);
-    if (mr != nullptr) return owned(mr);
-    if (direct) attempts.raise(region, Use::kHeap);
+  const auto owned = [&](ibv_mr* mr, bool direct = false) {
+    return RegisteredRegion{own(mr, api.dereg_mr, "ibv_dereg_mr"), direct};
+  };
+  const Switch data_direct = device.config.ib_data_direct;
+  const bool gpu = region.kind == MemoryKind::kGpu;
+  Attempts attempts(gpu && data_direct == Switch::kOn);
+  for (const bool direct : {true, false}) {
+    if (!gpu || (direct && data_direct == Switch::kOff)) continue;
+    if (!direct && data_direct == Switch::kOn) attempts.raise(region, Use::kHeap);
+    ibv_mr* mr = register_dmabuf(device, region, access, direct, attempts);
+    if (mr != nullptr) return owned(mr, direct);
   }
   errno = 0;
   ibv_mr* mr = api.reg_mr_iova2(device.pd.get(), region.base, region.bytes, 0,

@@ -9,8 +9,14 @@ namespace gshmem::nic::mlx5 {
 
 /// Of the writes that come by a key: PCIe keeps it, or need not (PCI Express, 2.4.1).
 enum class Order { kStrict, kRelaxed };
-/// A region with keys that address it from 0. Errors: what every way was answered, and what to do.
-[[nodiscard]] OwnedMr register_region(const Device& device, const Region& region, Order order);
+struct RegisteredRegion {
+  OwnedMr mr;  ///< its keys address the region from 0
+  /// The NIC reaches it by Data Direct, another path than that to queues and completions.
+  bool direct = false;
+};
+/// Errors: what every way was answered, and what to do.
+[[nodiscard]] RegisteredRegion register_region(const Device& device, const Region& region,
+                                               Order order);
 
 /// The memory of all queues; offsets in it are what commands take.
 [[nodiscard]] OwnedUmem register_queues(const Device& device, const Region& region);

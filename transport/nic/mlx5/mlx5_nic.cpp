@@ -55,8 +55,7 @@ Nic::Limits Mlx5Nic::limits() const {
   // the memory of one GPU that keeps the order. What goes to host memory may overtake what goes to
   // a GPU (PCI Express, 2.4: ordering is of one path). By Data Direct only the heap is reached.
   if (use_.heap_kind == MemoryKind::kGpu &&
-      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost ||
-       config_.ib_data_direct)) {
+      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost || data_direct_)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
@@ -78,14 +77,14 @@ void Mlx5Nic::use_queue_memory(const Region& region) {
 }
 
 Keys Mlx5Nic::register_memory(const Region& region) {
-  OwnedMr strict = register_region(device_, region, Order::kStrict);
-  Keys keys{.local = strict->lkey, .remote = strict->rkey, .atomic = strict->rkey};
-  regions_.push_back(std::move(strict));
-  if (config_.ib_relaxed_ordering) {
-    OwnedMr relaxed = register_region(device_, region, Order::kRelaxed);
-    keys.remote = relaxed->rkey;
-    regions_.push_back(std::move(relaxed));
-  }
+  const auto enter = [&](Order order) -> const ibv_mr& {
+    RegisteredRegion made = register_region(device_, region, order);
+    data_direct_ = data_direct_ || made.direct;
+    return *regions_.emplace_back(std::move(made.mr));
+  };
+  const ibv_mr& strict = enter(Order::kStrict);
+  Keys keys{.local = strict.lkey, .remote = strict.rkey, .atomic = strict.rkey};
+  if (config_.ib_relaxed_ordering) keys.remote = enter(Order::kRelaxed).rkey;
   return keys;
 }
 
@@ -209,7 +208,7 @@ Usable usable_ports(const VerbsApi& api, DeviceWish wish, const OpenOptions& opt
       if (options.heap_kind == MemoryKind::kGpu) {
         Region sample = options.heap;
         sample.bytes = std::min<std::uint64_t>(sample.bytes, abi::kGpuPageBytes);
-        const OwnedMr released = register_region(device, sample, Order::kStrict);
+        const RegisteredRegion released = register_region(device, sample, Order::kStrict);
       }
     }
   } catch (const Error& error) {

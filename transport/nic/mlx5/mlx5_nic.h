@@ -64,6 +64,7 @@ class Mlx5Nic final : public Nic {
   Region queue_region_;                 ///< of the queues to be created
   std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
   std::vector<OwnedMr> regions_;
+  bool data_direct_ = false;  ///< the heap is reached so
   DoorbellRegisters bells_;
   std::vector<std::unique_ptr<Connection>> connections_;
   PortHistory history_;
