@@ -86,7 +86,7 @@ enum class Kind {
 };
 
 Kind kind_of(const Function& function, const std::string& name) {
-  static const std::set<std::string> questions{"ptr", "pe_accessible", "addr_accessible"};
+  static const std::set<std::string> questions{"ptr", "mc_ptr", "pe_accessible", "addr_accessible"};
   static const std::map<std::string, Kind> by_name{{"ctx", Kind::kHandle},
                                                    {"qp", Kind::kHandle},
                                                    {"qps", Kind::kHandles},
