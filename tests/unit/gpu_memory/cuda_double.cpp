@@ -290,9 +290,10 @@ CUresult export_range(void* handle, CUdeviceptr address, std::size_t bytes,
   constexpr unsigned long long kPcie = 1;  // CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE
   const std::lock_guard lock(record().mutex);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  if (view_of(address, bytes) == nullptr || address % page != 0 || bytes % page != 0 ||
-      type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || (flags & ~kPcie) != 0)
+  if (address % page != 0 || bytes % page != 0 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+      (flags & ~kPcie) != 0)
     return violation("a range that has no dmabuf", CUDA_ERROR_INVALID_VALUE);
+  if (view_of(address, bytes) == nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // heaps of cuMemMap
   if (flags != 0 && record().no_pcie_mapping) return CUDA_ERROR_NOT_SUPPORTED;
   ++(flags != 0 ? record().pcie_dmabufs : record().plain_dmabufs);
   const int file = ::memfd_create("dmabuf of the double", MFD_CLOEXEC);
