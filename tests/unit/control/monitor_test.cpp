@@ -80,7 +80,7 @@ TEST_CASE("a_monitor_that_cannot_go_on_says_so") {
 
 TEST_CASE("monitors_read_while_they_have_something_to_send") {
   constexpr int kPes = 2;
-  constexpr std::size_t kBytes = 4u << 20;
+  constexpr std::size_t kBytes = 256u << 10;  // of which a socket takes some 5 KiB at a time
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
           const auto boot = channel.join(rank, kPes, uid_config());
