@@ -68,8 +68,8 @@ int failing_job(int rank, Call call, const char* rule) {
   return rank == 1 && heard ? 0 : code;
 }
 
-/// Entries behind the failed one are flushed, and the NIC's one completion entry shows the newest:
-/// of two entries the cause may be either.
+/// Entries behind the failed one are flushed, and the NIC's one completion entry shows the newest. Of two
+/// entries the cause may be either: of a put and its signal, of a READ or fetching atomic and its DUMP.
 void test(const char* name, Call call, const char* rule,
           const char* cause = "remote access error") {
   const std::vector<Outcome> pes =
@@ -96,7 +96,7 @@ int main() {
   test("put by a warp", Call::kPutWarp, write);
   test("put by a block", Call::kPutBlock, write);
   test("put with a signal", Call::kPutSignal, write, "");
-  test("get", Call::kGet, "op=read:times=1:syndrome=0x13");
-  test("fetching atomic", Call::kFetchAdd, "op=atomic:times=1:syndrome=0x13");
+  test("get", Call::kGet, "op=read:times=1:syndrome=0x13", "");
+  test("fetching atomic", Call::kFetchAdd, "op=atomic:times=1:syndrome=0x13", "");
   return failures == 0 ? 0 : 1;
 }

@@ -21,6 +21,9 @@ def skip(why):
     sys.exit(77)
 
 
+# Loaded before any package looks for one: PyTorch, which nvshmem.core imports where it is installed, brings its own.
+if len(sys.argv) > 4:
+    ctypes.CDLL(os.path.join(sys.argv[2], "libnvshmem_host.so.3"), ctypes.RTLD_GLOBAL)
 try:
     import nvshmem.bindings as b
 except ImportError as error:
@@ -168,8 +171,6 @@ def layer(memory, device):
 def process(where, libraries, rank, pes, path):
     gpu = where == "gpu"
     memory = Memory(gpu)
-    # Loaded before the package looks for one: it would begin with those that Python packages have brought.
-    ctypes.CDLL(os.path.join(libraries, "libnvshmem_host.so.3"), ctypes.RTLD_GLOBAL)
     uid = unique_id(rank, path)
     if gpu:
         device = Device(0)
