@@ -17,9 +17,7 @@ EQUIVALENT = [
                "for (std::size_t step = 1; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
                "a bound for lists that are circles; none has that many entries"),
     Equivalent("transport/ofi/work_queue.cpp",
-               "operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_)); "
                "closed_ = true;",
-               "operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_)); "
                "closed_ = false;",
                "the next error finds the queue failed already; only memory of a few operations"
                " is used"),
@@ -33,7 +31,7 @@ EQUIVALENT = [
                "{}",
                "on a GPU only, which a build without CUDA does not have"),
     Equivalent("transport/ofi/work_queue.cpp",
-               "operation->fail(std::move(why)); closed_ = true;",
-               "operation->fail(std::move(why)); closed_ = false;",
+               "why.text += \"\\n\" + nic::dump_wqe(bytes.data(), known); closed_ = true;",
+               "why.text += \"\\n\" + nic::dump_wqe(bytes.data(), known); closed_ = false;",
                "what stands behind a failure is fetched then, but not issued"),
 ]
