@@ -17,15 +17,17 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
+      greetings_(setup.lanes, setup.pool, setup.probe_offset + sizeof(std::uint64_t),
+                 setup.peers.size()),
       liveness_(setup.lanes, setup.peers, setup.pool, setup.probe_offset, setup.services.timeout),
       queues_(setup.doorbells),
-      reported_(setup.peers.size()),
-      known_(setup.peers.size()) {}
+      reported_(setup.peers.size()) {}
 
 void Executor::add(WorkQueue queue) { added_.push_back(std::move(queue)); }
 
 void Executor::hand_over() {
   handed_over_ += added_.size();
+  for (WorkQueue& queue : added_) greetings_.expect(queue.peer());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (WorkQueue& queue : added_) handover_.push_back(std::move(queue));
@@ -37,17 +39,13 @@ void Executor::hand_over() {
 void Executor::start() {
   hand_over();
   if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
+  greetings_.wait(setup_.connects_within);
 }
 
 void Executor::take_rings() {
   if (!any_handover_.load(std::memory_order_acquire)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (WorkQueue& queue : handover_) {
-    const int pe = queue.peer().pe;
-    if (!known_[static_cast<std::size_t>(pe)]) to_greet_.push_back(pe);
-    known_[static_cast<std::size_t>(pe)] = true;
-    queues_.add(std::move(queue));
-  }
+  for (WorkQueue& queue : handover_) queues_.add(std::move(queue));
   handover_.clear();
   any_handover_.store(false, std::memory_order_relaxed);
 }
@@ -81,6 +79,7 @@ void Executor::run() noexcept {
 
 void Executor::breaks(const std::exception& error) {
   broken_ = true;
+  greetings_.give_up(error.what());
   setup_.on_error(Error(GSHMEMX_ERROR_NIC, error.what()), -1);
   for (Peer& peer : setup_.peers)
     if (peer.lost.empty()) peer.lost = error.what();
@@ -104,6 +103,7 @@ bool Executor::round(Clock::time_point now) {
 
 bool Executor::move_data() {
   bool busy = setup_.lanes.poll();
+  busy |= greetings_.progress();
   if (setup_.messages != nullptr) busy |= setup_.messages->progress();
   if (setup_.rma != nullptr) busy |= setup_.rma->progress();
   return busy;
@@ -112,7 +112,6 @@ bool Executor::move_data() {
 void Executor::watch(Clock::time_point now) {
   watch_at_ = now + kWatch;
   queues_.find_overdue(setup_.services, now);
-  if (!broken_) std::erase_if(to_greet_, [&](int pe) { return liveness_.greet(pe); });
   if (!broken_)
     for (const WorkQueue& queue : queues_.all())
       if (const auto since = queue.waiting_since()) liveness_.waiting(queue.peer().pe, *since, now);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "transport/ofi/active_messages.h"
+#include "transport/ofi/greetings.h"
 #include "transport/ofi/liveness.h"
 #include "transport/ofi/rest.h"
 #include "transport/ofi/rma.h"
@@ -30,6 +31,7 @@ class Executor {
     std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
     std::uint64_t* doorbells = nullptr;  ///< of all queues, in order
     int pe = 0;
+    Clock::duration connects_within{};  ///< 0 = for ever
     Polling polling = Polling::kSleep;
     std::string near_pci{};  ///< the thread stays on cores near to it
     std::function<void(const Error& error, int pe)> on_error;
@@ -43,7 +45,8 @@ class Executor {
   [[nodiscard]] WorkQueue& added(std::size_t index) { return added_.at(index - handed_over_); }
   [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
-  /// Starts the thread, or hands it the queues added since.
+  /// Starts the thread, or hands it the queues added since. All PEs to which these lead, and none
+  /// did before, have answered by each lane when it returns. Errors: as of Greetings::wait.
   void start();
   void stop() noexcept;
 
@@ -60,6 +63,7 @@ class Executor {
   void breaks(const std::exception& error);
 
   Setup setup_;
+  Greetings greetings_;
   Liveness liveness_;
   WorkQueues queues_;  ///< of the thread
   std::deque<WorkQueue> added_;
@@ -68,8 +72,6 @@ class Executor {
   std::deque<WorkQueue> handover_;
   std::atomic<bool> any_handover_{false};
   std::vector<bool> reported_;  ///< by PE: its loss
-  std::vector<int> to_greet_;   ///< PEs that a queue leads to, and none did before
-  std::vector<bool> known_;     ///< by PE: one does
   bool broken_ = false;         ///< the endpoint is lost; queues only fail what comes
   Clock::time_point busy_at_, watch_at_;
   std::atomic<bool> stop_{false};

@@ -3,7 +3,6 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -39,25 +38,12 @@ void Liveness::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   send(probe, now);
 }
 
-ssize_t Liveness::read_word(Probe& probe) {
-  const Peer& peer = *probe.peer;
-  const Way& way = peer.ways[peer.home];
-  return fi_read(lanes_[peer.home].endpoint(), landing_, sizeof(std::uint64_t),
-                 memory_.descriptors[peer.home], way.address, peer.probe_base, way.probe_key,
-                 static_cast<Context*>(&probe));
-}
-
-bool Liveness::greet(int pe) {
-  Probe& probe = probes_.at(static_cast<std::size_t>(pe));
-  if (probe.flying) return true;
-  const ssize_t result = read_word(probe);
-  probe.flying = probe.greets = result == 0;
-  return result != -FI_EAGAIN;
-}
-
 void Liveness::send(Probe& probe, Clock::time_point now) {
   const Peer& peer = *probe.peer;
-  const ssize_t result = read_word(probe);
+  const Way& way = peer.ways[peer.home];
+  const ssize_t result = fi_read(lanes_[peer.home].endpoint(), landing_, sizeof(std::uint64_t),
+                                 memory_.descriptors[peer.home], way.address, peer.probe_base,
+                                 way.probe_key, static_cast<Context*>(&probe));
   if (result == 0) {
     probe.flying = true;
     probe.refused = {};
@@ -78,7 +64,6 @@ void Liveness::completed(Context& context, const Completion& completion) {
   auto& probe = static_cast<Probe&>(context);
   probe.flying = false;
   probe.next = Clock::now() + kProbeEvery;
-  if (std::exchange(probe.greets, false)) return;
   if (completion.error != 0 && probe.peer->lost.empty())
     probe.peer->lost = strprintf("probe of PE %d: ", probe.peer->pe) + std::string(completion.text);
 }

@@ -17,9 +17,6 @@ class Liveness final : private CompletionSink {
   Liveness(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
            Clock::duration timeout);
 
-  /// Makes the connection to a peer before operations need it, so that what the provider allocates
-  /// and registers for it is there before kernels run. False: try again.
-  [[nodiscard]] bool greet(int pe);
   /// An operation to `pe` has been under way since then. Sets Peer::lost.
   void waiting(int pe, Clock::time_point since, Clock::time_point now);
 
@@ -27,12 +24,10 @@ class Liveness final : private CompletionSink {
   struct Probe : Context {
     Peer* peer = nullptr;
     bool flying = false;
-    bool greets = false;          ///< an error says nothing: nobody waits
     Clock::time_point next{};     ///< not before
     Clock::time_point refused{};  ///< since then the provider has taken no probe; 0 = it has
   };
   void completed(Context& context, const Completion& completion) override;
-  ssize_t read_word(Probe& probe);
   void send(Probe& probe, Clock::time_point now);
 
   Lanes& lanes_;

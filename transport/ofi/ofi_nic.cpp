@@ -185,6 +185,8 @@ void OfiNic::make_engines() {
                       .probe_offset = words,
                       .doorbells = doorbells_.get(),
                       .pe = setup_.pe,
+                      .connects_within = std::chrono::duration_cast<Clock::duration>(
+                          std::chrono::duration<double>(setup_.connect_seconds)),
                       .polling = setup_.polling,
                       .near_pci = setup_.near_pci,
                       .on_error = setup_.on_error});

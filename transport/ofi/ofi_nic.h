@@ -35,7 +35,7 @@ class OfiNic final : public nic::Nic {
     bool gpu_orders_writes = false;
     int pe = 0, size = 1;
     std::size_t max_queues = 0;
-    double timeout_seconds = 0;
+    double timeout_seconds = 0, connect_seconds = 0;  ///< 0 = none
     Polling polling = Polling::kSleep;
     std::string near_pci{};
     std::function<void(const Error& error, int pe)> on_error;

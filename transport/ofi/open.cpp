@@ -149,6 +149,12 @@ double cores_each(const std::vector<Offer>& offers, const Offer& mine, int count
   return static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(shares, 1));
 }
 
+/// The shorter one of two limits that may be 0, which is none.
+double connect_seconds(const Config& config) {
+  const double start = config.bootstrap_timeout, any = config.timeout;
+  return start > 0 && any > 0 ? std::min(start, any) : std::max(start, any);
+}
+
 void say_how(const OpenOptions& options, const Opened& opened) {
   const std::string why = opened.why_not_rma.empty() ? "another PE cannot" : opened.why_not_rma;
   GSHMEM_LOG(options.config.gdr == Switch::kOff ? LogLevel::kInfo : LogLevel::kWarn,
@@ -192,6 +198,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
       .size = size,
       .max_queues = static_cast<std::size_t>(size * options.config.qps_per_pe) + kMoreQueues,
       .timeout_seconds = options.config.timeout,
+      .connect_seconds = connect_seconds(options.config),
       .polling = ofi::choose_polling(options.config.ofi_poll,
                                      cores_each(offers, offer, cores.count), provider),
       .near_pci = nic_pci.empty() ? options.gpu_pci : nic_pci,

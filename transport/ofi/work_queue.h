@@ -86,7 +86,7 @@ class WorkQueue final : private OperationOwner {
     outbound_.twin = twin;
   }
   [[nodiscard]] std::uint32_t number() const { return number_; }
-  [[nodiscard]] const Peer& peer() const { return *peer_; }
+  [[nodiscard]] Peer& peer() const { return *peer_; }
   /// Gets the queue whenever there is something for step() to do. Also before the first step.
   void list_in(std::vector<WorkQueue*>& ready) { ready_ = &ready; }
   /// Unless it is in the list already.

@@ -66,6 +66,50 @@ Trouble gdrcopy_trouble(const Machine& machine, const Library& library, int devi
   return trouble;
 }
 
+/// FI_HMEM is there only where libfabric finds the CUDA runtime, by a name that packages for
+/// development have and containers for running programs lack (hmem_cuda.c, cuda_hmem_dl_init).
+void look_for_cuda_runtime(const Machine& machine, Findings& findings) {
+  const bool by_mlx5 = machine.config.nic != NicKind::kOfi && !mlx5_devices(machine).empty();
+  if (by_mlx5 || machine.config.gdr == Switch::kOff || gpus(machine).empty()) return;
+  const Library found = machine.library("libcudart.so", {"cudaMemcpy"});
+  if (!found.file.empty()) {
+    findings.push_back(ok(found.file + ", for heaps in GPU memory"));
+    return;
+  }
+  Trouble trouble{.symptom =
+                      "libfabric has no FI_HMEM: heaps in GPU memory go by host memory, or "
+                      "init fails (EFA, Slingshot, GSHMEM_GDR=on)",
+                  .cause = "it opens the CUDA runtime as libcudart.so: " + found.why_not,
+                  .fix = "install the CUDA runtime, or LD_LIBRARY_PATH to it"};
+  for (const char* number : {"13", "12", "11.0"}) {
+    const std::string name = std::string("libcudart.so.") + number;
+    const std::string file = machine.library(name, {}).file;
+    if (file.empty()) continue;
+    trouble.fix =
+        "sudo ln -s " + name + " " + (fs::path(file).parent_path() / "libcudart.so").string();
+    break;
+  }
+  const bool wanted = machine.config.gdr == Switch::kOn;
+  findings.push_back(wanted ? problem(std::move(trouble)) : hint(std::move(trouble)));
+}
+
+/// Processes of a job on Slingshot reach each other within a VNI alone (fi_cxi(7)).
+void look_for_vni(const Machine& machine, Findings& findings) {
+  std::error_code none;
+  const bool slingshot =
+      fs::directory_iterator(machine.at("/sys/class/cxi"), none) != fs::directory_iterator();
+  if (!slingshot || launcher_name(machine).empty()) return;
+  for (const char* name : {"SLINGSHOT_VNIS", "FI_CXI_DEFAULT_VNI"}) {
+    if (machine.env(name) == nullptr) continue;
+    findings.push_back(ok(std::string(name) + "=" + machine.env(name)));
+    return;
+  }
+  findings.push_back(hint({.symptom = "PEs may not reach each other over Slingshot",
+                           .cause = "the launcher gave this job no VNI (SLINGSHOT_VNIS is not set)",
+                           .fix = "srun --network=job_vni ...   (without Slurm: the same "
+                                  "FI_CXI_DEFAULT_VNI=<number> for all PEs)"}));
+}
+
 }  // namespace
 
 Findings check_launcher(const Machine& machine) {
@@ -169,7 +213,12 @@ Findings check_verbs_libraries(const Machine& machine) {
 
 Findings check_libfabric(const Machine& machine) {
   const Library library = machine.library("libfabric.so.1", {"fi_getinfo"});
-  if (!library.file.empty()) return {ok(library.file)};
+  if (!library.file.empty()) {
+    Findings findings{ok(library.file)};
+    look_for_cuda_runtime(machine, findings);
+    look_for_vni(machine, findings);
+    return findings;
+  }
   if (machine.config.nic != NicKind::kOfi) {
     return {
         skipped("libfabric.so.1 is not loadable, and only GSHMEM_NIC=ofi and hosts without an "

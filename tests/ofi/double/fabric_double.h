@@ -46,7 +46,9 @@ struct FabricDouble {
   std::atomic<std::uint64_t> more{0}, injected{0}, immediate{0};  ///< calls with these flags
   std::atomic<std::uint64_t> doorbells{0};   ///< calls after which nothing waits for FI_MORE
   std::atomic<std::uint64_t> cuda_calls{0};  ///< that such a provider would make from data calls
-  std::atomic<std::uint64_t> universe{0};    ///< FI_UNIVERSE_SIZE when a domain was opened, 0: none
+  /// First operations of an endpoint to a peer, at which providers make connections.
+  std::atomic<std::uint64_t> connections{0};
+  std::atomic<std::uint64_t> universe{0};  ///< FI_UNIVERSE_SIZE when a domain was opened, 0: none
 
   /// Providers that fi_getinfo offers, best first: names of profiles.cpp.
   [[nodiscard]] std::vector<std::string> offered() {
@@ -82,7 +84,7 @@ struct FabricDouble {
     gpu_view = nullptr;
     for (auto* const counts : {&taken, &refused})
       for (auto& count : *counts) count = 0;
-    more = injected = immediate = doorbells = cuda_calls = universe = 0;
+    more = injected = immediate = doorbells = cuda_calls = connections = universe = 0;
     offer({"efa"});
     const std::lock_guard lock(mutex_);
     violations_.clear();

@@ -207,6 +207,9 @@ ssize_t Endpoint::post(const Request& request) {
   }
   check(request);
   ++rules.taken[request.call];
+  connected_.resize(peers->size());
+  if (!connected_[request.peer]) ++rules.connections;
+  connected_[request.peer] = true;
   if ((request.flags & FI_INJECT) != 0) ++rules.injected;
   if ((request.flags & FI_REMOTE_CQ_DATA) != 0) ++rules.immediate;
   Flight& flight = *acquire();

@@ -170,6 +170,7 @@ class Endpoint : public fid_ep {
   std::vector<Flight*> free_, deferred_, held_;
   std::priority_queue<Flight*, std::vector<Flight*>, Later> flying_;
   std::map<Port*, std::int64_t> last_arrival_;
+  std::vector<bool> connected_;  ///< by address
   std::deque<Buffer> buffers_;
   bool small_writes_by_cpu_ = false;
 };

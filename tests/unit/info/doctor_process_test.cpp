@@ -135,6 +135,43 @@ TEST_CASE("libfabric_is_optional") {
   expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
 }
 
+TEST_CASE("libfabric_needs_the_cuda_runtime_by_its_plain_name") {
+  FakeMachine fake;
+  fake.libraries["libfabric.so.1"] = {.file = "libfabric.so.1.20", .why_not = "", .missing = {}};
+  fake.gpu(kGpu);
+  const auto second = [&](Verdict verdict, const std::string& part) {
+    const Findings findings = check_libfabric(fake.machine);
+    REQUIRE(findings.size() == 2);
+    expect_one({findings[1]}, verdict, part);
+  };
+  second(Verdict::kHint, "install the CUDA runtime");
+  fake.libraries["libcudart.so.12"] = {
+      .file = "/c/lib/libcudart.so.12.8", .why_not = "", .missing = {}};
+  second(Verdict::kHint, "ln -s libcudart.so.12 /c/lib/libcudart.so");
+  fake.machine.config.gdr = Switch::kOn;
+  second(Verdict::kProblem, "GSHMEM_GDR=on");
+  fake.libraries["libcudart.so"] = {
+      .file = "/c/lib/libcudart.so.12.8", .why_not = "", .missing = {}};
+  second(Verdict::kOk, "heaps in GPU memory");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
+}
+
+TEST_CASE("jobs_on_slingshot_need_a_vni") {
+  FakeMachine fake;
+  fake.libraries["libfabric.so.1"] = {.file = "libfabric.so.1.20", .why_not = "", .missing = {}};
+  fake.environment["PMIX_RANK"] = "0";
+  expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
+  fake.write("/sys/class/cxi/cxi0/uevent", "");
+  Findings findings = check_libfabric(fake.machine);
+  REQUIRE(findings.size() == 2);
+  expect_one({findings[1]}, Verdict::kHint, "FI_CXI_DEFAULT_VNI=");
+  fake.environment["SLINGSHOT_VNIS"] = "1024";
+  findings = check_libfabric(fake.machine);
+  REQUIRE(findings.size() == 2);
+  expect_one({findings[1]}, Verdict::kOk, "1024");
+}
+
 TEST_CASE("gdrcopy_needs_library_symbols_and_device_and_is_optional") {
   FakeMachine fake;
   expect_one(check_gdrcopy(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");

@@ -1,0 +1,75 @@
+// Connections are there when queues have started: providers make them at the first operation to a
+// peer, and may call CUDA for it, which waits for kernels.
+#include "tests/ofi/job.h"
+
+#include <rdma/fi_errno.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+/// The error of a job of one PE that cannot reach itself.
+std::string failure_of(std::vector<std::pair<std::string, std::string>> variables) {
+  auto boots = bootstrap::create_threads(1, 30);
+  const Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  fabric_double()->offer({"efa"});
+  std::string what;
+  try {
+    const Pe pe(*boots[0], config_of(leg, 20, std::move(variables)), kDepth, leg);
+  } catch (const Error& error) {
+    what = error.what();
+  }
+  fabric_double()->reset();
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("no connection is made after queues have started", "[ofi][double]") {
+  if (!have_double()) return;
+  const Leg leg = GENERATE(
+      Leg{"efa/efa-direct", "auto"}, Leg{"verbs;ofi_rxm", "auto"}, Leg{"tcp;ofi_rxm", "off"},
+      Leg{.provider = "cxi", .gdr = "auto", .busy = true, .adverse = true, .nics = 3});
+  INFO(leg.name());
+  constexpr int kPes = 3;
+  constexpr std::uint32_t kLarge = 1 << 20;  // by all NICs
+  Job job(kPes, leg);
+  const auto& connections = fabric_double()->connections;
+  CHECK(connections == static_cast<std::uint64_t>(kPes * kPes * leg.nics));
+  for (int me = 0; me < kPes; ++me)
+    for (int pe = 0; pe < kPes; ++pe) {
+      Client& client = job[me].to(pe);
+      const auto slot = static_cast<std::uint64_t>(8 * me);
+      client.write(kLarge, 0, kLarge);
+      client.fetch_add(slot, 512 + slot, 1);
+      REQUIRE(client.ring_and_wait(client.read(2 * kLarge, 3 * kLarge, kLarge)).ok());
+    }
+  CHECK(connections == static_cast<std::uint64_t>(kPes * kPes * leg.nics));
+}
+
+TEST_CASE("who cannot be reached is an error of the start, with its number", "[ofi][double]") {
+  if (!have_double()) return;
+  FabricDouble& rules = *fabric_double();
+  SECTION("what would go by another try is tried") {
+    rules.error = FI_ENORX;
+    rules.errors = 3;
+    CHECK(failure_of({}).empty());
+  }
+  SECTION("an error of the provider") {
+    rules.error = FI_EHOSTUNREACH;
+    rules.errors = 1;
+    CHECK_THAT(failure_of({}), Catch::Contains("PE 0 cannot be reached: "));
+  }
+  SECTION("no answer") {
+    rules.rtt = 3600ll * 1'000'000'000;
+    CHECK_THAT(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0.2"}}),
+               Catch::Contains("PE 0 has not answered over efa for 0.2 s"));
+  }
+}
