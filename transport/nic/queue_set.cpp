@@ -63,23 +63,22 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
       only_atomics_(options.only_atomics) {
-  begin({default_queues(rails_.count(), options.config.qps_per_pe)});
+  lay_out({default_queues(rails_.count(), options.config.qps_per_pe)});
   KeysByRail remote_keys{};
   register_heap(remote_keys);
-  create();
-  make_doorbells();
+  create_all();
   remote_keys_ = allgather(options.boot, remote_keys);
   exchange(options.boot);
-  connect_batch();
+  connect_all();
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
   rails_.start();
-  cursors_ = make_cursors(n_pes_ * batch_.per_pe);
+  cursors_ = make_cursors(n_pes_ * batch_.rails.size());
   publish_default();
 }
 
 void QueueSet::publish_default() {
   std::uint32_t* const used = view_.used;
-  view_ = publish(views_of(0, batch_.per_pe), cursors_, abi::QueueKind::kShared);
+  view_ = publish(views_of(0, batch_.rails.size()), cursors_);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = config_.qp_map;
   if (used != nullptr) view_.used = used;  // the first entry of a queue is noted once
@@ -88,11 +87,12 @@ void QueueSet::publish_default() {
 std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
   std::set<const Nic*> seen;
   std::vector<std::uint32_t> found;
+  const std::size_t per_pe = batch_.rails.size();
   for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
-    const End& end = batch_.queues[i];
-    if (!seen.insert(end.nic).second) continue;
-    const std::size_t first = static_cast<std::size_t>(end.pe) * batch_.per_pe;
-    found.push_back(static_cast<std::uint32_t>(first + i % batch_.per_pe));
+    const Queue& queue = batch_.queues[i];
+    if (!seen.insert(queue.own.nic).second) continue;
+    found.push_back(
+        static_cast<std::uint32_t>(static_cast<std::size_t>(queue.pe) * per_pe + i % per_pe));
   }
   return found;
 }
@@ -107,13 +107,12 @@ void QueueSet::create_more(std::uint32_t contexts) {
   for (std::uint32_t i = 0; i < contexts; ++i) {
     more.push_back(context_queues(rails_.count(), contexts_++));
   }
-  begin(std::move(more));
-  create();
-  make_doorbells();
+  lay_out(std::move(more));
+  create_all();
 }
 
 std::vector<ContextQueues> QueueSet::connect() {
-  connect_batch();
+  connect_all();
   rails_.start();
   std::vector<ContextQueues> made;
   std::size_t nth = 0;
@@ -176,92 +175,105 @@ void QueueSet::register_heap(KeysByRail& remote) {
   }
 }
 
-/// A batch of which nothing is made yet.
-void QueueSet::begin(std::vector<QueueRails> contexts) {
+/// A batch of which nothing is made yet: which queues there are, by which Nic and where.
+void QueueSet::lay_out(std::vector<QueueRails> contexts) {
   batch_ = {};
   for (const QueueRails& queues : contexts) {
     batch_.rails.insert(batch_.rails.end(), queues.begin(), queues.end());
   }
   batch_.contexts = std::move(contexts);
-  batch_.per_pe = batch_.rails.size();
+  std::size_t answering = 0;
+  for (const int pe : peers_) {
+    for (const int rail : batch_.rails) {
+      Queue& queue = batch_.queues.emplace_back(Queue{pe, rail, {&rails_.to(pe, rail), {}}, {}});
+      if (!is_answered_apart(pe, rail)) continue;
+      queue.answering = End{&rails_[rail], {}};
+      ++answering;
+    }
+  }
+  const Places places(0, batch_.queues.size(), depth_);
+  const Places answering_places(places.end(), answering, abi::kMinQueueDepth);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
+    Queue& queue = batch_.queues[i];
+    queue.own.place = places[i];
+    if (queue.answering) queue.answering->place = answering_places[next++];
+  }
+  batch_.memory.bytes = answering_places.end();
 }
 
-QueueSet::End QueueSet::create_end(Nic& nic, int pe, const QueuePlace& place) {
+void QueueSet::create_end(const Batch& batch, End& end) {
   // As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
   abi::CompletionEntry none{};
   none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  source_.upload(batch_.slab + place.completion, &none, sizeof(none));
-  return {&nic, pe, made_[&nic]++, place, nic.create_queue(place)};
+  source_.upload(batch.slab() + end.place.completion, &none, sizeof(none));
+  end.number = made_[end.nic]++;
+  end.created = end.nic->create_queue(end.place);
 }
 
-void QueueSet::create() {
-  std::vector<std::pair<int, int>> ends, answering;  // PE and rail of each
-  for (const int pe : peers_) {
-    for (const int rail : batch_.rails) {
-      ends.emplace_back(pe, rail);
-      if (is_answered_apart(pe, rail)) answering.emplace_back(pe, rail);
+void QueueSet::create(Batch& batch, std::span<Queue> queues) {
+  // First those that are rung: the first ones of a Nic have registers of their own.
+  for (Queue& queue : queues) create_end(batch, queue.own);
+  for (Queue& queue : queues)
+    if (queue.answering) create_end(batch, *queue.answering);
+}
+
+/// The queues of the batch to all peers.
+void QueueSet::create_all() {
+  batch_.memory = allocate(batch_.memory.bytes);
+  std::set<Nic*> nics;
+  for (const Queue& queue : batch_.queues) nics.insert({queue.own.nic, &rails_[queue.rail]});
+  for (Nic* nic : nics) nic->use_queue_memory(batch_.memory);
+  create(batch_, batch_.queues);
+  make_doorbells();
+}
+
+QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
+  QueueInfos infos;
+  for (const Queue& queue : queues) {
+    const auto info = [](const End& end) { return end.nic->connect_info(end.number); };
+    infos.push_back({info(queue.answering ? *queue.answering : queue.own), info(queue.own)});
+  }
+  return infos;
+}
+
+/// Every PE tells each other one about its queues to that one. Where no connection goes one way,
+/// the end that asks is the one that answers.
+void QueueSet::exchange(Collectives& boot) {
+  const std::size_t per_pe = batch_.rails.size(), ends = rails_.any_one_way() ? 2 : 1;
+  std::vector<ConnectInfo> mine(n_pes_ * per_pe * ends), theirs(mine.size());
+  const auto at = [&](std::size_t peer, std::size_t i) {  // in both
+    return (static_cast<std::size_t>(peers_[peer]) * per_pe + i) * ends;
+  };
+  theirs_.clear();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    theirs_.push_back(infos_of(batch_.to(peer)));
+    for (std::size_t i = 0; i < per_pe; ++i) {
+      mine[at(peer, i)] = theirs_[peer][i].answers;
+      mine[at(peer, i) + ends - 1] = ends == 2 ? theirs_[peer][i].asks : theirs_[peer][i].answers;
     }
   }
-  const Places places(0, ends.size(), depth_);
-  const Places answering_places(places.end(), answering.size(), abi::kMinQueueDepth);
-  const Region memory = allocate(answering_places.end());
-  batch_.slab = static_cast<char*>(memory.base);
-  std::set<Nic*> nics;
-  for (const auto& [pe, rail] : ends) nics.insert({&rails_.to(pe, rail), &rails_[rail]});
-  for (Nic* nic : nics) nic->use_queue_memory(memory);
-  for (const auto& [pe, rail] : ends) {
-    const QueuePlace place = places[batch_.queues.size()];
-    batch_.queues.push_back(create_end(rails_.to(pe, rail), pe, place));
-  }
-  for (const auto& [pe, rail] : answering) {
-    const QueuePlace place = answering_places[batch_.answering.size()];
-    batch_.answering.push_back(create_end(rails_[rail], pe, place));
+  boot.alltoall(mine.data(), theirs.data(), per_pe * ends * sizeof(ConnectInfo));
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peers_[peer] == my_pe_) continue;  // whose ends mean each other
+    for (std::size_t i = 0; i < per_pe; ++i)
+      theirs_[peer][i] = {theirs[at(peer, i)], theirs[at(peer, i) + ends - 1]};
   }
 }
 
-std::vector<ConnectInfo> QueueSet::swap_infos(Collectives& boot,
-                                              const std::vector<const End*>& outgoing) const {
-  const std::size_t per_pe = batch_.per_pe;
-  std::vector<ConnectInfo> mine(n_pes_ * per_pe), theirs(mine.size()), result;
-  const auto at = [&](std::size_t i) {  // of the batch, in both
-    return static_cast<std::size_t>(peers_[i / per_pe]) * per_pe + i % per_pe;
-  };
-  for (std::size_t i = 0; i < outgoing.size(); ++i)
-    mine[at(i)] = outgoing[i]->nic->connect_info(outgoing[i]->number);
-  boot.alltoall(mine.data(), theirs.data(), per_pe * sizeof(ConnectInfo));
-  for (std::size_t i = 0; i < outgoing.size(); ++i) result.push_back(theirs[at(i)]);
-  return result;
-}
-
-/// Every PE tells each other one about its queues to that one: first of the ends that answer, which
-/// are those queues themselves unless the connection goes one way, then of those that ask.
-void QueueSet::exchange(Collectives& boot) {
-  std::vector<const End*> asking, answering;
-  std::vector<End*> one_way(batch_.queues.size(), nullptr);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
-    const End& end = batch_.queues[i];
-    if (is_answered_apart(end.pe, rail_of(i))) one_way[i] = &batch_.answering[next++];
-    asking.push_back(&end);
-    answering.push_back(one_way[i] != nullptr ? one_way[i] : &end);
-  }
-  const std::vector<ConnectInfo> answers = swap_infos(boot, answering);
-  for (std::size_t i = 0; i < answers.size(); ++i) batch_.queues[i].theirs = answers[i];
-  std::vector<ConnectInfo> asks(asking.size());
-  if (rails_.any_one_way()) asks = swap_infos(boot, asking);
-  for (std::size_t i = 0; i < asks.size(); ++i) {
-    if (one_way[i] == nullptr) continue;
-    const End& asker = *asking[i];
-    one_way[i]->theirs = asker.pe == my_pe_ ? asker.nic->connect_info(asker.number) : asks[i];
+void QueueSet::connect(std::span<const Queue> queues, const QueueInfos& theirs) {
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    const Queue& queue = queues[i];
+    const End& own = queue.own;
+    own.nic->connect(own.number, queue.pe, theirs[i].answers,
+                     remote_keys(queue.pe, queue.rail).payload);
+    if (!queue.answering) continue;
+    queue.answering->nic->connect(queue.answering->number, queue.pe, theirs[i].asks, 0);
   }
 }
 
-void QueueSet::connect_batch() {
-  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
-    const End& end = batch_.queues[i];
-    end.nic->connect(end.number, end.pe, end.theirs, remote_keys(end.pe, rail_of(i)).payload);
-  }
-  for (const End& end : batch_.answering) end.nic->connect(end.number, end.pe, end.theirs, 0);
+void QueueSet::connect_all() {
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) connect(batch_.to(peer), theirs_[peer]);
 }
 
 std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
@@ -282,8 +294,8 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
 
 void QueueSet::map_doorbells() {
   batch_.doorbells.clear();
-  for (const End& end : batch_.queues)
-    batch_.doorbells.push_back(reachable(*end.nic, end.created.doorbell));
+  for (const Queue& queue : batch_.queues)
+    batch_.doorbells.push_back(reachable(*queue.own.nic, queue.own.created.doorbell));
 }
 
 /// Device code rings the registers themselves, or words that the agent forwards to them.
@@ -307,7 +319,7 @@ void QueueSet::make_agent_words() {
   std::vector<Agent::Route> routes;
   for (std::size_t i = 0; i < queues.size(); ++i) {
     batch_.doorbells.push_back(&words[i].value);
-    routes.push_back({&words[i].value, queues[i].created.doorbell});
+    routes.push_back({&words[i].value, queues[i].own.created.doorbell});
   }
   if (agent_) {
     agent_->add(routes);
@@ -318,21 +330,22 @@ void QueueSet::make_agent_words() {
 
 /// Queue `i` of the batch, all but its place among the others of its context.
 abi::QueueView QueueSet::view_of(std::size_t i) const {
-  const End& end = batch_.queues[i];
+  const Queue& queue = batch_.queues[i];
+  const End& end = queue.own;
   const QueuePlace& place = end.place;
   abi::QueueView view;
-  view.entries = batch_.slab + place.entries;
+  view.entries = batch_.slab() + place.entries;
   view.doorbell = batch_.doorbells[i];
-  view.send_record = reinterpret_cast<abi::Be32*>(batch_.slab + place.record +
+  view.send_record = reinterpret_cast<abi::Be32*>(batch_.slab() + place.record +
                                                   offsetof(abi::DoorbellRecord, send));
-  view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab + place.completion +
+  view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab() + place.completion +
                                                        abi::kCompletionWordOffset);
   view.number = end.created.number;
   view.local_key = abi::Be32(local_keys_.at(end.nic));
-  const RemoteKeys keys = remote_keys(end.pe, rail_of(i));
+  const RemoteKeys keys = remote_keys(queue.pe, queue.rail);
   view.remote_key = abi::Be32(keys.payload);
   view.atomic_key = abi::Be32(keys.atomic);
-  view.pe = end.pe;
+  view.pe = queue.pe;
   return view;
 }
 
@@ -350,8 +363,8 @@ abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
 }
 
 /// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
-abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views, abi::QueueCursor* cursors,
-                               abi::QueueKind kind) {
+abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
+                               abi::QueueCursor* cursors) {
   const std::size_t total = views.size();
   std::vector<abi::QueueView> indexed = views;
   for (std::size_t i = 0; i < total; ++i) {
@@ -372,11 +385,8 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views, abi::Qu
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
-  view.traits = abi::QueueTraits::of({.depth = depth_,
-                                      .batch = abi::batch_of(depth_),
-                                      .memory = memory_,
-                                      .kind = kind,
-                                      .bell = bell(limits)});
+  view.traits = abi::QueueTraits::of(
+      {.depth = depth_, .batch = abi::batch_of(depth_), .memory = memory_, .bell = bell(limits)});
   return view;
 }
 
@@ -385,20 +395,20 @@ std::vector<abi::QueueView> QueueSet::views_of(std::size_t nth, std::size_t coun
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     const auto pe = static_cast<std::size_t>(peers_[peer]);
     for (std::size_t i = 0; i < count; ++i) {
-      views[pe * count + i] = view_of(peer * batch_.per_pe + nth + i);
+      views[pe * count + i] = view_of(peer * batch_.rails.size() + nth + i);
     }
   }
   return views;
 }
 
-/// Both views are of the same queues, and share the note of which were used.
+/// Both are views of the same queues.
 ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
   const std::vector<abi::QueueView> views = views_of(nth, count);
   ContextQueues queues;
   abi::QueueCursor* cursors = make_cursors(views.size());
-  queues.shared = publish(views, cursors, abi::QueueKind::kShared);
-  queues.exclusive = publish(views, cursors, abi::QueueKind::kExclusive);
-  queues.exclusive.used = queues.shared.used;
+  queues.shared = publish(views, cursors);
+  queues.exclusive = queues.shared;
+  queues.exclusive.traits |= abi::QueueTraits::kExclusive;
   queues.shared.rails = static_cast<std::uint32_t>(count);
   queues.shared.map = static_cast<abi::QueueMap>(count - 1);  // the last one, for every caller
   // A quiet posts where it has to flush. The thread that waits for all contexts is not the one that

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace gshmem::nic {
@@ -87,32 +89,43 @@ class QueueSet {
   /// This PE's end of a connection.
   struct End {
     Nic* nic;
-    int pe;      ///< at the other end
-    int number;  ///< what the Nic calls it
     QueuePlace place;
-    CreatedQueue created;
-    ConnectInfo theirs{};  ///< of the other end
+    int number = -1;  ///< what the Nic calls it; none before it is made
+    CreatedQueue created{};
   };
-  /// Queues that were made together, in one piece of memory: those of some contexts.
+  /// A queue, and the other end of the peer's one that is in its place, where that is another.
+  struct Queue {
+    int pe;
+    int rail;
+    End own;
+    std::optional<End> answering;
+  };
+  /// What a PE tells the other one about a queue: the end that answers and the end that asks.
+  struct QueueInfo {
+    ConnectInfo answers{}, asks{};
+  };
+  using QueueInfos = std::vector<QueueInfo>;
+  /// Queues that were laid out together, in one piece of memory: those of some contexts.
   struct Batch {
     std::vector<QueueRails> contexts;
     QueueRails rails;  ///< of all contexts: queues to one peer
-    std::size_t per_pe = 0;
-    char* slab = nullptr;
-    std::vector<End> queues;  ///< by peer, then as `rails`
-    std::vector<End>
-        answering;  ///< other ends of one-way connections to this PE, in the same order
+    Region memory;
+    std::vector<Queue> queues;              ///< by peer, then as `rails`
     std::vector<std::uint64_t*> doorbells;  ///< of `queues`, as device code reaches them
+    [[nodiscard]] char* slab() const { return static_cast<char*>(memory.base); }
+    /// Those to the nth peer.
+    [[nodiscard]] std::span<Queue> to(std::size_t peer) {
+      return std::span(queues).subspan(peer * rails.size(), rails.size());
+    }
   };
   [[nodiscard]] abi::QueueMemory choose_memory();
   [[nodiscard]] Region allocate(std::uint64_t bytes);
-  void begin(std::vector<QueueRails> contexts);
+  void lay_out(std::vector<QueueRails> contexts);
   /// The other end of a queue to PE `pe` only answers: where the connection goes one way, and where
   /// it leads back to this PE. (One that asks itself loses its error, because it answers no more.)
   [[nodiscard]] bool is_answered_apart(int pe, int rail) const {
     return pe == my_pe_ || rails_.is_one_way(pe, rail);
   }
-  [[nodiscard]] int rail_of(std::size_t i) const { return batch_.rails[i % batch_.per_pe]; }
   /// Of a heap, for its peers: by rail.
   struct RemoteKeys {
     std::uint32_t payload = 0, atomic = 0;
@@ -122,23 +135,25 @@ class QueueSet {
     return remote_keys_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
   }
   void register_heap(KeysByRail& remote);
-  [[nodiscard]] End create_end(Nic& nic, int pe, const QueuePlace& place);
-  void create();
-  /// One piece of `outgoing`, by queue, to the PE at its other end; what comes from there.
-  [[nodiscard]] std::vector<ConnectInfo> swap_infos(Collectives& boot,
-                                                    const std::vector<const End*>& outgoing) const;
+  // The queues to one peer, of a batch: made, described, connected to what the peer says of its
+  // own.
+  void create(Batch& batch, std::span<Queue> queues);
+  void create_end(const Batch& batch, End& end);
+  [[nodiscard]] QueueInfos infos_of(std::span<const Queue> queues) const;
+  void connect(std::span<const Queue> queues, const QueueInfos& theirs);
+  void create_all();
   void make_doorbells();
   void map_doorbells();
   void make_agent_words();
   void publish_default();
-  void connect_batch();
+  void connect_all();
   [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
   /// Views of the queues of a context, those of the batch to each peer that begin with the nth.
   [[nodiscard]] std::vector<abi::QueueView> views_of(std::size_t nth, std::size_t count) const;
   [[nodiscard]] abi::Bell bell(const Nic::Limits& limits) const;
   [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views,
-                                     abi::QueueCursor* cursors, abi::QueueKind kind);
+                                     abi::QueueCursor* cursors);
   [[nodiscard]] ContextQueues publish_context(std::size_t nth, std::size_t count);
   [[nodiscard]] std::uint64_t* reachable(const Nic& nic, std::uint64_t* doorbell);
 
@@ -157,6 +172,7 @@ class QueueSet {
   std::map<const Nic*, int> made_;                  ///< queues of all batches
   int contexts_ = 0;                                ///< so many have had queues made
   Batch batch_;                                     ///< the one being made, or the last one
+  std::vector<QueueInfos> theirs_;                  ///< of its peers, in order
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
   std::unique_ptr<Agent> agent_;
