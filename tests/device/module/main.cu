@@ -45,7 +45,7 @@ class Module {
     using LaunchKernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
                                       unsigned, unsigned, CUstream, void**, void**);
     int* out = nullptr;
-    if (cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) return -2;
+    if (cudaMallocHost(&out, sizeof(int)) != cudaSuccess) return -2;
     void* args[] = {&out};
     const auto launch = driver<LaunchKernel>("cuLaunchKernel");
     if (launch(kernel_, 1, 1, 1, 1, 1, 1, 0, nullptr, args, nullptr) != CUDA_SUCCESS) return -2;
@@ -83,7 +83,7 @@ int library(const char* file) {
   int* out = nullptr;
   if (load(&loaded, file, nullptr, nullptr, 0, nullptr, nullptr, 0) != CUDA_SUCCESS ||
       find(&kernel, loaded, "tell_pe") != CUDA_SUCCESS ||
-      cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) {
+      cudaMallocHost(&out, sizeof(int)) != cudaSuccess) {
     return 3;
   }
   const int status = gshmemx_culibrary_init(loaded);
@@ -115,7 +115,7 @@ int finalized(const char* file) {
 
 int before_init(const char*) {
   int* out = nullptr;
-  if (cudaMallocManaged(&out, sizeof(int)) != cudaSuccess) return 1;
+  if (cudaMallocHost(&out, sizeof(int)) != cudaSuccess) return 1;
   tell_pe_plain<<<1, 1>>>(out);
   return cudaDeviceSynchronize() == cudaSuccess ? 1 : 0;
 }

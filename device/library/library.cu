@@ -1,0 +1,33 @@
+// The device API as functions with C names, for compilers that do not take the headers: NVRTC where
+// a program declares what it calls, numba, whoever makes PTX or LTO-IR. CMakeLists.txt says in
+// which formats; a program links one with its own code by nvJitLink or nvlink, loads the result,
+// and calls gshmemx_cumodule_init or gshmemx_culibrary_init. include/README.md has an example.
+#include <gshmem/constants.h>
+#include <gshmem/types.h>
+
+#include <gshmem/device/fit.h>
+#include <gshmem/device/handles.h>
+
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  extern "C" __device__ RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \
+    return ::gshmem::api::CALL;                               \
+  }
+#include <gshmem/functions.def>
+
+// The same by NVSHMEM's names, which has no contexts, and not what is OpenSHMEM's or ours alone.
+#define NVSHMEM_NAMED(NAME, RET, PARAMS, CALL) \
+  extern "C" __device__ RET NAME PARAMS { return CALL; }
+#define NVSHMEM_STD(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_NAMED(nvshmem_##STEM, RET, PARAMS, gshmem_##STEM NAMES)
+#define NVSHMEM_EXT(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_NAMED(nvshmemx_##STEM, RET, PARAMS, gshmemx_##STEM NAMES)
+#define NVSHMEM_QP(RET, STEM, PARAMS, NAMES) \
+  NVSHMEM_NAMED(nvshmemx_qp_##STEM, RET, PARAMS, gshmemx_qp_##STEM NAMES)
+#define NVSHMEM_SHM(...)
+#define NVSHMEM_OWN(...)
+#define NVSHMEM_CTX_STD(...)
+#define NVSHMEM_CTX_EXT(...)
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  NVSHMEM_##KIND(RET, STEM, PARAMS, NAMES)
+#include <gshmem/functions.def>
