@@ -5,6 +5,7 @@
 #include "bootstrap/uid/root.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/lifeline.h"
 
 #include <signal.h>
 #include <sys/time.h>
@@ -173,6 +174,22 @@ TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
     expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { boot->barrier(); });
   };
   CHECK(run_processes(3, body, {victim}) == "");
+}
+
+TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
+  IdChannel channel, ready;
+  const auto body = [&](int rank) {
+    const auto boot = channel.join(rank, 3, uid_config());
+    if (rank != 0) ready.signal();
+    if (rank == 0) {
+      ready.await(2);
+      no_leak_check = true;
+      std::exit(0);  // without leaving
+    }
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 ended, and with it the root service",
+                 [&] { boot->barrier(); });
+  };
+  CHECK(run_processes(3, body) == "");
 }
 
 TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {

@@ -2,6 +2,7 @@
 // remembered, and that the thread that reads them ends.
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/patience.h"
+#include "transport/nic/mlx5/port_history.h"
 
 #include <catch2/catch.hpp>
 
@@ -98,6 +99,16 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
                        "got LID 4660, and had 4660 when it was opened at [0-9:]{8}"));
   }
   nic->stop();
+}
+
+TEST_CASE("a_port_comes_up_once_after_it_went_down") {
+  PortHistory port;
+  const PortHistory::Clock::time_point start{};
+  CHECK_FALSE(port.came_up(start));
+  port.went_down(start + std::chrono::seconds(1));
+  port.went_down(start + std::chrono::seconds(2));
+  CHECK(port.came_up(start + std::chrono::seconds(4)) == 3.0);
+  CHECK_FALSE(port.came_up(start + std::chrono::seconds(5)));
 }
 
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {

@@ -6,6 +6,10 @@
 
 using namespace verbs_test;
 
+/// Exported for rdma-core's own tools, in no header.
+extern "C" int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index,
+                                  int* type);
+
 TEST_CASE("the device is an mlx5 with one InfiniBand port") {
   const Nic nic;
   CHECK(std::string(ibv_get_device_name(nic.context->device)) == "mlx5_0");
@@ -42,6 +46,14 @@ TEST_CASE("one GID and one partition key") {
   CHECK(std::memcmp(&entry.gid, &gid, sizeof(gid)) == 0);
   CHECK(entry.gid_type == IBV_GID_TYPE_IB);
   CHECK(ibv_query_gid_ex(nic.context, 1, 1, &entry, 0) == EINVAL);
+  int type = -1;
+  CHECK(ibv_query_gid_type(nic.context, 1, 0, &type) == 0);
+  CHECK(type == 0);
+  for (const auto& [port, index] : {std::pair{1, 1u}, std::pair{2, 0u}}) {
+    errno = 0;
+    CHECK(ibv_query_gid_type(nic.context, static_cast<std::uint8_t>(port), index, &type) == -1);
+    CHECK(errno == EINVAL);
+  }
   ibv_gid_entry table[4];
   CHECK(ibv_query_gid_table(nic.context, table, 4, 0) == 1);
   __be16 pkey = 0;
@@ -182,6 +194,14 @@ TEST_CASE("what verbs does not do, it says") {
   errno = 0;
   CHECK(ibv_create_qp(nic.pd, &ud) == nullptr);
   CHECK(errno == EOPNOTSUPP);
+  ibv_device_attr limits;
+  REQUIRE(ibv_query_device(nic.context, &limits) == 0);
+  ibv_qp_init_attr deep = ud;
+  deep.qp_type = IBV_QPT_RC;
+  deep.cap.max_send_wr = static_cast<std::uint32_t>(limits.max_qp_wr) + 1;
+  deep.cap.max_send_sge = 1;
+  CHECK(ibv_create_qp(nic.pd, &deep) == nullptr);
+  CHECK(errno == EINVAL);
   ibv_alloc_dm_attr memory{};
   CHECK(ibv_alloc_dm(nic.context, &memory) == nullptr);
 }

@@ -283,6 +283,22 @@ TEST_CASE("QUERY_QP repeats what was programmed, and only what its command takes
   CHECK(bits_at(out, kQpc + 0x90, 19, 16) == 3);
 }
 
+TEST_CASE("RTR2RTS takes the RNR timer that its mask names") {
+  Rig rig;
+  const std::uint32_t qp = rig.make_qp();
+  rig.move(qp, 2);
+  const bool named = GENERATE(false, true);
+  const auto timer = [&] {
+    return bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc + 0x94, 28, 24);
+  };
+  const std::uint32_t before = timer();
+  Bytes in = rtr2rts(qp);
+  word(in, 0x10, named ? 1 << 6 : 0);
+  bits(in, kQpc + 0x94, 28, 24, before + 1);
+  REQUIRE(rig.run(in).status == Status::kOk);
+  CHECK(timer() == (named ? before + 1 : before));
+}
+
 TEST_CASE("INIT2INIT and INIT2RTR change access that their mask names") {
   Rig rig;
   const std::uint32_t qp = rig.make_qp();

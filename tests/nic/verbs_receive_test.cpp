@@ -227,6 +227,21 @@ TEST_CASE("buffers of a shared queue outlive a queue pair, whose client is told"
   CHECK(got.wr_id == 2);
 }
 
+TEST_CASE("a queue pair that begins anew has no buffers of before", "[receive]") {
+  const Link link({.receives = 4});
+  receive_at(link, 1, 64);
+  receive_at(link, 2, 64);
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  for (ibv_qp* qp : {link.a, link.b}) REQUIRE(ibv_modify_qp(qp, &reset, IBV_QP_STATE) == 0);
+  link.connect_both();
+  receive_at(link, 3, 64);
+  send(link, 1, 64);
+  const ibv_wc got = next(link.receive_cq);
+  CHECK(got.status == IBV_WC_SUCCESS);
+  CHECK(got.wr_id == 3);
+}
+
 TEST_CASE("who waits for solicited messages is not woken by others", "[receive]") {
   const Nic nic;
   ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);

@@ -1,4 +1,5 @@
 #include "host/base/error.h"
+#include "host/base/failure.h"
 
 #include <catch2/catch.hpp>
 
@@ -52,6 +53,13 @@ TEST_CASE("status_text_has_a_string_for_every_code") {
 #define GSHMEM_COUNT(name, value, text) +1
   CHECK(std::size(kStatusLines) == 0 GSHMEM_STATUS_TABLE(GSHMEM_COUNT));
 #undef GSHMEM_COUNT
+}
+
+TEST_CASE("ranks_are_named_up_to_eight_of_them") {
+  CHECK(rank_list({3}) == "rank 3");
+  CHECK(rank_list({1, 2}) == "ranks 1, 2");
+  CHECK(rank_list({0, 1, 2, 3, 4, 5, 6, 7}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7");
+  CHECK(rank_list({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
 }
 
 TEST_CASE("status_text_of_other_numbers_is_unknown_status") {
