@@ -250,6 +250,21 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   CHECK(ibv_destroy_srq(srq) == 0);
 }
 
+TEST_CASE("flags of a completion queue that mlx5dv has and this has not are refused") {
+  const Nic nic;
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = 4;
+  mlx5dv_cq_init_attr special{};
+  special.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_FLAGS;
+  ibv_cq_ex* cq = mlx5dv_create_cq(nic.context, &wanted, &special);
+  REQUIRE(cq != nullptr);
+  CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+  special.flags = MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD;
+  errno = 0;
+  CHECK(mlx5dv_create_cq(nic.context, &wanted, &special) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
+}
+
 TEST_CASE("numbers have names") {
   CHECK(std::string(ibv_wc_status_str(IBV_WC_SUCCESS)) == "success");
   CHECK(std::string(ibv_port_state_str(IBV_PORT_ACTIVE)) == "active");

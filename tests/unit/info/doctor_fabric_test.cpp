@@ -69,6 +69,8 @@ TEST_CASE("a_channel_must_open") {
     return file.filename() == "channel5" ? 0 : EACCES;
   };
   expect_one(check_fabric(fake.machine), Verdict::kOk, "channel5");
+  fake.machine.open_errno = exists;
+  expect_one(check_fabric(fake.machine), Verdict::kOk, kChannel);  // of several the first
 }
 
 TEST_CASE("several_hosts_need_nvidia_imex") {
