@@ -61,6 +61,41 @@ GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, co
   return device::fcollect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
 }
 
+template <class Coop>
+GSHMEM_FN int collect(const Caller& call, Coop coop, int handle, void* dest, const void* source,
+                      Elements n) {
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team || !check_arguments(call.state, call.name, Symmetric{{"dest", dest, n}},
+                                Symmetric{{"source", source, n}}))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_BY_HOST_OPS(
+      int, Call::collective(CallKind::kCollect, call.name, handle, dest, source, n.bytes()))
+  return device::collect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+}
+
+template <std::size_t kSize, class Coop>
+GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, const void* source,
+                        Strides strides) {
+  const Elements n{strides.nelems, kSize};
+  const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  if (!team) return GSHMEMX_ERROR_INVALID_VALUE;
+  const std::size_t parts = static_cast<std::size_t>(team->n_pes);
+  if (!check_arguments(call.state, call.name,
+                       Strided<Symmetric>{"dest", "dst", dest, strides.dst, n, parts},
+                       Strided<Symmetric>{"source", "sst", source, strides.src, n, parts}))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  GSHMEM_ON_HOST_OPS({
+    Call record =
+        Call::collective(CallKind::kAlltoalls, call.name, handle, dest, source, n.bytes());
+    record.dst_stride = strides.dst;
+    record.src_stride = strides.src;
+    record.width = static_cast<std::uint32_t>(kSize);
+    return static_cast<int>(ops->run(record));
+  })
+  return device::alltoalls<typename WordOf<kSize>::type>(
+      coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()}, strides);
+}
+
 /// Kernels know operator and type when they are compiled; in CPU mode one function serves all.
 template <ReduceOp kOp, class T>
 GSHMEM_FN auto reducer_of() {
@@ -70,29 +105,43 @@ GSHMEM_FN auto reducer_of() {
   return AnyReducer{kOp, element_type<T>()};
 #endif
 }
-template <ReduceOp kOp, class T, class Coop>
-GSHMEM_FN int reduce(const Caller& call, Coop coop, int handle, T* dest, const T* source,
-                     std::size_t nelems) {
+/// `kKind`: a reduction or a scan.
+template <CallKind kKind, ReduceOp kOp, class T, class Coop>
+GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, const T* source,
+                        std::size_t nelems) {
   const Elements n{nelems, sizeof(T)};
   const abi::Team* const team = find_team(call.state, call.name, "team", handle);
+  const int parts = team && kKind == CallKind::kReducescatter ? team->n_pes : 1;
   if (!team || !check_arguments(call.state, call.name, parts_of("dest", dest, n, 1, sizeof(T)),
-                                parts_of("source", source, n, 1, sizeof(T))))
+                                parts_of("source", source, n, parts, sizeof(T))))
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_ON_HOST_OPS({
-    Call record = Call::collective(CallKind::kReduce, call.name, handle, dest, source, n.bytes());
+    Call record = Call::collective(kKind, call.name, handle, dest, source, n.bytes());
     record.reduce_op = kOp;
     record.type = element_type<T>();
     return static_cast<int>(ops->run(record));
   })
-  return device::reduce<Word<T>>(
-      coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()}, reducer_of<kOp, T>());
-}
-#define GSHMEM_API_REDUCE(OP, OP_NAME)                                                         \
-  template <class T, class Coop>                                                               \
-  GSHMEM_FN int reduce_##OP(const Caller& call, Coop coop, int team, T* dest, const T* source, \
-                            std::size_t nelems) {                                              \
-    return reduce<ReduceOp::OP_NAME>(call, coop, team, dest, source, nelems);                  \
+  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  const auto reducer = reducer_of<kOp, T>();
+  if constexpr (kKind == CallKind::kReducescatter) {
+    return device::reducescatter<Word<T>>(coop, of, reducer);
+  } else if constexpr (kKind == CallKind::kInscan) {
+    return device::scan<Result::kInclusive, Word<T>>(coop, of, reducer);
+  } else if constexpr (kKind == CallKind::kExscan) {
+    return device::scan<Result::kExclusive, Word<T>>(coop, of, reducer);
+  } else {
+    return device::reduce<Word<T>>(coop, of, reducer);
   }
+}
+#define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \
+  template <class T, class Coop>                                                            \
+  GSHMEM_FN int NAME(const Caller& call, Coop coop, int team, T* dest, const T* source,     \
+                     std::size_t nelems) {                                                  \
+    return reduction<CallKind::KIND, ReduceOp::OP>(call, coop, team, dest, source, nelems); \
+  }
+#define GSHMEM_API_REDUCE(OP, OP_NAME)                \
+  GSHMEM_API_REDUCTION(reduce_##OP, kReduce, OP_NAME) \
+  GSHMEM_API_REDUCTION(reducescatter_##OP, kReducescatter, OP_NAME)
 GSHMEM_API_REDUCE(sum, kSum)
 GSHMEM_API_REDUCE(prod, kProd)
 GSHMEM_API_REDUCE(min, kMin)
@@ -100,6 +149,10 @@ GSHMEM_API_REDUCE(max, kMax)
 GSHMEM_API_REDUCE(and, kAnd)
 GSHMEM_API_REDUCE(or, kOr)
 GSHMEM_API_REDUCE(xor, kXor)
+GSHMEM_API_REDUCTION(reduce_maxloc, kReduce, kMaxloc)
+GSHMEM_API_REDUCTION(inscan_sum, kInscan, kSum)
+GSHMEM_API_REDUCTION(exscan_sum, kExscan, kSum)
 #undef GSHMEM_API_REDUCE
+#undef GSHMEM_API_REDUCTION
 
 }  // namespace gshmem::api

@@ -168,6 +168,15 @@ GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call)
   }
 }
 
+/// By elements of W.
+template <class W, class Coop>
+GSHMEM_OUTLINE int execute_reduction(Coop coop, const TeamCall& of, const Call& call) {
+  const AnyReducer reducer{call.reduce_op, call.type};
+  if (call.kind == CallKind::kReducescatter) return reducescatter<W>(coop, of, reducer);
+  if (call.kind == CallKind::kInscan) return scan<Result::kInclusive, W>(coop, of, reducer);
+  if (call.kind == CallKind::kExscan) return scan<Result::kExclusive, W>(coop, of, reducer);
+  return reduce<W>(coop, of, reducer);
+}
 template <class Coop>
 GSHMEM_FN int execute_collective(Coop coop, const State& state, const char* name,
                                  const Call& call) {
@@ -177,17 +186,17 @@ GSHMEM_FN int execute_collective(Coop coop, const State& state, const char* name
   if (call.kind == CallKind::kAlltoall) return alltoall(coop, of);
   if (call.kind == CallKind::kBroadcast) return broadcast(coop, of, call.pe);
   if (call.kind == CallKind::kFcollect) return fcollect(coop, of);
-  const AnyReducer reducer{call.reduce_op, call.type};
-  switch (element_bytes(call.type)) {
-    case 1:
-      return reduce<std::uint8_t>(coop, of, reducer);
-    case 2:
-      return reduce<std::uint16_t>(coop, of, reducer);
-    case 4:
-      return reduce<std::uint32_t>(coop, of, reducer);
-    default:
-      return reduce<std::uint64_t>(coop, of, reducer);
+  if (call.kind == CallKind::kCollect) return collect(coop, of);
+  int status = 0;
+  if (call.kind == CallKind::kAlltoalls) {
+    const Strides strides{call.dst_stride, call.src_stride, call.bytes / call.width};
+    with_word(call.width,
+              [&](auto word) { status = alltoalls<decltype(word)>(coop, of, strides); });
+  } else {
+    with_word(element_bytes(call.type),
+              [&](auto word) { status = execute_reduction<decltype(word)>(coop, of, call); });
   }
+  return status;
 }
 
 /// Makes `call`, by all threads of the group; `name` stands for call.name, which may be in memory
@@ -216,7 +225,12 @@ GSHMEM_FN std::uint64_t execute(Coop coop, const State& state, const char* name,
     case CallKind::kAlltoall:
     case CallKind::kBroadcast:
     case CallKind::kFcollect:
+    case CallKind::kCollect:
+    case CallKind::kAlltoalls:
     case CallKind::kReduce:
+    case CallKind::kReducescatter:
+    case CallKind::kInscan:
+    case CallKind::kExscan:
       return static_cast<std::uint64_t>(execute_collective(coop, state, name, call));
     default:
       return coop.thread_rank() == 0 ? execute_alone(state, name, call) : 0;

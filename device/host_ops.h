@@ -12,7 +12,7 @@ namespace gshmem::device {
 
 enum class AmoOp : std::uint32_t { kFetch, kSet, kSwap, kCompareSwap, kAdd, kAnd, kOr, kXor };
 
-enum class ReduceOp : std::uint32_t { kSum, kProd, kMin, kMax, kAnd, kOr, kXor };
+enum class ReduceOp : std::uint32_t { kSum, kProd, kMin, kMax, kAnd, kOr, kXor, kMaxloc };
 /// Of a reduction; integers by their logarithm of bytes.
 enum class ElementType : std::uint32_t {
   kInt8,
@@ -26,31 +26,39 @@ enum class ElementType : std::uint32_t {
   kFloat,
   kDouble,
   kHalf,
-  kBfloat16
+  kBfloat16,
+  kComplexf,
+  kComplexd,
+  kDouble2
 };
 
 enum class CallKind : std::uint32_t {
-  kPut,          ///< dest, source, bytes, pe
-  kGet,          ///< likewise
-  kPutSignal,    ///< as kPut, and then as kSignal
-  kP,            ///< dest, width, operand, pe
-  kG,            ///< source, width, pe; the answer is the element, zero-extended
-  kIput,         ///< dest, source, strides, width, bytes of all elements, pe
-  kIget,         ///< likewise
-  kAmo,          ///< dest, width, op, operand, cond, pe; the answer is the old value
-  kSignal,       ///< signal, op, operand, pe
-  kQuiet,        ///< context
-  kQuietStatus,  ///< context; the answer is 0, or the code of the PE's first fault
-  kBarrier,      ///< team; the answer is a status
-  kSync,         ///< likewise
-  kAlltoall,     ///< team, dest, source, bytes for one member; the answer is a status
-  kBroadcast,    ///< likewise, and pe: number of the root in the team
-  kFcollect,     ///< as kAlltoall
-  kReduce,       ///< team, dest, source, bytes of all elements, reduce_op, type; likewise
-  kWait,         ///< source, status, values or operand, width, bytes of all words, cmp
-  kProve,        ///< context, operand: a queue of it; the answer is 1 when it is worked off
-  kLoad,         ///< source, width: a word of this PE, zero-extended
-  kCopy          ///< dest, source, bytes: between two places of this process
+  kPut,            ///< dest, source, bytes, pe
+  kGet,            ///< likewise
+  kPutSignal,      ///< as kPut, and then as kSignal
+  kP,              ///< dest, width, operand, pe
+  kG,              ///< source, width, pe; the answer is the element, zero-extended
+  kIput,           ///< dest, source, strides, width, bytes of all elements, pe
+  kIget,           ///< likewise
+  kAmo,            ///< dest, width, op, operand, cond, pe; the answer is the old value
+  kSignal,         ///< signal, op, operand, pe
+  kQuiet,          ///< context
+  kQuietStatus,    ///< context; the answer is 0, or the code of the PE's first fault
+  kBarrier,        ///< team; the answer is a status
+  kSync,           ///< likewise
+  kAlltoall,       ///< team, dest, source, bytes for one member; the answer is a status
+  kBroadcast,      ///< likewise, and pe: number of the root in the team
+  kFcollect,       ///< as kAlltoall
+  kCollect,        ///< as kAlltoall, bytes that this member gives
+  kAlltoalls,      ///< as kAlltoall, and strides, width
+  kReduce,         ///< team, dest, source, bytes of all results, reduce_op, type; likewise
+  kReducescatter,  ///< likewise
+  kInscan,         ///< likewise
+  kExscan,         ///< likewise
+  kWait,           ///< source, status, values or operand, width, bytes of all words, cmp
+  kProve,          ///< context, operand: a queue of it; the answer is 1 when it is worked off
+  kLoad,           ///< source, width: a word of this PE, zero-extended
+  kCopy            ///< dest, source, bytes: between two places of this process
 };
 
 /// A call record. Symmetric addresses are those of this PE, in range. What a kind does not name is
@@ -112,8 +120,7 @@ struct Call {
 
 /// All members of a team make the call together, by kernels on GPUs.
 inline bool is_collective(CallKind kind) {
-  return kind == CallKind::kAlltoall || kind == CallKind::kBroadcast ||
-         kind == CallKind::kFcollect || kind == CallKind::kReduce;
+  return kind >= CallKind::kAlltoall && kind <= CallKind::kExscan;
 }
 
 /// Failures are recorded as faults, not thrown.

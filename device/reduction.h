@@ -13,14 +13,23 @@ template <class T>
 inline constexpr bool kIsNarrow =
     std::is_same_v<T, gshmem_half_t> || std::is_same_v<T, gshmem_bfloat16_t>;
 
+template <class T>
+inline constexpr bool kIsComplex =
+    std::is_same_v<T, gshmem_complexf_t> || std::is_same_v<T, gshmem_complexd_t>;
+
 /// Sums and products of integers wrap. With no number in it a minimum or maximum is that or the
-/// other operand.
+/// other operand. Maxloc takes the pair with the larger x, of equal ones that with the smaller y.
 template <ReduceOp kOp, class T>
 GSHMEM_FN T reduce_two(T a, T b) {
   if constexpr (kIsNarrow<T>) {
     T result{};
     narrow(reduce_two<kOp>(widen(a), widen(b)), result);
     return result;
+  } else if constexpr (kIsComplex<T>) {
+    if constexpr (kOp == ReduceOp::kSum) return {a.re + b.re, a.im + b.im};
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  } else if constexpr (kOp == ReduceOp::kMaxloc) {
+    return a.x < b.x || (a.x == b.x && b.y < a.y) ? b : a;
   } else if constexpr (kOp == ReduceOp::kMin) {
     return b < a ? b : a;
   } else if constexpr (kOp == ReduceOp::kMax) {
@@ -74,6 +83,11 @@ GSHMEM_FN W reduce_number(ReduceOp op, W a, W b) {
   if (op == ReduceOp::kMin) return TypedReducer<ReduceOp::kMin, T>{}(a, b);
   return TypedReducer<ReduceOp::kMax, T>{}(a, b);
 }
+template <class T, class W>
+GSHMEM_FN W reduce_complex(ReduceOp op, W a, W b) {
+  if (op == ReduceOp::kSum) return TypedReducer<ReduceOp::kSum, T>{}(a, b);
+  return TypedReducer<ReduceOp::kProd, T>{}(a, b);
+}
 template <class W>
 GSHMEM_FN W reduce_bits(ReduceOp op, W a, W b) {
   if (op == ReduceOp::kAnd) return TypedReducer<ReduceOp::kAnd, std::uint8_t>{}(a, b);
@@ -85,6 +99,7 @@ template <class W>
 GSHMEM_OUTLINE W reduce_any(ReduceOp op, ElementType type, W a, W b) {
   if (op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor)
     return reduce_bits(op, a, b);
+  if (op == ReduceOp::kMaxloc) return TypedReducer<ReduceOp::kMaxloc, gshmem_double2_t>{}(a, b);
   switch (type) {
     case ElementType::kInt8:
       return reduce_number<std::int8_t>(op, a, b);
@@ -110,6 +125,12 @@ GSHMEM_OUTLINE W reduce_any(ReduceOp op, ElementType type, W a, W b) {
       return reduce_number<gshmem_half_t>(op, a, b);
     case ElementType::kBfloat16:
       return reduce_number<gshmem_bfloat16_t>(op, a, b);
+    case ElementType::kComplexf:
+      return reduce_complex<gshmem_complexf_t>(op, a, b);
+    case ElementType::kComplexd:
+      return reduce_complex<gshmem_complexd_t>(op, a, b);
+    case ElementType::kDouble2:
+      break;
   }
   return a;
 }
@@ -124,6 +145,10 @@ constexpr ElementType element_type() {
     return ElementType::kHalf;
   } else if constexpr (std::is_same_v<T, gshmem_bfloat16_t>) {
     return ElementType::kBfloat16;
+  } else if constexpr (std::is_same_v<T, gshmem_double2_t>) {
+    return ElementType::kDouble2;
+  } else if constexpr (kIsComplex<T>) {
+    return sizeof(T) == sizeof(double) ? ElementType::kComplexf : ElementType::kComplexd;
   } else if constexpr (std::is_floating_point_v<T>) {
     return sizeof(T) == sizeof(float) ? ElementType::kFloat : ElementType::kDouble;
   } else {
@@ -136,8 +161,18 @@ constexpr ElementType element_type() {
 GSHMEM_FN std::uint32_t element_bytes(ElementType type) {
   const auto number = static_cast<std::uint32_t>(type);
   if (number < 8) return 1u << number % 4;
-  if (type == ElementType::kFloat) return 4;
-  return type == ElementType::kDouble ? 8 : 2;
+  switch (type) {
+    case ElementType::kFloat:
+      return 4;
+    case ElementType::kDouble:
+    case ElementType::kComplexf:
+      return 8;
+    case ElementType::kComplexd:
+    case ElementType::kDouble2:
+      return 16;
+    default:
+      return 2;
+  }
 }
 
 }  // namespace gshmem::device

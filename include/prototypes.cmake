@@ -48,7 +48,7 @@ function(gshmem_describe result name)
   endforeach()
   string(REGEX REPLACE "^(i?[pg][eu]t)(8|16|32|64|128)" "\\1N" stem ${stem})
   string(REGEX REPLACE "^T_(atomic_|atomic_fetch_)(add|and|or|xor)$" "T_\\1OP" stem ${stem})
-  string(REGEX REPLACE "^T_(sum|prod|min|max|and|or|xor)_reduce$" "T_OP_reduce" stem ${stem})
+  string(REGEX REPLACE "^T_(sum|prod|min|max|and|or|xor)_(reduce|reducescatter)$" "T_OP_\\2" stem ${stem})
   if(NOT text_${stem})
     message(FATAL_ERROR "gshmem: functions.def has no description of ${name} (${stem})")
   endif()
@@ -77,6 +77,7 @@ function(gshmem_write_prototypes table row mark linkage introduction)
 
   file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def types REGEX "^GSHMEM_TYPE")
   list(TRANSFORM types REPLACE "^GSHMEM_TYPE.([a-z0-9]+),.*" "\\1")
+  list(APPEND types complexf complexd double2)
   list(JOIN types "|" type_names)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def)
 
@@ -120,7 +121,7 @@ gshmem_write_prototypes(functions
   "// Every function that moves data or synchronizes. gshmem.h has the terms, functions.def what is common to all
 // and to each family, include/README.md the guide.")
 gshmem_write_prototypes(stream_functions
-  "GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) ROW RET gshmemx_##STEM##_on_stream PARAMS"
+  "GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET gshmemx_##STEM##_on_stream PARAMS"
   GSHMEM_EXPORT "defined(__cplusplus)"
   "// Every function that leaves an operation in a CUDA stream. stream_functions.def has their order, and what a
 // stream promises. Host only.")

@@ -75,7 +75,7 @@ void wait_all_in_stream(const Caller& call, const T* ivars, std::size_t nelems, 
 }  // namespace api
 }  // namespace gshmem
 
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL)                \
+#define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)          \
   extern "C" RET gshmemx_##STEM##_on_stream PARAMS {                          \
     const gshmem::api::Caller call =                                          \
         gshmem::api::ambient_caller(GSHMEM_TEXT(gshmemx_##STEM##_on_stream)); \

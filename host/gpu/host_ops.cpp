@@ -105,7 +105,12 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kAlltoall:
     case CallKind::kBroadcast:
     case CallKind::kFcollect:
+    case CallKind::kCollect:
+    case CallKind::kAlltoalls:
     case CallKind::kReduce:
+    case CallKind::kReducescatter:
+    case CallKind::kInscan:
+    case CallKind::kExscan:
       return serve(call);
     case CallKind::kWait:  // of host threads by device/wait.h, which loads
       return 0;

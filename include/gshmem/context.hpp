@@ -211,12 +211,30 @@ class Context {
                          std::size_t count) const {
     return api::fcollect(caller("fcollect"), group, team, dest, source, {count, sizeof(T)});
   }
-  /// Of integers and floating-point types of up to 8 bytes, those of 16 bits included.
-  template <ReduceOp kOp, Group G, Element T>
-  GSHMEM_FN int reduce(G group, gshmem_team_t team, T* dest, const T* source,
-                       std::size_t count) const {
-    return api::reduce<kOp>(caller("reduce"), group, team, dest, source, count);
+  template <Group G, Element T>
+  GSHMEM_FN int collect(G group, gshmem_team_t team, T* dest, const T* source,
+                        std::size_t count) const {
+    return api::collect(caller("collect"), group, team, dest, source, {count, sizeof(T)});
   }
+  template <Group G, Scalar T>
+  GSHMEM_FN int alltoalls(G group, gshmem_team_t team, T* dest, const T* source,
+                          device::Strides strides) const {
+    return api::alltoalls<sizeof(T)>(caller("alltoalls"), group, team, dest, source, strides);
+  }
+  /// Of integers and floating-point types of up to 8 bytes, those of 16 bits included; sum and prod
+  /// of complex types; maxloc of gshmem_double2_t. kSum for scans.
+#define GSHMEM_CONTEXT_REDUCTION(NAME, KIND)                                                     \
+  template <ReduceOp kOp, Group G, Element T>                                                    \
+  GSHMEM_FN int NAME(G group, gshmem_team_t team, T* dest, const T* source, std::size_t count)   \
+      const {                                                                                    \
+    return api::reduction<device::CallKind::KIND, kOp>(caller(#NAME), group, team, dest, source, \
+                                                       count);                                   \
+  }
+  GSHMEM_CONTEXT_REDUCTION(reduce, kReduce)
+  GSHMEM_CONTEXT_REDUCTION(reducescatter, kReducescatter)
+  GSHMEM_CONTEXT_REDUCTION(inscan, kInscan)
+  GSHMEM_CONTEXT_REDUCTION(exscan, kExscan)
+#undef GSHMEM_CONTEXT_REDUCTION
 
  private:
   GSHMEM_FN api::Caller caller(const char* name) const { return {state_, name}; }

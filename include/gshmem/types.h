@@ -1,6 +1,6 @@
 // Element types of the C API as C, C++ and CUDA see them. The two 16-bit floating types are CUDA's
 // where CUDA compiles, and plain 16-bit carriers of the same layout elsewhere: the API only moves
-// them. And what marks the functions of the library.
+// them; so is CUDA's double2. And what marks the functions of the library.
 #pragma once
 
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <cuda_fp16.h>
 typedef __half gshmem_half_t;
 typedef __nv_bfloat16 gshmem_bfloat16_t;
+typedef double2 gshmem_double2_t;
 #else
 typedef struct gshmem_half {
   uint16_t bits;
@@ -20,7 +21,18 @@ typedef struct gshmem_half {
 typedef struct gshmem_bfloat16 {
   uint16_t bits;
 } gshmem_bfloat16_t;
+typedef struct __attribute__((aligned(16))) gshmem_double2 {
+  double x, y;
+} gshmem_double2_t;
 #endif
+
+/// Complex numbers as C's float _Complex and double _Complex: real and imaginary part.
+typedef struct gshmem_complexf {
+  float re, im;
+} gshmem_complexf_t;
+typedef struct gshmem_complexd {
+  double re, im;
+} gshmem_complexd_t;
 
 /// A team of PEs (OpenSHMEM 1.5, section 9.4): one of gshmem_predefined_team, or of
 /// gshmem_team_split_strided and _2d.

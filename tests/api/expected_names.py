@@ -21,6 +21,7 @@ WAIT = ("short int long longlong ushort uint ulong ulonglong int32 int64 uint32 
 REDUCE_BITS = ("uchar ushort uint ulong ulonglong int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
                "size").split()
 REDUCE_NUM = [t for t in RMA if t != "ptrdiff"]
+COMPLEX = ["complexd", "complexf"]
 SCOPES = ("_warp", "_block")
 
 # Host functions that are in no family; the last two groups are gshmem's own.
@@ -99,14 +100,18 @@ def collectives():
     names = [f"{t}_{op}" for t in RMA for op in ("alltoall", "broadcast", "fcollect")]
     names += ["alltoallmem", "broadcastmem", "fcollectmem"]
     assert len(names) == 3 * 26
-    reductions = [f"{t}_{op}_reduce" for t in REDUCE_NUM for op in ("sum", "prod", "min", "max")]
-    reductions += [f"{t}_{op}_reduce" for t in REDUCE_BITS for op in ("and", "or", "xor")]
-    assert len(reductions) == 138
-    return names + reductions
+    pairs = reduce_pairs(REDUCE_NUM, REDUCE_BITS)
+    assert len(pairs) == 138
+    return names + [f"{pair}_{end}" for pair in pairs for end in ("reduce", "reducescatter")]
 
 
-def own_reductions():
-    return [f"ptrdiff_{op}_reduce" for op in ("sum", "prod", "min", "max")]
+def own_collectives():
+    """What NVSHMEM has not: of OpenSHMEM 1.5 and 1.6, and the same for more types."""
+    pairs = reduce_pairs(["ptrdiff"], []) + [f"{t}_{op}" for t in COMPLEX for op in ("sum", "prod")]
+    names_ = [f"{pair}_{end}" for pair in pairs for end in ("reduce", "reducescatter")]
+    names_ += [f"{t}_sum_{scan}" for t in RMA + COMPLEX for scan in ("inscan", "exscan")]
+    return names_ + [f"{stem}{op}" for stem in [f"{t}_" for t in RMA] for op in ("collect", "alltoalls")] + [
+        "collectmem", "alltoallsmem"]
 
 
 def on_contexts():
@@ -128,7 +133,7 @@ def on_queues():
     return [f"qp_{n}" for n in single + thread + groups]
 
 
-def on_streams():
+def on_streams(p):
     """Host only, and all extensions. Of waits those that have one stream to hold."""
     signals = [f"{stem}_signal{nbi}" for stem in [f"{t}_put" for t in RMA] +
                [f"put{n}" for n in SIZES] + ["putmem"] for nbi in ("", "_nbi")]
@@ -137,19 +142,14 @@ def on_streams():
     assert len(names_) == 234 + 62 + 42
     names_ += "signal_op signal_wait_until quiet flush barrier_all sync_all barrier team_sync".split()
     names_ += collectives()
+    if p == "gshmem":
+        names_ += own_collectives() + ["double2_maxloc_reduce"]
     return [f"{n}_on_stream" for n in names_]
 
 
 def reduce_pairs(numbers, bits):
     pairs = [f"{t}_{op}" for t in numbers for op in ("sum", "prod", "min", "max")]
     return pairs + [f"{t}_{op}" for t in bits for op in ("and", "or", "xor")]
-
-
-def reducescatters():
-    """Of NVSHMEM: full names but for the prefix."""
-    stems = [f"{pair}_reducescatter" for pair in reduce_pairs(REDUCE_NUM, REDUCE_BITS)]
-    return ["_" + stem for stem in stems] + [
-        f"x_{stem}{end}" for stem in stems for end in ("_warp", "_block", "_on_stream")]
 
 
 def device_names(p):
@@ -162,9 +162,10 @@ def device_names(p):
     std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
             "team_translate_pe").split()
     ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + on_queues()
-    ext += ["mc_ptr"] + ["flush" + scope for scope in ("", *SCOPES)]
+    ext += ["mc_ptr", "double2_maxloc_reduce_block"] + ["flush" + scope for scope in ("", *SCOPES)]
     if p == "gshmem":  # NVSHMEM has no contexts
-        own_thread, own_groups = scoped(own_reductions())
+        own_thread, own_groups = scoped(own_collectives())
+        ext += ["double2_maxloc_reduce", "double2_maxloc_reduce_warp"]
         std += atomics_nbi() + ["pe_accessible", "addr_accessible"] + own_thread
         ext += [stem + scope for stem in ("quiet_status", "pe_quiet") for scope in ("", *SCOPES)]
         context_thread, context_groups = on_contexts()
@@ -174,7 +175,7 @@ def device_names(p):
 
 def host_names(p):
     """What hosts can call besides: full names for the prefix `p`."""
-    std, ext = list(SETUP), SETUP_X + on_streams()
+    std, ext = list(SETUP), SETUP_X + on_streams(p)
     if p == "gshmem":
         std, ext = std + OWN, ext + OWN_X
     else:
@@ -194,7 +195,6 @@ def names(p):
 # Types of OpenSHMEM 1.5, table 3, and of reductions, table 9.
 SHMEM_RMA = [t for t in RMA if t not in ("bfloat16", "half")] + ["longdouble"]
 SHMEM_NUM = [t for t in SHMEM_RMA if t != "longdouble"]
-COMPLEX = ["complexd", "complexf"]
 
 
 def shmem_rma(types):
@@ -216,8 +216,6 @@ def scans():
 
 # Of both, full names but for the prefix: why they are not here.
 ABSENT_NVSHMEM = {
-    "reducescatters are to come": reducescatters(),
-    "maxloc is to come": ["x_double2_maxloc_reduce_block"],
     "atomics of floating-point types are to come": [
         f"_half_atomic_{op}" for op in ("fetch", "set", "swap")] + [
         f"x_{t}_atomic_{op}" for t in ("half", "float", "double") for op in ("add", "fetch_add")],
@@ -231,11 +229,9 @@ ABSENT_OPENSHMEM = {
     "long double is to come": [f"{ctx}{name}" for name in shmem_rma(["longdouble"])
                                for ctx in ("", "ctx_")] +
     [f"longdouble_{op}" for op in ("alltoall", "broadcast", "fcollect")],
-    "collectives to come": [f"{t}_{op}" for t in SHMEM_RMA for op in ("collect", "alltoalls")] +
-    ["collectmem", "alltoallsmem"] + scans(),
-    "reductions of long double and complex types are to come":
-        [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")] +
-        [f"{t}_{op}_reduce" for t in COMPLEX for op in ("sum", "prod")],
+    "collectives of long double are to come":
+        [f"longdouble_{op}" for op in ("collect", "alltoalls", "sum_inscan", "sum_exscan")] +
+        [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")],
     "to come": [f"{ctx}{name}" for name in ibputs() + ["signal_set", "signal_add", "pe_quiet"]
                 for ctx in ("", "ctx_")] +
     ("set_lock clear_lock test_lock pcontrol team_create_ctx team_ptr query_initialized "

@@ -147,7 +147,7 @@ def check_descriptions(folder):
                 print(f"{header}: twice, or without a description: {line}")
             found.add(match.group(1))
     return bad + compare("descriptions", found,
-                         expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams()})
+                         expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams("gshmem")})
 
 
 def check_device(nvcc, *flags):

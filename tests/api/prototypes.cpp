@@ -10,6 +10,6 @@
   static_assert(std::is_same_v<decltype(GSHMEM_NAME_##KIND(STEM)), RET PARAMS>, #STEM);
 #include <gshmem/functions.def>
 
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
+#define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   static_assert(std::is_same_v<decltype(gshmemx_##STEM##_on_stream), RET PARAMS>, #STEM);
 #include <gshmem/stream_functions.def>

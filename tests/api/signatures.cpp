@@ -179,6 +179,18 @@ SAME(_broadcastmem, int (*)(int, void*, const void*, size_t, int));
 SAME(x_short_broadcast_warp, int (*)(int, short*, const short*, size_t, int));
 SAME(_float_sum_reduce, int (*)(int, float*, const float*, size_t));
 SAME(x_uint64_xor_reduce_block, int (*)(int, uint64_t*, const uint64_t*, size_t));
+SAME(_float_sum_reducescatter, int (*)(int, float*, const float*, size_t));
+SAME(x_uchar_or_reducescatter_warp, int (*)(int, unsigned char*, const unsigned char*, size_t));
+SAME(x_long_max_reducescatter_on_stream, int (*)(int, long*, const long*, size_t, CUstream_st*));
+SAME(x_double2_maxloc_reduce_block,
+     int (*)(int, gshmem_double2_t*, const gshmem_double2_t*, size_t));
+OURS(_short_collect, int (*)(int, short*, const short*, size_t));
+OURS(_collectmem, int (*)(int, void*, const void*, size_t));
+OURS(_float_alltoalls, int (*)(int, float*, const float*, ptrdiff_t, ptrdiff_t, size_t));
+OURS(_alltoallsmem, int (*)(int, void*, const void*, ptrdiff_t, ptrdiff_t, size_t));
+OURS(_size_sum_inscan, int (*)(int, size_t*, const size_t*, size_t));
+OURS(_complexd_sum_exscan, int (*)(int, gshmem_complexd_t*, const gshmem_complexd_t*, size_t));
+OURS(_complexf_prod_reduce, int (*)(int, gshmem_complexf_t*, const gshmem_complexf_t*, size_t));
 SAME(x_half_max_reduce_warp, int (*)(int, gshmem_half_t*, const gshmem_half_t*, size_t));
 
 // 9.10 Point-to-point synchronization
@@ -196,6 +208,7 @@ SAME(_int_test_some_vector, size_t (*)(int*, size_t, size_t*, const int*, int, c
 #if defined(__CUDACC__)
 SAME(x_collective_launch, int (*)(const void*, dim3, dim3, void**, size_t, cudaStream_t));
 SAME(x_collective_launch_query_gridsize, int (*)(const void*, dim3, void**, size_t, int*));
+static_assert(std::is_same_v<gshmem_double2_t, double2>);
 static_assert(std::is_same_v<gshmem_half_t, __half>);
 static_assert(std::is_same_v<gshmem_bfloat16_t, __nv_bfloat16>);
 #endif

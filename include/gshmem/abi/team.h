@@ -32,8 +32,13 @@ struct SyncSlot {
   alignas(128) std::uint32_t arrived[2][kFlatPes];
   /// Of host threads, likewise: the number of the call in the upper half, a value in the lower one.
   alignas(128) std::uint64_t agreed[2][kSyncRounds][kAgreeWords];
+  /// Bytes that members before this one give to a collect, kCounted set, from the one member that
+  /// tells it in round i; 0 again when it has been read. And their sum, touched by this PE only.
+  alignas(128) std::uint64_t counted[kSyncRounds];
+  std::uint64_t first;
 };
-static_assert(sizeof(SyncSlot) == 3200);
+inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
+static_assert(sizeof(SyncSlot) == 3456);
 
 /// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
 /// all: 0 to 3.

@@ -133,11 +133,16 @@ typedef enum {
 #undef NVSHMEM_EXPAND_CTX_STD
 #undef NVSHMEM_EXPAND_CTX_EXT
 
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
-  NVSHMEM_HOST_FN RET nvshmemx_##STEM##_on_stream PARAMS {     \
-    return gshmemx_##STEM##_on_stream NAMES;                   \
+#define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES)       \
+  NVSHMEM_HOST_FN RET nvshmemx_##STEM##_on_stream PARAMS { \
+    return gshmemx_##STEM##_on_stream NAMES;               \
   }
+#define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
+#define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
 #include <gshmem/stream_functions.def>
+#undef NVSHMEM_EXPAND_EXT
+#undef NVSHMEM_EXPAND_OWN
 
 #define NVSHMEM_HOST(RET, STEM, PARAMS, NAMES) \
   NVSHMEM_HOST_FN RET nvshmemx_##STEM PARAMS { return gshmemx_##STEM NAMES; }

@@ -128,12 +128,16 @@ Kind kind_of(const Function& function, const std::string& name) {
       {"fetch_into", {Kind::kWords, Kind::kWords}},
       {"alltoall", {Kind::kSymmetric, Kind::kSymmetric}},
       {"broadcast", {Kind::kSymmetric, Kind::kSymmetric}},
-      {"fcollect", {Kind::kSymmetric, Kind::kSymmetric}}};
+      {"fcollect", {Kind::kSymmetric, Kind::kSymmetric}},
+      {"collect", {Kind::kSymmetric, Kind::kSymmetric}},
+      {"alltoalls", {Kind::kSymmetric, Kind::kSymmetric}}};
   const std::string does = implementation(function);
   if (questions.count(does) != 0) return Kind::kAsked;
   if (name == "pe") return does.rfind("qp_", 0) == 0 ? Kind::kPeOrAll : Kind::kPe;
   if (name == "dest" || name == "source") {
-    if (does.rfind("amo_", 0) == 0 || does.rfind("reduce_", 0) == 0) return Kind::kWords;
+    if (does.rfind("amo_", 0) == 0 || does.rfind("reduce", 0) == 0 ||
+        does.find("scan_") != std::string::npos)
+      return Kind::kWords;
     const auto found = by_function.find(does);
     if (found != by_function.end())
       return name == "dest" ? found->second.first : found->second.second;
@@ -374,7 +378,7 @@ const std::vector<Function>& functions() {
   {GSHMEM_TEXT(GSHMEM_NAME_##KIND(STEM)), GSHMEM_TEXT(NAMES), #CALL, \
    unit_of(static_cast<RET(*) PARAMS>(nullptr))},
 #include <gshmem/functions.def>
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL)         \
+#define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)   \
   {GSHMEM_TEXT(gshmemx_##STEM##_on_stream), GSHMEM_TEXT(NAMES), #CALL, \
    unit_of(static_cast<RET(*) PARAMS>(nullptr))},
 #include <gshmem/stream_functions.def>

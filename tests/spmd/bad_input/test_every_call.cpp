@@ -28,7 +28,7 @@ const Callee callees[] = {
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   {reinterpret_cast<void (*)()>(&GSHMEM_NAME_##KIND(STEM)), &call_as<RET PARAMS>},
 #include <gshmem/functions.def>
-#define GSHMEM_STREAM_FUNCTION(RET, STEM, PARAMS, NAMES, CALL) \
+#define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   {reinterpret_cast<void (*)()>(&gshmemx_##STEM##_on_stream), &call_as<RET PARAMS>},
 #include <gshmem/stream_functions.def>
 };
