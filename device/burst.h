@@ -28,6 +28,8 @@ GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* vie
   Wait wait;
   begin_wait(wait, state, view, "burst");
   if (next == 0) queue_note_used(wait);
+  if (wait.queue.number() == 0) queue_connect(wait);
+  if (!wait.good()) return post_report(wait) ? 1 : 0;
   const std::uint32_t half = abi::QueueTraits::depth(state->nic.traits) / 2;
   if (next <= half) return half;
   wait_for(wait, Await::kRoom, next - half);
@@ -172,7 +174,7 @@ class Burst {
     most_ = state.nic.max_message;
     const Queue queue(view_);
     place_ = queue.place();
-    bells_ = queue.bells();
+    bells_ = queue.bells(place_.number);
     local_key_ = queue.local_key();
     mask_ = abi::QueueTraits::depth(traits_) - 1;
     published_ = load_own(&cursor_->reserved);
@@ -264,6 +266,7 @@ class Burst {
     if (has_known_room(entries)) return true;
     ring();
     room_ = burst_room(state_, view_, published_);
+    if (place_.number == 0) place_.number = bells_.number = Queue(view_).number();
     if (coop_.any(room_ == 0)) room_ = 0;
     return room_ != 0;
   }

@@ -6,8 +6,11 @@
 
 #include "machine.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -109,6 +112,13 @@ template <class T>
 inline T load_constant(const T* p) {
   return *p;
 }
+/// By halves, of which one may change meanwhile (abi::QueueView::number).
+inline Word16 load_constant(const Word16* p) {
+  const auto* half = reinterpret_cast<const std::uint64_t*>(p);
+  const std::uint64_t low = load_relaxed(half), high = load_relaxed(half + 1);
+  return {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+          static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)};
+}
 
 #define GSHMEM_CPU_ATOMIC(NAME)                           \
   template <class T>                                      \
@@ -134,6 +144,9 @@ inline T atomic_compare_swap(T* p, T expected, T desired) {
   return expected;
 }
 
+inline void wake_host(const std::uint32_t* word) {
+  ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
 inline std::uint64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -279,6 +279,9 @@ __device__ inline void store_flag(T* p, T v) {
   store_relaxed(p, v);
 }
 
+/// Wakes the host thread that sleeps until a word in host memory is another one. A GPU wakes
+/// nobody: there the thread looks again and again.
+__device__ inline void wake_host(const std::uint32_t*) {}
 /// Nanoseconds of a clock that never goes back; coarse (about 1 us) on GPUs.
 __device__ inline std::uint64_t now_ns() {
   std::uint64_t t;

@@ -221,7 +221,10 @@ GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cu
   const std::uint32_t count = entries.entries() * static_cast<std::uint32_t>(group.size());
   const std::uint32_t tail = last_entries(entries, group);
   Reservation taken;
-  if (group.first()) taken = reserve(cursor, traits, count);
+  if (group.first()) {
+    taken = reserve(cursor, traits, count);
+    if (place.number == 0) taken.first |= Reservation::kNoTurn;  // not connected, as far as it saw
+  }
   const std::uint64_t first = group.from_first(taken.first);
   if (!Reservation::is_at_once(first)) return first;
   Publication what(traits, taken, count, tail);
@@ -290,6 +293,7 @@ GSHMEM_OUTLINE bool step_room(PostingOf<Entries>& posting) {
   const std::uint64_t first = Reservation::entry(posting.first);
   posting.first = first;
   if (first == 0) queue_note_used(posting);
+  if (!posting.good()) return false;
   const std::uint64_t depth = abi::QueueTraits::depth(posting.traits());
   const std::uint64_t end = first + posting.count();
   if (end <= depth) return false;
@@ -328,6 +332,7 @@ GSHMEM_OUTLINE bool step_write(PostingOf<Entries>& posting) {
     if (is_exclusive(posting.traits())) store_relaxed(&posting.cursor->reserved, posting.first);
     posting.first = kQueueFailed;
   }
+  posting.group.sync();  // all see the number that the first thread has found
   posting.first = posting.group.from_first(posting.first);
   if (posting.first == kQueueFailed) return false;
   posting.tail = last_entries(posting.entries, posting.group);
@@ -370,6 +375,7 @@ GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
 /// What is left of a call that is reserved. Does not report.
 template <class Entries>
 GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
+  if (posting.group.first() && posting.queue.number() == 0) queue_connect(posting);
   if (step_room(posting)) queue_await(posting);
   if (step_write(posting)) queue_await(posting);
   step_publish(posting);

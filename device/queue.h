@@ -67,7 +67,11 @@ class Queue {
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  GSHMEM_FN std::uint32_t number() const { return word(view_->number); }
+  /// The newest one; place() may still find none in a queue that is connected.
+  GSHMEM_FN std::uint32_t number() const { return load_relaxed(&view_->number); }
+  GSHMEM_FN void set_number(std::uint32_t number) const {
+    store_relaxed(const_cast<std::uint32_t*>(&view_->number), number);
+  }
   GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
   GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
   GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
@@ -103,7 +107,7 @@ class Queue {
 inline constexpr std::uint64_t kQueueFailed = ~std::uint64_t{0};
 
 /// What a thread on the network path may have to wait for.
-enum class Await : std::uint32_t { kDone, kRoom, kTurn, kScratch };
+enum class Await : std::uint32_t { kDone, kRoom, kTurn, kScratch, kConnection };
 enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
 
 /// One call on the network path, and what it may have to wait for. Registers of a kernel are those
@@ -246,6 +250,21 @@ GSHMEM_OUTLINE bool queue_await(Wait& wait) {
   return false;
 }
 
+/// Asks the host to connect the queue, and waits until both ends are.
+GSHMEM_OUTLINE void queue_connect(Wait& wait) {
+  wait_for(wait, Await::kConnection, 0);
+  abi::FirstUse* const use = wait.state->nic.first_use + wait.queue.index();
+  store_relaxed(&use->asked, 1u);
+  fence_release_system();
+  store_relaxed(&wait.state->control->asked, 1u);
+  wake_host(&wait.state->control->asked);
+  unsigned polls = 1;
+  std::uint32_t number = load_acquire(&use->number);
+  GSHMEM_NO_UNROLL
+  while (number == 0 && post_may_wait(wait, polls++, 0)) number = load_acquire(&use->number);
+  if (number != 0) wait.queue.set_number(number);
+}
+
 /// The completion says error. Returns what the first one that anyone saw tells: entries that are
 /// flushed after it overwrite it.
 GSHMEM_FN FaultInfo queue_fault(Queue queue) {
@@ -277,6 +296,8 @@ GSHMEM_FN const char* await_name(const Wait& wait) {
       return "network (turn in a queue)";
     case Await::kScratch:
       return "network (scratch memory)";
+    case Await::kConnection:
+      return "network (connection)";
   }
   return wait.call;
 }
@@ -288,6 +309,7 @@ GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
                  wait.state->timeout_ns};
   if (wait.await == Await::kScratch) return info;  // of all queues
   info.pe = wait.queue.pe();
+  if (wait.await == Await::kConnection) return info;  // it is none yet
   info.queue = wait.queue.number();
   info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
   return info;

@@ -42,10 +42,10 @@ Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks call
       tree_(group, callbacks_.missing_here),
       wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
   for (Link& link : links) {
-    net::Stream stream(
-        std::move(link.fd),
-        {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye, FrameKind::kExpired,
-         FrameKind::kMissing, FrameKind::kNews, FrameKind::kEnded, FrameKind::kPart});
+    net::Stream stream(std::move(link.fd),
+                       {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye,
+                        FrameKind::kExpired, FrameKind::kMissing, FrameKind::kNews,
+                        FrameKind::kEnded, FrameKind::kPart, FrameKind::kLetter});
     peers_.push_back({.pe = link.pe, .other_host = link.other_host, .stream = std::move(stream)});
   }
   thread_ = start_thread([this] { run(); });
@@ -254,6 +254,7 @@ void Monitor::read(Peer& peer) {
         hear(peer, frame);
         break;
       case FrameKind::kPart:
+      case FrameKind::kLetter:
         tree_.take(peer.pe, frame);
         break;
       default:

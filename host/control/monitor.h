@@ -29,7 +29,7 @@ class Monitor {
   struct Callbacks {
     /// Once per PE, but a stopped one may die or leave later.
     std::function<void(const PeerNews& news)> on_event;
-    std::function<void(const net::Frame& frame)> on_frame;  ///< kResult, kMissing, kPart
+    std::function<void(const net::Frame& frame)> on_frame;  ///< kResult, kMissing, kPart, kLetter
     std::function<void()> on_tick;  ///< ten times a second from start_ticking on
     /// The thread cannot go on: nothing is noticed any more.
     std::function<void(const std::string& why)> on_failure;
@@ -43,7 +43,7 @@ class Monitor {
   Monitor(const Monitor&) = delete;
 
   // Threads: any. As of Tree.
-  void contribute(const net::Frame& contribution_or_part);
+  void contribute(const net::Frame& frame);
   void expired(std::uint64_t number);
   /// For what has no descriptor.
   void start_ticking();

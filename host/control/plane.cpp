@@ -73,7 +73,10 @@ void Plane::start_monitor() {
       group_, std::move(links_),
       Monitor::Callbacks{.on_event = [this](const PeerNews& news) { hear(news); },
                          .on_frame =
-                             [to](const net::Frame& frame) {
+                             [this, to](const net::Frame& frame) {
+                               const net::FrameHeader header = net::header_of(frame);
+                               if (header.kind == net::FrameKind::kLetter)
+                                 return callbacks_.on_letter(header.rank, net::payload_of(frame));
                                if (HostCollectives* collectives = to()) collectives->deliver(frame);
                              },
                          .on_tick = callbacks_.on_tick,
@@ -118,6 +121,13 @@ std::string Plane::why_stopped() {
   if (!told_.load(std::memory_order_acquire) && !callbacks_.stopped()) return "";
   const std::lock_guard lock(mutex_);
   return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
+}
+
+void Plane::send(int pe, net::ByteView letter) {
+  monitor_->contribute(net::make_frame({.kind = net::FrameKind::kLetter,
+                                        .rank = group_.me(),
+                                        .detail = static_cast<std::uint32_t>(pe)},
+                                       letter));
 }
 
 std::string Plane::text_of(const PeerNews& news) const {

@@ -26,6 +26,8 @@ class Plane {
     /// As of Monitor; those of PEs that go before watch() is called come then.
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
     std::function<void()> on_tick = [] {};
+    /// What send() of PE `from` has sent, in order. On the monitor's thread.
+    std::function<void(int from, net::ByteView letter)> on_letter = [](int, net::ByteView) {};
     std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
     /// This PE waits for nobody any more. Threads: any.
     std::function<bool()> stopped = [] { return false; };
@@ -45,6 +47,10 @@ class Plane {
   [[nodiscard]] const std::vector<net::Endpoint>& addresses() const noexcept { return addresses_; }
   /// "PE 3 died: its process ended without gshmem_finalize".
   [[nodiscard]] std::string text_of(const PeerNews& news) const;
+
+  /// To on_letter of PE `pe`, which may be this one. Whoever sends sees to it that the letter is
+  /// read before this PE leaves. Threads: any.
+  void send(int pe, net::ByteView letter);
 
   /// From now on on_event hears of what happens, and first of what has.
   void watch();

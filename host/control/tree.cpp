@@ -124,7 +124,7 @@ std::size_t Tree::member(int from) const {
 }
 
 void Tree::contribute(const Frame& frame) {
-  if (net::header_of(frame).kind == FrameKind::kPart) return pass_part(frame);
+  if (net::is_addressed(net::header_of(frame).kind)) return forward(frame);
   put(0, frame);
 }
 
@@ -170,10 +170,10 @@ void Tree::finish(const Frame& result) {
 }
 
 /// To the PE that it is for, or to one that is nearer to it.
-void Tree::pass_part(const Frame& part) {
-  const auto to = static_cast<std::size_t>(net::header_of(part).detail);
+void Tree::forward(const Frame& addressed) {
+  const auto to = static_cast<std::size_t>(net::header_of(addressed).detail);
   if (to >= group_.node_of.size()) return;
-  if (static_cast<int>(to) == me_) return deliveries_.push_back(part);
+  if (static_cast<int>(to) == me_) return deliveries_.push_back(addressed);
   const int node = group_.node_of[to];
   int next = neighbours_.parent;
   if (group_.index == 0) {
@@ -181,7 +181,7 @@ void Tree::pass_part(const Frame& part) {
                                : group_.leaders[static_cast<std::size_t>(
                                      step_towards(node, group_.node, group_.n_nodes()))];
   }
-  outgoing_.emplace_back(next, part);
+  outgoing_.emplace_back(next, addressed);
 }
 
 void Tree::expired(std::uint64_t number) {
@@ -230,7 +230,8 @@ void Tree::take(int from, const Frame& frame) {
     case FrameKind::kNews:
       return spread(from, frame);
     case FrameKind::kPart:
-      return pass_part(frame);
+    case FrameKind::kLetter:
+      return forward(frame);
     case FrameKind::kGoodbye:
       return gone(from, PeerEvent::kLeft);
     default:

@@ -1,14 +1,15 @@
 // What a PE passes on to others, without sockets: the collectives of hosts and the news of who has
-// gone, over a tree, and parts of an alltoall from PE to PE. The PEs of a host are below its first
-// PE. These leaders are linked as the corners of a cube: with those whose host's number differs in
-// one bit. A part takes such links, so no host moves more of an alltoall than the others. Some of
-// the links are the tree: to the parent, whose number lacks the lowest bit that is set. The root is
-// PE 0. Included by the monitor and its tests. A host brings its PEs' data to a collective as one
-// block, and what a host passes on is one block again: its own and those of the hosts below. Blocks
-// whose rows are all alike stay one row, so a barrier, or the agreement on something that all say,
-// costs a few bytes a link. Invariant: a PE hears from its parent in the order in which the root
-// decided. So a result is there before the news that PEs which had it have left. Parts take other
-// ways: who sends them does not leave before all have come.
+// gone, over a tree, and what PEs send each other: parts of an alltoall, and letters. The PEs of a
+// host are below its first PE. These leaders are linked as the corners of a cube: with those whose
+// host's number differs in one bit. What is addressed to a PE takes such links, so no host moves
+// more of it than the others. Some of the links are the tree: to the parent, whose number lacks the
+// lowest bit that is set. The root is PE 0. Included by the monitor and its tests. A host brings
+// its PEs' data to a collective as one block, and what a host passes on is one block again: its own
+// and those of the hosts below. Blocks whose rows are all alike stay one row, so a barrier, or the
+// agreement on something that all say, costs a few bytes a link. Invariant: a PE hears from its
+// parent in the order in which the root decided. So a result is there before the news that PEs
+// which had it have left. Parts and letters take other ways: a PE does not leave before those that
+// it has sent have come.
 #pragma once
 
 #include "host/base/net/gathering.h"
@@ -49,11 +50,11 @@ class Tree {
   Tree(const HostGroup& group, MissingHere missing_here);
 
   /// Of leaders: what their host brings to collective `number`; all hosts count them the same way.
-  /// Of all: a part for another PE.
-  void contribute(const net::Frame& contribution_or_part);
+  /// Of all: a part or a letter.
+  void contribute(const net::Frame& frame);
   /// This PE's time for collective `number` is up.
   void expired(std::uint64_t number);
-  /// `from`: the parent or a child; with a part any PE that has a link.
+  /// `from`: the parent or a child; with a part or a letter any PE that has a link.
   void take(int from, const net::Frame& frame);
   /// The connection to `pe`, which may be no neighbour, says so. What a PE that is no neighbour
   /// says about leaving is not for here: see the invariant.
@@ -66,8 +67,8 @@ class Tree {
   [[nodiscard]] std::vector<std::pair<int, net::Frame>> take_outgoing() {
     return std::exchange(outgoing_, {});
   }
-  /// Results, missing PEs (kMissing), parts and news for this PE, in order. News comes once per PE,
-  /// but one that was heard of may exit.
+  /// Results, missing PEs (kMissing), parts, letters and news for this PE, in order. News comes
+  /// once per PE, but one that was heard of may exit.
   [[nodiscard]] std::vector<net::Frame> take_deliveries() { return std::exchange(deliveries_, {}); }
 
  private:
@@ -77,7 +78,7 @@ class Tree {
   void put(std::size_t member, const net::Frame& contribution);
   [[nodiscard]] net::Frame combined(net::FrameKind kind) const;
   void finish(const net::Frame& result);
-  void pass_part(const net::Frame& part);
+  void forward(const net::Frame& addressed);
   void ask(std::uint64_t number);
   void down(const net::Frame& frame);
   /// Delivers news here and passes it on to all neighbours but `from`.

@@ -27,6 +27,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   try {
     init();
   } catch (const AgreedError&) {
+    stop_first_use();  // it sends by the plane, which goes first
     withdraw();
     if (plane_) wait_for_reports();
     throw;
@@ -34,6 +35,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     // A peer may wait for us in a call that we will never make. Said here already, because a
     // launcher may not let us come back.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
+    stop_first_use();
     withdraw();
     const std::string why = strprintf("PE %d failed during init: %s", state_.my_pe, error.what());
     if (plane_) plane_->monitor().ending({state_.my_pe, control::PeerEvent::kStopped, why});
@@ -81,6 +83,11 @@ void Pe::meet() {
       control::Plane::Callbacks{
           .on_event = [this](const control::PeerNews& news) { faults_.hear(news); },
           .on_tick = [this] { faults_.look(gpu_ != nullptr); },
+          .on_letter =
+              [this](int from, net::ByteView letter) {
+                const std::lock_guard lock(first_use_mutex_);
+                if (first_use_) first_use_->take(from, letter);
+              },
           .on_failure =
               [this](const std::string& why) {
                 if (!watching_.load(std::memory_order_acquire)) return;

@@ -17,11 +17,13 @@
 #include "host/runtime/faults.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
+#include "transport/nic/first_use.h"
 #include "transport/nic/queue_set.h"
 #include "transport/p2p/window.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -144,6 +146,7 @@ class Pe {
   [[nodiscard]] bool lacks_native_atomics() const;
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource network_memory();
+  [[nodiscard]] void* host_pages(std::size_t bytes);
   void warn_of_order() const;
   /// A NOP by each Nic, as device code rings, else as the agent does. Errors: GSHMEMX_ERROR_NIC
   /// where neither is worked off.
@@ -153,6 +156,8 @@ class Pe {
   /// Errors: that of a post which is not complete.
   void quiet_network();
   void stop_network() noexcept;
+  void start_first_use();
+  void stop_first_use() noexcept;
   /// The whole message of what device code has recorded.
   [[nodiscard]] std::string fault_text(const abi::FaultRecord& record) const;
   /// Memory for tables that kernels read: both empty in CPU mode.
@@ -188,11 +193,17 @@ class Pe {
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
   /// CPU mode: work queues and their views.
-  std::vector<std::unique_ptr<void, decltype(&std::free)>> network_memory_;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(void* memory) const noexcept { ::munmap(memory, bytes); }
+  };
+  std::vector<std::unique_ptr<void, Unmap>> network_memory_;
   mutable std::mutex nics_mutex_;  ///< of the end of nics_: other threads explain faults by it
   nic::Rails nics_;                ///< empty: all PEs are mapped
   bool nic_path_ = false;          ///< some PE of the job is not
   std::unique_ptr<nic::QueueSet> queues_;
+  std::mutex first_use_mutex_;                      ///< of the pointer
+  std::unique_ptr<nic::FirstUse> first_use_;        ///< null: all queues are made by init
   std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;

@@ -6,10 +6,10 @@
 
 #include <gshmem/device/order.h>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -18,15 +18,16 @@ namespace {
 
 std::size_t host_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-void* page_aligned(std::size_t bytes) {
-  const std::size_t page = host_page(), rounded = (bytes + page - 1) / page * page;
-  void* memory = std::aligned_alloc(page, rounded);
-  require(memory != nullptr, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("%zu bytes of host memory for work queues", rounded));
-  return std::memset(memory, 0, rounded);
-}
-
 }  // namespace
+
+/// Pages that nobody writes to take no memory: a queue that is never used takes none.
+void* Pe::host_pages(std::size_t bytes) {
+  void* const pages = ::mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(pages != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("%zu bytes of host memory for work queues", bytes));
+  return network_memory_.emplace_back(pages, Unmap{std::max<std::size_t>(bytes, 1)}).get();
+}
 
 nic::MemorySource Pe::network_memory() {
   nic::MemorySource memory;
@@ -43,9 +44,7 @@ nic::MemorySource Pe::network_memory() {
     };
     return memory;
   }
-  memory.shared = [this](std::size_t bytes) {
-    return network_memory_.emplace_back(page_aligned(bytes), &std::free).get();
-  };
+  memory.shared = [this](std::size_t bytes) { return host_pages(bytes); };
   memory.device = memory.shared;
   memory.upload = [](void* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
@@ -53,7 +52,7 @@ nic::MemorySource Pe::network_memory() {
   // For tests: what is stored goes nowhere, as where PCIe lets no GPU write to a NIC.
   const bool dead = env_lookup("GSHMEM_TEST_DEAD_DOORBELLS") != nullptr;
   memory.map_registers = [this, dead](void* page, std::size_t bytes) {
-    if (dead) page = network_memory_.emplace_back(page_aligned(bytes), &std::free).get();
+    if (dead) page = host_pages(bytes);
     return nic::MappedRegisters{page, false};  // CPUs store in order
   };
   return memory;
@@ -193,19 +192,40 @@ void Pe::make_network() {
   if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    if (state_.amo_path != abi::AmoPath::kInPlace || !is_mapped(pe)) peers.push_back(pe);
+    // Queues on first use are proved by those that lead back to this PE.
+    const bool proof = pe == state_.my_pe && options_.config.connect == ConnectChoice::kUse;
+    if (state_.amo_path != abi::AmoPath::kInPlace || !is_mapped(pe) || proof) peers.push_back(pe);
   }
   nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(
       nics_, nic::QueueSetOptions{options_.config, ranks(), network_memory(), heap, peers,
                                   [this](int pe) { return is_mapped(pe); }});
   prove_network();
+  if (queues_->on_first_use()) start_first_use();
   if (options_.config.contexts > 0) {
     queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
     queues_->exchange(ranks());
     context_queues_ = queues_->connect();
   }
   GSHMEM_INFO("network path to %zu PEs by %s", peers.size(), network_text().c_str());
+}
+
+void Pe::start_first_use() {
+  const std::lock_guard lock(first_use_mutex_);
+  first_use_ = std::make_unique<nic::FirstUse>(
+      *queues_, nic::FirstUse::Outside{
+                    .my_pe = state_.my_pe,
+                    .asked = &state_.control->asked,
+                    .is_woken = !gpu_,
+                    .send = [this](int pe, net::ByteView letter) { plane_->send(pe, letter); },
+                    .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); }});
+}
+
+/// Letters that come later find nobody.
+void Pe::stop_first_use() noexcept {
+  std::unique_ptr<nic::FirstUse> last;
+  const std::lock_guard lock(first_use_mutex_);
+  last.swap(first_use_);
 }
 
 std::string Pe::network_text() const {
@@ -221,6 +241,7 @@ void Pe::quiet_network() {
 
 void Pe::stop_network() noexcept {
   if (nics_.empty()) return;
+  stop_first_use();
   if (queues_) queues_->stop();
   nics_.stop();
   // The driver holds the pages of doorbells, which go with the NICs.

@@ -103,6 +103,52 @@ TEST_CASE("target_is_killed") {
   }
 }
 
+/// A put by a context whose queue to the target nobody has used.
+void put_by_new_queue(const Actor& actor) {
+  gshmem_ctx_t context = GSHMEM_CTX_INVALID;
+  if (gshmem_ctx_create(0, &context) != 0) return;
+  gshmem_ctx_putmem_nbi(context, actor.area.dest[actor.first], actor.area.source[actor.first],
+                        kBytes, kTarget);
+}
+const spmd::Environment kOnFirstUse{{"GSHMEM_CONNECT", "use"}, {"GSHMEM_CONTEXTS", "1"}};
+
+TEST_CASE("target_is_killed_before_the_first_use_of_a_queue") {
+  const auto provoke = [](const Actor& actor) {
+    kill(actor.shared.pids[kTarget].load(), SIGKILL);
+    put_by_new_queue(actor);
+  };
+  for (const Leg& leg : process_legs({"soft"})) {
+    INFO(leg.name());
+    const Play play{.provoke = provoke,
+                    .environment = kOnFirstUse,
+                    .wait_behind = true,
+                    .target_survives = false};
+    const Shared& seen = perform(leg, play, base_seed());
+    INFO(seen.fault.message);
+    CHECK(seen.status == GSHMEMX_ERROR_PEER_FAILED);
+    CHECK(seen.fault.pe == kTarget);
+    for (const int pe : {kActor, kBystander}) CHECK(seen.accounts[pe].finalized);
+  }
+}
+
+TEST_CASE("target_does_not_answer_on_the_first_use_of_a_queue") {
+  const auto provoke = [](const Actor& actor) {
+    const StoppedProcess target(actor.shared.pids[kTarget].load());
+    put_by_new_queue(actor);
+  };
+  for (const Leg& leg : process_legs({"soft"})) {
+    INFO(leg.name());
+    spmd::Environment environment = kOnFirstUse;
+    environment["GSHMEM_TIMEOUT"] = "2";
+    const Shared& seen = perform(leg, {provoke, environment, Wait::kBarrier, true}, base_seed());
+    INFO(seen.fault.message);
+    CHECK(seen.status == GSHMEMX_ERROR_TIMEOUT);
+    CHECK(seen.fault.pe == kTarget);
+    CHECK(std::string(seen.fault.message).find("network (connection)") != std::string::npos);
+    check_all_returned(seen);  // the other end is half made, or goes on alone
+  }
+}
+
 TEST_CASE("entries_behind_an_error_are_flushed") {
   const auto provoke = [](const Actor& actor) {
     put_behind_heap(actor);

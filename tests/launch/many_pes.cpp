@@ -1,10 +1,13 @@
-// Many PEs on one machine: many_pes threads|processes N. Each PE does init, 10 malloc and free, 100
-// barriers and finalize. Prints the time of the slowest PE for each, and the memory and descriptors
-// that the PEs take, those of processes without what they share with others. Exit 0 = all went
-// well, 1 = not, 2 = misuse.
+// Many PEs on one machine: many_pes threads|processes N [NEIGHBOURS]. Each PE does init, an atomic
+// on each of the NEIGHBOURS PEs after it (1), 10 malloc and free, 100 barriers and finalize. Prints
+// the time of the slowest PE for each, and the memory and descriptors that the PEs take, those of
+// processes without what they share with others. Over the soft NIC also how many queue pairs a PE
+// has, on average: with its neighbours, and with those that barriers reach. Exit 0 = all went well,
+// 1 = not, 2 = misuse.
 #include <gshmem/gshmem.hpp>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,8 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 /// The slowest PE of each phase, in microseconds. In memory that all PEs share.
 struct Times {
-  std::atomic<long> init{0}, malloc{0}, barrier{0}, finalize{0};
+  std::atomic<long> init{0}, first_use{0}, malloc{0}, barrier{0}, finalize{0};
   std::atomic<long> kilobytes{0}, descriptors{0};
+  std::atomic<long> used_pairs{0}, all_pairs{0};  ///< queue pairs of all processes
 };
 
 void keep_most(std::atomic<long>& most, Clock::time_point start, long calls) {
@@ -55,63 +59,85 @@ long open_descriptors() {
   return count;
 }
 
+/// Of this process on the soft NIC; 0 where there is none.
+long queue_pairs() {
+  void* const library = ::dlopen("libgshnic.so", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return 0;
+  const auto count = reinterpret_cast<long (*)()>(::dlsym(library, "gshnic_queue_pairs"));
+  const long pairs = count();
+  ::dlclose(library);
+  return pairs;
+}
+
 void require(bool ok, const char* what) {
   if (ok) return;
   std::fprintf(stderr, "many_pes: %s\n", what);
   std::_Exit(1);
 }
 
-void work(Times& times) {
+/// Host threads of all PEs, not by the network.
+void meet() { gshmem_free(gshmem_malloc(8)); }
+
+/// `counts`: it tells of its process.
+void work(Times& times, int neighbours, bool counts) {
   constexpr int kMallocs = 10, kBarriers = 100;
+  auto* const counter = static_cast<std::uint64_t*>(gshmem_calloc(1, sizeof(std::uint64_t)));
+  require(counter != nullptr, "gshmem_calloc");
   Clock::time_point start = Clock::now();
+  for (int i = 1; i <= neighbours; ++i)
+    gshmem_uint64_atomic_inc(counter, (gshmem_my_pe() + i) % gshmem_n_pes());
+  gshmem_quiet();
+  keep_most(times.first_use, start, 1);
+  meet();
+  if (counts) times.used_pairs += queue_pairs();
+  meet();
+  start = Clock::now();
   for (int i = 0; i < kMallocs; ++i) {
     void* const block = gshmem_malloc(4096);
     require(block != nullptr, "gshmem_malloc");
     gshmem_free(block);
   }
   keep_most(times.malloc, start, kMallocs);
-  auto* const counter = static_cast<std::uint64_t*>(gshmem_calloc(1, sizeof(std::uint64_t)));
-  require(counter != nullptr, "gshmem_calloc");
-  gshmem_uint64_atomic_inc(counter, (gshmem_my_pe() + 1) % gshmem_n_pes());
   start = Clock::now();
   for (int i = 0; i < kBarriers; ++i) gshmem_barrier_all();
   keep_most(times.barrier, start, kBarriers);
-  require(*counter == 1, "the neighbour's atomic has not come");
+  require(*counter == static_cast<std::uint64_t>(neighbours), "a neighbour's atomic is missing");
+  if (counts) times.all_pairs += queue_pairs();
 }
 
-void as_threads(int n, Times& times) {
+void as_threads(int n, Times& times, int neighbours) {
   const long before = own_kilobytes(), open_before = open_descriptors();
   const Clock::time_point start = Clock::now();
   Clock::time_point last;
   gshmem::run_threads(n, [&](const gshmem::Runtime& runtime) {
     keep_most(times.init, start, 1);
-    gshmem_barrier_all();
+    meet();
     if (runtime.my_pe() == 0) {
       times.kilobytes = (own_kilobytes() - before) / n;
       times.descriptors = open_descriptors() - open_before;
     }
-    work(times);
+    work(times, neighbours, runtime.my_pe() == 0);
     if (runtime.my_pe() == 0) last = Clock::now();
   });
   keep_most(times.finalize, last, 1);
 }
 
-int one_process(Times& times) {
+int one_process(Times& times, int neighbours) {
   const long before = own_kilobytes();
   Clock::time_point start = Clock::now();
   gshmem_init();
   keep_most(times.init, start, 1);
-  gshmem_barrier_all();
+  meet();
   times.kilobytes += own_kilobytes() - before;
   times.descriptors += open_descriptors();
-  work(times);
+  work(times, neighbours, true);
   start = Clock::now();
   gshmem_finalize();
   keep_most(times.finalize, start, 1);
   return 0;
 }
 
-void as_processes(int n, Times& times) {
+void as_processes(int n, Times& times, int neighbours) {
   // A port for rank 0: by the process id, as tests run side by side.
   const std::string address = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 12000);
   (void)::setenv("GSHMEM_BOOTSTRAP", "uid", 1);
@@ -120,7 +146,7 @@ void as_processes(int n, Times& times) {
   for (int rank = 0; rank < n; ++rank) {
     if (::fork() != 0) continue;
     (void)::setenv("GSHMEM_UID_RANK", std::to_string(rank).c_str(), 1);
-    std::_Exit(one_process(times));
+    std::_Exit(one_process(times, neighbours));
   }
   for (int status = 0; ::wait(&status) > 0;) require(status == 0, "a process failed");
   times.kilobytes = times.kilobytes / n;
@@ -129,22 +155,28 @@ void as_processes(int n, Times& times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string mode = argc == 3 ? argv[1] : "";
-  const int n = argc == 3 ? std::atoi(argv[2]) : 0;
-  if ((mode != "threads" && mode != "processes") || n < 1) return 2;
+  const bool counted = argc == 3 || argc == 4;
+  const std::string mode = counted ? argv[1] : "";
+  const int n = counted ? std::atoi(argv[2]) : 0, neighbours = argc == 4 ? std::atoi(argv[3]) : 1;
+  if ((mode != "threads" && mode != "processes") || n < 1 || neighbours < 1) return 2;
   (void)::setenv("GSHMEM_DEVICE", "cpu", 0);
   void* const shared =
       ::mmap(nullptr, sizeof(Times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   require(shared != MAP_FAILED, "mmap");
   Times& times = *new (shared) Times;
   try {
-    mode == "threads" ? as_threads(n, times) : as_processes(n, times);
+    mode == "threads" ? as_threads(n, times, neighbours) : as_processes(n, times, neighbours);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "many_pes: %s\n", error.what());
     return 1;
   }
-  std::printf("| %d %s | %.3g | %ld | %ld | %.3g | %ld | %ld |\n", n, mode.c_str(),
-              static_cast<double>(times.init) / 1e3, times.malloc.load(), times.barrier.load(),
+  std::printf("| %d %s | %.3g | %.3g | %ld | %ld | %.3g | %ld | %ld | %ld, %ld |\n", n,
+              mode.c_str(), static_cast<double>(times.init) / 1e3,
+              static_cast<double>(times.first_use) / 1e3, times.malloc.load(), times.barrier.load(),
               static_cast<double>(times.finalize) / 1e3, times.kilobytes.load(),
-              times.descriptors.load());
+              times.descriptors.load(), times.used_pairs / n, times.all_pairs / n);
+  // Two queues to each neighbour on both sides, two to the own PE, and what answers those.
+  const char* const connect = std::getenv("GSHMEM_CONNECT");
+  if (connect != nullptr && connect == std::string("use") && 2 * neighbours < n)
+    require(times.used_pairs == 4L * n * (1 + neighbours), "queue pairs that nobody needs");
 }

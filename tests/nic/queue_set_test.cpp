@@ -3,13 +3,17 @@
 #include "bootstrap/bootstrap.h"
 #include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/run_ranks.h"
-#include "transport/nic/queue_set.h"
+#include "transport/nic/first_use.h"
 
 #include <gshmem/abi/state.h>
+#include <gshmem/device/queue.h>
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -18,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,7 +59,7 @@ class Noting final : public Nic {
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
-  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true, true}; }
+  Limits limits() const override { return {abi::kNicReadsRecord, 1 << 20, true, true, true}; }
   std::string port() const override { return port_; }
   std::unique_ptr<Nic> open_port(const std::string& port) override {
     require(port != "d13", GSHMEMX_ERROR_NIC, "no permission on d13");
@@ -72,9 +77,13 @@ class Noting final : public Nic {
   CreatedQueue create_queue(const QueuePlace& place) override {
     queues.push_back({-1, place.depth, 0, {}});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
-    // Registers as of a ConnectX: in pages of 4 KiB.
-    char* const page = registers + (queues.size() - 1) % 32 * 4096;
-    return {0, reinterpret_cast<std::uint64_t*>(page + abi::kUarDoorbellOffset)};
+    const auto number = static_cast<std::uint32_t>(queues.size());
+    return {number, place.doorbell ? place.doorbell : next_doorbell()};
+  }
+  // Registers as of a ConnectX: in pages of 4 KiB.
+  std::uint64_t* next_doorbell() override {
+    char* const page = registers + doorbells_++ % 32 * 4096;
+    return reinterpret_cast<std::uint64_t*>(page + abi::kUarDoorbellOffset);
   }
   alignas(65536) static inline char registers[32 * 4096] = {};
   ConnectInfo connect_info(int queue) override {
@@ -108,6 +117,7 @@ class Noting final : public Nic {
   int pe_;
   std::string port_;
   std::vector<const Noting*>& all_;
+  std::size_t doorbells_ = 0;
 };
 
 /// Memory of this process, and of one PE.
@@ -158,11 +168,13 @@ struct Connected {
   std::size_t moved = 0;  ///< bytes over the bootstrap
 
   /// To all other PEs; those of the own host get atomics alone.
-  Connected(const Job& job, std::unique_ptr<bootstrap::Bootstrap> of)
+  Connected(const Job& job, std::unique_ptr<bootstrap::Bootstrap> of,
+            ConnectChoice when = ConnectChoice::kInit)
       : boot_(std::move(of), moved) {
     const int me = boot_.rank();
     config_.qps_per_pe = 2;
     config_.qp_depth = 256;
+    config_.connect = when;
     NicList list;
     for (const std::string& port : job.ports[static_cast<std::size_t>(me)])
       list.push_back(std::make_unique<Noting>(me, port, nics));
@@ -170,7 +182,7 @@ struct Connected {
     rails_.open_host_ports(boot_, job.node_of);
     std::vector<int> peers;
     for (int pe = 0; pe < boot_.size(); ++pe)
-      if (pe != me) peers.push_back(pe);
+      if (pe != me || when == ConnectChoice::kUse) peers.push_back(pe);
     const auto mapped = [&](int pe) {
       return job.node_of[static_cast<std::size_t>(pe)] == job.node_of[static_cast<std::size_t>(me)];
     };
@@ -178,8 +190,11 @@ struct Connected {
         rails_, QueueSetOptions{config_, boot_, memory_.source(), {nullptr, kHeap}, peers, mapped});
     queues_->create_more(1);
     queues_->exchange(boot_);
-    (void)queues_->connect();
+    context = queues_->connect().front().shared;
   }
+  abi::NicView context;
+  [[nodiscard]] QueueSet& queues() { return *queues_; }
+  void barrier() { boot_.barrier(); }
 
   [[nodiscard]] int count() const {
     std::size_t all = 0;
@@ -269,6 +284,112 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
       expect(by == std::set<std::string>(theirs.begin(), theirs.end()), "the ports of the target");
     }
   });
+}
+
+/// PEs that connect on first use, and the letters between them.
+struct OnFirstUse {
+  std::vector<abi::Control> controls;
+  std::vector<std::unique_ptr<FirstUse>> threads;
+  std::atomic<int> letters{0}, errors{0};
+  explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
+
+  void start(Connected& pe, int me) {
+    const auto at = static_cast<std::size_t>(me);
+    threads[at] = std::make_unique<FirstUse>(
+        pe.queues(), FirstUse::Outside{.my_pe = me,
+                                       .asked = &controls[at].asked,
+                                       .is_woken = me % 2 == 0,  // as CPUs do, or GPUs
+                                       .send =
+                                           [this, me](int to, std::span<const std::byte> letter) {
+                                             ++letters;
+                                             threads[static_cast<std::size_t>(to)]->take(me,
+                                                                                         letter);
+                                           },
+                                       .on_error = [this](const Error&, int) { ++errors; }});
+    pe.barrier();
+  }
+  /// By device code of PE `me`, which posts to a queue for the first time.
+  void use(const abi::NicView& view, int me, int pe, std::uint32_t nth = 0) {
+    abi::DeviceState state;
+    state.nic = view;
+    state.control = &controls[static_cast<std::size_t>(me)];
+    state.timeout_ns = 60'000'000'000u;
+    const std::uint32_t at = static_cast<std::uint32_t>(pe) * view.per_pe + nth;
+    device::Wait wait;
+    device::begin_wait(wait, &state, view.queues + at, "test");
+    if (wait.queue.number() == 0) device::queue_connect(wait);
+    expect(wait.good() && view.queues[at].number != 0, "the queue has a number");
+  }
+};
+
+TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
+  constexpr int kPes = 5, kQueues = 2, kOwn = 2 * kQueues;
+  auto boots = bootstrap::create_threads(kPes, 60);
+  OnFirstUse job(kPes);
+  CHECK(test::run_threads(kPes, [&](int me) {
+          Connected pe(Job::one_host_each(kPes), std::move(boots[static_cast<std::size_t>(me)]),
+                       ConnectChoice::kUse);
+          job.start(pe, me);
+          const abi::NicView view = pe.queues().view();
+          expect(pe.count() == kOwn, "after init, those that lead back");
+          job.use(view, me, me);
+          pe.barrier();
+          // All at once, and then again: to the right; the two first PEs to each other.
+          const auto use_both = [&](int to) {
+            std::thread other([&] { job.use(view, me, to, 1); });
+            job.use(view, me, to);
+            other.join();
+          };
+          if (me < kPes - 1) use_both(me + 1);
+          if (me == 1) use_both(0);
+          pe.barrier();
+          const int neighbours = me == 0 || me == kPes - 1 ? 1 : 2;
+          expect(pe.count() == kOwn + kQueues * neighbours, "of the default context");
+          // A context has connections of its own.
+          if (me == 0) job.use(pe.context, me, kPes - 1);
+          pe.barrier();
+          const int more = me == 0 || me == kPes - 1 ? 1 : 0;
+          expect(pe.count() == kOwn + kQueues * neighbours + more, "and of the other one");
+          pe.expect_two_ends();
+          pe.barrier();
+          job.threads[static_cast<std::size_t>(me)].reset();
+        }) == "");
+  CHECK(job.errors == 0);
+  CHECK(job.letters <= 4 * kPes);
+}
+
+TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
+  auto boots = bootstrap::create_threads(2, 60);
+  OnFirstUse job(2);
+  CHECK(test::run_threads(2, [&](int me) {
+          Connected pe(Job{{{"d0"}, {"d1"}}, {0, 0}},
+                       std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
+          job.start(pe, me);
+          for (int i = 0; i < 2; ++i) job.use(pe.queues().view(), me, 1 - me);
+          pe.barrier();
+          expect(pe.count() == 2 * 4, "to itself and to the other one, and what answers");
+          pe.expect_two_ends();
+          pe.barrier();
+          job.threads[static_cast<std::size_t>(me)].reset();
+        }) == "");
+  CHECK(job.errors == 0);
+}
+
+TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
+  auto boots = bootstrap::create_threads(1, 60);
+  Connected pe(Job::one_host_each(1), std::move(boots[0]), ConnectChoice::kUse);
+  std::uint32_t asked = 0;
+  std::atomic<int> about{-1}, sent{0};
+  FirstUse thread(pe.queues(), {.my_pe = 0,
+                                .asked = &asked,
+                                .is_woken = true,
+                                .send = [&](int, std::span<const std::byte>) { ++sent; },
+                                .on_error = [&](const Error&, int from) { about = from; }});
+  const std::vector<std::byte> letter(GENERATE(3u, 8u, 8u + 2 * sizeof(ConnectInfo)));
+  thread.take(7, letter);
+  for (int i = 0; i < 20000 && about < 0; ++i) ::usleep(1000);
+  CHECK(about == 7);
+  CHECK(sent == 0);
 }
 
 TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {

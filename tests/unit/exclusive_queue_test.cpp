@@ -43,6 +43,7 @@ class StoppedPe {
     state_.nic.max_message = 4096;
     state_.nic.traits = abi::QueueTraits::of(
         {.depth = kDepth, .batch = kDepth / 4, .kind = abi::QueueKind::kExclusive});
+    view_.number = 1;  // it is connected
     control_.stop = 1;
   }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }

@@ -46,6 +46,9 @@ struct QueuePlace {
   std::uint64_t record = 0;      ///< doorbell record of the queue pair (8 bytes), 8-aligned
   std::uint64_t cq_record = 0;   ///< doorbell record of the CQ (8 bytes), 8-aligned
   std::uint32_t depth = 0;
+  std::uint64_t* doorbell = nullptr;  ///< of next_doorbell; null: create_queue chooses
+  /// The completion says "none yet" and the records are 0: nobody has to write to the memory.
+  bool prepared = false;
 };
 
 struct CreatedQueue {
@@ -78,6 +81,8 @@ class Nic {
     bool registers = false;  ///< doorbells are registers of a device, which takes every store
     /// NIC atomics and atomics of CPU or GPU on the same word are atomic to each other.
     bool coherent_atomics = false;
+    /// Queues can be made, one by one, while kernels run: it has next_doorbell.
+    bool first_use = false;
   };
   /// Of queues in the memory that it was last told to use, where that matters.
   [[nodiscard]] virtual Limits limits() const = 0;
@@ -102,9 +107,12 @@ class Nic {
   // others are in use. Errors of all: Error with what to do about it.
   /// The heap, or the beginning of it that this Nic needs; called once.
   [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
-  /// The region that holds the queues created from now on, their completions and doorbell records.
+  /// The region that holds the queues created from now on, their completions and doorbell records:
+  /// a new one, or one of those before.
   virtual void use_queue_memory(const Region& region) = 0;
   [[nodiscard]] virtual CreatedQueue create_queue(const QueuePlace& place) = 0;
+  /// The doorbell of a queue that is created later.
+  [[nodiscard]] virtual std::uint64_t* next_doorbell() { return nullptr; }
   /// All doorbells that are ordinary host memory, in whole pages: the runtime
   /// has to map it for the GPU. Empty where doorbells are registers of a device.
   [[nodiscard]] virtual Region doorbell_block() const { return {}; }

@@ -62,23 +62,30 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       my_pe_(options.boot.rank()),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
-      only_atomics_(options.only_atomics) {
-  lay_out({default_queues(rails_.count(), options.config.qps_per_pe)});
+      only_atomics_(options.only_atomics),
+      on_first_use_(options.config.connect == ConnectChoice::kUse && rails_.limits().first_use) {
   KeysByRail remote_keys{};
   register_heap(remote_keys);
-  create_all();
+  make_batches({default_queues(rails_.count(), options.config.qps_per_pe)});
   remote_keys_ = allgather(options.boot, remote_keys);
   exchange(options.boot);
-  connect_all();
+  if (on_first_use_) {
+    const Pair self{0, my_pe_};
+    connect(self, create(self));
+    release(self);
+  } else {
+    connect_all(batches_.at(0));
+  }
   options.boot.barrier();  // nobody posts to a queue whose other end is not connected yet
   rails_.start();
-  cursors_ = make_cursors(n_pes_ * batch_.rails.size());
+  cursors_ = make_cursors(n_pes_ * batches_.at(0).rails.size());
   publish_default();
 }
 
 void QueueSet::publish_default() {
   std::uint32_t* const used = view_.used;
-  view_ = publish(views_of(0, batch_.rails.size()), cursors_);
+  const Batch& batch = batches_.at(0);
+  view_ = publish(batch, views_of(batch, 0, batch.rails.size()), cursors_);
   view_.rails = static_cast<std::uint32_t>(rails_.count());
   view_.map = config_.qp_map;
   if (used != nullptr) view_.used = used;  // the first entry of a queue is noted once
@@ -87,10 +94,11 @@ void QueueSet::publish_default() {
 std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
   std::set<const Nic*> seen;
   std::vector<std::uint32_t> found;
-  const std::size_t per_pe = batch_.rails.size();
-  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
-    const Queue& queue = batch_.queues[i];
-    if (!seen.insert(queue.own.nic).second) continue;
+  const Batch& batch = batches_.at(0);
+  const std::size_t per_pe = batch.rails.size();
+  for (std::size_t i = 0; i < batch.queues.size(); ++i) {
+    const Queue& queue = batch.queues[i];
+    if (queue.own.number < 0 || !seen.insert(queue.own.nic).second) continue;
     found.push_back(
         static_cast<std::uint32_t>(static_cast<std::size_t>(queue.pe) * per_pe + i % per_pe));
   }
@@ -98,29 +106,90 @@ std::vector<std::uint32_t> QueueSet::one_by_each_nic() const {
 }
 
 void QueueSet::ring_by_agent() {
-  make_agent_words();
+  make_agent_words(batches_.at(0));
   publish_default();
 }
 
 void QueueSet::create_more(std::uint32_t contexts) {
   std::vector<QueueRails> more;
   for (std::uint32_t i = 0; i < contexts; ++i) {
-    more.push_back(context_queues(rails_.count(), contexts_++));
+    more.push_back(context_queues(rails_.count(), contexts_ - 1 + static_cast<int>(i)));
   }
-  lay_out(std::move(more));
-  create_all();
+  const std::lock_guard lock(mutex_);
+  make_batches(std::move(more));
+}
+
+/// The queues of contexts, which have the next numbers on every PE. They are made together, or, on
+/// first use, each context's by themselves.
+void QueueSet::make_batches(std::vector<QueueRails> contexts) {
+  first_new_ = contexts_;
+  contexts_ += static_cast<int>(contexts.size());
+  if (!on_first_use_) return create_all(batches_[first_new_] = lay_out(std::move(contexts)));
+  for (std::size_t i = 0; i < contexts.size(); ++i)
+    reserve_all(batches_[first_new_ + static_cast<int>(i)] = lay_out({contexts[i]}));
 }
 
 std::vector<ContextQueues> QueueSet::connect() {
-  connect_all();
-  rails_.start();
+  const std::lock_guard lock(mutex_);
+  if (!on_first_use_) {
+    connect_all(batches_.at(first_new_));
+    rails_.start();
+  }
   std::vector<ContextQueues> made;
-  std::size_t nth = 0;
-  for (const QueueRails& queues : batch_.contexts) {
-    made.push_back(publish_context(nth, queues.size()));
-    nth += queues.size();
+  for (auto each = batches_.find(first_new_); each != batches_.end(); ++each) {
+    std::size_t nth = 0;
+    for (const QueueRails& queues : each->second.contexts) {
+      made.push_back(publish_context(each->second, nth, queues.size()));
+      nth += queues.size();
+    }
   }
   return made;
+}
+
+std::span<QueueSet::Queue> QueueSet::queues_of(const Pair& pair) {
+  const auto peer = std::lower_bound(peers_.begin(), peers_.end(), pair.pe);
+  require(peer != peers_.end() && *peer == pair.pe && batches_.count(pair.context) != 0,
+          GSHMEMX_ERROR_INTERNAL,
+          strprintf("no queues of context %d to PE %d", pair.context, pair.pe));
+  return batch_of(pair).to(static_cast<std::size_t>(peer - peers_.begin()));
+}
+
+std::vector<QueueSet::Pair> QueueSet::asked() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Pair> found;
+  for (const auto& [context, batch] : batches_) {
+    const std::size_t per_pe = batch.rails.size();
+    for (const int pe : peers_) {
+      const abi::FirstUse* const uses = batch.first_use + static_cast<std::size_t>(pe) * per_pe;
+      if (std::any_of(uses, uses + per_pe, [](const abi::FirstUse& use) {
+            return use.number == 0 && __atomic_load_n(&use.asked, __ATOMIC_RELAXED) != 0;
+          }))
+        found.push_back({context, pe});
+    }
+  }
+  return found;
+}
+
+QueueSet::QueueInfos QueueSet::create(const Pair& pair) {
+  const std::lock_guard lock(mutex_);
+  const std::span<Queue> queues = queues_of(pair);
+  create(batch_of(pair), queues);
+  return infos_of(queues);
+}
+
+void QueueSet::connect(const Pair& pair, const QueueInfos& theirs) {
+  const std::lock_guard lock(mutex_);
+  connect(queues_of(pair), theirs);
+}
+
+void QueueSet::release(const Pair& pair) {
+  const std::lock_guard lock(mutex_);
+  const std::span<Queue> queues = queues_of(pair);
+  abi::FirstUse* const uses =
+      batch_of(pair).first_use + static_cast<std::size_t>(pair.pe) * queues.size();
+  // Release pairs with queue_connect (device/queue.h).
+  for (std::size_t i = 0; i < queues.size(); ++i)
+    __atomic_store_n(&uses[i].number, queues[i].own.created.number, __ATOMIC_RELEASE);
 }
 
 /// The GPU's, beside the code that posts and polls, where every NIC takes it.
@@ -176,56 +245,92 @@ void QueueSet::register_heap(KeysByRail& remote) {
 }
 
 /// A batch of which nothing is made yet: which queues there are, by which Nic and where.
-void QueueSet::lay_out(std::vector<QueueRails> contexts) {
-  batch_ = {};
+QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
+  Batch batch;
   for (const QueueRails& queues : contexts) {
-    batch_.rails.insert(batch_.rails.end(), queues.begin(), queues.end());
+    batch.rails.insert(batch.rails.end(), queues.begin(), queues.end());
   }
-  batch_.contexts = std::move(contexts);
+  batch.contexts = std::move(contexts);
   std::size_t answering = 0;
   for (const int pe : peers_) {
-    for (const int rail : batch_.rails) {
-      Queue& queue = batch_.queues.emplace_back(Queue{pe, rail, {&rails_.to(pe, rail), {}}, {}});
+    for (const int rail : batch.rails) {
+      Queue& queue = batch.queues.emplace_back(Queue{pe, rail, {&rails_.to(pe, rail), {}}, {}});
       if (!is_answered_apart(pe, rail)) continue;
       queue.answering = End{&rails_[rail], {}};
       ++answering;
     }
   }
-  const Places places(0, batch_.queues.size(), depth_);
+  const Places places(0, batch.queues.size(), depth_);
   const Places answering_places(places.end(), answering, abi::kMinQueueDepth);
   std::size_t next = 0;
-  for (std::size_t i = 0; i < batch_.queues.size(); ++i) {
-    Queue& queue = batch_.queues[i];
+  for (std::size_t i = 0; i < batch.queues.size(); ++i) {
+    Queue& queue = batch.queues[i];
     queue.own.place = places[i];
     if (queue.answering) queue.answering->place = answering_places[next++];
   }
-  batch_.memory.bytes = answering_places.end();
+  batch.memory.bytes = answering_places.end();
+  return batch;
+}
+
+/// As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
+void QueueSet::prepare(const Batch& batch, const QueuePlace& place) const {
+  abi::CompletionEntry none{};
+  none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+  source_.upload(batch.slab() + place.completion, &none, sizeof(none));
 }
 
 void QueueSet::create_end(const Batch& batch, End& end) {
-  // As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
-  abi::CompletionEntry none{};
-  none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  source_.upload(batch.slab() + end.place.completion, &none, sizeof(none));
+  use_memory(*end.nic, batch);
+  if (!end.place.prepared) prepare(batch, end.place);
   end.number = made_[end.nic]++;
   end.created = end.nic->create_queue(end.place);
 }
 
-void QueueSet::create(Batch& batch, std::span<Queue> queues) {
+void QueueSet::create(const Batch& batch, std::span<Queue> queues) {
   // First those that are rung: the first ones of a Nic have registers of their own.
   for (Queue& queue : queues) create_end(batch, queue.own);
   for (Queue& queue : queues)
     if (queue.answering) create_end(batch, *queue.answering);
 }
 
+void QueueSet::use_memory(Nic& nic, const Batch& batch) {
+  const void*& used = memory_used_[&nic];
+  if (std::exchange(used, batch.memory.base) != batch.memory.base)
+    nic.use_queue_memory(batch.memory);
+}
+
+/// Memory of the batch, as every Nic reaches it.
+void QueueSet::give_memory(Batch& batch) {
+  batch.memory = allocate(batch.memory.bytes);
+  for (const Queue& queue : batch.queues) {
+    use_memory(*queue.own.nic, batch);
+    use_memory(rails_[queue.rail], batch);
+  }
+}
+
 /// The queues of the batch to all peers.
-void QueueSet::create_all() {
-  batch_.memory = allocate(batch_.memory.bytes);
-  std::set<Nic*> nics;
-  for (const Queue& queue : batch_.queues) nics.insert({queue.own.nic, &rails_[queue.rail]});
-  for (Nic* nic : nics) nic->use_queue_memory(batch_.memory);
-  create(batch_, batch_.queues);
-  make_doorbells();
+void QueueSet::create_all(Batch& batch) {
+  give_memory(batch);
+  create(batch, batch.queues);
+  make_doorbells(batch);
+}
+
+/// All that queues of the batch need which cannot be had while kernels run.
+void QueueSet::reserve_all(Batch& batch) {
+  give_memory(batch);
+  const auto prepare_end = [&](End& end) {
+    if (memory_ != abi::QueueMemory::kGpu) return;
+    prepare(batch, end.place);
+    end.place.prepared = true;
+  };
+  for (Queue& queue : batch.queues) {
+    queue.own.created.doorbell = queue.own.place.doorbell = queue.own.nic->next_doorbell();
+    prepare_end(queue.own);
+    if (queue.answering) prepare_end(*queue.answering);
+  }
+  make_doorbells(batch);
+  batch.first_use = static_cast<abi::FirstUse*>(
+      source_.shared(n_pes_ * batch.rails.size() * sizeof(abi::FirstUse)));
 }
 
 QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
@@ -240,14 +345,16 @@ QueueSet::QueueInfos QueueSet::infos_of(std::span<const Queue> queues) const {
 /// Every PE tells each other one about its queues to that one. Where no connection goes one way,
 /// the end that asks is the one that answers.
 void QueueSet::exchange(Collectives& boot) {
-  const std::size_t per_pe = batch_.rails.size(), ends = rails_.any_one_way() ? 2 : 1;
+  if (on_first_use_) return;
+  Batch& batch = batches_.at(first_new_);
+  const std::size_t per_pe = batch.rails.size(), ends = rails_.any_one_way() ? 2 : 1;
   std::vector<ConnectInfo> mine(n_pes_ * per_pe * ends), theirs(mine.size());
   const auto at = [&](std::size_t peer, std::size_t i) {  // in both
     return (static_cast<std::size_t>(peers_[peer]) * per_pe + i) * ends;
   };
   theirs_.clear();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    theirs_.push_back(infos_of(batch_.to(peer)));
+    theirs_.push_back(infos_of(batch.to(peer)));
     for (std::size_t i = 0; i < per_pe; ++i) {
       mine[at(peer, i)] = theirs_[peer][i].answers;
       mine[at(peer, i) + ends - 1] = ends == 2 ? theirs_[peer][i].asks : theirs_[peer][i].answers;
@@ -272,8 +379,8 @@ void QueueSet::connect(std::span<const Queue> queues, const QueueInfos& theirs) 
   }
 }
 
-void QueueSet::connect_all() {
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) connect(batch_.to(peer), theirs_[peer]);
+void QueueSet::connect_all(Batch& batch) {
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) connect(batch.to(peer), theirs_[peer]);
 }
 
 std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
@@ -292,33 +399,33 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
   return reinterpret_cast<std::uint64_t*>(found->second + (address - page));
 }
 
-void QueueSet::map_doorbells() {
-  batch_.doorbells.clear();
-  for (const Queue& queue : batch_.queues)
-    batch_.doorbells.push_back(reachable(*queue.own.nic, queue.own.created.doorbell));
+void QueueSet::map_doorbells(Batch& batch) {
+  batch.doorbells.clear();
+  for (const Queue& queue : batch.queues)
+    batch.doorbells.push_back(reachable(*queue.own.nic, queue.own.created.doorbell));
 }
 
 /// Device code rings the registers themselves, or words that the agent forwards to them.
-void QueueSet::make_doorbells() {
+void QueueSet::make_doorbells(Batch& batch) {
   if (!agent_ && config_.doorbell != DoorbellChoice::kAgent) {
     try {
-      return map_doorbells();
+      return map_doorbells(batch);
     } catch (const Error& error) {
       if (config_.doorbell == DoorbellChoice::kGpu) throw;
       GSHMEM_INFO("a host thread rings the doorbells: %s", error.what());
     }
   }
-  make_agent_words();
+  make_agent_words(batch);
 }
 
-void QueueSet::make_agent_words() {
-  const auto& queues = batch_.queues;
-  batch_.doorbells.clear();
+void QueueSet::make_agent_words(Batch& batch) {
+  const auto& queues = batch.queues;
+  batch.doorbells.clear();
   auto* words = static_cast<AgentWord*>(
       source_.shared(std::max<std::size_t>(queues.size(), 1) * sizeof(AgentWord)));
   std::vector<Agent::Route> routes;
   for (std::size_t i = 0; i < queues.size(); ++i) {
-    batch_.doorbells.push_back(&words[i].value);
+    batch.doorbells.push_back(&words[i].value);
     routes.push_back({&words[i].value, queues[i].own.created.doorbell});
   }
   if (agent_) {
@@ -329,16 +436,16 @@ void QueueSet::make_agent_words() {
 }
 
 /// Queue `i` of the batch, all but its place among the others of its context.
-abi::QueueView QueueSet::view_of(std::size_t i) const {
-  const Queue& queue = batch_.queues[i];
+abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
+  const Queue& queue = batch.queues[i];
   const End& end = queue.own;
   const QueuePlace& place = end.place;
   abi::QueueView view;
-  view.entries = batch_.slab() + place.entries;
-  view.doorbell = batch_.doorbells[i];
-  view.send_record = reinterpret_cast<abi::Be32*>(batch_.slab() + place.record +
+  view.entries = batch.slab() + place.entries;
+  view.doorbell = batch.doorbells[i];
+  view.send_record = reinterpret_cast<abi::Be32*>(batch.slab() + place.record +
                                                   offsetof(abi::DoorbellRecord, send));
-  view.completion = reinterpret_cast<const abi::Be32*>(batch_.slab() + place.completion +
+  view.completion = reinterpret_cast<const abi::Be32*>(batch.slab() + place.completion +
                                                        abi::kCompletionWordOffset);
   view.number = end.created.number;
   view.local_key = abi::Be32(local_keys_.at(end.nic));
@@ -363,7 +470,7 @@ abi::QueueCursor* QueueSet::make_cursors(std::size_t count) {
 }
 
 /// The queues of a context, `views.size() / n_pes` to each PE, where device code finds them.
-abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
+abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueView>& views,
                                abi::QueueCursor* cursors) {
   const std::size_t total = views.size();
   std::vector<abi::QueueView> indexed = views;
@@ -378,6 +485,7 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   view.queues = static_cast<const abi::QueueView*>(device_views);
   view.cursors = cursors;
   view.used = static_cast<std::uint32_t*>(source_.device((total + 31) / 32 * 4));
+  view.first_use = batch.first_use;
   view.per_pe = static_cast<std::uint32_t>(total / n_pes_);
   view.count = static_cast<std::uint32_t>(total);
   // Writes that PCIe may reorder are in no order with those after a fence until they are in memory.
@@ -390,23 +498,24 @@ abi::NicView QueueSet::publish(const std::vector<abi::QueueView>& views,
   return view;
 }
 
-std::vector<abi::QueueView> QueueSet::views_of(std::size_t nth, std::size_t count) const {
+std::vector<abi::QueueView> QueueSet::views_of(const Batch& batch, std::size_t nth,
+                                               std::size_t count) const {
   std::vector<abi::QueueView> views(n_pes_ * count);
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     const auto pe = static_cast<std::size_t>(peers_[peer]);
     for (std::size_t i = 0; i < count; ++i) {
-      views[pe * count + i] = view_of(peer * batch_.rails.size() + nth + i);
+      views[pe * count + i] = view_of(batch, peer * batch.rails.size() + nth + i);
     }
   }
   return views;
 }
 
 /// Both are views of the same queues.
-ContextQueues QueueSet::publish_context(std::size_t nth, std::size_t count) {
-  const std::vector<abi::QueueView> views = views_of(nth, count);
+ContextQueues QueueSet::publish_context(const Batch& batch, std::size_t nth, std::size_t count) {
+  const std::vector<abi::QueueView> views = views_of(batch, nth, count);
   ContextQueues queues;
   abi::QueueCursor* cursors = make_cursors(views.size());
-  queues.shared = publish(views, cursors);
+  queues.shared = publish(batch, views, cursors);
   queues.exclusive = queues.shared;
   queues.exclusive.traits |= abi::QueueTraits::kExclusive;
   queues.shared.rails = static_cast<std::uint32_t>(count);

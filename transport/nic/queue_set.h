@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -67,6 +68,27 @@ class QueueSet {
   /// The default context's.
   [[nodiscard]] const abi::NicView& view() const noexcept { return view_; }
 
+  // Where queues are connected on first use (GSHMEM_CONNECT=use), the constructor and connect() lay
+  // them out, and make those alone that lead back to this PE. The others are made for FirstUse
+  // (first_use.h), by context and PE. What one PE tells the other about them is opaque.
+  struct Pair {
+    int context, pe;
+    auto operator<=>(const Pair&) const = default;
+  };
+  struct QueueInfo {
+    ConnectInfo answers{}, asks{};  ///< the end that answers, and the one that asks
+  };
+  using QueueInfos = std::vector<QueueInfo>;
+  [[nodiscard]] bool on_first_use() const noexcept { return on_first_use_; }
+  /// To whom device code wants to post and cannot yet.
+  [[nodiscard]] std::vector<Pair> asked();
+  /// Makes this end of a pair's queues.
+  [[nodiscard]] QueueInfos create(const Pair& pair);
+  /// This end answers from now on.
+  void connect(const Pair& pair, const QueueInfos& theirs);
+  /// The other end does, too: writers may go on.
+  void release(const Pair& pair);
+
   // More queues, for `contexts` contexts, in three steps that every PE takes; each throws what the
   // constructor does, on this PE alone. After a failure, what it has made is not used.
   void create_more(std::uint32_t contexts);
@@ -100,11 +122,6 @@ class QueueSet {
     End own;
     std::optional<End> answering;
   };
-  /// What a PE tells the other one about a queue: the end that answers and the end that asks.
-  struct QueueInfo {
-    ConnectInfo answers{}, asks{};
-  };
-  using QueueInfos = std::vector<QueueInfo>;
   /// Queues that were laid out together, in one piece of memory: those of some contexts.
   struct Batch {
     std::vector<QueueRails> contexts;
@@ -112,6 +129,7 @@ class QueueSet {
     Region memory;
     std::vector<Queue> queues;              ///< by peer, then as `rails`
     std::vector<std::uint64_t*> doorbells;  ///< of `queues`, as device code reaches them
+    abi::FirstUse* first_use = nullptr;     ///< as in the views; null: all are connected
     [[nodiscard]] char* slab() const { return static_cast<char*>(memory.base); }
     /// Those to the nth peer.
     [[nodiscard]] std::span<Queue> to(std::size_t peer) {
@@ -120,7 +138,7 @@ class QueueSet {
   };
   [[nodiscard]] abi::QueueMemory choose_memory();
   [[nodiscard]] Region allocate(std::uint64_t bytes);
-  void lay_out(std::vector<QueueRails> contexts);
+  [[nodiscard]] Batch lay_out(std::vector<QueueRails> contexts) const;
   /// The other end of a queue to PE `pe` only answers: where the connection goes one way, and where
   /// it leads back to this PE. (One that asks itself loses its error, because it answers no more.)
   [[nodiscard]] bool is_answered_apart(int pe, int rail) const {
@@ -137,24 +155,33 @@ class QueueSet {
   void register_heap(KeysByRail& remote);
   // The queues to one peer, of a batch: made, described, connected to what the peer says of its
   // own.
-  void create(Batch& batch, std::span<Queue> queues);
+  void create(const Batch& batch, std::span<Queue> queues);
   void create_end(const Batch& batch, End& end);
+  void prepare(const Batch& batch, const QueuePlace& place) const;
+  void use_memory(Nic& nic, const Batch& batch);
+  void give_memory(Batch& batch);
   [[nodiscard]] QueueInfos infos_of(std::span<const Queue> queues) const;
   void connect(std::span<const Queue> queues, const QueueInfos& theirs);
-  void create_all();
-  void make_doorbells();
-  void map_doorbells();
-  void make_agent_words();
+  void create_all(Batch& batch);
+  void reserve_all(Batch& batch);
+  void make_batches(std::vector<QueueRails> contexts);
+  [[nodiscard]] Batch& batch_of(const Pair& pair) { return batches_.at(pair.context); }
+  [[nodiscard]] std::span<Queue> queues_of(const Pair& pair);
+  void make_doorbells(Batch& batch);
+  void map_doorbells(Batch& batch);
+  void make_agent_words(Batch& batch);
   void publish_default();
-  void connect_all();
-  [[nodiscard]] abi::QueueView view_of(std::size_t i) const;
+  void connect_all(Batch& batch);
+  [[nodiscard]] abi::QueueView view_of(const Batch& batch, std::size_t i) const;
   [[nodiscard]] abi::QueueCursor* make_cursors(std::size_t count);
   /// Views of the queues of a context, those of the batch to each peer that begin with the nth.
-  [[nodiscard]] std::vector<abi::QueueView> views_of(std::size_t nth, std::size_t count) const;
+  [[nodiscard]] std::vector<abi::QueueView> views_of(const Batch& batch, std::size_t nth,
+                                                     std::size_t count) const;
   [[nodiscard]] abi::Bell bell(const Nic::Limits& limits) const;
-  [[nodiscard]] abi::NicView publish(const std::vector<abi::QueueView>& views,
+  [[nodiscard]] abi::NicView publish(const Batch& batch, const std::vector<abi::QueueView>& views,
                                      abi::QueueCursor* cursors);
-  [[nodiscard]] ContextQueues publish_context(std::size_t nth, std::size_t count);
+  [[nodiscard]] ContextQueues publish_context(const Batch& batch, std::size_t nth,
+                                              std::size_t count);
   [[nodiscard]] std::uint64_t* reachable(const Nic& nic, std::uint64_t* doorbell);
 
   Rails& rails_;
@@ -170,9 +197,13 @@ class QueueSet {
   std::map<const Nic*, std::uint32_t> local_keys_;  ///< of the heap
   std::vector<KeysByRail> remote_keys_;             ///< by PE
   std::map<const Nic*, int> made_;                  ///< queues of all batches
-  int contexts_ = 0;                                ///< so many have had queues made
-  Batch batch_;                                     ///< the one being made, or the last one
-  std::vector<QueueInfos> theirs_;                  ///< of its peers, in order
+  std::map<const Nic*, const void*> memory_used_;   ///< the slab that each was told last
+  bool on_first_use_;
+  std::mutex mutex_;                ///< of all below, and of what is asked of the Nics
+  int contexts_ = 0;                ///< so many were numbered; 0 is the default one
+  std::map<int, Batch> batches_;    ///< by their first context
+  int first_new_ = 0;               ///< the context with which those begin that are being made
+  std::vector<QueueInfos> theirs_;  ///< of the newest batch: what its peers have said, in order
   std::map<std::uintptr_t, char*> mapped_;  ///< pages of registers: host address to device address
   bool bells_need_order_ = false;
   std::unique_ptr<Agent> agent_;

@@ -49,6 +49,7 @@ Nic::Limits Rails::limits() const {
     all.max_message = std::min(all.max_message, one.max_message);
     all.coherent_atomics = all.coherent_atomics && one.coherent_atomics;
     all.registers = all.registers && one.registers;
+    all.first_use = all.first_use && one.first_use;
   }
   for (const auto& nic : guests_) {
     all.flags |= nic->limits().flags;

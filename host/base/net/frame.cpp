@@ -80,6 +80,7 @@ bool frame_length_valid(FrameKind kind, std::uint64_t bytes) {
     case FrameKind::kResult:
     case FrameKind::kNews:
     case FrameKind::kPart:
+    case FrameKind::kLetter:
       return bytes <= kMaxPayload;
     case FrameKind::kFail:
       return bytes <= kMaxText;

@@ -31,8 +31,13 @@ enum class FrameKind : std::uint16_t {
   kMissing = 8,  ///< who is, after kExpired [number: the collective's; rank]
   kNews = 9,     ///< of a PE, with a reason [rank; number: exit status; detail: PeerEvent]
   kEnded = 10,   ///< of a connection [rank: of its PE; number: us ago; detail: PeerEvent]
-  kPart = 11     ///< of an alltoall [rank: whose; detail: for whom; number: the collective's]
+  kPart = 11,    ///< of an alltoall [rank: whose; detail: for whom; number: the collective's]
+  kLetter = 12   ///< from PE to PE [rank: from; detail: to]
 };
+/// It has a PE to which it is passed on.
+constexpr bool is_addressed(FrameKind kind) {
+  return kind == FrameKind::kPart || kind == FrameKind::kLetter;
+}
 
 struct FrameHeader {
   static constexpr std::size_t kBytes = 32;

@@ -54,7 +54,8 @@ struct Control {
   std::uint32_t returned;
   /// How often a completion said what no NIC can mean (device/queue.h, queue_poll).
   std::uint32_t bad_completions;
-  std::uint32_t reserved[13];
+  std::uint32_t asked;  ///< 1: a queue is to be connected (FirstUse); the host sets it back
+  std::uint32_t reserved[12];
   FaultRecord fault;       ///< by device code; where both are published, this one is told
   FaultRecord host_fault;  ///< by the library on the host
 };

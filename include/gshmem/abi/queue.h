@@ -1,7 +1,8 @@
 // Work queues as device code sees them: where a queue lies, its cursors, and the set that a PE has.
 // Filled by the host (transport/nic/queue_set.cpp), written by device/queue.h, and consumed by a
 // NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the PE is
-// initialized; what changes is at `cursor`.
+// initialized, but for `number` where queues are connected on first use; what changes is at
+// `cursor`.
 #pragma once
 
 #include "mlx5.h"
@@ -59,7 +60,7 @@ enum class QueueKind : std::uint32_t { kShared, kExclusive };
 struct alignas(64) QueueView {
   // Loaded at once: where entries go.
   char* entries = nullptr;   ///< `depth` entries of 64 bytes
-  std::uint32_t number = 0;  ///< queue pair number, host order
+  std::uint32_t number = 0;  ///< queue pair number, host order; 0: not connected yet (FirstUse)
   Be32 remote_key;           ///< of the heap there; addresses are offsets into the heaps
   // Loaded at once: where it is said that they are there.
   std::uint64_t* doorbell = nullptr;  ///< UAR register, or a word that a host thread forwards
@@ -78,6 +79,13 @@ static_assert(sizeof(QueueView) == 64);
 /// what it does would have no order; with kSm only as long as it stays on its SM. Every other value
 /// is the queue that all threads use, by its number: 0 is kPe.
 enum class QueueMap : std::uint32_t { kPe = 0, kBlock = 256, kWarp, kSm };
+
+/// Of a queue that is connected when somebody first posts to it, in host memory. A writer that
+/// finds no number in the view asks, sets Control::asked, and waits for the number here.
+struct FirstUse {
+  std::uint32_t asked;   ///< 1: by device code
+  std::uint32_t number;  ///< by the host, when both ends are connected
+};
 
 /// What a NIC does differently from the next.
 enum NicFlags : std::uint32_t {
@@ -150,6 +158,7 @@ struct NicView {
   const QueueView* queues = nullptr;  ///< null: no network path
   QueueCursor* cursors = nullptr;     ///< of all queues, in the same order
   std::uint32_t* used = nullptr;      ///< bitmap: queues that have ever been written to
+  FirstUse* first_use = nullptr;      ///< of all queues, in the same order; null: all are connected
   std::uint32_t per_pe = 0;
   std::uint32_t count = 0;  ///< of all queues
   QueueMap map = QueueMap::kBlock;
@@ -159,6 +168,6 @@ struct NicView {
   std::uint32_t rails = 1;        ///< per_pe is a multiple of it
 };
 static_assert(std::is_trivially_copyable_v<QueueView> && std::is_trivially_copyable_v<NicView>);
-static_assert(sizeof(NicView) == 56);
+static_assert(sizeof(NicView) == 64);
 
 }  // namespace gshmem::abi

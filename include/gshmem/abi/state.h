@@ -103,6 +103,6 @@ struct DeviceState {
   std::uint32_t world_is_flat = 1;  ///< Team::flat of all PEs
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 184);
+static_assert(sizeof(DeviceState) == 192);
 
 }  // namespace gshmem::abi

@@ -143,6 +143,7 @@ inline T atomic_compare_swap(T* p, T expected, T desired) {
   return returning(p, [&](T old) { return old == expected ? desired : old; });
 }
 
+inline void wake_host(const std::uint32_t*) {}
 inline std::uint64_t now_ns() { return 1; }
 inline std::uint32_t now_cycles() { return 1; }
 template <class T>

@@ -122,6 +122,7 @@ inline T atomic_compare_swap(T* p, T expected, T desired) {
   return atomic(p, [&](T old) { return old == expected ? desired : old; });
 }
 
+inline void wake_host(const std::uint32_t*) {}
 inline std::uint64_t now_ns() { return model::steps(); }
 inline std::uint32_t now_cycles() { return static_cast<std::uint32_t>(model::steps()); }
 template <class T>

@@ -13,12 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -301,6 +305,37 @@ TEST_CASE("pe_takes_a_thread_five_descriptors_and_a_mapping_and_barriers_do_not_
           const long woken = sleeps_of(*mine.threads.begin()) - sleeps;
           expect(woken <= 2, "200 barriers woke the monitor " + std::to_string(woken) + " times");
           ranks.barrier();
+        }) == "");
+}
+
+TEST_CASE("letters_come_in_order_from_every_pe") {
+  constexpr int kPes = 3, kLetters = 20;
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const Config config = uid_config();
+          const auto boot = channel.join(rank, kPes, config);
+          std::mutex mutex;
+          std::condition_variable came;
+          std::vector<int> read(kPes, 0);  // of each PE
+          bool right = true;
+          control::Plane plane(*boot, config, {.on_letter = [&](int from, net::ByteView letter) {
+            const std::lock_guard lock(mutex);
+            int& number = read[static_cast<std::size_t>(from)];
+            const auto bytes = std::as_bytes(std::span(&number, 1));
+            right = right && std::equal(letter.begin(), letter.end(), bytes.begin(), bytes.end());
+            ++number;
+            came.notify_all();
+          }});
+          for (int i = 0; i < kLetters; ++i) {
+            for (int to = 0; to < kPes; ++to) plane.send(to, std::as_bytes(std::span(&i, 1)));
+          }
+          std::unique_lock lock(mutex);
+          const bool all = came.wait_for(lock, std::chrono::seconds(20 * kPatience), [&] {
+            return std::count(read.begin(), read.end(), kLetters) == kPes;
+          });
+          lock.unlock();
+          expect(all && right, "all letters, in order");
+          plane.collectives().barrier();
         }) == "");
 }
 

@@ -197,11 +197,12 @@ TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
   const auto n = static_cast<std::size_t>(job.size());
   for (int from = 0; from < job.size(); ++from) {
     for (int to = 0; to < job.size(); ++to)
-      job.pe(from).contribute(net::make_frame({.kind = FrameKind::kPart,
-                                               .number = 1,
-                                               .rank = from,
-                                               .detail = static_cast<std::uint32_t>(to)},
-                                              net::Bytes(kBytes, std::byte(from ^ to))));
+      job.pe(from).contribute(
+          net::make_frame({.kind = to % 2 ? FrameKind::kPart : FrameKind::kLetter,
+                           .number = 1,
+                           .rank = from,
+                           .detail = static_cast<std::uint32_t>(to)},
+                          net::Bytes(kBytes, std::byte(from ^ to))));
   }
   job.settle();
   double steps = 0;  // of a way between hosts, at most

@@ -1,6 +1,7 @@
 #include "transport/nic/mlx5/connection.h"
 
 #include "transport/nic/mlx5/memory.h"
+#include "transport/nic/mlx5/registers.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,14 +12,25 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-constexpr std::uint32_t kRnrRetry = 7;      // without end; nothing of ours needs a receive buffer
-constexpr std::uintptr_t kUarBytes = 4096;  // MLX5_ADAPTER_PAGE_SIZE of rdma-core
+constexpr std::uint32_t kRnrRetry = 7;  // without end; nothing of ours needs a receive buffer
 
 /// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
 /// that switches spread them over equal paths.
 std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
   const std::uint64_t product = std::uint64_t{a + 1} * (b + 1) * 0x9e3779b97f4a7c15ull;
   return 0xc000u | static_cast<std::uint32_t>(product >> 50);
+}
+
+/// Counter 0xffff: nothing is complete. Opcode 15 (invalid), owner 1: what the device's own driver
+/// begins with (rdma-core providers/mlx5/verbs.c mlx5_alloc_cq_buf: MLX5_CQE_INVALID << 4).
+void prepare(const Region& region, const QueuePlace& place) {
+  std::array<std::uint8_t, 64> none;
+  none.fill(0xff);
+  none[63] = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+  const std::uint64_t zero = 0;
+  store_into(region, place.completion, none.data(), none.size());
+  store_into(region, place.record, &zero, sizeof(zero));
+  store_into(region, place.cq_record, &zero, sizeof(zero));
 }
 
 std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
@@ -83,16 +95,7 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
   require(log_entries <= device.caps.log_queue_max, GSHMEMX_ERROR_CONFIG,
           strprintf("GSHMEM_QP_DEPTH: %u entries, but a queue of %s has at most %u", place.depth,
                     device.name.c_str(), 1u << device.caps.log_queue_max));
-  // Counter 0xffff: nothing is complete. Opcode 15 (invalid), owner 1: what the device's own
-  // driver begins with (rdma-core providers/mlx5/verbs.c mlx5_alloc_cq_buf: MLX5_CQE_INVALID << 4).
-  std::array<std::uint8_t, 64> none;
-  none.fill(0xff);
-  none[63] = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  const std::uint64_t zero = 0;
-  store_into(memory.region, place.completion, none.data(), none.size());
-  store_into(memory.region, place.record, &zero, sizeof(zero));
-  store_into(memory.region, place.cq_record, &zero, sizeof(zero));
-
+  if (!place.prepared) prepare(memory.region, place);
   psn_ = std::random_device{}() & 0xffffff;  // a packet of an earlier connection does not fit
   cq_ = create_cq(device.api, device.context.get(),
                   {.umem = memory.umem,
@@ -203,10 +206,7 @@ void Connection::stop() noexcept {
 }
 
 CreatedQueue Connection::created() const {
-  auto bell = reinterpret_cast<std::uintptr_t>(bell_.reg_addr);
-  // Of the UAR that has the register: a page of the host, which base_addr is, may hold several.
-  if (device_.caps.no_record) bell = bell / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
-  return {.number = qp_.number, .doorbell = reinterpret_cast<std::uint64_t*>(bell)};
+  return {.number = qp_.number, .doorbell = DoorbellRegisters::doorbell_of(device_, bell_)};
 }
 
 std::string Connection::describe() const noexcept try {

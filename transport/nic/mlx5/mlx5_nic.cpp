@@ -51,17 +51,18 @@ std::unique_ptr<Nic> Mlx5Nic::open_port(const std::string& port) {
 Nic::Limits Mlx5Nic::limits() const {
   Limits limits;
   if (!device_.caps.fetched_host_endian) limits.flags |= abi::kNicFetchedBig;
+  const MemoryKind queue_kind = queue_region_ ? queue_region_->region.kind : MemoryKind::kHost;
   // The NIC's writes of one stream are in order where they go to one place: data and completion in
   // the memory of one GPU that keeps the order. What goes to host memory may overtake what goes to
   // a GPU (PCI Express, 2.4: ordering is of one path). By Data Direct only the heap is reached.
   if (use_.heap_kind == MemoryKind::kGpu &&
-      (!use_.gpu_orders_writes || queue_region_.kind == MemoryKind::kHost || data_direct_)) {
+      (!use_.gpu_orders_writes || queue_kind == MemoryKind::kHost || data_direct_)) {
     limits.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
   // providers/mlx5/qp.c, post_send_db), a kernel after it (device/queue.h, queue_ring).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
-  limits.registers = true;
+  limits.registers = limits.first_use = true;
   limits.max_message = 1u << kLogMessageMax;
   // A GPU's own atomics never pass the PCIe bus, so a NIC cannot be atomic to them.
   limits.coherent_atomics =
@@ -72,8 +73,12 @@ Nic::Limits Mlx5Nic::limits() const {
 std::string Mlx5Nic::describe() const { return "mlx5: " + device_.describe(); }
 
 void Mlx5Nic::use_queue_memory(const Region& region) {
-  queue_umems_.push_back(register_queues(device_, region));
-  queue_region_ = region;
+  auto found = queue_regions_.find(region.base);
+  if (found == queue_regions_.end()) {
+    QueueRegion made{region, register_queues(device_, region)};
+    found = queue_regions_.emplace(region.base, std::move(made)).first;
+  }
+  queue_region_ = &found->second;
 }
 
 Keys Mlx5Nic::register_memory(const Region& region) {
@@ -89,17 +94,19 @@ Keys Mlx5Nic::register_memory(const Region& region) {
 }
 
 CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
-  require(!queue_umems_.empty(), GSHMEMX_ERROR_INTERNAL, "create_queue before use_queue_memory");
+  require(queue_region_ != nullptr, GSHMEMX_ERROR_INTERNAL, "create_queue before use_queue_memory");
   const std::uint64_t end = std::max({place.entries + std::uint64_t{place.depth} * abi::kWqebbBytes,
                                       place.completion + sizeof(abi::CompletionEntry),
                                       place.record + sizeof(abi::DoorbellRecord),
                                       place.cq_record + sizeof(abi::DoorbellRecord)});
-  require(end <= queue_region_.bytes, GSHMEMX_ERROR_INTERNAL,
+  const Region& region = queue_region_->region;
+  require(end <= region.bytes, GSHMEMX_ERROR_INTERNAL,
           strprintf("create_queue: the queue ends at %llu, behind the %llu bytes of queue memory",
                     static_cast<unsigned long long>(end),
-                    static_cast<unsigned long long>(queue_region_.bytes)));
+                    static_cast<unsigned long long>(region.bytes)));
   const int index = static_cast<int>(connections_.size());
-  const QueueMemory memory{queue_region_, queue_umems_.back()->umem_id, bells_.take()};
+  const mlx5dv_devx_uar& bell = place.doorbell ? bells_.by(place.doorbell) : bells_.take();
+  const QueueMemory memory{region, queue_region_->umem->umem_id, bell};
   auto made = std::make_unique<Connection>(device_, memory, place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
   connections_.push_back(std::move(made));

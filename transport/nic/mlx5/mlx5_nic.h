@@ -11,6 +11,7 @@
 #include "transport/nic/mlx5/registers.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -39,6 +40,9 @@ class Mlx5Nic final : public Nic {
   [[nodiscard]] std::string port() const override;
   [[nodiscard]] std::unique_ptr<Nic> open_port(const std::string& port) override;
   void use_queue_memory(const Region& region) override;
+  [[nodiscard]] std::uint64_t* next_doorbell() override {
+    return DoorbellRegisters::doorbell_of(device_, bells_.take());
+  }
   [[nodiscard]] Keys register_memory(const Region& region) override;
   [[nodiscard]] CreatedQueue create_queue(const QueuePlace& place) override;
   [[nodiscard]] ConnectInfo connect_info(int queue) override;
@@ -61,8 +65,12 @@ class Mlx5Nic final : public Nic {
   const DeviceWish wish_;  // of config_
   const Use use_;
   Device device_;
-  Region queue_region_;                 ///< of the queues to be created
-  std::vector<OwnedUmem> queue_umems_;  ///< the last one is that of queue_region_
+  struct QueueRegion {
+    Region region;
+    OwnedUmem umem;
+  };
+  std::map<void*, QueueRegion> queue_regions_;  ///< by base
+  const QueueRegion* queue_region_ = nullptr;   ///< of the queues to be created
   std::vector<OwnedMr> regions_;
   bool data_direct_ = false;  ///< the heap is reached so
   DoorbellRegisters bells_;

@@ -1,5 +1,6 @@
 #include "transport/nic/mlx5/registers.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -8,6 +9,7 @@ namespace {
 
 // MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED of newer rdma-core (mlx5dv.h); older libraries refuse it.
 constexpr std::uint32_t kUarDedicated = 1u << 31;
+constexpr std::uintptr_t kUarBytes = 4096;  // MLX5_ADAPTER_PAGE_SIZE of rdma-core
 
 constexpr char kAdvice[] =
     "when doorbell pages have run out: other processes of the device hold them, or it is a virtual "
@@ -52,6 +54,21 @@ const mlx5dv_devx_uar& DoorbellRegisters::take() {
     }
   }
   return *registers_[queue % registers_.size()];
+}
+
+std::uint64_t* DoorbellRegisters::doorbell_of(const Device& device, const mlx5dv_devx_uar& bell) {
+  auto address = reinterpret_cast<std::uintptr_t>(bell.reg_addr);
+  // Of the UAR that has the register: a page of the host, which base_addr is, may hold several.
+  if (device.caps.no_record) address = address / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
+  return reinterpret_cast<std::uint64_t*>(address);
+}
+
+const mlx5dv_devx_uar& DoorbellRegisters::by(const std::uint64_t* doorbell) const {
+  const auto found = std::find_if(registers_.begin(), registers_.end(), [&](const OwnedUar& each) {
+    return doorbell_of(device_, *each) == doorbell;
+  });
+  require(found != registers_.end(), GSHMEMX_ERROR_INTERNAL, "no doorbell of this device");
+  return **found;
 }
 
 }  // namespace gshmem::nic::mlx5

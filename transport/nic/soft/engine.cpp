@@ -449,6 +449,7 @@ Counters Engine::counters() const {
   const Core::Lock lock(*impl_);
   Counters counters = impl_->context.counters;
   counters.violations = impl_->context.checker.count(Checker::Kind::kViolation);
+  counters.queue_pairs = impl_->context.qps.size();
   counters.remarks = impl_->context.checker.count(Checker::Kind::kRemark);
   return counters;
 }

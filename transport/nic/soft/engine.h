@@ -192,6 +192,7 @@ struct Counters {
   std::uint64_t retries = 0;  ///< attempts that the peer was not ready for, or that got lost
   std::uint64_t rescues = 0;  ///< of entries whose doorbell never came, where a register is shared
   std::uint64_t violations = 0, remarks = 0;
+  std::uint64_t queue_pairs = 0;  ///< that there are
 };
 
 /// Threads: any, for all functions.
@@ -289,4 +290,6 @@ __attribute__((visibility("default"))) int gshnic_inject(const char* rules);
 __attribute__((visibility("default"))) int gshnic_violations(char* buffer, unsigned long bytes);
 /// Remarks, likewise.
 __attribute__((visibility("default"))) int gshnic_remarks(char* buffer, unsigned long bytes);
+/// How many there are.
+__attribute__((visibility("default"))) long gshnic_queue_pairs(void);
 }

@@ -92,3 +92,10 @@ int gshnic_remarks(char* buffer, unsigned long bytes) {
     return Findings{engine.remarks(), engine.counters().remarks};
   });
 }
+
+long gshnic_queue_pairs(void) {
+  long pairs = 0;
+  for_each_device(
+      [&](const Engine& engine) { pairs += static_cast<long>(engine.counters().queue_pairs); });
+  return pairs;
+}

@@ -1,0 +1,136 @@
+#include "transport/nic/first_use.h"
+
+#include "host/base/log.h"
+#include "host/base/thread.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+namespace gshmem::nic {
+
+FirstUse::FirstUse(QueueSet& queues, Outside outside)
+    : queues_(queues), outside_(std::move(outside)), thread_(start_thread([this] { run(); })) {}
+
+FirstUse::~FirstUse() {
+  stop_.store(true, std::memory_order_release);  // pairs with run
+  wake();
+  thread_.join();
+}
+
+void FirstUse::take(int from, std::span<const std::byte> letter) {
+  {
+    const std::lock_guard lock(mutex_);
+    letters_.emplace_back(from, Letter(letter.begin(), letter.end()));
+  }
+  wake();
+}
+
+void FirstUse::wake() {
+  __atomic_store_n(outside_.asked, 1u, __ATOMIC_RELEASE);
+  ::syscall(SYS_futex, outside_.asked, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+/// Until something is asked for. What nobody wakes looks again within a millisecond.
+void FirstUse::wait() {
+  constexpr long kShortest = 20'000, kLongest = 1'000'000;  // ns
+  timespec limit{1, 0};
+  if (!outside_.is_woken) limit = {0, std::min(kShortest << std::min(idle_++, 10u), kLongest)};
+  ::syscall(SYS_futex, outside_.asked, FUTEX_WAIT_PRIVATE, 0, &limit, nullptr, 0);
+}
+
+void FirstUse::run() {
+  while (!stop_.load(std::memory_order_acquire)) {
+    // Acquire pairs with queue_connect (device/queue.h), whose question comes before.
+    if (__atomic_exchange_n(outside_.asked, 0u, __ATOMIC_ACQ_REL) == 0) {
+      wait();
+      continue;
+    }
+    idle_ = 0;
+    serve();
+  }
+}
+
+void FirstUse::serve() {
+  int pe = -1;  // whom it is about
+  try {
+    std::deque<std::pair<int, Letter>> letters;
+    {
+      const std::lock_guard lock(mutex_);
+      letters.swap(letters_);
+    }
+    for (const auto& [from, letter] : letters) {
+      pe = from;
+      read(from, letter);
+    }
+    for (const Pair& pair : queues_.asked()) {
+      pe = pair.pe;
+      begin(pair);
+    }
+  } catch (const Error& error) {
+    outside_.on_error(
+        Error(error.code(), strprintf("no connection to PE %d: %s", pe, error.what())), pe);
+  } catch (const std::exception& error) {
+    outside_.on_error(
+        Error(GSHMEMX_ERROR_INTERNAL, strprintf("no connection to PE %d: %s", pe, error.what())),
+        pe);
+  }
+}
+
+void FirstUse::begin(const Pair& pair) {
+  Stage& stage = stages_[pair];
+  if (stage != Stage::kNothing) return;  // it is under way
+  stage = Stage::kOffered;
+  const QueueSet::QueueInfos mine = queues_.create(pair);
+  if (pair.pe != outside_.my_pe) return send(Kind::kOffer, pair, mine);
+  queues_.connect(pair, mine);
+  queues_.release(pair);
+  stage = Stage::kReleased;
+}
+
+void FirstUse::read(int from, std::span<const std::byte> letter) {
+  Header header{};
+  QueueSet::QueueInfos theirs;
+  const std::size_t bytes = letter.size() - std::min(letter.size(), sizeof(header));
+  require(letter.size() >= sizeof(header) && bytes % sizeof(theirs[0]) == 0, GSHMEMX_ERROR_INTERNAL,
+          strprintf("a letter of %zu bytes", letter.size()));
+  std::memcpy(&header, letter.data(), sizeof(header));
+  theirs.resize(bytes / sizeof(theirs[0]));
+  std::memcpy(theirs.data(), letter.data() + sizeof(header), bytes);
+
+  const Pair pair{header.context, from};
+  Stage& stage = stages_[pair];
+  if (header.kind == Kind::kOffer && stage == Stage::kNothing) {
+    const QueueSet::QueueInfos mine = queues_.create(pair);
+    queues_.connect(pair, theirs);
+    stage = Stage::kConnected;
+    return send(Kind::kAnswer, pair, mine);
+  }
+  if (header.kind != Kind::kConfirm && stage == Stage::kOffered) {
+    queues_.connect(pair, theirs);
+    stage = Stage::kConnected;
+    send(Kind::kConfirm, pair, {});
+    if (header.kind == Kind::kOffer) return;  // both have offered: the other one confirms, too
+  } else {
+    require(header.kind == Kind::kConfirm && stage == Stage::kConnected, GSHMEMX_ERROR_INTERNAL,
+            strprintf("a letter of kind %u at stage %d", static_cast<unsigned>(header.kind),
+                      static_cast<int>(stage)));
+  }
+  queues_.release(pair);
+  stage = Stage::kReleased;
+}
+
+void FirstUse::send(Kind kind, const Pair& pair, const QueueSet::QueueInfos& infos) {
+  const Header header{kind, pair.context};
+  Letter letter(sizeof(header) + infos.size() * sizeof(infos[0]));
+  std::memcpy(letter.data(), &header, sizeof(header));
+  if (!infos.empty())
+    std::memcpy(letter.data() + sizeof(header), infos.data(), letter.size() - sizeof(header));
+  outside_.send(pair.pe, letter);
+}
+
+}  // namespace gshmem::nic
