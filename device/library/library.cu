@@ -15,7 +15,7 @@
   }
 #include <gshmem/functions.def>
 
-// The same by NVSHMEM's names, which has no contexts, and not what is OpenSHMEM's or ours alone.
+// NVSHMEM's names of them: it has no contexts, and not what is OpenSHMEM's or ours alone.
 #define NVSHMEM_NAMED(NAME, RET, PARAMS, CALL) \
   extern "C" __device__ RET NAME PARAMS { return CALL; }
 #define NVSHMEM_STD(RET, STEM, PARAMS, NAMES) \

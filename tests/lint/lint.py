@@ -64,6 +64,7 @@ WORDS = [
         "device/coop.h": "thread groups",
         "include/gshmem/abi/mlx5.h": "endian types that both machines use",
         "device/state.h": "the __constant__ state of each translation unit",
+        "device/library/library.cu": "the device API with C names",
         "host/gpu/service.cu": "the library's own kernels",
         "perftest/peer/": "a program of users, in NVSHMEM's names",
         "examples/": "programs of users", "tests/": "programs of users"}),
