@@ -68,8 +68,9 @@ int failing_job(int rank, Call call, const char* rule) {
   return rank == 1 && heard ? 0 : code;
 }
 
-/// Entries behind the failed one are flushed, and the NIC's one completion entry shows the newest. Of two
-/// entries the cause may be either: of a put and its signal, of a READ or fetching atomic and its DUMP.
+/// Entries behind the failed one are flushed, and the NIC's one completion entry shows the newest.
+/// Of two entries the cause may be either: of a put and its signal, of a READ or fetching atomic
+/// and its DUMP.
 void test(const char* name, Call call, const char* rule,
           const char* cause = "remote access error") {
   const std::vector<Outcome> pes =
