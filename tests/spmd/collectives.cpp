@@ -219,6 +219,11 @@ GSHMEM_FN bool is_same(T a, T b) {
 enum class Way { kReduce, kReducescatter, kInscan, kExscan };
 constexpr Way kWays[] = {Way::kReduce, Way::kReducescatter, Way::kInscan, Way::kExscan};
 
+/// The members of the world are the PEs in their order.
+struct World {
+  GSHMEM_FN int operator()(int member) const { return member; }
+};
+
 /// Element i of the result of member `me` of `n`, which are the PEs `pe_of(0)`, ...; `count` of
 /// them.
 template <class T, class PeOf>
@@ -340,8 +345,7 @@ template <class T>
   for (std::size_t i = 0; i < kTyped; ++i) {
     T value{};
     std::memcpy(static_cast<void*>(&value), got.data() + i * sizeof(T), sizeof(T));
-    const T expected =
-        result_of<T>(way, op, seed, pe.me(), pe.n(), kTyped, i, [](int k) { return k; });
+    const T expected = result_of<T>(way, op, seed, pe.me(), pe.n(), kTyped, i, World{});
     if (!is_same(value, expected))
       return pe.fail(__LINE__, std::string(name) + ": element " + std::to_string(i));
   }
