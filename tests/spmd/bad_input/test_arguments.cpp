@@ -263,6 +263,19 @@ TEST_CASE("transfer_beyond_the_heap_is_a_fault") {
          [&](std::uint64_t* words) { gshmem_uint64_iput(words, words, 1 << 20, 1, 3, 0); });
 }
 
+TEST_CASE("collect_beyond_the_heap_is_a_fault_of_the_member_whose_part_it_is") {
+  const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "2"}}), [](const Runtime&) {
+    const abi::DeviceState& state = *gshmemi_ambient()->state;
+    auto* const words = static_cast<char*>(gshmem_calloc(16, 8));
+    const auto room = static_cast<std::size_t>(state.heap + state.heap_bytes - words);
+    (void)gshmem_collectmem(GSHMEM_TEAM_WORLD, words, words, room / 3 * 2);
+  });
+  CHECK(faults[0].code != 0);  // which waited
+  CHECK(faults[1].code == kInvalid);
+  INFO(faults[1].message);
+  CHECK(contains(faults[1].message, "gshmem_collectmem: argument dest"));
+}
+
 TEST_CASE("size_that_overflows_is_a_fault") {
   std::uint64_t local = 0;
   expect(kInvalid, {"gshmem_uint64_put:", "nelems = 9223372036854775807", "overflow"},
@@ -356,7 +369,7 @@ TEST_CASE("barrier_without_the_others_is_a_timeout") {
 }
 
 TEST_CASE("fault_in_a_launch_is_the_pe_s_fault") {
-  const auto faults = faults_after(2, quick(), [](const Runtime&) {
+  const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "2"}}), [](const Runtime&) {
     launch(
         {.blocks = 1, .threads = 4},
         [](const LaunchContext& ctx, int pe) {
