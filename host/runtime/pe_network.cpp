@@ -190,10 +190,12 @@ void Pe::make_network() {
   warn_of_order();
   const bool by_nic = options_.config.amo == AmoChoice::kNic;
   if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
+  const bool on_first_use =
+      options_.config.connect == ConnectChoice::kUse && nics_.limits().first_use;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     // Queues on first use are proved by those that lead back to this PE.
-    const bool proof = pe == state_.my_pe && options_.config.connect == ConnectChoice::kUse;
+    const bool proof = on_first_use && pe == state_.my_pe;
     if (state_.amo_path != abi::AmoPath::kInPlace || !is_mapped(pe) || proof) peers.push_back(pe);
   }
   nics_.open_host_ports(ranks(), group().node_of);
