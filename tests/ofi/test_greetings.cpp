@@ -39,7 +39,7 @@ TEST_CASE("no connection is made after queues have started", "[ofi][double]") {
       Leg{.provider = "cxi", .gdr = "auto", .busy = true, .adverse = true, .nics = 3});
   INFO(leg.name());
   constexpr int kPes = 3;
-  constexpr std::uint32_t kLarge = 1 << 20;  // by all NICs
+  constexpr std::uint32_t kLarge = 1 << 18;  // by all NICs
   Job job(kPes, leg);
   const auto& connections = fabric_double()->connections;
   CHECK(connections == static_cast<std::uint64_t>(kPes * kPes * leg.nics));
