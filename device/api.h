@@ -168,31 +168,78 @@ T amo_host(HostOps* ops, const Caller& caller, AmoOp op, const T* dest, T operan
 }
 #endif
 
+/// The word that an element lies in, which is larger for elements of 2 bytes: these have no atomics
+/// of their own.
+template <class T>
+struct InWord {
+  using W = Word<std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
+  GSHMEM_FN explicit InWord(const T* element) {
+    const auto at = reinterpret_cast<std::uintptr_t>(element);
+    word = reinterpret_cast<W*>(at - at % sizeof(W));
+    shift = static_cast<unsigned>(at % sizeof(W)) * 8;
+  }
+  GSHMEM_FN T of(W all) const { return bits<T>(static_cast<Word<T>>(all >> shift)); }
+  GSHMEM_FN W with(W all, T element) const {
+    const W mask = static_cast<W>(static_cast<Word<T>>(~Word<T>{0})) << shift;
+    return (all & ~mask) | static_cast<W>(bits<Word<T>>(element)) << shift;
+  }
+  W* word;
+  unsigned shift;
+};
+
+/// Stores what `change` makes of the element, until nobody has changed its word in between. Returns
+/// the old one. After a fault each step gives 0, which ends it.
+template <class T, class Change>
+GSHMEM_FN T amo_change(const Caller& call, T* dest, int pe, const Change& change) {
+  if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return T{};
+  const InWord<T> in(dest);
+  auto seen = amo_fetch(call, in.word, pe);
+  while (true) {
+    const T old = in.of(seen);
+    const auto found = amo_compare_swap(call, in.word, seen, in.with(seen, change(old)), pe);
+    if (found == seen) return old;
+    seen = found;
+  }
+}
+
 template <class T>
 GSHMEM_FN T amo_fetch(const Caller& call, const T* source, int pe) {
   const State& state = call.state;
   if (!check_arguments(state, call.name, ToPe{pe}, word("source", source))) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kFetch, source, T{}, T{}, pe);)
-  return device::amo_fetch(state, source, pe);
-}
-
-template <class T>
-GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
-  const State& state = call.state;
-  if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;
-  GSHMEM_ON_HOST_OPS({
-    amo_host(ops, call, AmoOp::kSet, dest, value, T{}, pe);
-    return;
-  })
-  device::amo_set(state, dest, value, pe);
+  if constexpr (sizeof(T) == 2) {
+    const InWord<T> in(source);
+    return in.of(amo_fetch(call, in.word, pe));
+  } else {
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kFetch, source, T{}, T{}, pe);)
+    return device::amo_fetch(state, source, pe);
+  }
 }
 
 template <class T>
 GSHMEM_FN T amo_swap(const Caller& call, T* dest, T value, int pe) {
   const State& state = call.state;
-  if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
-  GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kSwap, dest, value, T{}, pe);)
-  return device::amo_swap(state, dest, value, pe);
+  if constexpr (sizeof(T) == 2) {
+    return amo_change(call, dest, pe, [value](T) { return value; });
+  } else {
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return T{};
+    GSHMEM_ON_HOST_OPS(return amo_host(ops, call, AmoOp::kSwap, dest, value, T{}, pe);)
+    return device::amo_swap(state, dest, value, pe);
+  }
+}
+
+template <class T>
+GSHMEM_FN void amo_set(const Caller& call, T* dest, T value, int pe) {
+  const State& state = call.state;
+  if constexpr (sizeof(T) == 2) {
+    (void)amo_swap(call, dest, value, pe);
+  } else {
+    if (!check_arguments(state, call.name, ToPe{pe}, word("dest", dest))) return;
+    GSHMEM_ON_HOST_OPS({
+      amo_host(ops, call, AmoOp::kSet, dest, value, T{}, pe);
+      return;
+    })
+    device::amo_set(state, dest, value, pe);
+  }
 }
 
 template <class T>
@@ -226,6 +273,34 @@ GSHMEM_API_AMO(and, kAnd)
 GSHMEM_API_AMO(or, kOr)
 GSHMEM_API_AMO(xor, kXor)
 #undef GSHMEM_API_AMO
+
+/// Floating-point elements: the GPU adds in place to those of 4 and 8 bytes, no NIC to any.
+template <class T>
+GSHMEM_FN T amo_fetch_add_float(const Caller& call, T* dest, T value, int pe) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) > 2) {
+    if (amo_is_mapped(call.state, pe)) {
+      if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return T{};
+      return atomic_fetch_add(peer_address(call.state, dest, pe), value);
+    }
+  }
+#endif
+  return amo_change(call, dest, pe,
+                    [value](T old) { return reduce_two<ReduceOp::kSum>(old, value); });
+}
+template <class T>
+GSHMEM_FN void amo_add_float(const Caller& call, T* dest, T value, int pe) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) > 2) {
+    if (amo_is_mapped(call.state, pe)) {
+      if (check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest)))
+        atomic_add(peer_address(call.state, dest, pe), value);
+      return;
+    }
+  }
+#endif
+  (void)amo_fetch_add_float(call, dest, value, pe);
+}
 
 /// The nbi forms: what `fetching`, the form of the same name, returns goes to `fetch`. `object` is
 /// the one that the call names `name`.
@@ -485,6 +560,12 @@ GSHMEM_FN int team_translate_pe(const Caller& call, int src_team, int src_pe, in
 }
 GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
   return device::ptr(call.state, dest, pe);
+}
+
+GSHMEM_FN void* team_ptr(const Caller& call, int team, const void* dest, int pe) {
+  const abi::Team* entry = find_team(call.state, call.name, "team", team);
+  if (!entry || pe < 0 || pe >= entry->n_pes) return nullptr;
+  return device::ptr(call.state, dest, team_pe(*entry, pe));
 }
 
 /// NVLink multicast is not used.

@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "context.h"
+#include "lock.h"
 
 namespace gshmem::api {
 
@@ -106,6 +107,29 @@ GSHMEM_FN void pe_quiet(const Caller& call, Coop coop, int pe) {
   coop.sync();
   await_queues(coop, call.state, call.name, pe);
   coop.sync();
+}
+
+/// PEs of a list, for `call`.
+struct Pes {
+  const int* list;
+  std::size_t count;
+  GSHMEM_FN bool good(const State& state, const char* call) const {
+    const Elements n{count, sizeof(int)};
+    if (n.count > n.most())
+      return bad_argument(state, call, "npes", abi::Rule::kOverflow, n.count, n.most());
+    if (!Local{{"target_pes", list, n, sizeof(int)}}.good(state, call)) return false;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (list[i] < 0 || list[i] >= state.n_pes)
+        return bad_argument(state, call, "target_pes", abi::Rule::kPe, as_value(list[i]),
+                            as_value(static_cast<int>(state.n_pes)));
+    }
+    return true;
+  }
+};
+GSHMEM_FN void pes_quiet(const Caller& call, Pes pes) {
+  if (!check_arguments(call.state, call.name, pes)) return;
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < pes.count; ++i) pe_quiet(call, Thread{}, pes.list[i]);
 }
 
 /// Calls `work` with the state of every open handle, the PE's own included.

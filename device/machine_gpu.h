@@ -117,6 +117,9 @@ __device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "m
   }
 GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_add, "add", "u32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_add, "add", "u64", "=l", "l")
+// Of float in global memory, subnormal operands and results are 0 (PTX ISA, "atom").
+GSHMEM_PTX_ATOMIC(float, fetch_add, "add", "f32", "=f", "f")
+GSHMEM_PTX_ATOMIC(double, fetch_add, "add", "f64", "=d", "d")
 GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_and, "and", "b32", "=r", "r")
 GSHMEM_PTX_ATOMIC(std::uint64_t, fetch_and, "and", "b64", "=l", "l")
 GSHMEM_PTX_ATOMIC(std::uint32_t, fetch_or, "or", "b32", "=r", "r")
@@ -136,6 +139,8 @@ GSHMEM_PTX_ATOMIC(std::uint64_t, exchange, "exch", "b64", "=l", "l")
   }
 GSHMEM_PTX_REDUCE(std::uint32_t, add, "add", "u32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, add, "add", "u64", "l")
+GSHMEM_PTX_REDUCE(float, add, "add", "f32", "f")
+GSHMEM_PTX_REDUCE(double, add, "add", "f64", "d")
 GSHMEM_PTX_REDUCE(std::uint32_t, and, "and", "b32", "r")
 GSHMEM_PTX_REDUCE(std::uint64_t, and, "and", "b64", "l")
 GSHMEM_PTX_REDUCE(std::uint32_t, or, "or", "b32", "r")

@@ -8,6 +8,15 @@
 
 using namespace gshmem;
 
+namespace {
+
+void require_open(const Pe& pe, const char* call, gshmem_ctx_t ctx) {
+  require(ctx == GSHMEM_CTX_DEFAULT || pe.has_context(ctx), GSHMEMX_ERROR_INVALID_VALUE,
+          [&] { return strprintf("%s: argument ctx = %d is not open", call, ctx); });
+}
+
+}  // namespace
+
 extern "C" {
 
 int gshmem_ctx_create(long options, gshmem_ctx_t* ctx) {
@@ -29,6 +38,33 @@ void gshmem_ctx_destroy(gshmem_ctx_t ctx) {
   if (ctx == GSHMEM_CTX_INVALID) return;
   (void)guard_value<int>("gshmem_ctx_destroy", 0, [&](Pe& pe) {
     pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx);
+    return 0;
+  });
+}
+
+void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
+                              const gshmem_ctx_session_config_t* config, long config_mask) {
+  if (ctx == GSHMEM_CTX_INVALID) return;
+  constexpr const char* kCall = "gshmem_ctx_session_start";
+  (void)guard_value<int>(kCall, 0, [&](const Pe& pe) {
+    require_open(pe, kCall, ctx);
+    require((options & ~long{GSHMEM_CTX_SESSION_BATCH}) == 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX_SESSION options",
+                      kCall, options));
+    require((config_mask & ~long{GSHMEM_CTX_SESSION_TOTAL_OPS}) == 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument config_mask = %ld has bits that are not GSHMEM_CTX_SESSION "
+                      "fields",
+                      kCall, config_mask));
+    if (config_mask != 0) require_not_null(kCall, "config", config);
+    return 0;
+  });
+}
+
+void gshmem_ctx_session_stop(gshmem_ctx_t ctx) {
+  if (ctx == GSHMEM_CTX_INVALID) return;
+  constexpr const char* kCall = "gshmem_ctx_session_stop";
+  (void)guard_value<int>(kCall, 0, [&](const Pe& pe) {
+    require_open(pe, kCall, ctx);
     return 0;
   });
 }

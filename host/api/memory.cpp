@@ -2,8 +2,7 @@
 
 #include "host/api/edge.h"
 
-using gshmem::guard_value;
-using gshmem::Pe;
+using namespace gshmem;
 
 namespace {
 constexpr std::size_t kDefaultAlignment = gshmem::OffsetAllocator::kGranularity;
@@ -46,6 +45,36 @@ void* gshmem_realloc(void* ptr, size_t size) {
 void gshmem_free(void* ptr) {
   (void)guard_value<int>("gshmem_free", 0, [&](Pe& pe) {
     pe.heap().free("gshmem_free", ptr);
+    return 0;
+  });
+}
+
+int gshmemx_buffer_register(void* addr, size_t length) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_buffer_register";
+    Pe& pe = require_pe(kCall);
+    require_not_null(kCall, "addr", addr);
+    require(length > 0, GSHMEMX_ERROR_INVALID_VALUE, strprintf("%s: argument length = 0", kCall));
+    const char* wrong = nullptr;
+    if (pe.meets_heap(addr, length)) wrong = "in the symmetric heap, which needs no registration";
+    if (!wrong && !pe.buffers().add(addr, length)) wrong = "registered in part or as a whole";
+    require(!wrong, GSHMEMX_ERROR_INVALID_VALUE, [&] {
+      return strprintf("%s: argument addr = %p (%zu bytes) is %s", kCall, addr, length, wrong);
+    });
+  });
+}
+
+int gshmemx_buffer_unregister(void* addr) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_buffer_unregister";
+    require(require_pe(kCall).buffers().remove(addr), GSHMEMX_ERROR_INVALID_VALUE,
+            [&] { return strprintf("%s: argument addr = %p is not registered", kCall, addr); });
+  });
+}
+
+void gshmemx_buffer_unregister_all(void) {
+  (void)guard_value<int>("gshmemx_buffer_unregister_all", 0, [](Pe& pe) {
+    pe.buffers().clear();
     return 0;
   });
 }

@@ -180,6 +180,12 @@ void gshmem_query_thread(int* provided) {
   if (provided) *provided = GSHMEM_THREAD_MULTIPLE;
 }
 
+void gshmem_query_initialized(int* initialized) {
+  if (initialized) *initialized = current_pe() != nullptr ? 1 : 0;
+}
+
+void gshmem_pcontrol(int /*level*/, ...) {}
+
 void gshmem_finalize(void) {
   if (!current_pe()) {
     // Exit handlers and destructors that a forked child has of its parent make this call.

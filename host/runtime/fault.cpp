@@ -126,6 +126,11 @@ std::string fault_message(const abi::FaultRecord& f) {
           f.syndrome, static_cast<unsigned>(f.value & 0xff),
           static_cast<unsigned>(f.value >> 8 & 0xffff));
     case GSHMEMX_ERROR_NOT_SUPPORTED:
+      if (std::string_view(f.argument) == "lock")
+        return strprintf(
+            "%s: in a job with a network a lock's words are updated by GPUs and NICs, which are "
+            "atomic to each other with GSHMEM_AMO=nic only",
+            f.call);
       if (std::string_view(f.call) != "atomic") break;
       return strprintf(
           "atomic or signal to PE %d: GPUs of this job map each other by a link without "

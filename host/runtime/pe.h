@@ -17,6 +17,7 @@
 #include "host/runtime/faults.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
+#include "host/runtime/user_buffers.h"
 #include "transport/nic/first_use.h"
 #include "transport/nic/queue_set.h"
 #include "transport/p2p/window.h"
@@ -78,6 +79,12 @@ class Pe {
   [[nodiscard]] std::string network_text() const;
 
   [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
+  /// [addr, addr + bytes) and the PE's heap have bytes in common.
+  [[nodiscard]] bool meets_heap(const void* addr, std::size_t bytes) const {
+    const auto* const first = static_cast<const char*>(addr);
+    return first < state_.heap + state_.heap_bytes && first + bytes > state_.heap;
+  }
+  [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
 
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
   // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
@@ -192,6 +199,7 @@ class Pe {
   std::unique_ptr<p2p::PeerWindow> window_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
+  UserBuffers buffers_;
   /// CPU mode: work queues and their views.
   struct Unmap {
     std::size_t bytes;

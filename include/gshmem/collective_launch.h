@@ -23,6 +23,8 @@ GSHMEM_EXPORT int gshmemi_pes_on_gpu(void);
 
 namespace gshmem::collective_launch {
 
+constexpr unsigned kMostAttributes = 32;
+
 /// A status and, where it is an error, what happened.
 struct Outcome {
   int status = GSHMEMX_SUCCESS;
@@ -81,6 +83,53 @@ inline int largest_grid(Outcome* outcome, const void* func, dim3 block, std::siz
   return per_processor * processors / pes;
 }
 
+/// Makes the launch of `given` in `config` a cooperative one, with `attributes`, and chooses a
+/// grid.
+inline void prepare(Outcome* outcome, const cudaLaunchConfig_t* given, const void* func,
+                    cudaLaunchConfig_t* config, cudaLaunchAttribute* attributes) {
+  if (!given) return fail(outcome, GSHMEMX_ERROR_INVALID_VALUE, "argument attr is null");
+  if (given->numAttrs > kMostAttributes || (given->numAttrs > 0 && !given->attrs)) {
+    return fail(outcome, GSHMEMX_ERROR_INVALID_VALUE, "attr->cuda_config.attrs = %p, numAttrs = %u",
+                static_cast<const void*>(given->attrs), given->numAttrs);
+  }
+  *config = *given;
+  config->attrs = attributes;
+  config->numAttrs = 0;
+  for (unsigned i = 0; i < given->numAttrs; ++i) {
+    if (given->attrs[i].id != cudaLaunchAttributeCooperative)
+      attributes[config->numAttrs++] = given->attrs[i];
+  }
+  attributes[config->numAttrs].id = cudaLaunchAttributeCooperative;
+  attributes[config->numAttrs++].val.cooperative = 1;
+
+  dim3& grid = config->gridDim;
+  const dim3 block = config->blockDim;
+  const int largest = largest_grid(outcome, func, block, config->dynamicSmemBytes);
+  if (outcome->status != GSHMEMX_SUCCESS) return;
+  if (1ull * grid.x * grid.y * grid.z == 0) grid = dim3(static_cast<unsigned>(largest), 1, 1);
+  const unsigned long long blocks = 1ull * grid.x * grid.y * grid.z;
+  if (blocks > 0 && blocks <= static_cast<unsigned long long>(largest)) return;
+  fail(
+      outcome, GSHMEMX_ERROR_INVALID_VALUE,
+      "argument gridDims = (%u, %u, %u) is %llu blocks; %d blocks of (%u, %u, %u) threads with %zu "
+      "bytes of shared memory fit at once",
+      grid.x, grid.y, grid.z, blocks, largest, block.x, block.y, block.z, config->dynamicSmemBytes);
+}
+
+inline int launch(const char* call, const cudaLaunchConfig_t* given, const void* func,
+                  void** args) {
+  const gshmem::detail::GpuScope scope;
+  Outcome outcome;
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute attributes[kMostAttributes + 1];
+  prepare(&outcome, given, func, &config, attributes);
+  const int agreed = gshmemi_agree_status(call, outcome.status, outcome.why);
+  if (agreed != GSHMEMX_SUCCESS) return agreed;
+  check(&outcome, "cudaLaunchKernelExC", cudaLaunchKernelExC(&config, func, args));
+  // Again, so that nobody waits in a kernel for a PE that has none.
+  return gshmemi_agree_status(call, outcome.status, outcome.why);
+}
+
 }  // namespace gshmem::collective_launch
 
 /// `*gridsize` becomes the largest number of blocks that gshmemx_collective_launch accepts for this
@@ -109,28 +158,22 @@ inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 block
 /// any kernel in `stream`; the call does not wait for it.
 inline int gshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims, void** args,
                                      size_t sharedMem, cudaStream_t stream) {
-  namespace launch = gshmem::collective_launch;
-  constexpr const char* kCall = "gshmemx_collective_launch";
-  const gshmem::detail::GpuScope scope;
-  launch::Outcome outcome;
-  const int largest = launch::largest_grid(&outcome, func, blockDims, sharedMem);
-  unsigned long long blocks = 1ull * gridDims.x * gridDims.y * gridDims.z;
-  if (blocks == 0) {
-    blocks = static_cast<unsigned long long>(largest);
-    gridDims = dim3(static_cast<unsigned>(largest), 1, 1);
-  }
-  if (outcome.status == GSHMEMX_SUCCESS &&
-      (blocks == 0 || blocks > static_cast<unsigned long long>(largest))) {
-    launch::fail(&outcome, GSHMEMX_ERROR_INVALID_VALUE,
-                 "argument gridDims = (%u, %u, %u) is %llu blocks; %d blocks of (%u, %u, %u) "
-                 "threads with %zu bytes of shared memory fit at once",
-                 gridDims.x, gridDims.y, gridDims.z, blocks, largest, blockDims.x, blockDims.y,
-                 blockDims.z, sharedMem);
-  }
-  const int agreed = gshmemi_agree_status(kCall, outcome.status, outcome.why);
-  if (agreed != GSHMEMX_SUCCESS) return agreed;
-  launch::check(&outcome, "cudaLaunchCooperativeKernel",
-                cudaLaunchCooperativeKernel(func, gridDims, blockDims, args, sharedMem, stream));
-  // Again, so that nobody waits in a kernel for a PE that has none.
-  return gshmemi_agree_status(kCall, outcome.status, outcome.why);
+  cudaLaunchConfig_t config{};
+  config.gridDim = gridDims;
+  config.blockDim = blockDims;
+  config.dynamicSmemBytes = sharedMem;
+  config.stream = stream;
+  return gshmem::collective_launch::launch("gshmemx_collective_launch", &config, func, args);
+}
+
+/// What CUDA's launch has attributes for. NVSHMEM's type of that name.
+typedef struct gshmemx_collective_launch_attr {
+  cudaLaunchConfig_t cuda_config;
+} gshmemx_collective_launch_attr_t;
+/// As gshmemx_collective_launch, with at most 32 attributes of the launch. The kernel is
+/// cooperative whatever they say. Errors: also GSHMEMX_ERROR_INVALID_VALUE for a null `attr`.
+inline int gshmemx_collective_launch_attr(const gshmemx_collective_launch_attr_t* attr,
+                                          const void* func, void** args) {
+  return gshmem::collective_launch::launch("gshmemx_collective_launch_attr",
+                                           attr ? &attr->cuda_config : nullptr, func, args);
 }

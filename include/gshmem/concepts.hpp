@@ -40,11 +40,11 @@ constexpr bool is_wait_type() {
 }
 }  // namespace detail
 
-/// fetch, set, swap (OpenSHMEM 1.5, table 4).
+/// fetch, set, swap (OpenSHMEM 1.5, table 4), add.
 template <class T>
 concept AtomicWord = detail::amo_class<T>()
 >= detail::kAmoEXT;
-/// Also compare_swap, add, inc (table 3).
+/// Also compare_swap, inc (table 3).
 template <class T>
 concept AtomicInteger = detail::amo_class<T>()
 >= detail::kAmoSTD;

@@ -48,6 +48,11 @@ enum gshmem_ctx_options {  ///< of gshmem_ctx_create
   GSHMEM_CTX_NOSTORE = 4
 };
 
+enum gshmem_ctx_session {  ///< of gshmem_ctx_session_start: options, and fields that are meant
+  GSHMEM_CTX_SESSION_BATCH = 1,
+  GSHMEM_CTX_SESSION_TOTAL_OPS = 1
+};
+
 enum gshmemx_qp_handle {  ///< values of gshmemx_qp_handle_t
   GSHMEMX_QP_HOST = 0,    ///< the queues of host threads, which are the default ones
   GSHMEMX_QP_DEFAULT = 1,

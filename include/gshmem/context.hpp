@@ -142,7 +142,22 @@ class Context {
   GSHMEM_FN T atomic_fetch_##OP(T* dest, std::type_identity_t<T> value, int pe) const { \
     return api::amo_fetch_##OP(caller("atomic_fetch_" #OP), dest, value, pe);           \
   }
-  GSHMEM_CONTEXT_AMO(add, AtomicInteger)
+  template <AtomicWord T>
+  GSHMEM_FN void atomic_add(T* dest, std::type_identity_t<T> value, int pe) const {
+    if constexpr (AtomicInteger<T>) {
+      api::amo_add(caller("atomic_add"), dest, value, pe);
+    } else {
+      api::amo_add_float(caller("atomic_add"), dest, value, pe);
+    }
+  }
+  template <AtomicWord T>
+  GSHMEM_FN T atomic_fetch_add(T* dest, std::type_identity_t<T> value, int pe) const {
+    if constexpr (AtomicInteger<T>) {
+      return api::amo_fetch_add(caller("atomic_fetch_add"), dest, value, pe);
+    } else {
+      return api::amo_fetch_add_float(caller("atomic_fetch_add"), dest, value, pe);
+    }
+  }
   GSHMEM_CONTEXT_AMO(and, AtomicBits)
   GSHMEM_CONTEXT_AMO(or, AtomicBits)
   GSHMEM_CONTEXT_AMO(xor, AtomicBits)

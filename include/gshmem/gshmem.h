@@ -47,6 +47,12 @@ GSHMEM_EXPORT void gshmem_init(void);
 GSHMEM_EXPORT int gshmem_init_thread(int requested, int* provided);
 /// `*provided` is GSHMEM_THREAD_MULTIPLE: any thread may call at any time. Null is fine.
 GSHMEM_EXPORT void gshmem_query_thread(int* provided);
+/// `*initialized` is 1 when the calling thread's PE is initialized, else 0; at any time, of
+/// OpenSHMEM 1.6. Null is fine.
+GSHMEM_EXPORT void gshmem_query_initialized(int* initialized);
+/// Section 9.12: nothing. There is no profile that `level` could control; Nsight Systems shows the
+/// kernels and copies of the library.
+GSHMEM_EXPORT void gshmem_pcontrol(int level, ...);
 /// Answers one init of the calling thread's PE. The last is collective: it completes everything,
 /// frees the heap and leaves the job. It waits for every PE that lives, also for one that is
 /// suspended. It does not wait for PEs that died, that a fault stopped, or whose host does not
@@ -122,6 +128,14 @@ GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
 /// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. A
 /// handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), the default context too.
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
+/// Local, OpenSHMEM 1.6. Hints of what comes by a context until session_stop, which changes nothing
+/// here: transfers of many threads share doorbells as it is. Faults: GSHMEMX_ERROR_INVALID_VALUE
+/// for what is not open, unknown options or fields, and fields without a `config`.
+/// GSHMEM_CTX_INVALID is fine.
+GSHMEM_EXPORT void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
+                                            const gshmem_ctx_session_config_t* config,
+                                            long config_mask);
+GSHMEM_EXPORT void gshmem_ctx_session_stop(gshmem_ctx_t ctx);
 /// GSHMEM_TEAM_WORLD to `*team`, and 0; for what is not open GSHMEM_TEAM_INVALID and -1. -1 for a
 /// null team.
 GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);

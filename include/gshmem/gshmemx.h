@@ -87,6 +87,17 @@ GSHMEM_EXPORT int gshmemx_set_attr_mpi_comm_args(void* mpi_comm, gshmemx_init_at
 GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
                                                gshmemx_init_attr_t* attr);
 
+// --- Memory outside of the heap
+// -------------------------------------------------------------------- Any memory may be the local
+// side of a transfer as it is, and is no faster for being registered. These are for programs that
+// tell: they keep an account of it. Local, for the calling thread's PE.
+/// `length` bytes at `addr`. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, what
+/// is in the symmetric heap, or has bytes in common with what is registered.
+GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
+/// What gshmemx_buffer_register got; else GSHMEMX_ERROR_INVALID_VALUE.
+GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
+GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
+
 // --- Several PEs per process ---------------------------------------------------------------------
 // Each PE is initialized on its own host thread, which belongs to it from then on; a process with
 // one PE needs none of this, all its threads belong to that PE.

@@ -54,6 +54,9 @@ typedef struct gshmem_team_config {
 /// A communication context (OpenSHMEM 1.5, section 9.5): GSHMEM_CTX_DEFAULT, or of
 /// gshmem_ctx_create.
 typedef int32_t gshmem_ctx_t;
+typedef struct gshmem_ctx_session_config {
+  size_t total_ops;
+} gshmem_ctx_session_config_t;
 /// Work queues, one to each PE: of gshmemx_qp_create, or one of gshmemx_qp_handle. It is a context
 /// too: every gshmem_ctx_ function takes it.
 typedef int32_t gshmemx_qp_handle_t;

@@ -33,7 +33,7 @@ constexpr const char* kCountValues = "1 to 4294967295";
 enum AmoClass { kNONE, kEXT, kSTD, kBIT };
 constexpr DataType kTypes[] = {
 #define GSHMEM_TYPE(NAME, TYPE, AMO, WAIT, REDUCE) \
-  {#NAME, sizeof(TYPE), k##AMO >= kEXT, k##AMO >= kSTD, k##AMO >= kBIT},
+  {#NAME, sizeof(TYPE), k##AMO >= kEXT && sizeof(TYPE) >= 4, k##AMO >= kSTD, k##AMO >= kBIT},
 #include <gshmem/types.def>
 };
 constexpr const char* kTypeNames =

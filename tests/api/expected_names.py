@@ -29,14 +29,17 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
          "calloc align free team_split_strided team_split_2d team_get_config team_destroy").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
-           "vendor_get_version_info qp_create status_string").split()
-OWN = "realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
+           "vendor_get_version_info qp_create status_string buffer_register buffer_unregister "
+           "buffer_unregister_all").split()
+HALF_NBI = ["half_atomic_fetch_nbi", "half_atomic_swap_nbi"]
+OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
+OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
          "last_fault qp_destroy").split()
 # NVSHMEM's other names for the same.
 NVSHMEM_X = "hostlib_init_attr hostlib_finalize".split()
 # C++ only, compiled into the program.
-LAUNCH_X = ["collective_launch", "collective_launch_query_gridsize"]
+LAUNCH_X = ["collective_launch", "collective_launch_attr", "collective_launch_query_gridsize"]
 # What headers and programs need of the library, and no user calls.
 INTERNAL = ("gshmemi_ambient gshmemi_host_fault gshmemi_register_unit gshmemi_unregister_unit "
             "gshmemi_agree_status gshmemi_pes_on_gpu gshmemi_enter_gpu gshmemi_leave_gpu "
@@ -76,6 +79,12 @@ def atomics():
               for fetch in ("", "fetch_")]
     assert len(names) == 144
     return names
+
+
+def float_atomics():
+    """(names of half that those of OpenSHMEM have, extensions) of floating-point types: NVSHMEM's."""
+    return [f"half_atomic_{op}" for op in ("fetch", "set", "swap")], [
+        f"{t}_atomic_{op}" for t in ("half", "float", "double") for op in ("add", "fetch_add")]
 
 
 def atomics_nbi():
@@ -118,8 +127,10 @@ def on_contexts():
     """(thread names, warp and block names) of what takes a context: OpenSHMEM's for threads."""
     rma_thread, rma_groups = rma()
     signal_thread, signal_groups = put_signal()
-    thread = rma_thread + signal_thread + atomics() + atomics_nbi() + ["fence", "quiet"]
-    groups = rma_groups + signal_groups + ["signal_op"]
+    half, floats = float_atomics()
+    thread = rma_thread + signal_thread + atomics() + half + atomics_nbi() + HALF_NBI + ["fence", "quiet"]
+    groups = rma_groups + signal_groups + ["signal_op"] + floats
+    thread += ["signal_set", "signal_add", "pe_quiet"]
     return [f"ctx_{n}" for n in thread], [f"ctx_{n}" for n in groups]
 
 
@@ -158,15 +169,18 @@ def device_names(p):
     signal_thread, signal_groups = put_signal()
     barrier_thread, barrier_groups = scoped(["barrier_all", "sync_all", "barrier", "team_sync"])
     team_thread, team_groups = scoped(collectives())
-    std = rma_thread + signal_thread + atomics() + waits() + barrier_thread + team_thread
+    half, floats = float_atomics()
+    std = rma_thread + signal_thread + atomics() + half + waits() + barrier_thread + team_thread
     std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
             "team_translate_pe").split()
-    ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + on_queues()
+    ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + floats + on_queues()
     ext += ["mc_ptr", "double2_maxloc_reduce_block"] + ["flush" + scope for scope in ("", *SCOPES)]
     if p == "gshmem":  # NVSHMEM has no contexts
         own_thread, own_groups = scoped(own_collectives())
         ext += ["double2_maxloc_reduce", "double2_maxloc_reduce_warp"]
-        std += atomics_nbi() + ["pe_accessible", "addr_accessible"] + own_thread
+        std += atomics_nbi() + HALF_NBI + own_thread
+        std += ("pe_accessible addr_accessible team_ptr signal_set signal_add pe_quiet set_lock clear_lock "
+                "test_lock").split()
         ext += [stem + scope for stem in ("quiet_status", "pe_quiet") for scope in ("", *SCOPES)]
         context_thread, context_groups = on_contexts()
         std, ext = std + context_thread, ext + context_groups + own_groups
@@ -177,7 +191,7 @@ def host_names(p):
     """What hosts can call besides: full names for the prefix `p`."""
     std, ext = list(SETUP), SETUP_X + on_streams(p)
     if p == "gshmem":
-        std, ext = std + OWN, ext + OWN_X
+        std, ext = std + OWN + OWN_1_6, ext + OWN_X
     else:
         ext += NVSHMEM_X
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
@@ -216,13 +230,9 @@ def scans():
 
 # Of both, full names but for the prefix: why they are not here.
 ABSENT_NVSHMEM = {
-    "atomics of floating-point types are to come": [
-        f"_half_atomic_{op}" for op in ("fetch", "set", "swap")] + [
-        f"x_{t}_atomic_{op}" for t in ("half", "float", "double") for op in ("add", "fetch_add")],
     "to come": ["x_" + name for name in (
-        "ask_smem give_smem release_smem barrier_warpgroup buffer_register buffer_register_symmetric "
-        "buffer_register_symmetric_at_preferred_address buffer_unregister buffer_unregister_all "
-        "buffer_unregister_symmetric collective_launch_attr region_is_active region_start region_start_block region_stop "
+        "ask_smem give_smem release_smem barrier_warpgroup buffer_register_symmetric "
+        "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric region_is_active region_start region_start_block region_stop "
         "region_stop_block signal_counted_reset team_get_uniqueid team_init").split()],
 }
 ABSENT_OPENSHMEM = {
@@ -232,10 +242,8 @@ ABSENT_OPENSHMEM = {
     "collectives of long double are to come":
         [f"longdouble_{op}" for op in ("collect", "alltoalls", "sum_inscan", "sum_exscan")] +
         [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")],
-    "to come": [f"{ctx}{name}" for name in ibputs() + ["signal_set", "signal_add", "pe_quiet"]
-                for ctx in ("", "ctx_")] +
-    ("set_lock clear_lock test_lock pcontrol team_create_ctx team_ptr query_initialized "
-     "ctx_session_start ctx_session_stop").split(),
+    "to come": [f"{ctx}{name}" for name in ibputs() for ctx in ("", "ctx_")] +
+    ["team_create_ctx"],
 }
 
 
@@ -339,7 +347,6 @@ INITIALIZERS = {
 # Of its other public names: why they are not here.
 ABSENT_OTHERS = {
     "nvshmemx_proxy_status_t": "the state of a thread of its own that NVSHMEM's kernels watch",
-    "nvshmemx_collective_launch_attr_t": "to come",
     "NVSHMEMX_STATUS_LIST": "status.h has such a table of ours, whose codes are more",
     "NVSHMEM_VENDOR_..._STRING": "the vendor's packages",
     "NVSHMEM_..._PLUGIN_..._VERSION": "its plugins do not fit into this library",

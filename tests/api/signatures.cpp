@@ -81,6 +81,9 @@ SAME(x_iget64_block, void (*)(void*, const void*, ptrdiff_t, ptrdiff_t, size_t, 
 // 9.6 Atomics
 SAME(_double_atomic_fetch, double (*)(const double*, int));
 SAME(_float_atomic_set, void (*)(float*, float, int));
+SAME(x_float_atomic_add, void (*)(float*, float, int));
+SAME(x_double_atomic_fetch_add, double (*)(double*, double, int));
+SAME(_half_atomic_swap, gshmem_half_t (*)(gshmem_half_t*, gshmem_half_t, int));
 SAME(_long_atomic_swap, long (*)(long*, long, int));
 SAME(_ulonglong_atomic_compare_swap,
      unsigned long long (*)(unsigned long long*, unsigned long long, unsigned long long, int));
@@ -129,6 +132,21 @@ SAME(x_team_sync_on_stream, int (*)(gshmem_team_t, CUstream_st*));
 OURS(_ctx_create, int (*)(long, gshmem_ctx_t*));
 OURS(_ctx_destroy, void (*)(gshmem_ctx_t));
 OURS(_ctx_get_team, int (*)(gshmem_ctx_t, gshmem_team_t*));
+SAME(x_buffer_register, int (*)(void*, size_t));
+SAME(x_buffer_unregister, int (*)(void*));
+SAME(x_buffer_unregister_all, void (*)());
+OURS(_ctx_session_start, void (*)(gshmem_ctx_t, long, const gshmem_ctx_session_config_t*, long));
+OURS(_ctx_session_stop, void (*)(gshmem_ctx_t));
+OURS(_query_initialized, void (*)(int*));
+OURS(_pcontrol, void (*)(int, ...));
+OURS(_team_ptr, void* (*)(gshmem_team_t, const void*, int));
+OURS(_signal_add, void (*)(uint64_t*, uint64_t, int));
+OURS(_ctx_signal_set, void (*)(gshmem_ctx_t, uint64_t*, uint64_t, int));
+OURS(_pe_quiet, void (*)(const int*, size_t));
+OURS(_ctx_pe_quiet, void (*)(gshmem_ctx_t, const int*, size_t));
+OURS(_set_lock, void (*)(long*));
+OURS(_test_lock, int (*)(long*));
+OURS(_clear_lock, void (*)(long*));
 OURS(_ctx_int_put, void (*)(gshmem_ctx_t, int*, const int*, size_t, int));
 OURS(_ctx_double_g, double (*)(gshmem_ctx_t, const double*, int));
 OURS(_uint_atomic_fetch_nbi, void (*)(unsigned*, const unsigned*, int));

@@ -55,7 +55,7 @@ void check_guards(Pe& pe, const SymmetricArray<std::uint64_t>& cells) {
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE)                                                    \
   SPMD_EQ(pe, values[3 * row], kGuard, row);                                                       \
   SPMD_EQ(pe, values[3 * row + 2], kGuard, row);                                                   \
-  if (sizeof(T) == 4) SPMD_EQ(pe, static_cast<std::uint64_t>(values[3 * row + 1] >> 32), 0u, row); \
+  if (sizeof(T) < 8) SPMD_EQ(pe, values[3 * row + 1] >> sizeof(T) % 8 * 8, std::uint64_t{0}, row); \
   ++row;
 #include <gshmem/types.def>
   pe.barrier();
@@ -121,7 +121,8 @@ struct Commute {
     for (int round = 0; round < rounds; ++round) {
       int row = 0;
 #define COMMUTE_NONE(T)
-#define COMMUTE_EXT(T)
+#define COMMUTE_EXT(T) \
+  ctx.atomic_add(at, numeric<T>(round == 0 ? 1.f : round % 2 == 0 ? -2.f : 2.f), pe);
 #define COMMUTE_STD(T) ctx.atomic_add(at, random_of<T>(id, static_cast<std::uint64_t>(round)), pe);
 #define COMMUTE_BIT(T) \
   COMMUTE_STD(T)       \
@@ -142,6 +143,7 @@ struct Commute {
 SPMD_TEST(fetch_add_gives_every_value_once) {
   test_count_up<std::uint64_t>(pe, 0);
   test_count_up<int>(pe, pe.n() - 1);
+  test_count_up<double>(pe, 0);
 }
 
 SPMD_TEST(updates_of_all_threads_of_all_pes_add_up) {
@@ -161,6 +163,11 @@ SPMD_TEST(updates_of_all_threads_of_all_pes_add_up) {
     const auto value = static_cast<device::Word<T>>(mix(id, static_cast<std::uint64_t>(round))); \
     if (detail::kAmo##AMO >= detail::kAmoSTD) {                                                  \
       expected[2 * row] = static_cast<device::Word<T>>(expected[2 * row] + value);               \
+    }                                                                                            \
+    if (detail::kAmo##AMO == detail::kAmoEXT) {                                                  \
+      constexpr float kOfThread = 1 + 5 * 2 - 4 * 2; /* 10 rounds; exact in every order */       \
+      const auto threads = static_cast<float>(shape.blocks * shape.threads) * float(pe.n());     \
+      expected[2 * row] = raw(numeric<T>(kOfThread * threads));                                  \
     }                                                                                            \
     if (detail::kAmo##AMO == detail::kAmoBIT) expected[2 * row + 1] ^= value;                    \
     ++row;                                                                                       \

@@ -76,6 +76,25 @@ SPMD_TEST(context_functions_by_host_thread_reach_the_next_pe) {
   pe.barrier();
 }
 
+SPMD_TEST(sessions_are_hints) {
+  SymmetricArray<int> word(1);
+  gshmem_ctx_t own = GSHMEM_CTX_INVALID;
+  SPMD_EQ(pe, gshmem_ctx_create(0, &own), 0);
+  const gshmem_ctx_session_config_t config{.total_ops = 1};
+  for (const gshmem_ctx_t ctx : {own, gshmem_ctx_t{GSHMEM_CTX_DEFAULT}}) {
+    gshmem_ctx_session_start(ctx, GSHMEM_CTX_SESSION_BATCH, &config, GSHMEM_CTX_SESSION_TOTAL_OPS);
+    gshmem_ctx_int_p(ctx, word.data(), ctx + 1, pe.next());
+    gshmem_ctx_session_stop(ctx);
+    gshmem_ctx_quiet(ctx);
+    pe.barrier();
+    SPMD_EQ(pe, gshmem_int_g(word.data(), pe.next()), ctx + 1);
+    pe.barrier();
+  }
+  gshmem_ctx_session_start(GSHMEM_CTX_INVALID, 0, nullptr, 0);
+  gshmem_ctx_session_stop(GSHMEM_CTX_INVALID);
+  gshmem_ctx_destroy(own);
+}
+
 SPMD_TEST(contexts_come_and_go) {
   gshmem_ctx_t first = GSHMEM_CTX_INVALID;
   for (int i = 0; i < 3; ++i) {

@@ -43,22 +43,30 @@ T element(std::uint64_t i) {
   gshmem_ctx_##NAME##_put_signal_nbi(ctx, there + 1, source, 1, signal, 3, GSHMEM_SIGNAL_ADD, to); \
   gshmem_ctx_quiet(ctx);
 #define CTX_NONE(NAME, T) CTX_RMA(NAME, T)
-#define CTX_EXT(NAME, T)                                                   \
-  CTX_RMA(NAME, T)                                                         \
-  gshmem_ctx_##NAME##_atomic_set(ctx, there, static_cast<T>(5), to);       \
-  gshmem_ctx_quiet(ctx);                                                   \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_swap(ctx, there, 6, to), 5, row); \
-  SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch(ctx, there, to), 6, row);   \
-  gshmem_ctx_##NAME##_atomic_swap_nbi(ctx, back, there, 7, to);            \
-  gshmem_ctx_quiet(ctx);                                                   \
-  gshmem_ctx_##NAME##_atomic_fetch_nbi(ctx, back + 1, there, to);          \
-  gshmem_ctx_quiet(ctx);                                                   \
-  SPMD_EQ(pe, back[0], 6, row);                                            \
-  SPMD_EQ(pe, back[1], 7, row);                                            \
-  gshmem_ctx_##NAME##_atomic_set(ctx, there, static_cast<T>(6), to);       \
+#define CTX_ANY(NAME, T)                                                          \
+  CTX_RMA(NAME, T)                                                                \
+  gshmem_ctx_##NAME##_atomic_set(ctx, there, numeric<T>(5), to);                  \
+  gshmem_ctx_quiet(ctx);                                                          \
+  back[0] = gshmem_ctx_##NAME##_atomic_swap(ctx, there, numeric<T>(6), to);       \
+  back[1] = gshmem_ctx_##NAME##_atomic_fetch(ctx, there, to);                     \
+  gshmem_ctx_##NAME##_atomic_swap_nbi(ctx, back + 2, there, numeric<T>(7), to);   \
+  gshmem_ctx_quiet(ctx);                                                          \
+  gshmem_ctx_##NAME##_atomic_fetch_nbi(ctx, back + 3, there, to);                 \
+  gshmem_ctx_quiet(ctx);                                                          \
+  for (int i = 0; i < 4; ++i)                                                     \
+    SPMD_EQ(pe, raw(back[i]), raw(numeric<T>(i == 0 ? 5 : i == 3 ? 7 : 6)), row); \
+  gshmem_ctx_##NAME##_atomic_set(ctx, there, numeric<T>(6), to);                  \
   gshmem_ctx_quiet(ctx);
+#define CTX_EXT(NAME, T)                                                          \
+  CTX_ANY(NAME, T)                                                                \
+  gshmemx_ctx_##NAME##_atomic_add(ctx, there, numeric<T>(0.5f), to);              \
+  gshmem_ctx_quiet(ctx);                                                          \
+  back[0] = gshmemx_ctx_##NAME##_atomic_fetch_add(ctx, there, numeric<T>(2), to); \
+  back[1] = gshmem_ctx_##NAME##_atomic_fetch(ctx, there, to);                     \
+  SPMD_EQ(pe, raw(back[0]), raw(numeric<T>(6.5f)), row);                          \
+  SPMD_EQ(pe, raw(back[1]), raw(numeric<T>(8.5f)), row);
 #define CTX_STD(NAME, T)                                                                \
-  CTX_EXT(NAME, T)                                                                      \
+  CTX_ANY(NAME, T)                                                                      \
   SPMD_EQ(pe, gshmem_ctx_##NAME##_atomic_fetch_add(ctx, there, 2, to), 6, row);         \
   gshmem_ctx_##NAME##_atomic_add(ctx, there, 1, to);                                    \
   gshmem_ctx_##NAME##_atomic_inc(ctx, there, to);                                       \

@@ -21,6 +21,11 @@ SPMD_TEST(queries_say_who_and_what_we_are) {
   SPMD_EQ(pe, patch, GSHMEM_VENDOR_PATCH_VERSION);
   gshmem_query_thread(&provided);
   SPMD_EQ(pe, provided, static_cast<int>(GSHMEM_THREAD_MULTIPLE));
+  int initialized = -1;
+  gshmem_query_initialized(&initialized);
+  SPMD_EQ(pe, initialized, 1);
+  gshmem_pcontrol(0);
+  gshmem_pcontrol(2, "more");
   const int state = gshmemx_init_status();
   SPMD_CHECK(pe, state == GSHMEMX_INIT_STATUS_IS_INITIALIZED ||
                      state == GSHMEMX_INIT_STATUS_LIMITED_MPG ||
@@ -116,6 +121,23 @@ SPMD_TEST(memory_outside_of_the_heap_of_any_size_moves_by_host_thread) {
     pe.equal_bytes(__LINE__, back, mine);
     pe.barrier();
   }
+}
+
+SPMD_TEST(registered_buffers_move_as_others_do) {
+  std::vector<int> bytes(100, pe.me() + 1), back(100);
+  SymmetricArray<int> there(100);
+  SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 400), 0);
+  SPMD_EQ(pe, gshmemx_buffer_register(back.data(), 400), 0);
+  gshmem_int_put(there.data(), bytes.data(), 100, pe.next());
+  gshmem_quiet();
+  gshmem_int_get(back.data(), there.data(), 100, pe.next());
+  SPMD_CHECK(pe, back == bytes);
+  SPMD_EQ(pe, gshmemx_buffer_unregister(bytes.data()), 0);
+  SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 200), 0);
+  gshmemx_buffer_unregister_all();
+  SPMD_EQ(pe, gshmemx_buffer_register(bytes.data() + 10, 300), 0);
+  gshmemx_buffer_unregister_all();
+  pe.barrier();
 }
 
 SPMD_TEST(bind_thread_refuses_a_handle_of_nothing) {

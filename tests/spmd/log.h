@@ -14,6 +14,18 @@ GSHMEM_FN std::uint64_t raw(const T& value) {
   return static_cast<std::uint64_t>(device::bits<device::Word<T>>(value));
 }
 
+/// A number that every type of the table has without rounding.
+template <class T>
+GSHMEM_FN T numeric(float value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    T narrow{};
+    device::narrow(value, narrow);
+    return narrow;
+  }
+}
+
 /// One failed check of a kernel; `tag` is what the test wants to add (an index, a type's number).
 struct LogEntry {
   std::uint64_t actual, expected, tag;

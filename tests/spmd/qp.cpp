@@ -26,7 +26,9 @@ struct QuietOfHandles {
   enum class Of { kHandles, kPe };
 
   GSHMEM_FN static void pe_quiet(Scope scope, int pe) {
-    if (scope == Scope::kThread) gshmemx_pe_quiet(pe);
+    const int pes[] = {pe, 0};
+    if (scope == Scope::kThread && pe % 2 == 0) gshmem_pe_quiet(pes, 2);
+    if (scope == Scope::kThread && pe % 2 != 0) gshmemx_pe_quiet(pe);
     if (scope == Scope::kWarp) gshmemx_pe_quiet_warp(pe);
     if (scope == Scope::kBlock) gshmemx_pe_quiet_block(pe);
   }

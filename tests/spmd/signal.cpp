@@ -35,6 +35,21 @@ struct SignalWaits {
   }
 };
 
+/// By the names of OpenSHMEM 1.6; the words begin at 10.
+struct SetAndAdd {
+  GSHMEM_FN void operator()(const LaunchContext&, Log log, std::uint64_t* signals) const {
+    const int next = (gshmem_my_pe() + 1) % gshmem_n_pes();
+    gshmem_signal_set(signals, 11, next);
+    gshmem_signal_add(signals + 1, 5, next);
+    gshmem_ctx_signal_set(GSHMEM_CTX_DEFAULT, signals + 2, 12, next);
+    gshmem_ctx_signal_add(GSHMEM_CTX_DEFAULT, signals + 3, 6, next);
+    SPMD_EQ(log, gshmem_signal_wait_until(signals, GSHMEM_CMP_NE, 10), 11u);
+    SPMD_EQ(log, gshmem_signal_wait_until(signals + 1, GSHMEM_CMP_NE, 10), 15u);
+    SPMD_EQ(log, gshmem_signal_wait_until(signals + 2, GSHMEM_CMP_NE, 10), 12u);
+    SPMD_EQ(log, gshmem_signal_wait_until(signals + 3, GSHMEM_CMP_NE, 10), 16u);
+  }
+};
+
 enum class Form { kBlocking, kNbi };
 
 /// A ring: payload and signal to the next PE, which checks the payload as soon as it sees the
@@ -98,6 +113,15 @@ SPMD_TEST(signal_wait_until_knows_every_comparison) {
   signals.write(std::vector<std::uint64_t>(8, 10), pe.me());
   pe.barrier();
   pe.run({}, SignalWaits{}, signals.data());
+}
+
+SPMD_TEST(signals_are_set_and_added_to_by_their_other_names) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  SymmetricArray<std::uint64_t> signals(4);
+  signals.write(std::vector<std::uint64_t>(4, 10), pe.me());
+  pe.barrier();
+  pe.run({}, SetAndAdd{}, signals.data());
+  pe.barrier();
 }
 
 SPMD_TEST(put_signal_shows_its_payload_before_its_signal) {

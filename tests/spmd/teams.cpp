@@ -175,6 +175,9 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
     for (const int member : pes) {
       if (team == GSHMEM_TEAM_SHARED && member != pe.me())
         SPMD_CHECK(pe, gshmem_ptr(theirs.data(), member) != nullptr);
+      const int number = gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, member, team);
+      SPMD_CHECK(pe,
+                 gshmem_team_ptr(team, theirs.data(), number) == gshmem_ptr(theirs.data(), member));
       gshmem_int_put(theirs.data(), pes.data(), pes.size(), member);
       gshmem_quiet();
     }
@@ -185,6 +188,8 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
     SPMD_CHECK(pe, seen == pes);
     pe.barrier();
   }
+  SPMD_CHECK(pe, gshmem_team_ptr(GSHMEM_TEAM_INVALID, theirs.data(), 0) == nullptr);
+  SPMD_CHECK(pe, gshmem_team_ptr(GSHMEM_TEAM_WORLD, theirs.data(), pe.n()) == nullptr);
   SPMD_EQ(pe, gshmem_team_my_pe(GSHMEM_TEAM_INVALID), -1);
   SPMD_EQ(pe, gshmem_team_n_pes(GSHMEM_TEAM_INVALID), -1);
   SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_INVALID, 0, GSHMEM_TEAM_WORLD), -1);

@@ -156,6 +156,9 @@ NVSHMEM_HOST(int, set_attr_uniqueid_args,
              (myrank, nranks, uniqueid, attr))
 NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t* attr),
              (mpi_comm, attr))
+NVSHMEM_HOST(int, buffer_register, (void* addr, size_t length), (addr, length))
+NVSHMEM_HOST(int, buffer_unregister, (void* addr), (addr))
+NVSHMEM_HOST(void, buffer_unregister_all, (void), ())
 NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
              (num_qps, out_qp_array))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
@@ -185,6 +188,11 @@ NVSHMEM_HOST_FN void nvshmemx_vendor_get_version_info(int* major, int* minor, in
 inline int nvshmemx_collective_launch(const void* func, dim3 gridDims, dim3 blockDims, void** args,
                                       size_t sharedMem, cudaStream_t stream) {
   return gshmemx_collective_launch(func, gridDims, blockDims, args, sharedMem, stream);
+}
+typedef gshmemx_collective_launch_attr_t nvshmemx_collective_launch_attr_t;
+inline int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t* attr,
+                                           const void* func, void** args) {
+  return gshmemx_collective_launch_attr(attr, func, args);
 }
 inline int nvshmemx_collective_launch_query_gridsize(const void* func, dim3 blockDims, void** args,
                                                      size_t sharedMem, int* gridsize) {

@@ -5,6 +5,7 @@
 #include <nvshmemx.h>
 
 #include <stdio.h>
+#include <string.h>
 
 __global__ void count_blocks(int* blocks, int* total) {
   if (threadIdx.x == 0) atomicAdd(blocks, 1);
@@ -37,6 +38,27 @@ int main() {
   // Too large on PE 0 alone: nobody may launch.
   const dim3 grid(mype == 0 ? largest + 1 : 1);
   const int refused = nvshmemx_collective_launch(kernel, grid, dim3(128), args, 0, 0);
+  // With attributes of the launch; the order of streams is the caller's.
+  cudaStream_t stream;
+  cudaStreamCreate(&stream);
+  cudaLaunchAttribute priority;
+  priority.id = cudaLaunchAttributePriority;
+  priority.val.priority = 0;
+  nvshmemx_collective_launch_attr_t attr;
+  memset(&attr, 0, sizeof(attr));
+  attr.cuda_config.blockDim = dim3(128);
+  attr.cuda_config.stream = stream;
+  attr.cuda_config.attrs = &priority;
+  attr.cuda_config.numAttrs = 1;
+  if (nvshmemx_collective_launch_attr(nullptr, kernel, args) != NVSHMEMX_ERROR_INVALID_VALUE)
+    return 1;
+  if (nvshmemx_collective_launch_attr(&attr, kernel, args) != NVSHMEMX_SUCCESS) return 1;
+  if (cudaStreamSynchronize(stream) != cudaSuccess) return 1;
+  nvshmem_barrier_all();
+  if (nvshmem_int_g(total, 0) != largest * npes) return 1;
+  cudaMemset(blocks, 0, sizeof(int));
+  cudaMemset(total, 0, sizeof(int));
+  nvshmem_barrier_all();
   const int accepted = nvshmemx_collective_launch(kernel, dim3(0), dim3(128), args, 0, 0);
   if (accepted != NVSHMEMX_SUCCESS || cudaDeviceSynchronize() != cudaSuccess) return 1;
   nvshmem_barrier_all();

@@ -82,11 +82,14 @@ enum class Kind {
   kHandles,
   kHandleCount,
   kTeam,
+  kPes,
+  kPesCount,
   kAsked,  ///< by a call that tells whether its arguments are good
 };
 
 Kind kind_of(const Function& function, const std::string& name) {
-  static const std::set<std::string> questions{"ptr", "mc_ptr", "pe_accessible", "addr_accessible"};
+  static const std::set<std::string> questions{"ptr", "team_ptr", "mc_ptr", "pe_accessible",
+                                               "addr_accessible"};
   static const std::map<std::string, Kind> by_name{{"ctx", Kind::kHandle},
                                                    {"qp", Kind::kHandle},
                                                    {"qps", Kind::kHandles},
@@ -97,6 +100,9 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"src_pe", Kind::kAnything},
                                                    {"root", Kind::kPe},
                                                    {"nelems", Kind::kCount},
+                                                   {"target_pes", Kind::kPes},
+                                                   {"npes", Kind::kPesCount},
+                                                   {"lock", Kind::kWords},
                                                    {"dst", Kind::kStride},
                                                    {"sst", Kind::kStride},
                                                    {"sig_addr", Kind::kSignal},
@@ -132,7 +138,7 @@ Kind kind_of(const Function& function, const std::string& name) {
       {"collect", {Kind::kSymmetric, Kind::kSymmetric}},
       {"alltoalls", {Kind::kSymmetric, Kind::kSymmetric}}};
   const std::string does = implementation(function);
-  if (questions.count(does) != 0) return Kind::kAsked;
+  if (questions.count(does) != 0 && (does != "team_ptr" || name != "team")) return Kind::kAsked;
   if (name == "pe") return does.rfind("qp_", 0) == 0 ? Kind::kPeOrAll : Kind::kPe;
   if (name == "dest" || name == "source") {
     if (does.rfind("amo_", 0) == 0 || does.rfind("reduce", 0) == 0 ||
@@ -206,8 +212,11 @@ class Maker {
         return GSHMEM_CTX_DEFAULT;
       case Kind::kCount:
         return 2;
+      case Kind::kPes:
+        return raw_of(ground_.local + Ground::kValues);  // zeros
       case Kind::kStride:
       case Kind::kHandleCount:
+      case Kind::kPesCount:
         return 1;
       case Kind::kSignalOp:
         return GSHMEM_SIGNAL_SET;
@@ -318,6 +327,14 @@ class Maker {
         wrong_address(i, nullptr);
         wrong_address(i, ground_.local + Ground::kHandles + 1);
         wrong(i, good_[i] + sizeof(gshmemx_qp_handle_t), "qp", number(77));
+        break;
+      case Kind::kPes:
+        wrong_address(i, nullptr);
+        wrong_address(i, ground_.local + Ground::kValues + 1);
+        wrong(i, raw_of(ground_.local), names_[i], number(0x55555555));
+        break;
+      case Kind::kPesCount:
+        wrong(i, SIZE_MAX, names_[i], std::to_string(SIZE_MAX) + " ");
         break;
       case Kind::kHandleCount:
         wrong_numbers(i, {-1, INT_MIN});

@@ -210,6 +210,17 @@ TEST_CASE("context_that_is_not_open_is_a_fault") {
   });
   expect(kInvalid, {"gshmemx_qp_quiet:", "argument num_qps = -3"},
          [&](std::uint64_t*) { gshmemx_qp_quiet(GSHMEMX_PE_ALL, nullptr, -3); });
+  expect(kInvalid, {"gshmem_ctx_session_start:", "argument ctx = ", "not open"},
+         [&](std::uint64_t*) { gshmem_ctx_session_start(destroyed(), 0, nullptr, 0); });
+  expect(kInvalid, {"gshmem_ctx_session_stop:", "argument ctx = ", "not open"},
+         [&](std::uint64_t*) { gshmem_ctx_session_stop(destroyed()); });
+  expect(kInvalid, {"gshmem_ctx_session_start:", "argument options = 6 "},
+         [](std::uint64_t*) { gshmem_ctx_session_start(GSHMEM_CTX_DEFAULT, 6, nullptr, 0); });
+  expect(kInvalid, {"gshmem_ctx_session_start:", "argument config is null"}, [](std::uint64_t*) {
+    gshmem_ctx_session_start(GSHMEM_CTX_DEFAULT, 0, nullptr, GSHMEM_CTX_SESSION_TOTAL_OPS);
+  });
+  expect(kInvalid, {"gshmem_ctx_session_start:", "argument config_mask = 2 "},
+         [](std::uint64_t*) { gshmem_ctx_session_start(GSHMEM_CTX_DEFAULT, 0, nullptr, 2); });
   expect(kInvalid, {"gshmem_ctx_destroy:", "argument ctx = ", "no open context"},
          [&](std::uint64_t*) { gshmem_ctx_destroy(destroyed()); });
   expect(kInvalid, {"gshmem_ctx_destroy:", "argument ctx = 1 "},

@@ -87,6 +87,23 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_qp_destroy(-2, &closed); }},
       {true, "qp_destroy: argument qps is null", [] { return gshmemx_qp_destroy(1, nullptr); }},
       {true, "qp_destroy: argument qps[0] = 77 ", [] { return gshmemx_qp_destroy(1, &closed); }},
+      {true, "buffer_register: argument addr is null",
+       [] { return gshmemx_buffer_register(nullptr, 8); }},
+      {true, "buffer_register: argument length = 0",
+       [] { return gshmemx_buffer_register(&number, 0); }},
+      {true, "is registered in part",
+       [] {
+         static char bytes[64];
+         const int first = gshmemx_buffer_register(bytes + 16, 16);
+         return first != 0 ? first : gshmemx_buffer_register(bytes, 17);
+       }},
+      {true, "is in the symmetric heap",
+       [] {
+         char* const object = static_cast<char*>(gshmem_malloc(8));
+         return gshmemx_buffer_register(object - 8, 16);
+       }},
+      {true,
+       "buffer_unregister: argument addr = ", [] { return gshmemx_buffer_unregister(&number); }},
       {true, "cumodule_init: argument module is null",
        [] { return gshmemx_cumodule_init(nullptr); }},
       {true, "cumodule_finalize: argument module is null",
@@ -135,6 +152,7 @@ TEST_CASE("what_is_not_wanted_is_not_told") {
     gshmem_info_get_name(nullptr);
     gshmemx_vendor_get_version_info(nullptr, nullptr, nullptr);
     gshmem_query_thread(nullptr);
+    gshmem_query_initialized(nullptr);
     (void)gshmemx_last_fault(nullptr);
     (void)gshmem_init_thread(GSHMEM_THREAD_MULTIPLE, nullptr);
     int minor = -1;

@@ -1,0 +1,43 @@
+// Memory outside of the heap that the program has registered (gshmemx_buffer_register). Nothing
+// needs it; the account finds mistakes. Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace gshmem {
+
+class UserBuffers {
+ public:
+  /// False: it has bytes in common with another one, or its end wraps.
+  [[nodiscard]] bool add(const void* addr, std::size_t length) {
+    const auto first = reinterpret_cast<std::uintptr_t>(addr);
+    if (length > UINTPTR_MAX - first) return false;
+    const std::lock_guard lock(mutex_);
+    const auto next = ends_.upper_bound(first);  // the first one that ends behind `first`
+    if (next != ends_.end() && next->second < first + length) return false;
+    ends_.emplace(first + length, first);
+    return true;
+  }
+  /// False: there is none that begins there.
+  [[nodiscard]] bool remove(const void* addr) {
+    const auto first = reinterpret_cast<std::uintptr_t>(addr);
+    const std::lock_guard lock(mutex_);
+    const auto at = ends_.upper_bound(first);
+    if (at == ends_.end() || at->second != first) return false;
+    ends_.erase(at);
+    return true;
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    ends_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uintptr_t, std::uintptr_t> ends_;  ///< their beginnings, by their ends
+};
+
+}  // namespace gshmem
