@@ -16,7 +16,7 @@ class UserBuffers {
     const auto first = reinterpret_cast<std::uintptr_t>(addr);
     if (length > UINTPTR_MAX - first) return false;
     const std::lock_guard lock(mutex_);
-    const auto next = ends_.upper_bound(first);  // the first one that ends behind `first`
+    const auto next = ends_.upper_bound(first);  // the first one that ends after `first`
     if (next != ends_.end() && next->second < first + length) return false;
     ends_.emplace(first + length, first);
     return true;
