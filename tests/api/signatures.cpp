@@ -7,11 +7,15 @@
 #include <climits>
 #include <type_traits>
 
-#define SAME(NAME, ...)                                                                \
-  static_assert(std::is_same_v<decltype(&gshmem##NAME), __VA_ARGS__>, "gshmem" #NAME); \
-  static_assert(std::is_same_v<decltype(&nvshmem##NAME), __VA_ARGS__>, "nvshmem" #NAME)
-#define OURS(NAME, ...) \
-  static_assert(std::is_same_v<decltype(&gshmem##NAME), __VA_ARGS__>, "gshmem" #NAME)
+/// Takes a function of that type, or the template of functions that has one.
+template <class F>
+constexpr bool is_a(F) {
+  return true;
+}
+#define OURS(NAME, ...) static_assert(is_a<__VA_ARGS__>(&gshmem##NAME), "gshmem" #NAME)
+#define SAME(NAME, ...)    \
+  OURS(NAME, __VA_ARGS__); \
+  static_assert(is_a<__VA_ARGS__>(&nvshmem##NAME), "nvshmem" #NAME)
 
 // 9.1 Setup, exit, query
 SAME(_init, void (*)());

@@ -113,6 +113,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #if defined(NVSHMEM_FN)
 #elif defined(__CUDACC__)
 #define NVSHMEM_FN GSHMEM_FN
+#define NVSHMEM_LAZY template <int = 0>
 #else
 #define NVSHMEM_FN static inline
 #endif
@@ -122,8 +123,11 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #pragma GCC diagnostic ignored "-Wpedantic"  // C: a void function returns the call of another
 #endif
 
+#if !defined(NVSHMEM_LAZY)
+#define NVSHMEM_LAZY
+#endif
 #define NVSHMEM_EXPAND_STD(RET, STEM, PARAMS, NAMES) \
-  NVSHMEM_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
+  GSHMEM_WHEN_CALLED NVSHMEM_FN RET nvshmem_##STEM PARAMS { return gshmem_##STEM NAMES; }
 #define NVSHMEM_EXPAND_EXT(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_SHM(RET, STEM, PARAMS, NAMES)
 #define NVSHMEM_EXPAND_OWN(RET, STEM, PARAMS, NAMES)
@@ -133,6 +137,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #define NVSHMEM_EXPAND_CTX_EXT(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
+#define GSHMEM_LAZY NVSHMEM_LAZY
 #include <gshmem/functions.def>
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT
