@@ -159,10 +159,10 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #endif
 #if defined(__CUDACC__)
 #define GSHMEM_LAZY template <int = 0>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
-  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS {             \
-    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \
-    return ::gshmem::api::CALL;                               \
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)        \
+  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
+    return ::gshmem::api::CALL;                                      \
   }
 #include "functions.def"
 #endif
