@@ -211,6 +211,54 @@ constexpr Variable kVariables[] = {
 
 const char* lookup_env(const char* name, void*) { return env_lookup(name); }
 
+/// One line of nvshmem_variables.def.
+struct Twin {
+  const char *theirs, *ours;
+  std::string_view words;
+};
+constexpr Twin kTwins[] = {
+#define GSHMEM_TWIN(theirs, ours, words) {"NVSHMEM_" #theirs, "GSHMEM_" #ours, words},
+#include "host/base/nvshmem_variables.def"
+};
+
+/// `text` of NVSHMEM's variable as ours has it; nothing where ours has no such value.
+std::optional<std::string> translated(const Twin& twin, const Variable& v, std::string_view text) {
+  std::string ours(text);
+  for (std::string_view words = twin.words; !words.empty();) {
+    const std::string_view row = words.substr(0, words.find(' '));
+    words.remove_prefix(std::min(words.size(), row.size() + 1));
+    const std::size_t equals = row.find('=');
+    if (same_word(row.substr(0, equals), text)) {
+      ours = row.substr(equals + 1);
+      break;
+    }
+    if (words.empty()) return {};
+  }
+  try {
+    Config scratch;
+    v.set(scratch, v, ours);
+  } catch (const Error&) {
+    return {};
+  }
+  return ours;
+}
+
+/// What a variable is set to, and by which name.
+struct Setting {
+  const char* name;
+  std::string text;
+};
+std::optional<Setting> setting_of(const Variable& v, Config::Lookup lookup, void* context) {
+  if (const char* text = lookup(v.name, context); text != nullptr) return Setting{v.name, text};
+  for (const Twin& twin : kTwins) {
+    const char* text =
+        v.name == std::string_view(twin.ours) ? lookup(twin.theirs, context) : nullptr;
+    if (text == nullptr || *text == 0) continue;
+    if (auto ours = translated(twin, v, text); ours) return Setting{twin.theirs, *std::move(ours)};
+  }
+  return {};
+}
+
 /// Edits between two words: insert, delete, replace, or swap two neighbours (optimal string
 /// alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -270,9 +318,9 @@ std::vector<std::string> names_of_environ() {
 Config Config::from(Lookup lookup, void* context, std::optional<Error>* bad) {
   Config config;
   for (const Variable& v : kVariables) {
-    const char* text = lookup(v.name, context);
+    const std::optional<Setting> setting = setting_of(v, lookup, context);
     try {
-      v.set(config, v, text != nullptr ? text : v.default_value);
+      v.set(config, v, setting ? std::string_view(setting->text) : v.default_value);
     } catch (const Error& error) {
       if (!bad) throw;
       if (!*bad) *bad = error;
@@ -320,16 +368,16 @@ constexpr std::string_view kSecretName = "GSHMEM_UID_SECRET";
 std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context) {
   std::vector<ConfigEntry> entries;
   for (const Variable& v : kVariables) {
-    const char* text = lookup(v.name, context);
-    const bool hidden = text != nullptr && *text != 0 && v.name == kSecretName;
+    const std::optional<Setting> setting = setting_of(v, lookup, context);
+    const bool hidden = setting && !setting->text.empty() && v.name == kSecretName;
     entries.push_back({.name = v.name,
-                       .value = hidden            ? "(hidden)"
-                                : text != nullptr ? text
-                                                  : v.default_value,
+                       .value = hidden    ? "(hidden)"
+                                : setting ? setting->text
+                                          : v.default_value,
                        .default_value = v.default_value,
                        .accepted = accepted(v),
                        .help = v.help,
-                       .from_environment = text != nullptr,
+                       .set_by = setting ? setting->name : "",
                        .same_on_all_pes = v.is_same});
   }
   return entries;
@@ -349,8 +397,25 @@ std::vector<std::string> config_unknown_names(const std::vector<std::string>& en
   return messages;
 }
 
+std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context) {
+  std::vector<std::string> messages;
+  for (const Twin& twin : kTwins) {
+    const char* text = lookup(twin.theirs, context);
+    const auto v =
+        std::find_if(std::begin(kVariables), std::end(kVariables),
+                     [&](const Variable& one) { return one.name == std::string_view(twin.ours); });
+    if (text == nullptr || *text == 0 || lookup(twin.ours, context) != nullptr) continue;
+    if (!translated(twin, *v, text))
+      messages.push_back(strprintf("%s=\"%.200s\" is left alone: %s takes %s", twin.theirs, text,
+                                   twin.ours, accepted(*v).c_str()));
+  }
+  return messages;
+}
+
 std::vector<std::string> config_unknown_names_from_env() {
-  return config_unknown_names(names_of_environ());
+  std::vector<std::string> messages = config_unknown_names(names_of_environ());
+  std::ranges::move(config_unused_twins(lookup_env, nullptr), std::back_inserter(messages));
+  return messages;
 }
 
 void config_warn_unknown() {

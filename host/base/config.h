@@ -49,10 +49,10 @@ struct Config {
   /// Looks a variable up by its full name ("GSHMEM_TIMEOUT"); null = not set.
   using Lookup = const char* (*)(const char* name, void* context);
 
-  /// Parses every variable of the table, unset ones from their default. Errors:
-  /// GSHMEMX_ERROR_CONFIG with name, value and accepted values of the first bad one:
-  /// `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0; 0 = never)`.
-  /// With `bad` that error is kept there instead, and what is bad has its default.
+  /// Parses every variable of the table, unset ones from NVSHMEM's (nvshmem_variables.def) where
+  /// those are set, else from their default. Errors: GSHMEMX_ERROR_CONFIG with name, value and
+  /// accepted values of the first bad one: `GSHMEM_TIMEOUT="abc": expected seconds (a number >= 0;
+  /// 0 = never)`. With `bad` that error is kept there instead, and what is bad has its default.
   [[nodiscard]] static Config from_env(std::optional<Error>* bad = nullptr);
   /// Reads the variables from any source of values; from_env and the tests share it.
   [[nodiscard]] static Config from(Lookup lookup, void* context,
@@ -74,7 +74,8 @@ void env_set_default(const char* name, const std::string& value) noexcept;
 /// One variable as gshmem-info prints it. `value` is the text as set, which need not be a good one.
 struct ConfigEntry {
   std::string name, value, default_value, accepted, help;
-  bool from_environment = false;
+  std::string
+      set_by;  ///< its name in the environment, or that of NVSHMEM's; empty: nobody has set it
   bool same_on_all_pes = false;
 };
 [[nodiscard]] std::vector<ConfigEntry> config_entries(Config::Lookup lookup, void* context);
@@ -85,7 +86,10 @@ struct ConfigEntry {
 /// the question. Names that start with GSHMEM_TEST_ are left alone.
 [[nodiscard]] std::vector<std::string> config_unknown_names(
     const std::vector<std::string>& environ_names);
-/// config_unknown_names of this process's environment.
+/// `NVSHMEM_QP_DEPTH="8" is left alone: GSHMEM_QP_DEPTH takes an integer ...` for each variable of
+/// nvshmem_variables.def whose value ours cannot have.
+[[nodiscard]] std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* context);
+/// Both of this process's environment.
 [[nodiscard]] std::vector<std::string> config_unknown_names_from_env();
 /// Logs config_unknown_names_from_env(), once per process.
 void config_warn_unknown();

@@ -11,7 +11,9 @@ Json json_of(const VariableReport& variable) {
   Json json = {{"name", entry.name},
                {"value", entry.value},
                {"default", entry.default_value},
-               {"origin", entry.from_environment ? "environment" : "default"},
+               {"origin", entry.set_by.empty()         ? "default"
+                          : entry.set_by == entry.name ? "environment"
+                                                       : entry.set_by},
                {"same_on_all_pes", entry.same_on_all_pes},
                {"accepted", entry.accepted},
                {"help", entry.help}};

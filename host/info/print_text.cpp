@@ -10,9 +10,12 @@ void print_variables(std::string& out, const Report& report) {
   for (const auto& [entry, error] : report.variables) {
     out +=
         strprintf("  %s = \"%s\" (%s)\n      %s; %s%s\n", entry.name.c_str(), entry.value.c_str(),
-                  entry.from_environment ? "environment" : "default", entry.help.c_str(),
-                  entry.accepted.c_str(), entry.same_on_all_pes ? "; the same on all PEs" : "");
-    if (entry.from_environment && entry.value != entry.default_value) {
+                  entry.set_by.empty()         ? "default"
+                  : entry.set_by == entry.name ? "environment"
+                                               : entry.set_by.c_str(),
+                  entry.help.c_str(), entry.accepted.c_str(),
+                  entry.same_on_all_pes ? "; the same on all PEs" : "");
+    if (!entry.set_by.empty() && entry.value != entry.default_value) {
       out += strprintf("      default \"%s\"\n", entry.default_value.c_str());
     }
     if (!error.empty()) out += "      ERROR: " + error + "\n";

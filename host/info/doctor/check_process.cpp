@@ -51,16 +51,17 @@ Findings check_variables(const Machine& machine) {
   Findings findings;
   std::vector<std::string> set;
   for (const VariableReport& report : check_variables(machine.variables)) {
-    if (report.entry.from_environment) set.push_back(report.entry.name);
+    if (!report.entry.set_by.empty()) set.push_back(report.entry.set_by);
     if (report.error.empty()) continue;
     findings.push_back(problem({.symptom = "init fails: " + report.error,
                                 .cause = "the value in the environment is not accepted",
                                 .fix = "unset " + report.entry.name}));
   }
   for (const std::string& sentence : machine.unknown_names) {
-    findings.push_back(hint({.symptom = sentence,
-                             .cause = "a variable that gshmem does not know changes nothing",
-                             .fix = "unset " + sentence.substr(0, sentence.find(' '))}));
+    findings.push_back(
+        hint({.symptom = sentence,
+              .cause = "a variable or value that gshmem does not know changes nothing",
+              .fix = "unset " + sentence.substr(0, sentence.find_first_of(" ="))}));
   }
   if (findings.empty()) {
     findings.push_back(ok(set.empty() ? "all at their defaults" : "set: " + joined(set)));

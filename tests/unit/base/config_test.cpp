@@ -5,10 +5,13 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -313,7 +316,7 @@ TEST_CASE("environment_is_read") {
     if (entry.name != "GSHMEM_UID_SIZE") continue;
     seen = true;
     CHECK(entry.value == "17");
-    CHECK(entry.from_environment);
+    CHECK(entry.set_by == "GSHMEM_UID_SIZE");
   }
   CHECK(seen);
   REQUIRE(setenv("GSHMEM_UID_SIZE", "seventeen", 1) == 0);
@@ -330,10 +333,68 @@ TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
     CHECK_FALSE(entry.help.empty());
     CHECK_FALSE(entry.accepted.empty());
     const bool is_set = entry.name == "GSHMEM_TIMEOUT";
-    CHECK(entry.from_environment == is_set);
+    CHECK(entry.set_by == (is_set ? entry.name : ""));
     CHECK(entry.value == (is_set ? "abc" : entry.default_value));
   }
   CHECK(names.count("GSHMEM_LOG") == 1);
+}
+
+TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
+  CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "1.5G"}}).symmetric_size == 3u << 29);
+  CHECK(parse({{"NVSHMEM_SYMMETRIC_SIZE", "2G"}, {"GSHMEM_SYMMETRIC_SIZE", "1M"}}).symmetric_size ==
+        1u << 20);
+  CHECK_FALSE(parse({{"NVSHMEM_DISABLE_P2P", "true"}}).p2p);
+  CHECK(parse({{"NVSHMEM_DISABLE_P2P", "0"}}).p2p);
+  CHECK(parse({{"NVSHMEM_DISABLE_MNNVL", "1"}}).fabric == Switch::kOff);
+  CHECK(parse({{"NVSHMEM_IBGDA_NIC_HANDLER", "cpu"}}).doorbell == DoorbellChoice::kAgent);
+  CHECK(parse({{"NVSHMEM_IBGDA_RC_MAP_BY", "CTA"}}).qp_map == abi::QueueMap::kBlock);
+  CHECK(parse({{"NVSHMEM_DEBUG", "TRACE"}}).log_level == LogLevel::kDebug);
+  CHECK(parse({{"NVSHMEM_HCA_LIST", "^mlx5_2"}}).nic_devices == "^mlx5_2");
+  // What ours cannot have does not end the program.
+  Values values{
+      {"NVSHMEM_QP_DEPTH", "8"}, {"NVSHMEM_REMOTE_TRANSPORT", "carrier"}, {"NVSHMEM_HCA_LIST", ""}};
+  CHECK(parse(values).qp_depth == 1024);
+  CHECK(config_unused_twins(find_value, &values) ==
+        Names{"NVSHMEM_REMOTE_TRANSPORT=\"carrier\" is left alone: GSHMEM_NIC takes one of auto "
+              "mlx5 soft ofi none",
+              "NVSHMEM_QP_DEPTH=\"8\" is left alone: GSHMEM_QP_DEPTH takes an integer from 64 to "
+              "32768"});
+  values["GSHMEM_QP_DEPTH"] = "64";
+  values.erase("NVSHMEM_REMOTE_TRANSPORT");
+  CHECK(config_unused_twins(find_value, &values).empty());
+  values = {{"NVSHMEM_IB_SL", "3"}};
+  for (const ConfigEntry& entry : config_entries(find_value, &values)) {
+    if (entry.name == "GSHMEM_IB_SL")
+      CHECK((entry.value == "3" && entry.set_by == "NVSHMEM_IB_SL"));
+  }
+}
+
+// Of every row of the table, so that none outlives what it stands for.
+TEST_CASE("every_value_of_nvshmem_s_that_is_translated_is_one_of_ours") {
+  const std::vector<std::array<std::string, 3>> rows = {
+#define GSHMEM_TWIN(theirs, ours, words) {"NVSHMEM_" #theirs, "GSHMEM_" #ours, words},
+#include "host/base/nvshmem_variables.def"
+  };
+  for (const auto& [theirs, ours, words] : rows) {
+    CAPTURE(theirs);
+    Values none;
+    const auto entries = config_entries(find_value, &none);
+    CHECK(std::any_of(entries.begin(), entries.end(),
+                      [&](const ConfigEntry& e) { return e.name == ours; }));
+    std::istringstream text(words);
+    for (std::string word; text >> word;) {
+      Values values{{theirs, word.substr(0, word.find('='))}};
+      CHECK(config_unused_twins(find_value, &values).empty());
+      bool seen = false;
+      for (const ConfigEntry& entry : config_entries(find_value, &values)) {
+        if (entry.name != ours) continue;
+        seen = true;
+        CHECK(entry.set_by == theirs);
+        CHECK(entry.value == word.substr(word.find('=') + 1));
+      }
+      CHECK(seen);
+    }
+  }
 }
 
 TEST_CASE("a_secret_is_not_shown") {
