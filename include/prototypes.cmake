@@ -98,6 +98,9 @@ function(gshmem_write_prototypes table row mark linkage introduction)
     gshmem_describe(description ${CMAKE_MATCH_2})
     string(APPEND text "${description}${prototype}")
   endforeach()
+  if(table STREQUAL functions)
+    set(text "#if !defined(__CUDACC__)  // nvcc has them, collectives as templates, from gshmem.h\n${text}#endif\n")
+  endif()
   file(CONFIGURE OUTPUT ${header} @ONLY CONTENT "${introduction}
 // Made from ${table}.def.
 #pragma once
@@ -117,7 +120,7 @@ endfunction()
 
 gshmem_write_prototypes(functions
   "GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET GSHMEM_NAME_##KIND(STEM) PARAMS"
-  GSHMEM_API "defined(__cplusplus) && !defined(__CUDACC__)"
+  GSHMEM_EXPORT "defined(__cplusplus) && !defined(__CUDACC__)"
   "// Every function that moves data or synchronizes. gshmem.h has the terms, functions.def what is common to all
 // and to each family, include/README.md the guide.")
 gshmem_write_prototypes(stream_functions

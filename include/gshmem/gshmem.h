@@ -149,15 +149,6 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #include <gshmem/device/fit.h>
 #include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
-#define GSHMEM_API GSHMEM_FN
-#else
-#define GSHMEM_API GSHMEM_EXPORT
-#endif
-// nvcc takes a second and a half for 4,000 declarations of what it sees the definitions of.
-#if !defined(__NVCC__)
-#include <gshmem/functions.h>
-#endif
-#if defined(__CUDACC__)
 #define GSHMEM_LAZY template <int = 0>
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)        \
   GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
@@ -165,6 +156,8 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
     return ::gshmem::api::CALL;                                      \
   }
 #include "functions.def"
+#else
+#include <gshmem/functions.h>
 #endif
 
 #include "gshmemx.h"

@@ -1,13 +1,22 @@
 // The generated headers against the tables: what gshmem.h declares of a function is what its row
 // says. An overload, a missing or another prototype does not compile. Also compiled by nvcc, for
-// which the functions are inline and gshmem.h leaves their prototypes out.
+// which the functions are inline, collectives templates, and gshmem.h leaves their prototypes out.
 #include <gshmem/functions.h>
 #include <gshmem/gshmem.h>
 
 #include <type_traits>
 
+#if defined(__CUDACC__)
+template <class F>
+constexpr bool is_a(F) {
+  return true;
+}
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  static_assert(is_a<RET(*) PARAMS>(&GSHMEM_NAME_##KIND(STEM)), #STEM);
+#else
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   static_assert(std::is_same_v<decltype(GSHMEM_NAME_##KIND(STEM)), RET PARAMS>, #STEM);
+#endif
 #include <gshmem/functions.def>
 
 #define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \

@@ -44,8 +44,8 @@ int main() {
   cudaLaunchAttribute priority;
   priority.id = cudaLaunchAttributePriority;
   priority.val.priority = 0;
-  nvshmemx_collective_launch_attr_t attr;
-  memset(&attr, 0, sizeof(attr));
+  nvshmemx_collective_launch_attr_t attr = {};
+  attr.cuda_config.gridDim = dim3(0);
   attr.cuda_config.blockDim = dim3(128);
   attr.cuda_config.stream = stream;
   attr.cuda_config.attrs = &priority;

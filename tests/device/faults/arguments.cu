@@ -34,10 +34,10 @@ constexpr bool is_sampled(std::string_view stem) {
 template <class Nothing>
 GSHMEM_FN std::uint64_t call_function(std::size_t index, const std::uint64_t* raw) {
   std::size_t at = 0;
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)         \
-  if constexpr (is_sampled(#STEM)) {                                  \
-    if (at == index) return call_raw(&GSHMEM_NAME_##KIND(STEM), raw); \
-  }                                                                   \
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)                                     \
+  if constexpr (is_sampled(#STEM)) {                                                              \
+    if (at == index) return call_raw(static_cast<RET(*) PARAMS>(&GSHMEM_NAME_##KIND(STEM)), raw); \
+  }                                                                                               \
   ++at;
 #include <gshmem/functions.def>
   return 0;

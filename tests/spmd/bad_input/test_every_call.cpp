@@ -25,8 +25,9 @@ struct Callee {
   std::uint64_t (*call)(void (*function)(), const std::uint64_t* raw);
 };
 const Callee callees[] = {
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
-  {reinterpret_cast<void (*)()>(&GSHMEM_NAME_##KIND(STEM)), &call_as<RET PARAMS>},
+#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)                           \
+  {reinterpret_cast<void (*)()>(static_cast<RET(*) PARAMS>(&GSHMEM_NAME_##KIND(STEM))), \
+   &call_as<RET PARAMS>},
 #include <gshmem/functions.def>
 #define GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   {reinterpret_cast<void (*)()>(&gshmemx_##STEM##_on_stream), &call_as<RET PARAMS>},
