@@ -4,13 +4,11 @@
 #include <gshmem/functions.h>
 #include <gshmem/gshmem.h>
 
+#include "tests/api/is_a.h"
+
 #include <type_traits>
 
 #if defined(__CUDACC__)
-template <class F>
-constexpr bool is_a(F) {
-  return true;
-}
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   static_assert(is_a<RET(*) PARAMS>(&GSHMEM_NAME_##KIND(STEM)), #STEM);
 #else

@@ -4,14 +4,11 @@
 #include <gshmem/compat/nvshmem.h>
 #include <gshmem/gshmem.h>
 
+#include "tests/api/is_a.h"
+
 #include <climits>
 #include <type_traits>
 
-/// Takes a function of that type, or the template of functions that has one.
-template <class F>
-constexpr bool is_a(F) {
-  return true;
-}
 #define OURS(NAME, ...) static_assert(is_a<__VA_ARGS__>(&gshmem##NAME), "gshmem" #NAME)
 #define SAME(NAME, ...)    \
   OURS(NAME, __VA_ARGS__); \

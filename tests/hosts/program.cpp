@@ -24,6 +24,7 @@
 void gshmem::Pe::make_network() {}
 void gshmem::Pe::quiet_network() {}
 void gshmem::Pe::stop_network() noexcept {}
+void gshmem::Pe::stop_first_use() noexcept {}
 
 namespace {
 

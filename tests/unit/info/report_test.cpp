@@ -53,9 +53,9 @@ TEST_CASE("paths_between_gpus_follow_uuids_and_native_atomics") {
 
 TEST_CASE("a_bad_value_is_reported_at_its_variable_only") {
   const std::vector<VariableReport> reports =
-      check_variables({{"GSHMEM_TIMEOUT", "abc", "1800", "", "", true},
-                       {"GSHMEM_LOG", "warn", "warn", "", "", false},
-                       {"GSHMEM_P2P", "perhaps", "1", "", "", true}});
+      check_variables({{"GSHMEM_TIMEOUT", "abc", "1800", "", "", "GSHMEM_TIMEOUT"},
+                       {"GSHMEM_LOG", "warn", "warn", "", "", ""},
+                       {"GSHMEM_P2P", "perhaps", "1", "", "", "GSHMEM_P2P"}});
   REQUIRE(reports.size() == 3);
   CHECK(contains(reports[0].error, "GSHMEM_TIMEOUT=\"abc\""));
   CHECK(reports[1].error.empty());
@@ -123,8 +123,9 @@ TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
 }
 
 TEST_CASE("markdown_has_a_line_per_variable") {
-  const std::string table = variables_as_markdown(
-      {{"GSHMEM_A", "2", "1", "yes", "h", true, true}, {"GSHMEM_B", "", "", "any text", "i"}});
+  const std::string table =
+      variables_as_markdown({{"GSHMEM_A", "2", "1", "yes", "h", "GSHMEM_A", true},
+                             {"GSHMEM_B", "", "", "any text", "i", ""}});
   CHECK(contains(table, "| `GSHMEM_A` | `1` | h | yes | same |\n"));
   CHECK(contains(table, "| `GSHMEM_B` |  | i | any text |  |\n"));
 }
