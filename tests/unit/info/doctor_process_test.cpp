@@ -4,13 +4,15 @@ namespace gshmem::info {
 TEST_CASE("bad_and_unknown_variables_are_named") {
   FakeMachine fake;
   expect_one(check_variables(fake.machine), Verdict::kOk, "defaults");
-  fake.machine.variables = {{"GSHMEM_TIMEOUT", "60", "1800", "", "", true}};
+  fake.machine.variables = {{"GSHMEM_TIMEOUT", "60", "1800", "", "", "GSHMEM_TIMEOUT"}};
   expect_one(check_variables(fake.machine), Verdict::kOk, "set: GSHMEM_TIMEOUT");
-  fake.machine.variables = {{"GSHMEM_TIMEOUT", "abc", "1800", "", "", true}};
+  fake.machine.variables = {{"GSHMEM_TIMEOUT", "abc", "1800", "", "", "GSHMEM_TIMEOUT"}};
   expect_one(check_variables(fake.machine), Verdict::kProblem, "GSHMEM_TIMEOUT=\"abc\"");
   fake.machine.variables.clear();
   fake.machine.unknown_names = {"GSHMEM_X is not a variable of gshmem"};
   expect_one(check_variables(fake.machine), Verdict::kHint, "unset GSHMEM_X");
+  fake.machine.unknown_names = {"NVSHMEM_QP_DEPTH=\"8\" is left alone"};
+  expect_one(check_variables(fake.machine), Verdict::kHint, "unset NVSHMEM_QP_DEPTH");
 }
 
 TEST_CASE("memlock_counts_with_a_nic_and_without_the_capability") {
