@@ -112,7 +112,9 @@ template <class T>
 inline T load_constant(const T* p) {
   return *p;
 }
-/// By halves, of which one may change meanwhile (abi::QueueView::number).
+// One may change meanwhile: abi::QueueView::number.
+inline std::uint32_t load_constant(const std::uint32_t* p) { return load_relaxed(p); }
+/// By halves.
 inline Word16 load_constant(const Word16* p) {
   const auto* half = reinterpret_cast<const std::uint64_t*>(p);
   const std::uint64_t low = load_relaxed(half), high = load_relaxed(half + 1);

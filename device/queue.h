@@ -67,8 +67,12 @@ class Queue {
   GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
   GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
   GSHMEM_FN char* entries() const { return pointer(view_->entries); }
-  /// The newest one; place() may still find none in a queue that is connected.
-  GSHMEM_FN std::uint32_t number() const { return load_relaxed(&view_->number); }
+  /// The newest one; place() may still find none in a queue that is connected. A number stays: only
+  /// where the cache has none is it looked for in memory.
+  GSHMEM_FN std::uint32_t number() const {
+    const std::uint32_t known = word(view_->number);
+    return known != 0 ? known : load_relaxed(&view_->number);
+  }
   GSHMEM_FN void set_number(std::uint32_t number) const {
     store_relaxed(const_cast<std::uint32_t*>(&view_->number), number);
   }
