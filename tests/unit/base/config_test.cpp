@@ -380,7 +380,7 @@ TEST_CASE("every_value_of_nvshmem_s_that_is_translated_is_one_of_ours") {
     Values none;
     const auto entries = config_entries(find_value, &none);
     CHECK(std::any_of(entries.begin(), entries.end(),
-                      [&](const ConfigEntry& e) { return e.name == ours; }));
+                      [name = ours](const ConfigEntry& e) { return e.name == name; }));
     std::istringstream text(words);
     for (std::string word; text >> word;) {
       Values values{{theirs, word.substr(0, word.find('='))}};
