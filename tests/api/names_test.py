@@ -150,13 +150,22 @@ def check_descriptions(folder):
                          expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams("gshmem")})
 
 
+# Of nvcc's functions these are templates (functions.def, GSHMEM_WHEN_CALLED).
+TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducescatter|inscan|exscan)(_warp|_block)?$")
+
+
+def address(name):
+    template = TEMPLATE.search(name)
+    return f"  (void)&{name}{'<>' if template else ''};\n"
+
+
 def check_device(nvcc, *flags):
     """Addresses in device code: an error where a name is none, or a host function."""
     unit = "".join(f"#include <{header}>\n" for header in HEADERS.values())
     for prefix in HEADERS:
-        uses = "".join(f"  (void)&{name};\n" for name in sorted(expected.device_names(prefix)))
+        uses = "".join(address(name) for name in sorted(expected.device_names(prefix)))
         unit += f"__global__ void device_{prefix}() {{\n{uses}}}\n"
-        uses = "".join(f"  (void)&{name};\n" for name in sorted(
+        uses = "".join(address(name) for name in sorted(
             expected.names(prefix) | expected.launch_names(prefix)))
         unit += f"void host_{prefix}() {{\n{uses}}}\n"
     with tempfile.TemporaryDirectory() as folder:
