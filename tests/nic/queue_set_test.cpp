@@ -332,6 +332,7 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           job.start(pe, me);
           const abi::NicView view = pe.queues().view();
           expect(pe.count() == kOwn, "after init, those that lead back");
+          pe.barrier();  // from here on PEs make queues of each other's
           job.use(view, me, me);
           pe.barrier();
           // All at once, and then again: to the right; the two first PEs to each other.
@@ -345,6 +346,7 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           pe.barrier();
           const int neighbours = me == 0 || me == kPes - 1 ? 1 : 2;
           expect(pe.count() == kOwn + kQueues * neighbours, "of the default context");
+          pe.barrier();
           // A context has connections of its own.
           if (me == 0) job.use(pe.context, me, kPes - 1);
           pe.barrier();
@@ -365,6 +367,7 @@ TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
           Connected pe(Job{{{"d0"}, {"d1"}}, {0, 0}},
                        std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
           job.start(pe, me);
+          pe.barrier();
           for (int i = 0; i < 2; ++i) job.use(pe.queues().view(), me, 1 - me);
           pe.barrier();
           expect(pe.count() == 2 * 4, "to itself and to the other one, and what answers");

@@ -100,7 +100,7 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
           strprintf("a letter of %zu bytes", letter.size()));
   std::memcpy(&header, letter.data(), sizeof(header));
   theirs.resize(bytes / sizeof(theirs[0]));
-  std::memcpy(theirs.data(), letter.data() + sizeof(header), bytes);
+  if (bytes > 0) std::memcpy(theirs.data(), letter.data() + sizeof(header), bytes);
 
   const Pair pair{header.context, from};
   Stage& stage = stages_[pair];
