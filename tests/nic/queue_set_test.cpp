@@ -78,7 +78,7 @@ class Noting final : public Nic {
   CreatedQueue create_queue(const QueuePlace& place) override {
     queues.push_back({-1, place.depth, 0, {}});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
-    const auto number = static_cast<std::uint32_t>(queues.size());
+    const std::uint32_t number = ++made;
     return {number, place.doorbell ? place.doorbell : next_doorbell()};
   }
   // Registers as of a ConnectX: in pages of 4 KiB.
@@ -111,6 +111,7 @@ class Noting final : public Nic {
     return end;
   }
   std::vector<Queue> queues;
+  std::atomic<std::uint32_t> made{0};  ///< as many as `queues`, also while a thread makes some
   std::vector<Region> memories;
   std::uint64_t heap_bytes = 0;
 
@@ -198,8 +199,8 @@ struct Connected {
   void barrier() { boot_.barrier(); }
 
   [[nodiscard]] int count() const {
-    std::size_t all = 0;
-    for (const Noting* nic : nics) all += nic->queues.size();
+    std::uint32_t all = 0;
+    for (const Noting* nic : nics) all += nic->made;
     return static_cast<int>(all);
   }
   /// Whether what each queue is connected to is connected to it.
