@@ -305,7 +305,7 @@ struct OnFirstUse {
                                        .send =
                                            [this, me](int to, std::span<const std::byte> letter) {
                                              ++letters;
-                                             thread_of(to).take(me, letter);
+                                             deliver(to, me, letter);
                                            },
                                        .on_error = [this](const Error&, int) { ++errors; }});
     {
@@ -314,9 +314,9 @@ struct OnFirstUse {
     }
     pe.barrier();
   }
-  FirstUse& thread_of(int pe) {
+  void deliver(int to, int from, std::span<const std::byte> letter) {
     const std::lock_guard lock(mutex);
-    return *threads[static_cast<std::size_t>(pe)];
+    threads[static_cast<std::size_t>(to)]->take(from, letter);
   }
   void stop(int me) {
     std::unique_ptr<FirstUse> last;
