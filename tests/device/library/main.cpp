@@ -63,23 +63,25 @@ Bytes read(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// What NVRTC or nvJitLink has made of `handle`: `size` tells how much, `data` copies it.
+template <class Text, class Handle, class Size, class Data>
+Text result_of(Handle handle, Size size, Data data) {
+  std::size_t bytes = 0;
+  (void)size(handle, &bytes);
+  Text text(bytes, '\0');
+  (void)data(handle, text.data());
+  return text;
+}
+
 Bytes compile(const std::string& architecture) {
   nvrtcProgram program = nullptr;
   if (nvrtcCreateProgram(&program, kKernel, "work.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
     fail("NVRTC");
   const std::string arch = "-arch=sm_" + architecture;
   const char* options[] = {arch.c_str(), "-dlto", "-rdc=true"};
-  const nvrtcResult result = nvrtcCompileProgram(program, 3, options);
-  std::size_t size = 0;
-  if (result != NVRTC_SUCCESS) {
-    (void)nvrtcGetProgramLogSize(program, &size);
-    std::string log(size, '\0');
-    (void)nvrtcGetProgramLog(program, log.data());
-    fail(log);
-  }
-  (void)nvrtcGetLTOIRSize(program, &size);
-  Bytes code(size);
-  (void)nvrtcGetLTOIR(program, code.data());
+  if (nvrtcCompileProgram(program, 3, options) != NVRTC_SUCCESS)
+    fail(result_of<std::string>(program, nvrtcGetProgramLogSize, nvrtcGetProgramLog));
+  const Bytes code = result_of<Bytes>(program, nvrtcGetLTOIRSize, nvrtcGetLTOIR);
   (void)nvrtcDestroyProgram(&program);
   return code;
 }
@@ -102,16 +104,9 @@ Bytes linked_with(const char* path, const std::string& architecture) {
                       nvJitLinkAddData(linker, type_of(path), library.data(), library.size(),
                                        path) == NVJITLINK_SUCCESS &&
                       nvJitLinkComplete(linker) == NVJITLINK_SUCCESS;
-  std::size_t size = 0;
-  if (!linked) {
-    (void)nvJitLinkGetErrorLogSize(linker, &size);
-    std::string log(size, '\0');
-    (void)nvJitLinkGetErrorLog(linker, log.data());
-    fail(log);
-  }
-  (void)nvJitLinkGetLinkedCubinSize(linker, &size);
-  Bytes cubin(size);
-  (void)nvJitLinkGetLinkedCubin(linker, cubin.data());
+  if (!linked) fail(result_of<std::string>(linker, nvJitLinkGetErrorLogSize, nvJitLinkGetErrorLog));
+  const Bytes cubin =
+      result_of<Bytes>(linker, nvJitLinkGetLinkedCubinSize, nvJitLinkGetLinkedCubin);
   (void)nvJitLinkDestroy(&linker);
   return cubin;
 }
