@@ -50,4 +50,12 @@ EQUIVALENT = [
                "if (state_.magic != abi::kStateMagic) return; state_.magic = 0;",
                "if (state_.magic != abi::kStateMagic) return; state_.magic = 1;",
                "any number but two says that there is no state"),
+    Equivalent("transport/nic/soft/verbs/verbs_qp.cpp",
+               "const std::uint32_t max = 1u << engine.device().max_log_qp_entries;",
+               "const std::uint32_t max = 2u << engine.device().max_log_qp_entries;",
+               "the engine refuses such a queue pair, too"),
+    Equivalent("host/base/net/stream.cpp",
+               "constexpr std::size_t kStep = std::size_t{1} << 16;",
+               "constexpr std::size_t kStep = std::size_t{2} << 16;",
+               "it reads by larger steps"),
 ]
