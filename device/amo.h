@@ -26,12 +26,13 @@ GSHMEM_FN T nic_fetching(AmoOp op, const State& state, const T* dest, T operand,
       nic::amo_fetching(state, const_cast<T*>(dest), nic_amo(op, operand, cond), pe)));
 }
 
+/// May be polled: whoever acquires behind it (fence_acquire_system) sees what came before the value.
 template <class T>
 GSHMEM_FN T amo_fetch(const State& state, const T* source, int pe) {
   if (!amo_is_mapped(state, pe)) {
     return nic_fetching(AmoOp::kFetch, state, source, T{}, T{}, pe);
   }
-  return bits<T>(load_relaxed(amo_target(state, source, pe)));
+  return bits<T>(load_poll(amo_target(state, source, pe)));
 }
 
 template <class T>

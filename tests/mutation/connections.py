@@ -5,8 +5,9 @@ from collections import namedtuple
 
 Connection = namedtuple("Connection", "name file old new")
 
-CONNECTION, COMMANDS, MEMORY, DEVICE = (f"transport/nic/mlx5/{name}.cpp" for name in
-                                        ("connection", "commands", "memory", "device"))
+CONNECTION, COMMANDS, MEMORY, DEVICE, REGISTERS = (
+    f"transport/nic/mlx5/{name}.cpp"
+    for name in ("connection", "commands", "memory", "device", "registers"))
 
 CONNECTIONS = [
     # What the ends tell each other.
@@ -65,8 +66,8 @@ CONNECTIONS = [
     Connection("overrun_not_ignored", COMMANDS, "  cq.set(Cq::kIgnoreOverrun, 1);\n", ""),
     Connection("no_record_unasked", COMMANDS, "spec.no_record ? prm::kRecordNone : 0", "prm::kRecordNone"),
     Connection("no_record_unknown_to_the_card", COMMANDS, "spec.no_record ? prm::kRecordNone : 0", "0"),
-    Connection("no_record_by_the_other_register", CONNECTION, "  if (device_.caps.no_record) bell", "  if (false) bell"),
-    Connection("no_record_by_the_page_of_the_host", CONNECTION, "constexpr std::uintptr_t kUarBytes = 4096;",
+    Connection("no_record_by_the_other_register", REGISTERS, "if (device.caps.no_record) address", "if (false) address"),
+    Connection("no_record_by_the_page_of_the_host", REGISTERS, "constexpr std::uintptr_t kUarBytes = 4096;",
                "constexpr std::uintptr_t kUarBytes = 65536;"),
     Connection("register_of_another_page", CONNECTION, ".uar_page = bell_.page_id,\n                   .pd",
                ".uar_page = bell_.page_id + 1,\n                   .pd"),

@@ -2,6 +2,7 @@
 
 #include "tests/sanitizers/sanitizers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -88,17 +89,16 @@ void Pe::collect() {
 // memory outside of the heap travels inside queue entries, and would take nearly all of the suite's
 // time.
 std::vector<std::uint8_t> Pe::read(const void* symmetric, std::size_t bytes) const {
+  const auto* const at = static_cast<const std::uint8_t*>(symmetric);
+  if (!on_gpu_) return {at, at + bytes};
   std::vector<std::uint8_t> data(bytes);
-  if (on_gpu_)
-    gshmem_getmem(data.data(), symmetric, bytes, me_);
-  else
-    std::memcpy(data.data(), symmetric, bytes);
+  gshmem_getmem(data.data(), symmetric, bytes, me_);
   return data;
 }
 
 void Pe::write(void* symmetric, const std::vector<std::uint8_t>& bytes) const {
   if (!on_gpu_) {
-    std::memcpy(symmetric, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::uint8_t*>(symmetric));
     return;
   }
   gshmem_putmem(symmetric, bytes.data(), bytes.size(), me_);
