@@ -26,7 +26,8 @@ GSHMEM_FN T nic_fetching(AmoOp op, const State& state, const T* dest, T operand,
       nic::amo_fetching(state, const_cast<T*>(dest), nic_amo(op, operand, cond), pe)));
 }
 
-/// May be polled: whoever acquires behind it (fence_acquire_system) sees what came before the value.
+/// May be polled: whoever acquires afterwards (fence_acquire_system) sees what came before the
+/// value.
 template <class T>
 GSHMEM_FN T amo_fetch(const State& state, const T* source, int pe) {
   if (!amo_is_mapped(state, pe)) {
