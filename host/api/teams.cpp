@@ -34,6 +34,26 @@ int gshmem_team_split_2d(gshmem_team_t parent_team, int xrange,
   });
 }
 
+int gshmemx_team_get_uniqueid(gshmemx_team_uniqueid_t* uniqueid) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_team_get_uniqueid";
+    Pe& pe = require_pe(kCall);
+    require_not_null(kCall, "uniqueid", uniqueid);
+    *uniqueid = pe.make_team_id();
+  });
+}
+
+int gshmemx_team_init(gshmem_team_t* team, gshmem_team_config_t* config, long config_mask, int npes,
+                      int pe_idx_in_team) {
+  if (team) *team = GSHMEM_TEAM_INVALID;
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_team_init";
+    const gshmem_team_t made = require_pe(kCall).join_team(kCall, {"config", config, config_mask},
+                                                           npes, pe_idx_in_team, team);
+    *team = made;
+  });
+}
+
 int gshmem_team_get_config(gshmem_team_t team, long config_mask, gshmem_team_config_t* config) {
   return guard_status([&] {
     constexpr const char* kCall = "gshmem_team_get_config";

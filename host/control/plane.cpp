@@ -76,7 +76,9 @@ void Plane::start_monitor() {
                              [this, to](const net::Frame& frame) {
                                const net::FrameHeader header = net::header_of(frame);
                                if (header.kind == net::FrameKind::kLetter)
-                                 return callbacks_.on_letter(header.rank, net::payload_of(frame));
+                                 return callbacks_.on_letter(header.rank,
+                                                             static_cast<Topic>(header.number),
+                                                             net::payload_of(frame));
                                if (HostCollectives* collectives = to()) collectives->deliver(frame);
                              },
                          .on_tick = callbacks_.on_tick,
@@ -123,8 +125,9 @@ std::string Plane::why_stopped() {
   return cause_.empty() ? "stopped while waiting in a host barrier" : cause_;
 }
 
-void Plane::send(int pe, net::ByteView letter) {
+void Plane::send(int pe, Topic topic, net::ByteView letter) {
   monitor_->contribute(net::make_frame({.kind = net::FrameKind::kLetter,
+                                        .number = static_cast<std::uint64_t>(topic),
                                         .rank = group_.me(),
                                         .detail = static_cast<std::uint32_t>(pe)},
                                        letter));

@@ -22,12 +22,15 @@ namespace gshmem::control {
 
 class Plane {
  public:
+  /// What a letter is about.
+  enum class Topic : std::uint64_t { kFirstUse, kMeetings };
   struct Callbacks {
     /// As of Monitor; those of PEs that go before watch() is called come then.
     std::function<void(const PeerNews& news)> on_event = [](const PeerNews&) {};
     std::function<void()> on_tick = [] {};
     /// What send() of PE `from` has sent, in order. On the monitor's thread.
-    std::function<void(int from, net::ByteView letter)> on_letter = [](int, net::ByteView) {};
+    std::function<void(int from, Topic topic, net::ByteView letter)> on_letter =
+        [](int, Topic, net::ByteView) {};
     std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
     /// This PE waits for nobody any more. Threads: any.
     std::function<bool()> stopped = [] { return false; };
@@ -50,7 +53,7 @@ class Plane {
 
   /// To on_letter of PE `pe`, which may be this one. Whoever sends sees to it that the letter is
   /// read before this PE leaves. Threads: any.
-  void send(int pe, net::ByteView letter);
+  void send(int pe, Topic topic, net::ByteView letter);
 
   /// From now on on_event hears of what happens, and first of what has.
   void watch();

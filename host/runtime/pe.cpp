@@ -16,7 +16,15 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     : options_(std::move(options)),
       boot_(std::move(boot)),
       faults_(state_, *boot_,
-              [this](const abi::FaultRecord& record) { return fault_text(record); }) {
+              [this](const abi::FaultRecord& record) { return fault_text(record); }),
+      meetings_({.my_pe = boot_->rank(),
+                 .n_pes = boot_->size(),
+                 .timeout = options_.config.timeout,
+                 .send =
+                     [this](int pe, net::ByteView letter) {
+                       plane_->send(pe, control::Plane::Topic::kMeetings, letter);
+                     },
+                 .require_running = [this] { faults_.require_running(); }}) {
   if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
   options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -84,7 +92,8 @@ void Pe::meet() {
           .on_event = [this](const control::PeerNews& news) { faults_.hear(news); },
           .on_tick = [this] { faults_.look(gpu_ != nullptr); },
           .on_letter =
-              [this](int from, net::ByteView letter) {
+              [this](int from, control::Plane::Topic topic, net::ByteView letter) {
+                if (topic == control::Plane::Topic::kMeetings) return meetings_.take(from, letter);
                 const std::lock_guard lock(first_use_mutex_);
                 if (first_use_) first_use_->take(from, letter);
               },

@@ -15,6 +15,7 @@
 #include "host/gpu/gpu.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
+#include "host/runtime/meetings.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "host/runtime/user_buffers.h"
@@ -112,6 +113,11 @@ class Pe {
   };
   [[nodiscard]] AxisTeams split_2d(const char* call, gshmem_team_t parent, int xrange,
                                    const TeamConfig& x, const TeamConfig& y, bool is_good);
+  /// An id for a team whose members this PE keeps the roll of.
+  [[nodiscard]] std::uint64_t make_team_id() { return meetings_.make_id(); }
+  /// Member `index` of the `npes` PEs that come with the config's id.
+  [[nodiscard]] gshmem_team_t join_team(const char* call, const TeamConfig& config, int npes,
+                                        int index, const gshmem_team_t* team);
   [[nodiscard]] Teams& teams() noexcept { return *teams_; }
 
   /// Host threads of the team's members meet; nothing is said about kernels. A status, which is on
@@ -182,6 +188,7 @@ class Pe {
   std::unique_ptr<bootstrap::Bootstrap> boot_;
   abi::DeviceState state_;
   Faults faults_;  ///< before what has threads that raise some: the GPU, the NICs, the monitor
+  Meetings meetings_;
   std::atomic<bool> watching_{false};  ///< init is over
   int pes_on_gpu_ = 1;
   bool by_mps_ = false;

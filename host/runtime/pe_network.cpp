@@ -219,7 +219,10 @@ void Pe::start_first_use() {
                     .my_pe = state_.my_pe,
                     .asked = &state_.control->asked,
                     .is_woken = !gpu_,
-                    .send = [this](int pe, net::ByteView letter) { plane_->send(pe, letter); },
+                    .send =
+                        [this](int pe, net::ByteView letter) {
+                          plane_->send(pe, control::Plane::Topic::kFirstUse, letter);
+                        },
                     .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); }});
 }
 

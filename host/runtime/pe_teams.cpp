@@ -78,6 +78,27 @@ gshmem_team_t Pe::split_strided(const char* call, gshmem_team_t parent_team, Tea
   return teams_->split(call, parent, {part}).front();
 }
 
+gshmem_team_t Pe::join_team(const char* call, const TeamConfig& config, int npes, int index,
+                            const gshmem_team_t* team) {
+  std::string mine = complaint(call, config);
+  require(mine.empty(), GSHMEMX_ERROR_INVALID_VALUE, mine);
+  require((config.mask & GSHMEMX_TEAM_UNIQUEID) != 0, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: the mask of %s = %ld is without GSHMEMX_TEAM_UNIQUEID", call,
+                    config.argument, config.mask));
+  const std::uint64_t id = config.config->uniqueid;
+  if (!team) {
+    mine = strprintf("%s: argument team is null", call);
+    meetings_.refuse(id, mine);
+    throw Error(GSHMEMX_ERROR_INVALID_VALUE, mine);
+  }
+  std::uint32_t round = 0;
+  return teams_->join(
+      call, index, taken_over(config), [&](const std::vector<std::uint32_t>& words) {
+        Meetings::Outcome met = meetings_.meet(call, {id, npes, index}, round++, words);
+        return Teams::Met{std::move(met.pes), std::move(met.words)};
+      });
+}
+
 Pe::AxisTeams Pe::split_2d(const char* call, gshmem_team_t parent_team, int xrange,
                            const TeamConfig& x, const TeamConfig& y, bool is_good) {
   const abi::Team& parent = teams_->require(call, "parent_team", parent_team);

@@ -28,7 +28,7 @@ Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::Device
   const auto count = static_cast<std::size_t>(teams + kPredefined);
   const abi::Team none{nullptr, 0, 0, 0, -1, kNoHandle, 0};
   entries_.assign(count, none);
-  origin_.assign(count, GSHMEM_TEAM_WORLD);
+  lists_.resize(count);
   calls_.assign(count, 0);
   generations_.assign(count, 0);
   configs_.assign(count, GSHMEM_TEAM_CONFIG_INITIALIZER);
@@ -56,21 +56,13 @@ Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::Device
 
 void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
   const auto index = static_cast<std::size_t>(team);
-  const std::vector<std::int32_t>& list = storage_.emplace_back(pes.begin(), pes.end());
-  lists_[index] = {list.data(), list.data()};
-  if (memory_.tables.allocate) {
-    const std::size_t bytes = list.size() * sizeof(list[0]);
-    void* const copy = memory_.tables.allocate(bytes);
-    memory_.tables.upload(copy, list.data(), bytes);
-    lists_[index].device = static_cast<const std::int32_t*>(copy);
-  }
-  origin_[index] = index;
-  const auto mine = std::find(list.begin(), list.end(), state_.my_pe);
-  abi::Team entry{lists_[index].host,
+  lists_[index] = make_list({pes.begin(), pes.end()});
+  const auto mine = std::find(pes.begin(), pes.end(), state_.my_pe);
+  abi::Team entry{lists_[index]->host.data(),
                   0,
                   1,
-                  static_cast<std::int32_t>(list.size()),
-                  static_cast<std::int32_t>(mine - list.begin()),
+                  static_cast<std::int32_t>(pes.size()),
+                  static_cast<std::int32_t>(mine - pes.begin()),
                   static_cast<std::uint32_t>(team),
                   0};
   entry.flat = is_flat(entry);
@@ -99,7 +91,7 @@ void Teams::write(std::size_t index, const abi::Team& entry) {
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;
-  copy.members = lists_[origin_[index]].device;
+  copy.members = lists_[index] ? lists_[index]->device : nullptr;
   memory_.tables.upload(&device_entries_[index], &copy, sizeof(copy));
 }
 
@@ -217,9 +209,9 @@ void Teams::agree_on_call(const char* call, const abi::Team& team, const std::ve
 }
 
 /// An entry that is free on all members of the new team, as far as they see. Which one depends on
-/// the parent: threads that split several teams at the same time shall not want the same.
-std::size_t Teams::propose(const char* call, const abi::Team& parent, bool member,
-                           std::size_t attempt) {
+/// `spread`: threads that make several teams at the same time shall not want the same.
+std::size_t Teams::propose(const char* call, const Combine& combine, std::size_t spread,
+                           bool member) {
   constexpr std::size_t kBits = 32, kWindow = kBits * abi::kAgreeWords;
   for (std::size_t first = 0; first < entries_.size(); first += kWindow) {
     const std::size_t end = std::min(first + kWindow, entries_.size());
@@ -232,15 +224,15 @@ std::size_t Teams::propose(const char* call, const abi::Team& parent, bool membe
         if (!taken_[i]) words[(i - first) / kBits] |= 1u << (i - first) % kBits;
       }
     }
-    words = agree(call, parent, words, count);
+    words = combine(words, count);
     std::vector<std::size_t> free;
     for (std::size_t i = first; i < end; ++i) {
       if ((words[(i - first) / kBits] >> (i - first) % kBits & 1) != 0) free.push_back(i);
     }
-    if (!free.empty()) return free[(index_of(parent) * 31 + attempt * 7) % free.size()];
+    if (!free.empty()) return free[spread % free.size()];
   }
   throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-              strprintf("%s: a member of the parent team has no team left of GSHMEM_TEAMS=%zu; "
+              strprintf("%s: a member has no team left of GSHMEM_TEAMS=%zu; "
                         "destroy teams that are not used any more, or raise it",
                         call, entries_.size() - kPredefined));
 }
@@ -270,26 +262,51 @@ void Teams::release(std::size_t index) {
 }
 
 /// When it returns, all members have cleared their slots, and flags may come.
-std::size_t Teams::take(const char* call, const abi::Team& parent, bool member) {
-  for (std::size_t attempt = 0;; ++attempt) {
-    const std::size_t index = propose(call, parent, member, attempt);
+std::size_t Teams::take(const char* call, const Combine& combine, std::size_t spread, bool member) {
+  for (;; spread += 7) {
+    const std::size_t index = propose(call, combine, spread, member);
     const bool mine = member && claim(index);
-    if (agree(call, parent, {mine || !member ? 1u : 0u}, 1)[0] != 0) return index;
+    try {
+      if (combine({mine || !member ? 1u : 0u}, 1)[0] != 0) return index;
+    } catch (...) {
+      if (mine) release(index);
+      throw;
+    }
     if (mine) release(index);
   }
 }
 
-gshmem_team_t Teams::open(std::size_t index, const abi::Team& parent, const Part& part) {
-  abi::Team entry = parent;
-  entry.start = parent.start + part.start * parent.stride;
-  entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
-  entry.n_pes = part.size;
-  entry.my_pe = part.size == 1 ? 0 : (parent.my_pe - part.start) / part.stride;
+/// Those who are not used any more leave their memory to others.
+Teams::SharedList Teams::make_list(std::vector<std::int32_t> pes) {
+  auto list = std::make_unique<List>(List{std::move(pes), nullptr});
+  list->device = list->host.data();
+  if (!memory_.tables.allocate) return list;
+  {
+    const std::lock_guard lock(mutex_);
+    if (spare_lists_.empty()) {
+      const auto most = static_cast<std::size_t>(state_.n_pes);
+      spare_lists_.push_back(
+          static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(std::int32_t))));
+    }
+    list->device = spare_lists_.back();
+    spare_lists_.pop_back();
+  }
+  memory_.tables.upload(list->device, list->host.data(), list->host.size() * sizeof(std::int32_t));
+  return {list.release(), [this](const List* gone) {
+            const std::lock_guard lock(mutex_);
+            spare_lists_.push_back(gone->device);
+            delete gone;
+          }};
+}
+
+gshmem_team_t Teams::open(std::size_t index, abi::Team entry, SharedList list,
+                          const gshmem_team_config_t& config) {
   generations_[index] = generations_[index] % INT16_MAX + 1;
   entry.handle = generations_[index] << abi::kTeamIndexBits | static_cast<std::uint32_t>(index);
-  origin_[index] = origin_[index_of(parent)];
+  lists_[index] = std::move(list);
+  entry.members = lists_[index] ? lists_[index]->host.data() : nullptr;
   entry.flat = is_flat(entry);
-  configs_[index] = part.config;
+  configs_[index] = config;
   write(index, entry);
   return static_cast<gshmem_team_t>(entry.handle);
 }
@@ -305,8 +322,12 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
     member.push_back(on_it && (part.size > 1 || from_first == 0) && place >= 0 &&
                      place < part.size);
   }
+  const Combine combine = [&](const Words& words, int count) {
+    return agree(call, parent, words, count);
+  };
   try {
-    for (const bool is_member : member) taken.push_back(take(call, parent, is_member));
+    for (const bool is_member : member)
+      taken.push_back(take(call, combine, index_of(parent) * 31, is_member));
   } catch (...) {
     for (std::size_t i = 0; i < taken.size(); ++i) {
       if (member[i]) release(taken[i]);
@@ -315,9 +336,32 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
   }
   std::vector<gshmem_team_t> teams(parts.size(), GSHMEM_TEAM_INVALID);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (member[i]) teams[i] = open(taken[i], parent, parts[i]);
+    if (!member[i]) continue;
+    const Part& part = parts[i];
+    abi::Team entry = parent;
+    entry.start = parent.start + part.start * parent.stride;
+    entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
+    entry.n_pes = part.size;
+    entry.my_pe = part.size == 1 ? 0 : (parent.my_pe - part.start) / part.stride;
+    teams[i] = open(taken[i], entry, lists_[index_of(parent)], part.config);
   }
   return teams;
+}
+
+gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_t& config,
+                          const Meet& meet) {
+  std::vector<std::int32_t> pes;
+  const Combine combine = [&](const Words& words, int count) {
+    Met met = meet({words.begin(), words.begin() + count});
+    pes = std::move(met.pes);
+    Words all{};
+    std::copy(met.words.begin(), met.words.end(), all.begin());
+    return all;
+  };
+  const std::size_t index = take(call, combine, config.uniqueid * 31, true);
+  const auto n_pes = static_cast<std::int32_t>(pes.size());
+  return open(index, {nullptr, 0, 1, n_pes, my_pe, kNoHandle, 0}, make_list(std::move(pes)),
+              config);
 }
 
 void Teams::destroy(const char* call, const abi::Team& team) {
@@ -329,6 +373,7 @@ void Teams::destroy(const char* call, const abi::Team& team) {
   abi::Team none = team;
   none.handle = kNoHandle;
   write(index, none);
+  lists_[index].reset();
   release(index);
 }
 

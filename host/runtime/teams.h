@@ -13,8 +13,8 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -71,6 +71,16 @@ class Teams {
   /// GSHMEMX_ERROR_OUT_OF_MEMORY on all members when one of them has no entry left; none is made.
   [[nodiscard]] std::vector<gshmem_team_t> split(const char* call, const abi::Team& parent,
                                                  const std::vector<Part>& parts);
+  /// Waits for all members of a team that is being made. All get the words of all, combined by
+  /// `and`, and their PEs by number.
+  struct Met {
+    std::vector<std::int32_t> pes;
+    std::vector<std::uint32_t> words;
+  };
+  using Meet = std::function<Met(const std::vector<std::uint32_t>& words)>;
+  /// A team of PEs that meet, this one as member `my_pe`. Errors: those of split and of `meet`.
+  [[nodiscard]] gshmem_team_t join(const char* call, int my_pe, const gshmem_team_config_t& config,
+                                   const Meet& meet);
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE for a predefined team.
   void destroy(const char* call, const abi::Team& team);
 
@@ -84,13 +94,25 @@ class Teams {
   void send(const std::uint64_t* to, std::uint32_t number, const Words& words, int count, int pe);
   [[nodiscard]] std::uint32_t receive(const char* call, const std::uint64_t* from,
                                       std::uint32_t number, int pe) const;
-  [[nodiscard]] std::size_t take(const char* call, const abi::Team& parent, bool member);
-  [[nodiscard]] std::size_t propose(const char* call, const abi::Team& parent, bool member,
-                                    std::size_t attempt);
+  /// As agree, among those who look for an entry.
+  using Combine = std::function<Words(const Words& words, int count)>;
+  [[nodiscard]] std::size_t take(const char* call, const Combine& combine, std::size_t spread,
+                                 bool member);
+  [[nodiscard]] std::size_t propose(const char* call, const Combine& combine, std::size_t spread,
+                                    bool member);
   [[nodiscard]] bool claim(std::size_t index);
   void clear(abi::SyncSlot* slot);
   void release(std::size_t index);
-  [[nodiscard]] gshmem_team_t open(std::size_t index, const abi::Team& parent, const Part& part);
+  /// Which PEs the members of a team, and of its parts, are, as host threads and as kernels read
+  /// it.
+  struct List {
+    std::vector<std::int32_t> host;
+    std::int32_t* device = nullptr;
+  };
+  using SharedList = std::shared_ptr<const List>;
+  [[nodiscard]] SharedList make_list(std::vector<std::int32_t> pes);
+  [[nodiscard]] gshmem_team_t open(std::size_t index, abi::Team entry, SharedList list,
+                                   const gshmem_team_config_t& config);
   void add_predefined(gshmem_team_t team, const std::vector<int>& pes);
   void write(std::size_t index, const abi::Team& entry);
   [[nodiscard]] std::uint32_t is_flat(const abi::Team& team) const;
@@ -99,15 +121,9 @@ class Teams {
   abi::DeviceState& state_;
   std::vector<abi::Team> entries_;  ///< as host threads read them
   abi::Team* device_entries_;
-  /// Member lists of predefined teams, as host threads and as kernels read them.
-  struct List {
-    const std::int32_t* host;
-    const std::int32_t* device;
-  };
-  std::array<List, kPredefined> lists_{};
-  std::vector<std::size_t> origin_;  ///< by entry: the predefined team whose list it uses
-  std::deque<std::vector<std::int32_t>> storage_;
-  std::vector<std::uint32_t> calls_;  ///< of agree, by entry, since its team was made
+  std::vector<SharedList> lists_;           ///< by entry; null: every PE at the place of its number
+  std::vector<std::int32_t*> spare_lists_;  ///< memory of kernels, for n_pes members each
+  std::vector<std::uint32_t> calls_;        ///< of agree, by entry, since its team was made
   std::vector<std::uint32_t> generations_;
   std::vector<gshmem_team_config_t> configs_;
   std::mutex mutex_;

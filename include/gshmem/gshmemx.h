@@ -98,6 +98,21 @@ GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
 GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
 GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 
+// --- Teams of any PEs ----------------------------------------------------------------------------
+// As NVSHMEM's: one PE makes an id and gives it to the others by whatever way it has, a put for
+// instance. The PEs need no team in common but the world, and PEs that do not come need not know.
+/// Local. The id is of one team; the PE that has made it need not be a member. Returns a status.
+GSHMEM_EXPORT int gshmemx_team_get_uniqueid(gshmemx_team_uniqueid_t* uniqueid);
+/// Collective over the `npes` PEs that come with `config->uniqueid`: a team in which the calling PE
+/// is number `pe_idx_in_team`. `config_mask` has GSHMEMX_TEAM_UNIQUEID. Returns a status, the same
+/// kind on all that come, and GSHMEM_TEAM_INVALID in `*team` where it is none:
+/// GSHMEMX_ERROR_INVALID_VALUE for an id that no PE has made, a number that is out of range or of
+/// two PEs; GSHMEMX_ERROR_SYMMETRY where `npes` differs; GSHMEMX_ERROR_TIMEOUT when not all come
+/// within GSHMEM_TIMEOUT; GSHMEMX_ERROR_OUT_OF_MEMORY as gshmem_team_split_strided. After an error
+/// the id is of no use.
+GSHMEM_EXPORT int gshmemx_team_init(gshmem_team_t* team, gshmem_team_config_t* config,
+                                    long config_mask, int npes, int pe_idx_in_team);
+
 // --- Several PEs per process ---------------------------------------------------------------------
 // Each PE is initialized on its own host thread, which belongs to it from then on; a process with
 // one PE needs none of this, all its threads belong to that PE.

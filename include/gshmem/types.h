@@ -38,6 +38,8 @@ typedef struct gshmem_complexd {
 /// gshmem_team_split_strided and _2d.
 typedef int32_t gshmem_team_t;
 
+/// Of gshmemx_team_get_uniqueid.
+typedef uint64_t gshmemx_team_uniqueid_t;
 /// What a team is made for. A call reads the fields that its mask names.
 typedef struct gshmem_team_config {
   int version;

@@ -29,7 +29,7 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
          "calloc align free team_split_strided team_split_2d team_get_config team_destroy").split()
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
-           "vendor_get_version_info qp_create status_string buffer_register buffer_unregister "
+           "vendor_get_version_info qp_create status_string team_get_uniqueid team_init buffer_register buffer_unregister "
            "buffer_unregister_all").split()
 HALF_NBI = ["half_atomic_fetch_nbi", "half_atomic_swap_nbi"]
 OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
@@ -233,7 +233,7 @@ ABSENT_NVSHMEM = {
     "to come": ["x_" + name for name in (
         "ask_smem give_smem release_smem barrier_warpgroup buffer_register_symmetric "
         "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric region_is_active region_start region_start_block region_stop "
-        "region_stop_block signal_counted_reset team_get_uniqueid team_init").split()],
+        "region_stop_block signal_counted_reset").split()],
 }
 ABSENT_OPENSHMEM = {
     "long double is to come": [f"{ctx}{name}" for name in shmem_rma(["longdouble"])

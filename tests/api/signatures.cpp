@@ -52,6 +52,8 @@ SAME(_team_split_strided,
 SAME(_team_split_2d, int (*)(gshmem_team_t, int, const gshmem_team_config_t*, long, gshmem_team_t*,
                              const gshmem_team_config_t*, long, gshmem_team_t*));
 SAME(_team_destroy, void (*)(gshmem_team_t));
+SAME(x_team_get_uniqueid, int (*)(std::uint64_t*));
+SAME(x_team_init, int (*)(gshmem_team_t*, gshmem_team_config_t*, long, int, int));
 SAME(_team_sync, int (*)(gshmem_team_t));
 SAME(x_team_sync_warp, int (*)(gshmem_team_t));
 SAME(_barrier, int (*)(gshmem_team_t));

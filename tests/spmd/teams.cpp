@@ -424,6 +424,71 @@ SPMD_TEST(bad_splits_are_errors_on_all_members) {
   gshmem_team_destroy(GSHMEM_TEAM_INVALID);
 }
 
+SPMD_TEST(random_pes_in_random_order_make_a_team_by_an_id) {
+  Random random{pe.seed()};
+  SymmetricArray<std::uint64_t> entered(1);
+  Pes all(static_cast<std::size_t>(pe.n()));
+  std::iota(all.begin(), all.end(), 0);
+  for (int round = 0; round < std::max(pe.rounds(30), 3); ++round) {
+    for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
+    const auto size = static_cast<std::ptrdiff_t>(1 + random.below(all.size()));
+    const Pes pes(all.begin(), all.begin() + size);
+    const OwnTeam team = team_of(pe, pes, static_cast<int>(random.below(all.size())));
+    check_members(pe, __LINE__, team.get(), pes);
+    if (team.get() == GSHMEM_TEAM_INVALID) continue;
+    // A part of it knows its members after the whole is gone.
+    const int n = static_cast<int>(pes.size());
+    gshmem_team_t part = 77;
+    {
+      const OwnTeam copy = split(pe, team.get(), 0, 1, n);
+      SPMD_EQ(pe, gshmem_team_split_strided(copy.get(), n - 1, -1, n, nullptr, 0, &part), 0);
+    }
+    const OwnTeam reverse(part);
+    check_members(pe, __LINE__, reverse.get(), Pes(pes.rbegin(), pes.rend()));
+    SPMD_EQ(pe, gshmem_team_sync(reverse.get()), 0);
+    pe.run(one_group(pe, Scope::kWarp), TeamRounds{}, entered.data(), 3, Scope::kWarp, team.get(),
+           true);
+    SPMD_EQ(pe, gshmem_team_sync(team.get()), 0);
+    gshmem_uint64_p(entered.data(), 0, pe.me());
+    SPMD_EQ(pe, gshmem_barrier(team.get()), 0);
+  }
+}
+
+SPMD_TEST(what_is_wrong_with_a_team_by_an_id_is_an_error_on_all_who_come) {
+  const int n = pe.n(), me = pe.me();
+  gshmem_team_t team = 77;
+  const auto status = [&](int size, int index) {
+    const gshmemx_team_uniqueid_t id = share_id(pe, n / 2);
+    team = 77;
+    const int code = join(team, id, size, index);
+    SPMD_EQ(pe, team == GSHMEM_TEAM_INVALID, code != 0);
+    // Nobody comes by this id any more.
+    SPMD_CHECK(pe, code == 0 || join(team, id, n, me) != 0);
+    pe.barrier();
+    return code;
+  };
+  constexpr int kBad = GSHMEMX_ERROR_INVALID_VALUE;
+  SPMD_EQ(pe, status(n + 1, me), kBad);
+  SPMD_EQ(pe, status(0, 0), kBad);
+  SPMD_EQ(pe, status(n, me == 0 ? -1 : me), kBad);
+  SPMD_EQ(pe, status(n, me == n - 1 ? n : me), kBad);
+  if (n > 1) SPMD_EQ(pe, status(n, me == 0 ? 1 : me), kBad);
+  if (n > 2) SPMD_EQ(pe, status(me == 0 ? n - 1 : n, me), static_cast<int>(GSHMEMX_ERROR_SYMMETRY));
+  // An id of nobody, of no PE, and of a PE that has not made it.
+  for (const std::uint64_t id : {std::uint64_t{0}, UINT64_MAX, std::uint64_t{1} << 32 | 0x7fffffff})
+    SPMD_EQ(pe, join(team, id, 1, 0), kBad);
+  // What is wrong on one of them: the others hear of it.
+  const gshmemx_team_uniqueid_t id = share_id(pe, 0);
+  gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  config.uniqueid = id;
+  SPMD_EQ(pe,
+          gshmemx_team_init(me == n - 1 ? nullptr : &team, &config, GSHMEMX_TEAM_UNIQUEID, n, me),
+          kBad);
+  SPMD_EQ(pe, gshmemx_team_init(&team, &config, 0, n, me), kBad);
+  SPMD_EQ(pe, gshmemx_team_init(&team, nullptr, GSHMEMX_TEAM_UNIQUEID, n, me), kBad);
+  SPMD_EQ(pe, gshmemx_team_get_uniqueid(nullptr), kBad);
+}
+
 SPMD_TEST(teams_keep_their_configuration) {
   gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
   config.num_contexts = 3;

@@ -3,6 +3,8 @@
 
 #include "tests/spmd/spmd.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,40 @@ inline OwnTeam split(Pe& pe, gshmem_team_t parent, int start, int stride, int si
   return OwnTeam(team);
 }
 
+/// The status of joining a team by `id`.
+inline int join(gshmem_team_t& team, gshmemx_team_uniqueid_t id, int size, int index) {
+  gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  config.uniqueid = id;
+  return gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, size, index);
+}
+
+/// An id of PE `root`, on all PEs. Collective.
+inline gshmemx_team_uniqueid_t share_id(Pe& pe, int root) {
+  SymmetricArray<std::uint64_t> shared(1);
+  if (pe.me() == root) {
+    gshmemx_team_uniqueid_t id = 0;
+    SPMD_EQ(pe, gshmemx_team_get_uniqueid(&id), 0);
+    for (int to = 0; to < pe.n(); ++to) gshmem_uint64_p(shared.data(), id, to);
+    gshmem_quiet();
+  }
+  pe.barrier();
+  const gshmemx_team_uniqueid_t id = gshmem_uint64_g(shared.data(), pe.me());
+  pe.barrier();
+  return id;
+}
+
+/// Of `pes` in that order, by an id of PE `root`. Collective over all PEs.
+inline OwnTeam team_of(Pe& pe, const Pes& pes, int root) {
+  const gshmemx_team_uniqueid_t id = share_id(pe, root);
+  gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  const auto mine = std::find(pes.begin(), pes.end(), pe.me());
+  if (mine != pes.end()) {
+    const int index = static_cast<int>(mine - pes.begin());
+    SPMD_EQ(pe, join(team, id, static_cast<int>(pes.size()), index), 0);
+  }
+  return OwnTeam(team);
+}
+
 inline Pes members(gshmem_team_t team) {
   Pes pes;
   for (int i = 0; i < gshmem_team_n_pes(team); ++i) {
@@ -46,7 +82,10 @@ inline std::vector<OwnTeam> teams_of(Pe& pe) {
     teams.emplace_back(team);
   }
   const int n = pe.n();
-  teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 0, 1, n));
+  Pes turned(static_cast<std::size_t>(n));
+  std::iota(turned.begin(), turned.end(), 0);
+  std::rotate(turned.begin(), turned.begin() + n / 2, turned.end());
+  teams.push_back(team_of(pe, turned, n - 1));
   teams.push_back(split(pe, GSHMEM_TEAM_WORLD, n - 1, -1, n));
   teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 0, 2, (n + 1) / 2));
   if (n > 1) teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 1, 1, n - 1));

@@ -32,7 +32,7 @@ enum class FrameKind : std::uint16_t {
   kNews = 9,     ///< of a PE, with a reason [rank; number: exit status; detail: PeerEvent]
   kEnded = 10,   ///< of a connection [rank: of its PE; number: us ago; detail: PeerEvent]
   kPart = 11,    ///< of an alltoall [rank: whose; detail: for whom; number: the collective's]
-  kLetter = 12   ///< from PE to PE [rank: from; detail: to]
+  kLetter = 12   ///< from PE to PE [rank: from; detail: to; number: what it is about]
 };
 /// It has a PE to which it is passed on.
 constexpr bool is_addressed(FrameKind kind) {

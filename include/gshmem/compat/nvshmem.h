@@ -81,7 +81,7 @@ typedef enum {
 } nvshmem_team_id_t;
 typedef gshmem_team_t nvshmem_team_t, nvshmemx_team_t;
 typedef gshmem_team_config_t nvshmem_team_config_t, nvshmem_team_config_v1, nvshmem_team_config_v2;
-typedef uint64_t nvshmemx_team_uniqueid_t;
+typedef gshmemx_team_uniqueid_t nvshmemx_team_uniqueid_t;
 #define NVSHMEM_TEAM_UNIQUID_INITIALIZER UINT64_MAX
 NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's team_config_t");
 #define NVSHMEM_TEAM_CONFIG_INITIALIZER GSHMEM_TEAM_CONFIG_INITIALIZER

@@ -161,6 +161,11 @@ NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t*
 NVSHMEM_HOST(int, buffer_register, (void* addr, size_t length), (addr, length))
 NVSHMEM_HOST(int, buffer_unregister, (void* addr), (addr))
 NVSHMEM_HOST(void, buffer_unregister_all, (void), ())
+NVSHMEM_HOST(int, team_get_uniqueid, (nvshmemx_team_uniqueid_t * uniqueid), (uniqueid))
+NVSHMEM_HOST(int, team_init,
+             (nvshmem_team_t * team, nvshmem_team_config_t* config, long config_mask, int npes,
+              int pe_idx_in_team),
+             (team, config, config_mask, npes, pe_idx_in_team))
 NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
              (num_qps, out_qp_array))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))

@@ -45,6 +45,13 @@ const std::map<std::string, Wait> kWaits{
        gshmem_team_t part = GSHMEM_TEAM_INVALID;
        (void)gshmem_team_split_strided(place.team, 0, 1, 1, nullptr, 0, &part);
      }},
+    {"team_init",
+     [](const Place&) {
+       gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+       (void)gshmemx_team_get_uniqueid(&config.uniqueid);
+       gshmem_team_t team = GSHMEM_TEAM_INVALID;
+       (void)gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, 2, 0);
+     }},
     {"wait_until",
      [](const Place& place) { gshmem_int_wait_until(place.word, GSHMEM_CMP_EQ, 1); }}};
 

@@ -19,6 +19,8 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static const gshmemx_qp_handle_t closed = 77;
   static gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
   static int number = -1;
+  static gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  static gshmem_team_config_t team_config = GSHMEM_TEAM_CONFIG_INITIALIZER;
   struct Call {
     bool on_a_pe;
     std::string says;
@@ -104,6 +106,26 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        }},
       {true,
        "buffer_unregister: argument addr = ", [] { return gshmemx_buffer_unregister(&number); }},
+      {true, "team_get_uniqueid: argument uniqueid is null",
+       [] { return gshmemx_team_get_uniqueid(nullptr); }},
+      {true, "team_init: the mask of config = 0 is without GSHMEMX_TEAM_UNIQUEID",
+       [] { return gshmemx_team_init(&team, nullptr, 0, 1, 0); }},
+      {true, "team_init: argument config is null",
+       [] { return gshmemx_team_init(&team, nullptr, GSHMEMX_TEAM_UNIQUEID, 1, 0); }},
+      {true, "team_init: unique id 0xffffffffffffffff was made by no PE",
+       [] { return gshmemx_team_init(&team, &team_config, GSHMEMX_TEAM_UNIQUEID, 1, 0); }},
+      {true, "team_init: argument npes = 2 of PE 0 is out of range [1, 1]",
+       [] {
+         gshmem_team_config_t config = team_config;
+         (void)gshmemx_team_get_uniqueid(&config.uniqueid);
+         return gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, 2, 0);
+       }},
+      {true, "team_init: argument pe_idx_in_team = 1 of PE 0 is out of range [0, 0]",
+       [] {
+         gshmem_team_config_t config = team_config;
+         (void)gshmemx_team_get_uniqueid(&config.uniqueid);
+         return gshmemx_team_init(&team, &config, GSHMEMX_TEAM_UNIQUEID, 1, 1);
+       }},
       {true, "cumodule_init: argument module is null",
        [] { return gshmemx_cumodule_init(nullptr); }},
       {true, "cumodule_finalize: argument module is null",

@@ -318,16 +318,20 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
           std::condition_variable came;
           std::vector<int> read(kPes, 0);  // of each PE
           bool right = true;
-          control::Plane plane(*boot, config, {.on_letter = [&](int from, net::ByteView letter) {
-            const std::lock_guard lock(mutex);
-            int& number = read[static_cast<std::size_t>(from)];
-            const auto bytes = std::as_bytes(std::span(&number, 1));
-            right = right && std::equal(letter.begin(), letter.end(), bytes.begin(), bytes.end());
-            ++number;
-            came.notify_all();
-          }});
+          control::Plane plane(
+              *boot, config,
+              {.on_letter = [&](int from, control::Plane::Topic topic, net::ByteView letter) {
+                const std::lock_guard lock(mutex);
+                int& number = read[static_cast<std::size_t>(from)];
+                const auto bytes = std::as_bytes(std::span(&number, 1));
+                right = right && topic == control::Plane::Topic::kMeetings &&
+                        std::equal(letter.begin(), letter.end(), bytes.begin(), bytes.end());
+                ++number;
+                came.notify_all();
+              }});
           for (int i = 0; i < kLetters; ++i) {
-            for (int to = 0; to < kPes; ++to) plane.send(to, std::as_bytes(std::span(&i, 1)));
+            for (int to = 0; to < kPes; ++to)
+              plane.send(to, control::Plane::Topic::kMeetings, std::as_bytes(std::span(&i, 1)));
           }
           std::unique_lock lock(mutex);
           const bool all = came.wait_for(lock, std::chrono::seconds(20 * kPatience), [&] {

@@ -1,0 +1,93 @@
+// PEs that have nothing in common but an id meet: each says words and its place, and hears who came
+// and all words combined by `and`. The PE that has made the id keeps the roll, on the thread that
+// brings it letters, whatever its own threads do. Included by the runtime, for teams by unique id.
+// Invariant: either all PEs of a meeting hear the same members, or none hears any.
+#pragma once
+
+#include "host/base/net/frame.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gshmem {
+
+class Meetings {
+ public:
+  struct Outside {
+    int my_pe, n_pes;
+    double timeout;  ///< seconds of a wait; 0 = none
+    /// To take() of that PE, this one too. Threads: any.
+    std::function<void(int pe, net::ByteView letter)> send;
+    /// Throws when this PE waits for nobody any more.
+    std::function<void()> require_running;
+  };
+  explicit Meetings(Outside outside) : outside_(std::move(outside)) {}
+  Meetings(const Meetings&) = delete;
+
+  /// One that no other PE of the job makes, and this one not again within 2^31.
+  [[nodiscard]] std::uint64_t make_id();
+
+  /// Member `index` of `size`, in meeting `round` of those by `id`.
+  struct Place {
+    std::uint64_t id;
+    int size, index;
+  };
+  struct Outcome {
+    std::vector<std::int32_t> pes;     ///< by index
+    std::vector<std::uint32_t> words;  ///< as many as each has said
+  };
+  /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that
+  /// nobody has made, a place out of range or taken, a PE that comes twice;
+  /// GSHMEMX_ERROR_SYMMETRY for sizes that differ; GSHMEMX_ERROR_TIMEOUT. The id is of no use then.
+  [[nodiscard]] Outcome meet(const char* call, const Place& place, std::uint32_t round,
+                             const std::vector<std::uint32_t>& words);
+  /// This PE does not come: the others hear of it.
+  void refuse(std::uint64_t id, const std::string& why);
+
+  /// What PE `from` has sent. Does not wait.
+  void take(int from, net::ByteView letter);
+
+ private:
+  enum class Kind : std::uint32_t { kComes, kRefuses, kAllCame, kRefused };
+  struct Header {
+    std::uint64_t id;
+    Kind kind;
+    std::uint32_t round;
+    std::int32_t size, index;
+    std::int32_t code;  ///< of a refusal, whose text follows
+    std::uint32_t reserved;
+  };
+  using Key = std::pair<std::uint64_t, std::uint32_t>;
+  struct Roll {
+    int came = 0;
+    Outcome outcome;  ///< PE -1: has not come
+  };
+  struct Answer {
+    bool here = false;
+    std::int32_t code = 0;
+    std::string why;
+    Outcome outcome;
+  };
+  [[nodiscard]] bool is_of(std::uint64_t id, int pe) const;
+  [[nodiscard]] static std::vector<std::byte> letter_of(const Header& header, net::ByteView more);
+  void enter(int from, const Header& header, std::vector<std::uint32_t> words);
+  void refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also);
+  void hear(const Header& header, net::ByteView more);
+
+  const Outside outside_;
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::uint32_t made_ = 0;
+  std::map<Key, Roll> rolls_;  ///< of ids of this PE
+  /// Of ids of this PE with which something was wrong: who comes later hears it at once.
+  std::map<std::uint64_t, std::pair<std::int32_t, std::string>> refused_;
+  std::map<Key, Answer> waits_;  ///< of threads of this PE
+};
+
+}  // namespace gshmem
