@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks tests/model/queue.pml with spin.
+"""Checks tests/model/queue.pml or first_use.pml with spin.
 
-Usage: check.py          every interleaving of the queues below has all properties
-       check.py MUTATION spin must find what that mutation breaks
+Usage: check.py MODEL          every interleaving of the sets below has all properties
+       check.py MODEL MUTATION spin must find what that mutation breaks
 Exit 77: spin or a C compiler is missing.
 """
 import os
@@ -12,18 +12,27 @@ import subprocess
 import sys
 import tempfile
 
-MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "queue.pml")
+FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 # Each within a minute on one core, and 1 GB of memory. What one leaves out another has: writers, posts of each,
-# waits in between, polls whose two loads others come between, counters that wrap.
-QUEUES = [
+# waits in between, polls whose two loads others come between, counters that wrap. And: threads on one queue and on
+# two, contexts of both PEs, failures.
+SETS = {"queue": [
     ["WRITERS=3", "POSTS=1"],
     ["WRITERS=3", "POSTS=1", "START=14"],
     ["WRITERS=4", "POSTS=1", "NO_QUIETS"],
     ["WRITERS=2", "POSTS=2", "START=14", "SPLIT_POLL"],
     ["WRITERS=2", "POSTS=3", "START=11"],
     ["WRITERS=2", "POSTS=2", "START=12", "STALE"],
-]
+], "first_use": [
+    ["WRITERS=2"],
+    ["WRITERS=2", "QUEUES=2"],
+    ["CONTEXTS=2"],
+    ["WRITERS=2", "CONTEXTS=2", "OTHERS=0"],
+    ["DEATH"],
+    ["WRITERS=2", "QUEUES=2", "OTHERS=0", "REFUSAL"],
+    ["REFUSAL"],
+]}
 
 DEADLOCK = "invalid end state"
 UNWRITTEN = r"assertion violated \(slot"
@@ -31,7 +40,9 @@ OVERWRITTEN = r"assertion violated \(.*consumed>"
 BACKWARDS = r"assertion violated \(.*end>(record|doorbell)"
 INCOMPLETE = r"assertion violated \(consumed>=\(?end"
 INVENTED = r"assertion violated \(seen<=reported"
-MUTATIONS = {  # what is wrong, and what spin has to find
+UNANSWERED = r"assertion violated \(answers"
+IMPOSSIBLE = r"assertion violated failed"  # a letter that cannot be
+MUTATIONS = {"queue": {  # what is wrong, and what spin has to find
     "no_batch_rule": DEADLOCK,
     "wide_batch": DEADLOCK,
     "unsignalled_tail": DEADLOCK,
@@ -42,13 +53,31 @@ MUTATIONS = {  # what is wrong, and what spin has to find
     "quiet_reads_twice": INCOMPLETE,
     "last_wqe_forgotten": DEADLOCK,
     "stale_believed": INVENTED,
-}
+}, "first_use": {
+    "wake_before_bell": DEADLOCK,
+    "bell_before_question": DEADLOCK,
+    "sleep_without_look": DEADLOCK,
+    "not_woken_by_letters": DEADLOCK,
+    "stopped_asleep": DEADLOCK,
+    "cache_believed": r"assertion violated \(found==",
+    "stage_not_looked_at": r"assertion violated \(\(created",
+    "answer_before_connect": UNANSWERED,
+    "answer_releases": UNANSWERED,
+    "crossed_offer_releases": UNANSWERED,
+    "crossed_offer_ignored": IMPOSSIBLE,
+    "crossed_offer_makes_more": IMPOSSIBLE,
+    "letters_overtake": IMPOSSIBLE,
+    "fault_not_seen": DEADLOCK,
+    "fault_not_told": DEADLOCK,
+}}
+# What a mutation is looked for with.
+ALSO = {"queue": ["POSTS=1"], "fault_not_seen": ["DEATH"], "fault_not_told": ["REFUSAL"]}
 
 
-def explore(folder, defines, compiler):
+def explore(folder, model, defines, compiler):
     """The verifier's output for the model with `defines`."""
     flags = ["-D" + define for define in defines]
-    subprocess.run(["spin", "-a", *flags, MODEL], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["spin", "-a", *flags, model], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     # Safety only: no wait polls on unchanged values, so all runs end and a hang is a deadlock.
     subprocess.run([compiler, "-O1", "-w", "-DSAFETY", "-DMEMLIM=4096", "-o", "pan",
                     "pan.c"], cwd=folder, check=True)
@@ -73,23 +102,25 @@ def main():
     if not shutil.which("spin") or not compiler:
         print("skipped: needs " + ("a C compiler" if shutil.which("spin") else "spin"))
         return 77
+    name, *mutation = sys.argv[1:]
+    model = os.path.join(FOLDER, name + ".pml")
     with tempfile.TemporaryDirectory() as folder:
-        if len(sys.argv) > 1:
-            mutation = sys.argv[1]
-            output = explore(folder, [mutation.upper(), "POSTS=1"], compiler)
-            if re.search(MUTATIONS[mutation], output):
-                print(f"{mutation}: refuted after {states(output)} states")
+        for bug in mutation:
+            also = ALSO.get(bug, ALSO.get(name, []))
+            output = explore(folder, model, [bug.upper(), *also], compiler)
+            if re.search(MUTATIONS[name][bug], output):
+                print(f"{bug}: refuted after {states(output)} states")
                 return 0
-            print(f"{mutation}: not refuted, or not as expected\n{output}")
+            print(f"{bug}: not refuted, or not as expected\n{output}")
             return 1
-        for defines in QUEUES:
-            output = explore(folder, defines, compiler)
+        for defines in SETS[name]:
+            output = explore(folder, model, defines, compiler)
             print(f"{' '.join(defines)}: {states(output)} states", flush=True)
             if not complete(output):
-                trail = os.path.join(folder, "queue.pml.trail")
+                trail = os.path.join(folder, name + ".pml.trail")
                 if os.path.exists(trail):
                     subprocess.run(["spin", *["-D" + d for d in defines], "-k", trail, "-p", "-g",
-                                    MODEL], cwd=folder, check=False)
+                                    model], cwd=folder, check=False)
                 print(output)
                 return 1
     return 0

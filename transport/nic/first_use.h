@@ -4,7 +4,7 @@
 // one makes its own, connects them and answers; then the first one connects, releases its writers
 // and confirms. Where both offer at once, each connects to what the other has offered, and
 // confirms. Invariant: a writer posts when both ends answer, and a pair of PEs makes one connection
-// of a context.
+// of a context. tests/model/first_use.pml has every interleaving.
 #pragma once
 
 #include "transport/nic/queue_set.h"
