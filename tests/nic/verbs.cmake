@@ -36,7 +36,7 @@ endif()
 
 # Programs of others, from their Debian packages. They load no libraries that want a sanitizer.
 if(GSHMEM_PYTHON AND NOT GSHMEM_SANITIZE)
-  foreach(client devices devinfo pingpong srq_pingpong perftest ucx)
+  foreach(client devices devinfo pingpong srq_pingpong perftest ucx rdma_core)
     gshmem_test(verbs_clients.${client} COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/clients/run.py ${verbs_folder} ${client}
       LABELS cpu nic)
   endforeach()

@@ -4,12 +4,14 @@
 FOLDER has the two libraries; a client is a function below. Exit 77, with the reason, where the
 program is not installed.
 """
+import gzip
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 SECONDS = 60
@@ -185,7 +187,41 @@ def ucx(folder):
             need("Final:" in text, f"{transport} {test}: no figures")
 
 
-CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx]
+RDMA_CORE_TESTS = "/usr/share/doc/rdma-core/tests"
+# What the soft NIC does not have: regions that change, memory of the device, steering of packets, huge pages, objects
+# of another process, libmlx5's MLX5_CQE_SIZE.
+LACKING = ["test_mr_rereg_access", "test_mr_rereg_access_bad_flow", "test_mr_rereg_addr", "test_mr_rereg_pd",
+           "test_dm_atomic_ops", "test_parallel_dm_atomic_ops", "test_packet_reformat",
+           "test_tx_packet_reformat", "test_prefer_obj_on_huge", "test_imported_rc_ex_rdma_write",
+           "test_dv_cq_cqe_size_with_bad_size"]
+
+
+def rdma_core(folder):
+    """rdma-core's own tests, which its package has among its documentation: those of DevX among them"""
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import pyverbs"], capture_output=True, check=False).returncode != 0 \
+            or not os.path.exists(RDMA_CORE_TESTS + "/run_tests.py"):
+        raise Skip("there is no pyverbs with its tests (Debian: python3-pyverbs)")
+    with tempfile.TemporaryDirectory() as copy:
+        for name in os.listdir(RDMA_CORE_TESTS):
+            path = os.path.join(RDMA_CORE_TESTS, name)
+            with (gzip.open if name.endswith(".gz") else open)(path, "rb") as packed, \
+                    open(os.path.join(copy, name.removesuffix(".gz")), "wb") as unpacked:
+                unpacked.write(packed.read())
+        done = subprocess.run([python, "-B", os.path.join(copy, "run_tests.py"), "-v"],
+                              env=environment(folder), capture_output=True, text=True,
+                              timeout=SECONDS, check=False)
+    print(done.stderr)
+    counts = re.search(r"^Ran (\d+) tests.*\n\n(?:OK|FAILED) \((.*)\)", done.stderr, re.M)
+    need(counts, "the tests have not ended")
+    failed = sorted(re.findall(r"^(?:ERROR|FAIL): (\w+)", done.stderr, re.M))
+    need(set(failed) <= set(LACKING), f"not these alone: {LACKING}")
+    good = int(counts.group(1)) - len(failed) - int(re.search(r"skipped=(\d+)", counts.group(2)).group(1))
+    need(good >= 50, f"only {good} went well")
+    need(re.search(r"^test_devx_rc_qp_send_imm_traffic .*\n.* ok$", done.stderr, re.M), "not by DevX")
+
+
+CLIENTS = [devices, devinfo, pingpong, srq_pingpong, perftest, ucx, rdma_core]
 
 
 def main():
