@@ -99,7 +99,7 @@ const char* opcode_text(std::uint32_t opcode) {
     case abi::Opcode::kMaskedFetchAdd:
       return "atomic";
     case abi::Opcode::kDump:
-      return "DUMP";
+      return "get or atomic (DUMP)";  // it follows one
   }
   return "operation";
 }

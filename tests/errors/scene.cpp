@@ -278,6 +278,8 @@ void spoil_key(Key key) {
   spoil(view.atomic_key);
 }
 
+void demand_dumps() { const_cast<abi::DeviceState&>(state()).nic.flags |= abi::kNicReadNeedsDump; }
+
 void put_behind_heap(const Actor& actor) {
   const abi::DeviceState& own = state();
   device::nic::put(device::Thread{}, own, own.heap + own.heap_bytes, actor.area.source[0], kBytes,

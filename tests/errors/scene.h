@@ -117,6 +117,8 @@ void inject(const std::string& action, std::uint32_t nth = 0, const std::string&
 /// The keys that the actor's entries to the target carry become wrong.
 enum class Key { kLocal, kRemote };
 void spoil_key(Key key);
+/// What the actor reads may trail its completion from now on, as on some GPUs: a DUMP follows.
+void demand_dumps();
 /// A put of `kBytes` to the first bytes behind the target's heap.
 void put_behind_heap(const Actor& actor);
 /// `count` puts of the slots from `actor.first` on by a burst, on the queue of all others.

@@ -91,6 +91,29 @@ TEST_CASE("bad_remote_key_of_every_call") {
   }
 }
 
+TEST_CASE("a_dump_that_was_flushed_behind_what_failed_tells_of_the_call") {
+  for (const Call& call : kCalls) {
+    if (std::string(call.op) == "write") continue;
+    INFO(call.name);
+    const auto provoke = [&](const Actor& actor) {
+      demand_dumps();
+      spoil_key(Key::kRemote);
+      call.make(actor);
+    };
+    // The error, if the caller was quick enough to see it, or the flush.
+    for (const Leg& leg : legs({"soft"})) {
+      const Shared& seen = perform(leg, {.provoke = provoke}, base_seed());
+      INFO(seen.fault.message);
+      const bool flushed = seen.fault.syndrome == 0x05;
+      CHECK((flushed || seen.fault.syndrome == 0x13));
+      CHECK(
+          spmd::contains(seen.fault.message,
+                         flushed ? "get or atomic (DUMP) to PE 2 failed: flushed: " : call.cause));
+      check_all_returned(seen);
+    }
+  }
+}
+
 TEST_CASE("every_call_whose_entry_the_target_refuses") {
   run_injected("times=1:syndrome=0x12", 0x12, " failed: ");
 }
