@@ -1,9 +1,10 @@
 // Many PEs on one machine: many_pes threads|processes N [NEIGHBOURS]. Each PE does init, an atomic
-// on each of the NEIGHBOURS PEs after it (1), 10 malloc and free, 100 barriers (3 over the soft
-// NIC) and finalize. Prints the time of the slowest PE for each, and the memory and descriptors
-// that the PEs take, those of processes without what they share with others. Over the soft NIC also
-// how many queue pairs a PE has, on average: with its neighbours, and with those that barriers
-// reach. Exit 0 = all went well, 1 = not, 2 = misuse.
+// on each of the NEIGHBOURS PEs after it (1; with 0 it only ends), 10 malloc and free, 100 barriers
+// (3 over the soft NIC) and finalize. Prints the time of the slowest PE for each, the memory that a
+// PE takes after init and after the atomics, and the descriptors of all; those of processes without
+// what they share with others. Over the soft NIC also how many queue pairs a PE has, on average:
+// with its neighbours, and with those that barriers reach. Exit 0 = all went well, 1 = not, 2 =
+// misuse.
 #include <gshmem/gshmem.hpp>
 
 #include <dirent.h>
@@ -29,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 /// The slowest PE of each phase, in microseconds. In memory that all PEs share.
 struct Times {
   std::atomic<long> init{0}, first_use{0}, malloc{0}, barrier{0}, finalize{0};
-  std::atomic<long> kilobytes{0}, descriptors{0};
+  std::atomic<long> kilobytes{0}, used_kilobytes{0}, descriptors{0};
   std::atomic<long> used_pairs{0}, all_pairs{0};  ///< queue pairs of all processes
 };
 
@@ -78,8 +79,9 @@ void require(bool ok, const char* what) {
 /// Host threads of all PEs, not by the network.
 void meet() { gshmem_free(gshmem_malloc(8)); }
 
-/// `counts`: it tells of its process.
-void work(Times& times, int neighbours, bool counts) {
+/// `counts`: it tells of its process, which had `before` kilobytes.
+void work(Times& times, int neighbours, bool counts, long before) {
+  if (neighbours == 0) return;
   constexpr int kMallocs = 10;
   // The soft NIC has its turn when the PEs on all cores have waited in vain.
   const int barriers = queue_pairs() > 0 ? 3 : 100;
@@ -91,7 +93,10 @@ void work(Times& times, int neighbours, bool counts) {
   gshmem_quiet();
   keep_most(times.first_use, start, 1);
   meet();
-  if (counts) times.used_pairs += queue_pairs();
+  if (counts) {
+    times.used_pairs += queue_pairs();
+    times.used_kilobytes += own_kilobytes() - before;
+  }
   meet();
   start = Clock::now();
   for (int i = 0; i < kMallocs; ++i) {
@@ -115,10 +120,10 @@ void as_threads(int n, Times& times, int neighbours) {
     keep_most(times.init, start, 1);
     meet();
     if (runtime.my_pe() == 0) {
-      times.kilobytes = (own_kilobytes() - before) / n;
+      times.kilobytes += own_kilobytes() - before;
       times.descriptors = open_descriptors() - open_before;
     }
-    work(times, neighbours, runtime.my_pe() == 0);
+    work(times, neighbours, runtime.my_pe() == 0, before);
     if (runtime.my_pe() == 0) last = Clock::now();
   });
   keep_most(times.finalize, last, 1);
@@ -132,7 +137,7 @@ int one_process(Times& times, int neighbours) {
   meet();
   times.kilobytes += own_kilobytes() - before;
   times.descriptors += open_descriptors();
-  work(times, neighbours, true);
+  work(times, neighbours, true, before);
   start = Clock::now();
   gshmem_finalize();
   keep_most(times.finalize, start, 1);
@@ -151,7 +156,6 @@ void as_processes(int n, Times& times, int neighbours) {
     std::_Exit(one_process(times, neighbours));
   }
   for (int status = 0; ::wait(&status) > 0;) require(status == 0, "a process failed");
-  times.kilobytes = times.kilobytes / n;
 }
 
 }  // namespace
@@ -160,7 +164,7 @@ int main(int argc, char** argv) {
   const bool counted = argc == 3 || argc == 4;
   const std::string mode = counted ? argv[1] : "";
   const int n = counted ? std::atoi(argv[2]) : 0, neighbours = argc == 4 ? std::atoi(argv[3]) : 1;
-  if ((mode != "threads" && mode != "processes") || n < 1 || neighbours < 1) return 2;
+  if ((mode != "threads" && mode != "processes") || n < 1 || neighbours < 0) return 2;
   (void)::setenv("GSHMEM_DEVICE", "cpu", 0);
   void* const shared =
       ::mmap(nullptr, sizeof(Times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -172,13 +176,14 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "many_pes: %s\n", error.what());
     return 1;
   }
-  std::printf("| %d %s | %.3g | %.3g | %ld | %ld | %.3g | %ld | %ld | %ld, %ld |\n", n,
+  std::printf("| %d %s | %.3g | %.3g | %ld | %ld | %.3g | %ld, %ld | %ld | %ld, %ld |\n", n,
               mode.c_str(), static_cast<double>(times.init) / 1e3,
               static_cast<double>(times.first_use) / 1e3, times.malloc.load(), times.barrier.load(),
-              static_cast<double>(times.finalize) / 1e3, times.kilobytes.load(),
-              times.descriptors.load(), times.used_pairs / n, times.all_pairs / n);
+              static_cast<double>(times.finalize) / 1e3, times.kilobytes / n,
+              times.used_kilobytes / n, times.descriptors.load(), times.used_pairs / n,
+              times.all_pairs / n);
   // Two queues to each neighbour on both sides, two to the own PE, and what answers those.
   const char* const connect = std::getenv("GSHMEM_CONNECT");
-  if (connect != nullptr && connect == std::string("use") && 2 * neighbours < n)
+  if (connect != nullptr && connect == std::string("use") && neighbours > 0 && 2 * neighbours < n)
     require(times.used_pairs == 4L * n * (1 + neighbours), "queue pairs that nobody needs");
 }

@@ -1,5 +1,6 @@
-"""Bugs of the control path of a ConnectX that a test over the soft NIC must catch: exact texts of
-transport/nic/mlx5 and what stands there instead. As a rule each would keep a card from working.
+"""Bugs of the control path of a ConnectX, and of connections on first use, that a test over the soft
+NIC must catch: exact texts of transport/nic and what stands there instead. As a rule each would keep
+a card from working.
 """
 from collections import namedtuple
 
@@ -8,6 +9,8 @@ Connection = namedtuple("Connection", "name file old new")
 CONNECTION, COMMANDS, MEMORY, DEVICE, REGISTERS = (
     f"transport/nic/mlx5/{name}.cpp"
     for name in ("connection", "commands", "memory", "device", "registers"))
+NIC = "transport/nic/mlx5/mlx5_nic.cpp"
+FIRST_USE, QUEUES = "transport/nic/first_use.cpp", "transport/nic/queue_set.cpp"
 
 CONNECTIONS = [
     # What the ends tell each other.
@@ -42,6 +45,11 @@ CONNECTIONS = [
                "IBV_ACCESS_REMOTE_READ;"),
     Connection("wait_for_answers_without_end", CONNECTION,
                ".ack_timeout = static_cast<std::uint32_t>(config.ib_timeout)", ".ack_timeout = 0"),
+    # Relaxed ordering.
+    Connection("signals_by_the_relaxed_key", NIC,
+               "keys.remote = enter(Order::kRelaxed).rkey;", "keys.remote = keys.atomic = enter(Order::kRelaxed).rkey;"),
+    Connection("relaxed_quiets_without_reads", QUEUES, "config_.ib_relaxed_ordering || config_.quiet",
+               "config_.quiet"),
     # States.
     Connection("never_initialized", CONNECTION, "  to_init();\n}", "}"),
     Connection("never_ready_to_receive", CONNECTION,
@@ -75,4 +83,40 @@ CONNECTIONS = [
                "qp.set(Qp::kPd, spec.pd + 1);"),
     Connection("events_to_nobody", COMMANDS, "cq.set(Cq::kEventQueue, spec.event_queue);",
                "cq.set(Cq::kEventQueue, 77);"),
+    # On first use: the letters of two PEs.
+    Connection("question_not_seen", FIRST_USE, "for (const Pair& pair : queues_.asked()) {",
+               "for (const Pair& pair : std::vector<Pair>{}) {"),
+    Connection("question_by_the_first_queue_only", QUEUES, "std::any_of(uses, uses + per_pe,",
+               "std::any_of(uses, uses + 1,"),
+    Connection("offered_again_with_each_question", FIRST_USE, "  if (stage != Stage::kNothing) return;  // it is under way\n", ""),
+    Connection("offer_not_answered", FIRST_USE, "    return send(Kind::kAnswer, pair, mine);\n", "    return;\n"),
+    Connection("answer_of_the_queues_that_were_offered", FIRST_USE, "send(Kind::kAnswer, pair, mine);",
+               "send(Kind::kAnswer, pair, theirs);"),
+    Connection("answer_about_another_context", FIRST_USE, "const Header header{kind, pair.context};",
+               "const Header header{kind, 0};"),
+    Connection("answered_unconnected", FIRST_USE,
+               "    queues_.connect(pair, theirs);\n    stage = Stage::kConnected;\n    return send",
+               "    stage = Stage::kConnected;\n    return send"),
+    Connection("connected_to_the_own_queues", FIRST_USE,
+               "    queues_.connect(pair, theirs);\n    stage = Stage::kConnected;\n    return send",
+               "    queues_.connect(pair, mine);\n    stage = Stage::kConnected;\n    return send"),
+    Connection("offering_end_unconnected", FIRST_USE,
+               "    queues_.connect(pair, theirs);\n    stage = Stage::kConnected;\n    send(",
+               "    stage = Stage::kConnected;\n    send("),
+    Connection("answer_not_confirmed", FIRST_USE, "    send(Kind::kConfirm, pair, {});\n", ""),
+    Connection("crossing_offer_refused", FIRST_USE, "if (header.kind != Kind::kConfirm && stage == Stage::kOffered) {",
+               "if (header.kind == Kind::kAnswer && stage == Stage::kOffered) {"),
+    Connection("crossing_offer_releases", FIRST_USE,
+               "    if (header.kind == Kind::kOffer) return;  // both have offered: the other one confirms, too\n", ""),
+    Connection("never_released", FIRST_USE, "  queues_.release(pair);\n  stage = Stage::kReleased;\n}\n\nvoid FirstUse::send",
+               "  stage = Stage::kReleased;\n}\n\nvoid FirstUse::send"),
+    Connection("own_pe_never_released", FIRST_USE, "  queues_.connect(pair, mine);\n  queues_.release(pair);\n",
+               "  queues_.connect(pair, mine);\n"),
+    Connection("number_of_another_queue", QUEUES, "uses[i].number, queues[i].own.created.number",
+               "uses[i].number, queues[0].own.created.number"),
+    Connection("released_by_its_own_pe", QUEUES, "static_cast<std::size_t>(pair.pe) * queues.size();",
+               "static_cast<std::size_t>(my_pe_) * queues.size();"),
+    Connection("failure_not_told", FIRST_USE,
+               '  } catch (const Error& error) {\n    outside_.on_error(\n        Error(error.code(), strprintf("no connection to PE %d: %s", pe, error.what())), pe);\n',
+               "  } catch (const Error&) {\n"),
 ]

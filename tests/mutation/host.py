@@ -20,7 +20,7 @@ from collections import Counter
 import places
 from connections import CONNECTIONS
 from equivalents import EQUIVALENT
-from stages import OVER_SOFT_NIC, STAGES, Stage, stages_of
+from stages import FIRST_USE, OVER_SOFT_NIC, STAGES, Stage, over_soft_nic, stages_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -230,7 +230,7 @@ def chosen(sources, options):
 def without_a_change(build):
     """Whether the stages see nothing where there is nothing."""
     good = True
-    for folder, stages in {**STAGES, "connections": OVER_SOFT_NIC}.items():
+    for folder, stages in {**STAGES, "connections": OVER_SOFT_NIC + FIRST_USE}.items():
         for stage in stages:
             begun = time.monotonic()
             verdict, how = verdict_on(build, None, [stage], None)
@@ -262,7 +262,7 @@ def bugs_of_connections(options):
         drawn = random.Random(options.seed).sample(all_places, count)
     missed = []
     for place in drawn:
-        verdict, how = verdict_on(build, place, OVER_SOFT_NIC, None)
+        verdict, how = verdict_on(build, place, over_soft_nic(place.file), None)
         print(f"{verdict}: {place.operator} [{how}]", flush=True)
         if verdict != "seen":
             missed.append(place.operator)

@@ -15,7 +15,7 @@ with a reason why nothing is worse (equivalents.py). FOLDER is a build with all 
 Succeeds when all were seen, or K. --again tests what a report says was not seen.
 
        mutate.py --connections N --build FOLDER [--seed S] [NAME...]
-puts N bugs of connections.py, or those named, into transport/nic/mlx5: tests over the soft NIC must
+puts N bugs of connections.py, or those named, into transport/nic: tests over the soft NIC must
 see each of them.
 """
 import argparse

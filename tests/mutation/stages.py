@@ -33,7 +33,16 @@ HOSTS = tests([*LIBRARY, "hosts_program", "hosts_traffic"],
 ERRORS = tests(LIBRARY, r"errors\.", 150, r"errors\.(rounds|bad_remote_key_of_every_call)")
 
 # What a ConnectX would refuse, or not answer.
-OVER_SOFT_NIC = [units("mlx5_soft_test"), spmd("soft_rails_mpirun_2", "soft_roce_2"), ERRORS]
+OVER_SOFT_NIC = [units("mlx5_soft_test"), spmd("soft_rails_mpirun_2", "soft_roce_2"),
+                 spmd("soft_adversary_relaxed_3_11"), ERRORS]
+# What goes wrong before the first post.
+FIRST_USE = [tests(LIBRARY, r"(launch\.first_use|spmd\.soft_first_use_3)", 100),
+             tests(LIBRARY, r"errors\..*first_use", 60), units("nic_queue_set_test")]
+
+
+def over_soft_nic(file):
+    """The stages of a bug of connections, by the file that has it."""
+    return OVER_SOFT_NIC if file.startswith("transport/nic/mlx5/") else FIRST_USE
 
 STAGES = {
     "bootstrap": [

@@ -76,6 +76,7 @@ class Noting final : public Nic {
     return {0, key_of(pe_, port_), ~key_of(pe_, port_)};
   }
   CreatedQueue create_queue(const QueuePlace& place) override {
+    require(port_ != "d15" || made < 4, GSHMEMX_ERROR_NIC, "no more queue pairs");
     queues.push_back({-1, place.depth, 0, {}});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
     const std::uint32_t number = ++made;
@@ -293,7 +294,7 @@ struct OnFirstUse {
   std::vector<abi::Control> controls;
   std::mutex mutex;  ///< of `threads`: TSan knows nothing of fences, by which device code asks
   std::vector<std::unique_ptr<FirstUse>> threads;
-  std::atomic<int> letters{0}, errors{0};
+  std::atomic<int> letters{0}, errors{0}, about{-1};  ///< the PE of the last error
   explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
 
   void start(Connected& pe, int me) {
@@ -307,7 +308,11 @@ struct OnFirstUse {
                                              ++letters;
                                              deliver(to, me, letter);
                                            },
-                                       .on_error = [this](const Error&, int) { ++errors; }});
+                                       .on_error =
+                                           [this](const Error&, int of) {
+                                             about = of;
+                                             ++errors;
+                                           }});
     {
       const std::lock_guard lock(mutex);
       threads[at] = std::move(thread);
@@ -322,6 +327,12 @@ struct OnFirstUse {
     std::unique_ptr<FirstUse> last;
     const std::lock_guard lock(mutex);
     last.swap(threads[static_cast<std::size_t>(me)]);
+  }
+  /// Device code of PE `me` asks for the queues to a PE, and does not wait.
+  void ask(const abi::NicView& view, int me, int pe) {
+    const auto raise = [](std::uint32_t& word) { __atomic_store_n(&word, 1u, __ATOMIC_RELEASE); };
+    raise(view.first_use[static_cast<std::uint32_t>(pe) * view.per_pe].asked);
+    raise(controls[static_cast<std::size_t>(me)].asked);
   }
   /// By device code of PE `me`, which posts to a queue for the first time.
   void use(const abi::NicView& view, int me, int pe, std::uint32_t nth = 0) {
@@ -383,7 +394,7 @@ TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
                        std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
           job.start(pe, me);
           pe.barrier();
-          for (int i = 0; i < 2; ++i) job.use(pe.queues().view(), me, 1 - me);
+          for (const std::uint32_t nth : {1u, 0u}) job.use(pe.queues().view(), me, 1 - me, nth);
           pe.barrier();
           expect(pe.count() == 2 * 4, "to itself and to the other one, and what answers");
           pe.expect_two_ends();
@@ -391,6 +402,23 @@ TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
           job.stop(me);
         }) == "");
   CHECK(job.errors == 0);
+}
+
+TEST_CASE("on_first_use_a_queue_that_a_nic_refuses_is_an_error_about_the_peer") {
+  auto boots = bootstrap::create_threads(2, 60);
+  OnFirstUse job(2);
+  const std::string refusing = GENERATE("d0", "d15");  // the PE that answers, or both
+  CHECK(test::run_threads(2, [&](int me) {
+          Connected pe(Job{{{refusing}, {"d15"}}, {0, 1}},
+                       std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
+          job.start(pe, me);
+          if (me == 0) job.ask(pe.queues().view(), 0, 1);
+          for (int i = 0; i < 20000 && job.errors == 0; ++i) ::usleep(1000);
+          pe.barrier();
+          job.stop(me);
+        }) == "");
+  CHECK(job.errors == 1);
+  CHECK(job.about == (refusing == "d0" ? 0 : 1));
 }
 
 TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
@@ -403,10 +431,12 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
                                 .is_woken = true,
                                 .send = [&](int, std::span<const std::byte>) { ++sent; },
                                 .on_error = [&](const Error&, int from) { about = from; }});
+  // Of half a header; of no queues, of one; from a PE that is none, and from one with two queues.
   const std::vector<std::byte> letter(GENERATE(3u, 8u, 8u + 2 * sizeof(ConnectInfo)));
-  thread.take(7, letter);
+  const int from = GENERATE(7, 0);
+  thread.take(from, letter);
   for (int i = 0; i < 20000 && about < 0; ++i) ::usleep(1000);
-  CHECK(about == 7);
+  CHECK(about == from);
   CHECK(sent == 0);
 }
 

@@ -179,7 +179,10 @@ QueueSet::QueueInfos QueueSet::create(const Pair& pair) {
 
 void QueueSet::connect(const Pair& pair, const QueueInfos& theirs) {
   const std::lock_guard lock(mutex_);
-  connect(queues_of(pair), theirs);
+  const std::span<const Queue> queues = queues_of(pair);
+  require(theirs.size() == queues.size(), GSHMEMX_ERROR_INTERNAL,
+          strprintf("it tells of %zu queues, not %zu", theirs.size(), queues.size()));
+  connect(queues, theirs);
 }
 
 void QueueSet::release(const Pair& pair) {
