@@ -4,6 +4,7 @@
 #include "host/base/descriptors.h"
 #include "host/base/log.h"
 #include "host/base/net/reception.h"
+#include "host/base/system_call.h"
 #include "host/base/thread.h"
 
 #include <sys/eventfd.h>
@@ -44,15 +45,14 @@ class RootLoop {
 
   void run() {
     while (!finished()) {
-      wait();
-      if (!stopping_ && polled_[0].revents != 0) stop();
-      const std::size_t n_ranks = polled_ranks_;
-      for (std::size_t i = 0; i < n_ranks; ++i) {
-        if (polled_[1 + i].revents != 0) serve(*ranks_[i]);
+      try {
+        wait();
+        serve_all();
+      } catch (const std::exception& error) {
+        // Such as more connections than the process may have descriptors. It would go on for ever.
+        job_.fail({GSHMEMX_ERROR_SYSTEM, std::string("bootstrap root service: ") + error.what()});
+        stop();
       }
-      reception_.serve(polled_.data() + 1 + n_ranks);
-      if (!reception_.shortage().empty() && !raise_descriptor_limit(descriptor_limit() + 1))
-        job_.note("the root service has no descriptors left: " + reception_.shortage());
       deliver();
       std::erase_if(ranks_, [this](const auto& rank) {
         if (rank->done) by_number_[static_cast<std::size_t>(rank->number)] = nullptr;
@@ -86,17 +86,17 @@ class RootLoop {
       polled_.push_back({rank->stream.fd().get(), rank->stream.poll_events(), 0});
     polled_ranks_ = ranks_.size();
     reception_.add_to(polled_);
-    const int ready = poll(polled_.data(), polled_.size(), wait_ms());
-    if (ready < 0 && errno != EINTR) {
-      // Such as more connections than the process may have descriptors. It would go on for ever.
-      job_.fail(
-          {GSHMEMX_ERROR_SYSTEM, strprintf("bootstrap root service: poll of %zu descriptors: %s",
-                                           polled_.size(), std::strerror(errno))});
-      stop();
+    poll_once(polled_, wait_ms());
+  }
+
+  void serve_all() {
+    if (polled_[0].revents != 0) stop();
+    for (std::size_t i = 0; i < polled_ranks_; ++i) {
+      if (polled_[1 + i].revents != 0) serve(*ranks_[i]);
     }
-    if (ready <= 0) {
-      for (pollfd& entry : polled_) entry.revents = 0;
-    }
+    reception_.serve(polled_.data() + 1 + polled_ranks_);
+    if (!reception_.shortage().empty() && !raise_descriptor_limit(descriptor_limit() + 1))
+      job_.note("the root service has no descriptors left: " + reception_.shortage());
   }
 
   [[nodiscard]] int wait_ms() const {
@@ -129,14 +129,12 @@ class RootLoop {
   }
 
   /// Whatever one rank's bytes lead to stays with that rank and its job.
-  void serve(Rank& rank) try {
+  void serve(Rank& rank) {
     rank.stream.send_some();
     while (const Frame frame = rank.stream.receive()) obey(rank, frame);
     if (rank.done || rank.stream.state() == Stream::State::kOpen) return;
     rank.done = true;
     if (!rank.left) job_.lost(rank.number, rank.stream.reason());
-  } catch (const std::exception& error) {
-    job_.fail({GSHMEMX_ERROR_INTERNAL, std::string("bootstrap root service: ") + error.what()});
   }
 
   void obey(Rank& rank, const Frame& frame) {
@@ -153,7 +151,7 @@ class RootLoop {
   }
 
   void stop() {
-    stopping_ = true;
+    if (std::exchange(stopping_, true)) return;
     stop_deadline_ = Deadline(kStopSeconds);
     reception_.close();
     if (job_.deserted()) return;

@@ -2,6 +2,7 @@
 
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
+#include "host/base/system_call.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -92,9 +93,8 @@ int open_file(const std::string& file) {
 
 void write_line(const char* line, std::size_t size) noexcept {
   const int fd = g_fd.load(std::memory_order_relaxed);
-  // Only an interrupted write is repeated. Any other failure has nowhere to be reported.
-  while (write(fd, line, size) < 0 && errno == EINTR) {
-  }
+  // A failure has nowhere to be reported.
+  (void)uninterrupted([&] { return write(fd, line, size); });
 }
 
 // Appends to line[used..limit) and returns the new end, at most `limit`.

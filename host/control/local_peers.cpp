@@ -3,6 +3,7 @@
 #include "host/base/at_fork.h"
 #include "host/base/descriptors.h"
 #include "host/base/net/reception.h"
+#include "host/base/system_call.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -230,8 +231,10 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
   }
-  if (::sendmsg(mailbox_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
-  if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS || errno == EINTR) return false;
+  if (uninterrupted(
+          [&] { return ::sendmsg(mailbox_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT); }) >= 0)
+    return true;
+  if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS) return false;
   throw Error(GSHMEMX_ERROR_PEER_FAILED,
               strprintf("cannot pass a segment to PE %d: %s", group_->pe(i), std::strerror(errno)));
 }
@@ -248,8 +251,8 @@ bool LocalPeers::take_letter() {
   message.msg_iovlen = 2;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t n = ::recvmsg(mailbox_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (n < 0 && errno == EINTR) return true;
+  const ssize_t n = uninterrupted(
+      [&] { return ::recvmsg(mailbox_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   if (n < 0 && errno == EAGAIN) return false;
   check_errno(n, "recvmsg");
   Letter letter;
@@ -304,8 +307,7 @@ void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& 
   check_gone(from);  // its last letter may have been taken in before
   pollfd entry{mailbox_.get(), POLLIN, 0};
   const int left_ms = deadline.poll_ms();
-  const int ready = ::poll(&entry, 1, left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs));
-  if (ready < 0 && errno != EINTR) check_errno(ready, "poll");
+  const int ready = poll_once({&entry, 1}, left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs));
   const std::string why = ready > 0 ? "" : stopped_();
   take_letters(from);
   require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);

@@ -1,6 +1,7 @@
 #include "host/control/monitor.h"
 
 #include "host/base/error.h"
+#include "host/base/system_call.h"
 #include "host/base/thread.h"
 
 #include <sys/eventfd.h>
@@ -94,40 +95,37 @@ void Monitor::post(Request request) {
   (void)!::write(wake_.get(), &one, sizeof(one));
 }
 
-void Monitor::run() {
+void Monitor::run() try {
   std::vector<pollfd> entries;
   while (!has_left()) {
-    const int ready = wait(entries);
-    if (ready < 0 && errno != EINTR) {
-      const std::string why =
-          strprintf("poll of %zu descriptors: %s", entries.size(), std::strerror(errno));
-      callbacks_.on_failure(why);
-      return;
-    }
+    wait(entries);
     if (ticking_) callbacks_.on_tick();
-    if (ready > 0 && entries[0].revents != 0 && !take_requests()) return;
-    serve(ready, entries);
+    if (entries[0].revents != 0 && !take_requests()) return;
+    serve(entries);
     if (has_told()) {
       const std::lock_guard lock(mutex_);
       has_told_ = true;
       told_.notify_all();
     }
   }
+} catch (const Error& error) {
+  callbacks_.on_failure(error.what());
 }
 
 /// On this thread, in a callback.
-void Monitor::run_until_told() {
+void Monitor::run_until_told() try {
   const Clock::time_point end = Clock::now() + kTellTime;
   std::vector<pollfd> entries;
   while (!has_told() && Clock::now() < end) {
-    const int ready = wait(entries);
-    if (ready < 0 && errno != EINTR) return;
-    serve(ready, entries);
+    wait(entries);
+    serve(entries);
   }
+} catch (const Error&) {
+  // Others see that the connection ends.
 }
 
-void Monitor::serve(int ready, const std::vector<pollfd>& entries) {
-  for (std::size_t i = 0; ready > 0 && i < peers_.size(); ++i) {
+void Monitor::serve(const std::vector<pollfd>& entries) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
     if ((entries[i + 1].revents & ~POLLOUT) != 0) read(peers_[i]);
   }
   step_ending();
@@ -135,7 +133,7 @@ void Monitor::serve(int ready, const std::vector<pollfd>& entries) {
   pump();
 }
 
-int Monitor::wait(std::vector<pollfd>& entries) {
+void Monitor::wait(std::vector<pollfd>& entries) {
   entries.assign(1, pollfd{wake_.get(), POLLIN, 0});
   for (const Peer& peer : peers_) {
     entries.push_back({peer.finished ? -1 : peer.stream.fd().get(), peer.stream.poll_events(), 0});
@@ -148,7 +146,7 @@ int Monitor::wait(std::vector<pollfd>& entries) {
   }
   if (ending_) limit_ms = 10;
   if (leaving_) limit_ms = std::min(leaving_->poll_ms(), 100);
-  return ::poll(entries.data(), entries.size(), limit_ms);
+  poll_once(entries, limit_ms);
 }
 
 bool Monitor::take_requests() {

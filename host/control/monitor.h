@@ -81,8 +81,8 @@ class Monitor {
 
   void run();
   void run_until_told();
-  void serve(int ready, const std::vector<pollfd>& entries);
-  [[nodiscard]] int wait(std::vector<pollfd>& entries);
+  void serve(const std::vector<pollfd>& entries);
+  void wait(std::vector<pollfd>& entries);
   void post(Request request);
   /// False: time to stop.
   [[nodiscard]] bool take_requests();

@@ -111,8 +111,8 @@ class Gpu {
 /// GSHMEMX_ERROR_NOT_SUPPORTED.
 [[nodiscard]] std::unique_ptr<Gpu> open_gpu(int device, int local_rank);
 
-/// Number of GPUs; 0 with the reason in `*why_none` (may be null).
-[[nodiscard]] int gpu_count(std::string* why_none);
+/// Empty where there is a GPU.
+[[nodiscard]] std::string why_no_gpu();
 [[nodiscard]] std::vector<GpuInfo> gpu_list();
 
 }  // namespace gshmem

@@ -21,9 +21,14 @@ const CudaDriver& driver() {
   return *cuda;
 }
 
-int choose_device(const CudaDriver& cuda, int device, int local_rank) {
+int device_count(const CudaDriver& cuda) {
   int count = 0;
   GSHMEM_CU(&cuda, cuDeviceGetCount, &count);
+  return count;
+}
+
+int choose_device(const CudaDriver& cuda, int device, int local_rank) {
+  const int count = device_count(cuda);
   require(device < count, GSHMEMX_ERROR_GPU_NOT_SELECTED,
           strprintf("cuda_device_id = %d, but this process sees %d GPUs", device, count));
   if (device >= 0) return device;
@@ -368,21 +373,13 @@ std::unique_ptr<Gpu> open_gpu(int device, int local_rank) {
   return std::make_unique<CudaGpu>(device, local_rank);
 }
 
-int gpu_count(std::string* why_none) {
-  const CudaDriver* cuda = CudaDriver::get();
-  if (!cuda) {
-    if (why_none) *why_none = CudaDriver::why_not();
-    return 0;
-  }
-  int count = 0;
-  GSHMEM_CU(cuda, cuDeviceGetCount, &count);
-  return count;
-}
+std::string why_no_gpu() { return CudaDriver::get() != nullptr ? "" : CudaDriver::why_not(); }
 
 std::vector<GpuInfo> gpu_list() {
-  const int count = gpu_count(nullptr);
   std::vector<GpuInfo> list;
-  for (int device = 0; device < count; ++device) list.push_back(describe(driver(), device, count));
+  const CudaDriver* const cuda = CudaDriver::get();
+  const int count = cuda != nullptr ? device_count(*cuda) : 0;
+  for (int device = 0; device < count; ++device) list.push_back(describe(*cuda, device, count));
   return list;
 }
 

@@ -10,10 +10,7 @@ constexpr char kReason[] = "this build of gshmem has no GPU support (no CUDA too
 
 std::unique_ptr<Gpu> open_gpu(int, int) { throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, kReason); }
 
-int gpu_count(std::string* why_none) {
-  if (why_none) *why_none = kReason;
-  return 0;
-}
+std::string why_no_gpu() { return kReason; }
 
 std::vector<GpuInfo> gpu_list() { return {}; }
 

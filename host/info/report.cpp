@@ -101,7 +101,8 @@ Report collect(const std::string& sysfs_root) {
   report.variables = check_variables(config_entries_from_env());
   report.unknown_variables = config_unknown_names_from_env();
   try {
-    if (gpu_count(&report.no_gpus) > 0) report.gpus = gpu_list();
+    report.no_gpus = why_no_gpu();
+    report.gpus = gpu_list();
   } catch (const Error& error) {
     report.no_gpus = error.what();
   }

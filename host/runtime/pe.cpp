@@ -24,7 +24,11 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                      [this](int pe, net::ByteView letter) {
                        plane_->send(pe, control::Plane::Topic::kMeetings, letter);
                      },
-                 .require_running = [this] { faults_.require_running(); }}) {
+                 .require_running =
+                     [this] {
+                       if (faults_.ends_waits())
+                         faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
+                     }}) {
   if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
   options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -109,10 +113,9 @@ void Pe::meet() {
 void Pe::choose_gpu() {
   const DeviceChoice choice = options_.config.device;
   if (choice == DeviceChoice::kCpu) return;
-  std::string why_none;
-  if (gpu_count(&why_none) == 0) {
+  if (const std::string why = why_no_gpu(); !why.empty()) {
     require(choice == DeviceChoice::kAuto, GSHMEMX_ERROR_NOT_SUPPORTED,
-            "GSHMEM_DEVICE=cuda: " + why_none);
+            "GSHMEM_DEVICE=cuda: " + why);
     return;
   }
   gpu_ = open_gpu(options_.cuda_device_id, group().index);

@@ -6,8 +6,10 @@
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/lifeline.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 
 #include <array>
@@ -188,6 +190,31 @@ TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
       std::exit(0);  // without leaving
     }
     expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 ended, and with it the root service",
+                 [&] { boot->barrier(); });
+  };
+  CHECK(run_processes(3, body) == "");
+}
+
+TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
+  if (kSanitized) {
+    std::puts("skipped: sanitizers need descriptors themselves");
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  IdChannel channel, ready;
+  const auto body = [&](int rank) {
+    const auto boot = channel.join(rank, 3, uid_config());
+    boot->barrier();
+    if (rank != 0) {
+      ready.await(1);
+    } else {
+      rlimit limit{};
+      check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+      limit.rlim_cur = 1;  // poll(2): EINVAL when there are more descriptors than that
+      check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+      for (int other = 1; other < 3; ++other) ready.signal();
+    }
+    expect_error(GSHMEMX_ERROR_SYSTEM, "bootstrap root service: poll of 4 descriptors: Invalid",
                  [&] { boot->barrier(); });
   };
   CHECK(run_processes(3, body) == "");

@@ -1,7 +1,7 @@
 """Random changes of host code after which nothing is worse: the line before, after, and why.
 
 Equivalent(file, old, new, reason): the lines without indentation, as mutate.py --random prints
-them. A row whose line is not in its file any more fails runs by hand.
+them. A row that is no change of its file any more fails runs by hand.
 """
 from collections import namedtuple
 

@@ -11,8 +11,8 @@ Stage = namedtuple("Stage", "targets tests without seconds")
 # Programs use the shared library, so that it alone is linked again.
 LIBRARY = ["gshmem"]
 LEGS = r"spmd\.(threads|mpirun|uid|uid-address|slurm|soft|ofi|auto|mlx5|teams|unknown)_"
-# One case per misuse, death, fork, setting. What needs daemons does not end among these mounts.
-MISUSE = Stage(LIBRARY, r"spmd\.", LEGS + r"|spmd\.rank_that_fails_before_it_joins", 120)
+# One case per misuse, death, fork, setting.
+MISUSE = Stage(LIBRARY, r"spmd\.", LEGS, 120)
 
 
 def tests(targets, pattern, seconds, without="^$"):

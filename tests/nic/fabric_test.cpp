@@ -7,15 +7,19 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <string>
 #include <thread>
 
 namespace gshmem::test {
@@ -133,6 +137,31 @@ bool talk(Side& side) {
   reach(side.board, 6);
   return __atomic_load_n(side.memory.as<std::uint64_t>(0), __ATOMIC_ACQUIRE) == 180 &&
          side.engine.violations().empty();
+}
+
+TEST_CASE("one_at_a_time_enters_a_fabric_whatever_signals_come") {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  REQUIRE(::sigaction(SIGUSR1, &action, nullptr) == 0);
+  const int fd = soft::Engine::make_fabric();
+  const int other = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::flock(other, LOCK_EX) == 0);
+  std::atomic<bool> entered = false;
+  std::thread thread([&] {
+    soft::Engine engine{soft::EngineOptions{}};
+    engine.join_fabric(fd);
+    entered = true;
+  });
+  for (int signals = 0; signals < 50; ++signals) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::pthread_kill(thread.native_handle(), SIGUSR1);
+  }
+  CHECK(!entered);
+  REQUIRE(::flock(other, LOCK_UN) == 0);
+  thread.join();
+  CHECK(entered);
+  ::close(other);
+  ::close(fd);
 }
 
 TEST_CASE("two_processes_talk_at_the_same_time") {

@@ -70,6 +70,7 @@ std::vector<Leg> data_legs() {
   // accesses.
   const char* const staged = fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm";
   if (!kUnderTsan) all.push_back({staged, "off", true});
+  if (!kUnderTsan && fabric_double() != nullptr) all.push_back({"cxi", "auto", true});
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "host/base/net/reception.h"
 
 #include "host/base/net/socket.h"
+#include "host/base/system_call.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,11 +19,7 @@ bool Reception::wait(const Deadline& deadline, const Fd* also) {
   add_to(entries);
   const int own_ms = poll_ms(), end_ms = deadline.poll_ms();
   const int ms = own_ms < 0 ? end_ms : end_ms < 0 ? own_ms : std::min(own_ms, end_ms);
-  const int ready = ::poll(entries.data(), entries.size(), ms);
-  if (ready < 0 && errno != EINTR) check_errno(ready, "poll");
-  if (ready <= 0) {
-    for (pollfd& entry : entries) entry.revents = 0;
-  }
+  poll_once(entries, ms);
   serve(entries.data() + 1);
   return entries[0].revents != 0;
 }

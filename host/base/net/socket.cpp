@@ -1,6 +1,7 @@
 #include "host/base/net/socket.h"
 
 #include "host/base/descriptors.h"
+#include "host/base/system_call.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -8,12 +9,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -216,11 +218,10 @@ Listener listen_on(const Endpoint& endpoint, bool* in_use) {
 }
 
 Fd accept_from(const Fd& listener) {
-  int fd = 0;
   SocketAddress caller;
-  do {
-    fd = accept4(listener.get(), &caller.any, &caller.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+  const int fd = uninterrupted([&] {
+    return accept4(listener.get(), &caller.any, &caller.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  });
   if (fd < 0) return {};
   Fd accepted(fd);
   if (caller.any.sa_family != AF_UNIX) prepare_stream(accepted);
@@ -230,8 +231,7 @@ Fd accept_from(const Fd& listener) {
 Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   Fd fd = new_socket(endpoint);
   const SocketAddress address(endpoint);
-  // A connect that a signal interrupts goes on like one that is in progress.
-  if (connect(fd.get(), &address.any, address.bytes) != 0 && errno != EINPROGRESS && errno != EINTR)
+  if (connect(fd.get(), &address.any, address.bytes) != 0 && errno != EINPROGRESS)
     return {{}, errno};
   if (!wait_for(fd, POLLOUT, deadline)) return {{}, ETIMEDOUT};
   int error = 0;
@@ -246,26 +246,21 @@ Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
 
 bool wait_for(const Fd& fd, short events, const Deadline& deadline) {
   pollfd entry{fd.get(), events, 0};
-  while (true) {
-    const int ready = poll(&entry, 1, deadline.poll_ms());
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) check_errno(-1, "poll");
-    if (deadline.passed()) return false;
-  }
+  do {
+    if (poll_once({&entry, 1}, deadline.poll_ms()) > 0) return true;
+  } while (!deadline.passed());
+  return false;
 }
 
 Cookie cookie_of(std::string_view text) {
-  Cookie cookie;
-  for (const unsigned half : {0u, 1u}) {
-    std::uint64_t hash = 0xCBF29CE484222325u + half;
+  std::array<std::uint64_t, 2> halves{0xCBF29CE484222325u, 0xCBF29CE484222326u};
+  for (std::uint64_t& hash : halves) {
     for (int round = 0; round < 2; ++round) {
       for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
       hash = (hash ^ 0xFFu) * 0x100000001B3u;
     }
-    for (unsigned i = 0; i < 8; ++i)
-      cookie[8 * half + i] = static_cast<std::byte>((hash >> (8 * i)) & 0xFF);
   }
-  return cookie;
+  return std::bit_cast<Cookie>(halves);
 }
 
 Cookie random_cookie() {

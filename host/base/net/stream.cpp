@@ -1,6 +1,7 @@
 #include "host/base/net/stream.h"
 
-#include <poll.h>
+#include "host/base/system_call.h"
+
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,9 +28,10 @@ void Stream::accept_only(std::initializer_list<FrameKind> accepted) {
 void Stream::send_some() {
   while (!flushed()) {
     const Bytes& frame = *outgoing_.front();
-    const ssize_t sent =
-        ::send(fd_.get(), frame.data() + sent_, frame.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
+    const ssize_t sent = uninterrupted([&] {
+      return ::send(fd_.get(), frame.data() + sent_, frame.size() - sent_,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    });
     if (sent < 0 && would_wait(errno)) return;
     if (sent < 0) {
       // Last words of the other side may still be readable: reading finds the end. But a socket
@@ -87,15 +89,12 @@ bool Stream::accept_header() {
 }
 
 std::size_t Stream::read_some(std::byte* into, std::size_t want) {
-  for (;;) {
-    const ssize_t got = ::recv(fd_.get(), into, want, MSG_DONTWAIT);
-    if (got > 0) return static_cast<std::size_t>(got);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && would_wait(errno)) return 0;
-    state_ = State::kClosed;
-    error_ = got < 0 ? errno : send_error_;
-    return 0;
-  }
+  const ssize_t got = uninterrupted([&] { return ::recv(fd_.get(), into, want, MSG_DONTWAIT); });
+  if (got > 0) return static_cast<std::size_t>(got);
+  if (got < 0 && would_wait(errno)) return 0;
+  state_ = State::kClosed;
+  error_ = got < 0 ? errno : send_error_;
+  return 0;
 }
 
 short Stream::poll_events() const { return static_cast<short>(POLLIN | (flushed() ? 0 : POLLOUT)); }

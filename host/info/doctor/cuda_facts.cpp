@@ -44,7 +44,7 @@ CudaGpu facts_of(GpuInfo info) {
 CudaFacts cuda_facts() {
   CudaFacts facts;
   try {
-    if (gpu_count(&facts.why_none) == 0 && facts.why_none.empty()) facts.why_none = "no GPU";
+    facts.why_none = why_no_gpu();
 #if defined(GSHMEM_HAVE_CUDA)
     facts.built = true;
     if (!facts.why_none.empty()) return facts;

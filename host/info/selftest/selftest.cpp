@@ -97,9 +97,8 @@ SelfTest test_nic(const Config& given) {
   Config config = config_of(given);
   config.device = DeviceChoice::kCpu;
   test.parts.push_back(test_part("host memory, rung by a CPU", config));
-  std::string why_none;
-  if (given.device == DeviceChoice::kCpu || gpu_count(&why_none) == 0) {
-    const std::string why = given.device == DeviceChoice::kCpu ? "GSHMEM_DEVICE=cpu" : why_none;
+  const std::string why = given.device == DeviceChoice::kCpu ? "GSHMEM_DEVICE=cpu" : why_no_gpu();
+  if (!why.empty()) {
     test.parts.push_back({"GPU memory", {{Kind::kNote, "left out", why}}});
     return test;
   }

@@ -110,6 +110,22 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
   }
 }
 
+TEST_CASE("queues_on_a_gpu_without_one_are_an_error_on_all") {
+  for (Environment environment : visible({kSoft, kOfi})) {
+    environment.insert({{"GSHMEM_DEVICE", "cpu"}, {"GSHMEM_QUEUE_MEMORY", "gpu"}});
+    for (const Outcome& outcome : in_children(kPes, quick(environment), [](int) {
+           gshmem_init();
+           std::printf("state %d\n", gshmemx_init_status());
+         })) {
+      if (lacks_path(outcome)) continue;
+      INFO(name_of(environment) << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output, "state 0\n"));
+      CHECK(contains(outcome.output, "GSHMEM_QUEUE_MEMORY=gpu: the PEs run in CPU mode; use host"));
+    }
+  }
+}
+
 TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
   const auto run = [](const std::string& setting) {

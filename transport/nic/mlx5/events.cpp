@@ -1,9 +1,9 @@
 #include "transport/nic/mlx5/events.h"
 
+#include "host/base/system_call.h"
 #include "host/base/thread.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 
 #include <cerrno>
@@ -125,9 +125,10 @@ void EventThread::run() noexcept {
                    {channel_ != nullptr ? channel_->fd : -1, kEvents, 0}};
   bool gone = false;
   for (;;) {
-    if (poll(fds, 3, -1) < 0) {
-      if (errno == EINTR) continue;
-      GSHMEM_WARN("poll on the events of %s: %s", device_.name.c_str(), std::strerror(errno));
+    try {
+      poll_once(fds, -1);
+    } catch (const Error& error) {
+      GSHMEM_WARN("events of %s: %s", device_.name.c_str(), error.what());
       return;
     }
     if (fds[0].revents != 0) return;

@@ -1,6 +1,7 @@
 #include "transport/nic/soft/fabric.h"
 
 #include "host/base/error.h"
+#include "host/base/system_call.h"
 #include "transport/nic/soft/engine.h"
 
 #include <fcntl.h>
@@ -72,8 +73,7 @@ std::shared_ptr<void> ring_memory(const Fd& file, std::uint64_t offset) {
 class FileLock {
  public:
   explicit FileLock(const Fd& file) : file_(file.get()) {
-    while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
+    (void)uninterrupted([this] { return ::flock(file_, LOCK_EX); });
   }
   ~FileLock() { ::flock(file_, LOCK_UN); }
   FileLock(const FileLock&) = delete;
