@@ -49,8 +49,9 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
           strprintf("%s: unique id 0x%lx was made by no PE of this job", call, place.id));
   const Key key{place.id, round};
   std::unique_lock lock(mutex_);
-  const auto [wait, is_first] = waits_.try_emplace(key);
-  require(is_first, GSHMEMX_ERROR_INVALID_VALUE,
+  const auto entered = waits_.try_emplace(key);
+  const auto wait = entered.first;
+  require(entered.second, GSHMEMX_ERROR_INVALID_VALUE,
           strprintf("%s: another thread of this PE is in it with unique id 0x%lx", call, place.id));
   lock.unlock();
   outside_.send(static_cast<int>(keeper),
