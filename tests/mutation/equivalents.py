@@ -58,4 +58,8 @@ EQUIVALENT = [
                "constexpr std::size_t kStep = std::size_t{1} << 16;",
                "constexpr std::size_t kStep = std::size_t{2} << 16;",
                "it reads by larger steps"),
+    Equivalent("host/control/monitor.cpp",
+               "std::uint64_t count = 0;",
+               "std::uint64_t count = 1;",
+               "read(2) stores into it, and nobody looks at it"),
 ]

@@ -9,8 +9,7 @@ using State = MessageBuffer::State;
 
 std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
   const bool word = header.bytes == 4 || header.bytes == 8;
-  const bool fits =
-      header.bytes <= setup_.heap_bytes && header.offset <= setup_.heap_bytes - header.bytes;
+  const bool fits = in_range(header.offset, header.bytes, setup_.heap_bytes);
   abi::Syndrome syndrome{};
   if (header.key != setup_.remote_key || !fits) {
     syndrome = abi::Syndrome::kRemoteAccess;

@@ -20,6 +20,11 @@ inline constexpr Ticket kNoTicket = -1;  ///< is done
 /// Memory that copies start from or end in; freed with the object that made it.
 using Staging = std::shared_ptr<std::uint8_t>;
 
+/// Whether `bytes` bytes at `offset` lie in memory of `size` bytes. Their sum may wrap.
+[[nodiscard]] inline bool in_range(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {
+  return bytes <= size && offset <= size - bytes;
+}
+
 class MemoryAccess {
  public:
   virtual ~MemoryAccess() = default;

@@ -1,14 +1,8 @@
 // What a WQE may ask for.
+#include "transport/ofi/memory_access.h"
 #include "transport/ofi/work_queue.h"
 
 namespace gshmem::ofi {
-namespace {
-
-bool in_range(std::uint64_t address, std::uint64_t bytes, std::uint64_t size) {
-  return bytes <= size && address <= size - bytes;
-}
-
-}  // namespace
 
 Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) const {
   const auto expected = static_cast<std::uint16_t>(next_);
