@@ -121,12 +121,12 @@ class Teams {
   abi::DeviceState& state_;
   std::vector<abi::Team> entries_;  ///< as host threads read them
   abi::Team* device_entries_;
-  std::vector<SharedList> lists_;           ///< by entry; null: every PE at the place of its number
+  std::mutex mutex_;
   std::vector<std::int32_t*> spare_lists_;  ///< memory of kernels, for n_pes members each
-  std::vector<std::uint32_t> calls_;        ///< of agree, by entry, since its team was made
+  std::vector<SharedList> lists_;     ///< by entry; null: by number. They give back what is above.
+  std::vector<std::uint32_t> calls_;  ///< of agree, by entry, since its team was made
   std::vector<std::uint32_t> generations_;
   std::vector<gshmem_team_config_t> configs_;
-  std::mutex mutex_;
   std::vector<bool> taken_;
 };
 
