@@ -5,7 +5,6 @@
 
 #include "amo.h"
 #include "api_collective.h"
-#include "api_rma.h"
 #include "caller.h"
 #include "check.h"
 #include "order.h"
@@ -17,6 +16,145 @@
 #include "wait.h"
 
 namespace gshmem::api {
+
+// --- RMA -----------------------------------------------------------------------------------------
+enum class Completion { kBlocking, kNonBlocking };
+
+template <Completion kCompletion, class Coop>
+GSHMEM_FN void put_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                      int pe) {
+  const State& state = call.state;
+  if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"dest", dest, n}},
+                       Local{{"source", source, n}}))
+    return;
+  GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kPut, call.name, dest, source, n.bytes(), pe,
+                                          kCompletion == Completion::kBlocking))
+  if constexpr (kCompletion == Completion::kBlocking) {
+    device::put(coop, state, dest, source, n.bytes(), pe);
+  } else {
+    device::put_nbi(coop, state, dest, source, n.bytes(), pe);
+  }
+}
+
+template <Completion kCompletion, class Coop>
+GSHMEM_FN void get_as(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                      int pe) {
+  const State& state = call.state;
+  if (!check_arguments(state, call.name, ToPe{pe}, Symmetric{{"source", source, n}},
+                       Local{{"dest", dest, n}}))
+    return;
+  GSHMEM_BY_HOST_OPS(void, Call::transfer(CallKind::kGet, call.name, dest, source, n.bytes(), pe,
+                                          kCompletion == Completion::kBlocking))
+  if constexpr (kCompletion == Completion::kBlocking) {
+    device::get(coop, state, dest, source, n.bytes(), pe);
+  } else {
+    device::get_nbi(coop, state, dest, source, n.bytes(), pe);
+  }
+}
+
+#if !defined(__CUDA_ARCH__)
+template <class T>
+Call word_call(CallKind kind, const Caller& caller, T* dest, const T* source, std::uint64_t operand,
+               int pe) {
+  Call call(kind, caller.name, pe);
+  call.dest = dest;
+  call.source = source;
+  call.operand = operand;
+  call.width = sizeof(T);
+  return call;
+}
+inline Call strided_call(CallKind kind, const Caller& caller, void* dest, const void* source,
+                         Strides strides, Elements n, int pe) {
+  Call call = Call::transfer(kind, caller.name, dest, source, n.bytes(), pe, true);
+  call.dst_stride = strides.dst;
+  call.src_stride = strides.src;
+  call.width = static_cast<std::uint32_t>(n.size);
+  return call;
+}
+#endif
+
+template <class Coop>
+GSHMEM_FN void put(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                   int pe) {
+  put_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void put_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                       int pe) {
+  put_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void get(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                   int pe) {
+  get_as<Completion::kBlocking>(call, coop, dest, source, n, pe);
+}
+template <class Coop>
+GSHMEM_FN void get_nbi(const Caller& call, Coop coop, void* dest, const void* source, Elements n,
+                       int pe) {
+  get_as<Completion::kNonBlocking>(call, coop, dest, source, n, pe);
+}
+
+template <class T>
+GSHMEM_FN void p(const Caller& call, T* dest, T value, int pe) {
+  const State& state = call.state;
+  if (!check_arguments(state, call.name, ToPe{pe}, element("dest", dest))) return;
+  GSHMEM_ON_HOST_OPS({
+    if constexpr (sizeof(T) > sizeof(Call::operand)) {
+      (void)ops->run(Call::transfer(CallKind::kPut, call.name, dest, &value, sizeof(T), pe, true));
+    } else {
+      (void)ops->run(word_call(CallKind::kP, call, dest, dest, bits<Word<T>>(value), pe));
+    }
+    return;
+  })
+  device::p(state, dest, value, pe);
+}
+
+template <class T>
+GSHMEM_FN T g(const Caller& call, const T* source, int pe) {
+  const State& state = call.state;
+  if (!check_arguments(state, call.name, ToPe{pe}, element("source", source))) return T{};
+  GSHMEM_ON_HOST_OPS({
+    if constexpr (sizeof(T) > sizeof(Call::operand)) {
+      T value{};
+      (void)ops->run(
+          Call::transfer(CallKind::kGet, call.name, &value, source, sizeof(T), pe, true));
+      return value;
+    } else {
+      T* const none = nullptr;
+      return bits<T>(
+          static_cast<Word<T>>(ops->run(word_call(CallKind::kG, call, none, source, 0, pe))));
+    }
+  })
+  return device::g(state, source, pe);
+}
+
+template <std::size_t kSize, class Coop>
+GSHMEM_FN void iput(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
+                    int pe) {
+  using W = typename WordOf<kSize>::type;
+  const State& state = call.state;
+  const Elements n{strides.nelems, kSize};
+  if (!check_arguments(state, call.name, ToPe{pe},
+                       Strided<Symmetric>{"dest", "dst", dest, strides.dst, n},
+                       Strided<Local>{"source", "sst", source, strides.src, n}))
+    return;
+  GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIput, call, dest, source, strides, n, pe))
+  device::iput(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
+}
+
+template <std::size_t kSize, class Coop>
+GSHMEM_FN void iget(const Caller& call, Coop coop, void* dest, const void* source, Strides strides,
+                    int pe) {
+  using W = typename WordOf<kSize>::type;
+  const State& state = call.state;
+  const Elements n{strides.nelems, kSize};
+  if (!check_arguments(state, call.name, ToPe{pe},
+                       Strided<Symmetric>{"source", "sst", source, strides.src, n},
+                       Strided<Local>{"dest", "dst", dest, strides.dst, n}))
+    return;
+  GSHMEM_BY_HOST_OPS(void, strided_call(CallKind::kIget, call, dest, source, strides, n, pe))
+  device::iget(coop, state, static_cast<W*>(dest), static_cast<const W*>(source), strides, pe);
+}
 
 // --- Atomics -------------------------------------------------------------------------------------
 #if !defined(__CUDA_ARCH__)

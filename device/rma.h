@@ -226,29 +226,4 @@ GSHMEM_FN void iget(Coop coop, const State& state, W* dest, const W* source, Str
   coop.sync();
 }
 
-/// `count` blocks of `size` bytes, which begin `dst` and `src` bytes apart.
-struct Blocks {
-  std::ptrdiff_t dst, src;
-  std::size_t size, count;
-};
-
-/// To `pe`, or from it. When it returns, the sources are free, or the data is there. Quiet, because
-/// blocks may go by several queues.
-template <bool kPut>
-GSHMEM_OUTLINE void move_blocks(const State& state, void* dest, const void* source,
-                                const Blocks& blocks, int pe) {
-  GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < blocks.count; ++i) {
-    const auto at = static_cast<std::ptrdiff_t>(i);
-    char* const to = static_cast<char*>(dest) + at * blocks.dst;
-    const char* const from = static_cast<const char*>(source) + at * blocks.src;
-    if constexpr (kPut) {
-      put_nbi(Thread{}, state, to, from, blocks.size, pe);
-    } else {
-      get_nbi(Thread{}, state, to, from, blocks.size, pe);
-    }
-  }
-  if (!is_mapped(state, pe)) nic::quiet(Thread{}, state, kPut ? "ibput" : "ibget");
-}
-
 }  // namespace gshmem::device
