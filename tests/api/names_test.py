@@ -151,8 +151,7 @@ def check_descriptions(folder):
 
 
 # Of nvcc's functions these are templates (functions.def, GSHMEM_WHEN_CALLED).
-TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducescatter|inscan|exscan)(_warp|_block)?$"
-                      r"|_ib(put|get)\d*$")
+TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducescatter|inscan|exscan)(_warp|_block)?$")
 
 
 def address(name):
