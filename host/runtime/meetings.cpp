@@ -31,8 +31,10 @@ std::uint64_t Meetings::make_id() {
   return (std::uint64_t(outside_.my_pe) + 1) << kPeShift | ++made_;
 }
 
-bool Meetings::is_of(std::uint64_t id, int pe) const {
-  return id >> kPeShift == static_cast<std::uint64_t>(pe) + 1;
+/// By this PE. With the lock.
+bool Meetings::is_made(std::uint64_t id) const {
+  return id >> kPeShift == static_cast<std::uint64_t>(outside_.my_pe) + 1 &&
+         static_cast<std::uint32_t>(id) - 1 < made_;
 }
 
 std::vector<std::byte> Meetings::letter_of(const Header& header, net::ByteView more) {
@@ -70,8 +72,10 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
                         place.size, limit.count()));
     }
     answer = std::move(wait->second);
-  } catch (...) {
+  } catch (const Error& error) {
     waits_.erase(wait);
+    lock.unlock();
+    refuse(place.id, error.what());
     throw;
   }
   waits_.erase(wait);
@@ -117,7 +121,7 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
   };
   if (const auto found = refused_.find(header.id); found != refused_.end())
     return bad(found->second.first, found->second.second);
-  if (!is_of(header.id, outside_.my_pe) || static_cast<std::uint32_t>(header.id) - 1 >= made_)
+  if (!is_made(header.id))
     return bad(GSHMEMX_ERROR_INVALID_VALUE,
                strprintf("unique id 0x%lx was made by no PE of this job", header.id));
   if (header.size < 1 || header.size > outside_.n_pes)
@@ -158,9 +162,10 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
   rolls_.erase({header.id, header.round});
 }
 
-/// All who have come by the id so far, and PE `also`. With the lock.
+/// All who have come by the id so far, and PE `also`. What is wrong with an id that is still to be
+/// made is forgotten. With the lock.
 void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also) {
-  refused_.try_emplace(id, code, why);
+  if (is_made(id)) refused_.try_emplace(id, code, why);
   std::set<int> to{also};
   for (auto roll = rolls_.lower_bound({id, 0}); roll != rolls_.end() && roll->first.first == id;
        roll = rolls_.erase(roll)) {

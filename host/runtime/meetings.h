@@ -1,7 +1,7 @@
 // PEs that have nothing in common but an id meet: each says words and its place, and hears who came
 // and all words combined by `and`. The PE that has made the id keeps the roll, on the thread that
 // brings it letters, whatever its own threads do. Included by the runtime, for teams by unique id.
-// Invariant: either all PEs of a meeting hear the same members, or none hears any.
+// Invariant: PEs that hear of members hear of the same ones.
 #pragma once
 
 #include "host/base/net/frame.h"
@@ -44,7 +44,8 @@ class Meetings {
   };
   /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that
   /// nobody has made, a place out of range or taken, a PE that comes twice;
-  /// GSHMEMX_ERROR_SYMMETRY for sizes that differ; GSHMEMX_ERROR_TIMEOUT. The id is of no use then.
+  /// GSHMEMX_ERROR_SYMMETRY for sizes that differ; GSHMEMX_ERROR_TIMEOUT on who gives up, which
+  /// ends the wait of the others. The id is of no use then.
   [[nodiscard]] Outcome meet(const char* call, const Place& place, std::uint32_t round,
                              const std::vector<std::uint32_t>& words);
   /// This PE does not come: the others hear of it.
@@ -74,7 +75,7 @@ class Meetings {
     std::string why;
     Outcome outcome;
   };
-  [[nodiscard]] bool is_of(std::uint64_t id, int pe) const;
+  [[nodiscard]] bool is_made(std::uint64_t id) const;
   [[nodiscard]] static std::vector<std::byte> letter_of(const Header& header, net::ByteView more);
   void enter(int from, const Header& header, std::vector<std::uint32_t> words);
   void refuse_all(std::uint64_t id, std::int32_t code, const std::string& why, int also);

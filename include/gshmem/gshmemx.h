@@ -108,8 +108,8 @@ GSHMEM_EXPORT int gshmemx_team_get_uniqueid(gshmemx_team_uniqueid_t* uniqueid);
 /// kind on all that come, and GSHMEM_TEAM_INVALID in `*team` where it is none:
 /// GSHMEMX_ERROR_INVALID_VALUE for an id that no PE has made, a number that is out of range or of
 /// two PEs; GSHMEMX_ERROR_SYMMETRY where `npes` differs; GSHMEMX_ERROR_TIMEOUT when not all come
-/// within GSHMEM_TIMEOUT; GSHMEMX_ERROR_OUT_OF_MEMORY as gshmem_team_split_strided. After an error
-/// the id is of no use.
+/// within GSHMEM_TIMEOUT, which ends it for all; GSHMEMX_ERROR_OUT_OF_MEMORY as
+/// gshmem_team_split_strided. After an error the id is of no use.
 GSHMEM_EXPORT int gshmemx_team_init(gshmem_team_t* team, gshmem_team_config_t* config,
                                     long config_mask, int npes, int pe_idx_in_team);
 
