@@ -157,8 +157,9 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
   // An atomic of the provider's own is not tried again: it might happen twice.
   const bool once = each.syndrome == 0 && rig.rules.taken[FabricDouble::kFetchAtomic] > 0;
   CHECK(syndrome == (once ? 0x16 : each.syndrome));
+  if (each.lost) return rig.until([&] { return !rig.job[0].errors().empty(); });
   rig.rounds(std::chrono::milliseconds(50));
-  CHECK(rig.job[0].errors().empty() == !each.lost);
+  CHECK(rig.job[0].errors().empty());
 }
 
 TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {

@@ -302,6 +302,7 @@ void test_reduce(Pe& pe, int rounds) {
       for (const Way way : kWays) {
         if (way >= Way::kInscan && kOp != ReduceOp::kSum) continue;
         if (way == Way::kReducescatter && kOp == ReduceOp::kMaxloc) continue;
+        if (!pe.draws()) continue;
         if (team.get() != GSHMEM_TEAM_INVALID) {
           pe.run(one_group(pe, scope), ReduceRounds<T, kOp>{},
                  reinterpret_cast<char*>(memory.data()), way, scope, team.get(),
@@ -328,6 +329,7 @@ using Reduction = std::function<int(T*, const T*, std::size_t)>;
 template <class T>
 [[gnu::noinline]] void check_reduce(Pe& pe, void* memory, Way way, ReduceOp op, const char* name,
                                     const Reduction<T>& reduce) {
+  if (!pe.draws()) return;
   const std::size_t parts = way == Way::kReducescatter ? static_cast<std::size_t>(pe.n()) : 1;
   T* const source = static_cast<T*>(memory);
   T* const dest = source + kTyped * parts;
@@ -396,6 +398,7 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
   for (const OwnTeam& team : teams_of(pe)) {
     for (const Scope scope : kScopes) {
       for (const Move move : kMoves) {
+        if (!pe.draws()) continue;
         if (team.get() != GSHMEM_TEAM_INVALID) {
           const MoveMemory memory{source.data(), dest.data() + (move == Move::kFcollect ? 1 : 0),
                                   kMost, n};

@@ -1,7 +1,6 @@
 // Runs the conformance suite: spmd [--mode threads|launched|uid|uid-address] [--pes N]
-// [--device cpu|cuda] [--gpus N] [--share N] [--list] [TEST...]. --gpus: skip where there are
-// fewer;
-// --share: N PEs on the first GPU. Exit 0 = all passed, 1 = not, 77 = not possible
+// [--device cpu|cuda] [--gpus N] [--share N] [--sample N] [--list] [TEST...]. --gpus: skip where there
+// are fewer; --share: N PEs on the first GPU; --sample: of combinations that differ little, one in N. Exit 0 = all passed, 1 = not, 77 = not possible
 // here (reason on stdout), 2 = misuse, as names of no test are.
 #include "tests/nic/soft_findings.h"
 #include "tests/patience.h"
@@ -213,6 +212,8 @@ int main(int argc, char** argv) {
       options.pes = std::stoi(value());
     else if (word == "--gpus")
       gpus = std::stoi(value());
+    else if (word == "--sample")
+      options.sample = static_cast<unsigned>(std::max(1, std::stoi(value())));
     else if (word == "--share") {
       // One GPU for all: ranks are spread over those they can see.
       setenv("CUDA_VISIBLE_DEVICES", "0", 0);

@@ -91,7 +91,7 @@ int Session::run() {
     // As on GPUs that ask for it. Contexts that are made later have flags of their own.
     const_cast<abi::DeviceState*>(gshmemi_ambient()->state)->nic.flags |= abi::kNicReadNeedsDump;
   }
-  Pe pe(options_.mode, options_.seed);
+  Pe pe(options_.mode, options_.seed, options_.sample);
   if (pe.me() == 0) {
     std::printf("%d PEs %s, GSHMEM_TEST_SEED=%lu\n", pe.n(),
                 pe.on_gpu() ? "on GPUs" : "in CPU mode", static_cast<unsigned long>(options_.seed));

@@ -12,6 +12,7 @@ struct Options {
   Mode mode = Mode::kThreads;
   int pes = 2;
   std::uint64_t seed = 1;
+  unsigned sample = 1;             ///< one of so many combinations is made (Pe::draws)
   std::vector<std::string> names;  ///< tests to run; empty = all
 };
 

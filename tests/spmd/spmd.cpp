@@ -13,7 +13,7 @@ std::vector<Test>& tests() {
   return all;
 }
 
-Pe::Pe(Mode mode, std::uint64_t seed)
+Pe::Pe(Mode mode, std::uint64_t seed, unsigned sample)
     : mode_(mode),
       me_(gshmem_my_pe()),
       n_(gshmem_n_pes()),
@@ -21,6 +21,7 @@ Pe::Pe(Mode mode, std::uint64_t seed)
       c_api_in_kernels_(mode != Mode::kThreads ||
                         gshmemx_init_status() == GSHMEMX_INIT_STATUS_IS_INITIALIZED),
       seed_(seed),
+      sample_(sample),
       log_(1) {}
 
 bool Pe::maps(int target) const {
@@ -46,6 +47,7 @@ void Pe::begin(const char* name, const char* file, std::uint64_t base_seed) {
   const char* slash = std::strrchr(file, '/');
   file_ = slash ? slash + 1 : file;
   seed_ = base_seed;
+  drawn_ = 0;
   for (const char* c = name; *c != '\0'; ++c) seed_ = mix(seed_, static_cast<std::uint8_t>(*c));
   skipped_ = nullptr;
   failures_.clear();

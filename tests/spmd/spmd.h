@@ -21,7 +21,7 @@ inline constexpr char kTwoPesOnAGpu[] = "two PEs of this process are on one GPU"
 /// One PE of the job, for the host part of a test.
 class Pe {
  public:
-  Pe(Mode mode, std::uint64_t seed);
+  Pe(Mode mode, std::uint64_t seed, unsigned sample);
 
   [[nodiscard]] int me() const { return me_; }
   [[nodiscard]] int n() const { return n_; }
@@ -42,6 +42,9 @@ class Pe {
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   /// `count` repetitions, fewer where they are slow (sanitizers, PEs that share a GPU).
   [[nodiscard]] int rounds(int count) const;
+  /// Whether this run makes the next of many combinations that differ little: one leg of each path makes all, the others
+  /// about one of --sample, by the seed. The same on all PEs that ask as often.
+  [[nodiscard]] bool draws() { return mix(seed_ + 1, ++drawn_) % sample_ == 0; }
 
   /// Launches `functor(ctx, log, args...)` for this PE, waits for it, and takes over its failures.
   template <class F, class... Args>
@@ -93,7 +96,8 @@ class Pe {
   Mode mode_;
   int me_, n_;
   bool on_gpu_, c_api_in_kernels_;
-  std::uint64_t seed_ = 0;
+  std::uint64_t seed_ = 0, drawn_ = 0;
+  unsigned sample_;
   const char* file_ = "";
   const char* skipped_ = nullptr;
   SymmetricArray<LogArea> log_;

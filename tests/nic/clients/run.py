@@ -202,6 +202,8 @@ def rdma_core(folder):
     if subprocess.run([python, "-c", "import pyverbs"], capture_output=True, check=False).returncode != 0 \
             or not os.path.exists(RDMA_CORE_TESTS + "/run_tests.py"):
         raise Skip("there is no pyverbs with its tests (Debian: python3-pyverbs)")
+    if subprocess.run([python, "-c", "import scapy"], capture_output=True, check=False).returncode != 0:
+        raise Skip("there is no scapy, which their tests of DevX want (Debian: python3-scapy)")
     with tempfile.TemporaryDirectory() as copy:
         for name in os.listdir(RDMA_CORE_TESTS):
             path = os.path.join(RDMA_CORE_TESTS, name)
