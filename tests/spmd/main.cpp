@@ -1,7 +1,8 @@
 // Runs the conformance suite: spmd [--mode threads|launched|uid|uid-address] [--pes N]
-// [--device cpu|cuda] [--gpus N] [--share N] [--sample N] [--list] [TEST...]. --gpus: skip where there
-// are fewer; --share: N PEs on the first GPU; --sample: of combinations that differ little, one in N. Exit 0 = all passed, 1 = not, 77 = not possible
-// here (reason on stdout), 2 = misuse, as names of no test are.
+// [--device cpu|cuda] [--gpus N] [--share N] [--sample N] [--list] [TEST...]. --gpus: skip where
+// there are fewer; --share: N PEs on the first GPU; --sample: of combinations that differ little,
+// one in N. Exit 0 = all passed, 1 = not, 77 = not possible here (reason on stdout), 2 = misuse, as
+// names of no test are.
 #include "tests/nic/soft_findings.h"
 #include "tests/patience.h"
 #include "tests/spmd/session.h"

@@ -42,8 +42,9 @@ class Pe {
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   /// `count` repetitions, fewer where they are slow (sanitizers, PEs that share a GPU).
   [[nodiscard]] int rounds(int count) const;
-  /// Whether this run makes the next of many combinations that differ little: one leg of each path makes all, the others
-  /// about one of --sample, by the seed. The same on all PEs that ask as often.
+  /// Whether this run makes the next of many combinations that differ little: one leg of each path
+  /// makes all, the others about one of --sample, by the seed. The same on all PEs that ask as
+  /// often.
   [[nodiscard]] bool draws() { return mix(seed_ + 1, ++drawn_) % sample_ == 0; }
 
   /// Launches `functor(ctx, log, args...)` for this PE, waits for it, and takes over its failures.
