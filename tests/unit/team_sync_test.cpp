@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -264,7 +265,11 @@ class Member {
     random_ = random_ * 6364136223846793005ull + 1442695040888963407ull;
     const std::uint64_t kind = random_ >> 61;
     if (kind > 2) return;
-    for (std::uint64_t i = 0; i < (kind == 0 ? 300u : 3u); ++i) sched_yield();
+    if (kind == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    } else {
+      for (int i = 0; i < 3; ++i) sched_yield();
+    }
   }
 
  private:
