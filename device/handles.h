@@ -6,6 +6,7 @@
 #include "api.h"
 #include "context.h"
 #include "lock.h"
+#include "region.h"
 
 namespace gshmem::api {
 

@@ -80,11 +80,14 @@ struct HostLane {
   HostBarrier* warp_barrier = nullptr;
 };
 
+struct Region;
+
 /// The state that the C API finds without being told: one per host thread, owned by libgshmem.
 struct Ambient {
   const abi::DeviceState* state = nullptr;
   HostOps* ops = nullptr;  ///< null in CPU mode
   const HostLane* lane = nullptr;
+  Region* region = nullptr;  ///< of the PE's host threads, or of the block of a lane
   bool bound = false;  ///< set by hand; else the library fills it with the process's only PE
   const char* why_none = nullptr;  ///< without a state: why, where it is not for want of init
 };

@@ -77,6 +77,33 @@ int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team) {
   return good ? 0 : -1;
 }
 
+int gshmemx_region_start(gshmemx_region_handle_t* handle, const gshmemx_region_attrs_t* attrs) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_region_start";
+    Pe& pe = require_pe(kCall);
+    require_not_null(kCall, "handle", handle);
+    const std::uint32_t hints = attrs ? attrs->hints : std::uint32_t{GSHMEMX_REGION_HINT_NONE};
+    require(device::are_region_hints(hints), GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: attrs->hints = %u has bits that are not GSHMEMX_REGION hints", kCall,
+                      hints));
+    const std::uint64_t opened = device::open_region(pe.region(), hints);
+    require(opened != 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: region %llu is open; stop it first", kCall,
+                      static_cast<unsigned long long>(device::open_handle(pe.region()))));
+    *handle = opened;
+  });
+}
+
+int gshmemx_region_stop(gshmemx_region_handle_t region) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_region_stop";
+    Pe& pe = require_pe(kCall);
+    require(device::close_region(pe.region(), region), GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument region = %llu is not the open region", kCall,
+                      static_cast<unsigned long long>(region)));
+  });
+}
+
 int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array) {
   return guard_status([&] {
     constexpr const char* kCall = "gshmemx_qp_create";

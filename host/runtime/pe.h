@@ -5,7 +5,7 @@
 #pragma once
 
 #include <gshmem/abi/state.h>
-#include <gshmem/device/host_group.h>
+#include <gshmem/device/region.h>
 #include <gshmem/gshmem.h>
 
 #include "bootstrap/bootstrap.h"
@@ -86,6 +86,8 @@ class Pe {
     return first < state_.heap + state_.heap_bytes && first + bytes > state_.heap;
   }
   [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
+  /// Of its host threads.
+  [[nodiscard]] device::Region& region() noexcept { return region_; }
 
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
   // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
@@ -207,6 +209,7 @@ class Pe {
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
   UserBuffers buffers_;
+  device::Region region_;
   /// CPU mode: work queues and their views.
   struct Unmap {
     std::size_t bytes;

@@ -80,6 +80,7 @@ thread_local std::unique_ptr<gshmemx_fault_t> init_error;
 void set_ambient(Pe* pe) {
   self.ambient.state = pe ? &pe->state() : nullptr;
   self.ambient.ops = pe ? pe->ops() : nullptr;
+  self.ambient.region = pe ? &pe->region() : nullptr;
   log_set_pe(pe ? pe->state().my_pe : -1);
 }
 

@@ -2,7 +2,7 @@
 // Here, so that programs need not compile it with every functor.
 #include "host/base/log.h"
 
-#include <gshmem/device/host_group.h>
+#include <gshmem/device/region.h>
 
 #include <algorithm>
 #include <atomic>
@@ -71,7 +71,9 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
   // Of each block: one of the block, then those of its warps.
   std::vector<HostBarrier> barriers;
   std::vector<HostLane> lanes;
+  std::vector<device::Region> regions;
   try {
+    regions.resize(blocks);
     barriers.reserve(static_cast<std::size_t>(blocks) * (1 + warps));  // lanes point at them
     lanes.reserve(static_cast<std::size_t>(blocks) * threads);
   } catch (const std::bad_alloc&) {
@@ -93,6 +95,7 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
     mine = ambient;
     mine.bound = true;
     mine.lane = &lanes[index];
+    mine.region = &regions[static_cast<std::size_t>(mine.lane->block_rank)];
     log_set_pe(ambient.state ? ambient.state->my_pe : -1);
     body(call);
     mine = {};

@@ -53,6 +53,11 @@ enum gshmem_ctx_session {  ///< of gshmem_ctx_session_start: options, and fields
   GSHMEM_CTX_SESSION_TOTAL_OPS = 1
 };
 
+enum gshmemx_region_hint {  ///< or-ed in gshmemx_region_attrs_t
+  GSHMEMX_REGION_HINT_NONE = 0,
+  GSHMEMX_REGION_HINT_BATCH_RMA = 1  ///< puts and gets without a wait may go together
+};
+
 enum gshmemx_qp_handle {  ///< values of gshmemx_qp_handle_t
   GSHMEMX_QP_HOST = 0,    ///< the queues of host threads, which are the default ones
   GSHMEMX_QP_DEFAULT = 1,

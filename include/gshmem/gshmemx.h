@@ -140,6 +140,19 @@ GSHMEM_EXPORT int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_ar
 /// not open, GSHMEMX_ERROR_INVALID_VALUE and no effect.
 GSHMEM_EXPORT int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps);
 
+// --- Regions -------------------------------------------------------------------------------------
+// Of a PE's host threads; functions.h has those of blocks, and gshmemx_region_is_active. Hints,
+// which change no call and no order here: puts and gets without a wait have only begun when they
+// return.
+/// Local. Opens the region of the PE's host threads, with the hints of `attrs` (null: none), to
+/// `*handle`. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for a null handle, unknown hints, and
+/// while a region is open; GSHMEMX_ERROR_NOT_INITIALIZED.
+GSHMEM_EXPORT int gshmemx_region_start(gshmemx_region_handle_t* handle,
+                                       const gshmemx_region_attrs_t* attrs);
+/// Local. Closes it, and completes nothing. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for what
+/// is not the handle of the open region; GSHMEMX_ERROR_NOT_INITIALIZED.
+GSHMEM_EXPORT int gshmemx_region_stop(gshmemx_region_handle_t region);
+
 // --- Streams -------------------------------------------------------------------------------------
 /// cudaStream_t and CUstream. stream_functions.h has the functions that take one,
 /// stream_functions.def what they promise.

@@ -62,3 +62,14 @@ typedef struct gshmem_ctx_session_config {
 /// Work queues, one to each PE: of gshmemx_qp_create, or one of gshmemx_qp_handle. It is a context
 /// too: every gshmem_ctx_ function takes it.
 typedef int32_t gshmemx_qp_handle_t;
+
+/// A region of calls, and what it is for: gshmemx_region_start and _start_block. As NVSHMEM's.
+typedef uint64_t gshmemx_region_handle_t;
+typedef struct gshmemx_region_attrs {
+  uint32_t hints;  ///< or-ed gshmemx_region_hint
+  char reserved[60];
+} gshmemx_region_attrs_t;
+#define GSHMEMX_REGION_ATTRS_INITIALIZER \
+  {                                      \
+    0, { 0 }                             \
+  }

@@ -30,7 +30,7 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
            "vendor_get_version_info qp_create status_string team_get_uniqueid team_init buffer_register buffer_unregister "
-           "buffer_unregister_all").split()
+           "buffer_unregister_all region_start region_stop").split()
 HALF_NBI = ["half_atomic_fetch_nbi", "half_atomic_swap_nbi"]
 OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
 OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
@@ -174,6 +174,7 @@ def device_names(p):
     std += ("signal_fetch signal_wait_until fence quiet my_pe n_pes ptr team_my_pe team_n_pes "
             "team_translate_pe").split()
     ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + floats + on_queues()
+    ext += ["region_start_block", "region_stop_block", "region_is_active"]
     ext += ["mc_ptr", "double2_maxloc_reduce_block"] + ["flush" + scope for scope in ("", *SCOPES)]
     if p == "gshmem":  # NVSHMEM has no contexts
         own_thread, own_groups = scoped(own_collectives())
@@ -232,8 +233,7 @@ def scans():
 ABSENT_NVSHMEM = {
     "to come": ["x_" + name for name in (
         "ask_smem give_smem release_smem barrier_warpgroup buffer_register_symmetric "
-        "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric region_is_active region_start region_start_block region_stop "
-        "region_stop_block signal_counted_reset").split()],
+        "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric signal_counted_reset").split()],
 }
 ABSENT_OPENSHMEM = {
     "long double is to come": [f"{ctx}{name}" for name in shmem_rma(["longdouble"])

@@ -37,6 +37,12 @@ static_assert(std::is_same_v<decltype(&nvshmemx_hostlib_finalize), void (*)()>);
 SAME(x_vendor_get_version_info, void (*)(int*, int*, int*));
 SAME(x_status_string, const char* (*)(int));
 
+SAME(x_region_start, int (*)(std::uint64_t*, const gshmemx_region_attrs_t*));
+SAME(x_region_stop, int (*)(std::uint64_t));
+SAME(x_region_start_block, int (*)(std::uint64_t*, const gshmemx_region_attrs_t*));
+SAME(x_region_stop_block, int (*)(std::uint64_t));
+SAME(x_region_is_active, int (*)(std::uint32_t, int*));
+
 // 9.3 Memory, 9.4 teams
 SAME(_malloc, void* (*)(size_t));
 SAME(_calloc, void* (*)(size_t, size_t));

@@ -81,19 +81,13 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmemx_init_attr_t) == 144,
 
 // Regions and shared memory: what NVSHMEM 3.7 and 3.8 have names for.
 typedef enum {
-  NVSHMEMX_REGION_HINT_NONE = 0,
-  NVSHMEMX_REGION_HINT_BATCH_RMA = 1
+  NVSHMEMX_REGION_HINT_NONE = GSHMEMX_REGION_HINT_NONE,
+  NVSHMEMX_REGION_HINT_BATCH_RMA = GSHMEMX_REGION_HINT_BATCH_RMA
 } nvshmemx_region_hint_t;
-typedef uint64_t nvshmemx_region_handle_t;
+typedef gshmemx_region_handle_t nvshmemx_region_handle_t;
+typedef gshmemx_region_attrs_t nvshmemx_region_attrs_t;
 #define NVSHMEMX_REGION_ATTRS_RESERVED_BYTES 60
-typedef struct {
-  uint32_t hints;
-  char reserved[NVSHMEMX_REGION_ATTRS_RESERVED_BYTES];
-} nvshmemx_region_attrs_t;
-#define NVSHMEMX_REGION_ATTRS_INITIALIZER \
-  {                                       \
-    NVSHMEMX_REGION_HINT_NONE, { 0 }      \
-  }
+#define NVSHMEMX_REGION_ATTRS_INITIALIZER GSHMEMX_REGION_ATTRS_INITIALIZER
 typedef enum {
   NVSHMEMX_SMEM_RECOMMENDED = 0,
   NVSHMEMX_SMEM_MINIMUM = 1,
@@ -168,6 +162,10 @@ NVSHMEM_HOST(int, team_init,
              (team, config, config_mask, npes, pe_idx_in_team))
 NVSHMEM_HOST(int, qp_create, (int num_qps, nvshmemx_qp_handle_t** out_qp_array),
              (num_qps, out_qp_array))
+NVSHMEM_HOST(int, region_start,
+             (nvshmemx_region_handle_t * handle, const nvshmemx_region_attrs_t* attrs),
+             (handle, attrs))
+NVSHMEM_HOST(int, region_stop, (nvshmemx_region_handle_t region), (region))
 NVSHMEM_HOST(int, cumodule_init, (struct CUmod_st * module), (module))
 NVSHMEM_HOST(int, cumodule_finalize, (struct CUmod_st * module), (module))
 NVSHMEM_HOST(int, culibrary_init, (struct CUlib_st * library), (library))

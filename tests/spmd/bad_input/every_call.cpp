@@ -84,7 +84,9 @@ enum class Kind {
   kTeam,
   kPes,
   kPesCount,
-  kAsked,  ///< by a call that tells whether its arguments are good
+  kNull,      ///< null is good
+  kAnswered,  ///< null is an answer, GSHMEMX_ERROR_INVALID_VALUE, and no fault
+  kAsked,     ///< by a call that tells whether its arguments are good
 };
 
 Kind kind_of(const Function& function, const std::string& name) {
@@ -114,6 +116,11 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"indices", Kind::kLocalWords},
                                                    {"cmp_values", Kind::kLocalWords},
                                                    {"fetch", Kind::kLocalWords},
+                                                   {"handle", Kind::kAnswered},
+                                                   {"active", Kind::kAnswered},
+                                                   {"attrs", Kind::kNull},
+                                                   {"region", Kind::kAnything},
+                                                   {"hints", Kind::kNull},
                                                    {"signal", Kind::kAnything},
                                                    {"stream", Kind::kAnything},
                                                    {"value", Kind::kAnything},
@@ -201,6 +208,7 @@ class Maker {
       case Kind::kSignal:
         return raw_of(ground_.symmetric + Ground::kSignal);
       case Kind::kLocal:
+      case Kind::kAnswered:
         return raw_of(ground_.local);
       case Kind::kLocalWords:
         return raw_of(ground_.local + (names_[i] == "fetch"     ? Ground::kFetch
@@ -229,6 +237,7 @@ class Maker {
       case Kind::kOptionalWords:
       case Kind::kCmp:
       case Kind::kTeam:
+      case Kind::kNull:
         break;
     }
     return 0;
@@ -372,6 +381,13 @@ class Maker {
           cases_.push_back(answer);
         }
         break;
+      case Kind::kAnswered: {
+        Case answer{index_, good_, "", "", true, GSHMEMX_ERROR_INVALID_VALUE};
+        answer.raw[i] = 0;
+        cases_.push_back(answer);
+        break;
+      }
+      case Kind::kNull:
       case Kind::kAnything:
         break;
     }

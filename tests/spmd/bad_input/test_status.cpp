@@ -18,6 +18,7 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static gshmemx_qp_handle_t* handles = nullptr;
   static const gshmemx_qp_handle_t closed = 77;
   static gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+  static gshmemx_region_handle_t region = 0;
   static int number = -1;
   static gshmem_team_t team = GSHMEM_TEAM_INVALID;
   static gshmem_team_config_t team_config = GSHMEM_TEAM_CONFIG_INITIALIZER;
@@ -89,6 +90,21 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_qp_destroy(-2, &closed); }},
       {true, "qp_destroy: argument qps is null", [] { return gshmemx_qp_destroy(1, nullptr); }},
       {true, "qp_destroy: argument qps[0] = 77 ", [] { return gshmemx_qp_destroy(1, &closed); }},
+      {true, "region_start: argument handle is null",
+       [] { return gshmemx_region_start(nullptr, nullptr); }},
+      {true, "region_start: attrs->hints = 2147483649 has bits",
+       [] {
+         gshmemx_region_attrs_t attrs = GSHMEMX_REGION_ATTRS_INITIALIZER;
+         attrs.hints = 0x80000001;
+         return gshmemx_region_start(&region, &attrs);
+       }},
+      {true, "region_stop: argument region = 2 is not the open region",
+       [] { return gshmemx_region_stop(2); }},
+      {true, "region_start: region 2 is open",
+       [] {
+         const int first = gshmemx_region_start(&region, nullptr);
+         return first != 0 ? first : gshmemx_region_start(&region, nullptr);
+       }},
       {true, "buffer_register: argument addr is null",
        [] { return gshmemx_buffer_register(nullptr, 8); }},
       {true, "buffer_register: argument length = 0",
