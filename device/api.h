@@ -509,6 +509,13 @@ GSHMEM_FN int quiet_status(const Caller& call, Coop coop) {
   return device::quiet_status(coop, state, call.name);
 }
 
+/// Of this PE. What a NIC does has an end only in quiet.
+GSHMEM_FN void signal_counted_reset(const Caller& call, std::uint64_t* sig_addr) {
+  const int me = call.state.my_pe;
+  signal_op(call, {sig_addr, 0, GSHMEM_SIGNAL_SET}, me);
+  if (!set_is_mapped(call.state, me)) quiet(call);
+}
+
 #if !defined(__CUDA_ARCH__)
 inline Call team_call(CallKind kind, const Caller& caller, int team) {
   Call call(kind, caller.name);

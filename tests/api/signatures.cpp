@@ -37,6 +37,7 @@ static_assert(std::is_same_v<decltype(&nvshmemx_hostlib_finalize), void (*)()>);
 SAME(x_vendor_get_version_info, void (*)(int*, int*, int*));
 SAME(x_status_string, const char* (*)(int));
 
+SAME(x_signal_counted_reset, void (*)(std::uint64_t*));
 SAME(x_region_start, int (*)(std::uint64_t*, const gshmemx_region_attrs_t*));
 SAME(x_region_stop, int (*)(std::uint64_t));
 SAME(x_region_start_block, int (*)(std::uint64_t*, const gshmemx_region_attrs_t*));

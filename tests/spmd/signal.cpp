@@ -50,6 +50,22 @@ struct SetAndAdd {
   }
 };
 
+/// What all PEs add to a word is there once, and then nothing.
+struct CountAndReset {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* signal,
+                            int rounds) const {
+    const int n = ctx.n_pes();
+    for (int round = 1; round <= rounds; ++round) {
+      for (int pe = 0; pe < n; ++pe) ctx.signal({signal, 5, Signal::kAdd}, pe);
+      const std::uint64_t all = 5 * static_cast<std::uint64_t>(n);
+      SPMD_EQ(log, gshmem_signal_wait_until(signal, GSHMEM_CMP_GE, all), all);
+      gshmemx_signal_counted_reset(signal);
+      SPMD_EQ(log, gshmem_signal_fetch(signal), 0u);
+      ctx.barrier_all(ctx.thread());
+    }
+  }
+};
+
 enum class Form { kBlocking, kNbi };
 
 /// A ring: payload and signal to the next PE, which checks the payload as soon as it sees the
@@ -107,6 +123,20 @@ LaunchShape ring_group(const Pe& pe, Scope scope) {
 }
 
 }  // namespace
+
+SPMD_TEST(counted_signal_is_zero_after_its_reset) {
+  SymmetricArray<std::uint64_t> signal(1);
+  if (pe.c_api_in_kernels()) {
+    pe.run({.blocks = 1, .threads = 1}, CountAndReset{}, signal.data(), pe.rounds(50));
+  }
+  pe.barrier();
+  gshmemx_signal_op(signal.data(), 7, GSHMEM_SIGNAL_ADD, pe.next());
+  pe.barrier();
+  SPMD_EQ(pe, gshmem_signal_fetch(signal.data()), 7u);
+  gshmemx_signal_counted_reset(signal.data());
+  SPMD_EQ(pe, gshmem_signal_fetch(signal.data()), 0u);
+  pe.barrier();
+}
 
 SPMD_TEST(signal_wait_until_knows_every_comparison) {
   SymmetricArray<std::uint64_t> signals(8);
