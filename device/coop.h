@@ -1,7 +1,7 @@
 // Cooperative groups of the device library: who takes part in a call. Every operation is written
-// once over any type with thread_rank(), size() and sync(), and instantiated for these three.
+// once over any type with thread_rank(), size() and sync(), and instantiated for these.
 // Contract: all threads of the group make the call with the same arguments; a warp call is made by
-// full warps; a block may have any shape. These three also have any(): sync, and on all threads
+// full warps; a block may have any shape. They also have any(): sync, and on all threads
 // whether it was true on one.
 #pragma once
 
@@ -114,6 +114,28 @@ struct Warp {
   __device__ bool any(bool mine) const { return __any_sync(~0u, mine) != 0; }
 };
 
+/// Four warps of a block that follow each other, the first of which has a number that is a multiple
+/// of four; the last ones of a block may be fewer. They meet at barriers of the hardware that have
+/// names: one of the last eight of 16, for a block has eight groups at most. Those are not for the
+/// kernel then.
+struct Warpgroup {
+  static constexpr std::uint32_t kThreads = 128, kFirstBarrier = 8;
+  __device__ int thread_rank() const { return static_cast<int>(thread_number() % kThreads); }
+  __device__ int size() const {
+    const std::uint32_t all = blockDim.x * blockDim.y * blockDim.z;
+    const std::uint32_t rest = all - thread_number() / kThreads * kThreads;
+    return static_cast<int>(rest < kThreads ? rest : kThreads);
+  }
+  __device__ void sync() const { meet_at(barrier(), whole_warps()); }
+  __device__ bool any(bool mine) const { return any_at(barrier(), whole_warps(), mine); }
+
+ private:
+  __device__ static std::uint32_t barrier() { return kFirstBarrier + thread_number() / kThreads; }
+  __device__ std::uint32_t whole_warps() const {
+    return (static_cast<std::uint32_t>(size()) + 31) / 32 * 32;
+  }
+};
+
 struct Block {
   __device__ int thread_rank() const { return static_cast<int>(thread_number()); }
   __device__ int size() const { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
@@ -157,6 +179,29 @@ struct Warp {
   GSHMEM_FN bool any(bool mine) const {
     const HostLane* lane = gshmemi_ambient()->lane;
     return lane && lane->warp_barrier ? lane->warp_barrier->arrive_and_any(mine) : mine;
+  }
+};
+
+/// Of four warps, as on the GPU.
+struct Warpgroup {
+  static constexpr int kThreads = 4 * kHostWarpSize;
+  GSHMEM_FN int thread_rank() const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    return lane ? lane->thread_rank % kThreads : 0;
+  }
+  GSHMEM_FN int size() const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    if (!lane) return 1;
+    const int rest = lane->block_size - lane->thread_rank / kThreads * kThreads;
+    return rest < kThreads ? rest : kThreads;
+  }
+  GSHMEM_FN void sync() const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    if (lane && lane->warpgroup_barrier) lane->warpgroup_barrier->arrive_and_wait();
+  }
+  GSHMEM_FN bool any(bool mine) const {
+    const HostLane* lane = gshmemi_ambient()->lane;
+    return lane && lane->warpgroup_barrier ? lane->warpgroup_barrier->arrive_and_any(mine) : mine;
   }
 };
 

@@ -90,6 +90,7 @@ static __global__ void __launch_bounds__(640, 2) fit_calls(const FitWork* w) {
   fit_meetings(*w, Thread{});
   fit_meetings(*w, Warp{});
   fit_meetings(*w, Block{});
+  *w->word = static_cast<std::uint64_t>(api::barrier(w->call, Warpgroup{}, w->handle));
 }
 /// 64: a copy by one thread or warp has many words on their way (GSHMEM_COPY_DEPTH).
 static __global__ void __launch_bounds__(1024) fit_copies_of_few(const FitWork* w) {

@@ -78,6 +78,7 @@ struct HostLane {
   int block_rank = 0, grid_size = 1;
   HostBarrier* block_barrier = nullptr;
   HostBarrier* warp_barrier = nullptr;
+  HostBarrier* warpgroup_barrier = nullptr;
 };
 
 struct Region;

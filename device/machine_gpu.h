@@ -331,6 +331,21 @@ __device__ inline std::uint32_t all_lanes() {
   asm volatile("mov.u32 %0, %%lanemask_gt;" : "=r"(others));
   return lanes | others;
 }
+/// `threads` threads, of whole warps, wait for each other at the block's barrier `number`; and the
+/// same with an answer, whether `mine` was true on one of them.
+__device__ inline void meet_at(std::uint32_t number, std::uint32_t threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+__device__ inline bool any_at(std::uint32_t number, std::uint32_t threads, bool mine) {
+  std::uint32_t any;
+  asm volatile(
+      "{ .reg .pred mine, any; setp.ne.u32 mine, %3, 0; "
+      "barrier.red.or.pred any, %1, %2, mine; selp.u32 %0, 1, 0, any; }"
+      : "=r"(any)
+      : "r"(number), "r"(threads), "r"(static_cast<std::uint32_t>(mine))
+      : "memory");
+  return any != 0;
+}
 /// Between two polls: nothing, a poll over NVLink or L2 already takes its time.
 __device__ inline void pause(unsigned) {}
 /// Between two polls of host memory. Thousands of threads that poll at once fill the bus, which

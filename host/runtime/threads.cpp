@@ -68,25 +68,32 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
   using namespace gshmem;
   constexpr unsigned kWarp = device::kHostWarpSize;
   const unsigned warps = (threads + kWarp - 1) / kWarp;
-  // Of each block: one of the block, then those of its warps.
+  constexpr unsigned kGroup = 4 * kWarp;
+  const unsigned groups = (threads + kGroup - 1) / kGroup;
+  // Of each block: one of the block, then those of its warpgroups, each before those of its warps.
   std::vector<HostBarrier> barriers;
   std::vector<HostLane> lanes;
   std::vector<device::Region> regions;
   try {
     regions.resize(blocks);
-    barriers.reserve(static_cast<std::size_t>(blocks) * (1 + warps));  // lanes point at them
+    barriers.reserve(static_cast<std::size_t>(blocks) *
+                     (1 + groups + warps));  // lanes point at them
     lanes.reserve(static_cast<std::size_t>(blocks) * threads);
   } catch (const std::bad_alloc&) {
     return ENOMEM;
   }
   for (unsigned block = 0; block < blocks; ++block) {
     HostBarrier* const whole = &barriers.emplace_back(static_cast<int>(threads));
+    HostBarrier* group = nullptr;
     for (unsigned thread = 0; thread < threads; ++thread) {
+      if (thread % kGroup == 0) {
+        group = &barriers.emplace_back(static_cast<int>(std::min(kGroup, threads - thread)));
+      }
       if (thread % kWarp == 0) {
         barriers.emplace_back(static_cast<int>(std::min(kWarp, threads - thread)));
       }
       lanes.push_back({static_cast<int>(thread), static_cast<int>(threads), static_cast<int>(block),
-                       static_cast<int>(blocks), whole, &barriers.back()});
+                       static_cast<int>(blocks), whole, &barriers.back(), group});
     }
   }
   const device::Ambient ambient = *gshmemi_ambient();

@@ -65,6 +65,7 @@ SAME(_team_sync, int (*)(gshmem_team_t));
 SAME(x_team_sync_warp, int (*)(gshmem_team_t));
 SAME(_barrier, int (*)(gshmem_team_t));
 SAME(x_barrier_block, int (*)(gshmem_team_t));
+SAME(x_barrier_warpgroup, int (*)(gshmem_team_t));
 OURS(_team_get_config, int (*)(gshmem_team_t, long, gshmem_team_config_t*));
 static_assert(std::is_same_v<decltype(&nvshmem_team_get_config),
                              void (*)(nvshmem_team_t, nvshmem_team_config_t*)>);

@@ -155,6 +155,29 @@ void split_2d_by_model(Pe& pe, const Model& parent, int xrange, std::vector<Mode
   }
 }
 
+/// Each group of four warps makes barriers of a team of its own: the last thread of it tells, and
+/// all of them see that every member has.
+struct BarriersByWarpgroup {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
+                            gshmem_team_t first, gshmem_team_t second, int width,
+                            int rounds) const {
+    const int group = ctx.thread_rank() / width;
+    const gshmem_team_t team = group == 0 ? first : second;
+    const int next_group = (group + 1) * width;
+    const int end = next_group < ctx.block_size() ? next_group : ctx.block_size();
+    std::uint64_t* const word = entered + group;
+    for (int round = 1; round <= rounds; ++round) {
+      const std::uint64_t now = static_cast<std::uint64_t>(round);
+      if (ctx.thread_rank() == end - 1) ctx.atomic_set(word, now, ctx.my_pe());
+      SPMD_EQ(log, gshmemx_barrier_warpgroup(team), 0, now);
+      const int i = ctx.thread_rank() % ctx.team_n_pes(team);
+      const int pe = ctx.team_translate_pe(team, i, GSHMEM_TEAM_WORLD);
+      const std::uint64_t seen = ctx.atomic_fetch(word, pe);
+      if (seen < now || seen > now + 1) SPMD_EQ(log, seen, now, now);
+    }
+  }
+};
+
 }  // namespace
 
 SPMD_TEST(predefined_teams_agree_on_their_members) {
@@ -506,4 +529,17 @@ SPMD_TEST(teams_keep_their_configuration) {
   SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, nullptr) != 0);
   gshmem_team_destroy(team);
   SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
+}
+
+SPMD_TEST(warpgroups_of_a_block_make_barriers_of_a_team_each) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  const OwnTeam turned = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n());
+  const unsigned width = 4 * pe.warp();
+  for (const unsigned threads : {width, 2 * width, width + width / 4 + 1}) {
+    SymmetricArray<std::uint64_t> entered(2);
+    pe.run({.blocks = 1, .threads = threads}, BarriersByWarpgroup{}, entered.data(),
+           gshmem_team_t{GSHMEM_TEAM_WORLD}, turned.get(), static_cast<int>(width),
+           std::max(pe.rounds(100), 4));
+    pe.barrier();
+  }
 }
