@@ -89,7 +89,7 @@ struct Ambient {
   HostOps* ops = nullptr;  ///< null in CPU mode
   const HostLane* lane = nullptr;
   Region* region = nullptr;  ///< of the PE's host threads, or of the block of a lane
-  bool bound = false;  ///< set by hand; else the library fills it with the process's only PE
+  bool bound = false;        ///< set by hand; else the library fills it with the process's only PE
   const char* why_none = nullptr;  ///< without a state: why, where it is not for want of init
 };
 

@@ -30,24 +30,22 @@ static_assert(kRegionHints < 1u << kRegionHintBits);
 // between meetings of the block. Shared memory holds anything when a kernel begins, also what an
 // earlier block left there: it counts where it has the number of this grid and block, which is
 // never 0.
-__device__ inline std::uint64_t this_place() {
-  std::uint64_t grid;
-  asm("mov.u64 %0, %%gridid;" : "=l"(grid));
-  return (grid * 0x9e3779b97f4a7c15u ^ block_number()) | std::uint64_t{1} << 63;
+GSHMEM_FN std::uint64_t this_place() {
+  return (grid_number() * 0x9e3779b97f4a7c15u ^ block_number()) | std::uint64_t{1} << 63;
 }
-__device__ inline Region& own_region() {
+GSHMEM_FN Region& own_region() {
   __shared__ std::uint64_t words[sizeof(Region) / sizeof(std::uint64_t)];
   Region& region = *reinterpret_cast<Region*>(words);
   return region;
 }
-__device__ inline std::uint64_t open_handle(const Region& region) {
+GSHMEM_FN std::uint64_t open_handle(const Region& region) {
   return region.place == this_place() ? region.open : 0;
 }
-__device__ inline std::uint64_t next_number(Region& region) {
+GSHMEM_FN std::uint64_t next_number(Region& region) {
   if (region.place != this_place()) region = {0, 0, this_place()};
   return ++region.number;
 }
-__device__ inline bool replace_open(Region& region, std::uint64_t before, std::uint64_t after) {
+GSHMEM_FN bool replace_open(Region& region, std::uint64_t before, std::uint64_t after) {
   if (region.open != before) return false;
   region.open = after;
   return true;

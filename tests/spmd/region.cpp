@@ -2,6 +2,8 @@
 // also when they wait.
 #include "tests/spmd/spmd.h"
 
+#include <algorithm>
+
 using namespace gshmem;
 using namespace gshmem::spmd;
 
