@@ -20,8 +20,7 @@ GSHMEM_FN gshmemx_region_attrs_t attrs_of(std::uint32_t hints) {
 }
 
 /// What regions are open, as the calling thread sees it.
-template <class Log>
-GSHMEM_FN void expect_open(Log& log, bool any, bool batch, std::uint64_t tag) {
+GSHMEM_FN void expect_open(Log log, bool any, bool batch, std::uint64_t tag) {
   int active = -1;
   SPMD_EQ(log, gshmemx_region_is_active(kNone, &active), 0, tag);
   SPMD_EQ(log, active, any ? 1 : 0, tag);
@@ -124,7 +123,7 @@ SPMD_TEST(wrong_arguments_of_regions_are_a_status_and_change_nothing) {
 SPMD_TEST(region_that_a_kernel_leaves_open_is_not_that_of_the_next_one) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   for (int i = 0; i < 3; ++i) pe.run(shape_of(pe, Scope::kBlock), LeftOpen{});
-  expect_open(pe, false, false, 3);
+  expect_open(pe.host_log(), false, false, 3);
   pe.barrier();
 }
 
@@ -133,7 +132,7 @@ SPMD_TEST(region_of_host_threads_is_a_hint) {
   const gshmemx_region_attrs_t batch = attrs_of(kBatch), unknown = attrs_of(kUnknown);
   std::uint64_t handle = 0, other = 0;
   int active = -1;
-  expect_open(pe, false, false, 1);
+  expect_open(pe.host_log(), false, false, 1);
   SPMD_EQ(pe, gshmemx_region_stop(1), kInvalid);
   SPMD_EQ(pe, gshmemx_region_start(nullptr, &batch), kInvalid);
   SPMD_EQ(pe, gshmemx_region_start(&handle, &unknown), kInvalid);
@@ -143,11 +142,11 @@ SPMD_TEST(region_of_host_threads_is_a_hint) {
   for (const gshmemx_region_attrs_t* attrs :
        {static_cast<const gshmemx_region_attrs_t*>(nullptr), &batch}) {
     SPMD_EQ(pe, gshmemx_region_start(&handle, attrs), 0);
-    expect_open(pe, true, attrs != nullptr, 2);
+    expect_open(pe.host_log(), true, attrs != nullptr, 2);
     SPMD_EQ(pe, gshmemx_region_start(&other, attrs), kInvalid);
     SPMD_EQ(pe, gshmemx_region_stop(handle + 2), kInvalid);
     SPMD_EQ(pe, other, 0u);
-    expect_open(pe, true, attrs != nullptr, 3);
+    expect_open(pe.host_log(), true, attrs != nullptr, 3);
     const int source[2] = {pe.me() + 1, pe.me() - 1};
     gshmem_int_put_nbi(words.data(), source, 1, pe.next());
     gshmem_int_put_nbi(words.data() + 1, source + 1, 1, pe.next());
@@ -155,7 +154,7 @@ SPMD_TEST(region_of_host_threads_is_a_hint) {
     SPMD_EQ(pe, gshmem_int_g(words.data(), pe.me()), pe.previous() + 1);
     SPMD_EQ(pe, gshmem_int_g(words.data() + 1, pe.me()), pe.previous() - 1);
     SPMD_EQ(pe, gshmemx_region_stop(handle), 0);
-    expect_open(pe, false, false, 4);
+    expect_open(pe.host_log(), false, false, 4);
     pe.barrier();
   }
 }
