@@ -96,24 +96,26 @@ GSHMEM_FN Symmetric word(const char* name, const T* p) {
 }
 
 /// A side of a strided transfer, from its first to its last element: Side is Symmetric or Local.
-/// `n` elements for each of `parts`.
+/// `n` elements for each of `parts`, or `n` blocks of `block` elements.
 template <class Side>
 struct Strided {
   const char *name, *stride_name;
   const void* p;
   std::ptrdiff_t stride;
   Elements n;
-  std::size_t parts = 1;
+  std::size_t parts = 1, block = 1;
+  const char* count_name = "nelems";
   GSHMEM_FN bool good(const State& state, const char* call) const {
-    if (n.count == 0) return true;
-    if (stride < 1) {
+    if (n.count == 0 || block == 0) return true;
+    const std::size_t step = static_cast<std::size_t>(stride);
+    if (stride < 1 || step < block) {
       return bad_argument(state, call, stride_name, abi::Rule::kStride,
-                          static_cast<std::uint64_t>(stride), 1);
+                          static_cast<std::uint64_t>(stride), block);
     }
-    const std::size_t step = static_cast<std::size_t>(stride), most = n.most() / step / parts;
+    const std::size_t most = n.most() / step / parts;
     if (n.count > most)
-      return bad_argument(state, call, "nelems", abi::Rule::kOverflow, n.count, most);
-    return Side{{name, p, {(n.count * parts - 1) * step + 1, n.size}}}.good(state, call);
+      return bad_argument(state, call, count_name, abi::Rule::kOverflow, n.count, most);
+    return Side{{name, p, {(n.count * parts - 1) * step + block, n.size}}}.good(state, call);
   }
 };
 

@@ -46,7 +46,7 @@ function(gshmem_describe result name)
       endif()
     endif()
   endforeach()
-  string(REGEX REPLACE "^(i?[pg][eu]t)(8|16|32|64|128)" "\\1N" stem ${stem})
+  string(REGEX REPLACE "^(i?b?[pg][eu]t)(8|16|32|64|128)" "\\1N" stem ${stem})
   string(REGEX REPLACE "^T_(atomic_|atomic_fetch_)(add|and|or|xor)$" "T_\\1OP" stem ${stem})
   string(REGEX REPLACE "^T_(sum|prod|min|max|and|or|xor)_(reduce|reducescatter)$" "T_OP_\\2" stem ${stem})
   if(NOT text_${stem})
@@ -60,7 +60,8 @@ endfunction()
 function(gshmem_write_prototypes table row mark linkage introduction)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/${table}.def)
   set(header ${CMAKE_BINARY_DIR}/include/gshmem/${table}.h)
-  set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def
+  set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def
+    ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def
     ${CMAKE_CURRENT_FUNCTION_LIST_FILE})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
   # Apart from the header, which keeps its time when it keeps its text.
@@ -80,6 +81,7 @@ function(gshmem_write_prototypes table row mark linkage introduction)
   list(APPEND types complexf complexd double2)
   list(JOIN types "|" type_names)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def)
+  gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def)
 
   set(unit ${CMAKE_CURRENT_BINARY_DIR}/${table}.cpp)
   file(WRITE ${unit} "#define ${row}\n#include <gshmem/${table}.def>\n")

@@ -5,6 +5,7 @@
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 
+#include <gshmem/device/blocks.h>
 #include <gshmem/device/fit.h>
 #include <gshmem/device/handles.h>
 

@@ -1,6 +1,7 @@
 // The exported functions of functions.def: the device library's code, compiled for host threads.
 #include <gshmem/gshmem.h>
 
+#include <gshmem/device/blocks.h>
 #include <gshmem/device/handles.h>
 
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \

@@ -25,7 +25,7 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kAligned:
       return strprintf("%s = 0x%lx is not aligned to %lu bytes", is, value, limit);
     case abi::Rule::kStride:
-      return strprintf("%s = %ld is a stride and must be at least 1", is, number);
+      return strprintf("%s = %ld is a stride and must be at least %lu", is, number, limit);
     case abi::Rule::kSignalOp:
       return strprintf("%s = %ld is not one of the GSHMEM_SIGNAL constants", is, number);
     case abi::Rule::kCmp:

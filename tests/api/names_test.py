@@ -151,7 +151,8 @@ def check_descriptions(folder):
 
 
 # Of nvcc's functions these are templates (functions.def, GSHMEM_WHEN_CALLED).
-TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducescatter|inscan|exscan)(_warp|_block)?$")
+TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducescatter|inscan|exscan)(_warp|_block)?$"
+                      r"|_ib(put|get)\d*$")
 
 
 def address(name):
@@ -161,7 +162,7 @@ def address(name):
 
 def check_device(nvcc, *flags):
     """Addresses in device code: an error where a name is none, or a host function."""
-    unit = "".join(f"#include <{header}>\n" for header in HEADERS.values())
+    unit = "".join(f"#include <{header}>\n" for header in [*HEADERS.values(), "gshmem/blocks.h"])
     for prefix in HEADERS:
         uses = "".join(address(name) for name in sorted(expected.device_names(prefix)))
         unit += f"__global__ void device_{prefix}() {{\n{uses}}}\n"

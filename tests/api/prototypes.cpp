@@ -1,6 +1,7 @@
 // The generated headers against the tables: what gshmem.h declares of a function is what its row
 // says. An overload, a missing or another prototype does not compile. Also compiled by nvcc, for
 // which the functions are inline, collectives templates, and gshmem.h leaves their prototypes out.
+#include <gshmem/blocks.h>
 #include <gshmem/functions.h>
 #include <gshmem/gshmem.h>
 

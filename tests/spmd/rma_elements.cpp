@@ -2,6 +2,8 @@
 // words: what moves a single element or strided ones moves the right bytes all the same.
 #include "tests/spmd/spmd.h"
 
+#include <gshmem/blocks.h>
+
 #include <algorithm>
 
 using namespace gshmem;
@@ -129,7 +131,62 @@ class ElementTest {
   SymmetricArray<std::uint8_t> target_, source_, back_;
 };
 
+/// Blocks to the next PE and back; each thread has a part of `there` and `back`.
+struct MoveBlocks {
+  ptrdiff_t apart, close;
+  std::size_t size, count, part;
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, gshmem_ctx_t handle, std::int32_t* there,
+                            const std::int32_t* source, std::int32_t* back) const {
+    const std::size_t first = static_cast<std::size_t>(ctx.thread_rank()) * part;
+    const int peer = (ctx.my_pe() + 1) % ctx.n_pes();
+    gshmem_int32_ibput(there + first, source + first, apart, close, size, count, peer);
+    gshmem_ctx_ibput32(handle, there + first, source + first, apart, close, size, count, peer);
+    ctx.quiet();
+    gshmem_ctx_int32_ibget(handle, back + first, there + first, close, apart, size, count, peer);
+    gshmem_ibget32(back + first, there + first, close, apart, size, count, peer);
+  }
+};
+
 }  // namespace
+
+SPMD_TEST(blocks_with_gaps_arrive_where_they_belong) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  constexpr std::size_t kPart = 96, kThreads = 3, kAll = kPart * kThreads;
+  SymmetricArray<std::int32_t> there(kAll), source(kAll), back(kAll);
+  gshmem_ctx_t handle = GSHMEM_CTX_INVALID;
+  SPMD_EQ(pe, gshmem_ctx_create(0, &handle), 0);
+  std::vector<std::int32_t> mine(kAll), theirs(kAll);
+  for (std::size_t i = 0; i < kAll; ++i) {
+    mine[i] = pe.me() * 1000 + static_cast<int>(i);
+    theirs[i] = pe.previous() * 1000 + static_cast<int>(i);
+  }
+  gshmem_int32_put(source.data(), mine.data(), kAll, pe.me());
+  for (const MoveBlocks& blocks : {MoveBlocks{7, 5, 5, 6, kPart}, MoveBlocks{40, 33, 31, 2, kPart},
+                                   MoveBlocks{1, 1, 1, 9, kPart}, MoveBlocks{4, 3, 0, 5, kPart},
+                                   MoveBlocks{5, 4, 3, 0, kPart}}) {
+    const std::vector<std::int32_t> empty(kAll, -1);
+    gshmem_int32_put(there.data(), empty.data(), kAll, pe.me());
+    gshmem_int32_put(back.data(), empty.data(), kAll, pe.me());
+    gshmem_quiet();
+    pe.barrier();
+    pe.run({.blocks = 1, .threads = kThreads}, blocks, handle, there.data(), source.data(),
+           back.data());
+    pe.barrier();
+    std::vector<std::int32_t> arrived = empty, returned = empty;
+    for (std::size_t i = 0; i < blocks.size * blocks.count * kThreads; ++i) {
+      const std::size_t thread = i / (blocks.size * blocks.count);
+      const std::size_t block = i / blocks.size % blocks.count, at = i % blocks.size;
+      const std::size_t far = thread * kPart + block * static_cast<std::size_t>(blocks.apart) + at;
+      const std::size_t near = thread * kPart + block * static_cast<std::size_t>(blocks.close) + at;
+      arrived[far] = theirs[near];
+      returned[near] = mine[near];
+    }
+    SPMD_CHECK(pe, there.to_vector(pe.me()) == arrived);
+    SPMD_CHECK(pe, back.to_vector(pe.me()) == returned);
+    pe.barrier();
+  }
+  gshmem_ctx_destroy(handle);
+}
 
 SPMD_TEST(elements_across_a_word_boundary_arrive) {
   ElementTest<Complex>(pe).check();

@@ -138,6 +138,7 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_LAZY NVSHMEM_LAZY
+#define GSHMEM_BLOCKS 0
 #include <gshmem/functions.def>
 #undef NVSHMEM_EXPAND_STD
 #undef NVSHMEM_EXPAND_EXT

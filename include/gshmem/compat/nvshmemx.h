@@ -119,6 +119,7 @@ typedef enum {
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_EXPAND_##KIND(RET, STEM, PARAMS, NAMES)
 #define GSHMEM_LAZY NVSHMEM_LAZY
+#define GSHMEM_BLOCKS 0
 #include <gshmem/functions.def>
 #undef NVSHMEM_LAZY
 #undef NVSHMEM_EXPAND_STD

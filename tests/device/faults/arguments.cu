@@ -4,6 +4,8 @@
 #include "tests/device/faults/jobs.h"
 #include "tests/spmd/bad_input/every_call.h"
 
+#include <gshmem/blocks.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -21,7 +23,7 @@ constexpr bool is_sampled(std::string_view stem) {
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   if (starts_with(stem, #NAME "_")) return false;
 #include <gshmem/types.def>
-  for (const char* sized : {"put", "get", "iput", "iget"}) {
+  for (const char* sized : {"put", "get", "iput", "iget", "ibput", "ibget"}) {
     for (const char* bits : {"8", "16", "64", "128"}) {
       const std::string_view start = sized;
       if (starts_with(stem, start) && starts_with(stem.substr(start.size()), bits)) return false;

@@ -76,6 +76,7 @@ enum class Kind {
   kSignal,
   kCount,
   kStride,
+  kBlock,  ///< elements that follow each other, at most a stride
   kSignalOp,
   kCmp,
   kHandle,
@@ -102,6 +103,8 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"src_pe", Kind::kAnything},
                                                    {"root", Kind::kPe},
                                                    {"nelems", Kind::kCount},
+                                                   {"nblocks", Kind::kCount},
+                                                   {"bsize", Kind::kBlock},
                                                    {"target_pes", Kind::kPes},
                                                    {"npes", Kind::kPesCount},
                                                    {"lock", Kind::kWords},
@@ -133,9 +136,11 @@ Kind kind_of(const Function& function, const std::string& name) {
       {"put_signal", {Kind::kSymmetric, Kind::kLocal}},
       {"put_signal_nbi", {Kind::kSymmetric, Kind::kLocal}},
       {"iput", {Kind::kSymmetric, Kind::kLocal}},
+      {"ibput", {Kind::kSymmetric, Kind::kLocal}},
       {"get", {Kind::kLocal, Kind::kSymmetric}},
       {"get_nbi", {Kind::kLocal, Kind::kSymmetric}},
       {"iget", {Kind::kLocal, Kind::kSymmetric}},
+      {"ibget", {Kind::kLocal, Kind::kSymmetric}},
       {"p", {Kind::kElement, Kind::kAnything}},
       {"g", {Kind::kAnything, Kind::kElement}},
       {"fetch_into", {Kind::kWords, Kind::kWords}},
@@ -223,6 +228,7 @@ class Maker {
       case Kind::kPes:
         return raw_of(ground_.local + Ground::kValues);  // zeros
       case Kind::kStride:
+      case Kind::kBlock:
       case Kind::kHandleCount:
       case Kind::kPesCount:
         return 1;
@@ -355,14 +361,21 @@ class Maker {
         for (const std::size_t n :
              {SIZE_MAX, SIZE_MAX / unit_ + 2, static_cast<std::size_t>(PTRDIFF_MAX) / unit_ + 1}) {
           // Of single bytes the second is one, which is good.
-          if (n != 1) wrong(i, n, "nelems", std::to_string(n) + " ");
+          if (n != 1) wrong(i, n, names_[i], std::to_string(n) + " ");
         }
         too_many(i, std::uint64_t{1} << 40);
         break;
       case Kind::kStride:
         wrong_numbers(i, {0, -1, PTRDIFF_MIN});
-        wrong(i, PTRDIFF_MAX, "nelems", number(2));
+        wrong(i, PTRDIFF_MAX, has(Kind::kBlock) ? "nblocks" : "nelems", number(2));
         break;
+      case Kind::kBlock: {
+        // Larger than a stride: of the symmetric side, which is looked at first.
+        const std::string side = implementation(function_) == "ibput" ? "dst" : "sst";
+        for (const std::uint64_t size : {std::uint64_t{2}, std::uint64_t{SIZE_MAX}})
+          wrong(i, size, side, number(1));
+        break;
+      }
       case Kind::kSignalOp:
         wrong_numbers(i, {-1, 0, GSHMEM_SIGNAL_SET - 1, GSHMEM_SIGNAL_ADD + 1});
         break;

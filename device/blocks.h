@@ -1,0 +1,84 @@
+// ibput and ibget: blocks with gaps (OpenSHMEM 1.6), as puts and gets of the calling thread. The
+// APIs include it after device/api.h, gshmem.h does not: gshmem/blocks.h says why.
+#pragma once
+
+#include "api.h"
+
+namespace gshmem::device {
+
+/// `count` blocks of `size` bytes, which begin `dst` and `src` bytes apart.
+struct Blocks {
+  std::ptrdiff_t dst, src;
+  std::size_t size, count;
+};
+
+/// To `pe`, or from it. When it returns, the sources are free, or the data is there. Quiet, because
+/// blocks may go by several queues.
+template <bool kPut>
+GSHMEM_OUTLINE void move_blocks(const State& state, void* dest, const void* source,
+                                const Blocks& blocks, int pe) {
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < blocks.count; ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    char* const to = static_cast<char*>(dest) + at * blocks.dst;
+    const char* const from = static_cast<const char*>(source) + at * blocks.src;
+    if constexpr (kPut) {
+      put_nbi(Thread{}, state, to, from, blocks.size, pe);
+    } else {
+      get_nbi(Thread{}, state, to, from, blocks.size, pe);
+    }
+  }
+  if (!is_mapped(state, pe)) nic::quiet(Thread{}, state, kPut ? "ibput" : "ibget");
+}
+
+}  // namespace gshmem::device
+
+namespace gshmem::api {
+
+/// Blocks of `bsize` elements of `kSize` bytes; strides in elements.
+struct Blocked {
+  std::ptrdiff_t dst, src;
+  std::size_t bsize, nblocks;
+  template <class Side>
+  GSHMEM_FN Strided<Side> side(const char* name, const char* stride_name, const void* p,
+                               std::ptrdiff_t stride, std::size_t unit) const {
+    return {name, stride_name, p, stride, {nblocks, unit}, 1, bsize, "nblocks"};
+  }
+  /// In bytes, of what has been checked.
+  GSHMEM_FN device::Blocks blocks(std::size_t unit) const {
+    const auto step = static_cast<std::ptrdiff_t>(unit);
+    return {dst * step, src * step, bsize * unit, bsize == 0 ? 0 : nblocks};
+  }
+};
+
+template <bool kPut>
+GSHMEM_FN void move_blocks(const Caller& call, void* dest, const void* source,
+                           device::Blocks blocks, int pe) {
+  GSHMEM_ON_HOST_OPS({
+    for (std::size_t i = 0; i < blocks.count; ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      (void)ops->run(Call::transfer(kPut ? CallKind::kPut : CallKind::kGet, call.name,
+                                    static_cast<char*>(dest) + at * blocks.dst,
+                                    static_cast<const char*>(source) + at * blocks.src, blocks.size,
+                                    pe, true));
+    }
+    return;
+  })
+  device::move_blocks<kPut>(call.state, dest, source, blocks, pe);
+}
+template <std::size_t kSize>
+GSHMEM_FN void ibput(const Caller& call, void* dest, const void* source, Blocked shape, int pe) {
+  if (check_arguments(call.state, call.name, ToPe{pe},
+                      shape.side<Symmetric>("dest", "dst", dest, shape.dst, kSize),
+                      shape.side<Local>("source", "sst", source, shape.src, kSize)))
+    move_blocks<true>(call, dest, source, shape.blocks(kSize), pe);
+}
+template <std::size_t kSize>
+GSHMEM_FN void ibget(const Caller& call, void* dest, const void* source, Blocked shape, int pe) {
+  if (check_arguments(call.state, call.name, ToPe{pe},
+                      shape.side<Symmetric>("source", "sst", source, shape.src, kSize),
+                      shape.side<Local>("dest", "dst", dest, shape.dst, kSize)))
+    move_blocks<false>(call, dest, source, shape.blocks(kSize), pe);
+}
+
+}  // namespace gshmem::api
