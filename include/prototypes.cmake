@@ -55,9 +55,23 @@ function(gshmem_describe result name)
   set(${result} "${text_${stem}}${more}\n" PARENT_SCOPE)
 endfunction()
 
-# gshmem_write_prototypes(TABLE ROW MARK LINKAGE INTRODUCTION): TABLE.h from TABLE.def; ROW is the parameters of
-# its macro and what it declares. MARK stands before each prototype; LINKAGE says where they are C functions.
-function(gshmem_write_prototypes table row mark linkage introduction)
+# gshmem_expand_rows(RESULT TABLE DEFINITIONS): what the preprocessor makes of each row of TABLE.def, whose macro
+# DEFINITIONS begins with ROW.
+function(gshmem_expand_rows result table definitions)
+  set(unit ${CMAKE_CURRENT_BINARY_DIR}/${table}.cpp)
+  file(WRITE ${unit} "${definitions}\n#include <gshmem/${table}.def>\n")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -E -P -x c++ -I${CMAKE_CURRENT_SOURCE_DIR} ${unit}
+    OUTPUT_VARIABLE rows COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "[ \n]+" " " rows "${rows}")
+  string(REPLACE " * " "* " rows "${rows}")
+  string(REPLACE " ROW " ";" rows " ${rows}")
+  list(POP_FRONT rows)
+  set(${result} "${rows}" PARENT_SCOPE)
+endfunction()
+
+# gshmem_write_prototypes(TABLE ROW MARK INTRODUCTION): TABLE.h from TABLE.def; ROW is the parameters of
+# its macro and what it declares. MARK stands before each prototype.
+function(gshmem_write_prototypes table row mark introduction)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/${table}.def)
   set(header ${CMAKE_BINARY_DIR}/include/gshmem/${table}.h)
   set(inputs ${source} ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def
@@ -78,30 +92,28 @@ function(gshmem_write_prototypes table row mark linkage introduction)
 
   file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/types.def types REGEX "^GSHMEM_TYPE")
   list(TRANSFORM types REPLACE "^GSHMEM_TYPE.([a-z0-9]+),.*" "\\1")
-  list(APPEND types complexf complexd double2)
+  list(APPEND types complexf complexd double2 longdouble)
   list(JOIN types "|" type_names)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/functions.def)
   gshmem_read_descriptions(${CMAKE_CURRENT_SOURCE_DIR}/gshmem/blocks.def)
 
-  set(unit ${CMAKE_CURRENT_BINARY_DIR}/${table}.cpp)
-  file(WRITE ${unit} "#define ${row}\n#include <gshmem/${table}.def>\n")
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -E -P -x c++ -I${CMAKE_CURRENT_SOURCE_DIR} ${unit}
-    OUTPUT_VARIABLE rows COMMAND_ERROR_IS_FATAL ANY)
-  string(REGEX REPLACE "[ \n]+" " " rows "${rows}")
-  string(REPLACE " * " "* " rows "${rows}")
-  string(REPLACE " ROW " ";" rows " ${rows}")
-  list(POP_FRONT rows)
+  gshmem_expand_rows(rows ${table} "#define ${row}")
   set(text)
+  set(text_of_hosts)
   foreach(row IN LISTS rows)
     if(NOT row MATCHES "^(.*[^ ]) (gshmemx?_[a-z0-9_]+) ?(\\(.*\\)) ?$")
       message(FATAL_ERROR "gshmem: ${table}.def: no prototype: ${row}")
     endif()
     set(prototype "${mark} ${CMAKE_MATCH_1} ${CMAKE_MATCH_2}${CMAKE_MATCH_3};\n")
     gshmem_describe(description ${CMAKE_MATCH_2})
-    string(APPEND text "${description}${prototype}")
+    if(prototype MATCHES "_longdouble_")
+      string(APPEND text_of_hosts "${description}${prototype}")
+    else()
+      string(APPEND text "${description}${prototype}")
+    endif()
   endforeach()
   if(table STREQUAL functions)
-    set(text "#if !defined(__CUDACC__)  // nvcc has them, collectives as templates, from gshmem.h\n${text}#endif\n")
+    set(text "#if !defined(__CUDACC__)  // nvcc has them, collectives as templates, from gshmem.h\n${text}#endif\n${text_of_hosts}")
   endif()
   file(CONFIGURE OUTPUT ${header} @ONLY CONTENT "${introduction}
 // Made from ${table}.def.
@@ -109,11 +121,11 @@ function(gshmem_write_prototypes table row mark linkage introduction)
 
 #include <gshmem/gshmem.h>
 
-#if ${linkage}
+#ifdef __cplusplus
 extern \"C\" {
 #endif
 ${text}
-#if ${linkage}
+#ifdef __cplusplus
 }
 #endif
 ")
@@ -122,11 +134,11 @@ endfunction()
 
 gshmem_write_prototypes(functions
   "GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET GSHMEM_NAME_##KIND(STEM) PARAMS"
-  GSHMEM_EXPORT "defined(__cplusplus) && !defined(__CUDACC__)"
+  GSHMEM_EXPORT
   "// Every function that moves data or synchronizes. gshmem.h has the terms, functions.def what is common to all
 // and to each family, include/README.md the guide.")
 gshmem_write_prototypes(stream_functions
   "GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET gshmemx_##STEM##_on_stream PARAMS"
-  GSHMEM_EXPORT "defined(__cplusplus)"
+  GSHMEM_EXPORT
   "// Every function that leaves an operation in a CUDA stream. stream_functions.def has their order, and what a
 // stream promises. Host only.")

@@ -4,6 +4,8 @@
 #include <gshmem/device/blocks.h>
 #include <gshmem/device/handles.h>
 
+#include "host/api/long_double.h"
+
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   extern "C" RET GSHMEM_NAME_##KIND(STEM) PARAMS {            \
     GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);      \

@@ -157,8 +157,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
     return ::gshmem::api::CALL;                                      \
   }
 #include "functions.def"
-#else
-#include <gshmem/functions.h>
 #endif
+#include <gshmem/functions.h>
 
 #include "gshmemx.h"

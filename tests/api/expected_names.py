@@ -193,7 +193,7 @@ def host_names(p):
     """What hosts can call besides: full names for the prefix `p`."""
     std, ext = list(SETUP), SETUP_X + on_streams(p)
     if p == "gshmem":
-        std, ext = std + OWN + OWN_1_6, ext + OWN_X
+        std, ext = std + OWN + OWN_1_6 + long_double(), ext + OWN_X
     else:
         ext += NVSHMEM_X
     return {f"{p}_{n}" for n in std} | {f"{p}x_{n}" for n in ext}
@@ -218,6 +218,14 @@ def shmem_rma(types):
     return names_ + [f"{t}_put_signal{nbi}" for t in types for nbi in ("", "_nbi")]
 
 
+def long_double():
+    """GPUs have none."""
+    moved = shmem_rma(["longdouble"]) + ["longdouble_ibput", "longdouble_ibget"]
+    team = "alltoall alltoalls broadcast collect fcollect sum_inscan sum_exscan".split()
+    team += [f"{op}_reduce" for op in ("sum", "prod", "min", "max")]
+    return moved + [f"ctx_{name}" for name in moved] + [f"longdouble_{op}" for op in team]
+
+
 def ibputs(types):
     """OpenSHMEM 1.6."""
     return [f"{t}_{op}" for t in types for op in ("ibput", "ibget")] + [
@@ -237,13 +245,6 @@ ABSENT_NVSHMEM = {
         "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric").split()],
 }
 ABSENT_OPENSHMEM = {
-    "long double is to come": [f"{ctx}{name}" for name in shmem_rma(["longdouble"])
-                               for ctx in ("", "ctx_")] +
-    [f"{ctx}longdouble_{op}" for op in ("ibput", "ibget") for ctx in ("", "ctx_")] +
-    [f"longdouble_{op}" for op in ("alltoall", "broadcast", "fcollect")],
-    "collectives of long double are to come":
-        [f"longdouble_{op}" for op in ("collect", "alltoalls", "sum_inscan", "sum_exscan")] +
-        [f"longdouble_{op}_reduce" for op in ("sum", "prod", "min", "max")],
     "to come": ["team_create_ctx"],
 }
 

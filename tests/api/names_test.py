@@ -147,7 +147,8 @@ def check_descriptions(folder):
                 print(f"{header}: twice, or without a description: {line}")
             found.add(match.group(1))
     return bad + compare("descriptions", found,
-                         expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams("gshmem")})
+                         expected.device_names("gshmem") | {f"gshmemx_{n}" for n in expected.on_streams("gshmem")} |
+                         {f"gshmem_{n}" for n in expected.long_double()})
 
 
 # Of nvcc's functions these are templates (functions.def, GSHMEM_WHEN_CALLED).

@@ -2,6 +2,7 @@
 // several threads of one PE.
 #include "tests/spmd/spmd.h"
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -137,6 +138,37 @@ SPMD_TEST(registered_buffers_move_as_others_do) {
   gshmemx_buffer_unregister_all();
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data() + 10, 300), 0);
   gshmemx_buffer_unregister_all();
+  pe.barrier();
+}
+
+SPMD_TEST(long_double_is_combined_in_all_its_bits_in_place_too) {
+  constexpr std::size_t kCount = 2500;
+  const auto value = [](int of, std::size_t i) {
+    return 1 + of + std::ldexp(static_cast<long double>(i), -56);  // a double has 53 bits
+  };
+  const auto sum = [&](int end, std::size_t i) {
+    long double all = 0;
+    for (int of = 0; of < end; ++of) all += value(of, i);
+    return all;
+  };
+  std::vector<long double> mine(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) mine[i] = value(pe.me(), i);
+  SymmetricArray<long double> source(kCount), other(kCount);
+  const auto check = [&](auto* function, auto& dest, const auto& wanted) {
+    pe.barrier();
+    source.write(mine, pe.me());
+    SPMD_EQ(pe, function(GSHMEM_TEAM_WORLD, dest.data(), source.data(), kCount), 0);
+    const std::vector<long double> got = dest.to_vector(pe.me());
+    for (std::size_t i = 0; i < kCount; ++i) SPMD_CHECK(pe, got[i] == wanted(i));
+  };
+  for (auto* dest : {&source, &other}) {
+    check(&gshmem_longdouble_sum_reduce, *dest, [&](std::size_t i) { return sum(pe.n(), i); });
+    check(&gshmem_longdouble_sum_inscan, *dest, [&](std::size_t i) { return sum(pe.me() + 1, i); });
+    check(&gshmem_longdouble_sum_exscan, *dest, [&](std::size_t i) { return sum(pe.me(), i); });
+    check(&gshmem_longdouble_min_reduce, *dest, [&](std::size_t i) { return value(0, i); });
+    check(&gshmem_longdouble_max_reduce, *dest,
+          [&](std::size_t i) { return value(pe.n() - 1, i); });
+  }
   pe.barrier();
 }
 

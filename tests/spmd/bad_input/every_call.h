@@ -77,7 +77,7 @@ GSHMEM_FN T from_raw(std::uint64_t raw) {
     return static_cast<T>(raw);
   } else {
     T value{};
-    memcpy(&value, &raw, sizeof(T));
+    memcpy(&value, &raw, sizeof(T) < sizeof(raw) ? sizeof(T) : sizeof(raw));
     return value;
   }
 }
