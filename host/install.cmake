@@ -9,8 +9,9 @@ include(CMakePackageConfigHelpers)
 function(gshmem_install_headers folder)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/gshmem DESTINATION ${folder}
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def" PATTERN compat EXCLUDE)
-  install(FILES ${CMAKE_BINARY_DIR}/include/gshmem/functions.h ${CMAKE_BINARY_DIR}/include/gshmem/stream_functions.h
-    DESTINATION ${folder}/gshmem)
+  foreach(made functions.h stream_functions.h generic_names.h)
+    install(FILES ${CMAKE_BINARY_DIR}/include/gshmem/${made} DESTINATION ${folder}/gshmem)
+  endforeach()
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/device/ DESTINATION ${folder}/gshmem/device
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 endfunction()

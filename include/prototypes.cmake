@@ -142,3 +142,64 @@ gshmem_write_prototypes(stream_functions
   GSHMEM_EXPORT
   "// Every function that leaves an operation in a CUDA stream. stream_functions.def has their order, and what a
 // stream promises. Host only.")
+
+# --- Names without a type: gshmem/generic_names.h ---------------------------------------------------------------
+# For each set of types (generic.def, TYPES) the C types in it, each once: several names of types.def stand for
+# one. And in C the names as macros.
+function(gshmem_write_generic_names)
+  set(definitions "#define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) ROW NAME/T/AMO/WAIT_##WAIT/REDUCE")
+  foreach(type int8 int16 int32 int64 uint8 uint16 uint32 uint64 size ptrdiff)
+    string(TOUPPER ${type} of_compiler)
+    string(APPEND definitions "\n#define ${type}_t __${of_compiler}_TYPE__")
+  endforeach()
+  gshmem_expand_rows(types types "${definitions}")
+  set(RMA "^")
+  set(EXT "/(EXT|STD|BIT)/WAIT")
+  set(STD "/(STD|BIT)/WAIT")
+  set(BIT "/BIT/WAIT")
+  set(WAIT "/WAIT_1/")
+  set(NUM "/(NUM|BITS|OWN)$")
+  set(BITS "/BITS$")
+  set(text)
+  list(APPEND types "longdouble/long double/NONE/WAIT_0/NUM")
+  foreach(set RMA EXT STD BIT WAIT NUM BITS)
+    string(APPEND text "#define GSHMEM_TYPES_${set}(M, ...)")
+    set(there)
+    foreach(row IN LISTS types)
+      string(STRIP "${row}" row)
+      string(REGEX REPLACE "^([a-z0-9]+)/ ?([a-z0-9_ ]+[a-z0-9_]) ?/.*" "\\1;\\2" name_and_type "${row}")
+      list(GET name_and_type 0 name)
+      list(GET name_and_type 1 type)
+      # The compiler says "long unsigned int" where the table says "unsigned long".
+      string(REPLACE " " ";" words "${type}")
+      list(LENGTH words count)
+      if(count GREATER 1)
+        list(REMOVE_ITEM words int)
+      endif()
+      list(SORT words)
+      list(JOIN words " " words)
+      if(row MATCHES "${${set}}" AND NOT words IN_LIST there)
+        list(APPEND there "${words}")
+        string(APPEND text " \\\n  M(${name}, ${type}, __VA_ARGS__)")
+      endif()
+    endforeach()
+    string(APPEND text "\n")
+  endforeach()
+  gshmem_expand_rows(rows generic
+    "#define GSHMEM_GENERIC(FIRST, TYPES, COUNT, OP) ROW gshmem_##OP GSHMEM_GENERIC_##FIRST(COUNT, GSHMEM_TYPES_##TYPES, _##OP, ")
+  string(APPEND text "\n#if !defined(__cplusplus)\n")
+  foreach(row IN LISTS rows)
+    string(REGEX REPLACE "^(gshmem_[a-z_]+) (.*[^ ]) ?$" "#define \\1(...) \\2 __VA_ARGS__)\n" line "${row}")
+    string(APPEND text "${line}")
+  endforeach()
+  string(APPEND text "#endif\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gshmem/generic.def)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/include/gshmem/generic_names.h @ONLY CONTENT
+    "// The C types of each set in generic.def, and in C the names of generic.h. Made from types.def and generic.def.
+#pragma once
+
+#include <gshmem/types.h>
+
+${text}")
+endfunction()
+gshmem_write_generic_names()

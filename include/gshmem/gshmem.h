@@ -161,3 +161,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #include <gshmem/functions.h>
 
 #include "gshmemx.h"
+
+#if !defined(__cplusplus)
+#include "generic.h"
+#endif

@@ -238,6 +238,18 @@ def scans():
     return [f"{t}_sum_{scan}" for t in types for scan in ("inscan", "exscan")]
 
 
+def generics():
+    """Names of OpenSHMEM 1.5 and 1.6 in C11 that leave out the type."""
+    names_ = "p g put get put_nbi get_nbi iput iget ibput ibget put_signal put_signal_nbi".split()
+    update = "inc add and or xor".split()
+    returning = "fetch swap compare_swap".split() + [f"fetch_{op}" for op in update]
+    names_ += [f"atomic_{op}" for op in ["set", *update, *returning]] + [f"atomic_{op}_nbi" for op in returning]
+    names_ += [f"{op}{end}" for op in ("wait_until", "test") for end in
+               ("", "_all", "_any", "_some", "_all_vector", "_any_vector", "_some_vector")]
+    names_ += "alltoall alltoalls broadcast collect fcollect sum_inscan sum_exscan".split()
+    return names_ + [f"{op}_reduce" for op in "and or xor max min sum prod".split()]
+
+
 # Of both, full names but for the prefix: why they are not here.
 ABSENT_NVSHMEM = {
     "to come": ["x_" + name for name in (

@@ -88,6 +88,9 @@ def check_headers(compiler, *flags):
         uses = "".join(f"  (void (*)(void)){name},\n" for name in sorted(expected.names(prefix)))
         unit = f"#include <{header}>\nvoid (*uses[])(void) = {{\n{uses}}};\n"
         run([*compiler, *flags, "-fsyntax-only", "-"], input=unit)
+    macros = run([*compiler, *flags, "-E", "-dM", "-"], input=f"#include <{HEADERS['gshmem']}>\n")
+    errors += compare("names without a type", set(re.findall(r"#define gshmem_(\w+)\(\.\.\.\)", macros)),
+                      set(expected.generics()))
     check_constants(compiler, flags)
     return errors
 
