@@ -312,14 +312,14 @@ template <class T>
 __device__ inline void keep_in_memory(T& object) {
   asm volatile("" ::"l"(&object) : "memory");
 }
-/// Number of the SM that runs the calling thread.
-/// Of the kernel that runs: no other has it on this GPU, by this process.
+/// Number of the kernel that runs: no other has it on this GPU, by this process.
 __device__ inline std::uint64_t grid_number() {
   std::uint64_t number;
   asm("mov.u64 %0, %%gridid;" : "=l"(number));
   return number;
 }
 
+/// Number of the SM that runs the calling thread.
 __device__ inline std::uint32_t sm_number() {
   std::uint32_t sm;
   asm("mov.u32 %0, %%smid;" : "=r"(sm));
