@@ -1,6 +1,6 @@
 # GSHMEM_PRECOMPILE: the standard library's headers, which take longer to read than most files of this
 # tree, are precompiled once for all targets. Off by default: with it the compiler sees no forgotten #include of
-# theirs (tests/lint does), and the owners of ccache lose its hits. All legs but clang compile the
+# theirs (tests/lint does), and the owners of ccache lose its hits. All legs but release and clang compile the
 # files of a target in batches, too (CMAKE_UNITY_BUILD): names without linkage must differ in a target.
 set(GSHMEM_PRECOMPILED_HEADERS
   algorithm array atomic cerrno charconv chrono condition_variable cstdint cstdio cstdlib cstring deque

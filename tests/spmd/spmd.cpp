@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace gshmem::spmd {
 
@@ -39,7 +40,10 @@ int Pe::rounds(int count) const {
   if (on_network()) return count < 50 ? 1 : count / 50;
   const bool shared = gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG;
   const bool processes = gshmemx_init_status() == GSHMEMX_INIT_STATUS_FULL_MPG;
-  const int divisor = kSanitized ? 10 : shared ? 20 : processes ? 8 : 1;
+  // Threads that are many more than the cores take turns at every step.
+  static const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int turns = on_gpu_ || n_ <= 2 * cores ? 1 : n_ / cores;
+  const int divisor = turns * (kSanitized ? 10 : shared ? 20 : processes ? 8 : 1);
   return count < divisor ? 1 : count / divisor;
 }
 
