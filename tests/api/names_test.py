@@ -160,7 +160,7 @@ TEMPLATE = re.compile(r"_((alltoalls?|broadcast|f?collect)(mem)?|reduce|reducesc
 
 
 def address(name):
-    template = TEMPLATE.search(name)
+    template = TEMPLATE.search(name) and "longdouble" not in name
     return f"  (void)&{name}{'<>' if template else ''};\n"
 
 
