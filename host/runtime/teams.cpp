@@ -15,6 +15,7 @@ constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
 constexpr auto kNoHandle = static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
+constexpr abi::Team kNone{nullptr, 0, 0, 0, -1, kNoHandle, 0};
 constexpr std::uint64_t kAtFront = abi::kInternalBytes - sizeof(abi::InternalArea);
 
 }  // namespace
@@ -26,8 +27,7 @@ std::uint64_t Teams::bytes_at_end(int teams) {
 Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state)
     : memory_(std::move(memory)), state_(state) {
   const auto count = static_cast<std::size_t>(teams + kPredefined);
-  const abi::Team none{nullptr, 0, 0, 0, -1, kNoHandle, 0};
-  entries_.assign(count, none);
+  entries_.assign(count, kNone);
   lists_.resize(count);
   calls_.assign(count, 0);
   generations_.assign(count, 0);
@@ -36,8 +36,8 @@ Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::Device
   std::fill_n(taken_.begin(), kPredefined, true);
   device_entries_ = entries_.data();
   if (memory_.tables.allocate) {
-    device_entries_ = static_cast<abi::Team*>(memory_.tables.allocate(count * sizeof(none)));
-    memory_.tables.upload(device_entries_, entries_.data(), count * sizeof(none));
+    device_entries_ = static_cast<abi::Team*>(memory_.tables.allocate(count * sizeof(kNone)));
+    memory_.tables.upload(device_entries_, entries_.data(), count * sizeof(kNone));
   }
   const std::uint64_t at_end = bytes_at_end(teams);
   state_.team_slots = reinterpret_cast<abi::SyncSlot*>(
@@ -46,52 +46,55 @@ Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::Device
   state_.host_teams = entries_.data();
   state_.n_teams = static_cast<std::uint32_t>(count);
 
-  abi::Team world{nullptr, 0, 1, state_.n_pes, state_.my_pe, GSHMEM_TEAM_WORLD, 0};
-  world.flat = state_.world_is_flat = is_flat(world);
-  write(GSHMEM_TEAM_WORLD, world);
+  write(GSHMEM_TEAM_WORLD, {nullptr, 0, 1, state_.n_pes, state_.my_pe, GSHMEM_TEAM_WORLD, 0}, {});
+  state_.world_is_flat = entries_[GSHMEM_TEAM_WORLD].flat;
   add_predefined(GSHMEM_TEAM_SHARED, predefined.shared);
   add_predefined(GSHMEMX_TEAM_NODE, predefined.node);
   add_predefined(GSHMEMX_TEAM_SAME_MYPE_NODE, predefined.same_index);
 }
 
 void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
-  const auto index = static_cast<std::size_t>(team);
-  lists_[index] = make_list({pes.begin(), pes.end()});
   const auto mine = std::find(pes.begin(), pes.end(), state_.my_pe);
-  abi::Team entry{lists_[index]->host.data(),
-                  0,
-                  1,
-                  static_cast<std::int32_t>(pes.size()),
-                  static_cast<std::int32_t>(mine - pes.begin()),
-                  static_cast<std::uint32_t>(team),
-                  0};
-  entry.flat = is_flat(entry);
-  write(index, entry);
+  write(static_cast<std::size_t>(team),
+        {nullptr, 0, 1, static_cast<std::int32_t>(pes.size()),
+         static_cast<std::int32_t>(mine - pes.begin()), static_cast<std::uint32_t>(team), 0},
+        {pes.begin(), pes.end()});
 }
 
 /// All members come to one answer: PEs that map each other are sets (transport/p2p/mapped_set.h).
-std::uint32_t Teams::is_flat(const abi::Team& team) const {
-  if (team.n_pes <= abi::kFlatPesByNetwork) return 1;
-  if (team.n_pes > abi::kFlatPes) return 0;
+bool Teams::is_flat(const abi::Team& team) const {
+  if (team.n_pes <= abi::kFlatPesByNetwork) return true;
+  if (team.n_pes > abi::kFlatPes) return false;
   for (int i = 0; i < team.n_pes; ++i) {
-    if (!device::is_mapped(state_, device::team_pe(team, i))) return 0;
+    if (!device::is_mapped(state_, device::team_pe(team, i))) return false;
   }
-  return 1;
+  return true;
 }
 
-/// The handle last: a thread that finds it finds the rest. Pairs with find_team.
-void Teams::write(std::size_t index, const abi::Team& entry) {
+/// Members are `pes`, or by number. The handle last: a thread that finds it finds the rest. Pairs
+/// with find_team.
+void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes) {
   abi::Team& to = entries_[index];
-  to.members = entry.members;
+  List& list = lists_[index];
+  list.host = std::move(pes);
+  to.members = list.host.empty() ? nullptr : list.host.data();
   to.start = entry.start;
   to.stride = entry.stride;
   to.n_pes = entry.n_pes;
   to.my_pe = entry.my_pe;
-  to.flat = entry.flat;
+  to.flat = is_flat(to);
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;
-  copy.members = lists_[index] ? lists_[index]->device : nullptr;
+  if (to.members != nullptr) {
+    if (list.device == nullptr) {
+      const auto most = static_cast<std::size_t>(state_.n_pes);
+      list.device =
+          static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(*list.device)));
+    }
+    memory_.tables.upload(list.device, to.members, list.host.size() * sizeof(*list.device));
+    copy.members = list.device;
+  }
   memory_.tables.upload(&device_entries_[index], &copy, sizeof(copy));
 }
 
@@ -276,38 +279,12 @@ std::size_t Teams::take(const char* call, const Combine& combine, std::size_t sp
   }
 }
 
-/// Those who are not used any more leave their memory to others.
-Teams::SharedList Teams::make_list(std::vector<std::int32_t> pes) {
-  auto list = std::make_unique<List>(List{std::move(pes), nullptr});
-  list->device = list->host.data();
-  if (!memory_.tables.allocate) return list;
-  {
-    const std::lock_guard lock(mutex_);
-    if (spare_lists_.empty()) {
-      const auto most = static_cast<std::size_t>(state_.n_pes);
-      spare_lists_.push_back(
-          static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(std::int32_t))));
-    }
-    list->device = spare_lists_.back();
-    spare_lists_.pop_back();
-  }
-  memory_.tables.upload(list->device, list->host.data(), list->host.size() * sizeof(std::int32_t));
-  return {list.release(), [this](const List* gone) {
-            const std::lock_guard lock(mutex_);
-            spare_lists_.push_back(gone->device);
-            delete gone;
-          }};
-}
-
-gshmem_team_t Teams::open(std::size_t index, abi::Team entry, SharedList list,
+gshmem_team_t Teams::open(std::size_t index, abi::Team entry, std::vector<std::int32_t> pes,
                           const gshmem_team_config_t& config) {
   generations_[index] = generations_[index] % INT16_MAX + 1;
   entry.handle = generations_[index] << abi::kTeamIndexBits | static_cast<std::uint32_t>(index);
-  lists_[index] = std::move(list);
-  entry.members = lists_[index] ? lists_[index]->host.data() : nullptr;
-  entry.flat = is_flat(entry);
   configs_[index] = config;
-  write(index, entry);
+  write(index, entry, std::move(pes));
   return static_cast<gshmem_team_t>(entry.handle);
 }
 
@@ -343,7 +320,7 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
     entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
     entry.n_pes = part.size;
     entry.my_pe = part.size == 1 ? 0 : (parent.my_pe - part.start) / part.stride;
-    teams[i] = open(taken[i], entry, lists_[index_of(parent)], part.config);
+    teams[i] = open(taken[i], entry, lists_[index_of(parent)].host, part.config);
   }
   return teams;
 }
@@ -360,8 +337,7 @@ gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_
   };
   const std::size_t index = take(call, combine, config.uniqueid * 31, true);
   const auto n_pes = static_cast<std::int32_t>(pes.size());
-  return open(index, {nullptr, 0, 1, n_pes, my_pe, kNoHandle, 0}, make_list(std::move(pes)),
-              config);
+  return open(index, {nullptr, 0, 1, n_pes, my_pe, kNoHandle, 0}, std::move(pes), config);
 }
 
 void Teams::destroy(const char* call, const abi::Team& team) {
@@ -370,10 +346,7 @@ void Teams::destroy(const char* call, const abi::Team& team) {
                   strprintf("%s: argument team = %d is a predefined team, which stays", call,
                             static_cast<int>(team.handle)));
   agree_on_call(call, team, {}, "");
-  abi::Team none = team;
-  none.handle = kNoHandle;
-  write(index, none);
-  lists_[index].reset();
+  write(index, kNone, {});
   release(index);
 }
 

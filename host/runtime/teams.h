@@ -14,7 +14,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -103,27 +102,25 @@ class Teams {
   [[nodiscard]] bool claim(std::size_t index);
   void clear(abi::SyncSlot* slot);
   void release(std::size_t index);
-  /// Which PEs the members of a team, and of its parts, are, as host threads and as kernels read
-  /// it.
+  /// The PEs of an entry's members, as host threads and as kernels read them; empty: by number. The
+  /// memory of kernels, for n_pes members, stays with the entry.
   struct List {
     std::vector<std::int32_t> host;
     std::int32_t* device = nullptr;
   };
-  using SharedList = std::shared_ptr<const List>;
-  [[nodiscard]] SharedList make_list(std::vector<std::int32_t> pes);
-  [[nodiscard]] gshmem_team_t open(std::size_t index, abi::Team entry, SharedList list,
+  [[nodiscard]] gshmem_team_t open(std::size_t index, abi::Team entry,
+                                   std::vector<std::int32_t> pes,
                                    const gshmem_team_config_t& config);
   void add_predefined(gshmem_team_t team, const std::vector<int>& pes);
-  void write(std::size_t index, const abi::Team& entry);
-  [[nodiscard]] std::uint32_t is_flat(const abi::Team& team) const;
+  void write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes);
+  [[nodiscard]] bool is_flat(const abi::Team& team) const;
 
   Memory memory_;
   abi::DeviceState& state_;
   std::vector<abi::Team> entries_;  ///< as host threads read them
   abi::Team* device_entries_;
   std::mutex mutex_;
-  std::vector<std::int32_t*> spare_lists_;  ///< memory of kernels, for n_pes members each
-  std::vector<SharedList> lists_;     ///< by entry; null: by number. They give back what is above.
+  std::vector<List> lists_;           ///< by entry
   std::vector<std::uint32_t> calls_;  ///< of agree, by entry, since its team was made
   std::vector<std::uint32_t> generations_;
   std::vector<gshmem_team_config_t> configs_;

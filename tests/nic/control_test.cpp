@@ -18,7 +18,7 @@ std::string refusal(F call) {
   try {
     call();
   } catch (const EngineError& error) {
-    return std::to_string(error.status) + ": " + error.reason;
+    return std::to_string(error.status) + ": " + error.what();
   }
   return "none";
 }

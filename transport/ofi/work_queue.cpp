@@ -24,19 +24,14 @@ WorkQueue::WorkQueue(const nic::Region& memory, const nic::QueuePlace& place, st
           strprintf("a queue of %u entries, which is no power of two", depth_));
 }
 
-bool WorkQueue::step(QueueServices& services, Clock::time_point now) {
+void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   listed_ = served_ = hungry_ = false;
-  if (failed_) {
-    reap(services);
-    return false;
-  }
-  bool busy = fetch(services);
-  if (operations_.empty()) return busy;
-  busy |= issue(services, now);
-  busy |= retire(services);
+  if (failed_) return reap(services);
+  fetch(services);
+  issue(services, now);
+  retire(services);
   // What has retired makes room for what was rung.
   if (!failed_ && !operations_.full() && next_ < rung_ && !closed_) list();
-  return busy;
 }
 
 void WorkQueue::rung(std::uint64_t value) {
@@ -54,15 +49,13 @@ void WorkQueue::rung(std::uint64_t value) {
   list();
 }
 
-bool WorkQueue::fetch(QueueServices& services) {
-  bool busy = false;
+void WorkQueue::fetch(QueueServices& services) {
   while (!closed_ && (next_ < rung_ || !doorbell_error_.empty()) && !operations_.full()) {
     Operation* operation = services.operations.acquire(*peer_);
     if (operation == nullptr) {
       hungry_ = true;
-      return busy;
+      return;
     }
-    busy = true;
     operation->first = next_;
     operation->owner = this;
     operation->outbound = &outbound_;
@@ -73,11 +66,10 @@ bool WorkQueue::fetch(QueueServices& services) {
       operation->wqe.number = number_;
       closed_ = true;
       operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_));
-      return busy;
+      return;
     }
     fetch_one(*operation, services);
   }
-  return busy;
 }
 
 void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
@@ -154,26 +146,22 @@ bool WorkQueue::may_begin(const Operation& operation, const QueueServices& servi
          (before.reads == 0 || !operation.wqe.is_atomic());
 }
 
-bool WorkQueue::issue(QueueServices& services, Clock::time_point now) {
-  bool busy = false;
+void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
   for (std::size_t i = issued_; i < operations_.size(); ++i) {
     Operation& operation = *operations_[i];
-    if (operation.failure) return busy;
+    if (operation.failure) return;
     if (operation.state == State::kIssued) {
       if (i == issued_) ++issued_;
       continue;
     }
-    if (operation.state == State::kQueued && !may_begin(operation, services)) return busy;
+    if (operation.state == State::kQueued && !may_begin(operation, services)) return;
     hand_on(operation, follows_at_once(i, services), services, now);
-    busy |= served_;
     if (operation.state != State::kIssued) {
       hungry_ = true;
-      return busy;
+      return;
     }
-    busy = true;
     if (i == issued_) ++issued_;
   }
-  return busy;
 }
 
 /// Another write will be handed on after the one at `at`, whatever happens to that.
@@ -255,7 +243,7 @@ void WorkQueue::find_overdue(const QueueServices& services, Clock::time_point no
   }
 }
 
-bool WorkQueue::retire(QueueServices& services) {
+void WorkQueue::retire(QueueServices& services) {
   const Operation* last = nullptr;  // of the signalled ones: only one completion is visible anyway
   std::array<Operation*, Ring::kPlaces> ended;
   std::size_t count = 0;
@@ -281,7 +269,6 @@ bool WorkQueue::retire(QueueServices& services) {
   }
   if (last != nullptr) complete(*last);
   for (std::size_t i = 0; i < count; ++i) services.operations.release(ended[i]);
-  return count > 0 || failed_;
 }
 
 void WorkQueue::complete(const Operation& operation) {

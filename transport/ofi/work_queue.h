@@ -100,8 +100,8 @@ class WorkQueue final : private OperationOwner {
 
   /// The doorbell has been rung.
   void rung(std::uint64_t value);
-  /// Does what can be done now; true when there was something. Takes the queue off the list.
-  bool step(QueueServices& services, Clock::time_point now);
+  /// Does what can be done now. Takes the queue off the list.
+  void step(QueueServices& services, Clock::time_point now);
   /// An engine has taken something of it in the last step().
   [[nodiscard]] bool served() const { return served_; }
   /// Something was not taken for lack of places: to be tried again.
@@ -118,19 +118,19 @@ class WorkQueue final : private OperationOwner {
 
   void changed(Operation& operation) override;
   [[nodiscard]] unsigned& under_way(const Operation& operation);
-  bool fetch(QueueServices& services);
+  void fetch(QueueServices& services);
   void fetch_one(Operation& operation, const QueueServices& services);
   void group_with_writes(Operation& atomic);
   [[nodiscard]] Failure check(const nic::Wqe& wqe, const QueueServices& services) const;
   [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const QueueServices& services) const;
   [[nodiscard]] Failure check_remote(const nic::Wqe& wqe) const;
-  bool issue(QueueServices& services, Clock::time_point now);
+  void issue(QueueServices& services, Clock::time_point now);
   [[nodiscard]] bool may_begin(const Operation& operation, const QueueServices& services) const;
   [[nodiscard]] bool follows_at_once(std::size_t at, const QueueServices& services) const;
   void hand_on(Operation& operation, bool more, QueueServices& services, Clock::time_point now);
   void begin(Operation& operation, const QueueServices& services);
   void count_pieces(Operation& operation);
-  bool retire(QueueServices& services);
+  void retire(QueueServices& services);
   void complete(const Operation& operation);
   void reap(QueueServices& services);
 

@@ -23,13 +23,14 @@ bool WorkQueues::step(QueueServices& services, Clock::time_point now) {
   if (ready_.empty() && hungry_.empty()) return false;
   turn_.swap(hungry_);
   turn_.insert(turn_.end(), ready_.begin(), ready_.end());
+  bool busy = !ready_.empty();  // a queue is listed when there is something for it to do
   ready_.clear();
-  bool busy = false;
   // The order of those that got nothing stays.
   std::size_t kept = 0;
   for (std::size_t i = 0; i < turn_.size(); ++i) {
     WorkQueue* const queue = turn_[i];
-    busy |= queue->step(services, now);
+    queue->step(services, now);
+    busy |= queue->served();
     if (!queue->hungry() || queue->listed()) continue;
     queue->stays_listed();
     if (queue->served())

@@ -121,7 +121,7 @@ const std::vector<std::unique_ptr<Engine>>& Engine::all() {
           "the soft NIC does not survive a fork; open it in the child only");
     return engines;
   } catch (const EngineError& error) {
-    std::fprintf(stderr, "soft NIC: %s\n", error.reason.c_str());
+    std::fprintf(stderr, "soft NIC: %s\n", error.what());
     throw;
   }
 }

@@ -10,10 +10,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace gshmem::soft {
+
+class MemoryAccess;
 
 /// IBV_ACCESS_* bits that matter here, same values as <infiniband/verbs.h>.
 enum Access : std::uint32_t {
@@ -30,6 +33,8 @@ struct RegionAttributes {
   std::uint64_t bytes = 0;
   std::uint64_t iova = 0;    ///< what WQEs call the first byte
   std::uint32_t access = 0;  ///< Access
+  /// How it is reached, as long as there is the region; null: by the CPU, or as its GPU's.
+  MemoryAccess* memory = nullptr;
 };
 
 struct CqAttributes {
@@ -136,9 +141,10 @@ struct DeviceAttributes {
 
 /// Thrown by value below; `status` is the PRM command status it becomes (0x3 bad parameter, 0x5 bad
 /// resource, 0x9 bad resource state, 0xf no resource, 0x10 bad QP state).
-struct EngineError {
-  std::uint8_t status = 0;
-  std::string reason;
+struct EngineError : std::runtime_error {
+  EngineError(std::uint8_t status, const std::string& reason)
+      : std::runtime_error(reason), status(status) {}
+  std::uint8_t status;
 };
 
 /// GSHNIC_STRICT: how much of a careless client is found.

@@ -20,8 +20,6 @@ template <class F>
 int guard(F body) {
   try {
     return body();
-  } catch (const gshmem::soft::EngineError& error) {
-    last_error() = error.reason;
   } catch (const std::exception& error) {
     last_error() = error.what();
   }

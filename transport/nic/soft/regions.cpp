@@ -30,13 +30,13 @@ std::uint32_t RegionTable::create(const RegionAttributes& attributes) {
   region.base = static_cast<std::uint8_t*>(attributes.address);
   region.bytes = attributes.bytes;
   region.iova = attributes.iova;
-  MemoryAccess* gpu = nullptr;
+  region.memory = attributes.memory;
   try {
-    if (attributes.bytes > 0) gpu = gpu_memory(attributes.address);
+    if (region.memory == nullptr) region.memory = gpu_memory(attributes.address);
   } catch (const Error& error) {
     throw EngineError{0xf, error.what()};
   }
-  region.memory = gpu != nullptr ? gpu : &host_memory();
+  if (region.memory == nullptr) region.memory = &host_memory();
   // The tag is the number of times that all indices have been gone through, so two keys are equal
   // only after 256 * kIndices registrations.
   do {

@@ -475,16 +475,16 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
   }
   // In the order of the requests: InfiniBand 9.4.4, responses of reads and atomics.
   while (!qp.pending.empty() && now >= qp.pending.front().not_before_ns) {
-    PendingReply& pending = qp.pending.front();
-    if (!send_data(qp, pending, now)) return moved;
+    if (!send_data(qp, now)) return moved;
     moved = true;
-    if (!pending.is_read || pending.sent == pending.request.length) qp.pending.pop_front();
   }
   return moved;
 }
 
-/// Sends one packet of a reply. False: no room.
-bool Responder::send_data(QueuePair& qp, PendingReply& pending, std::int64_t now) {
+/// Sends one packet of the first reply, and none of what follows one that could not be read. False:
+/// no room.
+bool Responder::send_data(QueuePair& qp, std::int64_t now) {
+  PendingReply& pending = qp.pending.front();
   const Packet& request = pending.request;
   Ring* ring = replies_to(request);
   const auto bytes = static_cast<std::uint32_t>(
@@ -502,35 +502,35 @@ bool Responder::send_data(QueuePair& qp, PendingReply& pending, std::int64_t now
     // Again with each piece, because the region may have gone.
     Fault fault;
     const Region* region = target(qp, request, request.address, request.length, &fault);
-    if (region == nullptr || !fetch(qp, pending, Ring::payload(packet), bytes, now)) {
+    if (region == nullptr || !fetch(qp, pending, *region, Ring::payload(packet), bytes, now)) {
       packet->kind = PacketKind::kAck;
       packet->syndrome = fault.syndrome != 0 ? fault.syndrome : kRemoteOperation;
+      ring->commit();
       qp.state = QpState::kError;
-      pending.sent = request.length - bytes;
+      qp.pending.clear();
+      return true;
     }
   }
   pending.sent += bytes;
   ring->commit();
+  if (!pending.is_read || pending.sent == request.length) qp.pending.pop_front();
   return true;
 }
 
-/// The next piece of a read whose region has been checked.
-bool Responder::fetch(QueuePair& qp, PendingReply& pending, std::uint8_t* to, std::uint32_t bytes,
-                      std::int64_t now) {
-  Fault fault;
-  const Packet& request = pending.request;
-  const Region* region = target(qp, request, request.address, request.length, &fault);
-  if (!region->memory->batched()) {
-    return region->memory->read(to, region->at(request.address + pending.sent), bytes);
+/// The next piece of a read.
+bool Responder::fetch(QueuePair& qp, PendingReply& pending, const Region& region, std::uint8_t* to,
+                      std::uint32_t bytes, std::int64_t now) {
+  if (!region.memory->batched()) {
+    return region.memory->read(to, region.at(pending.request.address + pending.sent), bytes);
   }
-  if (!pending.ahead.has(pending.sent) && !read_ahead(qp, now)) return false;
+  if (!pending.ahead.has(pending.sent) && !read_ahead(qp, *region.memory, now)) return false;
   std::memcpy(to, pending.ahead.at(pending.sent), bytes);
   return true;
 }
 
-/// Reads for the first reply and for later ones that could go at once: one wait serves all.
-bool Responder::read_ahead(QueuePair& qp, std::int64_t now) {
-  MemoryAccess* memory = nullptr;
+/// Reads for the first reply, which `memory` has, and for later ones that could go at once: one
+/// wait serves all.
+bool Responder::read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now) {
   std::vector<MemoryAccess::Part> parts;
   std::uint64_t left = ReadAhead::kBytes;
   for (PendingReply& pending : qp.pending) {
@@ -539,18 +539,15 @@ bool Responder::read_ahead(QueuePair& qp, std::int64_t now) {
     if (!pending.is_read || pending.ahead.has(pending.sent) || request.length == 0) continue;
     Fault fault;
     const Region* region = target(qp, request, request.address, request.length, &fault);
-    if (region == nullptr || (memory != nullptr && region->memory != memory)) break;
-    std::uint64_t bytes = request.length - pending.sent;
-    if (bytes > left) bytes = left / qp.rtr.mtu * qp.rtr.mtu;  // no packet crosses its end
-    if (bytes == 0) break;
-    memory = region->memory;
+    if (region == nullptr || region->memory != &memory) break;
+    // No packet crosses the end of what is read.
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(request.length - pending.sent, left / qp.rtr.mtu * qp.rtr.mtu);
     pending.ahead.make(pending.sent, bytes);
     parts.push_back({pending.ahead.bytes.get(), region->at(request.address + pending.sent), bytes});
     left -= bytes;
   }
-  if (memory->read(parts.data(), parts.size())) return true;
-  for (PendingReply& pending : qp.pending) pending.ahead.drop();
-  return false;
+  return memory.read(parts.data(), parts.size());
 }
 
 void Responder::abandon(QueuePair& qp) {

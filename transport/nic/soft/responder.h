@@ -59,10 +59,10 @@ class Responder {
   void acknowledge(QueuePair& qp, const Packet& request, MemoryAccess* memory);
   void read(QueuePair& qp, const Packet& request, std::int64_t now);
   void atomic(QueuePair& qp, const Packet& request, std::int64_t now);
-  bool send_data(QueuePair& qp, PendingReply& pending, std::int64_t now);
-  bool fetch(QueuePair& qp, PendingReply& pending, std::uint8_t* to, std::uint32_t bytes,
-             std::int64_t now);
-  bool read_ahead(QueuePair& qp, std::int64_t now);
+  bool send_data(QueuePair& qp, std::int64_t now);
+  bool fetch(QueuePair& qp, PendingReply& pending, const Region& region, std::uint8_t* to,
+             std::uint32_t bytes, std::int64_t now);
+  bool read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now);
 
   Context& context_;
   Receiver receiver_;

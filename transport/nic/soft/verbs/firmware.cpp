@@ -147,7 +147,7 @@ Status Firmware::execute(std::span<const std::uint8_t> in, std::span<std::uint8_
   } catch (const Refusal& refusal) {
     return refused(call, refusal);
   } catch (const EngineError& error) {
-    return refused(call, {static_cast<Status>(error.status), Check::kEngine, error.reason});
+    return refused(call, {static_cast<Status>(error.status), Check::kEngine, error.what()});
   } catch (const std::exception& error) {
     return refused(call, {Status::kInternal, Check::kEngine, error.what()});
   }

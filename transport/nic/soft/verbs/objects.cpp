@@ -24,7 +24,7 @@ void destroy_all(Resources& resources, Resource kind, Destroy destroy) {
     try {
       destroy(number);
     } catch (const EngineError& error) {
-      GSHMEM_WARN("soft NIC: closing the device: object 0x%x: %s", number, error.reason.c_str());
+      GSHMEM_WARN("soft NIC: closing the device: object 0x%x: %s", number, error.what());
     }
   }
 }

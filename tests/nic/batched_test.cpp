@@ -1,0 +1,201 @@
+// The engine over memory that it reaches by few large transfers, as a GPU's: here plain memory that
+// counts them. What is written there may be seen only after a flush.
+#include "tests/nic/softnic.h"
+#include "transport/nic/soft/memory.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+
+namespace gshmem::test {
+namespace {
+
+constexpr std::uint64_t kBytes = 4 << 20;
+constexpr std::uint32_t kPiece = 4096;
+
+/// Touched by the engine's thread alone, but for what is atomic.
+class Batched final : public soft::MemoryAccess {
+ public:
+  explicit Batched(unsigned first) : storage_(kBytes) {
+    for (std::uint64_t i = 0; i < kBytes; ++i)
+      storage_[i] = static_cast<std::uint8_t>(first + i * 7 + i / kPiece);
+  }
+  bool write(void* to, const void* from, std::size_t bytes) override {
+    const auto* source = static_cast<const std::uint8_t*>(from);
+    staged_.push_back({static_cast<std::uint8_t*>(to), {source, source + bytes}});
+    return holds(to, bytes);
+  }
+  bool read(const Part* parts, std::size_t count) override {
+    if (failing_reads > 0) return --failing_reads, false;
+    bool good = flush();
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      good = good && holds(parts[i].from, parts[i].bytes);
+      std::memcpy(parts[i].to, parts[i].from, parts[i].bytes);
+      bytes += parts[i].bytes;
+    }
+    ++reads;
+    this->parts += count;
+    most_bytes = std::max<std::uint64_t>(most_bytes, bytes);
+    return good;
+  }
+  bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
+    return flush() && soft::host_memory().atomic(word, wqe, old);
+  }
+  bool flush() override {
+    if (failing_flushes > 0) {
+      --failing_flushes;
+      if (!staged_.empty()) soft::count_lost_writes();
+      staged_.clear();
+      return false;
+    }
+    if (!staged_.empty()) ++flushes;
+    for (const Staged& one : staged_) std::copy(one.bytes.begin(), one.bytes.end(), one.to);
+    staged_.clear();
+    return true;
+  }
+  [[nodiscard]] bool batched() const override { return true; }
+
+  [[nodiscard]] std::uint8_t* at(std::uint64_t offset) { return storage_.data() + offset; }
+
+  std::atomic<std::uint64_t> reads{0}, parts{0}, most_bytes{0}, flushes{0};
+  std::atomic<int> failing_reads{0}, failing_flushes{0};
+
+ private:
+  struct Staged {
+    std::uint8_t* to;
+    Bytes bytes;
+  };
+  [[nodiscard]] bool holds(const void* from, std::size_t bytes) const {
+    const auto* first = static_cast<const std::uint8_t*>(from);
+    return first >= storage_.data() && first + bytes <= storage_.data() + storage_.size();
+  }
+  Bytes storage_;
+  std::vector<Staged> staged_;
+};
+
+/// Two connected queue pairs of one engine. What b has is in two memories.
+struct BatchedPair {
+  explicit BatchedPair(const soft::EngineOptions& options = {}, const QueueOptions& queue = {})
+      : engine(options),
+        pd(engine.create_pd()),
+        near_key(region(near_memory)),
+        far_key(region(far_memory)),
+        other_key(region(other_memory)),
+        a(engine, pd, queue),
+        b(engine, pd, queue) {
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+  }
+  ~BatchedPair() {
+    a.destroy_qp();
+    b.destroy_qp();
+    for (const std::uint32_t key : {near_key, far_key, other_key}) engine.destroy_region(key);
+  }
+  std::uint32_t region(Batched& memory) {
+    return engine.create_region({.pd = pd,
+                                 .address = memory.at(0),
+                                 .bytes = kBytes,
+                                 .iova = 0,
+                                 .access = 15,
+                                 .memory = &memory});
+  }
+  [[nodiscard]] Queue::Far far(std::uint64_t offset) const { return {offset, far_key}; }
+  [[nodiscard]] Queue::Far other(std::uint64_t offset) const { return {offset, other_key}; }
+  [[nodiscard]] Queue::Near near(std::uint64_t offset, std::uint32_t bytes) const {
+    return {offset, bytes, near_key};
+  }
+  Batched near_memory{1}, far_memory{2}, other_memory{3};
+  soft::Engine engine;
+  std::uint32_t pd;
+  std::uint32_t near_key, far_key, other_key;
+  Queue a, b;
+};
+
+bool equal(Batched& to, std::uint64_t at, Batched& from, std::uint64_t offset,
+           std::uint64_t bytes) {
+  return std::memcmp(to.at(at), from.at(offset), bytes) == 0;
+}
+
+TEST_CASE("reads_of_batched_memory_share_a_transfer") {
+  BatchedPair pair;
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 8; ++i)
+    last = pair.a.read(pair.far(2 * i * kPiece), pair.near(i * kPiece, kPiece));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  for (std::uint32_t i = 0; i < 8; ++i)
+    CHECK(equal(pair.near_memory, i * kPiece, pair.far_memory, 2 * i * kPiece, kPiece));
+  CHECK(pair.far_memory.reads == 1);
+  CHECK(pair.far_memory.parts == 8);
+}
+
+TEST_CASE("atomics_and_empty_reads_between_are_no_part_of_it") {
+  BatchedPair pair;
+  pair.a.read(pair.far(0), pair.near(0, kPiece));
+  pair.a.fetch_add(pair.far(8), pair.near(kPiece, 8), 1);
+  pair.a.read(pair.far(0), pair.near(0, 0));
+  const auto last = pair.a.read(pair.far(kPiece), pair.near(2 * kPiece, kPiece));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(equal(pair.near_memory, 2 * kPiece, pair.far_memory, kPiece, kPiece));
+  CHECK(pair.far_memory.reads == 1);
+  CHECK(pair.far_memory.parts == 2);
+}
+
+TEST_CASE("a_transfer_is_of_one_memory") {
+  BatchedPair pair;
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    last = pair.a.read(i % 3 == 2 ? pair.other(i * kPiece) : pair.far(i * kPiece),
+                       pair.near(i * kPiece, kPiece));
+  }
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  for (std::uint32_t i = 0; i < 8; ++i)
+    CHECK(equal(pair.near_memory, i * kPiece, i % 3 == 2 ? pair.other_memory : pair.far_memory,
+                i * kPiece, kPiece));
+  CHECK(pair.far_memory.reads == 3);
+  CHECK(pair.far_memory.parts == 6);
+  CHECK(pair.other_memory.parts == 2);
+}
+
+TEST_CASE("a_transfer_has_a_bound_and_ends_with_a_packet") {
+  constexpr std::uint32_t kLong = 300'001, kLonger = 1'000'001;
+  constexpr std::uint64_t kEnd = kBytes - kLonger;
+  BatchedPair pair;
+  pair.a.read(pair.far(5), pair.near(7, kLong));
+  pair.a.read(pair.far(1 << 20), pair.near(1 << 20, kLong));
+  const auto last = pair.a.read(pair.far(kEnd), pair.near(2 << 20, kLonger));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(equal(pair.near_memory, 7, pair.far_memory, 5, kLong));
+  CHECK(equal(pair.near_memory, 1 << 20, pair.far_memory, 1 << 20, kLong));
+  CHECK(equal(pair.near_memory, 2 << 20, pair.far_memory, kEnd, kLonger));
+  CHECK(pair.far_memory.most_bytes <= 512 << 10);
+  CHECK(pair.far_memory.most_bytes > 500 << 10);
+  CHECK(pair.far_memory.reads <= 5);
+}
+
+TEST_CASE("what_is_read_late_is_not_read_with_what_is_read_before") {
+  // All are late, by as much as the adversary says of each.
+  BatchedPair pair({.adversary = "late_read=1"});
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 16; ++i)
+    last = pair.a.read(pair.far(i * kPiece), pair.near(i * kPiece, kPiece));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(pair.far_memory.reads > 1);
+}
+
+TEST_CASE("a_read_that_fails_ends_the_queue_and_nothing_after_it_arrives") {
+  BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
+  pair.far_memory.failing_reads = 1;
+  pair.a.read(pair.far(0), pair.near(0, kPiece));
+  pair.a.read(pair.far(kPiece), pair.near(kPiece, kPiece));
+  pair.a.ring();
+  const Cqe first = pair.a.wait_next(), second = pair.a.wait_next();
+  CHECK(first.counter == 0);
+  CHECK(first.syndrome == kRemoteOperation);
+  CHECK(second.syndrome == kFlush);
+  Batched before(1);
+  CHECK(equal(pair.near_memory, 0, before, 0, 2 * kPiece));
+}
+
+}  // namespace
+}  // namespace gshmem::test

@@ -1,0 +1,170 @@
+// The tables of teams and contexts as kernels read them: in memory that the host reaches by
+// uploads. Here that is plain memory, which the tables' owner must not store to by itself.
+#include "host/runtime/context_table.h"
+#include "host/runtime/teams.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+using namespace gshmem;
+
+namespace {
+
+/// Memory of kernels, which knows how much it has and who stores to it.
+class KernelMemory {
+ public:
+  [[nodiscard]] ContextTable::DeviceMemory functions() {
+    return {[this](std::size_t bytes) -> void* { return blocks_.emplace_back(bytes).data(); },
+            [this](void* to, const void* from, std::size_t bytes) {
+              REQUIRE(holds(to, bytes));
+              std::memcpy(to, from, bytes);
+            }};
+  }
+  [[nodiscard]] bool holds(const void* first, std::size_t bytes) const {
+    const auto* at = static_cast<const char*>(first);
+    for (const std::vector<char>& block : blocks_) {
+      if (at >= block.data() && at + bytes <= block.data() + block.size()) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
+
+ private:
+  std::vector<std::vector<char>> blocks_;
+};
+
+/// The teams of PE 2 of 4, which maps itself alone.
+class TeamsRig {
+ public:
+  explicit TeamsRig(int teams)
+      : heap_(abi::kInternalBytes),
+        state_(state_of(heap_.data())),
+        teams_(teams, kPredefined, memory(), state_) {}
+
+  /// A team of this PE and those that `pes` has besides.
+  gshmem_team_t join(const std::vector<std::int32_t>& pes) {
+    const auto me = std::find(pes.begin(), pes.end(), 2) - pes.begin();
+    return teams_.join("join", static_cast<int>(me), {}, [&](const auto& words) {
+      return Teams::Met{pes, words};
+    });
+  }
+  void destroy(gshmem_team_t team) {
+    teams_.destroy("destroy", teams_.require("destroy", "team", team));
+  }
+  gshmem_team_t split(gshmem_team_t team, const Teams::Part& part) {
+    return teams_.split("split", teams_.require("split", "team", team), {part}).front();
+  }
+  /// As kernels see it.
+  [[nodiscard]] const abi::Team& entry(gshmem_team_t team) const {
+    return state_.teams[static_cast<std::size_t>(team) & ((1u << abi::kTeamIndexBits) - 1)];
+  }
+  [[nodiscard]] std::vector<int> members(gshmem_team_t team) const {
+    const abi::Team& read = entry(team);
+    std::vector<int> pes;
+    for (int i = 0; i < read.n_pes; ++i) {
+      const int at = read.start + i * read.stride;
+      if (read.members) REQUIRE(kernels_.holds(read.members + at, sizeof(*read.members)));
+      pes.push_back(read.members ? read.members[at] : at);
+    }
+    return pes;
+  }
+  [[nodiscard]] const KernelMemory& kernels() const { return kernels_; }
+  [[nodiscard]] const abi::DeviceState& state() const { return state_; }
+
+ private:
+  inline static const Teams::Predefined kPredefined{{2}, {1, 2}, {0, 2, 3}};
+
+  static abi::DeviceState state_of(char* heap) {
+    abi::DeviceState state;
+    state.my_pe = state.mapped_first = 2;
+    state.mapped_count = 1;
+    state.n_pes = 4;
+    state.heap = heap;
+    state.heap_bytes = abi::kInternalBytes;
+    return state;
+  }
+  Teams::Memory memory() { return {kernels_.functions(), nullptr, nullptr}; }
+
+  KernelMemory kernels_;
+  std::vector<char> heap_;
+  abi::DeviceState state_;
+  Teams teams_;
+};
+
+}  // namespace
+
+TEST_CASE("kernels_find_the_members_of_predefined_teams") {
+  const TeamsRig rig(2);
+  CHECK(rig.kernels().holds(rig.state().teams, rig.state().n_teams * sizeof(abi::Team)));
+  CHECK(rig.members(GSHMEM_TEAM_WORLD) == std::vector<int>{0, 1, 2, 3});
+  CHECK(rig.members(GSHMEM_TEAM_SHARED) == std::vector<int>{2});
+  CHECK(rig.members(GSHMEMX_TEAM_NODE) == std::vector<int>{1, 2});
+  CHECK(rig.members(GSHMEMX_TEAM_SAME_MYPE_NODE) == std::vector<int>{0, 2, 3});
+  CHECK(rig.entry(GSHMEMX_TEAM_SAME_MYPE_NODE).my_pe == 1);
+  CHECK(rig.entry(GSHMEM_TEAM_WORLD).handle == GSHMEM_TEAM_WORLD);
+}
+
+TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
+  TeamsRig rig(3);
+  const gshmem_team_t parent = rig.join({2});
+  const gshmem_team_t part = rig.split(parent, {0, 1, 1, {}});
+  const gshmem_team_t far = rig.join({3, 2, 0});
+  CHECK(rig.entry(parent).handle == static_cast<std::uint32_t>(parent));
+  rig.destroy(parent);
+  CHECK(rig.entry(parent).handle != static_cast<std::uint32_t>(parent));
+  const gshmem_team_t next = rig.join({1, 2, 3, 0});
+  CHECK(rig.members(part) == std::vector<int>{2});
+  CHECK(rig.members(far) == std::vector<int>{3, 2, 0});
+  CHECK(rig.entry(far).my_pe == 1);
+  CHECK(rig.entry(far).flat == 1);
+  CHECK(rig.members(next) == std::vector<int>{1, 2, 3, 0});
+  CHECK(rig.members(GSHMEMX_TEAM_NODE) == std::vector<int>{1, 2});
+}
+
+TEST_CASE("teams_that_come_and_go_need_no_more_memory_of_kernels") {
+  TeamsRig rig(2);
+  const std::size_t before = rig.kernels().blocks();
+  for (int i = 0; i < 50; ++i) {
+    const gshmem_team_t one = rig.join({2}), two = rig.join({2});
+    rig.destroy(one);
+    rig.destroy(two);
+  }
+  CHECK(rig.kernels().blocks() <= before + 2);
+}
+
+TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
+  KernelMemory kernels;
+  ContextTable table(kernels.functions());
+  abi::DeviceState state;
+  table.enter(state);
+  REQUIRE(kernels.holds(state.contexts, abi::kMaxContexts * sizeof(abi::ContextEntry)));
+  state.my_pe = 3;
+  state.nic.per_pe = 1;
+  table.start(state);
+  abi::NicView shared, exclusive;
+  shared.per_pe = 5;
+  exclusive.per_pe = 6;
+  table.add({{shared, exclusive}});
+  ContextTable::Queues none, queues = table.take(4);
+  REQUIRE(queues.size() == 1);
+
+  const std::int32_t own = table.open("open", ContextUse::kShared, none);
+  const std::int32_t with = table.open("open", ContextUse::kExclusive, queues);
+  CHECK(queues.empty());
+  for (const std::int32_t handle : {own, with}) {
+    const abi::ContextEntry& entry = state.contexts[handle & (abi::kMaxContexts - 1)];
+    CHECK(entry.handle == static_cast<std::uint32_t>(handle));
+    REQUIRE(kernels.holds(entry.state, sizeof(*entry.state)));
+    CHECK(entry.state->my_pe == 3);
+    CHECK(entry.state->nic.per_pe == (handle == own ? 1 : 6));
+    CHECK(table.find(handle)->nic.per_pe == entry.state->nic.per_pe);
+  }
+  table.close(with);
+  CHECK(state.contexts[with & (abi::kMaxContexts - 1)].handle == 0);
+  CHECK(table.find(with) == nullptr);
+  CHECK(table.open_handles() == std::vector<std::int32_t>{own});
+  CHECK(table.take(4).size() == 1);
+}
