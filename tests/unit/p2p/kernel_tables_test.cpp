@@ -94,6 +94,11 @@ class TeamsRig {
   Teams teams_;
 };
 
+/// As kernels see it.
+const abi::ContextEntry& entry_of(const abi::DeviceState& state, std::int32_t handle) {
+  return state.contexts[static_cast<std::uint32_t>(handle) & (abi::kMaxContexts - 1)];
+}
+
 }  // namespace
 
 TEST_CASE("kernels_find_the_members_of_predefined_teams") {
@@ -155,7 +160,7 @@ TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
   const std::int32_t with = table.open("open", ContextUse::kExclusive, queues);
   CHECK(queues.empty());
   for (const std::int32_t handle : {own, with}) {
-    const abi::ContextEntry& entry = state.contexts[handle & (abi::kMaxContexts - 1)];
+    const abi::ContextEntry& entry = entry_of(state, handle);
     CHECK(entry.handle == static_cast<std::uint32_t>(handle));
     REQUIRE(kernels.holds(entry.state, sizeof(*entry.state)));
     CHECK(entry.state->my_pe == 3);
@@ -163,7 +168,7 @@ TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
     CHECK(table.find(handle)->nic.per_pe == entry.state->nic.per_pe);
   }
   table.close(with);
-  CHECK(state.contexts[with & (abi::kMaxContexts - 1)].handle == 0);
+  CHECK(entry_of(state, with).handle == 0);
   CHECK(table.find(with) == nullptr);
   CHECK(table.open_handles() == std::vector<std::int32_t>{own});
   CHECK(table.take(4).size() == 1);
