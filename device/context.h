@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "machine.h"
+#include "team.h"
 
 namespace gshmem::device {
 
@@ -42,6 +43,42 @@ GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, c
     return nullptr;
   }
   return context_of(entry);
+}
+
+/// A state, and a PE by its number in the job. A null state as of find_context.
+struct Target {
+  const State* state;
+  int pe;
+};
+/// Of the context of a team, which `entry` is.
+GSHMEM_FN Target team_target(const State& state, const char* call, const abi::ContextEntry& entry,
+                             int pe) {
+  const abi::Team* team = team_entries(state) + team_index(entry.team);
+  if constexpr (kChecks) {
+    team = find_team(state, call, "team of ctx", static_cast<int>(entry.team));
+    if (!team) return {nullptr, pe};
+    if (pe < 0 || pe >= team->n_pes) {
+      (void)bad_argument(state, call, "pe", abi::Rule::kPe, as_value(pe), as_value(team->n_pes));
+      return {nullptr, pe};
+    }
+  }
+  return {context_of(entry), team_pe(*team, pe)};
+}
+/// The state that `handle` stands for, and the PE that is number `pe` for it: in its team, or in
+/// the job. One comparison tells contexts of all PEs from the rest. Without checks it calls
+/// nothing, and so needs no stack.
+GSHMEM_OUTLINE Target find_target(const State& state, const char* call, const char* argument,
+                                  int handle, int pe) {
+  const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
+  const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];
+  const bool usual = wanted - abi::kFirstContext < abi::kTeamContext - abi::kFirstContext;
+  if (!usual && is_default_context(handle)) return {&state, pe};
+  if (kChecks && load_relaxed(&entry.handle) != wanted) {
+    (void)bad_argument(state, call, argument, abi::Rule::kHandle, as_value(handle));
+    return {nullptr, pe};
+  }
+  if (!usual) return team_target(state, call, entry, pe);
+  return {context_of(entry), pe};
 }
 
 }  // namespace gshmem::device

@@ -73,6 +73,8 @@ GSHMEM_FN void fit_words(const FitWork& w) {
   api::fence(w.call);
   api::quiet(w.call);
   api::put_nbi(api::context_caller("", "", w.handle), LeanThread{}, w.dest, w.source, w.n, w.pe);
+  int pe = w.pe;
+  api::put_nbi(api::context_caller("", "", w.handle, pe), LeanThread{}, w.dest, w.source, w.n, pe);
 }
 
 // Bounds: so many blocks of so many threads on an SM of 65,536 registers.

@@ -17,6 +17,14 @@ GSHMEM_FN Caller context_caller(const char* name, const char* argument, int hand
   if (kChecks && !state) return {own, nullptr};
   return {*state, name};
 }
+/// And of one that names PE `pe` by its number in the context's team: becomes that in the job.
+GSHMEM_FN Caller context_caller(const char* name, const char* argument, int handle, int& pe) {
+  const State& own = ambient_state(name);
+  const Target target = find_target(own, name, argument, handle, pe);
+  if (kChecks && !target.state) return {own, nullptr};
+  pe = target.pe;
+  return {*target.state, name};
+}
 /// The handle was one. Else the fault is on record, and the call returns nothing<Result>().
 GSHMEM_FN bool usable(const Caller& call) { return !kChecks || call.name != nullptr; }
 template <class Result>
@@ -32,13 +40,14 @@ GSHMEM_FN Result nothing() {
 #define GSHMEM_CALLER_SHM(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_EXT(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
 #define GSHMEM_CALLER_OWN(NAME, RET) GSHMEM_CALLER_STD(NAME, RET)
-#define GSHMEM_CALLER_HANDLE(NAME, RET, HANDLE)                                      \
-  const ::gshmem::api::Caller call =                                                 \
-      ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), GSHMEM_TEXT(HANDLE), HANDLE); \
+#define GSHMEM_CALLER_HANDLE(NAME, RET, ...)                         \
+  const ::gshmem::api::Caller call =                                 \
+      ::gshmem::api::context_caller(GSHMEM_TEXT(NAME), __VA_ARGS__); \
   if (!::gshmem::api::usable(call)) return ::gshmem::api::nothing<RET>()
-#define GSHMEM_CALLER_CTX_STD(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, ctx)
-#define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, ctx)
-#define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, qp)
+#define GSHMEM_CALLER_CTX_STD(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
+#define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
+#define GSHMEM_CALLER_CTX_ALL(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
+#define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
 
 namespace gshmem::api {
 
@@ -131,6 +140,17 @@ GSHMEM_FN void pes_quiet(const Caller& call, Pes pes) {
   if (!check_arguments(call.state, call.name, pes)) return;
   GSHMEM_NO_UNROLL
   for (std::size_t i = 0; i < pes.count; ++i) pe_quiet(call, Thread{}, pes.list[i]);
+}
+
+/// Of context `ctx`, which numbers the PEs.
+GSHMEM_FN void ctx_pes_quiet(const Caller& call, int ctx, Pes pes) {
+  if (!check_arguments(call.state, call.name, pes)) return;
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < pes.count; ++i) {
+    const Target target = find_target(call.state, call.name, "ctx", ctx, pes.list[i]);
+    if (kChecks && !target.state) return;
+    pe_quiet(call, Thread{}, target.pe);
+  }
 }
 
 /// Calls `work` with the state of every open handle, the PE's own included.

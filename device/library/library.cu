@@ -29,6 +29,7 @@
 #define NVSHMEM_OWN(...)
 #define NVSHMEM_CTX_STD(...)
 #define NVSHMEM_CTX_EXT(...)
+#define NVSHMEM_CTX_ALL(...)
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   NVSHMEM_##KIND(RET, STEM, PARAMS, NAMES)
 #include <gshmem/functions.def>

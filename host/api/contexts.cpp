@@ -15,23 +15,31 @@ void require_open(const Pe& pe, const char* call, gshmem_ctx_t ctx) {
           [&] { return strprintf("%s: argument ctx = %d is not open", call, ctx); });
 }
 
+int create(const char* call, gshmem_team_t team, long options, gshmem_ctx_t* ctx) {
+  if (ctx) *ctx = GSHMEM_CTX_INVALID;
+  return guard_status([&] {
+    constexpr long kOne = GSHMEM_CTX_PRIVATE | GSHMEM_CTX_SERIALIZED;
+    Pe& pe = require_pe(call);
+    require_not_null(call, "ctx", ctx);
+    (void)pe.teams().require(call, "team", team);
+    require((options & ~(kOne | GSHMEM_CTX_NOSTORE)) == 0, GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX options", call,
+                      options));
+    const ContextUse use = (options & kOne) != 0 ? ContextUse::kExclusive : ContextUse::kShared;
+    *ctx = pe.create_context(call, use, team);
+  });
+}
+
 }  // namespace
 
 extern "C" {
 
 int gshmem_ctx_create(long options, gshmem_ctx_t* ctx) {
-  if (ctx) *ctx = GSHMEM_CTX_INVALID;
-  return guard_status([&] {
-    constexpr const char* kCall = "gshmem_ctx_create";
-    constexpr long kOne = GSHMEM_CTX_PRIVATE | GSHMEM_CTX_SERIALIZED;
-    Pe& pe = require_pe(kCall);
-    require_not_null(kCall, "ctx", ctx);
-    require((options & ~(kOne | GSHMEM_CTX_NOSTORE)) == 0, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX options", kCall,
-                      options));
-    *ctx = pe.create_context(kCall,
-                             (options & kOne) != 0 ? ContextUse::kExclusive : ContextUse::kShared);
-  });
+  return create("gshmem_ctx_create", GSHMEM_TEAM_WORLD, options, ctx);
+}
+
+int gshmem_team_create_ctx(gshmem_team_t team, long options, gshmem_ctx_t* ctx) {
+  return create("gshmem_team_create_ctx", team, options, ctx);
 }
 
 void gshmem_ctx_destroy(gshmem_ctx_t ctx) {
@@ -72,9 +80,10 @@ void gshmem_ctx_session_stop(gshmem_ctx_t ctx) {
 int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team) {
   if (!team) return -1;
   const Pe* pe = current_pe();
-  const bool good = pe && (ctx == GSHMEM_CTX_DEFAULT || pe->has_context(ctx));
-  *team = good ? GSHMEM_TEAM_WORLD : GSHMEM_TEAM_INVALID;
-  return good ? 0 : -1;
+  *team = !pe                         ? GSHMEM_TEAM_INVALID
+          : ctx == GSHMEM_CTX_DEFAULT ? GSHMEM_TEAM_WORLD
+                                      : pe->context_team(ctx);
+  return *team == GSHMEM_TEAM_INVALID ? -1 : 0;
 }
 
 int gshmemx_region_start(gshmemx_region_handle_t* handle, const gshmemx_region_attrs_t* attrs) {

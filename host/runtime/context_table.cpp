@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::uint32_t kSlotBits = 10;
 static_assert(1u << kSlotBits == abi::kMaxContexts);
-/// Handles are positive, and below GSHMEMX_QP_ALL.
-constexpr std::uint32_t kLastGeneration = (1u << (31 - kSlotBits)) - 2;
+/// Handles are positive, and below GSHMEMX_QP_ALL; without kTeamContext from kFirstContext.
+constexpr std::uint32_t kLastGeneration = (abi::kTeamContext >> kSlotBits) - 2;
+static_assert(1u << kSlotBits >= abi::kFirstContext);
 
 }  // namespace
 
@@ -66,16 +67,19 @@ void ContextTable::give_back(const Queues& queues) {
 
 /// The state before the handle: a thread that sees the handle sees its state. Pairs with
 /// find_context.
-void ContextTable::write(std::size_t slot, const State& state, std::uint32_t handle) {
+void ContextTable::write(std::size_t slot, const State& state, std::uint32_t handle,
+                         std::uint32_t team) {
   abi::ContextEntry& entry = host_entries_[slot];
+  __atomic_store_n(&entry.team, team, __ATOMIC_RELAXED);
   __atomic_store_n(&entry.state, state.host, __ATOMIC_RELAXED);
   __atomic_store_n(&entry.handle, handle, __ATOMIC_RELEASE);
   if (!memory_.allocate) return;
-  const abi::ContextEntry copy{state.device, handle, 0};
+  const abi::ContextEntry copy{state.device, handle, team};
   memory_.upload(&device_entries_[slot], &copy, sizeof(copy));
 }
 
-std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues) {
+std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues,
+                                gshmem_team_t team) {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.handle == 0; });
@@ -93,7 +97,8 @@ std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues
   }
   found->generation = found->generation % kLastGeneration + 1;
   found->handle = found->generation << kSlotBits | at;
-  write(at, state, found->handle);
+  if (team != GSHMEM_TEAM_WORLD) found->handle |= abi::kTeamContext;
+  write(at, state, found->handle, static_cast<std::uint32_t>(team));
   return static_cast<std::int32_t>(found->handle);
 }
 
@@ -108,6 +113,14 @@ const abi::DeviceState* ContextTable::find(std::int32_t handle) const {
   return slot ? host_entries_[static_cast<std::size_t>(slot - slots_.data())].state : nullptr;
 }
 
+gshmem_team_t ContextTable::team_of(std::int32_t handle) const {
+  const std::lock_guard lock(mutex_);
+  const Slot* slot = slot_of(handle);
+  if (!slot) return GSHMEM_TEAM_INVALID;
+  return static_cast<gshmem_team_t>(
+      host_entries_[static_cast<std::size_t>(slot - slots_.data())].team);
+}
+
 void ContextTable::close(std::int32_t handle) {
   const std::lock_guard lock(mutex_);
   const Slot* found = slot_of(handle);
@@ -115,7 +128,7 @@ void ContextTable::close(std::int32_t handle) {
   const auto at = static_cast<std::size_t>(found - slots_.data());
   if (found->queues != kOwn) free_.push_back(found->queues);
   slots_[at].handle = 0;
-  write(at, own_, 0);
+  write(at, own_, 0, 0);
 }
 
 std::vector<std::int32_t> ContextTable::open_handles() const {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <gshmem/abi/state.h>
+#include <gshmem/constants.h>
+#include <gshmem/types.h>
 
 #include "transport/nic/queue_set.h"
 
@@ -40,11 +42,15 @@ class ContextTable {
   [[nodiscard]] Queues take(std::size_t wanted);
   void give_back(const Queues& queues);
 
-  /// A context with queues `queues.back()`, which it takes out; with the PE's own ones where it is
-  /// empty. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when all handles are open.
-  [[nodiscard]] std::int32_t open(const char* call, ContextUse use, Queues& queues);
+  /// A context that numbers PEs as `team` does, with queues `queues.back()`, which it takes out;
+  /// with the PE's own ones where it is empty. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when all handles
+  /// are open.
+  [[nodiscard]] std::int32_t open(const char* call, ContextUse use, Queues& queues,
+                                  gshmem_team_t team = GSHMEM_TEAM_WORLD);
   /// Its state for host threads. Null when `handle` is not open; the PE's own state is no handle's.
   [[nodiscard]] const abi::DeviceState* find(std::int32_t handle) const;
+  /// GSHMEM_TEAM_INVALID when `handle` is not open.
+  [[nodiscard]] gshmem_team_t team_of(std::int32_t handle) const;
   /// Nobody uses it any more, and its queues are quiet.
   void close(std::int32_t handle);
   [[nodiscard]] std::vector<std::int32_t> open_handles() const;
@@ -66,7 +72,7 @@ class ContextTable {
   };
   [[nodiscard]] State make_state(const abi::NicView& queues);
   [[nodiscard]] const Slot* slot_of(std::int32_t handle) const;
-  void write(std::size_t slot, const State& state, std::uint32_t handle);
+  void write(std::size_t slot, const State& state, std::uint32_t handle, std::uint32_t team);
 
   DeviceMemory memory_;
   mutable std::mutex mutex_;

@@ -92,11 +92,15 @@ class Pe {
   // Contexts and queue handles: pe_contexts.cpp. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY when there are
   // too many, GSHMEMX_ERROR_INVALID_VALUE for a handle that is not open.
   /// Local. With queues of its own where some are left, else with the PE's.
-  [[nodiscard]] std::int32_t create_context(const char* call, ContextUse use);
+  [[nodiscard]] std::int32_t create_context(const char* call, ContextUse use, gshmem_team_t team);
   /// Collective: every PE makes `count` handles with queues of their own, or none does. Errors:
   /// GSHMEMX_ERROR_SYMMETRY when the PEs disagree, and what the Nic throws.
   [[nodiscard]] std::vector<std::int32_t> create_queues(const char* call, int count);
   [[nodiscard]] bool has_context(std::int32_t handle) const { return contexts_->find(handle); }
+  /// GSHMEM_TEAM_INVALID for a handle that is not open.
+  [[nodiscard]] gshmem_team_t context_team(std::int32_t handle) const {
+    return contexts_->team_of(handle);
+  }
   /// Local: waits for what was posted by it; its queues serve the next one.
   void destroy_context(const char* call, const char* argument, std::int32_t handle);
 

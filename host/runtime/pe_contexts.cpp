@@ -42,10 +42,10 @@ void Pe::complete_contexts() {
   }
 }
 
-std::int32_t Pe::create_context(const char* call, ContextUse use) {
+std::int32_t Pe::create_context(const char* call, ContextUse use, gshmem_team_t team) {
   ContextTable::Queues queues = contexts_->take(1);
   try {
-    return contexts_->open(call, use, queues);
+    return contexts_->open(call, use, queues, team);
   } catch (...) {
     contexts_->give_back(queues);
     throw;

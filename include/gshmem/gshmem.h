@@ -125,6 +125,11 @@ GSHMEM_EXPORT void gshmem_team_destroy(gshmem_team_t team);
 /// GSHMEMX_ERROR_OUT_OF_MEMORY beyond 1024 contexts and handles, GSHMEMX_ERROR_INVALID_VALUE for
 /// unknown options, GSHMEMX_ERROR_NOT_INITIALIZED.
 GSHMEM_EXPORT int gshmem_ctx_create(long options, gshmem_ctx_t* ctx);
+/// Local. As gshmem_ctx_create, for `team`: gshmem_ctx_ functions name PEs by their numbers in it.
+/// (C++'s on() and gshmemx_qp_ functions by those of all PEs.) For what is no team
+/// GSHMEMX_ERROR_INVALID_VALUE. The context is destroyed before its team; what uses it after that
+/// is a fault that names it.
+GSHMEM_EXPORT int gshmem_team_create_ctx(gshmem_team_t team, long options, gshmem_ctx_t* ctx);
 /// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. A
 /// handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), the default context too.
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
@@ -136,8 +141,8 @@ GSHMEM_EXPORT void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
                                             const gshmem_ctx_session_config_t* config,
                                             long config_mask);
 GSHMEM_EXPORT void gshmem_ctx_session_stop(gshmem_ctx_t ctx);
-/// GSHMEM_TEAM_WORLD to `*team`, and 0; for what is not open GSHMEM_TEAM_INVALID and -1. -1 for a
-/// null team.
+/// The team of the context to `*team`, and 0: GSHMEM_TEAM_WORLD but for those of
+/// gshmem_team_create_ctx. For what is not open GSHMEM_TEAM_INVALID and -1; -1 for a null team.
 GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 #ifdef __cplusplus

@@ -33,7 +33,7 @@ SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_m
            "buffer_unregister_all region_start region_stop").split()
 HALF_NBI = ["half_atomic_fetch_nbi", "half_atomic_swap_nbi"]
 OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
-OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team".split()
+OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team team_create_ctx".split()
 OWN_X = ("set_attr_thread_args thread_world_create thread_world_destroy pe_handle bind_thread "
          "last_fault qp_destroy").split()
 # NVSHMEM's other names for the same.
@@ -256,9 +256,7 @@ ABSENT_NVSHMEM = {
         "ask_smem give_smem release_smem buffer_register_symmetric "
         "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric").split()],
 }
-ABSENT_OPENSHMEM = {
-    "to come": ["team_create_ctx"],
-}
+ABSENT_OPENSHMEM = {}
 
 
 def nvshmem_inventory():
@@ -283,7 +281,7 @@ def openshmem_inventory():
     on_contexts_ = rma + atomics() + atomics_nbi() + ["fence", "quiet"]
     alone = SETUP + OWN + waits() + (
         "my_pe n_pes pe_accessible addr_accessible ptr team_my_pe team_n_pes team_translate_pe "
-        "signal_fetch signal_wait_until barrier_all sync_all team_sync team_create_ctx set_lock "
+        "signal_fetch signal_wait_until barrier_all sync_all team_sync set_lock "
         "clear_lock test_lock pcontrol").split()
     alone += [f"{t}_{op}" for t in SHMEM_RMA
               for op in "alltoall alltoalls broadcast collect fcollect".split()]

@@ -142,6 +142,7 @@ SAME(x_team_sync_on_stream, int (*)(gshmem_team_t, CUstream_st*));
 // 9.5 Contexts, and as the first argument of what moves data
 OURS(_ctx_create, int (*)(long, gshmem_ctx_t*));
 OURS(_ctx_destroy, void (*)(gshmem_ctx_t));
+OURS(_team_create_ctx, int (*)(gshmem_team_t, long, gshmem_ctx_t*));
 OURS(_ctx_get_team, int (*)(gshmem_ctx_t, gshmem_team_t*));
 SAME(x_buffer_register, int (*)(void*, size_t));
 SAME(x_buffer_unregister, int (*)(void*));

@@ -52,9 +52,11 @@ static_assert(sizeof(InternalArea) <= kInternalBytes);
 struct ContextEntry {
   const struct DeviceState* state;
   std::uint32_t handle;  ///< 0: closed
-  std::uint32_t reserved;
+  std::uint32_t team;    ///< of a handle with kTeamContext: by which PEs are numbered
 };
 static_assert(sizeof(ContextEntry) == 16);
+/// Handles of contexts of a team have this bit. Those of all PEs are below it, from kFirstContext.
+inline constexpr std::uint32_t kTeamContext = 1u << 30, kFirstContext = 2;
 inline constexpr std::uint32_t kMaxContexts = 1024;  ///< open at a time; a power of two
 
 /// No PE follows it so closely that it would be one of consecutive ones.

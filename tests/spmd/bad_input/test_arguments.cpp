@@ -35,6 +35,35 @@ std::atomic<void*> nowhere{nullptr};  // of a constant the compiler warns
 
 }  // namespace
 
+TEST_CASE("what_is_no_member_of_the_team_of_a_context_is_a_fault") {
+  const auto by_team = [](const std::function<void(gshmem_team_t, gshmem_ctx_t)>& misuse) {
+    gshmem_team_t team = GSHMEM_TEAM_INVALID;
+    gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+    gshmem_team_t column = GSHMEM_TEAM_INVALID;
+    (void)gshmem_team_split_2d(GSHMEM_TEAM_WORLD, 1, nullptr, 0, &team, nullptr, 0, &column);
+    if (gshmem_team_create_ctx(team, 0, &ctx) != 0) throw std::runtime_error("no context");
+    misuse(team, ctx);
+  };
+  expect(kInvalid, {"gshmem_ctx_uint64_p:", "pe = 1", "[0, 1)"}, [&](std::uint64_t* words) {
+    by_team([&](gshmem_team_t, gshmem_ctx_t ctx) { gshmem_ctx_uint64_p(ctx, words, 1, 1); });
+  });
+  expect(kInvalid, {"gshmem_ctx_uint64_g:", "pe = -1", "[0, 1)"}, [&](std::uint64_t* words) {
+    by_team([&](gshmem_team_t, gshmem_ctx_t ctx) { (void)gshmem_ctx_uint64_g(ctx, words, -1); });
+  });
+  expect(kInvalid, {"gshmem_ctx_pe_quiet:", "pe = 1", "[0, 1)"}, [&](std::uint64_t*) {
+    by_team([&](gshmem_team_t, gshmem_ctx_t ctx) {
+      const int pes[] = {0, 1};
+      gshmem_ctx_pe_quiet(ctx, pes, 2);
+    });
+  });
+  expect(kInvalid, {"gshmem_ctx_uint64_p:", "argument team of ctx = "}, [&](std::uint64_t* words) {
+    by_team([&](gshmem_team_t team, gshmem_ctx_t ctx) {
+      gshmem_team_destroy(team);
+      gshmem_ctx_uint64_p(ctx, words, 1, 0);
+    });
+  });
+}
+
 TEST_CASE("pe_out_of_range_is_a_fault") {
   std::uint64_t one = 1;
   expect(kInvalid, {"gshmem_uint64_put:", "pe = -1", "[0, 2)"},
