@@ -55,13 +55,17 @@ struct RegionsOfBlocks {
       SPMD_EQ(log, gshmemx_region_stop_block(handle + 2), kInvalid, now);
       expect_open(log, true, batch, now);
 
-      for (int i = ctx.thread_rank(); i < kWords; i += ctx.block_size()) mine[i] = now * 100 + i;
+      for (int i = ctx.thread_rank(); i < kWords; i += ctx.block_size()) {
+        mine[i] = now * 100 + static_cast<std::uint64_t>(i);
+      }
       gshmemx_uint64_put_nbi_block(mine + kWords, mine, kWords, next);
       if (ctx.thread_rank() == 0) {
         gshmem_fence();
         gshmem_uint64_p(flag, now, next);
         gshmem_uint64_wait_until(flag, GSHMEM_CMP_GE, now);
-        for (int i = 0; i < kWords; ++i) SPMD_EQ(log, mine[kWords + i], now * 100 + i, now);
+        for (std::uint64_t i = 0; i < kWords; ++i) {
+          SPMD_EQ(log, mine[kWords + i], now * 100 + i, now);
+        }
         gshmem_quiet();
       }
       SPMD_EQ(log, gshmemx_region_stop_block(handle), 0, now);
