@@ -67,9 +67,11 @@ TEST_CASE("who cannot be reached is an error of the start, with its number", "[o
     rules.errors = 1;
     CHECK_THAT(failure_of({}), Catch::Contains("PE 0 cannot be reached: "));
   }
-  SECTION("no answer") {
+  SECTION("no answer within the shorter one of two limits, of which 0 is none") {
+    const auto [start, any] = GENERATE(table<std::string, std::string>(
+        {{"0.2", "20"}, {"20", "0.2"}, {"0", "0.2"}, {"0.2", "0"}}));
     rules.rtt = 3600ll * 1'000'000'000;
-    CHECK_THAT(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0.2"}}),
+    CHECK_THAT(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", start}, {"GSHMEM_TIMEOUT", any}}),
                Catch::Contains("PE 0 has not answered over efa for 0.2 s"));
   }
 }

@@ -21,6 +21,8 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -203,6 +205,38 @@ TEST_CASE("providers are told what they need to know unless the user has told th
   CHECK(variable("FI_HMEM_CUDA_USE_GDRCOPY") == "1");
   CHECK(variable("FI_CXI_DISABLE_NON_INJECT_RMA_IDC") == "1");
   CHECK(variable("FI_CXI_DISABLE_HOST_REGISTER") == "0");
+}
+
+TEST_CASE("receive buffers are shared by connections from 64 PEs on", "[ofi]") {
+  const bool many = GENERATE(false, true);
+  const Variables before = all_variables();
+  ofi::prepare_environment(many ? 64 : 63, false);
+  CHECK(variable("FI_OFI_RXM_USE_SRX") == (many ? "1" : ""));
+}
+
+TEST_CASE("PEs that choose different providers, or fabrics of one, are all told so",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const std::string other = GENERATE("cxi", "efa/efa-direct");
+  const Offers offers(kAll);
+  auto boots = bootstrap::create_threads(2, 30);
+  std::array<std::string, 2> errors;
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < errors.size(); ++pe) {
+    threads.emplace_back([&, pe] {
+      const Leg leg{pe == 0 ? "efa/efa" : other, "auto"};
+      try {
+        const Pe opened(*boots[pe], config_of(leg, 20), kDepth, leg);
+      } catch (const Error& error) {
+        errors[pe] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("PE 0 chose the libfabric provider \"efa/efa\" and PE 1 \"" +
+                                      other + "\": set GSHMEM_OFI_PROVIDER"));
+  }
 }
 
 TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
