@@ -184,14 +184,15 @@ void ActiveMessages::send(MessageBuffer& buffer) {
   const ssize_t result = fi_sendmsg(setup_.lanes[lane].endpoint(), &message, FI_COMPLETION);
   buffer.state = State::kSent;
   if (result == 0) return;
-  if (result == -FI_EAGAIN) {
-    buffer.state = State::kToSend;
-    to_send_.push_back(&buffer);
-    return;
-  }
+  if (result == -FI_EAGAIN) return send_again(buffer);
   const int error = static_cast<int>(-result);
   const std::string text = Library::get().text(error);
   sent(buffer, {.error = error, .bytes = 0, .text = text});
+}
+
+void ActiveMessages::send_again(MessageBuffer& buffer) {
+  buffer.state = State::kToSend;
+  to_send_.push_back(&buffer);
 }
 
 void ActiveMessages::completed(Context& context, const Completion& completion) {
@@ -206,11 +207,7 @@ void ActiveMessages::sent(MessageBuffer& buffer, const Completion& completion) {
   if (completion.error != 0) {
     Verdict verdict =
         judge(setup_.lanes.first().info(), completion, strprintf("message to PE %d", buffer.pe));
-    if (verdict.transient) {
-      buffer.state = State::kToSend;
-      to_send_.push_back(&buffer);
-      return;
-    }
+    if (verdict.transient) return send_again(buffer);
     if (verdict.peer_lost) lose(peer_of(buffer), verdict.failure.text);
     if (buffer.role == Role::kReply)
       GSHMEM_DEBUG("reply to PE %d: %s", buffer.pe, std::string(completion.text).c_str());

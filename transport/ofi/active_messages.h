@@ -79,6 +79,8 @@ class ActiveMessages final : public Engine,
 
   void post_receive(MessageBuffer& buffer);
   void send(MessageBuffer& buffer);
+  /// In the next round: the provider has no room now.
+  void send_again(MessageBuffer& buffer);
   void release(MessageBuffer& buffer);
   bool poll_copies();
   void copy_done(MessageBuffer& buffer);

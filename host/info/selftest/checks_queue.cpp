@@ -54,7 +54,10 @@ class HandMade {
   /// Leaves the queue as if the library had posted it. Throws CheckFailed.
   void wait(const char* what) const {
     device::store_relaxed(&view_.cursor->ready, abi::PublishedWord::make(index_ + 1, 1));
-    if (index_ == 0) device::atomic_or(&state_.nic.used[0], 1u);
+    device::Wait mine{};
+    mine.state = &state_;
+    mine.queue = device::Queue(&view_);
+    device::queue_note_used(mine);
     const auto begin = Clock::now();
     while (since(begin) < 5) {
       const abi::Be32 word = abi::Be32::from_raw(device::load_acquire(&view_.completion->raw));
