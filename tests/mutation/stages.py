@@ -19,7 +19,11 @@ def tests(targets, pattern, seconds, without="^$"):
     return Stage(targets, pattern, without, seconds)
 
 
+NAMED = []  # legs of spmd that stages name
+
+
 def spmd(*legs):
+    NAMED.extend(legs)
     return tests(LIBRARY, rf"spmd\.({'|'.join(legs)})$", 150)
 
 
@@ -61,7 +65,7 @@ STAGES = {
     "host/info": [
         units("info_test", "info_doctor_test"),
         tests(["gshmem-info"], r"info\.", 60)],
-    "host": [units("p2p_teams_test"), MISUSE, spmd("threads_3", "soft_threads_2", "mpirun_2"),
+    "host": [units("p2p_teams_test"), MISUSE, spmd("threads_3", "soft_threads_3", "mpirun_2"),
              spmd("soft_teams_of_11", "teams_of_67"),
              tests(LIBRARY, r"(launch|api|errors\.(target_is_killed|quiet|finalize|who))", 120)],
     "transport/p2p": [
@@ -69,7 +73,8 @@ STAGES = {
         MISUSE, spmd("threads_2", "mpirun_2", "soft_mixed_threads_3")],
     "transport/nic": [
         units("nic_decode_test", "rails_test", "mlx5_choice_test", "mlx5_soft_test"),
-        spmd("soft_threads_2", "soft_agent_2", "soft_rails_3", "soft_map_pe_3"), MISUSE],
+        spmd("soft_threads_3", "soft_agent_2", "soft_rails_3", "soft_map_pe_3"), MISUSE],
+    "transport/nic/first_use.": FIRST_USE,
     "transport/nic/mlx5": [
         units("mlx5_prm_test", "mlx5_choice_test", "mlx5_nic_test", "mlx5_soft_test", "rails_test"),
         spmd("soft_rails_mpirun_2"), ERRORS],
@@ -79,16 +84,16 @@ STAGES = {
         tests(["gshnic", "gshnic_ibverbs", "gshnic_mlx5", "verbs_client", "verbs_dlopen",
                "mlx5_soft_test", "mlx5_processes", "devx_fuzz"],
               r"(verbs_|devx_fuzz|mlx5_soft_test|mlx5_processes)", 90),
-        spmd("soft_threads_2", "soft_mpirun_2", "soft_adversary_1", "soft_rails_3"), ERRORS],
+        spmd("soft_threads_3", "soft_mpirun_2", "soft_adversary_mixed_3_11", "soft_rails_3"), ERRORS],
     "transport/ofi": [
         tests(["ofi_test", "ofi_rank"], r"ofi\.(what a busy|inline|an? [a-z ]*error$)", 45),
         tests(["ofi_test", "ofi_rank"], r"ofi\.", 120),
-        spmd("ofi_threads_2", "ofi_mpirun_2", "ofi_messages_2"),
+        spmd("ofi_threads_3", "ofi_mpirun_3", "ofi_messages_2"),
         tests(LIBRARY, r"(spmd\.(job_with|finalize_leaves)|errors\.(quiet|target|retries|entries))", 120)],
 }
 
 
 def stages_of(file):
     """The stages of a source, by its path in the tree."""
-    rows = [folder for folder in STAGES if file.startswith(folder + "/")]
+    rows = [row for row in STAGES if file.startswith(row if row.endswith(".") else row + "/")]
     return STAGES[max(rows, key=len)]

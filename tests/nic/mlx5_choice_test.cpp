@@ -108,6 +108,7 @@ TEST_CASE("distance_of_a_device_is_read_through_its_links") {
   CHECK(device_distance(sysfs.root(), "mlx5_9", gpu) == Distance::kUnknown);
   CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:99:00.0") == Distance::kUnknown);
   CHECK(device_distance(sysfs.root(), "mlx5_0", "") == Distance::kUnknown);
+  CHECK(device_distance(sysfs.root(), "mlx5_0", "") == Distance::kUnknown);
 }
 
 TEST_CASE("numa_node_that_is_no_number_is_unknown") {

@@ -72,13 +72,11 @@ Distance distance_between(const PciPlace& a, const PciPlace& b) {
 
 Distance function_distance(const std::string& sysfs, const std::string& pci,
                            const std::string& gpu_pci) {
-  if (gpu_pci.empty()) return Distance::kUnknown;
   return distance_between(place_of_address(sysfs, pci), place_of_address(sysfs, gpu_pci));
 }
 
 Distance device_distance(const std::string& sysfs, const std::string& device,
                          const std::string& gpu_pci) {
-  if (gpu_pci.empty()) return Distance::kUnknown;
   return distance_between(pci_place(fs::path(sysfs) / "class/infiniband" / device / "device"),
                           place_of_address(sysfs, gpu_pci));
 }
