@@ -12,7 +12,7 @@ sources is checked in every run.
 puts changes drawn at random into transport/, host/ and bootstrap/ until N of them have been tested
 (host.py). Counted apart are those that do not compile, that make the same code, and that are listed
 with a reason why nothing is worse (equivalents.py). FOLDER is a build with all tests.
-Succeeds when all were seen, or K. --again tests what a report says was not seen.
+Succeeds when all were seen. With K up to four times N are tested until K were seen; fewer in time are a skip. --again tests what a report says was not seen.
 
        mutate.py --connections N --build FOLDER [--seed S] [NAME...]
 puts N bugs of connections.py, or those named, into transport/nic: tests over the soft NIC must
