@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 
 namespace gshmem {
 namespace {
@@ -207,6 +208,7 @@ class CudaGpu final : public Gpu {
     CUdeviceptr memory = 0;
     with_context([&] {
       GSHMEM_CU(&cuda_, cuMemAlloc, &memory, bytes);
+      const std::lock_guard lock(allocated_mutex_);
       allocated_.push_back(memory);
     });
     zero(reinterpret_cast<void*>(memory), bytes);
@@ -329,6 +331,7 @@ class CudaGpu final : public Gpu {
   std::vector<void*> host_memory_;
   std::unique_ptr<CudaHostOps> ops_;
   std::vector<void*> registered_;
+  std::mutex allocated_mutex_;  ///< threads make teams and connections at the same time
   std::vector<CUdeviceptr> allocated_;
   bool flag_is_ours_ = false;
 };

@@ -76,6 +76,11 @@ bool Teams::is_flat(const abi::Team& team) const {
 void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes) {
   abi::Team& to = entries_[index];
   List& list = lists_[index];
+  const bool listed = !pes.empty() && memory_.tables.allocate;
+  if (listed && list.device == nullptr) {  // first: it may throw
+    const auto most = static_cast<std::size_t>(state_.n_pes);
+    list.device = static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(*list.device)));
+  }
   list.host = std::move(pes);
   to.members = list.host.empty() ? nullptr : list.host.data();
   to.start = entry.start;
@@ -86,12 +91,7 @@ void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::in
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;
-  if (to.members != nullptr) {
-    if (list.device == nullptr) {
-      const auto most = static_cast<std::size_t>(state_.n_pes);
-      list.device =
-          static_cast<std::int32_t*>(memory_.tables.allocate(most * sizeof(*list.device)));
-    }
+  if (listed) {
     memory_.tables.upload(list.device, to.members, list.host.size() * sizeof(*list.device));
     copy.members = list.device;
   }

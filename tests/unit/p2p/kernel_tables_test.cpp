@@ -1,5 +1,6 @@
 // The tables of teams and contexts as kernels read them: in memory that the host reaches by
 // uploads. Here that is plain memory, which the tables' owner must not store to by itself.
+#include "host/base/error.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/teams.h"
 
@@ -17,7 +18,10 @@ namespace {
 class KernelMemory {
  public:
   [[nodiscard]] ContextTable::DeviceMemory functions() {
-    return {[this](std::size_t bytes) -> void* { return blocks_.emplace_back(bytes).data(); },
+    return {[this](std::size_t bytes) -> void* {
+              if (full_) throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY, "no memory of kernels");
+              return blocks_.emplace_back(bytes).data();
+            },
             [this](void* to, const void* from, std::size_t bytes) {
               REQUIRE(holds(to, bytes));
               std::memcpy(to, from, bytes);
@@ -31,8 +35,10 @@ class KernelMemory {
     return false;
   }
   [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
+  void fill() { full_ = true; }
 
  private:
+  bool full_ = false;
   std::vector<std::vector<char>> blocks_;
 };
 
@@ -72,6 +78,7 @@ class TeamsRig {
     return pes;
   }
   [[nodiscard]] const KernelMemory& kernels() const { return kernels_; }
+  void fill() { kernels_.fill(); }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }
 
  private:
@@ -127,6 +134,20 @@ TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
   CHECK(rig.entry(far).flat == 1);
   CHECK(rig.members(next) == std::vector<int>{1, 2, 3, 0});
   CHECK(rig.members(GSHMEMX_TEAM_NODE) == std::vector<int>{1, 2});
+}
+
+TEST_CASE("a_team_whose_list_has_no_room_is_found_by_nobody") {
+  TeamsRig rig(1);
+  const auto open = [&] {
+    return std::count_if(rig.state().host_teams, rig.state().host_teams + rig.state().n_teams,
+                         [](const abi::Team& team) {
+                           return team.handle != static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
+                         });
+  };
+  const auto before = open();
+  rig.fill();
+  CHECK_THROWS_AS(rig.join({3, 2, 0}), Error);
+  CHECK(open() == before);
 }
 
 TEST_CASE("teams_that_come_and_go_need_no_more_memory_of_kernels") {
