@@ -48,6 +48,12 @@ GSHMEM_FN Result nothing() {
 #define GSHMEM_CALLER_CTX_EXT(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx, pe)
 #define GSHMEM_CALLER_CTX_ALL(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "ctx", ctx)
 #define GSHMEM_CALLER_QP(NAME, RET) GSHMEM_CALLER_HANDLE(NAME, RET, "qp", qp)
+// The function that a row of functions.def is for nvcc.
+#define GSHMEM_DEVICE_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
+  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
+    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
+    return ::gshmem::api::CALL;                                      \
+  }
 
 namespace gshmem::api {
 

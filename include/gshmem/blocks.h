@@ -8,10 +8,6 @@
 #include <gshmem/device/blocks.h>
 #define GSHMEM_BLOCKS 1
 #define GSHMEM_LAZY template <int = 0>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)        \
-  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
-    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
-    return ::gshmem::api::CALL;                                      \
-  }
+#define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
 #include "functions.def"
 #endif

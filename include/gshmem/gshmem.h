@@ -156,11 +156,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 #include <gshmem/device/registrar.h>
 #define GSHMEM_BLOCKS 0  // of blocks.h: they would add a tenth to what nvcc needs for this header
 #define GSHMEM_LAZY template <int = 0>
-#define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL)        \
-  GSHMEM_WHEN_CALLED GSHMEM_FN RET GSHMEM_NAME_##KIND(STEM) PARAMS { \
-    GSHMEM_CALLER_##KIND(GSHMEM_NAME_##KIND(STEM), RET);             \
-    return ::gshmem::api::CALL;                                      \
-  }
+#define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION
 #include "functions.def"
 #endif
 #include <gshmem/functions.h>
