@@ -248,21 +248,15 @@ TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
   CHECK(static_cast<int>(fake_verbs().commands_of(0x504).at(0)[0x89]) == (2 << 5 | 7));
 }
 
-TEST_CASE("completion_and_records_begin_empty") {
+TEST_CASE("a_new_queue_leaves_its_memory_as_it_is") {  // kernels may hold up what writes to it
   fake_verbs_reset();
   Setup setup;
   setup.memory.queues.fill(0x11);
   const std::unique_ptr<Mlx5Nic> nic = setup.open();
   nic->use_queue_memory(setup.memory.queue_region());
-  const CreatedQueue queue = nic->create_queue(Memory::place(0));
-  const std::uint8_t* completion = setup.memory.queues.data() + 4096;
-  CHECK(static_cast<int>(completion[60]) == 0xff);
-  CHECK(static_cast<int>(completion[61]) == 0xff);
-  CHECK(static_cast<int>(completion[63]) == 0xf1);
-  CHECK(static_cast<int>(setup.memory.queues[8192 + 7]) == 0);
-  CHECK(static_cast<int>(setup.memory.queues[8200]) == 0);
-  CHECK(static_cast<int>(setup.memory.queues[0]) == 0x11);
-  CHECK(queue.doorbell != nullptr);
+  CHECK(nic->create_queue(Memory::place(0)).doorbell != nullptr);
+  CHECK(std::count(setup.memory.queues.begin(), setup.memory.queues.end(), 0x11) ==
+        static_cast<std::ptrdiff_t>(setup.memory.queues.size()));
 }
 
 TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {

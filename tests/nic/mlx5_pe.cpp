@@ -54,6 +54,8 @@ TestPe::TestPe(const Config& config, Collectives& boot, bool node_root,
   const int count = boot.size() * kPerPe;
   std::vector<ConnectInfo> mine(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
+    const abi::CompletionEntry none = no_completion();
+    std::memcpy(memory_.data() + place_of(i).completion, &none, sizeof(none));
     queues_.push_back({nic_->create_queue(place_of(i)), place_of(i), 0, 0});
     mine[static_cast<std::size_t>(i)] = nic_->connect_info(i);
   }

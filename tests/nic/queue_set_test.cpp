@@ -79,6 +79,12 @@ class Noting final : public Nic {
     require(port_ != "d15" || made < 4, GSHMEMX_ERROR_NIC, "no more queue pairs");
     queues.push_back({-1, place.depth, 0, {}});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
+    const char* const memory = static_cast<const char*>(memories.back().base);
+    const abi::CompletionEntry none = no_completion();
+    expect(std::memcmp(memory + place.completion, &none, sizeof(none)) == 0, "none is complete");
+    expect(std::all_of(memory + place.record, memory + place.cq_record + 8,
+                       [](char byte) { return byte == 0; }),
+           "the records are 0");
     const std::uint32_t number = ++made;
     return {number, place.doorbell ? place.doorbell : next_doorbell()};
   }
@@ -128,9 +134,17 @@ class Memory {
  public:
   [[nodiscard]] MemorySource source(bool needs_order = false) {
     MemorySource source;
-    source.shared = [this](std::size_t bytes) { return take(bytes); };
-    source.device = source.shared;
-    source.upload = [](void* to, const void* from, std::size_t n) {
+    source.shared = [this](std::size_t bytes) { return take(shared_, bytes); };
+    source.device = [this](std::size_t bytes) { return take(device_, bytes); };
+    source.upload = [this](void* to, const void* from, std::size_t n) {
+      expect(!kernels_wait_, "no kernel holds up the copy");
+      const auto* const begin = static_cast<const char*>(to);
+      expect(std::any_of(device_.begin(), device_.end(),
+                         [&](const Piece& piece) {
+                           return begin >= piece.data.get() &&
+                                  begin + n <= piece.data.get() + piece.bytes;
+                         }),
+             "uploads are to memory of the device");
       if (n > 0) std::memcpy(to, from, n);
     };
     source.map_registers = [needs_order](void* page, std::size_t) {
@@ -138,15 +152,22 @@ class Memory {
     };
     return source;
   }
+  /// For queues, from now on.
+  void let_kernels_wait() { kernels_wait_ = true; }
 
  private:
-  void* take(std::size_t bytes) {
+  struct Piece {
+    std::unique_ptr<char, decltype(&std::free)> data;
+    std::size_t bytes;
+  };
+  [[nodiscard]] static void* take(std::vector<Piece>& pieces, std::size_t bytes) {
     constexpr std::size_t kPage = 4096;
     bytes = (bytes + kPage - 1) / kPage * kPage;
-    pieces_.emplace_back(std::aligned_alloc(kPage, bytes), &std::free);
-    return std::memset(pieces_.back().get(), 0, bytes);
+    pieces.push_back({{static_cast<char*>(std::aligned_alloc(kPage, bytes)), &std::free}, bytes});
+    return std::memset(pieces.back().data.get(), 0, bytes);
   }
-  std::vector<std::unique_ptr<void, decltype(&std::free)>> pieces_;
+  std::vector<Piece> shared_, device_;
+  bool kernels_wait_ = false;
 };
 
 /// A job: which ports each PE has, and on which host it is.
@@ -194,6 +215,7 @@ struct Connected {
     queues_->create_more(1);
     queues_->exchange(boot_);
     context = queues_->connect().front().shared;
+    if (when == ConnectChoice::kUse) memory_.let_kernels_wait();
   }
   abi::NicView context;
   [[nodiscard]] QueueSet& queues() { return *queues_; }

@@ -198,6 +198,7 @@ void check_names(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a job that is ended says how far it was
   Options options;
   int gpus = 0;
   for (int i = 1; i < argc; ++i) {

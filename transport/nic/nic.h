@@ -47,9 +47,15 @@ struct QueuePlace {
   std::uint64_t cq_record = 0;   ///< doorbell record of the CQ (8 bytes), 8-aligned
   std::uint32_t depth = 0;
   std::uint64_t* doorbell = nullptr;  ///< of next_doorbell; null: create_queue chooses
-  /// The completion says "none yet" and the records are 0: nobody has to write to the memory.
-  bool prepared = false;
 };
+
+/// What the completion of a new queue holds: none yet. Device drivers begin with it, too (rdma-core
+/// providers/mlx5/verbs.c, mlx5_alloc_cq_buf).
+[[nodiscard]] inline abi::CompletionEntry no_completion() {
+  abi::CompletionEntry none{};
+  none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+  return none;
+}
 
 struct CreatedQueue {
   std::uint32_t number = 0;           ///< queue pair number, 24 bits
@@ -110,6 +116,8 @@ class Nic {
   /// The region that holds the queues created from now on, their completions and doorbell records:
   /// a new one, or one of those before.
   virtual void use_queue_memory(const Region& region) = 0;
+  /// The completion is no_completion() and the records are 0. Does not touch GPU memory: kernels
+  /// may wait for this queue.
   [[nodiscard]] virtual CreatedQueue create_queue(const QueuePlace& place) = 0;
   /// The doorbell of a queue that is created later.
   [[nodiscard]] virtual std::uint64_t* next_doorbell() { return nullptr; }

@@ -275,16 +275,8 @@ QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
   return batch;
 }
 
-/// As after reset: no completion yet (rdma-core providers/mlx5/cq.c fills opcode 15).
-void QueueSet::prepare(const Batch& batch, const QueuePlace& place) const {
-  abi::CompletionEntry none{};
-  none.op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  source_.upload(batch.slab() + place.completion, &none, sizeof(none));
-}
-
 void QueueSet::create_end(const Batch& batch, End& end) {
   use_memory(*end.nic, batch);
-  if (!end.place.prepared) prepare(batch, end.place);
   end.number = made_[end.nic]++;
   end.created = end.nic->create_queue(end.place);
 }
@@ -302,12 +294,21 @@ void QueueSet::use_memory(Nic& nic, const Batch& batch) {
     nic.use_queue_memory(batch.memory);
 }
 
-/// Memory of the batch, as every Nic reaches it.
+/// Memory of the batch, as every Nic reaches it, ready for its queues. Now and not when they are
+/// made: by then a kernel may hold up every copy while it waits for one of them.
 void QueueSet::give_memory(Batch& batch) {
   batch.memory = allocate(batch.memory.bytes);
+  const abi::CompletionEntry none = no_completion();
+  const auto prepare = [&](const End& end) {
+    void* const completion = batch.slab() + end.place.completion;
+    if (memory_ == abi::QueueMemory::kGpu) return source_.upload(completion, &none, sizeof(none));
+    std::memcpy(completion, &none, sizeof(none));
+  };
   for (const Queue& queue : batch.queues) {
     use_memory(*queue.own.nic, batch);
     use_memory(rails_[queue.rail], batch);
+    prepare(queue.own);
+    if (queue.answering) prepare(*queue.answering);
   }
 }
 
@@ -321,16 +322,8 @@ void QueueSet::create_all(Batch& batch) {
 /// All that queues of the batch need which cannot be had while kernels run.
 void QueueSet::reserve_all(Batch& batch) {
   give_memory(batch);
-  const auto prepare_end = [&](End& end) {
-    if (memory_ != abi::QueueMemory::kGpu) return;
-    prepare(batch, end.place);
-    end.place.prepared = true;
-  };
-  for (Queue& queue : batch.queues) {
+  for (Queue& queue : batch.queues)
     queue.own.created.doorbell = queue.own.place.doorbell = queue.own.nic->next_doorbell();
-    prepare_end(queue.own);
-    if (queue.answering) prepare_end(*queue.answering);
-  }
   make_doorbells(batch);
   batch.first_use = static_cast<abi::FirstUse*>(
       source_.shared(n_pes_ * batch.rails.size() * sizeof(abi::FirstUse)));

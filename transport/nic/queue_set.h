@@ -157,7 +157,6 @@ class QueueSet {
   // own.
   void create(const Batch& batch, std::span<Queue> queues);
   void create_end(const Batch& batch, End& end);
-  void prepare(const Batch& batch, const QueuePlace& place) const;
   void use_memory(Nic& nic, const Batch& batch);
   void give_memory(Batch& batch);
   [[nodiscard]] QueueInfos infos_of(std::span<const Queue> queues) const;

@@ -21,18 +21,6 @@ std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
   return 0xc000u | static_cast<std::uint32_t>(product >> 50);
 }
 
-/// Counter 0xffff: nothing is complete. Opcode 15 (invalid), owner 1: what the device's own driver
-/// begins with (rdma-core providers/mlx5/verbs.c mlx5_alloc_cq_buf: MLX5_CQE_INVALID << 4).
-void prepare(const Region& region, const QueuePlace& place) {
-  std::array<std::uint8_t, 64> none;
-  none.fill(0xff);
-  none[63] = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
-  const std::uint64_t zero = 0;
-  store_into(region, place.completion, none.data(), none.size());
-  store_into(region, place.record, &zero, sizeof(zero));
-  store_into(region, place.cq_record, &zero, sizeof(zero));
-}
-
 std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint8_t>(std::min(a, b));
 }
@@ -95,7 +83,6 @@ Connection::Connection(const Device& device, const QueueMemory& memory, const Qu
   require(log_entries <= device.caps.log_queue_max, GSHMEMX_ERROR_CONFIG,
           strprintf("GSHMEM_QP_DEPTH: %u entries, but a queue of %s has at most %u", place.depth,
                     device.name.c_str(), 1u << device.caps.log_queue_max));
-  if (!place.prepared) prepare(memory.region, place);
   psn_ = std::random_device{}() & 0xffffff;  // a packet of an earlier connection does not fit
   cq_ = create_cq(device.api, device.context.get(),
                   {.umem = memory.umem,

@@ -34,16 +34,15 @@ static_assert(sizeof(ConnectWire) == 60 && sizeof(ConnectWire) <= sizeof(Connect
 /// "mlx5_0 port 1 (LID 7) to mlx5_3 port 1 (LID 9) of PE 2".
 [[nodiscard]] std::string ends_text(const Device& device, const ConnectWire& remote, int pe);
 
-/// Where queues are, and the register by which one is rung; both live longer than it.
+/// The memory of queues, and the register by which one is rung, which lives longer than it.
 struct QueueMemory {
-  const Region& region;
   std::uint32_t umem;
   const mlx5dv_devx_uar& bell;
 };
 
 class Connection {
  public:
-  /// Makes the queue and brings it to INIT; its completion entry says "none yet".
+  /// Makes the queue and brings it to INIT.
   Connection(const Device& device, const QueueMemory& memory, const QueuePlace& place, int index);
   Connection(const Connection&) = delete;
   ~Connection() { stop(); }

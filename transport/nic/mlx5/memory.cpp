@@ -214,19 +214,4 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
   attempts.raise(region, Use::kQueues);
 }
 
-void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes) {
-  char* const at = static_cast<char*>(region.base) + offset;
-  if (region.kind == MemoryKind::kHost) {
-    std::memcpy(at, data, bytes);
-    return;
-  }
-#if defined(GSHMEM_HAVE_CUDA)
-  const CudaDriver* const cuda = CudaDriver::get();
-  require(cuda != nullptr, GSHMEMX_ERROR_CUDA, CudaDriver::why_not());
-  GSHMEM_CU(cuda, cuMemcpyHtoD, reinterpret_cast<CUdeviceptr>(at), data, bytes);
-#else
-  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "this build of gshmem has no GPU support");
-#endif
-}
-
 }  // namespace gshmem::nic::mlx5

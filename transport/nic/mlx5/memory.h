@@ -21,7 +21,4 @@ struct RegisteredRegion {
 /// The memory of all queues; offsets in it are what commands take.
 [[nodiscard]] OwnedUmem register_queues(const Device& device, const Region& region);
 
-/// Stores `bytes` into the region at `offset`, which may be GPU memory.
-void store_into(const Region& region, std::uint64_t offset, const void* data, std::size_t bytes);
-
 }  // namespace gshmem::nic::mlx5

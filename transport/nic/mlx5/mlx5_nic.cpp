@@ -106,7 +106,7 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                     static_cast<unsigned long long>(region.bytes)));
   const int index = static_cast<int>(connections_.size());
   const mlx5dv_devx_uar& bell = place.doorbell ? bells_.by(place.doorbell) : bells_.take();
-  const QueueMemory memory{region, queue_region_->umem->umem_id, bell};
+  const QueueMemory memory{queue_region_->umem->umem_id, bell};
   auto made = std::make_unique<Connection>(device_, memory, place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
   connections_.push_back(std::move(made));
