@@ -1,7 +1,8 @@
 // One benchmark source for two libraries: it uses NVSHMEM names only, so it compiles unchanged
 // against gshmem's <nvshmem.h> and against NVSHMEM's. perftest/peer/run builds and runs both and
-// prints ratios. Usage: same_source RANK SIZE ID_FILE; two ranks, one GPU each. Prints
-// "name,microseconds" on rank 0. Every row checks the data it moved; a wrong byte ends the program.
+// prints ratios. Usage: same_source RANK SIZE ID_FILE [ROWS]; a GPU each, or shared in turn. Prints
+// "name,microseconds" on rank 0, of rows whose name contains ROWS. Every row checks the data it
+// moved; a wrong byte ends the program.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
@@ -149,7 +150,7 @@ __global__ void put_signal_ping_pong(Buffers b, int iterations, int me) {
   b.clocks[0] = clock64() - start;
 }
 
-enum Meeting { kSync, kBarrier };
+enum Meeting { kSync, kBarrier, kTeamSync };
 template <Meeting kMeeting, Scope kScope>
 __global__ void meet(Buffers b, int iterations) {
   long long start = 0;
@@ -157,15 +158,57 @@ __global__ void meet(Buffers b, int iterations) {
     if (i == 0) start = clock64();
     if (kMeeting == kSync && kScope == kThread) nvshmem_sync_all();
     if (kMeeting == kSync && kScope == kBlock) nvshmemx_sync_all_block();
+    if (kMeeting == kTeamSync && kScope == kThread) nvshmem_team_sync(NVSHMEM_TEAM_SHARED);
+    if (kMeeting == kTeamSync && kScope == kBlock) nvshmemx_team_sync_block(NVSHMEM_TEAM_SHARED);
     if (kMeeting == kBarrier && kScope == kThread) nvshmem_barrier_all();
     if (kMeeting == kBarrier && kScope == kBlock) nvshmemx_barrier_all_block();
   }
   if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
 }
 
+enum Collective { kAlltoall, kBroadcast, kFcollect, kReduce, kReducescatter };
+constexpr const char* kCollectives[] = {"alltoall", "broadcast", "fcollect", "reduce",
+                                        "reducescatter"};
+
+/// `count` elements of each PE: those that it gives to one other, that are reduced, or that it gets.
+template <Collective kWhat, Scope kScope>
+__device__ void collective(Buffers b, size_t count) {
+  int* const dst = reinterpret_cast<int*>(b.dst);
+  const int* const src = reinterpret_cast<const int*>(b.src);
+  const nvshmem_team_t team = NVSHMEM_TEAM_WORLD;
+  if (kScope == kThread) {
+    if (kWhat == kAlltoall) nvshmem_int32_alltoall(team, dst, src, count);
+    if (kWhat == kBroadcast) nvshmem_int32_broadcast(team, dst, src, count, 0);
+    if (kWhat == kFcollect) nvshmem_int32_fcollect(team, dst, src, count);
+    if (kWhat == kReduce) nvshmem_int32_sum_reduce(team, dst, src, count);
+    if (kWhat == kReducescatter) nvshmem_int32_sum_reducescatter(team, dst, src, count);
+  } else if (kScope == kWarp) {
+    if (kWhat == kAlltoall) nvshmemx_int32_alltoall_warp(team, dst, src, count);
+    if (kWhat == kBroadcast) nvshmemx_int32_broadcast_warp(team, dst, src, count, 0);
+    if (kWhat == kFcollect) nvshmemx_int32_fcollect_warp(team, dst, src, count);
+    if (kWhat == kReduce) nvshmemx_int32_sum_reduce_warp(team, dst, src, count);
+    if (kWhat == kReducescatter) nvshmemx_int32_sum_reducescatter_warp(team, dst, src, count);
+  } else {
+    if (kWhat == kAlltoall) nvshmemx_int32_alltoall_block(team, dst, src, count);
+    if (kWhat == kBroadcast) nvshmemx_int32_broadcast_block(team, dst, src, count, 0);
+    if (kWhat == kFcollect) nvshmemx_int32_fcollect_block(team, dst, src, count);
+    if (kWhat == kReduce) nvshmemx_int32_sum_reduce_block(team, dst, src, count);
+    if (kWhat == kReducescatter) nvshmemx_int32_sum_reducescatter_block(team, dst, src, count);
+  }
+}
+template <Collective kWhat, Scope kScope>
+__global__ void __launch_bounds__(1024) collectives(Buffers b, size_t count, int iterations) {
+  long long start = 0;
+  for (int i = -kWarmup; i < iterations; ++i) {
+    if (i == 0) start = clock64();
+    collective<kWhat, kScope>(b, count);
+  }
+  if (threadIdx.x == 0) b.clocks[0] = clock64() - start;
+}
+
 class Bench {
  public:
-  Bench(int me, Buffers b) : me_(me), b_(b) {
+  Bench(int me, int n, const char* only, Buffers b) : me_(me), n_(n), only_(only), b_(b) {
     int khz = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0));
     clocks_per_us_ = khz / 1000.0;
@@ -177,6 +220,7 @@ class Bench {
   /// Median of `kRepeats` launches, on rank 0 or on both.
   template <class Launch>
   void clocks(const std::string& name, int iterations, bool both, const Launch& launch) {
+    if (!is_wanted(name)) return;
     std::vector<double> us;
     for (int r = 0; r < kRepeats; ++r) {
       reset();
@@ -195,6 +239,7 @@ class Bench {
 
   template <class Launch>
   void bandwidth(const std::string& name, size_t bytes, int launches, const Launch& launch) {
+    if (!is_wanted(name)) return;
     std::vector<double> us;
     for (int r = 0; r < kRepeats; ++r) {
       reset();
@@ -231,6 +276,7 @@ class Bench {
 
   /// The first bytes (up to kChecked) of `dst` here are those of rank `from`'s source.
   void check(const std::string& name, int on_rank, int from, size_t bytes) {
+    if (!is_wanted(name)) return;
     if (me_ == on_rank) {
       const size_t n = std::min(bytes, kChecked);
       std::vector<unsigned char> got(n);
@@ -245,9 +291,43 @@ class Bench {
     nvshmem_barrier_all();
   }
 
-  static constexpr size_t kChecked = 1 << 20;
+  /// On all ranks: `dst` has what the collective makes of the sources.
+  void check(const std::string& name, Collective what, size_t count) {
+    if (!is_wanted(name)) return;
+    const size_t mine = static_cast<size_t>(me_) * count;
+    const bool has_parts = what == kAlltoall || what == kFcollect;
+    std::vector<int> got(has_parts ? count * static_cast<size_t>(n_) : count);
+    CHECK_CUDA(cudaMemcpy(got.data(), b_.dst, got.size() * 4, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < got.size(); ++i) {
+      unsigned expected = 0;
+      if (has_parts) {
+        expected = word(static_cast<int>(i / count), i % count + (what == kAlltoall ? mine : 0));
+      } else if (what == kBroadcast) {
+        expected = word(0, i);
+      } else {
+        for (int rank = 0; rank < n_; ++rank)
+          expected += word(rank, i + (what == kReducescatter ? mine : 0));
+      }
+      if (static_cast<unsigned>(got[i]) == expected) continue;
+      std::fprintf(stderr, "%s: element %zu is %u, not %u\n", name.c_str(), i,
+                   static_cast<unsigned>(got[i]), expected);
+      std::exit(1);
+    }
+    nvshmem_barrier_all();
+  }
+  [[nodiscard]] int ranks() const { return n_; }
+  [[nodiscard]] bool is_wanted(const std::string& name) const {
+    return name.find(only_) != std::string::npos;
+  }
+
+  static constexpr size_t kChecked = 2 << 20;
 
  private:
+  unsigned word(int rank, size_t i) const {
+    unsigned value = 0;
+    for (size_t k = 4; k-- > 0;) value = value << 8 | byte(rank, i * 4 + k);
+    return value;
+  }
   static constexpr int kRepeats = 5;
   unsigned char byte(int rank, size_t i) const {
     return static_cast<unsigned char>(i * 7 + i / 251 + static_cast<size_t>(rank) * 101 +
@@ -260,7 +340,8 @@ class Bench {
     std::fflush(stdout);
   }
 
-  int me_;
+  int me_, n_;
+  std::string only_;
   Buffers b_;
   size_t round_ = 0;
   double clocks_per_us_ = 0;
@@ -285,6 +366,27 @@ void put_and_get(Bench& bench, Buffers b, const char* scope, int threads,
   }
 }
 
+template <Collective kWhat, Scope kScope>
+void collectives_of(Bench& bench, Buffers b, const char* scope, int threads,
+                    std::vector<size_t> sizes) {
+  for (const size_t bytes : sizes) {
+    if (bytes * static_cast<size_t>(bench.ranks()) > Bench::kChecked) continue;
+    const int iterations = bytes > 100000 ? 20 : 200;
+    const std::string name =
+        std::string(kCollectives[kWhat]) + " " + scope + " " + std::to_string(bytes);
+    bench.clocks(name, iterations, true, [&](cudaStream_t s) {
+      collectives<kWhat, kScope><<<1, threads, 0, s>>>(b, bytes / 4, iterations);
+    });
+    bench.check(name, kWhat, bytes / 4);
+  }
+}
+template <Collective kWhat>
+void collectives_of(Bench& bench, Buffers b) {
+  collectives_of<kWhat, kThread>(bench, b, "thread", 1, {8, 512});
+  collectives_of<kWhat, kWarp>(bench, b, "warp", 32, {8, 4096});
+  collectives_of<kWhat, kBlock>(bench, b, "block", 512, {8, 512, 4096, 32768, 262144, 1 << 20});
+}
+
 void join(int rank, int size, const char* file) {
   nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
   const std::string ready = std::string(file) + ".ready";
@@ -305,21 +407,23 @@ void join(int rank, int size, const char* file) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: same_source RANK SIZE ID_FILE\n");
+  if (argc != 4 && argc != 5) {
+    std::fprintf(stderr, "usage: same_source RANK SIZE ID_FILE [ROWS]\n");
     return 2;
   }
-  const int me = std::atoi(argv[1]);
-  CHECK_CUDA(cudaSetDevice(me));
+  const int me = std::atoi(argv[1]), n = std::atoi(argv[2]);
+  int gpus = 0;
+  CHECK_CUDA(cudaGetDeviceCount(&gpus));
+  CHECK_CUDA(cudaSetDevice(me % gpus));
   CHECK_CUDA(cudaFree(nullptr));
-  join(me, std::atoi(argv[2]), argv[3]);
+  join(me, n, argv[3]);
   constexpr size_t kBytes = 64 << 20;
   Buffers b{};
   b.dst = static_cast<char*>(nvshmem_malloc(kBytes));
   b.src = static_cast<char*>(nvshmem_malloc(kBytes));
   b.signal = static_cast<uint64_t*>(nvshmem_malloc(kSignalBytes));
   CHECK_CUDA(cudaMalloc(&b.clocks, 64));
-  Bench bench(me, b);
+  Bench bench(me, n, argc == 5 ? argv[4] : "", b);
 
   put_and_get<kThread>(bench, b, "thread", 1, {8, 512, 4096, 32768});
   put_and_get<kWarp>(bench, b, "warp", 32, {8, 4096, 32768, 262144});
@@ -338,10 +442,10 @@ int main(int argc, char** argv) {
   constexpr size_t kElements = (4 << 20) / sizeof(double);
   bench.bandwidth("p GB/s 4 MiB", 4 << 20, 20,
                   [&](cudaStream_t s) { p_elements<<<64, 1024, 0, s>>>(b, kElements); });
-  bench.check("p", kPeer, 0, 4 << 20);
+  bench.check("p GB/s 4 MiB", kPeer, 0, 4 << 20);
   bench.bandwidth("g GB/s 4 MiB", 4 << 20, 20,
                   [&](cudaStream_t s) { g_elements<<<64, 1024, 0, s>>>(b, kElements); });
-  bench.check("g", 0, kPeer, 4 << 20);
+  bench.check("g GB/s 4 MiB", 0, kPeer, 4 << 20);
   bench.clocks("fetch_add", 500, false, [&](cudaStream_t s) { fetch_add<<<1, 1, 0, s>>>(b, 500); });
   bench.clocks("g dependent", 500, false,
                [&](cudaStream_t s) { dependent_g<<<1, 1, 0, s>>>(b, 500); });
@@ -349,15 +453,24 @@ int main(int argc, char** argv) {
                [&](cudaStream_t s) { signal_ping_pong<<<1, 1, 0, s>>>(b, 500, me); });
   bench.clocks("put_signal 8 round trip", 500, true,
                [&](cudaStream_t s) { put_signal_ping_pong<<<1, 1, 0, s>>>(b, 500, me); });
-  bench.check("put_signal", kPeer, 0, 8);
+  bench.check("put_signal 8 round trip", kPeer, 0, 8);
   bench.clocks("sync thread", 500, true,
                [&](cudaStream_t s) { meet<kSync, kThread><<<1, 1, 0, s>>>(b, 500); });
   bench.clocks("sync block", 500, true,
                [&](cudaStream_t s) { meet<kSync, kBlock><<<1, 1024, 0, s>>>(b, 500); });
+  bench.clocks("team_sync thread", 500, true,
+               [&](cudaStream_t s) { meet<kTeamSync, kThread><<<1, 1, 0, s>>>(b, 500); });
+  bench.clocks("team_sync block", 500, true,
+               [&](cudaStream_t s) { meet<kTeamSync, kBlock><<<1, 1024, 0, s>>>(b, 500); });
   bench.clocks("barrier thread", 500, true,
                [&](cudaStream_t s) { meet<kBarrier, kThread><<<1, 1, 0, s>>>(b, 500); });
   bench.clocks("barrier block", 500, true,
                [&](cudaStream_t s) { meet<kBarrier, kBlock><<<1, 1024, 0, s>>>(b, 500); });
+  collectives_of<kAlltoall>(bench, b);
+  collectives_of<kBroadcast>(bench, b);
+  collectives_of<kFcollect>(bench, b);
+  collectives_of<kReduce>(bench, b);
+  collectives_of<kReducescatter>(bench, b);
   nvshmem_free(b.dst);
   nvshmem_free(b.src);
   nvshmem_free(b.signal);

@@ -45,7 +45,7 @@ static_assert(sizeof(SyncSlot) == 3456);
 inline constexpr std::uint32_t kTeamIndexBits = 16;
 
 /// One team. Member i is PE start + i * stride, or the one that `members` has at that place.
-struct Team {
+struct alignas(16) Team {
   const std::int32_t* members;  ///< null: every PE at the place of its number
   std::int32_t start, stride;
   std::int32_t n_pes, my_pe;
