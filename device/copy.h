@@ -12,6 +12,7 @@
 
 #include "coop.h"
 #include "machine.h"
+#include "smem.h"
 
 #include <type_traits>
 
@@ -35,25 +36,29 @@ inline constexpr Read kCopyRead =
 
 #if defined(__CUDA_ARCH__)
 
-/// How a group copies: loads in flight per thread, and its number of threads (0 = known at run
-/// time only).
+/// How a group copies: loads in flight per thread, its number of threads (0 = known at run time
+/// only), and the bytes from which it asks whether its block has given shared memory (0: never).
 template <class Coop>
 struct CopyShape;
 template <>
 struct CopyShape<Thread> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
+  static constexpr std::size_t smem_from = 1024;
 };
 template <>
 struct CopyShape<LeanThread> {
   static constexpr int depth = GSHMEM_COPY_DEPTH < 4 ? GSHMEM_COPY_DEPTH : 4, width = 1;
+  static constexpr std::size_t smem_from = 0;
 };
 template <>
 struct CopyShape<Warp> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
+  static constexpr std::size_t smem_from = 16 * 1024;
 };
 template <>
 struct CopyShape<Block> {
   static constexpr int depth = 4, width = 0;
+  static constexpr std::size_t smem_from = 64 * 1024;
 };
 
 template <Read kRead, class W>
@@ -313,6 +318,15 @@ template <Read kRead, class Coop>
 GSHMEM_OUTLINE void copy_on_gpu(Coop coop, char* dst, const char* src, std::size_t bytes) {
   using Shape = CopyShape<Coop>;
   if (std::is_same_v<Coop, Block> && copy_small<kRead>(coop, dst, src, bytes)) return;
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kHasEngine && Shape::smem_from != 0) {
+    if (bytes >= Shape::smem_from) {
+      const std::size_t done = copy_by_smem(coop, dst, src, bytes);
+      dst += done, src += done, bytes -= done;
+      if (bytes == 0) return;
+    }
+  }
+#endif
   const std::uintptr_t to = reinterpret_cast<std::uintptr_t>(dst);
   const std::uintptr_t from = reinterpret_cast<std::uintptr_t>(src);
   if (((to | from | bytes) % sizeof(Word16)) == 0 &&

@@ -277,6 +277,85 @@ __device__ inline Word16 load_constant(const Word16* p) {
   return v;
 }
 
+// Shared memory of the block, by its address there.
+__device__ inline std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ inline Word16 load_shared(std::uint32_t p) {
+  Word16 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(p)
+               : "memory");
+  return v;
+}
+__device__ inline void store_shared(std::uint32_t p, std::uint64_t v) {
+  asm volatile("st.shared.u64 [%0], %1;" ::"r"(p), "l"(v) : "memory");
+}
+/// A lock: false where another thread of the block has it. Acquires what the last one released.
+__device__ inline bool try_lock_shared(std::uint32_t p) {
+  std::uint32_t old;
+  asm volatile("atom.acquire.cta.shared.cas.b32 %0, [%1], 0, 1;" : "=r"(old) : "r"(p) : "memory");
+  return old == 0;
+}
+__device__ inline void unlock_shared(std::uint32_t p) {
+  asm volatile("st.release.cta.shared.u32 [%0], 0;" ::"r"(p) : "memory");
+}
+
+#if __CUDA_ARCH__ >= 900
+// The bulk copy engine of the SM (PTX ISA 8.0, "Asynchronous copy"). Addresses and sizes are
+// multiples of 16 bytes; in shared memory they are addresses there.
+/// Between accesses by instructions and by the engine, of the calling thread and of those that it
+/// has synchronized with: the one that comes first, before the one after (PTX ISA, "Async Proxy").
+/// None is needed after a wait for the engine, whose completion is such a fence.
+__device__ inline void fence_engine() { asm volatile("fence.proxy.async;" ::: "memory"); }
+/// An object of 8 bytes that tells of loads, each phase of one; until it is ended.
+__device__ inline void begin_arrivals(std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrivals) : "memory");
+}
+__device__ inline void end_arrivals(std::uint32_t arrivals) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(arrivals) : "memory");
+}
+/// Begins to load `bytes` bytes of global memory.
+__device__ inline void engine_load(std::uint32_t to, const void* from, std::uint32_t bytes,
+                                   std::uint32_t arrivals) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(arrivals), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(arrivals)
+      : "memory");
+}
+/// The load of phase `number` modulo 2 has arrived.
+__device__ inline void await_arrival(std::uint32_t arrivals, std::uint32_t number) {
+  std::uint32_t done;
+  do {
+    asm volatile(
+        "{ .reg .pred done; mbarrier.try_wait.parity.shared.b64 done, [%1], %2; "
+        "selp.u32 %0, 1, 0, done; }"
+        : "=r"(done)
+        : "r"(arrivals), "r"(number)
+        : "memory");
+  } while (done == 0);
+}
+/// Begins to store to global memory.
+__device__ inline void engine_store(void* to, std::uint32_t from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                   __cvta_generic_to_global(to)),
+               "r"(from), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// All stores of the calling thread but the newest have read shared memory.
+__device__ inline void await_older_reads() {
+  asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+}
+/// All its stores are made, and visible to it: a release of this thread orders them. (PTX ISA,
+/// "cp.async.bulk.wait_group": without .read.)
+__device__ inline void await_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+#endif
+
 /// The store of a flag, after fence_system() where older writes must be seen first: fence and
 /// relaxed store are together a release. (A release store would pay for a second fence.)
 template <class T>

@@ -45,6 +45,15 @@ std::string bad_argument(const abi::FaultRecord& f) {
           "%s: something else was posted by it while the burst was open (%lu entries, "
           "not %lu)",
           is, value, limit);
+    case abi::Rule::kAtLeast:
+      return strprintf("%s = %lu is less than %lu", is, value, limit);
+    case abi::Rule::kAmount:
+      return strprintf("%s = %ld is not one of the GSHMEMX_SMEM constants", is, number);
+    case abi::Rule::kShared:
+      return strprintf("%s = 0x%lx is not shared memory of the calling block", is, value);
+    case abi::Rule::kGiven:
+      return strprintf("%s = 0x%lx: the block has given other memory, release that first", is,
+                       value);
     case abi::Rule::kNone:
       break;
   }

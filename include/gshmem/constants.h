@@ -58,6 +58,12 @@ enum gshmemx_region_hint {  ///< or-ed in gshmemx_region_attrs_t
   GSHMEMX_REGION_HINT_BATCH_RMA = 1  ///< puts and gets without a wait may go together
 };
 
+enum gshmemx_smem_amount {        ///< of gshmemx_ask_smem
+  GSHMEMX_SMEM_RECOMMENDED = 0,   ///< for long copies
+  GSHMEMX_SMEM_MINIMUM = 1,       ///< where shared memory is short
+  GSHMEMX_SMEM_BARRIERS_ONLY = 2  ///< where all sources are in shared memory
+};
+
 enum gshmemx_qp_handle {  ///< values of gshmemx_qp_handle_t
   GSHMEMX_QP_HOST = 0,    ///< the queues of host threads, which are the default ones
   GSHMEMX_QP_DEFAULT = 1,

@@ -11,6 +11,7 @@
 
 #include <gshmem/device/api.h>
 #include <gshmem/device/context.h>
+#include <gshmem/device/region.h>
 
 namespace gshmem {
 
@@ -189,6 +190,12 @@ class Context {
   GSHMEM_FN void sync_all(G group) const {
     api::sync_all(caller("sync_all"), group);
   }
+
+  // Shared memory for copies: gshmemx_give_smem
+  GSHMEM_FN void give_smem(void* smem, std::size_t size) const {
+    api::give_smem(caller("give_smem"), smem, size);
+  }
+  GSHMEM_FN void release_smem() const { api::release_smem(caller("release_smem")); }
 
   // Teams: sections 9.4 and 9.9. 0, or a status.
   template <Group G>

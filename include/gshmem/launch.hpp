@@ -110,6 +110,13 @@ static void launch_with(const abi::DeviceState& state, const LaunchShape& shape,
   }
 #if defined(__CUDACC__)
   const GpuScope scope;
+  constexpr std::size_t kUnasked = 48 * 1024;  // more has to be asked for
+  if (shape.shared_bytes > kUnasked) {
+    check_cuda(cudaFuncSetAttribute(launch_kernel<kMaxThreads, F, Args...>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shape.shared_bytes)),
+               "gshmem::launch: shared_bytes");
+  }
   launch_kernel<kMaxThreads>
       <<<shape.blocks, shape.threads, shape.shared_bytes, stream_of(shape.stream)>>>(state, functor,
                                                                                      args...);

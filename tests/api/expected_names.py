@@ -175,7 +175,7 @@ def device_names(p):
             "team_translate_pe").split()
     ext = rma_groups + signal_groups + barrier_groups + team_groups + ["signal_op"] + floats + on_queues()
     ext += ["region_start_block", "region_stop_block", "region_is_active", "signal_counted_reset",
-            "barrier_warpgroup"]
+            "barrier_warpgroup", "ask_smem", "give_smem", "release_smem"]
     ext += ["mc_ptr", "double2_maxloc_reduce_block"] + ["flush" + scope for scope in ("", *SCOPES)]
     if p == "gshmem":  # NVSHMEM has no contexts
         own_thread, own_groups = scoped(own_collectives())
@@ -253,7 +253,7 @@ def generics():
 # Of both, full names but for the prefix: why they are not here.
 ABSENT_NVSHMEM = {
     "to come": ["x_" + name for name in (
-        "ask_smem give_smem release_smem buffer_register_symmetric "
+        "buffer_register_symmetric "
         "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric").split()],
 }
 ABSENT_OPENSHMEM = {}

@@ -43,6 +43,9 @@ SAME(x_region_stop, int (*)(std::uint64_t));
 SAME(x_region_start_block, int (*)(std::uint64_t*, const gshmemx_region_attrs_t*));
 SAME(x_region_stop_block, int (*)(std::uint64_t));
 SAME(x_region_is_active, int (*)(std::uint32_t, int*));
+SAME(x_ask_smem, int (*)(int));
+SAME(x_give_smem, void (*)(void*, size_t));
+SAME(x_release_smem, void (*)());
 
 // 9.3 Memory, 9.4 teams
 SAME(_malloc, void* (*)(size_t));

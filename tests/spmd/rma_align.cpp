@@ -1,7 +1,7 @@
 // Puts and gets of every alignment of source and destination and of sizes around each boundary of
 // the copy loops: the right bytes arrive, and no byte beside them changes.
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/spmd/spmd.h"
+#include "tests/spmd/smem.h"
 
 #include <algorithm>
 
@@ -36,6 +36,16 @@ struct Transfers {
   }
 };
 
+/// By blocks that have given shared memory.
+struct TransfersBySmem {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, const Transfer* list, int count,
+                            std::uint8_t* target, const std::uint8_t* source, Scope scope, Way way,
+                            std::uint8_t* host) const {
+    with_smem(ctx, log, host,
+              [&] { Transfers{}(ctx, log, list, count, target, source, scope, way); });
+  }
+};
+
 class AlignTest {
  public:
   static constexpr std::size_t kTransfers = 512;
@@ -47,6 +57,7 @@ class AlignTest {
         list_(kTransfers),
         target_(target_bytes + kGuard),
         source_(source_bytes),
+        smem_(2 * kSmemBytes),
         of_previous_(data_of(pe.previous())),
         of_next_(data_of(pe.next())) {
     pe.write(source_.data(), data_of(pe.me()));
@@ -56,6 +67,12 @@ class AlignTest {
   void check(const std::vector<Transfer>& list) {
     begin(list);
     for (const Scope scope : kScopes) check(list, scope, shape_of(pe_, scope));
+  }
+  /// The same by blocks that give shared memory.
+  void check_by_smem(const std::vector<Transfer>& list) {
+    by_smem_ = true;
+    check(list);
+    by_smem_ = false;
   }
   /// The same by blocks of `threads` threads.
   void check_blocks(const std::vector<Transfer>& list, unsigned threads) {
@@ -84,8 +101,13 @@ class AlignTest {
     std::vector<std::uint8_t> expected(end_, kUntouched);
     pe_.write(target_.data(), expected);
     pe_.barrier();
-    pe_.run(shape, Transfers{}, list_.data(), static_cast<int>(list.size()), target_.data(),
-            source_.data(), scope, way);
+    const int count = static_cast<int>(list.size());
+    if (by_smem_) {
+      pe_.run(shape, TransfersBySmem{}, list_.data(), count, target_.data(), source_.data(), scope,
+              way, smem_.data());
+    } else {
+      pe_.run(shape, Transfers{}, list_.data(), count, target_.data(), source_.data(), scope, way);
+    }
     pe_.barrier();
     const std::vector<std::uint8_t>& data = way == Way::kPut ? of_previous_ : of_next_;
     for (const Transfer& t : list) {
@@ -97,7 +119,8 @@ class AlignTest {
 
   Pe& pe_;
   SymmetricArray<Transfer> list_;
-  SymmetricArray<std::uint8_t> target_, source_;
+  SymmetricArray<std::uint8_t> target_, source_, smem_;
+  bool by_smem_ = false;
   std::vector<std::uint8_t> of_previous_, of_next_;  ///< what their sources hold
   std::uint32_t end_ = 0;                            ///< of the part of `target_` in use
 };
@@ -169,6 +192,28 @@ SPMD_TEST(every_rest_of_the_copy_loop_copies_the_right_bytes) {
     }
     test.check(list);
   }
+}
+
+SPMD_TEST(copies_by_given_shared_memory_copy_the_right_bytes) {
+  // Sizes from which groups use it, and around those of stages (device/smem.h); blocks look at it
+  // from 64 KiB. What is not aligned goes the usual way.
+  constexpr std::uint32_t kStage = (kSmemGiven - device::kSmemStateBytes) / device::kSmemStages;
+  constexpr std::uint32_t kSizes[] = {1008,           1024,       1047,
+                                      kStage + 16,    4 * kStage, 4 * kStage + 5,
+                                      9 * kStage - 1, 64 << 10,   (64 << 10) + 3 * kStage + 31};
+  constexpr std::uint32_t kBases[][2] = {{0, 0}, {32, 16}, {3, 3}, {8, 0}, {0, 12}};
+  constexpr std::uint32_t kLargest = (64 << 10) + 4 * kStage;
+  const std::size_t bases = pe.on_gpu() ? 5 : 1;  // else copies are as ever
+  AlignTest test(pe, 5 * 9 * kLargest / 3, kLargest);
+  std::vector<Transfer> list;
+  std::uint32_t slot = 64;
+  for (std::size_t b = 0; b < bases; ++b) {
+    for (const std::uint32_t size : kSizes) {
+      list.push_back({kBases[b][0], slot + kBases[b][1], size});
+      slot += (size + 127) / 64 * 64;
+    }
+  }
+  test.check_by_smem(list);
 }
 
 SPMD_TEST(large_transfers_by_small_blocks_copy_the_right_bytes) {

@@ -27,6 +27,10 @@ enum class Rule : std::uint32_t {
   kNoOfQps,  ///< not negative
   kTeam,
   kAloneBy,  ///< a context whose queue has limit entries as long as a burst is open
+  kAtLeast,  ///< limit
+  kAmount,   ///< of gshmemx_ask_smem
+  kShared,   ///< shared memory of the block
+  kGiven,    ///< the only memory that the block has given
 };
 
 struct FaultRecord {

@@ -85,7 +85,10 @@ enum class Kind {
   kTeam,
   kPes,
   kPesCount,
-  kNull,      ///< null is good
+  kNull,  ///< null is good
+  kSmem,
+  kSmemBytes,
+  kAmount,
   kAnswered,  ///< null is an answer, GSHMEMX_ERROR_INVALID_VALUE, and no fault
   kAsked,     ///< by a call that tells whether its arguments are good
 };
@@ -122,6 +125,9 @@ Kind kind_of(const Function& function, const std::string& name) {
                                                    {"handle", Kind::kAnswered},
                                                    {"active", Kind::kAnswered},
                                                    {"attrs", Kind::kNull},
+                                                   {"flag", Kind::kAmount},
+                                                   {"smem", Kind::kSmem},
+                                                   {"size", Kind::kSmemBytes},
                                                    {"region", Kind::kAnything},
                                                    {"hints", Kind::kNull},
                                                    {"signal", Kind::kAnything},
@@ -213,6 +219,7 @@ class Maker {
       case Kind::kSignal:
         return raw_of(ground_.symmetric + Ground::kSignal);
       case Kind::kLocal:
+      case Kind::kSmem:
       case Kind::kAnswered:
         return raw_of(ground_.local);
       case Kind::kLocalWords:
@@ -223,6 +230,8 @@ class Maker {
         return raw_of(ground_.local + Ground::kHandles);
       case Kind::kHandle:
         return GSHMEM_CTX_DEFAULT;
+      case Kind::kSmemBytes:
+        return Ground::kBytes;
       case Kind::kCount:
         return 2;
       case Kind::kPes:
@@ -243,6 +252,7 @@ class Maker {
       case Kind::kOptionalWords:
       case Kind::kCmp:
       case Kind::kTeam:
+      case Kind::kAmount:
       case Kind::kNull:
         break;
     }
@@ -384,6 +394,16 @@ class Maker {
         break;
       case Kind::kTeam:
         wrong_numbers(i, {GSHMEM_TEAM_INVALID - 1, GSHMEMX_TEAM_SAME_MYPE_NODE + 1, INT_MAX});
+        break;
+      case Kind::kSmem:
+        wrong_address(i, nullptr);
+        wrong_address(i, ground_.local + 8);
+        break;
+      case Kind::kSmemBytes:
+        for (const std::size_t n : {0u, 127u}) wrong(i, n, names_[i], std::to_string(n) + " ");
+        break;
+      case Kind::kAmount:
+        wrong_numbers(i, {-1, GSHMEMX_SMEM_BARRIERS_ONLY + 1, INT_MAX});
         break;
       case Kind::kAsked:
         for (const std::uint64_t raw :

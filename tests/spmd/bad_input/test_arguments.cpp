@@ -424,6 +424,19 @@ TEST_CASE("fault_in_a_launch_is_the_pe_s_fault") {
   }
 }
 
+TEST_CASE("other_shared_memory_than_what_is_given_is_a_fault") {
+  alignas(16) static char memory[1024];
+  expect(kInvalid, {"gshmemx_give_smem: argument smem = 0x", "release that first"},
+         [&](std::uint64_t*) {
+           gshmemx_give_smem(memory, 256);
+           gshmemx_give_smem(memory + 512, 256);
+         });
+  expect(kInvalid, {"gshmemx_give_smem: argument size = 127 is less than 128"},
+         [&](std::uint64_t*) { gshmemx_give_smem(memory, 127); });
+  expect(kInvalid, {"gshmemx_ask_smem: argument flag = 3 is not one of the GSHMEMX_SMEM"},
+         [&](std::uint64_t*) { (void)gshmemx_ask_smem(3); });
+}
+
 TEST_CASE("fault_ends_the_process_unless_told_otherwise") {
   const Outcome put = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
     run_threads(2, [](const Runtime&) {
