@@ -54,7 +54,7 @@ void run_bandwidth(Bench& bench, const Move& move) {
 Program bandwidth_program(const char* name, const char* summary, void (*run)(Bench&)) {
   return {.name = name,
           .summary = summary,
-          .groups = kSizes | kShape | kScope | kBandwidth | kPattern | kSweep,
+          .groups = kSizes | kShape | kScope | kBandwidth | kPattern | kSweep | kSmem,
           .shows = Shows::kBandwidth,
           .gpu = {.min_size = 1 << 10,
                   .max_size = 64 << 20,

@@ -20,12 +20,14 @@ void run_latency(Bench& bench, std::size_t crossings, const Send& send);
 /// The program for Puts or Gets.
 template <class Moves>
 [[nodiscard]] Program latency_program(const char* name, const char* summary) {
-  return latency_program(name, summary, [](Bench& bench) {
+  Program program = latency_program(name, summary, [](Bench& bench) {
     Exchange exchange(bench, bench.options().max_size);
     run_latency(bench, 1, [&](const auto& scope, const auto& shape, std::size_t bytes) {
       return measure_moves<MoveOneByOne, Moves>(bench, exchange, scope, shape, bytes);
     });
   });
+  program.groups |= kSmem;
+  return program;
 }
 
 }  // namespace perftest

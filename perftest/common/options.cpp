@@ -70,6 +70,8 @@ const OptionRow kTable[] = {
      "PE i to i + n/2, or every PE to the next one"},
     {"--sweep_ctas", kSweep, &Options::sweep_ctas, "",
      "1 .. ctas blocks, and how many reach 95 % of the peak"},
+    {"--smem", kSmem, &Options::smem, "",
+     "blocks give shared memory, and copies use it (in CPU mode they do not)"},
     {"--format", kCommon, &Options::format, "table|csv|json", "output"},
     {"--pes", kCommon, &Options::pes, "1 to 1024",
      "run this many PEs as threads of this process, without a launcher"},

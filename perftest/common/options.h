@@ -24,6 +24,7 @@ enum OptionGroup : unsigned {
   kSweep = 1u << 8,      ///< --sweep_ctas
   kStride = 1u << 9,     ///< -i
   kUnroll = 1u << 10,    ///< --unroll
+  kSmem = 1u << 11,      ///< --smem
 };
 
 /// Zero and "" mean "not given": apply_defaults fills them in when the mode is known.
@@ -35,7 +36,7 @@ struct Options {
   unsigned ctas = 0, threads_per_cta = 0;
   std::string scope{}, datatype{}, atomic_op{}, pattern{}, format{};
   unsigned stride = 0, unroll = 0;
-  bool bidir = false, report_msgrate = false, sweep_ctas = false;
+  bool bidir = false, report_msgrate = false, sweep_ctas = false, smem = false;
   unsigned pes = 0;  ///< 0: one PE, or as many as the launcher started
   bool inject_corruption = false;
   bool inject_fast_clock = false;

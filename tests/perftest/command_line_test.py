@@ -127,10 +127,10 @@ class CommandLineTest(unittest.TestCase):
                 ("put_bw", ["--bidir"], 2), ("put_bw", ["--pattern", "ring"], 3),
                 ("put_bw", ["-s", "all", "-c", "2", "-t", "4"], 2), ("put_bw", [], 1),
                 ("get_bw", ["-s", "thread", "--increment", "64"], 2),
-                ("get_bw", ["--report_msgrate"], 3),
+                ("get_bw", ["--report_msgrate", "--smem"], 3),
                 ("p_bw", ["-d", "uint8", "--stride", "3"], 2), ("g_bw", ["--unroll", "4"], 2),
                 ("g_bw", ["-d", "short", "-i", "2", "--unroll", "4"], 2),
-                ("get_latency", ["-s", "warp"], 4), ("g_latency", ["-d", "float"], 1),
+                ("get_latency", ["-s", "warp", "--smem"], 4), ("g_latency", ["-d", "float"], 1),
                 ("atomic_latency", ["-d", "int", "-o", "fetch_add"], 1),
                 ("atomic_bw", ["-d", "uint", "-o", "compare_swap"], 4),
                 ("barrier_latency", ["-s", "block", "-t", "3"], 4), ("sync_latency", [], 1)]:

@@ -35,8 +35,9 @@ TEST_CASE("long and short options mean the same") {
 }
 
 TEST_CASE("flags are set by their name alone") {
-  const Options options = parse_options(kAll, {"--bidir", "--sweep_ctas"});
+  const Options options = parse_options(kAll, {"--bidir", "--sweep_ctas", "--smem"});
   CHECK(options.bidir);
+  CHECK(options.smem);
   CHECK(options.sweep_ctas);
   CHECK_FALSE(options.report_msgrate);
   CHECK_THAT(error_of({"--bidir=1"}), Contains("bidir"));
