@@ -170,7 +170,8 @@ enum Collective { kAlltoall, kBroadcast, kFcollect, kReduce, kReducescatter };
 constexpr const char* kCollectives[] = {"alltoall", "broadcast", "fcollect", "reduce",
                                         "reducescatter"};
 
-/// `count` elements of each PE: those that it gives to one other, that are reduced, or that it gets.
+/// `count` elements of each PE: those that it gives to one other, that are reduced, or that it
+/// gets.
 template <Collective kWhat, Scope kScope>
 __device__ void collective(Buffers b, size_t count) {
   int* const dst = reinterpret_cast<int*>(b.dst);
