@@ -1,49 +1,21 @@
 // Collectives of a team (OpenSHMEM 1.5, section 9.9) by one group of every member, over the
-// operations of rma.h and the team's sync. What is moved goes straight to where it belongs: the
-// specification has every member's `dest` ready when any of them enters. The barrier at the end
-// completes it, and says so.
+// operations of rma.h and the team's sync. Those of few bytes between members that map each other
+// are made by packets.h. What else is moved goes straight to where it belongs: the specification
+// has every member's `dest` ready when any of them enters. The barrier at the end completes it.
 //
 // A reduction is made once, by pieces: member i combines piece i of all sources, in the order of
 // the members, and gives the result to all. So all members get the same bits, and the same team
 // gets them again; and where `dest` is `source`, a piece is read and overwritten by one member
-// alone. A scan is made likewise: every member gets what was combined when its turn came. Elements
-// of PEs that are not mapped would come one round trip each: where there are enough of them, and
-// `dest` is another array, all pieces of one member land there first.
+// alone. In one shot every member combines all, in the same order. A scan is made likewise: every
+// member gets what was combined when its turn came. Elements of PEs that are not mapped would come
+// one round trip each: where there are enough of them, and `dest` is another array, all pieces of
+// one member land there first.
 #pragma once
 
+#include "packets.h"
 #include "reduction.h"
-#include "rma.h"
-#include "sync.h"
 
 namespace gshmem::device {
-
-/// Calls `work(i, pe)` for all members, for each member beginning with another one.
-template <class Work>
-GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
-  GSHMEM_NO_UNROLL
-  for (int k = 0; k < team.n_pes; ++k) {
-    const int i = team.my_pe + k < team.n_pes ? team.my_pe + k : team.my_pe + k - team.n_pes;
-    work(i, team_pe(team, i));
-  }
-}
-GSHMEM_FN char* part(void* array, int i, std::size_t bytes) {
-  return static_cast<char*>(array) + static_cast<std::size_t>(i) * bytes;
-}
-GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
-  return static_cast<const char*>(array) + static_cast<std::size_t>(i) * bytes;
-}
-
-/// What all collectives are given: arrays in the heap, and the bytes that one member gives to
-/// another one. Made in memory, for the registers of the caller.
-struct TeamCall {
-  const State* state;
-  const char* name;
-  const abi::Team* team;
-  void* dest;
-  const void* source;
-  std::size_t bytes;
-  GSHMEM_FN int handle() const { return static_cast<int>(team->handle); }
-};
 
 /// A put, of nothing and to itself not made.
 template <class Coop>
@@ -60,6 +32,8 @@ GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
 /// Part i of `source` goes to member i, to the part of `dest` that has this member's number.
 template <class Coop>
 GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
+  if (call.within(abi::Limit::kAlltoallPackets))
+    return by_packets(coop, call, call.bytes, MovePackets{});
   for_members(*call.team, [&](int i, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes),
          part(call.source, i, call.bytes), call.bytes, pe);
@@ -80,6 +54,7 @@ GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
 /// `source` of every member goes to all, to the part of `dest` that has its number.
 template <class Coop>
 GSHMEM_OUTLINE int fcollect(Coop coop, const TeamCall& call) {
+  if (call.within(abi::Limit::kFcollectPackets)) return by_packets(coop, call, 0, MovePackets{});
   for_members(*call.team, [&](int, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes), call.source, call.bytes, pe);
   });
@@ -151,10 +126,64 @@ enum class Result {
   kExclusive   ///< of those before it; zeros with the first one
 };
 
+/// An element of member i; and one to it. Out of line, for the registers of the loops.
+template <class W>
+GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
+  return g(*call.state, source, team_pe(*call.team, i));
+}
+template <class W>
+GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) {
+  p(*call.state, dest, value, team_pe(*call.team, i));
+}
+
+/// What a reduction by reduce_words keeps in local memory, for the registers of what it calls.
+template <class W>
+struct ReduceWork {
+  std::size_t at, end;
+  W sum;
+  int i;
+};
 /// Words [first, end) of the arrays, from all members, by all threads of the group.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
+  const auto source = [&](std::size_t at) { return static_cast<const W*>(call.source) + at; };
+  const auto dest = [&](std::size_t at) { return static_cast<W*>(call.dest) + at; };
+  ReduceWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
+  GSHMEM_NO_UNROLL
+  for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
+    GSHMEM_NO_UNROLL
+    for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
+      const W more = take_element(call, source(work.at), work.i);
+      keep_in_memory(work);
+      const W before = work.sum;
+      work.sum = work.i == 0 ? more : reducer(before, more);
+      if constexpr (kResult == Result::kExclusive)
+        give_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
+      if constexpr (kResult == Result::kInclusive)
+        give_element(call, dest(work.at), work.sum, work.i);
+      keep_in_memory(work);
+    }
+    if constexpr (kResult == Result::kForOne) store_relaxed(dest(work.at), work.sum);
+    if constexpr (kResult == Result::kForAll) {
+      GSHMEM_NO_UNROLL
+      for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
+        give_element(call, dest(work.at), work.sum, work.i);
+        keep_in_memory(work);
+      }
+    }
+  }
+  meet_lanes(coop);
+  coop.sync();
+}
+
+/// As reduce_words, with the result for all or for one, where all members map each other. A thread
+/// has words of four members in flight; what it loads beyond the last member is its own.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_mapped_words(Coop coop, const TeamCall& call, Reducer reducer,
+                                   std::size_t first, std::size_t end) {
+  constexpr int kAtOnce = 4;
+  const State& state = *call.state;
   const abi::Team& team = *call.team;
   const W* const source = static_cast<const W*>(call.source);
   W* const dest = static_cast<W*>(call.dest);
@@ -162,20 +191,25 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
   GSHMEM_NO_UNROLL
   for (std::size_t at = first + static_cast<std::size_t>(coop.thread_rank()); at < end;
        at += width) {
-    W sum = g(*call.state, source + at, team_pe(team, 0));
-    if constexpr (kResult == Result::kInclusive) p(*call.state, dest + at, sum, team_pe(team, 0));
-    if constexpr (kResult == Result::kExclusive) p(*call.state, dest + at, W{}, team_pe(team, 0));
+    W sum{};
     GSHMEM_NO_UNROLL
-    for (int i = 1; i < team.n_pes; ++i) {
-      const W more = g(*call.state, source + at, team_pe(team, i));
-      if constexpr (kResult == Result::kExclusive) p(*call.state, dest + at, sum, team_pe(team, i));
-      sum = reducer(sum, more);
-      if constexpr (kResult == Result::kInclusive) p(*call.state, dest + at, sum, team_pe(team, i));
+    for (int i = 0; i < team.n_pes; i += kAtOnce) {
+      W word[kAtOnce];
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int pe = i + k < team.n_pes ? team_pe(team, i + k) : state.my_pe;
+        word[k] = load_relaxed(peer_address(state, source + at, pe));
+      }
+      sum = i == 0 ? word[0] : reducer(sum, word[0]);
+      for (int k = 1; k < kAtOnce; ++k) {
+        if (i + k < team.n_pes) sum = reducer(sum, word[k]);
+      }
     }
-    if constexpr (kResult == Result::kForOne) store_relaxed(dest + at, sum);
-    if constexpr (kResult == Result::kForAll) {
+    if constexpr (kResult == Result::kForOne) {
+      store_relaxed(dest + at, sum);
+    } else {
       GSHMEM_NO_UNROLL
-      for (int i = 0; i < team.n_pes; ++i) p(*call.state, dest + at, sum, team_pe(team, i));
+      for (int i = 0; i < team.n_pes; ++i)
+        store_relaxed(peer_address(state, dest + at, team_pe(team, i)), sum);
     }
   }
   meet_lanes(coop);
@@ -195,72 +229,101 @@ struct Share {
   }
 };
 
+/// Whether memory is that of members that map each other.
+enum class Reach { kAny, kMapped };
+
 /// By words of 16 bytes as far as the arrays allow, then by elements of W.
-template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
+template <Result kResult, class W, Reach kReach = Reach::kAny, class Coop, class Reducer>
+GSHMEM_OUTLINE void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
-  const std::size_t wide = both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
+  std::size_t wide = both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
   const Share mine(kResult, wide, *call.team);
-  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
+  const auto combine = [&](auto word, std::size_t from, std::size_t to) {
+    if constexpr (kReach == Reach::kMapped) {
+      reduce_mapped_words<kResult, decltype(word)>(coop, call, reducer, from, to);
+    } else {
+      reduce_words<kResult, decltype(word)>(coop, call, reducer, from, to);
+    }
+  };
+  combine(Word16{}, mine.first, mine.end);
+  keep_in_memory(wide);
   constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
   const Share rest(kResult, call.bytes / sizeof(W) - wide * kLanes, *call.team);
-  reduce_words<kResult, W>(coop, call, reducer, wide * kLanes + rest.first,
-                           wide * kLanes + rest.end);
+  combine(W{}, wide * kLanes + rest.first, wide * kLanes + rest.end);
 }
 
-GSHMEM_FN bool maps_all(const State& state, const abi::Team& team) {
-  GSHMEM_NO_UNROLL
-  for (int i = 0; i < team.n_pes; ++i) {
-    if (!is_mapped(state, team_pe(team, i))) return false;
+/// Pieces of `words` elements of W, one for each member; `left` elements remain. Every step of a
+/// reduction by pieces has its own, so that no step keeps registers for another one.
+template <class W>
+struct Pieces {
+  std::size_t words, left;
+  GSHMEM_FN explicit Pieces(const TeamCall& call) {
+    const std::size_t n = static_cast<std::size_t>(call.team->n_pes);
+    words = call.bytes / sizeof(W) / n;
+    left = call.bytes / sizeof(W) % n;
   }
-  return true;
-}
+  GSHMEM_FN std::size_t bytes() const { return words * sizeof(W); }
+};
 
-/// Piece `my_pe` of all members' sources lands in this member's `dest`; what comes of it stays in
-/// its own piece there.
-template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int gather_and_reduce(Coop coop, const TeamCall& call, Reducer reducer,
-                                     std::size_t words) {
-  const abi::Team& team = *call.team;
-  const std::size_t bytes = words * sizeof(W), width = static_cast<std::size_t>(coop.size());
-  for_members(team, [&](int i, int pe) {
-    if (i == team.my_pe) return;
-    get_nbi(coop, *call.state, part(call.dest, i, bytes), part(call.source, team.my_pe, bytes),
-            bytes, pe);
+/// Piece `my_pe` of all members' sources lands in this member's `dest`.
+template <class W, class Coop>
+GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
+  for_members(*call.team, [&](int i, int pe) {
+    const std::size_t bytes = Pieces<W>(call).bytes();
+    if (i == call.team->my_pe) return;
+    get_nbi(coop, *call.state, part(call.dest, i, bytes),
+            part(call.source, call.team->my_pe, bytes), bytes, pe);
   });
   quiet(coop, *call.state);
+}
+
+/// What comes of them stays in this member's own piece there.
+template <class W, class Coop, class Reducer>
+GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+  const abi::Team& team = *call.team;
+  const Pieces<W> pieces(call);
+  const std::size_t bytes = pieces.bytes(), width = static_cast<std::size_t>(coop.size());
   const auto piece = [&](int i) {
     return reinterpret_cast<const W*>(i == team.my_pe ? part(call.source, i, bytes)
                                                       : part(call.dest, i, bytes));
   };
   W* const result = reinterpret_cast<W*>(part(call.dest, team.my_pe, bytes));
   GSHMEM_NO_UNROLL
-  for (std::size_t at = static_cast<std::size_t>(coop.thread_rank()); at < words; at += width) {
+  for (std::size_t at = static_cast<std::size_t>(coop.thread_rank()); at < pieces.words;
+       at += width) {
     W sum = load_relaxed(piece(0) + at);
     GSHMEM_NO_UNROLL
     for (int i = 1; i < team.n_pes; ++i) sum = reducer(sum, load_relaxed(piece(i) + at));
     store_relaxed(result + at, sum);
   }
   meet_lanes(coop);
-  return team_sync(coop, *call.state, call.name, call.handle());  // nobody reads `dest` any more
+}
+
+template <class W, class Coop>
+GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
+  for_members(*call.team, [&](int, int pe) {
+    const std::size_t bytes = Pieces<W>(call).bytes();
+    char* const result = part(call.dest, call.team->my_pe, bytes);
+    give(coop, call, result, result, bytes, pe);
+  });
 }
 
 /// As reduce_by_words with the result for all, where some members are not mapped and `dest` is not
 /// `source`.
 template <class W, class Coop, class Reducer>
-GSHMEM_FN int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
-  const abi::Team& team = *call.team;
-  const std::size_t count = call.bytes / sizeof(W), n = static_cast<std::size_t>(team.n_pes);
-  const std::size_t words = count / n, left = count % n, me = static_cast<std::size_t>(team.my_pe);
-  if (words != 0) {
-    const int status = gather_and_reduce<W>(coop, call, reducer, words);
+GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+  if (Pieces<W>(call).words != 0) {
+    take_pieces<W>(coop, call);
+    combine_pieces<W>(coop, call, reducer);
+    // Nobody reads `dest` any more.
+    const int status = team_sync(coop, *call.state, call.name, call.handle());
     if (status != 0) return status;
-    const std::size_t bytes = words * sizeof(W);
-    char* const result = part(call.dest, team.my_pe, bytes);
-    for_members(team, [&](int, int pe) { give(coop, call, result, result, bytes, pe); });
+    give_pieces<W>(coop, call);
   }
-  const std::size_t first = words * n;
+  const Pieces<W> pieces(call);
+  const std::size_t first = pieces.words * static_cast<std::size_t>(call.team->n_pes);
+  const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = pieces.left;
   reduce_words<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
                                    first + (me < left ? me + 1 : left));
   return 0;
@@ -269,9 +332,19 @@ GSHMEM_FN int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer)
 /// Elements of the width of W, combined by `reducer`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
+  if (call.within(abi::Limit::kReducePackets)) {
+    using Unit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, W>;
+    return by_packets(coop, call, 0, CombinePackets<Unit, Reducer>{reducer});
+  }
   int status = team_sync(coop, *call.state, call.name, call.handle());  // all sources are ready
   if (status != 0) return status;
-  if (call.dest == call.source || maps_all(*call.state, *call.team)) {
+  if (call.team->mapped != 0) {
+    if (call.dest != call.source && call.within(abi::Limit::kReduceOneShot)) {
+      reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, call, reducer);
+    } else {
+      reduce_by_words<Result::kForAll, W, Reach::kMapped>(coop, call, reducer);
+    }
+  } else if (call.dest == call.source) {
     reduce_by_words<Result::kForAll, W>(coop, call, reducer);
   } else {
     status = reduce_by_pieces<W>(coop, call, reducer);
@@ -287,7 +360,11 @@ GSHMEM_OUTLINE int reducescatter(Coop coop, const TeamCall& call, Reducer reduce
   if (status != 0) return status;
   TeamCall mine = call;
   mine.source = part(call.source, call.team->my_pe, call.bytes);
-  reduce_by_words<Result::kForOne, W>(coop, mine, reducer);
+  if (call.team->mapped != 0) {
+    reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, mine, reducer);
+  } else {
+    reduce_by_words<Result::kForOne, W>(coop, mine, reducer);
+  }
   return end_collective(coop, call);
 }
 

@@ -41,8 +41,8 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
   return nullptr;
 }
 
-/// The entry by value: two loads at once, instead of one for every look at it after a fence. Of all
-/// PEs, without any.
+/// The entry by value, without its limits: two loads at once, instead of one for every look at it
+/// after a fence. Of all PEs, without any.
 GSHMEM_FN bool load_team(abi::Team& team, const State& state, const char* call, int handle) {
   if (handle == GSHMEM_TEAM_WORLD) {
     team = {nullptr, 0, 1, state.n_pes, state.my_pe, GSHMEM_TEAM_WORLD, state.world_is_flat};

@@ -14,14 +14,22 @@ namespace {
 constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
+/// Of one entry; and of all that have some.
+constexpr std::uint64_t kPacketBytes = 2 * abi::kPackets * sizeof(std::uint64_t);
+constexpr std::uint64_t packet_bytes(int teams) {
+  return std::min<std::uint64_t>(static_cast<std::uint64_t>(teams + Teams::kPredefined),
+                                 abi::kPacketTeams) *
+         kPacketBytes;
+}
 constexpr auto kNoHandle = static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
 constexpr abi::Team kNone{nullptr, 0, 0, 0, -1, kNoHandle, 0};
 constexpr std::uint64_t kAtFront = abi::kInternalBytes - sizeof(abi::InternalArea);
+constexpr bool is_at_front(int teams) { return slot_bytes(teams) <= kAtFront; }
 
 }  // namespace
 
 std::uint64_t Teams::bytes_at_end(int teams) {
-  return slot_bytes(teams) <= kAtFront ? 0 : slot_bytes(teams);
+  return packet_bytes(teams) + (is_at_front(teams) ? 0 : slot_bytes(teams));
 }
 
 Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state)
@@ -39,9 +47,9 @@ Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::Device
     device_entries_ = static_cast<abi::Team*>(memory_.tables.allocate(count * sizeof(kNone)));
     memory_.tables.upload(device_entries_, entries_.data(), count * sizeof(kNone));
   }
-  const std::uint64_t at_end = bytes_at_end(teams);
   state_.team_slots = reinterpret_cast<abi::SyncSlot*>(
-      state_.heap + (at_end == 0 ? sizeof(abi::InternalArea) : state_.heap_bytes));
+      state_.heap +
+      (is_at_front(teams) ? sizeof(abi::InternalArea) : state_.heap_bytes + packet_bytes(teams)));
   state_.teams = device_entries_;
   state_.host_teams = entries_.data();
   state_.n_teams = static_cast<std::uint32_t>(count);
@@ -62,13 +70,25 @@ void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
 }
 
 /// All members come to one answer: PEs that map each other are sets (transport/p2p/mapped_set.h).
-bool Teams::is_flat(const abi::Team& team) const {
-  if (team.n_pes <= abi::kFlatPesByNetwork) return true;
-  if (team.n_pes > abi::kFlatPes) return false;
+bool Teams::is_mapped(const abi::Team& team) const {
   for (int i = 0; i < team.n_pes; ++i) {
     if (!device::is_mapped(state_, device::team_pe(team, i))) return false;
   }
   return true;
+}
+
+/// From what all members know, and from nothing else: they must choose alike.
+void Teams::set_limits(std::size_t index, abi::Team& team) const {
+  constexpr std::uint32_t kOneShot = 16 * 1024, kMostPackets = 2 * 1024;
+  std::fill(std::begin(team.limits), std::end(team.limits), 0u);
+  if (team.mapped == 0 || team.n_pes == 0) return;
+  team.limits[static_cast<int>(abi::Limit::kReduceOneShot)] = kOneShot;
+  if (team.n_pes > abi::kPacketPes || index >= abi::kPacketTeams) return;
+  const std::uint32_t room = abi::kPackets / static_cast<std::uint32_t>(team.n_pes) * 4;
+  for (const abi::Limit limit :
+       {abi::Limit::kAlltoallPackets, abi::Limit::kFcollectPackets, abi::Limit::kReducePackets}) {
+    team.limits[static_cast<int>(limit)] = std::min(room, kMostPackets);
+  }
 }
 
 /// Members are `pes`, or by number. The handle last: a thread that finds it finds the rest. Pairs
@@ -87,7 +107,9 @@ void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::in
   to.stride = entry.stride;
   to.n_pes = entry.n_pes;
   to.my_pe = entry.my_pe;
-  to.flat = is_flat(to);
+  to.mapped = is_mapped(to) ? 1 : 0;
+  to.flat = to.n_pes <= (to.mapped != 0 ? abi::kFlatPes : abi::kFlatPesByNetwork) ? 1 : 0;
+  set_limits(index, to);
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;
@@ -246,15 +268,17 @@ bool Teams::claim(std::size_t index) {
     if (taken_[index]) return false;
     taken_[index] = true;
   }
-  clear(state_.team_slots + index);
+  clear(state_.team_slots + index, sizeof(abi::SyncSlot));
+  if (index < abi::kPacketTeams)
+    clear(state_.heap + state_.heap_bytes + index * kPacketBytes, kPacketBytes);
   calls_[index] = 0;
   return true;
 }
 
-void Teams::clear(abi::SyncSlot* slot) {
-  if (memory_.zero) return memory_.zero(slot, sizeof(*slot));
-  auto* const words = reinterpret_cast<std::uint64_t*>(slot);
-  for (std::size_t i = 0; i < sizeof(*slot) / sizeof(*words); ++i) {
+void Teams::clear(void* memory, std::uint64_t bytes) {
+  if (memory_.zero) return memory_.zero(memory, bytes);
+  auto* const words = static_cast<std::uint64_t*>(memory);
+  for (std::size_t i = 0; i < bytes / sizeof(*words); ++i) {
     device::store_relaxed(words + i, std::uint64_t{0});
   }
 }

@@ -24,7 +24,8 @@ class Teams {
  public:
   static constexpr int kPredefined = GSHMEMX_TEAM_SAME_MYPE_NODE + 1;
 
-  /// Bytes that `teams` teams beside the predefined ones need at the end of each heap.
+  /// Bytes that `teams` teams beside the predefined ones need at the end of each heap: the packets
+  /// of the first entries, then the slots, unless they are at the front.
   [[nodiscard]] static std::uint64_t bytes_at_end(int teams);
 
   /// Members of the predefined teams, by PE number; of all PEs nothing need be said.
@@ -100,7 +101,7 @@ class Teams {
   [[nodiscard]] std::size_t propose(const char* call, const Combine& combine, std::size_t spread,
                                     bool member);
   [[nodiscard]] bool claim(std::size_t index);
-  void clear(abi::SyncSlot* slot);
+  void clear(void* memory, std::uint64_t bytes);
   void release(std::size_t index);
   /// The PEs of an entry's members, as host threads and as kernels read them; empty: by number. The
   /// memory of kernels, for n_pes members, stays with the entry.
@@ -113,7 +114,8 @@ class Teams {
                                    const gshmem_team_config_t& config);
   void add_predefined(gshmem_team_t team, const std::vector<int>& pes);
   void write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes);
-  [[nodiscard]] bool is_flat(const abi::Team& team) const;
+  [[nodiscard]] bool is_mapped(const abi::Team& team) const;
+  void set_limits(std::size_t index, abi::Team& team) const;
 
   Memory memory_;
   abi::DeviceState& state_;

@@ -89,6 +89,7 @@ class Job {
       one.state.host_teams = one.entries.data();
       one.state.n_teams = static_cast<std::uint32_t>(one.entries.size());
       one.state.team_slots = &slot(pe, 0);
+      one.state.world_is_flat = flat;
     }
   }
 

@@ -25,6 +25,7 @@ inline constexpr int kAgreeWords = 10;
 /// of syncs begin with 1 in every new team, whose members have cleared the slot together.
 struct SyncSlot {
   alignas(128) std::uint64_t epoch;  ///< syncs completed by this PE; touched by this PE only
+  std::uint32_t packets;             ///< likewise: collectives by packets that it has begun
   /// `arrived[n % 2][i]`: the low bits of n, from member i when it enters sync n, or in round i
   /// from the one member that tells this one then. Two words, because flags that go by the network
   /// by different queues may overtake each other: n + 2 is told when all members have told n + 1,
@@ -40,6 +41,16 @@ struct SyncSlot {
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
 static_assert(sizeof(SyncSlot) == 3456);
 
+/// Collectives whose algorithm depends on their bytes, and which one up to a limit.
+enum class Limit : int { kAlltoallPackets, kFcollectPackets, kReducePackets, kReduceOneShot };
+inline constexpr int kLimits = 4;
+
+/// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
+/// buffers, and entries with such buffers, which are the first ones. They begin at the end of the
+/// heap that programs can allocate.
+inline constexpr int kPacketPes = 16;
+inline constexpr std::uint32_t kPackets = 4096, kPacketTeams = 32;
+
 /// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
 /// all: 0 to 3.
 inline constexpr std::uint32_t kTeamIndexBits = 16;
@@ -49,9 +60,12 @@ struct alignas(16) Team {
   const std::int32_t* members;  ///< null: every PE at the place of its number
   std::int32_t start, stride;
   std::int32_t n_pes, my_pe;
-  std::uint32_t handle;  ///< that of no team while the entry has none
-  std::uint32_t flat;    ///< 1: every member tells every other one
+  std::uint32_t handle;      ///< that of no team while the entry has none
+  std::uint32_t flat;        ///< 1: every member tells every other one
+  std::uint32_t mapped = 0;  ///< 1: all members map each other
+  /// By Limit: bytes that one member gives to another one, at most; 0 = never.
+  std::uint32_t limits[kLimits] = {};
 };
-static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 32);
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 64);
 
 }  // namespace gshmem::abi

@@ -26,6 +26,7 @@ constexpr int kVictim = 1;
 /// A word of each PE, and a team of all of them.
 struct Place {
   int* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+  int* words = static_cast<int*>(gshmem_calloc(16, sizeof(int)));
   gshmem_team_t team = GSHMEM_TEAM_INVALID;
   Place() {
     (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, gshmem_n_pes() - 1, -1, gshmem_n_pes(),
@@ -40,6 +41,12 @@ const std::map<std::string, Wait> kWaits{
     {"barrier_all", [](const Place&) { gshmem_barrier_all(); }},
     {"malloc", [](const Place&) { (void)gshmem_malloc(64); }},
     {"team_sync", [](const Place& place) { (void)gshmem_team_sync(place.team); }},
+    {"reduce",
+     [](const Place& place) {
+       (void)gshmem_int_sum_reduce(place.team, place.words, place.words, 1);
+     }},
+    {"fcollect",
+     [](const Place& place) { (void)gshmem_int_fcollect(place.team, place.words, place.word, 1); }},
     {"team_split",
      [](const Place& place) {
        gshmem_team_t part = GSHMEM_TEAM_INVALID;

@@ -46,7 +46,7 @@ class KernelMemory {
 class TeamsRig {
  public:
   explicit TeamsRig(int teams)
-      : heap_(abi::kInternalBytes),
+      : heap_(abi::kInternalBytes + Teams::bytes_at_end(teams)),
         state_(state_of(heap_.data())),
         teams_(teams, kPredefined, memory(), state_) {}
 

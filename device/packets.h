@@ -1,0 +1,220 @@
+// Collectives of few bytes between members that map each other, with flags in the data: every
+// member stores what it gives to others as packets, words of 4 bytes of data and a flag, and waits
+// until each packet that it is to get has the flag of this call. One way over the wire, no sync.
+//
+// Ordering. Data and flag are in one aligned word of 8 bytes, which no access tears: relaxed stores
+// and loads do, and no fence. A GPU begins no store before the branch on a load before it is
+// decided; on the CPU store_flag releases and load_poll acquires.
+//
+// Two buffers suffice, for even and odd numbers of calls. Every member sends packets to every one,
+// itself included. A member that begins call n + 2 has got all packets of call n + 1. Their senders
+// had got those of call n before they sent any of n + 1. So nobody reads the packets of n any more
+// when those of n + 2 come to the same place. Calls that some members enter without packets of
+// their own, as a broadcast, or of no bytes, cannot be made so.
+//
+// A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may be where shorter
+// calls have not been since: before flags come again, each buffer is cleared (clear_packets).
+#pragma once
+
+#include "team_call.h"
+
+namespace gshmem::device {
+
+/// The packets of one call: from member i those at i * words, at the same place of every heap.
+struct Packets {
+  std::uint64_t* here;
+  std::uint32_t flag, words;  ///< words: from one member for one other
+};
+GSHMEM_FN std::uint64_t* packets_of(const TeamCall& call, std::uint32_t number) {
+  return reinterpret_cast<std::uint64_t*>(call.state->heap + call.state->heap_bytes) +
+         (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
+}
+inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each: none is 0
+inline constexpr std::size_t kPieceBytes = 4;
+
+/// Data of a packet: `left` bytes and at most 4, of any alignment.
+GSHMEM_FN std::uint32_t load_piece(const char* from, std::size_t left) {
+  if (left >= kPieceBytes && is_aligned<std::uint32_t>(from))
+    return load_relaxed(reinterpret_cast<const std::uint32_t*>(from));
+  std::uint32_t piece = 0;
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < kPieceBytes && i < left; ++i) {
+    const std::uint32_t byte = load_relaxed(reinterpret_cast<const std::uint8_t*>(from) + i);
+    piece |= byte << 8 * i;
+  }
+  return piece;
+}
+GSHMEM_FN void store_piece(char* to, std::uint32_t piece, std::size_t left) {
+  if (left >= kPieceBytes && is_aligned<std::uint32_t>(to))
+    return store_relaxed(reinterpret_cast<std::uint32_t*>(to), piece);
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < kPieceBytes && i < left; ++i) {
+    store_relaxed(reinterpret_cast<std::uint8_t*>(to) + i,
+                  static_cast<std::uint8_t>(piece >> 8 * i));
+  }
+}
+
+/// To member i the bytes at `source` + i * `spread`. A thread has four loads in flight.
+template <class Coop>
+GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets,
+                                 std::size_t spread) {
+  constexpr std::uint32_t kAtOnce = 4;
+  const abi::Team& team = *call.team;
+  const std::uint32_t width = static_cast<std::uint32_t>(coop.size()), words = packets.words;
+  const std::uint32_t all = words * static_cast<std::uint32_t>(team.n_pes);
+  std::uint64_t* const place =
+      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{words};
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < all;
+       at += kAtOnce * width) {
+    std::uint32_t piece[kAtOnce];
+    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+      const std::uint32_t packet = at + k * width < all ? at + k * width : at;
+      const std::size_t first = packet % words * kPieceBytes;
+      piece[k] = load_piece(static_cast<const char*>(call.source) + packet / words * spread + first,
+                            call.bytes - first);
+    }
+    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
+      const std::uint32_t packet = at + k * width;
+      if (packet >= all) break;
+      const int pe = team_pe(team, static_cast<int>(packet / words));
+      store_flag(peer_address(*call.state, place + packet % words, pe),
+                 std::uint64_t{packets.flag} << 32 | piece[k]);
+    }
+  }
+}
+
+/// Loads the packets at `at(k)` until all have the flag. `member(k)` sends them. False where the
+/// wait had to end.
+template <int kCount, class At, class Member>
+GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
+                             std::uint64_t (&packet)[kCount], const At& at, const Member& member) {
+  std::uint64_t started = 0;
+  for (unsigned polls = 1;; ++polls) {
+    int missing = -1;
+    for (int k = 0; k < kCount; ++k) packet[k] = load_poll(at(k));
+    for (int k = 0; k < kCount; ++k) {
+      if (packet[k] >> 32 != flag) missing = k;
+    }
+    if (missing < 0) return true;
+    if (look_is_due(polls)) {
+      started = wait_check(*call.state, call.name, started, team_pe(*call.team, member(missing)));
+      if (started == kWaitOver) return false;
+    }
+    pause(polls);
+  }
+}
+
+/// What member i has sent goes to part i of `dest`.
+struct MovePackets {
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    constexpr int kAtOnce = 4;
+    const std::uint32_t width = static_cast<std::uint32_t>(coop.size()), words = packets.words;
+    const std::uint32_t all = words * static_cast<std::uint32_t>(call.team->n_pes);
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < all;
+         at += kAtOnce * width) {
+      const auto number = [&](int k) {
+        const std::uint32_t packet = at + static_cast<std::uint32_t>(k) * width;
+        return packet < all ? packet : at;
+      };
+      std::uint64_t packet[kAtOnce];
+      if (!await_packets(
+              call, packets.flag, packet, [&](int k) { return packets.here + number(k); },
+              [&](int k) { return static_cast<int>(number(k) / words); }))
+        return false;
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::size_t first = number(k) % words * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + number(k) / words * call.bytes + first,
+                    static_cast<std::uint32_t>(packet[k]), call.bytes - first);
+      }
+    }
+    return true;
+  }
+};
+
+/// What all members have sent is combined in their order, by units of U: an element, or several.
+/// A thread has 8 loads in flight.
+template <class U, class Reducer>
+struct CombinePackets {
+  Reducer reducer;
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = kPieces < 4 ? 4 / kPieces : 1;
+    struct Pieces {
+      std::uint32_t of[kPieces];
+    };
+    const int n = call.team->n_pes;
+    const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * kPieces;
+         at < packets.words; at += width * kPieces) {
+      U sum{};
+      GSHMEM_NO_UNROLL
+      for (int first = 0; first < n; first += kMembers) {
+        const auto member = [&](int k) {
+          return first + k / kPieces < n ? first + k / kPieces : first;
+        };
+        std::uint64_t packet[kMembers * kPieces];
+        if (!await_packets(
+                call, packets.flag, packet,
+                [&](int k) {
+                  return packets.here + static_cast<std::uint32_t>(member(k)) * packets.words + at +
+                         k % kPieces;
+                },
+                member))
+          return false;
+        for (int m = 0; m < kMembers && first + m < n; ++m) {
+          Pieces value;
+          for (int k = 0; k < kPieces; ++k)
+            value.of[k] = static_cast<std::uint32_t>(packet[m * kPieces + k]);
+          sum = first + m == 0 ? bits<U>(value) : reducer(sum, bits<U>(value));
+        }
+      }
+      const auto result = bits<Pieces>(sum);
+      for (int k = 0; k < kPieces; ++k) {
+        const std::size_t from = (at + static_cast<std::uint32_t>(k)) * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + from, result.of[k], call.bytes - from);
+      }
+    }
+    return true;
+  }
+};
+
+/// Before call `number`, after which flags of 31 bits begin anew in the other buffer: clears that.
+/// Nobody reads there any more, and nobody sends there before it has got packets of this call.
+template <class Coop>
+GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t number) {
+  std::uint64_t* const other = packets_of(call, number + 1);
+  GSHMEM_NO_UNROLL
+  for (int i = coop.thread_rank(); i < static_cast<int>(abi::kPackets); i += coop.size()) {
+    store_relaxed(other + i, std::uint64_t{0});
+  }
+  fence_release_system();
+  meet_lanes(coop);
+  coop.sync();
+}
+
+/// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
+/// first fault, on all threads of the group.
+template <class Coop, class Receive>
+GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, std::size_t spread,
+                              const Receive& receive) {
+  coop.sync();
+  std::uint32_t* const last = &call.state->team_slots[team_index(call.team->handle)].packets;
+  const std::uint32_t number = load_relaxed(last) + 1;
+  if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);
+  const Packets packets{packets_of(call, number), number | kPacketFlag,
+                        static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
+  bool arrived = !call.state->nic.queues || may_meet(*call.state);
+  if (arrived) send_packets(coop, call, packets, spread);
+  meet_lanes(coop);
+  coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
+  if (coop.thread_rank() == 0) store_relaxed(last, number);
+  arrived = arrived && receive(coop, call, packets);
+  meet_lanes(coop);
+  return coop.any(!arrived) ? fault_code(*call.state) : GSHMEMX_SUCCESS;
+}
+
+}  // namespace gshmem::device

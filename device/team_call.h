@@ -1,0 +1,45 @@
+// What the collectives of a team share: the arguments of a call, its members in turn, and the parts
+// of their arrays. Included by collective.h and packets.h.
+#pragma once
+
+#include "rma.h"
+#include "sync.h"
+
+namespace gshmem::device {
+
+/// Calls `work(i, pe)` for all members, for each member beginning with another one. The count is in
+/// memory, for the registers of `work`.
+template <class Work>
+GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
+  int k = 0;
+  GSHMEM_NO_UNROLL
+  for (; k < team.n_pes; ++k) {
+    const int i = team.my_pe + k < team.n_pes ? team.my_pe + k : team.my_pe + k - team.n_pes;
+    work(i, team_pe(team, i));
+    keep_in_memory(k);
+  }
+}
+GSHMEM_FN char* part(void* array, int i, std::size_t bytes) {
+  return static_cast<char*>(array) + static_cast<std::size_t>(i) * bytes;
+}
+GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
+  return static_cast<const char*>(array) + static_cast<std::size_t>(i) * bytes;
+}
+
+/// What all collectives are given: arrays in the heap, and the bytes that one member gives to
+/// another one. Made in memory, for the registers of the caller.
+struct TeamCall {
+  const State* state;
+  const char* name;
+  const abi::Team* team;
+  void* dest;
+  const void* source;
+  std::size_t bytes;
+  GSHMEM_FN int handle() const { return static_cast<int>(team->handle); }
+  /// All members choose alike: the same team, operation and bytes.
+  GSHMEM_FN bool within(abi::Limit limit) const {
+    return bytes != 0 && bytes <= team->limits[static_cast<int>(limit)];
+  }
+};
+
+}  // namespace gshmem::device
