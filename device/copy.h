@@ -53,7 +53,7 @@ struct CopyShape<LeanThread> {
 template <>
 struct CopyShape<Warp> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 32;
-  static constexpr std::size_t smem_from = 16 * 1024;
+  static constexpr std::size_t smem_from = 32 * 1024;
 };
 template <>
 struct CopyShape<Block> {

@@ -96,6 +96,7 @@ GSHMEM_OUTLINE void copy_in_stages(char* dst, const char* src, std::size_t bytes
 /// The part of a copy that is whole words of 16 bytes, by the group's first thread; 0 where it
 /// cannot go this way: no memory was given or another thread is using it, a side is not aligned, or
 /// is neither global memory nor the source in the block's shared memory, which needs no stages.
+/// (Those of a block are faster without stages: 5.8 against 8.9 us for a put of 128 KiB, two H100.)
 /// All threads get the same answer. What they wrote to the source, or read of `dst`, is ordered
 /// before the copy; they meet after it.
 template <class Coop>
@@ -108,7 +109,8 @@ GSHMEM_OUTLINE std::size_t copy_by_smem(Coop coop, char* dst, const char* src, s
       !__isGlobal(dst))
     return 0;
   const bool staged = !__isShared(src);
-  if (staged && (smem.bytes < kSmemStateBytes + kSmemStages * kLeastStageBytes || !__isGlobal(src)))
+  if (staged && (std::is_same_v<Coop, Block> || !__isGlobal(src) ||
+                 smem.bytes < kSmemStateBytes + kSmemStages * kLeastStageBytes))
     return 0;
   if constexpr (!std::is_base_of_v<Thread, Coop>) fence_engine();
   const bool first = coop.thread_rank() == 0;
