@@ -53,7 +53,10 @@ void Pe::make_teams() {
   }
   Teams::Memory memory{table_memory(), {}, ops()};
   if (gpu_) memory.zero = [this](void* at, std::size_t bytes) { gpu_->zero(at, bytes); };
-  teams_ = std::make_unique<Teams>(options_.config.teams, predefined, std::move(memory), state_);
+  const Config& config = options_.config;
+  const Teams::Limits limits{config.alltoall_packets, config.fcollect_packets,
+                             config.reduce_packets, config.reduce_one_shot};
+  teams_ = std::make_unique<Teams>(config.teams, limits, predefined, std::move(memory), state_);
 }
 
 gshmem_team_t Pe::split_strided(const char* call, gshmem_team_t parent_team, Teams::Part part,

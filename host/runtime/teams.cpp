@@ -32,8 +32,9 @@ std::uint64_t Teams::bytes_at_end(int teams) {
   return packet_bytes(teams) + (is_at_front(teams) ? 0 : slot_bytes(teams));
 }
 
-Teams::Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state)
-    : memory_(std::move(memory)), state_(state) {
+Teams::Teams(int teams, const Limits& limits, const Predefined& predefined, Memory memory,
+             abi::DeviceState& state)
+    : limits_(limits), memory_(std::move(memory)), state_(state) {
   const auto count = static_cast<std::size_t>(teams + kPredefined);
   entries_.assign(count, kNone);
   lists_.resize(count);
@@ -79,15 +80,13 @@ bool Teams::is_mapped(const abi::Team& team) const {
 
 /// From what all members know, and from nothing else: they must choose alike.
 void Teams::set_limits(std::size_t index, abi::Team& team) const {
-  constexpr std::uint32_t kOneShot = 16 * 1024, kMostPackets = 2 * 1024;
-  std::fill(std::begin(team.limits), std::end(team.limits), 0u);
-  if (team.mapped == 0 || team.n_pes == 0) return;
-  team.limits[static_cast<int>(abi::Limit::kReduceOneShot)] = kOneShot;
-  if (team.n_pes > abi::kPacketPes || index >= abi::kPacketTeams) return;
-  const std::uint32_t room = abi::kPackets / static_cast<std::uint32_t>(team.n_pes) * 4;
-  for (const abi::Limit limit :
-       {abi::Limit::kAlltoallPackets, abi::Limit::kFcollectPackets, abi::Limit::kReducePackets}) {
-    team.limits[static_cast<int>(limit)] = std::min(room, kMostPackets);
+  const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
+  const std::uint64_t room =
+      has_packets ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * 4 : 0;
+  for (std::size_t i = 0; i < limits_.size(); ++i) {
+    const bool by_packets = i != static_cast<std::size_t>(abi::Limit::kReduceOneShot);
+    const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;
+    team.limits[i] = static_cast<std::uint32_t>(std::min(limits_[i], most));
   }
 }
 

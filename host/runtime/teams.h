@@ -38,9 +38,12 @@ class Teams {
     std::function<void(void* memory, std::size_t bytes)> zero;
     device::HostOps* ops = nullptr;
   };
+  /// By abi::Limit: bytes up to which an algorithm is taken, the same on all PEs.
+  using Limits = std::array<std::uint64_t, abi::kLimits>;
   /// Enters the tables into the PE's state, whose heap, paths and numbers are known. `teams` beside
   /// the predefined ones may exist at a time. The slots are zero.
-  Teams(int teams, const Predefined& predefined, Memory memory, abi::DeviceState& state);
+  Teams(int teams, const Limits& limits, const Predefined& predefined, Memory memory,
+        abi::DeviceState& state);
   Teams(const Teams&) = delete;
 
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE for what is no team of this PE.
@@ -117,6 +120,7 @@ class Teams {
   [[nodiscard]] bool is_mapped(const abi::Team& team) const;
   void set_limits(std::size_t index, abi::Team& team) const;
 
+  Limits limits_;
   Memory memory_;
   abi::DeviceState& state_;
   std::vector<abi::Team> entries_;  ///< as host threads read them
