@@ -32,7 +32,7 @@ GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
 /// Part i of `source` goes to member i, to the part of `dest` that has this member's number.
 template <class Coop>
 GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
-  if (call.within(abi::Limit::kAlltoallPackets))
+  if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets))
     return by_packets(coop, call, call.bytes, MovePackets{});
   for_members(*call.team, [&](int i, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes),
@@ -54,7 +54,8 @@ GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
 /// `source` of every member goes to all, to the part of `dest` that has its number.
 template <class Coop>
 GSHMEM_OUTLINE int fcollect(Coop coop, const TeamCall& call) {
-  if (call.within(abi::Limit::kFcollectPackets)) return by_packets(coop, call, 0, MovePackets{});
+  if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets))
+    return by_packets(coop, call, 0, MovePackets{});
   for_members(*call.team, [&](int, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes), call.source, call.bytes, pe);
   });
@@ -178,38 +179,39 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
 }
 
 /// As reduce_words, with the result for all or for one, where all members map each other. A thread
-/// has words of four members in flight; what it loads beyond the last member is its own.
+/// has four words of a member in flight; those beyond the end are its first one again.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_mapped_words(Coop coop, const TeamCall& call, Reducer reducer,
                                    std::size_t first, std::size_t end) {
-  constexpr int kAtOnce = 4;
+  constexpr std::size_t kAtOnce = 4;
   const State& state = *call.state;
   const abi::Team& team = *call.team;
-  const W* const source = static_cast<const W*>(call.source);
-  W* const dest = static_cast<W*>(call.dest);
   const std::size_t width = static_cast<std::size_t>(coop.size());
   GSHMEM_NO_UNROLL
   for (std::size_t at = first + static_cast<std::size_t>(coop.thread_rank()); at < end;
-       at += width) {
-    W sum{};
+       at += kAtOnce * width) {
+    W sum[kAtOnce];
     GSHMEM_NO_UNROLL
-    for (int i = 0; i < team.n_pes; i += kAtOnce) {
+    for (int i = 0; i < team.n_pes; ++i) {
+      const W* const from =
+          peer_address(state, static_cast<const W*>(call.source) + at, team_pe(team, i));
       W word[kAtOnce];
-      for (int k = 0; k < kAtOnce; ++k) {
-        const int pe = i + k < team.n_pes ? team_pe(team, i + k) : state.my_pe;
-        word[k] = load_relaxed(peer_address(state, source + at, pe));
+      for (std::size_t k = 0; k < kAtOnce; ++k) {
+        word[k] = load_relaxed(from + (at + k * width < end ? k * width : 0));
       }
-      sum = i == 0 ? word[0] : reducer(sum, word[0]);
-      for (int k = 1; k < kAtOnce; ++k) {
-        if (i + k < team.n_pes) sum = reducer(sum, word[k]);
-      }
+      for (std::size_t k = 0; k < kAtOnce; ++k)
+        sum[k] = i == 0 ? word[k] : reducer(sum[k], word[k]);
     }
+    const auto store = [&](int pe) {
+      W* const to = peer_address(state, static_cast<W*>(call.dest) + at, pe);
+      for (std::size_t k = 0; k < kAtOnce && at + k * width < end; ++k)
+        store_relaxed(to + k * width, sum[k]);
+    };
     if constexpr (kResult == Result::kForOne) {
-      store_relaxed(dest + at, sum);
+      store(state.my_pe);
     } else {
       GSHMEM_NO_UNROLL
-      for (int i = 0; i < team.n_pes; ++i)
-        store_relaxed(peer_address(state, dest + at, team_pe(team, i)), sum);
+      for (int i = 0; i < team.n_pes; ++i) store(team_pe(team, i));
     }
   }
   meet_lanes(coop);
@@ -332,10 +334,8 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
 /// Elements of the width of W, combined by `reducer`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
-  if (call.within(abi::Limit::kReducePackets)) {
-    using Unit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, W>;
-    return by_packets(coop, call, 0, CombinePackets<Unit, Reducer>{reducer});
-  }
+  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
+    return by_packets(coop, call, 0, CombinePackets<PacketUnit<W>, Reducer>{reducer});
   int status = team_sync(coop, *call.state, call.name, call.handle());  // all sources are ready
   if (status != 0) return status;
   if (call.team->mapped != 0) {
@@ -356,6 +356,8 @@ GSHMEM_OUTLINE int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
 /// The members' parts of that number, combined, go to this member; a part has `bytes`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
+  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
+    return by_packets(coop, call, call.bytes, CombinePackets<PacketUnit<W>, Reducer>{reducer});
   const int status = team_sync(coop, *call.state, call.name, call.handle());
   if (status != 0) return status;
   TeamCall mine = call;

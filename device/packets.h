@@ -54,31 +54,79 @@ GSHMEM_FN void store_piece(char* to, std::uint32_t piece, std::size_t left) {
   }
 }
 
+/// A packet, and whose it is; and the next one of a thread, without a division.
+struct PacketPlace {
+  std::uint32_t member, packet;
+};
+class PacketWalk {
+ public:
+  template <class Coop>
+  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t words)
+      : words_(words),
+        step_(place(static_cast<std::uint32_t>(coop.size()))),
+        next_(place(static_cast<std::uint32_t>(coop.thread_rank()))) {}
+  GSHMEM_FN PacketPlace next() {
+    const PacketPlace now = next_;
+    next_.member += step_.member;
+    next_.packet += step_.packet;
+    if (next_.packet >= words_) {
+      next_.packet -= words_;
+      ++next_.member;
+    }
+    return now;
+  }
+  /// `count` at once. False: there are none. Those after the last one are the first one again.
+  template <int kCount>
+  GSHMEM_FN bool next(PacketPlace (&at)[kCount], std::uint32_t members) {
+    for (int k = 0; k < kCount; ++k) {
+      at[k] = next();
+      if (at[k].member >= members) at[k] = at[0];
+    }
+    return at[0].member < members;
+  }
+
+ private:
+  GSHMEM_FN PacketPlace place(std::uint32_t packet) const {
+    return {packet / words_, packet % words_};
+  }
+  std::uint32_t words_;
+  PacketPlace step_, next_;
+};
+GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
+  return a.member == b.member && a.packet == b.packet;
+}
+
 /// To member i the bytes at `source` + i * `spread`. A thread has four loads in flight.
 template <class Coop>
 GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets,
                                  std::size_t spread) {
-  constexpr std::uint32_t kAtOnce = 4;
+  constexpr int kAtOnce = 4;
   const abi::Team& team = *call.team;
-  const std::uint32_t width = static_cast<std::uint32_t>(coop.size()), words = packets.words;
-  const std::uint32_t all = words * static_cast<std::uint32_t>(team.n_pes);
+  const char* const source = static_cast<const char*>(call.source);
+  const bool whole =
+      (reinterpret_cast<std::uintptr_t>(source) | spread | call.bytes) % kPieceBytes == 0;
   std::uint64_t* const place =
-      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{words};
+      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{packets.words};
+  PacketWalk walk(coop, packets.words);
+  PacketPlace at[kAtOnce];
   GSHMEM_NO_UNROLL
-  for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < all;
-       at += kAtOnce * width) {
+  while (walk.next(at, static_cast<std::uint32_t>(team.n_pes))) {
     std::uint32_t piece[kAtOnce];
-    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-      const std::uint32_t packet = at + k * width < all ? at + k * width : at;
-      const std::size_t first = packet % words * kPieceBytes;
-      piece[k] = load_piece(static_cast<const char*>(call.source) + packet / words * spread + first,
-                            call.bytes - first);
+    const auto from = [&](int k) { return source + at[k].member * spread; };
+    if (whole) {
+      for (int k = 0; k < kAtOnce; ++k) {
+        piece[k] = load_relaxed(reinterpret_cast<const std::uint32_t*>(from(k)) + at[k].packet);
+      }
+    } else {
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::size_t first = at[k].packet * kPieceBytes;
+        piece[k] = load_piece(from(k) + first, call.bytes - first);
+      }
     }
-    for (std::uint32_t k = 0; k < kAtOnce; ++k) {
-      const std::uint32_t packet = at + k * width;
-      if (packet >= all) break;
-      const int pe = team_pe(team, static_cast<int>(packet / words));
-      store_flag(peer_address(*call.state, place + packet % words, pe),
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (k > 0 && is_same(at[k], at[0])) break;
+      const int pe = team_pe(team, static_cast<int>(at[k].member));
+      store_flag(peer_address(*call.state, place + at[k].packet, pe),
                  std::uint64_t{packets.flag} << 32 | piece[k]);
     }
   }
@@ -110,23 +158,21 @@ struct MovePackets {
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     constexpr int kAtOnce = 4;
-    const std::uint32_t width = static_cast<std::uint32_t>(coop.size()), words = packets.words;
-    const std::uint32_t all = words * static_cast<std::uint32_t>(call.team->n_pes);
+    PacketWalk walk(coop, packets.words);
+    PacketPlace at[kAtOnce];
     GSHMEM_NO_UNROLL
-    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < all;
-         at += kAtOnce * width) {
-      const auto number = [&](int k) {
-        const std::uint32_t packet = at + static_cast<std::uint32_t>(k) * width;
-        return packet < all ? packet : at;
-      };
+    while (walk.next(at, static_cast<std::uint32_t>(call.team->n_pes))) {
       std::uint64_t packet[kAtOnce];
       if (!await_packets(
-              call, packets.flag, packet, [&](int k) { return packets.here + number(k); },
-              [&](int k) { return static_cast<int>(number(k) / words); }))
+              call, packets.flag, packet,
+              [&](int k) {
+                return packets.here + at[k].member * std::size_t{packets.words} + at[k].packet;
+              },
+              [&](int k) { return static_cast<int>(at[k].member); }))
         return false;
       for (int k = 0; k < kAtOnce; ++k) {
-        const std::size_t first = number(k) % words * kPieceBytes;
-        store_piece(static_cast<char*>(call.dest) + number(k) / words * call.bytes + first,
+        const std::size_t first = at[k].packet * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
                     static_cast<std::uint32_t>(packet[k]), call.bytes - first);
       }
     }
@@ -195,6 +241,10 @@ GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t
   meet_lanes(coop);
   coop.sync();
 }
+
+/// What packets of elements of W are combined by.
+template <class W>
+using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, W>;
 
 /// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
 /// first fault, on all threads of the group.

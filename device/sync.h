@@ -29,10 +29,10 @@ struct World {
   GSHMEM_FN std::uint32_t index() const { return GSHMEM_TEAM_WORLD; }
   GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots; }
 };
-/// The members of a team.
+/// The members of an entry.
 struct Members {
   const State& state;
-  abi::Team team;
+  const abi::Team& team;
   GSHMEM_FN int n_pes() const { return team.n_pes; }
   GSHMEM_FN int my_pe() const { return team.my_pe; }
   GSHMEM_FN int pe(int i) const { return team_pe(team, i); }
@@ -220,9 +220,14 @@ GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
 /// Of team `handle`. 0, or the code of the PE's first fault, on all threads of the group.
 template <class Coop>
 GSHMEM_OUTLINE int team_sync(Coop coop, const State& state, const char* call, int handle) {
-  abi::Team team;
-  if (!load_team(team, state, call, handle)) return GSHMEMX_ERROR_INVALID_VALUE;
-  const bool arrived = meet(coop, Members{state, team}, call);
+  bool arrived;
+  if (handle == GSHMEM_TEAM_WORLD) {  // no entry to load after every fence
+    arrived = meet(coop, World{state}, call);
+  } else {
+    const abi::Team* team = find_team(state, call, "team", handle);
+    if (!team) return GSHMEMX_ERROR_INVALID_VALUE;
+    arrived = meet(coop, Members{state, *team}, call);
+  }
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
 }
 template <class Coop>

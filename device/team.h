@@ -41,23 +41,6 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
   return nullptr;
 }
 
-/// The entry by value, without its limits: two loads at once, instead of one for every look at it
-/// after a fence. Of all PEs, without any.
-GSHMEM_FN bool load_team(abi::Team& team, const State& state, const char* call, int handle) {
-  if (handle == GSHMEM_TEAM_WORLD) {
-    team = {nullptr, 0, 1, state.n_pes, state.my_pe, GSHMEM_TEAM_WORLD, state.world_is_flat};
-    return true;
-  }
-  const abi::Team* const entry = find_team(state, call, "team", handle);
-  if (!entry) return false;
-  struct Words {
-    Word16 of[sizeof(abi::Team) / sizeof(Word16)];
-  };
-  const Word16* const words = reinterpret_cast<const Word16*>(entry);
-  team = bits<abi::Team>(Words{{load_relaxed(words), load_relaxed(words + 1)}});
-  return true;
-}
-
 /// -1 and -1 for what is no team, as the specification wants.
 GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
   if (team == GSHMEM_TEAM_WORLD) return {state.my_pe, state.n_pes};

@@ -36,9 +36,16 @@ struct TeamCall {
   const void* source;
   std::size_t bytes;
   GSHMEM_FN int handle() const { return static_cast<int>(team->handle); }
-  /// All members choose alike: the same team, operation and bytes.
-  GSHMEM_FN bool within(abi::Limit limit) const {
-    return bytes != 0 && bytes <= team->limits[static_cast<int>(limit)];
+  GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
+  /// All members choose alike: the same team, operation, bytes and scope.
+  GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
+  template <class Coop>
+  GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
+    if (!within(of)) return false;
+    if (std::is_same_v<Coop, Block>) return true;  // members' blocks may differ in their threads
+    const std::uint64_t packets = (bytes + 3) / 4 * static_cast<std::uint32_t>(team->n_pes);
+    return packets <= std::uint64_t{limit(abi::Limit::kThreadPackets)} *
+                          static_cast<std::uint32_t>(coop.size());
   }
 };
 

@@ -84,7 +84,7 @@ void Teams::set_limits(std::size_t index, abi::Team& team) const {
   const std::uint64_t room =
       has_packets ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * 4 : 0;
   for (std::size_t i = 0; i < limits_.size(); ++i) {
-    const bool by_packets = i != static_cast<std::size_t>(abi::Limit::kReduceOneShot);
+    const bool by_packets = i < static_cast<std::size_t>(abi::Limit::kReduceOneShot);
     const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;
     team.limits[i] = static_cast<std::uint32_t>(std::min(limits_[i], most));
   }

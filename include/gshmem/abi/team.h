@@ -41,9 +41,16 @@ struct SyncSlot {
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
 static_assert(sizeof(SyncSlot) == 3456);
 
-/// Collectives whose algorithm depends on their bytes, and which one up to a limit.
-enum class Limit : int { kAlltoallPackets, kFcollectPackets, kReducePackets, kReduceOneShot };
-inline constexpr int kLimits = 4;
+/// Collectives whose algorithm depends on their bytes, and which one up to a limit. And packets of
+/// a call for each thread, at most, that one thread or warp sends.
+enum class Limit : int {
+  kAlltoallPackets,
+  kFcollectPackets,
+  kReducePackets,
+  kReduceOneShot,
+  kThreadPackets
+};
+inline constexpr int kLimits = 5;
 
 /// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
 /// buffers, and entries with such buffers, which are the first ones. They begin at the end of the
@@ -56,7 +63,7 @@ inline constexpr std::uint32_t kPackets = 4096, kPacketTeams = 32;
 inline constexpr std::uint32_t kTeamIndexBits = 16;
 
 /// One team. Member i is PE start + i * stride, or the one that `members` has at that place.
-struct alignas(16) Team {
+struct Team {
   const std::int32_t* members;  ///< null: every PE at the place of its number
   std::int32_t start, stride;
   std::int32_t n_pes, my_pe;
@@ -66,6 +73,6 @@ struct alignas(16) Team {
   /// By Limit: bytes that one member gives to another one, at most; 0 = never.
   std::uint32_t limits[kLimits] = {};
 };
-static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 64);
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 56);
 
 }  // namespace gshmem::abi
