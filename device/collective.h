@@ -44,6 +44,8 @@ GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
 /// `source` of member `root` goes to `dest` of all members.
 template <class Coop>
 GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
+  if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets))
+    return by_packets(coop, call, 0, BroadcastPackets{root}, call.team->my_pe == root);
   if (call.team->my_pe == root) {
     for_members(*call.team,
                 [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });

@@ -9,8 +9,8 @@
 // Two buffers suffice, for even and odd numbers of calls. Every member sends packets to every one,
 // itself included. A member that begins call n + 2 has got all packets of call n + 1. Their senders
 // had got those of call n before they sent any of n + 1. So nobody reads the packets of n any more
-// when those of n + 2 come to the same place. Calls that some members enter without packets of
-// their own, as a broadcast, or of no bytes, cannot be made so.
+// when those of n + 2 come to the same place. In a broadcast those who give nothing send a packet
+// of no data. Calls of no bytes cannot be made so.
 //
 // A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may be where shorter
 // calls have not been since: before flags come again, each buffer is cleared (clear_packets).
@@ -132,6 +132,19 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packet
   }
 }
 
+/// To every member one of no data, in place of the first one of what this member does not give.
+template <class Coop>
+GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
+  const abi::Team& team = *call.team;
+  std::uint64_t* const place =
+      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{packets.words};
+  GSHMEM_NO_UNROLL
+  for (int i = coop.thread_rank(); i < team.n_pes; i += coop.size()) {
+    store_flag(peer_address(*call.state, place, team_pe(team, i)),
+               std::uint64_t{packets.flag} << 32);
+  }
+}
+
 /// Loads the packets at `at(k)` until all have the flag. `member(k)` sends them. False where the
 /// wait had to end.
 template <int kCount, class At, class Member>
@@ -175,6 +188,41 @@ struct MovePackets {
         store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
                     static_cast<std::uint32_t>(packet[k]), call.bytes - first);
       }
+    }
+    return true;
+  }
+};
+
+/// What `root` has sent goes to `dest`; all others have sent that they are here.
+struct BroadcastPackets {
+  int root;
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
+    const auto has = [&](int member, std::uint32_t at, std::uint64_t& packet) {
+      std::uint64_t one[1];
+      const bool arrived = await_packets(
+          call, packets.flag, one,
+          [&](int) {
+            return packets.here + static_cast<std::uint32_t>(member) * std::size_t{packets.words} +
+                   at;
+          },
+          [&](int) { return member; });
+      packet = one[0];
+      return arrived;
+    };
+    std::uint64_t packet = 0;
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < packets.words;
+         at += width) {
+      if (!has(root, at, packet)) return false;
+      const std::size_t first = at * kPieceBytes;
+      store_piece(static_cast<char*>(call.dest) + first, static_cast<std::uint32_t>(packet),
+                  call.bytes - first);
+    }
+    GSHMEM_NO_UNROLL
+    for (int i = coop.thread_rank(); i < call.team->n_pes; i += coop.size()) {
+      if (!has(i, 0, packet)) return false;
     }
     return true;
   }
@@ -250,7 +298,7 @@ using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, 
 /// first fault, on all threads of the group.
 template <class Coop, class Receive>
 GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, std::size_t spread,
-                              const Receive& receive) {
+                              const Receive& receive, bool gives = true) {
   coop.sync();
   std::uint32_t* const last = &call.state->team_slots[team_index(call.team->handle)].packets;
   const std::uint32_t number = load_relaxed(last) + 1;
@@ -258,7 +306,8 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, std::size_t sprea
   const Packets packets{packets_of(call, number), number | kPacketFlag,
                         static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived) send_packets(coop, call, packets, spread);
+  if (arrived && gives) send_packets(coop, call, packets, spread);
+  if (arrived && !gives) send_presence(coop, call, packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
   if (coop.thread_rank() == 0) store_relaxed(last, number);

@@ -54,9 +54,10 @@ void Pe::make_teams() {
   Teams::Memory memory{table_memory(), {}, ops()};
   if (gpu_) memory.zero = [this](void* at, std::size_t bytes) { gpu_->zero(at, bytes); };
   const Config& config = options_.config;
-  const Teams::Limits limits{config.alltoall_packets, config.fcollect_packets,
-                             config.reduce_packets, config.reduce_one_shot,
-                             static_cast<std::uint64_t>(config.thread_packets)};
+  const Teams::Limits limits{
+      config.alltoall_packets,  config.fcollect_packets,
+      config.broadcast_packets, config.reduce_packets,
+      config.reduce_one_shot,   static_cast<std::uint64_t>(config.thread_packets)};
   teams_ = std::make_unique<Teams>(config.teams, limits, predefined, std::move(memory), state_);
 }
 

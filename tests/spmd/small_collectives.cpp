@@ -10,8 +10,9 @@ namespace {
 constexpr int kTeams = 4;
 constexpr std::size_t kMost = 24;  ///< bytes that one member gives to one other at most
 
-/// A reduction in place or not, a fcollect and an alltoall in turn, of bytes that the round says. A
-/// member that has come out of a round is to find the others through with the one before.
+/// A reduction in place or not, a fcollect, an alltoall and a broadcast in turn, of bytes that the
+/// round says. A member that has come out of a round is to find the others through with the one
+/// before.
 struct SmallRounds {
   gshmem_team_t teams[kTeams];
 
@@ -28,11 +29,11 @@ struct SmallRounds {
     const std::size_t rank = static_cast<std::size_t>(group.thread_rank());
     const std::size_t width = static_cast<std::size_t>(group.size());
     const std::size_t bytes = mix(7, static_cast<std::uint64_t>(round)) % kMost + 1;
-    const int what = round % 3;  // 0: reduction, 1: fcollect, 2: alltoall
+    const int what = round % 4;  // 0: reduction, 1: fcollect, 2: alltoall, 3: broadcast
     const auto pe = [&](int i) { return ctx.team_translate_pe(team, i, GSHMEM_TEAM_WORLD); };
     std::uint8_t* const source = memory;
     std::uint8_t* const other = memory + room(n) * static_cast<std::size_t>(1 + round % 2);
-    std::uint8_t* const dest = what == 0 && round % 2 == 0 ? source : other;
+    std::uint8_t* const dest = what == 0 && round % 8 == 0 ? source : other;
     for (std::size_t i = rank; i < bytes * (what == 2 ? static_cast<std::size_t>(n) : 1);
          i += width) {
       source[i] = byte(ctx.my_pe(), round, i);
@@ -45,6 +46,11 @@ struct SmallRounds {
         for (int k = 0; k < n; ++k) sum = static_cast<std::uint8_t>(sum + byte(pe(k), round, i));
         SPMD_EQ(log, dest[i], sum, tag);
       }
+    } else if (what == 3) {
+      const int root = round / 4 % n;
+      SPMD_EQ(log, ctx.broadcast(group, team, dest, source, bytes, root), 0, tag);
+      for (std::size_t i = rank; i < bytes; i += width)
+        SPMD_EQ(log, dest[i], byte(pe(root), round, i), tag);
     } else {
       const int status = what == 1 ? ctx.fcollect(group, team, dest, source, bytes)
                                    : ctx.alltoall(group, team, dest, source, bytes);

@@ -49,7 +49,7 @@ class Job {
       state.fault_policy = abi::FaultPolicy::kReport;
       state.timeout_ns = timeout_ns;
       state.team_slots = &heap(pe).slot;
-      at(teams_, pe) = {nullptr, 0, 1, 2, pe, 0, 1, 1, {kBytes, kBytes, kBytes, 0, kBytes}};
+      at(teams_, pe) = {nullptr, 0, 1, 2, pe, 0, 1, 1, {kBytes, kBytes, kBytes, kBytes, 0, kBytes}};
     }
   }
   [[nodiscard]] Heap& heap(int pe) { return heaps_[static_cast<std::size_t>(pe)]; }

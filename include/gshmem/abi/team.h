@@ -46,11 +46,12 @@ static_assert(sizeof(SyncSlot) == 3456);
 enum class Limit : int {
   kAlltoallPackets,
   kFcollectPackets,
+  kBroadcastPackets,
   kReducePackets,
   kReduceOneShot,
   kThreadPackets
 };
-inline constexpr int kLimits = 5;
+inline constexpr int kLimits = 6;
 
 /// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
 /// buffers, and entries with such buffers, which are the first ones. They begin at the end of the
@@ -73,6 +74,6 @@ struct Team {
   /// By Limit: bytes that one member gives to another one, at most; 0 = never.
   std::uint32_t limits[kLimits] = {};
 };
-static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 56);
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 64);
 
 }  // namespace gshmem::abi

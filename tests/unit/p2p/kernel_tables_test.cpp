@@ -121,18 +121,18 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
 
 TEST_CASE("limits_of_algorithms_are_those_of_the_settings_where_members_map_each_other") {
   const std::uint32_t room = abi::kPackets * 4;
-  TeamsRig rig(abi::kPacketTeams, {1, 2048, 1 << 30, std::uint64_t{1} << 40, 8});
+  TeamsRig rig(abi::kPacketTeams, {1, 2048, 0, 1 << 30, std::uint64_t{1} << 40, 8});
   const auto limits = [&](gshmem_team_t team) {
     const abi::Team& entry = rig.entry(team);
     return std::vector<std::uint32_t>(std::begin(entry.limits), std::end(entry.limits));
   };
-  CHECK(limits(GSHMEM_TEAM_SHARED) == std::vector<std::uint32_t>{1, 2048, room, UINT32_MAX, 8});
+  CHECK(limits(GSHMEM_TEAM_SHARED) == std::vector<std::uint32_t>{1, 2048, 0, room, UINT32_MAX, 8});
   CHECK(limits(GSHMEMX_TEAM_NODE) ==
-        std::vector<std::uint32_t>{0, 0, 0, 0, 0});  // one by the network
+        std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0});  // one by the network
   // The last ones have no buffers of packets.
   gshmem_team_t last = GSHMEM_TEAM_INVALID;
   for (std::uint32_t i = 0; i < abi::kPacketTeams; ++i) last = rig.join({2});
-  CHECK(limits(last) == std::vector<std::uint32_t>{0, 0, 0, UINT32_MAX, 8});
+  CHECK(limits(last) == std::vector<std::uint32_t>{0, 0, 0, 0, UINT32_MAX, 8});
 }
 
 TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
