@@ -180,7 +180,8 @@ void Pe::make_network() {
   for (const int of_pe : allgather(ranks(), mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
-  const nic::Region heap{state_.heap, window_->bytes(),
+  const nic::Region heap{state_.heap,
+                         state_.heap_bytes + Teams::network_bytes_at_end(options_.config.teams),
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
                          gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
   if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;

@@ -32,6 +32,10 @@ std::uint64_t Teams::bytes_at_end(int teams) {
   return packet_bytes(teams) + (is_at_front(teams) ? 0 : slot_bytes(teams));
 }
 
+std::uint64_t Teams::network_bytes_at_end(int teams) {
+  return is_at_front(teams) ? 0 : bytes_at_end(teams);
+}
+
 Teams::Teams(int teams, const Limits& limits, const Predefined& predefined, Memory memory,
              abi::DeviceState& state)
     : limits_(limits), memory_(std::move(memory)), state_(state) {

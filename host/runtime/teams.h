@@ -27,6 +27,9 @@ class Teams {
   /// Bytes that `teams` teams beside the predefined ones need at the end of each heap: the packets
   /// of the first entries, then the slots, unless they are at the front.
   [[nodiscard]] static std::uint64_t bytes_at_end(int teams);
+  /// Of these, what PEs reach by the network: slots, and not packets alone, so that there a NIC
+  /// refuses what goes beyond the heap that programs have.
+  [[nodiscard]] static std::uint64_t network_bytes_at_end(int teams);
 
   /// Members of the predefined teams, by PE number; of all PEs nothing need be said.
   struct Predefined {
