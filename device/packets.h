@@ -24,6 +24,9 @@ namespace gshmem::device {
 struct Packets {
   std::uint64_t* here;
   std::uint32_t flag, words;  ///< words: from one member for one other
+  GSHMEM_FN std::uint64_t* of(std::uint32_t member) const {
+    return here + member * std::size_t{words};
+  }
 };
 GSHMEM_FN std::uint64_t* packets_of(const TeamCall& call, std::uint32_t number) {
   return reinterpret_cast<std::uint64_t*>(call.state->heap + call.state->heap_bytes) +
@@ -105,8 +108,7 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packet
   const char* const source = static_cast<const char*>(call.source);
   const bool whole =
       (reinterpret_cast<std::uintptr_t>(source) | spread | call.bytes) % kPieceBytes == 0;
-  std::uint64_t* const place =
-      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{packets.words};
+  std::uint64_t* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.words);
   PacketPlace at[kAtOnce];
   GSHMEM_NO_UNROLL
@@ -136,8 +138,7 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packet
 template <class Coop>
 GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
-  std::uint64_t* const place =
-      packets.here + static_cast<std::uint32_t>(team.my_pe) * std::size_t{packets.words};
+  std::uint64_t* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   GSHMEM_NO_UNROLL
   for (int i = coop.thread_rank(); i < team.n_pes; i += coop.size()) {
     store_flag(peer_address(*call.state, place, team_pe(team, i)),
@@ -178,9 +179,7 @@ struct MovePackets {
       std::uint64_t packet[kAtOnce];
       if (!await_packets(
               call, packets.flag, packet,
-              [&](int k) {
-                return packets.here + at[k].member * std::size_t{packets.words} + at[k].packet;
-              },
+              [&](int k) { return packets.of(at[k].member) + at[k].packet; },
               [&](int k) { return static_cast<int>(at[k].member); }))
         return false;
       for (int k = 0; k < kAtOnce; ++k) {
@@ -203,10 +202,7 @@ struct BroadcastPackets {
       std::uint64_t one[1];
       const bool arrived = await_packets(
           call, packets.flag, one,
-          [&](int) {
-            return packets.here + static_cast<std::uint32_t>(member) * std::size_t{packets.words} +
-                   at;
-          },
+          [&](int) { return packets.of(static_cast<std::uint32_t>(member)) + at; },
           [&](int) { return member; });
       packet = one[0];
       return arrived;
@@ -254,8 +250,7 @@ struct CombinePackets {
         if (!await_packets(
                 call, packets.flag, packet,
                 [&](int k) {
-                  return packets.here + static_cast<std::uint32_t>(member(k)) * packets.words + at +
-                         k % kPieces;
+                  return packets.of(static_cast<std::uint32_t>(member(k))) + at + k % kPieces;
                 },
                 member))
           return false;

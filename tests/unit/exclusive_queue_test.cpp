@@ -1,6 +1,8 @@
 // A queue of one thread whose NIC consumes nothing, of a PE that is stopped.
 #include <gshmem/device/nic.h>
 
+#include "tests/unit/no_launch.h"
+
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -8,15 +10,6 @@
 
 using namespace gshmem;
 using namespace gshmem::device;
-
-// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
-extern "C" {
-Ambient* gshmemi_ambient(void) {
-  static Ambient ambient{};
-  return &ambient;
-}
-void gshmemi_host_fault(const abi::DeviceState*) {}
-}
 
 namespace {
 

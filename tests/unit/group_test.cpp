@@ -1,19 +1,11 @@
 // Group operations meet at both ends: a thread of the group changes nothing before it has met the
 // others for the first time, and nothing after it has met them for the last time.
 #include "tests/unit/queue_rig.h"
+#include "tests/unit/no_launch.h"
 
 #include <catch2/catch.hpp>
 
 #include <functional>
-
-// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
-extern "C" {
-gshmem::device::Ambient* gshmemi_ambient(void) {
-  static gshmem::device::Ambient ambient{};
-  return &ambient;
-}
-void gshmemi_host_fault(const gshmem::abi::DeviceState*) {}
-}
 
 namespace gshmem::device {
 namespace {

@@ -3,6 +3,7 @@
 #include <gshmem/device/collective.h>
 
 #include "tests/patience.h"
+#include "tests/unit/no_launch.h"
 
 #include <catch2/catch.hpp>
 
@@ -12,15 +13,6 @@
 #include <cstdint>
 #include <thread>
 #include <vector>
-
-// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
-extern "C" {
-gshmem::device::Ambient* gshmemi_ambient(void) {
-  static thread_local gshmem::device::Ambient ambient{};
-  return &ambient;
-}
-void gshmemi_host_fault(const gshmem::abi::DeviceState*) {}
-}
 
 namespace gshmem::device {
 namespace {

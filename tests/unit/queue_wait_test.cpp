@@ -1,18 +1,10 @@
 // Waits on the network path that end in vain: what the fault says, and who may record it.
 #include "tests/unit/queue_rig.h"
+#include "tests/unit/no_launch.h"
 
 #include <catch2/catch.hpp>
 
 #include <string>
-
-// What the library would answer device code: a thread of no launch, whose PE goes on after a fault.
-extern "C" {
-gshmem::device::Ambient* gshmemi_ambient(void) {
-  static gshmem::device::Ambient ambient{};
-  return &ambient;
-}
-void gshmemi_host_fault(const gshmem::abi::DeviceState*) {}
-}
 
 namespace gshmem::device {
 namespace {
