@@ -5,6 +5,7 @@
 #include "caller.h"
 #include "check.h"
 #include "collective.h"
+#include "fit.h"
 #include "team.h"
 
 namespace gshmem::api {
@@ -33,7 +34,9 @@ GSHMEM_FN int alltoall(const Caller& call, Coop coop, int handle, void* dest, co
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kAlltoall, call.name, handle, dest, source, n.bytes()))
-  return device::alltoall(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+  GSHMEM_FIT(&device::alltoall<Coop>, Coop, TeamCall);
+  return device::alltoall(coop,
+                          at_own_part({&call.state, call.name, team, dest, source, n.bytes()}));
 }
 
 template <class Coop>
@@ -45,6 +48,7 @@ GSHMEM_FN int broadcast(const Caller& call, Coop coop, int handle, void* dest, c
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kBroadcast, call.name, handle, dest, source, n.bytes(), root))
+  GSHMEM_FIT(&device::broadcast<Coop>, Coop, TeamCall, int);
   return device::broadcast(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()},
                            root);
 }
@@ -58,6 +62,7 @@ GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, co
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kFcollect, call.name, handle, dest, source, n.bytes()))
+  GSHMEM_FIT(&device::fcollect<Coop>, Coop, TeamCall);
   return device::fcollect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
 }
 
@@ -70,6 +75,7 @@ GSHMEM_FN int collect(const Caller& call, Coop coop, int handle, void* dest, con
     return GSHMEMX_ERROR_INVALID_VALUE;
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kCollect, call.name, handle, dest, source, n.bytes()))
+  GSHMEM_FIT(&device::collect<Coop>, Coop, TeamCall);
   return device::collect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
 }
 
@@ -92,8 +98,10 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
     record.width = static_cast<std::uint32_t>(kSize);
     return static_cast<int>(ops->run(record));
   })
-  return device::alltoalls<typename WordOf<kSize>::type>(
-      coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()}, strides);
+  using W = typename WordOf<kSize>::type;
+  GSHMEM_FIT(&device::alltoalls<W, Coop>, Coop, TeamCall, Strides);
+  return device::alltoalls<W>(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()},
+                              strides);
 }
 
 /// Kernels know operator and type when they are compiled; in CPU mode one function serves all.
@@ -105,7 +113,20 @@ GSHMEM_FN auto reducer_of() {
   return AnyReducer{kOp, element_type<T>()};
 #endif
 }
-/// `kKind`: a reduction or a scan.
+/// `kKind`: a reduction or a scan, of elements of the width of W.
+template <CallKind kKind, class W, class Coop, class Reducer>
+GSHMEM_FN int reduce_by(Coop coop, const TeamCall& call, Reducer reducer) {
+  GSHMEM_FIT((&reduce_by<kKind, W, Coop, Reducer>), Coop, TeamCall, Reducer);
+  if constexpr (kKind == CallKind::kReducescatter) {
+    return device::reducescatter<W>(coop, call, reducer);
+  } else if constexpr (kKind == CallKind::kInscan) {
+    return device::scan<Result::kInclusive, W>(coop, call, reducer);
+  } else if constexpr (kKind == CallKind::kExscan) {
+    return device::scan<Result::kExclusive, W>(coop, call, reducer);
+  } else {
+    return device::reduce<W>(coop, call, reducer);
+  }
+}
 template <CallKind kKind, ReduceOp kOp, class T, class Coop>
 GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, const T* source,
                         std::size_t nelems) {
@@ -121,17 +142,9 @@ GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, cons
     record.type = element_type<T>();
     return static_cast<int>(ops->run(record));
   })
-  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  const auto reducer = reducer_of<kOp, T>();
-  if constexpr (kKind == CallKind::kReducescatter) {
-    return device::reducescatter<Word<T>>(coop, of, reducer);
-  } else if constexpr (kKind == CallKind::kInscan) {
-    return device::scan<Result::kInclusive, Word<T>>(coop, of, reducer);
-  } else if constexpr (kKind == CallKind::kExscan) {
-    return device::scan<Result::kExclusive, Word<T>>(coop, of, reducer);
-  } else {
-    return device::reduce<Word<T>>(coop, of, reducer);
-  }
+  TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  if (kKind == CallKind::kReducescatter) of.source = part(source, team->my_pe, of.bytes);
+  return reduce_by<kKind, Word<T>>(coop, of, reducer_of<kOp, T>());
 }
 #define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \
   template <class T, class Coop>                                                            \

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api.h"
+#include "fit.h"
 
 namespace gshmem::device {
 
@@ -11,24 +12,33 @@ struct Blocks {
   std::ptrdiff_t dst, src;
   std::size_t size, count;
 };
+/// To `pe`, or from it.
+struct BlockMove {
+  const State* state;
+  void* dest;
+  const void* source;
+  Blocks blocks;
+  int pe;
+};
 
-/// To `pe`, or from it. When it returns, the sources are free, or the data is there. Quiet, because
-/// blocks may go by several queues.
+/// When it returns, the sources are free, or the data is there. Quiet, because blocks may go by
+/// several queues. The result says nothing (GSHMEM_FIT wants one).
 template <bool kPut>
-GSHMEM_OUTLINE void move_blocks(const State& state, void* dest, const void* source,
-                                const Blocks& blocks, int pe) {
+GSHMEM_OUTLINE int move_blocks(Thread thread, const BlockMove& move) {
+  const State& state = *move.state;
   GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < blocks.count; ++i) {
+  for (std::size_t i = 0; i < move.blocks.count; ++i) {
     const auto at = static_cast<std::ptrdiff_t>(i);
-    char* const to = static_cast<char*>(dest) + at * blocks.dst;
-    const char* const from = static_cast<const char*>(source) + at * blocks.src;
+    char* const to = static_cast<char*>(move.dest) + at * move.blocks.dst;
+    const char* const from = static_cast<const char*>(move.source) + at * move.blocks.src;
     if constexpr (kPut) {
-      put_nbi(Thread{}, state, to, from, blocks.size, pe);
+      put_nbi(thread, state, to, from, move.blocks.size, move.pe);
     } else {
-      get_nbi(Thread{}, state, to, from, blocks.size, pe);
+      get_nbi(thread, state, to, from, move.blocks.size, move.pe);
     }
   }
-  if (!is_mapped(state, pe)) nic::quiet(Thread{}, state, kPut ? "ibput" : "ibget");
+  if (!is_mapped(state, move.pe)) nic::quiet(thread, state, kPut ? "ibput" : "ibget");
+  return 0;
 }
 
 }  // namespace gshmem::device
@@ -64,7 +74,8 @@ GSHMEM_FN void move_blocks(const Caller& call, void* dest, const void* source,
     }
     return;
   })
-  device::move_blocks<kPut>(call.state, dest, source, blocks, pe);
+  GSHMEM_FIT(&device::move_blocks<kPut>, device::Thread, device::BlockMove);
+  (void)device::move_blocks<kPut>({}, {&call.state, dest, source, blocks, pe});
 }
 template <std::size_t kSize>
 GSHMEM_FN void ibput(const Caller& call, void* dest, const void* source, Blocked shape, int pe) {

@@ -17,26 +17,39 @@
 
 namespace gshmem::device {
 
+/// One thread's copies have few words in flight, for the registers of the caller.
+GSHMEM_FN LeanThread giver(Thread) { return {}; }
+template <class Coop>
+GSHMEM_FN Coop giver(Coop coop) {
+  return coop;
+}
+
 /// A put, of nothing and to itself not made.
 template <class Coop>
 GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
                     std::size_t bytes, int pe) {
   if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
-  put_nbi(coop, *call.state, dest, source, bytes, pe);
+  put_nbi(giver(coop), *call.state, dest, source, bytes, pe);
 }
+/// What went to members by load and store is there for all who have met; the rest has to be waited
+/// for.
 template <class Coop>
 GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
-  return team_barrier(coop, *call.state, call.name, call.handle());
+  if (call.team->mapped == 0 && call.state->nic.queues) {
+    coop.sync();
+    nic::quiet(coop, *call.state, call.name);
+  }
+  return meet_members(coop, call);
 }
 
-/// Part i of `source` goes to member i, to the part of `dest` that has this member's number.
+/// Part i of the source goes to member i, to the part of `dest` that has this member's number.
 template <class Coop>
 GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
   if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets))
-    return by_packets(coop, call, call.bytes, MovePackets{});
+    return by_packets<Give::kParts>(coop, call, MovePackets{});
   for_members(*call.team, [&](int i, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes),
-         part(call.source, i, call.bytes), call.bytes, pe);
+         part(call.source, i - call.team->my_pe, call.bytes), call.bytes, pe);
   });
   return end_collective(coop, call);
 }
@@ -45,7 +58,7 @@ GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
 template <class Coop>
 GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
   if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets))
-    return by_packets(coop, call, 0, BroadcastPackets{root}, call.team->my_pe == root);
+    return by_packets<Give::kWhole>(coop, call, BroadcastPackets{root}, call.team->my_pe == root);
   if (call.team->my_pe == root) {
     for_members(*call.team,
                 [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
@@ -57,7 +70,7 @@ GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
 template <class Coop>
 GSHMEM_OUTLINE int fcollect(Coop coop, const TeamCall& call) {
   if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets))
-    return by_packets(coop, call, 0, MovePackets{});
+    return by_packets<Give::kWhole>(coop, call, MovePackets{});
   for_members(*call.team, [&](int, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes), call.source, call.bytes, pe);
   });
@@ -180,46 +193,6 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
   coop.sync();
 }
 
-/// As reduce_words, with the result for all or for one, where all members map each other. A thread
-/// has four words of a member in flight; those beyond the end are its first one again.
-template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_mapped_words(Coop coop, const TeamCall& call, Reducer reducer,
-                                   std::size_t first, std::size_t end) {
-  constexpr std::size_t kAtOnce = 4;
-  const State& state = *call.state;
-  const abi::Team& team = *call.team;
-  const std::size_t width = static_cast<std::size_t>(coop.size());
-  GSHMEM_NO_UNROLL
-  for (std::size_t at = first + static_cast<std::size_t>(coop.thread_rank()); at < end;
-       at += kAtOnce * width) {
-    W sum[kAtOnce];
-    GSHMEM_NO_UNROLL
-    for (int i = 0; i < team.n_pes; ++i) {
-      const W* const from =
-          peer_address(state, static_cast<const W*>(call.source) + at, team_pe(team, i));
-      W word[kAtOnce];
-      for (std::size_t k = 0; k < kAtOnce; ++k) {
-        word[k] = load_relaxed(from + (at + k * width < end ? k * width : 0));
-      }
-      for (std::size_t k = 0; k < kAtOnce; ++k)
-        sum[k] = i == 0 ? word[k] : reducer(sum[k], word[k]);
-    }
-    const auto store = [&](int pe) {
-      W* const to = peer_address(state, static_cast<W*>(call.dest) + at, pe);
-      for (std::size_t k = 0; k < kAtOnce && at + k * width < end; ++k)
-        store_relaxed(to + k * width, sum[k]);
-    };
-    if constexpr (kResult == Result::kForOne) {
-      store(state.my_pe);
-    } else {
-      GSHMEM_NO_UNROLL
-      for (int i = 0; i < team.n_pes; ++i) store(team_pe(team, i));
-    }
-  }
-  meet_lanes(coop);
-  coop.sync();
-}
-
 /// A member's share of `count`: all of it, or of those of all members, of which the first ones have
 /// one more where it does not come out even.
 struct Share {
@@ -233,28 +206,109 @@ struct Share {
   }
 };
 
-/// Whether memory is that of members that map each other.
-enum class Reach { kAny, kMapped };
-
-/// By words of 16 bytes as far as the arrays allow, then by elements of W.
-template <Result kResult, class W, Reach kReach = Reach::kAny, class Coop, class Reducer>
-GSHMEM_OUTLINE void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
+/// By words of 16 bytes as far as the arrays allow: so many of them.
+GSHMEM_FN std::size_t wide_words(const TeamCall& call) {
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
-  std::size_t wide = both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
+  return both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
+}
+template <class W>
+inline constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
+
+/// First all words of 16 bytes, then the elements of W that are left.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
+  std::size_t wide = wide_words(call);
   const Share mine(kResult, wide, *call.team);
-  const auto combine = [&](auto word, std::size_t from, std::size_t to) {
-    if constexpr (kReach == Reach::kMapped) {
-      reduce_mapped_words<kResult, decltype(word)>(coop, call, reducer, from, to);
-    } else {
-      reduce_words<kResult, decltype(word)>(coop, call, reducer, from, to);
-    }
-  };
-  combine(Word16{}, mine.first, mine.end);
+  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
   keep_in_memory(wide);
-  constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
-  const Share rest(kResult, call.bytes / sizeof(W) - wide * kLanes, *call.team);
-  combine(W{}, wide * kLanes + rest.first, wide * kLanes + rest.end);
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
+}
+
+/// Words that a thread takes in rounds: its first one, where all end, and from round to round.
+struct WordRounds {
+  std::size_t at, end, step;
+};
+/// Those of a thread where all members map each other. A tile is four words of every lane of a
+/// warp: what one has in flight of a member, at places that the compiler knows.
+struct MappedRounds {
+  WordRounds tiles, words, elements;
+};
+inline constexpr int kTileWords = 4;
+template <class Coop>
+inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
+
+/// Lanes of a warp that is not whole have no tiles. In memory, for the registers of the caller.
+template <Result kResult, class W, class Coop>
+GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
+  constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
+  const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
+  const std::size_t width = static_cast<std::size_t>(coop.size()), warps = width / kLane;
+  const std::size_t wide = wide_words(call);
+  const Share mine(kResult, wide, *call.team);
+  const std::size_t tiled = warps == 0 ? 0 : (mine.end - mine.first) / kTile * kTile;
+  plan.tiles = {mine.first + rank / kLane * kTile + rank % kLane,
+                mine.first + (rank / kLane < warps ? tiled : 0), warps * kTile};
+  plan.words = {mine.first + tiled + rank, mine.end, width};
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  plan.elements = {first + rest.first + rank, first + rest.end, width};
+  keep_in_memory(plan);
+}
+
+/// kAtOnce words of every round, kApart from each other, combined for all or for this member. The
+/// first member's come before the loop: an array that is only set under a condition would keep its
+/// registers in all of the kernel.
+template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
+GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
+  GSHMEM_NO_UNROLL
+  for (; rounds.at < rounds.end; rounds.at += rounds.step) {
+    const auto load = [&](W(&word)[kAtOnce], int i) {
+      const W* const from = peer_address(
+          *call.state, static_cast<const W*>(call.source) + rounds.at, team_pe(*call.team, i));
+      for (int k = 0; k < kAtOnce; ++k) word[k] = load_relaxed(from + k * kApart);
+    };
+    const auto store = [&](const W(&word)[kAtOnce], int pe) {
+      W* const to = peer_address(*call.state, static_cast<W*>(call.dest) + rounds.at, pe);
+      for (int k = 0; k < kAtOnce; ++k) store_relaxed(to + k * kApart, word[k]);
+    };
+    W sum[kAtOnce], more[kAtOnce];
+    load(sum, 0);
+    GSHMEM_NO_UNROLL
+    for (int i = 1; i < call.team->n_pes; ++i) {
+      load(more, i);
+      for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
+    }
+    if constexpr (kResult == Result::kForOne) {
+      store(sum, call.state->my_pe);
+    } else {
+      GSHMEM_NO_UNROLL
+      for (int i = 0; i < call.team->n_pes; ++i) store(sum, team_pe(*call.team, i));
+    }
+    keep_in_memory(rounds);
+  }
+}
+
+/// As reduce_by_words with the result for all or for one, where all members map each other.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
+  MappedRounds plan;
+  plan_rounds<kResult, W>(coop, call, plan);
+  reduce_rounds<kResult, kTileWords, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
+  reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
+  reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
+  meet_lanes(coop);
+  coop.sync();
+}
+/// A reduction between them.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reducer) {
+  const int status = meet_members(coop, call);
+  if (status != 0) return status;
+  reduce_in_rounds<kResult, W>(coop, call, reducer);
+  return meet_members(coop, call);
 }
 
 /// Pieces of `words` elements of W, one for each member; `left` elements remain. Every step of a
@@ -270,36 +324,50 @@ struct Pieces {
   GSHMEM_FN std::size_t bytes() const { return words * sizeof(W); }
 };
 
-/// Piece `my_pe` of all members' sources lands in this member's `dest`.
+/// A piece goes by load and store: PEs that map nobody reach themselves.
+GSHMEM_FN bool is_near(const State& state, int pe) {
+  return pe == state.my_pe || is_mapped(state, pe);
+}
+
+/// Piece `my_pe` of the sources that are far lands in this member's `dest`.
 template <class W, class Coop>
 GSHMEM_OUTLINE void take_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
+    if (is_near(*call.state, pe)) return;
     const std::size_t bytes = Pieces<W>(call).bytes();
-    if (i == call.team->my_pe) return;
-    get_nbi(coop, *call.state, part(call.dest, i, bytes),
-            part(call.source, call.team->my_pe, bytes), bytes, pe);
+    nic::get(coop, *call.state, part(call.dest, i, bytes),
+             part(call.source, call.team->my_pe, bytes), bytes, pe, nic::Arrival::kAtQuiet);
   });
   quiet(coop, *call.state);
 }
 
-/// What comes of them stays in this member's own piece there.
+/// With those of the near members. The result is this member's own piece of their `dest`: nothing
+/// lands there.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+  const State& state = *call.state;
   const abi::Team& team = *call.team;
   const Pieces<W> pieces(call);
   const std::size_t bytes = pieces.bytes(), width = static_cast<std::size_t>(coop.size());
-  const auto piece = [&](int i) {
-    return reinterpret_cast<const W*>(i == team.my_pe ? part(call.source, i, bytes)
-                                                      : part(call.dest, i, bytes));
+  const char* const own = part(call.source, team.my_pe, bytes);
+  const auto load = [&](int i, std::size_t at) {
+    const int pe = team_pe(team, i);
+    const char* const piece =
+        is_near(state, pe) ? peer_address(state, own, pe) : part(call.dest, i, bytes);
+    return load_relaxed(reinterpret_cast<const W*>(piece) + at);
   };
   W* const result = reinterpret_cast<W*>(part(call.dest, team.my_pe, bytes));
   GSHMEM_NO_UNROLL
   for (std::size_t at = static_cast<std::size_t>(coop.thread_rank()); at < pieces.words;
        at += width) {
-    W sum = load_relaxed(piece(0) + at);
+    W sum = load(0, at);
     GSHMEM_NO_UNROLL
-    for (int i = 1; i < team.n_pes; ++i) sum = reducer(sum, load_relaxed(piece(i) + at));
-    store_relaxed(result + at, sum);
+    for (int i = 1; i < team.n_pes; ++i) sum = reducer(sum, load(i, at));
+    GSHMEM_NO_UNROLL
+    for (int i = 0; i < team.n_pes; ++i) {
+      const int pe = team_pe(team, i);
+      if (is_near(state, pe)) store_relaxed(peer_address(state, result, pe) + at, sum);
+    }
   }
   meet_lanes(coop);
 }
@@ -307,9 +375,10 @@ GSHMEM_OUTLINE void combine_pieces(Coop coop, const TeamCall& call, Reducer redu
 template <class W, class Coop>
 GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int, int pe) {
+    if (is_near(*call.state, pe)) return;
     const std::size_t bytes = Pieces<W>(call).bytes();
     char* const result = part(call.dest, call.team->my_pe, bytes);
-    give(coop, call, result, result, bytes, pe);
+    nic::put(coop, *call.state, result, result, bytes, pe, nic::Reuse::kAtQuiet);
   });
 }
 
@@ -317,11 +386,12 @@ GSHMEM_OUTLINE void give_pieces(Coop coop, const TeamCall& call) {
 /// `source`.
 template <class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer reducer) {
+  int status = meet_members(coop, call);
+  if (status != 0) return status;
   if (Pieces<W>(call).words != 0) {
     take_pieces<W>(coop, call);
     combine_pieces<W>(coop, call, reducer);
-    // Nobody reads `dest` any more.
-    const int status = team_sync(coop, *call.state, call.name, call.handle());
+    status = meet_members(coop, call);  // nobody reads `dest` any more
     if (status != 0) return status;
     give_pieces<W>(coop, call);
   }
@@ -330,54 +400,42 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
   const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = pieces.left;
   reduce_words<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
                                    first + (me < left ? me + 1 : left));
-  return 0;
+  return end_collective(coop, call);
 }
 
-/// Elements of the width of W, combined by `reducer`.
-template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
-  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
-    return by_packets(coop, call, 0, CombinePackets<PacketUnit<W>, Reducer>{reducer});
-  int status = team_sync(coop, *call.state, call.name, call.handle());  // all sources are ready
+/// A scan; or a reduction whose elements come one by one from members that are not mapped.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_OUTLINE int scan(Coop coop, const TeamCall& call, Reducer reducer) {
+  const int status = meet_members(coop, call);
   if (status != 0) return status;
-  if (call.team->mapped != 0) {
-    if (call.dest != call.source && call.within(abi::Limit::kReduceOneShot)) {
-      reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, call, reducer);
-    } else {
-      reduce_by_words<Result::kForAll, W, Reach::kMapped>(coop, call, reducer);
-    }
-  } else if (call.dest == call.source) {
-    reduce_by_words<Result::kForAll, W>(coop, call, reducer);
-  } else {
-    status = reduce_by_pieces<W>(coop, call, reducer);
-    if (status != 0) return status;
-  }
+  reduce_by_words<kResult, W>(coop, call, reducer);
   return end_collective(coop, call);
+}
+
+/// Elements of the width of W, combined by `reducer`. In one shot every member combines everything
+/// for itself, else a piece for all. In line, with nothing after the calls that do the work: ptxas
+/// adds what lives across calls to the registers of the kernel.
+template <class W, class Coop, class Reducer>
+GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
+  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
+    return by_packets<Give::kWhole>(coop, call, CombinePackets<PacketUnit<W>, Reducer>{reducer});
+  const bool in_place = call.dest == call.source;
+  if (call.team->mapped != 0) {
+    if (!in_place && call.within(abi::Limit::kReduceOneShot))
+      return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
+    return reduce_mapped<Result::kForAll, W>(coop, call, reducer);
+  }
+  if (in_place) return scan<Result::kForAll, W>(coop, call, reducer);
+  return reduce_by_pieces<W>(coop, call, reducer);
 }
 
 /// The members' parts of that number, combined, go to this member; a part has `bytes`.
 template <class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
+GSHMEM_FN int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
   if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
-    return by_packets(coop, call, call.bytes, CombinePackets<PacketUnit<W>, Reducer>{reducer});
-  const int status = team_sync(coop, *call.state, call.name, call.handle());
-  if (status != 0) return status;
-  TeamCall mine = call;
-  mine.source = part(call.source, call.team->my_pe, call.bytes);
-  if (call.team->mapped != 0) {
-    reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, mine, reducer);
-  } else {
-    reduce_by_words<Result::kForOne, W>(coop, mine, reducer);
-  }
-  return end_collective(coop, call);
-}
-
-template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int scan(Coop coop, const TeamCall& call, Reducer reducer) {
-  const int status = team_sync(coop, *call.state, call.name, call.handle());
-  if (status != 0) return status;
-  reduce_by_words<kResult, W>(coop, call, reducer);
-  return end_collective(coop, call);
+    return by_packets<Give::kParts>(coop, call, CombinePackets<PacketUnit<W>, Reducer>{reducer});
+  if (call.team->mapped != 0) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
+  return scan<Result::kForOne, W>(coop, call, reducer);
 }
 
 }  // namespace gshmem::device

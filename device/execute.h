@@ -172,7 +172,8 @@ GSHMEM_FN void execute_transfer(Coop coop, const State& state, const Call& call)
 template <class W, class Coop>
 GSHMEM_OUTLINE int execute_reduction(Coop coop, const TeamCall& of, const Call& call) {
   const AnyReducer reducer{call.reduce_op, call.type};
-  if (call.kind == CallKind::kReducescatter) return reducescatter<W>(coop, of, reducer);
+  if (call.kind == CallKind::kReducescatter)
+    return reducescatter<W>(coop, at_own_part(of), reducer);
   if (call.kind == CallKind::kInscan) return scan<Result::kInclusive, W>(coop, of, reducer);
   if (call.kind == CallKind::kExscan) return scan<Result::kExclusive, W>(coop, of, reducer);
   return reduce<W>(coop, of, reducer);
@@ -183,7 +184,7 @@ GSHMEM_FN int execute_collective(Coop coop, const State& state, const char* name
   const abi::Team* const team = find_team(state, name, "team", call.team);
   if (!team) return GSHMEMX_ERROR_INVALID_VALUE;
   const TeamCall of{&state, name, team, call.dest, call.source, call.bytes};
-  if (call.kind == CallKind::kAlltoall) return alltoall(coop, of);
+  if (call.kind == CallKind::kAlltoall) return alltoall(coop, at_own_part(of));
   if (call.kind == CallKind::kBroadcast) return broadcast(coop, of, call.pe);
   if (call.kind == CallKind::kFcollect) return fcollect(coop, of);
   if (call.kind == CallKind::kCollect) return collect(coop, of);

@@ -99,30 +99,28 @@ GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
   return a.member == b.member && a.packet == b.packet;
 }
 
-/// To member i the bytes at `source` + i * `spread`. A thread has four loads in flight.
-template <class Coop>
-GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets,
-                                 std::size_t spread) {
-  constexpr int kAtOnce = 4;
+/// To all members the same of `source`, or to each its part.
+enum class Give { kWhole, kParts };
+
+/// A thread has kAtOnce loads in flight. kAligned: all data are whole pieces.
+template <Give kGive, int kAtOnce, bool kAligned, class Coop>
+GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
-  const char* const source = static_cast<const char*>(call.source);
-  const bool whole =
-      (reinterpret_cast<std::uintptr_t>(source) | spread | call.bytes) % kPieceBytes == 0;
   std::uint64_t* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.words);
   PacketPlace at[kAtOnce];
   GSHMEM_NO_UNROLL
   while (walk.next(at, static_cast<std::uint32_t>(team.n_pes))) {
     std::uint32_t piece[kAtOnce];
-    const auto from = [&](int k) { return source + at[k].member * spread; };
-    if (whole) {
-      for (int k = 0; k < kAtOnce; ++k) {
-        piece[k] = load_relaxed(reinterpret_cast<const std::uint32_t*>(from(k)) + at[k].packet);
-      }
-    } else {
-      for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int packet = static_cast<int>(at[k].packet);
+      const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
+      if constexpr (kAligned) {
+        const auto* const source = static_cast<const std::uint32_t*>(call.source);
+        piece[k] = load_relaxed(source + (parts * static_cast<int>(packets.words) + packet));
+      } else {
         const std::size_t first = at[k].packet * kPieceBytes;
-        piece[k] = load_piece(from(k) + first, call.bytes - first);
+        piece[k] = load_piece(part(call.source, parts, call.bytes) + first, call.bytes - first);
       }
     }
     for (int k = 0; k < kAtOnce; ++k) {
@@ -132,6 +130,12 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packet
                  std::uint64_t{packets.flag} << 32 | piece[k]);
     }
   }
+}
+template <Give kGive, class Coop>
+GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
+  if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % kPieceBytes == 0)
+    return send_pieces<kGive, 3, true>(coop, call, packets);
+  send_pieces<kGive, 1, false>(coop, call, packets);
 }
 
 /// To every member one of no data, in place of the first one of what this member does not give.
@@ -291,9 +295,9 @@ using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, 
 
 /// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
 /// first fault, on all threads of the group.
-template <class Coop, class Receive>
-GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, std::size_t spread,
-                              const Receive& receive, bool gives = true) {
+template <Give kGive, class Coop, class Receive>
+GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& receive,
+                              bool gives = true) {
   coop.sync();
   std::uint32_t* const last = &call.state->team_slots[team_index(call.team->handle)].packets;
   const std::uint32_t number = load_relaxed(last) + 1;
@@ -301,7 +305,7 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, std::size_t sprea
   const Packets packets{packets_of(call, number), number | kPacketFlag,
                         static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived && gives) send_packets(coop, call, packets, spread);
+  if (arrived && gives) send_packets<kGive>(coop, call, packets);
   if (arrived && !gives) send_presence(coop, call, packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.

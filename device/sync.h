@@ -217,18 +217,22 @@ GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
   sync_all(coop, state, call);
 }
 
-/// Of team `handle`. 0, or the code of the PE's first fault, on all threads of the group.
+/// Of the team with entry `index`. 0, or the code of the PE's first fault, on all threads of the
+/// group.
 template <class Coop>
-GSHMEM_OUTLINE int team_sync(Coop coop, const State& state, const char* call, int handle) {
-  bool arrived;
-  if (handle == GSHMEM_TEAM_WORLD) {  // no entry to load after every fence
-    arrived = meet(coop, World{state}, call);
-  } else {
-    const abi::Team* team = find_team(state, call, "team", handle);
-    if (!team) return GSHMEMX_ERROR_INVALID_VALUE;
-    arrived = meet(coop, Members{state, *team}, call);
-  }
+GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
+                                std::uint32_t index) {
+  const bool arrived = index == GSHMEM_TEAM_WORLD  // no entry to load after every fence
+                           ? meet(coop, World{state}, call)
+                           : meet(coop, Members{state, team_entries(state)[index]}, call);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
+}
+/// Of team `handle`, which may be none.
+template <class Coop>
+GSHMEM_FN int team_sync(Coop coop, const State& state, const char* call, int handle) {
+  if (handle != GSHMEM_TEAM_WORLD && !find_team(state, call, "team", handle))
+    return GSHMEMX_ERROR_INVALID_VALUE;
+  return sync_members(coop, state, call, team_index(static_cast<std::uint32_t>(handle)));
 }
 template <class Coop>
 GSHMEM_FN int team_barrier(Coop coop, const State& state, const char* call, int handle) {

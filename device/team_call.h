@@ -20,10 +20,10 @@ GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
   }
 }
 GSHMEM_FN char* part(void* array, int i, std::size_t bytes) {
-  return static_cast<char*>(array) + static_cast<std::size_t>(i) * bytes;
+  return static_cast<char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
 }
 GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
-  return static_cast<const char*>(array) + static_cast<std::size_t>(i) * bytes;
+  return static_cast<const char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
 }
 
 /// What all collectives are given: arrays in the heap, and the bytes that one member gives to
@@ -33,9 +33,8 @@ struct TeamCall {
   const char* name;
   const abi::Team* team;
   void* dest;
-  const void* source;
+  const void* source;  ///< of several parts: this member's own one
   std::size_t bytes;
-  GSHMEM_FN int handle() const { return static_cast<int>(team->handle); }
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
   /// All members choose alike: the same team, operation, bytes and scope.
   GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
@@ -48,5 +47,16 @@ struct TeamCall {
                           static_cast<std::uint32_t>(coop.size());
   }
 };
+/// The call of an operation whose `source` has a part for each member.
+GSHMEM_FN TeamCall at_own_part(TeamCall call) {
+  call.source = part(call.source, call.team->my_pe, call.bytes);
+  return call;
+}
+
+/// All members are in the call, with what they did before it.
+template <class Coop>
+GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
+  return sync_members(coop, *call.state, call.name, team_index(call.team->handle));
+}
 
 }  // namespace gshmem::device

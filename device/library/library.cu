@@ -6,7 +6,7 @@
 #include <gshmem/types.h>
 
 #include <gshmem/device/blocks.h>
-#include <gshmem/device/fit.h>
+#include <gshmem/device/fit_kernels.h>
 #include <gshmem/device/handles.h>
 
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \

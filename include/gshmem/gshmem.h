@@ -151,7 +151,7 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // --- Everything of functions.def -----------------------------------------------------------------
 #if defined(__CUDACC__)
-#include <gshmem/device/fit.h>
+#include <gshmem/device/fit_kernels.h>
 #include <gshmem/device/handles.h>
 #include <gshmem/device/registrar.h>
 #define GSHMEM_BLOCKS 0  // of blocks.h: they would add a tenth to what nvcc needs for this header

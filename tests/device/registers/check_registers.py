@@ -3,9 +3,9 @@
 
 Usage: check_registers.py NVCC ARCHITECTURE [NVCC-FLAG...]
 
-Compiles kernels.cu as a whole program and as relocatable code, which it links (-rdc=true: what ptxas
-says of a kernel there is without what the kernel calls), prints tables, and exits 1 when a kernel
-exceeds its limit.
+Compiles kernels.cu and calls.cu as whole programs and as relocatable code, which it links (-rdc=true:
+what ptxas says of a kernel there is without what the kernel calls), prints tables, and exits 1 when
+a kernel exceeds its limit.
 Registers are counted as the hardware hands them out: per thread in steps of 8 (CUDA C++ Programming
 Guide, occupancy: allocation unit of 256 per warp).
 """
@@ -29,6 +29,8 @@ WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
 LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst")
 # Those that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}
+# Kernels of calls.cu that have more in whole programs: such a kernel has 896 threads.
+MOST = {re.compile(r"CALL_\w+_reducescatter(_warp|_block)?"): 72}
 # Registers more than in a whole program that it may cost after linking.
 LINKED = 8
 KERNEL = re.compile(r"(?:entry function|properties for) '(\w+)'")
@@ -43,9 +45,9 @@ def run(command):
     return done.stderr + done.stdout
 
 
-def registers(nvcc, flags, linked=False):
+def registers(nvcc, flags, unit="kernels.cu", linked=False):
     """{kernel: registers} as ptxas, or after linking nvlink, reports them."""
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), unit)
     with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, "made.o")
         if linked:
@@ -61,7 +63,8 @@ def registers(nvcc, flags, linked=False):
             kernel = match.group(1)
         elif (match := USED.search(line)) and kernel:
             found[kernel] = int(match.group(1))
-    found = {name: count for name, count in found.items() if name.startswith(tuple(LIMITS))}
+    ours = (*LIMITS, "CALL")
+    found = {name: count for name, count in found.items() if name.startswith(ours)}
     if not found:
         sys.exit("no registers are reported:\n" + report)
     return found
@@ -95,6 +98,17 @@ def check(title, found, limit_of):
     return failures
 
 
+def check_calls(title, found, most):
+    """As check, of kernels that do nothing else; `most`: of those that may have more."""
+    print(title)
+    failures = 0
+    for name, count in found.items():
+        limit = next((limit for names, limit in most.items() if names.fullmatch(name)), LAUNCHABLE)
+        failures += count > limit
+        print(f"  {name:34} {count:4}   limit {limit}{'   TOO MANY' if count > limit else ''}")
+    return failures
+
+
 def main():
     nvcc, architecture, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
     flags = ["-std=c++20", "-O3", f"-arch=sm_{architecture}", *flags]
@@ -105,10 +119,13 @@ def main():
                      else alone + limit_over(body, call))
     failures += check("-rdc=true, linked", registers(nvcc, flags, linked=True),
                       lambda name, *_: min(LAUNCHABLE, allocated(whole[name]) + LINKED))
-    shallow = registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4"])
+    shallow = registers(nvcc, [*flags, "-DGSHMEM_COPY_DEPTH=4", "-DCOPIES_ALONE"])
     failures += check("GSHMEM_COPY_DEPTH=4", shallow,
                       lambda _, body, call, alone: alone + LIMITS[body] if call in SHALLOW
                       else LAUNCHABLE)
+    failures += check_calls("other families", registers(nvcc, flags, "calls.cu"), MOST)
+    failures += check_calls("other families, -rdc=true, linked",
+                            registers(nvcc, flags, "calls.cu", linked=True), {})
     return 1 if failures else 0
 
 

@@ -1,6 +1,7 @@
 // What dormant communication costs a kernel: two streaming kernels, each alone and with one call
 // behind a flag that is never set. check_registers.py compiles this unit and compares the registers
-// of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone.
+// of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. Families that are not here
+// are in calls.cu.
 #if defined(WITH_BURST)
 #include <gshmem/gshmem.hpp>
 #else
@@ -73,6 +74,7 @@ struct Arrays {
 
 KERNELS(alone, *to->word = to->pe)
 
+#if !defined(COPIES_ALONE)
 // Elements, atomics and signals.
 KERNELS(int_p, gshmem_int_p(to->word, static_cast<int>(to->value), to->pe))
 KERNELS(int_g, *to->word = gshmem_int_g(to->word, to->pe))
@@ -86,6 +88,7 @@ KERNELS(signal_wait_until, gshmem_signal_wait_until(to->signal, GSHMEM_CMP_GE, t
 STREAM(wait_until_any, *to->signal = gshmem_uint64_wait_until_any(to->signal, to->bytes, nullptr,
                                                                   GSHMEM_CMP_GE, to->value))
 STREAM(test, *to->word = gshmem_uint64_test(to->signal, GSHMEM_CMP_GE, to->value))
+#endif
 
 // Copies by a thread, a warp and a block.
 #define COPIES(KIND, FORM, SUFFIX)                                                               \
@@ -110,6 +113,7 @@ STRIDED(gshmem_, )
 STRIDED(gshmemx_, _warp)
 STRIDED(gshmemx_, _block)
 
+#if !defined(COPIES_ALONE)
 // Order, barriers, and what goes by contexts and handles.
 STREAM(fence, gshmem_fence())
 KERNELS(quiet, gshmem_quiet())
@@ -129,4 +133,5 @@ STREAM(qp_quiet, gshmemx_qp_quiet(to->pe, to->qps, 1))
 #if defined(WITH_BURST)
 STREAM(burst, gshmem::Burst burst(gshmem::context().on(to->ctx), gshmem::Thread{}, to->pe);
        burst.put_nbi(to->heap, to->heap, to->bytes); burst.signal({to->signal, 1}))
+#endif
 #endif
