@@ -231,7 +231,7 @@ TEST_CASE("uid_root_service_without_descriptors_says_so_to_those_who_wait", "[ui
   if (lacks_descriptors()) return;
   IdChannel channel, ready, over;
   const auto body = [&](int rank) {
-    const Config config = uid_config(1);
+    const Config config = uid_config(2);
     const gshmemx_uniqueid id = channel.share(rank, 2, config);
     if (rank == 0) {  // has the service, with room for one connection, and never joins
       const auto lowest = static_cast<rlim_t>(Fd(dup(0)).get());
