@@ -13,8 +13,10 @@
 #include <sys/time.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <thread>
 
@@ -50,6 +52,12 @@ void conforms(Runner run, int size, AddressFamily family) {
           int life = 0;
           conformance([&] { return lives[life++].join(rank, size, uid_config(60, family)); });
         }) == "");
+}
+
+/// Says "skipped: ..." where descriptors cannot be taken away.
+bool lacks_descriptors() {
+  if (kSanitized) std::puts("skipped: sanitizers need descriptors themselves");
+  return kSanitized;
 }
 
 }  // namespace
@@ -196,11 +204,7 @@ TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
 }
 
 TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
-  if (kSanitized) {
-    std::puts("skipped: sanitizers need descriptors themselves");
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
+  if (lacks_descriptors()) return;
   IdChannel channel, ready;
   const auto body = [&](int rank) {
     const auto boot = channel.join(rank, 3, uid_config());
@@ -221,6 +225,39 @@ TEST_CASE("uid_root_service_that_cannot_go_on_says_so", "[uid]") {
                  });
   };
   CHECK(run_processes(3, body) == "");
+}
+
+TEST_CASE("uid_root_service_without_descriptors_says_so_to_those_who_wait", "[uid]") {
+  if (lacks_descriptors()) return;
+  IdChannel channel, ready, over;
+  const auto body = [&](int rank) {
+    const Config config = uid_config(2);
+    const gshmemx_uniqueid id = channel.share(rank, 2, config);
+    if (rank == 0) {  // has the service, with room for one connection, and never joins
+      const auto lowest = static_cast<rlim_t>(Fd(dup(0)).get());
+      const rlimit limit{lowest + 1, lowest + 1};
+      check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+      ready.signal();
+      over.await(1);
+      return;
+    }
+    ready.await(1);
+    std::atomic<bool> ended{false};
+    std::thread others([&] {
+      try {
+        for (std::deque<RawClient> connected; !ended; usleep(20'000)) connected.emplace_back(id);
+      } catch (const std::exception&) {  // the service has ended
+      }
+    });
+    expect_error(GSHMEMX_ERROR_TIMEOUT,
+                 "the root service has no descriptors left: accept4: Too many open files; this "
+                 "process may have",
+                 [&] { (void)bootstrap::create_uid(id, rank, 2, config); });
+    ended = true;
+    others.join();
+    over.signal();
+  };
+  CHECK(run_processes(2, body) == "");
 }
 
 TEST_CASE("uid_rank_killed_before_all_have_joined_is_named", "[uid]") {

@@ -57,7 +57,7 @@ SELFTEST_FAULTS = {  # rules and adversary of the soft NIC, and the line that na
 def case_selftest(program):
     soft = {"GSHMEM_NIC": "soft"}
     good = run(program, ["--nic-selftest"], 0, **soft)
-    for part in ("wrap of the queue", "atomics of 4 bytes", "error: remote key", "GB/s",
+    for part in ("230 lengths up to 230 bytes", "wrap of the queue", "atomics of 4 bytes", "error: remote key", "GB/s",
                  "All checks are good."):
         assert part in good, f"no {part!r} in\n{good}"
     assert "FAILED" not in good
@@ -162,6 +162,9 @@ def case_doctor(program):
         check_finding(finding, names)
     spoken = [finding["check"] for finding in report["findings"]]
     assert list(dict.fromkeys(spoken)) == names, "not every check, or not in the table's order"
+    built = json.loads(run(program, ["--json", "--no-job"], 0))["build"]
+    without = [f for f in report["findings"] if "built without PMIx" in f.get("cause", "")]
+    assert bool(without) == (built["pmix"] == "no"), (without, built)
     problems = [f for f in report["findings"] if f["verdict"] == "problem"]
     assert report["problems"] == len(problems) and report["host"]
     assert done.returncode == (1 if problems else 0), done.stderr

@@ -25,6 +25,13 @@ TEAM = "team_sync_test:"
 TELLS = "a_member_tells_those_that_wait_for_it_and_touches_nothing_else"
 WAITS = "a_member_waits_for_every_other_one_and_names_it"
 TOLD = "difference"
+# Collectives by packets: what a member sends, what it waits for, what it makes of it.
+PACKETS = "packets_test:"
+SENDS = PACKETS + ("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touches_"
+                   "nothing_else")
+HAS_COME = PACKETS + "what_has_come_is_where_it_belongs_and_nothing_after_it"
+COMBINED = PACKETS + "what_all_have_sent_is_combined_in_the_order_of_the_members"
+AWAITED = PACKETS + "every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named"
 NBI = ("GSHMEM_FN void {}(Coop coop, const State& state, void* {}, const void* {},\n"
        "                       std::size_t bytes, int pe) {{\n")
 
@@ -440,6 +447,58 @@ MUTATIONS = [
     mutation("handle_of_another_team_is_taken", "team.h",
              "if (load_relaxed(&entry->handle) == static_cast<std::uint32_t>(team)) return entry;",
              "return entry;", TEAM + "a_handle_of_another_time_is_no_team", "INVALID_VALUE"),
+
+    # Collectives by packets.
+    mutation("packets_of_an_earlier_call_count", "packets.h",
+             "if (packet[k] >> 32 != flag) missing = k;", "if (packet[k] >> 32 == 0) missing = k;",
+             AWAITED, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("packets_of_all_calls_in_one_buffer", "packets.h", "* 2 + number % 2) * abi::kPackets;",
+             "* 2) * abi::kPackets;", SENDS, TOLD),
+    mutation("teams_share_their_packets", "packets.h",
+             "(std::size_t{team_index(call.team->handle)} * 2 + number % 2)", "(std::size_t{number % 2})",
+             SENDS, TOLD),
+    mutation("packets_by_the_number_of_the_pe", "packets.h",
+             "packets.of(static_cast<std::uint32_t>(team.my_pe));\n  PacketWalk",
+             "packets.of(static_cast<std::uint32_t>(call.state->my_pe));\n  PacketWalk", SENDS,
+             TOLD),
+    mutation("packets_of_one_part_for_all", "packets.h", "source + at[k].member * spread; };",
+             "source; };", SENDS, TOLD),
+    mutation("packets_without_the_tail", "packets.h", "(call.bytes + kPieceBytes - 1) / kPieceBytes)",
+             "call.bytes / kPieceBytes)", COMBINED, "dest == expected"),
+    mutation("packet_stored_past_the_end", "packets.h",
+             "  if (left >= kPieceBytes && is_aligned<std::uint32_t>(to))",
+             "  if (is_aligned<std::uint32_t>(to))", HAS_COME, "dest == expected"),
+    mutation("packets_stored_to_the_part_of_the_receiver", "packets.h",
+             "static_cast<char*>(call.dest) + at[k].member * call.bytes + first",
+             "static_cast<char*>(call.dest) + call.team->my_pe * call.bytes + first", HAS_COME,
+             "dest == expected"),
+    mutation("packets_of_the_last_member_are_not_combined", "packets.h",
+             "for (int first = 0; first < n; first += kMembers)",
+             "for (int first = 0; first + 1 < n; first += kMembers)", AWAITED, "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("packets_combined_anew_with_each_load", "packets.h", "sum = first + m == 0 ?",
+             "sum = m == 0 ?", COMBINED, "dest == expected"),
+    mutation("presence_is_not_awaited", "packets.h",
+             "      if (!has(i, 0, packet)) return false;\n", "      (void)i;\n", AWAITED,
+             "GSHMEMX_ERROR_TIMEOUT"),
+    mutation("presence_is_not_sent", "packets.h",
+             "  if (arrived && !gives) send_presence(coop, call, packets);\n", "",
+             PACKETS + "who_gives_nothing_tells_every_one_that_it_is_here", TOLD),
+    mutation("call_by_packets_is_not_counted", "packets.h",
+             "  if (coop.thread_rank() == 0) store_relaxed(last, number);\n", "", SENDS,
+             r"calls\(\) == "),
+    mutation("packets_are_not_cleared_before_flags_begin_again", "packets.h",
+             "  if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);\n", "",
+             PACKETS + "packets_of_calls_long_ago_are_not_taken_where_flags_begin_again",
+             r"make_calls\(0\) == 12|theirs == 12"),
+    mutation("stopped_member_sends_packets", "packets.h",
+             "bool arrived = !call.state->nic.queues || may_meet(*call.state);", "bool arrived = true;",
+             PACKETS + "a_member_that_was_stopped_sends_nothing_where_puts_may_be_missing", TOLD),
+    mutation("packets_of_a_call_of_nothing", "team_call.h", "return bytes != 0 && bytes <= limit(of);",
+             "return bytes <= limit(of);",
+             PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(0"),
+    mutation("more_packets_than_threads_send", "team_call.h",
+             "(bytes + 3) / 4 * static_cast<std::uint32_t>(team->n_pes);", "(bytes + 3) / 4;",
+             PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(9"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",

@@ -87,6 +87,7 @@ STAGES = {
         spmd("soft_threads_3", "soft_mpirun_2", "soft_adversary_mixed_3_11", "soft_rails_3"), ERRORS],
     "transport/ofi": [
         tests(["ofi_test", "ofi_rank"], r"ofi\.(what a busy|inline|an? [a-z ]*error$)", 45),
+        tests(["ofi_test"], r"ofi_double\.", 60),
         tests(["ofi_test", "ofi_rank"], r"ofi\.", 120),
         spmd("ofi_threads_3", "ofi_mpirun_3", "ofi_messages_2"),
         tests(LIBRARY, r"(spmd\.(job_with|finalize_leaves)|errors\.(quiet|target|retries|entries))", 120)],

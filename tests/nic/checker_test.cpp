@@ -4,6 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstring>
+#include <string>
+
 namespace gshmem::test {
 namespace {
 
@@ -283,7 +286,18 @@ TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
   const int other = gshnic_make_fabric();
   CHECK(gshnic_join_fabric(other) == -1);
   CHECK_THAT(gshnic_error(), Contains("another fabric"));
-  CHECK(soft::Engine::get().device().lid != 0);
+  soft::Engine& engine = soft::Engine::get();
+  CHECK(engine.device().lid != 0);
+  Queue queue(engine, engine.create_pd());
+  queue.connect(queue.qpn());
+  queue.nop();
+  queue.store_record(2);
+  queue.store_doorbell(2, queue.qpn());
+  wait_for_violation(engine, "not written before the doorbell");
+  std::memset(text, 'x', sizeof text);
+  CHECK(gshnic_violations(text, 5) == 1);
+  CHECK(std::string(text) == engine.violations().substr(0, 4));
+  CHECK(text[5] == 'x');
 }
 
 }  // namespace

@@ -245,8 +245,10 @@ TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_say
   }
   SECTION("for ever") {
     Ends ends({.rules = "qp=#0:rnr:times=40"});
-    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = 1});
+    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = 1});  // 0.01 ms
+    const std::int64_t begin = clock_ns();
     CHECK_FALSE(ends.write(8).error());
+    CHECK(clock_ns() - begin < kPatience * std::int64_t{400'000'000});
   }
   SECTION("with the timer of the last transition") {
     Ends ends({.rules = "qp=#0:rnr:times=1"});

@@ -1,12 +1,16 @@
 // Mlx5Nic over a table of functions of the test's own: what each failure is called, that nothing is
 // left behind by any, and what reaches the device.
+#include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <string>
+#include <vector>
 
 namespace gshmem::nic::mlx5 {
 
@@ -271,8 +275,16 @@ TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
     return addresses.size();
   };
   CHECK(addresses_of(1000, 10) == 10);
+  log_configure(LogLevel::kInfo, "");
+  gshmem::test::StderrCapture log;
   CHECK(addresses_of(1000, 1000) == DoorbellRegisters::kMost);
+  CHECK(log.writes().empty());
   CHECK(addresses_of(3, 10) == 3);
+  const std::vector<std::string> said = log.writes();
+  log_configure(LogLevel::kWarn, "");
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("INFO: queues share 3 doorbell registers: ") &&
+                          Catch::Contains("NC: Cannot allocate memory"));
   CHECK_THAT(error_of([&] { (void)addresses_of(0, 1); }),
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }

@@ -240,6 +240,8 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   std::uint32_t number = 0;
   CHECK(ibv_get_srq_num(srq, &number) == 0);
   CHECK(srq_out.srqn == number);
+  CHECK(srq_out.stride == 32);  // a link to the next entry, and one piece
+  CHECK(srq_out.tail == 127);
   for (const void* memory : {static_cast<void*>(srq_out.buf), static_cast<void*>(srq_out.dbrec),
                              static_cast<void*>(qp.dbrec), static_cast<void*>(cq.dbrec)}) {
     CHECK(memory != nullptr);

@@ -171,7 +171,9 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   boot.barrier();
 }
 
-bool Pe::round() { return dynamic_cast<ofi::OfiNic&>(*nic_).executor().round(ofi::Clock::now()); }
+bool Pe::round(ofi::Clock::time_point now) {
+  return dynamic_cast<ofi::OfiNic&>(*nic_).executor().round(now);
+}
 
 Pe::~Pe() {
   if (nic_ != nullptr) nic_->stop();

@@ -9,6 +9,7 @@
 #include "host/base/gpu_mapping.h"
 #include "tests/patience.h"
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -73,8 +74,9 @@ class Pe {
   }
   Client& to(int pe) { return clients_.at(static_cast<std::size_t>(pe)); }
   [[nodiscard]] nic::Nic& nic() { return *nic_; }
-  /// One round of the executor, of a leg by hand. True when there was something to do.
-  bool round();
+  /// One round of the executor, of a leg by hand, at that time. True when there was something to
+  /// do.
+  bool round(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   /// PE and text of every on_error so far.
   [[nodiscard]] std::vector<std::pair<int, std::string>> errors();
 

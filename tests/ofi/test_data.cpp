@@ -66,6 +66,17 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
       REQUIRE(client.ring_and_wait(client.write_inline(9000, payload)).ok());
       CHECK(std::equal(payload.begin(), payload.end(), job[target].heap() + 9000));
     }
+    std::uint64_t last = 0;  // of several that are under way at a time
+    const auto payload_of = [](std::uint64_t i) {
+      return std::vector<std::uint8_t>(220, static_cast<std::uint8_t>(i + 1));
+    };
+    for (std::uint64_t i = 0; i < 8; ++i)
+      last = client.write_inline(10000 + 256 * i, payload_of(i));
+    REQUIRE(client.ring_and_wait(last).ok());
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      const std::vector<std::uint8_t> payload = payload_of(i);
+      CHECK(std::equal(payload.begin(), payload.end(), job[target].heap() + 10000 + 256 * i));
+    }
     REQUIRE(client
                 .ring_and_wait(
                     client.gather(abi::Opcode::kRdmaWrite, 20000, {{0, 100}, {1000, 7}, {50, 300}}))

@@ -43,6 +43,16 @@ void check(std::uint8_t syndrome, Bad bad) {
 
 }  // namespace
 
+TEST_CASE("a queue of no power of two entries is an error that says how many", "[ofi][double]") {
+  if (!have_double()) return;
+  auto boots = bootstrap::create_threads(1, 30);
+  const Leg leg{"efa/efa", "auto"};
+  fabric_double()->offer({"efa"});
+  CHECK_THROWS_WITH(Pe(*boots[0], config_of(leg, 20), 63, leg),
+                    Catch::Contains("a queue of 63 entries, which is no power of two"));
+  fabric_double()->reset();
+}
+
 TEST_CASE("a wrong remote key is a remote access error", "[ofi]") {
   if (!have_libfabric()) return;
   check(0x13, [](Client& client) {

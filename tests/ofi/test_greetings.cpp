@@ -67,6 +67,10 @@ TEST_CASE("who cannot be reached is an error of the start, with its number", "[o
     rules.errors = 1;
     CHECK_THAT(failure_of({}), Catch::Contains("PE 0 cannot be reached: "));
   }
+  SECTION("a late answer is one where neither limits the time") {
+    rules.rtt = 50'000'000;
+    CHECK(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", "0"}, {"GSHMEM_TIMEOUT", "0"}}).empty());
+  }
   SECTION("no answer within the shorter one of two limits, of which 0 is none") {
     const auto [start, any] = GENERATE(table<std::string, std::string>(
         {{"0.2", "20"}, {"20", "0.2"}, {"0", "0.2"}, {"0.2", "0"}}));

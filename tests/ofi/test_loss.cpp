@@ -190,3 +190,35 @@ TEST_CASE("stop returns with operations in flight to a dead peer", "[ofi]") {
   pair.child->send(SIGKILL);
   pair.stop_in_time();
 }
+
+TEST_CASE("a peer for which the provider has no place any more is an error", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(2, leg, 20);
+  Client& client = job[0].to(1);
+  const std::uint64_t first = client.write(0, 64, 8);
+  client.ring();
+  const auto limit = Clock::now() + std::chrono::seconds(20 * gshmem::test::kPatience);
+  while (!client.has_ended(first)) {
+    REQUIRE(Clock::now() < limit);
+    job[0].round();
+    job[1].round();
+  }
+  fabric_double()->busy = 100;
+  const std::uint64_t second = client.write(0, 64, 8);
+  client.ring();
+  // As time goes by for the executor: half a second, then 5.
+  auto now = Clock::now();
+  for (int i = 0; i < 62 && job[0].errors().empty(); ++i, now += std::chrono::milliseconds(100))
+    job[0].round(now);
+  job[0].round(now);
+  const auto errors = job[0].errors();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].first == 1);
+  CHECK_THAT(errors[0].second, Catch::Contains("PE 1: no connection can be made since 5 s"));
+  const Outcome outcome = client.wait(second, 0);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(int(outcome.syndrome) == 0x15);
+  fabric_double()->busy = 0;
+}

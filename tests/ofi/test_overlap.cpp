@@ -110,6 +110,35 @@ TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("writes bear immediates as far as the target can take them", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  rig.rules.rtt = kLong;
+  for (unsigned i = 0; i < 20; ++i) {
+    for (unsigned k = 0; k < 8; ++k) rig.job[0].to(1).write(4096 + 8 * k, 8 * k, 8, kPlain);
+    rig.set_signal(i);
+  }
+  rig.job[0].to(1).ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  CHECK(rig.rules.immediate > 40u);
+  CHECK(rig.rules.immediate <= 64u);
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("staged writes are no more at a time than the target has receives for", "[ofi][double]") {
+  if (!have_double()) return;
+  const int size = GENERATE(1, 2);
+  Job job(size, TwoPes::leg_of("efa/efa", "off"));
+  Client& client = job[0].to(size - 1);
+  FabricDouble& rules = *fabric_double();
+  rules.rtt = kLong;
+  for (unsigned i = 0; i < 40; ++i) client.write(4096 + 8 * i, 8 * i, 8);
+  client.ring();
+  for (int round = 0; round < 3; ++round) job[0].round();
+  CHECK(rules.taken[FabricDouble::kSend] == 16u);
+  rules.rtt = 0;
+}
+
 TEST_CASE("writes of a batch have one doorbell of the NIC, few bytes go with the call",
           "[ofi][double]") {
   if (!have_double()) return;

@@ -2,6 +2,7 @@
 #include "host/base/fd.h"
 #include "host/base/log.h"
 #include "tests/ofi/job.h"
+#include "tests/unit/base/capture.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/provider.h"
@@ -186,6 +187,30 @@ TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unas
                                  Catch::Contains("fi_mr_regattr(GPU memory") &&
                                  Catch::Contains("GSHMEM_GDR=off"));
   }
+}
+
+TEST_CASE("all stage where one PE does, and each says why", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  auto boots = bootstrap::create_threads(2, 30);
+  log_configure(LogLevel::kInfo, "");
+  StderrCapture log;
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < 2; ++pe) {
+    threads.emplace_back([&, pe] {
+      log_set_pe(static_cast<int>(pe));
+      const Leg leg{"efa/efa", pe == 0 ? "auto" : "off"};
+      Pe opened(*boots[pe], config_of(leg, 20 * kPatience), kDepth, leg);
+      boots[pe]->barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  log_configure(LogLevel::kWarn, "");
+  std::string said;
+  for (const std::string& line : log.writes()) said += line;
+  const std::string what = "GPUDirect RDMA not available: staging through host memory";
+  CHECK_THAT(said, Catch::Contains("gshmem[0] WARN: " + what + " (another PE cannot)"));
+  CHECK_THAT(said, Catch::Contains("gshmem[1] INFO: " + what + " (GSHMEM_GDR=off)"));
 }
 
 TEST_CASE("providers are told what they need to know unless the user has told them", "[ofi]") {

@@ -1,5 +1,6 @@
-// Collectives by packets between two members that are threads of the test: what their buffers held
-// before plays no part, and a member that does not come is named.
+// Collectives by packets: between two members that are threads of the test, what their buffers held
+// before plays no part. As one member sees them, where the test plays the others: what it sends
+// whom, what it waits for, and what it makes of it.
 #include <gshmem/device/collective.h>
 
 #include "tests/patience.h"
@@ -10,7 +11,11 @@
 #include <sched.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -107,6 +112,266 @@ TEST_CASE("a_member_that_sends_no_packets_is_named_and_ends_the_call") {
   CHECK_FALSE(job.fcollects(0, 0, kBytes));
   CHECK(job.control(0).fault.code == GSHMEMX_ERROR_TIMEOUT);
   CHECK(job.control(0).fault.pe == 1);
+}
+
+/// One member of a team of every other PE, backwards; the test plays the other members.
+constexpr int kPes = 10, kMembers = 5;
+constexpr std::uint32_t kTeam = 1;
+int pe_of(int member) { return 9 - 2 * member; }
+
+struct Room {
+  alignas(16) std::array<std::uint8_t, 128> source;
+  alignas(16) std::array<std::uint8_t, 128> dest;
+  alignas(16) std::array<std::array<std::array<std::uint64_t, abi::kPackets>, 2>, 2> packets;
+};
+
+class Member {
+ public:
+  explicit Member(int me, std::uint32_t calls = 4)
+      : rooms_(kPes), slots_(2), me_(me), number_(calls + 1) {
+    state_.my_pe = pe_of(me);
+    state_.n_pes = state_.mapped_count = kPes;
+    state_.heap = reinterpret_cast<char*>(&mine());
+    state_.heap_bytes = offsetof(Room, packets);
+    state_.stride = sizeof(Room);
+    state_.control = &control;
+    state_.fault_policy = abi::FaultPolicy::kReport;
+    state_.timeout_ns = 1'000'000;
+    state_.team_slots = slots_.data();
+    slots_[kTeam].packets = calls;
+    team_ = {nullptr, 9, -2, kMembers, me, kTeam, 1, 1, {}};
+    for (std::size_t i = 0; i < mine().source.size(); ++i)
+      mine().source[i] = static_cast<std::uint8_t>(i + 1);
+    mine().dest.fill(kUntouched);
+  }
+  [[nodiscard]] Room& room(int member) { return rooms_[static_cast<std::size_t>(pe_of(member))]; }
+  [[nodiscard]] Room& mine() { return room(me_); }
+  /// Where packet `word` from member `from` is to be at member `to`.
+  [[nodiscard]] std::uint64_t& packet(int to, int from, std::uint32_t word, std::uint32_t words) {
+    return room(to).packets[kTeam][number_ % 2][static_cast<std::uint32_t>(from) * words + word];
+  }
+  [[nodiscard]] std::uint64_t flagged(std::uint32_t data) const {
+    return std::uint64_t{number_ | kPacketFlag} << 32 | data;
+  }
+  /// Packets of all others, of `bytes` bytes (byte_from).
+  void others_send(std::size_t bytes) {
+    const auto words = static_cast<std::uint32_t>((bytes + 3) / 4);
+    for (int from = 0; from < kMembers; ++from) {
+      for (std::uint32_t word = 0; word < words && from != me_; ++word) {
+        std::uint32_t data = 0;
+        for (std::size_t i = 0; i < 4 && 4 * word + i < bytes; ++i)
+          data |= std::uint32_t{byte_from(from, 4 * word + i)} << 8 * i;
+        packet(me_, from, word, words) = flagged(data);
+      }
+    }
+  }
+  static std::uint8_t byte_from(int member, std::size_t at) {
+    return static_cast<std::uint8_t>(100 + 30 * static_cast<std::size_t>(member) + at);
+  }
+  [[nodiscard]] TeamCall call(std::size_t bytes) {
+    return {&state_, "test", &team_, mine().dest.data(), mine().source.data(), bytes};
+  }
+  [[nodiscard]] std::uint32_t calls() const { return slots_[kTeam].packets; }
+  /// The first packet of any PE that is another one there; empty: none.
+  [[nodiscard]] std::string difference(const Member& expected) const {
+    for (std::size_t pe = 0; pe < rooms_.size(); ++pe) {
+      for (std::size_t at = 0; at < 4 * std::size_t{abi::kPackets}; ++at) {
+        const auto packet = [&](const Member& of) {
+          return of.rooms_[pe]
+              .packets[at / abi::kPackets / 2][at / abi::kPackets % 2][at % abi::kPackets];
+        };
+        if (packet(*this) == packet(expected)) continue;
+        std::ostringstream text;
+        text << "PE " << pe << ", buffer " << at / abi::kPackets << ", packet "
+             << at % abi::kPackets << ": " << std::hex << packet(*this) << ", not "
+             << packet(expected);
+        return text.str();
+      }
+    }
+    return "";
+  }
+  State& state() { return state_; }
+  [[nodiscard]] abi::Team& team() { return team_; }
+  abi::Control control{};
+  static constexpr std::uint8_t kUntouched = 0xee;
+
+ private:
+  std::vector<Room> rooms_;
+  std::vector<abi::SyncSlot> slots_;
+  int me_;
+  std::uint32_t number_;
+  State state_{};
+  abi::Team team_{};
+};
+
+using U16Sum = TypedReducer<ReduceOp::kSum, std::uint16_t>;
+/// Whose order of operands shows.
+struct Ordered {
+  template <class W>
+  W operator()(W a, W b) const {
+    return a * 31 + b;
+  }
+};
+
+enum class Kind { kMove, kBroadcast, kCombine };
+constexpr int kRoot = 1;
+
+int made(Member& member, Kind kind, std::size_t bytes, std::size_t spread = 0) {
+  const TeamCall call = member.call(bytes);
+  if (kind == Kind::kMove) return by_packets(Thread{}, call, spread, MovePackets{});
+  if (kind == Kind::kCombine)
+    return by_packets(Thread{}, call, 0, CombinePackets<std::uint32_t, U16Sum>{{}});
+  return by_packets(Thread{}, call, 0, BroadcastPackets{kRoot}, call.team->my_pe == kRoot);
+}
+
+TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touches_nothing_else") {
+  for (const std::size_t bytes : {1u, 6u, 8u}) {
+    for (const bool spread : {false, true}) {
+      for (const std::uint32_t calls : {4u, 5u}) {
+        constexpr int kMe = 2;
+        Member member(kMe, calls);
+        member.others_send(bytes);
+        CHECK(made(member, Kind::kMove, bytes, spread ? bytes : 0) == 0);
+        Member expected(kMe, calls);
+        expected.others_send(bytes);
+        const auto words = static_cast<std::uint32_t>((bytes + 3) / 4);
+        for (int to = 0; to < kMembers; ++to) {
+          for (std::uint32_t word = 0; word < words; ++word) {
+            std::uint32_t data = 0;
+            for (std::size_t i = 0; i < 4 && 4 * word + i < bytes; ++i) {
+              const std::size_t at =
+                  (spread ? static_cast<std::size_t>(to) * bytes : 0) + 4 * word + i;
+              data |= std::uint32_t{member.mine().source[at]} << 8 * i;
+            }
+            expected.packet(to, kMe, word, words) = expected.flagged(data);
+          }
+        }
+        INFO(bytes << " bytes after " << calls << " calls");
+        CHECK(member.difference(expected) == "");
+        CHECK(member.calls() == calls + 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("who_gives_nothing_tells_every_one_that_it_is_here") {
+  constexpr std::size_t kBytes = 6;
+  for (const int me : {0, kRoot}) {
+    Member member(me), expected(me);
+    for (Member* each : {&member, &expected}) each->others_send(kBytes);
+    CHECK(made(member, Kind::kBroadcast, kBytes) == 0);
+    for (int to = 0; to < kMembers; ++to) {
+      expected.packet(to, me, 0, 2) = expected.flagged(me == kRoot ? 0x04030201 : 0);
+      if (me == kRoot) expected.packet(to, me, 1, 2) = expected.flagged(0x0605);
+    }
+    CHECK(member.difference(expected) == "");
+  }
+}
+
+TEST_CASE("what_has_come_is_where_it_belongs_and_nothing_after_it") {
+  constexpr int kMe = 3;
+  for (const std::size_t bytes : {1u, 4u, 7u, 8u, 20u}) {
+    INFO(bytes << " bytes");
+    Member member(kMe);
+    member.others_send(bytes);
+    auto expected = member.mine().dest;
+    for (int from = 0; from < kMembers; ++from) {
+      for (std::size_t i = 0; i < bytes; ++i)
+        expected[static_cast<std::size_t>(from) * bytes + i] =
+            from == kMe ? member.mine().source[i] : Member::byte_from(from, i);
+    }
+    CHECK(made(member, Kind::kMove, bytes) == 0);
+    CHECK(member.mine().dest == expected);
+
+    Member other(kMe);
+    other.others_send(bytes);
+    expected.fill(Member::kUntouched);
+    for (std::size_t i = 0; i < bytes; ++i) expected[i] = Member::byte_from(kRoot, i);
+    CHECK(made(other, Kind::kBroadcast, bytes) == 0);
+    CHECK(other.mine().dest == expected);
+  }
+}
+
+template <class U, class Reducer, class Element = U>
+void check_combined(std::size_t count, const Reducer& reducer) {
+  const std::size_t bytes = count * sizeof(Element);
+  constexpr int kMe = 2;
+  Member member(kMe);
+  member.others_send(bytes);
+  auto expected = member.mine().dest;
+  for (std::size_t i = 0; i < count; ++i) {
+    Element sum{};
+    for (int from = 0; from < kMembers; ++from) {
+      Element value{};
+      for (std::size_t k = 0; k < sizeof(Element); ++k) {
+        const std::size_t at = i * sizeof(Element) + k;
+        const std::uint8_t byte =
+            from == kMe ? member.mine().source[at] : Member::byte_from(from, at);
+        value = static_cast<Element>(value | static_cast<Element>(Element{byte} << 8 * k));
+      }
+      sum = from == 0 ? value : reducer(sum, value);
+    }
+    std::memcpy(expected.data() + i * sizeof(Element), &sum, sizeof(sum));
+  }
+  const TeamCall call = member.call(bytes);
+  CHECK(by_packets(Thread{}, call, 0, CombinePackets<U, Reducer>{reducer}) == 0);
+  CHECK(member.mine().dest == expected);
+}
+
+TEST_CASE("what_all_have_sent_is_combined_in_the_order_of_the_members") {
+  check_combined<std::uint32_t>(5, Ordered{});
+  check_combined<std::uint64_t>(3, Ordered{});
+  check_combined<std::uint32_t, U16Sum, std::uint16_t>(5, U16Sum{});
+}
+
+TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
+  constexpr int kMe = 0;
+  constexpr std::size_t kBytes = 8;
+  for (const Kind kind : {Kind::kMove, Kind::kBroadcast, Kind::kCombine}) {
+    for (int late = 1; late < kMembers; ++late) {
+      for (std::uint32_t word = 0; word < 2; ++word) {
+        const bool needed = kind != Kind::kBroadcast || late == kRoot || word == 0;
+        Member member(kMe);
+        member.others_send(kBytes);
+        member.packet(kMe, late, word, 2) -= std::uint64_t{2} << 32;  // of the call two before
+        INFO("kind " << int(kind) << ", member " << late << ", packet " << word);
+        CHECK(made(member, kind, kBytes) == (needed ? GSHMEMX_ERROR_TIMEOUT : 0));
+        CHECK(member.control.fault.pe == (needed ? pe_of(late) : 0));
+      }
+    }
+  }
+}
+
+TEST_CASE("a_member_that_was_stopped_sends_nothing_where_puts_may_be_missing") {
+  for (const Kind kind : {Kind::kMove, Kind::kBroadcast}) {
+    Member member(2), expected(2);
+    const abi::QueueView queue{};
+    member.state().nic.queues = &queue;
+    member.control.stop = 1;
+    member.control.fault.code = GSHMEMX_ERROR_NIC;
+    member.control.fault.claimed = member.control.fault.published = 1;
+    for (Member* each : {&member, &expected}) each->others_send(4);
+    CHECK(made(member, kind, 4) == GSHMEMX_ERROR_NIC);
+    CHECK(member.difference(expected) == "");
+  }
+}
+
+TEST_CASE("calls_go_by_packets_within_the_limits_of_the_team") {
+  Member member(2);
+  constexpr auto kOf = abi::Limit::kFcollectPackets;
+  const auto go = [&](std::size_t bytes, auto coop) {
+    return member.call(bytes).goes_by_packets(coop, kOf);
+  };
+  struct Three : Thread {
+    int size() const { return 3; }
+  };
+  member.team().limits[static_cast<int>(kOf)] = 9;
+  member.team().limits[static_cast<int>(abi::Limit::kThreadPackets)] = 10;
+  CHECK_FALSE(go(0, Thread{}));
+  CHECK(go(8, Thread{}));
+  CHECK_FALSE(go(9, Thread{}));  // 3 packets for each of 5 members
+  CHECK(go(9, Three{}));
+  CHECK_FALSE(go(10, Three{}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 namespace gshmem::selftest {
 namespace {
@@ -63,10 +64,14 @@ std::string measure_rate(Bench& bench) {
   signal.signal = reinterpret_cast<std::uint64_t*>(bench.at(kDest));
   signal.operand = 1;
   signal.op = device::AmoOp::kAdd;
+  bench.store(kDest, Bytes(8));
   const double atomics = seconds_of([&] {
     for (int i = 0; i < kAtomics; ++i) bench.run(signal);
     bench.quiet();
   });
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, bench.load(kDest, sizeof(sum)).data(), sizeof(sum));
+  expect_word("the sum of all signals", sum, kAtomics, sizeof(sum));
   return strprintf("one queue: %.2f M puts of 64 bytes/s, %.2f M atomics/s", kPuts / puts * 1e-6,
                    kAtomics / atomics * 1e-6);
 }

@@ -1,10 +1,12 @@
 // Bad arguments of calls that move data or wait: each is a fault that names the call, the argument
 // and its value, the call has no effect, and the process goes on under GSHMEM_FAULT=report.
+#include "tests/patience.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <cstdio>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -371,9 +373,19 @@ TEST_CASE("unknown_comparison_is_a_fault") {
 TEST_CASE("wait_that_never_comes_true_is_a_timeout") {
   const Environment soon{{"GSHMEM_TIMEOUT", "0.2"}};
   const int timeout = GSHMEMX_ERROR_TIMEOUT;
-  expect(
-      timeout, {"gshmem_uint64_wait_until:", "GSHMEM_TIMEOUT=0.2"},
-      [&](std::uint64_t* words) { gshmem_uint64_wait_until(words, GSHMEM_CMP_EQ, 1); }, soon);
+  const auto faults = faults_after(1, quick(soon), [](const Runtime&) {
+    SymmetricArray<std::uint64_t> word(1);
+    gshmem_uint64_wait_until(word.data(), GSHMEM_CMP_EQ, 1);
+  });
+  INFO(faults[0].message);
+  CHECK(faults[0].code == timeout);
+  double waited = 0, limit = 0;
+  CHECK(std::sscanf(faults[0].message,
+                    "gshmem_uint64_wait_until: waited %lf s, longer than GSHMEM_TIMEOUT=%lf allows",
+                    &waited, &limit) == 2);
+  CHECK(waited >= limit);
+  CHECK(waited < 60 * gshmem::test::kPatience);
+  CHECK(limit == 0.2);
   expect(
       timeout, {"gshmem_signal_wait_until:"},
       [&](std::uint64_t* words) { (void)gshmem_signal_wait_until(words, GSHMEM_CMP_EQ, 1); }, soon);

@@ -209,7 +209,7 @@ TEST_CASE("operations_of_a_child_end_it_with_the_name_of_its_parent") {
 }
 
 TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
-  for (const char* policy : {"abort", "report"}) {
+  for (const std::string policy : {"abort", "report"}) {
     const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", policy}}), [&](int rank) {
       const Runtime runtime;
       auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
@@ -229,6 +229,9 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
       CHECK(outcome.code == 0);
       CHECK(contains(outcome.output, "word 0\n"));
       CHECK(contains(outcome.output, "fault 0 "));
+      CHECK(contains(outcome.output,
+                     "a context of PE 0 is used in a process that was forked from it") ==
+            (&outcome == outcomes.data() && policy == "abort"));
     }
   }
 }

@@ -9,6 +9,9 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
+// As collective_launch.h has it, which needs CUDA.
+extern "C" int gshmemi_agree_status(const char* call, int mine, const char* why);
+
 TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
   static gshmemx_init_attr_t old = GSHMEMX_INIT_ATTR_INITIALIZER;
@@ -190,6 +193,32 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
     const auto begin = outcome.output.rfind('\n', end - 1) + 1;
     CHECK(contains(outcome.output.substr(begin, end - begin), calls[i].says));
   }
+}
+
+TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why") {
+  const Outcome outcome = in_child(quick(), [] {
+    run_threads(6, [](const Runtime& pe) {
+      const int first = gshmemi_agree_status("launch", 0, "no reason");
+      const int second =
+          gshmemi_agree_status("launch", pe.my_pe() == 0 ? 0 : 30 + pe.my_pe(), "no room");
+      std::printf("status %d, %d\n", first, second);
+    });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK_FALSE(contains(outcome.output, "no reason"));
+  CHECK_FALSE(contains(outcome.output, "gshmem[0] ERROR: launch: no room"));
+  for (const char* line : {"gshmem[1] ERROR: ", "gshmem[5] ERROR: "}) {
+    const auto begin = outcome.output.find(line);
+    REQUIRE(begin != std::string::npos);
+    CHECK(contains(outcome.output.substr(begin, outcome.output.find('\n', begin) - begin),
+                   "launch: no room"));
+  }
+  const std::string status = "status 0, 31\n";
+  std::size_t said = 0;
+  for (std::size_t at = 0; (at = outcome.output.find(status, at)) != std::string::npos; ++at)
+    ++said;
+  CHECK(said == 6);
 }
 
 TEST_CASE("what_is_not_wanted_is_not_told") {

@@ -2,9 +2,12 @@
 // tests/bootstrap (threads) and tests/unit/control.
 #include "host/base/board.h"
 
+#include "tests/patience.h"
+
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -87,6 +90,19 @@ TEST_CASE("a_wait_ends_by_the_time_or_by_a_reason_and_names_who_is_missing") {
   second.bring(nullptr, 0);
   // What ends the wait comes after the others.
   CHECK(first.await_all(Deadline(0), [] { return true; }) == Board::Waited::kDone);
+}
+
+TEST_CASE("a_wait_looks_every_10_ms_at_what_may_interrupt_it") {
+  const Memory memory(2, 0);
+  Board board(memory.at(), 0, 2);
+  board.bring(nullptr, 0);
+  int looks = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(board.await_all(Deadline(0), [&looks] { return ++looks > 10; }) ==
+        Board::Waited::kInterrupted);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  CHECK(took.count() > 0.09);  // it sleeps
+  CHECK(took.count() < 0.5 * test::kPatience);
 }
 
 TEST_CASE("a_result_from_outside_is_there_when_it_is_released") {

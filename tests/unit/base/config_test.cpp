@@ -362,10 +362,11 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
   values["GSHMEM_QP_DEPTH"] = "64";
   values.erase("NVSHMEM_REMOTE_TRANSPORT");
   CHECK(config_unused_twins(find_value, &values).empty());
-  values = {{"NVSHMEM_IB_SL", "3"}};
+  values = {{"NVSHMEM_IB_SL", "3"}, {"NVSHMEM_HCA_LIST", ""}};
   for (const ConfigEntry& entry : config_entries(find_value, &values)) {
     if (entry.name == "GSHMEM_IB_SL")
       CHECK((entry.value == "3" && entry.set_by == "NVSHMEM_IB_SL"));
+    if (entry.name == "GSHMEM_NIC_DEVICES") CHECK(entry.set_by.empty());
   }
 }
 
