@@ -312,6 +312,24 @@ TEST_CASE("limits_come_from_the_device") {
   CHECK_FALSE(limits.coherent_atomics);
 }
 
+TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
+  fake_verbs_reset();
+  const MemoryKind heap = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
+  const MemoryKind queues = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
+  const bool ordered = GENERATE(true, false);
+  Setup setup;
+  setup.heap_kind = heap;
+  setup.gpu_orders_writes = ordered;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.queue_region();
+  region.kind = queues;
+  nic->use_queue_memory(region);
+  const bool needs_dump = (nic->limits().flags & abi::kNicReadNeedsDump) != 0;
+  INFO("heap " << static_cast<int>(heap) << ", queues " << static_cast<int>(queues) << ", ordered "
+               << ordered);
+  CHECK(needs_dump == (heap == MemoryKind::kGpu && (queues == MemoryKind::kHost || !ordered)));
+}
+
 TEST_CASE("bad_places_of_queues_are_errors") {
   fake_verbs_reset();
   Setup setup;
