@@ -110,6 +110,16 @@ TEST_CASE("port_that_is_down_is_no_device") {
              Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 is DOWN"));
 }
 
+TEST_CASE("ethernet_port_without_a_gid_is_no_device") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  fake_verbs().fail_named = "ibv_query_gid";
+  Setup setup;
+  setup.api.query_gid_ex = nullptr;
+  CHECK_THAT(error_of([&] { (void)setup.open(); }),
+             Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 has no GID"));
+}
+
 TEST_CASE("device_that_the_filter_leaves_out_is_named") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_0"}}));
@@ -164,6 +174,9 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK_THAT(error_with([](ConnectWire& w) { w.version = 9; }), Catch::Contains("version 9"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.link_layer = LinkLayer::kEthernet; }),
              Catch::Contains("PE 3 is on Ethernet"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.gid[7] = 9; }),
+             Catch::Contains("PE 3 is on InfiniBand subnet 0000000000000009") &&
+                 Catch::Contains("between subnets is not supported"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.pkey = 0x8001; }),
              Catch::Contains("partition key 0x8001"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),

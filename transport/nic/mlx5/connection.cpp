@@ -25,6 +25,12 @@ std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint8_t>(std::min(a, b));
 }
 
+std::uint64_t subnet_of(const Gid& gid) {
+  abi::Be64 prefix{};
+  std::memcpy(&prefix, gid.data(), sizeof(prefix));
+  return prefix.get();
+}
+
 }  // namespace
 
 ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int pe) {
@@ -48,6 +54,15 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
                     "(IBV_QPF_GRH_REQUIRED), and setting it on all helps",
                     wire.global != 0 ? strprintf("PE %d", pe).c_str() : "this PE",
                     wire.global != 0 ? "this PE" : strprintf("PE %d", pe).c_str()));
+  // A packet for another subnet goes to the LID of a router, which only the subnet manager knows.
+  const bool known = wire.gid != Gid{} && device.gid.gid != Gid{};
+  const Network theirs{wire.link_layer, {}, subnet_of(wire.gid)};
+  const Network mine{device.link_layer, {}, subnet_of(device.gid.gid)};
+  require(wire.link_layer != LinkLayer::kInfiniBand || !known || theirs == mine, GSHMEMX_ERROR_NIC,
+          strprintf("PE %d is on %s, this PE's %s on %s: InfiniBand between subnets is not "
+                    "supported; choose ports of one subnet by GSHMEM_NIC_DEVICES",
+                    pe, network_text(theirs).c_str(), device.describe().c_str(),
+                    network_text(mine).c_str()));
   // Packets are taken when the 15 low bits agree and at most one end is a limited member
   // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
   require(
