@@ -82,6 +82,38 @@ GSHMEM_FN void execute_wait(const State& state, const char* name, const Call& ca
                         : execute_wait<std::uint64_t>(state, name, call);
 }
 
+/// Word `word` of what round `round` moved had its old value when a signal, or the end of a get,
+/// said that it had come.
+GSHMEM_FN constexpr std::uint64_t late_word(bool by_get, std::uint64_t round, std::uint64_t word) {
+  return std::uint64_t{1} << 63 | std::uint64_t{by_get} << 62 | word << 32 | round;
+}
+
+/// `operand` rounds of a payload of `bytes` from `source` to `dest` of PE `pe`, which is this PE,
+/// with `signal` set after it, and of a get that brings it back after `dest`: whether each is there
+/// when it is said to be. Words have the value of their round, counted from `cond`; the answer is 0
+/// where all did, or when a fault has ended it.
+GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name, const Call& call) {
+  const std::uint64_t words = call.bytes / sizeof(std::uint64_t);
+  auto* const source = static_cast<std::uint64_t*>(const_cast<void*>(call.source));
+  auto* const dest = static_cast<std::uint64_t*>(call.dest);
+  for (std::uint64_t round = 1; round <= call.operand; ++round) {
+    const std::uint64_t value = call.cond + round;
+    for (std::uint64_t i = 0; i < words; ++i) store_relaxed(source + i, value);
+    put_signal_nbi(Thread{}, state, dest, source, call.bytes,
+                   {call.signal, value, GSHMEM_SIGNAL_SET}, call.pe);
+    signal_wait_until(state, name, call.signal, GSHMEM_CMP_EQ, value);
+    for (unsigned step = 0; step < 2; ++step) {
+      const bool by_get = step == 1;
+      if (by_get) get(Thread{}, state, dest + words, dest, call.bytes, call.pe);
+      if (load_acquire(&state.control->stop) != 0) return 0;
+      const std::uint64_t* const came = dest + (by_get ? words : 0);
+      for (std::uint64_t i = 0; i < words; ++i)
+        if (load_relaxed(came + i) != value) return late_word(by_get, round, i);
+    }
+  }
+  return 0;
+}
+
 /// What one thread does; the answer is its own.
 GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, const Call& call) {
   std::uint64_t answer = 0;
@@ -111,6 +143,8 @@ GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, cons
       break;
     case CallKind::kProve:
       return nic::prove(state, static_cast<std::uint32_t>(call.operand)) ? 1 : 0;
+    case CallKind::kOrder:
+      return execute_order(state, name, call);
     case CallKind::kLoad:
       with_word(call.width, [&](auto word) {
         using W = decltype(word);

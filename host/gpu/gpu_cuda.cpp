@@ -254,9 +254,9 @@ class CudaGpu final : public Gpu {
       GSHMEM_CU(&cuda_, cuMemcpyHtoD, symbol, &state, sizeof(state));
     });
   }
-  /// Registers of a device are mapped as such, which needs root or the driver's
-  /// PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid argument) and
-  /// is mapped as memory; a real register never is, it would be cached.
+  /// Registers of a device are mapped as such, which needs CAP_SYS_ADMIN or the
+  /// driver's PeerMappingOverride. What stands for them in ordinary memory cannot be (invalid
+  /// argument) and is mapped as memory; a real register never is, it would be cached.
   Registers register_page(void* page, std::size_t bytes) {
     constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult result = cuda_.cuMemHostRegister(page, bytes, kFlags | CU_MEMHOSTREGISTER_IOMEMORY);
@@ -271,8 +271,8 @@ class CudaGpu final : public Gpu {
       throw Error(
           GSHMEMX_ERROR_NOT_SUPPORTED,
           "the driver does not let the GPU reach the NIC's doorbell; load the nvidia module "
-          "with NVreg_RegistryDwords=\"PeerMappingOverride=1\", run as root, or set "
-          "GSHMEM_DOORBELL=agent");
+          "with NVreg_RegistryDwords=\"PeerMappingOverride=1\", run with CAP_SYS_ADMIN (as root; "
+          "docker run --cap-add SYS_ADMIN), or set GSHMEM_DOORBELL=agent");
     }
     if (!by_other) {
       cu_check(result, "cuMemHostRegister");

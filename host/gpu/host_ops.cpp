@@ -90,6 +90,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kAmo:
     case CallKind::kSignal:
     case CallKind::kProve:
+    case CallKind::kOrder:
       return serve(call);
     case CallKind::kLoad:
       return load(call.source, call.width);

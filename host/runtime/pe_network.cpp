@@ -134,10 +134,11 @@ std::string Pe::try_queues() {
   probe.nic = queues_->view();
   probe.control = control;
   probe.fault_policy = abi::FaultPolicy::kReport;
-  // A card takes microseconds. What runs on this host's processors may have to wait for one.
+  // A card takes microseconds. What runs on this host's processors may have to wait for one, and
+  // one thread of it looks at the queues of all PEs in turn, while others still make theirs.
   const bool card =
       std::string_view(nics_.name()) == "mlx5" && options_.config.nic != NicKind::kSoft;
-  double limit = card ? 1 : 5;
+  double limit = card ? 1 : 5 + 1e-3 * state_.n_pes * probe.nic.count;
   if (options_.config.timeout > 0) limit = std::min(limit, options_.config.timeout);
   probe.timeout_ns = static_cast<std::uint64_t>(limit * 1e9);
   for (const std::uint32_t queue : queues_->one_by_each_nic()) {

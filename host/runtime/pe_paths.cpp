@@ -96,7 +96,7 @@ std::string Pe::fault_text(const abi::FaultRecord& record) const {
   const std::string text = fault_message(record);
   if (record.code != GSHMEMX_ERROR_NIC && record.code != GSHMEMX_ERROR_TIMEOUT) return text;
   const std::lock_guard lock(nics_mutex_);
-  const std::string why = nics_.empty() ? "" : nics_.explain(record.queue, record.pe);
+  const std::string why = nics_.empty() ? "" : nics_.explain(record.queue, record.pe, record.code);
   return why.empty() ? text : text + "; " + why;
 }
 

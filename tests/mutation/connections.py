@@ -31,6 +31,7 @@ CONNECTIONS = [
     Connection("port_that_is_not_there", CONNECTION, "rtr.port = static_cast<std::uint32_t>(device_.port);",
                "rtr.port = 2;"),
     Connection("mac_of_nobody", DEVICE, "std::memcpy(mac.data(), out.av->rmac, mac.size());", ""),
+    Connection("networks_not_compared", NIC, "  if (!common) return;\n", "  return;\n"),
     # Rights and modes.
     Connection("no_remote_write", COMMANDS, "  qp.set(Qp::kRemoteWrite, 1);\n", ""),
     Connection("no_remote_read", COMMANDS, "  qp.set(Qp::kRemoteRead, 1);\n", ""),
@@ -50,6 +51,10 @@ CONNECTIONS = [
                "keys.remote = enter(Order::kRelaxed).rkey;", "keys.remote = keys.atomic = enter(Order::kRelaxed).rkey;"),
     Connection("relaxed_quiets_without_reads", QUEUES, "config_.ib_relaxed_ordering || config_.quiet",
                "config_.quiet"),
+    # Reads into a GPU.
+    Connection("no_dump_with_completions_in_host_memory", NIC, "queue_kind == MemoryKind::kHost ||",
+               "(data_direct_ && queue_kind == MemoryKind::kHost) ||"),
+    Connection("no_dump_for_a_gpu_without_order", NIC, "(!use_.gpu_orders_writes || ", "("),
     # States.
     Connection("never_initialized", CONNECTION, "  to_init();\n}", "}"),
     Connection("never_ready_to_receive", CONNECTION,

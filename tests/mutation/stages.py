@@ -37,7 +37,7 @@ HOSTS = tests([*LIBRARY, "hosts_program", "hosts_traffic"],
 ERRORS = tests(LIBRARY, r"errors\.", 150, r"errors\.(rounds|bad_remote_key_of_every_call)")
 
 # What a ConnectX would refuse, or not answer.
-OVER_SOFT_NIC = [units("mlx5_soft_test"), spmd("soft_rails_mpirun_2", "soft_roce_2"),
+OVER_SOFT_NIC = [units("mlx5_nic_test", "mlx5_soft_test"), spmd("soft_rails_mpirun_2", "soft_roce_2"),
                  spmd("soft_adversary_relaxed_3_11"), ERRORS]
 # What goes wrong before the first post.
 FIRST_USE = [tests(LIBRARY, r"(launch\.first_use|spmd\.soft_first_use_3)", 100),

@@ -186,6 +186,17 @@ TEST_CASE("devices_farther_away_come_behind_the_nearest_ones") {
   CHECK(choose_devices(devices, 1, 4) == std::vector{3, 1, 2, 0});
 }
 
+TEST_CASE("of_equally_near_devices_the_fastest_are_spread") {
+  const std::vector<Candidate> devices = {{"mlx5_0", 1, Distance::kPhb, 25},
+                                          {"mlx5_1", 1, Distance::kPhb, 400},
+                                          {"mlx5_2", 1, Distance::kPhb, 400},
+                                          {"mlx5_3", 1, Distance::kSys, 800}};
+  CHECK(choose_devices(devices, 0, 1) == std::vector{1});
+  CHECK(choose_devices(devices, 1, 1) == std::vector{2});
+  CHECK(choose_devices(devices, 2, 1) == std::vector{1});
+  CHECK(choose_devices(devices, 0, 4) == std::vector{1, 2, 0, 3});
+}
+
 TEST_CASE("unknown_distance_loses_to_a_known_one") {
   CHECK(choose_devices({{"a", 1, Distance::kUnknown}, {"b", 1, Distance::kSys}}, 0, 1) ==
         std::vector{1});
@@ -259,6 +270,22 @@ TEST_CASE("gids_come_with_their_network_device") {
   const std::vector<GidEntry> gids = read_gids(sysfs.root(), "mlx5_0", 1);
   CHECK(gids.at(0).netdev == "eth2");
   CHECK(gid_address(gids.at(0).gid) == "10.0.0.1");
+}
+
+TEST_CASE("gids_of_another_network_namespace_are_taken_last") {
+  const FakeSysfs sysfs;
+  sysfs.link_layer("mlx5_0", "Ethernet");
+  sysfs.gid("mlx5_0", 0, kIpv4, "RoCE v2");
+  sysfs.gid("mlx5_0", 1, kLocal, "RoCE v2");
+  sysfs.write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth2");
+  sysfs.write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/1", "net1");
+  sysfs.write("class/net/net1/mtu", "9000");
+  const auto chosen = [&] {
+    return choose_gid(read_gids(sysfs.root(), "mlx5_0", 1), LinkLayer::kEthernet, -1, "mlx5_0");
+  };
+  CHECK(chosen().index == 1);
+  sysfs.write("class/net/eth2/mtu", "9000");
+  CHECK(chosen().index == 0);
 }
 
 TEST_CASE("finding_a_gid_is_choosing_one_without_the_errors") {

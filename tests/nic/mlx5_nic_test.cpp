@@ -114,6 +114,16 @@ TEST_CASE("port_that_is_down_is_no_device") {
              Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 is DOWN"));
 }
 
+TEST_CASE("ethernet_port_without_a_gid_is_no_device") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  fake_verbs().fail_named = "ibv_query_gid";
+  Setup setup;
+  setup.api.query_gid_ex = nullptr;
+  CHECK_THAT(error_of([&] { (void)setup.open(); }),
+             Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 has no GID"));
+}
+
 TEST_CASE("device_that_the_filter_leaves_out_is_named") {
   fake_verbs_reset();
   Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_0"}}));
@@ -168,6 +178,9 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK_THAT(error_with([](ConnectWire& w) { w.version = 9; }), Catch::Contains("version 9"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.link_layer = LinkLayer::kEthernet; }),
              Catch::Contains("PE 3 is on Ethernet"));
+  CHECK_THAT(error_with([](ConnectWire& w) { w.gid[7] = 9; }),
+             Catch::Contains("PE 3 is on InfiniBand subnet 0000000000000009") &&
+                 Catch::Contains("between subnets is not supported"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.pkey = 0x8001; }),
              Catch::Contains("partition key 0x8001"));
   CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),
@@ -322,6 +335,24 @@ TEST_CASE("limits_come_from_the_device") {
   CHECK(limits.flags == abi::kNicReadsRecord);
   CHECK(limits.max_message == 1u << 30);
   CHECK_FALSE(limits.coherent_atomics);
+}
+
+TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
+  fake_verbs_reset();
+  const MemoryKind heap = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
+  const MemoryKind queues = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
+  const bool ordered = GENERATE(true, false);
+  Setup setup;
+  setup.heap_kind = heap;
+  setup.gpu_orders_writes = ordered;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  Region region = setup.memory.queue_region();
+  region.kind = queues;
+  nic->use_queue_memory(region);
+  const bool needs_dump = (nic->limits().flags & abi::kNicReadNeedsDump) != 0;
+  INFO("heap " << static_cast<int>(heap) << ", queues " << static_cast<int>(queues) << ", ordered "
+               << ordered);
+  CHECK(needs_dump == (heap == MemoryKind::kGpu && (queues == MemoryKind::kHost || !ordered)));
 }
 
 TEST_CASE("bad_places_of_queues_are_errors") {

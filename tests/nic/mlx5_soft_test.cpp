@@ -25,32 +25,34 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
 
 namespace {
 
-// Before the libraries look: PEs are on two cards in turn, whose ports differ.
+// Before the libraries look: PEs are on two cards in turn, whose ports differ. A third is on RoCE.
 [[maybe_unused]] const bool is_set =
-    (setenv("GSHNIC_DEVICES", "2", 1), setenv("GSHNIC_PROFILE", "mtu=1024;mtu=4096", 1), true);
+    (setenv("GSHNIC_DEVICES", "3", 1), setenv("GSHNIC_PROFILE", "mtu=1024;mtu=4096;roce", 1), true);
+
+Config on(const char* devices) {
+  return Config::from(
+      [](const char* name, void* value) -> const char* {
+        return std::strcmp(name, "GSHMEM_NIC_DEVICES") == 0 ? static_cast<const char*>(value)
+                                                            : nullptr;
+      },
+      const_cast<char*>(devices));
+}
 
 const Config& config(std::size_t pe = 0) {
-  const auto on = [](const char* device) {
-    return Config::from(
-        [](const char* name, void* value) -> const char* {
-          return std::strcmp(name, "GSHMEM_NIC_DEVICES") == 0 ? static_cast<const char*>(value)
-                                                              : nullptr;
-        },
-        const_cast<char*>(device));
-  };
   static const Config values[] = {on("=mlx5_0"), on("=mlx5_1")};
   return values[pe % 2];
 }
 
 /// `body` per PE, each on a thread; the first exception is rethrown when all have ended.
-void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)>& body) {
+void run_pes(int count, const std::function<void(TestPe&, bootstrap::Bootstrap&)>& body,
+             const std::function<const Config&(std::size_t pe)>& config_of = config) {
   auto boots = bootstrap::create_threads(count, 60);
   std::vector<std::exception_ptr> errors(boots.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < boots.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        TestPe pe(config(i), *boots[i]);
+        TestPe pe(config_of(i), *boots[i]);
         body(pe, *boots[i]);
         boots[i]->barrier();
         pe.nic().stop();
@@ -163,6 +165,18 @@ TEST_CASE("description_names_device_and_link_layer") {
     const std::string text = pe.nic().describe();
     check(text.find("mlx5: mlx5_0 port 1 (InfiniBand, LID ") == 0, text.c_str());
   });
+}
+
+TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
+  const Config all = on("=mlx5_0,mlx5_2"), roce = on("=mlx5_2");
+  run_pes(
+      2,
+      [](TestPe& pe, bootstrap::Bootstrap& boot) {
+        CHECK_THAT(pe.nic().describe(), Catch::Contains("mlx5_2 port 1 (Ethernet"));
+        CHECK_FALSE(pe.write(1 - boot.rank(), 0, 0, 4096, 8));
+        boot.barrier();
+      },
+      [&](std::size_t pe) -> const Config& { return pe == 0 ? all : roce; });
 }
 
 TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {

@@ -49,6 +49,7 @@ int rank_on_ethernet(const GidEntry& entry) {
   int rank = gid_is_ipv4(entry.gid) ? 0 : (gid_is_link_local(entry.gid) ? 2 : 1);
   if (entry.kind == GidKind::kUnknown) rank += 3;
   if (entry.kind == GidKind::kRoceV1 || entry.kind == GidKind::kInfiniBand) rank += 6;
+  if (!entry.reachable) rank += 12;
   return rank;
 }
 
@@ -70,6 +71,10 @@ std::vector<GidEntry> read_gids(const std::string& sysfs, const std::string& dev
     // EINVAL.
     entry.kind = parse_kind(first_line(folder / "gid_attrs/types" / name), link_layer);
     entry.netdev = first_line(folder / "gid_attrs/ndevs" / name);
+    // class/net shows the devices of one network namespace, the RDMA device its GIDs of all.
+    std::error_code unknown;
+    entry.reachable =
+        entry.netdev.empty() || fs::exists(fs::path(sysfs) / "class/net" / entry.netdev, unknown);
     entries.push_back(std::move(entry));
   }
   std::sort(entries.begin(), entries.end(),
@@ -141,10 +146,7 @@ GidEntry choose_gid(const std::vector<GidEntry>& entries, LinkLayer layer, int w
         strprintf("GSHMEM_IB_GID_INDEX=%d: entry %d of the GID table of %s is empty; there are %s",
                   wanted, wanted, device.c_str(), there.empty() ? "none" : there.c_str()));
   }
-  require(layer == LinkLayer::kInfiniBand, GSHMEMX_ERROR_NIC,
-          device +
-              " has no GID: give its network interface an IP address (ip addr), or bring the "
-              "interface up");
+  require(layer == LinkLayer::kInfiniBand, GSHMEMX_ERROR_NIC, device + " " + kNoGid);
   return {};
 }
 

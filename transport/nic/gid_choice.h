@@ -18,7 +18,8 @@ struct GidEntry {
   int index = 0;
   Gid gid{};
   GidKind kind = GidKind::kUnknown;
-  std::string netdev{};  ///< network device it belongs to; empty on InfiniBand, or unknown
+  std::string netdev{};   ///< network device it belongs to; empty on InfiniBand, or unknown
+  bool reachable = true;  ///< not so where that device is in another network namespace
 };
 /// Entries of a port's table that are not empty, by index, from ports/N/gids and ports/N/gid_attrs.
 [[nodiscard]] std::vector<GidEntry> read_gids(const std::string& sysfs, const std::string& device,
@@ -33,10 +34,15 @@ struct GidEntry {
 enum class LinkLayer : std::uint8_t { kInfiniBand = 1, kEthernet = 2 };  // IBV_LINK_LAYER_*
 [[nodiscard]] const char* link_layer_name(LinkLayer layer) noexcept;
 
-/// The rule of GSHMEM_IB_GID_INDEX: `wanted` itself; -1 chooses, on Ethernet RoCE v2 before v1,
-/// IPv4 before IPv6 before link-local, on InfiniBand the first. Null when there is none.
+/// The rule of GSHMEM_IB_GID_INDEX: `wanted` itself; -1 chooses, on Ethernet those of this network
+/// namespace, RoCE v2 before v1, IPv4 before IPv6 before link-local, on InfiniBand the first. Null
+/// when there is none.
 [[nodiscard]] const GidEntry* find_gid(const std::vector<GidEntry>& entries, LinkLayer layer,
                                        int wanted);
+/// Of an Ethernet port without any, after its name.
+inline constexpr const char* kNoGid =
+    "has no GID: give its network interface an IP address (ip addr), or bring the interface up; "
+    "representors have none";
 /// The GID of `device`, as find_gid. It needs one, except on InfiniBand. Errors:
 /// GSHMEMX_ERROR_CONFIG when the wanted one is empty, GSHMEMX_ERROR_NIC when an Ethernet port has
 /// none (no IP address on its interface).

@@ -29,14 +29,15 @@ std::vector<int> choose_devices(const std::vector<Candidate>& candidates, int lo
   std::sort(order.begin(), order.end(), [&](int a, int b) {
     const Candidate &x = of(a), &y = of(b);
     // Shorter names first: mlx5_2 before mlx5_10.
-    return std::make_tuple(x.distance, x.device.size(), x.device, x.port) <
-           std::make_tuple(y.distance, y.device.size(), y.device, y.port);
+    return std::make_tuple(x.distance, -x.gbits, x.device.size(), x.device, x.port) <
+           std::make_tuple(y.distance, -y.gbits, y.device.size(), y.device, y.port);
   });
   const std::size_t wanted = std::min(order.size(), static_cast<std::size_t>(std::max(count, 0)));
   std::vector<int> chosen;
   for (auto begin = order.begin(); chosen.size() < wanted;) {
-    const auto end = std::find_if(
-        begin, order.end(), [&](int index) { return of(index).distance != of(*begin).distance; });
+    const auto end = std::find_if(begin, order.end(), [&](int index) {
+      return of(index).distance != of(*begin).distance || of(index).gbits < of(*begin).gbits;
+    });
     const std::vector<int> equal(begin, end);
     take_in_turn(equal, static_cast<std::size_t>(local_rank),
                  std::min(equal.size(), wanted - chosen.size()), chosen);

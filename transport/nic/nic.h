@@ -98,6 +98,12 @@ class Nic {
                                                   [[maybe_unused]] int pe) const {
     return {};
   }
+  /// What the device says of that queue, for messages about one that stays silent; empty: nothing.
+  /// It may take as long as a command of the device. Threads: any.
+  [[nodiscard]] virtual std::string queue_status([[maybe_unused]] std::uint32_t number,
+                                                 [[maybe_unused]] int pe) const {
+    return {};
+  }
   /// What has happened to the port since it was opened that may be the cause of a failure; empty
   /// when there was nothing. Threads: any.
   [[nodiscard]] virtual std::string history() const { return {}; }

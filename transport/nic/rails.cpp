@@ -30,12 +30,16 @@ std::string Rails::describe() const {
   return text;
 }
 
-std::string Rails::explain(std::uint32_t number, int pe) const {
+std::string Rails::explain(std::uint32_t number, int pe, int error) const {
   std::string text;
   const auto add = [&](const std::string& what) {
     if (!what.empty()) text += (text.empty() ? "" : "; ") + what;
   };
-  for (int rail = 0; rail < count(); ++rail) add(to(pe, rail).describe_ends(number, pe));
+  for (int rail = 0; rail < count(); ++rail) {
+    const Nic& nic = to(pe, rail);
+    add(nic.describe_ends(number, pe));
+    if (error == GSHMEMX_ERROR_TIMEOUT) add(nic.queue_status(number, pe));
+  }
   for (const Nic* nic : all()) add(nic->history());
   return text;
 }

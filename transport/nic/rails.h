@@ -28,9 +28,9 @@ class Rails {
   [[nodiscard]] const char* name() const { return nics_.front()->name(); }
   /// All rails.
   [[nodiscard]] std::string describe() const;
-  /// What may explain an error of queue `number` to PE `pe`: the ends of its connection and the
-  /// history of ports. Empty: nothing is known.
-  [[nodiscard]] std::string explain(std::uint32_t number, int pe) const;
+  /// What may explain an error of queue `number` to PE `pe`: the ends of its connection, after a
+  /// timeout the state of the queue, and the history of ports. Empty: nothing is known.
+  [[nodiscard]] std::string explain(std::uint32_t number, int pe, int error) const;
   /// The limits that all of them keep. Atomics are those of the first one and of guests.
   [[nodiscard]] Nic::Limits limits() const;
   /// The rails, and the ports of neighbours.

@@ -1,6 +1,7 @@
 // Checks of --nic-selftest: queues, doorbells, order, and errors.
 #include "host/info/selftest/bench.h"
 
+#include <gshmem/device/execute.h>
 #include <gshmem/device/nic.h>
 
 #include <chrono>
@@ -120,40 +121,29 @@ std::string check_record_first(Bench& bench) {
   return "record, then doorbell";
 }
 
-/// This thread sends payloads with a signal after each, and looks at both.
+/// A thread of the GPU, or this one, sends payloads with a signal after each, reads them back, and
+/// looks at what has come.
 std::string check_order(Bench& bench) {
   constexpr std::size_t kPayload = 512;
-  auto* const words = reinterpret_cast<std::uint64_t*>(bench.at(kSource));
-  auto* const there = reinterpret_cast<const std::uint64_t*>(bench.at(kDest));
-  auto* const signal = reinterpret_cast<std::uint64_t*>(bench.at(kDest + 4096));
+  constexpr std::uint64_t kBatch = 64;
+  device::Call call = device::Call::transfer(device::CallKind::kOrder, "order", bench.at(kDest),
+                                             bench.at(kSource), kPayload, 0, true);
+  call.signal = reinterpret_cast<std::uint64_t*>(bench.at(kDest + 4096));
+  call.operand = kBatch;
   const auto begin = Clock::now();
-  std::uint64_t round = 0;
   const double limit = bench.is_card() ? kOrderSeconds : kSoftOrderSeconds;
-  while (round < kOrderRounds && since(begin) < limit) {
-    ++round;
-    for (std::size_t i = 0; i < kPayload / 8; ++i) words[i] = round;
-    device::Call call = device::Call::transfer(device::CallKind::kPutSignal, "put_signal",
-                                               bench.at(kDest), words, kPayload, 0, false);
-    call.signal = signal;
-    call.operand = round;
-    bench.run(call);
-    const auto sent = Clock::now();
-    while (device::load_acquire(signal) != round) {
-      if (since(sent) < 5) continue;
-      bench.quiet();  // which may know why
-      throw CheckFailed{
-          strprintf("signal %llu has not come within 5 s", static_cast<unsigned long long>(round))};
-    }
-    for (std::size_t i = 0; i < kPayload / 8; ++i) {
-      if (device::load_relaxed(there + i) == round) continue;
-      throw CheckFailed{
-          strprintf("signal %llu was there before word %zu of its payload: atomics overtake writes",
-                    static_cast<unsigned long long>(round), i)};
-    }
+  for (; call.cond < kOrderRounds && since(begin) < limit; call.cond += kBatch) {
+    const std::uint64_t late = bench.run(call);
+    if (late == 0) continue;
+    const bool by_get = (late & device::late_word(true, 0, 0)) == device::late_word(true, 0, 0);
+    throw CheckFailed{strprintf("%s %llu was there before word %llu of %s",
+                                by_get ? "the completion of READ" : "signal",
+                                static_cast<unsigned long long>(call.cond + (late & 0xffffffff)),
+                                static_cast<unsigned long long>(late >> 32 & 0xffff),
+                                by_get ? "its data" : "its payload: atomics overtake writes")};
   }
-  bench.quiet();
-  return strprintf("%llu payloads of %zu bytes, none after its signal",
-                   static_cast<unsigned long long>(round), kPayload);
+  return strprintf("%llu payloads of %zu bytes: none after its signal, nor after its READ",
+                   static_cast<unsigned long long>(call.cond), kPayload);
 }
 
 std::string check_beyond_the_heap(Bench& bench) {

@@ -12,8 +12,6 @@
 namespace gshmem::nic::mlx5 {
 namespace {
 
-constexpr std::uint32_t kRnrRetry = 7;  // without end; nothing of ours needs a receive buffer
-
 /// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
 /// that switches spread them over equal paths.
 std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
@@ -23,6 +21,12 @@ std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
 
 std::uint8_t smaller(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint8_t>(std::min(a, b));
+}
+
+std::uint64_t subnet_of(const Gid& gid) {
+  abi::Be64 prefix{};
+  std::memcpy(&prefix, gid.data(), sizeof(prefix));
+  return prefix.get();
 }
 
 }  // namespace
@@ -48,6 +52,15 @@ ConnectWire read_connect_info(const ConnectInfo& info, const Device& device, int
                     "(IBV_QPF_GRH_REQUIRED), and setting it on all helps",
                     wire.global != 0 ? strprintf("PE %d", pe).c_str() : "this PE",
                     wire.global != 0 ? "this PE" : strprintf("PE %d", pe).c_str()));
+  // A packet for another subnet goes to the LID of a router, which only the subnet manager knows.
+  const bool known = wire.gid != Gid{} && device.gid.gid != Gid{};
+  const Network theirs{wire.link_layer, {}, subnet_of(wire.gid)};
+  const Network mine{device.link_layer, {}, subnet_of(device.gid.gid)};
+  require(wire.link_layer != LinkLayer::kInfiniBand || !known || theirs == mine, GSHMEMX_ERROR_NIC,
+          strprintf("PE %d is on %s, this PE's %s on %s: InfiniBand between subnets is not "
+                    "supported; choose ports of one subnet by GSHMEM_NIC_DEVICES",
+                    pe, network_text(theirs).c_str(), device.describe().c_str(),
+                    network_text(mine).c_str()));
   // Packets are taken when the 15 low bits agree and at most one end is a limited member
   // (InfiniBand, section 10.9.3); otherwise they are dropped without a word.
   require(
@@ -140,7 +153,6 @@ ConnectInfo Connection::info() const {
 void Connection::connect(const ConnectInfo& peer, int pe) {
   const ConnectWire remote = read_connect_info(peer, device_, pe);
   remote_ = remote;
-  pe_ = pe;
   const Config& config = device_.config;
   const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
   RtrSpec rtr;
@@ -171,7 +183,9 @@ void Connection::connect(const ConnectInfo& peer, int pe) {
       .send_psn = psn_,
       .log_reads_out = smaller(std::min(device_.caps.log_reads_out, 7u), remote.log_reads_in),
       .retry_count = static_cast<std::uint32_t>(config.ib_retry_count),
-      .rnr_retry = kRnrRetry,
+      // 7, the default, is without end (InfiniBand 11.2.4.2). Nothing of ours needs a receive
+      // buffer.
+      .rnr_retry = static_cast<std::uint32_t>(config.ib_retry_count),
       .ack_timeout = static_cast<std::uint32_t>(config.ib_timeout)};
   modify_qp(device_.api, qp_, "RTR2RTS", encode_rts(qp_.number, rts));
 }
@@ -196,18 +210,13 @@ CreatedQueue Connection::created() const {
   return {.number = qp_.number, .doorbell = DoorbellRegisters::doorbell_of(device_, bell_)};
 }
 
-std::string Connection::describe() const noexcept try {
-  std::string text = strprintf("queue %d to PE %d (number 0x%x", index_, pe_, qp_.number);
-  try {
-    const QpStatus status = query_qp(device_.api, qp_);
-    text += strprintf(", state %s, hardware counter %u, software counter %u",
-                      state_name(status.state), status.hardware_counter, status.software_counter);
-  } catch (const Error& error) {
-    text += std::string(", state unknown: ") + error.what();
-  }
-  return text + ")";
-} catch (...) {
-  return {};
+std::string Connection::status_text() const try {
+  if (qp_.object == nullptr) return {};
+  const QpStatus status = query_qp(device_.api, qp_);
+  return strprintf("the queue is in state %s, hardware counter %u, software counter %u",
+                   state_name(status.state), status.hardware_counter, status.software_counter);
+} catch (const Error& error) {
+  return std::string("the state of the queue is unknown: ") + error.what();
 }
 
 }  // namespace gshmem::nic::mlx5

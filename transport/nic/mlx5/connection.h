@@ -58,15 +58,14 @@ class Connection {
   [[nodiscard]] std::uint32_t number() const { return qp_.number; }
   /// What connect() was told; none before it.
   [[nodiscard]] const std::optional<ConnectWire>& remote() const { return remote_; }
-  /// "queue 3 to PE 2 (number 0x1a5, state ERROR, 12 of 14 entries taken)", for errors.
-  [[nodiscard]] std::string describe() const noexcept;
+  /// What the device says of the queue, for errors: "the queue is in state ERROR, ...".
+  [[nodiscard]] std::string status_text() const;
 
  private:
   void to_init();
 
   const Device& device_;
   int index_;
-  int pe_ = -1;
   std::uint32_t psn_ = 0;
   std::optional<ConnectWire> remote_;
   const mlx5dv_devx_uar& bell_;

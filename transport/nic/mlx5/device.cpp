@@ -51,32 +51,22 @@ Network network_of(const VerbsApi& api, ibv_context* context, int port,
   return network;
 }
 
-void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
-             const DeviceFilter& filter, FoundDevices& found) {
-  const std::string name = api.get_device_name(device);
-  if (wish.chosen && wish.chosen->device != name) return;
-  if (!api.is_supported(device)) return note(found.passed_over, name + " is not an mlx5 device");
-  OwnedContext context = open_context(api, device, name);
-  ibv_device_attr attributes{};
-  check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
-  const Distance distance = device_distance(wish.sysfs, name, wish.gpu_pci);
-  for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
-    const std::string where = strprintf("%s port %d", name.c_str(), port);
-    if (!wish.chosen && !filter.accepts(name, port)) {
-      note(found.passed_over, where + " is not in GSHMEM_NIC_DEVICES");
-      continue;
-    }
-    const ibv_port_attr port_attributes = query_port(api, context.get(), port);
-    if (port_attributes.state != IBV_PORT_ACTIVE) {
-      note(found.passed_over, where + " is " + port_state_name(port_attributes.state));
-      continue;
-    }
-    found.ports.push_back({{name, port, distance},
-                           port_attributes,
-                           network_of(api, context.get(), port, port_attributes)});
-    found.context_of_port.push_back(found.contexts.size());
-  }
-  found.contexts.push_back(std::move(context));
+/// Of a port, by its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive, LinkSpeedActive,
+/// LinkSpeedExtActive; enum ib_port_speed of linux rdma/ib_verbs.h). 0: unknown.
+double gbits_of(const ibv_port_attr& port) {
+  struct Code {
+    int code;
+    double value;
+  };
+  constexpr Code kLanes[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+  constexpr Code kGbits[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
+                             {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+  const auto value = [](const auto& table, int code) {
+    for (const Code& each : table)
+      if (each.code == code) return each.value;
+    return 0.0;
+  };
+  return value(kLanes, port.active_width) * value(kGbits, port.active_speed);
 }
 
 /// For a device that sysfs does not show.
@@ -102,6 +92,47 @@ std::vector<GidEntry> gids_of_library(const VerbsApi& api, ibv_context* context,
     if (entry.gid != Gid{}) entries.push_back(entry);
   }
   return entries;
+}
+
+/// `count`: entries of the port's table.
+std::vector<GidEntry> gids_of(const VerbsApi& api, const std::string& sysfs, ibv_context* context,
+                              const std::string& device, int port, int count) {
+  std::vector<GidEntry> entries = read_gids(sysfs, device, port);
+  return entries.empty() ? gids_of_library(api, context, port, count) : entries;
+}
+
+void look_at(const VerbsApi& api, ibv_device* device, const DeviceWish& wish,
+             const DeviceFilter& filter, FoundDevices& found) {
+  const std::string name = api.get_device_name(device);
+  if (wish.chosen && wish.chosen->device != name) return;
+  if (!api.is_supported(device)) return note(found.passed_over, name + " is not an mlx5 device");
+  OwnedContext context = open_context(api, device, name);
+  ibv_device_attr attributes{};
+  check_verbs(api.query_device(context.get(), &attributes), "ibv_query_device(" + name + ")");
+  const Distance distance = device_distance(wish.sysfs, name, wish.gpu_pci);
+  for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
+    const std::string where = strprintf("%s port %d", name.c_str(), port);
+    if (!wish.chosen && !filter.accepts(name, port)) {
+      note(found.passed_over, where + " is not in GSHMEM_NIC_DEVICES");
+      continue;
+    }
+    const ibv_port_attr port_attributes = query_port(api, context.get(), port);
+    if (port_attributes.state != IBV_PORT_ACTIVE) {
+      note(found.passed_over, where + " is " + port_state_name(port_attributes.state));
+      continue;
+    }
+    const bool ethernet = port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (!wish.chosen && ethernet &&
+        gids_of(api, wish.sysfs, context.get(), name, port, port_attributes.gid_tbl_len).empty()) {
+      note(found.passed_over, where + " " + kNoGid);
+      continue;
+    }
+    found.ports.push_back({{name, port, distance, gbits_of(port_attributes)},
+                           port_attributes,
+                           network_of(api, context.get(), port, port_attributes)});
+    found.context_of_port.push_back(found.contexts.size());
+  }
+  found.contexts.push_back(std::move(context));
 }
 
 }  // namespace
@@ -221,10 +252,8 @@ void Device::learn_pkey() {
 }
 
 void Device::learn_gid(const std::string& sysfs) {
-  std::vector<GidEntry> entries = read_gids(sysfs, name, port);
-  if (entries.empty()) {
-    entries = gids_of_library(api, context.get(), port, port_attributes.gid_tbl_len);
-  }
+  const std::vector<GidEntry> entries =
+      gids_of(api, sysfs, context.get(), name, port, port_attributes.gid_tbl_len);
   gid = choose_gid(entries, link_layer, config.ib_gid_index,
                    strprintf("%s port %d", name.c_str(), port));
 }

@@ -109,8 +109,8 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
   const QueueMemory memory{queue_region_->umem->umem_id, bell};
   auto made = std::make_unique<Connection>(device_, memory, place, index);
   events_.watch(index, made->qp_object(), made->cq_object());
-  connections_.push_back(std::move(made));
   const std::lock_guard<std::mutex> lock(mutex_);
+  connections_.push_back(std::move(made));
   peers_.push_back({-1, connections_.back()->number(), {}});
   return connections_.back()->created();
 }
@@ -144,6 +144,7 @@ void Mlx5Nic::start() { events_.start(); }
 
 void Mlx5Nic::stop() noexcept {
   events_.stop();
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& each : connections_) each->stop();
 }
 
@@ -151,6 +152,15 @@ std::string Mlx5Nic::describe_ends(std::uint32_t number, int pe) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const Peer& peer : peers_) {
     if (peer.number == number && peer.pe == pe) return ends_text(device_, peer.remote, pe);
+  }
+  return {};
+}
+
+std::string Mlx5Nic::queue_status(std::uint32_t number, int pe) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (std::size_t queue = 0; queue < peers_.size(); ++queue) {
+    const Peer& peer = peers_[queue];
+    if (peer.number == number && peer.pe == pe) return connections_[queue]->status_text();
   }
   return {};
 }

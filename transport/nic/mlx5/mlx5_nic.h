@@ -36,6 +36,7 @@ class Mlx5Nic final : public Nic {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] Limits limits() const override;
   [[nodiscard]] std::string describe_ends(std::uint32_t number, int pe) const override;
+  [[nodiscard]] std::string queue_status(std::uint32_t number, int pe) const override;
   [[nodiscard]] std::string history() const override;
   [[nodiscard]] std::string port() const override;
   [[nodiscard]] std::unique_ptr<Nic> open_port(const std::string& port) override;
@@ -82,7 +83,7 @@ class Mlx5Nic final : public Nic {
     std::uint32_t number = 0;  ///< of the queue here
     ConnectWire remote{};
   };
-  mutable std::mutex mutex_;  ///< of peers_: other threads read it
+  mutable std::mutex mutex_;  ///< of peers_ and connections_: other threads read them
   std::vector<Peer> peers_;
   EventThread events_;
 };
