@@ -51,6 +51,17 @@ TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
   }
 }
 
+TEST_CASE("a_wait_for_many_entries_polls_less_often") {
+  BusyQueue queue;
+  queue.complete(5000);  // stale, which each poll counts
+  Wait wait;
+  begin_wait(wait, &queue.state(), &queue.view(), "test");
+  wait_for(wait, Await::kRoom, 80 + 200);
+  CHECK(!queue_await(wait));
+  CHECK(wait.end == PostEnd::kTooLong);
+  CHECK(wait.bad < kPauseSpins + kPauseYields + 10);  // 1 ms each: of few entries there are 20
+}
+
 TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
   for (const abi::QueueMap map : {abi::QueueMap::kSm, abi::QueueMap::kBlock}) {
     BusyQueue queue;

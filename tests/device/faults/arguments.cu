@@ -17,9 +17,10 @@ namespace {
 constexpr bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
-/// Of each family one: the others differ in nothing but their type.
+/// Of each family one: the others differ in nothing but their type. Atomics of floating-point types
+/// have ways of their own.
 constexpr bool is_sampled(std::string_view stem) {
-  if (starts_with(stem, "uint64_")) return true;
+  if (starts_with(stem, "uint64_") || starts_with(stem, "float_atomic_")) return true;
   if (stem == "give_smem") return false;  // what is good is shared memory
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   if (starts_with(stem, #NAME "_")) return false;
@@ -132,7 +133,8 @@ int by_kernel(const std::vector<Case>& cases, const Memory& memory) {
     call.function = one.function;
     std::copy(one.raw.begin(), one.raw.end(), call.raw);
     const std::string_view name = functions()[one.function].name;
-    call.by_group = name.ends_with("_warp") || name.ends_with("_block");
+    call.by_group =
+        name.ends_with("_warp") || name.ends_with("_warpgroup") || name.ends_with("_block");
     calls.push_back(call);
   }
   const std::size_t bytes = calls.size() * sizeof(Call);

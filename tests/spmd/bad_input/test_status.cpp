@@ -39,6 +39,19 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr); }},
       {false, "init_attr: no thread world in attr",
        [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr); }},
+      {false, "init_attr: attr->args.thread_rank = -1 is not in [0, 2)",
+       [] {
+         gshmemx_init_attr_t by_hand = attr;
+         by_hand.args.thread_world = world;
+         return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &by_hand);
+       }},
+      {false, "init_attr: attr->args.thread_rank = 2 is not in [0, 2)",
+       [] {
+         gshmemx_init_attr_t by_hand = attr;
+         by_hand.args.thread_world = world;
+         by_hand.args.thread_rank = 2;
+         return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &by_hand);
+       }},
       {false, "init_attr: attr->version = 7, ",
        [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &old); }},
       {false, "uniqueid_args: argument myrank = 2 ",
