@@ -241,7 +241,7 @@ TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it
   const Runtime runtime = one_pe();
   auto* const module = reinterpret_cast<CUmod_st*>(0x40);
   auto* const library = reinterpret_cast<CUlib_st*>(0x40);
-  const test::StderrCapture log;
+  test::StderrCapture log;
   CHECK(gshmemx_cumodule_init(module) == GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(gshmemx_culibrary_init(library) == GSHMEMX_ERROR_INVALID_VALUE);
