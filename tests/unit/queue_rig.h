@@ -55,6 +55,7 @@ class QueueRig {
   [[nodiscard]] const abi::QueueView& view() const { return view_; }
   [[nodiscard]] abi::QueueCursor& cursor() { return cursor_; }
   [[nodiscard]] const abi::Control& control() const { return control_; }
+  void set_timeout(std::uint64_t ns) { state_.timeout_ns = ns; }
   void set_map(abi::QueueMap map) { state_.nic.map = map; }
   /// Its one team synchronizes in rounds.
   void set_rounds() { world_.flat = state_.world_is_flat = 0; }
