@@ -10,22 +10,6 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
-namespace {
-
-gshmem_team_t no_team = GSHMEM_TEAM_INVALID;
-
-/// Of the world, whose one member makes the calls.
-int split(int start, int stride, int size, long mask = 0,
-          const gshmem_team_config_t* config = nullptr, gshmem_team_t* made = &no_team) {
-  return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, config, mask, made);
-}
-int split_2d(int xrange, long yaxis_mask = 0, gshmem_team_t* x = &no_team) {
-  gshmem_team_t y = GSHMEM_TEAM_INVALID;
-  return gshmem_team_split_2d(GSHMEM_TEAM_WORLD, xrange, nullptr, 0, x, nullptr, yaxis_mask, &y);
-}
-
-}  // namespace
-
 TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
   static gshmemx_init_attr_t old = GSHMEMX_INIT_ATTR_INITIALIZER;
@@ -39,6 +23,15 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static int number = -1;
   static gshmem_team_t team = GSHMEM_TEAM_INVALID;
   static gshmem_team_config_t team_config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  // Of the world, whose one member makes the calls.
+  static const auto split = [](int start, int stride, int size, long mask = 0,
+                               const gshmem_team_config_t* config = nullptr) {
+    return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, config, mask, &team);
+  };
+  static const auto split_2d = [](int xrange, long yaxis_mask, gshmem_team_t* x) {
+    gshmem_team_t y = GSHMEM_TEAM_INVALID;
+    return gshmem_team_split_2d(GSHMEM_TEAM_WORLD, xrange, nullptr, 0, x, nullptr, yaxis_mask, &y);
+  };
   struct Call {
     bool on_a_pe;
     std::string says;
@@ -180,7 +173,7 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
       {true, "team_split_strided: argument parent_team = 77 is not a team",
        [] { return gshmem_team_split_strided(77, 0, 1, 1, nullptr, 0, &team); }},
       {true, "team_split_strided: argument new_team is null",
-       [] { return split(0, 1, 1, 0, nullptr, nullptr); }},
+       [] { return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 1, nullptr, 0, nullptr); }},
       {true, "team_split_strided: argument start = -1 is out of range [0, 0]",
        [] { return split(-1, 1, 1); }},
       {true, "team_split_strided: argument size = 0 is out of range [1, 1]",
@@ -197,10 +190,12 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
          config.num_contexts = -3;
          return split(0, 1, 1, GSHMEM_TEAM_NUM_CONTEXTS, &config);
        }},
-      {true, "team_split_2d: argument xrange = 0 is not positive", [] { return split_2d(0); }},
+      {true, "team_split_2d: argument xrange = 0 is not positive",
+       [] { return split_2d(0, 0, &team); }},
       {true, "team_split_2d: argument xaxis_team or yaxis_team is null",
        [] { return split_2d(1, 0, nullptr); }},
-      {true, "team_split_2d: the mask of yaxis_config = 8 has bits", [] { return split_2d(1, 8); }},
+      {true, "team_split_2d: the mask of yaxis_config = 8 has bits",
+       [] { return split_2d(1, 8, &team); }},
       {true, "team_get_uniqueid: argument uniqueid is null",
        [] { return gshmemx_team_get_uniqueid(nullptr); }},
       {true, "team_init: the mask of config = 0 is without GSHMEMX_TEAM_UNIQUEID",
