@@ -279,10 +279,9 @@ template <class T>
 GSHMEM_FN T amo_fetch_add_float(const Caller& call, T* dest, T value, int pe) {
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(T) > 2) {
-    if (amo_is_mapped(call.state, pe)) {
-      if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return T{};
+    if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return T{};
+    if (amo_is_mapped(call.state, pe))
       return atomic_fetch_add(peer_address(call.state, dest, pe), value);
-    }
   }
 #endif
   return amo_change(call, dest, pe,
@@ -292,9 +291,9 @@ template <class T>
 GSHMEM_FN void amo_add_float(const Caller& call, T* dest, T value, int pe) {
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(T) > 2) {
+    if (!check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest))) return;
     if (amo_is_mapped(call.state, pe)) {
-      if (check_arguments(call.state, call.name, ToPe{pe}, word("dest", dest)))
-        atomic_add(peer_address(call.state, dest, pe), value);
+      atomic_add(peer_address(call.state, dest, pe), value);
       return;
     }
   }

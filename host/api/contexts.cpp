@@ -136,6 +136,9 @@ int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps) {
     for (int i = 0; i < num_qps; ++i) {
       require(pe.has_context(qps[i]), GSHMEMX_ERROR_INVALID_VALUE,
               strprintf("%s: argument qps[%d] = %d is no open queue handle", kCall, i, qps[i]));
+      const auto first = std::find(qps, qps + i, qps[i]) - qps;
+      require(first == i, GSHMEMX_ERROR_INVALID_VALUE,
+              strprintf("%s: argument qps[%d] = %d is qps[%td], too", kCall, i, qps[i], first));
     }
     for (int i = 0; i < num_qps; ++i) pe.destroy_context(kCall, "qps", qps[i]);
   });

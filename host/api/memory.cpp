@@ -55,6 +55,10 @@ int gshmemx_buffer_register(void* addr, size_t length) {
     Pe& pe = require_pe(kCall);
     require_not_null(kCall, "addr", addr);
     require(length > 0, GSHMEMX_ERROR_INVALID_VALUE, strprintf("%s: argument length = 0", kCall));
+    require(length <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(addr),
+            GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("%s: argument length = %zu is more than there is from addr = %p", kCall,
+                      length, addr));
     const char* wrong = nullptr;
     if (pe.meets_heap(addr, length)) wrong = "in the symmetric heap, which needs no registration";
     if (!wrong && !pe.buffers().add(addr, length)) wrong = "registered in part or as a whole";

@@ -50,6 +50,13 @@ Config read_config(std::optional<Error>* bad = nullptr) {
   return config;
 }
 
+/// `rank` is one of `world`: what the call names `argument`.
+void require_rank(const char* call, const char* argument, int rank,
+                  const gshmemx_thread_world& world) {
+  require(rank >= 0 && rank < world.n_pes, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: %s = %d is not in [0, %d)", call, argument, rank, world.n_pes));
+}
+
 std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
                                                      const gshmemx_init_attr_t* attr,
                                                      const Config& config) {
@@ -69,6 +76,8 @@ std::unique_ptr<bootstrap::Bootstrap> make_bootstrap(unsigned flags,
     case GSHMEMX_INIT_THREAD_PES:
       require(args.thread_world != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
               "gshmemx_init_attr: no thread world in attr; call gshmemx_set_attr_thread_args");
+      require_rank("gshmemx_init_attr", "attr->args.thread_rank", args.thread_rank,
+                   *args.thread_world);
       return args.thread_world->take(args.thread_rank, config.bootstrap_timeout);
     default:
       throw Error(
@@ -258,9 +267,7 @@ int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, int rank,
   return guard_status([&] {
     require_not_null("gshmemx_set_attr_thread_args", "world", world);
     require_not_null("gshmemx_set_attr_thread_args", "attr", attr);
-    require(rank >= 0 && rank < world->n_pes, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("gshmemx_set_attr_thread_args: argument rank = %d is not in [0, %d)", rank,
-                      world->n_pes));
+    require_rank("gshmemx_set_attr_thread_args", "argument rank", rank, *world);
     attr->args.thread_world = world;
     attr->args.thread_rank = rank;
   });

@@ -60,6 +60,8 @@ int gshmem_team_get_config(gshmem_team_t team, long config_mask, gshmem_team_con
     Teams& teams = require_pe(kCall).teams();
     const gshmem_team_config_t known = teams.config(teams.require(kCall, "team", team));
     require_not_null(kCall, "config", config);
+    const std::string wrong = Pe::TeamConfig{"config", config, config_mask}.complaint(kCall);
+    require(wrong.empty(), GSHMEMX_ERROR_INVALID_VALUE, wrong);
     if ((config_mask & GSHMEM_TEAM_NUM_CONTEXTS) != 0) config->num_contexts = known.num_contexts;
     if ((config_mask & GSHMEMX_TEAM_UNIQUEID) != 0) config->uniqueid = known.uniqueid;
   });

@@ -30,8 +30,11 @@ int device_count(const CudaDriver& cuda) {
 
 int choose_device(const CudaDriver& cuda, int device, int local_rank) {
   const int count = device_count(cuda);
-  require(device < count, GSHMEMX_ERROR_GPU_NOT_SELECTED,
-          strprintf("cuda_device_id = %d, but this process sees %d GPUs", device, count));
+  require(
+      device >= -1 && device < count, GSHMEMX_ERROR_GPU_NOT_SELECTED,
+      strprintf("gshmemx_init_attr: attr->args.cuda_device_id = %d is neither -1 nor one of the "
+                "%d GPUs that this process sees",
+                device, count));
   if (device >= 0) return device;
   CUcontext current = nullptr;
   GSHMEM_CU(&cuda, cuCtxGetCurrent, &current);

@@ -110,6 +110,8 @@ class Pe {
     const char* argument;
     const gshmem_team_config_t* config;
     long mask;
+    /// What `call` says of a mask with other bits, or without a config; empty: nothing.
+    [[nodiscard]] std::string complaint(const char* call) const;
   };
   [[nodiscard]] gshmem_team_t split_strided(const char* call, gshmem_team_t parent,
                                             Teams::Part part, const TeamConfig& config,

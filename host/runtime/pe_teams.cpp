@@ -8,16 +8,9 @@ namespace {
 
 constexpr long kKnownMask = GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID;
 
-/// What is wrong with it; empty: nothing.
+/// What is wrong with the config of a new team; empty: nothing.
 std::string complaint(const char* call, const Pe::TeamConfig& given) {
-  if ((given.mask & ~kKnownMask) != 0) {
-    return strprintf("%s: the mask of %s = %ld has bits that are not GSHMEM_TEAM fields", call,
-                     given.argument, given.mask);
-  }
-  if (given.mask != 0 && !given.config) {
-    return strprintf("%s: argument %s is null, and its mask %ld is not 0", call, given.argument,
-                     given.mask);
-  }
+  if (std::string wrong = given.complaint(call); !wrong.empty()) return wrong;
   if ((given.mask & GSHMEM_TEAM_NUM_CONTEXTS) != 0 && given.config->num_contexts < 0) {
     return strprintf("%s: %s->num_contexts = %d is negative", call, given.argument,
                      given.config->num_contexts);
@@ -42,6 +35,15 @@ void require_range(const char* call, const char* argument, int value, int first,
 }
 
 }  // namespace
+
+std::string Pe::TeamConfig::complaint(const char* call) const {
+  if ((mask & ~kKnownMask) != 0) {
+    return strprintf("%s: the mask of %s = %ld has bits that are not GSHMEM_TEAM fields", call,
+                     argument, mask);
+  }
+  if (mask == 0 || config) return "";
+  return strprintf("%s: argument %s is null, and its mask %ld is not 0", call, argument, mask);
+}
 
 void Pe::make_teams() {
   Teams::Predefined predefined;

@@ -11,10 +11,9 @@ namespace gshmem {
 
 class UserBuffers {
  public:
-  /// False: it has bytes in common with another one, or its end wraps.
+  /// False: it has bytes in common with another one. Its end does not wrap.
   [[nodiscard]] bool add(const void* addr, std::size_t length) {
     const auto first = reinterpret_cast<std::uintptr_t>(addr);
-    if (length > UINTPTR_MAX - first) return false;
     const std::lock_guard lock(mutex_);
     const auto next = ends_.upper_bound(first);  // the first one that ends after `first`
     if (next != ends_.end() && next->second < first + length) return false;

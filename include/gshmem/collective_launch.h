@@ -51,20 +51,19 @@ inline bool check(Outcome* outcome, const char* what, cudaError_t error) {
 /// Blocks of `func` that this PE can have resident at once. PEs that share a GPU get equal parts.
 inline int largest_grid(Outcome* outcome, const void* func, dim3 block, std::size_t shared) {
   const int pes = gshmemi_pes_on_gpu();
+  const unsigned long long threads = 1ull * block.x * block.y * block.z;
   if (pes < 0) {
     fail(outcome, GSHMEMX_ERROR_NOT_INITIALIZED, "the library is not initialized");
-    return 0;
-  }
-  if (pes == 0) {
+  } else if (!func) {
+    fail(outcome, GSHMEMX_ERROR_INVALID_VALUE, "argument func is null");
+  } else if (threads == 0 || threads > 1024) {
+    fail(outcome, GSHMEMX_ERROR_INVALID_VALUE,
+         "argument blockDims = (%u, %u, %u) is %llu threads; allowed are 1 to 1024", block.x,
+         block.y, block.z, threads);
+  } else if (pes == 0) {
     fail(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, "the PE runs in CPU mode");
-    return 0;
   }
-  const unsigned long long threads = 1ull * block.x * block.y * block.z;
-  if (!func || threads == 0 || threads > 1024) {
-    fail(outcome, GSHMEMX_ERROR_INVALID_VALUE, "func = %p, blockDims = (%u, %u, %u)", func, block.x,
-         block.y, block.z);
-    return 0;
-  }
+  if (outcome->status != GSHMEMX_SUCCESS) return 0;
   int device = 0, cooperative = 0, processors = 0, per_processor = 0;
   if (!check(outcome, "cudaGetDevice", cudaGetDevice(&device)) ||
       !check(outcome, "cudaDeviceGetAttribute(CooperativeLaunch)",
@@ -139,10 +138,13 @@ inline int gshmemx_collective_launch_query_gridsize(const void* func, dim3 block
                                                     int* gridsize) {
   const gshmem::detail::GpuScope scope;
   gshmem::collective_launch::Outcome outcome;
-  const int largest = gshmem::collective_launch::largest_grid(&outcome, func, blockDims, sharedMem);
-  if (outcome.status == GSHMEMX_SUCCESS && !gridsize)
+  int largest = 0;
+  if (gridsize) {
+    largest = gshmem::collective_launch::largest_grid(&outcome, func, blockDims, sharedMem);
+  } else {
     gshmem::collective_launch::fail(&outcome, GSHMEMX_ERROR_INVALID_VALUE,
                                     "argument gridsize is null");
+  }
   if (outcome.status == GSHMEMX_SUCCESS) {
     *gridsize = largest;
   } else {

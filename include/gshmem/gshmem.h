@@ -106,7 +106,8 @@ GSHMEM_EXPORT int gshmem_team_split_2d(gshmem_team_t parent_team, int xrange,
                                        gshmem_team_t* xaxis_team,
                                        const gshmem_team_config_t* yaxis_config, long yaxis_mask,
                                        gshmem_team_t* yaxis_team);
-/// The fields that `config_mask` names, as the team was made with. Local; returns a status.
+/// The fields that `config_mask` names, as the team was made with. Local; returns a status:
+/// GSHMEMX_ERROR_INVALID_VALUE for no team, a null config or other bits of the mask.
 GSHMEM_EXPORT int gshmem_team_get_config(gshmem_team_t team, long config_mask,
                                          gshmem_team_config_t* config);
 /// Collective over the members; GSHMEM_TEAM_INVALID is fine. A predefined team, or what is no team,

@@ -121,7 +121,9 @@ template <class Body>
 void run_threads(int n_pes, const Body& body) {
   gshmemx_thread_world_t* world = gshmemx_thread_world_create(n_pes);
   if (!world)
-    throw Failure(GSHMEMX_ERROR_INVALID_VALUE, "run_threads: n_pes = " + std::to_string(n_pes));
+    throw Failure(GSHMEMX_ERROR_INVALID_VALUE,
+                  "gshmem::run_threads: argument n_pes = " + std::to_string(n_pes) +
+                      " is less than 1, or too many");
   struct Call {
     const Body& body;
     gshmemx_thread_world_t* world;

@@ -91,8 +91,8 @@ GSHMEM_EXPORT int gshmemx_set_attr_thread_args(gshmemx_thread_world_t* world, in
 // -------------------------------------------------------------------- Any memory may be the local
 // side of a transfer as it is, and is no faster for being registered. These are for programs that
 // tell: they keep an account of it. Local, for the calling thread's PE.
-/// `length` bytes at `addr`. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, what
-/// is in the symmetric heap, or has bytes in common with what is registered.
+/// `length` bytes at `addr`. Returns a status: GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, more
+/// than there is, what is in the symmetric heap, or has bytes in common with what is registered.
 GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
 /// What gshmemx_buffer_register got; else GSHMEMX_ERROR_INVALID_VALUE.
 GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
@@ -137,7 +137,7 @@ GSHMEM_EXPORT int gshmemx_bind_thread(void* pe_handle);
 GSHMEM_EXPORT int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array);
 /// Local. Quiet of each, then gone; their queues serve later handles and contexts of this PE. No
 /// thread may be using them. The array is left to the caller. Returns a status; when one of them is
-/// not open, GSHMEMX_ERROR_INVALID_VALUE and no effect.
+/// not open, or named twice, GSHMEMX_ERROR_INVALID_VALUE and no effect.
 GSHMEM_EXPORT int gshmemx_qp_destroy(int num_qps, const gshmemx_qp_handle_t* qps);
 
 // --- Regions -------------------------------------------------------------------------------------

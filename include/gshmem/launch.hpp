@@ -63,9 +63,9 @@ inline constexpr unsigned kMaxHostThreads = 4096;
 }
 
 inline void check_shape(const LaunchShape& shape, unsigned max_threads, bool on_host) {
-  if (shape.blocks == 0 || shape.threads == 0 || shape.threads > max_threads) {
+  if (shape.blocks == 0) refuse_shape(shape, "; there is at least one block");
+  if (shape.threads == 0 || shape.threads > max_threads)
     refuse_shape(shape, "; allowed are 1 to " + std::to_string(max_threads) + " per block");
-  }
   if (on_host && shape.blocks > kMaxHostThreads / shape.threads) {
     refuse_shape(shape,
                  " are more than the " + std::to_string(kMaxHostThreads) + " threads of CPU mode");

@@ -5,12 +5,14 @@
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <sys/resource.h>
 
 #include <deque>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -213,6 +215,47 @@ TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
           boot->barrier();
           if (rank == 0) done.signal();
         }) == "");
+}
+
+TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[uid]") {
+  constexpr int kRanks = 48;
+  constexpr rlim_t kDescriptors = 32;
+  for (const bool may_raise : {true, false}) {
+    if (!may_raise && kUnderAsan) continue;  // UBSan takes descriptors itself, for its looks
+    IdChannel channel, called, answered;
+    // The one that has the root, and all ranks.
+    CHECK(run_processes(2, [&](int process) {
+            if (process == 0) {
+              rlimit limit{};
+              check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+              limit = {kDescriptors, may_raise ? limit.rlim_max : kDescriptors};
+              check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+            }
+            const gshmemx_uniqueid id = channel.share(process, 2, uid_config());
+            if (process == 0) {
+              while (!may_raise && Fd(dup(0))) std::this_thread::yield();
+              called.signal();
+              return answered.await(1);
+            }
+            std::deque<RawClient> ranks;
+            for (int rank = 0; rank < kRanks; ++rank) {
+              ranks.emplace_back(id);
+              ranks.back().send(ranks.back().hello(rank, kRanks));
+            }
+            called.await(1);
+            if (may_raise) {
+              for (RawClient& rank : ranks) rank.expect_kind(FrameKind::kWelcome);
+            } else {
+              ranks[0].send(net::make_frame({.kind = FrameKind::kExpired, .detail = 1000}));
+              const std::string text = ranks[0].receive_failure();
+              expect(text.find("the root service has no descriptors left: accept4: Too many "
+                               "open files; this process may have 32 descriptors open") !=
+                         std::string::npos,
+                     text);
+            }
+            answered.signal();
+          }) == "");
+  }
 }
 
 TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {

@@ -44,8 +44,8 @@ void raise(std::atomic<int>& counter) {
 
 const abi::DeviceState& state() { return *gshmemi_ambient()->state; }
 
-const abi::QueueView& queue_view(std::uint32_t nth = 0) {
-  const abi::NicView& nic = state().nic;
+const abi::QueueView& queue_view(std::uint32_t nth = 0, gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT) {
+  const abi::NicView& nic = device::find_context(state(), "test", "ctx", ctx)->nic;
   return nic.queues[static_cast<std::uint32_t>(kTarget) * nic.per_pe + nth];
 }
 
@@ -270,8 +270,8 @@ void inject(const std::string& action, std::uint32_t nth, const std::string& op)
     throw std::runtime_error("the soft NIC does not take the rule " + rule);
 }
 
-void spoil_key(Key key) {
-  auto& view = const_cast<abi::QueueView&>(queue_view());
+void spoil_key(Key key, gshmem_ctx_t ctx) {
+  auto& view = const_cast<abi::QueueView&>(queue_view(0, ctx));
   const auto spoil = [](abi::Be32& field) { field = abi::Be32(field.get() ^ 0x00f0f0f0); };
   if (key == Key::kLocal) return spoil(view.local_key);
   spoil(view.remote_key);

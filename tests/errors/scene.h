@@ -114,9 +114,9 @@ class Meeting {
 /// From now on the actor's entries of a kind ("op" of the soft NIC's rules,
 /// transport/nic/soft/rules.h) to the target by the nth queue meet an action of these rules.
 void inject(const std::string& action, std::uint32_t nth = 0, const std::string& op = "write");
-/// The keys that the actor's entries to the target carry become wrong.
+/// The keys that the actor's entries to the target carry become wrong: those by `ctx`.
 enum class Key { kLocal, kRemote };
-void spoil_key(Key key);
+void spoil_key(Key key, gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT);
 /// What the actor reads may trail its completion from now on, as on some GPUs: a DUMP follows.
 void demand_dumps();
 /// A put of `kBytes` to the first bytes behind the target's heap.

@@ -14,21 +14,22 @@ using spmd::Outcome;
 /// `body(area)` on every PE of a job of processes under `policy`; prints "finalized" behind it.
 std::vector<Outcome> in_job(const Leg& leg, const std::string& policy,
                             const std::function<void(Area&)>& body) {
-  return spmd::in_children(kPes, environment_of(leg, {{"GSHMEM_FAULT", policy}}), [&](int) {
-    {
-      const Runtime runtime;
-      auto* area = static_cast<Area*>(gshmem_calloc(1, sizeof(Area)));
-      gshmem_barrier_all();
-      body(*area);
-    }
-    std::puts("finalized");
-  });
+  return spmd::in_children(
+      kPes, environment_of(leg, {{"GSHMEM_FAULT", policy}, {"GSHMEM_CONTEXTS", "1"}}), [&](int) {
+        {
+          const Runtime runtime;
+          auto* area = static_cast<Area*>(gshmem_calloc(1, sizeof(Area)));
+          gshmem_barrier_all();
+          body(*area);
+        }
+        std::puts("finalized");
+      });
 }
 
 /// One that nobody but this PE's own NIC hears of.
-void post_bad_put(Area& area) {
-  spoil_key(Key::kLocal);
-  gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kTarget);
+void post_bad_put(Area& area, gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT) {
+  spoil_key(Key::kLocal, ctx);
+  gshmem_ctx_putmem_nbi(ctx, area.dest[0], area.source[0], kBytes, kTarget);
 }
 
 std::string text_of(const std::vector<Outcome>& outcomes) {
@@ -86,14 +87,20 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
 TEST_CASE("finalize_returns_with_an_error_on_its_way") {
   for (const std::string policy : {"abort", "report"}) {
     for (const Leg& leg : process_legs({"soft", "ofi"})) {
-      const auto outcomes = in_job(leg, policy, [](Area& area) {
-        if (gshmem_my_pe() == kActor) post_bad_put(area);
-      });
-      INFO(leg.name() << ", " << policy << "\n" << text_of(outcomes));
-      CHECK(outcomes[kActor].code == 0);
-      CHECK(contains(outcomes[kActor].output, "finalized"));
-      // Under abort the news end who is not yet in finalize.
-      if (policy == "report") CHECK(contains(outcomes[kBystander].output, "finalized"));
+      for (const bool by_context : {false, true}) {
+        const auto outcomes = in_job(leg, policy, [&](Area& area) {
+          gshmem_ctx_t ctx = GSHMEM_CTX_DEFAULT;
+          if (by_context && gshmem_ctx_create(0, &ctx) != 0) throw std::runtime_error("no context");
+          if (gshmem_my_pe() == kActor) post_bad_put(area, ctx);
+        });
+        INFO(leg.name() << ", " << policy << (by_context ? ", of a context" : "") << "\n"
+                        << text_of(outcomes));
+        CHECK(outcomes[kActor].code == 0);
+        CHECK(contains(outcomes[kActor].output, "finalized"));
+        CHECK(contains(outcomes[kActor].output, "PE 2 failed: local protection error"));
+        // Under abort the news end who is not yet in finalize.
+        if (policy == "report") CHECK(contains(outcomes[kBystander].output, "finalized"));
+      }
     }
   }
 }

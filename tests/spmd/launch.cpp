@@ -1,5 +1,7 @@
-// Launches: whose GPU they are on.
+// Launches: whose GPU they are on, and which are refused.
 #include "tests/spmd/spmd.h"
+
+#include <cstring>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -13,7 +15,45 @@ struct PeOfKernel {
   }
 };
 
+#if defined(__CUDACC__)
+__global__ void do_nothing() {}
+
+/// A collective launch of that block is an error on all PEs, which says `text`.
+void refused(Pe& pe, const void* func, dim3 block, const char* text) {
+  collective_launch::Outcome outcome;
+  (void)collective_launch::largest_grid(&outcome, func, block, 0);
+  SPMD_CHECK(pe, std::strstr(outcome.why, text) != nullptr);
+  constexpr int kInvalid = GSHMEMX_ERROR_INVALID_VALUE;
+  int grid = 77;
+  SPMD_EQ(pe, gshmemx_collective_launch(func, 1, block, nullptr, 0, nullptr), kInvalid);
+  SPMD_EQ(pe, gshmemx_collective_launch_query_gridsize(func, block, nullptr, 0, &grid), kInvalid);
+  SPMD_EQ(pe, grid, 77);
+}
+#endif
+
 }  // namespace
+
+SPMD_TEST(wrong_collective_launches_are_errors_that_name_the_argument) {
+#if defined(__CUDACC__)
+  const void* const kernel = reinterpret_cast<const void*>(do_nothing);
+  refused(pe, nullptr, 32, "argument func is null");
+  refused(pe, kernel, 0, "argument blockDims = (0, 1, 1) is 0 threads");
+  refused(pe, kernel, {32, 33, 1}, "argument blockDims = (32, 33, 1) is 1056 threads");
+  SPMD_EQ(pe, gshmemx_collective_launch_query_gridsize(kernel, 32, nullptr, 0, nullptr),
+          static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
+  gshmemx_collective_launch_attr_t attr{};
+  attr.cuda_config.gridDim = attr.cuda_config.blockDim = 1;
+  cudaLaunchAttribute attributes[1]{};
+  for (const unsigned count : {1u, 33u}) {
+    attr.cuda_config.attrs = count == 1 ? nullptr : attributes;  // no attributes, or too many
+    attr.cuda_config.numAttrs = count;
+    SPMD_EQ(pe, gshmemx_collective_launch_attr(&attr, kernel, nullptr),
+            static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
+  }
+#else
+  pe.skip("compiled without nvcc");
+#endif
+}
 
 SPMD_TEST(launches_are_on_the_pe_s_gpu_whichever_is_current) {
   if (!pe.c_api_in_kernels()) return;

@@ -127,13 +127,36 @@ TEST_CASE("team_barrier_meets_at_both_ends") {
   test_meets([](Member group, QueueRig& rig) { team_barrier(group, rig.state(), "test", 0); });
 }
 
+TEST_CASE("collectives_meet_at_both_ends") {
+  constexpr int kTeam = GSHMEM_TEAM_WORLD;
+  constexpr Elements kElements{kBytes, 1};
+  test_meets([&](Member group, QueueRig& rig) {
+    (void)api::alltoall({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements);
+  });
+  test_meets([&](Member group, QueueRig& rig) {
+    (void)api::broadcast({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements,
+                         0);
+  });
+  test_meets([&](Member group, QueueRig& rig) {
+    (void)api::fcollect({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements);
+  });
+  test_meets([&](Member group, QueueRig& rig) {
+    (void)api::alltoalls<8>({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kStrides);
+  });
+}
+
 TEST_CASE("quiet_covers_what_the_group_has_issued_by_its_first_meeting") {
   const GroupCall calls[] = {
       [](Member group, QueueRig& rig) { quiet(group, rig.state()); },
       [](Member group, QueueRig& rig) { fence(group, rig.state()); },
+      [](Member group, QueueRig& rig) { flush(group, rig.state()); },
       [](Member group, QueueRig& rig) { CHECK(quiet_status(group, rig.state(), "test") == 0); },
       [](Member group, QueueRig& rig) {
         api::pe_quiet({rig.state(), "test"}, group, 0);
+      },
+      [](Member group, QueueRig& rig) {
+        const int own = GSHMEMX_QP_DEFAULT;
+        api::qp_quiet({rig.state(), "test"}, group, 0, {&own, 1});
       },
   };
   for (const GroupCall& call : calls) {

@@ -52,8 +52,10 @@ class QueueRig {
   static constexpr std::uint32_t kNumber = 0x1234;
   [[nodiscard]] const State& state() const { return state_; }
   [[nodiscard]] char* heap() { return heap_.data() + abi::kInternalBytes; }
+  [[nodiscard]] const abi::QueueView& view() const { return view_; }
   [[nodiscard]] abi::QueueCursor& cursor() { return cursor_; }
   [[nodiscard]] const abi::Control& control() const { return control_; }
+  void set_timeout(std::uint64_t ns) { state_.timeout_ns = ns; }
   void set_map(abi::QueueMap map) { state_.nic.map = map; }
   /// Its one team synchronizes in rounds.
   void set_rounds() { world_.flat = state_.world_is_flat = 0; }

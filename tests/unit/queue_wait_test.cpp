@@ -2,6 +2,8 @@
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
+#include "host/runtime/fault.h"
+
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -51,6 +53,19 @@ TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
   }
 }
 
+TEST_CASE("a_wait_for_many_entries_polls_less_often") {
+  BusyQueue queue;
+  queue.set_timeout(40'000'000);
+  queue.complete(5000);  // stale, which each poll counts
+  Wait wait;
+  begin_wait(wait, &queue.state(), &queue.view(), "test");
+  wait_for(wait, Await::kRoom, 80 + 200);
+  CHECK(!queue_await(wait));
+  CHECK(wait.end == PostEnd::kTooLong);
+  // From the first look at the clock on 1 ms each; behind few entries there are some hundred.
+  CHECK(wait.bad < kPauseSpins + kPauseYields + 45);
+}
+
 TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
   for (const abi::QueueMap map : {abi::QueueMap::kSm, abi::QueueMap::kBlock}) {
     BusyQueue queue;
@@ -73,6 +88,32 @@ TEST_CASE("the_device_leaves_a_fault_of_the_host_alone_and_returns_its_code") {
   CHECK(control.fault.claimed == 0);
   CHECK(control.stop == 1);
   CHECK(fault_code(state) == GSHMEMX_ERROR_PEER_FAILED);
+}
+
+TEST_CASE("the_host_leaves_a_fault_of_the_device_alone_and_tells_it") {
+  abi::Control control{};
+  control.fault.claimed = 1;  // and is being written
+  abi::FaultRecord of_host{}, told{};
+  of_host.code = GSHMEMX_ERROR_PEER_FAILED;
+  CHECK(!fault_record(&control, of_host));
+  CHECK(control.host_fault.claimed == 0);
+  CHECK(control.stop == 1);
+  CHECK(!fault_read(&control, &told));
+  control.fault.code = GSHMEMX_ERROR_NIC;
+  control.fault.published = 1;
+  REQUIRE(fault_read(&control, &told));
+  CHECK(told.code == GSHMEMX_ERROR_NIC);
+}
+TEST_CASE("of_two_faults_of_the_host_the_first_stays") {
+  abi::Control control{};
+  abi::FaultRecord first{}, second{}, told{};
+  first.code = GSHMEMX_ERROR_PEER_FAILED;
+  second.code = GSHMEMX_ERROR_TIMEOUT;
+  CHECK(fault_record(&control, first));
+  CHECK(!fault_record(&control, second));
+  CHECK(control.fault.claimed == 0);
+  REQUIRE(fault_read(&control, &told));
+  CHECK(told.code == GSHMEMX_ERROR_PEER_FAILED);
 }
 
 }  // namespace gshmem::device

@@ -17,10 +17,10 @@ namespace {
 constexpr bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
-/// Of each family one: the others differ in nothing but their type.
+/// Of each family one: the others differ in nothing but their type. Atomics of floating-point types
+/// have ways of their own.
 constexpr bool is_sampled(std::string_view stem) {
-  if (starts_with(stem, "uint64_")) return true;
-  if (stem == "give_smem") return false;  // what is good is shared memory
+  if (starts_with(stem, "uint64_") || starts_with(stem, "float_atomic_")) return true;
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   if (starts_with(stem, #NAME "_")) return false;
 #include <gshmem/types.def>
@@ -125,14 +125,28 @@ class Judge {
   int made_ = 0, wrong_ = 0;
 };
 
-int by_kernel(const std::vector<Case>& cases, const Memory& memory) {
+/// What kernels say of it: the memory of the cases is no block's, which may give its own alone.
+Case in_kernel(Case one) {
+  const std::string_view name = functions()[one.function].name;
+  if (name != "gshmemx_give_smem" || !one.argument.empty()) return one;
+  char value[32];
+  std::snprintf(value, sizeof(value), "0x%llx is not shared memory",
+                static_cast<unsigned long long>(one.raw[0]));
+  one.argument = "smem";
+  one.value = value;
+  return one;
+}
+
+int by_kernel(std::vector<Case> cases, const Memory& memory) {
+  std::transform(cases.begin(), cases.end(), cases.begin(), in_kernel);
   std::vector<Call> calls;
   for (const Case& one : cases) {
     Call call{};
     call.function = one.function;
     std::copy(one.raw.begin(), one.raw.end(), call.raw);
     const std::string_view name = functions()[one.function].name;
-    call.by_group = name.ends_with("_warp") || name.ends_with("_block");
+    call.by_group =
+        name.ends_with("_warp") || name.ends_with("_warpgroup") || name.ends_with("_block");
     calls.push_back(call);
   }
   const std::size_t bytes = calls.size() * sizeof(Call);

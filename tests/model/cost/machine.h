@@ -18,6 +18,7 @@ struct Costs {
   unsigned entry_stores = 0;  ///< of 16 bytes
   unsigned record_stores = 0, doorbells = 0;
   unsigned completion_loads = 0;
+  unsigned complete_fences = 0;  ///< after which stores are complete
 };
 inline Costs costs;
 struct Lane {
@@ -25,6 +26,13 @@ struct Lane {
   std::uint64_t first = 0;  ///< what the first lane tells the others
 };
 inline Lane lane;
+/// Between two polls of a wait: the test may change what is waited for, and the time.
+struct Waiting {
+  std::uint64_t now_ns = 1;
+  std::uint32_t left = 0;  ///< what the last poll found in front of it, where it says so
+  void (*between_polls)() = [] {};
+};
+inline Waiting waiting;
 
 template <class T>
 inline T load_relaxed(const T* p) {
@@ -97,7 +105,7 @@ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
 inline void fence_release_system() { fence_system(); }
-inline void fence_complete_system() { fence_system(); }
+inline void fence_complete_system() { ++costs.complete_fences; }
 inline void fence_release_gpu() { fence_gpu(); }
 
 template <class T, class Update>
@@ -144,14 +152,17 @@ inline T atomic_compare_swap(T* p, T expected, T desired) {
 }
 
 inline void wake_host(const std::uint32_t*) {}
-inline std::uint64_t now_ns() { return 1; }
+inline std::uint64_t now_ns() { return waiting.now_ns; }
 inline std::uint32_t now_cycles() { return 1; }
 template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
-inline void pause(unsigned) {}
+inline void pause(unsigned) { waiting.between_polls(); }
 inline void pause_far(unsigned polls) { pause(polls); }
-inline void pause_behind(unsigned, std::uint32_t) {}
+inline void pause_behind(unsigned polls, std::uint32_t left) {
+  waiting.left = left;
+  pause(polls);
+}
 inline bool look_is_due(unsigned polls) { return polls % 1024 == 0; }
 [[noreturn]] inline void trap() { std::abort(); }
 

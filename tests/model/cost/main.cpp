@@ -1,13 +1,16 @@
 // What a put on the network path costs the one who makes it, counted in the device's own code:
 // atomics, fences and stores, for a shared queue, an exclusive one, a warp that comes together, and
 // a burst, whose doorbell has a row of its own.
-// Prints a table and fails when a number has grown (or shrunk: then its table
-// is to be corrected). Clocks: perftest/issue_cost.
+// What calls that order cost where all PEs are mapped has rows, too: their fences. Prints a table
+// and fails when a number has grown (or shrunk: then its table is to be corrected). Clocks:
+// perftest/issue_cost.
 #define GSHMEM_MACHINE <tests/model/cost/machine.h>
 #include <gshmem/device/burst.h>
+#include <gshmem/device/handles.h>
 
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -94,6 +97,14 @@ class Queue {
     device::nic::quiet(device::Thread{}, state_, "quiet");
     return {first, std::exchange(costs, {})};
   }
+  /// Costs of a call that orders where no PE is reached by the network.
+  Costs mapped(const std::function<void(const device::State&)>& order) {
+    state_.mapped_count = 1;
+    state_.nic = {};
+    costs = {};
+    order(state_);
+    return std::exchange(costs, {});
+  }
   [[nodiscard]] std::uint64_t published() const { return abi::PublishedWord::end(cursor_.ready); }
 
  private:
@@ -136,10 +147,10 @@ struct Row {
   Costs expected;
 };
 bool print(const Row& one, const Costs& cost) {
-  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u %6u\n", one.name,
+  std::printf("%-22s %9u %7u %5u %7u %6u %7u %6u %6u %6u %5u %6u %8u\n", one.name,
               cost.returning_atomics, cost.other_atomics, cost.gpu_fences, cost.system_fences,
               cost.cursor_loads, cost.cursor_stores, cost.cached_loads, cost.entry_stores,
-              cost.record_stores, cost.doorbells, cost.completion_loads);
+              cost.record_stores, cost.doorbells, cost.completion_loads, cost.complete_fences);
   const bool same = std::memcmp(&cost, &one.expected, sizeof(cost)) == 0;
   if (!same) std::printf("%-22s is not what is expected\n", one.name);
   return same;
@@ -167,11 +178,12 @@ int main() {
       {"warp of 32 register", reg, kWarp, {1, 1, 1, 0, 3, 0, 0, 3 * kWarp, 1, 2}},
       {"warp of 32 record", record, kWarp, {1, 1, 3, 0, 3, 0, 0, 3 * kWarp, 1, 1}},
   };
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s\n", "a put of 8 bytes", "atomics>",
-              "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B", "record", "door-",
-              "compl.");
-  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s\n", "", "returning", "", "gpu",
-              "system", "loads", "stores", "loads", "stores", "stores", "bells", "loads");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s %8s\n", "a put of 8 bytes",
+              "atomics>", "atomics", "fence", "fence", "cursor", "cursor", "cached", "16-B",
+              "record", "door-", "compl.", "fence");
+  std::printf("%-22s %9s %7s %5s %7s %6s %7s %6s %6s %6s %5s %6s %8s\n", "", "returning", "", "gpu",
+              "system", "loads", "stores", "loads", "stores", "stores", "bells", "loads",
+              "complete");
   bool good = true;
   for (const Case& one : cases) good = print({one.name, one.expected}, measured(one)) && good;
   const auto burst = [&](const Setup& setup, const Row& put, const Row& doorbell) {
@@ -192,5 +204,24 @@ int main() {
   good = print({"quiet", {.other_atomics = 1, .cursor_loads = 4, .completion_loads = 1}}, first) &&
          good;
   good = print({"quiet again", {.cursor_loads = 3}}, second) && good;
+  // A quiet completes; a fence orders. GPUs have an instruction for each.
+  const device::Thread self;
+  const int own_queues = GSHMEMX_QP_DEFAULT;
+  const auto caller = [](const device::State& state) { return gshmem::api::Caller{state, "test"}; };
+  using device::State;
+  const std::pair<Row, std::function<void(const State&)>> orders[] = {
+      {{"mapped quiet", {.complete_fences = 1}}, [&](const State& s) { device::quiet(self, s); }},
+      {{"mapped pe_quiet", {.complete_fences = 1}},
+       [&](const State& s) { gshmem::api::pe_quiet(caller(s), self, 0); }},
+      {{"mapped qp_quiet", {.complete_fences = 1}},
+       [&](const State& s) {
+         gshmem::api::qp_quiet(caller(s), self, 0, {&own_queues, 1});
+       }},
+      {{"mapped quiet_status", {.completion_loads = 1, .complete_fences = 1}},
+       [&](const State& s) { (void)device::quiet_status(self, s, "test"); }},
+      {{"mapped fence", {.system_fences = 1}}, [&](const State& s) { device::fence(self, s); }},
+      {{"mapped flush", {}}, [&](const State& s) { device::flush(self, s); }},
+  };
+  for (const auto& [row, order] : orders) good = print(row, Queue(shared).mapped(order)) && good;
   return good ? 0 : 1;
 }

@@ -449,6 +449,50 @@ TEST_CASE("other_shared_memory_than_what_is_given_is_a_fault") {
          [&](std::uint64_t*) { (void)gshmemx_ask_smem(3); });
 }
 
+TEST_CASE("destroying_a_team_that_stays_or_is_gone_is_a_fault") {
+  for (const gshmem_team_t team : {static_cast<gshmem_team_t>(GSHMEM_TEAM_WORLD),
+                                   static_cast<gshmem_team_t>(GSHMEM_TEAM_SHARED)}) {
+    expect(kInvalid,
+           {"gshmem_team_destroy: argument team = " + std::to_string(team),
+            " is a predefined team, which stays"},
+           [&](std::uint64_t*) { gshmem_team_destroy(team); });
+  }
+  expect(kInvalid, {"gshmem_team_destroy: argument team = 77 is not a team"},
+         [](std::uint64_t*) { gshmem_team_destroy(77); });
+  expect(kInvalid, {"gshmem_team_destroy: argument team = ", " is not a team"}, [](std::uint64_t*) {
+    gshmem_team_t team = GSHMEM_TEAM_INVALID;
+    (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 2, nullptr, 0, &team);
+    gshmem_team_destroy(team);
+    if (gshmemx_last_fault(nullptr) != 0) throw std::runtime_error("it was there");
+    gshmem_team_destroy(team);
+  });
+}
+
+TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_so") {
+  const auto split = [](int start, int stride, int size) {
+    gshmem_team_t team = GSHMEM_TEAM_INVALID;
+    return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, nullptr, 0, &team);
+  };
+  const Outcome outcome = in_child(quick(), [&] {
+    run_threads(2, [&](const Runtime& runtime) {
+      std::printf("status %d\n", split(1, 1, 2));
+      std::printf("status %d\n", split(0, 0, 2));
+      std::printf("differs %d\n", split(runtime.my_pe(), 1, 1));
+    });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(
+      contains(outcome.output,
+               "gshmem_team_split_strided: argument stride = 1 makes PE 2 the last of start = 1"));
+  CHECK(
+      contains(outcome.output,
+               "gshmem_team_split_strided: argument stride = 0 makes PE 0 the last of start = 0"));
+  CHECK(contains(outcome.output, "gshmem_team_split_strided: argument start = 1 differs between"));
+  CHECK_FALSE(contains(outcome.output, "status 0"));
+  CHECK_FALSE(contains(outcome.output, "differs 0"));
+}
+
 TEST_CASE("fault_ends_the_process_unless_told_otherwise") {
   const Outcome put = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
     run_threads(2, [](const Runtime&) {

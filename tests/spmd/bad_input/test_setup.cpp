@@ -77,6 +77,38 @@ TEST_CASE("launch_before_init_throws") {
   CHECK(contains(outcome.output, "not initialized"));
 }
 
+TEST_CASE("launches_and_pes_of_a_wrong_number_throw") {
+  const Outcome outcome = in_child(quick(), [] {
+    const auto say = [](const auto& call) {
+      try {
+        call();
+        std::puts("no error");
+      } catch (const std::runtime_error& error) {
+        std::puts(error.what());
+      }
+    };
+    for (const int n : {0, -1, 65537}) say([&] { run_threads(n, [](const Runtime&) {}); });
+    const Runtime runtime;
+    for (const LaunchShape& shape : {LaunchShape{0, 1}, LaunchShape{1, 0}, LaunchShape{1, 1025},
+                                     LaunchShape{5, 1024}, LaunchShape{~0u, 1024}})
+      say([&] { launch(shape, [](const LaunchContext&) {}); });
+    say([] { launch<32>({.threads = 33}, [](const LaunchContext&) {}); });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK_FALSE(contains(outcome.output, "no error"));
+  for (const char* text :
+       {"run_threads: argument n_pes = 0 is", "run_threads: argument n_pes = -1 is",
+        "run_threads: argument n_pes = 65537 is",
+        "launch: 0 blocks of 1 threads; there is at least",
+        "launch: 1 blocks of 0 threads; allowed are 1 to 1024 per block",
+        "launch: 1 blocks of 1025 threads; allowed are 1 to 1024 per block",
+        "launch: 5 blocks of 1024 threads are more than the 4096",
+        "launch: 4294967295 blocks of 1024 threads are more than the 4096",
+        "launch: 1 blocks of 33 threads; allowed are 1 to 32 per block"})
+    CHECK(contains(outcome.output, text));
+}
+
 TEST_CASE("launch_whose_threads_cannot_all_be_started_throws_and_runs_none") {
   if (kUnderAsan || kUnderTsan) skip("sanitizers need address space without limit");
   const Outcome outcome = in_child(quick(), [] {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -25,6 +26,15 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   static int number = -1;
   static gshmem_team_t team = GSHMEM_TEAM_INVALID;
   static gshmem_team_config_t team_config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  // Of the world, whose one member makes the calls.
+  static const auto split = [](int start, int stride, int size, long mask = 0,
+                               const gshmem_team_config_t* config = nullptr) {
+    return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, start, stride, size, config, mask, &team);
+  };
+  static const auto split_2d = [](int xrange, long yaxis_mask, gshmem_team_t* x) {
+    gshmem_team_t y = GSHMEM_TEAM_INVALID;
+    return gshmem_team_split_2d(GSHMEM_TEAM_WORLD, xrange, nullptr, 0, x, nullptr, yaxis_mask, &y);
+  };
   struct Call {
     bool on_a_pe;
     std::string says;
@@ -42,6 +52,19 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_init_attr(GSHMEMX_INIT_WITH_MPI_COMM, &attr); }},
       {false, "init_attr: no thread world in attr",
        [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr); }},
+      {false, "init_attr: attr->args.thread_rank = -1 is not in [0, 2)",
+       [] {
+         gshmemx_init_attr_t by_hand = attr;
+         by_hand.args.thread_world = world;
+         return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &by_hand);
+       }},
+      {false, "init_attr: attr->args.thread_rank = 2 is not in [0, 2)",
+       [] {
+         gshmemx_init_attr_t by_hand = attr;
+         by_hand.args.thread_world = world;
+         by_hand.args.thread_rank = 2;
+         return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &by_hand);
+       }},
       {false, "init_attr: attr->version = 7, ",
        [] { return gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &old); }},
       {false, "uniqueid_args: argument myrank = 2 ",
@@ -101,6 +124,15 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_qp_destroy(-2, &closed); }},
       {true, "qp_destroy: argument qps is null", [] { return gshmemx_qp_destroy(1, nullptr); }},
       {true, "qp_destroy: argument qps[0] = 77 ", [] { return gshmemx_qp_destroy(1, &closed); }},
+      {true, " is qps[0], too",
+       [] {
+         gshmemx_qp_handle_t* made = nullptr;
+         (void)gshmemx_qp_create(1, &made);
+         const gshmemx_qp_handle_t twice[] = {made[0], made[0]};
+         std::free(made);
+         const int status = gshmemx_qp_destroy(2, twice);
+         return gshmemx_qp_destroy(1, twice) == 0 ? status : 0;
+       }},
       {true, "region_start: argument handle is null",
        [] { return gshmemx_region_start(nullptr, nullptr); }},
       {true, "region_start: attrs->hints = 2147483649 has bits",
@@ -120,6 +152,8 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_buffer_register(nullptr, 8); }},
       {true, "buffer_register: argument length = 0",
        [] { return gshmemx_buffer_register(&number, 0); }},
+      {true, "buffer_register: argument length = 18446744073709551615 is more than there is",
+       [] { return gshmemx_buffer_register(&number, SIZE_MAX); }},
       {true, "is registered in part",
        [] {
          static char bytes[64];
@@ -133,6 +167,38 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        }},
       {true,
        "buffer_unregister: argument addr = ", [] { return gshmemx_buffer_unregister(&number); }},
+      {true, "team_get_config: argument team = 77 is not a team",
+       [] { return gshmem_team_get_config(77, 1, &team_config); }},
+      {true, "team_get_config: argument config is null",
+       [] { return gshmem_team_get_config(GSHMEM_TEAM_WORLD, 1, nullptr); }},
+      {true, "team_get_config: the mask of config = 5 has bits",
+       [] { return gshmem_team_get_config(GSHMEM_TEAM_WORLD, 5, &team_config); }},
+      {true, "team_split_strided: argument parent_team = 77 is not a team",
+       [] { return gshmem_team_split_strided(77, 0, 1, 1, nullptr, 0, &team); }},
+      {true, "team_split_strided: argument new_team is null",
+       [] { return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 1, nullptr, 0, nullptr); }},
+      {true, "team_split_strided: argument start = -1 is out of range [0, 0]",
+       [] { return split(-1, 1, 1); }},
+      {true, "team_split_strided: argument size = 0 is out of range [1, 1]",
+       [] { return split(0, 1, 0); }},
+      {true, "team_split_strided: argument size = 2 is out of range [1, 1]",
+       [] { return split(0, 1, 2); }},
+      {true, "team_split_strided: the mask of config = 4 has bits",
+       [] { return split(0, 1, 1, 4); }},
+      {true, "team_split_strided: argument config is null, and its mask 1 is not 0",
+       [] { return split(0, 1, 1, GSHMEM_TEAM_NUM_CONTEXTS); }},
+      {true, "team_split_strided: config->num_contexts = -3 is negative",
+       [] {
+         gshmem_team_config_t config = team_config;
+         config.num_contexts = -3;
+         return split(0, 1, 1, GSHMEM_TEAM_NUM_CONTEXTS, &config);
+       }},
+      {true, "team_split_2d: argument xrange = 0 is not positive",
+       [] { return split_2d(0, 0, &team); }},
+      {true, "team_split_2d: argument xaxis_team or yaxis_team is null",
+       [] { return split_2d(1, 0, nullptr); }},
+      {true, "team_split_2d: the mask of yaxis_config = 8 has bits",
+       [] { return split_2d(1, 8, &team); }},
       {true, "team_get_uniqueid: argument uniqueid is null",
        [] { return gshmemx_team_get_uniqueid(nullptr); }},
       {true, "team_init: the mask of config = 0 is without GSHMEMX_TEAM_UNIQUEID",

@@ -6,6 +6,7 @@
 
 #include "host/base/dynamic_library.h"
 #include "tests/spmd/bad_input/children.h"
+#include "tests/unit/base/capture.h"
 #include "tests/unit/gpu_memory/cuda_double.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
 
@@ -56,17 +57,17 @@ struct OwnContext {
   OwnContext(const OwnContext&) = delete;
 };
 
-/// A job of one PE on GPU 2, with variables as of four_gpus.
-Runtime one_pe() {
+/// A job of one PE, with variables as of four_gpus.
+Runtime one_pe(int device = 2) {
   gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-  attr.args.cuda_device_id = 2;
+  attr.args.cuda_device_id = device;
   return Runtime(GSHMEMX_INIT_DEFAULT, attr);
 }
 const std::map<std::string, std::string> kAlone{{"GSHMEM_BOOTSTRAP", "single"},
                                                 {"GSHMEM_P2P_GROUP", "0"}};
-std::string error_of_one_pe() {
+std::string error_of_one_pe(int device = 2) {
   try {
-    const Runtime runtime = one_pe();
+    const Runtime runtime = one_pe(device);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -224,6 +225,35 @@ TEST_CASE("finalize_completes_the_queues_of_contexts_by_kernels_that_do_not_trap
   // Of each PE its own queues, and again with those of its context.
   CHECK(launches(device::CallKind::kQuietStatus) == 12);
   CHECK(launches(device::CallKind::kQuiet) == 0);
+}
+
+TEST_CASE("gpu_that_the_process_does_not_see_is_an_error_that_names_it") {
+  four_gpus(kAlone);
+  for (const int device : {4, -2}) {
+    CHECK_THAT(error_of_one_pe(device),
+               Catch::Contains("gshmemx_init_attr: attr->args.cuda_device_id = " +
+                               std::to_string(device) + " is neither -1 nor one of the 4 GPUs"));
+  }
+}
+
+TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it") {
+  four_gpus(kAlone);
+  const Runtime runtime = one_pe();
+  auto* const module = reinterpret_cast<CUmod_st*>(0x40);
+  auto* const library = reinterpret_cast<CUlib_st*>(0x40);
+  test::StderrCapture log;
+  CHECK(gshmemx_cumodule_init(module) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK(gshmemx_culibrary_init(library) == GSHMEMX_ERROR_INVALID_VALUE);
+  CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_ERROR_INVALID_VALUE);
+  std::string said;
+  for (const std::string& line : log.writes()) said += line;
+  for (const char* text :
+       {"gshmemx_cumodule_init: argument module has no device state of this gshmem version",
+        "gshmemx_cumodule_finalize: argument module has no device state",
+        "gshmemx_culibrary_init: argument library has no device state",
+        "gshmemx_culibrary_finalize: argument library has no device state"})
+    CHECK_THAT(said, Catch::Contains(text));
 }
 
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {

@@ -199,20 +199,45 @@ TEST_CASE("value_from_a_stream_that_is_being_captured_is_a_fault") {
 }
 
 TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
-  Job job;
-  int mine[4] = {};
-  const std::function<void(gshmemx_stream_t)> calls[] = {
-      [&](gshmemx_stream_t s) { gshmemx_int_iput_on_stream(job.as<int>(0), mine, 1, 2, 2, 0, s); },
-      [&](gshmemx_stream_t s) { gshmemx_int_put_on_stream(job.as<int>(0), mine, 4, 0, s); },
-      [&](gshmemx_stream_t s) { gshmemx_int_get_nbi_on_stream(mine, job.as<int>(0), 4, 0, s); },
-      [&](gshmemx_stream_t s) {
-        gshmemx_int_wait_until_all_on_stream(job.as<int>(0), 4, mine, GSHMEM_CMP_EQ, 0, s);
-      }};
-  for (const auto& call : calls) CHECK(job.left_by(call).empty());
-  gshmemx_fault_t fault;
-  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
-  CHECK_THAT(fault.message, Catch::StartsWith("gshmemx_int_iput_on_stream: argument source = ") &&
-                                Catch::Contains("cudaHostRegister"));
+  struct Row {
+    const char* says;
+    std::function<void(Job&, int* mine, gshmemx_stream_t)> call;
+  };
+  const Row rows[] = {
+      {"gshmemx_int_iput_on_stream: argument source = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_iput_on_stream(job.as<int>(0), mine, 1, 2, 2, 0, s);
+       }},
+      {"gshmemx_int_iget_on_stream: argument dest = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_iget_on_stream(mine, job.as<int>(0), 1, 2, 2, 0, s);
+       }},
+      {"gshmemx_int_put_on_stream: argument source = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_put_on_stream(job.as<int>(0), mine, 4, 0, s);
+       }},
+      {"gshmemx_int_get_nbi_on_stream: argument dest = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_get_nbi_on_stream(mine, job.as<int>(0), 4, 0, s);
+       }},
+      {"gshmemx_int_wait_until_all_on_stream: argument status = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_wait_until_all_on_stream(job.as<int>(0), 4, mine, GSHMEM_CMP_EQ, 0, s);
+       }},
+      {"gshmemx_int_wait_until_all_vector_on_stream: argument cmp_values = ",
+       [](Job& job, int* mine, gshmemx_stream_t s) {
+         gshmemx_int_wait_until_all_vector_on_stream(job.as<int>(0), 4, nullptr, GSHMEM_CMP_EQ,
+                                                     mine, s);
+       }},
+  };
+  for (const Row& row : rows) {  // a fault each: the first one stays
+    Job job;
+    int mine[4] = {};
+    CHECK(job.left_by([&](gshmemx_stream_t s) { row.call(job, mine, s); }).empty());
+    gshmemx_fault_t fault;
+    CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
+    CHECK_THAT(fault.message, Catch::StartsWith(row.says) && Catch::Contains("cudaHostRegister"));
+  }
 }
 
 TEST_CASE("any_memory_is_good_where_kernels_reach_all_but_is_not_copied") {
