@@ -12,22 +12,11 @@
 // one member land there first.
 #pragma once
 
+#include "combine.h"
+#include "levels.h"
 #include "packets.h"
-#include "reduction.h"
 
 namespace gshmem::device {
-
-/// A put, of nothing and to itself not made.
-template <class Coop>
-GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
-                    std::size_t bytes, int pe) {
-  if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
-  put_nbi(coop, *call.state, dest, source, bytes, pe);
-}
-template <class Coop>
-GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
-  return team_barrier(coop, *call.state, call.name, call.handle());
-}
 
 /// Part i of `source` goes to member i, to the part of `dest` that has this member's number.
 template <class Coop>
@@ -46,10 +35,8 @@ template <class Coop>
 GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
   if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets))
     return by_packets(coop, call, 0, BroadcastPackets{root}, call.team->my_pe == root);
-  if (call.team->my_pe == root) {
-    for_members(*call.team,
-                [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
-  }
+  if (call.goes_in_levels()) return broadcast_in_levels(coop, call, root);
+  if (call.team->my_pe == root) give_to_members(coop, call);
   return end_collective(coop, call);
 }
 
@@ -58,6 +45,7 @@ template <class Coop>
 GSHMEM_OUTLINE int fcollect(Coop coop, const TeamCall& call) {
   if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets))
     return by_packets(coop, call, 0, MovePackets{});
+  if (call.goes_in_levels()) return fcollect_in_levels(coop, call);
   for_members(*call.team, [&](int, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes), call.source, call.bytes, pe);
   });
@@ -119,142 +107,6 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   }
   for_members(*call.team, [&](int, int pe) { give(coop, call, to, call.source, call.bytes, pe); });
   return end_collective(coop, call);
-}
-
-/// What is left of a reduction, and with whom.
-enum class Result {
-  kForAll,
-  kForOne,     ///< all of it with this member alone: its part is another one than those of others
-  kInclusive,  ///< with every member, of those up to it
-  kExclusive   ///< of those before it; zeros with the first one
-};
-
-/// An element of member i; and one to it. Out of line, for the registers of the loops.
-template <class W>
-GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
-  return g(*call.state, source, team_pe(*call.team, i));
-}
-template <class W>
-GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) {
-  p(*call.state, dest, value, team_pe(*call.team, i));
-}
-
-/// What a reduction by reduce_words keeps in local memory, for the registers of what it calls.
-template <class W>
-struct ReduceWork {
-  std::size_t at, end;
-  W sum;
-  int i;
-};
-/// Words [first, end) of the arrays, from all members, by all threads of the group.
-template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
-                            std::size_t end) {
-  const auto source = [&](std::size_t at) { return static_cast<const W*>(call.source) + at; };
-  const auto dest = [&](std::size_t at) { return static_cast<W*>(call.dest) + at; };
-  ReduceWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
-  GSHMEM_NO_UNROLL
-  for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
-    GSHMEM_NO_UNROLL
-    for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
-      const W more = take_element(call, source(work.at), work.i);
-      keep_in_memory(work);
-      const W before = work.sum;
-      work.sum = work.i == 0 ? more : reducer(before, more);
-      if constexpr (kResult == Result::kExclusive)
-        give_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
-      if constexpr (kResult == Result::kInclusive)
-        give_element(call, dest(work.at), work.sum, work.i);
-      keep_in_memory(work);
-    }
-    if constexpr (kResult == Result::kForOne) store_relaxed(dest(work.at), work.sum);
-    if constexpr (kResult == Result::kForAll) {
-      GSHMEM_NO_UNROLL
-      for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
-        give_element(call, dest(work.at), work.sum, work.i);
-        keep_in_memory(work);
-      }
-    }
-  }
-  meet_lanes(coop);
-  coop.sync();
-}
-
-/// As reduce_words, with the result for all or for one, where all members map each other. A thread
-/// has four words of a member in flight; those beyond the end are its first one again.
-template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_mapped_words(Coop coop, const TeamCall& call, Reducer reducer,
-                                   std::size_t first, std::size_t end) {
-  constexpr std::size_t kAtOnce = 4;
-  const State& state = *call.state;
-  const abi::Team& team = *call.team;
-  const std::size_t width = static_cast<std::size_t>(coop.size());
-  GSHMEM_NO_UNROLL
-  for (std::size_t at = first + static_cast<std::size_t>(coop.thread_rank()); at < end;
-       at += kAtOnce * width) {
-    W sum[kAtOnce];
-    GSHMEM_NO_UNROLL
-    for (int i = 0; i < team.n_pes; ++i) {
-      const W* const from =
-          peer_address(state, static_cast<const W*>(call.source) + at, team_pe(team, i));
-      W word[kAtOnce];
-      for (std::size_t k = 0; k < kAtOnce; ++k) {
-        word[k] = load_relaxed(from + (at + k * width < end ? k * width : 0));
-      }
-      for (std::size_t k = 0; k < kAtOnce; ++k)
-        sum[k] = i == 0 ? word[k] : reducer(sum[k], word[k]);
-    }
-    const auto store = [&](int pe) {
-      W* const to = peer_address(state, static_cast<W*>(call.dest) + at, pe);
-      for (std::size_t k = 0; k < kAtOnce && at + k * width < end; ++k)
-        store_relaxed(to + k * width, sum[k]);
-    };
-    if constexpr (kResult == Result::kForOne) {
-      store(state.my_pe);
-    } else {
-      GSHMEM_NO_UNROLL
-      for (int i = 0; i < team.n_pes; ++i) store(team_pe(team, i));
-    }
-  }
-  meet_lanes(coop);
-  coop.sync();
-}
-
-/// A member's share of `count`: all of it, or of those of all members, of which the first ones have
-/// one more where it does not come out even.
-struct Share {
-  std::size_t first, end;
-  GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
-    if (result == Result::kForOne) return;
-    const std::size_t n = static_cast<std::size_t>(team.n_pes);
-    const std::size_t me = static_cast<std::size_t>(team.my_pe), more = count % n;
-    first = count / n * me + (me < more ? me : more);
-    end = first + count / n + (me < more ? 1 : 0);
-  }
-};
-
-/// Whether memory is that of members that map each other.
-enum class Reach { kAny, kMapped };
-
-/// By words of 16 bytes as far as the arrays allow, then by elements of W.
-template <Result kResult, class W, Reach kReach = Reach::kAny, class Coop, class Reducer>
-GSHMEM_OUTLINE void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
-  const std::uintptr_t both =
-      reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
-  std::size_t wide = both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
-  const Share mine(kResult, wide, *call.team);
-  const auto combine = [&](auto word, std::size_t from, std::size_t to) {
-    if constexpr (kReach == Reach::kMapped) {
-      reduce_mapped_words<kResult, decltype(word)>(coop, call, reducer, from, to);
-    } else {
-      reduce_words<kResult, decltype(word)>(coop, call, reducer, from, to);
-    }
-  };
-  combine(Word16{}, mine.first, mine.end);
-  keep_in_memory(wide);
-  constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
-  const Share rest(kResult, call.bytes / sizeof(W) - wide * kLanes, *call.team);
-  combine(W{}, wide * kLanes + rest.first, wide * kLanes + rest.end);
 }
 
 /// Pieces of `words` elements of W, one for each member; `left` elements remain. Every step of a
@@ -340,6 +192,10 @@ GSHMEM_OUTLINE int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
     return by_packets(coop, call, 0, CombinePackets<PacketUnit<W>, Reducer>{reducer});
   int status = team_sync(coop, *call.state, call.name, call.handle());  // all sources are ready
   if (status != 0) return status;
+  if (ReduceLevels work; find_reduce_levels(work, call, sizeof(W))) {
+    reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, work.piece, reducer);
+    return reduce_across<W>(coop, work, reducer);
+  }
   if (call.team->mapped != 0) {
     if (call.dest != call.source && call.within(abi::Limit::kReduceOneShot)) {
       reduce_by_words<Result::kForOne, W, Reach::kMapped>(coop, call, reducer);

@@ -39,6 +39,10 @@ struct TeamCall {
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
   /// All members choose alike: the same team, operation, bytes and scope.
   GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
+  /// Of a team in two levels.
+  GSHMEM_FN bool goes_in_levels() const {
+    return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
+  }
   template <class Coop>
   GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
     if (!within(of)) return false;
@@ -48,5 +52,23 @@ struct TeamCall {
                           static_cast<std::uint32_t>(coop.size());
   }
 };
+
+/// A put, of nothing and to itself not made.
+template <class Coop>
+GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
+                    std::size_t bytes, int pe) {
+  if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
+  put_nbi(coop, *call.state, dest, source, bytes, pe);
+}
+/// `source` goes to `dest` of all members.
+template <class Coop>
+GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
+  for_members(*call.team,
+              [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
+}
+template <class Coop>
+GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
+  return team_barrier(coop, *call.state, call.name, call.handle());
+}
 
 }  // namespace gshmem::device
