@@ -38,6 +38,10 @@ struct TeamCall {
   GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
   /// All members choose alike: the same team, operation, bytes and scope.
   GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
+  /// Of a team in two levels.
+  GSHMEM_FN bool goes_in_levels() const {
+    return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
+  }
   template <class Coop>
   GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
     if (!within(of)) return false;
@@ -57,6 +61,37 @@ GSHMEM_FN TeamCall at_own_part(TeamCall call) {
 template <class Coop>
 GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
   return sync_members(coop, *call.state, call.name, team_index(call.team->handle));
+}
+
+/// One thread's copies have few words in flight, for the registers of the caller.
+GSHMEM_FN LeanThread giver(Thread) { return {}; }
+template <class Coop>
+GSHMEM_FN Coop giver(Coop coop) {
+  return coop;
+}
+
+/// A put, of nothing and to itself not made.
+template <class Coop>
+GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
+                    std::size_t bytes, int pe) {
+  if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
+  put_nbi(giver(coop), *call.state, dest, source, bytes, pe);
+}
+/// `source` goes to `dest` of all members.
+template <class Coop>
+GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
+  for_members(*call.team,
+              [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
+}
+/// What went to members by load and store is there for all who have met; the rest has to be waited
+/// for.
+template <class Coop>
+GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
+  if (call.team->mapped == 0 && call.state->nic.queues) {
+    coop.sync();
+    nic::quiet(coop, *call.state, call.name);
+  }
+  return meet_members(coop, call);
 }
 
 }  // namespace gshmem::device

@@ -184,6 +184,7 @@ class Pe {
   /// Memory for tables that kernels read: both empty in CPU mode.
   [[nodiscard]] ContextTable::DeviceMemory table_memory();
   void make_teams();
+  [[nodiscard]] std::vector<std::int32_t> domains();
   void make_contexts();
   void quiet_context(const abi::DeviceState& context);
   void complete(const abi::DeviceState& of);

@@ -59,8 +59,18 @@ void Pe::make_teams() {
   const Teams::Limits limits{
       config.alltoall_packets,  config.fcollect_packets,
       config.broadcast_packets, config.reduce_packets,
-      config.reduce_one_shot,   static_cast<std::uint64_t>(config.thread_packets)};
-  teams_ = std::make_unique<Teams>(config.teams, limits, predefined, std::move(memory), state_);
+      config.reduce_one_shot,   static_cast<std::uint64_t>(config.thread_packets),
+      config.two_levels};
+  teams_ = std::make_unique<Teams>(config.teams, limits, predefined, domains(), std::move(memory),
+                                   state_);
+}
+
+/// By PE: the first one of those that map each other. Empty: nobody maps another one, or all do.
+std::vector<std::int32_t> Pe::domains() {
+  if (state_.mapped_count == state_.n_pes || !options_.config.p2p) return {};
+  std::int32_t first = 0;
+  while (first != state_.my_pe && !is_mapped(first)) ++first;
+  return allgather(ranks(), first);
 }
 
 gshmem_team_t Pe::split_strided(const char* call, gshmem_team_t parent_team, Teams::Part part,

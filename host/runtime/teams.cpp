@@ -7,6 +7,7 @@
 #include "host/base/error.h"
 
 #include <algorithm>
+#include <set>
 
 namespace gshmem {
 namespace {
@@ -28,6 +29,26 @@ constexpr bool is_at_front(int teams) { return slot_bytes(teams) <= kAtFront; }
 
 }  // namespace
 
+TeamLevels levels_of(const std::vector<std::int32_t>& domains) {
+  const std::size_t n = domains.size();
+  const auto inner =
+      n == 0
+          ? 0
+          : static_cast<std::size_t>(std::count(domains.begin(), domains.end(), domains.front()));
+  if (inner < 2 || inner == n || n % inner != 0) return {};
+  const std::size_t stride = domains[1] == domains[0] ? 1 : n / inner;
+  const std::size_t outer = stride == 1 ? inner : 1;
+  // By the first member of each row of the table: all of the row have its domain, no other row has.
+  std::set<std::int32_t> rows;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int32_t row = domains[i / outer % (n / inner) * outer];
+    if (domains[i] != row) return {};
+    rows.insert(row);
+  }
+  if (rows.size() != n / inner) return {};
+  return {static_cast<std::int32_t>(inner), static_cast<std::int32_t>(stride)};
+}
+
 std::uint64_t Teams::bytes_at_end(int teams) {
   return packet_bytes(teams) + (is_at_front(teams) ? 0 : slot_bytes(teams));
 }
@@ -36,9 +57,9 @@ std::uint64_t Teams::network_bytes_at_end(int teams) {
   return is_at_front(teams) ? 0 : bytes_at_end(teams);
 }
 
-Teams::Teams(int teams, const Limits& limits, const Predefined& predefined, Memory memory,
-             abi::DeviceState& state)
-    : limits_(limits), memory_(std::move(memory)), state_(state) {
+Teams::Teams(int teams, const Limits& limits, const Predefined& predefined,
+             std::vector<std::int32_t> domains, Memory memory, abi::DeviceState& state)
+    : limits_(limits), domains_(std::move(domains)), memory_(std::move(memory)), state_(state) {
   const auto count = static_cast<std::size_t>(teams + kPredefined);
   entries_.assign(count, kNone);
   lists_.resize(count);
@@ -94,6 +115,17 @@ void Teams::set_limits(std::size_t index, abi::Team& team) const {
   }
 }
 
+void Teams::set_levels(abi::Team& team) const {
+  constexpr auto kLimit = static_cast<std::size_t>(abi::Limit::kTwoLevels);
+  std::vector<std::int32_t> domains;
+  for (int i = 0; !domains_.empty() && limits_[kLimit] <= UINT32_MAX && i < team.n_pes; ++i)
+    domains.push_back(domains_[static_cast<std::size_t>(device::team_pe(team, i))]);
+  const TeamLevels levels = levels_of(domains);
+  team.inner = levels.inner;
+  team.inner_stride = levels.stride;
+  team.limits[kLimit] = levels.inner == 0 ? 0 : static_cast<std::uint32_t>(limits_[kLimit]);
+}
+
 /// Members are `pes`, or by number. The handle last: a thread that finds it finds the rest. Pairs
 /// with find_team.
 void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes) {
@@ -113,6 +145,7 @@ void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::in
   to.mapped = is_mapped(to) ? 1 : 0;
   to.flat = to.n_pes <= (to.mapped != 0 ? abi::kFlatPes : abi::kFlatPesByNetwork) ? 1 : 0;
   set_limits(index, to);
+  set_levels(to);
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;

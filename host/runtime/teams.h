@@ -20,6 +20,15 @@
 
 namespace gshmem {
 
+/// abi::Team::inner and inner_stride of a team, by the domains of its members in their order: those
+/// of one domain map each other. A team is in two levels where two domains or more have two members
+/// or more, all as many, which follow each other or take turns. Pure: members that know the same
+/// domains come to the same result.
+struct TeamLevels {
+  std::int32_t inner = 0, stride = 0;
+};
+[[nodiscard]] TeamLevels levels_of(const std::vector<std::int32_t>& domains);
+
 class Teams {
  public:
   static constexpr int kPredefined = GSHMEMX_TEAM_SAME_MYPE_NODE + 1;
@@ -41,12 +50,14 @@ class Teams {
     std::function<void(void* memory, std::size_t bytes)> zero;
     device::HostOps* ops = nullptr;
   };
-  /// By abi::Limit: bytes up to which an algorithm is taken, the same on all PEs.
+  /// By abi::Limit: bytes up to which an algorithm is taken (from which: kTwoLevels), the same on
+  /// all PEs.
   using Limits = std::array<std::uint64_t, abi::kLimits>;
   /// Enters the tables into the PE's state, whose heap, paths and numbers are known. `teams` beside
-  /// the predefined ones may exist at a time. The slots are zero.
-  Teams(int teams, const Limits& limits, const Predefined& predefined, Memory memory,
-        abi::DeviceState& state);
+  /// the predefined ones may exist at a time. `domains`: by PE a number of those that it maps, the
+  /// same on all PEs; empty where no team is in two levels. The slots are zero.
+  Teams(int teams, const Limits& limits, const Predefined& predefined,
+        std::vector<std::int32_t> domains, Memory memory, abi::DeviceState& state);
   Teams(const Teams&) = delete;
 
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE for what is no team of this PE.
@@ -122,8 +133,10 @@ class Teams {
   void write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes);
   [[nodiscard]] bool is_mapped(const abi::Team& team) const;
   void set_limits(std::size_t index, abi::Team& team) const;
+  void set_levels(abi::Team& team) const;
 
   Limits limits_;
+  std::vector<std::int32_t> domains_;
   Memory memory_;
   abi::DeviceState& state_;
   std::vector<abi::Team> entries_;  ///< as host threads read them

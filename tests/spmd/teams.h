@@ -86,6 +86,11 @@ inline std::vector<OwnTeam> teams_of(Pe& pe) {
   std::iota(turned.begin(), turned.end(), 0);
   std::rotate(turned.begin(), turned.begin() + n / 2, turned.end());
   teams.push_back(team_of(pe, turned, n - 1));
+  if (n > 3 && n % 2 == 0) {  // from both halves by turns
+    Pes dealt;
+    for (int i = 0; i < n; ++i) dealt.push_back(i % 2 * (n / 2) + i / 2);
+    teams.push_back(team_of(pe, dealt, 0));
+  }
   teams.push_back(split(pe, GSHMEM_TEAM_WORLD, n - 1, -1, n));
   teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 0, 2, (n + 1) / 2));
   if (n > 1) teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 1, 1, n - 1));

@@ -216,22 +216,26 @@ struct Ordered {
 enum class Kind { kMove, kBroadcast, kCombine };
 constexpr int kRoot = 1;
 
-int made(Member& member, Kind kind, std::size_t bytes, std::size_t spread = 0) {
+int made(Member& member, Kind kind, std::size_t bytes, bool parts = false) {
   const TeamCall call = member.call(bytes);
-  if (kind == Kind::kMove) return by_packets(Thread{}, call, spread, MovePackets{});
+  if (kind == Kind::kMove) {
+    if (parts) return by_packets<Give::kParts>(Thread{}, at_own_part(call), MovePackets{});
+    return by_packets<Give::kWhole>(Thread{}, call, MovePackets{});
+  }
   if (kind == Kind::kCombine)
-    return by_packets(Thread{}, call, 0, CombinePackets<std::uint32_t, U16Sum>{{}});
-  return by_packets(Thread{}, call, 0, BroadcastPackets{kRoot}, call.team->my_pe == kRoot);
+    return by_packets<Give::kWhole>(Thread{}, call, CombinePackets<std::uint32_t, U16Sum>{{}});
+  return by_packets<Give::kWhole>(Thread{}, call, BroadcastPackets{kRoot},
+                                  call.team->my_pe == kRoot);
 }
 
 TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touches_nothing_else") {
   for (const std::size_t bytes : {1u, 6u, 8u}) {
-    for (const bool spread : {false, true}) {
+    for (const bool parts : {false, true}) {
       for (const std::uint32_t calls : {4u, 5u}) {
         constexpr int kMe = 2;
         Member member(kMe, calls);
         member.others_send(bytes);
-        CHECK(made(member, Kind::kMove, bytes, spread ? bytes : 0) == 0);
+        CHECK(made(member, Kind::kMove, bytes, parts) == 0);
         Member expected(kMe, calls);
         expected.others_send(bytes);
         const auto words = static_cast<std::uint32_t>((bytes + 3) / 4);
@@ -240,7 +244,7 @@ TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touch
             std::uint32_t data = 0;
             for (std::size_t i = 0; i < 4 && 4 * word + i < bytes; ++i) {
               const std::size_t at =
-                  (spread ? static_cast<std::size_t>(to) * bytes : 0) + 4 * word + i;
+                  (parts ? static_cast<std::size_t>(to) * bytes : 0) + 4 * word + i;
               data |= std::uint32_t{member.mine().source[at]} << 8 * i;
             }
             expected.packet(to, kMe, word, words) = expected.flagged(data);
@@ -314,7 +318,7 @@ void check_combined(std::size_t count, const Reducer& reducer) {
     std::memcpy(expected.data() + i * sizeof(Element), &sum, sizeof(sum));
   }
   const TeamCall call = member.call(bytes);
-  CHECK(by_packets(Thread{}, call, 0, CombinePackets<U, Reducer>{reducer}) == 0);
+  CHECK(by_packets<Give::kWhole>(Thread{}, call, CombinePackets<U, Reducer>{reducer}) == 0);
   CHECK(member.mine().dest == expected);
 }
 

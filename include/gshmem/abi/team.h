@@ -41,17 +41,19 @@ struct SyncSlot {
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
 static_assert(sizeof(SyncSlot) == 3456);
 
-/// Collectives whose algorithm depends on their bytes, and which one up to a limit. And packets of
-/// a call for each thread, at most, that one thread or warp sends.
+/// Collectives whose algorithm depends on their bytes, and which one up to a limit. Packets of a
+/// call for each thread, at most, that one thread or warp sends. And the bytes from which teams in
+/// two levels use these.
 enum class Limit : int {
   kAlltoallPackets,
   kFcollectPackets,
   kBroadcastPackets,
   kReducePackets,
   kReduceOneShot,
-  kThreadPackets
+  kThreadPackets,
+  kTwoLevels
 };
-inline constexpr int kLimits = 6;
+inline constexpr int kLimits = 7;
 
 /// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
 /// buffers, and entries with such buffers, which are the first ones. They begin at the end of the
@@ -73,7 +75,10 @@ struct Team {
   std::uint32_t mapped = 0;  ///< 1: all members map each other
   /// By Limit: bytes that one member gives to another one, at most; 0 = never.
   std::uint32_t limits[kLimits] = {};
+  /// Of a team in two levels: members of each domain, whose PEs map each other and no other member,
+  /// and the distance of two of them that follow each other: 1, or the number of domains. Else 0.
+  std::int32_t inner = 0, inner_stride = 0;
 };
-static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 64);
+static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) == 72);
 
 }  // namespace gshmem::abi

@@ -45,10 +45,11 @@ class KernelMemory {
 /// The teams of PE 2 of 4, which maps itself alone.
 class TeamsRig {
  public:
-  explicit TeamsRig(int teams, const Teams::Limits& limits = {})
+  explicit TeamsRig(int teams, const Teams::Limits& limits = {},
+                    std::vector<std::int32_t> domains = {})
       : heap_(abi::kInternalBytes + Teams::bytes_at_end(teams)),
         state_(state_of(heap_.data())),
-        teams_(teams, limits, kPredefined, memory(), state_) {}
+        teams_(teams, limits, kPredefined, std::move(domains), memory(), state_) {}
 
   /// A team of this PE and those that `pes` has besides.
   gshmem_team_t join(const std::vector<std::int32_t>& pes) {
@@ -121,18 +122,74 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
 
 TEST_CASE("limits_of_algorithms_are_those_of_the_settings_where_members_map_each_other") {
   const std::uint32_t room = abi::kPackets * 4;
-  TeamsRig rig(abi::kPacketTeams, {1, 2048, 0, 1 << 30, std::uint64_t{1} << 40, 8});
+  TeamsRig rig(abi::kPacketTeams, {1, 2048, 0, 1 << 30, std::uint64_t{1} << 40, 8, 0});
   const auto limits = [&](gshmem_team_t team) {
     const abi::Team& entry = rig.entry(team);
     return std::vector<std::uint32_t>(std::begin(entry.limits), std::end(entry.limits));
   };
-  CHECK(limits(GSHMEM_TEAM_SHARED) == std::vector<std::uint32_t>{1, 2048, 0, room, UINT32_MAX, 8});
+  CHECK(limits(GSHMEM_TEAM_SHARED) ==
+        std::vector<std::uint32_t>{1, 2048, 0, room, UINT32_MAX, 8, 0});
   CHECK(limits(GSHMEMX_TEAM_NODE) ==
-        std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0});  // one by the network
+        std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0, 0});  // one by the network
   // The last ones have no buffers of packets.
   gshmem_team_t last = GSHMEM_TEAM_INVALID;
   for (std::uint32_t i = 0; i < abi::kPacketTeams; ++i) last = rig.join({2});
-  CHECK(limits(last) == std::vector<std::uint32_t>{0, 0, 0, 0, UINT32_MAX, 8});
+  CHECK(limits(last) == std::vector<std::uint32_t>{0, 0, 0, 0, UINT32_MAX, 8, 0});
+}
+
+TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_are_in_two_levels") {
+  using Domains = std::vector<std::int32_t>;
+  const auto levels = [](const Domains& domains) {
+    const TeamLevels found = levels_of(domains);
+    return std::vector<int>{found.inner, found.stride};
+  };
+  const std::vector<int> none{0, 0};
+  // One after the other, in any order of the domains.
+  CHECK(levels({0, 0, 2, 2}) == std::vector<int>{2, 1});
+  CHECK(levels({5, 5, 5, 1, 1, 1}) == std::vector<int>{3, 1});
+  CHECK(levels({4, 4, 0, 0, 2, 2}) == std::vector<int>{2, 1});
+  // By turns, always the same ones.
+  CHECK(levels({0, 2, 0, 2}) == std::vector<int>{2, 2});
+  CHECK(levels({0, 3, 0, 3, 0, 3}) == std::vector<int>{3, 2});
+  CHECK(levels({4, 0, 2, 4, 0, 2}) == std::vector<int>{2, 3});
+  // Another order of the same members, another size of one domain, one domain, or all alone.
+  CHECK(levels({0, 2, 2, 0}) == none);
+  CHECK(levels({0, 0, 0, 2, 0, 2}) == none);
+  CHECK(levels({0, 0, 3, 0, 3, 3}) == none);
+  CHECK(levels({0, 2, 4, 0, 4, 2}) == none);
+  CHECK(levels({0, 0, 2, 4, 4, 2}) == none);
+  CHECK(levels({0, 0, 2, 2, 0, 0, 2, 2}) == none);
+  CHECK(levels({0, 0, 1, 1, 1, 1}) == none);
+  CHECK(levels({0, 0, 1, 2}) == none);
+  CHECK(levels({0, 1, 0, 2}) == none);
+  CHECK(levels({0, 0, 1, 1, 1}) == none);
+  CHECK(levels({0, 0, 0}) == none);
+  CHECK(levels({0, 1, 2, 3}) == none);
+  CHECK(levels({0}) == none);
+  CHECK(levels({}) == none);
+}
+
+TEST_CASE("kernels_find_the_levels_of_a_team_unless_the_settings_rule_them_out") {
+  // PEs 0 and 1, and 2 and 3 map each other.
+  const std::vector<std::int32_t> domains{0, 0, 2, 2};
+  for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{UINT32_MAX}}) {
+    TeamsRig rig(4, {0, 0, 0, 0, 0, 0, limit}, domains);
+    const auto check = [&](gshmem_team_t team, int inner, int stride) {
+      CHECK(rig.entry(team).inner == inner);
+      CHECK(rig.entry(team).inner_stride == stride);
+      CHECK(rig.entry(team).limits[6] == (inner == 0 ? 0 : limit));
+    };
+    check(GSHMEM_TEAM_WORLD, 2, 1);
+    check(GSHMEM_TEAM_SHARED, 0, 0);
+    check(rig.join({0, 2, 1, 3}), 2, 2);
+    check(rig.join({3, 2, 1}), 0, 0);
+    check(rig.join({2, 3, 1, 0}), 2, 1);
+    check(rig.join({2, 1, 0, 3}), 0, 0);
+  }
+  const TeamsRig never(0, {0, 0, 0, 0, 0, 0, std::uint64_t{1} << 32}, domains);
+  CHECK(never.entry(GSHMEM_TEAM_WORLD).inner == 0);
+  const TeamsRig all_alone(0, {});
+  CHECK(all_alone.entry(GSHMEM_TEAM_WORLD).inner == 0);
 }
 
 TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {

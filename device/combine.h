@@ -1,0 +1,179 @@
+// Reductions by words of the members' memory: what comes of each word, by which thread. Included by
+// collective.h and levels.h.
+#pragma once
+
+#include "reduction.h"
+#include "team_call.h"
+
+namespace gshmem::device {
+
+/// What is left of a reduction, and with whom.
+enum class Result {
+  kForAll,
+  kForOne,     ///< all of it with this member alone: its part is another one than those of others
+  kInclusive,  ///< with every member, of those up to it
+  kExclusive   ///< of those before it; zeros with the first one
+};
+
+/// An element of member i; and one to it. Out of line, for the registers of the loops.
+template <class W>
+GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
+  return g(*call.state, source, team_pe(*call.team, i));
+}
+template <class W>
+GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) {
+  p(*call.state, dest, value, team_pe(*call.team, i));
+}
+
+/// What a reduction by reduce_words keeps in local memory, for the registers of what it calls.
+template <class W>
+struct ReduceWork {
+  std::size_t at, end;
+  W sum;
+  int i;
+};
+/// Words [first, end) of the arrays, from all members, by all threads of the group.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+                            std::size_t end) {
+  const auto source = [&](std::size_t at) { return static_cast<const W*>(call.source) + at; };
+  const auto dest = [&](std::size_t at) { return static_cast<W*>(call.dest) + at; };
+  ReduceWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
+  GSHMEM_NO_UNROLL
+  for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
+    GSHMEM_NO_UNROLL
+    for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
+      const W more = take_element(call, source(work.at), work.i);
+      keep_in_memory(work);
+      const W before = work.sum;
+      work.sum = work.i == 0 ? more : reducer(before, more);
+      if constexpr (kResult == Result::kExclusive)
+        give_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
+      if constexpr (kResult == Result::kInclusive)
+        give_element(call, dest(work.at), work.sum, work.i);
+      keep_in_memory(work);
+    }
+    if constexpr (kResult == Result::kForOne) store_relaxed(dest(work.at), work.sum);
+    if constexpr (kResult == Result::kForAll) {
+      GSHMEM_NO_UNROLL
+      for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
+        give_element(call, dest(work.at), work.sum, work.i);
+        keep_in_memory(work);
+      }
+    }
+  }
+  meet_lanes(coop);
+  coop.sync();
+}
+
+/// A member's share of `count`: all of it, or of those of all members, of which the first ones have
+/// one more where it does not come out even.
+struct Share {
+  std::size_t first, end;
+  GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
+    if (result == Result::kForOne) return;
+    const std::size_t n = static_cast<std::size_t>(team.n_pes);
+    const std::size_t me = static_cast<std::size_t>(team.my_pe), more = count % n;
+    first = count / n * me + (me < more ? me : more);
+    end = first + count / n + (me < more ? 1 : 0);
+  }
+};
+
+/// By words of 16 bytes as far as the arrays allow: so many of them.
+GSHMEM_FN std::size_t wide_words(const TeamCall& call) {
+  const std::uintptr_t both =
+      reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
+  return both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
+}
+template <class W>
+inline constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
+
+/// First all words of 16 bytes, then the elements of W that are left.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
+  std::size_t wide = wide_words(call);
+  const Share mine(kResult, wide, *call.team);
+  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
+  keep_in_memory(wide);
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
+}
+
+/// Words that a thread takes in rounds: its first one, where all end, and from round to round.
+struct WordRounds {
+  std::size_t at, end, step;
+};
+/// Those of a thread where all members map each other. A tile is four words of every lane of a
+/// warp: what one has in flight of a member, at places that the compiler knows.
+struct MappedRounds {
+  WordRounds tiles, words, elements;
+};
+inline constexpr int kTileWords = 4;
+template <class Coop>
+inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
+
+/// Lanes of a warp that is not whole have no tiles. In memory, for the registers of the caller.
+template <Result kResult, class W, class Coop>
+GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
+  constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
+  const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
+  const std::size_t width = static_cast<std::size_t>(coop.size()), warps = width / kLane;
+  const std::size_t wide = wide_words(call);
+  const Share mine(kResult, wide, *call.team);
+  const std::size_t tiled = warps == 0 ? 0 : (mine.end - mine.first) / kTile * kTile;
+  plan.tiles = {mine.first + rank / kLane * kTile + rank % kLane,
+                mine.first + (rank / kLane < warps ? tiled : 0), warps * kTile};
+  plan.words = {mine.first + tiled + rank, mine.end, width};
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  plan.elements = {first + rest.first + rank, first + rest.end, width};
+  keep_in_memory(plan);
+}
+
+/// kAtOnce words of every round, kApart from each other, combined for all or for this member. The
+/// first member's come before the loop: an array that is only set under a condition would keep its
+/// registers in all of the kernel.
+template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
+GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
+  GSHMEM_NO_UNROLL
+  for (; rounds.at < rounds.end; rounds.at += rounds.step) {
+    const auto load = [&](W(&word)[kAtOnce], int i) {
+      const W* const from = peer_address(
+          *call.state, static_cast<const W*>(call.source) + rounds.at, team_pe(*call.team, i));
+      for (int k = 0; k < kAtOnce; ++k) word[k] = load_relaxed(from + k * kApart);
+    };
+    const auto store = [&](const W(&word)[kAtOnce], int pe) {
+      W* const to = peer_address(*call.state, static_cast<W*>(call.dest) + rounds.at, pe);
+      for (int k = 0; k < kAtOnce; ++k) store_relaxed(to + k * kApart, word[k]);
+    };
+    W sum[kAtOnce], more[kAtOnce];
+    load(sum, 0);
+    GSHMEM_NO_UNROLL
+    for (int i = 1; i < call.team->n_pes; ++i) {
+      load(more, i);
+      for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
+    }
+    if constexpr (kResult == Result::kForOne) {
+      store(sum, call.state->my_pe);
+    } else {
+      GSHMEM_NO_UNROLL
+      for (int i = 0; i < call.team->n_pes; ++i) store(sum, team_pe(*call.team, i));
+    }
+    keep_in_memory(rounds);
+  }
+}
+
+/// As reduce_by_words with the result for all or for one, where all members map each other.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
+  MappedRounds plan;
+  plan_rounds<kResult, W>(coop, call, plan);
+  reduce_rounds<kResult, kTileWords, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
+  reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
+  reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
+  meet_lanes(coop);
+  coop.sync();
+}
+
+}  // namespace gshmem::device
