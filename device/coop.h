@@ -20,7 +20,7 @@ struct Thread {
   GSHMEM_FN bool any(bool mine) const { return mine; }
 };
 
-/// A thread that copies few bytes, where registers are better spent on something else.
+/// A thread whose copies have few words in flight: registers are better spent on something else.
 struct LeanThread : Thread {};
 
 /// A thread in place of threads that arrive together (Converged).
@@ -243,5 +243,8 @@ GSHMEM_FN void meet_lanes(Coop) {
   }
 #endif
 }
+
+/// As LeanThread.
+struct LeanWarp : Warp {};
 
 }  // namespace gshmem::device

@@ -45,9 +45,15 @@ struct CopyShape<Thread> {
   static constexpr int depth = GSHMEM_COPY_DEPTH, width = 1;
   static constexpr std::size_t smem_from = 1024;
 };
+inline constexpr int kLeanDepth = GSHMEM_COPY_DEPTH < 4 ? GSHMEM_COPY_DEPTH : 4;
 template <>
 struct CopyShape<LeanThread> {
-  static constexpr int depth = GSHMEM_COPY_DEPTH < 4 ? GSHMEM_COPY_DEPTH : 4, width = 1;
+  static constexpr int depth = kLeanDepth, width = 1;
+  static constexpr std::size_t smem_from = 0;
+};
+template <>
+struct CopyShape<LeanWarp> {
+  static constexpr int depth = kLeanDepth, width = 32;
   static constexpr std::size_t smem_from = 0;
 };
 template <>

@@ -53,6 +53,7 @@ GSHMEM_OUTLINE void find_levels(Levels& levels, const abi::Team& team) {
 /// An array in parts by whole units, which differ by one unit; the last one has the rest, too.
 struct Cut {
   std::size_t bytes, unit, parts, each, more;
+  Cut() = default;
   GSHMEM_FN Cut(std::size_t all_bytes, std::size_t unit_bytes, int n_parts)
       : bytes(all_bytes),
         unit(unit_bytes),
@@ -132,31 +133,36 @@ GSHMEM_FN void set_my_piece(BroadcastLevels& work, const abi::Team& to) {
   const int l = work.levels.inside.my_pe;
   set_in_place(work.what, work.dest + work.cut.at(l), work.cut.at(l + 1) - work.cut.at(l), to);
 }
-template <class Coop>
-GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root) {
-  BroadcastLevels work{{},
-                       *call.team,
-                       call,
-                       {call.bytes, sizeof(Word16), call.team->inner},
-                       static_cast<char*>(call.dest),
-                       call.source,
-                       0,
-                       false};
+GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall& call, int root) {
   find_levels(work.levels, *call.team);
+  work.what = call;
+  work.cut = Cut(call.bytes, sizeof(Word16), call.team->inner);
+  work.dest = static_cast<char*>(call.dest);
+  work.source = call.source;
+  work.l = 0;
   work.is_near_root = work.levels.domain_of(root) == work.levels.across.my_pe;
   work.one = work.levels.inside;
   work.one.n_pes = call.team->my_pe == root ? 1 : 0;
   work.one.my_pe = 0;
   keep_in_memory(work);
+}
+/// Of the root: piece `work.l` goes to that member of its row.
+template <class Coop>
+GSHMEM_OUTLINE void give_piece(Coop coop, BroadcastLevels& work) {
+  const std::size_t first = work.cut.at(work.l);
+  set_in_place(work.what, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
+  work.what.source = part(work.source, 1, first);
+  give_to_members(coop, work.what);
+  work.one.start += work.one.stride;
+  ++work.l;
+  keep_in_memory(work);
+}
+template <class Coop>
+GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root) {
+  BroadcastLevels work;
+  find_broadcast_levels(work, call, root);
   GSHMEM_NO_UNROLL
-  for (; work.l < work.levels.inside.n_pes; ++work.l) {
-    const std::size_t first = work.cut.at(work.l);
-    set_in_place(work.what, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
-    work.what.source = part(work.source, 1, first);
-    give_to_members(coop, work.what);
-    work.one.start += work.one.stride;
-    keep_in_memory(work);
-  }
+  while (work.l < work.levels.inside.n_pes) give_piece(coop, work);
   int status = meet_members(coop, work.what);
   if (status != 0) return status;
   if (work.is_near_root) {
@@ -226,7 +232,8 @@ template <class Coop>
 GSHMEM_OUTLINE void take_sub_pieces(Coop coop, const ReduceLevels& work) {
   for_members(work.levels.across, [&](int h, int pe) {
     if (h == work.levels.across.my_pe) return;
-    get_nbi(coop, *work.piece.state, work.landed(h), work.sub_piece.dest, work.sub_piece.bytes, pe);
+    get_nbi(giver(coop), *work.piece.state, work.landed(h), work.sub_piece.dest,
+            work.sub_piece.bytes, pe);
   });
   quiet(coop, *work.piece.state);
 }

@@ -63,12 +63,10 @@ GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
   return sync_members(coop, *call.state, call.name, team_index(call.team->handle));
 }
 
-/// One thread's copies have few words in flight, for the registers of the caller.
+/// Copies by one thread or warp have few words in flight, for the registers of the caller.
 GSHMEM_FN LeanThread giver(Thread) { return {}; }
-template <class Coop>
-GSHMEM_FN Coop giver(Coop coop) {
-  return coop;
-}
+GSHMEM_FN LeanWarp giver(Warp) { return {}; }
+GSHMEM_FN Block giver(Block block) { return block; }
 
 /// A put, of nothing and to itself not made.
 template <class Coop>
