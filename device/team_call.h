@@ -66,7 +66,10 @@ GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
 /// Copies by one thread or warp have few words in flight, for the registers of the caller.
 GSHMEM_FN LeanThread giver(Thread) { return {}; }
 GSHMEM_FN LeanWarp giver(Warp) { return {}; }
-GSHMEM_FN Block giver(Block block) { return block; }
+template <class Coop>
+GSHMEM_FN Coop giver(Coop coop) {
+  return coop;
+}
 
 /// A put, of nothing and to itself not made.
 template <class Coop>
