@@ -131,10 +131,10 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
     }
   }
 }
-template <Give kGive, class Coop>
+template <Give kGive, int kAtOnce, class Coop>
 GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
   if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % kPieceBytes == 0)
-    return send_pieces<kGive, 3, true>(coop, call, packets);
+    return send_pieces<kGive, kAtOnce, true>(coop, call, packets);
   send_pieces<kGive, 1, false>(coop, call, packets);
 }
 
@@ -173,6 +173,7 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
 
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
+  static constexpr int kSends = 4;  ///< loads in flight where a member sends
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     constexpr int kAtOnce = 4;
@@ -198,6 +199,7 @@ struct MovePackets {
 
 /// What `root` has sent goes to `dest`; all others have sent that they are here.
 struct BroadcastPackets {
+  static constexpr int kSends = 4;
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
@@ -232,6 +234,7 @@ struct BroadcastPackets {
 /// A thread has 8 loads in flight.
 template <class U, class Reducer>
 struct CombinePackets {
+  static constexpr int kSends = 3;  // for the registers of reductions
   Reducer reducer;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
@@ -305,7 +308,7 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
   const Packets packets{packets_of(call, number), number | kPacketFlag,
                         static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived && gives) send_packets<kGive>(coop, call, packets);
+  if (arrived && gives) send_packets<kGive, Receive::kSends>(coop, call, packets);
   if (arrived && !gives) send_presence(coop, call, packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
