@@ -18,38 +18,55 @@
 
 namespace gshmem::device {
 
+// Operations choose in line, with nothing after the call that does the work: ptxas adds what lives
+// across calls to the registers of the kernel, and a call of few bytes by a block is 0.8 us faster
+// than with one more call between (H100, alltoall of 8 bytes: 2.9 for 3.7).
+
 /// Part i of the source goes to member i, to the part of `dest` that has this member's number.
 template <class Coop>
-GSHMEM_OUTLINE int alltoall(Coop coop, const TeamCall& call) {
-  if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets))
-    return by_packets<Give::kParts>(coop, call, MovePackets{});
+GSHMEM_OUTLINE int alltoall_by_puts(Coop coop, const TeamCall& call) {
   for_members(*call.team, [&](int i, int pe) {
     give(coop, call, part(call.dest, call.team->my_pe, call.bytes),
          part(call.source, i - call.team->my_pe, call.bytes), call.bytes, pe);
   });
   return end_collective(coop, call);
 }
+template <class Coop>
+GSHMEM_FN int alltoall(Coop coop, const TeamCall& call) {
+  if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets))
+    return by_packets<Give::kParts>(coop, call, MovePackets{});
+  return alltoall_by_puts(coop, call);
+}
 
 /// `source` of member `root` goes to `dest` of all members.
 template <class Coop>
-GSHMEM_OUTLINE int broadcast(Coop coop, const TeamCall& call, int root) {
+GSHMEM_OUTLINE int broadcast_by_puts(Coop coop, const TeamCall& call, int root) {
+  if (call.team->my_pe == root) give_to_members(coop, call);
+  return end_collective(coop, call);
+}
+template <class Coop>
+GSHMEM_FN int broadcast(Coop coop, const TeamCall& call, int root) {
   if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets))
     return by_packets<Give::kWhole>(coop, call, BroadcastPackets{root}, call.team->my_pe == root);
   if (call.goes_in_levels()) return broadcast_in_levels(coop, call, root);
-  if (call.team->my_pe == root) give_to_members(coop, call);
-  return end_collective(coop, call);
+  return broadcast_by_puts(coop, call, root);
 }
 
 /// `source` of every member goes to all, to the part of `dest` that has its number.
 template <class Coop>
-GSHMEM_OUTLINE int fcollect(Coop coop, const TeamCall& call) {
+GSHMEM_OUTLINE int fcollect_by_puts(Coop coop, const TeamCall& call) {
+  TeamCall mine = call;
+  mine.dest = part(call.dest, call.team->my_pe, call.bytes);
+  keep_in_memory(mine);
+  give_to_members(coop, mine);
+  return end_collective(coop, mine);
+}
+template <class Coop>
+GSHMEM_FN int fcollect(Coop coop, const TeamCall& call) {
   if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets))
     return by_packets<Give::kWhole>(coop, call, MovePackets{});
   if (call.goes_in_levels()) return fcollect_in_levels(coop, call);
-  for_members(*call.team, [&](int, int pe) {
-    give(coop, call, part(call.dest, call.team->my_pe, call.bytes), call.source, call.bytes, pe);
-  });
-  return end_collective(coop, call);
+  return fcollect_by_puts(coop, call);
 }
 
 /// As alltoall by elements of W, with strides between those of one array.
@@ -220,8 +237,7 @@ GSHMEM_OUTLINE int scan(Coop coop, const TeamCall& call, Reducer reducer) {
 }
 
 /// Elements of the width of W, combined by `reducer`. In one shot every member combines everything
-/// for itself, else a piece for all. In line, with nothing after the calls that do the work: ptxas
-/// adds what lives across calls to the registers of the kernel.
+/// for itself, else a piece for all.
 template <class W, class Coop, class Reducer>
 GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
   if (call.goes_by_packets(coop, abi::Limit::kReducePackets))

@@ -88,7 +88,7 @@ struct FcollectLevels {
 };
 /// What domain `work.h` has given goes on to this member's row.
 template <class Coop>
-GSHMEM_OUTLINE void give_part(Coop coop, FcollectLevels& work) {
+GSHMEM_FN void give_part(Coop coop, FcollectLevels& work) {
   set_in_place(work.what, work.part_of(work.h), work.what.bytes, work.levels.inside);
   give_to_members(coop, work.what);
 }
