@@ -143,7 +143,7 @@ GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, cons
     return static_cast<int>(ops->run(record));
   })
   TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
-  if (kKind == CallKind::kReducescatter) of.source = part(source, team->my_pe, of.bytes);
+  if (kKind == CallKind::kReducescatter) of = at_own_part(of);
   return reduce_by<kKind, Word<T>>(coop, of, reducer_of<kOp, T>());
 }
 #define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \

@@ -1,7 +1,8 @@
 // Collectives of a team (OpenSHMEM 1.5, section 9.9) by one group of every member, over the
 // operations of rma.h and the team's sync. Those of few bytes between members that map each other
-// are made by packets.h. What else is moved goes straight to where it belongs: the specification
-// has every member's `dest` ready when any of them enters. The barrier at the end completes it.
+// are made by packets.h, those of many bytes between hosts by levels.h. What else is moved goes
+// straight to where it belongs: the specification has every member's `dest` ready when any of them
+// enters. The barrier at the end completes it.
 //
 // A reduction is made once, by pieces: member i combines piece i of all sources, in the order of
 // the members, and gives the result to all. So all members get the same bits, and the same team
@@ -126,7 +127,7 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   return end_collective(coop, call);
 }
 
-/// A reduction between them.
+/// A reduction between members that map each other.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_mapped(Coop coop, const TeamCall& call, Reducer reducer) {
   const int status = meet_members(coop, call);

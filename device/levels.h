@@ -271,7 +271,7 @@ GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Redu
   std::size_t wide = work.wide ? work.sub_piece.bytes / sizeof(Word16) : 0;
   keep_in_memory(wide);
   combine_landed<Word16>(coop, work, reducer, 0, wide);
-  if constexpr (kLanes < W >> 1)
+  if constexpr (sizeof(W) < sizeof(Word16))
     combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_piece.bytes / sizeof(W));
 }
 
