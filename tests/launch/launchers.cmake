@@ -128,15 +128,13 @@ endfunction()
 
 # gshmem_add_one_gpu_test(NAME THREADS|MPS n command...): a job of n PEs on one GPU, by a command that runs all of them, or
 # by one that mpirun starts n times under an MPS daemon of the test's own. One job at a time: they spin for each other.
-# Every stream of a process wants a hardware queue of its own, by default 8 in all; 8 processes of 16 are more than MPS has.
+# Every stream of a process wants a hardware queue of its own, by default 8 in all; 128 of the
+# contexts of all processes, of which each has one for copies, are more than MPS has.
 function(gshmem_add_one_gpu_test name how processes)
   if(how STREQUAL "THREADS")
     set(command env CUDA_DEVICE_MAX_CONNECTIONS=32 ${ARGN})
   elseif(GSHMEM_MPIRUN_USABLE)
-    set(queues 16)
-    if(processes GREATER 4)
-      set(queues 8)
-    endif()
+    math(EXPR queues "32 / ${processes}")
     set(command env CUDA_DEVICE_MAX_CONNECTIONS=${queues} ${CMAKE_SOURCE_DIR}/tests/launch/with_mps.sh
       ${CMAKE_SOURCE_DIR}/tests/launch/mpirun.sh 0 ${GSHMEM_MPIRUN} -np ${processes} ${ARGN})
   else()

@@ -1,10 +1,12 @@
-// GPU memory through the CUDA driver: copies on private non-blocking streams between the heap and
-// pinned host memory, several at a time; those that the executor starts in one round share a stream
-// and are asked about together. They pass kernels that are running, even one that spins for what
-// they bring: no default stream, nothing allocated after construction.
+// GPU memory through the CUDA driver: copies on non-blocking streams of a context of their own
+// between the heap and pinned host memory, several at a time; those that the executor starts in one
+// round share a stream and are asked about together. They pass kernels that are running, even one
+// that spins for what they bring: no default stream, no hardware queue of the application's,
+// nothing allocated after construction.
 #include "transport/ofi/copied_atomics.h"
 #include "transport/ofi/memory_access.h"
 
+#include "host/base/copy_context.h"
 #include "host/base/cuda_scope.h"
 
 #include <algorithm>
@@ -15,30 +17,13 @@
 namespace gshmem::ofi {
 namespace {
 
-class Gpu {
- public:
-  explicit Gpu(int device) : cuda_(*CudaDriver::get()) {
-    GSHMEM_CU(&cuda_, cuDeviceGet, &device_, device);
-    GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, device_);
-  }
-  ~Gpu() { cuda_.cuDevicePrimaryCtxRelease(device_); }
-  Gpu(const Gpu&) = delete;
-  [[nodiscard]] const CudaDriver& cuda() const { return cuda_; }
-  [[nodiscard]] CUcontext context() const { return context_; }
-
- private:
-  const CudaDriver& cuda_;
-  CUdevice device_ = 0;
-  CUcontext context_ = nullptr;
-};
-
 class GpuAccess final : public MemoryAccess {
  public:
   explicit GpuAccess(const nic::Region& heap)
-      : gpu_(std::make_shared<Gpu>(heap.gpu)),
-        cuda_(gpu_->cuda()),
+      : cuda_(*CudaDriver::get()),
+        context_(CopyContext::on(cuda_, heap.gpu)),
         base_(reinterpret_cast<CUdeviceptr>(heap.base)) {
-    const CudaScope scope(cuda_, gpu_->context());
+    const CudaScope scope(cuda_, context_->get());
     atomics_.emplace(*this);
     try {
       for (Batch& batch : batches_)
@@ -51,26 +36,26 @@ class GpuAccess final : public MemoryAccess {
   ~GpuAccess() override { destroy(); }
 
   void attach_thread() override {
-    GSHMEM_CU(&cuda_, cuCtxSetCurrent, gpu_->context());
+    GSHMEM_CU(&cuda_, cuCtxSetCurrent, context_->get());
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // a thread of the library's own
     GSHMEM_CU(&cuda_, cuThreadExchangeStreamCaptureMode, &mode);
   }
 
   Staging allocate(std::size_t bytes) override {
-    const CudaScope scope(cuda_, gpu_->context());
+    const CudaScope scope(cuda_, context_->get());
     void* memory = nullptr;
     GSHMEM_CU(&cuda_, cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
     std::memset(memory, 0, bytes);
-    return {static_cast<std::uint8_t*>(memory), [gpu = gpu_](std::uint8_t* pinned) {
-              in_context_if_there(gpu->cuda(), gpu->context(),
-                                  [&] { gpu->cuda().cuMemFreeHost(pinned); });
+    return {static_cast<std::uint8_t*>(memory),
+            [&cuda = cuda_, context = context_](std::uint8_t* pinned) {
+              in_context_if_there(cuda, context->get(), [&] { cuda.cuMemFreeHost(pinned); });
             }};
   }
 
   Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
     if (bytes == 0) return kNoTicket;
     const Batch& batch = join(Direction::kToGpu, bytes);
-    GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, base_ + offset, from, bytes, batch.stream);
+    context_->to_gpu(base_ + offset, from, bytes, batch.stream);
     return batch.ticket;
   }
   Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) override {
@@ -153,7 +138,7 @@ class GpuAccess final : public MemoryAccess {
   }
 
   void destroy() noexcept {
-    in_context_if_there(cuda_, gpu_->context(), [&] {
+    in_context_if_there(cuda_, context_->get(), [&] {
       for (const Batch& batch : batches_) {
         if (batch.stream == nullptr) continue;
         cuda_.cuStreamSynchronize(batch.stream);
@@ -162,8 +147,8 @@ class GpuAccess final : public MemoryAccess {
     });
   }
 
-  std::shared_ptr<Gpu> gpu_;  // staging memory may outlive this object
   const CudaDriver& cuda_;
+  std::shared_ptr<const CopyContext> context_;  // staging memory may outlive this object
   CUdeviceptr base_;
   std::array<Batch, kBatches> batches_;
   Ticket next_ = 0;

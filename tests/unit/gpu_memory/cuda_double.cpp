@@ -20,11 +20,14 @@ namespace {
 
 struct Copy {
   std::uint8_t* to;
-  const std::uint8_t* from;
+  const std::uint8_t* from;  ///< null: of `value`
   std::size_t bytes;
   std::int64_t due_ns;
   bool to_device;
+  std::uint64_t value;
 };
+/// Below, a copy goes through the queue of kernels unless it has rows.
+constexpr std::size_t kByEngine = 28 * 1024;
 struct Stream {
   std::deque<Copy> copies;
   std::int64_t busy_until_ns = 0;
@@ -62,10 +65,25 @@ CUresult violation(const std::string& what, CUresult result) {
   return result;
 }
 
+/// The address of a device's element is its context; those of the second part are contexts that an
+/// application has made, those of the third the library's.
+constexpr int kDevices = 32;
+char all_contexts[3 * kDevices];
+std::atomic<unsigned> flags_of_context[2 * kDevices];
+std::ptrdiff_t number_of(CUcontext context) {
+  return reinterpret_cast<char*>(context) - all_contexts;
+}
+int device_of(CUcontext context) { return static_cast<int>(number_of(context)) % kDevices; }
+bool is_made(CUcontext context) { return number_of(context) >= 2 * kDevices; }
+
 bool in_context(const char* call) {
-  if (!contexts_of_thread.empty()) return true;
+  const CUcontext context = contexts_of_thread.empty() ? nullptr : contexts_of_thread.back();
+  const bool waits = context != nullptr && record().held && !is_made(context);
+  if (context != nullptr && !waits) return true;
   const std::lock_guard lock(record().mutex);
-  violation(std::string(call) + " without a context", CUDA_ERROR_INVALID_CONTEXT);
+  violation(std::string(call) + (waits ? " in a context that a call of the application holds"
+                                       : " without a context"),
+            CUDA_ERROR_INVALID_CONTEXT);
   return false;
 }
 
@@ -100,20 +118,21 @@ bool advance(Stream& stream, std::int64_t now) {
   while (!stream.copies.empty() && stream.copies.front().due_ns <= now) {
     const Copy copy = stream.copies.front();
     if (copy.to_device && record().holding_to_device) break;
-    std::memcpy(copy.to, copy.from, copy.bytes);
+    const void* const from = copy.from;
+    std::memcpy(copy.to, from != nullptr ? from : &copy.value, copy.bytes);
     stream.copies.pop_front();
   }
   return stream.copies.empty();
 }
 
 CUresult start(CUstream handle, CUdeviceptr device, const void* host, std::size_t bytes,
-               bool to_device) {
+               bool to_device, std::uint64_t value = 0) {
   if (!in_context("cuMemcpyAsync")) return CUDA_ERROR_INVALID_CONTEXT;
   CudaDouble& seen = record();
   const std::lock_guard lock(seen.mutex);
   std::uint8_t* const view = view_of(device, bytes);
   if (view == nullptr) return violation("a copy outside of GPU memory", CUDA_ERROR_INVALID_VALUE);
-  if (!is_pinned(host, bytes)) {
+  if (host != nullptr && !is_pinned(host, bytes)) {
     return violation("a copy with host memory that is not pinned", CUDA_ERROR_INVALID_VALUE);
   }
   std::atomic<int>& failing = to_device ? seen.failing_to_device : seen.failing_to_host;
@@ -131,12 +150,27 @@ CUresult start(CUstream handle, CUdeviceptr device, const void* host, std::size_
                          (rate > 0 ? static_cast<std::int64_t>(bytes) / rate : 0);
   auto* const memory = static_cast<std::uint8_t*>(const_cast<void*>(host));
   stream.copies.push_back({to_device ? view : memory, to_device ? memory : view, bytes,
-                           stream.busy_until_ns, to_device});
+                           stream.busy_until_ns, to_device, value});
   return CUDA_SUCCESS;
 }
 
 CUresult to_device(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+  if ((to + 3) / 4 * 4 < (to + bytes) / 4 * 4 && bytes < kByEngine) ++record().by_time_slice;
   return start(stream, to, from, bytes, true);
+}
+/// Of rows without gaps.
+CUresult rows_to_device(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  const std::size_t width = copy->WidthInBytes;
+  if (copy->srcMemoryType != CU_MEMORYTYPE_HOST || copy->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+      copy->srcPitch != width || copy->dstPitch != width)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (copy->Height < 2) ++record().by_time_slice;
+  return start(stream, copy->dstDevice, copy->srcHost, width * copy->Height, true);
+}
+template <class Word>
+CUresult write_value(CUstream stream, CUdeviceptr to, Word value, unsigned) {
+  if (to % sizeof value != 0) return CUDA_ERROR_INVALID_VALUE;
+  return start(stream, to, nullptr, sizeof value, true, value);
 }
 CUresult to_host(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return start(stream, from, to, bytes, false);
@@ -203,20 +237,18 @@ CUresult attribute(void* value, CUpointer_attribute which, CUdeviceptr address) 
 
 CUresult init(unsigned) { return CUDA_SUCCESS; }
 CUresult device_get(CUdevice* device, int number) { return *device = number, CUDA_SUCCESS; }
-/// The address of a device's element is its context; those of the second half are contexts that an
-/// application has made.
-constexpr int kDevices = 32;
-char all_contexts[2 * kDevices];
-std::atomic<unsigned> flags_of_context[2 * kDevices];
-std::ptrdiff_t number_of(CUcontext context) {
-  return reinterpret_cast<char*>(context) - all_contexts;
-}
-int device_of(CUcontext context) { return static_cast<int>(number_of(context)) % kDevices; }
 CUresult retain(CUcontext* context, CUdevice device) {
   *context = reinterpret_cast<CUcontext>(&all_contexts[device]);
   return CUDA_SUCCESS;
 }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
+CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
+  if (record().crowded) return CUDA_ERROR_OUT_OF_MEMORY;
+  *context = reinterpret_cast<CUcontext>(&all_contexts[2 * kDevices + device]);
+  contexts_of_thread.push_back(*context);
+  return ++record().made, CUDA_SUCCESS;
+}
+CUresult destroy_context(CUcontext) { return --record().made, CUDA_SUCCESS; }
 CUresult push(CUcontext context) {
   if (record().gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   contexts_of_thread.push_back(context);
@@ -314,6 +346,8 @@ void* find(const std::string& name) {
       {"cuDeviceGet", address_of(device_get)},
       {"cuDevicePrimaryCtxRetain", address_of(retain)},
       {"cuDevicePrimaryCtxRelease", address_of(release)},
+      {"cuCtxCreate", address_of(create_context)},
+      {"cuCtxDestroy", address_of(destroy_context)},
       {"cuCtxPushCurrent", address_of(push)},
       {"cuCtxPopCurrent", address_of(pop)},
       {"cuCtxSetCurrent", address_of(set_current)},
@@ -331,6 +365,9 @@ void* find(const std::string& name) {
       {"cuMemFreeHost", address_of(host_free)},
       {"cuMemcpyHtoDAsync", address_of(to_device)},
       {"cuMemcpyDtoHAsync", address_of(to_host)},
+      {"cuMemcpy2DAsync", address_of(rows_to_device)},
+      {"cuStreamWriteValue32", address_of(write_value<cuuint32_t>)},
+      {"cuStreamWriteValue64", address_of(write_value<cuuint64_t>)},
       {"cuStreamCreate", address_of(create_stream)},
       {"cuStreamDestroy", address_of(destroy_stream)},
       {"cuStreamSynchronize", address_of(synchronize)},

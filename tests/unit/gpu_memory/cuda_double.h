@@ -25,11 +25,15 @@ struct CudaDouble {
   std::atomic<int> refused_queries{0};         ///< so many end with an error of captures
   std::atomic<bool> no_pcie_mapping{false};    ///< dmabufs are mapped by the CPU's path only
   std::atomic<bool> gone{false};               ///< the contexts, as after cudaDeviceReset
+  std::atomic<bool> crowded{false};            ///< no context can be made
+  std::atomic<bool> held{false};  ///< a call of the application waits: nothing enters its contexts
 
   // Records.
   std::atomic<std::uint64_t> to_host{0}, to_device{0};  ///< copies
   std::atomic<std::uint64_t> waits{0};                  ///< cuStreamSynchronize with work to do
   std::atomic<std::uint64_t> queries{0};                ///< cuStreamQuery
+  std::atomic<std::uint64_t> by_time_slice{0};          ///< of copies with an aligned word
+  std::atomic<int> made{0};                             ///< contexts of the library's, now
   std::atomic<std::uint64_t> contexts{0};               ///< cuCtxPushCurrent
   std::atomic<std::uint64_t> synchronous_ranges{0};     ///< CU_POINTER_ATTRIBUTE_SYNC_MEMOPS set
   std::atomic<std::uint64_t> plain_dmabufs{0}, pcie_dmabufs{0};
@@ -41,11 +45,11 @@ struct CudaDouble {
   void reset() {
     latency_ns = bytes_per_ns = 0;
     failing_to_host = failing_to_device = 0;
-    holding_to_device = capturing = gone = no_pcie_mapping = false;
+    holding_to_device = capturing = gone = crowded = held = no_pcie_mapping = false;
     plain_dmabufs = pcie_dmabufs = 0;
     refused_queries = 0;
     synchronous_ranges = 0;
-    to_host = to_device = waits = queries = contexts = misaligned = 0;
+    to_host = to_device = waits = queries = contexts = misaligned = by_time_slice = 0;
     const std::lock_guard lock(mutex);
     violations.clear();
   }

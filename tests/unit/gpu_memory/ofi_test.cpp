@@ -33,6 +33,7 @@ TEST_CASE("staged_gpu_memory_is_moved_whole") {
   Job job(2, gpu_leg());
   cuda_double().reset();
   cuda_double().latency_ns = 20'000;
+  cuda_double().held = true;  // the application waits in cudaMemcpy for its kernel
   std::uint8_t* const mine = gpu_view(job[0].heap());
   std::uint8_t* const other = gpu_view(job[1].heap());
   Client& client = job[0].to(1);
@@ -48,6 +49,8 @@ TEST_CASE("staged_gpu_memory_is_moved_whole") {
     REQUIRE(client.ring_and_wait(client.read(0, 7, bytes)).ok());
     REQUIRE(std::memcmp(mine + 7, other, bytes) == 0);
   }
+  cuda_double().held = false;
+  CHECK(cuda_double().by_time_slice == 0);
   require_no_violations();
 }
 

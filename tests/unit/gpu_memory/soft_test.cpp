@@ -1,6 +1,9 @@
 // The soft NIC's engine on GPU memory: every byte arrives by the copy engine, and with few calls of
 // the driver.
+#include "host/base/copy_context.h"
+#include "host/base/cuda_scope.h"
 #include "tests/nic/softnic.h"
+#include "tests/unit/base/capture.h"
 #include "tests/unit/gpu_memory/rig.h"
 
 namespace gshmem::test {
@@ -62,22 +65,44 @@ void move_all(GpuPair& pair, bool writes, unsigned pieces, std::uint64_t bytes) 
 
 TEST_CASE("gpu_memory_is_moved_whole_by_writes_and_reads") {
   const std::string adversary = GENERATE("", "all");
+  const std::uint64_t at = GENERATE(5u, 4u, 8u);
   GpuPair pair({.adversary = adversary});
   cuda_double().latency_ns = 20'000;
-  for (const std::uint32_t bytes : {1u, 8u, 65u, 4096u, 4097u, 100'001u, 1u << 20, 3'000'001u}) {
+  cuda_double().held = true;  // the application waits in cudaMemcpy for its kernel
+  for (const std::uint32_t bytes :
+       {1u, 2u, 3u, 8u, 13u, 65u, 4096u, 4097u, 100'001u, 1u << 20, 3'000'001u}) {
     INFO(bytes);
     fill(pair.at_source(), bytes, bytes);
     std::memset(pair.at_target(), 0, GpuPair::kBytes);
-    REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(5), pair.near(0, bytes))).error());
-    REQUIRE(std::memcmp(pair.at_target() + 5, pair.at_source(), bytes) == 0);
-    REQUIRE(pair.at_target()[4] == 0);
-    REQUIRE(pair.at_target()[5 + bytes] == 0);
+    REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(at), pair.near(0, bytes))).error());
+    REQUIRE(std::memcmp(pair.at_target() + at, pair.at_source(), bytes) == 0);
+    REQUIRE(pair.at_target()[at - 1] == 0);
+    REQUIRE(pair.at_target()[at + bytes] == 0);
     fill(pair.at_target(), bytes, bytes + 1);
     REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(7, bytes))).error());
     REQUIRE(std::memcmp(pair.at_source() + 7, pair.at_target(), bytes) == 0);
   }
+  cuda_double().held = false;
+  CHECK(cuda_double().by_time_slice == 0);
   CHECK(pair.engine.violations().empty());
   require_no_violations();
+}
+
+TEST_CASE("copies_go_by_the_context_of_the_gpu_where_there_is_room_for_no_other") {
+  cuda_double().crowded = true;
+  std::vector<std::string> lines;
+  {
+    StderrCapture capture;
+    const auto context = CopyContext::on(*CudaDriver::get(), 5);
+    lines = capture.writes();
+    const CudaScope scope(*CudaDriver::get(), context->get());
+    CHECK(cuda_library().function<CudaDoubleCurrent>("cuda_double_current")() == 5);
+  }
+  cuda_double().crowded = false;
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("GPU 5 has no room for a context of this library (cuCtxCreate: by the "
+                      "double)") != std::string::npos);
+  CHECK(CopyContext::on(*CudaDriver::get(), 5) == CopyContext::on(*CudaDriver::get(), 5));
 }
 
 TEST_CASE("many_messages_share_copies_and_waits") {

@@ -1,11 +1,12 @@
-// GPU memory through the CUDA driver (cuda.h): a private non-blocking stream per device and pinned
-// staging. All are made when the first region of a device is registered. So a transfer never waits
-// for a kernel that itself waits for the transfer. What counts is how often the stream is waited
-// for, more than bytes: a put_bw whose threads polled host memory took 5.2 ms with 41 waits per
-// MiB. A get_bw took 9.5 ms with 71 (H200s), 130 us a wait. So copies are gathered and waited for
-// once.
+// GPU memory through the CUDA driver (cuda.h): a context of its own per device, a non-blocking
+// stream and pinned staging. All are made when the first region of a device is registered. So a
+// transfer never waits for a kernel that itself waits for the transfer, nor for a call of the
+// application that does. What counts is how often the stream is waited for, more than bytes: a
+// put_bw whose threads polled host memory took 5.2 ms with 41 waits per MiB. A get_bw took 9.5 ms
+// with 71 (H200s), 130 us a wait. So copies are gathered and waited for once.
 #include "transport/nic/soft/memory.h"
 
+#include "host/base/copy_context.h"
 #include "host/base/cuda_scope.h"
 #include "host/base/log.h"
 
@@ -30,13 +31,9 @@ CUdeviceptr device_address(const void* address) {
 
 class GpuMemory final : public MemoryAccess {
  public:
-  GpuMemory(const CudaDriver& cuda, int device) : cuda_(cuda) {
-    CUdevice handle = 0;
-    GSHMEM_CU(&cuda_, cuDeviceGet, &handle, device);
-    // Never released: regions may be used until the process ends, and then the driver is gone
-    // first.
-    GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, handle);
-    const CudaScope scope(cuda_, context_);
+  GpuMemory(const CudaDriver& cuda, int device)
+      : cuda_(cuda), context_(CopyContext::on(cuda, device)) {
+    const CudaScope scope(cuda_, context_->get());
     GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
     void* pinned = nullptr;
     GSHMEM_CU(&cuda_, cuMemHostAlloc, &pinned, kStagingBytes + kReadBytes,
@@ -136,10 +133,9 @@ class GpuMemory final : public MemoryAccess {
   /// In stream order, so a flag is stored after the payload that came before it.
   void copy_out() {
     if (extents_.empty()) return;
-    const CudaScope scope(cuda_, context_);
+    const CudaScope scope(cuda_, context_->get());
     for (const Extent& extent : extents_) {
-      GSHMEM_CU(&cuda_, cuMemcpyHtoDAsync, device_address(extent.to), staging_ + extent.first,
-                extent.bytes, stream_);
+      context_->to_gpu(device_address(extent.to), staging_ + extent.first, extent.bytes, stream_);
     }
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     extents_.clear();
@@ -149,7 +145,7 @@ class GpuMemory final : public MemoryAccess {
   /// Brings what is in `arriving_`, which fits into the buffer.
   void copy_in() {
     if (arriving_.empty()) return;
-    const CudaScope scope(cuda_, context_);
+    const CudaScope scope(cuda_, context_->get());
     std::uint8_t* place = reading_;
     for (const Part& part : arriving_) {
       GSHMEM_CU(&cuda_, cuMemcpyDtoHAsync, place, device_address(part.from), part.bytes, stream_);
@@ -167,7 +163,7 @@ class GpuMemory final : public MemoryAccess {
 
   const CudaDriver& cuda_;
   std::mutex mutex_;  ///< several engines of a process may share a device
-  CUcontext context_ = nullptr;
+  const std::shared_ptr<const CopyContext> context_;
   CUstream stream_ = nullptr;
   std::uint8_t* staging_ = nullptr;
   std::uint8_t* reading_ = nullptr;
