@@ -227,8 +227,9 @@ int gshmemx_init_attr(unsigned int flags, gshmemx_init_attr_t* attr) {
 int gshmemx_init_status(void) {
   const Pe* pe = current_pe();
   if (!pe) return GSHMEMX_INIT_STATUS_NOT_INITIALIZED;
-  if (pe->pes_on_gpu() <= 1) return GSHMEMX_INIT_STATUS_IS_INITIALIZED;
-  return pe->shares_by_mps() ? GSHMEMX_INIT_STATUS_FULL_MPG : GSHMEMX_INIT_STATUS_LIMITED_MPG;
+  if (pe->paths().pes_on_gpu() <= 1) return GSHMEMX_INIT_STATUS_IS_INITIALIZED;
+  return pe->paths().shares_by_mps() ? GSHMEMX_INIT_STATUS_FULL_MPG
+                                     : GSHMEMX_INIT_STATUS_LIMITED_MPG;
 }
 
 int gshmemx_get_uniqueid(gshmemx_uniqueid_t* uniqueid) {
@@ -350,7 +351,7 @@ GSHMEM_EXPORT int gshmemi_agree_status(const char* call, int mine, const char* w
 
 GSHMEM_EXPORT int gshmemi_pes_on_gpu(void) {
   const Pe* pe = current_pe();
-  return pe ? pe->pes_on_gpu() : -1;
+  return pe ? pe->paths().pes_on_gpu() : -1;
 }
 
 GSHMEM_EXPORT int gshmemi_enter_gpu(void) {

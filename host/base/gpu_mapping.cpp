@@ -2,6 +2,7 @@
 
 #include "host/base/fd.h"
 #include "host/base/log.h"
+#include "host/base/words.h"
 
 #include <fcntl.h>
 
@@ -53,31 +54,6 @@ std::string why_no_session() {
       "gdr_open failed: /dev/gdrdrv: %s; load the kernel module (sudo modprobe gdrdrv) "
       "and give a container the device (docker run --device=/dev/gdrdrv)",
       std::strerror(errno));
-}
-
-/// Calls `move(T{})` with the type of the one aligned word that `bytes` bytes at `at` are.
-template <class Move>
-bool as_word(Move move, std::uintptr_t at, std::size_t bytes) {
-  if (at % bytes != 0) return false;
-  switch (bytes) {
-    case 8:
-      move(std::uint64_t{});
-      return true;
-    case 4:
-      move(std::uint32_t{});
-      return true;
-    case 2:
-      move(std::uint16_t{});
-      return true;
-    default:
-      return false;
-  }
-}
-
-template <class T>
-T load_word(std::uint8_t* at) {
-  // Pairs with the release of the word's writer: kernels, other hosts' executors.
-  return std::atomic_ref<T>(*reinterpret_cast<T*>(at)).load(std::memory_order_acquire);
 }
 
 }  // namespace
@@ -135,13 +111,8 @@ void GpuMapping::release() noexcept {
 
 void GpuMapping::write(std::uint64_t offset, const void* from, std::size_t bytes) const {
   std::uint8_t* const to = cpu_ + offset;
-  const auto store = [&]<class T>(T value) {
-    std::memcpy(&value, from, sizeof(T));
-    // Pairs with the acquire of the thread that polls the word (device/wait.h).
-    std::atomic_ref<T>(*reinterpret_cast<T*>(to)).store(value, std::memory_order_release);
-  };
   if (bytes == 0) return;
-  if (!as_word(store, base_ + offset, bytes))
+  if (!store_as_word(to, from, bytes))
     check(library_.gdr_copy_to_mapping(pin_, to, from, bytes), "gdr_copy_to_mapping", bytes,
           base_ + offset);
   store_fence();
@@ -149,28 +120,16 @@ void GpuMapping::write(std::uint64_t offset, const void* from, std::size_t bytes
 
 void GpuMapping::read(std::uint64_t offset, void* to, std::size_t bytes) const {
   std::uint8_t* const from = cpu_ + offset;
-  const auto fetch = [&]<class T>(T) {
-    const T value = load_word<T>(from);
-    std::memcpy(to, &value, sizeof(T));
-  };
   if (bytes == 0) return;
-  if (!as_word(fetch, base_ + offset, bytes))
+  if (!load_as_word(to, from, bytes))
     check(library_.gdr_copy_from_mapping(pin_, to, from, bytes), "gdr_copy_from_mapping", bytes,
           base_ + offset);
 }
 
 std::uint64_t GpuMapping::load(std::uint64_t offset, std::size_t width) const noexcept {
-  std::uint8_t* const from = cpu_ + offset;
-  switch (width) {
-    case 8:
-      return load_word<std::uint64_t>(from);
-    case 4:
-      return load_word<std::uint32_t>(from);
-    case 2:
-      return load_word<std::uint16_t>(from);
-    default:
-      return load_word<std::uint8_t>(from);
-  }
+  std::uint64_t value = 0;
+  (void)load_as_word(&value, cpu_ + offset, width);  // little-endian, as all hosts of NVIDIA GPUs
+  return value;
 }
 
 void GpuMapping::settle(std::uint64_t offset) const noexcept {

@@ -23,7 +23,7 @@ PeFacts my_facts(const std::vector<GpuInfo>& gpus) {
   PeFacts facts;
   facts.rank = pe.state().my_pe;
   copy_text(facts.bootstrap, pe.bootstrap_name());
-  copy_text(facts.nic, pe.nic_name());
+  copy_text(facts.nic, pe.network().name());
   copy_text(facts.host, control::host_identity());
   if (const Gpu* gpu = pe.gpu()) {
     facts.gpu = gpu->device();
@@ -43,12 +43,12 @@ PathTo path_to(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo
   const Pe& pe = require_pe("gshmem-info");
   PathTo way;
   if (from.rank == to.rank) return way;
-  if (!pe.is_mapped(to.rank)) {
+  if (!pe.paths().is_mapped(to.rank)) {
     way.path = Path::kNetwork;
-    copy_text(way.why, pe.why_not_mapped(to.rank));
+    copy_text(way.why, pe.paths().why_not(to.rank));
     return way;
   }
-  way.path = pe.mapped_by_fabric(to.rank) ? Path::kFabric : path_between(from, to, gpus);
+  way.path = pe.paths().by_fabric(to.rank) ? Path::kFabric : path_between(from, to, gpus);
   return way;
 }
 

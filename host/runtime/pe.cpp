@@ -2,14 +2,9 @@
 
 #include "host/base/log.h"
 #include "host/base/together.h"
+#include "host/runtime/fault.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <set>
 
 namespace gshmem {
 Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
@@ -28,7 +23,8 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                      [this] {
                        if (faults_.ends_waits())
                          faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
-                     }}) {
+                     }}),
+      network_(options_.config, state_, faults_) {
   if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
   options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
@@ -39,7 +35,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
   try {
     init();
   } catch (const AgreedError&) {
-    stop_first_use();  // it sends by the plane, which goes first
+    network_.stop_first_use();  // it sends by the plane, which goes first
     withdraw();
     if (plane_) wait_for_reports();
     throw;
@@ -47,7 +43,7 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
     // A peer may wait for us in a call that we will never make. Said here already, because a
     // launcher may not let us come back.
     GSHMEM_ERROR("ending the job, because PEs may be waiting for this one: %s", error.what());
-    stop_first_use();
+    network_.stop_first_use();
     withdraw();
     const std::string why = strprintf("PE %d failed during init: %s", state_.my_pe, error.what());
     if (plane_) plane_->monitor().ending({state_.my_pe, control::PeerEvent::kStopped, why});
@@ -74,7 +70,7 @@ void Pe::init() {
   together(ranks(), [&] {
     if (options_.bad_config) throw Error(*options_.bad_config);
     choose_gpu();
-    check_path_variables();
+    paths_ = std::make_unique<Paths>(options_.config, *plane_, gpu_.get(), state_);
   });
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   together(ranks(), [&] {
@@ -82,7 +78,9 @@ void Pe::init() {
     agree_on_config();
   });
   together(ranks(), [&] { or_hang_up(local, [&] { make_memory(); }); });
-  together(ranks(), [&] { or_hang_up(local, [&] { make_network(); }); });
+  together(ranks(), [&] {
+    or_hang_up(local, [&] { network_.open({*plane_, gpu_.get(), *paths_, heap_mapping_.get()}); });
+  });
   together(ranks(), [&] { publish(); });
   ranks().set_timeout(options_.config.timeout);
   watching_.store(true, std::memory_order_release);
@@ -98,8 +96,7 @@ void Pe::meet() {
           .on_letter =
               [this](int from, control::Plane::Topic topic, net::ByteView letter) {
                 if (topic == control::Plane::Topic::kMeetings) return meetings_.take(from, letter);
-                const std::lock_guard lock(first_use_mutex_);
-                if (first_use_) first_use_->take(from, letter);
+                network_.take(from, letter);
               },
           .on_failure =
               [this](const std::string& why) {
@@ -140,36 +137,14 @@ void Pe::agree_on_config() {
   config_require_same(all);
 }
 
-/// Under MPS kernels of different processes run side by side, and no limit is needed.
-void Pe::agree_on_sharing() {
-  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
-  std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
-  gpu_uses_ = allgather(ranks(), use_here);
-  const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
-  std::set<pid_t> processes;
-  pes_on_gpu_ = 0;
-  by_mps_ = true;
-  for (const GpuUse& use : gpu_uses_) {
-    if (use.gpu != mine.gpu) continue;
-    ++pes_on_gpu_;
-    by_mps_ = processes.insert(use.process).second && use.mps != 0 && by_mps_;
-  }
-  require(by_mps_ || pes_on_gpu_ <= options_.config.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
-          strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, start MPS "
-                    "(nvidia-cuda-mps-control -d) and a process per PE, or allow it with "
-                    "GSHMEM_MAX_PES_PER_GPU=%d",
-                    pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
-}
-
 void Pe::make_memory() {
-  if (gpu_) agree_on_sharing();
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
-  make_window();
-  publish_paths();
+  paths_->open(options_.symmetric_size);
+  const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
-      SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window_->alignment(), gpu_.get()},
+      SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
       ranks(), [this] { faults_.require_running(); });
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
@@ -183,19 +158,19 @@ void Pe::make_memory() {
     gpu_->complete_memory_calls_on(state_.heap);
     gpu_->zero(state_.heap, abi::kInternalBytes);
     gpu_->zero(state_.heap + state_.heap_bytes, Teams::bytes_at_end(options_.config.teams));
-    heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window_->heap(), window_->bytes());
+    heap_mapping_ = map_gpu_memory(options_.config.gdrcopy, window.heap(), window.bytes());
     gpu_->set_heap_mapping(heap_mapping_.get());
   }
 }
 
 void Pe::publish() {
-  if (gpu_ || nic_path_ || state_.fault_policy == abi::FaultPolicy::kReport)
+  if (gpu_ || network_.queues() || state_.fault_policy == abi::FaultPolicy::kReport)
     plane_->monitor().start_ticking();
   make_teams();
   make_contexts();
   state_.magic = abi::kStateMagic;
   contexts_->start(state_);
-  contexts_->add(context_queues_);
+  contexts_->add(network_.context_queues());
   if (gpu_) gpu_->set_state(state_);
   options_.tell_kernels(*this);
 }
@@ -223,21 +198,21 @@ Pe::~Pe() {
     } catch (const Error& error) {
       GSHMEM_WARN("finalize goes on without the other PEs: %s", error.what());
     }
-    stop_network();  // nobody reaches this PE any more: all have said that they are through
+    network_.stop();  // nobody reaches this PE any more: all have said that they are through
     if (const unsigned bad = state_.control->bad_completions) {
       GSHMEM_WARN("finalize: %u times a queue's completion was stale or wrong, and ignored", bad);
     }
     faults_.tell_peers();
     plane_->monitor().leave();
   }
-  stop_network();
+  network_.stop();
   plane_.reset();  // before what its callbacks use
   faults_.say();   // of the last moment
   state_.magic = 0;
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
     heap_mapping_.reset();  // the driver unmaps no memory that somebody has pinned
-    window_.reset();
+    if (paths_) paths_->close();
   };
   if (gpu_) {
     try {
@@ -248,6 +223,17 @@ Pe::~Pe() {
     }
   }
   log_set_pe(-1);
+}
+
+void Pe::quiet_network() {
+  if (!faults_.stopped() && (gpu_ || network_.queues())) complete(state_);
+}
+
+std::string Pe::fault_text(const abi::FaultRecord& record) const {
+  const std::string text = fault_message(record);
+  if (record.code != GSHMEMX_ERROR_NIC && record.code != GSHMEMX_ERROR_TIMEOUT) return text;
+  const std::string why = network_.explain(record);
+  return why.empty() ? text : text + "; " + why;
 }
 
 /// What is held by reference (gshmem::Context) finds no PE, no symmetric object, no open context

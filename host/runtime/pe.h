@@ -16,18 +16,13 @@
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
 #include "host/runtime/meetings.h"
+#include "host/runtime/network.h"
+#include "host/runtime/paths.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "host/runtime/user_buffers.h"
-#include "transport/nic/first_use.h"
-#include "transport/nic/queue_set.h"
-#include "transport/p2p/window.h"
-
-#include <sys/mman.h>
-
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,24 +55,12 @@ class Pe {
   [[nodiscard]] device::HostOps* ops() const noexcept { return gpu_ ? gpu_->ops() : nullptr; }
   [[nodiscard]] const Config& config() const noexcept { return options_.config; }
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_.get(); }
-  /// The PEs on its GPU are a process each under MPS: their kernels run side by side.
-  [[nodiscard]] bool shares_by_mps() const noexcept { return by_mps_; }
-  /// 0 in CPU mode.
-  [[nodiscard]] int pes_on_gpu() const noexcept { return gpu_ ? pes_on_gpu_ : 0; }
   [[nodiscard]] const char* bootstrap_name() const noexcept { return boot_->name(); }
 
-  [[nodiscard]] bool is_mapped(int pe) const;
-  [[nodiscard]] bool mapped_by_fabric(int pe) const { return window_->by_fabric(pe); }
-  /// A sentence about a PE that is not mapped.
-  [[nodiscard]] std::string why_not_mapped(int pe) const;
-  /// The consumer of the work queues, as a word of GSHMEM_NIC; "none" where all PEs are mapped.
-  [[nodiscard]] std::string nic_name() const {
-    const NicKind asked = options_.config.nic;
-    return nics_.empty() ? "none" : asked == NicKind::kAuto ? nics_.name() : word_of(asked);
-  }
-
-  /// One line about its way to the PEs that are not mapped; there is one.
-  [[nodiscard]] std::string network_text() const;
+  /// By load/store to PEs and GPUs.
+  [[nodiscard]] const Paths& paths() const noexcept { return *paths_; }
+  /// To the PEs that are not mapped.
+  [[nodiscard]] const Network& network() const noexcept { return network_; }
 
   [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
   /// [addr, addr + bytes) and the PE's heap have bytes in common.
@@ -147,38 +130,11 @@ class Pe {
   void agree_on_mode();
   void agree_on_config();
   void make_memory();
-  void agree_on_sharing();
-  void make_window();
   void publish();
   void withdraw() noexcept;
-  // Paths to the other PEs: pe_paths.cpp and pe_network.cpp.
-  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED when GSHMEM_NIC=none leaves PEs without a path, whatever
-  /// the hardware; naming the hosts or the variables.
-  void check_path_variables() const;
-  /// Fills in what device code knows about mapped PEs and the place of this one.
-  void publish_paths();
-  /// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on
-  /// the variables.
-  [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
-  /// Collective, after publish_paths: the way to the PEs that are not mapped.
-  /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED naming such a PE where there is none.
-  void make_network();
-  /// A PE is mapped by a link whose atomics are not atomic to those of its owner.
-  [[nodiscard]] bool lacks_native_atomics() const;
-  [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
-  [[nodiscard]] nic::MemorySource network_memory();
-  [[nodiscard]] void* host_pages(std::size_t bytes);
-  void warn_of_order() const;
-  /// A NOP by each Nic, as device code rings, else as the agent does. Errors: GSHMEMX_ERROR_NIC
-  /// where neither is worked off.
-  void prove_network();
-  [[nodiscard]] std::string try_queues();
   /// All that was posted on the network path is complete, or the PE is stopped.
   /// Errors: that of a post which is not complete.
   void quiet_network();
-  void stop_network() noexcept;
-  void start_first_use();
-  void stop_first_use() noexcept;
   /// The whole message of what device code has recorded.
   [[nodiscard]] std::string fault_text(const abi::FaultRecord& record) const;
   /// Memory for tables that kernels read: both empty in CPU mode.
@@ -199,37 +155,14 @@ class Pe {
   Faults faults_;  ///< before what has threads that raise some: the GPU, the NICs, the monitor
   Meetings meetings_;
   std::atomic<bool> watching_{false};  ///< init is over
-  int pes_on_gpu_ = 1;
-  bool by_mps_ = false;
-  /// What a PE tells the others about its GPU.
-  struct GpuUse {
-    std::array<char, 16> gpu;  ///< UUID
-    char pci[32];
-    int mps;
-    pid_t process;
-  };
-  std::vector<GpuUse> gpu_uses_;     ///< by PE; empty in CPU mode
-  std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
-  std::unique_ptr<Gpu> gpu_;         ///< null in CPU mode; outlives the memory below
+  std::unique_ptr<Gpu> gpu_;           ///< null in CPU mode; outlives the memory below
   std::unique_ptr<abi::Control> host_control_;
-  std::unique_ptr<p2p::PeerWindow> window_;
+  std::unique_ptr<Paths> paths_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
   UserBuffers buffers_;
   device::Region region_;
-  /// CPU mode: work queues and their views.
-  struct Unmap {
-    std::size_t bytes;
-    void operator()(void* memory) const noexcept { ::munmap(memory, bytes); }
-  };
-  std::vector<std::unique_ptr<void, Unmap>> network_memory_;
-  mutable std::mutex nics_mutex_;  ///< of the end of nics_: other threads explain faults by it
-  nic::Rails nics_;                ///< empty: all PEs are mapped
-  bool nic_path_ = false;          ///< some PE of the job is not
-  std::unique_ptr<nic::QueueSet> queues_;
-  std::mutex first_use_mutex_;                      ///< of the pointer
-  std::unique_ptr<nic::FirstUse> first_use_;        ///< null: all queues are made by init
-  std::vector<nic::ContextQueues> context_queues_;  ///< of GSHMEM_CONTEXTS, until publish
+  Network network_;
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<Teams> teams_;
   Pe* forsaken_ = nullptr;

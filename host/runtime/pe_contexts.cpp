@@ -77,10 +77,11 @@ void Pe::add_queues(const char* call, std::size_t missing) {
   const std::vector<std::size_t> all = allgather(ranks(), missing);
   const auto count = static_cast<std::uint32_t>(*std::max_element(all.begin(), all.end()));
   if (count == 0) return;
+  nic::QueueSet& queues = *network_.queues();
   std::vector<nic::ContextQueues> made;
-  step_of(call, [&] { queues_->create_more(count); });
-  queues_->exchange(ranks());
-  step_of(call, [&] { made = queues_->connect(); });
+  step_of(call, [&] { queues.create_more(count); });
+  queues.exchange(ranks());
+  step_of(call, [&] { made = queues.connect(); });
   contexts_->add(made);
 }
 
@@ -100,7 +101,7 @@ std::vector<std::int32_t> Pe::create_queues(const char* call, int count) {
                     "use",
                     call, count, abi::kMaxContexts, open));
     });
-    if (queues_) {
+    if (network_.queues()) {
       const auto wanted = static_cast<std::size_t>(count);
       queues = contexts_->take(wanted);
       add_queues(call, wanted - queues.size());

@@ -51,7 +51,7 @@ void Pe::make_teams() {
   predefined.same_index = group().same_index;
   // Where not even the own heap counts as mapped (GSHMEM_P2P=0), the PE shares memory with itself.
   for (int pe = 0; pe < state_.n_pes; ++pe) {
-    if (pe == state_.my_pe || is_mapped(pe)) predefined.shared.push_back(pe);
+    if (pe == state_.my_pe || paths_->is_mapped(pe)) predefined.shared.push_back(pe);
   }
   Teams::Memory memory{table_memory(), {}, ops()};
   if (gpu_) memory.zero = [this](void* at, std::size_t bytes) { gpu_->zero(at, bytes); };
@@ -69,7 +69,7 @@ void Pe::make_teams() {
 std::vector<std::int32_t> Pe::domains() {
   if (state_.mapped_count == state_.n_pes || !options_.config.p2p) return {};
   std::int32_t first = 0;
-  while (first != state_.my_pe && !is_mapped(first)) ++first;
+  while (first != state_.my_pe && !paths_->is_mapped(first)) ++first;
   return allgather(ranks(), first);
 }
 

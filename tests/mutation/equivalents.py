@@ -8,9 +8,9 @@ from collections import namedtuple
 Equivalent = namedtuple("Equivalent", "file old new reason")
 
 EQUIVALENT = [
-    Equivalent("host/runtime/pe_network.cpp",
-               "gpu_ ? gpu_->device() : -1, heap_mapping_.get()};",
-               "gpu_ ? gpu_->device() : -2, heap_mapping_.get()};",
+    Equivalent("host/runtime/network.cpp",
+               "gpu_ ? gpu_->device() : -1, outside.heap_mapping};",
+               "gpu_ ? gpu_->device() : -2, outside.heap_mapping};",
                "memory of the host is on no GPU, and its number is not looked at"),
     Equivalent("host/info/doctor/config_space.cpp",
                "for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",

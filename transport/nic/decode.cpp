@@ -5,6 +5,7 @@
 #include "transport/nic/decode.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
 namespace gshmem::nic {
@@ -411,6 +412,19 @@ std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old) {
     default:
       return old;
   }
+}
+
+std::uint64_t carry_out_atomic(void* word, const Wqe& wqe) {
+  const auto change = [&]<class T>(T* at) -> std::uint64_t {
+    const std::atomic_ref<T> shared(*at);
+    T old = shared.load(std::memory_order_acquire);
+    while (!shared.compare_exchange_weak(old, static_cast<T>(atomic_result(wqe, old)),
+                                         std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
+    return old;
+  };
+  return wqe.length == 4 ? change(static_cast<std::uint32_t*>(word))
+                         : change(static_cast<std::uint64_t*>(word));
 }
 
 // mlx5_cqe64: +32 srqn_uidx, +44 byte_cnt, +56 sop_drop_qpn, +60 wqe_counter, +63 op_own.

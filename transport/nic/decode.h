@@ -164,6 +164,9 @@ struct Doorbell {
 /// (old ^ compare) & compare_mask is 0; fetch-and-add adds without carry out of the bits set in
 /// boundary.
 [[nodiscard]] std::uint64_t atomic_result(const Wqe& wqe, std::uint64_t old);
+/// Carries it out on a naturally aligned word that the CPU reaches, atomic to what other threads
+/// do; it orders what was written before and is read after. Returns the old value.
+[[nodiscard]] std::uint64_t carry_out_atomic(void* word, const Wqe& wqe);
 
 /// What a completion is of; the values are MLX5_CQE_REQ and MLX5_CQE_RESP_*.
 enum class CompletionOf : std::uint8_t {

@@ -31,7 +31,7 @@ class Bench {
   [[nodiscard]] const abi::DeviceState& state() const { return pe_->state(); }
   [[nodiscard]] bool on_gpu() const { return pe_->gpu() != nullptr; }
   [[nodiscard]] bool is_card() const { return pe_->config().nic != NicKind::kSoft; }
-  [[nodiscard]] std::string network() const { return pe_->network_text(); }
+  [[nodiscard]] std::string network() const { return pe_->network().text(); }
   /// Symmetric memory, zeroed: its address as calls take it.
   [[nodiscard]] char* at(std::uint64_t offset) const;
   static constexpr std::uint64_t kBytes = 8 << 20;

@@ -1,7 +1,10 @@
 #include "transport/nic/soft/memory.h"
 
+#include "host/base/words.h"
+
 #include <atomic>
 #include <cstring>
+#include <span>
 
 namespace gshmem::soft {
 namespace {
@@ -18,101 +21,40 @@ std::size_t word_at(const void* address, std::size_t left) {
   return 1;
 }
 
-template <class T>
-void store(std::uint8_t* to, const std::uint8_t* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  // Pairs with the acquire loads of clients that poll: what this engine wrote before is visible.
-  __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
-}
-
-template <class T>
-void load(std::uint8_t* to, const std::uint8_t* from) {
-  const T value = __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_ACQUIRE);
-  std::memcpy(to, &value, sizeof value);
-}
-
-void store_word(std::uint8_t* to, const std::uint8_t* from, std::size_t size) {
-  switch (size) {
-    case 8:
-      return store<std::uint64_t>(to, from);
-    case 4:
-      return store<std::uint32_t>(to, from);
-    case 2:
-      return store<std::uint16_t>(to, from);
-    default:
-      return store<std::uint8_t>(to, from);
+/// Moves bytes, of which those at `heap`, one of the two sides, may be polled.
+template <class MoveWord>
+void move(void* to, const void* from, const void* heap, std::size_t bytes, MoveWord move_word) {
+  if (bytes > kSmallBytes) {
+    std::memcpy(to, from, bytes);
+    return;
   }
-}
-
-void load_word(std::uint8_t* to, const std::uint8_t* from, std::size_t size) {
-  switch (size) {
-    case 8:
-      return load<std::uint64_t>(to, from);
-    case 4:
-      return load<std::uint32_t>(to, from);
-    case 2:
-      return load<std::uint16_t>(to, from);
-    default:
-      return load<std::uint8_t>(to, from);
+  for (std::size_t at = 0, size = 0; at < bytes; at += size) {
+    size = word_at(static_cast<const std::uint8_t*>(heap) + at, bytes - at);
+    (void)move_word(static_cast<std::uint8_t*>(to) + at,
+                    static_cast<const std::uint8_t*>(from) + at, size);
   }
-}
-
-template <class T>
-std::uint64_t modify(T* word, const nic::Wqe& wqe) {
-  T old = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-  while (!__atomic_compare_exchange_n(word, &old, static_cast<T>(nic::atomic_result(wqe, old)),
-                                      false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-  }
-  return old;
 }
 
 class HostMemory final : public MemoryAccess {
  public:
   bool write(void* to, const void* from, std::size_t bytes) override {
-    auto* target = static_cast<std::uint8_t*>(to);
-    const auto* source = static_cast<const std::uint8_t*>(from);
-    if (bytes > kSmallBytes) {
-      std::memcpy(target, source, bytes);
-      return true;
-    }
-    while (bytes > 0) {
-      const std::size_t size = word_at(target, bytes);
-      store_word(target, source, size);
-      target += size, source += size, bytes -= size;
-    }
+    move(to, from, to, bytes, store_as_word);
     return true;
   }
 
   bool read(const Part* parts, std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) read_one(parts[i]);
+    for (const Part& part : std::span(parts, count))
+      move(part.to, part.from, part.from, part.bytes, load_as_word);
     return true;
   }
 
   bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
-    *old = wqe.length == 4 ? modify(static_cast<std::uint32_t*>(word), wqe)
-                           : modify(static_cast<std::uint64_t*>(word), wqe);
+    *old = nic::carry_out_atomic(word, wqe);
     return true;
   }
 
   bool flush() override { return true; }
   [[nodiscard]] bool batched() const override { return false; }
-
- private:
-  static void read_one(const Part& part) {
-    auto* target = static_cast<std::uint8_t*>(part.to);
-    const auto* source = static_cast<const std::uint8_t*>(part.from);
-    std::size_t bytes = part.bytes;
-    if (bytes > kSmallBytes) {
-      std::memcpy(target, source, bytes);
-      return;
-    }
-    while (bytes > 0) {
-      const std::size_t size = word_at(source, bytes);
-      load_word(target, source, size);
-      target += size, source += size, bytes -= size;
-    }
-  }
 };
 
 std::atomic<std::uint64_t>& losses() {

@@ -72,6 +72,13 @@ void dispatch(FirmwareState& state, Call& call) {
   command->handler(state, call);
 }
 
+void require_inside(const Umem& memory, std::uint64_t offset, std::uint64_t bytes,
+                    std::uint64_t alignment, const char* what) {
+  if (offset % alignment != 0 || offset > memory.bytes || bytes > memory.bytes - offset)
+    throw Refusal{Status::kBadParameter, Check::kUmemRange,
+                  std::string(what) + ": not aligned, or beyond the end of its user memory"};
+}
+
 Status refused(const Call& call, const Refusal& refusal) {
   std::fill(call.out.begin(), call.out.end(), std::uint8_t{0});
   const std::uint32_t syndrome = kSyndromeBase | static_cast<std::uint16_t>(refusal.check);
@@ -109,31 +116,41 @@ void check_fields(FirmwareState& state, const Call& call, Structure structure, s
                                   offset + static_cast<std::size_t>(byte)));
 }
 
-void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what) {
-  const auto found = state.umems.find(place.id);
-  if (found == state.umems.end())
-    throw Refusal{Status::kBadResource, Check::kUmem, std::string(what) + ": no such user memory"};
-  const std::uint64_t size = found->second.bytes;
-  if (place.offset % place.alignment != 0 || place.offset > size ||
-      place.bytes > size - place.offset)
-    throw Refusal{Status::kBadParameter, Check::kUmemRange,
-                  std::string(what) + ": not aligned, or beyond the end of its user memory"};
-  // Records have an offset in bytes (dbr_addr), queues one in steps of the page.
-  if (place.use == UmemUse::kQueue &&
-      place.offset % std::max<std::uint64_t>(found->second.page_bytes / kOffsetSteps, 1) != 0)
-    throw Refusal{Status::kBadParameter, Check::kUmemRange,
-                  std::string(what) + ": its offset has no step in user memory of pages of " +
-                      std::to_string(found->second.page_bytes) +
-                      " bytes; register it with a pgsz_bitmap of smaller ones"};
-  return found->second.address + place.offset;
+void Uses::number(const FirmwareState& state, Resource kind, std::uint32_t number, Check check,
+                  const char* reason) {
+  all_.push_back(state.resources.use(kind, number));
+  demand(all_.back() != nullptr, Status::kBadResource, check, reason);
 }
 
-std::uint64_t page_bytes(std::uint32_t log_page_size) {
-  return std::uint64_t{4096} << log_page_size;
+const Umem& Uses::umem(const FirmwareState& state, std::uint32_t id, const char* what) {
+  number(state, Resource::kUmem, id, Check::kUmem,
+         (std::string(what) + ": no such user memory").c_str());
+  return state.umems.at(id);
+}
+
+std::uint8_t* Uses::queue(const FirmwareState& state, const UmemPlace& place, const char* what) {
+  const Umem& memory = umem(state, place.id, what);
+  require_inside(memory, place.offset, place.inside + place.bytes,
+                 std::uint64_t{4096} << place.log_page, what);
+  // Its offset is counted in steps of the page, that of a record (dbr_addr) in bytes.
+  if (place.offset % std::max<std::uint64_t>(memory.page_bytes / kOffsetSteps, 1) != 0)
+    throw Refusal{Status::kBadParameter, Check::kUmemRange,
+                  std::string(what) + ": its offset has no step in user memory of pages of " +
+                      std::to_string(memory.page_bytes) +
+                      " bytes; register it with a pgsz_bitmap of smaller ones"};
+  return memory.address + place.offset + place.inside;
+}
+
+std::uint8_t* Uses::record(const FirmwareState& state, std::uint32_t id, std::uint64_t offset,
+                           const char* what) {
+  constexpr std::uint64_t kRecordBytes = 8;
+  const Umem& memory = umem(state, id, what);
+  require_inside(memory, offset, kRecordBytes, kRecordBytes, what);
+  return memory.address + offset;
 }
 
 Firmware::Firmware(Engine& engine, Resources& resources)
-    : state_(new FirmwareState{engine, resources, {}, 0, {}, {}, {}}) {}
+    : state_(new FirmwareState{engine, resources}) {}
 
 Firmware::~Firmware() = default;
 
@@ -157,7 +174,8 @@ std::uint32_t Firmware::register_umem(void* address, std::uint64_t bytes,
                                       std::uint64_t page_bytes) {
   const std::lock_guard lock(mutex_);
   const std::uint32_t id = ++state_->last_umem;
-  state_->umems[id] = {static_cast<std::uint8_t*>(address), bytes, page_bytes, 0};
+  state_->umems[id] = {static_cast<std::uint8_t*>(address), bytes, page_bytes};
+  state_->resources.add(Resource::kUmem, id);
   return id;
 }
 
@@ -173,9 +191,8 @@ void Firmware::forget_qp(std::uint32_t number) {
 
 bool Firmware::release_umem(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
-  const auto found = state_->umems.find(id);
-  if (found == state_->umems.end() || found->second.users > 0) return false;
-  state_->umems.erase(found);
+  if (state_->resources.remove(Resource::kUmem, id) != Resources::Removal::kRemoved) return false;
+  state_->umems.erase(id);
   return true;
 }
 

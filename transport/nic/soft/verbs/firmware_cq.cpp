@@ -1,10 +1,11 @@
 // CREATE_CQ and DESTROY_CQ.
-#include "transport/nic/soft/verbs/holds.h"
+#include "transport/nic/soft/verbs/firmware_state.h"
+
+#include <utility>
 
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kCqRecordBytes = 8;
 /// page_offset of cqc counts in these.
 constexpr std::uint64_t kOffsetBytes = 64;
 
@@ -30,49 +31,38 @@ void create_cq(FirmwareState& state, Call& call) {
   demand(queue >= kFirstEventQueue && queue < kFirstEventQueue + kEventQueues, Status::kBadResource,
          Check::kEventQueue, "c_eqn is not one of query_eqn");
 
-  Holds holds(state);
+  Uses uses;
   CqAttributes attributes{.log_entries = log_entries,
                           .collapsed = get(cqc, cqc::cc) == 1,
                           .ignore_overrun = get(cqc, cqc::oi) == 1,
                           .uar = get(cqc, cqc::uar_page)};
   attributes.entry_bytes = entry_bytes(get(cqc, cqc::cqe_sz));
-  holds.number(Resource::kUar, attributes.uar, Check::kUar, "uar_page is none of this client's");
-  const std::uint32_t buffer_umem = get(input, create_cq_in::cq_umem_id);
-  const std::uint64_t inside_page = std::uint64_t{get(cqc, cqc::page_offset)} * kOffsetBytes;
+  uses.number(state, Resource::kUar, attributes.uar, Check::kUar,
+              "uar_page is none of this client's");
   attributes.buffer =
-      static_cast<std::uint8_t*>(
-          holds.umem({.id = buffer_umem,
-                      .offset = get(input, create_cq_in::cq_umem_offset),
-                      .bytes = inside_page + (std::uint64_t{attributes.entry_bytes} << log_entries),
-                      .alignment = page_bytes(get(cqc, cqc::log_page_size))},
-                     "CQ buffer")) +
-      inside_page;
-  const std::uint32_t record_umem = get(cqc, cqc::dbr_umem_id);
-  attributes.record = holds.umem({.id = record_umem,
-                                  .offset = get(cqc, cqc::dbr_addr),
-                                  .bytes = kCqRecordBytes,
-                                  .alignment = kCqRecordBytes,
-                                  .use = UmemUse::kRecord},
-                                 "CQ doorbell record");
+      uses.queue(state,
+                 {.id = get(input, create_cq_in::cq_umem_id),
+                  .offset = get(input, create_cq_in::cq_umem_offset),
+                  .inside = std::uint64_t{get(cqc, cqc::page_offset)} * kOffsetBytes,
+                  .bytes = std::uint64_t{attributes.entry_bytes} << log_entries,
+                  .log_page = get(cqc, cqc::log_page_size)},
+                 "CQ buffer");
+  attributes.record =
+      uses.record(state, get(cqc, cqc::dbr_umem_id), get(cqc, cqc::dbr_addr), "CQ doorbell record");
 
   const std::uint32_t number = state.engine.create_cq(attributes);
-  state.cqs[number] = {attributes.uar, buffer_umem, record_umem};
+  state.cqs[number] = std::move(uses);
   state.resources.add(Resource::kCq, number);
-  holds.keep();
   set(call.out.data(), object::number, number);
 }
 
 void destroy_cq(FirmwareState& state, Call& call) {
   const std::uint32_t number = named_object(call);
-  const auto found = state.cqs.find(number);
-  demand(found != state.cqs.end(), Status::kBadResource, Check::kNumber, "no such CQ");
+  demand(state.cqs.count(number) != 0, Status::kBadResource, Check::kNumber, "no such CQ");
   demand(state.resources.remove(Resource::kCq, number) == Resources::Removal::kRemoved,
          Status::kBadResourceState, Check::kInUse, "a queue pair completes into this CQ");
   state.engine.destroy_cq(number);
-  state.resources.release(Resource::kUar, found->second.uar);
-  --state.umems.at(found->second.buffer_umem).users;
-  --state.umems.at(found->second.record_umem).users;
-  state.cqs.erase(found);
+  state.cqs.erase(number);
 }
 
 }  // namespace gshmem::soft

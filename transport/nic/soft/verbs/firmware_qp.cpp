@@ -1,12 +1,13 @@
 // CREATE_QP, DESTROY_QP, QUERY_QP.
-#include "transport/nic/soft/verbs/holds.h"
+#include "transport/nic/soft/verbs/firmware_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gshmem::soft {
 namespace {
 
-constexpr std::uint64_t kEntryBytes = 64, kQpRecordBytes = 8;
+constexpr std::uint64_t kEntryBytes = 64;
 constexpr std::uint32_t kReliableConnection = 0;  ///< qpc.st, MLX5_QPC_ST_RC
 /// qpc.send_dbr_mode: a doorbell record, or a register of its own for software that has none
 /// (DOCA doca_verbs_qp.h, DOCA_VERBS_QP_SEND_DBR_MODE_*).
@@ -45,19 +46,21 @@ void check_kind(FirmwareState& state, const Call& call) {
          "opt_param_mask has no meaning when a queue pair is created");
 }
 
-void hold_receive_side(const std::uint8_t* qpc, Holds& holds, DevxQp& qp) {
-  const std::uint32_t type = get(qpc, qpc::rq_type);
+void use_receive_side(const FirmwareState& state, const std::uint8_t* qpc, Uses& uses,
+                      QpAttributes& attributes) {
+  const std::uint32_t type = get(qpc, qpc::rq_type), cq = get(qpc, qpc::cqn_rcv);
   demand(type == kOwnReceiveQueue || type == kSharedReceiveQueue || type == kNoReceiveQueue,
          Status::kBadParameter, Check::kReceiveQueue,
          "rq_type is neither a receive queue, nor a shared one, nor none");
-  qp.receive_cq = get(qpc, qpc::cqn_rcv);
   if (type == kSharedReceiveQueue) {
-    qp.srq = get(qpc, qpc::srqn);
-    holds.number(Resource::kSrq, qp.srq, Check::kReceiveQueue, "no such shared receive queue");
+    attributes.shared_receives = get(qpc, qpc::srqn);
+    uses.number(state, Resource::kSrq, attributes.shared_receives, Check::kReceiveQueue,
+                "no such shared receive queue");
   }
   // Without a receive queue no completion ever goes to cqn_rcv, and clients leave it 0.
-  if (type != kNoReceiveQueue || qp.receive_cq != 0)
-    holds.number(Resource::kCq, qp.receive_cq, Check::kCompletionQueue, "cqn_rcv: no such CQ");
+  if (type != kNoReceiveQueue || cq != 0)
+    uses.number(state, Resource::kCq, cq, Check::kCompletionQueue, "cqn_rcv: no such CQ");
+  attributes.receive_cq = cq != 0 ? cq : attributes.send_cq;
 }
 
 }  // namespace
@@ -67,43 +70,33 @@ void create_qp(FirmwareState& state, Call& call) {
   const std::uint8_t* input = call.in.data();
   const std::uint8_t* qpc = input + kQpcOffset;
 
-  Holds holds(state);
   DevxQp qp;
-  qp.pd = get(qpc, qpc::pd);
-  qp.uar = get(qpc, qpc::uar_page);
-  qp.send_cq = get(qpc, qpc::cqn_snd);
-  qp.queue_umem = get(input, create_qp_in::wq_umem_id);
-  qp.record_umem = get(qpc, qpc::dbr_umem_id);
-  holds.number(Resource::kPd, qp.pd, Check::kPd, "no such protection domain");
-  holds.number(Resource::kUar, qp.uar, Check::kUar, "uar_page is none of this client's");
-  holds.number(Resource::kCq, qp.send_cq, Check::kCompletionQueue, "cqn_snd: no such CQ");
-  hold_receive_side(qpc, holds, qp);
-
-  const std::uint64_t inside_page = std::uint64_t{get(qpc, qpc::page_offset)} * kEntryBytes;
-  QpAttributes attributes{.pd = qp.pd,
+  Uses& uses = qp.uses;
+  QpAttributes attributes{.pd = get(qpc, qpc::pd),
                           .log_send_entries = get(qpc, qpc::log_sq_size),
-                          .send_cq = qp.send_cq,
-                          .receive_cq = qp.receive_cq != 0 ? qp.receive_cq : qp.send_cq,
-                          .uar = qp.uar,
+                          .send_cq = get(qpc, qpc::cqn_snd),
+                          .uar = get(qpc, qpc::uar_page),
                           .user_index = get(qpc, qpc::user_index)};
   attributes.no_record = get(qpc, qpc::send_dbr_mode) == kNoRecord;
+  uses.number(state, Resource::kPd, attributes.pd, Check::kPd, "no such protection domain");
+  uses.number(state, Resource::kUar, attributes.uar, Check::kUar,
+              "uar_page is none of this client's");
+  uses.number(state, Resource::kCq, attributes.send_cq, Check::kCompletionQueue,
+              "cqn_snd: no such CQ");
+  use_receive_side(state, qpc, uses, attributes);
+
   const std::uint64_t receives = receive_bytes(qpc);
-  auto* queues =
-      static_cast<std::uint8_t*>(holds.umem(
-          {.id = qp.queue_umem,
-           .offset = get(input, create_qp_in::wq_umem_offset),
-           .bytes = inside_page + receives + (kEntryBytes << attributes.log_send_entries),
-           .alignment = page_bytes(get(qpc, qpc::log_page_size))},
-          "queues")) +
-      inside_page;
+  std::uint8_t* const queues =
+      uses.queue(state,
+                 {.id = get(input, create_qp_in::wq_umem_id),
+                  .offset = get(input, create_qp_in::wq_umem_offset),
+                  .inside = std::uint64_t{get(qpc, qpc::page_offset)} * kEntryBytes,
+                  .bytes = receives + (kEntryBytes << attributes.log_send_entries),
+                  .log_page = get(qpc, qpc::log_page_size)},
+                 "queues");
   attributes.send_queue = queues + receives;
-  attributes.record = holds.umem({.id = qp.record_umem,
-                                  .offset = get(qpc, qpc::dbr_addr),
-                                  .bytes = kQpRecordBytes,
-                                  .alignment = kQpRecordBytes,
-                                  .use = UmemUse::kRecord},
-                                 "doorbell record");
-  attributes.shared_receives = qp.srq;
+  attributes.record =
+      uses.record(state, get(qpc, qpc::dbr_umem_id), get(qpc, qpc::dbr_addr), "doorbell record");
   if (receives > 0) {
     attributes.receives = {.entries = queues,
                            .log_entries = get(qpc, qpc::log_rq_size),
@@ -113,9 +106,8 @@ void create_qp(FirmwareState& state, Call& call) {
   std::copy_n(qpc, kQpcBytes, qp.context.begin());
 
   const std::uint32_t number = state.engine.create_qp(attributes);
-  state.qps[number] = qp;
+  state.qps[number] = std::move(qp);
   state.resources.add(Resource::kQp, number);
-  holds.keep();
   set(call.out.data(), object::number, number);
 }
 
@@ -126,14 +118,6 @@ void destroy_qp(FirmwareState& state, Call& call) {
          "no such queue pair");
   state.engine.destroy_qp(number);
   static_cast<void>(state.resources.remove(Resource::kQp, number));
-  const DevxQp& qp = found->second;
-  state.resources.release(Resource::kPd, qp.pd);
-  state.resources.release(Resource::kUar, qp.uar);
-  state.resources.release(Resource::kCq, qp.send_cq);
-  if (qp.receive_cq != 0) state.resources.release(Resource::kCq, qp.receive_cq);
-  if (qp.srq != 0) state.resources.release(Resource::kSrq, qp.srq);
-  --state.umems.at(qp.queue_umem).users;
-  --state.umems.at(qp.record_umem).users;
   state.qps.erase(found);
 }
 

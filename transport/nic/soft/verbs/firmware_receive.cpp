@@ -1,5 +1,7 @@
 // CREATE_RMP and DESTROY_RMP: receive queues that queue pairs share.
-#include "transport/nic/soft/verbs/holds.h"
+#include "transport/nic/soft/verbs/firmware_state.h"
+
+#include <utility>
 
 namespace gshmem::soft {
 namespace {
@@ -8,7 +10,6 @@ namespace {
 constexpr std::uint32_t kReady = 1;
 /// wq.wq_type, MLX5_WQ_TYPE_*.
 constexpr std::uint32_t kLinkedList = 0, kCyclic = 1;
-constexpr std::uint64_t kRecordBytes = 8;
 
 ReceiveOrder order_of(const std::uint8_t* rmpc, std::uint32_t type) {
   if (type == kLinkedList) return ReceiveOrder::kList;
@@ -36,40 +37,31 @@ void create_rmp(FirmwareState& state, Call& call) {
   demand(attributes.log_entries <= state.engine.device().max_log_qp_entries, Status::kExceedsLimit,
          Check::kQueueSize, "log_wq_sz above log_max_srq_sz");
 
-  Holds holds(state);
-  holds.number(Resource::kPd, attributes.pd, Check::kPd, "no such protection domain");
-  const DevxReceives made{attributes.pd, get(wq, wq::wq_umem_id), get(wq, wq::dbr_umem_id)};
-  attributes.entries = holds.umem(
-      {.id = made.queue_umem,
+  Uses uses;
+  uses.number(state, Resource::kPd, attributes.pd, Check::kPd, "no such protection domain");
+  attributes.entries = uses.queue(
+      state,
+      {.id = get(wq, wq::wq_umem_id),
        .offset = get(wq, wq::wq_umem_offset),
        .bytes = std::uint64_t{1} << (attributes.log_entries + attributes.log_entry_bytes),
-       .alignment = page_bytes(get(wq, wq::log_wq_pg_sz))},
+       .log_page = get(wq, wq::log_wq_pg_sz)},
       "receive queue");
-  attributes.record = holds.umem({.id = made.record_umem,
-                                  .offset = get(wq, wq::dbr_addr),
-                                  .bytes = kRecordBytes,
-                                  .alignment = kRecordBytes,
-                                  .use = UmemUse::kRecord},
-                                 "doorbell record");
+  attributes.record =
+      uses.record(state, get(wq, wq::dbr_umem_id), get(wq, wq::dbr_addr), "doorbell record");
   const std::uint32_t number = state.engine.create_receives(attributes);
-  state.receives[number] = made;
+  state.receives[number] = std::move(uses);
   state.resources.add(Resource::kSrq, number);
-  holds.keep();
   set(call.out.data(), object::number, number);
 }
 
 void destroy_rmp(FirmwareState& state, Call& call) {
   const std::uint32_t number = named_object(call);
-  const auto found = state.receives.find(number);
-  demand(found != state.receives.end(), Status::kBadResource, Check::kNumber,
+  demand(state.receives.count(number) != 0, Status::kBadResource, Check::kNumber,
          "no such receive queue");
   demand(state.resources.remove(Resource::kSrq, number) == Resources::Removal::kRemoved,
          Status::kBadResourceState, Check::kInUse, "a queue pair takes buffers from it");
   state.engine.destroy_receives(number);
-  state.resources.release(Resource::kPd, found->second.pd);
-  --state.umems.at(found->second.queue_umem).users;
-  --state.umems.at(found->second.record_umem).users;
-  state.receives.erase(found);
+  state.receives.erase(number);
 }
 
 }  // namespace gshmem::soft

@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace gshmem::soft {
 
@@ -24,46 +25,49 @@ inline void demand(bool ok, Status status, Check check, const char* reason) {
 struct Umem {
   std::uint8_t* address = nullptr;
   std::uint64_t bytes = 0, page_bytes = 0;
-  int users = 0;
 };
+struct FirmwareState;
 
-struct DevxCq {
-  std::uint32_t uar = 0, buffer_umem = 0, record_umem = 0;
+/// A queue's part of user memory: `bytes` that begin `inside` a page of 2^(12 + `log_page`) bytes.
+struct UmemPlace {
+  std::uint32_t id = 0;
+  std::uint64_t offset = 0, inside = 0, bytes = 0;
+  std::uint32_t log_page = 0;
+};
+/// The objects that a queue uses: they are not destroyed while it has them.
+class Uses {
+ public:
+  /// Errors: kBadResource with `check` when there is none.
+  void number(const FirmwareState& state, Resource kind, std::uint32_t number, Check check,
+              const char* reason);
+  // Addresses of user memory. Errors: kUmem, kUmemRange.
+  [[nodiscard]] std::uint8_t* queue(const FirmwareState& state, const UmemPlace& place,
+                                    const char* what);
+  /// A doorbell record of 8 bytes.
+  [[nodiscard]] std::uint8_t* record(const FirmwareState& state, std::uint32_t id,
+                                     std::uint64_t offset, const char* what);
+
+ private:
+  const Umem& umem(const FirmwareState& state, std::uint32_t id, const char* what);
+
+  std::vector<Resources::Use> all_;
 };
 
 struct DevxQp {
   std::array<std::uint8_t, kQpcBytes> context{};  ///< as programmed so far
-  std::uint32_t pd = 0, uar = 0, send_cq = 0;
-  std::uint32_t receive_cq = 0, srq = 0;  ///< 0 = none
-  std::uint32_t queue_umem = 0, record_umem = 0;
+  Uses uses;
   bool adopted = false;  ///< verbs has it, and destroys it
-};
-
-/// A receive queue that queue pairs share (RMP).
-struct DevxReceives {
-  std::uint32_t pd = 0, queue_umem = 0, record_umem = 0;
 };
 
 struct FirmwareState {
   Engine& engine;
   Resources& resources;
-  std::map<std::uint32_t, Umem> umems;
+  std::map<std::uint32_t, Umem> umems = {};
   std::uint32_t last_umem = 0;
-  std::map<std::uint32_t, DevxCq> cqs;
-  std::map<std::uint32_t, DevxQp> qps;
-  std::map<std::uint32_t, DevxReceives> receives;
+  std::map<std::uint32_t, Uses> cqs = {};
+  std::map<std::uint32_t, DevxQp> qps = {};
+  std::map<std::uint32_t, Uses> receives = {};  ///< that queue pairs share (RMP)
 };
-
-enum class UmemUse : std::uint8_t { kQueue, kRecord };
-struct UmemPlace {
-  std::uint32_t id = 0;
-  std::uint64_t offset = 0, bytes = 0, alignment = 1;
-  UmemUse use = UmemUse::kQueue;
-};
-/// Address of a part of user memory. Errors: kUmem, kUmemRange.
-[[nodiscard]] void* umem_part(FirmwareState& state, const UmemPlace& place, const char* what);
-/// Alignment that a queue's offset must have: 2^(12 + log_page_size).
-[[nodiscard]] std::uint64_t page_bytes(std::uint32_t log_page_size);
 
 struct Call {
   std::span<const std::uint8_t> in;

@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 /// The result of mlx5dv_devx_obj_create.
 struct mlx5dv_devx_obj {
@@ -101,10 +102,12 @@ class QueueMemory {
 
 struct SoftPd {
   ibv_pd verbs;
-  ibv_pd* parent;  ///< of a parent domain: the protection domain it stands for, else nullptr
+  ibv_pd* parent;       ///< of a parent domain: the protection domain it stands for, else nullptr
+  Resources::Use uses;  ///< of that
 };
 struct SoftMr {
   ibv_mr verbs;
+  Resources::Use pd;
 };
 /// Where completion queues tell that something has come: an eventfd that counts what `waiting` has.
 struct SoftCompChannel {
@@ -131,6 +134,7 @@ struct SoftSrq {
   explicit SoftSrq(std::size_t bytes) : memory(bytes) {}
 
   ibv_srq verbs{};
+  Resources::Use pd;
   QueueMemory memory;
   std::uint32_t log_entries = 0, log_entry_bytes = 0;
   ibv_srq_attr attributes{};
@@ -139,9 +143,10 @@ struct SoftSrq {
 struct SoftQp {
   explicit SoftQp(std::size_t bytes) : memory(bytes) {}
 
-  ibv_qp_ex verbs{};              ///< begins with an ibv_qp
-  QueueMemory memory;             ///< receives, then sends
-  std::uint32_t log_entries = 0;  ///< of the send queue
+  ibv_qp_ex verbs{};                 ///< begins with an ibv_qp
+  std::vector<Resources::Use> uses;  ///< what `init` names, and its protection domain
+  QueueMemory memory;                ///< receives, then sends
+  std::uint32_t log_entries = 0;     ///< of the send queue
   std::uint32_t log_receives = 0, log_receive_bytes = 0;
   std::size_t receive_bytes = 0;  ///< 0: no receive queue of its own
   std::uint32_t uar = 0;
@@ -158,6 +163,7 @@ struct SoftQp {
 struct SoftAh {
   ibv_ah verbs;
   mlx5_wqe_av vector;
+  Resources::Use pd;
 };
 
 /// The whole of which `verbs` is the public part.
@@ -175,6 +181,13 @@ struct CallError {
 };
 inline void require_call(bool ok, int code) {
   if (!ok) throw CallError{code};
+}
+
+/// Errors: EINVAL when there is none.
+[[nodiscard]] inline Resources::Use use(ibv_context* context, Resource kind, std::uint32_t number) {
+  Resources::Use used = state_of(context).resources.use(kind, number);
+  require_call(used != nullptr, EINVAL);
+  return used;
 }
 
 /// Body of a call that returns an errno value.

@@ -34,17 +34,12 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t bytes, std::uint6
     // The kernel maps whole pages (uverbs_cmd.c, ib_uverbs_reg_mr).
     require_call((first - iova) % state.engine.device().profile.page_bytes == 0, EINVAL);
     ibv_pd* owner = own_pd(pd);
-    require_call(state.resources.use(Resource::kPd, owner->handle), EINVAL);
     auto region = std::make_unique<SoftMr>();
-    try {
-      const std::uint32_t key = state.engine.create_region(
-          {.pd = owner->handle, .address = address, .bytes = bytes, .iova = iova, .access = flags});
-      state.resources.add(Resource::kRegion, key);
-      region->verbs = {pd->context, pd, address, bytes, key, key, key};
-    } catch (...) {
-      state.resources.release(Resource::kPd, owner->handle);
-      throw;
-    }
+    region->pd = use(pd->context, Resource::kPd, owner->handle);
+    const std::uint32_t key = state.engine.create_region(
+        {.pd = owner->handle, .address = address, .bytes = bytes, .iova = iova, .access = flags});
+    state.resources.add(Resource::kRegion, key);
+    region->verbs = {pd->context, pd, address, bytes, key, key, key};
     return &region.release()->verbs;
   });
 }
@@ -58,8 +53,9 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
     require_call((attributes->comp_mask & ~known) == 0, EOPNOTSUPP);
     require_call(attributes->pd != nullptr && attributes->td == nullptr, EINVAL);
     ibv_pd* parent = own_pd(attributes->pd);
-    require_call(state_of(context).resources.use(Resource::kPd, parent->handle), EINVAL);
-    return &(new SoftPd{{context, parent->handle}, parent})->verbs;
+    return &(new SoftPd{
+                 {context, parent->handle}, parent, use(context, Resource::kPd, parent->handle)})
+                ->verbs;
   });
 }
 
@@ -80,11 +76,9 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 int ibv_dealloc_pd(ibv_pd* pd) {
   return errno_call([&] {
-    Resources& resources = state_of(pd->context).resources;
-    if (whole<SoftPd>(pd)->parent != nullptr) {
-      resources.release(Resource::kPd, pd->handle);
-    } else {
-      const Resources::Removal removal = resources.remove(Resource::kPd, pd->handle);
+    if (whole<SoftPd>(pd)->parent == nullptr) {
+      const Resources::Removal removal =
+          state_of(pd->context).resources.remove(Resource::kPd, pd->handle);
       require_call(removal != Resources::Removal::kBusy, EBUSY);
       require_call(removal == Resources::Removal::kRemoved, EINVAL);
       engine_of(pd->context).destroy_pd(pd->handle);
@@ -120,12 +114,10 @@ int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, std::size_t, int) {
 
 int ibv_dereg_mr(ibv_mr* region) {
   return errno_call([&] {
-    Resources& resources = state_of(region->context).resources;
-    require_call(
-        resources.remove(Resource::kRegion, region->handle) == Resources::Removal::kRemoved,
-        EINVAL);
+    require_call(state_of(region->context).resources.remove(Resource::kRegion, region->handle) ==
+                     Resources::Removal::kRemoved,
+                 EINVAL);
     engine_of(region->context).destroy_region(region->handle);
-    resources.release(Resource::kPd, own_pd(region->pd)->handle);
     delete whole<SoftMr>(region);
   });
 }

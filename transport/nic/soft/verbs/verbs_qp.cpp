@@ -4,6 +4,7 @@
 #include "transport/nic/soft/verbs/verbs_calls.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace gshmem::soft {
 namespace {
@@ -153,26 +154,13 @@ void check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
   throw CallError{EINVAL};
 }
 
-/// Takes everything `init` names, or nothing.
-void use_all(Resources& resources, ibv_pd* pd, const ibv_qp_init_attr& init) {
-  require_call(resources.use(Resource::kPd, pd->handle), EINVAL);
-  if (!resources.use(Resource::kCq, init.send_cq->handle)) {
-    resources.release(Resource::kPd, pd->handle);
-    throw CallError{EINVAL};
-  }
-  if (!resources.use(Resource::kCq, init.recv_cq->handle)) {
-    resources.release(Resource::kPd, pd->handle);
-    resources.release(Resource::kCq, init.send_cq->handle);
-    throw CallError{EINVAL};
-  }
-  if (init.srq != nullptr) static_cast<void>(resources.use(Resource::kSrq, init.srq->handle));
-}
-
-void release_all(Resources& resources, ibv_pd* pd, const ibv_qp_init_attr& init) {
-  resources.release(Resource::kPd, pd->handle);
-  resources.release(Resource::kCq, init.send_cq->handle);
-  resources.release(Resource::kCq, init.recv_cq->handle);
-  if (init.srq != nullptr) resources.release(Resource::kSrq, init.srq->handle);
+/// Errors: EINVAL where something that `init` names is no more.
+std::vector<Resources::Use> use_all(const ibv_pd& pd, const ibv_qp_init_attr& init) {
+  std::vector<Resources::Use> uses{use(pd.context, Resource::kPd, pd.handle)};
+  for (const ibv_cq* cq : {init.send_cq, init.recv_cq})
+    uses.push_back(use(pd.context, Resource::kCq, cq->handle));
+  if (init.srq != nullptr) uses.push_back(use(pd.context, Resource::kSrq, init.srq->handle));
+  return uses;
 }
 
 void publish(SoftQp& qp, ibv_pd* pd) {
@@ -251,25 +239,21 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
   qp->log_receives = receives.log_entries;
   qp->log_receive_bytes = receives.log_entry_bytes;
   qp->receive_bytes = receives.bytes;
-  use_all(state.resources, pd, init);
-  std::uint32_t& number = qp->verbs.qp_base.handle;
-  try {
-    qp->uar = engine.create_uar(&qp->page);
-    state.resources.add(Resource::kUar, qp->uar);
-    number = engine.create_qp({.pd = pd->handle,
-                               .send_queue = qp->send_entries(),
-                               .log_send_entries = log,
-                               .record = qp->memory.record(),
-                               .send_cq = init.send_cq->handle,
-                               .receive_cq = init.recv_cq->handle,
-                               .uar = qp->uar,
-                               .user_index = 0,
-                               .receives = attributes_of(*qp),
-                               .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
-  } catch (...) {
-    release_all(state.resources, pd, init);
-    throw;
-  }
+  qp->uses = use_all(*pd, init);
+
+  qp->uar = engine.create_uar(&qp->page);
+  state.resources.add(Resource::kUar, qp->uar);
+  const std::uint32_t number = qp->verbs.qp_base.handle =
+      engine.create_qp({.pd = pd->handle,
+                        .send_queue = qp->send_entries(),
+                        .log_send_entries = log,
+                        .record = qp->memory.record(),
+                        .send_cq = init.send_cq->handle,
+                        .receive_cq = init.recv_cq->handle,
+                        .uar = qp->uar,
+                        .user_index = 0,
+                        .receives = attributes_of(*qp),
+                        .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
   state.resources.add(Resource::kQp, number);
   // What there is, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;
@@ -348,7 +332,6 @@ int ibv_destroy_qp(ibv_qp* qp) {
     }
     static_cast<void>(resources.remove(Resource::kUar, soft->uar));
     engine.destroy_uar(soft->uar);
-    release_all(resources, qp->pd, soft->init);
     destroy_waiting(*qp);
     delete soft;
   });

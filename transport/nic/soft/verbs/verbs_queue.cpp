@@ -42,18 +42,13 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
                         .most_posted = wanted.max_wr,
                         .list = true});
     ContextState& state = state_of(pd->context);
-    require_call(state.resources.use(Resource::kPd, pd->handle), EINVAL);
-    try {
-      srq->verbs.handle = state.engine.create_receives({.pd = pd->handle,
-                                                        .entries = srq->memory.entries(),
-                                                        .log_entries = log,
-                                                        .log_entry_bytes = log_bytes,
-                                                        .record = srq->memory.record(),
-                                                        .order = ReceiveOrder::kList});
-    } catch (...) {
-      state.resources.release(Resource::kPd, pd->handle);
-      throw;
-    }
+    srq->pd = use(pd->context, Resource::kPd, pd->handle);
+    srq->verbs.handle = state.engine.create_receives({.pd = pd->handle,
+                                                      .entries = srq->memory.entries(),
+                                                      .log_entries = log,
+                                                      .log_entry_bytes = log_bytes,
+                                                      .record = srq->memory.record(),
+                                                      .order = ReceiveOrder::kList});
     state.resources.add(Resource::kSrq, srq->verbs.handle);
     srq->verbs.context = pd->context;
     srq->verbs.srq_context = init->srq_context;
@@ -65,11 +60,10 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
 
 int ibv_destroy_srq(ibv_srq* verbs) {
   return errno_call([&] {
-    Resources& resources = state_of(verbs->context).resources;
-    require_call(resources.remove(Resource::kSrq, verbs->handle) == Resources::Removal::kRemoved,
+    require_call(state_of(verbs->context).resources.remove(Resource::kSrq, verbs->handle) ==
+                     Resources::Removal::kRemoved,
                  EBUSY);
     engine_of(verbs->context).destroy_receives(verbs->handle);
-    resources.release(Resource::kPd, verbs->pd->handle);
     destroy_waiting(*verbs);
     delete whole<SoftSrq>(verbs);
   });
@@ -93,9 +87,8 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
       require_call(attributes->is_global != 0, EINVAL);
       mac = resolve_mac(device, attributes->grh);
     }
-    Resources& resources = state_of(pd->context).resources;
-    require_call(resources.use(Resource::kPd, pd->handle), EINVAL);
     auto ah = std::make_unique<SoftAh>();
+    ah->pd = use(pd->context, Resource::kPd, pd->handle);
     ah->verbs = {pd->context, pd, 0};
     mlx5_wqe_av& vector = ah->vector;
     for (int i = 0; i < 6; ++i) vector.rmac[i] = static_cast<std::uint8_t>(mac >> (40 - 8 * i));
@@ -118,10 +111,8 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
 }
 
 int ibv_destroy_ah(ibv_ah* ah) {
-  return errno_call([&] {
-    state_of(ah->context).resources.release(Resource::kPd, ah->pd->handle);
-    delete whole<SoftAh>(ah);
-  });
+  delete whole<SoftAh>(ah);
+  return 0;
 }
 
 }  // extern "C"

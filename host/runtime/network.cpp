@@ -1,8 +1,9 @@
-// The network path of a PE: what reaches the PEs that load/store does not.
+#include "host/runtime/network.h"
+
 #include "host/base/log.h"
 #include "host/base/together.h"
 #include "host/runtime/fault.h"
-#include "host/runtime/pe.h"
+#include "host/runtime/teams.h"
 
 #include <gshmem/device/order.h>
 
@@ -21,15 +22,15 @@ std::size_t host_page() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE
 }  // namespace
 
 /// Pages that nobody writes to take no memory: a queue that is never used takes none.
-void* Pe::host_pages(std::size_t bytes) {
+void* Network::host_pages(std::size_t bytes) {
   void* const pages = ::mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(pages != MAP_FAILED, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("%zu bytes of host memory for work queues", bytes));
-  return network_memory_.emplace_back(pages, Unmap{std::max<std::size_t>(bytes, 1)}).get();
+  return memory_.emplace_back(pages, Unmap{std::max<std::size_t>(bytes, 1)}).get();
 }
 
-nic::MemorySource Pe::network_memory() {
+nic::MemorySource Network::memory_source() {
   nic::MemorySource memory;
   memory.page_bytes = host_page();
   if (gpu_) {
@@ -58,28 +59,14 @@ nic::MemorySource Pe::network_memory() {
   return memory;
 }
 
-bool Pe::lacks_native_atomics() const {
-  // For tests, which have no such GPUs: all of them are, and the PEs of CPU mode too.
-  const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
-  for (int pe = 0; pe < state_.n_pes; ++pe) {
-    if (pe == state_.my_pe || !is_mapped(pe)) continue;
-    if (pretend) return true;
-    const auto at = static_cast<std::size_t>(pe);
-    if (!gpu_ || group().node_of[at] != group().node) continue;  // NVLink between hosts has them
-    const GpuUse& peer = gpu_uses_[at];
-    if (!gpu_->has_native_atomics_on(peer.gpu, peer.pci)) return true;
-  }
-  return false;
-}
-
 /// False: the job, which needs them for atomics only, goes on without.
-bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
+bool Network::open_nics(const nic::Region& heap, bool for_atomics_only) {
   const auto open = [&] {
     std::vector<std::string> addresses;
     for (const net::Endpoint& address : plane_->addresses())
       addresses.push_back(net::address_text(address));
     nics_ = nic::Rails(nic::open(
-        {.config = options_.config,
+        {.config = config_,
          .boot = ranks(),
          .heap_kind = heap.kind,
          .gpu = heap.gpu,
@@ -95,8 +82,8 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
          .on_refusal = [this](const Error& error,
                               int pe) { faults_.raise(error, pe, Faults::Known::kByPeer); }}));
   };
-  if (!for_atomics_only || options_.config.nic != NicKind::kAuto) {
-    if (options_.config.nic != NicKind::kNone) open();
+  if (!for_atomics_only || config_.nic != NicKind::kAuto) {
+    if (config_.nic != NicKind::kNone) open();
     return !nics_.empty();
   }
   try {
@@ -114,9 +101,9 @@ bool Pe::open_nics(const nic::Region& heap, bool for_atomics_only) {
 }
 
 /// A NIC writes a payload and then the signal after it; who sees the signal may read the payload.
-void Pe::warn_of_order() const {
+void Network::warn_of_order() const {
   const bool writes = gpu_ && nics_.name() == std::string_view("mlx5");
-  if (!writes || options_.config.nic == NicKind::kSoft || gpu_->orders_writes()) return;
+  if (!writes || config_.nic == NicKind::kSoft || gpu_->orders_writes()) return;
   GSHMEM_WARN(
       "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
       "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "
@@ -126,7 +113,7 @@ void Pe::warn_of_order() const {
 }
 
 /// Empty when every Nic has worked off a NOP in time, else why one has not.
-std::string Pe::try_queues() {
+std::string Network::try_queues() {
   abi::Control local{};
   auto* const control =
       gpu_ ? static_cast<abi::Control*>(gpu_->host_memory(sizeof(abi::Control))) : &local;
@@ -136,10 +123,9 @@ std::string Pe::try_queues() {
   probe.fault_policy = abi::FaultPolicy::kReport;
   // A card takes microseconds. What runs on this host's processors may have to wait for one, and
   // one thread of it looks at the queues of all PEs in turn, while others still make theirs.
-  const bool card =
-      std::string_view(nics_.name()) == "mlx5" && options_.config.nic != NicKind::kSoft;
+  const bool card = std::string_view(nics_.name()) == "mlx5" && config_.nic != NicKind::kSoft;
   double limit = card ? 1 : 5 + 1e-3 * state_.n_pes * probe.nic.count;
-  if (options_.config.timeout > 0) limit = std::min(limit, options_.config.timeout);
+  if (config_.timeout > 0) limit = std::min(limit, config_.timeout);
   probe.timeout_ns = static_cast<std::uint64_t>(limit * 1e9);
   for (const std::uint32_t queue : queues_->one_by_each_nic()) {
     device::Call call(device::CallKind::kProve, "gshmem_init");
@@ -152,11 +138,10 @@ std::string Pe::try_queues() {
   return {};
 }
 
-void Pe::prove_network() {
+void Network::prove() {
   state_.nic = queues_->view();
   std::string why = try_queues();
-  if (!why.empty() && !queues_->rung_by_agent() &&
-      options_.config.doorbell == DoorbellChoice::kAuto) {
+  if (!why.empty() && !queues_->rung_by_agent() && config_.doorbell == DoorbellChoice::kAuto) {
     GSHMEM_WARN(
         "a doorbell that the GPU rings does not reach the NIC (%s): a host thread rings instead, "
         "which is slower. Reasons: PCIe switches that redirect (ACS), an IOMMU between GPU and "
@@ -173,49 +158,51 @@ void Pe::prove_network() {
               "the other way, or an IOMMU is in between (dmesg may say more)");
 }
 
-void Pe::make_network() {
+void Network::open(const Outside& outside) {
+  plane_ = &outside.plane;
+  gpu_ = outside.gpu;
+  const Paths& paths = outside.paths;
   enum : int { kNothing = 0, kPaths = 1, kAtomics = 2 };
-  int mine = lacks_native_atomics() ? kAtomics : kNothing;
-  for (int pe = 0; pe < state_.n_pes; ++pe) mine |= is_mapped(pe) ? kNothing : kPaths;
+  int mine = paths.lacks_native_atomics() ? kAtomics : kNothing;
+  for (int pe = 0; pe < state_.n_pes; ++pe) mine |= paths.is_mapped(pe) ? kNothing : kPaths;
   int needed = kNothing;
   for (const int of_pe : allgather(ranks(), mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
   const nic::Region heap{state_.heap,
-                         state_.heap_bytes + Teams::network_bytes_at_end(options_.config.teams),
+                         state_.heap_bytes + Teams::network_bytes_at_end(config_.teams),
                          gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
-                         gpu_ ? gpu_->device() : -1, heap_mapping_.get()};
+                         gpu_ ? gpu_->device() : -1, outside.heap_mapping};
   if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;
   if (!open_nics(heap, (needed & kPaths) == 0)) return;
-  nic_path_ = true;
   faults_.set_network_path();
   warn_of_order();
-  const bool by_nic = options_.config.amo == AmoChoice::kNic;
+  const bool by_nic = config_.amo == AmoChoice::kNic;
   if (by_nic && !nics_.limits().coherent_atomics) state_.amo_path = abi::AmoPath::kNic;
-  const bool on_first_use =
-      options_.config.connect == ConnectChoice::kUse && nics_.limits().first_use;
+  const bool on_first_use = config_.connect == ConnectChoice::kUse && nics_.limits().first_use;
   std::vector<int> peers;
   for (int pe = 0; pe < state_.n_pes; ++pe) {
     // Queues on first use are proved by those that lead back to this PE.
     const bool proof = on_first_use && pe == state_.my_pe;
-    if (state_.amo_path != abi::AmoPath::kInPlace || !is_mapped(pe) || proof) peers.push_back(pe);
+    if (state_.amo_path != abi::AmoPath::kInPlace || !paths.is_mapped(pe) || proof)
+      peers.push_back(pe);
   }
   nics_.open_host_ports(ranks(), group().node_of);
   queues_ = std::make_unique<nic::QueueSet>(
-      nics_, nic::QueueSetOptions{options_.config, ranks(), network_memory(), heap, peers,
-                                  [this](int pe) { return is_mapped(pe); }});
-  prove_network();
+      nics_, nic::QueueSetOptions{config_, ranks(), memory_source(), heap, peers,
+                                  [&paths](int pe) { return paths.is_mapped(pe); }});
+  prove();
   if (queues_->on_first_use()) start_first_use();
-  if (options_.config.contexts > 0) {
-    queues_->create_more(static_cast<std::uint32_t>(options_.config.contexts));
+  if (config_.contexts > 0) {
+    queues_->create_more(static_cast<std::uint32_t>(config_.contexts));
     queues_->exchange(ranks());
     context_queues_ = queues_->connect();
   }
-  GSHMEM_INFO("network path to %zu PEs by %s", peers.size(), network_text().c_str());
+  GSHMEM_INFO("network path to %zu PEs by %s", peers.size(), text().c_str());
 }
 
-void Pe::start_first_use() {
-  const std::lock_guard lock(first_use_mutex_);
+void Network::start_first_use() {
+  const std::lock_guard lock(mutex_);
   first_use_ = std::make_unique<nic::FirstUse>(
       *queues_, nic::FirstUse::Outside{
                     .my_pe = state_.my_pe,
@@ -228,25 +215,35 @@ void Pe::start_first_use() {
                     .on_error = [this](const Error& error, int pe) { faults_.raise(error, pe); }});
 }
 
-/// Letters that come later find nobody.
-void Pe::stop_first_use() noexcept {
+void Network::stop_first_use() noexcept {
   std::unique_ptr<nic::FirstUse> last;
-  const std::lock_guard lock(first_use_mutex_);
+  const std::lock_guard lock(mutex_);
   last.swap(first_use_);
 }
 
-std::string Pe::network_text() const {
+void Network::take(int from, net::ByteView letter) {
+  const std::lock_guard lock(mutex_);
+  if (first_use_) first_use_->take(from, letter);
+}
+
+std::string Network::name() const {
+  if (nics_.empty()) return "none";
+  return config_.nic == NicKind::kAuto ? nics_.name() : word_of(config_.nic);
+}
+
+std::string Network::explain(const abi::FaultRecord& record) const {
+  const std::lock_guard lock(mutex_);
+  return nics_.empty() ? "" : nics_.explain(record.queue, record.pe, record.code);
+}
+
+std::string Network::text() const {
   const bool gpu_memory = (state_.nic.traits & abi::QueueTraits::kGpuMemory) != 0;
   return strprintf(
       "%s (%s), doorbell by %s, queues in %s memory", nics_.name(), nics_.describe().c_str(),
       queues_->rung_by_agent() ? "agent" : (gpu_ ? "GPU" : "thread"), gpu_memory ? "GPU" : "host");
 }
 
-void Pe::quiet_network() {
-  if (!faults_.stopped() && (gpu_ || queues_)) complete(state_);
-}
-
-void Pe::stop_network() noexcept {
+void Network::stop() noexcept {
   if (nics_.empty()) return;
   stop_first_use();
   if (queues_) queues_->stop();
@@ -254,7 +251,7 @@ void Pe::stop_network() noexcept {
   // The driver holds the pages of doorbells, which go with the NICs.
   if (gpu_) gpu_->unmap_registers();
   {
-    const std::lock_guard lock(nics_mutex_);
+    const std::lock_guard lock(mutex_);
     nics_ = {};
   }
   queues_.reset();

@@ -1,0 +1,134 @@
+#include "host/runtime/paths.h"
+
+#include "host/runtime/teams.h"
+#include "transport/p2p/mapped_set.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace gshmem {
+
+Paths::Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceState& state)
+    : config_(config), plane_(plane), gpu_(gpu), state_(state) {
+  require(!gpu_ || config_.p2p || config_.fabric != Switch::kOn, GSHMEMX_ERROR_NOT_SUPPORTED,
+          "GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for; unset one of them");
+  if (config_.nic != NicKind::kNone) return;
+  require(config_.p2p, GSHMEMX_ERROR_NOT_SUPPORTED,
+          "GSHMEM_P2P=0 and GSHMEM_NIC=none leave no path to any PE; unset GSHMEM_P2P, or choose "
+          "a NIC with GSHMEM_NIC");
+  // Whether fabric handles lead to all other hosts is known when the heaps are mapped.
+  if (group().n_nodes() == 1 || (gpu_ && config_.fabric != Switch::kOff)) return;
+  const int other = group().leaders[1];
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              strprintf("PE %d is on host %s, PE 0 on host %s, and GSHMEM_NIC=none leaves no path "
+                        "between hosts; unset GSHMEM_NIC, or start all PEs on one host",
+                        other, group().host_of(other).c_str(), group().host_of(0).c_str()));
+}
+
+void Paths::open(std::uint64_t symmetric_bytes) {
+  if (gpu_) agree_on_sharing();
+  make_window(abi::kInternalBytes + symmetric_bytes + Teams::bytes_at_end(config_.teams));
+  publish();
+}
+
+/// Under MPS kernels of different processes run side by side, and no limit is needed.
+void Paths::agree_on_sharing() {
+  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
+  std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
+  gpu_uses_ = allgather(plane_.collectives(), use_here);
+  const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
+  std::set<pid_t> processes;
+  pes_on_gpu_ = 0;
+  by_mps_ = true;
+  for (const GpuUse& use : gpu_uses_) {
+    if (use.gpu != mine.gpu) continue;
+    ++pes_on_gpu_;
+    by_mps_ = processes.insert(use.process).second && use.mps != 0 && by_mps_;
+  }
+  require(by_mps_ || pes_on_gpu_ <= config_.max_pes_per_gpu, GSHMEMX_ERROR_GPU_NOT_SELECTED,
+          strprintf("%d PEs share GPU %d (%s); start fewer PEs, choose other GPUs, start MPS "
+                    "(nvidia-cuda-mps-control -d) and a process per PE, or allow it with "
+                    "GSHMEM_MAX_PES_PER_GPU=%d",
+                    pes_on_gpu_, gpu_->device(), gpu_->name(), pes_on_gpu_));
+}
+
+/// How far fabric handles are to be tried in this job: the same on all PEs, which have agreed on
+/// the variables.
+p2p::FabricUse Paths::fabric_use(const std::vector<int>& local_groups) const {
+  const Switch fabric = config_.fabric;
+  if (!config_.p2p || fabric == Switch::kOff) return p2p::FabricUse::kOff;
+  if (fabric == Switch::kOn) return p2p::FabricUse::kOn;
+  // Descriptors do for all PEs of one local group.
+  return p2p::largest(local_groups) == local_groups.size() ? p2p::FabricUse::kOff
+                                                           : p2p::FabricUse::kAuto;
+}
+
+void Paths::make_window(std::uint64_t bytes) {
+  const p2p::Peers peers = config_.p2p ? p2p::Peers::kAll : p2p::Peers::kNone;
+  std::vector<int> local_groups = control::local_groups(group(), config_.p2p_group);
+  if (!gpu_) {
+    window_ = p2p::make_host_window(plane_.local(), bytes, peers, local_groups);
+    return;
+  }
+  const p2p::FabricUse use = fabric_use(local_groups);
+  nvml::GpuFabric place;
+  if (use != p2p::FabricUse::kOff) place = nvml::gpu_fabric(gpu_->pci());
+  window_ = p2p::make_cuda_window({.local = plane_.local(),
+                                   .boot = plane_.collectives(),
+                                   .device = gpu_->device(),
+                                   .bytes = bytes,
+                                   .peers = peers,
+                                   .local_groups = std::move(local_groups),
+                                   .fabric = use,
+                                   .place = std::move(place)});
+}
+
+void Paths::publish() {
+  state_.heap = window_->heap();
+  state_.heap_bytes = window_->bytes() - Teams::bytes_at_end(config_.teams);
+  state_.stride = window_->stride();
+  p2p::MappedSet set =
+      p2p::mapped_set(window_->pes(), window_->mapped(), state_.my_pe, state_.n_pes);
+  state_.mapped_first = set.slots.empty() ? set.first : abi::kMappedByTable;
+  state_.mapped_count = set.count;
+  state_.my_slot = set.my_slot;
+  slots_ = std::move(set.slots);
+  state_.slots = slots_.empty() ? nullptr : slots_.data();
+  if (gpu_ && state_.slots) {
+    auto* shared = static_cast<std::int32_t*>(gpu_->host_memory(slots_.size() * sizeof(slots_[0])));
+    std::copy(slots_.begin(), slots_.end(), shared);
+    state_.slots = shared;
+  }
+  if (config_.nic != NicKind::kNone) return;
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
+    require(is_mapped(pe), GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
+      return "GSHMEM_NIC=none leaves no path but load/store; unset it, or choose GPUs that reach "
+             "each other: " +
+             why_not(pe);
+    });
+  }
+}
+
+std::string Paths::why_not(int pe) const {
+  return strprintf("PE %d (%s) is not reached by load/store: %s", pe, group().host_of(pe).c_str(),
+                   window_->why_not(pe).c_str());
+}
+
+bool Paths::lacks_native_atomics() const {
+  // For tests, which have no such GPUs: all of them are, and the PEs of CPU mode too.
+  const bool pretend = env_lookup("GSHMEM_TEST_NO_NATIVE_ATOMICS") != nullptr;
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
+    if (pe == state_.my_pe || !is_mapped(pe)) continue;
+    if (pretend) return true;
+    const auto at = static_cast<std::size_t>(pe);
+    if (!gpu_ || group().node_of[at] != group().node) continue;  // NVLink between hosts has them
+    const GpuUse& peer = gpu_uses_[at];
+    if (!gpu_->has_native_atomics_on(peer.gpu, peer.pci)) return true;
+  }
+  return false;
+}
+
+}  // namespace gshmem

@@ -1,0 +1,74 @@
+// Which PEs a PE reaches by load/store and with which of them it shares its GPU. Included by Pe and
+// by its network, which serves the PEs that load/store does not reach. Invariant: what device code
+// finds in the PE's state about mapped PEs is what this object says.
+#pragma once
+
+#include <gshmem/abi/state.h>
+#include <gshmem/device/p2p.h>
+
+#include "host/base/config.h"
+#include "host/control/plane.h"
+#include "host/gpu/gpu.h"
+#include "transport/p2p/window.h"
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gshmem {
+
+class Paths {
+ public:
+  /// All outlive this object. `gpu` is null in CPU mode. Errors: GSHMEMX_ERROR_NOT_SUPPORTED when
+  /// variables leave PEs without a path, whatever the hardware; naming the hosts or the variables.
+  Paths(const Config& config, control::Plane& plane, Gpu* gpu, abi::DeviceState& state);
+  /// Collective. Maps the heaps and fills in what device code knows of mapped PEs and of the place
+  /// of this one. Errors: GSHMEMX_ERROR_GPU_NOT_SELECTED for too many PEs on a GPU, what the window
+  /// throws, and GSHMEMX_ERROR_NOT_SUPPORTED for a PE without a path.
+  void open(std::uint64_t symmetric_bytes);
+  /// Unmaps the heaps, in the GPU's context.
+  void close() { window_.reset(); }
+
+  [[nodiscard]] const p2p::PeerWindow& window() const { return *window_; }
+  [[nodiscard]] bool is_mapped(int pe) const { return device::is_mapped(state_, pe); }
+  [[nodiscard]] bool by_fabric(int pe) const { return window_->by_fabric(pe); }
+  /// A sentence about a PE that is not mapped.
+  [[nodiscard]] std::string why_not(int pe) const;
+  /// A PE is mapped by a link whose atomics are not atomic to those of its owner.
+  [[nodiscard]] bool lacks_native_atomics() const;
+  /// 0 in CPU mode.
+  [[nodiscard]] int pes_on_gpu() const noexcept { return pes_on_gpu_; }
+  /// The PEs on this GPU are a process each under MPS: their kernels run side by side.
+  [[nodiscard]] bool shares_by_mps() const noexcept { return by_mps_; }
+
+ private:
+  [[nodiscard]] const control::HostGroup& group() const { return plane_.group(); }
+  void agree_on_sharing();
+  [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
+  void make_window(std::uint64_t bytes);
+  void publish();
+
+  /// What a PE tells the others about its GPU.
+  struct GpuUse {
+    std::array<char, 16> gpu;  ///< UUID
+    char pci[32];
+    int mps;
+    pid_t process;
+  };
+
+  const Config& config_;
+  control::Plane& plane_;
+  Gpu* const gpu_;
+  abi::DeviceState& state_;
+  std::vector<GpuUse> gpu_uses_;  ///< by PE; empty in CPU mode
+  int pes_on_gpu_ = 0;
+  bool by_mps_ = false;
+  std::vector<std::int32_t> slots_;  ///< what state_.slots points to in CPU mode
+  std::unique_ptr<p2p::PeerWindow> window_;
+};
+
+}  // namespace gshmem
