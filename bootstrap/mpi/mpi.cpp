@@ -6,8 +6,6 @@
 #include "host/base/failure.h"
 #include "host/base/log.h"
 
-#include <dlfcn.h>
-
 #include <filesystem>
 #include <utility>
 
@@ -16,17 +14,9 @@ namespace {
 
 constexpr char kPluginName[] = "libgshmem_bootstrap_mpi.so";
 
-/// The folder of the library or program that this code is part of; empty when unknown.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (dladdr(kPluginName, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code ignored;
-  return std::filesystem::canonical(info.dli_fname, ignored).parent_path();
-}
-
 /// Beside us first: that is the plugin of this very build. Then where the system looks.
 DynamicLibrary load_plugin() {
-  const std::filesystem::path here = own_folder();
+  const std::filesystem::path here = folder_of_code(kPluginName);
   for (const auto& folder : {here, here / ".." / "lib"}) {
     std::error_code ignored;
     const auto candidate = folder / kPluginName;

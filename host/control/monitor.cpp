@@ -53,22 +53,24 @@ Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks call
 }
 
 Monitor::~Monitor() {
-  post({.kind = Request::Kind::kStop});
+  post([this] { ended_ = true; });
   if (thread_.joinable()) thread_.join();
 }
 
 void Monitor::contribute(const Frame& contribution) {
-  post({.kind = Request::Kind::kContribute, .contribution = contribution});
+  post([this, contribution] { tree_.contribute(contribution); });
 }
 
 void Monitor::expired(std::uint64_t number) {
-  post({.kind = Request::Kind::kExpired, .number = number});
+  post([this, number] { tree_.expired(number); });
 }
 
-void Monitor::start_ticking() { post({.kind = Request::Kind::kTick}); }
+void Monitor::start_ticking() {
+  post([this] { ticking_ = true; });
+}
 
 void Monitor::stopped(const std::string& why) {
-  post({.kind = Request::Kind::kStopped, .mine = {me_, PeerEvent::kStopped, why}});
+  post([this, why] { tree_.tell({me_, PeerEvent::kStopped, why}); });
 }
 
 void Monitor::ending(const PeerNews& mine, int about) noexcept {
@@ -76,13 +78,13 @@ void Monitor::ending(const PeerNews& mine, int about) noexcept {
     start_ending(mine, about);
     return run_until_told();
   }
-  post({.kind = Request::Kind::kEnding, .mine = mine, .about = about});
+  post([this, mine, about] { start_ending(mine, about); });
   std::unique_lock lock(mutex_);
   told_.wait_for(lock, kTellTime, [&] { return has_told_; });
 }
 
 void Monitor::leave() noexcept {
-  post({.kind = Request::Kind::kLeave});
+  post([this] { start_leaving(); });
   if (thread_.joinable()) thread_.join();
 }
 
@@ -100,7 +102,8 @@ void Monitor::run() try {
   while (!has_left()) {
     wait(entries);
     if (ticking_) callbacks_.on_tick();
-    if (entries[0].revents != 0 && !take_requests()) return;
+    if (entries[0].revents != 0) take_requests();
+    if (ended_) return;
     serve(entries);
     if (has_told()) {
       const std::lock_guard lock(mutex_);
@@ -149,7 +152,7 @@ void Monitor::wait(std::vector<pollfd>& entries) {
   poll_once(entries, limit_ms);
 }
 
-bool Monitor::take_requests() {
+void Monitor::take_requests() {
   std::uint64_t count = 0;
   (void)!::read(wake_.get(), &count, sizeof(count));
   std::vector<Request> requests;
@@ -157,31 +160,7 @@ bool Monitor::take_requests() {
     const std::lock_guard lock(mutex_);
     requests.swap(requests_);
   }
-  for (const Request& request : requests) {
-    switch (request.kind) {
-      case Request::Kind::kContribute:
-        tree_.contribute(request.contribution);
-        break;
-      case Request::Kind::kExpired:
-        tree_.expired(request.number);
-        break;
-      case Request::Kind::kStopped:
-        tree_.tell(request.mine);
-        break;
-      case Request::Kind::kEnding:
-        start_ending(request.mine, request.about);
-        break;
-      case Request::Kind::kLeave:
-        start_leaving();
-        break;
-      case Request::Kind::kTick:
-        ticking_ = true;
-        break;
-      case Request::Kind::kStop:
-        return false;
-    }
-  }
-  return true;
+  for (const Request& request : requests) request();
 }
 
 void Monitor::start_ending(const PeerNews& mine, int about) {
@@ -220,12 +199,7 @@ void Monitor::start_leaving() {
   report_ends(true);
   pump();  // what came before goes out before
   leaving_.emplace(kLeaveSeconds);
-  const Frame goodbye = net::make_frame({.kind = FrameKind::kGoodbye});
-  for (Peer& peer : peers_) {
-    if (peer.finished) continue;
-    peer.stream.queue(goodbye);
-    peer.stream.send_some();
-  }
+  tell(net::make_frame({.kind = FrameKind::kGoodbye}));
 }
 
 /// Another host's PE closes its end as soon as it has read the goodbye. To close ours before, with

@@ -71,21 +71,15 @@ class Monitor {
     Deadline until;  ///< for the news about that PE
     bool told = false;
   };
-  struct Request {
-    enum class Kind { kContribute, kExpired, kStopped, kEnding, kLeave, kTick, kStop } kind;
-    net::Frame contribution = nullptr;
-    std::uint64_t number = 0;
-    PeerNews mine = {};
-    int about = -1;
-  };
+  using Request = std::function<void()>;
 
   void run();
   void run_until_told();
   void serve(const std::vector<pollfd>& entries);
   void wait(std::vector<pollfd>& entries);
+  /// For the thread to carry out, in order.
   void post(Request request);
-  /// False: time to stop.
-  [[nodiscard]] bool take_requests();
+  void take_requests();
   void start_ending(const PeerNews& mine, int about);
   void step_ending();
   [[nodiscard]] bool has_told() const;
@@ -110,6 +104,7 @@ class Monitor {
   SeenEnds ends_;
   bool cause_known_ = false;  ///< others' news but departures have been heard
   bool ticking_ = false;
+  bool ended_ = false;  ///< the destructor waits
   Fd wake_;
   std::mutex mutex_;
   std::vector<Request> requests_;

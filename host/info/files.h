@@ -16,6 +16,8 @@ namespace gshmem::info {
 [[nodiscard]] std::string whole_file(const std::filesystem::path& file, std::size_t limit = 65536);
 /// A number in the first line, decimal or with 0x; what follows it is ignored.
 [[nodiscard]] std::optional<std::int64_t> number_in(const std::filesystem::path& file);
+/// What follows `key` and blanks on the first line that starts with it; empty when none does.
+[[nodiscard]] std::string value_in(const std::filesystem::path& file, std::string_view key);
 /// Names in a folder, sorted.
 [[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);
 /// Last component of what a link points to; a driver's name, say.

@@ -64,7 +64,7 @@ Json list_of(const std::vector<T>& all) {
 }
 
 Json json_of(const Check& check, const Finding& finding) {
-  Json json = {{"check", check.name}, {"verdict", verdict_name(finding.verdict)}};
+  Json json = {{"check", check.name}, {"verdict", word_of(finding.verdict)}};
   if (finding.is_trouble()) {
     json["symptom"] = finding.text;
     json["cause"] = finding.cause;

@@ -3,6 +3,8 @@
 #include <gshmem/abi/mlx5.h>
 
 #include <cstring>
+#include <span>
+#include <utility>
 
 namespace gshmem {
 namespace {
@@ -61,56 +63,44 @@ std::string bad_argument(const abi::FaultRecord& f) {
 }
 
 /// What a syndrome says, and what to look at (MLX5_CQE_SYNDROME_*, <infiniband/mlx5dv.h>).
-const char* syndrome_text(std::uint32_t syndrome) {
-  switch (static_cast<abi::Syndrome>(syndrome)) {
-    case abi::Syndrome::kLocalLength:
-      return "local length error: a message longer than the queue allows";
-    case abi::Syndrome::kLocalOperation:
-      return "local operation error: the NIC does not accept the entry";
-    case abi::Syndrome::kLocalProtection:
-      return "local protection error: local memory that is not registered";
-    case abi::Syndrome::kFlush:
-      return "flushed: an earlier entry or the other end failed, and the entries after it have "
-             "overwritten its completion; what the target reports may tell the cause";
-    case abi::Syndrome::kMemoryWindow:
-      return "memory window error";
-    case abi::Syndrome::kBadResponse:
-      return "bad response from the target";
-    case abi::Syndrome::kLocalAccess:
-      return "local access error";
-    case abi::Syndrome::kRemoteRequest:
-      return "remote invalid request";
-    case abi::Syndrome::kRemoteAccess:
-      return "remote access error: memory or key that the target does not know";
-    case abi::Syndrome::kRemoteOperation:
-      return "remote operation error: the target could not do it";
-    case abi::Syndrome::kRetryExceeded:
-      return "retries exceeded: the target does not answer (died, or the network is down)";
-    case abi::Syndrome::kRnrRetryExceeded:
-      return "retries exceeded: the target is not ready";
-    case abi::Syndrome::kAborted:
-      return "aborted by the target";
-  }
-  return "unknown syndrome";
-}
+using abi::Syndrome;
+constexpr std::pair<Syndrome, const char*> kSyndromes[] = {
+    {Syndrome::kLocalLength, "local length error: a message longer than the queue allows"},
+    {Syndrome::kLocalOperation, "local operation error: the NIC does not accept the entry"},
+    {Syndrome::kLocalProtection, "local protection error: local memory that is not registered"},
+    {Syndrome::kFlush,
+     "flushed: an earlier entry or the other end failed, and the entries after it have "
+     "overwritten its completion; what the target reports may tell the cause"},
+    {Syndrome::kMemoryWindow, "memory window error"},
+    {Syndrome::kBadResponse, "bad response from the target"},
+    {Syndrome::kLocalAccess, "local access error"},
+    {Syndrome::kRemoteRequest, "remote invalid request"},
+    {Syndrome::kRemoteAccess, "remote access error: memory or key that the target does not know"},
+    {Syndrome::kRemoteOperation, "remote operation error: the target could not do it"},
+    {Syndrome::kRetryExceeded,
+     "retries exceeded: the target does not answer (died, or the network is down)"},
+    {Syndrome::kRnrRetryExceeded, "retries exceeded: the target is not ready"},
+    {Syndrome::kAborted, "aborted by the target"},
+};
 
-const char* opcode_text(std::uint32_t opcode) {
-  switch (static_cast<abi::Opcode>(opcode)) {
-    case abi::Opcode::kNop:
-      return "NOP";
-    case abi::Opcode::kRdmaWrite:
-      return "put (WRITE)";
-    case abi::Opcode::kRdmaRead:
-      return "get (READ)";
-    case abi::Opcode::kAtomicCompareSwap:
-    case abi::Opcode::kAtomicFetchAdd:
-    case abi::Opcode::kMaskedCompareSwap:
-    case abi::Opcode::kMaskedFetchAdd:
-      return "atomic";
-    case abi::Opcode::kDump:
-      return "get or atomic (DUMP)";  // it follows one
-  }
-  return "operation";
+using abi::Opcode;
+constexpr std::pair<Opcode, const char*> kOpcodes[] = {
+    {Opcode::kNop, "NOP"},
+    {Opcode::kRdmaWrite, "put (WRITE)"},
+    {Opcode::kRdmaRead, "get (READ)"},
+    {Opcode::kAtomicCompareSwap, "atomic"},
+    {Opcode::kAtomicFetchAdd, "atomic"},
+    {Opcode::kMaskedCompareSwap, "atomic"},
+    {Opcode::kMaskedFetchAdd, "atomic"},
+    {Opcode::kDump, "get or atomic (DUMP)"},  // it follows one
+};
+
+template <class Code>
+const char* text_of(std::span<const std::pair<Code, const char*>> texts, std::uint32_t code,
+                    const char* otherwise) {
+  for (const auto& [one, text] : texts)
+    if (static_cast<std::uint32_t>(one) == code) return text;
+  return otherwise;
 }
 
 }  // namespace
@@ -131,8 +121,9 @@ std::string fault_message(const abi::FaultRecord& f) {
       return strprintf(
           "%s to PE %d failed: %s (queue 0x%x, entry %u, opcode 0x%02x, syndrome 0x%02x, vendor "
           "0x%02x, hardware 0x%04x)",
-          opcode_text(f.opcode), f.pe, syndrome_text(f.syndrome), f.queue, f.wqe_index, f.opcode,
-          f.syndrome, static_cast<unsigned>(f.value & 0xff),
+          text_of<Opcode>(kOpcodes, f.opcode, "operation"), f.pe,
+          text_of<Syndrome>(kSyndromes, f.syndrome, "unknown syndrome"), f.queue, f.wqe_index,
+          f.opcode, f.syndrome, static_cast<unsigned>(f.value & 0xff),
           static_cast<unsigned>(f.value >> 8 & 0xffff));
     case GSHMEMX_ERROR_NOT_SUPPORTED:
       if (std::string_view(f.argument) == "lock")

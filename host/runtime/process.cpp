@@ -92,6 +92,11 @@ void update(Process& p) {
   generation.fetch_add(1, std::memory_order_release);
 }
 
+std::vector<Member>::iterator member_of(Process& p, const void* pe) {
+  return std::find_if(p.members.begin(), p.members.end(),
+                      [&](const Member& member) { return member.pe.get() == pe; });
+}
+
 std::vector<Pe*> pes_with_gpu(const Process& p) {
   std::vector<Pe*> pes = p.joining;
   for (const Member& member : p.members) pes.push_back(member.pe.get());
@@ -295,8 +300,7 @@ bool process_init_again() {
   const Pe* pe = current_pe();
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  const auto found = std::find_if(p.members.begin(), p.members.end(),
-                                  [&](const Member& member) { return member.pe.get() == pe; });
+  const auto found = member_of(p, pe);
   if (found == p.members.end()) return false;
   ++found->inits;
   return true;
@@ -307,8 +311,7 @@ std::unique_ptr<Pe> process_take_current() {
   Process& p = process();
   const std::lock_guard turn(p.turn);
   std::unique_lock lock(p.mutex);
-  const auto found = std::find_if(p.members.begin(), p.members.end(),
-                                  [&](const Member& member) { return member.pe.get() == pe; });
+  const auto found = member_of(p, pe);
   if (found == p.members.end() || --found->inits > 0) return nullptr;
   std::unique_ptr<Pe> taken = std::move(found->pe);
   p.members.erase(found);
@@ -326,8 +329,7 @@ std::unique_ptr<Pe> process_take_current() {
 bool process_bind_thread(const void* handle) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  const auto found = std::find_if(p.members.begin(), p.members.end(),
-                                  [&](const Member& member) { return member.pe.get() == handle; });
+  const auto found = member_of(p, handle);
   if (handle != nullptr && found == p.members.end()) return false;
   self.bound_id = handle != nullptr ? found->id : 0;
   look_up(p);

@@ -72,7 +72,14 @@ struct LocalPiece {
 };
 using LocalPieces = Few<LocalPiece, 1>;
 
-struct WqeFields {
+/// In host order; those of atomics on 4 bytes in the low half.
+struct AtomicOperands {
+  std::uint64_t swap_or_add = 0, compare = 0;
+  std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
+  std::uint64_t boundary = 0;                     ///< masked fetch and add
+};
+
+struct WqeFields : AtomicOperands {
   WqeKind kind = WqeKind::kNop;
   std::uint8_t opcode = 0;   ///< as in the entry, for error completions
   std::uint16_t index = 0;   ///< ctrl.wqe_index
@@ -83,10 +90,6 @@ struct WqeFields {
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
   std::uint64_t length = 0;  ///< bytes at the remote side
-  // Atomics: operands in host order; 4-byte ones in the low half.
-  std::uint64_t swap_or_add = 0, compare = 0;
-  std::uint64_t swap_mask = 0, compare_mask = 0;  ///< masked compare and swap
-  std::uint64_t boundary = 0;                     ///< masked fetch and add
   // Of a write or a send for which the receiver gets a completion.
   bool has_immediate = false, solicited = false;
   std::uint32_t immediate = 0;

@@ -111,11 +111,7 @@ bool ActiveMessages::request_atomic(Operation& operation) {
   header.pieces = operation.pieces;
   header.offset = wqe.remote_address;
   header.bytes = wqe.length;
-  header.swap_or_add = wqe.swap_or_add;
-  header.compare = wqe.compare;
-  header.swap_mask = wqe.swap_mask;
-  header.compare_mask = wqe.compare_mask;
-  header.boundary = wqe.boundary;
+  header.operands = wqe;
   buffer->set_header(header);
   send(*buffer);
   return true;

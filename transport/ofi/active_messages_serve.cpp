@@ -93,11 +93,7 @@ void ActiveMessages::carry_out(MessageBuffer& atomic) {
   nic::Wqe wqe;
   wqe.kind = header.atomic;
   wqe.length = header.bytes;
-  wqe.swap_or_add = header.swap_or_add;
-  wqe.compare = header.compare;
-  wqe.swap_mask = header.swap_mask;
-  wqe.compare_mask = header.compare_mask;
-  wqe.boundary = header.boundary;
+  static_cast<nic::AtomicOperands&>(wqe) = header.operands;
   start_copy(atomic, [&] {
     return setup_.heap.start_atomic(header.offset, wqe, header.unwanted ? nullptr : &atomic.old);
   });

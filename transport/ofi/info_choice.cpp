@@ -1,23 +1,27 @@
 #include "transport/ofi/info_choice.h"
 
 #include "host/base/error.h"
+#include "host/base/net/socket.h"
 #include "transport/nic/nearest.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace gshmem::ofi {
 namespace {
 
+std::optional<net::Endpoint> endpoint_of(const fi_info& info) {
+  const bool ip = info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
+  return net::endpoint_from(ip ? static_cast<const sockaddr*>(info.src_addr) : nullptr);
+}
+
 bool is_loopback(const fi_info& info) {
-  const std::string source = source_of(info);
-  return source.rfind("127.", 0) == 0 || source == "::1";
+  const auto source = endpoint_of(info);
+  return source && net::is_loopback(*source);
 }
 
 /// How well the entry suits, from 0; an entry that has no place among the addresses comes after
@@ -66,18 +70,8 @@ std::string pci_of(const fi_info& info) {
 }
 
 std::string source_of(const fi_info& info) {
-  char text[INET6_ADDRSTRLEN] = "";
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  if (info.src_addr == nullptr) return {};
-  if (info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(v4)) {
-    std::memcpy(&v4, info.src_addr, sizeof(v4));
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
-  } else if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(v6)) {
-    std::memcpy(&v6, info.src_addr, sizeof(v6));
-    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
-  }
-  return text;
+  const auto source = endpoint_of(info);
+  return source ? net::address_text(*source) : "";
 }
 
 bool is_layered(const char* name) {

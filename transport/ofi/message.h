@@ -24,19 +24,19 @@ struct MessageHeader {
   std::uint32_t magic = kMagic;
   MessageKind kind = MessageKind::kReply;
   nic::WqeKind atomic = nic::WqeKind::kNop;
-  std::uint8_t syndrome = 0;  ///< of a reply
-  bool unwanted = false;      ///< nobody asks what the atomic has found
-  std::uint32_t source = 0;   ///< PE
-  std::uint32_t key = 0;      ///< remote key of the WQE
-  std::uint32_t queue = 0;    ///< of the receiver, that the sender's is connected to
-  std::uint32_t number = 0;   ///< of the message in its queue: they are taken in this order
-  std::uint32_t group = 0;    ///< of an atomic, and ...
-  std::uint32_t pieces = 0;   ///< ... how many writes of it must have arrived
-  std::uint64_t request = 0;  ///< a reply repeats it
-  std::uint64_t offset = 0;   ///< in the target's heap
-  std::uint64_t bytes = 0;    ///< of payload, or of the word
-  std::uint64_t swap_or_add = 0, compare = 0, swap_mask = 0, compare_mask = 0, boundary = 0;
-  std::uint64_t old = 0;  ///< what an atomic found
+  std::uint8_t syndrome = 0;     ///< of a reply
+  bool unwanted = false;         ///< nobody asks what the atomic has found
+  std::uint32_t source = 0;      ///< PE
+  std::uint32_t key = 0;         ///< remote key of the WQE
+  std::uint32_t queue = 0;       ///< of the receiver, that the sender's is connected to
+  std::uint32_t number = 0;      ///< of the message in its queue: they are taken in this order
+  std::uint32_t group = 0;       ///< of an atomic, and ...
+  std::uint32_t pieces = 0;      ///< ... how many writes of it must have arrived
+  std::uint64_t request = 0;     ///< a reply repeats it
+  std::uint64_t offset = 0;      ///< in the target's heap
+  std::uint64_t bytes = 0;       ///< of payload, or of the word
+  nic::AtomicOperands operands;  ///< of an atomic
+  std::uint64_t old = 0;         ///< what an atomic found
 
   static constexpr std::uint32_t kMagic = 0x32476d41;
 };

@@ -1,16 +1,12 @@
 #include "transport/ofi/provider.h"
 
+#include "host/base/net/interfaces.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/info_choice.h"
 #include "transport/ofi/lanes.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -99,23 +95,14 @@ InfoPtr ask(const Library& library, const Question& question) {
 
 /// The address of a network interface of this host; empty when there is none of that name.
 std::string address_of_interface(const std::string& name) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-  for (const int family : {AF_INET, AF_INET6})
-    for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name)
-        continue;
-      char text[INET6_ADDRSTRLEN] = "";
-      sockaddr_in v4{};
-      sockaddr_in6 v6{};
-      if (family == AF_INET) std::memcpy(&v4, i->ifa_addr, sizeof(v4));
-      if (family == AF_INET6) std::memcpy(&v6, i->ifa_addr, sizeof(v6));
-      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) continue;
-      const void* address = &v6.sin6_addr;
-      if (family == AF_INET) address = &v4.sin_addr;
-      if (inet_ntop(family, address, text, sizeof(text)) != nullptr) return text;
+  const std::vector<net::Interface> all = net::list_interfaces();
+  using Family = net::Endpoint::Family;
+  for (const Family family : {Family::kIpv4, Family::kIpv6}) {
+    for (const net::Interface& each : all) {
+      if (each.name == name && each.address.family == family && !net::is_link_local(each.address))
+        return net::address_text(each.address);
     }
+  }
   return {};
 }
 

@@ -13,13 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The line of /proc/driver/nvidia/version that starts with "NVRM version:"; empty without driver.
+/// What /proc/driver/nvidia/version says of the kernel module; empty without driver.
 std::string nvrm_line(const Machine& machine) {
-  std::istringstream text(whole_file(machine.at("/proc/driver/nvidia/version")));
-  for (std::string line; std::getline(text, line);) {
-    if (line.starts_with("NVRM version:")) return line;
-  }
-  return "";
+  return value_in(machine.at("/proc/driver/nvidia/version"), "NVRM version:");
 }
 
 /// "580.95.05" of that line: its first word of digits and at least one dot.

@@ -139,12 +139,7 @@ std::set<int> cpu_list(const std::string& text) {
 }
 
 std::string allowed_cpus(const Machine& machine) {
-  std::istringstream status(whole_file(machine.at("/proc/self/status")));
-  constexpr std::string_view kKey = "Cpus_allowed_list:\t";
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(kKey)) return line.substr(kKey.size());
-  }
-  return "";
+  return value_in(machine.at("/proc/self/status"), "Cpus_allowed_list:");
 }
 
 std::size_t numa_nodes(const Machine& machine) {

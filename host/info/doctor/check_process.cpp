@@ -7,7 +7,6 @@
 #include "host/info/report.h"
 
 #include <algorithm>
-#include <sstream>
 
 namespace gshmem::info {
 namespace {
@@ -25,15 +24,9 @@ std::string memlock_fix(const Machine& machine) {
 }
 
 std::optional<std::uint64_t> memory_available(const Machine& machine) {
-  std::istringstream lines(whole_file(machine.at("/proc/meminfo")));
-  constexpr std::string_view kKey = "MemAvailable:";
-  for (std::string line; std::getline(lines, line);) {
-    std::uint64_t kib = 0;
-    if (line.starts_with(kKey) && std::istringstream(line.substr(kKey.size())) >> kib) {
-      return kib * 1024;
-    }
-  }
-  return {};
+  const auto kib = leading_number(value_in(machine.at("/proc/meminfo"), "MemAvailable:"));
+  if (!kib) return {};
+  return static_cast<std::uint64_t>(*kib) * 1024;
 }
 
 /// PEs of the job on this host, as far as launchers say; 1 without.

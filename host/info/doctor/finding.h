@@ -3,19 +3,18 @@
 // be used as it stands.
 #pragma once
 
+#include "host/base/choice.h"
+
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace gshmem::info {
 
-enum class Verdict {
-  kOk,
-  kHint,     ///< works, but slower or less safe than this machine could
-  kProblem,  ///< in the way of the fast path, or of starting at all
-  kSkipped,  ///< could not be looked at, or there is nothing to look at
-};
-[[nodiscard]] const char* verdict_name(Verdict verdict);
+/// A hint is about what works, but slower or less safe than this machine could; a problem is in the
+/// way of the fast path, or of starting at all; what is skipped could not be looked at, or is not
+/// there.
+GSHMEM_CHOICE_TYPE(Verdict, kOk, kHint, kProblem, kSkipped)
 
 struct Finding {
   Verdict verdict = Verdict::kOk;

@@ -100,14 +100,9 @@ Machine this_machine() {
 }
 
 bool has_capability(const Machine& machine, Capability capability) {
-  std::ifstream status(machine.at("/proc/self/status"));
+  const std::string mask = value_in(machine.at("/proc/self/status"), "CapEff:");
   std::uint64_t effective = 0;
-  for (std::string line; std::getline(status, line);) {
-    constexpr std::string_view kKey = "CapEff:\t";
-    if (line.starts_with(kKey)) {
-      std::from_chars(line.data() + kKey.size(), line.data() + line.size(), effective, 16);
-    }
-  }
+  std::from_chars(mask.data(), mask.data() + mask.size(), effective, 16);
   // user_namespaces(7): the initial namespace maps all ids onto themselves.
   std::int64_t inside = -1, outside = -1, count = 0;
   std::ifstream(machine.at("/proc/self/uid_map")) >> inside >> outside >> count;

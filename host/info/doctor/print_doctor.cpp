@@ -4,27 +4,13 @@
 
 namespace gshmem::info {
 
-const char* verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk:
-      return "ok";
-    case Verdict::kHint:
-      return "hint";
-    case Verdict::kProblem:
-      return "problem";
-    case Verdict::kSkipped:
-      return "skipped";
-  }
-  return "";
-}
-
 std::string as_text(const Diagnosis& diagnosis) {
   std::string out = strprintf("gshmem doctor, %zu checks on %s\n", diagnosis.results.size(),
                               diagnosis.host.c_str());
   for (const CheckResult& result : diagnosis.results) {
     for (const Finding& finding : result.findings) {
       const bool loud = finding.verdict == Verdict::kProblem;
-      out += strprintf("%-8s %s: %s\n", loud ? "PROBLEM" : verdict_name(finding.verdict),
+      out += strprintf("%-8s %s: %s\n", loud ? "PROBLEM" : word_of(finding.verdict).c_str(),
                        result.check->name, finding.text.c_str());
       if (finding.cause.empty()) continue;
       out += "           cause: " + finding.cause + "\n           fix:   " + finding.fix + "\n";

@@ -1,10 +1,6 @@
 #include "transport/nic/soft/adversary.h"
 
-#include "host/base/error.h"
-#include "transport/nic/soft/engine.h"
-
-#include <charconv>
-#include <string>
+#include "transport/nic/soft/parts.h"
 
 namespace gshmem::soft {
 namespace {
@@ -35,22 +31,15 @@ void parse_item(AdversaryOptions& options, std::string_view item) {
   const auto equals = item.find('=');
   for (std::size_t i = 0; i < kBehaviours && equals != std::string_view::npos; ++i) {
     if (item.substr(0, equals) != kNames[i]) continue;
-    const std::string_view value = item.substr(equals + 1);
-    double probability = -1;
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), probability);
-    if (error != std::errc{} || end != value.data() + value.size() || probability < 0 ||
-        probability > 1) {
-      break;
-    }
+    const double probability = number_of<double>(item.substr(equals + 1)).value_or(-1);
+    if (!(probability >= 0 && probability <= 1)) break;
     options.probability[i] = probability;
     return;
   }
   std::string names;
   for (const std::string_view name : kNames) names += " " + std::string(name);
-  throw EngineError{0x3, strprintf("GSHNIC_ADVERSARY: \"%.*s\": expected off, on, all, or one of%s "
-                                   "with =probability from 0 to 1",
-                                   static_cast<int>(item.size()), item.data(), names.c_str())};
+  bad_part("GSHNIC_ADVERSARY", item,
+           "off, on, all, or one of" + names + " with =probability from 0 to 1");
 }
 
 }  // namespace
@@ -64,14 +53,10 @@ bool AdversaryOptions::any() const {
 
 AdversaryOptions parse_adversary(std::string_view text) {
   AdversaryOptions options;
-  for (;;) {
-    const auto end = text.find_first_of(",; ");
-    if (const std::string_view item = text.substr(0, end); !item.empty()) {
-      parse_item(options, item);
-    }
-    if (end == std::string_view::npos) return options;
-    text.remove_prefix(end + 1);
-  }
+  for_each_part(text, ",; ", [&](std::string_view item) {
+    if (!item.empty()) parse_item(options, item);
+  });
+  return options;
 }
 
 std::uint64_t Adversary::hash(Behaviour behaviour, std::uint64_t queue,

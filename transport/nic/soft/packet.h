@@ -3,6 +3,8 @@
 // the responder.
 #pragma once
 
+#include "transport/nic/decode.h"
+
 #include <cstdint>
 #include <type_traits>
 
@@ -43,7 +45,7 @@ enum class Condition : std::uint8_t {
 
 struct Packet {
   PacketKind kind = PacketKind::kSkip;
-  std::uint8_t wqe_kind = 0;  ///< nic::WqeKind of an atomic
+  nic::WqeKind wqe_kind = nic::WqeKind::kNop;  ///< of an atomic
   std::uint8_t syndrome = 0, vendor = 0;
   std::uint8_t inject = 0;  ///< syndrome that the responder shall fail with (rules.h)
   Condition condition = Condition::kSilence;
@@ -57,10 +59,10 @@ struct Packet {
   std::uint32_t psn = 0;        ///< of a request; a reply repeats it
   std::uint32_t rnr_timer = 0;  ///< of the responder, with kReceiver
   std::uint32_t immediate = 0;
-  std::uint64_t address = 0;  ///< of the message's first byte
-  std::uint64_t length = 0;   ///< of the message
-  std::uint64_t offset = 0;   ///< of this piece
-  std::uint64_t swap_or_add = 0, compare = 0, swap_mask = 0, compare_mask = 0, boundary = 0;
+  std::uint64_t address = 0;     ///< of the message's first byte
+  std::uint64_t length = 0;      ///< of the message
+  std::uint64_t offset = 0;      ///< of this piece
+  nic::AtomicOperands operands;  ///< of an atomic
   std::uint64_t old = 0;
   bool has_immediate = false, solicited = false;  ///< for the receiver's completion, at the end
   std::uint8_t unused[14] = {};

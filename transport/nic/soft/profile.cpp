@@ -1,24 +1,20 @@
 #include "transport/nic/soft/profile.h"
 
-#include "host/base/error.h"
+#include "transport/nic/soft/parts.h"
 
-#include <algorithm>
-#include <charconv>
+#include <bit>
 #include <cstring>
 
 namespace gshmem::soft {
 namespace {
 
 [[noreturn]] void bad(std::string_view part, const char* expected) {
-  throw EngineError{0x3, strprintf("GSHNIC_PROFILE: \"%.*s\": expected %s",
-                                   static_cast<int>(part.size()), part.data(), expected)};
+  bad_part("GSHNIC_PROFILE", part, expected);
 }
 
 std::uint32_t parse_mtu(std::string_view item, std::string_view value) {
-  std::uint32_t mtu = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), mtu);
-  const bool good = error == std::errc{} && end == value.data() + value.size() && mtu >= 256 &&
-                    mtu <= 4096 && (mtu & (mtu - 1)) == 0;
+  const std::uint32_t mtu = number_of<std::uint32_t>(value).value_or(0);
+  const bool good = mtu >= 256 && mtu <= 4096 && std::has_single_bit(mtu);
   if (!good) bad(item, "mtu=256, 512, 1024, 2048 or 4096");
   return mtu;
 }
@@ -44,24 +40,13 @@ void parse_item(Profile& profile, std::string_view item) {
   }
 }
 
-/// Calls `use` with each part of `text` between separators.
-template <class F>
-void split(std::string_view text, char separator, F use) {
-  for (;;) {
-    const auto end = text.find(separator);
-    use(text.substr(0, end));
-    if (end == std::string_view::npos) return;
-    text.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 std::vector<Profile> parse_profiles(std::string_view text) {
   std::vector<Profile> profiles;
-  split(text, ';', [&](std::string_view one) {
+  for_each_part(text, ";", [&](std::string_view one) {
     Profile profile;
-    split(one, ',', [&](std::string_view item) {
+    for_each_part(one, ",", [&](std::string_view item) {
       if (!item.empty()) parse_item(profile, item);
     });
     profiles.push_back(profile);

@@ -39,7 +39,7 @@ bool allowed(const QueuePair& qp, PacketKind kind) {
 
 /// Whether the queue pair's mode has this atomic.
 bool has_atomic(const QueuePair& qp, const Packet& request) {
-  const auto kind = static_cast<nic::WqeKind>(request.wqe_kind);
+  const nic::WqeKind kind = request.wqe_kind;
   const bool masked =
       kind == nic::WqeKind::kMaskedCompareSwap || kind == nic::WqeKind::kMaskedFetchAdd;
   switch (access_of(qp).atomic_mode) {
@@ -81,13 +81,9 @@ std::uint64_t place_of(const QueuePair& qp, const Packet& request) {
 
 nic::Wqe atomic_of(const Packet& request) {
   nic::Wqe wqe;
-  wqe.kind = static_cast<nic::WqeKind>(request.wqe_kind);
+  wqe.kind = request.wqe_kind;
   wqe.length = request.length;
-  wqe.swap_or_add = request.swap_or_add;
-  wqe.compare = request.compare;
-  wqe.swap_mask = request.swap_mask;
-  wqe.compare_mask = request.compare_mask;
-  wqe.boundary = request.boundary;
+  static_cast<nic::AtomicOperands&>(wqe) = request.operands;
   return wqe;
 }
 

@@ -1,17 +1,12 @@
 #include "transport/nic/soft/rules.h"
 
-#include "host/base/error.h"
-#include "transport/nic/soft/engine.h"
-
-#include <charconv>
-#include <string>
+#include "transport/nic/soft/parts.h"
 
 namespace gshmem::soft {
 namespace {
 
-[[noreturn]] void bad(std::string_view part, const char* expected) {
-  throw EngineError{0x3, strprintf("GSHNIC_RULES: \"%.*s\": expected %s",
-                                   static_cast<int>(part.size()), part.data(), expected)};
+[[noreturn]] void bad(std::string_view part, const std::string& expected) {
+  bad_part("GSHNIC_RULES", part, expected);
 }
 
 /// Takes a number off the front of `text`.
@@ -27,9 +22,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
 
 std::uint64_t number(std::string_view part, std::string_view text, std::uint64_t max) {
   const auto value = take_number(text);
-  if (!value || !text.empty() || *value > max) {
-    bad(part, strprintf("a number up to %llu", static_cast<unsigned long long>(max)).c_str());
-  }
+  if (!value || !text.empty() || *value > max) bad(part, "a number up to " + std::to_string(max));
   return *value;
 }
 
@@ -157,24 +150,16 @@ void parse_field(Rule& rule, std::string_view part) {
   }
 }
 
-/// Calls `use` with what stands between any of `separators`.
-template <class F>
-void split(std::string_view text, const char* separators, F use) {
-  for (;;) {
-    const auto end = text.find_first_of(separators);
-    if (const std::string_view part = text.substr(0, end); !part.empty()) use(part);
-    if (end == std::string_view::npos) return;
-    text.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 std::vector<Rule> parse_rules(std::string_view text) {
   std::vector<Rule> rules;
-  split(text, ";, ", [&](std::string_view one) {
+  for_each_part(text, ";, ", [&](std::string_view one) {
+    if (one.empty()) return;
     Rule rule;
-    split(one, ":", [&](std::string_view part) { parse_field(rule, part); });
+    for_each_part(one, ":", [&](std::string_view part) {
+      if (!part.empty()) parse_field(rule, part);
+    });
     if (!rule.action)
       bad(one,
           "an action: syndrome=, drop, rnr, delay=, key=, queue=, peer=, cq=, port= or device=");

@@ -27,7 +27,7 @@ PacketKind kind_of(const nic::Wqe& wqe) {
 
 void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.kind = kind_of(op.wqe);
-  packet.wqe_kind = static_cast<std::uint8_t>(op.wqe.kind);
+  packet.wqe_kind = op.wqe.kind;
   packet.inject = op.inject;
   packet.vendor = op.inject != 0 ? op.vendor : 0;
   packet.key = op.wqe.remote_key;
@@ -37,11 +37,7 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.psn = (psn_of(qp, op) + static_cast<std::uint32_t>(op.pieces_sent)) & kPsnMask;
   packet.address = op.wqe.remote_address;
   packet.length = op.wqe.length;
-  packet.swap_or_add = op.wqe.swap_or_add;
-  packet.compare = op.wqe.compare;
-  packet.swap_mask = op.wqe.swap_mask;
-  packet.compare_mask = op.wqe.compare_mask;
-  packet.boundary = op.wqe.boundary;
+  packet.operands = op.wqe;
   packet.has_immediate = op.wqe.has_immediate;
   packet.solicited = op.wqe.solicited;
   packet.immediate = op.wqe.immediate;

@@ -115,15 +115,10 @@ int errno_of(std::uint8_t status) {
   switch (static_cast<Status>(status)) {
     case Status::kOk:
       return 0;
-    case Status::kInternal:
-      return EIO;
     case Status::kExceedsLimit:
       return ENOMEM;
     case Status::kNoResource:
       return EAGAIN;
-    case Status::kBadInputLength:
-    case Status::kBadOutputLength:
-      return EIO;
     case Status::kBadOperation:
     case Status::kBadParameter:
     case Status::kBadResource:
@@ -131,6 +126,10 @@ int errno_of(std::uint8_t status) {
     case Status::kBadIndex:
     case Status::kBadQpState:
       return EINVAL;
+    case Status::kInternal:
+    case Status::kBadInputLength:
+    case Status::kBadOutputLength:
+      break;
   }
   return EIO;
 }
