@@ -72,7 +72,8 @@ STAGES = {
         units("p2p_test", "p2p_teams_test"),
         MISUSE, spmd("threads_2", "mpirun_2", "soft_mixed_threads_3")],
     "transport/nic": [
-        units("nic_decode_test", "rails_test", "mlx5_choice_test", "mlx5_soft_test"),
+        units("nic_decode_test", "rails_test", "mlx5_choice_test", "mlx5_soft_test",
+              "nic_queue_set_test"),
         spmd("soft_threads_3", "soft_agent_2", "soft_rails_3", "soft_map_pe_3"), MISUSE],
     "transport/nic/first_use.": FIRST_USE,
     "transport/nic/mlx5": [

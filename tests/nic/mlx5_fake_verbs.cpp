@@ -222,7 +222,12 @@ mlx5dv_devx_obj* obj_create(ibv_context*, const void* in, std::size_t in_bytes, 
 }
 int obj_query(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
               std::size_t out_bytes) {
-  return command(in, in_bytes, out, out_bytes) ? 0 : current->fail_errno;
+  if (!command(in, in_bytes, out, out_bytes)) return current->fail_errno;
+  auto* qpc = static_cast<std::uint8_t*>(out) + 0x18;
+  qpc[0] = static_cast<std::uint8_t>(current->qp_state << 4);
+  for (int i = 0; i < 4; ++i)  // hw_sq_wqebb_counter, sw_sq_wqebb_counter
+    qpc[0xb4 + i] = static_cast<std::uint8_t>(current->qp_counters >> (24 - 8 * i));
+  return 0;
 }
 int obj_modify(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
                std::size_t out_bytes) {

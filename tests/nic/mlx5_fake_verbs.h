@@ -24,8 +24,9 @@ struct FakeVerbs {
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
-  int registers = 1000;    ///< doorbells that can still be had
-  bool no_record = false;  ///< queue pairs may do without a doorbell record
+  int registers = 1000;                         ///< doorbells that can still be had
+  bool no_record = false;                       ///< queue pairs may do without a doorbell record
+  std::uint32_t qp_state = 3, qp_counters = 0;  ///< what QUERY_QP answers, by place in the qpc
 
   // What it saw.
   std::vector<std::string> calls;

@@ -390,4 +390,38 @@ TEST_CASE("ends_of_a_connection_are_described") {
   }
 }
 
+TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  (void)nic->register_memory(setup.memory.heap_region());
+  std::uint32_t numbers[2];
+  for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
+  const ConnectInfo other = nic->connect_info(1);
+  CHECK(nic->queue_status(numbers[0], 3).empty());  // not connected yet
+  nic->connect(0, 3, other, 0);
+  fake_verbs().qp_counters = 0x12345678;
+  const std::pair<std::uint32_t, const char*> states[] = {
+      {0, "RESET"},    {1, "INIT"},       {2, "RTR"},   {3, "RTS"},
+      {4, "SQ ERROR"}, {5, "SQ DRAINED"}, {6, "ERROR"}, {7, "unknown state"}};
+  for (const auto& [state, name] : states) {
+    fake_verbs().qp_state = state;
+    CHECK(nic->queue_status(numbers[0], 3) ==
+          strprintf("the queue is in state %s, hardware counter %d, software counter %d", name,
+                    0x1234, 0x5678));
+  }
+  CHECK(fake_verbs().commands_of(0x50b).size() == std::size(states));
+  CHECK(nic->queue_status(numbers[0], 2).empty());
+  CHECK(nic->queue_status(numbers[1], 3).empty());
+  fake_verbs().fail_named = "QUERY_QP";
+  const std::string unknown = nic->queue_status(numbers[0], 3);
+  CHECK_THAT(unknown, Catch::StartsWith("the state of the queue is unknown: ") &&
+                          Catch::Contains("QUERY_QP: Input/output error"));
+  fake_verbs().fail_status = 0x05;
+  CHECK_THAT(nic->queue_status(numbers[0], 3),
+             Catch::StartsWith("the state of the queue is unknown: device command QUERY_QP: "));
+  nic->stop();
+}
+
 }  // namespace gshmem::nic::mlx5

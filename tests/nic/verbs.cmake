@@ -3,7 +3,7 @@ set(verbs_folder ${CMAKE_BINARY_DIR}/lib/gshnic)
 if(GSHMEM_TESTS_OF_ONE_THREAD)
   add_library(gshnic_fake_engine OBJECT verbs_fake_engine.cpp)
   target_link_libraries(gshnic_fake_engine PUBLIC gshmem_base PRIVATE gshmem_build_flags)
-  gshmem_nic_test(verbs_firmware_test verbs_firmware_test.cpp verbs_firmware_qp_test.cpp
+  gshmem_nic_test(verbs_firmware_test verbs_firmware_test.cpp verbs_firmware_qp_test.cpp verbs_firmware_answers_test.cpp
     LIBS gshnic_firmware gshnic_fake_engine gshmem_base)
 endif()
 

@@ -267,10 +267,192 @@ TEST_CASE("flags of a completion queue that mlx5dv has and this has not are refu
   CHECK(errno == EOPNOTSUPP);
 }
 
+TEST_CASE("all attributes of the device and of its port") {
+  const Nic nic;
+  ibv_device_attr device, expected{};
+  std::memset(&device, 0xee, sizeof device);
+  REQUIRE(ibv_query_device(nic.context, &device) == 0);
+  std::strcpy(expected.fw_ver, "0.0.0-soft");
+  expected.node_guid = expected.sys_image_guid = ibv_get_device_guid(nic.context->device);
+  expected.max_mr_size = ~0ull;
+  expected.page_size_cap = ~0xfffull;
+  expected.vendor_id = 0x2c9;
+  expected.vendor_part_id = 4129;
+  expected.max_qp = expected.max_cq = expected.max_ah = 262144;
+  expected.max_qp_wr = 32768;
+  expected.max_sge = expected.max_sge_rd = expected.max_srq_sge = 30;
+  expected.max_cqe = 4194303;
+  expected.max_mr = 16777216;
+  expected.max_pd = 1048576;
+  expected.max_qp_rd_atom = expected.max_qp_init_rd_atom = 16;
+  expected.max_res_rd_atom = 4194304;
+  expected.atomic_cap = IBV_ATOMIC_HCA;
+  expected.max_srq = 65536;
+  expected.max_srq_wr = 32768;
+  expected.max_pkeys = 1;
+  expected.local_ca_ack_delay = 16;
+  expected.phys_port_cnt = 1;
+  // Without what is after the last field.
+  CHECK(std::memcmp(&device, &expected, offsetof(ibv_device_attr, phys_port_cnt) + 1) == 0);
+
+  ibv_device_attr_ex extended, no_more{};
+  std::memset(&extended, 0xee, sizeof extended);
+  REQUIRE(ibv_query_device_ex(nic.context, nullptr, &extended) == 0);
+  no_more.orig_attr = device;
+  no_more.phys_port_cnt_ex = 1;
+  CHECK(std::memcmp(&extended, &no_more, sizeof extended) == 0);
+  ibv_query_device_ex_input input{};
+  CHECK(ibv_query_device_ex(nic.context, &input, &extended) == 0);
+  input.comp_mask = 1;
+  CHECK(ibv_query_device_ex(nic.context, &input, &extended) == EINVAL);
+
+  ibv_port_attr port, port_expected{};
+  std::memset(&port, 0xee, sizeof port);
+  REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
+  port_expected.state = IBV_PORT_ACTIVE;
+  port_expected.max_mtu = port_expected.active_mtu = IBV_MTU_4096;
+  port_expected.gid_tbl_len = 1;
+  port_expected.max_msg_sz = 1u << 30;
+  port_expected.pkey_tbl_len = 1;
+  port_expected.lid = port_expected.sm_lid = port.lid;
+  port_expected.max_vl_num = 1;
+  port_expected.subnet_timeout = 18;
+  port_expected.active_width = 2;    // 4x
+  port_expected.active_speed = 128;  // NDR
+  port_expected.phys_state = 5;      // link up
+  port_expected.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  CHECK(std::memcmp(&port, &port_expected, sizeof port) == 0);
+
+  const ibv_device& named = *nic.context->device;
+  CHECK(named.node_type == IBV_NODE_CA);
+  CHECK(std::string(named.dev_name) == "uverbs0");
+  CHECK(std::string(named.dev_path) == "/sys/class/infiniband_verbs/uverbs0");
+  CHECK(std::string(named.ibdev_path) == "/sys/class/infiniband/mlx5_0");
+  CHECK(ibv_get_device_index(nic.context->device) == 0);
+  CHECK(nic.context->num_comp_vectors == 8);
+  CHECK(nic.context->cmd_fd == -1);
+}
+
+TEST_CASE("what is asked of a port or an entry that is not there is an error") {
+  const Nic nic;
+  ibv_gid gid{};
+  __be16 pkey = 0;
+  ibv_gid_entry entry;
+  for (const int index : {-1, 1}) {
+    errno = 0;
+    CHECK(ibv_query_gid(nic.context, 1, index, &gid) == -1);
+    CHECK(errno == EINVAL);
+    errno = 0;
+    CHECK(ibv_query_pkey(nic.context, 1, index, &pkey) == -1);
+    CHECK(errno == EINVAL);
+  }
+  CHECK(ibv_query_gid(nic.context, 2, 0, &gid) == -1);
+  CHECK(ibv_query_pkey(nic.context, 2, 0, &pkey) == -1);
+  CHECK(ibv_query_gid_ex(nic.context, 2, 0, &entry, 0) == EINVAL);
+  CHECK(ibv_query_gid_ex(nic.context, 1, 0, &entry, 1) == EINVAL);
+  CHECK(ibv_query_gid_ex(nic.context, 1, 0, &entry, 0) == 0);
+  CHECK((entry.gid_index == 0 && entry.port_num == 1 && entry.ndev_ifindex == 0));
+  CHECK(ibv_query_gid_table(nic.context, &entry, 1, 0) == 1);
+  CHECK(ibv_query_gid_table(nic.context, &entry, 0, 0) == -EINVAL);
+  CHECK(ibv_query_gid_table(nic.context, &entry, 1, 1) == -EINVAL);
+  CHECK(ibv_get_pkey_index(nic.context, 1, 0xffff) == 0);
+  errno = 0;
+  CHECK(ibv_get_pkey_index(nic.context, 1, 0x7fff) == -1);
+  CHECK(errno == EINVAL);
+  CHECK(ibv_get_pkey_index(nic.context, 2, 0xffff) == -1);
+}
+
+TEST_CASE("queue pairs have as much as they ask for, up to the device's limits") {
+  const Nic nic;
+  const Pair pair(nic);
+  const auto made = [&](const ibv_qp_cap& cap) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = pair.cq;
+    wanted.cap = cap;
+    wanted.qp_type = IBV_QPT_RC;
+    errno = 0;
+    ibv_qp* const qp = ibv_create_qp(nic.pd, &wanted);
+    if (qp == nullptr) return "errno " + std::to_string(errno);
+    ibv_qp_attr now{};
+    ibv_qp_init_attr init{};
+    CHECK(ibv_query_qp(qp, &now, 0, &init) == 0);
+    CHECK(std::memcmp(&now.cap, &wanted.cap, sizeof now.cap) == 0);
+    CHECK(std::memcmp(&init.cap, &wanted.cap, sizeof now.cap) == 0);
+    CHECK(now.path_mig_state == IBV_MIG_MIGRATED);
+    CHECK(now.cur_qp_state == IBV_QPS_RESET);
+    CHECK(ibv_destroy_qp(qp) == 0);
+    return std::to_string(wanted.cap.max_send_wr) + " " + std::to_string(wanted.cap.max_recv_wr) +
+           " " + std::to_string(wanted.cap.max_send_sge) + " " +
+           std::to_string(wanted.cap.max_recv_sge) + " " +
+           std::to_string(wanted.cap.max_inline_data);
+  };
+  const std::string bad = "errno " + std::to_string(EINVAL);
+  // One entry of 64 bytes has room for one element or 12 bytes inline.
+  CHECK(made({0, 0, 1, 0, 0}) == "1 0 1 0 0");
+  CHECK(made({5, 0, 1, 0, 12}) == "8 0 1 0 12");
+  CHECK(made({5, 0, 1, 0, 13}) == "8 0 1 0 13");
+  CHECK(made({32768, 0, 1, 0, 12}) == "32768 0 1 0 12");
+  CHECK(made({32768, 0, 1, 0, 13}) == bad);
+  CHECK(made({16384, 0, 2, 0, 0}) == "16384 0 2 0 0");
+  CHECK(made({16385, 0, 2, 0, 0}) == bad);
+  CHECK(made({1, 0, 30, 0, 512}) == "1 0 30 0 512");
+  CHECK(made({1, 0, 31, 0, 0}) == bad);
+  CHECK(made({1, 0, 1, 0, 513}) == bad);
+  CHECK(made({1, 5, 1, 3, 0}) == "1 8 1 4 0");
+  CHECK(made({1, 1, 1, 0, 0}) == "1 1 1 1 0");
+  CHECK(made({1, 32768, 1, 1, 0}) == "1 32768 1 1 0");
+  CHECK(made({1, 32769, 1, 1, 0}) == bad);
+  CHECK(made({1, 1, 1, 30, 0}) == "1 1 1 32 0");
+  CHECK(made({1, 1, 1, 31, 0}) == bad);
+}
+
+TEST_CASE("completion queues have as much as they ask for, up to the device's limits") {
+  const Nic nic;
+  const auto entries = [&](int cqe, int vector) {
+    errno = 0;
+    ibv_cq* const cq = ibv_create_cq(nic.context, cqe, &errno, nullptr, vector);
+    if (cq == nullptr) return -errno;
+    const int made = cq->cqe;
+    CHECK(cq->cq_context == &errno);
+    CHECK(ibv_destroy_cq(cq) == 0);
+    return made;
+  };
+  CHECK(entries(1, 0) == 1);
+  CHECK(entries(2, 7) == 3);
+  CHECK(entries(3, 7) == 3);
+  CHECK(entries(4, 7) == 7);
+  CHECK(entries(1, 8) == -EINVAL);
+  CHECK(entries(0, 0) == -EINVAL);
+  CHECK(entries(4194304, 0) == -EINVAL);
+}
+
 TEST_CASE("numbers have names") {
-  CHECK(std::string(ibv_wc_status_str(IBV_WC_SUCCESS)) == "success");
-  CHECK(std::string(ibv_port_state_str(IBV_PORT_ACTIVE)) == "active");
-  CHECK(std::string(ibv_event_type_str(IBV_EVENT_PORT_ERR)) == "port error");
-  CHECK(std::string(ibv_node_type_str(IBV_NODE_CA)) == "InfiniBand channel adapter");
-  CHECK(std::string(ibv_wc_status_str(static_cast<ibv_wc_status>(31))) == "unknown");
+  const auto names = [](auto name, auto first, int last) {
+    std::string all;
+    for (int i = first; i <= last; ++i)
+      all += std::string(name(static_cast<decltype(first)>(i))) + "\n";
+    return all;
+  };
+  CHECK(names(ibv_node_type_str, IBV_NODE_UNKNOWN, 7) ==
+        "unknown\nunknown\nInfiniBand channel adapter\nInfiniBand switch\nInfiniBand router\n"
+        "iWARP NIC\nusNIC\nusNIC UDP\nunspecified\n");
+  CHECK(names(ibv_port_state_str, IBV_PORT_NOP, 6) ==
+        "no state change (NOP)\ndown\ninit\narmed\nactive\nactive defer\nunknown\n");
+  CHECK(names(ibv_event_type_str, IBV_EVENT_CQ_ERR, 20) ==
+        "CQ error\nqueue pair failed\ninvalid request at a queue pair\n"
+        "access violation at a queue pair\ncommunication established\nsend queue drained\n"
+        "path migrated\npath migration request error\ndevice failed\nport active\nport error\n"
+        "LID change\nP_Key change\nSM change\nSRQ failed\nSRQ limit reached\n"
+        "last WQE reached\nclient reregistration\nGID table change\nwork queue failed\n"
+        "unknown\n");
+  CHECK(names(ibv_wc_status_str, IBV_WC_SUCCESS, 24) ==
+        "success\nlocal length error\nlocal QP operation error\n"
+        "local EE context operation error\nlocal protection error\nwork request flushed\n"
+        "memory window bind error\nbad response error\nlocal access error\n"
+        "remote invalid request error\nremote access error\nremote operation error\n"
+        "transport retry counter exceeded\nRNR retry counter exceeded\n"
+        "local RDD violation error\nremote invalid RD request\naborted error\n"
+        "invalid EE context number\ninvalid EE context state\nfatal error\n"
+        "response timeout error\ngeneral error\ntag matching error\n"
+        "tag matching rendezvous incomplete\nunknown\n");
 }

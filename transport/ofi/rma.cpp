@@ -20,6 +20,7 @@ constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
 /// all of them; and no more are under way than keep a connection busy.
 constexpr std::uint64_t kThreadChunk = 1 << 20;
 constexpr std::size_t kThreadBytes = 8 << 20;
+static_assert(kThreadChunk <= kThreadBytes);  // alone it goes
 /// Lanes carry 4 GiB at a time at most.
 constexpr std::uint64_t kMaxChunk = 1u << 30;
 
@@ -139,7 +140,7 @@ void RmaEngine::issue_chunks(Operation& operation, bool more) {
       return;
     }
     const std::size_t lane = lane_of(operation, operation.wqe.length - operation.left());
-    if (operation.peer->bytes > 0 && operation.peer->bytes + chunk.bytes > max_bytes_) return;
+    if (operation.peer->bytes + chunk.bytes > max_bytes_) return;
     Piece* piece = acquire(operation, lane, Use::kData);
     if (piece == nullptr) return;
     piece->chunk = chunk;

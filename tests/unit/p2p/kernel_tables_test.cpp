@@ -234,6 +234,49 @@ TEST_CASE("teams_that_come_and_go_need_no_more_memory_of_kernels") {
   CHECK(rig.kernels().blocks() <= before + 2);
 }
 
+TEST_CASE("handles_of_a_context_go_round_before_one_comes_again") {
+  ContextTable table({});
+  abi::DeviceState state;
+  table.enter(state);
+  table.start(state);
+  ContextTable::Queues none;
+  const auto next = [&] {
+    const std::int32_t handle = table.open("open", ContextUse::kShared, none);
+    table.close(handle);
+    return static_cast<std::uint32_t>(handle);
+  };
+  const std::uint32_t first = next();
+  CHECK(first == abi::kMaxContexts);
+  std::uint32_t last = first;
+  for (std::uint32_t handle = next(); handle == last + abi::kMaxContexts; handle = next())
+    last = handle;
+  CHECK(next() == first + abi::kMaxContexts);
+  // Below those of teams, and also with their bit below GSHMEMX_QP_ALL.
+  CHECK(last == abi::kTeamContext - 2 * abi::kMaxContexts);
+  CHECK((last | abi::kTeamContext | (abi::kMaxContexts - 1)) < GSHMEMX_QP_ALL);
+}
+
+TEST_CASE("a_context_more_than_there_is_room_for_is_an_error_that_says_so") {
+  ContextTable table({});
+  abi::DeviceState state;
+  table.enter(state);
+  table.start(state);
+  ContextTable::Queues none;
+  for (std::uint32_t i = 0; i < abi::kMaxContexts; ++i)
+    CHECK(table.open("open", ContextUse::kShared, none) ==
+          static_cast<std::int32_t>(abi::kMaxContexts + i));
+  CHECK_THROWS_WITH(table.open("some_call", ContextUse::kShared, none),
+                    "some_call: all 1024 contexts and queue handles are in use; destroy some");
+  CHECK(table.open_handles().size() == abi::kMaxContexts);
+  table.close(abi::kMaxContexts + 7);
+  table.close(abi::kMaxContexts + 7);  // not open any more: nothing
+  CHECK(table.open("open", ContextUse::kShared, none) ==
+        static_cast<std::int32_t>(2 * abi::kMaxContexts + 7));
+  CHECK(table.find(abi::kMaxContexts + 7) == nullptr);
+  CHECK(table.team_of(abi::kMaxContexts + 7) == GSHMEM_TEAM_INVALID);
+  CHECK(table.team_of(abi::kMaxContexts + 6) == GSHMEM_TEAM_WORLD);
+}
+
 TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
   KernelMemory kernels;
   ContextTable table(kernels.functions());
