@@ -114,6 +114,62 @@ GSHMEM_OUTLINE std::uint64_t execute_order(const State& state, const char* name,
   return 0;
 }
 
+/// A NOP by hand on the first queue, which nobody else uses, rung by one store of its register:
+/// without the doorbell record, which follows when the NIC has seen it, or after it (`operand` 1).
+GSHMEM_OUTLINE std::uint64_t execute_nop(const State& state, const char* name, const Call& call) {
+  const bool record_first = call.operand != 0;
+  const std::uint32_t traits = state.nic.traits;
+  Wait wait;
+  begin_wait(wait, &state, state.nic.queues, name);
+  const Queue queue = wait.queue;
+  const std::uint64_t index = load_relaxed(&queue.cursor()->reserved), end = index + 1;
+  const std::uint32_t at =
+      static_cast<std::uint32_t>(index) & (abi::QueueTraits::depth(traits) - 1);
+  store_bulk(reinterpret_cast<Word16*>(queue.entries()) + at * 4,
+             placed(control_unit({Opcode::kNop, 0, 1, 0}), index, queue.number(), abi::kCqUpdate));
+  store_relaxed(&queue.cursor()->reserved, end);
+  queue_fence(traits);
+  const QueueBells bells = queue.bells();
+  const auto store_end = [&] {
+    store_record(&bells.send_record->raw, Be32(static_cast<std::uint32_t>(end) & 0xffff).raw);
+  };
+  if (record_first) {
+    store_end();
+    queue_fence(traits);
+  }
+  store_register(bells.doorbell,
+                 abi::doorbell_value(static_cast<std::uint32_t>(end), bells.number));
+  // As if the library had posted it.
+  store_relaxed(&queue.cursor()->ready, PublishedWord::make(end, 1));
+  queue_note_used(wait);
+  wait_for(wait, Await::kDone, end);
+  queue_await(wait);
+  if (!record_first) store_end();
+  return post_report(wait) ? 1 : 0;
+}
+
+/// How long one thread takes for `operand` calls of the kind `cond` (kPut, kGet, kAmo or kSignal,
+/// which add 1). Each is waited for where the record says so, else all are at the end.
+GSHMEM_OUTLINE std::uint64_t execute_timed(const State& state, const Call& call) {
+  const auto what = static_cast<CallKind>(call.cond);
+  const std::uint64_t begin = now_ns();
+  GSHMEM_NO_UNROLL
+  for (std::uint64_t i = 0; i < call.operand; ++i) {
+    if (what == CallKind::kPut) {
+      put_nbi(Thread{}, state, call.dest, call.source, call.bytes, call.pe);
+    } else if (what == CallKind::kGet) {
+      get_nbi(Thread{}, state, call.dest, call.source, call.bytes, call.pe);
+    } else if (what == CallKind::kAmo) {
+      amo_fetch_add(state, static_cast<std::uint64_t*>(call.dest), std::uint64_t{1}, call.pe);
+    } else {
+      signal_op(state, {call.signal, 1, GSHMEM_SIGNAL_ADD}, call.pe);
+    }
+    if (call.waits != 0) quiet(Thread{}, state);
+  }
+  quiet(Thread{}, state);
+  return now_ns() - begin;
+}
+
 /// What one thread does; the answer is its own.
 GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, const Call& call) {
   std::uint64_t answer = 0;
@@ -145,6 +201,10 @@ GSHMEM_FN std::uint64_t execute_alone(const State& state, const char* name, cons
       return nic::prove(state, static_cast<std::uint32_t>(call.operand)) ? 1 : 0;
     case CallKind::kOrder:
       return execute_order(state, name, call);
+    case CallKind::kNop:
+      return execute_nop(state, name, call);
+    case CallKind::kTimed:
+      return execute_timed(state, call);
     case CallKind::kLoad:
       with_word(call.width, [&](auto word) {
         using W = decltype(word);

@@ -59,7 +59,9 @@ enum class CallKind : std::uint32_t {
   kProve,          ///< context, operand: a queue of it; the answer is 1 when it is worked off
   kLoad,           ///< source, width: a word of this PE, zero-extended
   kCopy,           ///< dest, source, bytes: between two places of this process
-  kOrder           ///< device/execute.h, execute_order; the answer is 0, or late_word
+  kOrder,          ///< device/execute.h, execute_order; the answer is 0, or late_word
+  kNop,            ///< likewise, execute_nop; the answer is 1 when it is worked off
+  kTimed           ///< likewise, execute_timed; the answer is in nanoseconds
 };
 
 /// A call record. Symmetric addresses are those of this PE, in range. What a kind does not name is

@@ -159,8 +159,12 @@ template <class T>
 inline void keep_in_memory(T&) {}
 inline std::uint32_t sm_number() { return 0; }
 /// Between two polls. PEs are often more than cores: after a short spin the core is given away. A
-/// thread that has waited for long sleeps, so that those for whom all wait have the cores.
+/// thread that has waited for long sleeps, so that those for whom all wait have the cores. It
+/// sleeps the longer the longer it has waited, by 2 % to 7 % of that. With sleeps of one length 64
+/// PEs on two cores did nothing but wake up, and the soft NIC had no turn.
 inline constexpr unsigned kPauseSpins = 16, kPauseYields = 64;
+inline constexpr long kShortestPauseNs = 20'000, kPauseGrowthNs = 5'000,
+                      kLongestPauseNs = 5'000'000;
 inline void pause(unsigned polls) {
   if (polls < kPauseSpins) {
 #if defined(__x86_64__)
@@ -169,7 +173,9 @@ inline void pause(unsigned polls) {
   } else if (polls < kPauseSpins + kPauseYields) {
     sched_yield();
   } else {
-    const timespec time{0, 20'000};
+    const long longer = kPauseGrowthNs * static_cast<long>(polls - (kPauseSpins + kPauseYields));
+    const timespec time{0, longer < kLongestPauseNs - kShortestPauseNs ? kShortestPauseNs + longer
+                                                                       : kLongestPauseNs};
     nanosleep(&time, nullptr);
   }
 }

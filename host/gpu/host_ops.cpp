@@ -91,6 +91,8 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kSignal:
     case CallKind::kProve:
     case CallKind::kOrder:
+    case CallKind::kNop:
+    case CallKind::kTimed:
       return serve(call);
     case CallKind::kLoad:
       return load(call.source, call.width);

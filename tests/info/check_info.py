@@ -72,6 +72,10 @@ def case_selftest(program):
                  "All checks are good."):
         assert part in good, f"no {part!r} in\n{good}"
     assert "FAILED" not in good
+    # Each part, also those in GPU memory where there is a GPU, tries the same.
+    parts = [re.findall("^  (?:ok|FAILED|      ) +(.*?)  ", part, re.M) for part in good.split("\n\n")[1:-1]]
+    for part in parts[1:]:
+        assert part in (["left out"], parts[0]), f"{parts[0]} and {part} in\n{good}"
     for rules, adversary, lines in SELFTEST_FAULTS:
         page = run(program, ["--nic-selftest"], 1, GSHNIC_RULES=rules, GSHNIC_ADVERSARY=adversary,
                    **soft)

@@ -2,14 +2,16 @@
 // on each of the NEIGHBOURS PEs after it (1; with 0 it only ends), 10 malloc and free, 100 barriers
 // (3 over the soft NIC) and finalize. Prints the time of the slowest PE for each, the memory that a
 // PE takes after init and after the atomics, and the descriptors of all; those of processes without
-// what they share with others. Over the soft NIC also how many queue pairs a PE has, on average:
-// with its neighbours, and with those that barriers reach. Exit 0 = all went well, 1 = not, 2 =
-// misuse.
+// what they share with others. Then the processor time that the soft NIC and each PE took on
+// average for init, the atomics, a barrier and finalize, in ms. Over the soft NIC also how many
+// queue pairs a PE has, on average: with its neighbours, and with those that barriers reach. Exit 0
+// = all went well, 1 = not, 2 = misuse.
 #include <gshmem/gshmem.hpp>
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +34,8 @@ struct Times {
   std::atomic<long> init{0}, first_use{0}, malloc{0}, barrier{0}, finalize{0};
   std::atomic<long> kilobytes{0}, used_kilobytes{0}, descriptors{0};
   std::atomic<long> used_pairs{0}, all_pairs{0};  ///< queue pairs of all processes
+  /// Processor time of all processes, in microseconds.
+  std::atomic<long> init_used{0}, first_use_used{0}, barrier_used{0}, finalize_used{0};
 };
 
 void keep_most(std::atomic<long>& most, Clock::time_point start, long calls) {
@@ -49,6 +53,13 @@ long own_kilobytes() {
     if (line.rfind("Private_", 0) == 0) sum += std::atol(line.c_str() + line.find(':') + 1);
   }
   return sum;
+}
+
+long used_us() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1'000'000L + used.ru_utime.tv_usec +
+         used.ru_stime.tv_usec;
 }
 
 long open_descriptors() {
@@ -88,12 +99,14 @@ void work(Times& times, int neighbours, bool counts, long before) {
   auto* const counter = static_cast<std::uint64_t*>(gshmem_calloc(1, sizeof(std::uint64_t)));
   require(counter != nullptr, "gshmem_calloc");
   Clock::time_point start = Clock::now();
+  long used = used_us();
   for (int i = 1; i <= neighbours; ++i)
     gshmem_uint64_atomic_inc(counter, (gshmem_my_pe() + i) % gshmem_n_pes());
   gshmem_quiet();
   keep_most(times.first_use, start, 1);
   meet();
   if (counts) {
+    times.first_use_used += used_us() - used;
     times.used_pairs += queue_pairs();
     times.used_kilobytes += own_kilobytes() - before;
   }
@@ -105,42 +118,53 @@ void work(Times& times, int neighbours, bool counts, long before) {
     gshmem_free(block);
   }
   keep_most(times.malloc, start, kMallocs);
+  meet();
   start = Clock::now();
+  used = used_us();
   for (int i = 0; i < barriers; ++i) gshmem_barrier_all();
   keep_most(times.barrier, start, barriers);
+  meet();
+  if (counts) times.barrier_used += (used_us() - used) / barriers;
   require(*counter == static_cast<std::uint64_t>(neighbours), "a neighbour's atomic is missing");
   if (counts) times.all_pairs += queue_pairs();
 }
 
 void as_threads(int n, Times& times, int neighbours) {
-  const long before = own_kilobytes(), open_before = open_descriptors();
+  const long before = own_kilobytes(), open_before = open_descriptors(), used = used_us();
+  long used_last = 0;
   const Clock::time_point start = Clock::now();
   Clock::time_point last;
   gshmem::run_threads(n, [&](const gshmem::Runtime& runtime) {
     keep_most(times.init, start, 1);
     meet();
     if (runtime.my_pe() == 0) {
+      times.init_used = used_us() - used;
       times.kilobytes += own_kilobytes() - before;
       times.descriptors = open_descriptors() - open_before;
     }
     work(times, neighbours, runtime.my_pe() == 0, before);
-    if (runtime.my_pe() == 0) last = Clock::now();
+    if (runtime.my_pe() == 0) last = Clock::now(), used_last = used_us();
   });
   keep_most(times.finalize, last, 1);
+  times.finalize_used = used_us() - used_last;
 }
 
 int one_process(Times& times, int neighbours) {
   const long before = own_kilobytes();
+  long used = used_us();
   Clock::time_point start = Clock::now();
   gshmem_init();
   keep_most(times.init, start, 1);
   meet();
+  times.init_used += used_us() - used;
   times.kilobytes += own_kilobytes() - before;
   times.descriptors += open_descriptors();
   work(times, neighbours, true, before);
   start = Clock::now();
+  used = used_us();
   gshmem_finalize();
   keep_most(times.finalize, start, 1);
+  times.finalize_used += used_us() - used;
   return 0;
 }
 
@@ -176,12 +200,15 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "many_pes: %s\n", error.what());
     return 1;
   }
-  std::printf("| %d %s | %.3g | %.3g | %ld | %ld | %.3g | %ld, %ld | %ld | %ld, %ld |\n", n,
+  const auto used = [n](long us) { return static_cast<double>(us) / 1e3 / n; };
+  std::printf("| %d %s | %.3g | %.3g | %ld | %ld | %.3g | %ld, %ld | %ld | %ld, %ld |", n,
               mode.c_str(), static_cast<double>(times.init) / 1e3,
               static_cast<double>(times.first_use) / 1e3, times.malloc.load(), times.barrier.load(),
               static_cast<double>(times.finalize) / 1e3, times.kilobytes / n,
               times.used_kilobytes / n, times.descriptors.load(), times.used_pairs / n,
               times.all_pairs / n);
+  std::printf(" %.3g, %.3g, %.3g, %.3g |\n", used(times.init_used), used(times.first_use_used),
+              used(times.barrier_used), used(times.finalize_used));
   // Two queues to each neighbour on both sides, two to the own PE, and what answers those.
   const char* const connect = std::getenv("GSHMEM_CONNECT");
   if (connect != nullptr && connect == std::string("use") && neighbours > 0 && 2 * neighbours < n)

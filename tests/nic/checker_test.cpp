@@ -199,6 +199,18 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   wait_for_violation(pair.engine, "doorbell record says 0, the last doorbell 1");
 }
 
+TEST_CASE("a_record_behind_the_doorbell_of_the_last_of_many_queue_pairs_is_found") {
+  Pair pair;
+  std::vector<std::unique_ptr<Queue>> others;  // more than a pass compares
+  for (int i = 0; i < 200; ++i) {
+    others.push_back(std::make_unique<Queue>(pair.engine, pair.pd));
+    others.back()->connect(others.back()->qpn());
+  }
+  others.back()->nop();
+  others.back()->store_doorbell(1, others.back()->qpn());
+  wait_for_violation(pair.engine, "doorbell record says 0, the last doorbell 1");
+}
+
 TEST_CASE("a_record_without_a_doorbell_is_found") {
   Pair pair;
   pair.a.nop();

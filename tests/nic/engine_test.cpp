@@ -296,6 +296,25 @@ TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {
   CHECK(engine.violations().empty());
 }
 
+TEST_CASE("queue_pairs_at_rest_cost_a_pass_nothing_and_their_doorbells_are_seen") {
+  soft::Engine engine(soft::EngineOptions{});
+  const std::uint32_t pd = engine.create_pd();
+  // More registers than a pass looks at, and two queue pairs on each of them.
+  std::vector<std::unique_ptr<Queue>> queues;
+  for (int i = 0; i < 300; ++i) {
+    Queue& first = *queues.emplace_back(std::make_unique<Queue>(engine, pd));
+    queues.push_back(std::make_unique<Queue>(
+        engine, pd, QueueOptions{.uar = first.uar(), .page = first.page()}));
+  }
+  for (const auto& queue : queues) queue->connect(queue->qpn());
+  for (const auto& queue : queues) CHECK_FALSE(queue->ring_and_wait(queue->nop()).error());
+  CHECK(engine.counters().wqes == queues.size());
+  // One by its doorbell, and those that share its register; of 600 that each pass would have.
+  CHECK(engine.counters().visits <= 10 * queues.size());
+  CHECK(engine.violations().empty());
+  while (!queues.empty()) queues.pop_back();
+}
+
 TEST_CASE("a_peer_that_is_not_connected_yet_is_waited_for") {
   soft::Engine engine(soft::EngineOptions{});
   const std::uint32_t pd = engine.create_pd();

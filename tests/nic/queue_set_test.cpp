@@ -382,6 +382,7 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           job.start(pe, me);
           const abi::NicView view = pe.queues().view();
           expect(pe.count() == kOwn, "after init, those that lead back");
+          expect(me == 0 || view.queues[0].completion->raw == 0, "memory of others is untouched");
           pe.barrier();  // from here on PEs make queues of each other's
           job.use(view, me, me);
           pe.barrier();

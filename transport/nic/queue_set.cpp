@@ -278,6 +278,7 @@ QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
 
 void QueueSet::create_end(const Batch& batch, End& end) {
   use_memory(*end.nic, batch);
+  if (memory_ == abi::QueueMemory::kHost) prepare(batch, end);
   end.number = made_[end.nic]++;
   end.created = end.nic->create_queue(end.place);
 }
@@ -295,21 +296,25 @@ void QueueSet::use_memory(Nic& nic, const Batch& batch) {
     nic.use_queue_memory(batch.memory);
 }
 
-/// Memory of the batch, as every Nic reaches it, ready for its queues. Now and not when they are
-/// made: by then a kernel may hold up every copy while it waits for one of them.
+/// No completion has come.
+void QueueSet::prepare(const Batch& batch, const End& end) {
+  const abi::CompletionEntry none = no_completion();
+  void* const completion = batch.slab() + end.place.completion;
+  if (memory_ == abi::QueueMemory::kGpu) return source_.upload(completion, &none, sizeof(none));
+  std::memcpy(completion, &none, sizeof(none));
+}
+
+/// Memory of the batch, as every Nic reaches it. That of the GPU is ready for its queues now, and
+/// not when they are made: by then a kernel may hold up every copy while it waits for one of them.
+/// Pages of the host stay untouched until their queue is made, and take no memory before.
 void QueueSet::give_memory(Batch& batch) {
   batch.memory = allocate(batch.memory.bytes);
-  const abi::CompletionEntry none = no_completion();
-  const auto prepare = [&](const End& end) {
-    void* const completion = batch.slab() + end.place.completion;
-    if (memory_ == abi::QueueMemory::kGpu) return source_.upload(completion, &none, sizeof(none));
-    std::memcpy(completion, &none, sizeof(none));
-  };
   for (const Queue& queue : batch.queues) {
     use_memory(*queue.own.nic, batch);
     use_memory(rails_[queue.rail], batch);
-    prepare(queue.own);
-    if (queue.answering) prepare(*queue.answering);
+    if (memory_ == abi::QueueMemory::kHost) continue;
+    prepare(batch, queue.own);
+    if (queue.answering) prepare(batch, *queue.answering);
   }
 }
 

@@ -159,6 +159,7 @@ class QueueSet {
   void create_end(const Batch& batch, End& end);
   void use_memory(Nic& nic, const Batch& batch);
   void give_memory(Batch& batch);
+  void prepare(const Batch& batch, const End& end);
   [[nodiscard]] QueueInfos infos_of(std::span<const Queue> queues) const;
   void connect(std::span<const Queue> queues, const QueueInfos& theirs);
   void create_all(Batch& batch);

@@ -66,6 +66,14 @@ Bench::Met Bench::error_of(const std::function<void()>& provoke) {
   throw CheckFailed{"no error completion, but " + met.message};
 }
 
+void Bench::change_queue(const std::function<void(abi::QueueView&)>& change) {
+  auto* const place = const_cast<abi::QueueView*>(state().nic.queues);
+  abi::QueueView view;
+  copy(&view, place, sizeof(view));
+  change(view);
+  copy(place, &view, sizeof(view));
+}
+
 void Bench::copy(void* to, const void* from, std::size_t bytes) const {
   if (on_gpu()) {
     pe_->gpu()->copy(to, from, bytes);

@@ -48,6 +48,8 @@ class Bench {
     std::string message;
   };
   [[nodiscard]] Met error_of(const std::function<void()>& provoke);
+  /// What calls from now on find as the first queue.
+  void change_queue(const std::function<void(abi::QueueView&)>& change);
 
   void store(std::uint64_t offset, const Bytes& bytes);
   [[nodiscard]] Bytes load(std::uint64_t offset, std::size_t bytes) const;
@@ -74,7 +76,6 @@ using Check = std::string (*)(Bench& bench);
 struct NamedCheck {
   const char* name;
   Check check;
-  enum class Where { kEverywhere, kHostMemory } where = Where::kEverywhere;
 };
 
 // Each may end its Bench.

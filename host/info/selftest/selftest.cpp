@@ -11,7 +11,6 @@ namespace gshmem::selftest {
 namespace {
 
 using Kind = Finding::Kind;
-using Where = NamedCheck::Where;
 
 constexpr NamedCheck kChecks[] = {
     {"transfers", check_transfers},
@@ -20,19 +19,19 @@ constexpr NamedCheck kChecks[] = {
     {"atomics of 8 bytes", check_atomics_8},
     {"signals", check_signals},
     {"wrap of the queue", check_wrap},
-    {"doorbell alone", check_doorbell_alone, Where::kHostMemory},
-    {"record first", check_record_first, Where::kHostMemory},
+    {"doorbell alone", check_doorbell_alone},
+    {"record first", check_record_first},
     {"order of arrival", check_order},
     {"error: beyond the heap", check_beyond_the_heap},
-    {"error: remote key", check_bad_remote_key, Where::kHostMemory},
-    {"error: local key", check_bad_local_key, Where::kHostMemory},
+    {"error: remote key", check_bad_remote_key},
+    {"error: local key", check_bad_local_key},
     {"error: unaligned atomic", check_unaligned_atomic},
     {"error: what comes after", check_entries_after_an_error},
 };
 constexpr NamedCheck kFigures[] = {
-    {"latency", measure_latency, Where::kHostMemory},
-    {"rate", measure_rate, Where::kHostMemory},
-    {"bandwidth", measure_bandwidth, Where::kHostMemory},
+    {"latency", measure_latency},
+    {"rate", measure_rate},
+    {"bandwidth", measure_bandwidth},
 };
 
 /// What every part has in common: nothing reaches the PE but its network, errors end nothing, and
@@ -76,13 +75,10 @@ SelfTestPart test_part(const std::string& title, const Config& config) {
     part.findings.push_back({Kind::kFailed, "init", error.what()});
     return part;
   }
-  const bool host = config.device == DeviceChoice::kCpu;
   for (const auto& [begin, end] : {std::pair{std::begin(kChecks), std::end(kChecks)},
                                    std::pair{std::begin(kFigures), std::end(kFigures)}}) {
-    for (const NamedCheck* each = begin; each != end; ++each) {
-      if (host || each->where == Where::kEverywhere)
-        part.findings.push_back(finding_of(*each, config));
-    }
+    for (const NamedCheck* each = begin; each != end; ++each)
+      part.findings.push_back(finding_of(*each, config));
   }
   return part;
 }

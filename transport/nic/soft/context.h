@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace gshmem::soft {
@@ -37,11 +38,16 @@ struct Context {
   std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
   std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
   std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
+  std::vector<QueuePair*> busy;  ///< those that are not at rest, and some that just came to it
   std::map<int, EventListener> listeners;
   bool port_down = false;
   std::int64_t port_up_ns = 0;  ///< when it comes up again; 0 = never
   bool gone = false;            ///< the device was removed
 
+  /// Each pass of the engine looks at it from now on, until it is at rest.
+  void wake(QueuePair& qp) {
+    if (!std::exchange(qp.busy, true)) busy.push_back(&qp);
+  }
   /// Writes a completion of `qp`. A queue without room fails, and the queue pair with it.
   void complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion);
   void tell(const DeviceEvent& event) const {

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
+#include <vector>
 
 namespace gshmem::soft {
 
@@ -26,7 +26,7 @@ struct Uar {
   std::uint32_t number = 0;
   std::shared_ptr<void> memory;  ///< of all UARs of the page
   void* page = nullptr;          ///< this one
-  int users = 0;                 ///< queue pairs
+  std::vector<QueuePair*> users;
   std::uint64_t doorbells = 0;
   std::int64_t leave_until_ns = 0;  ///< the adversary's
 };
@@ -55,7 +55,7 @@ class Core {
   Requester requester;
   Responder responder;
   std::map<std::uint32_t, std::unique_ptr<Uar>> uars;
-  std::set<std::uint32_t> pds;
+  std::map<std::uint32_t, int> pds;  ///< with the number of their queue pairs
   std::uint32_t last_pd = 0, last_uar = 0, last_cq = 0, last_receives = 0x100, last_qp = 0;
   std::uint64_t created_qps = 0;
   int last_listener = 0;
@@ -77,6 +77,7 @@ class Core {
   void run();
   bool pass();
   bool look_at_doorbells(std::int64_t now);
+  void look_at_records(std::int64_t now);
   bool look_at(Uar& uar, std::size_t at, std::int64_t now);
   bool look_at_arming();
   void look_at_requests();
@@ -84,6 +85,7 @@ class Core {
   bool receive_replies(std::int64_t now);
   void rest(std::int64_t idle_ns);
 
+  std::uint32_t next_uar_ = 0, next_record_ = 0;  ///< numbers, where the next pass goes on
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<int> waiting_{0};  ///< control calls that want the lock

@@ -194,18 +194,18 @@ bool Engine::gone() const {
 std::uint32_t Engine::create_pd() {
   const Core::Lock lock(*impl_);
   impl_->check_present();
-  return *impl_->pds.insert(++impl_->last_pd).first;
+  return impl_->pds.emplace(++impl_->last_pd, 0).first->first;
 }
 
 void Engine::destroy_pd(std::uint32_t pd) {
   const Core::Lock lock(*impl_);
-  check(impl_->pds.count(pd) != 0, kBadResource, strprintf("there is no protection domain %u", pd));
-  bool used = impl_->context.regions.uses(pd);
-  for (const auto& [number, qp] : impl_->context.qps) used |= qp->attributes.pd == pd;
+  const auto found = impl_->pds.find(pd);
+  check(found != impl_->pds.end(), kBadResource, strprintf("there is no protection domain %u", pd));
+  bool used = found->second > 0 || impl_->context.regions.uses(pd);
   for (const auto& [number, queue] : impl_->context.shared_receives)
     used |= queue->attributes().pd == pd;
   check(!used, kBadResourceState, strprintf("protection domain %u is in use", pd));
-  impl_->pds.erase(pd);
+  impl_->pds.erase(found);
 }
 
 std::uint32_t Engine::create_uar(void** page, std::uint32_t count) {
@@ -235,7 +235,7 @@ std::uint32_t Engine::create_uar(void** page, std::uint32_t count) {
 
 void Engine::destroy_uar(std::uint32_t uar) {
   const Core::Lock lock(*impl_);
-  check(find(impl_->uars, uar, "UAR").users == 0, kBadResourceState,
+  check(find(impl_->uars, uar, "UAR").users.empty(), kBadResourceState,
         strprintf("UAR %u is in use", uar));
   impl_->uars.erase(uar);
 }
@@ -341,8 +341,10 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
     qp->receives = &find(context.shared_receives, attributes.shared_receives, "receive queue");
     ++qp->receives->users;
   }
-  ++uar.users, ++send.users, ++receive.users;
+  uar.users.push_back(qp.get());
+  ++impl_->pds[attributes.pd], ++send.users, ++receive.users;
   const std::uint32_t number = qp->number;
+  if (!qp->at_rest()) context.wake(*qp);
   context.qps.emplace(number, std::move(qp));
   return number;
 }
@@ -352,10 +354,12 @@ void Engine::destroy_qp(std::uint32_t qpn) {
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
   impl_->requester.end_rescue(qp);
   impl_->responder.abandon(qp);
-  --find(impl_->uars, qp.attributes.uar, "UAR").users;
+  std::erase(find(impl_->uars, qp.attributes.uar, "UAR").users, &qp);
+  --impl_->pds[qp.attributes.pd];
   --find(impl_->context.cqs, qp.attributes.send_cq, "completion queue").users;
   --find(impl_->context.cqs, qp.attributes.receive_cq, "completion queue").users;
   if (qp.shares_receives()) --qp.receives->users;
+  if (qp.busy) std::erase(impl_->context.busy, &qp);
   impl_->context.qps.erase(qpn);
 }
 

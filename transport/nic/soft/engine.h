@@ -199,6 +199,7 @@ struct Counters {
   std::uint64_t rescues = 0;  ///< of entries whose doorbell never came, where a register is shared
   std::uint64_t violations = 0, remarks = 0;
   std::uint64_t queue_pairs = 0;  ///< that there are
+  std::uint64_t visits = 0;       ///< of queue pairs by passes of the engine's thread
 };
 
 /// Threads: any, for all functions.

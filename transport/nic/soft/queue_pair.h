@@ -106,6 +106,7 @@ struct QueuePair {
   QpRtr rtr;
   QpRts rts;
   QpState state = QpState::kReset;
+  bool busy = false;  ///< in Context::busy
   CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
 
   // Requester. Entries are counted from the queue's beginning and never wrap.
@@ -147,6 +148,12 @@ struct QueuePair {
   std::deque<HeldWrite> held;
   std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
 
+  /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
+  /// either.
+  [[nodiscard]] bool at_rest() const {
+    return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
+           pending.empty() && held.empty() && receives == nullptr;
+  }
   [[nodiscard]] std::uint64_t depth() const {
     return std::uint64_t{1} << attributes.log_send_entries;
   }

@@ -50,6 +50,7 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
   const auto backward = static_cast<std::uint16_t>(-forward);
   qp.rescued_ns = 0;
   if (forward == 0) return;  // a repeated doorbell is legal
+  context_.wake(qp);
   if (forward <= qp.depth()) {
     qp.producer += forward;
     if (qp.producer - qp.retired > qp.depth()) {
@@ -73,7 +74,6 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
 
 bool Requester::progress(QueuePair& qp, std::int64_t now) {
   if (!qp.trailing.empty() && land_trailing(qp, now)) return true;
-  if (qp.state == QpState::kRts) check_record(qp, now);
   if (qp.state == QpState::kError) return flush(qp, now);
   if (qp.state != QpState::kRts) return false;
   if (qp.operations.empty() && qp.fetched == qp.producer && !qp.jumped) return false;
@@ -365,9 +365,8 @@ void Requester::ring_by_record(QueuePair& qp) {
   if (ahead <= qp.depth()) ring(qp, record);
 }
 
-/// The doorbell record against the doorbell.
 void Requester::check_record(QueuePair& qp, std::int64_t now) {
-  if (qp.attributes.no_record) return;
+  if (qp.state != QpState::kRts || qp.attributes.no_record) return;
   if (qp.rescued_ns != 0 && now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
   const std::uint16_t record = record_of(qp);
   const auto rung = static_cast<std::uint16_t>(qp.producer);

@@ -23,6 +23,8 @@ class Requester {
   void rescue(QueuePair& qp, std::int64_t now);
   /// Remarks on a rescue that no doorbell has confirmed.
   void end_rescue(QueuePair& qp);
+  /// Compares the doorbell record with the doorbell.
+  void check_record(QueuePair& qp, std::int64_t now);
   /// Goes on with a queue pair. True when anything moved.
   bool progress(QueuePair& qp, std::int64_t now);
   void on_reply(QueuePair& qp, const Packet& reply, const std::uint8_t* payload, std::int64_t now);
@@ -46,7 +48,6 @@ class Requester {
   void check_slots(const QueuePair& qp, const Operation& op);
   void complete(QueuePair& qp, const Operation& op);
   bool flush(QueuePair& qp, std::int64_t now);
-  void check_record(QueuePair& qp, std::int64_t now);
   void done(QueuePair& qp, Operation& op, std::int64_t now);
   /// The operation will complete with an error, in its turn.
   void set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome, std::uint8_t vendor);

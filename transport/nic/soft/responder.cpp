@@ -155,12 +155,14 @@ bool Responder::again(QueuePair& qp, const Packet& request, std::uint32_t back) 
     case PacketKind::kRead:
       std::erase_if(qp.pending, [&](const auto& it) { return it.request.psn == request.psn; });
       qp.pending.push_back({.request = request});
+      context_.wake(qp);
       return true;
     case PacketKind::kAtomic:
       for (const AnsweredAtomic& one : qp.answered) {
         if (one.psn != request.psn) continue;
         std::erase_if(qp.pending, [&](const auto& it) { return it.request.psn == request.psn; });
         qp.pending.push_back({.request = request, .is_read = false, .old = one.old});
+        context_.wake(qp);
         return true;
       }
       return not_ready(request, Condition::kSilence);
@@ -253,6 +255,7 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (region == nullptr || !(region->access & kRelaxedOrdering)) return false;
   qp.held.push_back({request, {payload, payload + request.payload_bytes}, now + delay});
+  context_.wake(qp);
   ++qp.taken;
   return true;
 }
@@ -423,6 +426,7 @@ void Responder::read(QueuePair& qp, const Packet& request, std::int64_t now) {
   pending.not_before_ns =
       now + context_.adversary.delay_ns(Behaviour::kLateRead, qp.ordinal, place_of(qp, request));
   qp.pending.push_back(std::move(pending));
+  context_.wake(qp);
 }
 
 void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
@@ -460,6 +464,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (!qp.held.empty())
     pending.not_before_ns = std::max(pending.not_before_ns, qp.held.back().until_ns);
   qp.pending.push_back(std::move(pending));
+  context_.wake(qp);
 }
 
 bool Responder::progress(QueuePair& qp, std::int64_t now) {

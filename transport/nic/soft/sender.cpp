@@ -74,7 +74,7 @@ bool Requester::execute(QueuePair& qp, Operation& op, std::int64_t now) {
       return true;
     case nic::WqeKind::kDump: {
       // Earlier incoming data is in memory when it completes: that is what clients use it for.
-      for (const auto& [number, other] : context_.qps) land_trailing(*other, kNever);
+      for (QueuePair* other : context_.busy) land_trailing(*other, kNever);
       done(qp, op, now);
       return true;
     }
