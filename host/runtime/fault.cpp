@@ -56,6 +56,10 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kGiven:
       return strprintf("%s = 0x%lx: the block has given other memory, release that first", is,
                        value);
+    case abi::Rule::kZero:
+      return strprintf("%s = %lu must be 0", is, value);
+    case abi::Rule::kElements:
+      return strprintf("%s has %lu elements, where %lu are needed", is, value, limit);
     case abi::Rule::kNone:
       break;
   }

@@ -203,6 +203,15 @@ def launch_names(p):
     return {f"{p}x_{n}" for n in LAUNCH_X}
 
 
+def tiles():
+    """Function templates of the namespaces gshmemx and nvshmemx, for kernels."""
+    stems = [f"{op}_{end}" for op in ("sum", "max", "min") for end in ("reduce", "rooted_reduce")]
+    stems += "allgather put get broadcast collective_wait".split()
+    names_ = [f"tile_{stem}{scope}" for stem in stems for scope in ("", "_warp", "_warpgroup", "_block")]
+    assert len(names_) == 44
+    return names_
+
+
 def names(p):
     return device_names(p) | host_names(p)
 

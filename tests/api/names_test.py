@@ -166,8 +166,9 @@ def address(name):
 
 def check_device(nvcc, *flags):
     """Addresses in device code: an error where a name is none, or a host function."""
-    unit = "".join(f"#include <{header}>\n" for header in [*HEADERS.values(), "gshmem/blocks.h"])
+    unit = "".join(f"#include <{header}>\n" for header in [*HEADERS.values(), "gshmem/blocks.h", "gshmem/tile.hpp"])
     for prefix in HEADERS:
+        unit += "".join(f"namespace of_{prefix} {{ using {prefix}x::{name}; }}\n" for name in expected.tiles())
         uses = "".join(address(name) for name in sorted(expected.device_names(prefix)))
         unit += f"__global__ void device_{prefix}() {{\n{uses}}}\n"
         uses = "".join(address(name) for name in sorted(

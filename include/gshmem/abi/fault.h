@@ -31,6 +31,8 @@ enum class Rule : std::uint32_t {
   kAmount,   ///< of gshmemx_ask_smem
   kShared,   ///< shared memory of the block
   kGiven,    ///< the only memory that the block has given
+  kZero,
+  kElements,  ///< a tensor of limit elements
 };
 
 struct FaultRecord {

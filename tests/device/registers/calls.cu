@@ -2,6 +2,7 @@
 // 1024 threads can make each, as a whole program and as relocatable code.
 #include <gshmem/blocks.h>
 #include <gshmem/gshmem.h>
+#include <gshmem/tile.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -94,3 +95,32 @@ CALL(qp_put_nbi,
      gshmemx_qp_int8_put_nbi(to<std::int8_t>(w), from<std::int8_t>(w), w->n, w->pe, w->qps[0]))
 STATUS(team_translate_pe, gshmem_team_translate_pe(w->team, w->pe, w->team))
 CALL(ask_smem, gshmemx_ask_smem(1))
+
+// Tiles of half as many rows as columns.
+template <class T>
+__device__ auto tile(const char* first, const Work* w) {
+  const int rows = static_cast<int>(w->n);
+  return gshmemx::Tensor(reinterpret_cast<T*>(const_cast<char*>(first)),
+                         gshmemx::make_layout(gshmemx::make_shape(rows, 2 * rows),
+                                              gshmemx::make_stride(gshmemx::ConstInt<1>{}, rows)));
+}
+template <class T>
+using Tile = decltype(tile<T>(nullptr, nullptr));
+using Place = gshmemx::shape<int, int>;
+#define TILE(NAME, T, ALGORITHM, ...) \
+  STATUS(tile_##NAME,                 \
+         gshmemx::tile_##NAME<Tile<T>, Tile<T>, Place, gshmemx::ALGORITHM>(__VA_ARGS__))
+#define TILE_MOVE(NAME, T) \
+  TILE(NAME, T, PEER_PUSH_NBI, tile<T>(w->from, w), tile<T>(w->to, w), {0, 0}, {9, 9}, w->pe, 0)
+#define TILE_OF_TEAM(NAME, T, ALGORITHM, ...)                                               \
+  TILE(NAME, T, ALGORITHM, w->team, tile<T>(w->from, w), tile<T>(w->to, w), {0, 0}, {9, 9}, \
+       __VA_ARGS__)
+TILE_MOVE(put, float)
+TILE_MOVE(put_block, gshmem_half_t)
+TILE_MOVE(get_warpgroup, double)
+TILE_OF_TEAM(broadcast_warp, float, NVLS_ONE_SHOT_PUSH_NBI, 0)
+TILE_OF_TEAM(allgather_block, float, NVLS_ONE_SHOT_PUSH_NBI, 0)
+TILE_OF_TEAM(sum_reduce, gshmem_half_t, NVLS_ONE_SHOT_PULL_NBI, 0)
+TILE_OF_TEAM(sum_reduce_block, gshmem_half_t, NVLS_TWO_SHOT_PUSH_NBI, w->pe, 0)
+TILE_OF_TEAM(max_reduce_warpgroup, gshmem_bfloat16_t, NVLS_ONE_SHOT_PULL_NBI, 0)
+TILE_OF_TEAM(min_rooted_reduce_warp, float, NVLS_ONE_SHOT_PULL_NBI, w->pe, 0)

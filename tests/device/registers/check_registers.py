@@ -30,7 +30,8 @@ LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst")
 # Those that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}
 # Kernels of calls.cu that have more in whole programs: such a kernel has 896 threads.
-MOST = {re.compile(r"CALL_(broadcastmem|fcollectmem|\w+_reducescatter)(_warp|_block)?"): 72}
+MOST = {re.compile(r"CALL_(broadcastmem|fcollectmem|\w+_reducescatter)(_warp|_block)?"): 72,
+        re.compile(r"CALL_tile_\w+_reduce_warpgroup"): 72}
 # Registers more than in a whole program that it may cost after linking.
 LINKED = 8
 KERNEL = re.compile(r"(?:entry function|properties for) '(\w+)'")
