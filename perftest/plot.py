@@ -6,7 +6,8 @@
 
 A file holds what a perftest printed (table, csv or json), or a table of the OSU micro-benchmarks. NAME=FILE names
 the curves of a file; without a name it is the file's. Files of one program share its charts. A chart has a column of
-the results over the size in bytes, both in powers of two or ten, and its numbers in a table below it.
+the results over the size in bytes, both in powers of two or ten, and its numbers in a table below it. Where operations
+and callers are several, as of call_latency, each operation has a chart, and those of one size share a table.
 """
 import argparse
 import csv
@@ -95,6 +96,9 @@ def points_of(path, label):
     rows = [row for row in rows if row.get("program") and row.get("size_bytes") is not None]
     # What is the same in all rows of a file says nothing about a curve of it.
     varied = [key for key in KEYS if len({str(row.get(key, "")) for row in rows}) > 1]
+    by_name = "name" in varied and "scope" in varied
+    if by_name:
+        varied.remove("name")
     # Of a bandwidth the time adds nothing, and of one sender neither does the sum over all PEs.
     left_out = set()
     if any(row.get("GB_s") not in (None, "", "-") for row in rows):
@@ -110,7 +114,8 @@ def points_of(path, label):
                 continue
             value = float(row[unit])
             if value > 0:
-                points.append(Point(program_of(row), unit, curve, int(row["size_bytes"]), value))
+                program = f"{program_of(row)}: {row['name']}" if by_name else program_of(row)
+                points.append(Point(program, unit, curve, int(row["size_bytes"]), value))
     if not points:
         raise BadFile(f"{path}: no results with a program, size_bytes and one of {', '.join(UNITS)}")
     return points
@@ -181,8 +186,8 @@ def legend_of(curves):
     return f'<ul class="legend">{"".join(out)}</ul>'
 
 
-def table_of(curves, more_is_better):
-    """The numbers; the best of each size is set in bold where there are several."""
+def table_of(curves, more_is_better, first="bytes", titled=sized):
+    """The numbers; the best of each size (or whatever `first` is) is set in bold where there are several."""
     sizes = sorted({size for curve in curves.values() for size in curve})
     head = "".join(f"<th>{html.escape(name)}</th>" for name in curves)
     body = []
@@ -192,9 +197,21 @@ def table_of(curves, more_is_better):
         best = (max if more_is_better else min)(known) if len(known) > 1 else None
         cells = "".join("<td></td>" if value is None else f"<td><b>{value:g}</b></td>" if value == best else
                         f"<td>{value:g}</td>" for value in values)
-        body.append(f"<tr><th>{sized(size)}</th>{cells}</tr>")
-    return (f'<details><summary>numbers</summary><div class="wide"><table><tr><th>bytes</th>{head}</tr>'
-            f'{"".join(body)}</table></div></details>')
+        body.append(f"<tr><th>{html.escape(titled(size))}</th>{cells}</tr>")
+    return f'<div class="wide"><table><tr><th>{first}</th>{head}</tr>{"".join(body)}</table></div>'
+
+
+def tables_apart(charts):
+    """Takes operations of one size (points_of, by_name) out of `charts`: {(program, unit): {curve: {name: value}}}."""
+    tables = {}
+    for program, unit in [key for key in charts if ": " in key[0]]:
+        curves = charts[program, unit]
+        if len({size for curve in curves.values() for size in curve}) > 1:
+            continue
+        shared, name = program.split(": ", 1)
+        for title, curve in charts.pop((program, unit)).items():
+            tables.setdefault((shared, unit), {}).setdefault(title, {})[name] = next(iter(curve.values()))
+    return tables
 
 
 STYLE = """
@@ -218,12 +235,15 @@ def page_of(points, title, sources):
         curve = charts.setdefault((point.program, point.unit), {}).setdefault(point.curve, {})
         curve[point.size] = point.value
     sections, last = [], None
+    for (program, unit), curves in tables_apart(charts).items():
+        sections.append(f"<h2>{html.escape(program)}</h2><h3>{html.escape(UNITS[unit][0])}</h3>"
+                        f"{table_of(curves, UNITS[unit][1], 'operation', str)}")
     for (program, unit), curves in sorted(charts.items(), key=lambda chart: (chart[0][0], list(UNITS).index(chart[0][1]))):
         if program != last:
             sections.append(f"<h2>{html.escape(program)}</h2>")
         last = program
         sections.append(f"<h3>{html.escape(UNITS[unit][0])}</h3>{legend_of(curves)}{drawn(curves, unit)}"
-                        f"{table_of(curves, UNITS[unit][1])}")
+                        f"<details><summary>numbers</summary>{table_of(curves, UNITS[unit][1])}</details>")
     files = "".join(f"<li>{html.escape(label)}: {html.escape(path)}</li>" for label, path in sources)
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
             f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'

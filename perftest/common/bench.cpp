@@ -151,12 +151,14 @@ void Bench::add_row(Row row, const Measurement& measured, Trip trip, std::size_t
   row.iters = measured.iters;
   row.senders = measured.active_pes;
   const double step = on_gpu_ ? kGpuClockStepUs : kHostClockStepUs;
-  const auto problem = below_floor({.path = path_,
-                                    .trip = trip,
-                                    .us = measured.fastest_us,
-                                    .clock_error_us = step / std::max(measured.iters, 1u),
-                                    .bytes = wire_bytes,
-                                    .senders = row.blocks * row.threads});
+  const Claim claim{.path = path_,
+                    .trip = trip,
+                    .us = measured.fastest_us,
+                    .clock_error_us = step / std::max(measured.iters, 1u),
+                    .bytes = wire_bytes,
+                    .senders = row.blocks * row.threads};
+  row.floor_us = floor_us(claim);
+  const auto problem = below_floor(claim);
   // The measurement is the same on all PEs, so all of them come to this end.
   if (problem) {
     if (report_) std::fprintf(stderr, "%s %s\n", row.name.c_str(), problem->c_str());

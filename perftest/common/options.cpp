@@ -41,6 +41,13 @@ constexpr const char* kTypeNames =
 #include <gshmem/types.def>
     ;
 
+constexpr const char* kCallNames = "all"
+#define PERFTEST_CALLERS 7
+#define PERFTEST_CALL(NAME, ...) "|" #NAME
+#include "perftest/common/calls.def"
+    ;
+#undef PERFTEST_CALLERS
+
 const OptionRow kTable[] = {
     {"-b,--min_size", kSizes, &Options::min_size, kSizeValues, "smallest size"},
     {"-e,--max_size", kSizes, &Options::max_size, kSizeValues, "largest size"},
@@ -53,9 +60,12 @@ const OptionRow kTable[] = {
     {"-r,--repetitions", kCommon, &Options::repetitions, kCountValues,
      "measurements, of which minimum and median are reported"},
     {"-c,--ctas", kShape, &Options::ctas, kCountValues, "blocks"},
-    {"-t,--threads_per_cta", kShape | kScope, &Options::threads_per_cta, kCountValues,
+    {"-t,--threads_per_cta", kShape | kScope | kCaller, &Options::threads_per_cta, kCountValues,
      "threads per block"},
     {"-s,--scope", kScope, &Options::scope, "thread|warp|block|all", "who makes a call"},
+    {"-s,--scope", kCaller, &Options::scope, "thread|warp|block|host|stream|all",
+     "who makes a call"},
+    {"--call", kCaller, &Options::call, kCallNames, "what is called"},
     {"-d,--datatype", kType, &Options::datatype, kTypeNames + 1, "element type"},
     {"-o,-a,--atomic_op", kAtomic, &Options::atomic_op,
      "inc|add|and|or|xor|set|swap|compare_swap|fetch|fetch_inc|fetch_add|fetch_and|fetch_or|"
@@ -213,6 +223,12 @@ std::vector<std::size_t> sizes_of(const Options& options, std::size_t unit) {
 std::vector<std::string> scopes_of(const Options& options) {
   if (options.scope == "all") return {"thread", "warp", "block"};
   return {options.scope};
+}
+
+std::vector<std::string> callers_of(const Options& options) {
+  std::vector<std::string> callers = scopes_of(options);
+  if (options.scope == "all") callers.insert(callers.end(), {"host", "stream"});
+  return callers;
 }
 
 const DataType* find_type(std::string_view name) {

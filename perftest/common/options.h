@@ -25,6 +25,7 @@ enum OptionGroup : unsigned {
   kStride = 1u << 9,     ///< -i
   kUnroll = 1u << 10,    ///< --unroll
   kSmem = 1u << 11,      ///< --smem
+  kCaller = 1u << 12,    ///< -s of all who make calls, --call
 };
 
 /// Zero and "" mean "not given": apply_defaults fills them in when the mode is known.
@@ -34,7 +35,7 @@ struct Options {
   unsigned iters = 0;  ///< stays 0 unless given: chosen by time, see timing.h
   unsigned warmup_iters = 0, repetitions = 0;
   unsigned ctas = 0, threads_per_cta = 0;
-  std::string scope{}, datatype{}, atomic_op{}, pattern{}, format{};
+  std::string scope{}, call{}, datatype{}, atomic_op{}, pattern{}, format{};
   unsigned stride = 0, unroll = 0;
   bool bidir = false, report_msgrate = false, sweep_ctas = false, smem = false;
   unsigned pes = 0;  ///< 0: one PE, or as many as the launcher started
@@ -63,6 +64,8 @@ void apply_defaults(Options& options, const Options& defaults);
 [[nodiscard]] std::vector<std::size_t> sizes_of(const Options& options, std::size_t unit);
 /// The scopes of --scope: one, or all three.
 [[nodiscard]] std::vector<std::string> scopes_of(const Options& options);
+/// The callers of --scope: one, or all five.
+[[nodiscard]] std::vector<std::string> callers_of(const Options& options);
 
 /// An element type of --datatype, from gshmem's type table.
 struct DataType {

@@ -31,7 +31,7 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
     : format_(std::move(format)), out_(out) {
   using R = const Row&;
   columns_ = {
-      {"name", shows == Shows::kIssue ? 22 : 14, true, [](R row) { return row.name; }},
+      {"name", 23, true, [](R row) { return row.name; }},
       {"size_bytes", 12, false, [](R row) { return std::to_string(row.size); }},
       {"scope", 6, true, [](R row) { return row.scope; }},
       {"blocks", 6, false, [](R row) { return std::to_string(row.blocks); }},
@@ -39,6 +39,7 @@ Report::Report(std::string format, Shows shows, bool with_rate, std::FILE* out)
       {"iters", 6, false, [](R row) { return std::to_string(row.iters); }},
       {"min_us", 11, false, [](R row) { return number(row.min_us, "%.4f"); }},
       {"median_us", 11, false, [](R row) { return number(row.median_us, "%.4f"); }},
+      {"floor_us", 9, false, [](R row) { return number(row.floor_us, "%.4f"); }},
   };
   if (shows == Shows::kBandwidth || shows == Shows::kRate) {
     columns_.push_back(

@@ -23,6 +23,7 @@ struct Row {
   std::size_t operations = 1;        ///< API operations per iteration of one PE
   unsigned senders = 1;              ///< PEs that did this at once
   double clocks = 0;                 ///< of an SM per operation, kIssue only
+  double floor_us = 0;               ///< least that one iteration can take
 
   /// 10^9 bytes per second from one PE, by the median.
   [[nodiscard]] double gigabytes_per_s() const;

@@ -18,8 +18,8 @@ PROGRAMS = {
     "put_bw": SIZES, "get_bw": SIZES, "put_latency": SIZES, "get_latency": SIZES, "p_bw": SIZES,
     "g_bw": SIZES, "p_latency": [], "g_latency": [], "put_ping_pong": SIZES,
     "put_signal_ping_pong": SIZES, "signal_ping_pong": [], "atomic_latency": [],
-    "atomic_bw": SIZES, "barrier_latency": [], "sync_latency": [], "init_time": [],
-    "issue_cost": [], "stream_latency": SIZES,
+    "atomic_bw": SIZES, "init_time": [], "issue_cost": [], "call_latency": SIZES,
+    "collective_latency": SIZES,
 }
 NOTHING_TO_CORRUPT = ["init_time"]
 NO_FLOOR = ["init_time", "issue_cost"]  # only a time of zero is impossible
@@ -111,6 +111,16 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--threads_per_cta: '6' is not accepted", result.stderr)
 
+    def test_a_call_that_is_not_made_so_is_an_error_of_use(self):
+        for options, words in [(["--call", "fence", "-s", "stream"], "no 'fence' here by 'stream'"),
+                               (["--call", "alltoall"], "no 'alltoall' here"),
+                               (["--call", "sing"], "'sing' is not accepted"),
+                               (["--scope", "grid"], "thread|warp|block|host|stream|all")]:
+            with self.subTest(options):
+                result = run("call_latency", *options)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(words, result.stderr)
+
     def test_a_type_without_atomics_is_an_error_of_use(self):
         result = run("atomic_latency", "-d", "half")
         self.assertEqual(result.returncode, 2)
@@ -133,7 +143,9 @@ class CommandLineTest(unittest.TestCase):
                 ("get_latency", ["-s", "warp", "--smem"], 4), ("g_latency", ["-d", "float"], 1),
                 ("atomic_latency", ["-d", "int", "-o", "fetch_add"], 1),
                 ("atomic_bw", ["-d", "uint", "-o", "compare_swap"], 4),
-                ("barrier_latency", ["-s", "block", "-t", "3"], 4), ("sync_latency", [], 1)]:
+                ("call_latency", ["-s", "block", "-t", "3"], 4), ("call_latency", [], 1),
+                ("call_latency", ["--pattern", "ring"], 3), ("collective_latency", [], 1),
+                ("collective_latency", ["-s", "host", "--call", "alltoalls"], 4)]:
             with self.subTest((program, options, pes)):
                 result = small(program, *options, pes=pes)
                 self.assertEqual(result.returncode, 0, result.stderr)

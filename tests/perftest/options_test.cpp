@@ -7,7 +7,7 @@ using Catch::Contains;
 
 namespace {
 
-constexpr unsigned kAll = ~0u;
+constexpr unsigned kAll = ~kCaller;  // the -s of kScope
 
 std::string error_of(std::vector<std::string> arguments, unsigned groups = kAll) {
   try {

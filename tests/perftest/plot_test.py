@@ -72,6 +72,17 @@ def main():
         assert osu[0][0] < osu[1][0] and osu[0][1] > osu[1][1], osu
         assert {"0.25", "0.5"} <= set(page.titles) and f"{rows[0]['median_us']:g}" in page.titles, page.titles
 
+        # Of many operations by many callers each has a chart, and those of one size a table.
+        with open(folder / "calls", "w", encoding="utf-8") as file:
+            subprocess.run([os.path.join(sys.argv[1], "call_latency"), "--pes", "2", "-n", "5"], stdout=file, check=True,
+                           timeout=100)
+        done = plot("-o", folder / "page", folder / "calls")
+        assert done.returncode == 0, done.stderr
+        page = Page((folder / "page").read_text(encoding="utf-8"))
+        titles = [title for title in page.titles if title.startswith("call_latency")]
+        assert len(titles) == len(set(titles)) == 11 and "call_latency: put" in titles, titles
+        assert sum(len(curve) for curve in page.curves) > 2 * 8 * 5, page.curves
+
         (folder / "empty").write_text("", encoding="utf-8")
         (folder / "other").write_text("{}", encoding="utf-8")
         for bad in ("empty", "other", "missing"):

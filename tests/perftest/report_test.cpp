@@ -34,7 +34,8 @@ const Row kRow{.name = "op",
                .median_us = 2,
                .bytes = 1000,
                .operations = 8,
-               .senders = 2};
+               .senders = 2,
+               .floor_us = 0.5};
 
 }  // namespace
 
@@ -53,8 +54,8 @@ TEST_CASE("a table has a header, titles and a row") {
 
 TEST_CASE("CSV quotes what needs it and repeats the header in every row") {
   CHECK(printed("csv", Shows::kLatency, kRow) ==
-        "name,size_bytes,scope,blocks,threads,iters,min_us,median_us,program,mode\n"
-        "op,1000,block,4,32,10,1.0000,2.0000,p,\"\"\"a\"\", b\"\n");
+        "name,size_bytes,scope,blocks,threads,iters,min_us,median_us,floor_us,program,mode\n"
+        "op,1000,block,4,32,10,1.0000,2.0000,0.5000,p,\"\"\"a\"\", b\"\n");
 }
 
 TEST_CASE("JSON has numbers as numbers and escapes text") {
@@ -73,7 +74,8 @@ TEST_CASE("JSON has numbers as numbers and escapes text") {
       "threads": 32,
       "iters": 10,
       "min_us": 1.0,
-      "median_us": 2.0
+      "median_us": 2.0,
+      "floor_us": 0.5
     }
   ]
 }
