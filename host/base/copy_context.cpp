@@ -48,7 +48,8 @@ CopyContext::CopyContext(const CudaDriver& cuda, int device) : cuda_(cuda) {
   const char* why = "";
   cuda_.cuGetErrorString(made, &why);
   GSHMEM_WARN(
-      "GPU %d has no room for a context of this library (cuCtxCreate: %s): while a call waits for a "
+      "GPU %d has no room for a context of this library (cuCtxCreate: %s): while a call waits for "
+      "a "
       "kernel, cudaMemcpy say, what goes to or from this PE by the network waits, too; call "
       "cudaDeviceSynchronize first, or free memory, or under MPS lower CUDA_DEVICE_MAX_CONNECTIONS",
       device, why);
