@@ -10,13 +10,18 @@ import subprocess
 import sys
 
 
-def run(program, options, status, **environment):
-    """The output of gshmem-info, which must end with `status`."""
+def run_both(program, options, status, **environment):
+    """The output of gshmem-info, which must end with `status`, and its log."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GSHMEM_")}
     done = subprocess.run([*program, *options], env={**env, "GSHMEM_DEVICE": "cpu", **environment},
                           capture_output=True, text=True)
     assert done.returncode == status, f"exit {done.returncode}, not {status}\n{done.stderr}"
-    return done.stdout
+    return done.stdout, done.stderr
+
+
+def run(program, options, status, **environment):
+    """Its output alone."""
+    return run_both(program, options, status, **environment)[0]
 
 
 def run_any(program, options, **environment):
@@ -67,7 +72,10 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
 
 def case_selftest(program):
     soft = {"GSHMEM_NIC": "soft"}
-    good = run(program, ["--nic-selftest"], 0, **soft)
+    good, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_STRICT="1", **soft)
+    # The error that it makes at this end, and nothing that the soft NIC found besides.
+    found = [line for line in log.splitlines() if "soft NIC" in line]
+    assert len(found) == 1 and "key 0xdead00: no region has this key" in found[0], log
     for part in ("230 lengths up to 230 bytes", "wrap of the queue", "atomics of 4 bytes", "error: remote key", "GB/s",
                  "All checks are good."):
         assert part in good, f"no {part!r} in\n{good}"

@@ -77,6 +77,8 @@ int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   attributes->flags = current->grh_required ? IBV_QPF_GRH_REQUIRED : 0;
   attributes->gid_tbl_len = 2;
   attributes->lid = 0x1234;
+  attributes->active_width = current->width;
+  attributes->active_speed = current->speed;
   attributes->link_layer = current->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
   return simple("ibv_query_port");
 }

@@ -26,6 +26,7 @@ struct FakeVerbs {
   std::uint16_t wqe_bytes_max = 1024;
   int registers = 1000;                         ///< doorbells that can still be had
   bool no_record = false;                       ///< queue pairs may do without a doorbell record
+  std::uint8_t width = 0, speed = 0;            ///< of the port, as codes
   std::uint32_t qp_state = 3, qp_counters = 0;  ///< what QUERY_QP answers, by place in the qpc
 
   // What it saw.

@@ -390,6 +390,28 @@ TEST_CASE("ends_of_a_connection_are_described") {
   }
 }
 
+TEST_CASE("the_rate_of_a_port_is_that_of_its_lanes_times_their_number") {
+  const auto gbits = [](std::uint8_t width, std::uint8_t speed) {
+    fake_verbs_reset();
+    fake_verbs().width = width;
+    fake_verbs().speed = speed;
+    Setup setup;
+    const FoundDevices found =
+        find_devices(setup.api, {.config = setup.config, .sysfs = "/nowhere"});
+    REQUIRE(found.ports.size() == 1);
+    return found.ports[0].candidate.gbits;
+  };
+  // SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR; 14 for FDR's 14.0625.
+  const std::pair<int, double> speeds[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
+                                           {16, 14}, {32, 25}, {64, 50}, {128, 100}};
+  for (const auto& [code, each] : speeds) CHECK(gbits(1, static_cast<std::uint8_t>(code)) == each);
+  const std::pair<int, double> widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+  for (const auto& [code, lanes] : widths)
+    CHECK(gbits(static_cast<std::uint8_t>(code), 4) == lanes * 10);
+  CHECK(gbits(3, 4) == 0);
+  CHECK(gbits(2, 3) == 0);
+}
+
 TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known") {
   fake_verbs_reset();
   Setup setup;
