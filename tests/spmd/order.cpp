@@ -205,7 +205,9 @@ void test_store_buffering(Pe& pe) {
   LaunchShape shape;
   if (pe.on_gpu() && !pe.on_network()) shape = {.blocks = 16, .threads = 64};
   const std::size_t threads = shape.blocks * shape.threads;
-  std::uint64_t rounds = static_cast<std::uint64_t>(pe.rounds(pe.on_network() ? 5000 : 20000));
+  std::uint64_t rounds = static_cast<std::uint64_t>(pe.rounds(pe.on_network() ? 5000
+                                                              : pe.on_gpu()   ? 100000
+                                                                              : 20000));
   if (const char* all = std::getenv("SPMD_LITMUS_ROUNDS")) {
     rounds = std::strtoull(all, nullptr, 0) / threads;
   }

@@ -36,7 +36,8 @@ bool was_flushed(const Bench::Met& met) {
 
 /// The first queue, with the register of the NIC itself, is rung once.
 std::string ring_by_hand(Bench& bench, const char* name, bool record_first, const char* good) {
-  if (!device::has_register(bench.state().nic.traits)) return "left out: a host thread rings";
+  if (!device::has_register(bench.state().nic.traits))
+    return "left out: kernels ring a word in memory";
   device::Call nop(device::CallKind::kNop, name);
   nop.operand = record_first ? 1 : 0;
   bench.run(nop);

@@ -506,3 +506,22 @@ TEST_CASE("atomics_to_mapped_pes_stay_with_them_though_a_network_reaches_others"
   for (const abi::AmoPath path : seen)
     CHECK(path == (who == "local" ? abi::AmoPath::kInPlace : abi::AmoPath::kNic));
 }
+
+/// With the soft NIC's libraries as those of a card.
+TEST_CASE("gpus_that_do_not_order_writes_are_warned_of_where_a_nic_writes_to_them", "[.mlx5]") {
+  const bool ordered = GENERATE(true, false);
+  four_gpus({{"GSHMEM_NIC", "mlx5"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
+  heaps().writes_ordering = ordered ? 200 : 0;
+  std::string said;
+  {
+    test::StderrCapture capture;
+    run_threads(4, [](const Runtime&) {});
+    for (const std::string& line : capture.writes()) said += line;
+  }
+  for (int gpu = 0; gpu < 4; ++gpu) {
+    const std::string warning = "GPU " + std::to_string(gpu) + " (double " + std::to_string(gpu) +
+                                ") does not keep the order in which a NIC writes to it";
+    INFO(said);
+    CHECK((said.find(warning) != std::string::npos) == !ordered);
+  }
+}
