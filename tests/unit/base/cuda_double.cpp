@@ -59,7 +59,8 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress(
     const char* symbol, void** function, int cuda_version, cuuint64_t flags,
     CUdriverProcAddressQueryResult* status) {
   // As a real one does: base names only, never "cuMemAlloc_v2".
-  const int known = std::strcmp(symbol, "cuCtxSetFlags") == 0 ? 12010 : 12000;
+  const auto is = [symbol](const char* name) { return std::strcmp(symbol, name) == 0; };
+  const int known = is("cuCtxSetFlags") ? 12010 : is("cuCtxCreate") ? 3020 : 12000;
   if (cuda_version != known || flags != 0 || std::strstr(symbol, "_v2") != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
 #ifdef DOUBLE_NO_FUNCTION
@@ -69,7 +70,6 @@ extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress(
     return CUDA_ERROR_NOT_FOUND;
   }
 #endif
-  const auto is = [symbol](const char* name) { return std::strcmp(symbol, name) == 0; };
   *status = CU_GET_PROC_ADDRESS_SUCCESS;
   *function = is("cuInit")             ? address_of(init)
               : is("cuDeviceGetCount") ? address_of(device_count)
