@@ -138,7 +138,7 @@ GSHMEM_OUTLINE int check_tiles(const Caller& call, const TileArguments& tiles, i
     if (!of->data) return refuse(call, of->name, abi::Rule::kNotNull, 0, of->count() * of->size);
     for (int k = 0; k < 2; ++k) {
       if (of->shape.of[k] < 0)
-        return refuse(call, of->shape_name, abi::Rule::kNoOfQps,
+        return refuse(call, of->shape_name, abi::Rule::kNotNegative,
                       static_cast<std::uint64_t>(of->shape.of[k]));
       if (of->shape.of[k] > static_cast<std::ptrdiff_t>(kMostTileBytes))
         return refuse(call, of->shape_name, abi::Rule::kOverflow,

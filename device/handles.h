@@ -63,7 +63,7 @@ struct Handles {
   int count;
   GSHMEM_FN bool good(const State& state, const char* call) const {
     if (count < 0)
-      return bad_argument(state, call, "num_qps", abi::Rule::kNoOfQps, as_value(count));
+      return bad_argument(state, call, "num_qps", abi::Rule::kNotNegative, as_value(count));
     return Local{entries("qps", qps, static_cast<std::size_t>(count))}.good(state, call);
   }
 };

@@ -148,12 +148,7 @@ int main(int argc, char** argv) {
        .groups = kSizes | kCaller,
        .shows = Shows::kLatency,
        .gpu = {.min_size = 8, .max_size = 1 << 20, .step = 8, .threads_per_cta = 1024},
-       .cpu = {.min_size = 8,
-               .max_size = 1 << 10,
-               .step = 128,
-               .iters = 100,
-               .repetitions = 3,
-               .threads_per_cta = 2},
+       .cpu = calls_on_cpu(),
        .run = run},
       argc, argv);
 }

@@ -49,19 +49,21 @@ CopyContext::CopyContext(const CudaDriver& cuda, int device) : cuda_(cuda) {
   cuda_.cuGetErrorString(made, &why);
   GSHMEM_WARN(
       "GPU %d has no room for a context of this library (cuCtxCreate: %s): while a call waits for "
-      "a "
-      "kernel, cudaMemcpy say, what goes to or from this PE by the network waits, too; call "
+      "a kernel, cudaMemcpy say, what goes to or from this PE by the network waits, too; call "
       "cudaDeviceSynchronize first, or free memory, or under MPS lower CUDA_DEVICE_MAX_CONNECTIONS",
       device, why);
   GSHMEM_CU(&cuda_, cuDevicePrimaryCtxRetain, &context_, device_);
 }
 
 CopyContext::~CopyContext() {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  cuda_.cuThreadExchangeStreamCaptureMode(&mode);
   if (is_own_) {
     cuda_.cuCtxDestroy(context_);
   } else {
     cuda_.cuDevicePrimaryCtxRelease(device_);
   }
+  cuda_.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 // The driver sends short copies to the GPU through the queue of kernels, where they wait for a time

@@ -83,10 +83,10 @@ std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues
   const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.handle == 0; });
-  if (found == slots_.end())
-    throw Error(GSHMEMX_ERROR_OUT_OF_MEMORY,
-                strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
-                          abi::kMaxContexts));
+  require(found != slots_.end(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
+    return strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
+                     abi::kMaxContexts);
+  });
   const auto at = static_cast<std::uint32_t>(found - slots_.begin());
   State state = own_;
   found->queues = kOwn;

@@ -38,7 +38,7 @@ std::string bad_argument(const abi::FaultRecord& f) {
     case abi::Rule::kHandle:
       return strprintf("%s = %ld is not open: it was destroyed, or never created on this PE", is,
                        number);
-    case abi::Rule::kNoOfQps:
+    case abi::Rule::kNotNegative:
       return strprintf("%s = %ld is negative", is, number);
     case abi::Rule::kTeam:
       return strprintf("%s = %ld is not a team", is, number);

@@ -107,8 +107,7 @@ void Network::warn_of_order() const {
   GSHMEM_WARN(
       "GPU %d (%s) does not keep the order in which a NIC writes to it: kernels may see a signal "
       "before the payload that was sent before it; use GSHMEM_NIC=ofi with GSHMEM_GDR=off, or a "
-      "GPU "
-      "of the Hopper generation or newer (gshmem-info --doctor)",
+      "GPU of the Hopper generation or newer (gshmem-info --doctor)",
       gpu_->device(), gpu_->name());
 }
 

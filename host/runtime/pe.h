@@ -21,6 +21,7 @@
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "host/runtime/user_buffers.h"
+
 #include <atomic>
 #include <memory>
 #include <optional>

@@ -26,6 +26,16 @@ constexpr std::size_t kSet = 8;               // words that are waited for at a 
 constexpr std::uint64_t kOne = 1, kHeld = 1;  // kHeld: what a word has that does not change
 constexpr int kRoot = 0;
 
+/// Defaults of CPU mode.
+inline Options calls_on_cpu() {
+  return {.min_size = 8,
+          .max_size = 1 << 10,
+          .step = 128,
+          .iters = 100,
+          .repetitions = 3,
+          .threads_per_cta = 2};
+}
+
 /// What a call is about. All but `values` and `result` are symmetric.
 struct At {
   std::byte* dest;

@@ -12,17 +12,6 @@ using Catch::Contains;
 using soft::EngineError;
 using soft::QpState;
 
-/// The error of a control call: "status: reason".
-template <class F>
-std::string refusal(F call) {
-  try {
-    call();
-  } catch (const EngineError& error) {
-    return std::to_string(error.status) + ": " + error.what();
-  }
-  return "none";
-}
-
 TEST_CASE("the_control_path_refuses_with_the_command_status") {
   soft::Engine engine(soft::EngineOptions{});
   const std::uint32_t pd = engine.create_pd();

@@ -370,17 +370,26 @@ TEST_CASE("bad_places_of_queues_are_errors") {
   CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
 }
 
+/// Two queues, of which the first one may be connected to the other.
+struct TwoQueues {
+  TwoQueues() : nic(setup.open()) {
+    nic->use_queue_memory(setup.memory.queue_region());
+    (void)nic->register_memory(setup.memory.heap_region());
+    for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
+    other = nic->connect_info(1);
+  }
+  Setup setup;
+  std::unique_ptr<Mlx5Nic> nic;
+  std::uint32_t numbers[2];
+  ConnectInfo other;
+};
+
 TEST_CASE("ends_of_a_connection_are_described") {
   for (const bool ethernet : {false, true}) {
     fake_verbs_reset();
     fake_verbs().ethernet = ethernet;
-    Setup setup;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    nic->use_queue_memory(setup.memory.queue_region());
-    (void)nic->register_memory(setup.memory.heap_region());
-    std::uint32_t numbers[2];
-    for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
-    const ConnectInfo other = nic->connect_info(1);
+    const TwoQueues two;
+    const auto& [setup, nic, numbers, other] = two;
     nic->connect(0, 3, other, 0);
     const std::string end = ethernet ? "mlx5_7 port 1 (GID 10.0.0.1)" : "mlx5_7 port 1 (LID 4660)";
     CHECK(nic->describe_ends(numbers[0], 3) == end + " to " + end + " of PE 3");
@@ -414,13 +423,8 @@ TEST_CASE("the_rate_of_a_port_is_that_of_its_lanes_times_their_number") {
 
 TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known") {
   fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  (void)nic->register_memory(setup.memory.heap_region());
-  std::uint32_t numbers[2];
-  for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
-  const ConnectInfo other = nic->connect_info(1);
+  const TwoQueues two;
+  const auto& [setup, nic, numbers, other] = two;
   CHECK(nic->queue_status(numbers[0], 3).empty());  // not connected yet
   nic->connect(0, 3, other, 0);
   fake_verbs().qp_counters = 0x12345678;

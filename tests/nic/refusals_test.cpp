@@ -13,23 +13,11 @@ namespace gshmem::test {
 namespace {
 
 using soft::CqAttributes;
-using soft::EngineError;
 using soft::QpAttributes;
 using soft::QpRtr;
 using soft::QpRts;
 using soft::ReceiveAttributes;
 using soft::ReceiveOrder;
-
-/// "status: reason" of a call that is refused, else "none".
-template <class F>
-std::string refusal(F call) {
-  try {
-    call();
-  } catch (const EngineError& error) {
-    return std::to_string(error.status) + ": " + error.what();
-  }
-  return "none";
-}
 
 /// An engine and one of each object.
 struct Objects {

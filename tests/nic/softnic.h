@@ -24,6 +24,17 @@ namespace gshmem::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// "status: reason" of a control call that is refused, else "none".
+template <class F>
+std::string refusal(F call) {
+  try {
+    call();
+  } catch (const soft::EngineError& error) {
+    return std::to_string(error.status) + ": " + error.what();
+  }
+  return "none";
+}
+
 inline void append32(Bytes& to, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8)
     to.push_back(static_cast<std::uint8_t>(value >> shift));

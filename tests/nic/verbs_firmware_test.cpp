@@ -272,17 +272,8 @@ TEST_CASE("the port is up, and has the LID and the GUID of the device") {
 
 TEST_CASE("every reason for which a shared receive queue is refused") {
   Rig rig;
-  constexpr std::size_t kWq = 0x50;
-  Bytes in = command(0x90c, 0x110);
-  bits(in, 0x20, 23, 20, 1);  // ready
-  bits(in, kWq, 31, 28, 1);   // cyclic
-  bits(in, kWq + 8, 23, 0, rig.pd);
-  word64(in, kWq + 0x10, 0xf000);   // dbr_addr
-  bits(in, kWq + 0x20, 19, 16, 6);  // log_wq_stride
-  bits(in, kWq + 0x20, 4, 0, 8);    // log_wq_sz
-  bits(in, kWq + 0x24, 31, 30, 3);  // umems are valid
-  word(in, kWq + 0x28, rig.umem);
-  word(in, kWq + 0x2c, rig.umem);
+  Bytes in = create_rmp(rig);
+  bits(in, kWq, 31, 28, 1);  // cyclic
   const auto refused = [&](Status status, Check check) {
     return rig.run(in).refused(status, check);
   };

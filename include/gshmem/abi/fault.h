@@ -22,9 +22,9 @@ enum class Rule : std::uint32_t {
   kStride,
   kSignalOp,
   kCmp,
-  kApart,    ///< a signal word outside of the payload, which begins at limit
-  kHandle,   ///< of an open context or queue
-  kNoOfQps,  ///< not negative
+  kApart,   ///< a signal word outside of the payload, which begins at limit
+  kHandle,  ///< of an open context or queue
+  kNotNegative,
   kTeam,
   kAloneBy,  ///< a context whose queue has limit entries as long as a burst is open
   kAtLeast,  ///< limit

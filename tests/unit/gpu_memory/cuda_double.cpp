@@ -243,12 +243,16 @@ CUresult retain(CUcontext* context, CUdevice device) {
 }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
 CUresult create_context(CUcontext* context, unsigned, CUdevice device) {
+  if (breaks_capture("cuCtxCreate")) return kCaptured;
   if (record().crowded) return CUDA_ERROR_OUT_OF_MEMORY;
   *context = reinterpret_cast<CUcontext>(&all_contexts[2 * kDevices + device]);
   contexts_of_thread.push_back(*context);
   return ++record().made, CUDA_SUCCESS;
 }
-CUresult destroy_context(CUcontext) { return --record().made, CUDA_SUCCESS; }
+CUresult destroy_context(CUcontext) {
+  if (breaks_capture("cuCtxDestroy")) return kCaptured;
+  return --record().made, CUDA_SUCCESS;
+}
 CUresult push(CUcontext context) {
   if (record().gone) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   contexts_of_thread.push_back(context);
