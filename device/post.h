@@ -316,6 +316,7 @@ class StepStore {
     }
     const std::uint32_t mask = abi::QueueTraits::depth(posting_.traits()) - 1;
     Word16* const entries = reinterpret_cast<Word16*>(posting_.queue.entries());
+    keep_in_memory(unit);  // four registers for all units, not for each
     store_bulk(entries + (index & mask) * 4 + at % 4, unit);
   }
 

@@ -29,9 +29,6 @@ WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
 LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst")
 # Those that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}
-# Kernels of calls.cu that have more in whole programs: such a kernel has 896 threads.
-MOST = {re.compile(r"CALL_(broadcastmem|fcollectmem|\w+_reducescatter)(_warp|_block)?"): 72,
-        re.compile(r"CALL_tile_\w+_reduce_warpgroup"): 72}
 # Registers more than in a whole program that it may cost after linking.
 LINKED = 8
 KERNEL = re.compile(r"(?:entry function|properties for) '(\w+)'")
@@ -99,15 +96,13 @@ def check(title, found, limit_of):
     return failures
 
 
-def check_calls(title, found, most):
-    """As check, of kernels that do nothing else; `most`: of those that may have more."""
+def check_calls(title, found):
+    """As check, of kernels that do nothing else."""
     print(title)
-    failures = 0
     for name, count in found.items():
-        limit = next((limit for names, limit in most.items() if names.fullmatch(name)), LAUNCHABLE)
-        failures += count > limit
-        print(f"  {name:34} {count:4}   limit {limit}{'   TOO MANY' if count > limit else ''}")
-    return failures
+        print(f"  {name:34} {count:4}   limit {LAUNCHABLE}"
+              f"{'   TOO MANY' if count > LAUNCHABLE else ''}")
+    return sum(count > LAUNCHABLE for count in found.values())
 
 
 def main():
@@ -124,9 +119,9 @@ def main():
     failures += check("GSHMEM_COPY_DEPTH=4", shallow,
                       lambda _, body, call, alone: alone + LIMITS[body] if call in SHALLOW
                       else LAUNCHABLE)
-    failures += check_calls("other families", registers(nvcc, flags, "calls.cu"), MOST)
+    failures += check_calls("other families", registers(nvcc, flags, "calls.cu"))
     failures += check_calls("other families, -rdc=true, linked",
-                            registers(nvcc, flags, "calls.cu", linked=True), {})
+                            registers(nvcc, flags, "calls.cu", linked=True))
     return 1 if failures else 0
 
 
