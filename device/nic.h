@@ -15,9 +15,9 @@ namespace gshmem::device::nic {
 GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
   return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
 }
-GSHMEM_FN OneEntry transfer_of(const State& state, Opcode opcode, const void* remote,
+GSHMEM_FN OneEntry transfer_of(const Posting& posting, Opcode opcode, const void* remote,
                                const void* local, std::size_t bytes) {
-  return transfer_entry(opcode, heap_offset(state, remote), heap_offset(state, local),
+  return transfer_entry(opcode, posting.offset(remote), posting.offset(local),
                         static_cast<std::uint32_t>(bytes));
 }
 
@@ -27,13 +27,16 @@ GSHMEM_FN bool is_words(const void* source, std::size_t bytes) {
   return (bytes - 1 < kShortInlineBytes) &
          ((reinterpret_cast<std::uintptr_t>(source) | bytes) % sizeof(std::uint32_t) == 0);
 }
-GSHMEM_FN OneEntry words_of(const State& state, const void* dest, const void* source,
-                            std::size_t bytes) {
+GSHMEM_FN ShortPayload load_words(const void* source, std::size_t bytes) {
   const std::uint32_t* word = static_cast<const std::uint32_t*>(source);
   ShortPayload payload{{load_bulk(word), 0, 0}};
   if (bytes > 4) payload.word[1] = load_bulk(word + 1);
   if (bytes > 8) payload.word[2] = load_bulk(word + 2);
-  return inline_entry(heap_offset(state, dest), payload, static_cast<std::uint32_t>(bytes));
+  return payload;
+}
+GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPayload payload,
+                               std::size_t bytes) {
+  return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
 }
 
 /// The one thread that posts for a warp or a block meets no other.
@@ -51,14 +54,16 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     PostingOf<OneEntry> posting;
-    post_by(posting, state, queue_index(state, pe, words ? Rail::kFirst : Rail::kAny));
+    ShortPayload payload{};  // comes while the queue is chosen
+    if (words) payload = load_words(source, bytes);
+    post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny);
     if (words) {
-      posting.entries = words_of(state, dest, source, bytes);
+      posting.entries = words_entry(posting, dest, payload, bytes);
       // By value where threads put by themselves: the time of others goes elsewhere.
       using Held = std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
       post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
     } else {
-      posting.entries = transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes);
+      posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
       post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
                                                                   blocking ? "put" : nullptr);
     }
@@ -78,8 +83,8 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   const bool blocking = arrival == Arrival::kOnReturn;
   if (is_short(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
     PostingOf<OneEntry> posting;
-    post_by(posting, state, queue_index(state, pe, Rail::kAny));
-    posting.entries = transfer_of(state, Opcode::kRdmaRead, source, dest, bytes);
+    post_to(posting, state, pe, Rail::kAny);
+    posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes);
     post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
     return;
   }
@@ -95,9 +100,9 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
 GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
                              int pe) {
   PostingOf<OneEntry> posting;
-  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
+  post_to(posting, state, pe, Rail::kFirst);
   posting.entries = inline_entry(
-      heap_offset(state, dest),
+      posting.offset(dest),
       {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
   post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
 }
@@ -143,8 +148,8 @@ GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, st
     return value;
   }
   PostingOf<OneEntry> posting;
-  post_by(posting, state, queue_index(state, pe, Rail::kAny));
-  posting.entries = transfer_of(state, Opcode::kRdmaRead, source, state.heap, bytes);
+  post_to(posting, state, pe, Rail::kAny);
+  posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, state.heap, bytes);
   keep_in_memory(posting);
   abi::ScratchSlot* slot = claim_or_report(&state);
   if (!slot) return value;
@@ -178,16 +183,16 @@ GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe);
   PostingOf<WqeImage> posting;
-  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
-  make_atomic(posting.entries, posting.queue, heap_offset(state, target), operation, kSink);
+  post_to(posting, state, pe, Rail::kFirst);
+  make_atomic(posting.entries, posting.queue, posting.offset(target), operation, kSink);
   post<Sharing::kWarp>(posting);
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe), 0;
   PostingOf<WqeImage> posting;
-  post_by(posting, state, queue_index(state, pe, Rail::kFirst));
-  std::uint64_t remote = heap_offset(state, target);
+  post_to(posting, state, pe, Rail::kFirst);
+  std::uint64_t remote = posting.offset(target);
   keep_in_memory(posting);
   keep_in_memory(operation);
   keep_in_memory(remote);
@@ -222,11 +227,11 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   const bool words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     PostingOf<WqeImage> posting;
-    post_by(posting, state, queue_index(state, pe, Rail::kFirst));
+    post_to(posting, state, pe, Rail::kFirst);
     make_transfer(posting.entries, posting.queue,
-                  words ? words_of(state, dest, source, bytes)
-                        : transfer_of(state, Opcode::kRdmaWrite, dest, source, bytes));
-    make_atomic(posting.entries, posting.queue, heap_offset(state, signal.word), amo, kSink);
+                  words ? words_entry(posting, dest, load_words(source, bytes), bytes)
+                        : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes));
+    make_atomic(posting.entries, posting.queue, posting.offset(signal.word), amo, kSink);
     post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
     return;
   }

@@ -256,7 +256,14 @@ struct Posting : Wait {
   std::uint64_t first;  ///< as of post_at_once; then the group's first entry, or kQueueFailed
   Converged group;      ///< threads that share the reservation
   std::uint32_t tail;   ///< entries of the group's last WQE
+  std::uint32_t held_traits;
+  const char* heap;
   GSHMEM_FN Reservation taken() const { return {first, ready, reserved}; }
+  GSHMEM_FN std::uint32_t traits() const { return held_traits; }
+  /// Of an address in this PE's heap: what WQEs call it, here and at every PE.
+  GSHMEM_FN std::uint64_t offset(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap);
+  }
 };
 template <class Entries>
 struct PostingOf : Posting {
@@ -265,11 +272,34 @@ struct PostingOf : Posting {
     return entries.entries() * static_cast<std::uint32_t>(this->group.size());
   }
 };
+/// What a call needs of the state, which may be in no cache: after an acquire each sector of it
+/// comes from the second level, 360 clocks on an H100. So it is asked for at once, in front of what
+/// depends on it.
+struct PostState {
+  std::uint64_t queues, cursors, heap;
+  std::uint32_t traits;
+  GSHMEM_FN explicit PostState(const State& state)
+      : queues(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.queues))),
+        cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
+        heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
+        traits(load_bulk(&state.nic.traits)) {}
+};
 /// By queue `index`.
+GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& held,
+                       std::uint32_t index) {
+  posting.state = &state;
+  posting.queue = Queue(reinterpret_cast<const QueueView*>(held.queues) + index);
+  posting.cursor = reinterpret_cast<QueueCursor*>(held.cursors) + index;
+  posting.held_traits = held.traits;
+  posting.heap = reinterpret_cast<const char*>(held.heap);
+}
+/// As above, by loads one after the other, which take fewer registers.
 GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index) {
   posting.state = &state;
   posting.queue = Queue(state.nic.queues + index);
   posting.cursor = state.nic.cursors + index;
+  posting.held_traits = state.nic.traits;
+  posting.heap = state.heap;
 }
 
 // The call step by step, for what has to wait, is the first of its queue, or needs registers for

@@ -41,6 +41,12 @@ GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   return static_cast<std::uint32_t>(pe) * nic.per_pe + slot;
 }
 
+/// By the calling thread's queue to `pe`.
+GSHMEM_FN void post_to(Posting& posting, const State& state, int pe, Rail rail) {
+  const PostState held(state);
+  post_by(posting, state, held, queue_index(state, pe, rail));
+}
+
 /// Offset of an address in this PE's heap: what WQEs call it, here and at every PE.
 GSHMEM_FN std::uint64_t heap_offset(const State& state, const void* p) {
   return static_cast<std::uint64_t>(static_cast<const char*>(p) - state.heap);
@@ -111,10 +117,10 @@ GSHMEM_FN const char* name_of(Operation operation) {
 using Post = PostingOf<WqeImage>;
 
 GSHMEM_FN KeyedAddress remote_place(const Post& post, const void* symmetric) {
-  return {heap_offset(*post.state, symmetric), post.queue.remote_key()};
+  return {post.offset(symmetric), post.queue.remote_key()};
 }
 GSHMEM_FN KeyedAddress local_place(const Post& post, const void* p) {
-  return {heap_offset(*post.state, p), post.queue.local_key()};
+  return {post.offset(p), post.queue.local_key()};
 }
 
 // The steps of execute_long(), out of line for the sake of registers (see Post): it must keep
@@ -238,7 +244,7 @@ GSHMEM_OUTLINE void make_operands(const Request& request, Post& post) {
 }
 GSHMEM_OUTLINE void make_places(Request& request, Post& post) {
   image_amo_places(post.entries, post.entries.second, request.amo.width,
-                   {heap_offset(*post.state, request.target), post.queue.atomic_key()},
+                   {post.offset(request.target), post.queue.atomic_key()},
                    {kSink, post.queue.local_key()});
   request.target = nullptr;
 }

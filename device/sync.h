@@ -25,9 +25,37 @@ struct World {
   GSHMEM_FN int n_pes() const { return state.n_pes; }
   GSHMEM_FN int my_pe() const { return state.my_pe; }
   GSHMEM_FN int pe(int i) const { return i; }
-  GSHMEM_FN bool is_flat() const { return state.world_is_flat != 0; }
+  GSHMEM_FN bool is_flat() const { return (state.all_pes & abi::kAllPesFlat) != 0; }
+  GSHMEM_FN bool has_network() const { return state.nic.queues != nullptr; }
   GSHMEM_FN std::uint32_t index() const { return GSHMEM_TEAM_WORLD; }
   GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots; }
+};
+/// A predefined team of all PEs in order, for a function that has the state by its address. What it
+/// needs is asked for at once, and not each after what depends on the one before (see PostState).
+class AllPes {
+ public:
+  const State& state;
+  GSHMEM_FN AllPes(const State& of, std::uint32_t team)
+      : state(of),
+        team_(team),
+        teams_(load_bulk(&of.all_pes)),
+        n_pes_(load_bulk(reinterpret_cast<const std::uint32_t*>(&of.n_pes))),
+        queues_(load_bulk(reinterpret_cast<const std::uint64_t*>(&of.nic.queues))) {}
+  /// The team is one.
+  GSHMEM_FN bool good() const { return has_all_pes(teams_, team_); }
+  GSHMEM_FN int n_pes() const { return static_cast<int>(n_pes_); }
+  GSHMEM_FN int my_pe() const { return state.my_pe; }
+  GSHMEM_FN int pe(int i) const { return i; }
+  GSHMEM_FN bool is_flat() const { return (teams_ & abi::kAllPesFlat) != 0; }
+  GSHMEM_FN bool has_network() const { return queues_ != 0; }
+  GSHMEM_FN std::uint32_t index() const { return team_; }
+  GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots + team_; }
+
+ private:
+  std::uint32_t team_;
+  std::uint32_t teams_;  ///< State::all_pes
+  std::uint32_t n_pes_;
+  std::uint64_t queues_;
 };
 /// The members of an entry.
 struct Members {
@@ -37,6 +65,7 @@ struct Members {
   GSHMEM_FN int my_pe() const { return team.my_pe; }
   GSHMEM_FN int pe(int i) const { return team_pe(team, i); }
   GSHMEM_FN bool is_flat() const { return team.flat != 0; }
+  GSHMEM_FN bool has_network() const { return state.nic.queues != nullptr; }
   GSHMEM_FN std::uint32_t index() const { return team_index(team.handle); }
   GSHMEM_FN abi::SyncSlot* slot() const { return state.team_slots + index(); }
 };
@@ -54,7 +83,8 @@ GSHMEM_FN void put_flag(const State& state, const std::uint32_t* flag, std::uint
   PostingOf<OneEntry> posting;
   post_by(posting, state, nic::queue_index(state, pe, nic::Rail::kFirst));
   begin_wait(posting, "sync");
-  posting.entries = inline_entry(nic::heap_offset(state, flag), {{told, 0, 0}}, sizeof(told));
+  posting.entries = inline_entry(posting.offset(flag), {{told, 0, 0}}, sizeof(told));
+  keep_in_memory(posting);
   post_by_steps<Sharing::kWarp>(posting);
   post_report(posting);
 }
@@ -170,7 +200,7 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call) {
   if (rank < team.n_pes()) {  // only those who have a peer to tell
     epoch = next_sync(slot);  // comes while the fence waits
     fence_release_system();
-    if (state.nic.queues) {
+    if (team.has_network()) {
       arrived = may_meet(state);
       GSHMEM_NO_UNROLL
       for (int i = rank; arrived && i < team.n_pes(); i += width) {
@@ -222,17 +252,19 @@ GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
 template <class Coop>
 GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
                                 std::uint32_t index) {
-  const bool arrived = index == GSHMEM_TEAM_WORLD  // no entry to load after every fence
-                           ? meet(coop, World{state}, call)
+  const AllPes all(state, index);
+  const bool arrived = all.good()  // no entry to load after every fence
+                           ? meet(coop, all, call)
                            : meet(coop, Members{state, team_entries(state)[index]}, call);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
 }
 /// Of team `handle`, which may be none.
 template <class Coop>
 GSHMEM_FN int team_sync(Coop coop, const State& state, const char* call, int handle) {
-  if (handle != GSHMEM_TEAM_WORLD && !find_team(state, call, "team", handle))
+  const std::uint32_t number = static_cast<std::uint32_t>(handle);
+  if (!has_all_pes(state.all_pes, number) && !find_team(state, call, "team", handle))
     return GSHMEMX_ERROR_INVALID_VALUE;
-  return sync_members(coop, state, call, team_index(static_cast<std::uint32_t>(handle)));
+  return sync_members(coop, state, call, team_index(number));
 }
 template <class Coop>
 GSHMEM_FN int team_barrier(Coop coop, const State& state, const char* call, int handle) {

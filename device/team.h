@@ -26,6 +26,11 @@ GSHMEM_FN std::uint32_t team_index(std::uint32_t handle) {
   return handle & ((1u << abi::kTeamIndexBits) - 1);
 }
 
+/// Team `number`, whose handle is its index, is one of State::all_pes.
+GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
+  return number < 31 && (all_pes >> number & 1) != 0;
+}
+
 /// The entry of `team`, the call's argument `argument`. Null, and a fault, for a handle that names
 /// no team of this PE; for GSHMEM_TEAM_INVALID, which is an answer of other calls, only null.
 GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,

@@ -200,8 +200,11 @@ GSHMEM_OUTLINE void combine_tile_words(Coop coop, const TileCall& call, Reducer 
     const W* const from = reinterpret_cast<const W*>(walk.of(call.tile.src));
     W sum = load(from, team_pe(*call.team, 0));
     GSHMEM_NO_UNROLL
-    for (int i = 1; i < call.team->n_pes; ++i)
-      sum = reducer(sum, load(from, team_pe(*call.team, i)));
+    for (int i = 1; i < call.team->n_pes; ++i) {
+      const W more = load(from, team_pe(*call.team, i));
+      if constexpr (!kMapped) keep_in_memory(sum);
+      sum = reducer(sum, more);
+    }
     W* const to = reinterpret_cast<W*>(walk.of(call.tile.dst));
     if (!call.for_all) {
       store_relaxed(to, sum);
@@ -230,7 +233,9 @@ GSHMEM_OUTLINE int end_tiles(Coop coop, const TileCall& call) {
 /// sync, because all must have written theirs.
 template <std::size_t kSize, class Coop, class Reducer>
 GSHMEM_OUTLINE int reduce_tile(Coop coop, const TileCall& call, Reducer reducer) {
-  const int status = meet_members(coop, call.team_call());
+  TeamCall team = call.team_call();
+  keep_in_memory(team);
+  const int status = meet_members(coop, team);
   if (status != 0 || call.part == TileCall::Part::kNone) return status;
   by_tile_words<kSize>(call.tile, [&](auto word) {
     using W = decltype(word);

@@ -2,7 +2,8 @@
 // into work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place;
 // the entries, records and doorbells are checked instead. Rows: the writer is one thread on a queue
 // that others might share, one thread on a queue of its own, or a converged warp. They also say
-// where the queue is, and how the doorbell is rung. It is a word in memory; the register of a card
+// where the queue is, and how the doorbell is rung. "After a wait": of a thread that has acquired.
+// It is a word in memory; the register of a card
 // ("register"); or a word after the record, as a host thread forwards it to a card ("record").
 // Then comes the rate over 1 to 64 queues, a block for each, or the bursts of a warp. "burst of n":
 // gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after every n of
@@ -21,6 +22,7 @@ struct IssuePuts {
   static constexpr unsigned kMaxThreads = 1024;
   std::uint64_t *dest, *source;
   std::uint64_t* clocks;  ///< of the first thread of each block, the last pass
+  bool acquires;          ///< before each, as a wait does that ends: nothing is cached then
 
   GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx, Span span) const {
     const int pe = ctx.my_pe();
@@ -28,6 +30,7 @@ struct IssuePuts {
     const std::uint64_t start = clock_cycles();
     for (unsigned i = 0; i < span.count; ++i) {
       const std::uint64_t k = (thread + span.first + i) % kElements;
+      if (acquires) gshmem::device::fence_acquire_system();
       ctx.put_nbi(gshmem::Thread{}, dest + k, source + k, 1, pe);
     }
     if (thread == 0) clocks[ctx.block_rank()] = clock_cycles() - start;
@@ -74,6 +77,7 @@ struct Case {
   RigShape rig;
   unsigned threads = 1;  ///< on each queue, one block
   unsigned burst = 0;    ///< puts of a thread between two doorbells; 0: puts of their own
+  bool acquires = false;
 };
 
 class IssueCost {
@@ -97,7 +101,7 @@ class IssueCost {
     };
     const Measurement measured =
         work.burst == 0
-            ? measure(IssuePuts{dest_.data(), source_.data(), clocks_.data()})
+            ? measure(IssuePuts{dest_.data(), source_.data(), clocks_.data(), work.acquires})
             : measure(IssueBurst{dest_.data(), source_.data(), clocks_.data(), work.burst});
     std::string problem;
     if (active) {
@@ -155,6 +159,7 @@ void run(Bench& bench) {
       const std::string where = side + how;
       RigShape rig{.memory = memory, .bell = bell};
       cost.measure_case({"shared " + where, rig, 1});
+      cost.measure_case({"after a wait " + where, rig, 1, 0, true});
       cost.measure_case({"warp " + where, rig, warp});
       rig.exclusive = true;
       cost.measure_case({"exclusive " + where, rig, 1});

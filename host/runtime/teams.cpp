@@ -81,7 +81,8 @@ Teams::Teams(int teams, const Limits& limits, const Predefined& predefined,
   state_.n_teams = static_cast<std::uint32_t>(count);
 
   write(GSHMEM_TEAM_WORLD, {nullptr, 0, 1, state_.n_pes, state_.my_pe, GSHMEM_TEAM_WORLD, 0}, {});
-  state_.world_is_flat = entries_[GSHMEM_TEAM_WORLD].flat;
+  state_.all_pes = 1u << GSHMEM_TEAM_WORLD;
+  if (entries_[GSHMEM_TEAM_WORLD].flat != 0) state_.all_pes |= abi::kAllPesFlat;
   add_predefined(GSHMEM_TEAM_SHARED, predefined.shared);
   add_predefined(GSHMEMX_TEAM_NODE, predefined.node);
   add_predefined(GSHMEMX_TEAM_SAME_MYPE_NODE, predefined.same_index);
@@ -89,6 +90,9 @@ Teams::Teams(int teams, const Limits& limits, const Predefined& predefined,
 
 void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
   const auto mine = std::find(pes.begin(), pes.end(), state_.my_pe);
+  if (pes.size() == static_cast<std::size_t>(state_.n_pes) &&
+      std::is_sorted(pes.begin(), pes.end()))
+    state_.all_pes |= 1u << team;
   write(static_cast<std::size_t>(team),
         {nullptr, 0, 1, static_cast<std::int32_t>(pes.size()),
          static_cast<std::int32_t>(mine - pes.begin()), static_cast<std::uint32_t>(team), 0},

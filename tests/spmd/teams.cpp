@@ -62,7 +62,7 @@ void reset(Pe& pe, SymmetricArray<std::uint64_t>& words) {
 }
 
 /// Every block has a team, and makes the rounds of it.
-constexpr int kTeamsAtATime = 4;
+constexpr int kTeamsAtATime = 5;
 struct TeamsAtATime {
   gshmem_team_t teams[kTeamsAtATime];
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, std::uint64_t* entered,
@@ -195,6 +195,7 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
     const Pes pes = members(team);
     check_members(pe, __LINE__, team, pes);
     SPMD_CHECK(pe, has(pes, pe.me()));
+    SPMD_EQ(pe, gshmemi_ambient()->state->all_pes >> team & 1, pes == all ? 1 : 0);
     for (const int member : pes) {
       if (team == GSHMEM_TEAM_SHARED && member != pe.me())
         SPMD_CHECK(pe, gshmem_ptr(theirs.data(), member) != nullptr);
@@ -263,7 +264,8 @@ SPMD_TEST(teams_with_members_in_common_sync_at_the_same_time) {
   SPMD_EQ(pe, gshmem_team_split_2d(all.get(), 2, nullptr, 0, &x, nullptr, 0, &y), 0);
   const OwnTeam row(x), column(y);
   pe.run({.blocks = kTeamsAtATime, .threads = shape_of(pe, Scope::kBlock).threads},
-         TeamsAtATime{{GSHMEM_TEAM_WORLD, all.get(), x, y}}, entered.data(), pe.rounds(400));
+         TeamsAtATime{{GSHMEM_TEAM_WORLD, GSHMEMX_TEAM_NODE, all.get(), x, y}}, entered.data(),
+         pe.rounds(400));
 }
 
 SPMD_TEST(team_sync_by_host_threads_holds_every_member) {

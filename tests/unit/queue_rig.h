@@ -58,7 +58,10 @@ class QueueRig {
   void set_timeout(std::uint64_t ns) { state_.timeout_ns = ns; }
   void set_map(abi::QueueMap map) { state_.nic.map = map; }
   /// Its one team synchronizes in rounds.
-  void set_rounds() { world_.flat = state_.world_is_flat = 0; }
+  void set_rounds() {
+    world_.flat = 0;
+    state_.all_pes = 1;
+  }
   /// Entry `index`, and all before it, are done.
   void complete(std::uint16_t index) {
     completion_[60] = static_cast<std::uint8_t>(index >> 8);

@@ -28,6 +28,7 @@ using Pes = std::vector<int>;
 // A wait for what is there already needs no time.
 constexpr std::uint64_t kShort = 1'000'000, kLong = 30'000'000'000ull * test::kPatience;
 constexpr int kPes = 12;
+constexpr std::uint32_t kAllToo = 6;  ///< as if predefined
 /// Lists from which teams take members: random numbers would be found as well.
 const std::vector<std::int32_t> kList{11, 3, 7, 2, 0, 9, 5, 1, 8, 4, 6, 10};
 
@@ -54,7 +55,8 @@ std::vector<Shape> shapes(std::uint32_t flat) {
           {"backwards", 0x50002, {nullptr, 10, -2, 5, 0, 0x50002, flat}},
           {"listed", 0x30003, {list, 2, 2, 3, 0, 0x30003, flat}},
           {"list backwards", 4, {list, 9, -1, 9, 0, 4, flat}},
-          {"alone", 5, {nullptr, 7, 1, 1, 0, 5, flat}}};
+          {"alone", 5, {nullptr, 7, 1, 1, 0, 5, flat}},
+          {"all, too", kAllToo, {nullptr, 0, 1, kPes, 0, kAllToo, flat}}};
 }
 
 /// PEs that map each other, each with the same teams.
@@ -81,7 +83,7 @@ class Job {
       one.state.host_teams = one.entries.data();
       one.state.n_teams = static_cast<std::uint32_t>(one.entries.size());
       one.state.team_slots = &slot(pe, 0);
-      one.state.world_is_flat = flat;
+      one.state.all_pes = 1u | 1u << kAllToo | (flat != 0 ? abi::kAllPesFlat : 0);
     }
   }
 
@@ -326,7 +328,7 @@ TEST_CASE("a_group_meets_before_it_tells_and_after_it_has_heard_of_all") {
 TEST_CASE("a_handle_of_another_time_is_no_team") {
   Job job(1);
   const Job::Memory expected = job.memory();
-  for (const int handle : {0x20001, 1, 0x10002, 6, 0x7fff0000, -2}) {
+  for (const int handle : {0x20001, 1, 0x10002, 7, 0x10006, 0x7fff0000, -2}) {
     job.control(1) = {};
     CHECK(team_sync(Thread{}, job.state(1), "test", handle) == GSHMEMX_ERROR_INVALID_VALUE);
     CHECK(job.control(1).fault.code == GSHMEMX_ERROR_INVALID_VALUE);

@@ -71,6 +71,8 @@ enum class AmoPath : std::uint32_t {
   kNic,          ///< a NIC, as atomics on memory of PEs that are not mapped (GSHMEM_AMO=nic)
 };
 
+inline constexpr std::uint32_t kAllPesFlat = 1u << 31;
+
 struct DeviceState {
   std::uint32_t magic = 0;
   std::int32_t my_pe = -1;
@@ -102,7 +104,8 @@ struct DeviceState {
   const Team* host_teams = nullptr;
   SyncSlot* team_slots = nullptr;  ///< in this PE's heap
   std::uint32_t n_teams = 0;
-  std::uint32_t world_is_flat = 1;  ///< Team::flat of all PEs
+  /// Bit i: predefined team i has all PEs, in order. With kAllPesFlat: Team::flat of all PEs.
+  std::uint32_t all_pes = 1 | kAllPesFlat;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
 static_assert(sizeof(DeviceState) == 192);
