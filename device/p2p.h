@@ -49,12 +49,26 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// True when [p, p + bytes) is in this PE's allocatable heap.
+/// True when [offset, offset + bytes) from the heap's first byte is memory of the program that is
+/// registered as symmetric. Out of line: beyond the heap only. Pairs with
+/// RegisteredMemory::publish.
+GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
+  if (!state.registered || offset < state.heap_bytes) return false;
+  for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
+    const abi::RegisteredRange& range = state.registered[i];
+    const std::uint64_t end = load_acquire(&range.end), begin = load_relaxed(&range.begin);
+    if (begin == 0) return false;
+    if (offset >= begin && offset < end) return bytes <= end - offset;
+  }
+  return false;
+}
+/// True when [p, p + bytes) is in this PE's allocatable heap, or in registered memory.
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
-  return offset >= abi::kInternalBytes && offset < state.heap_bytes &&
-         bytes <= state.heap_bytes - offset;
+  return (offset >= abi::kInternalBytes && offset < state.heap_bytes &&
+          bytes <= state.heap_bytes - offset) ||
+         is_registered(state, offset, bytes);
 }
 
 /// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric, or `pe` is out of range

@@ -60,7 +60,8 @@ int gshmemx_buffer_register(void* addr, size_t length) {
             strprintf("%s: argument length = %zu is more than there is from addr = %p", kCall,
                       length, addr));
     const char* wrong = nullptr;
-    if (pe.meets_heap(addr, length)) wrong = "in the symmetric heap, which needs no registration";
+    if (pe.meets_symmetric(addr, length))
+      wrong = "in the symmetric heap, which needs no registration";
     if (!wrong && !pe.buffers().add(addr, length)) wrong = "registered in part or as a whole";
     require(!wrong, GSHMEMX_ERROR_INVALID_VALUE, [&] {
       return strprintf("%s: argument addr = %p (%zu bytes) is %s", kCall, addr, length, wrong);
@@ -80,6 +81,32 @@ void gshmemx_buffer_unregister_all(void) {
   (void)guard_value<int>("gshmemx_buffer_unregister_all", 0, [](Pe& pe) {
     pe.buffers().clear();
     return 0;
+  });
+}
+
+void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags) {
+  constexpr const char* kCall = "gshmemx_buffer_register_symmetric";
+  void* symmetric = nullptr;
+  (void)guard_status([&] {
+    symmetric = require_pe(kCall).register_symmetric(kCall, {buf_ptr, size, nullptr, flags});
+  });
+  return symmetric;
+}
+
+void* gshmemx_buffer_register_symmetric_at_preferred_address(void* buf_ptr, size_t size,
+                                                             void* preferred_addr, int flags) {
+  constexpr const char* kCall = "gshmemx_buffer_register_symmetric_at_preferred_address";
+  void* symmetric = nullptr;
+  (void)guard_status([&] {
+    symmetric = require_pe(kCall).register_symmetric(kCall, {buf_ptr, size, preferred_addr, flags});
+  });
+  return symmetric;
+}
+
+int gshmemx_buffer_unregister_symmetric(void* mmap_ptr, size_t size) {
+  return guard_status([&] {
+    constexpr const char* kCall = "gshmemx_buffer_unregister_symmetric";
+    require_pe(kCall).unregister_symmetric(kCall, mmap_ptr, size);
   });
 }
 

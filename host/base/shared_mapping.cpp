@@ -49,6 +49,32 @@ SharedMapping::SharedMapping(const Fd& segment, std::uint64_t bytes, std::uint64
 
 SharedMapping::~SharedMapping() { ::munmap(range_, reserved_); }
 
+void SharedMapping::place(std::uint64_t at, std::uint64_t bytes, const Fd& file,
+                          std::uint64_t offset) {
+  const std::lock_guard lock(registry().mutex);
+  Placed& placed = placed_[at];
+  if (placed.users == 0) {
+    void* const mapped =
+        ::mmap(base_ + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+               file.get(), static_cast<off_t>(offset));
+    const int error = errno;
+    if (mapped == MAP_FAILED) placed_.erase(at);
+    require(mapped != MAP_FAILED, GSHMEMX_ERROR_SYSTEM,
+            strprintf("mmap of %lu bytes of a file: %s", bytes, std::strerror(error)));
+    placed.bytes = bytes;
+  }
+  ++placed.users;
+}
+
+void SharedMapping::clear(std::uint64_t at) noexcept {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = placed_.find(at);
+  if (found == placed_.end() || --found->second.users > 0) return;
+  (void)::mmap(base_ + at, found->second.bytes, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  placed_.erase(found);
+}
+
 std::shared_ptr<SharedMapping> map_shared(const Fd& segment, std::uint64_t bytes,
                                           std::uint64_t alignment) {
   struct stat file {};

@@ -6,6 +6,7 @@
 #include "host/base/fd.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 
 namespace gshmem {
@@ -18,7 +19,19 @@ class SharedMapping {
   SharedMapping(const SharedMapping&) = delete;
   [[nodiscard]] char* base() const noexcept { return base_; }
 
+  /// Other memory in place of `bytes` bytes from `at` on: a file's from `offset` on, all in whole
+  /// pages. Again with the same, by another PE of the process: only counted. Errors:
+  /// GSHMEMX_ERROR_SYSTEM.
+  void place(std::uint64_t at, std::uint64_t bytes, const Fd& file, std::uint64_t offset);
+  /// Ends one place() at `at`; with the last one nothing is mapped there.
+  void clear(std::uint64_t at) noexcept;
+
  private:
+  struct Placed {
+    std::uint64_t bytes = 0;
+    int users = 0;
+  };
+  std::map<std::uint64_t, Placed> placed_;
   void* range_ = nullptr;
   std::uint64_t reserved_ = 0;
   char* base_ = nullptr;

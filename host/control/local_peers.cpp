@@ -364,6 +364,11 @@ std::vector<LocalPeers::Letter> LocalPeers::exchange(Letter mine) {
   return all;
 }
 
+bool LocalPeers::is_one_process() const noexcept {
+  return std::all_of(contacts_.begin(), contacts_.end(),
+                     [&](const Contact& contact) { return contact.process == contact_.process; });
+}
+
 std::vector<Fd> LocalPeers::exchange(int fd) {
   std::vector<Fd> fds;
   for (Letter& letter : exchange(Letter{duplicate(fd), {}})) fds.push_back(std::move(letter.fd));

@@ -51,6 +51,8 @@ class LocalPeers {
   /// A PE that waits for this one in one of these fails at once. For a PE that will not come.
   void hang_up() noexcept;
 
+  /// All PEs of the host are threads of this process.
+  [[nodiscard]] bool is_one_process() const noexcept;
   [[nodiscard]] const HostGroup& group() const noexcept { return *group_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(contacts_.size()); }
 

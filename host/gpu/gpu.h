@@ -38,6 +38,7 @@ class Gpu {
   [[nodiscard]] virtual int device() const noexcept = 0;
   [[nodiscard]] virtual std::array<char, 16> uuid() const = 0;
   [[nodiscard]] virtual const char* name() const noexcept = 0;
+  [[nodiscard]] virtual std::uint64_t memory_bytes() const = 0;
   /// Contexts on it are shared with other processes through MPS. False also where the driver is too
   /// old to tell.
   [[nodiscard]] virtual bool under_mps() const = 0;

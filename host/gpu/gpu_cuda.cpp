@@ -109,6 +109,11 @@ class CudaGpu final : public Gpu {
 
   int device() const noexcept override { return device_; }
   const char* name() const noexcept override { return name_.c_str(); }
+  std::uint64_t memory_bytes() const override {
+    std::size_t bytes = 0;
+    GSHMEM_CU(&cuda_, cuDeviceTotalMem, &bytes, handle_);
+    return bytes;
+  }
   std::array<char, 16> uuid() const override {
     CUuuid id{};
     GSHMEM_CU(&cuda_, cuDeviceGetUuid, &id, handle_);

@@ -50,13 +50,28 @@ std::uint64_t OffsetAllocator::allocate(std::uint64_t bytes, std::uint64_t align
 
   const auto [hole_bytes, hole] = *fit;
   const std::uint64_t offset = hole + padding_at(hole, align);
-  remove_free(by_offset_.find(hole));
-  by_offset_.emplace(offset, Extent{reserved, bytes, State::kUsed});
-  if (offset != hole) add_free(hole, offset - hole);
-  const std::uint64_t end = offset + reserved;
-  if (end != hole + hole_bytes) add_free(end, hole + hole_bytes - end);
-  never_used_from_ = std::max(never_used_from_, offset + 1);
+  carve({hole, hole_bytes, 0, State::kFree}, offset, {reserved, bytes, State::kUsed});
   return offset;
+}
+
+bool OffsetAllocator::allocate_at(std::uint64_t offset, std::uint64_t bytes, Where where) {
+  const std::uint64_t reserved = reserved_for(bytes, granularity_, where);
+  const std::optional<Block> hole = containing(offset);
+  if (!hole || hole->state != State::kFree || offset % granularity_ != 0) return false;
+  if (reserved > hole->reserved_bytes - (offset - hole->offset)) return false;
+  carve(*hole, offset, {reserved, bytes, State::kUsed});
+  return true;
+}
+
+/// Makes `block`, at `offset`, of a part of a free block.
+void OffsetAllocator::carve(Block hole, std::uint64_t offset, Extent block) {
+  remove_free(by_offset_.find(hole.offset));
+  by_offset_.emplace(offset, block);
+  if (offset != hole.offset) add_free(hole.offset, offset - hole.offset);
+  const std::uint64_t end = offset + block.reserved_bytes;
+  const std::uint64_t hole_end = hole.offset + hole.reserved_bytes;
+  if (end != hole_end) add_free(end, hole_end - end);
+  never_used_from_ = std::max(never_used_from_, offset + 1);
 }
 
 void OffsetAllocator::free(std::uint64_t offset, Where where) {

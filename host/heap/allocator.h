@@ -49,6 +49,11 @@ class OffsetAllocator {
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes, std::uint64_t alignment = 1,
                                        Where where = {});
 
+  /// A new block of at least `bytes` at `offset`; false, and no change, where that is not aligned
+  /// to the granularity, or not all of it is free. Errors: those of allocate() for `bytes` except
+  /// out of memory.
+  [[nodiscard]] bool allocate_at(std::uint64_t offset, std::uint64_t bytes, Where where = {});
+
   /// Errors: GSHMEMX_ERROR_INVALID_VALUE when `offset` is no start of a block in use; the text says
   /// whether it was freed already, was never allocated or is inside a block, as far as is known.
   void free(std::uint64_t offset, Where where = {});
@@ -90,6 +95,7 @@ class OffsetAllocator {
   [[nodiscard]] BySize::const_iterator best_fit(std::uint64_t bytes, std::uint64_t alignment) const;
   void check_used(std::uint64_t offset, Where where) const;
   [[nodiscard]] const char* why_not_used(std::uint64_t offset) const;
+  void carve(Block hole, std::uint64_t offset, Extent block);
   void add_free(std::uint64_t offset, std::uint64_t bytes);
   void remove_free(ByOffset::iterator block);
 

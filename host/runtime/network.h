@@ -47,6 +47,8 @@ class Network {
 
   /// Null: all PEs of the job are mapped.
   [[nodiscard]] nic::QueueSet* queues() noexcept { return queues_.get(); }
+  /// Some PE of the job needs it.
+  [[nodiscard]] bool in_use() const noexcept { return queues_ != nullptr; }
   /// Those of GSHMEM_CONTEXTS.
   [[nodiscard]] const std::vector<nic::ContextQueues>& context_queues() const noexcept {
     return context_queues_;

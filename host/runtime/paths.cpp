@@ -36,7 +36,7 @@ void Paths::open(std::uint64_t symmetric_bytes) {
 
 /// Under MPS kernels of different processes run side by side, and no limit is needed.
 void Paths::agree_on_sharing() {
-  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid()};
+  GpuUse use_here{gpu_->uuid(), "", gpu_->under_mps() ? 1 : 0, ::getpid(), gpu_->memory_bytes()};
   std::strncpy(use_here.pci, gpu_->pci().c_str(), sizeof(use_here.pci) - 1);
   gpu_uses_ = allgather(plane_.collectives(), use_here);
   const GpuUse& mine = gpu_uses_[static_cast<std::size_t>(state_.my_pe)];
@@ -66,20 +66,34 @@ p2p::FabricUse Paths::fabric_use(const std::vector<int>& local_groups) const {
                                                            : p2p::FabricUse::kAuto;
 }
 
+/// Addresses beside each heap, the same on all PEs, where a window has at most `slots` heaps.
+std::uint64_t Paths::bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) const {
+  if (config_.registered_size != 0) return config_.registered_size;
+  std::uint64_t wanted = gpu_ ? 0 : heap_bytes;
+  for (const GpuUse& use : gpu_uses_) wanted = std::max(wanted, use.memory_bytes);
+  // A process has 128 TiB; the driver (580) gives a range of 64 TiB, and none of 128.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 45;
+  const std::uint64_t most = kMost / slots;
+  return std::min(wanted, most > heap_bytes ? most - heap_bytes : 0);
+}
+
 void Paths::make_window(std::uint64_t bytes) {
   const p2p::Peers peers = config_.p2p ? p2p::Peers::kAll : p2p::Peers::kNone;
   std::vector<int> local_groups = control::local_groups(group(), config_.p2p_group);
   if (!gpu_) {
-    window_ = p2p::make_host_window(plane_.local(), bytes, peers, local_groups);
+    const std::uint64_t lent = bytes_to_lend(bytes, p2p::largest(group().node_of));
+    window_ = p2p::make_host_window(plane_.local(), {bytes, lent}, peers, local_groups);
     return;
   }
   const p2p::FabricUse use = fabric_use(local_groups);
+  const bool one_host = use == p2p::FabricUse::kOff;
+  const std::size_t slots = one_host ? p2p::largest(local_groups) : local_groups.size();
   nvml::GpuFabric place;
   if (use != p2p::FabricUse::kOff) place = nvml::gpu_fabric(gpu_->pci());
   window_ = p2p::make_cuda_window({.local = plane_.local(),
                                    .boot = plane_.collectives(),
                                    .device = gpu_->device(),
-                                   .bytes = bytes,
+                                   .bytes = {bytes, bytes_to_lend(bytes, slots)},
                                    .peers = peers,
                                    .local_groups = std::move(local_groups),
                                    .fabric = use,

@@ -34,6 +34,7 @@ class Paths {
   void close() { window_.reset(); }
 
   [[nodiscard]] const p2p::PeerWindow& window() const { return *window_; }
+  [[nodiscard]] p2p::PeerWindow& window() { return *window_; }
   [[nodiscard]] bool is_mapped(int pe) const { return device::is_mapped(state_, pe); }
   [[nodiscard]] bool by_fabric(int pe) const { return window_->by_fabric(pe); }
   /// A sentence about a PE that is not mapped.
@@ -49,6 +50,7 @@ class Paths {
   [[nodiscard]] const control::HostGroup& group() const { return plane_.group(); }
   void agree_on_sharing();
   [[nodiscard]] p2p::FabricUse fabric_use(const std::vector<int>& local_groups) const;
+  [[nodiscard]] std::uint64_t bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) const;
   void make_window(std::uint64_t bytes);
   void publish();
 
@@ -58,6 +60,7 @@ class Paths {
     char pci[32];
     int mps;
     pid_t process;
+    std::uint64_t memory_bytes;
   };
 
   const Config& config_;

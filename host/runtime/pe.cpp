@@ -141,11 +141,16 @@ void Pe::make_memory() {
   require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("symmetric heap of %lu bytes is larger than any address space",
                     options_.symmetric_size));
+  constexpr std::uint64_t kAddresses = std::uint64_t{1} << 47;
+  require(options_.config.registered_size < kAddresses, GSHMEMX_ERROR_OUT_OF_MEMORY,
+          strprintf("GSHMEM_REGISTERED_SIZE=%lu: a process has 128T of addresses at most",
+                    options_.config.registered_size));
   paths_->open(options_.symmetric_size);
   const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
       SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
       ranks(), [this] { faults_.require_running(); });
+  make_registered();
   if (!gpu_) host_control_ = std::make_unique<abi::Control>();
 
   state_.control = gpu_ ? gpu_->control() : host_control_.get();

@@ -18,6 +18,7 @@
 #include "host/runtime/meetings.h"
 #include "host/runtime/network.h"
 #include "host/runtime/paths.h"
+#include "host/runtime/registered_memory.h"
 #include "host/runtime/symmetric_heap.h"
 #include "host/runtime/teams.h"
 #include "host/runtime/user_buffers.h"
@@ -64,11 +65,21 @@ class Pe {
   [[nodiscard]] const Network& network() const noexcept { return network_; }
 
   [[nodiscard]] SymmetricHeap& heap() noexcept { return *heap_; }
-  /// [addr, addr + bytes) and the PE's heap have bytes in common.
-  [[nodiscard]] bool meets_heap(const void* addr, std::size_t bytes) const {
-    const auto* const first = static_cast<const char*>(addr);
-    return first < state_.heap + state_.heap_bytes && first + bytes > state_.heap;
+  /// [addr, addr + bytes) has bytes in common with the symmetric memory of PEs.
+  [[nodiscard]] bool meets_symmetric(const void* addr, std::size_t bytes) const {
+    return paths_->window().meets(addr, bytes);
   }
+  // Memory of the program as symmetric memory: pe_registered.cpp. Collective. Errors: on all PEs
+  // when on any; GSHMEMX_ERROR_SYMMETRY when they disagree, GSHMEMX_ERROR_INVALID_VALUE,
+  // GSHMEMX_ERROR_NOT_SUPPORTED, GSHMEMX_ERROR_OUT_OF_MEMORY, what the window throws.
+  struct SymmetricBuffer {
+    void* buffer;
+    std::size_t bytes;
+    const void* preferred;  ///< null: anywhere
+    int flags;
+  };
+  [[nodiscard]] void* register_symmetric(const char* call, const SymmetricBuffer& buffer);
+  void unregister_symmetric(const char* call, void* symmetric, std::size_t bytes);
   [[nodiscard]] UserBuffers& buffers() noexcept { return buffers_; }
   /// Of its host threads.
   [[nodiscard]] device::Region& region() noexcept { return region_; }
@@ -147,8 +158,11 @@ class Pe {
   void complete(const abi::DeviceState& of);
   void complete_contexts();
   void add_queues(const char* call, std::size_t missing);
-  template <class Step>
-  void step_of(const char* call, const Step& step);
+  void make_registered();
+  void require_registrable(const char* call, const SymmetricBuffer& buffer) const;
+  [[nodiscard]] std::optional<std::uint64_t> agreed_wish(const void* preferred);
+  /// One step of a collective call on every PE; throws on all of them when it failed on any.
+  void step_of(const char* call, const std::function<void()>& step);
 
   PeOptions options_;
   std::unique_ptr<bootstrap::Bootstrap> boot_;
@@ -161,6 +175,8 @@ class Pe {
   std::unique_ptr<Paths> paths_;
   std::unique_ptr<GpuMapping> heap_mapping_;  ///< null: the copy engine serves the host
   std::unique_ptr<SymmetricHeap> heap_;
+  std::vector<abi::RegisteredRange> host_registered_;  ///< rows, in CPU mode
+  std::unique_ptr<RegisteredMemory> registered_;
   UserBuffers buffers_;
   device::Region region_;
   Network network_;

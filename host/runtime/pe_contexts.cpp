@@ -52,9 +52,7 @@ std::int32_t Pe::create_context(const char* call, ContextUse use, gshmem_team_t 
   }
 }
 
-/// One step of a collective call on every PE; throws on all of them when it failed on any.
-template <class Step>
-void Pe::step_of(const char* call, const Step& step) {
+void Pe::step_of(const char* call, const std::function<void()>& step) {
   int mine = GSHMEMX_SUCCESS;
   std::string why;
   try {

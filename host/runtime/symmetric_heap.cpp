@@ -12,7 +12,7 @@ namespace {
 
 /// What PEs must agree on before an allocation changes anything.
 struct Request {
-  char call[32] = "";
+  char call[64] = "";
   std::uint64_t size = 0;  ///< for free and realloc: the offset comes in `alignment`
   std::uint64_t alignment = 0;
 };

@@ -98,6 +98,32 @@ GSHMEM_EXPORT int gshmemx_buffer_register(void* addr, size_t length);
 GSHMEM_EXPORT int gshmemx_buffer_unregister(void* addr);
 GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 
+// --- Memory of the program as symmetric memory ---------------------------------------------------
+// Other addresses for the same bytes: what the program has at `buf_ptr` stays there, too, and stays
+// its own. Registered memory has a place beside the heap (GSHMEM_REGISTERED_SIZE), the same on all
+// PEs, and is as good there as that of gshmem_malloc for every call, but for realloc and free.
+/// Collective, with the same `size` everywhere: the symmetric address of `size` bytes at `buf_ptr`.
+/// On a GPU whole allocations of cuMemCreate of this PE's GPU, with a POSIX file descriptor as
+/// handle, mapped one after the other; in CPU mode whole pages of mmap with MAP_SHARED, of a file
+/// that is open. `flags` is 0. Null on errors, on all PEs alike, with the reason in the log:
+/// GSHMEMX_ERROR_SYMMETRY; GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, parts of allocations,
+/// flags, what is symmetric already, or has bytes in common with what is registered;
+/// GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that use a network or map heaps by
+/// fabric handles; GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or 256
+/// buffers. Source: as nvshmemx_buffer_register_symmetric.
+GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags);
+/// As gshmemx_buffer_register_symmetric, at `preferred_addr` where that has the same distance from
+/// the heap on all PEs, and is free, aligned and in the place for registered memory; else
+/// elsewhere. Null: no wish.
+GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric_at_preferred_address(void* buf_ptr,
+                                                                           size_t size,
+                                                                           void* preferred_addr,
+                                                                           int flags);
+/// Collective: ends it for the memory at `mmap_ptr`, with its `size`; what is at `buf_ptr` stays.
+/// No PE is using it by then. Returns a status, an error on all PEs alike: GSHMEMX_ERROR_SYMMETRY;
+/// GSHMEMX_ERROR_INVALID_VALUE for what is not registered, or not with that size.
+GSHMEM_EXPORT int gshmemx_buffer_unregister_symmetric(void* mmap_ptr, size_t size);
+
 // --- Teams of any PEs ----------------------------------------------------------------------------
 // As NVSHMEM's: one PE makes an id and gives it to the others by whatever way it has, a put for
 // instance. The PEs need no team in common but the world, and PEs that do not come need not know.

@@ -30,7 +30,8 @@ SETUP = ("init init_thread query_thread finalize global_exit info_get_version in
 SETUP_X = ("init_attr init_status get_uniqueid set_attr_uniqueid_args set_attr_mpi_comm_args "
            "cumodule_init cumodule_finalize culibrary_init culibrary_finalize "
            "vendor_get_version_info qp_create status_string team_get_uniqueid team_init buffer_register buffer_unregister "
-           "buffer_unregister_all region_start region_stop").split()
+           "buffer_unregister_all buffer_register_symmetric buffer_register_symmetric_at_preferred_address "
+           "buffer_unregister_symmetric region_start region_stop").split()
 HALF_NBI = ["half_atomic_fetch_nbi", "half_atomic_swap_nbi"]
 OWN_1_6 = ["query_initialized", "ctx_session_start", "ctx_session_stop"]
 OWN = "pcontrol realloc malloc_with_hints ctx_create ctx_destroy ctx_get_team team_create_ctx".split()
@@ -260,11 +261,7 @@ def generics():
 
 
 # Of both, full names but for the prefix: why they are not here.
-ABSENT_NVSHMEM = {
-    "to come": ["x_" + name for name in (
-        "buffer_register_symmetric "
-        "buffer_register_symmetric_at_preferred_address buffer_unregister_symmetric").split()],
-}
+ABSENT_NVSHMEM = {}
 ABSENT_OPENSHMEM = {}
 
 

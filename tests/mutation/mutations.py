@@ -32,6 +32,7 @@ SENDS = PACKETS + ("a_member_sends_every_one_its_part_with_the_flag_of_the_call_
 HAS_COME = PACKETS + "what_has_come_is_where_it_belongs_and_nothing_after_it"
 COMBINED = PACKETS + "what_all_have_sent_is_combined_in_the_order_of_the_members"
 AWAITED = PACKETS + "every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named"
+IS_SYMMETRIC = "symmetric_test:objects_are_symmetric_in_the_heap_and_in_what_is_registered"
 NBI = ("GSHMEM_FN void {}(Coop coop, const State& state, void* {}, const void* {},\n"
        "                       std::size_t bytes, int pe) {{\n")
 
@@ -506,6 +507,15 @@ MUTATIONS = [
     mutation("more_packets_than_threads_send", "team_call.h",
              "(bytes + 3) / 4 * static_cast<std::uint32_t>(team->n_pes);", "(bytes + 3) / 4;",
              PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(9"),
+
+    # What is symmetric.
+    mutation("registered_memory_of_any_size", "p2p.h",
+             "if (offset >= begin && offset < end) return bytes <= end - offset;",
+             "if (offset >= begin && offset < end) return true;", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("byte_after_registered_memory", "p2p.h", "offset >= begin && offset < end",
+             "offset >= begin && offset <= end", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("rows_after_a_free_one_are_not_seen", "p2p.h", "if (begin == 0) return false;",
+             "if (end == 0) return false;", IS_SYMMETRIC, r"ranges\.is"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",

@@ -88,12 +88,7 @@ class HeapMaker {
 
   void export_handles() {
     const CUmemGenericAllocationHandle memory = heap_.memory.handle();
-    int fd = -1;
-    GSHMEM_CU(&cuda_, cuMemExportToShareableHandle, &fd, memory,
-              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    heap_.fd = Fd(fd);
-    // A program that another thread starts meanwhile would keep the heap's memory.
-    check_errno(::fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl(heap)");
+    heap_.fd = export_descriptor(cuda_, memory);
     if (!heap_.why_no_fabric.empty()) return;
     FabricHandle handle{};
     const CUresult result =
@@ -116,6 +111,16 @@ class HeapMaker {
 
 CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes, FabricUse fabric) {
   return HeapMaker(cuda, device).make(bytes, fabric);
+}
+
+Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory) {
+  int fd = -1;
+  GSHMEM_CU(&cuda, cuMemExportToShareableHandle, &fd, memory,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  Fd own(fd);
+  // A program that another thread starts meanwhile would keep the memory.
+  check_errno(::fcntl(fd, F_SETFD, FD_CLOEXEC), "fcntl(GPU memory)");
+  return own;
 }
 
 std::string cuda_text(const CudaDriver& cuda, CUresult result) {

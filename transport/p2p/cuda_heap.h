@@ -62,6 +62,9 @@ struct CudaHeap {
 [[nodiscard]] CudaHeap make_cuda_heap(const CudaDriver& cuda, int device, std::uint64_t bytes,
                                       FabricUse fabric);
 
+/// A descriptor of the memory, by which other processes map it. Errors: GSHMEMX_ERROR_CUDA.
+[[nodiscard]] Fd export_descriptor(const CudaDriver& cuda, CUmemGenericAllocationHandle memory);
+
 /// The driver's words for a result.
 [[nodiscard]] std::string cuda_text(const CudaDriver& cuda, CUresult result);
 

@@ -41,7 +41,9 @@ class CudaWindow final : public PeerWindow {
       : o_(std::move(options)), cuda_(*CudaDriver::get()), me_(o_.local.group().me()) {
     const CudaHeap heap = make_heap();  // until all have mapped what they can
     bytes_ = heap.bytes;
-    stride_ = static_cast<std::int64_t>(stride_of(bytes_));
+    lent_granularity_ = heap.granularity;
+    lent_bytes_ = (o_.bytes.lent + heap.granularity - 1) / heap.granularity * heap.granularity;
+    set_stride();
     domains_ =
         offers_.empty() ? Numbers(o_.local_groups.size(), -1) : fabric_domains(offers_, o_.fabric);
     choose_slots();
@@ -63,6 +65,12 @@ class CudaWindow final : public PeerWindow {
   bool by_fabric(int pe) const override {
     const std::size_t slot = slot_of(pe);
     return slot < pes_.size() && mapped_[slot] && !is_local(pe);
+  }
+  LentMemory lend(const void* p, std::size_t bytes) const override;
+  void map_lent(std::uint64_t offset, const LentMemory& mine) override;
+  void unmap_lent(std::uint64_t offset) noexcept override {
+    for (const Lent& lent : lent_[offset]) cuda_.cuMemUnmap(lent.at, lent.bytes);
+    lent_.erase(offset);
   }
 
  private:
@@ -92,7 +100,14 @@ class CudaWindow final : public PeerWindow {
     CUresult result = CUDA_SUCCESS;
     const char* call = "";
   };
-  Attempt map(std::size_t slot, const void* os_handle, CUmemAllocationHandleType type);
+  Attempt map(CUdeviceptr at, std::uint64_t bytes, const void* os_handle,
+              CUmemAllocationHandleType type);
+  Attempt map_heap(std::size_t slot, const void* os_handle, CUmemAllocationHandleType type) {
+    const Attempt done = map(address(slot), bytes_, os_handle, type);
+    at_slot_[slot] = done.result == CUDA_SUCCESS;
+    return done;
+  }
+  [[nodiscard]] LentMemory::Piece lend_allocation(CUdeviceptr at, std::size_t bytes) const;
   void map_own(const CudaHeap& heap);
   void map_local(std::size_t slot, int fd);
   void map_by_fabric(std::size_t slot, const FabricHandle& handle);
@@ -108,6 +123,7 @@ class CudaWindow final : public PeerWindow {
   void release() noexcept {
     if (!base_) return;
     for (std::size_t slot = 0; slot < at_slot_.size(); ++slot) unmap(slot);
+    while (!lent_.empty()) unmap_lent(lent_.begin()->first);
     cuda_.cuMemAddressFree(range_, reserved_);
     base_ = nullptr;
   }
@@ -117,11 +133,15 @@ class CudaWindow final : public PeerWindow {
   int me_;
   CUdeviceptr range_ = 0;
   std::size_t reserved_ = 0;         ///< bytes of addresses
-  char* base_ = nullptr;             ///< of slot 0
   std::vector<bool> at_slot_;        ///< something is mapped there
   std::vector<FabricOffer> offers_;  ///< by PE; empty: fabric handles are off
   Numbers domains_;                  ///< by PE
   std::map<int, std::string> why_not_;
+  struct Lent {
+    CUdeviceptr at;
+    std::uint64_t bytes;
+  };
+  std::map<std::uint64_t, std::vector<Lent>> lent_;  ///< what is mapped, by offset
 };
 
 /// The own heap. With fabric handles all PEs hear of all heaps, and of the first that could not be
@@ -130,7 +150,7 @@ CudaHeap CudaWindow::make_heap() {
   const bool fabric =
       o_.fabric == FabricUse::kOn || (o_.fabric == FabricUse::kAuto && o_.place.why_none.empty());
   const auto make = [&] {
-    return make_cuda_heap(cuda_, o_.device, o_.bytes, fabric ? o_.fabric : FabricUse::kOff);
+    return make_cuda_heap(cuda_, o_.device, o_.bytes.heap, fabric ? o_.fabric : FabricUse::kOff);
   };
   if (o_.fabric == FabricUse::kOff) return make();
   CudaHeap heap;
@@ -175,8 +195,16 @@ void CudaWindow::choose_slots() {
 
 void CudaWindow::reserve(std::uint64_t granularity) {
   // Aligned here: how large an alignment the driver accepts, it does not say.
-  const std::size_t bytes = stride_of(bytes_) * pes_.size() + alignment();
-  GSHMEM_CU(&cuda_, cuMemAddressReserve, &range_, bytes, granularity, 0, 0);
+  whole_bytes_ = static_cast<std::size_t>(stride_) * pes_.size();
+  const std::size_t bytes = whole_bytes_ + alignment();
+  const CUresult result = cuda_.cuMemAddressReserve(&range_, bytes, granularity, 0, 0);
+  require(result != CUDA_ERROR_OUT_OF_MEMORY, GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
+    return strprintf(
+        "cuMemAddressReserve: %zu bytes of addresses for %zu heaps and what is beside "
+        "them; lower GSHMEM_REGISTERED_SIZE",
+        bytes, pes_.size());
+  });
+  cuda_.check(result, "cuMemAddressReserve");
   reserved_ = bytes;
   base_ = reinterpret_cast<char*>((range_ + alignment() - 1) & ~(alignment() - 1));
 }
@@ -258,22 +286,20 @@ std::string CudaWindow::why_apart(const Reach& reach, const Numbers& among, std:
   return "not all PEs of its host and of this one reach each other";
 }
 
-CudaWindow::Attempt CudaWindow::map(std::size_t slot, const void* os_handle,
+CudaWindow::Attempt CudaWindow::map(CUdeviceptr at, std::uint64_t bytes, const void* os_handle,
                                     CUmemAllocationHandleType type) {
   CUmemGenericAllocationHandle handle = 0;
   CUresult result =
       cuda_.cuMemImportFromShareableHandle(&handle, const_cast<void*>(os_handle), type);
   if (result != CUDA_SUCCESS) return {result, "cuMemImportFromShareableHandle"};
-  const CUdeviceptr at = address(slot);
-  result = cuda_.cuMemMap(at, bytes_, 0, handle, 0);
+  result = cuda_.cuMemMap(at, bytes, 0, handle, 0);
   cuda_.cuMemRelease(handle);  // the mapping keeps the memory
   if (result != CUDA_SUCCESS) return {result, "cuMemMap"};
-  at_slot_[slot] = true;
   CUmemAccessDesc access{};
   access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {o_.device}};
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  result = cuda_.cuMemSetAccess(at, bytes_, &access, 1);
-  if (result != CUDA_SUCCESS) unmap(slot);
+  result = cuda_.cuMemSetAccess(at, bytes, &access, 1);
+  if (result != CUDA_SUCCESS) cuda_.cuMemUnmap(at, bytes);
   return {result, "cuMemSetAccess"};
 }
 
@@ -285,8 +311,8 @@ void CudaWindow::map_own(const CudaHeap& heap) {
 
 /// Not mapped, with the reason, where this GPU cannot reach the memory. Errors: everything else.
 void CudaWindow::map_local(std::size_t slot, int fd) {
-  const Attempt done = map(slot, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
-                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const Attempt done = map_heap(slot, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
+                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (done.result == CUDA_SUCCESS) return;
   if (std::strcmp(done.call, "cuMemSetAccess") != 0) cuda_.check(done.result, done.call);
   why_not_[pes_[slot]] = strprintf("GPU %d cannot reach the memory of its GPU by load/store (%s)",
@@ -295,12 +321,78 @@ void CudaWindow::map_local(std::size_t slot, int fd) {
 
 /// Not mapped, with the reason, whatever fails: the network remains.
 void CudaWindow::map_by_fabric(std::size_t slot, const FabricHandle& handle) {
-  const Attempt done = map(slot, handle.data(), kFabricHandleType);
+  const Attempt done = map_heap(slot, handle.data(), kFabricHandleType);
   if (done.result == CUDA_SUCCESS) return;
   std::string& why = why_not_[pes_[slot]];
   why = strprintf("its fabric handle: %s: %s", done.call, cuda_text(cuda_, done.result).c_str());
   if (done.result == CUDA_ERROR_NOT_PERMITTED) why += " (another IMEX channel?)";
   GSHMEM_INFO("PE %d is not mapped: %s", pes_[slot], why.c_str());
+}
+
+/// The allocation that is mapped at `at`, and ends within `bytes` bytes.
+LentMemory::Piece CudaWindow::lend_allocation(CUdeviceptr at, std::size_t bytes) const {
+  constexpr char kHow[] =
+      "; it takes memory of cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, as "
+      "ncclMemAlloc and PyTorch's expandable_segments give";
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr base = 0;
+  std::size_t whole = 0;
+  const bool is_known =
+      cuda_.cuMemGetAddressRange(&base, &whole, at) == CUDA_SUCCESS &&
+      cuda_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(at)) == CUDA_SUCCESS;
+  require(is_known, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("has no memory that can be mapped again at 0x%llx", at) + kHow);
+  const CudaAllocation allocation(cuda_, handle);
+  // CUDA driver API, cuMemMap: no part of an allocation can be mapped (driver 580: not supported).
+  require(base == at && whole <= bytes, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("(from 0x%llx on %zu bytes) is not the whole of its allocation of %zu bytes at "
+                    "0x%llx, and allocations are mapped as wholes",
+                    at, bytes, whole, base));
+  CUmemAllocationProp properties{};
+  GSHMEM_CU(&cuda_, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
+  require(properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+              properties.location.id == o_.device,
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("is memory of %s %d, and this PE's is that of GPU %d",
+                    properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? "GPU" : "the host,",
+                    properties.location.id, o_.device));
+  require((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0,
+          GSHMEMX_ERROR_NOT_SUPPORTED,
+          std::string("was made without a handle that can be passed on") + kHow);
+  return {export_descriptor(cuda_, handle), 0, whole};
+}
+
+LentMemory CudaWindow::lend(const void* p, std::size_t bytes) const {
+  for (std::size_t slot = 0; slot < pes_.size(); ++slot) {
+    require(!by_fabric(pes_[slot]), GSHMEMX_ERROR_NOT_SUPPORTED,
+            strprintf("cannot be mapped by PE %d, which maps this one's heap by a fabric handle",
+                      pes_[slot]));
+  }
+  LentMemory lent;
+  for (std::size_t at = 0; at < bytes; at += lent.pieces.back().bytes) {
+    lent.pieces.push_back(lend_allocation(reinterpret_cast<CUdeviceptr>(p) + at, bytes - at));
+  }
+  return lent;
+}
+
+void CudaWindow::map_lent(std::uint64_t offset, const LentMemory& mine) {
+  const auto place = [&](int pe, const LentMemory& memory) {
+    const std::size_t slot = slot_of(pe);
+    if (pe != me_ && (slot == pes_.size() || !mapped_[slot])) return;
+    CUdeviceptr at = address(slot) + offset;
+    for (const LentMemory::Piece& piece : memory.pieces) {
+      const Attempt done =
+          map(at, piece.bytes, reinterpret_cast<void*>(static_cast<std::intptr_t>(piece.fd.get())),
+              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      cuda_.check(done.result, done.call);
+      lent_[offset].push_back({at, piece.bytes});
+      at += piece.bytes;
+    }
+  };
+  if (o_.peers == Peers::kNone) return place(me_, mine);
+  const std::vector<LentMemory> all = exchange_lent(o_.local, mine);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    place(o_.local.group().pe(static_cast<int>(i)), all[i]);
 }
 
 std::string CudaWindow::why_not(int pe) const {

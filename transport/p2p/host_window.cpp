@@ -5,8 +5,10 @@
 #include <gshmem/abi/state.h>
 
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 namespace gshmem::p2p {
 namespace {
@@ -29,26 +31,30 @@ void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
 
 class HostWindow final : public PeerWindow {
  public:
-  HostWindow(control::LocalPeers& local, std::uint64_t bytes, Peers peers,
-             const std::vector<int>& local_groups) {
+  HostWindow(control::LocalPeers& local, WindowBytes bytes, Peers peers,
+             const std::vector<int>& local_groups)
+      : local_(local), all_(peers == Peers::kAll) {
     constexpr std::uint64_t kStep = abi::kHeapAlignment;
-    bytes_ = (bytes + kStep - 1) / kStep * kStep;
-    stride_ = static_cast<std::int64_t>(stride_of(bytes_));
+    bytes_ = (bytes.heap + kStep - 1) / kStep * kStep;
+    lent_granularity_ = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    lent_bytes_ = (bytes.lent + kStep - 1) / kStep * kStep;
+    set_stride();
     require_memory(bytes_, static_cast<std::uint64_t>(local.size()));
-    const bool all = peers == Peers::kAll;
     // One segment has the heaps of all PEs of the host: a descriptor and a mapping per process.
-    const std::uint64_t slots = all ? static_cast<std::uint64_t>(local.size()) : 1;
-    const std::uint64_t whole = stride_of(bytes_) * (slots - 1) + bytes_;
-    const bool makes = !all || local.group().index == 0;
-    Fd segment = makes ? make_segment("gshmem-heap", whole) : Fd();
-    if (all) segment = local.from_root(segment.get());
-    mapping_ = map_shared(segment, whole, alignment());
-    heap_ = mapping_->base() + (all ? stride_ * local.group().index : 0);
+    // What is between them in it takes no memory, since nobody touches it.
+    const std::uint64_t slots = all_ ? static_cast<std::uint64_t>(local.size()) : 1;
+    whole_bytes_ = static_cast<std::uint64_t>(stride_) * slots;
+    const bool makes = !all_ || local.group().index == 0;
+    Fd segment = makes ? make_segment("gshmem-heap", whole_bytes_) : Fd();
+    if (all_) segment = local.from_root(segment.get());
+    mapping_ = map_shared(segment, whole_bytes_, alignment());
     pes_ = local.group().pes;
+    base_ = mapping_->base();
+    heap_ = base_ + (all_ ? stride_ * local.group().index : 0);
     const auto local_group = [&](int pe) { return local_groups[static_cast<std::size_t>(pe)]; };
     for (const int pe : pes_)
-      mapped_.push_back(all && local_group(pe) == local_group(local.group().me()));
-    reason_ = all ? "GSHMEM_P2P_GROUP puts it into another group" : "GSHMEM_P2P=0";
+      mapped_.push_back(all_ && local_group(pe) == local_group(local.group().me()));
+    reason_ = all_ ? "GSHMEM_P2P_GROUP puts it into another group" : "GSHMEM_P2P=0";
   }
   std::string why_not(int pe) const override {
     const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
@@ -56,14 +62,47 @@ class HostWindow final : public PeerWindow {
     return mapped_[static_cast<std::size_t>(found - pes_.begin())] ? "" : reason_;
   }
 
+  LentMemory lend(const void* p, std::size_t bytes) const override {
+    require(reinterpret_cast<std::uintptr_t>(p) % lent_granularity_ == 0 &&
+                bytes % lent_granularity_ == 0,
+            GSHMEMX_ERROR_INVALID_VALUE,
+            strprintf("(size = %zu) is not in whole pages of %lu bytes", bytes, lent_granularity_));
+    return lend_host_memory(p, bytes);
+  }
+  void map_lent(std::uint64_t offset, const LentMemory& mine) override {
+    // PEs of one process have one mapping, in which each places its own.
+    if (!all_ || local_.is_one_process()) return place(heap_ + offset, offset, mine);
+    const std::vector<LentMemory> all = exchange_lent(local_, mine);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (mapped_[i])
+        place(base_ + stride_ * static_cast<std::int64_t>(i) + offset, offset, all[i]);
+    }
+  }
+  void unmap_lent(std::uint64_t offset) noexcept override {
+    for (const std::uint64_t at : lent_[offset]) mapping_->clear(at);
+    lent_.erase(offset);
+  }
+
  private:
+  void place(const char* address, std::uint64_t offset, const LentMemory& memory) {
+    auto at = static_cast<std::uint64_t>(address - base_);
+    for (const LentMemory::Piece& piece : memory.pieces) {
+      mapping_->place(at, piece.bytes, piece.fd, piece.offset);
+      lent_[offset].push_back(at);
+      at += piece.bytes;
+    }
+  }
+
+  control::LocalPeers& local_;
+  const bool all_;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> lent_;  ///< places, by offset
   std::shared_ptr<SharedMapping> mapping_;
   std::string reason_;
 };
 
 }  // namespace
 
-std::unique_ptr<PeerWindow> make_host_window(control::LocalPeers& local, std::uint64_t bytes,
+std::unique_ptr<PeerWindow> make_host_window(control::LocalPeers& local, WindowBytes bytes,
                                              Peers peers, const std::vector<int>& local_groups) {
   return std::make_unique<HostWindow>(local, bytes, peers, local_groups);
 }

@@ -15,7 +15,7 @@ namespace gshmem::abi {
 
 /// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
 /// with every change of them: a program compiled with other headers is then refused by init.
-inline constexpr std::uint32_t kStateAbi = 8;
+inline constexpr std::uint32_t kStateAbi = 9;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -71,7 +71,15 @@ enum class AmoPath : std::uint32_t {
   kNic,          ///< a NIC, as atomics on memory of PEs that are not mapped (GSHMEM_AMO=nic)
 };
 
-inline constexpr std::uint32_t kAllPesFlat = 1u << 31;
+inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< of DeviceState::all_pes
+
+/// Memory of the program that is symmetric, too (gshmemx_buffer_register_symmetric), by offsets
+/// from DeviceState::heap. It is beyond the heap, at the same place for every PE.
+struct RegisteredRange {
+  std::uint64_t begin;  ///< 0: no row was ever used from here on
+  std::uint64_t end;    ///< 0: of memory that is registered no more
+};
+inline constexpr std::uint32_t kMaxRegistered = 256;  ///< ranges at a time
 
 struct DeviceState {
   std::uint32_t magic = 0;
@@ -106,8 +114,11 @@ struct DeviceState {
   std::uint32_t n_teams = 0;
   /// Bit i: predefined team i has all PEs, in order. With kAllPesFlat: Team::flat of all PEs.
   std::uint32_t all_pes = 1 | kAllPesFlat;
+
+  /// kMaxRegistered rows, in host memory that kernels reach, too.
+  const RegisteredRange* registered = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<DeviceState>);
-static_assert(sizeof(DeviceState) == 192);
+static_assert(sizeof(DeviceState) == 200);
 
 }  // namespace gshmem::abi

@@ -158,6 +158,12 @@ NVSHMEM_HOST(int, set_attr_mpi_comm_args, (void* mpi_comm, nvshmemx_init_attr_t*
 NVSHMEM_HOST(int, buffer_register, (void* addr, size_t length), (addr, length))
 NVSHMEM_HOST(int, buffer_unregister, (void* addr), (addr))
 NVSHMEM_HOST(void, buffer_unregister_all, (void), ())
+NVSHMEM_HOST(void*, buffer_register_symmetric, (void* buf_ptr, size_t size, int flags),
+             (buf_ptr, size, flags))
+NVSHMEM_HOST(void*, buffer_register_symmetric_at_preferred_address,
+             (void* buf_ptr, size_t size, void* preferred_addr, int flags),
+             (buf_ptr, size, preferred_addr, flags))
+NVSHMEM_HOST(int, buffer_unregister_symmetric, (void* mmap_ptr, size_t size), (mmap_ptr, size))
 NVSHMEM_HOST(int, team_get_uniqueid, (nvshmemx_team_uniqueid_t * uniqueid), (uniqueid))
 NVSHMEM_HOST(int, team_init,
              (nvshmem_team_t * team, nvshmem_team_config_t* config, long config_mask, int npes,

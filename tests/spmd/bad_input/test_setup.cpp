@@ -222,6 +222,8 @@ TEST_CASE("heap_larger_than_the_machine_is_an_error") {
   for (const std::string size : {"500T", "16000000T"}) {
     expect_status(init_with({{"GSHMEM_SYMMETRIC_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
                   {"symmetric heap of"});
+    expect_status(init_with({{"GSHMEM_REGISTERED_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
+                  {"GSHMEM_REGISTERED_SIZE=", "a process has 128T of addresses"});
   }
 }
 

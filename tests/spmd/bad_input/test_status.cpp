@@ -35,6 +35,10 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
     gshmem_team_t y = GSHMEM_TEAM_INVALID;
     return gshmem_team_split_2d(GSHMEM_TEAM_WORLD, xrange, nullptr, 0, x, nullptr, yaxis_mask, &y);
   };
+  alignas(1 << 16) static char pages[1 << 16];  // private memory
+  static const auto lend = [](void* at, std::size_t bytes, int flags = 0) {
+    return gshmemx_buffer_register_symmetric(at, bytes, flags) ? 0 : GSHMEMX_ERROR_INVALID_VALUE;
+  };
   struct Call {
     bool on_a_pe;
     std::string says;
@@ -167,6 +171,17 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        }},
       {true,
        "buffer_unregister: argument addr = ", [] { return gshmemx_buffer_unregister(&number); }},
+      {true, "register_symmetric: argument buf_ptr is null", [] { return lend(nullptr, 4096); }},
+      {true, "register_symmetric: argument size = 0", [] { return lend(pages, 0); }},
+      {true, "register_symmetric: argument size = 18446744073709551615 is more than there is",
+       [] { return lend(pages, SIZE_MAX); }},
+      {true, "register_symmetric: argument flags = 2 is not 0",
+       [] { return lend(pages, 4096, 2); }},
+      {true, "(size = 100) is not in whole pages", [] { return lend(pages, 100); }},
+      {true, " is symmetric memory already",
+       [] { return lend(gshmem_align(1 << 16, 1 << 16), 1 << 16); }},
+      {true, "unregister_symmetric: argument mmap_ptr = (nil) is not registered",
+       [] { return gshmemx_buffer_unregister_symmetric(nullptr, 8); }},
       {true, "team_get_config: argument team = 77 is not a team",
        [] { return gshmem_team_get_config(77, 1, &team_config); }},
       {true, "team_get_config: argument config is null",

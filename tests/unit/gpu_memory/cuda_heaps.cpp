@@ -25,6 +25,7 @@ struct Memory {
   int device = -1, file = -1;
   std::size_t bytes = 0;
   unsigned types = 0;
+  CUmemLocationType where = CU_MEM_LOCATION_TYPE_DEVICE;
   CUmemGenericAllocationHandle made = 0;  ///< by cuMemCreate
 };
 struct Mapping {
@@ -87,7 +88,7 @@ CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
     return CUDA_ERROR_OUT_OF_MEMORY;
   ++((types & kFabric) != 0 ? seen.with_fabric : seen.without_fabric);
-  memories.push_back({device, file, bytes, types});
+  memories.push_back({device, file, bytes, types, properties->location.type});
   memories.back().made = *handle = new_handle(memories.size() - 1);
   return CUDA_SUCCESS;
 }
@@ -222,7 +223,45 @@ CUresult set_access(CUdeviceptr address, std::size_t bytes, const CUmemAccessDes
   return CUDA_SUCCESS;
 }
 
+/// What is mapped at `address`; mappings.end(): nothing.
+std::map<std::uintptr_t, Mapping>::iterator mapping_at(std::uintptr_t address) {
+  const auto above = mappings.upper_bound(address);
+  if (above == mappings.begin()) return mappings.end();
+  const auto found = std::prev(above);
+  return address - found->first < found->second.bytes ? found : mappings.end();
+}
+
+// As a driver (580): the range is one mapping, and other memory has no handle.
+CUresult address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+  const std::lock_guard lock(mutex);
+  if (const auto found = mapping_at(address); found != mappings.end())
+    return *base = found->first, *bytes = found->second.bytes, CUDA_SUCCESS;
+  const auto next = allocated.upper_bound(address);
+  if (next == allocated.begin()) return CUDA_ERROR_NOT_FOUND;
+  const auto& [first, size] = *std::prev(next);
+  if (address - first >= size) return CUDA_ERROR_NOT_FOUND;
+  return *base = first, *bytes = size, CUDA_SUCCESS;
+}
+CUresult retain_allocation(CUmemGenericAllocationHandle* handle, void* address) {
+  const std::lock_guard lock(mutex);
+  const auto found = mapping_at(reinterpret_cast<std::uintptr_t>(address));
+  if (found == mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+  return *handle = new_handle(found->second.memory), CUDA_SUCCESS;
+}
+CUresult properties_of(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end()) return violated("properties of a handle that is none");
+  const Memory& memory = memories[found->second];
+  *properties = {};
+  properties->location = {memory.where, {memory.device}};
+  properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(memory.types);
+  return CUDA_SUCCESS;
+}
+
 // What else a PE asks for.
+
+CUresult total_memory(std::size_t* bytes, CUdevice) { return *bytes = 64 << 20, CUDA_SUCCESS; }
 
 CUresult device_count(int* count) { return *count = seen.gpus, CUDA_SUCCESS; }
 CUresult device_name(char* name, int bytes, CUdevice device) {
@@ -318,10 +357,7 @@ bool is_of_gpu(std::uintptr_t address) {
   const auto next = allocated.upper_bound(address);
   if (next != allocated.begin() && address - std::prev(next)->first < std::prev(next)->second)
     return true;
-  const auto above = mappings.upper_bound(address);
-  if (above == mappings.begin()) return false;
-  const auto& [base, mapping] = *std::prev(above);
-  return address - base < mapping.bytes;
+  return mapping_at(address) != mappings.end();
 }
 
 void* find_in_heaps(const std::string& name) {
@@ -338,6 +374,10 @@ void* find_in_heaps(const std::string& name) {
       {"cuMemMap", address_of(map)},
       {"cuMemUnmap", address_of(unmap)},
       {"cuMemSetAccess", address_of(set_access)},
+      {"cuMemGetAddressRange", address_of(address_range)},
+      {"cuMemRetainAllocationHandle", address_of(retain_allocation)},
+      {"cuMemGetAllocationPropertiesFromHandle", address_of(properties_of)},
+      {"cuDeviceTotalMem", address_of(total_memory)},
       {"cuDeviceGetCount", address_of(device_count)},
       {"cuDeviceGetName", address_of(device_name)},
       {"cuDeviceGetUuid", address_of(device_uuid)},

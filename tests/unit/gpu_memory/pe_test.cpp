@@ -4,11 +4,9 @@
 #include <gshmem/device/registrar.h>
 #include <gshmem/gshmem.hpp>
 
-#include "host/base/dynamic_library.h"
 #include "tests/spmd/bad_input/children.h"
 #include "tests/unit/base/capture.h"
-#include "tests/unit/gpu_memory/cuda_double.h"
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
 
@@ -23,21 +21,12 @@
 #include <vector>
 
 using namespace gshmem;
+using namespace gshmem::test;
 
 namespace {
 
-const DynamicLibrary& double_library() {
-  static const DynamicLibrary library(CUDA_DOUBLE);
-  return library;
-}
-test::CudaHeaps& heaps() {
-  return *double_library().function<test::CudaHeapsRecord>("cuda_double_heaps")();
-}
 int current_gpu() {
   return double_library().function<test::CudaDoubleCurrent>("cuda_double_current")();
-}
-test::CudaDouble& driver() {
-  return *double_library().function<test::CudaDoubleRecord>("cuda_double_record")();
 }
 std::atomic<unsigned>& flags_of(int device) {
   return *double_library().function<test::CudaDoubleFlags>("cuda_double_flags")(device);
@@ -86,22 +75,6 @@ std::vector<std::uint32_t> uploaded;  ///< magic numbers
 int note_upload(const void* state, unsigned long) {
   uploaded.push_back(static_cast<const abi::DeviceState*>(state)->magic);
   return 0;
-}
-
-/// Variables of a job of four PEs, which are as if on hosts of two PEs each.
-void four_gpus(const std::map<std::string, std::string>& variables) {
-  heaps().reset();
-  heaps().gpus = 4;
-  driver().reset();
-  for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC", "GSHMEM_BOOTSTRAP"}) unsetenv(name);
-  for (const auto& [name, value] :
-       std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
-                                          {"GSHMEM_NIC", "none"},
-                                          {"GSHMEM_P2P_GROUP", "2"},
-                                          {"GSHMEM_SYMMETRIC_SIZE", "1M"},
-                                          {"GSHMEM_BOOTSTRAP_TIMEOUT", "20"}})
-    setenv(name.c_str(), value.c_str(), 1);
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
 std::string error_of_init() {

@@ -117,15 +117,15 @@ Seen run_pe(const Job& job, Collectives& inner) {
     control::LocalPeers local;
     const auto links = local.connect(group, allgather(boot, local.open()), 20);
     boot.steps = 0;
-    const auto window =
-        make_cuda_window({.local = local,
-                          .boot = boot,
-                          .device = boot.rank(),
-                          .bytes = job.bytes.empty() ? 1 << 20 : job.bytes[me],
-                          .peers = job.peers,
-                          .local_groups = control::local_groups(group, job.p2p_group),
-                          .fabric = job.fabric,
-                          .place = place_of(job, me)});
+    const auto window = make_cuda_window(
+        {.local = local,
+         .boot = boot,
+         .device = boot.rank(),
+         .bytes = {.heap = job.bytes.empty() ? 1 << 20 : job.bytes[me], .lent = 1 << 20},
+         .peers = job.peers,
+         .local_groups = control::local_groups(group, job.p2p_group),
+         .fabric = job.fabric,
+         .place = place_of(job, me)});
     made = true;
     seen = look_at(*window, boot.rank(), boot.size());
     seen.steps = boot.steps;

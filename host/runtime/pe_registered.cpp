@@ -1,0 +1,116 @@
+// Memory of the program that becomes symmetric: the calls that register it and end that.
+#include "host/base/log.h"
+#include "host/runtime/pe.h"
+
+#include <algorithm>
+
+namespace gshmem {
+
+void Pe::make_registered() {
+  const p2p::PeerWindow& window = paths_->window();
+  constexpr std::size_t kBytes = abi::kMaxRegistered * sizeof(abi::RegisteredRange);
+  abi::RegisteredRange* rows = nullptr;
+  if (gpu_) {
+    rows = static_cast<abi::RegisteredRange*>(gpu_->host_memory(kBytes));
+  } else {
+    host_registered_.resize(abi::kMaxRegistered);
+    rows = host_registered_.data();
+  }
+  state_.registered = rows;
+  registered_ = std::make_unique<RegisteredMemory>(
+      RegisteredMemory::Place{window.bytes(), window.lent_bytes(), window.lent_granularity()},
+      rows);
+}
+
+void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) const {
+  require(buffer.flags == 0, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument flags = %d is not 0", call, buffer.flags));
+  require(buffer.buffer != nullptr, GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument buf_ptr is null", call));
+  require(buffer.bytes > 0, GSHMEMX_ERROR_INVALID_VALUE, strprintf("%s: argument size = 0", call));
+  require(buffer.bytes <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(buffer.buffer),
+          GSHMEMX_ERROR_INVALID_VALUE,
+          strprintf("%s: argument size = %zu is more than there is from buf_ptr = %p", call,
+                    buffer.bytes, buffer.buffer));
+  require(!paths_->window().meets(buffer.buffer, buffer.bytes), GSHMEMX_ERROR_INVALID_VALUE, [&] {
+    return strprintf("%s: argument buf_ptr = %p (%zu bytes) is symmetric memory already", call,
+                     buffer.buffer, buffer.bytes);
+  });
+  registered_->require_new(call, buffer.buffer, buffer.bytes);
+  if (!network_.in_use()) return;
+  std::string why = "atomics go by the network";
+  for (int pe = 0; pe < state_.n_pes; ++pe) {
+    if (!paths_->is_mapped(pe)) why = paths_->why_not(pe);
+  }
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              strprintf("%s: jobs that use a network have no registered symmetric memory: %s", call,
+                        why.c_str()));
+}
+
+/// Where all PEs wish it to be.
+std::optional<std::uint64_t> Pe::agreed_wish(const void* preferred) {
+  const auto mine =
+      preferred ? static_cast<std::uint64_t>(static_cast<const char*>(preferred) - state_.heap)
+                : 0;  // the heap's first byte is never free
+  const std::vector<std::uint64_t> all = allgather(ranks(), mine);
+  const bool same = std::all_of(all.begin(), all.end(), [&](std::uint64_t o) { return o == mine; });
+  return preferred && same ? std::optional(mine) : std::nullopt;
+}
+
+void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
+  const auto alone = heap_->enter(call, buffer.bytes);
+  const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
+  p2p::PeerWindow& window = paths_->window();
+  p2p::LentMemory lent;
+  step_of(call, [&] {
+    require_registrable(call, buffer);
+    try {
+      lent = window.lend(buffer.buffer, buffer.bytes);
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  strprintf("%s: argument buf_ptr = %p %s", call, buffer.buffer, error.what()));
+    }
+  });
+  const std::uint64_t offset =
+      registered_->reserve(call, buffer.bytes, agreed_wish(buffer.preferred));
+  try {
+    step_of(call, [&] {
+      try {
+        window.map_lent(offset, lent);
+        char* at = state_.heap + offset;
+        for (const p2p::LentMemory::Piece& piece : lent.pieces) {
+          if (gpu_) gpu_->complete_memory_calls_on(at);
+          at += piece.bytes;
+        }
+      } catch (const Error& error) {
+        throw Error(error.code(), strprintf("%s: %s", call, error.what()));
+      }
+    });
+  } catch (...) {
+    window.unmap_lent(offset);
+    registered_->release(offset);
+    throw;
+  }
+  registered_->publish(offset, buffer.buffer, buffer.bytes);
+  GSHMEM_DEBUG("%s: %p (%zu bytes) at %p", call, buffer.buffer, buffer.bytes, state_.heap + offset);
+  return state_.heap + offset;
+}
+
+/// All PEs have come before any takes the memory away.
+void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t bytes) {
+  const auto alone = heap_->enter(call, bytes);
+  const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
+  const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(symmetric) - state_.heap);
+  step_of(call, [&] { registered_->require_known(call, symmetric, offset, bytes); });
+  const std::vector<std::uint64_t> all = allgather(ranks(), offset);
+  for (std::size_t pe = 1; pe < all.size(); ++pe) {
+    require(all[pe] == all[0], GSHMEMX_ERROR_SYMMETRY, [&] {
+      return strprintf("%s: arguments differ: PE 0 passed offset %lu, PE %zu offset %lu", call,
+                       all[0], pe, all[pe]);
+    });
+  }
+  registered_->release(offset);
+  paths_->window().unmap_lent(offset);
+}
+
+}  // namespace gshmem

@@ -1,0 +1,41 @@
+// Four GPUs of the libcuda double, and the variables of a job of four PEs on them. Included by
+// tests of whole PEs.
+#pragma once
+
+#include "host/base/dynamic_library.h"
+#include "tests/unit/gpu_memory/cuda_double.h"
+#include "tests/unit/gpu_memory/cuda_heaps.h"
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+namespace gshmem::test {
+
+inline const DynamicLibrary& double_library() {
+  static const DynamicLibrary library(CUDA_DOUBLE);
+  return library;
+}
+inline CudaHeaps& heaps() {
+  return *double_library().function<CudaHeapsRecord>("cuda_double_heaps")();
+}
+inline CudaDouble& driver() {
+  return *double_library().function<CudaDoubleRecord>("cuda_double_record")();
+}
+/// Variables of a job of four PEs, which are as if on hosts of two PEs each.
+inline void four_gpus(const std::map<std::string, std::string>& variables) {
+  heaps().reset();
+  heaps().gpus = 4;
+  driver().reset();
+  for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC", "GSHMEM_BOOTSTRAP"}) unsetenv(name);
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
+                                          {"GSHMEM_NIC", "none"},
+                                          {"GSHMEM_P2P_GROUP", "2"},
+                                          {"GSHMEM_SYMMETRIC_SIZE", "1M"},
+                                          {"GSHMEM_BOOTSTRAP_TIMEOUT", "20"}})
+    setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace gshmem::test

@@ -1,0 +1,122 @@
+// Where registered memory goes, which of it device code knows, and what the account refuses.
+#include <gshmem/device/p2p.h>
+
+#include "host/runtime/registered_memory.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+
+namespace {
+
+constexpr std::uint64_t kBegin = abi::kInternalBytes + (4 << 20), kBytes = 1 << 20, kPage = 4096;
+
+struct Account {
+  Account() {
+    state.heap = reinterpret_cast<char*>(std::uintptr_t{1} << 32);
+    state.heap_bytes = kBegin - kPage;  // what is beyond is the library's
+    state.registered = rows.data();
+  }
+  std::uint64_t add(std::uint64_t bytes, std::optional<std::uint64_t> wish = {}) {
+    const std::uint64_t offset = memory.reserve("call", bytes, wish);
+    buffer += 10 * kBytes;
+    memory.publish(offset, reinterpret_cast<void*>(buffer), bytes);
+    return offset;
+  }
+  [[nodiscard]] bool knows(std::uint64_t offset, std::uint64_t bytes) const {
+    return device::is_symmetric(state, state.heap + offset, bytes);
+  }
+  template <class Call>
+  [[nodiscard]] static std::string error_of(const Call& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::vector<abi::RegisteredRange> rows{abi::kMaxRegistered};
+  RegisteredMemory memory{{kBegin, kBytes, kPage}, rows.data()};
+  abi::DeviceState state;
+  std::uintptr_t buffer = std::uintptr_t{1} << 40;
+};
+
+}  // namespace
+
+TEST_CASE("registered_memory_is_symmetric_up_to_its_last_byte") {
+  Account account;
+  CHECK_FALSE(account.knows(kBegin, 1));
+  const std::uint64_t first = account.add(2 * kPage), second = account.add(kPage);
+  CHECK(first == kBegin);
+  CHECK(second == kBegin + 2 * kPage);
+  CHECK(account.knows(first, 2 * kPage));
+  CHECK(account.knows(first + 2 * kPage - 1, 1));
+  CHECK_FALSE(account.knows(first, 2 * kPage + 1));  // two objects, though they meet
+  CHECK_FALSE(account.knows(first - 1, 1));
+  CHECK(account.knows(second, kPage));
+  CHECK_FALSE(account.knows(second + kPage, 1));
+  CHECK_FALSE(account.knows(second, UINT64_MAX));
+  CHECK(account.knows(abi::kInternalBytes, 1));
+  account.memory.release(first);
+  CHECK_FALSE(account.knows(first, 1));
+  CHECK(account.knows(second, kPage));
+  CHECK(account.add(kPage) == first);
+  CHECK(account.knows(first, kPage));
+  CHECK_FALSE(account.knows(first + kPage, 1));
+}
+
+TEST_CASE("a_wish_counts_where_it_is_free_and_aligned_and_in_the_range") {
+  Account account;
+  const std::uint64_t wish = kBegin + 16 * kPage;
+  CHECK(account.add(kPage, wish) == wish);
+  for (const std::uint64_t bad :
+       {wish, wish + 8, kBegin + kBytes, kBegin - kPage, std::uint64_t{0}}) {
+    const std::uint64_t got = account.add(kPage, bad);
+    CHECK(got != bad);
+    CHECK((got >= kBegin && got < kBegin + kBytes && got % kPage == 0));
+  }
+}
+
+TEST_CASE("what_has_no_room_or_is_registered_says_so") {
+  Account account;
+  CHECK_THAT(account.error_of([&] { (void)account.add(kBytes + kPage); }),
+             Catch::Contains("call: argument size = 1052672: of 1048576 bytes of addresses") &&
+                 Catch::Contains("raise GSHMEM_REGISTERED_SIZE"));
+  const std::uint64_t offset = account.add(2 * kPage);
+  const auto refused = [&](std::uintptr_t from, std::size_t bytes) {
+    return account.error_of(
+        [&] { account.memory.require_new("call", reinterpret_cast<void*>(from), bytes); });
+  };
+  for (const std::uintptr_t from : {account.buffer, account.buffer + 2 * kPage - 1})
+    CHECK_THAT(refused(from, 1), Catch::Contains("has bytes in common with what is registered"));
+  CHECK_THAT(refused(account.buffer - kPage, kPage + 1), Catch::Contains("in common"));
+  CHECK(refused(account.buffer - kPage, kPage).empty());
+  CHECK(refused(account.buffer + 2 * kPage, kPage).empty());
+  const auto unknown = [&](std::uint64_t at, std::size_t bytes) {
+    return account.error_of([&] { account.memory.require_known("call", nullptr, at, bytes); });
+  };
+  CHECK(unknown(offset, 2 * kPage).empty());
+  CHECK_THAT(unknown(offset + kPage, kPage), Catch::Contains("is not registered"));
+  CHECK_THAT(unknown(offset, kPage), Catch::Contains("was registered with 8192 bytes"));
+}
+
+TEST_CASE("all_rows_serve_and_serve_again") {
+  Account account;
+  RegisteredMemory many({kBegin, kBytes << 10, kPage}, account.rows.data());
+  std::vector<std::uint64_t> offsets;
+  const auto add = [&] {
+    offsets.push_back(many.reserve("call", kPage, {}));
+    many.publish(offsets.back(), reinterpret_cast<void*>(offsets.back() << 20), kPage);
+  };
+  for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) add();
+  CHECK(account.knows(offsets.back(), kPage));
+  CHECK_THAT(account.error_of(add), Catch::Contains("call: 256 buffers are registered"));
+  many.release(offsets[7]);
+  offsets.push_back(many.reserve("call", kPage, {}));
+  many.release(offsets.back());  // never published
+  add();
+  CHECK(account.knows(offsets.back(), kPage));
+}

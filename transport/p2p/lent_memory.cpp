@@ -1,0 +1,122 @@
+#include "transport/p2p/lent_memory.h"
+
+#include "host/base/error.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+namespace gshmem::p2p {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
+              why +
+                  "; in CPU mode it takes memory of mmap with MAP_SHARED of a file that is open "
+                  "for reading and writing (memfd_create, shm_open)");
+}
+
+/// A line of /proc/self/maps (proc(5)).
+struct Mapping {
+  std::uintptr_t begin = 0, end = 0;
+  char access[5] = "";
+  std::uint64_t offset = 0;
+  unsigned major = 0, minor = 0;
+  std::uint64_t inode = 0;
+};
+
+/// The mapping that `at` is in; of no bytes where there is none.
+Mapping mapping_at(std::uintptr_t at) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    Mapping found;
+    const int fields = std::sscanf(
+        line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %x:%x %" SCNu64, &found.begin,
+        &found.end, found.access, &found.offset, &found.major, &found.minor, &found.inode);
+    if (fields == 7 && at >= found.begin && at < found.end) return found;
+  }
+  return {};
+}
+
+/// A descriptor of the file for reading and writing, which this process has open.
+Fd descriptor_of(const Mapping& mapping) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open_files(::opendir("/proc/self/fd"), &::closedir);
+  while (const dirent* entry = open_files ? ::readdir(open_files.get()) : nullptr) {
+    char* end = nullptr;
+    const int fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
+    struct stat file {};
+    if (end == entry->d_name || ::fstat(fd, &file) != 0) continue;
+    const bool is_it = file.st_ino == mapping.inode && major(file.st_dev) == mapping.major &&
+                       minor(file.st_dev) == mapping.minor;
+    if (!is_it || (::fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) continue;
+    Fd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (own.get() >= 0) return own;
+  }
+  refuse("is of a file that this process has no descriptor of for reading and writing");
+}
+
+/// What PEs tell each other of a piece.
+struct Extent {
+  std::uint64_t offset, bytes;
+};
+
+/// One value of every PE of the host.
+template <class T>
+std::vector<T> gather(control::LocalPeers& local, const T& mine) {
+  const auto* const first = reinterpret_cast<const char*>(&mine);
+  std::vector<T> all;
+  for (const std::vector<char>& bytes : local.gather({first, first + sizeof(mine)})) {
+    require(bytes.size() == sizeof(T), GSHMEMX_ERROR_INTERNAL, "a letter of another size");
+    std::memcpy(&all.emplace_back(), bytes.data(), sizeof(T));
+  }
+  return all;
+}
+
+}  // namespace
+
+LentMemory lend_host_memory(const void* p, std::size_t bytes) {
+  LentMemory lent;
+  const auto first = reinterpret_cast<std::uintptr_t>(p), end = first + bytes;
+  for (std::uintptr_t at = first; at < end;) {
+    const Mapping mapping = mapping_at(at);
+    if (mapping.end == 0) refuse(strprintf("is not mapped from byte %zu on", at - first));
+    if (mapping.access[3] != 's') refuse(strprintf("is private from byte %zu on", at - first));
+    if (std::strncmp(mapping.access, "rw", 2) != 0)
+      refuse(strprintf("cannot be read and written from byte %zu on", at - first));
+    const std::uintptr_t until = std::min(mapping.end, end);
+    lent.pieces.push_back(
+        {descriptor_of(mapping), mapping.offset + (at - mapping.begin), until - at});
+    at = until;
+  }
+  return lent;
+}
+
+std::vector<LentMemory> exchange_lent(control::LocalPeers& local, const LentMemory& mine) {
+  const std::vector<std::uint64_t> counts =
+      gather(local, static_cast<std::uint64_t>(mine.pieces.size()));
+  const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
+  std::vector<LentMemory> all(counts.size());
+  for (std::uint64_t i = 0; i < most; ++i) {
+    // A PE with fewer pieces passes its last one again, which nobody takes.
+    const LentMemory::Piece& piece = mine.pieces[std::min<std::size_t>(i, mine.pieces.size() - 1)];
+    const std::vector<Extent> extents = gather(local, Extent{piece.offset, piece.bytes});
+    std::vector<Fd> fds = local.exchange(piece.fd.get());
+    for (std::size_t pe = 0; pe < all.size(); ++pe) {
+      if (i < counts[pe])
+        all[pe].pieces.push_back({std::move(fds[pe]), extents[pe].offset, extents[pe].bytes});
+    }
+  }
+  return all;
+}
+
+}  // namespace gshmem::p2p
