@@ -24,21 +24,20 @@ constexpr std::uint64_t kMaxSize = 1 << 20;  // as GSHMEM_UID_SIZE
 JobFailure Job::join(const Frame& hello) {
   const FrameHeader header = net::header_of(hello);
   const net::ByteView cookie = net::payload_of(hello);
-  if (!std::equal(cookie.begin(), cookie.end(), cookie_.begin(), cookie_.end()))
+  if (!std::ranges::equal(cookie, cookie_))
     return refuse("the unique id belongs to another job, or GSHMEM_UID_SECRET differs");
   if (failure_) return failure_;
   const std::uint64_t size = header.number;
   if (header.rank < 0 || size > kMaxSize || static_cast<std::uint64_t>(header.rank) >= size) {
-    return refuse(
-        strprintf("rank %d in a job of %llu", header.rank, static_cast<unsigned long long>(size)));
+    return refuse(strprintf("rank %d in a job of %lu", header.rank, size));
   }
   if (members_.empty()) {
     members_.resize(size);
     gathering_ = net::Gathering(size);
   }
   if (size != members_.size()) {
-    return refuse(strprintf("rank %d says the job has %llu ranks, another says %zu", header.rank,
-                            static_cast<unsigned long long>(size), members_.size()));
+    return refuse(strprintf("rank %d says the job has %lu ranks, another says %zu", header.rank,
+                            size, members_.size()));
   }
   Member& member = members_[index(header.rank)];
   if (member.joined) return refuse(strprintf("rank %d is in the job already", header.rank));
@@ -54,25 +53,22 @@ void Job::contribute(int rank, const Frame& contribution) {
   if (failure_) return;  // it crossed the news on its way
   const FrameHeader header = net::header_of(contribution);
   if (header.bytes > kMaxBytes) {
-    return fail(
-        {GSHMEMX_ERROR_BOOTSTRAP,
-         strprintf("rank %d brings %llu bytes to a collective of the bootstrap; at most %zu", rank,
-                   static_cast<unsigned long long>(header.bytes), kMaxBytes)});
+    return fail({GSHMEMX_ERROR_BOOTSTRAP,
+                 strprintf("rank %d brings %lu bytes to a collective of the bootstrap; at most %zu",
+                           rank, header.bytes, kMaxBytes)});
   }
   if (!complete() || !gathering_.put(index(rank), contribution)) {
-    return fail(
-        {GSHMEMX_ERROR_INTERNAL, strprintf("rank %d sent collective %llu out of turn", rank,
-                                           static_cast<unsigned long long>(header.number))});
+    return fail({GSHMEMX_ERROR_INTERNAL,
+                 strprintf("rank %d sent collective %lu out of turn", rank, header.number)});
   }
   if (first_ < 0) first_ = rank;
   const std::uint64_t bytes = net::header_of(gathering_.contributions()[index(first_)]).bytes;
   if (header.bytes != bytes) {
-    return fail(
-        {GSHMEMX_ERROR_SYMMETRY,
-         strprintf("ranks disagree: rank %d is in bootstrap %s of %llu bytes, rank %d in "
-                   "bootstrap %s of %llu bytes",
-                   first_, operation_of(bytes), static_cast<unsigned long long>(bytes), rank,
-                   operation_of(header.bytes), static_cast<unsigned long long>(header.bytes))});
+    return fail({GSHMEMX_ERROR_SYMMETRY,
+                 strprintf("ranks disagree: rank %d is in bootstrap %s of %lu bytes, rank %d in "
+                           "bootstrap %s of %lu bytes",
+                           first_, operation_of(bytes), bytes, rank, operation_of(header.bytes),
+                           header.bytes)});
   }
   if (gathering_.complete()) return finish_collective();
   check_gone();

@@ -1,7 +1,7 @@
 #include "bootstrap/uid/root.h"
 
 #include "host/base/at_fork.h"
-#include "host/base/descriptors.h"
+#include "host/base/fd.h"
 #include "host/base/log.h"
 #include "host/base/net/reception.h"
 #include "host/base/system_call.h"
@@ -64,8 +64,8 @@ class RootLoop {
  private:
   [[nodiscard]] bool finished() {
     if (stopping_) {
-      const bool flushed = std::all_of(ranks_.begin(), ranks_.end(),
-                                       [](const auto& rank) { return rank->stream.flushed(); });
+      const bool flushed =
+          std::ranges::all_of(ranks_, [](const auto& rank) { return rank->stream.flushed(); });
       return flushed || stop_deadline_.passed();
     }
     if (by_number_.empty() && alone_deadline_.passed()) {
@@ -238,8 +238,8 @@ void RootRegistry::start(std::vector<net::Listener> listeners, const net::Cookie
 
 bool RootRegistry::serves(const net::Cookie& cookie) {
   const std::lock_guard lock(mutex_);
-  return std::any_of(services_.begin(), services_.end(),
-                     [&](const auto& service) { return service->serves(cookie); });
+  return std::ranges::any_of(services_,
+                             [&](const auto& service) { return service->serves(cookie); });
 }
 
 }  // namespace gshmem::bootstrap

@@ -214,9 +214,8 @@ std::string read_secret(const Config& config) {
 }
 
 void warn_without_secret(const std::vector<Listener>& listeners) {
-  const auto open = std::find_if(listeners.begin(), listeners.end(), [](const Listener& listener) {
-    return !net::is_loopback(listener.endpoint);
-  });
+  const auto open = std::ranges::find_if(
+      listeners, [](const Listener& listener) { return !net::is_loopback(listener.endpoint); });
   if (open == listeners.end()) return;
   GSHMEM_WARN(
       "whoever reaches %s can join this job as a rank; set GSHMEM_UID_SECRET or "

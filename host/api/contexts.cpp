@@ -97,8 +97,8 @@ int gshmemx_region_start(gshmemx_region_handle_t* handle, const gshmemx_region_a
                       hints));
     const std::uint64_t opened = device::open_region(pe.region(), hints);
     require(opened != 0, GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: region %llu is open; stop it first", kCall,
-                      static_cast<unsigned long long>(device::open_handle(pe.region()))));
+            strprintf("%s: region %lu is open; stop it first", kCall,
+                      device::open_handle(pe.region())));
     *handle = opened;
   });
 }
@@ -108,8 +108,7 @@ int gshmemx_region_stop(gshmemx_region_handle_t region) {
     constexpr const char* kCall = "gshmemx_region_stop";
     Pe& pe = require_pe(kCall);
     require(device::close_region(pe.region(), region), GSHMEMX_ERROR_INVALID_VALUE,
-            strprintf("%s: argument region = %llu is not the open region", kCall,
-                      static_cast<unsigned long long>(region)));
+            strprintf("%s: argument region = %lu is not the open region", kCall, region));
   });
 }
 
@@ -122,7 +121,7 @@ int gshmemx_qp_create(int num_qps, gshmemx_qp_handle_t** out_qp_array) {
     void* array = std::malloc(std::max<std::size_t>(handles.size(), 1) * sizeof(handles[0]));
     if (!array) throw std::bad_alloc();
     *out_qp_array = static_cast<gshmemx_qp_handle_t*>(array);
-    std::copy(handles.begin(), handles.end(), *out_qp_array);
+    std::ranges::copy(handles, *out_qp_array);
   });
 }
 

@@ -20,7 +20,7 @@ struct gshmemx_thread_world {
     const std::size_t round = rounds_of[static_cast<std::size_t>(rank)]++ - taken;
     while (rounds.size() <= round) rounds.push_back(bootstrap::create_threads(n_pes, timeout));
     auto mine = std::move(rounds[round][static_cast<std::size_t>(rank)]);
-    const auto least = *std::min_element(rounds_of.begin(), rounds_of.end());
+    const auto least = *std::ranges::min_element(rounds_of);
     for (; taken < least; ++taken) rounds.pop_front();
     return mine;
   }
@@ -156,12 +156,17 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   }
 }
 
-/// The calling thread's PE, which has a GPU.
-Pe& require_gpu(const char* call) {
-  Pe& pe = require_pe(call);
-  require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
-          std::string(call) + ": the PE runs in CPU mode");
-  return pe;
+/// The state of the calling thread's PE, or none, for the kernels of a module or library.
+template <class Code>
+int write_state(const char* call, const char* argument, Code* code,
+                void (Gpu::*write)(const char*, Code*, const abi::DeviceState&), bool init) {
+  return guard_status([&] {
+    require_not_null(call, argument, code);
+    Pe& pe = require_pe(call);
+    require(pe.gpu() != nullptr, GSHMEMX_ERROR_NOT_SUPPORTED,
+            std::string(call) + ": the PE runs in CPU mode");
+    (pe.gpu()->*write)(call, code, init ? pe.state() : abi::DeviceState{});
+  });
 }
 
 }  // namespace
@@ -307,35 +312,18 @@ int gshmemx_bind_thread(void* pe_handle) {
 }
 
 int gshmemx_cumodule_init(struct CUmod_st* module) {
-  return guard_status([&] {
-    require_not_null("gshmemx_cumodule_init", "module", module);
-    Pe& pe = require_gpu("gshmemx_cumodule_init");
-    pe.gpu()->write_module_state("gshmemx_cumodule_init", module, pe.state());
-  });
+  return write_state("gshmemx_cumodule_init", "module", module, &Gpu::write_module_state, true);
 }
-
 int gshmemx_cumodule_finalize(struct CUmod_st* module) {
-  return guard_status([&] {
-    require_not_null("gshmemx_cumodule_finalize", "module", module);
-    Pe& pe = require_gpu("gshmemx_cumodule_finalize");
-    pe.gpu()->write_module_state("gshmemx_cumodule_finalize", module, abi::DeviceState{});
-  });
+  return write_state("gshmemx_cumodule_finalize", "module", module, &Gpu::write_module_state,
+                     false);
 }
-
 int gshmemx_culibrary_init(struct CUlib_st* library) {
-  return guard_status([&] {
-    require_not_null("gshmemx_culibrary_init", "library", library);
-    Pe& pe = require_gpu("gshmemx_culibrary_init");
-    pe.gpu()->write_library_state("gshmemx_culibrary_init", library, pe.state());
-  });
+  return write_state("gshmemx_culibrary_init", "library", library, &Gpu::write_library_state, true);
 }
-
 int gshmemx_culibrary_finalize(struct CUlib_st* library) {
-  return guard_status([&] {
-    require_not_null("gshmemx_culibrary_finalize", "library", library);
-    Pe& pe = require_gpu("gshmemx_culibrary_finalize");
-    pe.gpu()->write_library_state("gshmemx_culibrary_finalize", library, abi::DeviceState{});
-  });
+  return write_state("gshmemx_culibrary_finalize", "library", library, &Gpu::write_library_state,
+                     false);
 }
 
 // For include/gshmem/collective_launch.h and gpu_scope.h.

@@ -33,7 +33,7 @@ Choices(std::string_view, std::array<T, N>) -> Choices<T, N>;
 template <class T>
 [[nodiscard]] std::size_t choice_index(T value) {
   const auto& values = choices_of(T{}).values;
-  return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
+  return static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
 }
 
 template <class T>

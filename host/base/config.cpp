@@ -74,8 +74,7 @@ std::string accepted(const Variable& v) {
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -113,7 +112,7 @@ SizeText split_size(std::string_view text) {
 std::optional<std::uint64_t> fraction_bytes(std::string_view fraction, int shift) {
   if (fraction.empty()) return 0;
   const std::string_view digits = fraction.substr(1);
-  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) return {};
+  if (digits.empty() || !std::ranges::all_of(digits, is_digit)) return {};
   double value = 0;
   const char* const end = fraction.data() + fraction.size();
   const auto [stop, error] = std::from_chars(fraction.data(), end, value);
@@ -300,8 +299,7 @@ const char* nearest_name(std::string_view name) {
 }
 
 bool is_known(std::string_view name) {
-  return std::any_of(std::begin(kVariables), std::end(kVariables),
-                     [&](const Variable& v) { return name == v.name; });
+  return std::ranges::any_of(kVariables, [&](const Variable& v) { return name == v.name; });
 }
 
 std::vector<std::string> names_of_environ() {
@@ -341,8 +339,8 @@ std::vector<std::uint64_t> config_same_values(const Config& config) {
 }
 
 void config_require_same(const std::vector<std::uint64_t>& all) {
-  const auto count = static_cast<std::size_t>(std::count_if(
-      std::begin(kVariables), std::end(kVariables), [](const Variable& v) { return v.is_same; }));
+  const auto count = static_cast<std::size_t>(
+      std::ranges::count_if(kVariables, [](const Variable& v) { return v.is_same; }));
   std::size_t at = 0;
   for (const Variable& v : kVariables) {
     if (!v.is_same) continue;
@@ -401,9 +399,7 @@ std::vector<std::string> config_unused_twins(Config::Lookup lookup, void* contex
   std::vector<std::string> messages;
   for (const Twin& twin : kTwins) {
     const char* text = lookup(twin.theirs, context);
-    const auto v =
-        std::find_if(std::begin(kVariables), std::end(kVariables),
-                     [&](const Variable& one) { return one.name == std::string_view(twin.ours); });
+    const auto v = std::ranges::find(kVariables, std::string_view(twin.ours), &Variable::name);
     if (text == nullptr || *text == 0 || lookup(twin.ours, context) != nullptr) continue;
     if (!translated(twin, *v, text))
       messages.push_back(strprintf("%s=\"%.200s\" is left alone: %s takes %s", twin.theirs, text,

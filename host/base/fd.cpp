@@ -1,8 +1,13 @@
 #include "host/base/fd.h"
 
 #include "host/base/at_fork.h"
+#include "host/base/error.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 
 namespace gshmem {
 
@@ -22,6 +27,32 @@ int Fd::release() noexcept {
   if (fd >= 0) keep_in_children(fd);
   fd_ = -1;
   return fd;
+}
+
+std::size_t descriptor_limit() noexcept {
+  rlimit limit{};
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<std::size_t>(limit.rlim_cur);
+}
+
+std::string descriptor_limit_text() {
+  return strprintf("this process may have %zu descriptors open (ulimit -n)", descriptor_limit());
+}
+
+bool raise_descriptor_limit(std::size_t count) noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  if (limit.rlim_cur >= count || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+std::size_t stranger_limit() noexcept {
+  return std::clamp<std::size_t>(descriptor_limit() / 8, 1, 64);
 }
 
 }  // namespace gshmem

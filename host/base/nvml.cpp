@@ -64,8 +64,7 @@ std::string why_none(const Session& nvml, const FabricInfo& info) {
   if (info.status != 0) {
     return "the GPU's registration with the NVLink fabric has failed: " + nvml.text(info.status);
   }
-  const bool zero = std::all_of(info.cluster.begin(), info.cluster.end(),
-                                [](std::uint8_t byte) { return byte == 0; });
+  const bool zero = std::ranges::all_of(info.cluster, [](std::uint8_t byte) { return byte == 0; });
   return zero ? "the GPU's NVLink fabric ends at its host (no cluster UUID)" : "";
 }
 

@@ -59,8 +59,7 @@ void together(Collectives& ranks, const Phase& phase) {
   // Texts only of a phase that failed.
   const std::vector<int> codes = allgather(ranks, mine.code);
   const auto failed = [](int code) { return code != GSHMEMX_SUCCESS; };
-  if (std::any_of(codes.begin(), codes.end(), failed))
-    check_reports(allgather(ranks, mine), ranks.rank());
+  if (std::ranges::any_of(codes, failed)) check_reports(allgather(ranks, mine), ranks.rank());
 }
 
 }  // namespace gshmem

@@ -27,8 +27,7 @@ bool same_address(const Candidate& a, const Candidate& b) {
 
 template <class Predicate>
 bool any(const Candidates& host, const Predicate& predicate) {
-  return std::any_of(host.begin(), host.end(),
-                     [&](const Candidate& c) { return c.valid && predicate(c); });
+  return std::ranges::any_of(host, [&](const Candidate& c) { return c.valid && predicate(c); });
 }
 
 /// Lower is better; the last of the values decides among networks that all hosts are on.
@@ -46,8 +45,8 @@ Rank rank_of(const Candidate& mine, const std::vector<Candidates>& hosts, std::s
   }
   if (reach == kSomeHosts) return {!mine.wanted, reach, 0};
   const Candidates& first = hosts.front();
-  const auto place = std::find_if(first.begin(), first.end(),
-                                  [&](const Candidate& c) { return same_network(c, mine); });
+  const auto place =
+      std::ranges::find_if(first, [&](const Candidate& c) { return same_network(c, mine); });
   return {!mine.wanted, reach, static_cast<std::size_t>(place - first.begin())};
 }
 

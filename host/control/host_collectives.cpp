@@ -116,7 +116,7 @@ void HostCollectives::await_parts() {
     const std::string why = outside_.stopped();
     require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);
     require(!deadline.passed(), GSHMEMX_ERROR_TIMEOUT, [&] {
-      const auto first = std::find(parts_.missing.begin(), parts_.missing.end(), true);
+      const auto first = std::ranges::find(parts_.missing, true);
       return strprintf("no data of PE %td, and of %zu PEs in all, within %.3g s",
                        first - parts_.missing.begin(), parts_.n_missing, timeout_seconds_);
     });

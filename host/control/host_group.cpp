@@ -48,7 +48,7 @@ HostGroup group_hosts(const std::vector<std::string>& identities, int me) {
   }
   group.node = group.node_of.at(static_cast<std::size_t>(me));
   group.pes = members[static_cast<std::size_t>(group.node)];
-  const auto mine = std::lower_bound(group.pes.begin(), group.pes.end(), me) - group.pes.begin();
+  const auto mine = std::ranges::lower_bound(group.pes, me) - group.pes.begin();
   group.index = static_cast<int>(mine);
   for (const std::vector<int>& pes : members) {
     if (static_cast<std::size_t>(mine) < pes.size())

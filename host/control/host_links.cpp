@@ -66,9 +66,9 @@ std::vector<Link> receive(Fd listener, const net::Cookie& cookie, std::vector<in
   listeners.push_back(std::move(listener));
   const auto judge = [&](const net::Stream&, const net::Frame& hello) -> JobFailure {
     const net::ByteView theirs = net::payload_of(hello);
-    const bool knows = std::equal(theirs.begin(), theirs.end(), cookie.begin(), cookie.end());
+    const bool knows = std::ranges::equal(theirs, cookie);
     const int pe = net::header_of(hello).rank;
-    if (knows && std::find(expected.begin(), expected.end(), pe) != expected.end()) return {};
+    if (knows && std::ranges::find(expected, pe) != expected.end()) return {};
     return {GSHMEMX_ERROR_BOOTSTRAP, "refused: not a host of this job"};
   };
   net::Reception reception(std::move(listeners), judge,

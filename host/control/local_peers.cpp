@@ -1,7 +1,7 @@
 #include "host/control/local_peers.h"
 
 #include "host/base/at_fork.h"
-#include "host/base/descriptors.h"
+#include "host/base/fd.h"
 #include "host/base/net/reception.h"
 #include "host/base/system_call.h"
 

@@ -182,9 +182,9 @@ void Monitor::step_ending() {
 }
 
 bool Monitor::has_told() const {
-  return ending_ && ending_->told &&
-         std::all_of(peers_.begin(), peers_.end(),
-                     [](const Peer& peer) { return peer.finished || peer.stream.flushed(); });
+  return ending_ && ending_->told && std::ranges::all_of(peers_, [](const Peer& peer) {
+           return peer.finished || peer.stream.flushed();
+         });
 }
 
 void Monitor::tell(const Frame& frame) {
@@ -206,7 +206,7 @@ void Monitor::start_leaving() {
 /// bytes unread, would reset the connection and take the goodbye back.
 bool Monitor::has_left() const {
   if (!leaving_) return false;
-  return leaving_->passed() || std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+  return leaving_->passed() || std::ranges::all_of(peers_, [](const Peer& peer) {
            return peer.finished || (!peer.other_host && peer.stream.flushed());
          });
 }
@@ -294,8 +294,8 @@ void Monitor::deliver(const Frame& frame) {
 
 void Monitor::pump() {
   for (const auto& [pe, frame] : tree_.take_outgoing()) {
-    const auto peer = std::find_if(peers_.begin(), peers_.end(),
-                                   [to = pe](const Peer& entry) { return entry.pe == to; });
+    const auto peer =
+        std::ranges::find_if(peers_, [to = pe](const Peer& entry) { return entry.pe == to; });
     if (peer != peers_.end() && !peer->finished) peer->stream.queue(frame);
   }
   // Out before the callbacks, which may end the process.

@@ -24,15 +24,14 @@ void SeenEnds::drop(int pe) {
 }
 
 bool SeenEnds::has_death(int pe) const {
-  return std::any_of(ends_.begin(), ends_.end(),
-                     [&](const End& end) { return end.pe == pe && is_death(end); });
+  return std::ranges::any_of(ends_, [&](const End& end) { return end.pe == pe && is_death(end); });
 }
 
 std::vector<SeenEnds::End> SeenEnds::of_turn() const {
-  const bool deaths = std::any_of(ends_.begin(), ends_.end(), is_death);
+  const bool deaths = std::ranges::any_of(ends_, is_death);
   std::vector<End> ends;
-  std::copy_if(ends_.begin(), ends_.end(), std::back_inserter(ends),
-               [&](const End& end) { return is_death(end) == deaths; });
+  std::ranges::copy_if(ends_, std::back_inserter(ends),
+                       [&](const End& end) { return is_death(end) == deaths; });
   return ends;
 }
 
@@ -46,8 +45,7 @@ std::optional<SeenEnds::End> SeenEnds::take_due(Time now) {
   const std::optional<Time> next = next_due();
   if (!next || *next > now) return std::nullopt;
   const std::vector<End> ends = of_turn();
-  const End first = *std::min_element(ends.begin(), ends.end(),
-                                      [](const End& a, const End& b) { return a.seen < b.seen; });
+  const End first = *std::ranges::min_element(ends, {}, &End::seen);
   drop(first.pe);
   return first;
 }

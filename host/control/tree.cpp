@@ -77,7 +77,7 @@ Neighbours neighbours_of(const HostGroup& group) {
 std::vector<int> tree_order(const HostGroup& group) {
   std::vector<int> order(group.node_of.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+  std::ranges::stable_sort(order, [&](int a, int b) {
     return group.node_of[static_cast<std::size_t>(a)] < group.node_of[static_cast<std::size_t>(b)];
   });
   return order;
@@ -103,8 +103,8 @@ Tree::Tree(const HostGroup& group, MissingHere missing_here)
   const Cube cube = cube_around(group.node, group.n_nodes());
   for (std::size_t i = 0; i < cube.below; ++i) {
     const int node = cube.higher[i], end = end_of_branch(node, group.n_nodes());
-    const auto pes = std::count_if(group.node_of.begin(), group.node_of.end(),
-                                   [&](int each) { return node <= each && each < end; });
+    const auto pes =
+        std::ranges::count_if(group.node_of, [&](int each) { return node <= each && each < end; });
     members_.push_back(
         {group.leaders[static_cast<std::size_t>(node)], static_cast<std::size_t>(pes)});
   }
@@ -113,13 +113,11 @@ Tree::Tree(const HostGroup& group, MissingHere missing_here)
 
 bool Tree::is_neighbour(int pe) const {
   const std::vector<int>& children = neighbours_.children;
-  return pe == neighbours_.parent ||
-         std::find(children.begin(), children.end(), pe) != children.end();
+  return pe == neighbours_.parent || std::ranges::find(children, pe) != children.end();
 }
 
 std::size_t Tree::member(int from) const {
-  const auto found = std::find_if(members_.begin(), members_.end(),
-                                  [from](const Member& each) { return each.leader == from; });
+  const auto found = std::ranges::find(members_, from, &Member::leader);
   return static_cast<std::size_t>(found - members_.begin());
 }
 
@@ -146,8 +144,7 @@ Frame Tree::combined(FrameKind kind) const {
     const Rows rows = rows_of(net::header_of(block));
     const net::ByteView data = net::payload_of(block);
     all.width = std::max(all.width, rows.width);
-    all.alike =
-        all.alike && rows.alike && std::equal(data.begin(), data.end(), first.begin(), first.end());
+    all.alike = all.alike && rows.alike && std::ranges::equal(data, first);
   }
   if (all.alike) return rows_frame(kind, gathering_.number(), all, first);
   net::Bytes bytes;

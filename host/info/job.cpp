@@ -1,4 +1,4 @@
-#include "host/info/job.h"
+#include "host/info/report.h"
 
 #include "host/base/config.h"
 #include "host/base/error.h"
@@ -55,25 +55,9 @@ PathTo path_to(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo
 }  // namespace
 
 std::string_view path_name(Path path) {
-  switch (path) {
-    case Path::kSelf:
-      return "self";
-    case Path::kSharedMemory:
-      return "shared memory";
-    case Path::kSameGpu:
-      return "same GPU";
-    case Path::kNvlink:
-      return "NVLink";
-    case Path::kPcie:
-      return "PCIe";
-    case Path::kPeerGpu:
-      return "peer GPU";
-    case Path::kFabric:
-      return "NVLink fabric";
-    case Path::kNetwork:
-      return "network";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"self", "shared memory", "same GPU",      "NVLink",
+                                         "PCIe", "peer GPU",      "NVLink fabric", "network"};
+  return kNames[static_cast<std::size_t>(path)];
 }
 
 Path path_between(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo>& gpus) {
@@ -81,8 +65,7 @@ Path path_between(const PeFacts& from, const PeFacts& to, const std::vector<GpuI
   if (from.gpu < 0) return Path::kSharedMemory;
   const std::string_view uuid = to.gpu_uuid;
   if (uuid == from.gpu_uuid) return Path::kSameGpu;
-  const auto peer =
-      std::find_if(gpus.begin(), gpus.end(), [&](const GpuInfo& gpu) { return gpu.uuid == uuid; });
+  const auto peer = std::ranges::find(gpus, uuid, &GpuInfo::uuid);
   if (peer == gpus.end()) return Path::kPeerGpu;  // hidden here by CUDA_VISIBLE_DEVICES
   const GpuInfo& mine = gpus[static_cast<std::size_t>(from.gpu)];
   return mine.peer_atomics[static_cast<std::size_t>(peer->device)] ? Path::kNvlink : Path::kPcie;

@@ -1,6 +1,6 @@
 #include "host/info/nics.h"
 
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <charconv>
@@ -36,7 +36,7 @@ std::vector<NicPort> nic_ports(const std::string& sysfs_root) {
       found.push_back(std::move(port));
     }
   }
-  std::sort(found.begin(), found.end(), [](const NicPort& a, const NicPort& b) {
+  std::ranges::sort(found, [](const NicPort& a, const NicPort& b) {
     return std::tie(a.device, a.port) < std::tie(b.device, b.port);
   });
   return found;

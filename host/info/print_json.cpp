@@ -1,10 +1,18 @@
-// The reports for programs.
+// The reports for programs, with members in the order in which they were put in. Invariant:
+// whatever strings there are, the text is valid UTF-8; what is not becomes U+FFFD.
 #include "host/info/doctor/doctor.h"
-#include "host/info/json.h"
 #include "host/info/report.h"
+
+#include <nlohmann/json.hpp>
 
 namespace gshmem::info {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 Json json_of(const VariableReport& variable) {
   const ConfigEntry& entry = variable.entry;

@@ -91,8 +91,8 @@ std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries) {
 }
 
 bool Report::good() const {
-  return job_error.empty() && std::all_of(variables.begin(), variables.end(),
-                                          [](const VariableReport& v) { return v.error.empty(); });
+  return job_error.empty() &&
+         std::ranges::all_of(variables, [](const VariableReport& v) { return v.error.empty(); });
 }
 
 Report collect(const std::string& sysfs_root) {

@@ -81,8 +81,7 @@ void ContextTable::write(std::size_t slot, const State& state, std::uint32_t han
 std::int32_t ContextTable::open(const char* call, ContextUse use, Queues& queues,
                                 gshmem_team_t team) {
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.handle == 0; });
+  const auto found = std::ranges::find(slots_, 0, &Slot::handle);
   require(found != slots_.end(), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf("%s: all %u contexts and queue handles are in use; destroy some", call,
                      abi::kMaxContexts);

@@ -40,7 +40,7 @@ bool Meetings::is_made(std::uint64_t id) const {
 std::vector<std::byte> Meetings::letter_of(const Header& header, net::ByteView more) {
   std::vector<std::byte> letter(sizeof(header) + more.size());
   std::memcpy(letter.data(), &header, sizeof(header));
-  std::copy(more.begin(), more.end(), letter.begin() + sizeof(header));
+  std::ranges::copy(more, letter.begin() + sizeof(header));
   return letter;
 }
 
@@ -142,7 +142,7 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
     return bad(GSHMEMX_ERROR_SYMMETRY,
                strprintf("argument npes is %d on PE %d and %zu on another member", header.size,
                          from, pes.size()));
-  if (std::find(pes.begin(), pes.end(), from) != pes.end())
+  if (std::ranges::find(pes, from) != pes.end())
     return bad(GSHMEMX_ERROR_INVALID_VALUE, strprintf("PE %d has come twice", from));
   std::int32_t& place = pes[static_cast<std::size_t>(header.index)];
   if (place != kNobody)

@@ -93,8 +93,8 @@ void update(Process& p) {
 }
 
 std::vector<Member>::iterator member_of(Process& p, const void* pe) {
-  return std::find_if(p.members.begin(), p.members.end(),
-                      [&](const Member& member) { return member.pe.get() == pe; });
+  return std::ranges::find_if(p.members,
+                              [&](const Member& member) { return member.pe.get() == pe; });
 }
 
 std::vector<Pe*> pes_with_gpu(const Process& p) {
@@ -130,7 +130,7 @@ void check_layout(const gshmemi_unit& unit) {
 
 /// Fills the state of one unit on a GPU, without the mutex, which `lock` holds.
 void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* unit, Gpu& gpu) {
-  if (std::find(p.units.begin(), p.units.end(), unit) == p.units.end()) return;  // unloaded
+  if (std::ranges::find(p.units, unit) == p.units.end()) return;  // unloaded
   const abi::DeviceState state = state_for(p, gpu.device());
   p.uploading.push_back(unit);
   lock.unlock();
@@ -142,7 +142,7 @@ void upload(std::unique_lock<std::mutex>& lock, Process& p, const gshmemi_unit* 
     thrown = std::current_exception();
   }
   lock.lock();
-  p.uploading.erase(std::find(p.uploading.begin(), p.uploading.end(), unit));
+  p.uploading.erase(std::ranges::find(p.uploading, unit));
   p.idle.notify_all();
   if (thrown) std::rethrow_exception(thrown);
   if (error != 0) {
@@ -187,8 +187,7 @@ void register_unit(const gshmemi_unit* unit) {
 /// The calling thread's PE anew, with the mutex held. Another thread may have taken away the one it
 /// was bound to.
 void look_up(const Process& p) {
-  const auto bound = std::find_if(p.members.begin(), p.members.end(),
-                                  [](const Member& member) { return member.id == self.bound_id; });
+  const auto bound = std::ranges::find(p.members, self.bound_id, &Member::id);
   self.ambient.bound = bound != p.members.end();
   if (!self.ambient.bound) self.bound_id = 0;
   self.pe = self.ambient.bound ? bound->pe.get() : p.only;
@@ -382,9 +381,7 @@ void gshmemi_unregister_unit(const gshmemi_unit* unit) {
   gshmem::Process& p = gshmem::process();
   std::unique_lock lock(p.mutex);
   std::erase(p.units, unit);
-  p.idle.wait(lock, [&] {
-    return std::find(p.uploading.begin(), p.uploading.end(), unit) == p.uploading.end();
-  });
+  p.idle.wait(lock, [&] { return std::ranges::find(p.uploading, unit) == p.uploading.end(); });
 }
 
 }  // extern "C"

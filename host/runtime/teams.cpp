@@ -32,9 +32,7 @@ constexpr bool is_at_front(int teams) { return slot_bytes(teams) <= kAtFront; }
 TeamLevels levels_of(const std::vector<std::int32_t>& domains) {
   const std::size_t n = domains.size();
   const auto inner =
-      n == 0
-          ? 0
-          : static_cast<std::size_t>(std::count(domains.begin(), domains.end(), domains.front()));
+      n == 0 ? 0 : static_cast<std::size_t>(std::ranges::count(domains, domains.front()));
   if (inner < 2 || inner == n || n % inner != 0) return {};
   const std::size_t stride = domains[1] == domains[0] ? 1 : n / inner;
   const std::size_t outer = stride == 1 ? inner : 1;
@@ -89,9 +87,8 @@ Teams::Teams(int teams, const Limits& limits, const Predefined& predefined,
 }
 
 void Teams::add_predefined(gshmem_team_t team, const std::vector<int>& pes) {
-  const auto mine = std::find(pes.begin(), pes.end(), state_.my_pe);
-  if (pes.size() == static_cast<std::size_t>(state_.n_pes) &&
-      std::is_sorted(pes.begin(), pes.end()))
+  const auto mine = std::ranges::find(pes, state_.my_pe);
+  if (pes.size() == static_cast<std::size_t>(state_.n_pes) && std::ranges::is_sorted(pes))
     state_.all_pes |= 1u << team;
   write(static_cast<std::size_t>(team),
         {nullptr, 0, 1, static_cast<std::int32_t>(pes.size()),
@@ -396,7 +393,7 @@ gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_
     Met met = meet({words.begin(), words.begin() + count});
     pes = std::move(met.pes);
     Words all{};
-    std::copy(met.words.begin(), met.words.end(), all.begin());
+    std::ranges::copy(met.words, all.begin());
     return all;
   };
   const std::size_t index = take(call, combine, config.uniqueid * 31, true);

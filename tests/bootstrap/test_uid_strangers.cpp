@@ -1,7 +1,7 @@
 // The root service among strangers and ranks that break the rules: the job goes on, and who is
 // refused is told why.
 #include "bootstrap/uid/root.h"
-#include "host/base/descriptors.h"
+#include "host/base/fd.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/patience.h"

@@ -26,14 +26,13 @@ class Gathering {
   }
   [[nodiscard]] bool has(std::size_t member) const { return contributions_[member] != nullptr; }
   [[nodiscard]] bool complete() const {
-    return std::all_of(contributions_.begin(), contributions_.end(),
-                       [](const Frame& frame) { return frame != nullptr; });
+    return std::ranges::all_of(contributions_, [](const Frame& frame) { return frame != nullptr; });
   }
   /// By member; null where there is none yet.
   [[nodiscard]] const std::vector<Frame>& contributions() const { return contributions_; }
   /// The result is known: on to the next.
   void finish() {
-    std::fill(contributions_.begin(), contributions_.end(), nullptr);
+    std::ranges::fill(contributions_, nullptr);
     ++number_;
   }
 

@@ -24,7 +24,7 @@ class NameFilter {
   }
   [[nodiscard]] bool accepts(std::string_view name) const {
     if (words_.empty()) return true;
-    const bool listed = std::any_of(words_.begin(), words_.end(), [&](std::string_view word) {
+    const bool listed = std::ranges::any_of(words_, [&](std::string_view word) {
       return exact_ ? name == word : name.substr(0, word.size()) == word;
     });
     return listed != exclude_;

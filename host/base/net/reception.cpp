@@ -80,8 +80,8 @@ void Reception::accept_all(std::size_t listener) {
 }
 
 bool Reception::drop_oldest() {
-  const auto oldest = std::find_if(callers_.begin(), callers_.end(),
-                                   [](const Caller& caller) { return !caller.done; });
+  const auto oldest =
+      std::ranges::find_if(callers_, [](const Caller& caller) { return !caller.done; });
   if (oldest == callers_.end()) return false;
   callers_.erase(oldest);
   return true;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "host/base/deadline.h"
-#include "host/base/descriptors.h"
+#include "host/base/fd.h"
 #include "host/base/failure.h"
 #include "host/base/net/stream.h"
 

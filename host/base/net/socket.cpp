@@ -1,6 +1,6 @@
 #include "host/base/net/socket.h"
 
-#include "host/base/descriptors.h"
+#include "host/base/fd.h"
 #include "host/base/system_call.h"
 
 #include <arpa/inet.h>
@@ -167,8 +167,7 @@ std::vector<Endpoint> resolve(const std::string& address, AddressFamily family) 
     const bool unusable = endpoint && is_link_local(*endpoint) && endpoint->scope == 0;
     scope_missing = scope_missing || unusable;
     if (!endpoint || unusable) continue;
-    if (std::find(endpoints.begin(), endpoints.end(), *endpoint) == endpoints.end())
-      endpoints.push_back(*endpoint);
+    if (std::ranges::find(endpoints, *endpoint) == endpoints.end()) endpoints.push_back(*endpoint);
   }
   if (endpoints.empty() && scope_missing)
     throw bad("a link-local address needs this host's interface, as in [fe80::1%eth0]:port");
@@ -185,7 +184,7 @@ std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily fam
   // As every host calls itself: localhost, ip6-localhost, ip6-loopback.
   const bool meant = literal || host.find("localhost") != std::string::npos ||
                      host.find("loopback") != std::string::npos;
-  if (meant || !std::all_of(resolved.begin(), resolved.end(), is_loopback)) return resolved;
+  if (meant || !std::ranges::all_of(resolved, is_loopback)) return resolved;
   std::vector<Endpoint> any;
   for (const auto each : {Endpoint::Family::kIpv4, Endpoint::Family::kIpv6}) {
     const bool v4 = each == Endpoint::Family::kIpv4;

@@ -3,7 +3,7 @@
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/config_space.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <set>
 

@@ -2,7 +2,7 @@
 #include "host/base/error.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <cctype>
@@ -22,8 +22,8 @@ std::string nvrm_line(const Machine& machine) {
 std::string driver_version(const std::string& line) {
   std::istringstream words(line);
   for (std::string word; words >> word;) {
-    const bool digits = std::all_of(word.begin(), word.end(),
-                                    [](unsigned char c) { return std::isdigit(c) || c == '.'; });
+    const bool digits =
+        std::ranges::all_of(word, [](unsigned char c) { return std::isdigit(c) || c == '.'; });
     if (digits && word.find('.') != std::string::npos) return word;
   }
   return "of unknown version";

@@ -1,7 +1,7 @@
 // Fabric handles: what load/store to GPUs of other hosts in one NVLink domain needs.
 #include "host/base/error.h"
 #include "host/info/doctor/checks.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <cerrno>
 #include <cstring>

@@ -2,7 +2,7 @@
 #include "host/base/error.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <sstream>

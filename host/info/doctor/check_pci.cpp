@@ -3,7 +3,7 @@
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/ports.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <set>
@@ -123,31 +123,15 @@ Finding link_of(const Machine& machine, const PciDevice& device, bool is_gpu) {
   return problem({.symptom = symptom, .cause = "the link has trained slower; " + slot, .fix = fix});
 }
 
-/// "0-3,8" as a set.
-std::set<int> cpu_list(const std::string& text) {
-  std::set<int> cpus;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const std::optional<std::int64_t> first = leading_number(part);
-    if (!first) continue;
-    const std::size_t dash = part.find('-');
-    const std::int64_t last =
-        dash == std::string::npos ? *first : leading_number(part.substr(dash + 1)).value_or(-1);
-    for (std::int64_t cpu = *first; cpu <= last; ++cpu) cpus.insert(static_cast<int>(cpu));
-  }
-  return cpus;
-}
-
 std::string allowed_cpus(const Machine& machine) {
   return value_in(machine.at("/proc/self/status"), "Cpus_allowed_list:");
 }
 
 std::size_t numa_nodes(const Machine& machine) {
   const std::vector<std::string> names = names_in(machine.at("/sys/devices/system/node"));
-  return static_cast<std::size_t>(
-      std::count_if(names.begin(), names.end(), [](const std::string& name) {
-        return name.starts_with("node") && leading_number(name.substr(4));
-      }));
+  return static_cast<std::size_t>(std::ranges::count_if(names, [](const std::string& name) {
+    return name.starts_with("node") && leading_number(name.substr(4));
+  }));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "host/base/memory_limit.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 #include "host/info/report.h"
 
 #include <algorithm>
@@ -123,10 +123,9 @@ Findings check_memory(const Machine& machine) {
       std::min(available.value_or(Limit::kUnlimited), limit.value_or(Limit::kUnlimited));
   const std::uint64_t pes = local_pes(machine);
   const std::uint64_t need = pes * machine.config.symmetric_size;
-  const std::string sum =
-      strprintf("heaps of %llu PE(s) here: %s of %s (%s)", static_cast<unsigned long long>(pes),
-                bytes_text(need).c_str(), bytes_text(room).c_str(),
-                limit && *limit == room ? "cgroup memory.max" : "MemAvailable");
+  const std::string sum = strprintf("heaps of %lu PE(s) here: %s of %s (%s)", pes,
+                                    bytes_text(need).c_str(), bytes_text(room).c_str(),
+                                    limit && *limit == room ? "cgroup memory.max" : "MemAvailable");
   if (need <= room) return {ok(sum)};
   return {hint(
       {.symptom = sum + ": PEs that use them whole are killed by the kernel",

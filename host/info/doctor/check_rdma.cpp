@@ -3,7 +3,7 @@
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/ports.h"
 #include "host/info/doctor/topology.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -38,7 +38,7 @@ Trouble port_trouble(const Machine& machine, const NicPort& port) {
   const std::string netdev = port_netdev(machine, port);
   const std::vector<std::string> mlx5 = mlx5_devices(machine);
   const std::string mlxlink = "sudo mlxlink -d " + port.device + " -p " + std::to_string(port.port);
-  const bool has_mlxlink = std::find(mlx5.begin(), mlx5.end(), port.device) != mlx5.end();
+  const bool has_mlxlink = std::ranges::find(mlx5, port.device) != mlx5.end();
   if (!is_ethernet(port) && port.phys_state == "LinkUp") {
     return {
         .symptom = symptom,
@@ -188,7 +188,7 @@ Findings check_rdma_files(const Machine& machine) {
 Findings check_ports(const Machine& machine) {
   const std::vector<NicPort> ports = rdma_ports(machine);
   if (ports.empty()) return {skipped("there is no RDMA device")};
-  const bool any = std::any_of(ports.begin(), ports.end(), is_active);
+  const bool any = std::ranges::any_of(ports, is_active);
   Findings findings;
   for (const NicPort& port : ports) {
     if (is_active(port)) {

@@ -2,7 +2,7 @@
 #include "host/base/error.h"
 #include "host/info/doctor/checks.h"
 #include "host/info/doctor/ports.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 
@@ -15,17 +15,9 @@ using nic::GidEntry;
 using nic::GidKind;
 
 const char* kind_name(GidKind kind) {
-  switch (kind) {
-    case GidKind::kRoceV2:
-      return "RoCE v2";
-    case GidKind::kRoceV1:
-      return "RoCE v1";
-    case GidKind::kInfiniBand:
-      return "InfiniBand";
-    case GidKind::kUnknown:
-      break;
-  }
-  return "of a type that sysfs does not show";
+  constexpr const char* kNames[] = {"of a type that sysfs does not show", "InfiniBand", "RoCE v1",
+                                    "RoCE v2"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string listed(const std::vector<GidEntry>& table) {
@@ -150,7 +142,7 @@ Finding losses_of(const Machine& machine, const NicPort& port, const std::string
   for (const char* name : {"local_ack_timeout_err", "packet_seq_err", "out_of_sequence"}) {
     const std::optional<std::int64_t> count = number_in(counters / name);
     counted = counted || count;
-    if (count > 0) bad.push_back(strprintf("%s %lld", name, static_cast<long long>(*count)));
+    if (count > 0) bad.push_back(strprintf("%s %ld", name, *count));
   }
   const std::string name = port_name(port), netdev = port_netdev(machine, port);
   const std::string look = "mlnx_qos -i " + netdev + "   or   dcb pfc show dev " + netdev;

@@ -1,5 +1,5 @@
 // Asks the CUDA driver, through cuda.h, for the attributes that gpu_list does not have.
-#include "host/info/doctor/cuda_facts.h"
+#include "host/info/doctor/machine.h"
 
 #include "host/base/error.h"
 

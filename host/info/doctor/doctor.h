@@ -1,7 +1,7 @@
 // gshmem-info --doctor: the table of checks, running them, printing what they say.
 #pragma once
 
-#include "host/info/doctor/finding.h"
+#include "host/info/doctor/checks.h"
 #include "host/info/doctor/machine.h"
 
 #include <span>

@@ -3,7 +3,7 @@
 #include "host/base/dynamic_library.h"
 #include "host/base/error.h"
 #include "host/base/fd.h"
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "host/base/config.h"
-#include "host/info/doctor/cuda_facts.h"
+#include "host/base/nvml.h"
+#include "host/gpu/gpu.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -27,6 +28,29 @@ struct Library {
   std::string why_not;  ///< the loader's words
   std::vector<std::string> missing;  ///< of the symbols asked for
 };
+
+enum class ComputeMode { kDefault, kExclusiveProcess, kProhibited };
+
+struct CudaGpu {
+  GpuInfo info;
+  bool dma_buf = false;         ///< its memory can be exported as a dma-buf
+  bool fabric_handles = false;  ///< its memory can be mapped by other hosts
+  nvml::GpuFabric fabric{};
+  bool gpudirect_rdma = false;  ///< memory of cuMemCreate, which heaps are, may be used for RDMA
+  bool orders_writes = false;   ///< of other devices to its memory
+  ComputeMode mode = ComputeMode::kDefault;
+  bool mps = false;  ///< processes share it through MPS
+};
+
+/// What the CUDA driver says: checks do not call it, and tests write this by hand.
+struct CudaFacts {
+  bool built = false;    ///< this build can ask
+  std::string why_none;  ///< why there is no GPU; empty when there is
+  std::vector<CudaGpu> gpus;
+  bool sync_memops = false;  ///< contexts can be told to complete memory calls
+};
+
+[[nodiscard]] CudaFacts cuda_facts();
 
 struct Machine {
   std::filesystem::path root = "/";  ///< the folder of /sys, /proc and /dev

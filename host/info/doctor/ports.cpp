@@ -1,6 +1,6 @@
 #include "host/info/doctor/ports.h"
 
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 namespace gshmem::info {
 

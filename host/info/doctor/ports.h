@@ -2,7 +2,7 @@
 // checks.
 #pragma once
 
-#include "host/info/doctor/finding.h"
+#include "host/info/doctor/checks.h"
 #include "host/info/doctor/machine.h"
 #include "host/info/nics.h"
 #include "transport/nic/gid_choice.h"

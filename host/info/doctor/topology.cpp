@@ -1,6 +1,6 @@
 #include "host/info/doctor/topology.h"
 
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <utility>
 

@@ -112,9 +112,7 @@ void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expec
   if (got == expected) return;
   const std::uint64_t reversed =
       width == 8 ? abi::swap_bytes(got) : abi::swap_bytes(static_cast<std::uint32_t>(got));
-  throw CheckFailed{strprintf("%s: 0x%llx, and should be 0x%llx%s", what.c_str(),
-                              static_cast<unsigned long long>(got),
-                              static_cast<unsigned long long>(expected),
+  throw CheckFailed{strprintf("%s: 0x%lx, and should be 0x%lx%s", what.c_str(), got, expected,
                               reversed == expected ? " (its bytes are in reverse order)" : "")};
 }
 

@@ -15,7 +15,7 @@ void check_move(Bench& bench, const std::string& what, std::size_t bytes, unsign
   const Bytes payload = pattern(bytes, seed), before = pattern(bytes + 2 * kGuard, seed + 1);
   bench.store(kDest, before);
   Bytes expected = before;
-  std::copy(payload.begin(), payload.end(), expected.begin() + kGuard);
+  std::ranges::copy(payload, expected.begin() + kGuard);
   move(payload);
   const std::string name = strprintf("%s of %zu bytes", what.c_str(), bytes);
   const Bytes got = bench.load(kDest, expected.size());
@@ -82,7 +82,7 @@ std::string check_atomics(Bench& bench, std::uint32_t width) {
   for (const AmoCase& each : kCases) {
     Bytes area = guard;
     const Bytes before = bytes_of(old, width);
-    std::copy(before.begin(), before.end(), area.begin() + 16 + width);
+    std::ranges::copy(before, area.begin() + 16 + width);
     bench.store(kDest, area);
     device::Call call(device::CallKind::kAmo, each.name, 0);
     call.dest = bench.at(kDest + 16 + width);
@@ -97,7 +97,7 @@ std::string check_atomics(Bench& bench, std::uint32_t width) {
     const Bytes word = bytes_of(after, width), got = bench.load(kDest, area.size());
     const Bytes here(got.begin() + 16 + width, got.begin() + 16 + 2 * width);
     expect_word(what + " leaves", word_of(here), after, width);
-    std::copy(word.begin(), word.end(), area.begin() + 16 + width);
+    std::ranges::copy(word, area.begin() + 16 + width);
     expect_equal("memory beside " + what, got, area);
   }
   return "8 operations";

@@ -65,8 +65,7 @@ std::string check_wrap(Bench& bench) {
   std::uint64_t last = 0;
   std::memcpy(&last, bench.load(kDest, 8).data(), 8);
   expect_word("the last word", last, kCount, 8);
-  return strprintf("%llu entries on a collapsed completion queue of one entry",
-                   static_cast<unsigned long long>(kCount));
+  return strprintf("%lu entries on a collapsed completion queue of one entry", kCount);
 }
 
 std::string check_doorbell_alone(Bench& bench) {
@@ -93,14 +92,13 @@ std::string check_order(Bench& bench) {
     const std::uint64_t late = bench.run(call);
     if (late == 0) continue;
     const bool by_get = (late & device::late_word(true, 0, 0)) == device::late_word(true, 0, 0);
-    throw CheckFailed{strprintf("%s %llu was there before word %llu of %s",
+    throw CheckFailed{strprintf("%s %lu was there before word %lu of %s",
                                 by_get ? "the completion of READ" : "signal",
-                                static_cast<unsigned long long>(call.cond + (late & 0xffffffff)),
-                                static_cast<unsigned long long>(late >> 32 & 0xffff),
+                                call.cond + (late & 0xffffffff), late >> 32 & 0xffff,
                                 by_get ? "its data" : "its payload: atomics overtake writes")};
   }
-  return strprintf("%llu payloads of %zu bytes: none after its signal, nor after its READ",
-                   static_cast<unsigned long long>(call.cond), kPayload);
+  return strprintf("%lu payloads of %zu bytes: none after its signal, nor after its READ",
+                   call.cond, kPayload);
 }
 
 std::string check_beyond_the_heap(Bench& bench) {

@@ -86,9 +86,9 @@ SelfTestPart test_part(const std::string& title, const Config& config) {
 }  // namespace
 
 bool SelfTest::good() const {
-  return std::all_of(parts.begin(), parts.end(), [](const SelfTestPart& part) {
-    return std::none_of(part.findings.begin(), part.findings.end(),
-                        [](const Finding& each) { return each.kind == Kind::kFailed; });
+  return std::ranges::all_of(parts, [](const SelfTestPart& part) {
+    return std::ranges::none_of(part.findings,
+                                [](const Finding& each) { return each.kind == Kind::kFailed; });
   });
 }
 

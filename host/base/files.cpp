@@ -1,10 +1,11 @@
-#include "host/info/files.h"
+#include "host/base/files.h"
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <sstream>
 
-namespace gshmem::info {
+namespace gshmem {
 
 namespace fs = std::filesystem;
 
@@ -44,7 +45,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -64,4 +65,18 @@ std::optional<std::int64_t> leading_number(std::string_view text) {
   return value;
 }
 
-}  // namespace gshmem::info
+std::set<int> cpu_list(const std::string& text) {
+  std::set<int> cpus;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::optional<std::int64_t> first = leading_number(part);
+    if (!first) continue;
+    const std::size_t dash = part.find('-');
+    const std::int64_t last =
+        dash == std::string::npos ? *first : leading_number(part.substr(dash + 1)).value_or(-1);
+    for (std::int64_t cpu = *first; cpu <= last; ++cpu) cpus.insert(static_cast<int>(cpu));
+  }
+  return cpus;
+}
+
+}  // namespace gshmem

@@ -1,15 +1,16 @@
-// Reading the small files of sysfs and procfs. Included by gshmem-info. Invariant: what is absent
-// or not readable reads as empty, never as an error.
+// Reading the small files of sysfs and procfs. Included by what chooses devices and by gshmem-info.
+// Invariant: what is absent or not readable reads as empty, never as an error.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace gshmem::info {
+namespace gshmem {
 
 [[nodiscard]] std::string first_line(const std::filesystem::path& file);
 /// The file as bytes, at most `limit`: sysfs and procfs do not tell sizes beforehand.
@@ -25,5 +26,7 @@ namespace gshmem::info {
 
 /// The number at the start of `text`; nothing when there is none.
 [[nodiscard]] std::optional<std::int64_t> leading_number(std::string_view text);
+/// "0-3,8" as a set.
+[[nodiscard]] std::set<int> cpu_list(const std::string& text);
 
-}  // namespace gshmem::info
+}  // namespace gshmem
