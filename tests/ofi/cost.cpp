@@ -6,7 +6,6 @@
 //
 // Prints a table in Markdown; exit code 1 when a goal is missed (with --goals).
 #include "tests/ofi/job.h"
-#include "transport/ofi/doorbells.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 #include "transport/ofi/work_queues.h"

@@ -2,7 +2,7 @@
 // doorbells; how an executor without work waits.
 #include "transport/ofi/inbound.h"
 
-#include "transport/ofi/doorbells.h"
+#include "transport/ofi/work_queues.h"
 #include "transport/ofi/rest.h"
 
 #include <catch2/catch.hpp>

@@ -47,7 +47,7 @@ std::string ActiveMessages::awaits(const Operation& operation) const {
     const auto waits = [&](const MessageBuffer& request) {
       return request.operation == &operation && request.state == kind.state;
     };
-    const auto count = std::count_if(requests_.all().begin(), requests_.all().end(), waits);
+    const auto count = std::ranges::count_if(requests_.all(), waits);
     if (count > 0)
       text += (text.empty() ? "" : ", ") + std::to_string(count) + " message(s) " + kind.what;
   }

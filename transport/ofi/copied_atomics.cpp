@@ -70,7 +70,7 @@ void CopiedAtomics::begin() {
 }
 
 bool CopiedAtomics::copied() {
-  return std::all_of(words_.begin(), words_.end(), [&](Word& word) {
+  return std::ranges::all_of(words_, [&](Word& word) {
     if (word.copy != kNoTicket && copies_.done(word.copy)) word.copy = kNoTicket;
     return word.copy == kNoTicket;
   });

@@ -17,9 +17,7 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
-      greetings_(setup.lanes, setup.pool, setup.probe_offset + sizeof(std::uint64_t),
-                 setup.peers.size()),
-      liveness_(setup.lanes, setup.peers, setup.pool, setup.probe_offset, setup.services.timeout),
+      probes_(setup.lanes, setup.peers, setup.pool, setup.probe_offset, setup.services.timeout),
       queues_(setup.doorbells),
       reported_(setup.peers.size()) {}
 
@@ -27,7 +25,7 @@ void Executor::add(WorkQueue queue) { added_.push_back(std::move(queue)); }
 
 void Executor::hand_over() {
   handed_over_ += added_.size();
-  for (WorkQueue& queue : added_) greetings_.expect(queue.peer());
+  for (WorkQueue& queue : added_) probes_.expect(queue.peer());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (WorkQueue& queue : added_) handover_.push_back(std::move(queue));
@@ -39,7 +37,7 @@ void Executor::hand_over() {
 void Executor::start() {
   hand_over();
   if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
-  greetings_.wait(setup_.connects_within);
+  probes_.wait(setup_.connects_within);
 }
 
 void Executor::take_rings() {
@@ -79,7 +77,7 @@ void Executor::run() noexcept {
 
 void Executor::breaks(const std::exception& error) {
   broken_ = true;
-  greetings_.give_up(error.what());
+  probes_.give_up(error.what());
   setup_.on_error(Error(GSHMEMX_ERROR_NIC, error.what()), -1);
   for (Peer& peer : setup_.peers)
     if (peer.lost.empty()) peer.lost = error.what();
@@ -103,7 +101,7 @@ bool Executor::round(Clock::time_point now) {
 
 bool Executor::move_data() {
   bool busy = setup_.lanes.poll();
-  busy |= greetings_.progress();
+  busy |= probes_.progress();
   if (setup_.messages != nullptr) busy |= setup_.messages->progress();
   if (setup_.rma != nullptr) busy |= setup_.rma->progress();
   return busy;
@@ -114,7 +112,7 @@ void Executor::watch(Clock::time_point now) {
   queues_.find_overdue(setup_.services, now);
   if (!broken_)
     for (const WorkQueue& queue : queues_.all())
-      if (const auto since = queue.waiting_since()) liveness_.waiting(queue.peer().pe, *since, now);
+      if (const auto since = queue.waiting_since()) probes_.waiting(queue.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
     if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)
       continue;

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "transport/ofi/active_messages.h"
-#include "transport/ofi/greetings.h"
-#include "transport/ofi/liveness.h"
+#include "transport/ofi/probes.h"
 #include "transport/ofi/rest.h"
 #include "transport/ofi/rma.h"
 #include "transport/ofi/work_queues.h"
@@ -28,7 +27,7 @@ class Executor {
     std::vector<Peer>& peers;
     QueueServices services;
     const LaneMemory& pool;              ///< in which there is ...
-    std::uint64_t probe_offset = 0;      ///< ... a word for Liveness
+    std::uint64_t probe_offset = 0;      ///< ... a word for Probes
     std::uint64_t* doorbells = nullptr;  ///< of all queues, in order
     int pe = 0;
     Clock::duration connects_within{};  ///< 0 = for ever
@@ -46,7 +45,7 @@ class Executor {
   [[nodiscard]] std::size_t count() const { return handed_over_ + added_.size(); }
 
   /// Starts the thread, or hands it the queues added since. All PEs to which these lead, and none
-  /// did before, have answered by each lane when it returns. Errors: as of Greetings::wait.
+  /// did before, have answered by each lane when it returns. Errors: as of Probes::wait.
   void start();
   void stop() noexcept;
 
@@ -63,8 +62,7 @@ class Executor {
   void breaks(const std::exception& error);
 
   Setup setup_;
-  Greetings greetings_;
-  Liveness liveness_;
+  Probes probes_;
   WorkQueues queues_;  ///< of the thread
   std::deque<WorkQueue> added_;
   std::size_t handed_over_ = 0;

@@ -118,9 +118,9 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
     attr.iface = FI_HMEM_CUDA;
     attr.device.cuda = region.gpu;
   }
-  const std::string call = strprintf("fi_mr_regattr(%s memory %p, %llu bytes)",
-                                     region.kind == nic::MemoryKind::kGpu ? "GPU" : "host",
-                                     region.base, static_cast<unsigned long long>(region.bytes));
+  const std::string call =
+      strprintf("fi_mr_regattr(%s memory %p, %lu bytes)",
+                region.kind == nic::MemoryKind::kGpu ? "GPU" : "host", region.base, region.bytes);
   library_.check(fi_mr_regattr(domain_.get(), &attr, 0, mr.out()), call,
                  "Is the limit of locked memory (ulimit -l) large enough?");
   const int mode = info_->domain_attr->mr_mode;

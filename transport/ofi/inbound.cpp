@@ -10,7 +10,7 @@ bool Inbound::take(MessageBuffer& buffer) {
   // Numbers go round: what is half of them ahead has been there.
   constexpr std::uint32_t kHalf = 1u << 31;
   if (number - next_ >= kHalf) return false;
-  if (std::any_of(waiting_.begin(), waiting_.end(), same)) return false;
+  if (std::ranges::any_of(waiting_, same)) return false;
   waiting_.push_back(&buffer);
   return true;
 }
@@ -37,8 +37,7 @@ bool Inbound::may_begin(const MessageHeader& header) const {
 
 MessageBuffer* Inbound::next() {
   const auto turn = [&](const MessageBuffer* waits) { return waits->header().number == next_; };
-  const auto found =
-      abandoned_ ? waiting_.begin() : std::find_if(waiting_.begin(), waiting_.end(), turn);
+  const auto found = abandoned_ ? waiting_.begin() : std::ranges::find_if(waiting_, turn);
   if (found == waiting_.end()) return nullptr;
   MessageBuffer* const buffer = *found;
   const MessageHeader& header = buffer->header();

@@ -2,7 +2,7 @@
 
 #include "host/base/error.h"
 #include "host/base/net/socket.h"
-#include "transport/nic/nearest.h"
+#include "transport/nic/pci_distance.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -27,7 +27,7 @@ bool is_loopback(const fi_info& info) {
 /// How well the entry suits, from 0; an entry that has no place among the addresses comes after
 /// those that have one.
 std::size_t rank_of(const fi_info& info, const std::vector<std::string>& addresses) {
-  const auto place = std::find(addresses.begin(), addresses.end(), source_of(info));
+  const auto place = std::ranges::find(addresses, source_of(info));
   const auto rank = static_cast<std::size_t>(place - addresses.begin());
   return place == addresses.end() && is_loopback(info) ? rank + 1 : rank;
 }
@@ -42,8 +42,8 @@ std::vector<const fi_info*> nearest(const std::vector<const fi_info*>& equal,
     const std::string pci = pci_of(*info), domain = info->domain_attr->name;
     // Which networks reach all hosts is not for the PCI bus to say.
     if (pci.empty() || !source_of(*info).empty()) break;
-    const bool known = std::any_of(nics.begin(), nics.end(),
-                                   [&](const nic::Candidate& n) { return n.device == domain; });
+    const bool known =
+        std::ranges::any_of(nics, [&](const nic::Candidate& n) { return n.device == domain; });
     const bool same = info->ep_attr->protocol == equal.front()->ep_attr->protocol &&
                       std::strcmp(info->fabric_attr->name, equal.front()->fabric_attr->name) == 0;
     if (known || !same) continue;

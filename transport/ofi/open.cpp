@@ -129,7 +129,7 @@ void warn_of(const std::string& provider) {
 void exchange_addresses(Collectives& boot, Fabric& fabric) {
   std::vector<std::uint8_t> mine = fabric.address();
   const std::vector<std::size_t> lengths = allgather(boot, mine.size());
-  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  const std::size_t longest = *std::ranges::max_element(lengths);
   std::vector<std::uint8_t> all(longest * lengths.size());
   mine.resize(longest);
   boot.allgather(mine.data(), all.data(), longest);
@@ -143,9 +143,8 @@ void exchange_addresses(Collectives& boot, Fabric& fabric) {
 
 /// Cores for each PE of this host among those that may use the same ones.
 double cores_each(const std::vector<Offer>& offers, const Offer& mine, int count) {
-  const auto shares = std::count_if(offers.begin(), offers.end(), [&](const Offer& o) {
-    return o.host == mine.host && o.cores == mine.cores;
-  });
+  const auto shares = std::ranges::count_if(
+      offers, [&](const Offer& o) { return o.host == mine.host && o.cores == mine.cores; });
   return static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(shares, 1));
 }
 
@@ -183,7 +182,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   for (std::size_t lane = 0; lane < lanes; ++lane)
     exchange_addresses(options.boot, (*opened.lanes)[lane]);
 
-  const bool rma = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.rma; });
+  const bool rma = std::ranges::all_of(offers, [](const Offer& o) { return o.rma; });
   if (!rma) say_how(options, opened);
   const int size = options.boot.size();
   const std::string provider = opened.lanes->first().info().fabric_attr->prov_name;

@@ -10,25 +10,6 @@ Failure failure(abi::Syndrome syndrome, std::string text) {
           .text = std::move(text)};
 }
 
-namespace {
-
-const char* name_of(nic::WqeKind kind) {
-  switch (kind) {
-    case nic::WqeKind::kNop:
-      return "NOP";
-    case nic::WqeKind::kWrite:
-      return "WRITE";
-    case nic::WqeKind::kRead:
-      return "READ";
-    case nic::WqeKind::kDump:
-      return "DUMP";
-    default:
-      return "atomic";
-  }
-}
-
-}  // namespace
-
 void Operation::piece_begins() { ++in_flight; }
 
 void Operation::piece_ends() {
@@ -70,8 +51,10 @@ void Operation::reset() {
 }
 
 std::string Operation::describe() const {
-  return strprintf("%s of %llu bytes to PE %d", name_of(wqe.kind),
-                   static_cast<unsigned long long>(wqe.length), peer != nullptr ? peer->pe : -1);
+  const char* const name = wqe.is_atomic()                   ? "atomic"
+                           : wqe.kind == nic::WqeKind::kRead ? "READ"
+                                                             : "WRITE";
+  return strprintf("%s of %lu bytes to PE %d", name, wqe.length, peer != nullptr ? peer->pe : -1);
 }
 
 OperationPool::OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers)

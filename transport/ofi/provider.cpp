@@ -212,8 +212,7 @@ std::vector<InfoPtr> choose_provider(const Library& library, const Wanted& wante
     if (!this_one) continue;
     if (auto found = try_provider(library, name, wanted); !found.empty()) return found;
   }
-  const bool other = std::none_of(std::begin(kOrder), std::end(kOrder),
-                                  [&](const char* name) { return asked == name; });
+  const bool other = std::ranges::none_of(kOrder, [&](const char* name) { return asked == name; });
   if (!asked.empty() && other) {
     if (auto found = try_provider(library, asked, wanted); !found.empty()) return found;
   }

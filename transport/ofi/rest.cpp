@@ -1,5 +1,6 @@
 #include "transport/ofi/rest.h"
 
+#include "host/base/files.h"
 #include "transport/nic/pci_distance.h"
 
 #include <sched.h>
@@ -7,8 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 namespace gshmem::ofi {
@@ -65,21 +64,13 @@ void rest(Polling polling, Clock::duration idle) {
 }
 
 bool stay_near(const std::string& sysfs, const std::string& pci) {
-  // "0-15,32-47" (sysfs-bus-pci, local_cpulist).
-  std::ifstream file(sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci) + "/local_cpulist");
   cpu_set_t may, near;
   CPU_ZERO(&may);
   CPU_ZERO(&near);
-  if (pci.empty() || !file || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
-  for (std::string range; std::getline(file, range, ',');) {
-    std::istringstream text(range);
-    int first = -1, last = -1;
-    char dash = 0;
-    if (!(text >> first)) break;
-    if (!(text >> dash >> last)) last = first;
-    for (int cpu = first; cpu <= last && cpu < CPU_SETSIZE; ++cpu)
-      if (cpu >= 0 && CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);
-  }
+  if (pci.empty() || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
+  const std::string device = sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci);
+  for (const int cpu : cpu_list(first_line(device + "/local_cpulist")))
+    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);
   return CPU_COUNT(&near) > 0 && sched_setaffinity(0, sizeof(near), &near) == 0;
 }
 

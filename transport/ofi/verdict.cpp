@@ -57,7 +57,7 @@ Verdict judge(const fi_info& info, const Completion& completion, const std::stri
     case FI_ENOENT:
     case FI_ECANCELED:
     case FI_EIO:
-      // Elsewhere they say little: the probe of liveness.h decides about the peer.
+      // Elsewhere they say little: the probe of probes.h decides about the peer.
       return {.failure = failure(Syndrome::kRetryExceeded, text),
               .peer_lost = has_connections(info)};
     default:

@@ -1,5 +1,7 @@
 #include "transport/ofi/work_queue.h"
 
+#include "transport/ofi/memory_access.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -39,12 +41,12 @@ void WorkQueue::rung(std::uint64_t value) {
   const auto ahead = static_cast<std::uint16_t>(doorbell.producer - rung_);
   const auto behind = static_cast<std::uint16_t>(rung_ - doorbell.producer);
   if (doorbell.number != number_) {
-    doorbell_error_ = strprintf("doorbell 0x%016llx names queue 0x%x", ull(value), doorbell.number);
+    doorbell_error_ = strprintf("doorbell 0x%016lx names queue 0x%x", value, doorbell.number);
   } else if (rung_ + ahead - retired_ <= depth_) {
     rung_ += ahead;
   } else if (behind > depth_) {  // else an older doorbell that came late: harmless
-    doorbell_error_ = strprintf("doorbell announces entry %u; %llu of %u entries are in use",
-                                doorbell.producer, ull(rung_ - retired_), depth_);
+    doorbell_error_ = strprintf("doorbell announces entry %u; %lu of %u entries are in use",
+                                doorbell.producer, rung_ - retired_, depth_);
   }
   list();
 }
@@ -99,6 +101,57 @@ void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
   } else if (operation.wqe.is_atomic() && services.immediates && operation.wqe.fence == 0) {
     group_with_writes(operation);
   }
+}
+
+Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) const {
+  const auto expected = static_cast<std::uint16_t>(next_);
+  if (wqe.index != expected || wqe.number != number_)
+    return failure(abi::Syndrome::kLocalOperation,
+                   strprintf("entry %u of queue 0x%x says it is entry %u of queue 0x%x", expected,
+                             number_, wqe.index, wqe.number));
+  if (next_ + wqe.entries() > rung_)
+    return failure(abi::Syndrome::kLocalOperation,
+                   strprintf("WQE of %u entries, but the doorbell announces %lu", wqe.entries(),
+                             rung_ - next_));
+  if (wqe.length > services.max_message)
+    return failure(abi::Syndrome::kLocalLength,
+                   strprintf("%lu bytes in one WQE, at most %u", wqe.length, services.max_message));
+  if (wqe.kind == nic::WqeKind::kNop) return {};
+  if (Failure why = check_local(wqe, services)) return why;
+  if (wqe.kind == nic::WqeKind::kDump) return {};
+  return check_remote(wqe);
+}
+
+Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& services) const {
+  for (const nic::LocalPiece& piece : wqe.local) {
+    if (piece.key != services.local_key)
+      return failure(
+          abi::Syndrome::kLocalProtection,
+          strprintf("local key 0x%x is not that of the heap, 0x%x", piece.key, services.local_key));
+    if (!in_range(piece.address, piece.bytes, services.heap_bytes))
+      return failure(
+          abi::Syndrome::kLocalProtection,
+          strprintf("local offset 0x%lx + %u bytes lies outside of the heap of %lu bytes",
+                    piece.address, piece.bytes, services.heap_bytes));
+  }
+  return {};
+}
+
+Failure WorkQueue::check_remote(const nic::Wqe& wqe) const {
+  if (wqe.remote_key != peer_->remote_key)
+    return failure(abi::Syndrome::kRemoteAccess,
+                   strprintf("remote key 0x%x is not that of PE %d's heap, 0x%x", wqe.remote_key,
+                             peer_->pe, peer_->remote_key));
+  if (!in_range(wqe.remote_address, wqe.length, peer_->heap_bytes))
+    return failure(
+        abi::Syndrome::kRemoteAccess,
+        strprintf("remote offset 0x%lx + %lu bytes lies outside of PE %d's heap of %lu bytes",
+                  wqe.remote_address, wqe.length, peer_->pe, peer_->heap_bytes));
+  if (wqe.is_atomic() && wqe.remote_address % wqe.length != 0)
+    return failure(abi::Syndrome::kRemoteRequest,
+                   strprintf("atomic of %lu bytes at remote offset 0x%lx, which is not aligned",
+                             wqe.length, wqe.remote_address));
+  return {};
 }
 
 /// The atomic need not wait until the writes before it have ended here: those that nobody has begun
@@ -289,8 +342,8 @@ void WorkQueue::complete(const Operation& operation) {
   std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(completion_ + kWord))
       .store(word, std::memory_order_release);
   if (completion.error)
-    GSHMEM_WARN("queue 0x%x to PE %d failed at entry %llu, syndrome 0x%02x: %s", number_, peer_->pe,
-                ull(operation.first), completion.syndrome, operation.failure.text.c_str());
+    GSHMEM_WARN("queue 0x%x to PE %d failed at entry %lu, syndrome 0x%02x: %s", number_, peer_->pe,
+                operation.first, completion.syndrome, operation.failure.text.c_str());
 }
 
 void WorkQueue::reap(QueueServices& services) {

@@ -42,9 +42,6 @@ struct QueueServices {
   return timeout - std::min<Clock::duration>(timeout / 8, std::chrono::seconds(2));
 }
 
-/// As "%llu" wants it.
-[[nodiscard]] inline unsigned long long ull(std::uint64_t value) { return value; }
-
 /// A doorbell that was not rung since it was looked at; a number that no queue has.
 inline constexpr std::uint64_t kNotRung = ~std::uint64_t{0};
 

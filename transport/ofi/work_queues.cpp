@@ -1,11 +1,66 @@
 #include "transport/ofi/work_queues.h"
 
-#include "transport/ofi/doorbells.h"
-
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 namespace gshmem::ofi {
+namespace {
+
+constexpr std::size_t kWords = 32;  ///< looked at together: four lines
+
+/// Others store to the words meanwhile: what is found is read again, as an atomic. Plain loads,
+/// because compilers make no vectors of atomic ones.
+[[gnu::no_sanitize_thread]] bool all_ones(const std::uint64_t* words) {
+  std::uint64_t all = ~std::uint64_t{0};
+  for (std::size_t i = 0; i < kWords; ++i) all &= words[i];
+  return all == ~std::uint64_t{0};
+}
+
+#if defined(__x86_64__)
+/// Four words.
+using Vector [[gnu::vector_size(32)]] = std::uint64_t;
+
+[[gnu::target("avx2"), gnu::always_inline]] inline Vector load(const std::uint64_t* words) {
+  Vector vector;
+  std::memcpy(&vector, words, sizeof(vector));
+  return vector;
+}
+[[gnu::target("avx2"), gnu::no_sanitize_thread]] std::size_t skip_wide(const std::uint64_t* words,
+                                                                       std::size_t at,
+                                                                       std::size_t end) {
+  for (; at + kWords <= end; at += kWords) {
+    const std::uint64_t* const w = words + at;
+    const Vector left = load(w) & load(w + 4) & load(w + 8) & load(w + 12);
+    const Vector right = load(w + 16) & load(w + 20) & load(w + 24) & load(w + 28);
+    const Vector all = left & right;
+    if ((all[0] & all[1] & all[2] & all[3]) != ~std::uint64_t{0}) break;
+  }
+  return at;
+}
+bool has_wide() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+#else
+std::size_t skip_wide(const std::uint64_t*, std::size_t at, std::size_t) { return at; }
+bool has_wide() { return false; }
+#endif
+
+}  // namespace
+
+std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end) {
+  // Memory that others change is loaded anew by each call.
+  std::atomic_signal_fence(std::memory_order_acquire);
+  std::size_t at = begin;
+  if (has_wide()) at = skip_wide(words, at, end);
+  while (at + kWords <= end && all_ones(words + at)) at += kWords;
+  const auto load = [&](std::size_t i) {
+    return std::atomic_ref(const_cast<std::uint64_t&>(words[i])).load(std::memory_order_relaxed);
+  };
+  while (at < end && load(at) == ~std::uint64_t{0}) ++at;
+  return at;
+}
 
 void WorkQueues::read_doorbells() {
   const std::size_t count = queues_.size();

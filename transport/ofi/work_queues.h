@@ -7,10 +7,17 @@
 
 #include "transport/ofi/work_queue.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <vector>
 
 namespace gshmem::ofi {
+
+/// The index of the first word from `begin` on that is not all ones, which was rung then; `end`
+/// when there is none. An executor without work does this all the time, for all its queues.
+[[nodiscard]] std::size_t first_rung(const std::uint64_t* words, std::size_t begin,
+                                     std::size_t end);
 
 class WorkQueues {
  public:
