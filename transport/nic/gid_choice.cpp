@@ -1,22 +1,17 @@
 #include "transport/nic/gid_choice.h"
 
+#include "host/base/files.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 namespace gshmem::nic {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
 
 template <class T>
 bool parse(std::string_view text, T& value, int base = 10) {
@@ -60,12 +55,10 @@ std::vector<GidEntry> read_gids(const std::string& sysfs, const std::string& dev
       fs::path(sysfs) / "class/infiniband" / device / "ports" / std::to_string(port);
   const std::string link_layer = first_line(folder / "link_layer");
   std::vector<GidEntry> entries;
-  std::error_code error;
-  for (fs::directory_iterator file(folder / "gids", error), end; !error && file != end;
-       file.increment(error)) {
+  for (const std::string& name : names_in(folder / "gids")) {
     GidEntry entry;
-    const std::string name = file->path().filename().string();
-    if (!parse(name, entry.index) || !parse_gid(first_line(file->path()), entry.gid)) continue;
+    if (!parse(name, entry.index) || !parse_gid(first_line(folder / "gids" / name), entry.gid))
+      continue;
     if (entry.gid == Gid{}) continue;
     // Documentation/ABI/stable/sysfs-class-infiniband. Attributes of unused entries fail with
     // EINVAL.
@@ -77,8 +70,7 @@ std::vector<GidEntry> read_gids(const std::string& sysfs, const std::string& dev
         entry.netdev.empty() || fs::exists(fs::path(sysfs) / "class/net" / entry.netdev, unknown);
     entries.push_back(std::move(entry));
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const GidEntry& a, const GidEntry& b) { return a.index < b.index; });
+  std::ranges::sort(entries, {}, &GidEntry::index);
   return entries;
 }
 
@@ -109,25 +101,18 @@ std::string gid_address(const Gid& gid) {
 }
 
 const char* link_layer_name(LinkLayer layer) noexcept {
-  switch (layer) {
-    case LinkLayer::kInfiniBand:
-      return "InfiniBand";
-    case LinkLayer::kEthernet:
-      return "Ethernet";
-  }
-  return "unknown link layer";
+  if (layer == LinkLayer::kEthernet) return "Ethernet";
+  return layer == LinkLayer::kInfiniBand ? "InfiniBand" : "unknown link layer";
 }
 
 const GidEntry* find_gid(const std::vector<GidEntry>& entries, LinkLayer layer, int wanted) {
   auto found = entries.begin();
   if (wanted >= 0) {
-    found = std::find_if(entries.begin(), entries.end(),
-                         [&](const GidEntry& entry) { return entry.index == wanted; });
+    found = std::ranges::find(entries, wanted, &GidEntry::index);
   } else if (layer == LinkLayer::kEthernet) {
-    found =
-        std::min_element(entries.begin(), entries.end(), [](const GidEntry& a, const GidEntry& b) {
-          return rank_on_ethernet(a) < rank_on_ethernet(b);
-        });
+    found = std::ranges::min_element(entries, [](const GidEntry& a, const GidEntry& b) {
+      return rank_on_ethernet(a) < rank_on_ethernet(b);
+    });
   }
   return found == entries.end() ? nullptr : &*found;
 }

@@ -82,7 +82,7 @@ class SoftFabric {
 
 void join_fabric(const OpenOptions& options, const std::string& folder) {
   const std::vector<int> roots = allgather(options.boot, options.node_root ? 1 : 0);
-  const auto hosts = std::count(roots.begin(), roots.end(), 1);
+  const auto hosts = std::ranges::count(roots, 1);
   require(hosts <= 1, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("GSHMEM_NIC=soft connects the PEs of one host, but this job has %d hosts: use "
                     "GSHMEM_NIC=ofi",
@@ -132,7 +132,7 @@ NicList open(const OpenOptions& options) {
   // One kind for all PEs, or they could not be connected.
   const mlx5::Usable mine = mlx5::usable(options, {});
   const std::vector<int> able = allgather(options.boot, mine.why_not.empty() ? 1 : 0);
-  const auto without = std::find(able.begin(), able.end(), 0);
+  const auto without = std::ranges::find(able, 0);
   if (without == able.end()) return open_mlx5(options);
   if (without - able.begin() == options.boot.rank()) say_why_not_mlx5(options, mine);
   return open_one_ofi(options);

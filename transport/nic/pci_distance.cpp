@@ -1,8 +1,11 @@
 #include "transport/nic/pci_distance.h"
 
+#include "host/base/files.h"
+
 #include <algorithm>
 #include <cctype>
-#include <fstream>
+#include <numeric>
+#include <tuple>
 
 namespace gshmem::nic {
 namespace {
@@ -13,7 +16,7 @@ namespace fs = std::filesystem;
 bool is_pci_address(const std::string& name) {
   const std::size_t n = name.size();
   return n >= 12 && name[n - 2] == '.' && name[n - 5] == ':' && name[n - 8] == ':' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
+         std::ranges::all_of(name, [](char c) {
            return std::isxdigit(static_cast<unsigned char>(c)) || c == ':' || c == '.';
          });
 }
@@ -27,6 +30,16 @@ std::size_t shared_length(const PciPlace& a, const PciPlace& b) {
   const auto [end, unused] =
       std::mismatch(a.path.begin(), a.path.end(), b.path.begin(), b.path.end());
   return static_cast<std::size_t>(end - a.path.begin());
+}
+
+/// `take` of `equal` for the PE with local rank `rank`.
+void take_in_turn(const std::vector<int>& equal, std::size_t rank, std::size_t take,
+                  std::vector<int>& chosen) {
+  const std::size_t size = equal.size();
+  // Ranks that all begin at different ones, until the first begins again where rank 0 did.
+  const std::size_t round = std::lcm(take, size) / take;
+  const std::size_t begin = rank * take + rank / round % take;
+  for (std::size_t i = 0; i < take; ++i) chosen.push_back(equal[(begin + i) % size]);
 }
 
 }  // namespace
@@ -54,7 +67,7 @@ PciPlace pci_place(const fs::path& device) {
   const fs::path real = fs::canonical(device, error);
   if (error) return {};
   PciPlace place = place_of_path(real);
-  if (int node = 0; std::ifstream(real / "numa_node") >> node) place.numa_node = node;
+  place.numa_node = static_cast<int>(number_in(real / "numa_node").value_or(place.numa_node));
   return place;
 }
 
@@ -94,9 +107,36 @@ std::vector<std::string> bridges_between(const PciPlace& a, const PciPlace& b) {
 }
 
 std::string sysfs_pci_address(std::string address) {
-  std::transform(address.begin(), address.end(), address.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(address, address.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return address;
+}
+
+std::vector<int> choose_devices(const std::vector<Candidate>& candidates, int local_rank,
+                                int count) {
+  std::vector<int> order(candidates.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto of = [&](int index) -> const Candidate& {
+    return candidates[static_cast<std::size_t>(index)];
+  };
+  std::ranges::sort(order, [&](int a, int b) {
+    const Candidate &x = of(a), &y = of(b);
+    // Shorter names first: mlx5_2 before mlx5_10.
+    return std::make_tuple(x.distance, -x.gbits, x.device.size(), x.device, x.port) <
+           std::make_tuple(y.distance, -y.gbits, y.device.size(), y.device, y.port);
+  });
+  const std::size_t wanted = std::min(order.size(), static_cast<std::size_t>(std::max(count, 0)));
+  std::vector<int> chosen;
+  for (auto begin = order.begin(); chosen.size() < wanted;) {
+    const auto end = std::find_if(begin, order.end(), [&](int index) {
+      return of(index).distance != of(*begin).distance || of(index).gbits < of(*begin).gbits;
+    });
+    const std::vector<int> equal(begin, end);
+    take_in_turn(equal, static_cast<std::size_t>(local_rank),
+                 std::min(equal.size(), wanted - chosen.size()), chosen);
+    begin = end;
+  }
+  return chosen;
 }
 
 }  // namespace gshmem::nic

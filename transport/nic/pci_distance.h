@@ -46,4 +46,17 @@ struct PciPlace {
 /// As sysfs writes PCI addresses; cuDeviceGetPCIBusId has capitals.
 [[nodiscard]] std::string sysfs_pci_address(std::string address);
 
+struct Candidate {
+  std::string device;
+  int port = 1;
+  Distance distance = Distance::kUnknown;
+  double gbits = 0;  ///< a second; 0 = unknown
+};
+/// Indices of the candidates for the PE with `local_rank`, at most `count`, the nearest first, of
+/// equally near ones the fastest. Of equal ones, in order of name and port, each rank in turn gets
+/// others. Where they come to the same ones again, each gets another one of them first. Empty when
+/// there are none.
+[[nodiscard]] std::vector<int> choose_devices(const std::vector<Candidate>& candidates,
+                                              int local_rank, int count);
+
 }  // namespace gshmem::nic

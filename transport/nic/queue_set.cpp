@@ -148,7 +148,7 @@ std::vector<ContextQueues> QueueSet::connect() {
 }
 
 std::span<QueueSet::Queue> QueueSet::queues_of(const Pair& pair) {
-  const auto peer = std::lower_bound(peers_.begin(), peers_.end(), pair.pe);
+  const auto peer = std::ranges::lower_bound(peers_, pair.pe);
   require(peer != peers_.end() && *peer == pair.pe && batches_.count(pair.context) != 0,
           GSHMEMX_ERROR_INTERNAL,
           strprintf("no queues of context %d to PE %d", pair.context, pair.pe));

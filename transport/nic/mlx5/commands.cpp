@@ -321,23 +321,10 @@ QpStatus query_qp(const VerbsApi& api, const DeviceObject& qp) {
 }
 
 const char* state_name(prm::QpState state) noexcept {
-  switch (state) {
-    case prm::QpState::kReset:
-      return "RESET";
-    case prm::QpState::kInit:
-      return "INIT";
-    case prm::QpState::kRtr:
-      return "RTR";
-    case prm::QpState::kRts:
-      return "RTS";
-    case prm::QpState::kSendError:
-      return "SQ ERROR";
-    case prm::QpState::kDrained:
-      return "SQ DRAINED";
-    case prm::QpState::kError:
-      return "ERROR";
-  }
-  return "unknown state";
+  constexpr const char* kNames[] = {"RESET",    "INIT",       "RTR",  "RTS",
+                                    "SQ ERROR", "SQ DRAINED", "ERROR"};
+  const auto index = static_cast<std::size_t>(state);
+  return index < std::size(kNames) ? kNames[index] : "unknown state";
 }
 
 std::uint32_t port_counter_set(const VerbsApi& api, ibv_context* context, ibv_pd* pd,

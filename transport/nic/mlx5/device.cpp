@@ -218,7 +218,7 @@ void Device::choose(const DeviceWish& wish) {
 }
 
 void Device::open(FoundDevices& found, const Candidate& chosen) {
-  const auto at = std::find_if(found.ports.begin(), found.ports.end(), [&](const FoundPort& each) {
+  const auto at = std::ranges::find_if(found.ports, [&](const FoundPort& each) {
     return each.candidate.device == chosen.device && each.candidate.port == chosen.port;
   });
   require(at != found.ports.end(), GSHMEMX_ERROR_NIC, no_device_text(found, config));

@@ -51,7 +51,7 @@ DeviceFilter::DeviceFilter(const std::string& text) {
 
 bool DeviceFilter::accepts(const std::string& device, int port) const {
   if (words_.empty()) return true;
-  const bool listed = std::any_of(words_.begin(), words_.end(), [&](const Word& word) {
+  const bool listed = std::ranges::any_of(words_, [&](const Word& word) {
     const bool named =
         exact_ ? device == word.device : device.compare(0, word.device.size(), word.device) == 0;
     return named && (word.port == 0 || word.port == port);
@@ -63,12 +63,11 @@ std::optional<Network> common_network(const std::vector<Networks>& all) {
   std::optional<Network> best;
   std::ptrdiff_t most = -1;
   for (const Network& each : all.front()) {
-    const bool everywhere = std::all_of(all.begin(), all.end(), [&](const Networks& of_pe) {
-      return std::find(of_pe.begin(), of_pe.end(), each) != of_pe.end();
-    });
+    const bool everywhere = std::ranges::all_of(
+        all, [&](const Networks& of_pe) { return std::ranges::find(of_pe, each) != of_pe.end(); });
     if (!everywhere) continue;
-    const std::ptrdiff_t firsts = std::count_if(
-        all.begin(), all.end(), [&](const Networks& of_pe) { return of_pe.front() == each; });
+    const std::ptrdiff_t firsts =
+        std::ranges::count_if(all, [&](const Networks& of_pe) { return of_pe.front() == each; });
     if (firsts <= most) continue;
     most = firsts;
     best = each;
@@ -78,7 +77,7 @@ std::optional<Network> common_network(const std::vector<Networks>& all) {
 
 std::string network_text(const Network& network) {
   if (network.layer == LinkLayer::kEthernet) return "Ethernet";
-  return strprintf("InfiniBand subnet %016llx", static_cast<unsigned long long>(network.prefix));
+  return strprintf("InfiniBand subnet %016lx", network.prefix);
 }
 
 }  // namespace gshmem::nic::mlx5

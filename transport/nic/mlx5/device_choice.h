@@ -1,10 +1,10 @@
 // Which RDMA devices and ports a PE may use, and on which network all PEs meet. The nearest of them
-// and their GIDs are a matter of transport/nic/nearest.h and gid_choice.h. Pure; device.cpp gives
-// it what there is, tests what they like.
+// and their GIDs are a matter of transport/nic/pci_distance.h and gid_choice.h. Pure; device.cpp
+// gives it what there is, tests what they like.
 #pragma once
 
 #include "transport/nic/gid_choice.h"
-#include "transport/nic/nearest.h"
+#include "transport/nic/pci_distance.h"
 
 #include <cstdint>
 #include <optional>

@@ -53,8 +53,8 @@ class Attempts {
   [[noreturn]] void raise(const Region& region, Use use, Where where = {}) const {
     const bool gpu = region.kind == MemoryKind::kGpu;
     std::string text =
-        strprintf("cannot register %llu bytes of %s memory at %p for %s: %s. ",
-                  static_cast<unsigned long long>(region.bytes), gpu ? "GPU" : "host", region.base,
+        strprintf("cannot register %lu bytes of %s memory at %p for %s: %s. ", region.bytes,
+                  gpu ? "GPU" : "host", region.base,
                   use == Use::kHeap ? "remote access" : "work queues", list_.c_str());
     if (no_memory_)
       text +=

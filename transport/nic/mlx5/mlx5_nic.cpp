@@ -101,9 +101,8 @@ CreatedQueue Mlx5Nic::create_queue(const QueuePlace& place) {
                                       place.cq_record + sizeof(abi::DoorbellRecord)});
   const Region& region = queue_region_->region;
   require(end <= region.bytes, GSHMEMX_ERROR_INTERNAL,
-          strprintf("create_queue: the queue ends at %llu, behind the %llu bytes of queue memory",
-                    static_cast<unsigned long long>(end),
-                    static_cast<unsigned long long>(region.bytes)));
+          strprintf("create_queue: the queue ends at %lu, behind the %lu bytes of queue memory",
+                    end, region.bytes));
   const int index = static_cast<int>(connections_.size());
   const mlx5dv_devx_uar& bell = place.doorbell ? bells_.by(place.doorbell) : bells_.take();
   const QueueMemory memory{queue_region_->umem->umem_id, bell};
@@ -254,11 +253,11 @@ void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices
   const std::vector<Candidate> nearest =
       choose_ports(found, wish, static_cast<int>(found.ports.size()));
   const auto network_of = [&](const Candidate& port) {
-    return std::find_if(found.ports.begin(), found.ports.end(),
-                        [&](const FoundPort& each) {
-                          return each.candidate.device == port.device &&
-                                 each.candidate.port == port.port;
-                        })
+    return std::ranges::find_if(found.ports,
+                                [&](const FoundPort& each) {
+                                  return each.candidate.device == port.device &&
+                                         each.candidate.port == port.port;
+                                })
         ->network;
   };
   for (const Candidate& port : nearest) {
@@ -285,7 +284,7 @@ void meet_on_one_network(Collectives& boot, const DeviceWish& wish, FoundDevices
 /// As many ports as every PE has, of which `mine` are those of this one.
 int agree_on_rails(const OpenOptions& options, std::size_t mine) {
   const std::vector<int> all = allgather(options.boot, static_cast<int>(mine));
-  const auto fewest = std::min_element(all.begin(), all.end());
+  const auto fewest = std::ranges::min_element(all);
   if (*fewest < ports_wanted(options.config) && options.boot.rank() == 0) {
     GSHMEM_INFO("GSHMEM_NICS_PER_PE=%d, but all PEs use %d: PE %d found no more",
                 ports_wanted(options.config), *fewest, static_cast<int>(fewest - all.begin()));

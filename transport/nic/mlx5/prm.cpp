@@ -23,8 +23,8 @@ std::uint32_t get_bits(const std::uint8_t* word, int high, int low) noexcept {
 void set_bits(std::uint8_t* word, int high, int low, std::uint64_t value, int byte, Where where) {
   const std::uint32_t mask = mask_of(high, low);
   require(value <= mask, GSHMEMX_ERROR_INTERNAL,
-          strprintf("value %llu does not fit bits %d:%d at byte 0x%x of a device command",
-                    static_cast<unsigned long long>(value), high, low, byte),
+          strprintf("value %lu does not fit bits %d:%d at byte 0x%x of a device command", value,
+                    high, low, byte),
           where);
   store(word, (load(word) & ~(mask << low)) | static_cast<std::uint32_t>(value) << low);
 }

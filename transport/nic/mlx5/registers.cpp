@@ -64,9 +64,8 @@ std::uint64_t* DoorbellRegisters::doorbell_of(const Device& device, const mlx5dv
 }
 
 const mlx5dv_devx_uar& DoorbellRegisters::by(const std::uint64_t* doorbell) const {
-  const auto found = std::find_if(registers_.begin(), registers_.end(), [&](const OwnedUar& each) {
-    return doorbell_of(device_, *each) == doorbell;
-  });
+  const auto found = std::ranges::find_if(
+      registers_, [&](const OwnedUar& each) { return doorbell_of(device_, *each) == doorbell; });
   require(found != registers_.end(), GSHMEMX_ERROR_INTERNAL, "no doorbell of this device");
   return **found;
 }

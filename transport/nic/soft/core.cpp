@@ -73,8 +73,8 @@ Core::Core(const EngineOptions& options)
     joined = true;
   }
   if (parse_adversary(options.adversary).any()) {
-    GSHMEM_WARN("soft NIC: adversary \"%s\", GSHNIC_SEED=%llu", options.adversary.c_str(),
-                static_cast<unsigned long long>(options.seed));
+    GSHMEM_WARN("soft NIC: adversary \"%s\", GSHNIC_SEED=%lu", options.adversary.c_str(),
+                options.seed);
   }
   thread_ = start_thread([this] { run(); });
 }
@@ -258,8 +258,8 @@ bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
   constexpr std::uint64_t kHalf = 0xffffffff;
   if ((value & kHalf) == kHalf || value >> 32 == kHalf) {
     context.checker.violation(
-        strprintf("UAR %u: doorbell 0x%016llx was stored in parts; it must be one store of 8 bytes",
-                  uar.number, static_cast<unsigned long long>(value)));
+        strprintf("UAR %u: doorbell 0x%016lx was stored in parts; it must be one store of 8 bytes",
+                  uar.number, value));
     return true;
   }
   const nic::Doorbell doorbell = nic::decode_doorbell(value);

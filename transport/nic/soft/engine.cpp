@@ -277,8 +277,7 @@ void Engine::destroy_cq(std::uint32_t cqn) {
   check(find(impl_->context.cqs, cqn, "completion queue").users == 0, kBadResourceState,
         strprintf("completion queue 0x%x is in use", cqn));
   auto& watched = impl_->context.watched;
-  watched.erase(std::remove(watched.begin(), watched.end(), impl_->context.cqs.at(cqn).get()),
-                watched.end());
+  std::erase(watched, impl_->context.cqs.at(cqn).get());
   impl_->context.cqs.erase(cqn);
 }
 
@@ -287,7 +286,7 @@ void Engine::watch_cq(std::uint32_t cqn) {
   CompletionQueue& cq = find(impl_->context.cqs, cqn, "completion queue");
   auto& watched = impl_->context.watched;
   find(impl_->uars, cq.uar(), "UAR");
-  if (std::find(watched.begin(), watched.end(), &cq) == watched.end()) watched.push_back(&cq);
+  if (std::ranges::find(watched, &cq) == watched.end()) watched.push_back(&cq);
 }
 
 std::uint32_t Engine::create_receives(const ReceiveAttributes& attributes) {

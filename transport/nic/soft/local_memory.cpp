@@ -31,15 +31,15 @@ bool LocalMemory::scatter(std::uint64_t offset, const std::uint8_t* from,
 }
 
 bool LocalMemory::settle() const {
-  return std::all_of(pieces.begin(), pieces.end(), [&](const nic::LocalPiece& piece) {
+  return std::ranges::all_of(pieces, [&](const nic::LocalPiece& piece) {
     const Region* region = region_of(piece);
     return region != nullptr && region->memory->flush();
   });
 }
 
 bool LocalMemory::writable() const {
-  return std::all_of(pieces.begin(), pieces.end(),
-                     [&](const nic::LocalPiece& piece) { return region_of(piece) != nullptr; });
+  return std::ranges::all_of(
+      pieces, [&](const nic::LocalPiece& piece) { return region_of(piece) != nullptr; });
 }
 
 }  // namespace gshmem::soft

@@ -56,17 +56,15 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
     if (qp.producer - qp.retired > qp.depth()) {
       context_.checker.violation(
           strprintf("queue pair 0x%x: doorbell with index %u, but entries from %u on are not "
-                    "complete and the queue has %llu: unconsumed entries were overwritten",
-                    qp.number, producer, static_cast<unsigned>(qp.retired & 0xffff),
-                    static_cast<unsigned long long>(qp.depth())));
+                    "complete and the queue has %lu: unconsumed entries were overwritten",
+                    qp.number, producer, static_cast<unsigned>(qp.retired & 0xffff), qp.depth()));
     }
   } else if (backward <= qp.depth()) {
     ++context_.counters.stale_doorbells;
   } else {
     context_.checker.violation(
-        strprintf("queue pair 0x%x: doorbell jumps from index %u to %u in a queue of %llu",
-                  qp.number, static_cast<unsigned>(qp.producer & 0xffff), producer,
-                  static_cast<unsigned long long>(qp.depth())));
+        strprintf("queue pair 0x%x: doorbell jumps from index %u to %u in a queue of %lu",
+                  qp.number, static_cast<unsigned>(qp.producer & 0xffff), producer, qp.depth()));
     // A NIC goes on into entries that nobody has written.
     qp.jumped = qp.state == QpState::kRts;
   }
@@ -189,8 +187,8 @@ void Requester::set_failed(QueuePair& qp, Operation& op, std::uint8_t syndrome,
   op.vendor = vendor;
   qp.failing = true;
   // start() stops there; earlier ones may still have to be sent again.
-  const auto at = std::find_if(qp.operations.begin(), qp.operations.end(),
-                               [&](const Operation& other) { return &other == &op; });
+  const auto at =
+      std::ranges::find_if(qp.operations, [&](const Operation& other) { return &other == &op; });
   qp.next = std::min(qp.next, static_cast<std::size_t>(at - qp.operations.begin()));
   GSHMEM_INFO("soft NIC: queue pair 0x%x: entry %u fails with syndrome 0x%02x", qp.number,
               static_cast<unsigned>(op.entry & 0xffff), syndrome);

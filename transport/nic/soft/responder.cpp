@@ -217,10 +217,10 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
 /// affiliated asynchronous error of the responder).
 void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
   GSHMEM_INFO(
-      "soft NIC: queue pair 0x%x: request of 0x%x (address 0x%llx, %llu bytes, key 0x%x) "
+      "soft NIC: queue pair 0x%x: request of 0x%x (address 0x%lx, %lu bytes, key 0x%x) "
       "fails with syndrome 0x%02x: %s",
-      qp.number, request.source, static_cast<unsigned long long>(request.address),
-      static_cast<unsigned long long>(request.length), request.key, fault.syndrome, fault.why);
+      qp.number, request.source, request.address, request.length, request.key, fault.syndrome,
+      fault.why);
   land_held(qp);
   reply(request, PacketKind::kAck, fault.syndrome, request.inject != 0 ? request.vendor : 0);
   qp.state = QpState::kError;
@@ -451,9 +451,9 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   }
   if (AtomicWords::of_process().taken(region->at(request.address), &context_)) {
     context_.checker.violation(strprintf(
-        "queue pair 0x%x: an atomic on the word at offset 0x%llx, which another device has "
+        "queue pair 0x%x: an atomic on the word at offset 0x%lx, which another device has "
         "changed by atomics: those of two NICs are not atomic to each other",
-        qp.number, static_cast<unsigned long long>(request.address)));
+        qp.number, request.address));
   }
   ++qp.taken;
   qp.answered.push_back({request.psn, pending.old});

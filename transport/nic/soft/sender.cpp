@@ -151,10 +151,9 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
     const char* why = "";
     if (context_.regions.check(piece.key, qp.attributes.pd, rights, piece.address, piece.bytes,
                                &why) == nullptr) {
-      reject(
-          qp, op, kLocalProtection,
-          strprintf("local address 0x%llx, %u bytes, key 0x%x: %s",
-                    static_cast<unsigned long long>(piece.address), piece.bytes, piece.key, why));
+      reject(qp, op, kLocalProtection,
+             strprintf("local address 0x%lx, %u bytes, key 0x%x: %s", piece.address, piece.bytes,
+                       piece.key, why));
       return false;
     }
   }
@@ -364,8 +363,8 @@ void Requester::try_again(QueuePair& qp, Operation& op, Condition condition, std
 bool Requester::check_peer(QueuePair& qp, std::int64_t now) {
   if (now - qp.asked_alive_ns < kAskAliveNs) return false;
   qp.asked_alive_ns = now;
-  const auto waiting = std::find_if(qp.operations.begin(), qp.operations.end(),
-                                    [](const Operation& op) { return op.under_way(); });
+  const auto waiting =
+      std::ranges::find_if(qp.operations, [](const Operation& op) { return op.under_way(); });
   if (waiting == qp.operations.end()) return false;
   const std::uint32_t node = qp.rtr.remote_qpn >> kLocalBits;
   if (context_.fabric->alive(node)) return false;

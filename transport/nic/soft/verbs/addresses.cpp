@@ -17,7 +17,7 @@ bool is_ipv4(const std::uint8_t* gid) {
 }
 
 bool has(const std::vector<GidAttributes>& gids, const std::uint8_t* gid) {
-  return std::any_of(gids.begin(), gids.end(), [&](const GidAttributes& one) {
+  return std::ranges::any_of(gids, [&](const GidAttributes& one) {
     return std::equal(one.bytes.begin(), one.bytes.end(), gid);
   });
 }

@@ -51,8 +51,7 @@ constexpr Command kCommands[] = {
 };
 
 const Command* find_command(std::uint16_t opcode) {
-  const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
-                                   [&](const Command& c) { return c.opcode == opcode; });
+  const auto* found = std::ranges::find(kCommands, opcode, &Command::opcode);
   return found == std::end(kCommands) ? nullptr : found;
 }
 
@@ -80,7 +79,7 @@ void require_inside(const Umem& memory, std::uint64_t offset, std::uint64_t byte
 }
 
 Status refused(const Call& call, const Refusal& refusal) {
-  std::fill(call.out.begin(), call.out.end(), std::uint8_t{0});
+  std::ranges::fill(call.out, std::uint8_t{0});
   const std::uint32_t syndrome = kSyndromeBase | static_cast<std::uint16_t>(refusal.check);
   if (call.out.size() >= kHeaderBytes) {
     set(call.out.data(), out::status, static_cast<std::uint32_t>(refusal.status));
@@ -104,6 +103,19 @@ CommandClass command_class(std::uint16_t opcode) {
 std::uint16_t destroying_opcode(std::uint16_t create_opcode) {
   const Command* command = find_command(create_opcode);
   return command == nullptr ? std::uint16_t{0} : command->destroyed_by;
+}
+
+std::uint32_t take_number(FirmwareState& state, const Call& call, Resource kind,
+                          const std::map<std::uint32_t, Uses>* made) {
+  const std::uint32_t number = named_object(call);
+  const bool ours = made == nullptr || made->count(number) != 0;
+  const Resources::Removal removal =
+      ours ? state.resources.remove(kind, number) : Resources::Removal::kUnknown;
+  demand(removal != Resources::Removal::kUnknown, Status::kBadResource, Check::kNumber,
+         "no such object");
+  demand(removal != Resources::Removal::kBusy, Status::kBadResourceState, Check::kInUse,
+         "a queue uses it");
+  return number;
 }
 
 void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset) {
@@ -158,7 +170,7 @@ Status Firmware::execute(std::span<const std::uint8_t> in, std::span<std::uint8_
   const std::lock_guard lock(mutex_);
   Call call{in, out};
   try {
-    std::fill(out.begin(), out.end(), std::uint8_t{0});
+    std::ranges::fill(out, std::uint8_t{0});
     dispatch(*state_, call);
     return Status::kOk;
   } catch (const Refusal& refusal) {

@@ -93,7 +93,7 @@ void query_roce_address(FirmwareState& state, Call& call) {
   demand(index < device.gids.size(), Status::kBadIndex, Check::kPath, "no such address");
   const GidAttributes& gid = device.gids[index];
   std::uint8_t* address = call.out.data() + kReplyOffset;
-  std::copy(gid.bytes.begin(), gid.bytes.end(), address);
+  std::ranges::copy(gid.bytes, address);
   set(address, roce_addr_layout::source_mac_47_32, static_cast<std::uint32_t>(device.mac >> 32));
   set(address, roce_addr_layout::source_mac_31_0, static_cast<std::uint32_t>(device.mac));
   set(address, roce_addr_layout::roce_l3_type, gid.bytes[0] == 0 ? 0 : 1);  // IPv4 or IPv6
@@ -135,20 +135,6 @@ void alloc_uar(FirmwareState& state, Call& call) {
   state.resources.add(Resource::kUar, uar);
   set(call.out.data(), object::number, uar);
 }
-
-namespace {
-
-std::uint32_t take_number(FirmwareState& state, const Call& call, Resource kind) {
-  const std::uint32_t number = named_object(call);
-  const Resources::Removal removal = state.resources.remove(kind, number);
-  demand(removal != Resources::Removal::kUnknown, Status::kBadResource, Check::kNumber,
-         "no such object");
-  demand(removal != Resources::Removal::kBusy, Status::kBadResourceState, Check::kInUse,
-         "a queue uses it");
-  return number;
-}
-
-}  // namespace
 
 void dealloc_pd(FirmwareState& state, Call& call) {
   state.engine.destroy_pd(take_number(state, call, Resource::kPd));

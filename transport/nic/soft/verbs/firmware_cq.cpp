@@ -57,10 +57,7 @@ void create_cq(FirmwareState& state, Call& call) {
 }
 
 void destroy_cq(FirmwareState& state, Call& call) {
-  const std::uint32_t number = named_object(call);
-  demand(state.cqs.count(number) != 0, Status::kBadResource, Check::kNumber, "no such CQ");
-  demand(state.resources.remove(Resource::kCq, number) == Resources::Removal::kRemoved,
-         Status::kBadResourceState, Check::kInUse, "a queue pair completes into this CQ");
+  const std::uint32_t number = take_number(state, call, Resource::kCq, &state.cqs);
   state.engine.destroy_cq(number);
   state.cqs.erase(number);
 }

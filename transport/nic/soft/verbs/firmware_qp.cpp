@@ -126,7 +126,7 @@ void query_qp(FirmwareState& state, Call& call) {
   const auto found = state.qps.find(number);
   demand(found != state.qps.end(), Status::kBadResource, Check::kNumber, "no such queue pair");
   std::uint8_t* qpc = call.out.data() + kQpcOffset;
-  std::copy(found->second.context.begin(), found->second.context.end(), qpc);
+  std::ranges::copy(found->second.context, qpc);
   // The engine knows: an error on the wire moves a queue pair, too.
   set(qpc, qpc::state, static_cast<std::uint32_t>(state.engine.state(number)));
 }

@@ -55,11 +55,7 @@ void create_rmp(FirmwareState& state, Call& call) {
 }
 
 void destroy_rmp(FirmwareState& state, Call& call) {
-  const std::uint32_t number = named_object(call);
-  demand(state.receives.count(number) != 0, Status::kBadResource, Check::kNumber,
-         "no such receive queue");
-  demand(state.resources.remove(Resource::kSrq, number) == Resources::Removal::kRemoved,
-         Status::kBadResourceState, Check::kInUse, "a queue pair takes buffers from it");
+  const std::uint32_t number = take_number(state, call, Resource::kSrq, &state.receives);
   state.engine.destroy_receives(number);
   state.receives.erase(number);
 }

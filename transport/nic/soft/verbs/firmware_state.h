@@ -79,6 +79,11 @@ struct Call {
   return get(call.in.data(), object::number);
 }
 
+/// The object that a destroying command names, which is gone with it; of a kind that verbs makes,
+/// too, one of `made`. Errors: it is none of these, or a queue uses it.
+[[nodiscard]] std::uint32_t take_number(FirmwareState& state, const Call& call, Resource kind,
+                                        const std::map<std::uint32_t, Uses>* made = nullptr);
+
 /// Refuses fields of features that are not there; remarks on reserved bits that are set.
 void check_fields(FirmwareState& state, const Call& call, Structure structure, std::size_t offset);
 

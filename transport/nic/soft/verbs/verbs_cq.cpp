@@ -40,8 +40,7 @@ void leave_channel(SoftCq& cq) {
   SoftCompChannel* channel = channel_of(ibv_cq_ex_to_cq(&cq.verbs));
   if (channel == nullptr) return;
   const std::lock_guard lock(channel->mutex);
-  auto& waiting = channel->waiting;
-  waiting.erase(std::remove(waiting.begin(), waiting.end(), &cq), waiting.end());
+  std::erase(channel->waiting, &cq);
   --channel->verbs.refcnt;
 }
 

@@ -129,7 +129,7 @@ int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* o
     require_call(port == kPort && index >= 0 && index < static_cast<int>(device.gids.size()),
                  EINVAL);
     const GidAttributes& gid = device.gids[static_cast<std::size_t>(index)];
-    std::copy(gid.bytes.begin(), gid.bytes.end(), out->raw);
+    std::ranges::copy(gid.bytes, out->raw);
   });
   if (code != 0) errno = code;
   return code == 0 ? 0 : -1;
