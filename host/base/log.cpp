@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -123,7 +124,7 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
   std::size_t size =
       append(line, static_cast<std::size_t>(prefix), kLineBytes - tail_size, format, args);
   std::replace_if(
-      line, line + size, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
+      line, line + size, [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   size = static_cast<std::size_t>(std::copy_n(tail, tail_size, line + size) - line);
   line[size++] = '\n';
   write_line(line, size);

@@ -48,6 +48,7 @@ class RateLimit {
   int dropped_ = 0;
   long next_ms_ = 0;  ///< with no tokens left: when the next line may pass
 };
+inline constexpr int kLogBurst = 8;
 
 }  // namespace gshmem
 
@@ -60,11 +61,11 @@ class RateLimit {
 #define GSHMEM_INFO(...) GSHMEM_LOG(::gshmem::LogLevel::kInfo, __VA_ARGS__)
 #define GSHMEM_DEBUG(...) GSHMEM_LOG(::gshmem::LogLevel::kDebug, __VA_ARGS__)
 
-/// For lines that a loop or a peer can repeat without bound: `burst` of them, then one per second.
-#define GSHMEM_LOG_LIMITED(level, burst, ...)                               \
+/// For lines that a loop or a peer can repeat without bound: some of them, then one per second.
+#define GSHMEM_LOG_LIMITED(level, ...)                                      \
   do {                                                                      \
     if (::gshmem::log_enabled(level)) {                                     \
-      static ::gshmem::RateLimit gshmem_limit(burst);                       \
+      static ::gshmem::RateLimit gshmem_limit(::gshmem::kLogBurst);         \
       int gshmem_dropped = 0;                                               \
       if (gshmem_limit.allow(::gshmem::log_now_ms(), &gshmem_dropped))      \
         ::gshmem::log_line_after_drops(level, gshmem_dropped, __VA_ARGS__); \

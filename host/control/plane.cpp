@@ -32,6 +32,9 @@ Plane::Plane(bootstrap::Bootstrap& boot, const Config& config, Callbacks callbac
 
 Plane::~Plane() { monitor_->leave(); }
 
+/// Half the time: a PE that gives up must still find the others in the report that follows.
+double Plane::meeting_seconds() const { return config_.bootstrap_timeout / 2; }
+
 void Plane::meet_local(bootstrap::Bootstrap& boot) {
   struct Greeting {
     net::Cookie host;
@@ -54,15 +57,13 @@ void Plane::meet_local(bootstrap::Bootstrap& boot) {
   group_ = group_hosts(hosts, boot.rank());
   group_.hosts[static_cast<std::size_t>(group_.node)] = identity;
   if (failure) throw *failure;
-  // Half the time: a PE that gives up here must still find the others in the report that follows.
-  links_ = local_.connect(group_, contacts, config_.bootstrap_timeout / 2);
+  links_ = local_.connect(group_, contacts, meeting_seconds());
 }
 
 void Plane::meet_hosts(bootstrap::Bootstrap& boot) {
   addresses_ = agree_on_addresses(boot, group_, config_);
   if (group_.n_nodes() == 1) return;
-  for (Link& link :
-       connect_hosts(boot, group_, addresses_.front(), config_, config_.bootstrap_timeout / 2))
+  for (Link& link : connect_hosts(boot, group_, addresses_.front(), config_, meeting_seconds()))
     links_.push_back(std::move(link));
 }
 

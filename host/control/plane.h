@@ -61,6 +61,7 @@ class Plane {
  private:
   void hear(const PeerNews& news);
   void stop(const std::string& cause, const std::function<void()>& tell);
+  [[nodiscard]] double meeting_seconds() const;
   void meet_local(bootstrap::Bootstrap& boot);
   void meet_hosts(bootstrap::Bootstrap& boot);
   void start_monitor();

@@ -142,8 +142,6 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
     return bad(GSHMEMX_ERROR_SYMMETRY,
                strprintf("argument npes is %d on PE %d and %zu on another member", header.size,
                          from, pes.size()));
-  if (std::ranges::find(pes, from) != pes.end())
-    return bad(GSHMEMX_ERROR_INVALID_VALUE, strprintf("PE %d has come twice", from));
   std::int32_t& place = pes[static_cast<std::size_t>(header.index)];
   if (place != kNobody)
     return bad(GSHMEMX_ERROR_INVALID_VALUE,

@@ -43,9 +43,9 @@ class Meetings {
     std::vector<std::uint32_t> words;  ///< as many as each has said
   };
   /// Waits for all members. Errors, on all of them: GSHMEMX_ERROR_INVALID_VALUE for an id that
-  /// nobody has made, a place out of range or taken, a PE that comes twice;
-  /// GSHMEMX_ERROR_SYMMETRY for sizes that differ; GSHMEMX_ERROR_TIMEOUT on who gives up, which
-  /// ends the wait of the others. The id is of no use then.
+  /// nobody has made, a place out of range or taken; GSHMEMX_ERROR_SYMMETRY for sizes that differ;
+  /// GSHMEMX_ERROR_TIMEOUT on who gives up, which ends the wait of the others. The id is of no use
+  /// then.
   [[nodiscard]] Outcome meet(const char* call, const Place& place, std::uint32_t round,
                              const std::vector<std::uint32_t>& words);
   /// This PE does not come: the others hear of it.

@@ -1,8 +1,8 @@
 """Small changes of C++ sources that make other programs, found in the text.
 
 A Place is a range of a file's text and what stands there instead. Comments, strings, preprocessor
-lines and debug lines of the log are no places. Line numbers stay what they are. What does not
-compile is found out by compiling.
+lines, debug lines of the log and lengths of buffers are no places. Line numbers stay what they are.
+What does not compile is found out by compiling.
 """
 import re
 from collections import namedtuple
@@ -25,6 +25,8 @@ SIMPLE = [
     ("constant", r"(?<![\w.])\d+(?=u?\b)(?![.\w]*[.xe'])", lambda m: str(int(m.group()) + 1)),
     ("flag", r" \| [\w:]+(?=[,;)\s])", lambda m: ""),
 ]
+# A buffer that is an element longer is as good.
+BUFFER = re.compile(r'^[ \t]*(?!return\b)(?:[\w:]+ )+\w+\[(\d+)\](?=;| = "";)', re.MULTILINE)
 KEYWORDS = set("""return if for while switch case break continue throw using namespace delete new else
     do goto try catch public private protected default template typedef struct class enum const
     constexpr static extern auto inline union friend operator explicit noexcept""".split())
@@ -103,10 +105,10 @@ def blank_lines(text):
 def places(file, text):
     """All places of a file, in the order of the text."""
     code = mask(text)
-    found = []
+    found, buffers = [], {m.start(1) for m in BUFFER.finditer(text)}
     for operator, pattern, new in SIMPLE:
         found += [Place(file, m.start(), m.end(), new(m), operator)
-                  for m in re.finditer(pattern, code)]
+                  for m in re.finditer(pattern, code) if m.start() not in buffers]
     found += [Place(file, begin, end, f"!({text[begin:end]})", "not")
               for begin, end in conditions(code)]
     found += [Place(file, begin, end, "{}" + blank_lines(text[begin:end]), operator)

@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace gshmem::ofi {
@@ -15,45 +14,22 @@ namespace {
 using Role = MessageBuffer::Role;
 using State = MessageBuffer::State;
 
-/// Requests to one peer that may be unanswered. Each PE posts receives for all of them, so that it
-/// is less in large jobs. Messages without payload are small; of those a network with round trips
-/// of 15 us takes a million per second from one PE to another.
-std::size_t window_for(const ActiveMessages::Setup& setup) {
-  const std::size_t peers = setup.peers.size();
-  if (setup.carries_data) return std::clamp<std::size_t>(256 / peers, 1, 16);
-  const std::size_t places = setup.lanes.first().info().rx_attr->size / 2;
-  return std::clamp<std::size_t>(std::min<std::size_t>(places, 8192) / peers, 1, 64);
+MessageSizes sizes_for(const ActiveMessages::Setup& setup) {
+  const Fabric& fabric = setup.lanes.first();
+  return message_sizes(setup.peers.size(), setup.carries_data, fabric.info().rx_attr->size,
+                       fabric.able().max_send);
 }
 
-/// Payload of a message, at most; the same on all PEs, as their number is. Above 128 KiB ofi_rxm
-/// sends from and to these buffers, below it copies through its own (FI_OFI_RXM_SAR_LIMIT). A copy
-/// engine has fewer copies to make. But receives for all peers shall take 16 MiB at most, unless
-/// that leaves too little for each.
-std::size_t payload_for(const ActiveMessages::Setup& setup) {
-  if (!setup.carries_data) return 0;
-  constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
-  const std::size_t messages = setup.peers.size() * window_for(setup);
-  const std::size_t wanted = std::clamp(std::bit_floor(kReceives / messages), kLeast, kMost);
-  const std::size_t largest = setup.lanes.first().able().max_send - sizeof(MessageHeader);
-  return std::min(wanted, largest / kPayloadAlignment * kPayloadAlignment);
+std::size_t receives_for(const ActiveMessages::Setup& setup, const MessageSizes& sizes,
+                         std::size_t lane) {
+  return sizes.receives(
+      static_cast<std::size_t>(std::count_if(setup.peers.begin(), setup.peers.end(),
+                                             [&](const Peer& peer) { return peer.home == lane; })));
 }
-
-/// Own requests, and those of others that are being answered, at a time.
-std::size_t requests_for(const ActiveMessages::Setup& setup) {
-  const std::size_t most = setup.carries_data ? 32 : 512;
-  return std::min(most, 2 * setup.peers.size() * window_for(setup));
-}
-
-/// Messages that may come by a lane: requests of those PEs that use it, and replies.
-std::size_t receives_for(const ActiveMessages::Setup& setup, std::size_t lane) {
-  std::size_t peers = 0;
-  for (const Peer& peer : setup.peers) peers += peer.home == lane;
-  const std::size_t requests = peers * window_for(setup);
-  return requests + std::min(requests, requests_for(setup));
-}
-std::size_t all_receives_for(const ActiveMessages::Setup& setup) {
+std::size_t all_receives_for(const ActiveMessages::Setup& setup, const MessageSizes& sizes) {
   std::size_t all = 0;
-  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) all += receives_for(setup, lane);
+  for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane)
+    all += receives_for(setup, sizes, lane);
   return all;
 }
 
@@ -66,19 +42,18 @@ std::size_t payload_of(const MessageHeader& header) {
 
 ActiveMessages::ActiveMessages(const Setup& setup)
     : setup_(setup),
-      window_(window_for(setup)),
-      payload_(payload_for(setup)),
+      sizes_(sizes_for(setup)),
       requests_(setup.lanes, setup.heap, Role::kRequest,
-                {requests_for(setup), payload_, setup.peers.size()}, *this),
+                {sizes_.requests, sizes_.payload, setup.peers.size()}, *this),
       replies_(setup.lanes, setup.heap, Role::kReply,
-               {requests_for(setup), payload_, setup.peers.size()}, *this),
+               {sizes_.requests, sizes_.payload, setup.peers.size()}, *this),
       receives_(setup.lanes, setup.heap, Role::kReceive,
-                {all_receives_for(setup), payload_, setup.peers.size()}, *this),
+                {all_receives_for(setup, sizes_), sizes_.payload, setup.peers.size()}, *this),
       served_(setup.max_queues) {
   std::size_t next = 0;
   for (std::size_t lane = 0; lane < setup.lanes.count(); ++lane) {
     setup_.lanes[lane].hand_immediates_to(this);
-    for (std::size_t n = receives_for(setup, lane); n > 0; --n) {
+    for (std::size_t n = receives_for(setup, sizes_, lane); n > 0; --n) {
       MessageBuffer& buffer = receives_[next++];
       buffer.lane = lane;
       post_receive(buffer);
@@ -146,9 +121,9 @@ void ActiveMessages::copy_failed(MessageBuffer& buffer, const Error& error) {
 
 void ActiveMessages::post_receive(MessageBuffer& buffer) {
   buffer.answers = nullptr;
-  const ssize_t result =
-      fi_recv(setup_.lanes[buffer.lane].endpoint(), buffer.memory, sizeof(MessageHeader) + payload_,
-              receives_.descriptor(buffer.lane), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
+  const ssize_t result = fi_recv(
+      setup_.lanes[buffer.lane].endpoint(), buffer.memory, sizeof(MessageHeader) + sizes_.payload,
+      receives_.descriptor(buffer.lane), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
   buffer.state = State::kPosted;
   if (result == 0) return;
   if (result == -FI_EAGAIN) {
@@ -232,7 +207,7 @@ bool ActiveMessages::is_known(const MessageBuffer& buffer, const Completion& com
 
 void ActiveMessages::received(MessageBuffer& buffer, const Completion& completion) {
   if (!is_known(buffer, completion)) {
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "message of %zu bytes that no PE sends: %s",
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "message of %zu bytes that no PE sends: %s",
                        completion.bytes,
                        completion.error != 0 ? std::string(completion.text).c_str() : "ignored");
     post_receive(buffer);
@@ -252,7 +227,7 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
   if (queue.take(buffer)) {
     serve(queue);
   } else {
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "message %u of PE %d's queue comes twice: ignored",
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "message %u of PE %d's queue comes twice: ignored",
                        header.number, buffer.pe);
     post_receive(buffer);
   }

@@ -101,8 +101,7 @@ class ActiveMessages final : public Engine,
   }
 
   Setup setup_;
-  std::size_t window_;   ///< requests to one peer
-  std::size_t payload_;  ///< of a message, at most
+  MessageSizes sizes_;
   MessageBuffers requests_, replies_, receives_;
   std::uint64_t next_request_ = 1;
   std::deque<Served> served_;  ///< by queue

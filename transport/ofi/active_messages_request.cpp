@@ -23,7 +23,7 @@ void ActiveMessages::issue(Operation& operation, bool) {
     return;
   }
   for (;;) {
-    const Chunk chunk = operation.next_chunk(payload_);
+    const Chunk chunk = operation.next_chunk(sizes_.payload);
     if (chunk.bytes == 0) {
       operation.state = Operation::State::kIssued;
       return;
@@ -55,7 +55,7 @@ std::string ActiveMessages::awaits(const Operation& operation) const {
 }
 
 MessageBuffer* ActiveMessages::acquire_request(Peer& peer, Operation* operation) {
-  if (peer.requests >= window_) return nullptr;
+  if (peer.requests >= sizes_.window) return nullptr;
   MessageBuffer* buffer = requests_.acquire(peer.pe);
   if (buffer == nullptr) return nullptr;
   ++peer.requests;

@@ -15,7 +15,7 @@ std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
     syndrome = abi::Syndrome::kRemoteAccess;
   } else if (header.kind == MessageKind::kAtomic) {
     if (!word || header.offset % header.bytes != 0) syndrome = abi::Syndrome::kRemoteRequest;
-  } else if (header.bytes > payload_) {
+  } else if (header.bytes > sizes_.payload) {
     syndrome = abi::Syndrome::kRemoteRequest;
   }
   return static_cast<std::uint8_t>(syndrome);
@@ -31,7 +31,7 @@ MessageHeader ActiveMessages::answer_to(const MessageHeader& request) const {
 void ActiveMessages::arrived(std::uint32_t immediate) {
   const std::uint32_t queue = immediate & ((1u << kGroupShift) - 1);
   if (queue >= served_.size()) {
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 3, "immediate 0x%x that no PE sends: ignored", immediate);
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "immediate 0x%x that no PE sends: ignored", immediate);
     return;
   }
   served_[queue].arrived(immediate >> kGroupShift);

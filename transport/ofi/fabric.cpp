@@ -78,15 +78,12 @@ Fabric::Fabric(const Library& library, InfoPtr info, std::size_t arrivals)
 }
 
 std::vector<std::uint8_t> Fabric::address() const {
-  std::vector<std::uint8_t> bytes(256);
-  for (;;) {
-    std::size_t length = bytes.size();
-    const int result = fi_getname(&endpoint_->fid, bytes.data(), &length);
-    const bool short_of_space = result == -FI_ETOOSMALL && length > bytes.size();
-    if (!short_of_space) library_.check(result, "fi_getname", "This is an error of the provider");
-    bytes.resize(length);
-    if (!short_of_space) return bytes;
-  }
+  std::size_t length = 0;
+  (void)fi_getname(&endpoint_->fid, nullptr, &length);  // -FI_ETOOSMALL, and how many there are
+  std::vector<std::uint8_t> bytes(length);
+  library_.check(fi_getname(&endpoint_->fid, bytes.data(), &length), "fi_getname",
+                 "This is an error of the provider");
+  return bytes;
 }
 
 void Fabric::insert(const std::vector<std::vector<std::uint8_t>>& addresses) {

@@ -1,5 +1,7 @@
 #include "transport/ofi/message.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace gshmem::ofi {
@@ -8,6 +10,34 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 }  // namespace
+
+std::size_t MessageSizes::receives(std::size_t peers) const {
+  return peers * window + std::min(peers * window, requests);
+}
+
+/// Each PE posts receives for the windows of all, so that they are smaller in large jobs.
+MessageSizes message_sizes(std::size_t peers, bool carries_data, std::size_t places,
+                           std::size_t largest) {
+  MessageSizes sizes;
+  if (!carries_data) {
+    // These are small; of them a network with round trips of 15 us takes a million per second from
+    // one PE to another.
+    sizes.window = std::clamp<std::size_t>(std::min<std::size_t>(places / 2, 8192) / peers, 1, 64);
+    sizes.requests = std::min<std::size_t>(2 * peers * sizes.window, 512);
+    return sizes;
+  }
+  sizes.window = std::clamp<std::size_t>(256 / peers, 1, 16);
+  sizes.requests = 32;
+  // Above 128 KiB ofi_rxm sends from and to these buffers, below it copies through its own
+  // (FI_OFI_RXM_SAR_LIMIT). A copy engine has fewer copies to make. But receives for all peers
+  // shall take 16 MiB at most, unless that leaves too little for each.
+  constexpr std::size_t kReceives = 16 << 20, kLeast = 64 << 10, kMost = 256 << 10;
+  const std::size_t wanted =
+      std::clamp(std::bit_floor(kReceives / (peers * sizes.window)), kLeast, kMost);
+  const std::size_t fits = largest - sizeof(MessageHeader);
+  sizes.payload = std::min(wanted, fits / kPayloadAlignment * kPayloadAlignment);
+  return sizes;
+}
 
 void MessageBuffer::set_header(const MessageHeader& header) {
   std::memcpy(memory, &header, sizeof(header));

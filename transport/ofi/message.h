@@ -81,6 +81,20 @@ struct MessageBuffer : Context {
   [[nodiscard]] std::uint8_t* payload() const { return memory + sizeof(MessageHeader); }
 };
 
+/// How many messages a PE has under way, and how large they are. Receives are posted for all that
+/// may come.
+struct MessageSizes {
+  std::size_t window = 0;    ///< requests to one peer that may be unanswered
+  std::size_t payload = 0;   ///< bytes of a message, at most
+  std::size_t requests = 0;  ///< own ones at a time, and those of others that are being answered
+  /// By a lane: requests of those PEs that use it, and replies.
+  [[nodiscard]] std::size_t receives(std::size_t peers) const;
+};
+/// Of a job of `peers` PEs, whose messages carry data, or atomics alone. `places`: of the provider,
+/// for receives; `largest`: the bytes of its largest message. Pure: the same on all PEs.
+[[nodiscard]] MessageSizes message_sizes(std::size_t peers, bool carries_data, std::size_t places,
+                                         std::size_t largest);
+
 /// Buffers of one role, in one block that is registered with all lanes.
 class MessageBuffers {
  public:

@@ -24,11 +24,6 @@ constexpr long kDozeNs = 20'000, kSleepNs = 60'000, kIdleNs = 100'000;
 /// The executor's own, the PE's, and one for what else there is.
 constexpr double kCoresToSpin = 3;
 
-void sleep_ns(long ns) {
-  const timespec time{0, ns};
-  nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
 Polling choose_polling(PollChoice wish, double cores, const std::string& provider) {
@@ -52,15 +47,19 @@ Cores own_cores() {
   return cores;
 }
 
-void rest(Polling polling, Clock::duration idle) {
-  if (polling == Polling::kSpin) return;
+std::optional<long> rest_ns(Polling polling, Clock::duration idle) {
+  if (polling == Polling::kSpin) return std::nullopt;
   const bool at_once = polling == Polling::kSleepAtOnce;
-  if (!at_once && idle < kYield)
-    std::this_thread::yield();
-  else if (!at_once && idle < kDoze)
-    sleep_ns(kDozeNs);
-  else
-    sleep_ns(idle < kIdle ? kSleepNs : kIdleNs);
+  if (!at_once && idle < kYield) return 0;
+  if (!at_once && idle < kDoze) return kDozeNs;
+  return idle < kIdle ? kSleepNs : kIdleNs;
+}
+
+void rest(Polling polling, Clock::duration idle) {
+  const std::optional<long> ns = rest_ns(polling, idle);
+  if (!ns) return;
+  const timespec time{0, *ns};
+  *ns == 0 ? std::this_thread::yield() : static_cast<void>(nanosleep(&time, nullptr));
 }
 
 bool stay_near(const std::string& sysfs, const std::string& pci) {

@@ -5,6 +5,7 @@
 #include "host/base/config.h"
 #include "transport/ofi/operation.h"
 
+#include <optional>
 #include <string>
 
 namespace gshmem::ofi {
@@ -29,7 +30,10 @@ struct Cores {
 };
 [[nodiscard]] Cores own_cores();
 
-/// After a round that found nothing; `idle`: since one that did.
+/// How long to sleep after a round that found nothing; 0: give the core away; none: go on. `idle`:
+/// since one that found something.
+[[nodiscard]] std::optional<long> rest_ns(Polling polling, Clock::duration idle);
+/// Does that.
 void rest(Polling polling, Clock::duration idle);
 
 /// Keeps the calling thread on cores near to a PCI function, if it may use any of them; false

@@ -92,6 +92,12 @@ Bytes Bench::load(std::uint64_t offset, std::size_t bytes) const {
   return result;
 }
 
+std::uint64_t Bench::load_word(std::uint64_t offset) const {
+  std::uint64_t word = 0;
+  copy(&word, at(offset), sizeof(word));
+  return word;
+}
+
 Bytes pattern(std::size_t bytes, unsigned seed) {
   Bytes result(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {

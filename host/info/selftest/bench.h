@@ -53,6 +53,7 @@ class Bench {
 
   void store(std::uint64_t offset, const Bytes& bytes);
   [[nodiscard]] Bytes load(std::uint64_t offset, std::size_t bytes) const;
+  [[nodiscard]] std::uint64_t load_word(std::uint64_t offset) const;
 
  private:
   void look_for_fault(const char* call) const;

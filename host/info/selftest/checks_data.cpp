@@ -151,7 +151,7 @@ std::string check_signals(Bench& bench) {
     bench.quiet();
     expected += call.operand;
     expect_equal("payload of put_signal", bench.load(kDest, 100), payload);
-    expect_word("signal", word_of(bench.load(kDest + 4096, 8)), expected, 8);
+    expect_word("signal", bench.load_word(kDest + 4096), expected, 8);
   }
   return "SET (masked swap) and ADD after a payload";
 }

@@ -5,7 +5,6 @@
 #include <gshmem/device/nic.h>
 
 #include <chrono>
-#include <cstring>
 
 namespace gshmem::selftest {
 namespace {
@@ -62,10 +61,9 @@ std::string check_wrap(Bench& bench) {
     if (i % 1024 == 0) bench.quiet();
   }
   bench.quiet();
-  std::uint64_t last = 0;
-  std::memcpy(&last, bench.load(kDest, 8).data(), 8);
-  expect_word("the last word", last, kCount, 8);
-  return strprintf("%lu entries on a collapsed completion queue of one entry", kCount);
+  expect_word("the last word", bench.load_word(kDest), kCount, 8);
+  return strprintf("%llu entries on a collapsed completion queue of one entry",
+                   static_cast<unsigned long long>(kCount));
 }
 
 std::string check_doorbell_alone(Bench& bench) {

@@ -41,6 +41,9 @@ struct FabricDouble {
   /// By which memory of a GPU is read and written; null: by its address.
   std::atomic<void* (*)(void*)> gpu_view{nullptr};
 
+  /// Whether calls are written down (calls, sent).
+  std::atomic<bool> journals{false};
+
   // Records.
   std::array<std::atomic<std::uint64_t>, kCalls> taken{}, refused{};
   std::atomic<std::uint64_t> more{0}, injected{0}, immediate{0};  ///< calls with these flags
@@ -70,6 +73,25 @@ struct FabricDouble {
     const auto known = std::find(violations_.begin(), violations_.end(), what);
     if (known == violations_.end()) violations_.push_back(what);
   }
+  /// Calls with their arguments, and messages that were sent, since these were asked for.
+  [[nodiscard]] std::vector<std::string> calls() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(calls_, {});
+  }
+  [[nodiscard]] std::vector<std::vector<std::uint8_t>> sent() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(sent_, {});
+  }
+  void note(const std::string& call) {
+    if (!journals) return;
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(call);
+  }
+  void note_sent(const std::vector<std::uint8_t>& message) {
+    if (!journals) return;
+    const std::lock_guard lock(mutex_);
+    sent_.push_back(message);
+  }
   /// No rules, no records.
   void reset() {
     rtt = jitter = trail = 0;
@@ -82,17 +104,21 @@ struct FabricDouble {
     hold = -1;
     error = errors = 0;
     gpu_view = nullptr;
+    journals = false;
     for (auto* const counts : {&taken, &refused})
       for (auto& count : *counts) count = 0;
     more = injected = immediate = doorbells = cuda_calls = connections = universe = 0;
     offer({"efa"});
     const std::lock_guard lock(mutex_);
     violations_.clear();
+    calls_.clear();
+    sent_.clear();
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::string> providers_, violations_;
+  std::vector<std::string> providers_, violations_, calls_;
+  std::vector<std::vector<std::uint8_t>> sent_;
 };
 
 /// Exported by the double.

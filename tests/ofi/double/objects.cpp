@@ -159,8 +159,21 @@ fi_ops_msg msg_ops{.size = sizeof(fi_ops_msg),
                    .senddata = nullptr,
                    .injectdata = nullptr};
 
+/// A call with its arguments, for the journal.
+template <class... Arguments>
+void note(const char* format, Arguments... arguments) {
+  if (!record().journals) return;
+  char text[256];
+  std::snprintf(text, sizeof(text), format, arguments...);
+  record().note(text);
+}
+unsigned long long ull(std::uint64_t value) { return value; }
+
 ssize_t move(fid_ep* endpoint, FabricDouble::Call call, const fi_msg_rma& message,
              std::uint64_t flags) {
+  note("%s by %d: %zu bytes to %llu flags 0x%llx", call == FabricDouble::kRead ? "read" : "write",
+       endpoint_of(endpoint).nic(), message.msg_iov->iov_len, ull(message.rma_iov->addr),
+       ull(flags));
   if (message.iov_count != 1 || message.rma_iov_count != 1 ||
       message.msg_iov->iov_len != message.rma_iov->len)
     record().violation("more than one piece of memory in a call");
@@ -280,7 +293,8 @@ fi_ops_cm cm_ops{.size = sizeof(fi_ops_cm),
                  .shutdown = nullptr,
                  .join = nullptr};
 
-int set_option(fid* object, int, int option, const void* value, std::size_t bytes) {
+int set_option(fid* object, int level, int option, const void* value, std::size_t bytes) {
+  note("set option %d of level %d to %d", option, level, int{*static_cast<const char*>(value)});
   Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
   constexpr int kCudaPermitted = 10;  // FI_OPT_CUDA_API_PERMITTED of 1.18
   if (option == FI_OPT_FI_HMEM_P2P) return 0;
@@ -307,7 +321,8 @@ fi_ops_ep ep_ops{.size = sizeof(fi_ops_ep),
                  .rx_size_left = nullptr,
                  .tx_size_left = nullptr};
 
-int bind_endpoint(fid* object, fid* to, std::uint64_t) {
+int bind_endpoint(fid* object, fid* to, std::uint64_t flags) {
+  note("bind %s with 0x%llx", to->fclass == FI_CLASS_AV ? "av" : "cq", ull(flags));
   Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
   if (to->fclass == FI_CLASS_AV) endpoint.peers = &reinterpret_cast<Av*>(to)->peers;
   if (to->fclass != FI_CLASS_CQ) return 0;
@@ -356,6 +371,9 @@ fi_ops region_ops{.size = sizeof(fi_ops),
 int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
   const Domain& domain = *reinterpret_cast<Domain*>(object);
   const bool gpu = attributes->iface == FI_HMEM_CUDA;
+  note("register %zu bytes, access 0x%llx, key %llu, gpu %d, pieces %zu",
+       attributes->mr_iov->iov_len, ull(attributes->access), ull(attributes->requested_key),
+       gpu ? attributes->device.cuda : -1, attributes->iov_count);
   if (gpu && (!record().hmem || (domain.profile->caps & FI_HMEM) == 0)) return -FI_ENOSYS;
   if (gpu && attributes->mr_iov->iov_len > record().register_at_most) return -FI_ENOMEM;
   auto region = std::make_unique<Region>();
@@ -378,13 +396,16 @@ fi_ops_mr mr_ops{
     .size = sizeof(fi_ops_mr), .reg = nullptr, .regv = nullptr, .regattr = register_region};
 
 // Domains and fabrics.
-int open_av(fid_domain*, fi_av_attr*, fid_av** made, void*) {
+int open_av(fid_domain*, fi_av_attr* attributes, fid_av** made, void*) {
+  note("av of type %d", int{attributes->type});
   Av* const av = make<Av, fid_av>(FI_CLASS_AV);
   av->ops = &av_ops;
   *made = av;
   return 0;
 }
 int open_cq(fid_domain*, fi_cq_attr* attributes, fid_cq** made, void*) {
+  note("cq of format %d, wait %d, %zu entries", int{attributes->format}, int{attributes->wait_obj},
+       attributes->size);
   Cq* const cq = make<Cq, fid_cq>(FI_CLASS_CQ);
   cq->ops = &cq_ops;
   cq->format = attributes->format;
@@ -509,8 +530,16 @@ using namespace gshmem::test;
 extern "C" {
 FabricDouble* fabric_double_record() { return &record(); }
 
-int fi_getinfo(std::uint32_t version, const char* node, const char*, std::uint64_t flags,
+int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
                const fi_info* hints, fi_info** info) {
+  const auto text = [](const char* name) { return name != nullptr ? name : "any"; };
+  note("getinfo %u.%u %s %s, %s:%s flags 0x%llx, caps 0x%llx, mode 0x%llx, type %d",
+       FI_MAJOR(version), FI_MINOR(version), text(hints->fabric_attr->prov_name),
+       text(hints->fabric_attr->name), text(node), text(service), ull(flags), ull(hints->caps),
+       ull(hints->mode), int{hints->ep_attr->type});
+  note("  op 0x%llx, mr 0x%x, threading %d, management %d, av %d", ull(hints->tx_attr->op_flags),
+       static_cast<unsigned>(hints->domain_attr->mr_mode), int{hints->domain_attr->threading},
+       int{hints->domain_attr->resource_mgmt}, int{hints->domain_attr->av_type});
   const int result = find_infos(version, node, flags, hints, info);
   for (fi_info* i = *info; i != nullptr; i = i->next) i->fabric_attr->api_version = version;
   return result;

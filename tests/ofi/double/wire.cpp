@@ -115,6 +115,7 @@ Endpoint::Endpoint(const Profile& profile, const fi_info& info, const void* doma
                    std::uint32_t version)
     : fid_ep{},
       profile_(profile),
+      nic_(nic_of(info)),
       port_(std::make_shared<Port>()),
       domain_(domain),
       ordered_((info.tx_attr->msg_order & FI_ORDER_SAS) != 0),
@@ -223,6 +224,7 @@ ssize_t Endpoint::post(const Request& request) {
   // its own, which end() shows.
   const bool at_once = request.call == FabricDouble::kSend || (request.flags & FI_INJECT) != 0;
   if (at_once) flight.bytes.assign(first, first + request.bytes);
+  if (request.call == FabricDouble::kSend) rules.note_sent(flight.bytes);
   if ((request.flags & FI_MORE) != 0) {
     ++rules.more;
     deferred_.push_back(&flight);

@@ -120,6 +120,7 @@ class Endpoint : public fid_ep {
   bool enabled = false, may_call_cuda = false;
 
   [[nodiscard]] const Profile& profile() const { return profile_; }
+  [[nodiscard]] int nic() const { return nic_; }
   [[nodiscard]] const std::shared_ptr<Port>& port() const { return port_; }
 
  private:
@@ -160,6 +161,7 @@ class Endpoint : public fid_ep {
   [[nodiscard]] Flight* acquire();
 
   const Profile& profile_;
+  int nic_;
   std::shared_ptr<Port> port_;
   const void* domain_;
   bool ordered_, gpu_;

@@ -62,6 +62,17 @@ TEST_CASE("ranks_are_named_up_to_eight_of_them") {
   CHECK(rank_list({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
 }
 
+TEST_CASE("a_bootstrap_that_timed_out_names_who_was_missing") {
+  const JobFailure failure = failure_timeout("allgather", 2.5, {1, 3});
+  CHECK(failure.code == GSHMEMX_ERROR_TIMEOUT);
+  CHECK(failure.text ==
+        "bootstrap allgather timed out after 2.5 s (GSHMEM_BOOTSTRAP_TIMEOUT): ranks 1, 3 did not "
+        "take part");
+  CHECK(failure_timeout("barrier", 2, {}).text ==
+        "bootstrap barrier timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): another rank did not "
+        "take part");
+}
+
 TEST_CASE("status_text_of_other_numbers_is_unknown_status") {
   for (const int code : {-1, 16, 1000, INT32_MIN, INT32_MAX})
     CHECK(std::string(status_text(code)) == "unknown status");

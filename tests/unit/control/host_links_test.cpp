@@ -1,6 +1,7 @@
 // A host's leader that waits for another one's call while others call.
 #include "host/control/host_links.h"
 
+#include "host/base/net/frame.h"
 #include "tests/patience.h"
 #include "tests/sanitizers/sanitizers.h"
 
@@ -8,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,6 +21,7 @@
 #include <cstring>
 #include <future>
 #include <thread>
+#include <vector>
 
 using namespace gshmem;
 
@@ -32,30 +35,44 @@ class Spy final : public Collectives {
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     std::memset(recv, 0, 2 * bytes);
     std::memcpy(recv, send, bytes);
-    net::Endpoint endpoint;  // the first part of what leaders tell each other
-    std::memcpy(&endpoint, send, sizeof(endpoint));
-    told.set_value(endpoint);
+    Contact contact;  // all that leaders tell each other
+    REQUIRE(bytes == sizeof(contact));
+    std::memcpy(&contact, send, sizeof(contact));
+    told.set_value(contact);
   }
 
-  std::promise<net::Endpoint> told;
+  struct Contact {
+    net::Endpoint endpoint;
+    net::Cookie cookie;
+  };
+  std::promise<Contact> told;
 };
+
+/// Rank 0, which waits for what `caller` does to its address.
+template <class Caller>
+std::vector<control::Link> links_with(const Config& config, double seconds, const Caller& caller) {
+  Spy spy;
+  std::thread thread([&, told = spy.told.get_future()]() mutable { caller(told.get()); });
+  struct Join {
+    std::thread& thread;
+    ~Join() { thread.join(); }
+  } join{thread};
+  const control::HostGroup group = control::group_hosts({"here", "there"}, 0);
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  return control::connect_hosts(spy, group, loopback, config, seconds);
+}
 
 /// The error of a leader whose only caller is `stranger`, which gets its address.
 template <class Stranger>
 Error error_with(double seconds, const Stranger& stranger) {
-  Spy spy;
-  std::thread caller([&, told = spy.told.get_future()]() mutable { stranger(told.get()); });
-  const control::HostGroup group = control::group_hosts({"here", "there"}, 0);
-  net::Endpoint loopback;
-  loopback.ip = {127, 0, 0, 1};
-  Error error(GSHMEMX_SUCCESS, "");
   try {
-    (void)control::connect_hosts(spy, group, loopback, Config{}, seconds);
+    (void)links_with(Config{}, seconds,
+                     [&](const Spy::Contact& contact) { stranger(contact.endpoint); });
   } catch (const Error& thrown) {
-    error = thrown;
+    return thrown;
   }
-  caller.join();
-  return error;
+  return Error(GSHMEMX_SUCCESS, "");
 }
 
 double cpu_seconds() {
@@ -122,4 +139,44 @@ TEST_CASE("leader_without_descriptors_says_so") {
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a_link_ends_when_a_host_is_silent_for_as_long_as_the_settings_say") {
+  struct Row {
+    double heartbeat, timeout;  // settings
+    double limit;
+    int keepalive, interval, user_timeout;  // of the socket: seconds, milliseconds
+  };
+  const Row row =
+      GENERATE(Row{20, 0, 20, 1, 5, 15'000}, Row{20, 8, 8, 1, 2, 6'000}, Row{0, 8, 8, 1, 2, 6'000},
+               Row{8, 20, 8, 1, 2, 6'000}, Row{0.5, 0, 2, 1, 1, 1'000},
+               Row{1e9, 0, 1e9, 1, 25'000, 75'000'000}, Row{0, 0, 0, 0, 0, 0});
+  Config config;
+  config.heartbeat = row.heartbeat;
+  config.timeout = row.timeout;
+  INFO(row.heartbeat << " " << row.timeout);
+  CHECK(control::silence_limit(config) == row.limit);
+  Fd caller;
+  const std::vector<control::Link> links =
+      links_with(config, 20 * test::kPatience, [&](const Spy::Contact& contact) {
+        const Deadline deadline(20 * test::kPatience);
+        caller = net::connect_to(contact.endpoint, deadline).fd;
+        const net::Frame hello =
+            net::make_frame({.kind = net::FrameKind::kHello, .rank = 1}, contact.cookie);
+        (void)!::send(caller.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
+      });
+  REQUIRE(links.size() == 1);
+  CHECK(links[0].pe == 1);
+  CHECK(links[0].other_host);
+  const auto option = [&](int level, int name) {
+    int value = -1;
+    socklen_t bytes = sizeof(value);
+    CHECK(::getsockopt(links[0].fd.get(), level, name, &value, &bytes) == 0);
+    return value;
+  };
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == row.keepalive);
+  CHECK(option(IPPROTO_TCP, TCP_USER_TIMEOUT) == row.user_timeout);
+  if (row.keepalive == 0) return;
+  CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) == row.interval);
+  CHECK(option(IPPROTO_TCP, TCP_KEEPINTVL) == row.interval);
 }

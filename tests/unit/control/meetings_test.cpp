@@ -94,6 +94,55 @@ TEST_CASE("all_members_of_a_meeting_hear_who_came") {
   CHECK(second.get() == "20");
 }
 
+TEST_CASE("members_of_a_meeting_hear_what_all_have_said") {
+  World world({0, 0});
+  const std::uint64_t id = world[0].make_id();
+  auto other = std::async(std::launch::async, [&] {
+    return world[1].meet("call", {id, 2, 0}, 3, {6, 5, 1});
+  });
+  const Meetings::Outcome outcome = world[0].meet("call", {id, 2, 1}, 3, {3, 7, 2});
+  CHECK(outcome.pes == std::vector<std::int32_t>{1, 0});
+  CHECK(outcome.words == std::vector<std::uint32_t>{2, 5, 0});
+  CHECK(other.get().words == outcome.words);
+}
+
+TEST_CASE("a_meeting_that_cannot_be_is_an_error_of_all_who_come") {
+  World world({0, 0, 0});
+  const auto id = [&] { return world[0].make_id(); };
+  for (const int size : {0, 4})
+    CHECK(world.meet(1, {id(), size, 0}).get() ==
+          "call: argument npes = " + std::to_string(size) + " of PE 1 is out of range [1, 3]");
+  for (const int index : {-1, 2})
+    CHECK(world.meet(1, {id(), 2, index}).get() ==
+          "call: argument pe_idx_in_team = " + std::to_string(index) +
+              " of PE 1 is out of range [0, 1]");
+  CHECK(world.meet(1, {0x400000001, 2, 0}).get() ==
+        "call: unique id 0x400000001 was made by no PE of this job");
+  const auto both = [&](const Meetings::Place& first, const Meetings::Place& second) {
+    auto other = world.meet(1, first);
+    // Time for its letter to be the first.
+    CHECK(other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+    const std::string said = world.meet(2, second).get();
+    CHECK(other.get() == said);
+    return said;
+  };
+  const std::uint64_t sizes = id(), places = id();
+  CHECK(both({sizes, 3, 0}, {sizes, 2, 1}) ==
+        "call: argument npes is 2 on PE 2 and 3 on another member");
+  CHECK(both({places, 3, 1}, {places, 3, 1}) ==
+        "call: argument pe_idx_in_team = 1 is that of PE 1 and of PE 2");
+}
+
+TEST_CASE("a_pe_is_in_a_meeting_once") {
+  World world({0.3, 0});
+  const std::uint64_t id = world[1].make_id();
+  auto waits = world.meet(0, {id, 2, 0});
+  REQUIRE(waits.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  CHECK(world.meet(0, {id, 2, 1}).get() ==
+        strprintf("call: another thread of this PE is in it with unique id 0x%lx", id));
+  CHECK(waits.get() == "call: not all 2 members have come within GSHMEM_TIMEOUT=0.3 s");
+}
+
 TEST_CASE("who_gives_up_on_a_meeting_ends_it_for_the_others") {
   World world({0, 0.1, 0});
   const std::uint64_t id = world[0].make_id();

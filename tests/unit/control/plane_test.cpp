@@ -2,6 +2,7 @@
 // of every bootstrap do, what they say of a PE that dies, ends the job or does not come, and that
 // init goes by them. Jobs on several hosts are in tests/hosts.
 #include "host/base/deadline.h"
+#include "host/base/together.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/met.h"
@@ -130,6 +131,51 @@ TEST_CASE("pes_that_are_processes_conform") {
               },
               kMost);
         }) == "");
+}
+
+TEST_CASE("news_of_a_pe_are_told_by_what_has_become_of_it") {
+  Ranks boots = bootstrap::create_threads(1, 60 * kPatience);
+  Config config = uid_config();
+  config.heartbeat = 7;
+  const control::Plane plane(*boots[0], config, {});
+  using control::PeerEvent;
+  const auto text = [&](PeerEvent event) { return plane.text_of({0, event, "the reason"}); };
+  CHECK(text(PeerEvent::kDied) == "PE 0 died: its process ended without gshmem_finalize");
+  CHECK(text(PeerEvent::kLeft) ==
+        "PE 0 left the job (gshmem_finalize) while this PE was still running");
+  CHECK(text(PeerEvent::kStopped) == "PE 0 was stopped by a fault: the reason");
+  CHECK(text(PeerEvent::kExited) == "PE 0 ends the job");
+  CHECK(text(PeerEvent::kUnreachable) == "PE 0 cannot be reached: its host " +
+                                             control::host_identity() +
+                                             " has not answered for 7 s (GSHMEM_HEARTBEAT)");
+}
+
+TEST_CASE("a_pe_that_does_not_connect_is_missed_before_the_others_end_the_report") {
+  constexpr double kSeconds = 2 * kPatience;
+  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
+  Config config = uid_config(kSeconds);
+  std::string said[2];
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(run_threads(2, [&](int rank) {
+          bootstrap::Bootstrap& boot = *boots[static_cast<std::size_t>(rank)];
+          control::LocalPeers local;
+          struct {  // what PEs greet each other with
+            net::Cookie host;
+            control::LocalPeers::Contact contact;
+          } mine{net::cookie_of(control::host_identity()), local.open()};
+          try {
+            if (rank == 0) (void)control::Plane(boot, config, {});
+            together(boot, [&] { (void)allgather(boot, mine); });
+          } catch (const Error& error) {
+            said[rank] = error.what();
+          }
+          if (rank == 1) boot.barrier();
+        }) == "");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  for (const std::string& what : said)
+    CHECK_THAT(what, Catch::Contains("timed out waiting for 1 higher-ranked PEs to connect"));
+  CHECK(took.count() >= kSeconds / 2);
+  CHECK(took.count() < 1.5 * kSeconds);
 }
 
 TEST_CASE("what_a_pe_does_not_bring_is_zero") {

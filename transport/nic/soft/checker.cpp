@@ -10,9 +10,9 @@ void Checker::add(Kind kind, const std::string& what, const std::uint8_t* wqe, s
   std::string text = what;
   if (wqe != nullptr) text += "\n  " + nic::dump_wqe(wqe, bytes);
   if (kind == Kind::kViolation) {
-    GSHMEM_LOG_LIMITED(LogLevel::kError, 16, "soft NIC: %s", text.c_str());
+    GSHMEM_LOG_LIMITED(LogLevel::kError, "soft NIC: %s", text.c_str());
   } else {
-    GSHMEM_LOG_LIMITED(LogLevel::kWarn, 16, "soft NIC: a NIC would ignore: %s", text.c_str());
+    GSHMEM_LOG_LIMITED(LogLevel::kWarn, "soft NIC: a NIC would ignore: %s", text.c_str());
   }
   const std::lock_guard lock(mutex_);
   Findings& found = found_[static_cast<std::size_t>(kind)];

@@ -113,7 +113,7 @@ class GpuMemory final : public MemoryAccess {
       extents_.clear();
       arriving_.clear();
       used_ = arriving_bytes_ = 0;
-      GSHMEM_LOG_LIMITED(LogLevel::kError, 4, "soft NIC: GPU memory: %s", error.what());
+      GSHMEM_LOG_LIMITED(LogLevel::kError, "soft NIC: GPU memory: %s", error.what());
       return false;
     }
   }

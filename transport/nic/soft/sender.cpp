@@ -305,13 +305,8 @@ void Requester::on_data(QueuePair& qp, Operation& op, const Packet& reply,
 /// HCA capabilities: atomic_req_8B_endianness_mode 1 returns 8 bytes in host order; results of 4
 /// bytes are always big-endian.
 void Requester::on_old(QueuePair& qp, Operation& op, std::uint64_t old, std::int64_t now) {
-  std::uint8_t bytes[8];
-  if (op.wqe.length == 4) {
-    const std::uint32_t big = __builtin_bswap32(static_cast<std::uint32_t>(old));
-    std::memcpy(bytes, &big, sizeof big);
-  } else {
-    std::memcpy(bytes, &old, sizeof old);
-  }
+  if (op.wqe.length == 4) old = __builtin_bswap32(static_cast<std::uint32_t>(old));
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&old);  // little-endian
   if (op.trails) {
     op.trailing.assign(bytes, bytes + op.wqe.length);
     return done(qp, op, now);

@@ -88,8 +88,8 @@ Status refused(const Call& call, const Refusal& refusal) {
   const unsigned opcode =
       call.in.size() >= kHeaderBytes ? get(call.in.data(), in::opcode) : 0xffffu;
   GSHMEM_LOG_LIMITED(
-      LogLevel::kWarn, 20, "soft NIC: command 0x%x %s refused: status 0x%x, syndrome 0x%x: %s",
-      opcode, call.name, static_cast<unsigned>(refusal.status), syndrome, refusal.reason.c_str());
+      LogLevel::kWarn, "soft NIC: command 0x%x %s refused: status 0x%x, syndrome 0x%x: %s", opcode,
+      call.name, static_cast<unsigned>(refusal.status), syndrome, refusal.reason.c_str());
   return refusal.status;
 }
 

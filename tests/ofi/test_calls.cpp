@@ -1,0 +1,463 @@
+// The arguments of calls to libfabric, as the double writes them down; messages that no PE sends,
+// and what the executor makes of them; sizes and times that follow from a job's size and settings.
+#include "tests/ofi/job.h"
+
+#include "transport/ofi/fabric.h"
+#include "transport/ofi/message.h"
+#include "transport/ofi/ofi_nic.h"
+#include "transport/ofi/provider.h"
+#include "transport/ofi/verdict.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// Calls are written down as long as it lives.
+struct Journal {
+  explicit Journal(std::vector<std::string> providers) {
+    rules.offer(std::move(providers));
+    rules.journals = true;
+  }
+  ~Journal() { rules.reset(); }
+  /// Those that begin with one of the words.
+  Lines calls(const std::vector<std::string>& words) {
+    Lines chosen;
+    for (const std::string& call : rules.calls())
+      for (const std::string& word : words)
+        if (call.rfind(word, 0) == 0) chosen.push_back(call);
+    return chosen;
+  }
+  FabricDouble& rules = *fabric_double();
+};
+
+Leg by_hand(const std::string& provider, const std::string& gdr) {
+  Leg leg{.provider = provider, .gdr = gdr};
+  leg.by_hand = true;
+  return leg;
+}
+
+unsigned long long ull(std::uint64_t value) { return value; }
+
+Lines question(const char* names, std::uint64_t caps, std::uint64_t op_flags, int more_modes = 0) {
+  return {strprintf("getinfo 1.14 %s, any:any flags 0x0, caps 0x%llx, mode 0x%llx, type %d", names,
+                    ull(FI_MSG | FI_RMA | caps), ull(FI_CONTEXT | FI_CONTEXT2), FI_EP_RDM),
+          strprintf("  op 0x%llx, mr 0x%x, threading %d, management %d, av %d", ull(op_flags),
+                    static_cast<unsigned>(FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+                                          FI_MR_VIRT_ADDR | FI_MR_ENDPOINT | more_modes),
+                    FI_THREAD_DOMAIN, FI_RM_ENABLED, FI_AV_TABLE)};
+}
+
+}  // namespace
+
+TEST_CASE("providers are asked for what is used, and for no more", "[ofi][double]") {
+  if (!have_double()) return;
+  Journal journal({"efa-direct", "efa", "cxi"});
+  const auto asked = [&](const ofi::Wanted& wanted) {
+    (void)ofi::choose_provider(ofi::Library::get(), wanted);
+    return journal.rules.calls();
+  };
+  CHECK(asked({}) == question("efa efa-direct", 0, FI_TRANSMIT_COMPLETE));
+  CHECK(asked({.provider = "efa/efa"}) == question("efa efa", 0, FI_DELIVERY_COMPLETE));
+  CHECK(asked({.provider = "cxi", .gpu_memory = true}) ==
+        question("cxi any", FI_ATOMIC | FI_HMEM, FI_DELIVERY_COMPLETE, FI_MR_HMEM));
+}
+
+TEST_CASE("an endpoint has queues for all that may come, and memory is as it is used",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  Journal journal({"efa", "cxi"});
+  const ofi::Library& library = ofi::Library::get();
+  std::vector<std::uint8_t> memory(4096);
+  {
+    ofi::Fabric fabric(library, std::move(ofi::choose_provider(library, {}).front()), 7);
+    (void)fabric.register_memory({.base = memory.data(), .bytes = 4096}, FI_SEND | FI_RECV);
+    (void)fabric.register_memory({.base = memory.data(), .bytes = 64}, FI_READ);
+  }
+  const Lines wanted{
+      strprintf("av of type %d", FI_AV_TABLE),
+      strprintf("cq of format %d, wait %d, 4103 entries", FI_CQ_FORMAT_DATA, FI_WAIT_NONE),
+      "bind av with 0x0",
+      strprintf("bind cq with 0x%llx", ull(FI_TRANSMIT | FI_RECV)),
+      strprintf("register 4096 bytes, access 0x%llx, key 24576, gpu -1, pieces 1",
+                ull(FI_SEND | FI_RECV)),
+      strprintf("register 64 bytes, access 0x%llx, key 24577, gpu -1, pieces 1", ull(FI_READ))};
+  CHECK(journal.calls({"av", "cq", "bind", "register", "set"}) == wanted);
+  {
+    ofi::Fabric fabric(
+        library,
+        std::move(ofi::choose_provider(library, {.provider = "cxi", .gpu_memory = true}).front()),
+        0);
+    (void)fabric.register_memory(
+        {.base = memory.data(), .bytes = 64, .kind = nic::MemoryKind::kGpu, .gpu = 3}, FI_READ);
+  }
+  CHECK(journal.calls({"cq", "register", "set"}) ==
+        Lines{strprintf("cq of format %d, wait %d, 2048 entries", FI_CQ_FORMAT_DATA, FI_WAIT_NONE),
+              strprintf("set option 10 of level %d to 0", FI_OPT_ENDPOINT),
+              strprintf("set option %d of level %d to %d", FI_OPT_FI_HMEM_P2P, FI_OPT_ENDPOINT,
+                        FI_HMEM_P2P_REQUIRED),
+              strprintf("register 64 bytes, access 0x%llx, key 24576, gpu 3, pieces 1",
+                        ull(FI_READ))});
+}
+
+TEST_CASE("a PE registers its heap, scratch memory, and buffers of messages", "[ofi][double]") {
+  if (!have_double()) return;
+  Journal journal({"efa", "efa-direct"});
+  const auto lines = [](const std::vector<std::pair<std::uint64_t, std::uint64_t>>& regions) {
+    Lines all;
+    for (const auto& [bytes, access] : regions)
+      all.push_back(strprintf("register %llu bytes, access 0x%llx, key %zu, gpu -1, pieces 1",
+                              ull(bytes), ull(access), 24576 + all.size()));
+    return all;
+  };
+  constexpr std::uint64_t kMessages = FI_SEND | FI_RECV;
+  constexpr std::uint64_t kPool = 512 * 1024 + 32;
+  constexpr std::uint64_t kPoolAccess = FI_READ | FI_WRITE | FI_REMOTE_READ;
+  SECTION("staged: 32 requests, as many replies, 16 receives for requests, as many for replies") {
+    constexpr std::uint64_t kEach = 256 + 262144;
+    const Job job(1, by_hand("efa/efa", "off"));
+    CHECK(journal.calls({"register"}) == lines({{kPool, kPoolAccess},
+                                                {32 * kEach + 256, kMessages},
+                                                {32 * kEach + 256, kMessages},
+                                                {32 * kEach + 256, kMessages}}));
+  }
+  SECTION("by RMA: messages are headers; 128 requests and replies, 64 receives of each") {
+    const Job job(1, by_hand("efa/efa-direct", "auto"));
+    CHECK(journal.calls({"register"}) ==
+          lines({{kHeapBytes, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE},
+                 {kPool, kPoolAccess},
+                 {128 * 128 + 64, kMessages},
+                 {128 * 128 + 64, kMessages},
+                 {128 * 128 + 64, kMessages}}));
+  }
+}
+
+TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg = by_hand("efa/efa-direct", "auto");
+  leg.nics = 3;
+  Job job(1, leg);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto calls_of = [&](std::uint64_t entry) {
+    job[0].to(0).ring();
+    while (!job[0].to(0).has_ended(entry)) {
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+      job[0].round();
+    }
+    Lines calls;
+    for (const std::string& call : fabric_double()->calls())
+      if (call.rfind("write", 0) == 0 || call.rfind("read", 0) == 0) calls.push_back(call);
+    return calls;
+  };
+  (void)calls_of(job[0].to(0).write(8, 0, 8));
+  fabric_double()->journals = true;
+  const std::uint64_t base = reinterpret_cast<std::uintptr_t>(job[0].heap());
+  const auto line = [&](const char* call, int nic, std::uint64_t bytes, std::uint64_t at,
+                        std::uint64_t flags) {
+    return strprintf("%s by %d: %llu bytes to %llu flags 0x%llx", call, nic, ull(bytes),
+                     ull(base + at), ull(flags));
+  };
+  constexpr std::uint64_t kWrite = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
+  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262143)) ==
+        Lines{line("write", 0, 262143, 1 << 20, kWrite)});
+  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262144)) ==
+        Lines{line("write", 0, 131072, 1 << 20, kWrite),
+              line("write", 1, 131072, (1 << 20) + 131072, kWrite)});
+  CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 600000)) ==
+        Lines{line("write", 0, 200704, 1 << 20, kWrite),
+              line("write", 1, 200704, (1 << 20) + 200704, kWrite),
+              line("write", 2, 198592, (1 << 20) + 401408, kWrite)});
+  CHECK(calls_of(job[0].to(0).read(1 << 20, 0, 262144)) ==
+        Lines{line("read", 0, 131072, 1 << 20, FI_COMPLETION),
+              line("read", 1, 131072, (1 << 20) + 131072, FI_COMPLETION)});
+  fabric_double()->journals = false;
+}
+
+TEST_CASE("a peer that owes an answer is probed after half a second, once at a time",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(2, by_hand("efa/efa", "auto"));
+  const auto& reads = fabric_double()->taken[FabricDouble::kRead];
+  const auto begun = std::chrono::steady_clock::now();
+  const auto reads_at = [&](int ms) {
+    const std::uint64_t before = reads;
+    job[0].round(begun + std::chrono::milliseconds(ms));
+    return reads - before;
+  };
+  for (int round = 0; round < 3; ++round) (void)reads_at(0);  // greetings
+  fabric_double()->rtt = 3600ll * 1'000'000'000;
+  job[0].to(1).write(64, 0, 8);
+  job[0].to(1).ring();
+  CHECK(reads_at(0) == 0);
+  CHECK(reads_at(495) == 0);
+  CHECK(reads_at(514) == 0);  // it looks every 20 ms
+  CHECK(reads_at(515) == 1);
+  CHECK(reads_at(5000) == 0);
+  fabric_double()->rtt = 0;
+}
+
+TEST_CASE("what a PE's network is goes into one line", "[ofi][double]") {
+  if (!have_double()) return;
+  const auto text = [](const std::string& provider, const std::string& gdr, int nics,
+                       const std::string& poll) {
+    Leg leg = by_hand(provider, gdr);
+    leg.nics = nics;
+    Job job(1, leg, 20, kDepth, {{"GSHMEM_OFI_POLL", poll}});
+    return job[0].nic().describe();
+  };
+  CHECK(text("efa/efa", "auto", 1, "sleep") ==
+        "libfabric 2.6 efa (domain efa0), RMA, atomics by messages, sleeping when idle");
+  CHECK(text("cxi", "auto", 2, "spin") ==
+        "libfabric 2.6 cxi (domain cxi0) and cxi (domain cxi1), RMA, atomics by the NIC, spinning");
+  CHECK(text("tcp;ofi_rxm", "off", 1, "spin") ==
+        "libfabric 2.6 tcp;ofi_rxm on 127.0.0.1 (domain tcp;ofi_rxm0), staged through host memory, "
+        "atomics by messages, spinning");
+}
+
+namespace {
+
+/// A PE that stages, and a stranger who sends it messages.
+struct Stranger {
+  Stranger() : job(1, by_hand("efa/efa", "off")) {
+    job[0].round();
+    struct Address {
+      std::uint64_t magic, number;
+    } name;
+    const std::vector<std::uint8_t> own = fabric.address();
+    REQUIRE(own.size() == sizeof(name));
+    std::memcpy(&name, own.data(), sizeof(name));
+    --name.number;  // the endpoint that was made before
+    std::vector<std::uint8_t> target(sizeof(name));
+    std::memcpy(target.data(), &name, sizeof(name));
+    fabric.insert({target});
+    registered = fabric.register_memory({.base = memory.data(), .bytes = memory.size()}, FI_SEND);
+    fabric_double()->journals = true;
+  }
+  ~Stranger() {
+    fabric_double()->journals = false;
+    fabric.close();
+  }
+  /// Sends it, and returns the answers.
+  std::vector<ofi::MessageHeader> answers(const ofi::MessageHeader& header, std::size_t bytes) {
+    std::memcpy(memory.data(), &header, sizeof(header));
+    iovec where{memory.data(), bytes};
+    void* descriptor = registered.descriptor;
+    fi_msg message{};
+    message.msg_iov = &where;
+    message.desc = &descriptor;
+    message.iov_count = 1;
+    message.addr = fabric.peer(0);
+    CHECK(fi_sendmsg(fabric.endpoint(), &message, 0) == 0);
+    (void)fabric_double()->sent();
+    for (int round = 0; round < 5; ++round) job[0].round();
+    std::vector<ofi::MessageHeader> all;
+    for (const std::vector<std::uint8_t>& sent : fabric_double()->sent()) {
+      ofi::MessageHeader& answer = all.emplace_back();
+      REQUIRE(sent.size() >= sizeof(answer));
+      std::memcpy(&answer, sent.data(), sizeof(answer));
+      payload.assign(sent.begin() + sizeof(answer), sent.end());
+    }
+    return all;
+  }
+
+  Job job;
+  ofi::Fabric fabric{
+      ofi::Library::get(),
+      std::move(ofi::choose_provider(ofi::Library::get(), {.provider = "efa/efa"}).front()), 0};
+  std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(512 * 1024);
+  std::vector<std::uint8_t> payload;  ///< of the last answer
+  ofi::Registered registered;
+};
+
+/// What the target would do: reads 8 bytes of PE 0's heap.
+ofi::MessageHeader good_request() {
+  ofi::MessageHeader header;
+  header.kind = ofi::MessageKind::kRead;
+  header.key = 0x52000000;
+  header.request = 0x770000;
+  header.offset = 64;
+  header.bytes = 8;
+  return header;
+}
+
+}  // namespace
+
+TEST_CASE("a request gets its answer, or the syndrome of what is wrong with it", "[ofi][double]") {
+  if (!have_double()) return;
+  using Header = ofi::MessageHeader;
+  using ofi::MessageKind;
+  constexpr std::size_t kPayload = 262144;
+  struct Row {
+    const char* what;
+    void (*change)(Header&);
+    std::uint8_t syndrome;
+  };
+  const Row row = GENERATE(
+      Row{"good", [](Header&) {}, 0}, Row{"key", [](Header& h) { ++h.key; }, 0x13},
+      Row{"last bytes", [](Header& h) { h.offset = kHeapBytes - 8; }, 0},
+      Row{"end", [](Header& h) { h.offset = kHeapBytes - 7; }, 0x13},
+      Row{"wraps", [](Header& h) { h.offset = ~std::uint64_t{0} - 3; }, 0x13},
+      Row{"largest", [](Header& h) { h.bytes = kPayload; }, 0},
+      Row{"too large", [](Header& h) { h.bytes = kPayload + 1; }, 0x12},
+      Row{"atomic", [](Header& h) { h.kind = MessageKind::kAtomic; }, 0},
+      Row{"atomic of 4", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 4; }, 0},
+      Row{"atomic of 2", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 2; }, 0x12},
+      Row{"atomic of 16", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 16; }, 0x12},
+      Row{"unaligned", [](Header& h) { h.kind = MessageKind::kAtomic, h.offset = 68; }, 0x12},
+      Row{"largest write", [](Header& h) { h.kind = MessageKind::kWrite, h.bytes = kPayload; }, 0});
+  INFO(row.what);
+  Stranger stranger;
+  for (std::uint64_t i = 0; i < 8; ++i)
+    stranger.job[0].heap()[64 + i] = static_cast<std::uint8_t>(7 * i + 3);
+  Header header = good_request();
+  row.change(header);
+  const bool writes = header.kind == MessageKind::kWrite;
+  const auto answers = stranger.answers(header, sizeof(header) + (writes ? header.bytes : 0));
+  REQUIRE(answers.size() == 1);
+  const Header& answer = answers.front();
+  CHECK(answer.magic == Header::kMagic);
+  CHECK(answer.kind == MessageKind::kReply);
+  CHECK(answer.source == 0);
+  CHECK(answer.request == header.request);
+  CHECK(answer.number == header.number);
+  CHECK(int{answer.syndrome} == int{row.syndrome});
+  const bool reads = header.kind == MessageKind::kRead && row.syndrome == 0;
+  CHECK(answer.bytes == (reads ? header.bytes : 0));
+  CHECK(stranger.payload.size() == answer.bytes);
+  if (std::string(row.what) == "good")
+    CHECK(stranger.payload == std::vector<std::uint8_t>{3, 10, 17, 24, 31, 38, 45, 52});
+  if (row.syndrome == 0) return;
+  // Nothing after an error of a queue is carried out.
+  Header next = good_request();
+  next.number = 1;
+  const auto later = stranger.answers(next, sizeof(next));
+  REQUIRE(later.size() == 1);
+  CHECK(int{later.front().syndrome} == 0x05);
+}
+
+TEST_CASE("what no PE sends is no message", "[ofi][double]") {
+  if (!have_double()) return;
+  using Header = ofi::MessageHeader;
+  using ofi::MessageKind;
+  Stranger stranger;
+  const auto count = [&](auto change, std::size_t bytes = sizeof(Header)) {
+    Header header = good_request();
+    change(header);
+    return stranger.answers(header, bytes).size();
+  };
+  CHECK(count([](Header& h) { ++h.magic; }) == 0);
+  CHECK(count([](Header& h) { h.source = 1; }) == 0);
+  CHECK(count([](Header&) {}, sizeof(Header) - 1) == 0);
+  CHECK(count([](Header&) {}, sizeof(Header) + 8) == 0);
+  CHECK(count([](Header& h) { h.kind = MessageKind::kWrite; }) == 0);
+  CHECK(count([](Header& h) { h.kind = MessageKind::kReply; }, sizeof(Header) + 8) == 0);
+  // 2 queues to a PE, and 1,024 more.
+  CHECK(count([](Header& h) { h.queue = 1026; }) == 0);
+  CHECK(count([](Header& h) { h.queue = 1025; }) == 1);
+  CHECK(count([](Header& h) { h.number = 1u << 31; }) == 0);
+  CHECK(count([](Header&) {}) == 1);
+  CHECK(count([](Header&) {}) == 0);                   // again
+  CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn
+  CHECK(count([](Header& h) { h.number = 1; }) == 2);
+  CHECK(fabric_double()->violations().empty());
+}
+
+TEST_CASE("messages are as many and as large as jobs of a size have memory for", "[ofi]") {
+  struct Row {
+    std::size_t peers, window, payload, requests, receives;
+  };
+  constexpr std::size_t kAny = std::size_t{1} << 30;
+  for (const Row& row : {Row{1, 16, 262144, 32, 32},
+                         {4, 16, 262144, 32, 96},
+                         {5, 16, 131072, 32, 112},
+                         {8, 16, 131072, 32, 160},
+                         {9, 16, 65536, 32, 176},
+                         {16, 16, 65536, 32, 288},
+                         {17, 15, 65536, 32, 287},
+                         {128, 2, 65536, 32, 288},
+                         {129, 1, 65536, 32, 161},
+                         {256, 1, 65536, 32, 288},
+                         {1000, 1, 65536, 32, 1032}}) {
+    INFO(row.peers << " PEs, with data");
+    const ofi::MessageSizes sizes = ofi::message_sizes(row.peers, true, 1, kAny);
+    CHECK(sizes.window == row.window);
+    CHECK(sizes.payload == row.payload);
+    CHECK(sizes.requests == row.requests);
+    CHECK(sizes.receives(row.peers) == row.receives);
+  }
+  // Whole lines of 256 bytes, with a header of 104.
+  CHECK(ofi::message_sizes(1, true, 1, 104 + 256 * 30).payload == 256 * 30);
+  CHECK(ofi::message_sizes(1, true, 1, 104 + 256 * 30 - 1).payload == 256 * 29);
+  struct Small {
+    std::size_t peers, places, window, requests, receives;
+  };
+  for (const Small& row : {Small{1, 1024, 64, 128, 128},
+                           {1, 100, 50, 100, 100},
+                           {3, 1024, 64, 384, 384},
+                           {4, 1024, 64, 512, 512},
+                           {8, 1024, 64, 512, 1024},
+                           {9, 1024, 56, 512, 1008},
+                           {128, 40'000, 64, 512, 8704},
+                           {129, 40'000, 63, 512, 8639},
+                           {513, 1024, 1, 512, 1025}}) {
+    INFO(row.peers << " PEs, atomics alone, " << row.places << " places");
+    const ofi::MessageSizes sizes = ofi::message_sizes(row.peers, false, row.places, kAny);
+    CHECK(sizes.window == row.window);
+    CHECK(sizes.payload == 0);
+    CHECK(sizes.requests == row.requests);
+    CHECK(sizes.receives(row.peers) == row.receives);
+  }
+  CHECK(ofi::message_sizes(4, true, 1, kAny).receives(0) == 0);
+  CHECK(ofi::message_sizes(4, true, 1, kAny).receives(1) == 32);
+  const std::map<int, std::size_t> immediates{{1, 64},   {128, 64}, {129, 63},
+                                              {4096, 2}, {8192, 1}, {10000, 1}};
+  for (const auto& [pes, wanted] : immediates) CHECK(ofi::immediates_for(pes) == wanted);
+}
+
+TEST_CASE("errors of providers are told apart", "[ofi]") {
+  if (!have_libfabric()) return;
+  using Errors = std::vector<int>;
+  const auto verdict = [](const char* provider, int error) {
+    const ofi::InfoPtr info(ofi::Library::get().dupinfo(nullptr));
+    info->fabric_attr->prov_name = strdup(provider);
+    const ofi::Verdict said =
+        ofi::judge(*info, {.error = error, .bytes = 0, .text = "why"}, "WRITE");
+    CHECK(said.failure.text == "WRITE: why");
+    CHECK(int{said.failure.vendor} == (said.failure.syndrome == 0x15 ? 0x81 : 0));
+    return strprintf("0x%02x%s%s", said.failure.syndrome, said.transient ? " again" : "",
+                     said.peer_lost ? " lost" : "");
+  };
+  for (const char* provider : {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp", "sockets"}) {
+    INFO(provider);
+    for (const int error : Errors{FI_ENORX, FI_EAGAIN})
+      CHECK(verdict(provider, error) == "0x16 again");
+    for (const int error : Errors{FI_EACCES, FI_EPERM, FI_EKEYREJECTED, FI_ENOKEY})
+      CHECK(verdict(provider, error) == "0x13");
+    CHECK(verdict(provider, FI_EFAULT) == "0x04");
+    for (const int error : Errors{FI_EMSGSIZE, FI_ETOOSMALL, FI_ETRUNC})
+      CHECK(verdict(provider, error) == "0x01");
+    for (const int error :
+         Errors{FI_ECONNREFUSED, FI_ECONNRESET, FI_ECONNABORTED, FI_ENOTCONN, FI_ESHUTDOWN,
+                FI_ETIMEDOUT, FI_EHOSTDOWN, FI_EHOSTUNREACH, FI_ENETDOWN, FI_ENETUNREACH, EPIPE})
+      CHECK(verdict(provider, error) == "0x15 lost");
+    const bool connected = std::string(provider) != "efa" && std::string(provider) != "cxi";
+    for (const int error : Errors{FI_ENOENT, FI_ECANCELED, FI_EIO})
+      CHECK(verdict(provider, error) == (connected ? "0x15 lost" : "0x15"));
+    const bool efa = std::string(provider) == "efa";
+    CHECK(verdict(provider, FI_EINVAL) == (efa ? "0x13" : "0x14"));
+    CHECK(verdict(provider, FI_EOTHER) == "0x14");
+  }
+}

@@ -1,0 +1,111 @@
+// What a TCP socket of the library is set to, what an attempt to connect or to listen says, and the
+// number that a text stands for.
+#include "host/base/net/socket.h"
+
+#include "host/base/fd.h"
+
+#include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <string>
+
+using namespace gshmem;
+using namespace gshmem::net;
+
+namespace {
+
+Endpoint loopback(Endpoint::Family family) {
+  Endpoint endpoint{.family = family};
+  if (family == Endpoint::Family::kIpv4)
+    endpoint.ip = {127, 0, 0, 1};
+  else
+    endpoint.ip[15] = 1;
+  return endpoint;
+}
+
+int option(const Fd& fd, int level, int name) {
+  int value = -1;
+  socklen_t bytes = sizeof(value);
+  CHECK(::getsockopt(fd.get(), level, name, &value, &bytes) == 0);
+  return value;
+}
+
+void check_stream(const Fd& fd) {
+  REQUIRE(fd);
+  CHECK(::fcntl(fd.get(), F_GETFD) == FD_CLOEXEC);
+  CHECK((::fcntl(fd.get(), F_GETFL) & O_NONBLOCK) != 0);
+  CHECK(option(fd, IPPROTO_TCP, TCP_NODELAY) == 1);
+  CHECK(option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1);
+  CHECK(option(fd, IPPROTO_TCP, TCP_KEEPIDLE) == 15);
+  CHECK(option(fd, IPPROTO_TCP, TCP_KEEPINTVL) == 5);
+  CHECK(option(fd, IPPROTO_TCP, TCP_KEEPCNT) == 3);
+}
+
+}  // namespace
+
+TEST_CASE("both_ends_of_a_connection_notice_a_host_that_vanishes_and_delay_nothing") {
+  const Deadline deadline(20);
+  const Listener listener = listen_on(loopback(Endpoint::Family::kIpv4));
+  CHECK(::fcntl(listener.fd.get(), F_GETFD) == FD_CLOEXEC);
+  CHECK(option(listener.fd, SOL_SOCKET, SO_REUSEADDR) == 1);
+  CHECK(option(listener.fd, IPPROTO_TCP, TCP_DEFER_ACCEPT) >= kHandshakeSeconds);
+  CHECK(endpoint_text(listener.endpoint) == "127.0.0.1:" + std::to_string(listener.endpoint.port));
+  errno = 0;
+  CHECK_FALSE(accept_from(listener.fd));
+  CHECK(errno == EAGAIN);
+  const Attempt attempt = connect_to(listener.endpoint, deadline);
+  CHECK(attempt.error == 0);
+  check_stream(attempt.fd);
+  REQUIRE(::send(attempt.fd.get(), "?", 1, 0) == 1);
+  REQUIRE(wait_for(listener.fd, POLLIN, deadline));
+  const Fd accepted = accept_from(listener.fd);
+  check_stream(accepted);
+  CHECK_FALSE(wait_for(attempt.fd, POLLIN, Deadline(0.01)));
+  CHECK(wait_for(attempt.fd, POLLOUT, Deadline(0.01)));
+}
+
+TEST_CASE("a_port_that_is_taken_or_that_nobody_listens_on_is_told") {
+  const Endpoint any = loopback(Endpoint::Family::kIpv4);
+  Listener listener = listen_on(any);
+  const Endpoint taken = listener.endpoint;
+  CHECK_THROWS_WITH(listen_on(taken),
+                    "listening on " + endpoint_text(taken) + ": Address already in use");
+  bool in_use = false;
+  CHECK_FALSE(listen_on(taken, &in_use).fd);
+  CHECK(in_use);
+  listener.fd = Fd();
+  in_use = false;
+  CHECK(listen_on(any, &in_use).fd);
+  CHECK_FALSE(in_use);
+  const Attempt attempt = connect_to(taken, Deadline(20));
+  CHECK_FALSE(attempt.fd);
+  CHECK(attempt.error == ECONNREFUSED);
+}
+
+TEST_CASE("a_socket_of_ipv6_is_of_that_alone") {
+  const Endpoint any = loopback(Endpoint::Family::kIpv6);
+  bool in_use = false;
+  Listener listener;
+  try {
+    listener = listen_on(any, &in_use);
+  } catch (const Error&) {
+    return;  // a host without IPv6
+  }
+  CHECK(option(listener.fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
+  CHECK(endpoint_text(listener.endpoint) == "[::1]:" + std::to_string(listener.endpoint.port));
+}
+
+TEST_CASE("a_text_has_the_same_cookie_everywhere_and_a_random_one_comes_once") {
+  using Halves = std::array<std::uint64_t, 2>;
+  // FNV-1a of the text and 0xff, twice, from its offset basis and the number after that; by hand.
+  CHECK(std::bit_cast<Halves>(cookie_of("abc")) == Halves{0x365d0c5d2e23c491, 0x9eb4c56cd9aa8412});
+  CHECK(random_cookie() != random_cookie());
+}

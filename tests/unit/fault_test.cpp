@@ -1,0 +1,113 @@
+// The whole text of each kind of fault, as programs and logs show it.
+#include "host/runtime/fault.h"
+
+#include <gshmem/gshmem.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <string>
+
+using namespace gshmem;
+
+namespace {
+
+abi::FaultRecord fault_of(int code, const char* call, const char* argument = "") {
+  abi::FaultRecord fault{};
+  fault.code = code;
+  fault.pe = -1;
+  std::strcpy(fault.call, call);
+  std::strcpy(fault.argument, argument);
+  return fault;
+}
+
+std::string text_of(abi::Rule rule, std::int64_t value, std::uint64_t limit) {
+  abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_INVALID_VALUE, "gshmem_call", "it");
+  fault.rule = rule;
+  fault.value = static_cast<std::uint64_t>(value);
+  fault.limit = limit;
+  const std::string text = fault_message(fault), start = "gshmem_call: argument it";
+  CHECK(text.substr(0, start.size()) == start);
+  return text.substr(start.size());
+}
+
+}  // namespace
+
+TEST_CASE("a_bad_argument_is_told_by_the_rule_that_it_breaks") {
+  using abi::Rule;
+  CHECK(text_of(Rule::kPe, -1, 4) == " = -1 is out of range [0, 4)");
+  CHECK(text_of(Rule::kOverflow, -1, 0) ==
+        " = 18446744073709551615 is too large, the size in bytes overflows");
+  CHECK(text_of(Rule::kSymmetric, 255, 8) == " = 0xff (8 bytes) is not in the symmetric heap");
+  CHECK(text_of(Rule::kNotNull, 0, 8) == " = 0x0 is null, where 8 bytes are needed");
+  CHECK(text_of(Rule::kAligned, 255, 8) == " = 0xff is not aligned to 8 bytes");
+  CHECK(text_of(Rule::kStride, -3, 1) == " = -3 is a stride and must be at least 1");
+  CHECK(text_of(Rule::kSignalOp, -7, 0) == " = -7 is not one of the GSHMEM_SIGNAL constants");
+  CHECK(text_of(Rule::kCmp, -7, 0) == " = -7 is not one of the GSHMEM_CMP constants");
+  CHECK(text_of(Rule::kApart, 255, 240) ==
+        " = 0xff lies in the payload, which begins at dest = 0xf0");
+  CHECK(text_of(Rule::kHandle, -7, 0) ==
+        " = -7 is not open: it was destroyed, or never created on this PE");
+  CHECK(text_of(Rule::kNotNegative, -7, 0) == " = -7 is negative");
+  CHECK(text_of(Rule::kTeam, -7, 0) == " = -7 is not a team");
+  CHECK(text_of(Rule::kAloneBy, 5, 3) ==
+        ": something else was posted by it while the burst was open (5 entries, not 3)");
+  CHECK(text_of(Rule::kAtLeast, 5, 8) == " = 5 is less than 8");
+  CHECK(text_of(Rule::kAmount, -7, 0) == " = -7 is not one of the GSHMEMX_SMEM constants");
+  CHECK(text_of(Rule::kShared, 255, 0) == " = 0xff is not shared memory of the calling block");
+  CHECK(text_of(Rule::kGiven, 255, 0) ==
+        " = 0xff: the block has given other memory, release that first");
+  CHECK(text_of(Rule::kZero, 5, 0) == " = 5 must be 0");
+  CHECK(text_of(Rule::kElements, 5, 8) == " has 5 elements, where 8 are needed");
+  CHECK(text_of(Rule::kNone, 255, 0) == " = 0xff");
+}
+
+TEST_CASE("a_wait_that_took_too_long_tells_for_whom_and_how_long") {
+  abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_TIMEOUT, "gshmem_wait");
+  fault.value = 2'500'000'000;
+  fault.limit = 2'000'000'000;
+  const std::string end = ", longer than GSHMEM_TIMEOUT=2 allows";
+  CHECK(fault_message(fault) == "gshmem_wait: waited 2.5 s" + end);
+  fault.pe = 0;
+  CHECK(fault_message(fault) == "gshmem_wait: waited 2.5 s for PE 0" + end);
+  fault.queue = 0x2a;
+  fault.wqe_index = 7;
+  CHECK(fault_message(fault) == "gshmem_wait: waited 2.5 s for PE 0 (queue 0x2a, entry 7)" + end);
+}
+
+TEST_CASE("an_error_of_the_network_is_told_with_all_that_the_completion_says") {
+  abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_NIC, "network");
+  fault.pe = 3;
+  fault.queue = 0x2a;
+  fault.wqe_index = 7;
+  fault.opcode = 0x08;
+  fault.syndrome = 0x13;
+  fault.value = 0x12345681;
+  CHECK(fault_message(fault) ==
+        "put (WRITE) to PE 3 failed: remote access error: memory or key that the target does not "
+        "know (queue 0x2a, entry 7, opcode 0x08, syndrome 0x13, vendor 0x81, hardware 0x3456)");
+  fault.opcode = 0x77;
+  fault.syndrome = 0x99;
+  CHECK(fault_message(fault) ==
+        "operation to PE 3 failed: unknown syndrome (queue 0x2a, entry 7, opcode 0x77, syndrome "
+        "0x99, vendor 0x81, hardware 0x3456)");
+  CHECK(fault_message(fault_of(GSHMEMX_ERROR_NIC, "")) == ": network card reported an error");
+}
+
+TEST_CASE("what_is_not_supported_and_other_faults_have_their_words") {
+  CHECK(fault_message(fault_of(GSHMEMX_ERROR_NOT_SUPPORTED, "gshmem_set_lock", "lock")) ==
+        "gshmem_set_lock: in a job with a network a lock's words are updated by GPUs and NICs, "
+        "which are atomic to each other with GSHMEM_AMO=nic only");
+  abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_NOT_SUPPORTED, "atomic");
+  fault.pe = 3;
+  CHECK(fault_message(fault) ==
+        "atomic or signal to PE 3: GPUs of this job map each other by a link without native "
+        "atomics (PCIe), and there is no network to do it; unset GSHMEM_NIC, install libfabric, or "
+        "choose GPUs with NVLink (gshmem-info --doctor)");
+  CHECK(fault_message(fault_of(GSHMEMX_ERROR_NOT_SUPPORTED, "gshmem_call")) ==
+        "gshmem_call: not supported");
+  fault.code = GSHMEMX_ERROR_PEER_FAILED;
+  CHECK(fault_message(fault) == "PE 3 died: its process ended without gshmem_finalize");
+  CHECK(fault_message(fault_of(GSHMEMX_ERROR_SYMMETRY, "gshmem_call")) ==
+        "gshmem_call: arguments differ between PEs");
+}
