@@ -48,7 +48,7 @@ std::string expand_name(const std::string& file) {
       name += file[i];
       continue;
     }
-    switch (++i < file.size() ? file[i] : '\0') {
+    switch (file[++i]) {  // a '\0' after the last one
       case 'h':
         name += host_name();
         break;

@@ -123,4 +123,13 @@ EQUIVALENT = [
                "result.operation->piece_fails(failure(abi::Syndrome::kLocalProtection, error.what()));",
                "{}",
                "of a copy by CUDA that fails, which a build without CUDA does not have"),
+    Equivalent("transport/ofi/active_messages_serve.cpp",
+               "carry_out(*atomic);",
+               "{}",
+               "of a heap in GPU memory that a NIC writes to, which a build without CUDA does not "
+               "have"),
+    Equivalent("host/control/monitor.cpp",
+               "if (peer.finished) return;",
+               "if (peer.finished) {}",
+               "the end of a peer that is seen twice, where this process ends in between, is known"),
 ]

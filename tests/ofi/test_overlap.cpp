@@ -73,6 +73,30 @@ struct TwoPes {
 
 }  // namespace
 
+TEST_CASE("a round says whether anything moved", "[ofi][double]") {
+  if (!have_double()) return;
+  const std::string gdr = GENERATE("auto", "off");
+  const bool fails = GENERATE(false, true);
+  INFO(gdr << (fails ? ", another try" : ""));
+  TwoPes rig("efa/efa", gdr);
+  CHECK_FALSE(rig.job[0].round());
+  if (fails) {
+    rig.rules.error = FI_ENORX;
+    rig.rules.errors = 1;
+  } else {
+    rig.rules.busy = 100;
+  }
+  const std::uint64_t entry = rig.job[0].to(1).write(64, 0, 8);
+  rig.job[0].to(1).ring();
+  CHECK(rig.job[0].round());
+  rig.rules.busy = 100;
+  if (fails) CHECK(rig.job[0].round());  // hears that it has failed
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(rig.job[0].round());
+  rig.rules.busy = 0;
+  CHECK(rig.job[0].round());
+  rig.until([&] { return rig.job[0].to(1).has_ended(entry); });
+}
+
 TEST_CASE("payload and signal are on their way together", "[ofi][double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
