@@ -132,4 +132,12 @@ EQUIVALENT = [
                "if (peer.finished) return;",
                "if (peer.finished) {}",
                "the end of a peer that is seen twice, where this process ends in between, is known"),
+    Equivalent("transport/nic/mlx5/memory.cpp",
+               "attempts.failed(\"mlx5dv_devx_umem_reg_ex(dmabuf)\", errno);",
+               "{}",
+               "of GPU memory, which a build without CUDA does not have"),
+    Equivalent("host/runtime/paths.cpp",
+               "state_.slots = shared;",
+               "{}",
+               "on a GPU only, which a build without CUDA does not have"),
 ]
