@@ -219,6 +219,22 @@ TEST_CASE("a_member_that_dies_inside_a_sync_of_a_team_ends_it_on_all_others") {
   }
 }
 
+// Its puts may be missing.
+TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_an_allocation") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}}), [] {
+    const Runtime runtime;
+    int* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
+    gshmem_int_p(word, 1, 7);
+    std::printf("%s\n", gshmem_malloc(64) == nullptr ? "none" : "some");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "none\n"));
+  CHECK(contains(outcome.output,
+                 "gshmem_malloc: this PE is stopped by a fault: gshmem_int_p: argument pe = 7 is "
+                 "out of range [0, 1)"));
+}
+
 TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {
   // PE 2 is stopped by a fault of its own and leaves; the victim dies 50 ms later. To PE 0 that is
   // what it is when PE 2 hears of the death first: it must be told of the death.
