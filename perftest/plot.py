@@ -28,6 +28,7 @@ UNITS = {"median_us": ("time, median (us)", False), "GB_s": ("bandwidth (GB/s)",
          "total_GB_s": ("bandwidth of all PEs (GB/s)", True), "Mops": ("rate (million/s)", True),
          "clocks": ("clocks", False)}
 KEYS = ("name", "scope", "blocks", "threads", "pes", "path")
+MANY = 8  # operations: more are in charts of their own, also where one caller makes them all
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#666666")
 DASHES = ("", "7 3", "2 3", "8 3 2 3")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 380, 70, 30, 16, 46
@@ -46,8 +47,10 @@ def rows_of_table(text):
             header[key.strip()] = value.strip()
         elif titles is None:
             titles = line.split()
-        elif len(line.split()) == len(titles):
-            rows.append(dict(zip(titles, line.split())))
+        else:  # names of rows may have several words
+            cells = line.rsplit(maxsplit=len(titles) - 1)
+            if len(cells) == len(titles) and dict(zip(titles, cells)).get("size_bytes", "").isdigit():
+                rows.append(dict(zip(titles, cells)))
     return [dict(header, **row) for row in rows]
 
 
@@ -96,7 +99,7 @@ def points_of(path, label):
     rows = [row for row in rows if row.get("program") and row.get("size_bytes") is not None]
     # What is the same in all rows of a file says nothing about a curve of it.
     varied = [key for key in KEYS if len({str(row.get(key, "")) for row in rows}) > 1]
-    by_name = "name" in varied and "scope" in varied
+    by_name = "name" in varied and ("scope" in varied or len({row["name"] for row in rows}) > MANY)
     if by_name:
         varied.remove("name")
     # Of a bandwidth the time adds nothing, and of one sender neither does the sum over all PEs.
@@ -225,7 +228,7 @@ svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColo
 .legend svg { width: 34px; height: 10px; margin-right: .4rem; } .legend line { stroke: currentColor; stroke-width: 2; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td, th { padding: .1rem .7rem; text-align: right; border-bottom: 1px solid var(--grid); font-weight: normal; }
-td b { font-weight: 650; }
+td b { font-weight: 650; } th:first-child { white-space: nowrap; }
 """
 
 

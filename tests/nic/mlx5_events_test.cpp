@@ -83,6 +83,10 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
   const auto raise = [&](std::initializer_list<ibv_event_type> types) {
     for (const ibv_event_type type : types) fake_verbs().raise(type);
   };
+  SECTION("a port of which no news has come yet") {
+    fake_verbs().active = false;
+    CHECK(nic->history() == "mlx5_7 port 1 is down");
+  }
   SECTION("a port that stays down") {
     raise({IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_DEVICE_FATAL});
     CHECK(told.first().size() == 1);  // the last one

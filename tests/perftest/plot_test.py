@@ -83,6 +83,21 @@ def main():
         assert len(titles) == len(set(titles)) == 11 and "call_latency: put" in titles, titles
         assert sum(len(curve) for curve in page.curves) > 2 * 8 * 5, page.curves
 
+        # Also of one caller; and names of several words are read.
+        with open(folder / "thread", "w", encoding="utf-8") as file:
+            subprocess.run([os.path.join(sys.argv[1], "call_latency"), "--pes", "2", "-n", "5", "-s", "thread"],
+                           stdout=file, check=True, timeout=100)
+        with open(folder / "issue", "w", encoding="utf-8") as file:
+            subprocess.run([os.path.join(sys.argv[1], "issue_cost"), "--pes", "1", "-n", "5"], stdout=file, check=True,
+                           timeout=100)
+        done = plot("-o", folder / "page", folder / "thread", folder / "issue")
+        assert done.returncode == 0, done.stderr
+        page = Page((folder / "page").read_text(encoding="utf-8"))
+        titles = [title for title in page.titles if title.startswith("call_latency")]
+        assert len(titles) == len(set(titles)) == 11 and "call_latency: put" in titles, titles
+        text = (folder / "page").read_text(encoding="utf-8")
+        assert "<th>after a wait host</th>" in text and len(page.titles) < len(text) / 20, text
+
         (folder / "empty").write_text("", encoding="utf-8")
         (folder / "other").write_text("{}", encoding="utf-8")
         for bad in ("empty", "other", "missing"):

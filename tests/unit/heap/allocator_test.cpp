@@ -156,7 +156,7 @@ TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
   OffsetAllocator heap(1 << 16, 256);
   CHECK(heap.allocate_at(1024, 300));
   CHECK(heap.size_of(1024) == 300);
-  for (const std::uint64_t taken : {1024, 1280, 768}) CHECK_FALSE(heap.allocate_at(taken, 512));
+  for (const std::uint64_t taken : {1024u, 1280u, 768u}) CHECK_FALSE(heap.allocate_at(taken, 512));
   CHECK_FALSE(heap.allocate_at(2048 + 128, 1));  // not aligned
   CHECK_FALSE(heap.allocate_at(1 << 16, 1));
   CHECK_FALSE(heap.allocate_at(UINT64_MAX - 255, 1));
@@ -166,7 +166,7 @@ TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
   CHECK(heap.allocate_at(1536, 256));  // after the last one
   CHECK_THROWS_AS(heap.allocate_at(0, 0), Error);
   CHECK(heap.allocate(768) == 0);
-  for (const std::uint64_t used : {0, 768, 1024, 1536, (1 << 16) - 256}) heap.free(used);
+  for (const std::uint64_t used : {0u, 768u, 1024u, 1536u, (1u << 16) - 256}) heap.free(used);
   CHECK(heap.empty());
   CHECK(heap.blocks().size() == 1);
 }

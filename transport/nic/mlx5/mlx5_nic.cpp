@@ -164,8 +164,18 @@ std::string Mlx5Nic::queue_status(std::uint32_t number, int pe) const {
   return {};
 }
 
+bool Mlx5Nic::is_down() const {
+  try {
+    return query_port(device_.api, device_.context.get(), device_.port).state != IBV_PORT_ACTIVE;
+  } catch (const Error&) {
+    return false;  // not known; a device that is gone has other news
+  }
+}
+
+/// The port is asked where no news of it have come: they may be on their way.
 std::string Mlx5Nic::history() const {
-  const std::string text = history_.text();
+  std::string text = history_.text();
+  if (text.empty() && is_down()) text = "is down";
   return text.empty() ? text : strprintf("%s port %d ", device_.name.c_str(), device_.port) + text;
 }
 

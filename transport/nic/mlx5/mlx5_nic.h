@@ -60,6 +60,7 @@ class Mlx5Nic final : public Nic {
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, Use use);
   void report(const Event& event);
   void note(const Event& event);
+  [[nodiscard]] bool is_down() const;
   [[nodiscard]] Connection& connection(int queue, const char* call);
 
   const Config config_;    // the options' one need not outlive open
