@@ -6,7 +6,7 @@
 #include "tests/spmd/spmd.h"
 
 #if defined(__CUDACC__)
-#include "host/base/cuda_driver.h"
+#include "tests/cuda_pieces.h"
 #endif
 
 #include <sys/mman.h>
@@ -66,36 +66,16 @@ class UserMemory {
 #if defined(__CUDACC__)
   void make_on_gpu(std::size_t pieces) {
     const detail::GpuScope scope;
-    const CudaDriver* const cuda = CudaDriver::get();
     int device = 0;
     detail::check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CUdeviceptr at = 0;
-    GSHMEM_CU(cuda, cuMemAddressReserve, &at, bytes_, 0, 0, 0);
-    for (std::size_t i = 0; i < pieces; ++i) {
-      CUmemGenericAllocationHandle handle = 0;
-      GSHMEM_CU(cuda, cuMemCreate, &handle, kPiece, &properties, 0);
-      GSHMEM_CU(cuda, cuMemMap, at + i * kPiece, kPiece, 0, handle, 0);
-      GSHMEM_CU(cuda, cuMemRelease, handle);
-    }
-    CUmemAccessDesc access{};
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    GSHMEM_CU(cuda, cuMemSetAccess, at, bytes_, &access, 1);
-    data_ = reinterpret_cast<char*>(at);
+    static_assert(kPiece == test::kPiece);
+    data_ = reinterpret_cast<char*>(test::map_pieces(device, pieces));
     detail::check_cuda(cudaMemset(data_, 0, bytes_), "cudaMemset");
     detail::check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   void free_on_gpu() {
     const detail::GpuScope scope;
-    const CudaDriver* const cuda = CudaDriver::get();
-    const auto first = reinterpret_cast<CUdeviceptr>(data_);
-    for (std::size_t at = 0; at < bytes_; at += kPiece) (void)cuda->cuMemUnmap(first + at, kPiece);
-    (void)cuda->cuMemAddressFree(first, bytes_);
+    test::unmap_pieces(reinterpret_cast<CUdeviceptr>(data_), bytes_ / kPiece);
   }
   void copy(void* to, const void* from, std::size_t bytes) const {
     if (!on_gpu_) return static_cast<void>(std::memcpy(to, from, bytes));

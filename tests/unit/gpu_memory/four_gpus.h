@@ -2,9 +2,8 @@
 // tests of whole PEs.
 #pragma once
 
-#include "host/base/dynamic_library.h"
-#include "tests/unit/gpu_memory/cuda_double.h"
 #include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/unit/gpu_memory/rig.h"
 
 #include <cstdlib>
 #include <map>
@@ -12,21 +11,14 @@
 
 namespace gshmem::test {
 
-inline const DynamicLibrary& double_library() {
-  static const DynamicLibrary library(CUDA_DOUBLE);
-  return library;
-}
 inline CudaHeaps& heaps() {
-  return *double_library().function<CudaHeapsRecord>("cuda_double_heaps")();
-}
-inline CudaDouble& driver() {
-  return *double_library().function<CudaDoubleRecord>("cuda_double_record")();
+  return *cuda_library().function<CudaHeapsRecord>("cuda_double_heaps")();
 }
 /// Variables of a job of four PEs, which are as if on hosts of two PEs each.
 inline void four_gpus(const std::map<std::string, std::string>& variables) {
   heaps().reset();
   heaps().gpus = 4;
-  driver().reset();
+  cuda_double().reset();
   for (const char* name : {"GSHMEM_P2P", "GSHMEM_FABRIC", "GSHMEM_BOOTSTRAP"}) unsetenv(name);
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},

@@ -26,23 +26,23 @@ using namespace gshmem::test;
 namespace {
 
 int current_gpu() {
-  return double_library().function<test::CudaDoubleCurrent>("cuda_double_current")();
+  return cuda_library().function<test::CudaDoubleCurrent>("cuda_double_current")();
 }
 std::atomic<unsigned>& flags_of(int device) {
-  return *double_library().function<test::CudaDoubleFlags>("cuda_double_flags")(device);
+  return *cuda_library().function<test::CudaDoubleFlags>("cuda_double_flags")(device);
 }
 void check_driver() {
-  const std::lock_guard lock(driver().mutex);
-  CHECK(driver().violations == std::vector<std::string>{});
+  const std::lock_guard lock(cuda_double().mutex);
+  CHECK(cuda_double().violations == std::vector<std::string>{});
 }
 
 /// A context of the application's own, current in its scope.
 struct OwnContext {
   explicit OwnContext(int device) {
-    double_library().function<test::CudaDoubleEnter>("cuda_double_enter")(test::kCudaDoubleOwn +
-                                                                          device);
+    cuda_library().function<test::CudaDoubleEnter>("cuda_double_enter")(test::kCudaDoubleOwn +
+                                                                        device);
   }
-  ~OwnContext() { double_library().function<test::CudaDoubleLeave>("cuda_double_leave")(); }
+  ~OwnContext() { cuda_library().function<test::CudaDoubleLeave>("cuda_double_leave")(); }
   OwnContext(const OwnContext&) = delete;
 };
 
@@ -315,7 +315,7 @@ TEST_CASE("finalize_returns_when_its_context_is_gone_and_pops_no_other") {
     gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
     attr.args.cuda_device_id = 2;
     REQUIRE(gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr) == GSHMEMX_SUCCESS);
-    driver().gone = true;
+    cuda_double().gone = true;
     gshmem_finalize();
     CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_NOT_INITIALIZED);
     CHECK(current_gpu() == 2);
@@ -373,7 +373,7 @@ TEST_CASE("a_unit_registers_while_another_one_s_state_is_copied") {
   other_registered = false;
   std::atomic<bool> in_time{false};
   std::thread dlopens([&] {
-    while (driver().contexts == 0) std::this_thread::yield();
+    while (cuda_double().contexts == 0) std::this_thread::yield();
     gshmemi_register_unit(&other.unit);
     in_time = !other_registered.exchange(true);
   });
@@ -400,7 +400,7 @@ TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
   }
   CHECK(inside == (kMine | kSyncMemops));
   CHECK(flags_of(2) == kMine);
-  CHECK(driver().synchronous_ranges == 0);
+  CHECK(cuda_double().synchronous_ranges == 0);
   flags_of(2) = kSyncMemops;
   CHECK(error_of_one_pe() == "no error");
   CHECK(flags_of(2) == kSyncMemops);  // the application's
@@ -417,14 +417,14 @@ TEST_CASE("memory_calls_on_heaps_are_synchronous_with_an_old_driver") {
       std::printf("skipped: needs a process of its own\n");
       return;
     }
-    CHECK(driver().synchronous_ranges == 1);
+    CHECK(cuda_double().synchronous_ranges == 1);
   }
   CHECK(flags_of(2) == 0);
 }
 
 TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
   four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
-  driver().capturing = true;
+  cuda_double().capturing = true;
   std::atomic<int> wrong{0};
   run_threads(4, [&](const Runtime& runtime) {
     SymmetricArray<int> words(4);
@@ -433,7 +433,7 @@ TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
     gshmem_barrier_all();
     wrong += gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS ? 0 : 1;
   });
-  driver().capturing = false;
+  cuda_double().capturing = false;
   CHECK(wrong == 0);
   check_driver();
 }

@@ -2,7 +2,7 @@
 // same place by all PEs, or refused with the reason.
 #include <gshmem/gshmem.hpp>
 
-#include "host/base/cuda_driver.h"
+#include "tests/cuda_pieces.h"
 #include "tests/unit/base/capture.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
@@ -17,36 +17,17 @@ using namespace gshmem::test;
 
 namespace {
 
-/// Memory of a program on a GPU of the double, in pieces of 2 MiB each.
+/// Memory of a program on a GPU of the double.
 struct Allocations {
-  static constexpr std::size_t kPiece = 2 << 20;
-  Allocations(int device, std::size_t pieces, unsigned handle_types = 1) : bytes(pieces * kPiece) {
-    CUmemAllocationProp properties{};
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-    properties.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handle_types);
-    GSHMEM_CU(cuda, cuMemAddressReserve, &at, bytes, 0, 0, 0);
-    for (std::size_t i = 0; i < pieces; ++i) {
-      CUmemGenericAllocationHandle handle = 0;
-      GSHMEM_CU(cuda, cuMemCreate, &handle, kPiece, &properties, 0);
-      GSHMEM_CU(cuda, cuMemMap, at + i * kPiece, kPiece, 0, handle, 0);
-      GSHMEM_CU(cuda, cuMemRelease, handle);
-      CUmemAccessDesc access{};
-      access.location = properties.location;
-      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-      GSHMEM_CU(cuda, cuMemSetAccess, at + i * kPiece, kPiece, &access, 1);
-    }
-  }
-  ~Allocations() {
-    for (std::size_t i = 0; i * kPiece < bytes; ++i)
-      (void)cuda->cuMemUnmap(at + i * kPiece, kPiece);
-    (void)cuda->cuMemAddressFree(at, bytes);
-  }
+  Allocations(int device, std::size_t pieces,
+              unsigned handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+      : bytes(pieces * kPiece), at(map_pieces(device, pieces, handle_types)) {}
+  ~Allocations() { unmap_pieces(at, bytes / kPiece); }
   Allocations(const Allocations&) = delete;
   [[nodiscard]] char* data() const { return reinterpret_cast<char*>(at); }
 
-  const CudaDriver* const cuda = CudaDriver::get();
-  std::size_t bytes;
-  CUdeviceptr at = 0;
+  const std::size_t bytes;
+  const CUdeviceptr at;
 };
 
 std::string text_of(StderrCapture& capture) {
@@ -91,9 +72,10 @@ TEST_CASE("memory_that_others_cannot_map_is_refused_with_the_reason") {
   run_threads(4, [&](const Runtime& runtime) {
     const int me = runtime.my_pe();
     const Allocations own(me, 2), bare(me, 1, 0), other((me + 1) % 4, 1);
-    const std::size_t piece = Allocations::kPiece;
+    const std::size_t piece = kPiece;
+    const CudaDriver* const cuda = CudaDriver::get();
     CUdeviceptr plain = 0;
-    GSHMEM_CU(own.cuda, cuMemAlloc, &plain, piece);
+    GSHMEM_CU(cuda, cuMemAlloc, &plain, piece);
     const auto refused = [](void* at, std::size_t bytes) {
       if (gshmemx_buffer_register_symmetric(at, bytes, 0)) throw std::runtime_error("registered");
     };
@@ -104,7 +86,7 @@ TEST_CASE("memory_that_others_cannot_map_is_refused_with_the_reason") {
     refused(other.data(), other.bytes);
     refused(reinterpret_cast<void*>(plain), piece);
     refused(&heaps(), piece);
-    (void)own.cuda->cuMemFree(plain);
+    (void)cuda->cuMemFree(plain);
     // One allocation of several is a whole.
     void* const at = gshmemx_buffer_register_symmetric(own.data() + piece, piece, 0);
     if (!at || gshmemx_buffer_unregister_symmetric(at, piece) != 0)

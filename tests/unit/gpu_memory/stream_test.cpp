@@ -2,9 +2,7 @@
 // no other, without waiting; and what they refuse.
 #include <gshmem/gshmem.hpp>
 
-#include "host/base/dynamic_library.h"
-#include "tests/unit/gpu_memory/cuda_double.h"
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
 
@@ -16,21 +14,12 @@
 
 using namespace gshmem;
 using device::CallKind;
+using test::cuda_double, test::heaps;
 
 namespace {
 
 constexpr int kGpu = 2;
 
-const DynamicLibrary& double_library() {
-  static const DynamicLibrary library(CUDA_DOUBLE);
-  return library;
-}
-test::CudaHeaps& heaps() {
-  return *double_library().function<test::CudaHeapsRecord>("cuda_double_heaps")();
-}
-test::CudaDouble& driver() {
-  return *double_library().function<test::CudaDoubleRecord>("cuda_double_record")();
-}
 gshmemx_stream_t stream(int device, bool captured = false) {
   return static_cast<gshmemx_stream_t>(test::cuda_double_stream(device, captured));
 }
@@ -48,9 +37,9 @@ class Job {
   template <class Call>
   std::vector<test::InStream> left_by(const Call& call) {
     heaps().in_streams.clear();
-    const std::uint64_t waits = driver().waits;
+    const std::uint64_t waits = cuda_double().waits;
     call(stream(kGpu));
-    CHECK(driver().waits == waits);
+    CHECK(cuda_double().waits == waits);
     for (const test::InStream& one : heaps().in_streams) CHECK(one.stream == stream(kGpu));
     return heaps().in_streams;
   }
@@ -60,7 +49,7 @@ class Job {
     heaps().reset();
     heaps().reaches_all = reaches_all;
     heaps().gpus = 4;
-    driver().reset();
+    cuda_double().reset();
     for (const auto& [name, value] :
          std::map<std::string, std::string>{{"GSHMEM_DEVICE", "cuda"},
                                             {"GSHMEM_NIC", "none"},

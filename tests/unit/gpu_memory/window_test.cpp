@@ -4,8 +4,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/cuda_driver.h"
-#include "host/base/dynamic_library.h"
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/unit/gpu_memory/four_gpus.h"
 #include "transport/p2p/cuda_heap.h"
 #include "transport/p2p/mapped_set.h"
 
@@ -25,10 +24,7 @@ namespace {
 using Numbers = std::vector<int>;
 using Texts = std::vector<std::string>;
 
-test::CudaHeaps& heaps() {
-  static const DynamicLibrary library(CUDA_DOUBLE);
-  return *library.function<test::CudaHeapsRecord>("cuda_double_heaps")();
-}
+using test::heaps;
 
 /// Counts what the window asks of it.
 class CountingBoot final : public Collectives {
