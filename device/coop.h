@@ -99,11 +99,6 @@ class Converged {
 __device__ inline std::uint32_t block_number() {
   return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
-/// The calling block, of all that ever run here. Shared memory holds anything when a kernel begins,
-/// also what an earlier block left there: it counts where it has this number, which is never 0.
-__device__ inline std::uint64_t this_place() {
-  return (grid_number() * 0x9e3779b97f4a7c15u ^ block_number()) | std::uint64_t{1} << 63;
-}
 __device__ inline std::uint32_t thread_number() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }

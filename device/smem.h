@@ -9,6 +9,7 @@
 
 #include "coop.h"
 #include "machine.h"
+#include "state.h"
 
 #ifndef GSHMEM_SMEM
 #define GSHMEM_SMEM 1
@@ -26,6 +27,18 @@ inline constexpr std::uint32_t kSmemRecommended = kSmemStateBytes + kSmemStages 
 #if defined(__CUDA_ARCH__)
 
 inline constexpr bool kHasEngine = GSHMEM_SMEM != 0 && __CUDA_ARCH__ >= 900;
+
+/// The calling block, of all that ever run here. Shared memory holds anything when a kernel begins,
+/// also what an earlier block left there: it counts where it has this number, which is never 0.
+/// Each process counts its own grids, and under MPS the SM keeps what a block of another process
+/// has left: so the PE is in it, too, and an address that differs between jobs.
+GSHMEM_FN std::uint64_t this_place() {
+  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
+  const std::uint64_t owner =
+      reinterpret_cast<std::uintptr_t>(state.control) ^ static_cast<std::uint32_t>(state.my_pe);
+  return (grid_number() * 0x9e3779b97f4a7c15u ^ owner * 0xc2b2ae3d27d4eb4fu ^ block_number()) |
+         std::uint64_t{1} << 63;
+}
 
 /// Memory of the calling block by its shared address; of 0 bytes, none.
 struct GivenSmem {
