@@ -16,6 +16,11 @@ inline void require_not_null(const char* call, const char* argument, const void*
           strprintf("%s: argument %s is null", call, argument));
 }
 
+/// For those who look into the library (GSHMEM_LOG=debug).
+inline void tell_where(const Error& error) {
+  GSHMEM_DEBUG("detected at %s:%d: %s", error.where().file, error.where().line, error.what());
+}
+
 /// For calls that return a status: runs `body`, logs what it throws.
 template <class Body>
 [[nodiscard]] int guard_status(const Body& body) noexcept {
@@ -23,6 +28,7 @@ template <class Body>
     body();
     return GSHMEMX_SUCCESS;
   } catch (const Error& error) {
+    tell_where(error);
     GSHMEM_ERROR("%s", error.what());
     return error.code();
   } catch (const std::bad_alloc&) {
@@ -47,6 +53,7 @@ template <class Result, class Body>
   try {
     return body(*pe);
   } catch (const Error& error) {
+    tell_where(error);
     pe->faults().raise(error);
   } catch (const std::exception& error) {
     pe->faults().raise(Error(GSHMEMX_ERROR_INTERNAL, std::string(call) + ": " + error.what()));

@@ -184,3 +184,18 @@ TEST_CASE("signal_that_the_program_waits_for_is_no_error") {
     }
   }
 }
+
+TEST_CASE("a_log_for_debugging_says_where_an_error_was_detected") {
+  const auto outcomes = spmd::in_children(
+      1, {{"GSHMEM_DEVICE", "cpu"}, {"GSHMEM_FAULT", "report"}, {"GSHMEM_LOG", "debug"}}, [](int) {
+        const Runtime runtime;
+        (void)gshmemx_buffer_register(nullptr, 8);
+      });
+  INFO(text_of(outcomes));
+  CHECK(outcomes[0].code == 0);
+  const std::string& log = outcomes[0].output;
+  const std::string::size_type begin = log.find("detected at ");
+  REQUIRE(begin != std::string::npos);
+  CHECK_THAT(log.substr(begin, log.find('\n', begin) - begin),
+             Catch::Matches("detected at .*\\.(cpp|h):[0-9]+: gshmemx_buffer_register: .*"));
+}

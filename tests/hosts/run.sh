@@ -108,7 +108,6 @@ failed=0
 for ((pe = 0; pe < total; ++pe)); do
   wait "${pids[pe]}"
   got=$?
-  sed "s/^/$pe: /" "$folder/$pe"
   [ $got = 77 ] && failed=77 && continue
   expected=$want
   dies=no
@@ -118,4 +117,13 @@ for ((pe = 0; pe < total; ++pe)); do
     { echo "PE $pe does not say: $expect"; failed=1; }
 done
 [ -z "$limit" ] || kill "$watcher" 2> /dev/null
+# What failed comes before the output as a whole, of which a reader may have the first part only.
+if [ $failed = 1 ]; then
+  (cd "$folder" && grep -nE -A 8 'FAILED|ERROR: .*(fault|PE [0-9]+ )|terminate called|mpirun (noticed|has)|ORTE|PMIx' \
+    $(seq 0 $((total - 1))) /dev/null | head -n 60)
+  echo "the whole output:"
+fi
+for ((pe = 0; pe < total; ++pe)); do
+  sed "s/^/$pe: /" "$folder/$pe"
+done
 exit $failed

@@ -197,21 +197,33 @@ TEST_CASE("a peer for which the provider has no place any more is an error", "[o
   leg.by_hand = true;
   Job job(2, leg, 20);
   Client& client = job[0].to(1);
+  const auto limit = Clock::now() + std::chrono::seconds(20 * gshmem::test::kPatience);
+  const auto ends = [&](std::uint64_t write) {
+    fabric_double()->busy = 0;
+    while (!client.has_ended(write)) {
+      REQUIRE(Clock::now() < limit);
+      job[0].round();
+      job[1].round();
+    }
+  };
+  auto now = Clock::now();  // as time goes by for the executor
+  const auto busy_for = [&](int tenths) {
+    fabric_double()->busy = 100;
+    const std::uint64_t write = client.write(0, 64, 8);
+    client.ring();
+    for (int i = 0; i < tenths && job[0].errors().empty();
+         ++i, now += std::chrono::milliseconds(100))
+      job[0].round(now);
+    return write;
+  };
   const std::uint64_t first = client.write(0, 64, 8);
   client.ring();
-  const auto limit = Clock::now() + std::chrono::seconds(20 * gshmem::test::kPatience);
-  while (!client.has_ended(first)) {
-    REQUIRE(Clock::now() < limit);
-    job[0].round();
-    job[1].round();
-  }
-  fabric_double()->busy = 100;
-  const std::uint64_t second = client.write(0, 64, 8);
-  client.ring();
-  // As time goes by for the executor: half a second, then 5.
-  auto now = Clock::now();
-  for (int i = 0; i < 62 && job[0].errors().empty(); ++i, now += std::chrono::milliseconds(100))
-    job[0].round(now);
+  ends(first);
+  // Each short enough, with answers between them.
+  for (int i = 0; i < 3; ++i) ends(busy_for(40));
+  CHECK(job[0].errors().empty());
+  // Half a second, then 5.
+  const std::uint64_t second = busy_for(62);
   job[0].round(now);
   const auto errors = job[0].errors();
   REQUIRE(errors.size() == 1);

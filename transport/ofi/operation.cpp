@@ -14,7 +14,7 @@ void Operation::piece_begins() { ++in_flight; }
 
 void Operation::piece_ends() {
   --in_flight;
-  peer->answered = true;
+  ++peer->answers;
   tell();
 }
 

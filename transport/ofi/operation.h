@@ -39,7 +39,7 @@ struct Peer {
   std::size_t home = 0;                         ///< lane of small transfers (Lanes::between)
   std::string lost;                             ///< why; empty while it is reachable
   Clock::time_point report_at{};                ///< when to say so to the PE
-  bool answered = false;                        ///< an operation has ended well at least once
+  std::uint64_t answers = 0;                    ///< parts of operations that have ended well
 
   std::size_t requests = 0;    ///< messages that it has not answered
   std::size_t bytes = 0;       ///< of writes and reads in flight

@@ -14,8 +14,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kProbeAfter = milliseconds(500), kProbeEvery = milliseconds(500);
-/// A peer that has answered before and for which the provider has no place for so long is gone:
-/// ofi_rxm tries to connect again and again, and says FI_EAGAIN for ever (libfabric 1.17).
+/// A peer that has answered before is gone when the provider has no place for it, and nothing is
+/// answered, for so long: ofi_rxm tries to connect again and again, and says FI_EAGAIN for ever
+/// (libfabric 1.17).
 constexpr auto kRefused = seconds(5);
 
 }  // namespace
@@ -91,9 +92,10 @@ void Probes::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   }
   probe.flying = false;
   // A peer that has never answered may not have started yet: GSHMEM_TIMEOUT decides.
-  if (!peer.answered) return;
-  if (probe.refused == Clock::time_point{}) {
+  if (peer.answers == 0) return;
+  if (probe.refused == Clock::time_point{} || probe.answers != peer.answers) {
     probe.refused = now;
+    probe.answers = peer.answers;
   } else if (now - probe.refused > patience_) {
     lose(peer, strprintf("PE %d: no connection can be made since %g s", peer.pe,
                          std::chrono::duration<double>(patience_).count()));
@@ -122,7 +124,7 @@ void Probes::completed(Context& context, const Completion& completion) {
     if (completion.error != 0)
       lose(peer, strprintf("probe of PE %d: ", peer.pe) + std::string(completion.text));
   } else if (completion.error == 0) {
-    peer.answered = true;
+    ++peer.answers;
     end_greeting(probe, "");
   } else {
     const Verdict verdict =

@@ -46,6 +46,7 @@ class Probes final : private CompletionSink {
     bool flying = false;
     Clock::time_point next{};     ///< not before
     Clock::time_point refused{};  ///< since then the provider has taken no probe; 0 = it has
+    std::uint64_t answers = 0;    ///< the peer's, then
   };
   /// False: the provider has no place for it now.
   bool send(Probe& probe);
