@@ -270,7 +270,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t differ = a[i - 1] == b[j - 1] ? 0 : 1;
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + differ});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b.at(j - 2) && a.at(i - 2) == b[j - 1];
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }

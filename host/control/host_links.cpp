@@ -27,16 +27,15 @@ void set_option(const Fd& fd, int level, int option, int value) {
 
 /// Probes go out after `interval` seconds of silence and then every `interval`; the first one that
 /// is due after the user timeout ends the connection instead (Linux, tcp_keepalive_timer), which is
-/// before `limit`. The same option bounds data that is not acknowledged.
+/// before `limit`. The same option bounds data that is not acknowledged. Every stream has probes
+/// (socket.cpp); where there is no limit it gets none.
 void watch(const Fd& fd, double limit) {
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, limit > 0 ? 1 : 0);
-  const int interval = std::max(1, static_cast<int>(std::min(limit, 1e5) / 4));
-  if (limit > 0) {
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
-  }
-  const double user_timeout = limit > 0 ? std::min(limit, 1e5) - interval : 0;
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(user_timeout * 1e3));
+  if (limit == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
+  const double seconds = std::min(limit, 1e5);
+  const int interval = std::max(1, static_cast<int>(seconds / 4));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, interval);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>((seconds - interval) * 1e3));
 }
 
 Fd connect_to_leader(const HostGroup& group, int leader, const Contact& contact,

@@ -2,6 +2,8 @@
 // numbers, path MTU, atomic mode, retries.
 #include "tests/nic/softnic.h"
 
+#include "transport/nic/soft/queue_pair.h"
+
 #include <catch2/catch.hpp>
 
 #include <unistd.h>
@@ -85,6 +87,19 @@ TEST_CASE("sequence_numbers_go_around") {
     CHECK_FALSE(ends.fetch_add().error());
   }
   CHECK(std::memcmp(ends.target.data() + 4096, ends.source.data() + 4096, 1500) == 0);
+}
+
+TEST_CASE("packets_under_way_are_those_from_the_first_that_waits_for_an_answer") {
+  using enum soft::Operation::Progress;
+  soft::QueuePair qp;
+  qp.packets = 1000;
+  for (std::uint64_t packet = 900; const auto progress : {kDone, kQueued, kSent, kSending, kSent}) {
+    CHECK(qp.packets_under_way() == (packet > 920 ? 80u : 0u));
+    soft::Operation& op = qp.operations.emplace_back();
+    op.progress = progress;
+    op.packet = packet;
+    packet += 10;
+  }
 }
 
 TEST_CASE("lost_answers_are_given_again_and_nothing_is_executed_twice") {

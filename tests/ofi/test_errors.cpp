@@ -1,6 +1,8 @@
 // Everything wrong becomes a completion with its syndrome, which stays, and nothing behind it runs.
 #include "tests/ofi/job.h"
 
+#include <rdma/fi_errno.h>
+
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -126,6 +128,35 @@ TEST_CASE("a doorbell far ahead is a local operation error", "[ofi]") {
   const std::uint64_t index = client.write(64, 0, 8);
   client.ring(abi::doorbell_value(kDepth + 1, client.number()));
   CHECK(int(client.wait(index).syndrome) == 0x02);
+}
+
+TEST_CASE("an executor that breaks says so once, and fails all that is and will be asked for",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const std::string gdr = GENERATE("auto", "off");
+  Leg leg{.provider = "efa/efa", .gdr = gdr};
+  leg.by_hand = true;
+  Job job(2, leg);
+  Pe& pe = job[0];
+  auto now = std::chrono::steady_clock::now();
+  const auto syndrome_of = [&](Client& client) {
+    const std::uint64_t entry = client.write(64, 0, 8);
+    client.ring();
+    for (int i = 0; i < 3; ++i) pe.round(now += std::chrono::milliseconds(30));
+    return int{client.wait(entry, 0).syndrome};
+  };
+  const std::uint64_t under_way = pe.to(1).write(64, 0, 8);
+  pe.to(1).ring();
+  pe.round(now);
+  fabric_double()->broken = FI_EIO;
+  for (Client* const client : {&pe.to(1), &pe.to(0)}) CHECK(syndrome_of(*client) == 0x15);
+  CHECK(int{pe.to(1).wait(under_way, 0).syndrome} == 0x15);
+  const auto errors = pe.errors();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].first == -1);
+  CHECK(errors[0].second.find("fi_cq_read") != std::string::npos);
+  CHECK(errors[0].second.find("The endpoint is lost; restart the job") != std::string::npos);
+  fabric_double()->broken = 0;
 }
 
 TEST_CASE("providers and interfaces that do not exist are named", "[ofi][tcp]") {

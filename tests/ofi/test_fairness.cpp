@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <thread>
@@ -36,6 +37,10 @@ class Places final : public ofi::Engine {
     taken_.front()->piece_ends();
     taken_.pop_front();
     ++free_;
+  }
+
+  void end_all() {
+    while (!taken_.empty()) end_one();
   }
 
   bool refuses = false;  ///< as a provider does
@@ -108,6 +113,15 @@ std::uint64_t post_writes(Client& client, int writes) {
   return last;
 }
 
+/// What a queue says of the entry when its engine has carried out all that it got.
+Outcome outcome_of(QueueRig& rig, std::uint64_t entry) {
+  for (int round = 0; round < 10; ++round) {
+    rig.step();
+    rig.engine.end_all();
+  }
+  return rig.clients[0].wait(entry, 0);
+}
+
 }  // namespace
 
 TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
@@ -166,6 +180,50 @@ TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
   rig.step();
   INFO(slow << " peers");
   CHECK(rig.waiting.back());
+}
+
+TEST_CASE("a doorbell may be a queue ahead of what has ended, or a queue old", "[ofi]") {
+  struct Row {
+    int distance;  // from what the queue knows
+    std::uint8_t syndrome;
+  };
+  for (const Row& row : {Row{1, 0}, {256, 0}, {257, 2}, {0, 0}, {-256, 0}, {-257, 2}}) {
+    INFO(row.distance);
+    QueueRig rig(1, 10'000);
+    Client& client = rig.clients[0];
+    CHECK(outcome_of(rig, post_writes(client, 200)).ok());
+    std::uint64_t last = 0;
+    for (int i = 0; i < std::clamp(row.distance, 1, 256); ++i) last = client.write(64, 0, 8);
+    const auto producer = static_cast<std::uint16_t>(200 + row.distance);
+    client.ring(abi::doorbell_value(producer, client.number()));
+    if (row.distance <= 0) {
+      CHECK(outcome_of(rig, last).timed_out == (row.syndrome == 0));
+      client.ring();
+    }
+    const Outcome outcome = outcome_of(rig, last);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(int{outcome.syndrome} == int{row.syndrome});
+  }
+}
+
+TEST_CASE("an entry may be as long as a message, and reach the ends of heaps", "[ofi]") {
+  struct Row {
+    std::uint64_t remote, local;
+    std::uint32_t bytes;
+    std::uint8_t syndrome;
+  };
+  constexpr std::uint64_t kEnd = kHeapBytes;
+  for (const Row& row :
+       {Row{0, 0, kEnd, 0}, Row{kEnd - 8, kEnd - 8, 8, 0}, Row{0, kEnd - 7, 8, 0x04},
+        Row{kEnd - 7, 0, 8, 0x13}, Row{0, 0, 1 << 30, 0x04}, Row{0, 0, (1 << 30) + 1, 0x01}}) {
+    INFO(row.bytes << " bytes from " << row.local << " to " << row.remote);
+    QueueRig rig(1, 10'000);
+    const std::uint64_t entry = rig.clients[0].write(row.remote, row.local, row.bytes);
+    rig.clients[0].ring();
+    const Outcome outcome = outcome_of(rig, entry);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(int{outcome.syndrome} == int{row.syndrome});
+  }
 }
 
 TEST_CASE("a small write gets through between large ones to other PEs", "[ofi]") {

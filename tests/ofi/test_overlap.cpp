@@ -134,6 +134,22 @@ TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("staged operations overlap whatever they are", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa", "off");
+  rig.rules.rtt = kLong;
+  Client& client = rig.job[0].to(1);
+  client.write(4096, 4096, 8);
+  client.fetch_add(64, 512, 1);
+  client.read(4096, 8192, 8);
+  client.fetch_add(64, 520, 1);
+  client.write(4096, 4096, 8);
+  client.ring();
+  rig.job[0].round();
+  CHECK(rig.rules.taken[FabricDouble::kSend] == 5u);
+  rig.rules.rtt = 0;
+}
+
 TEST_CASE("writes bear immediates as far as the target can take them", "[ofi][double]") {
   if (!have_double()) return;
   TwoPes rig("efa/efa-direct");

@@ -89,6 +89,7 @@ fi_ops_av av_ops{.size = sizeof(fi_ops_av),
 // Completion queues.
 ssize_t read_cq(fid_cq* queue, void* to, std::size_t count) {
   Cq& cq = *static_cast<Cq*>(queue);
+  if (const int error = record().broken; error != 0) return -error;
   for (Endpoint* endpoint : cq.endpoints) endpoint->progress();
   std::size_t read = 0;
   for (; read < count && !cq.entries.empty(); ++read) {

@@ -70,8 +70,10 @@ TEST_CASE("dmabuf_needs_gpu_driver_nic_and_kernel") {
   fake.machine.config.nic = NicKind::kMlx5;
   expect_one(check_dmabuf(fake.machine), Verdict::kProblem, "init fails with GSHMEM_NIC=mlx5");
   fake.machine.config.gdr = Switch::kOn;
-  fake.machine.config.nic = NicKind::kNone;
-  expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=none");
+  for (const NicKind nic : {NicKind::kNone, NicKind::kSoft}) {
+    fake.machine.config.nic = nic;
+    expect_one(check_dmabuf(fake.machine), Verdict::kSkipped, "GSHMEM_NIC=" + word_of(nic));
+  }
 }
 
 TEST_CASE("queues_in_gpu_memory_need_a_newer_kernel_than_heaps") {
@@ -87,6 +89,44 @@ TEST_CASE("queues_in_gpu_memory_need_a_newer_kernel_than_heaps") {
   CHECK_THAT(findings[1].cause, Catch::Contains("older than 6.1"));
   fake.driver(kOpen, "6.1.0-13-amd64");
   expect_one(check_dmabuf(fake.machine), Verdict::kOk, "6.1.0");
+}
+
+TEST_CASE("kernels_are_new_enough_by_their_two_first_numbers") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  struct Row {
+    const char* release;
+    bool heaps, queues;
+  };
+  for (const Row& row :
+       {Row{"4.19.1", false, false}, Row{"5.11.22", false, false}, Row{"5.12.0-rc1", true, false},
+        Row{"6.0.19", true, false}, Row{"6.1", true, true}, Row{"7.0.1", true, true}}) {
+    INFO(row.release);
+    fake.driver(kOpen, row.release);
+    fake.machine.config.queue_memory = QueueMemoryChoice::kAuto;
+    expect_one(check_dmabuf(fake.machine), row.heaps ? Verdict::kOk : Verdict::kHint, row.release);
+    fake.machine.config.queue_memory = QueueMemoryChoice::kGpu;
+    CHECK(check_dmabuf(fake.machine).size() == (row.heaps && !row.queues ? 2 : 1));
+  }
+}
+
+TEST_CASE("a_driver_is_named_by_its_version_or_by_what_is_known") {
+  FakeMachine fake;
+  const auto version = [&](const std::string& line) {
+    fake.write("/proc/driver/nvidia/version", "NVRM version: Open Kernel Module " + line + "\n");
+    return check_kernel_module(fake.machine).at(0).text;
+  };
+  CHECK(version("for x86_64 570.1 by 12.2") == "open kernel module 570.1");
+  CHECK(version("v1.2 580 9.9x 575.57.08") == "open kernel module 575.57.08");
+  CHECK(version("580 v1.2") == "open kernel module of unknown version");
+  // Files of the driver without a GPU, and a GPU that answers without them.
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kHint, "of unknown version");
+  std::filesystem::remove_all(fake.machine.at("/proc/driver/nvidia"));
+  fake.machine.config.device = DeviceChoice::kCuda;
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kProblem, "cuda: no GPU is seen");
+  fake.cuda_gpu(0, "0000:01:00.0");
+  expect_one(check_nvidia_driver(fake.machine), Verdict::kOk, "driver answers, 1 GPU(s)");
 }
 
 TEST_CASE("dmabuf_believes_cuda_more_than_the_module") {
@@ -123,6 +163,15 @@ TEST_CASE("peermem_is_needed_only_without_dmabuf") {
   expect_one(check_peermem(fake.machine), Verdict::kProblem, "GSHMEM_QUEUE_MEMORY=host");
   fake.write("/sys/module/nvidia_peermem/version", "580");
   expect_one(check_peermem(fake.machine), Verdict::kOk, "is loaded");
+}
+
+TEST_CASE("the_legacy_peermem_does_no_harm_beside_dmabuf") {
+  FakeMachine fake;
+  fake.gpu(kGpu);
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  fake.driver(kOpen, "6.8.0");
+  fake.write("/sys/module/nv_peer_mem/version", "1.1");
+  expect_one(check_peermem(fake.machine), Verdict::kOk, "superfluous");
 }
 
 TEST_CASE("doorbell_needs_the_registry_key_or_sys_admin_or_the_agent") {

@@ -26,6 +26,17 @@ TEST_CASE("bar1_must_hold_the_heaps_where_a_nic_reads_them") {
   expect_one(check_bar1(fake.machine), Verdict::kOk, "BAR1 256 GiB, heaps on it 1 GiB");
   fake.gpu(kGpu, {{"resource", resources(k256MiB)}});
   expect_one(check_bar1(fake.machine), Verdict::kProblem, "GSHMEM_SYMMETRIC_SIZE=192M");
+  fake.machine.config.max_pes_per_gpu = 3;
+  expect_one(check_bar1(fake.machine), Verdict::kProblem, "GSHMEM_SYMMETRIC_SIZE=64M");
+  fake.machine.config.max_pes_per_gpu = 1;
+  fake.machine.config.symmetric_size = 256u << 20;
+  expect_one(check_bar1(fake.machine), Verdict::kProblem, "cannot hold");
+  --fake.machine.config.symmetric_size;
+  expect_one(check_bar1(fake.machine), Verdict::kOk, "BAR1 256 MiB");
+  // The sixth is a BAR, what follows is not.
+  const std::string none = "0x0 0x0 0x0\n";
+  fake.gpu(kGpu, {{"resource", none + none + none + none + none + k256MiB + k256GiB}});
+  expect_one(check_bar1(fake.machine), Verdict::kOk, "BAR1 256 MiB");
   fake.gpu(kGpu, {{"resource", ""}});
   expect_one(check_bar1(fake.machine), Verdict::kSkipped, "no resource file");
 }
@@ -71,6 +82,8 @@ TEST_CASE("gpus_that_do_not_order_inbound_writes_are_named") {
   expect_one(check_inbound_writes(fake.machine), Verdict::kProblem, "GPU 3: over GSHMEM_NIC=mlx5");
   gpu.orders_writes = true;
   expect_one(check_inbound_writes(fake.machine), Verdict::kOk, "order");
+  fake.cuda_gpu(5, "0000:02:00.0");
+  expect_one(check_inbound_writes(fake.machine), Verdict::kProblem, "GPU 5: over");
 }
 
 TEST_CASE("compute_mode_matters_with_several_pes_per_gpu") {
@@ -94,6 +107,8 @@ TEST_CASE("mig_instances_are_listed") {
   expect_one(check_mig(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
   fake.gpu(kGpu);
   fake.write("/proc/driver/nvidia/capabilities/mig/config", "");
+  fake.write("/proc/driver/nvidia/capabilities/gpu0/mig/config", "");
+  fake.write("/proc/driver/nvidia/capabilities/nic0/mig/gi1/access", "");
   expect_one(check_mig(fake.machine), Verdict::kOk, "no MIG");
   fake.write("/proc/driver/nvidia/capabilities/gpu0/mig/gi3/access", "");
   expect_one(check_mig(fake.machine), Verdict::kHint, "gpu0/gi3");

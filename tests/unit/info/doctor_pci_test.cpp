@@ -157,14 +157,24 @@ TEST_CASE("iommu_must_not_translate_gpus_and_nics") {
 TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
   FakeMachine fake;
   expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no GPU");
-  const auto link = [](const std::string& speed, const std::string& width) {
+  const auto link = [](const std::string& speed, const std::string& width,
+                       const std::string& widest = "16") {
     return std::map<std::string, std::string>{{"current_link_speed", speed},
                                               {"max_link_speed", "32.0 GT/s PCIe"},
                                               {"current_link_width", width},
-                                              {"max_link_width", "16"}};
+                                              {"max_link_width", widest}};
   };
   fake.gpu(kSwitchedGpu);
   expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");
+  for (const auto& files : {link("Unknown", "16"), link("32.0 GT/s PCIe", "0"),
+                            link("32.0 GT/s PCIe", "1", "0"), link("32.0 GT/s PCIe", "1", "255")}) {
+    fake.gpu(kSwitchedGpu, files);
+    expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");
+  }
+  fake.gpu(kSwitchedGpu, link("1.0 GT/s PCIe", "1", "1"));
+  expect_one(check_pci_link(fake.machine), Verdict::kHint, "x1 at 1.0 GT/s");
+  fake.gpu(kSwitchedGpu, link("64.0 GT/s PCIe", "32"));
+  expect_one(check_pci_link(fake.machine), Verdict::kOk, "x32 at 64.0 GT/s");
   fake.gpu(kSwitchedGpu, link("32.0 GT/s PCIe", "16"));
   expect_one(check_pci_link(fake.machine), Verdict::kOk, "x16 at 32.0 GT/s");
   fake.gpu(kSwitchedGpu, link("2.5 GT/s PCIe", "16"));
@@ -178,6 +188,9 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
             {{"max_link_speed", "16.0 GT/s PCIe\n"}, {"max_link_width", "16\n"}});
   expect_one(check_pci_link(other.machine), Verdict::kProblem,
              "0000:03:01.0, can do x16 at 16.0 GT/s");
+  FakeMachine alone;
+  alone.nic("mlx5_0", "pci0000:00/0000:00:01.0", "InfiniBand", link("16.0 GT/s PCIe", "16"));
+  expect_one(check_pci_link(alone.machine), Verdict::kProblem, "the root port does not say more");
 }
 
 TEST_CASE("numa_says_where_devices_are_and_whether_the_process_is_near") {

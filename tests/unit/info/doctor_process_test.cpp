@@ -1,5 +1,11 @@
 #include "tests/unit/info/fake_machine.h"
 
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+
+#include <utility>
+
 namespace gshmem::info {
 TEST_CASE("bad_and_unknown_variables_are_named") {
   FakeMachine fake;
@@ -8,6 +14,10 @@ TEST_CASE("bad_and_unknown_variables_are_named") {
   expect_one(check_variables(fake.machine), Verdict::kOk, "set: GSHMEM_TIMEOUT");
   fake.machine.variables = {{"GSHMEM_TIMEOUT", "abc", "1800", "", "", "GSHMEM_TIMEOUT"}};
   expect_one(check_variables(fake.machine), Verdict::kProblem, "GSHMEM_TIMEOUT=\"abc\"");
+  fake.machine.variables.push_back({"GSHMEM_TEAMS", "8", "32", "", "", "GSHMEM_TEAMS"});
+  expect_one(check_variables(fake.machine), Verdict::kProblem, "unset GSHMEM_TIMEOUT");
+  fake.machine.variables[0] = {"GSHMEM_TIMEOUT", "60", "1800", "", "", "GSHMEM_TIMEOUT"};
+  expect_one(check_variables(fake.machine), Verdict::kOk, "set: GSHMEM_TIMEOUT, GSHMEM_TEAMS");
   fake.machine.variables.clear();
   fake.machine.unknown_names = {"GSHMEM_X is not a variable of gshmem"};
   expect_one(check_variables(fake.machine), Verdict::kHint, "unset GSHMEM_X");
@@ -40,11 +50,30 @@ TEST_CASE("few_open_files_are_a_hint") {
   expect_one(check_open_files(fake.machine), Verdict::kHint, "--ulimit nofile");
 }
 
+TEST_CASE("open_files_are_enough_from_4096_on") {
+  FakeMachine fake;
+  struct Row {
+    std::uint64_t soft, hard;
+    Verdict verdict;
+    const char* part;
+  };
+  for (const Row& row : {Row{4096, 4096, Verdict::kOk, "RLIMIT_NOFILE 4096"},
+                         {4095, 4095, Verdict::kHint, "hard limit 4095docker run --ulimit nofile"},
+                         {1024, 4096, Verdict::kHint, "ulimit -n 4096"},
+                         {1024, 1 << 20, Verdict::kHint, "ulimit -n 65536"},
+                         {64, Limit::kUnlimited, Verdict::kHint, "is 64, hard limit unlimited"}}) {
+    fake.machine.open_files = {.soft = row.soft, .hard = row.hard};
+    expect_one(check_open_files(fake.machine), row.verdict, row.part);
+  }
+}
+
 TEST_CASE("dev_shm_of_docker_is_a_hint") {
   FakeMachine fake;
   expect_one(check_dev_shm(fake.machine), Verdict::kSkipped, "no /dev/shm");
   fake.shm_bytes = 64u << 20;
   expect_one(check_dev_shm(fake.machine), Verdict::kHint, "--shm-size=8g");
+  fake.shm_bytes = (64u << 20) + 1;
+  expect_one(check_dev_shm(fake.machine), Verdict::kOk, "64 MiB");
   fake.shm_bytes = 8ull << 30;
   expect_one(check_dev_shm(fake.machine), Verdict::kOk, "8 GiB");
 }
@@ -64,11 +93,99 @@ TEST_CASE("memory_of_heaps_is_held_against_cgroup_and_machine") {
   expect_one(check_memory(fake.machine), Verdict::kSkipped, "GPU memory");
 }
 
+TEST_CASE("heaps_may_take_all_memory_and_are_as_many_as_launchers_say") {
+  FakeMachine fake;
+  fake.write("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+  expect_one(check_memory(fake.machine), Verdict::kOk, "1 PE(s) here: 1 GiB of 1 GiB");
+  fake.write("/proc/meminfo", "MemAvailable: 1048575 kB\n");
+  expect_one(check_memory(fake.machine), Verdict::kHint, "GSHMEM_SYMMETRIC_SIZE=767M");
+  const std::pair<const char*, const char*> tasks[] = {{"2(x3)", "2 PE(s)"},
+                                                       {"1", "1 PE(s)"},
+                                                       {"0", "1 PE(s)"},
+                                                       {"-1", "1 PE(s)"},
+                                                       {"?", "1 PE(s)"}};
+  for (const auto& [text, part] : tasks) {
+    fake.environment["SLURM_STEP_TASKS_PER_NODE"] = text;
+    expect_one(check_memory(fake.machine), Verdict::kHint, part);
+  }
+  fake.environment["OMPI_COMM_WORLD_LOCAL_SIZE"] = "3";
+  expect_one(check_memory(fake.machine), Verdict::kHint, "3 PE(s) here: 3 GiB");
+  fake.cuda_gpu(0, "0000:01:00.0");
+  fake.machine.config.device = DeviceChoice::kCpu;
+  expect_one(check_memory(fake.machine), Verdict::kHint, "3 PE(s)");
+}
+
 TEST_CASE("bytes_are_written_for_people") {
   CHECK(bytes_text(0) == "0 bytes");
   CHECK(bytes_text(8u << 20) == "8 MiB");
   CHECK(bytes_text(3ull << 29) == "1.5 GiB");
+  CHECK(bytes_text(1023) == "1023 bytes");
+  CHECK(bytes_text(1024) == "1 KiB");
+  CHECK(bytes_text(1ull << 60) == "1 EiB");
   CHECK(bytes_text(Limit::kUnlimited) == "unlimited");
+}
+
+TEST_CASE("capabilities_count_in_the_first_user_namespace") {
+  struct Row {
+    const char *effective, *map;
+    bool lock, admin;
+  };
+  FakeMachine fake;
+  for (const Row& row : {Row{"0000000000004000", "0 0 4294967295", true, false},
+                         Row{"0000000000200000", "0 0 4294967295", false, true},
+                         Row{"ffffffffffdfbfff", "0 0 4294967295", false, false},
+                         Row{kAllCapabilities, "0 0 4294967294", false, false},
+                         Row{kAllCapabilities, "1 0 4294967295", false, false},
+                         Row{kAllCapabilities, "0 1 4294967295", false, false}}) {
+    INFO(row.effective << ", " << row.map);
+    fake.capabilities(row.effective);
+    fake.write("/proc/self/uid_map", row.map);
+    CHECK(has_capability(fake.machine, Capability::kIpcLock) == row.lock);
+    CHECK(has_capability(fake.machine, Capability::kSysAdmin) == row.admin);
+  }
+}
+
+TEST_CASE("each_mark_of_a_container_is_enough") {
+  for (const char* mark : {"", "/.dockerenv", "/run/.containerenv", "/.singularity.d/x"}) {
+    FakeMachine fake;
+    CHECK_FALSE(in_container(fake.machine));
+    if (*mark != 0)
+      fake.write(mark, "");
+    else
+      fake.environment["KUBERNETES_SERVICE_HOST"] = "";
+    CHECK(in_container(fake.machine));
+  }
+}
+
+TEST_CASE("this_machine_is_what_the_kernel_says") {
+  REQUIRE(setenv("GSHMEM_TIMEOUT", "soon", 1) == 0);
+  const Machine machine = this_machine();
+  REQUIRE(unsetenv("GSHMEM_TIMEOUT") == 0);
+  CHECK(machine.config.timeout == FakeMachine().machine.config.timeout);
+  CHECK(machine.variables.size() > 30);
+  utsname names{};
+  REQUIRE(uname(&names) == 0);
+  CHECK(machine.host == names.nodename);
+  CHECK(machine.architecture == names.machine);
+  for (const auto& [limit, resource] :
+       {std::pair{machine.memlock, RLIMIT_MEMLOCK}, {machine.open_files, RLIMIT_NOFILE}}) {
+    rlimit now{};
+    REQUIRE(getrlimit(resource, &now) == 0);
+    CHECK(limit.soft == (now.rlim_cur == RLIM_INFINITY ? Limit::kUnlimited : now.rlim_cur));
+    CHECK(limit.hard == (now.rlim_max == RLIM_INFINITY ? Limit::kUnlimited : now.rlim_max));
+  }
+  CHECK(std::string(machine.env("PATH")) == getenv("PATH"));
+  CHECK(machine.open_errno("/dev/null") == 0);
+  CHECK(machine.open_errno("/nowhere") == ENOENT);
+  struct statvfs volume {};
+  REQUIRE(statvfs("/dev", &volume) == 0);
+  CHECK(machine.volume_bytes("/dev") == std::uint64_t{volume.f_blocks} * volume.f_frsize);
+  CHECK_FALSE(machine.volume_bytes("/nowhere"));
+  const Library library = machine.library("libc.so.6", {"malloc", "no_such_function"});
+  CHECK(std::filesystem::path(library.file).filename() == "libc.so.6");
+  CHECK(std::filesystem::exists(library.file));
+  CHECK(library.missing == std::vector<std::string>{"no_such_function"});
+  CHECK(contains(machine.library("libnowhere.so.1", {}).why_not, "libnowhere.so.1"));
 }
 
 TEST_CASE("launcher_without_pmix_is_a_problem") {
@@ -82,6 +199,34 @@ TEST_CASE("launcher_without_pmix_is_a_problem") {
   expect_one(check_launcher(fake.machine), Verdict::kProblem, "PMI_SIZE=2");
   fake.machine.config.uid_address = "h:1";
   expect_one(check_launcher(fake.machine), Verdict::kOk, "GSHMEM_UID_ADDRESS=h:1");
+}
+
+TEST_CASE("launchers_are_told_apart_by_their_variables") {
+  using Variables = std::map<std::string, std::string>;
+  const Variables open_mpi{{"OMPI_COMM_WORLD_SIZE", "1"}}, hydra{{"PMI_RANK", "0"}},
+      srun{{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"}}, pmix{{"PMIX_RANK", "3"}};
+  struct Row {
+    std::vector<Variables> set;
+    const char* text;
+  };
+  const Row rows[] = {{{open_mpi}, "started by Open MPI's mpirun"},
+                      {{hydra}, "started by a PMI launcher (hydra)"},
+                      {{srun}, "started by srun (job 7)"},
+                      {{srun, hydra}, "started by srun (job 7)"},
+                      {{open_mpi, srun}, "started by srun (job 7)"},
+                      {{open_mpi, pmix}, "started by Open MPI's mpirun as PMIx rank 3"},
+                      {{pmix}, "started by a PMIx launcher as PMIx rank 3"},
+                      {{hydra, pmix}, "started by a PMI launcher (hydra) as PMIx rank 3"}};
+  FakeMachine fake;
+  for (const Row& row : rows) {
+    fake.environment.clear();
+    for (const Variables& some : row.set) fake.environment.insert(some.begin(), some.end());
+    const Findings findings = check_launcher(fake.machine);
+    expect_one(findings, Verdict::kOk, row.text);
+    CHECK(findings[0].text == row.text);
+  }
+  fake.environment = {{"OMPI_COMM_WORLD_SIZE", "2"}};
+  expect_one(check_launcher(fake.machine), Verdict::kProblem, "Open MPI's mpirun; or GSHMEM");
 }
 
 TEST_CASE("pmix_is_a_problem_only_where_it_is_needed") {
@@ -101,6 +246,13 @@ TEST_CASE("mpirun_is_looked_for_in_path") {
   fake.write("/opt/bin/mpirun", "");
   fake.environment["PATH"] = "/nowhere:" + fake.machine.at("/opt/bin").string();
   expect_one(check_mpirun(fake.machine), Verdict::kOk, "/opt/bin/mpirun");
+  std::filesystem::remove_all(fake.machine.at("/opt/bin/mpirun"));
+  fake.write("/opt/bin/mpirun/a_folder", "");
+  expect_one(check_mpirun(fake.machine), Verdict::kHint, "openmpi-bin");
+  fake.write("/opt/bin/srun", "");
+  fake.write("/opt/bin/prterun", "");
+  const std::string bin = fake.machine.at("/opt/bin").string();
+  expect_one(check_mpirun(fake.machine), Verdict::kOk, bin + "/prterun, " + bin + "/srun");
 }
 
 TEST_CASE("verbs_libraries_must_be_there_and_new_enough_for_a_nic") {
@@ -157,6 +309,10 @@ TEST_CASE("libfabric_needs_the_cuda_runtime_by_its_plain_name") {
   second(Verdict::kOk, "heaps in GPU memory");
   fake.nic("mlx5_0", kNic, "InfiniBand");
   expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
+  fake.machine.config.nic = NicKind::kOfi;
+  second(Verdict::kOk, "heaps in GPU memory");
+  fake.machine.config.gdr = Switch::kOff;
+  expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
 }
 
 TEST_CASE("jobs_on_slingshot_need_a_vni") {
@@ -168,10 +324,14 @@ TEST_CASE("jobs_on_slingshot_need_a_vni") {
   Findings findings = check_libfabric(fake.machine);
   REQUIRE(findings.size() == 2);
   expect_one({findings[1]}, Verdict::kHint, "FI_CXI_DEFAULT_VNI=");
-  fake.environment["SLINGSHOT_VNIS"] = "1024";
-  findings = check_libfabric(fake.machine);
-  REQUIRE(findings.size() == 2);
-  expect_one({findings[1]}, Verdict::kOk, "1024");
+  for (const char* name : {"FI_CXI_DEFAULT_VNI", "SLINGSHOT_VNIS"}) {
+    fake.environment[name] = "1024";
+    findings = check_libfabric(fake.machine);
+    REQUIRE(findings.size() == 2);
+    expect_one({findings[1]}, Verdict::kOk, std::string(name) + "=1024");
+  }
+  fake.environment.erase("PMIX_RANK");  // no launcher
+  expect_one(check_libfabric(fake.machine), Verdict::kOk, "1.20");
 }
 
 TEST_CASE("gdrcopy_needs_library_symbols_and_device_and_is_optional") {

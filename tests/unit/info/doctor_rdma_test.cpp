@@ -36,6 +36,17 @@ TEST_CASE("modules_are_a_problem_only_with_a_card") {
   expect_one(check_rdma_modules(fake.machine), Verdict::kOk, "serve mlx5_0");
 }
 
+TEST_CASE("modules_are_looked_for_by_class_and_vendor_of_the_card") {
+  FakeMachine fake;
+  fake.pci(kNic, {{"vendor", "0x15b3\n"}, {"class", "0x010802\n"}});  // storage of a BlueField
+  fake.pci(kGpu, {{"vendor", "0x8086\n"}, {"class", "0x020000\n"}});
+  expect_one(check_rdma_modules(fake.machine), Verdict::kSkipped, "no Mellanox");
+  fake.nic("mlx5_0", kNic, "InfiniBand");
+  expect_one(check_rdma_modules(fake.machine), Verdict::kProblem, "ib_uverbs is not loaded");
+  fake.write("/sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n");
+  expect_one(check_rdma_modules(fake.machine), Verdict::kOk, "serve mlx5_0");
+}
+
 TEST_CASE("modules_of_another_rdma_device_are_for_libfabric") {
   FakeMachine fake;
   fake.write("/sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE");
@@ -63,6 +74,9 @@ TEST_CASE("uverbs_files_are_opened_and_each_error_has_its_fix") {
   };
   expect_one(fail_with(EPERM), Verdict::kProblem, "device cgroup");
   expect_one(fail_with(EACCES), Verdict::kProblem, "chmod 666");
+  fake.environment.clear();
+  for (const int error : {ENOENT, ENXIO, ENODEV})
+    expect_one(fail_with(error), Verdict::kProblem, "modprobe ib_uverbs");
 }
 
 TEST_CASE("missing_rdma_cm_is_a_hint") {
@@ -73,7 +87,7 @@ TEST_CASE("missing_rdma_cm_is_a_hint") {
   const Findings findings = check_rdma_files(fake.machine);
   REQUIRE(findings.size() == 2);
   CHECK(findings[0].verdict == Verdict::kOk);
-  CHECK(findings[1].verdict == Verdict::kHint);
+  expect_one({findings[1]}, Verdict::kHint, "only libfabric's verbs provider needs it");
 }
 
 TEST_CASE("port_states_name_their_cause") {
@@ -93,6 +107,13 @@ TEST_CASE("port_states_name_their_cause") {
   fake.write(std::string(kPort) + "state", "1: DOWN\n");
   fake.write(std::string(kPort) + "phys_state", "3: Disabled\n");
   expect_one(check_ports(fake.machine), Verdict::kProblem, "ip link set eth2 up");
+  fake.write(std::string(kPort) + "phys_state", "5: LinkUp\n");
+  expect_one(check_ports(fake.machine), Verdict::kProblem, "no signal from the other end");
+  FakeMachine other;
+  other.nic("mlx5_0", kNic, "Ethernet");
+  other.write(std::string(kPort) + "state", "1: DOWN\n");
+  other.write(std::string(kPort) + "phys_state", "3: Disabled\n");
+  expect_one(check_ports(other.machine), Verdict::kProblem, "mlx5_0 -p 1 --port_state UP");
 }
 
 TEST_CASE("mlxlink_is_advised_for_mlx5_only") {
@@ -127,6 +148,10 @@ TEST_CASE("pkey_of_the_chosen_index_must_be_valid_and_full") {
   expect_one(check_pkeys(fake.machine), Verdict::kProblem, "index 1 is empty");
   fake.machine.config.ib_pkey_index = 2;
   expect_one(check_pkeys(fake.machine), Verdict::kHint, "0x7fff, limited");
+  fake.write(std::string(kPort) + "pkeys/2", "0x8000\n");
+  expect_one(check_pkeys(fake.machine), Verdict::kProblem, "index 2 is empty (0x8000)");
+  fake.write(std::string(kPort) + "pkeys/2", "0x8001\n");
+  expect_one(check_pkeys(fake.machine), Verdict::kOk, "0x8001, full member");
   fake.machine.config.ib_pkey_index = 3;
   expect_one(check_pkeys(fake.machine), Verdict::kProblem, "has 3 entries");
 }
@@ -198,12 +223,19 @@ TEST_CASE("mtu_of_roce_is_what_fits_the_interface") {
   expect_one(check_mtu(fake.machine), Verdict::kSkipped, "no active RDMA port");
   roce(fake);
   expect_one(check_mtu(fake.machine), Verdict::kOk, "carry 4096 bytes");
-  fake.write("/sys/class/net/eth2/mtu", "4192\n");
-  expect_one(check_mtu(fake.machine), Verdict::kOk, "carry 4096 bytes");
-  fake.write("/sys/class/net/eth2/mtu", "4191\n");
-  expect_one(check_mtu(fake.machine), Verdict::kHint, "carry 2048 bytes");
-  fake.write("/sys/class/net/eth2/mtu", "1500\n");
-  expect_one(check_mtu(fake.machine), Verdict::kHint, "carry 1024 bytes");
+  for (const auto& [mtu, carries] : {std::pair{4192, 4096},
+                                     {4191, 2048},
+                                     {2144, 2048},
+                                     {2143, 1024},
+                                     {1500, 1024},
+                                     {1119, 512},
+                                     {608, 512},
+                                     {607, 256},
+                                     {68, 256}}) {
+    fake.write("/sys/class/net/eth2/mtu", std::to_string(mtu) + "\n");
+    expect_one(check_mtu(fake.machine), carries == 4096 ? Verdict::kOk : Verdict::kHint,
+               "carry " + std::to_string(carries) + " bytes");
+  }
   std::filesystem::remove_all(fake.machine.at("/sys/class/net/eth2"));
   expect_one(check_mtu(fake.machine), Verdict::kSkipped, "not visible");
   fake.nic("mlx5_0", kNic, "InfiniBand");
@@ -222,11 +254,17 @@ TEST_CASE("flow_control_says_what_counters_and_ecn_files_say") {
   fake.machine.config.ib_traffic_class = 106;
   expect_one(check_flow_control(fake.machine), Verdict::kOk, "priority 3, DSCP 26");
   fake.write("/sys/class/net/eth2/ecn/roce_np/enable/3", "1\n");
+  CHECK_FALSE(contains(check_flow_control(fake.machine).at(0).text, "ECN"));
+  fake.write("/sys/class/net/eth2/ecn/roce_np/enable/5", "1\n");
   fake.write("/sys/class/net/eth2/ecn/roce_rp/enable/3", "0\n");
   expect_one(check_flow_control(fake.machine), Verdict::kOk,
-             "ECN notifies on priorities 3, reacts on none");
-  fake.write(std::string(kPort) + "hw_counters/packet_seq_err", "12\n");
-  expect_one(check_flow_control(fake.machine), Verdict::kHint, "packet_seq_err 12");
+             "ECN notifies on priorities 3 5, reacts on none");
+  fake.write(std::string(kPort) + "hw_counters/packet_seq_err", "1\n");
+  expect_one(check_flow_control(fake.machine), Verdict::kHint, "packet_seq_err 1");
+  fake.write(std::string(kPort) + "hw_counters/local_ack_timeout_err", "2\n");
+  fake.write(std::string(kPort) + "hw_counters/out_of_sequence", "0\n");
+  expect_one(check_flow_control(fake.machine), Verdict::kHint,
+             "local_ack_timeout_err 2, packet_seq_err 1");
 }
 
 }  // namespace gshmem::info

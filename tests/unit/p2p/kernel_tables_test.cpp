@@ -58,6 +58,16 @@ class TeamsRig {
       return Teams::Met{pes, words};
     });
   }
+  /// A team of this PE and PE 3, whose words are those of this one unless `other` changes them.
+  /// Each call of `other` is one meeting, the number of which it gets, from 1.
+  template <class Other>
+  gshmem_team_t join_with(const Other& other) {
+    int meeting = 0;
+    return teams_.join("join", 0, {}, [&](std::vector<std::uint32_t> words) {
+      other(++meeting, words);
+      return Teams::Met{{2, 3}, words};
+    });
+  }
   void destroy(gshmem_team_t team) {
     teams_.destroy("destroy", teams_.require("destroy", "team", team));
   }
@@ -221,6 +231,39 @@ TEST_CASE("a_team_whose_list_has_no_room_is_found_by_nobody") {
   rig.fill();
   CHECK_THROWS_AS(rig.join({3, 2, 0}), Error);
   CHECK(open() == before);
+}
+
+TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_it") {
+  SECTION("another member could not: it is free again, and asked for again") {
+    TeamsRig rig(1);
+    int meetings = 0;
+    rig.join_with([&](int meeting, auto& words) {
+      meetings = meeting;
+      if (meeting == 2) words[0] = 0;
+    });
+    CHECK(meetings == 4);
+  }
+  SECTION("this one could not: the thread that was quicker keeps it") {
+    TeamsRig rig(2);
+    gshmem_team_t quicker = GSHMEM_TEAM_INVALID;
+    const gshmem_team_t slower = rig.join_with([&](int meeting, const auto& words) {
+      if (meeting == 1) quicker = rig.join({2});
+      if (meeting == 2) CHECK(words[0] == 0);
+    });
+    CHECK(rig.members(quicker) == std::vector<int>{2});
+    CHECK(rig.members(slower) == std::vector<int>{2, 3});
+    CHECK_THROWS_AS(rig.join({2}), Error);
+  }
+  SECTION("nobody knows: it is free again") {
+    TeamsRig rig(1);
+    for (const int lost : {1, 2}) {
+      CHECK_THROWS_WITH(rig.join_with([&](int meeting, const auto&) {
+        if (meeting == lost) throw Error(GSHMEMX_ERROR_PEER_FAILED, "PE 3 is gone");
+      }),
+                        "PE 3 is gone");
+    }
+    CHECK(rig.members(rig.join({2, 3})) == std::vector<int>{2, 3});
+  }
 }
 
 TEST_CASE("teams_that_come_and_go_need_no_more_memory_of_kernels") {

@@ -98,26 +98,15 @@ struct HeldWrite {
   std::int64_t until_ns = 0;
 };
 
-struct QueuePair {
-  std::uint32_t number = 0;
-  std::uint64_t ordinal = 0;  ///< of creation in this process
-  QpAttributes attributes;
-  QpInit init;
-  QpRtr rtr;
-  QpRts rts;
-  QpState state = QpState::kReset;
-  bool busy = false;  ///< in Context::busy
-  CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
-
-  // Requester. Entries are counted from the queue's beginning and never wrap.
+/// The requester's part, as new after a reset. Entries are counted from the queue's beginning and
+/// never wrap.
+struct Sending {
   std::uint64_t producer = 0;  ///< last doorbell
   std::uint64_t fetched = 0;   ///< entries before it were read
   std::uint64_t retired = 0;   ///< entries before it are done
   std::uint64_t wqes = 0, packets = 0, unsignalled = 0;
   std::deque<Operation> operations;
-  std::size_t next = 0;     ///< first of `operations` that is not sent
-  std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
-  std::uint64_t visits = 0, flushes = 0;
+  std::size_t next = 0;    ///< first of `operations` that is not sent
   bool failing = false;    ///< an operation has failed: fetch no other
   bool jumped = false;     ///< a doorbell was beyond the queue: what follows the others is an error
   bool reset_due = false;  ///< a rule wants it
@@ -132,27 +121,48 @@ struct QueuePair {
   /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
   std::int64_t rescued_ns = 0;
   std::uint32_t bells = 0;  ///< bit n: it has been rung by the n-th register of its UAR
+};
 
-  // Receiver.
-  std::unique_ptr<ReceiveQueue> own_receives;
-  ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
-  std::optional<Receive> receive;    ///< taken for the message that comes
+/// The responder's part, as new after a reset.
+struct Receiving {
+  std::optional<Receive> receive;  ///< taken for the message that comes
   bool told_last = false;
-  [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
-
-  // Responder.
   std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning
   bool receiving = false;    ///< a message, of which pieces are still to come
   std::uint64_t losses = 0;  ///< lost_writes() before its first piece
   std::deque<PendingReply> pending;
   std::deque<HeldWrite> held;
   std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
+};
+
+struct QueuePair : Sending, Receiving {
+  std::uint32_t number = 0;
+  std::uint64_t ordinal = 0;  ///< of creation in this process
+  QpAttributes attributes;
+  QpInit init;
+  QpRtr rtr;
+  QpRts rts;
+  QpState state = QpState::kReset;
+  bool busy = false;  ///< in Context::busy
+  CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
+  std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
+  std::uint64_t visits = 0, flushes = 0;
+  std::unique_ptr<ReceiveQueue> own_receives;
+  ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
+  [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
 
   /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
   /// either.
   [[nodiscard]] bool at_rest() const {
     return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
            pending.empty() && held.empty() && receives == nullptr;
+  }
+  /// From the first that waits for an answer to the last that has a number. Of twice as many
+  /// sequence numbers one half is old, one new (InfiniBand 9.7.2).
+  [[nodiscard]] std::uint64_t packets_under_way() const {
+    for (const Operation& op : operations)
+      if (op.under_way()) return packets - op.packet;
+    return 0;
   }
   [[nodiscard]] std::uint64_t depth() const {
     return std::uint64_t{1} << attributes.log_send_entries;

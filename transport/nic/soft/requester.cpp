@@ -217,7 +217,6 @@ void Requester::done(QueuePair& qp, Operation& op, std::int64_t now) {
 /// The rules of InfiniBand for overtaking (10.8.3.3, fence; mlx5: any fence mode) and log_sra_max.
 bool Requester::may_start(const QueuePair& qp, const Operation& op, std::int64_t now) const {
   if (now < op.not_before_ns || now < qp.retry_at_ns) return false;
-  if (op.progress == Operation::Progress::kSending) return true;
   if (op.wqe.fence == 0 && !op.returns_data()) return true;
   std::uint64_t returning = 0;
   bool any = false;
@@ -387,17 +386,7 @@ void Requester::check_record(QueuePair& qp, std::int64_t now) {
 
 void Requester::reset(QueuePair& qp) {
   end_rescue(qp);
-  qp.operations.clear();
-  qp.trailing.clear();
-  qp.producer = qp.fetched = qp.retired = 0;
-  qp.wqes = qp.packets = qp.unsignalled = 0;
-  qp.next = 0;
-  qp.failing = qp.jumped = qp.reset_due = false;
-  qp.bells = 0;
-  qp.retries = qp.rnr_retries = 0;
-  qp.retry_at_ns = qp.skip_until_ns = qp.flush_at_ns = 0;
-  qp.record_differs_ns = 0;
-  qp.record_reported = false;
+  static_cast<Sending&>(qp) = {};
 }
 
 }  // namespace gshmem::soft

@@ -554,14 +554,8 @@ bool Responder::read_ahead(QueuePair& qp, MemoryAccess& memory, std::int64_t now
 void Responder::abandon(QueuePair& qp) {
   for (const PendingReply& pending : qp.pending) orphans_.push_back(pending.request);
   for (const HeldWrite& held : qp.held) orphans_.push_back(held.request);
-  qp.pending.clear();
-  qp.held.clear();
-  qp.answered.clear();
-  qp.receive.reset();
+  static_cast<Receiving&>(qp) = {};
   if (qp.own_receives != nullptr) qp.own_receives->reset();
-  qp.told_last = false;
-  qp.taken = 0;
-  qp.receiving = false;
 }
 
 }  // namespace gshmem::soft

@@ -205,15 +205,11 @@ bool Requester::send(QueuePair& qp, Operation& op, std::int64_t now) {
 }
 
 /// Gives it its sequence numbers. False: so many are under way that old ones could not be told from
-/// new ones (InfiniBand 9.7.2).
+/// new ones.
 bool Requester::number(QueuePair& qp, Operation& op) {
   const bool one = op.wqe.is_atomic();
   const std::uint64_t packets = one ? 1 : packets_of(op.wqe.length, qp.rtr.mtu);
-  for (const Operation& earlier : qp.operations) {
-    if (earlier.packets == 0 || !earlier.under_way()) continue;
-    if (qp.packets + packets - earlier.packet > kPsnHalf) return false;
-    break;
-  }
+  if (qp.packets_under_way() + packets > kPsnHalf) return false;
   op.packet = qp.packets;
   op.packets = packets;
   qp.packets += packets;
