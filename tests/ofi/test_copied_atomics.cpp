@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace gshmem;
@@ -80,10 +81,10 @@ nic::Wqe random_atomic(std::mt19937& random, std::uint64_t bytes) {
   return wqe;
 }
 
-nic::Wqe add_one() {
+nic::Wqe add_one(std::uint64_t bytes = 8) {
   nic::Wqe wqe;
   wqe.kind = nic::WqeKind::kFetchAdd;
-  wqe.length = 8;
+  wqe.length = bytes;
   wqe.swap_or_add = 1;
   return wqe;
 }
@@ -151,6 +152,30 @@ TEST_CASE("many atomics on a word take as many copies as one", "[ofi]") {
   CHECK(copies.memory[8] == 50);
   CHECK(copies.reads == 2);  // the first, and all that came while it was under way
   CHECK(copies.writes == 2);
+}
+
+TEST_CASE("words side by side are copied together, after them what shares bytes with one",
+          "[ofi]") {
+  using Word = std::pair<std::uint64_t, std::uint64_t>;  // offset, bytes
+  const Word shared = GENERATE(Word{16, 4}, Word{20, 4}, Word{12, 4}, Word{32, 8});
+  Copies copies;
+  CopiedAtomics atomics(copies);
+  const auto rounds = [&](int count) {
+    for (; count > 0; --count) {
+      copies.finish_all();
+      atomics.poll();
+    }
+  };
+  (void)atomics.start(0, add_one(), nullptr);  // under way while the others come
+  std::vector<Ticket> together;
+  for (const Word& word : {Word{16, 8}, Word{8, 8}, Word{24, 8}, Word{36, 4}, Word{32, 4}})
+    together.push_back(atomics.start(word.first, add_one(word.second), nullptr));
+  const Ticket last = atomics.start(shared.first, add_one(shared.second), nullptr);
+  rounds(4);
+  for (const Ticket ticket : together) CHECK(atomics.done(ticket));
+  CHECK_FALSE(atomics.done(last));
+  rounds(2);
+  CHECK(atomics.done(last));
 }
 
 TEST_CASE("a signal that is set is not read before", "[ofi]") {
