@@ -65,6 +65,8 @@ STAGES = {
     "host/info": [
         units("info_test", "info_doctor_test"),
         tests(["gshmem-info"], r"info\.", 60)],
+    "host/nvshmem": [tests([*LIBRARY, "nvshmem_host", "nvshmem"],
+                           r"(api\.nvshmem_symbols|install\.nvshmem_make)$", 120)],
     "host": [units("p2p_teams_test", "queue_wait_test", "control_plane_test"), MISUSE, spmd("threads_3", "soft_threads_3", "mpirun_2"),
              spmd("soft_teams_of_11", "teams_of_67"),
              tests(LIBRARY, r"(launch|api|errors\.(target_is_killed|quiet|finalize|who))", 120)],
