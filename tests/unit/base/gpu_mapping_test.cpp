@@ -219,6 +219,8 @@ TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
              Catch::Contains("gdr_copy_to_mapping of 3 bytes") && Catch::Contains("error 5"));
   CHECK_THAT(message([&] { mapping->read(8, bytes, 3); }),
              Catch::Contains("gdr_copy_from_mapping of 3 bytes") && Catch::Contains("error 5"));
+  mapping->write(8, bytes, 0);  // no bytes are no copy
+  mapping->read(8, bytes, 0);
 }
 
 TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
