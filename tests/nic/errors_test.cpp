@@ -335,6 +335,23 @@ TEST_CASE("rules_fail_drop_and_delay") {
   }
 }
 
+TEST_CASE("rules_say_the_vendor_syndrome_and_without_one_a_retry_has_its_own") {
+  struct Row {
+    const char* rules;
+    unsigned syndrome, vendor;
+  };
+  for (const Row& row :
+       {Row{"syndrome=0x14", 0x14, 0}, Row{"syndrome=0x14:vendor=7", 0x14, 7},
+        Row{"syndrome=0x22", 0x22, 0}, Row{"syndrome=0x22:vendor=7", 0x22, 7},
+        Row{"syndrome=0x15", 0x15, 0x81}, Row{"syndrome=0x15:vendor=7", 0x15, 7}}) {
+    INFO(row.rules);
+    Pair pair({.rules = row.rules});
+    const Cqe cqe = pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8)));
+    CHECK(unsigned{cqe.syndrome} == row.syndrome);
+    CHECK(unsigned{cqe.vendor} == row.vendor);
+  }
+}
+
 TEST_CASE("rules_break_keys_queues_and_ports") {
   const auto bad_write = [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); };
   SECTION("a key that the target does not know") {

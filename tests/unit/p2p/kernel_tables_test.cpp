@@ -71,8 +71,9 @@ class TeamsRig {
   void destroy(gshmem_team_t team) {
     teams_.destroy("destroy", teams_.require("destroy", "team", team));
   }
-  gshmem_team_t split(gshmem_team_t team, const Teams::Part& part) {
-    return teams_.split("split", teams_.require("split", "team", team), {part}).front();
+  gshmem_team_t split(gshmem_team_t team, const Teams::Part& part, std::size_t times = 1) {
+    return teams_.split("split", teams_.require("split", "team", team), std::vector(times, part))
+        .back();
   }
   /// As kernels see it.
   [[nodiscard]] const abi::Team& entry(gshmem_team_t team) const {
@@ -252,6 +253,13 @@ TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_i
     });
     CHECK(rig.members(quicker) == std::vector<int>{2});
     CHECK(rig.members(slower) == std::vector<int>{2, 3});
+    CHECK_THROWS_AS(rig.join({2}), Error);
+  }
+  SECTION("the next of a split finds none: all of it are free again") {
+    TeamsRig rig(3);
+    const gshmem_team_t parent = rig.join({2});
+    CHECK_THROWS_AS(rig.split(parent, {0, 1, 1, {}}, 3), Error);
+    CHECK(rig.members(rig.split(parent, {0, 1, 1, {}}, 2)) == std::vector<int>{2});
     CHECK_THROWS_AS(rig.join({2}), Error);
   }
   SECTION("nobody knows: it is free again") {
