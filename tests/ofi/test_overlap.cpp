@@ -231,6 +231,34 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
   CHECK(rig.job[0].errors().empty());
 }
 
+TEST_CASE("a call that the provider refuses is an error of its operation", "[ofi][double]") {
+  if (!have_double()) return;
+  struct Case {
+    const char* provider;
+    int error;
+    std::uint8_t syndrome;
+    bool lost;
+  };
+  const Case each =
+      GENERATE(Case{"efa/efa-direct", FI_EIO, 0x15, false}, Case{"tcp;ofi_rxm", FI_EIO, 0x15, true},
+               Case{"efa/efa", FI_EINVAL, 0x13, false}, Case{"cxi", FI_EACCES, 0x13, false});
+  const bool atomic = GENERATE(false, true);
+  INFO(each.provider << ", error " << each.error << (atomic ? ", an atomic" : ", a write"));
+  TwoPes rig(each.provider);
+  rig.rules.refusal = each.error;
+  Client& client = rig.job[0].to(1);
+  const std::uint64_t entry = atomic ? client.fetch_add(64, 512, 1) : client.write(4096, 4096, 8);
+  client.ring();
+  CHECK(rig.syndrome_of(entry) == each.syndrome);
+  CHECK(rig.rules.refusal == 0);
+  if (each.lost) return rig.until([&] { return !rig.job[0].errors().empty(); });
+  // What it had is free again: other queues go on.
+  const std::uint64_t back = rig.job[1].to(0).fetch_add(64, 512, 1);
+  rig.job[1].to(0).ring();
+  rig.until([&] { return rig.job[1].to(0).has_ended(back); });
+  CHECK(rig.job[0].errors().empty());
+}
+
 TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm", "cxi");

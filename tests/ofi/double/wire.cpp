@@ -206,6 +206,7 @@ ssize_t Endpoint::post(const Request& request) {
     ++rules.refused[request.call];
     return leave(-FI_EAGAIN);
   }
+  if (const int error = rules.refusal.exchange(0); error != 0) return leave(-error);
   check(request);
   ++rules.taken[request.call];
   connected_.resize(peers->size());
