@@ -197,34 +197,38 @@ struct MovePackets {
   }
 };
 
-/// What `root` has sent goes to `dest`; all others have sent that they are here.
+/// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
+/// the root's packets, then the first one of every member.
 struct BroadcastPackets {
   static constexpr int kSends = 4;
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    // The many threads of a block wait for less time when they ask for less.
+    constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 4;
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
-    const auto has = [&](int member, std::uint32_t at, std::uint64_t& packet) {
-      std::uint64_t one[1];
-      const bool arrived = await_packets(
-          call, packets.flag, one,
-          [&](int) { return packets.of(static_cast<std::uint32_t>(member)) + at; },
-          [&](int) { return member; });
-      packet = one[0];
-      return arrived;
-    };
-    std::uint64_t packet = 0;
+    const std::uint32_t end = packets.words + static_cast<std::uint32_t>(call.team->n_pes);
     GSHMEM_NO_UNROLL
-    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()); at < packets.words;
-         at += width) {
-      if (!has(root, at, packet)) return false;
-      const std::size_t first = at * kPieceBytes;
-      store_piece(static_cast<char*>(call.dest) + first, static_cast<std::uint32_t>(packet),
-                  call.bytes - first);
-    }
-    GSHMEM_NO_UNROLL
-    for (int i = coop.thread_rank(); i < call.team->n_pes; i += coop.size()) {
-      if (!has(i, 0, packet)) return false;
+    for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
+         first += kAtOnce * width) {
+      const auto place = [&](int k) -> PacketPlace {
+        std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+        if (at >= end) at = first;
+        return at < packets.words ? PacketPlace{static_cast<std::uint32_t>(root), at}
+                                  : PacketPlace{at - packets.words, 0};
+      };
+      std::uint64_t packet[kAtOnce];
+      if (!await_packets(
+              call, packets.flag, packet,
+              [&](int k) { return packets.of(place(k).member) + place(k).packet; },
+              [&](int k) { return static_cast<int>(place(k).member); }))
+        return false;
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+        if (at >= packets.words) break;
+        store_piece(static_cast<char*>(call.dest) + at * kPieceBytes,
+                    static_cast<std::uint32_t>(packet[k]), call.bytes - at * kPieceBytes);
+      }
     }
     return true;
   }

@@ -486,7 +486,7 @@ MUTATIONS = [
     mutation("packets_combined_anew_with_each_load", "packets.h", "sum = first + m == 0 ?",
              "sum = m == 0 ?", COMBINED, "dest == expected"),
     mutation("presence_is_not_awaited", "packets.h",
-             "      if (!has(i, 0, packet)) return false;\n", "      (void)i;\n", AWAITED,
+             "packets.words + static_cast<std::uint32_t>(call.team->n_pes);", "packets.words;", AWAITED,
              "GSHMEMX_ERROR_TIMEOUT"),
     mutation("presence_is_not_sent", "packets.h",
              "  if (arrived && !gives) send_presence(coop, call, packets);\n", "",
