@@ -375,6 +375,19 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   CHECK(fabric_double()->violations().empty());
 }
 
+TEST_CASE("a queue that is abandoned answers at once what waits in it", "[ofi][double]") {
+  if (!have_double()) return;
+  Stranger stranger;
+  ofi::MessageHeader header = good_request();
+  header.number = 1;  // before its turn
+  CHECK(stranger.answers(header, sizeof(header)).empty());
+  header.kind = ofi::MessageKind::kAbandon;
+  header.number = 5;
+  const auto answers = stranger.answers(header, sizeof(header));
+  CHECK(answers.size() == 2);
+  for (const ofi::MessageHeader& answer : answers) CHECK(int{answer.syndrome} == 0x05);
+}
+
 TEST_CASE("messages are as many and as large as jobs of a size have memory for", "[ofi]") {
   struct Row {
     std::size_t peers, window, payload, requests, receives;

@@ -429,6 +429,7 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
       {"GSHMEM_BOOTSTRAPP", "GSHMEM_BOOTSTRAP"},
       {"GSHMEM_UID_RNAK", "GSHMEM_UID_RANK"},
       {"GSHMEM_PTP", "GSHMEM_P2P"},
+      {"GSHMEM_PTX", nullptr},
       {"GSHMEM_LOGS", "GSHMEM_LOG"},
       {"GSHMEM_L0G_FILE", "GSHMEM_LOG_FILE"},
       {"GSHMEM_", nullptr},

@@ -57,6 +57,35 @@ TEST_CASE("a_segment_is_mapped_once_and_leaves_no_address_behind") {
   CHECK(address_bytes() - before < kAlignment / 2);
 }
 
+TEST_CASE("memory_in_place_of_a_part_is_there_until_its_last_user_has_gone") {
+  constexpr std::uint64_t kAt = 65536;
+  const Fd segment = make_segment("gshmem-test", kBytes),
+           other = make_segment("gshmem-test", kBytes);
+  const auto mapping = map_shared(segment, kBytes, kAlignment);
+  // What can be read there: the byte that the other file has at its page 1; -1: nothing.
+  const auto found = [&](std::uint64_t at) {
+    char byte = 0;
+    const Fd read = make_segment("gshmem-test", 1);
+    if (::pwrite(read.get(), mapping->base() + at, 1, 0) != 1) return -1;
+    return ::pread(read.get(), &byte, 1, 0) == 1 ? int{byte} : -2;
+  };
+  REQUIRE(::pwrite(other.get(), "\5", 1, kAt) == 1);
+  for (int user = 0; user < 2; ++user) mapping->place(kAt, kAt, other, kAt);
+  CHECK(found(kAt) == 5);
+  mapping->clear(kAt);
+  CHECK(found(kAt) == 5);
+  mapping->clear(kAt);
+  CHECK(found(kAt) == -1);
+  CHECK(found(2 * kAt - 1) == -1);
+  CHECK(found(kAt - 1) == 0);
+  CHECK(found(2 * kAt) == 0);
+  mapping->clear(kAt);  // nothing, once more
+  CHECK_THROWS_WITH(mapping->place(kAt, kAt, Fd(), 0),
+                    "mmap of 65536 bytes of a file: Bad file descriptor");
+  mapping->place(kAt, kAt, other, kAt);  // as if nothing had been
+  CHECK(found(kAt) == 5);
+}
+
 TEST_CASE("a_segment_that_cannot_be_mapped_is_an_error_and_leaves_no_address_behind") {
   const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const std::uint64_t before = address_bytes();
