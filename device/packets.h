@@ -171,29 +171,42 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
   }
 }
 
+/// Loads in flight for each thread of a group that waits for `packets`: four, unless there are few
+/// for each. Those come together, and asking for less is faster (one H100, fcollect of 512 bytes by
+/// a block: 3.15 us for 4.38; of 4 KiB, with 8 for each: 7.5 for 7.1).
+template <class Coop, class Take>
+GSHMEM_FN bool take_packets(Coop coop, std::uint32_t packets, const Take& take) {
+  const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
+  if (width > 1 && packets <= 3 * width) return take(std::integral_constant<int, 1>{});
+  return take(std::integral_constant<int, 4>{});
+}
+
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
   static constexpr int kSends = 4;  ///< loads in flight where a member sends
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    constexpr int kAtOnce = 4;
-    PacketWalk walk(coop, packets.words);
-    PacketPlace at[kAtOnce];
-    GSHMEM_NO_UNROLL
-    while (walk.next(at, static_cast<std::uint32_t>(call.team->n_pes))) {
-      std::uint64_t packet[kAtOnce];
-      if (!await_packets(
-              call, packets.flag, packet,
-              [&](int k) { return packets.of(at[k].member) + at[k].packet; },
-              [&](int k) { return static_cast<int>(at[k].member); }))
-        return false;
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::size_t first = at[k].packet * kPieceBytes;
-        store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
-                    static_cast<std::uint32_t>(packet[k]), call.bytes - first);
+    const std::uint32_t n = static_cast<std::uint32_t>(call.team->n_pes);
+    return take_packets(coop, packets.words * n, [&](auto at_once) {
+      constexpr int kAtOnce = decltype(at_once)::value;
+      PacketWalk walk(coop, packets.words);
+      PacketPlace at[kAtOnce];
+      GSHMEM_NO_UNROLL
+      while (walk.next(at, n)) {
+        std::uint64_t packet[kAtOnce];
+        if (!await_packets(
+                call, packets.flag, packet,
+                [&](int k) { return packets.of(at[k].member) + at[k].packet; },
+                [&](int k) { return static_cast<int>(at[k].member); }))
+          return false;
+        for (int k = 0; k < kAtOnce; ++k) {
+          const std::size_t first = at[k].packet * kPieceBytes;
+          store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
+                      static_cast<std::uint32_t>(packet[k]), call.bytes - first);
+        }
       }
-    }
-    return true;
+      return true;
+    });
   }
 };
 
@@ -204,33 +217,34 @@ struct BroadcastPackets {
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    // The many threads of a block wait for less time when they ask for less.
-    constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 4;
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
     const std::uint32_t end = packets.words + static_cast<std::uint32_t>(call.team->n_pes);
-    GSHMEM_NO_UNROLL
-    for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
-         first += kAtOnce * width) {
-      const auto place = [&](int k) -> PacketPlace {
-        std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-        if (at >= end) at = first;
-        return at < packets.words ? PacketPlace{static_cast<std::uint32_t>(root), at}
-                                  : PacketPlace{at - packets.words, 0};
-      };
-      std::uint64_t packet[kAtOnce];
-      if (!await_packets(
-              call, packets.flag, packet,
-              [&](int k) { return packets.of(place(k).member) + place(k).packet; },
-              [&](int k) { return static_cast<int>(place(k).member); }))
-        return false;
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-        if (at >= packets.words) break;
-        store_piece(static_cast<char*>(call.dest) + at * kPieceBytes,
-                    static_cast<std::uint32_t>(packet[k]), call.bytes - at * kPieceBytes);
+    return take_packets(coop, end, [&](auto at_once) {
+      constexpr int kAtOnce = decltype(at_once)::value;
+      GSHMEM_NO_UNROLL
+      for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
+           first += kAtOnce * width) {
+        const auto place = [&](int k) -> PacketPlace {
+          std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+          if (at >= end) at = first;
+          return at < packets.words ? PacketPlace{static_cast<std::uint32_t>(root), at}
+                                    : PacketPlace{at - packets.words, 0};
+        };
+        std::uint64_t packet[kAtOnce];
+        if (!await_packets(
+                call, packets.flag, packet,
+                [&](int k) { return packets.of(place(k).member) + place(k).packet; },
+                [&](int k) { return static_cast<int>(place(k).member); }))
+          return false;
+        for (int k = 0; k < kAtOnce; ++k) {
+          const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+          if (at >= packets.words) break;
+          store_piece(static_cast<char*>(call.dest) + at * kPieceBytes,
+                      static_cast<std::uint32_t>(packet[k]), call.bytes - at * kPieceBytes);
+        }
       }
-    }
-    return true;
+      return true;
+    });
   }
 };
 
