@@ -171,13 +171,13 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
   }
 }
 
-/// Loads in flight for each thread of a group that waits for `packets`: four, unless there are few
-/// for each. Those come together, and asking for less is faster (one H100, fcollect of 512 bytes by
-/// a block: 3.15 us for 4.38; of 4 KiB, with 8 for each: 7.5 for 7.1).
+/// Loads in flight for each thread of a group that waits for `packets`: four, and one in a block
+/// with few packets for each. Those come together, and asking for less is faster (one H100,
+/// fcollect of 512 bytes: 3.15 us for 4.38; of 4 KiB, with 8 for each: 7.5 for 7.1).
 template <class Coop, class Take>
 GSHMEM_FN bool take_packets(Coop coop, std::uint32_t packets, const Take& take) {
-  const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
-  if (width > 1 && packets <= 3 * width) return take(std::integral_constant<int, 1>{});
+  const bool few = packets <= 3 * static_cast<std::uint32_t>(coop.size());
+  if (std::is_same_v<Coop, Block> && few) return take(std::integral_constant<int, 1>{});
   return take(std::integral_constant<int, 4>{});
 }
 

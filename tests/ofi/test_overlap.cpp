@@ -200,29 +200,38 @@ TEST_CASE("writes of a batch have one doorbell of the NIC, few bytes go with the
   CHECK(rig.job[1].at<std::uint8_t>(4098) == 3);
 }
 
+namespace {
+
+/// What the provider says of one call, and what becomes of it.
+struct CallError {
+  const char* provider;
+  int error;
+  std::uint8_t syndrome;
+  bool lost;
+};
+std::uint64_t post_one(Client& client, bool atomic) {
+  const std::uint64_t entry = atomic ? client.fetch_add(64, 512, 1) : client.write(4096, 4096, 8);
+  client.ring();
+  return entry;
+}
+
+}  // namespace
+
 TEST_CASE("an error of an operation does not lose its peer, unless connections say so",
           "[ofi][double]") {
   if (!have_double()) return;
-  struct Case {
-    const char* provider;
-    int error;
-    std::uint8_t syndrome;
-    bool lost;
-  };
-  const Case each =
-      GENERATE(Case{"efa/efa-direct", FI_EIO, 0x15, false}, Case{"tcp;ofi_rxm", FI_EIO, 0x15, true},
-               Case{"efa/efa", FI_EINVAL, 0x13, false}, Case{"cxi", FI_EHOSTUNREACH, 0x15, true},
-               // What another try may do is tried.
-               Case{"efa/efa-direct", FI_ENORX, 0, false}, Case{"cxi", FI_EAGAIN, 0, false});
+  const CallError each = GENERATE(
+      CallError{"efa/efa-direct", FI_EIO, 0x15, false},
+      CallError{"tcp;ofi_rxm", FI_EIO, 0x15, true}, CallError{"efa/efa", FI_EINVAL, 0x13, false},
+      CallError{"cxi", FI_EHOSTUNREACH, 0x15, true},
+      // What another try may do is tried.
+      CallError{"efa/efa-direct", FI_ENORX, 0, false}, CallError{"cxi", FI_EAGAIN, 0, false});
   const bool atomic = GENERATE(false, true);  // a message, where the provider has none
   INFO(each.provider << ", error " << each.error << (atomic ? ", an atomic" : ", a write"));
   TwoPes rig(each.provider);
   rig.rules.error = each.error;
   rig.rules.errors = 1;
-  Client& client = rig.job[0].to(1);
-  const std::uint64_t entry = atomic ? client.fetch_add(64, 512, 1) : client.write(4096, 4096, 8);
-  client.ring();
-  const std::uint8_t syndrome = rig.syndrome_of(entry);
+  const std::uint8_t syndrome = rig.syndrome_of(post_one(rig.job[0].to(1), atomic));
   // An atomic of the provider's own is not tried again: it might happen twice.
   const bool once = each.syndrome == 0 && rig.rules.taken[FabricDouble::kFetchAtomic] > 0;
   CHECK(syndrome == (once ? 0x16 : each.syndrome));
@@ -233,23 +242,15 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
 
 TEST_CASE("a call that the provider refuses is an error of its operation", "[ofi][double]") {
   if (!have_double()) return;
-  struct Case {
-    const char* provider;
-    int error;
-    std::uint8_t syndrome;
-    bool lost;
-  };
-  const Case each =
-      GENERATE(Case{"efa/efa-direct", FI_EIO, 0x15, false}, Case{"tcp;ofi_rxm", FI_EIO, 0x15, true},
-               Case{"efa/efa", FI_EINVAL, 0x13, false}, Case{"cxi", FI_EACCES, 0x13, false});
+  const CallError each = GENERATE(CallError{"efa/efa-direct", FI_EIO, 0x15, false},
+                                  CallError{"tcp;ofi_rxm", FI_EIO, 0x15, true},
+                                  CallError{"efa/efa", FI_EINVAL, 0x13, false},
+                                  CallError{"cxi", FI_EACCES, 0x13, false});
   const bool atomic = GENERATE(false, true);
   INFO(each.provider << ", error " << each.error << (atomic ? ", an atomic" : ", a write"));
   TwoPes rig(each.provider);
   rig.rules.refusal = each.error;
-  Client& client = rig.job[0].to(1);
-  const std::uint64_t entry = atomic ? client.fetch_add(64, 512, 1) : client.write(4096, 4096, 8);
-  client.ring();
-  CHECK(rig.syndrome_of(entry) == each.syndrome);
+  CHECK(rig.syndrome_of(post_one(rig.job[0].to(1), atomic)) == each.syndrome);
   CHECK(rig.rules.refusal == 0);
   if (each.lost) return rig.until([&] { return !rig.job[0].errors().empty(); });
   // What it had is free again: other queues go on.
