@@ -81,7 +81,7 @@ class Burst {
     const bool good = check_arguments(*state_, "Burst::put_nbi", ToPe{pe_},
                                       Symmetric{{"dest", dest, n}}, Local{{"source", source, n}});
     const std::size_t bytes = good ? n.bytes() : 0;
-    if (coop_.any(!(is_simple(source, bytes) && has_known_room(count())))) {
+    if (coop_.any(!(is_simple(dest, source, bytes) && has_known_room(count())))) {
       Burst copy = *this;
       burst_put(copy, dest, source, bytes);
       *this = copy;
@@ -93,7 +93,7 @@ class Burst {
   GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
     if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
       bytes = 0;
-    if (!has_known_room(count()) || (count() == 1 && bytes == 0)) {
+    if (coop_.any(!(is_simple(dest, bytes) && has_known_room(count())))) {
       Burst copy = *this;
       burst_put_word(copy, dest, raw, bytes);
       *this = copy;
@@ -130,14 +130,16 @@ class Burst {
     if (!view_) {
       if (bytes == 0 || pe_ == kNobody) return;
       api::put_nbi({*state_, "Burst::put_nbi"}, LeanThread{}, dest, source, {bytes, 1}, pe_);
-    } else if (coop_.any(bytes != 0 && !is_simple(source, bytes))) {
+    } else if (coop_.any(bytes != 0 && !is_simple(dest, source, bytes))) {
       put_each(dest, source, bytes);
     } else {
       post_slowly(bytes != 0, transfer(dest, source, bytes));
     }
   }
   GSHMEM_FN void put_word_slowly(void* dest, std::uint64_t raw, std::uint32_t bytes) {
-    if (view_) {
+    if (view_ && coop_.any(bytes != 0 && !is_simple(dest, bytes))) {
+      put_each(dest, &raw, bytes);
+    } else if (view_) {
       post_slowly(bytes != 0, word(dest, raw, bytes));
     } else if (pe_ != kNobody) {
       if (bytes == 1) store_word<std::uint8_t>(dest, raw);
@@ -199,12 +201,16 @@ class Burst {
   GSHMEM_FN std::uint64_t offset(const void* p) const {
     return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap_);
   }
-  /// One entry, between heaps; of a group also nothing. (Never without a queue: `heap_bytes_` is
-  /// 0.)
-  GSHMEM_FN bool is_simple(const void* source, std::size_t bytes) const {
+  /// One entry, into a heap; of a group also nothing. (Never without a queue: `heap_bytes_` is 0.)
+  GSHMEM_FN bool is_simple(const void* dest, std::size_t bytes) const {
+    return (bytes == 0 && count() != 1) || (bytes != 0 && offset(dest) < heap_bytes_);
+  }
+  /// As above, from the heap here.
+  GSHMEM_FN bool is_simple(const void* dest, const void* source, std::size_t bytes) const {
     const std::uint64_t local = offset(source);
     const std::size_t more = count() == 1 ? bytes - 1 : bytes;
-    return (more < most_) & (local < heap_bytes_) & (bytes <= heap_bytes_ - local);
+    return (offset(dest) < heap_bytes_) & (more < most_) & (local < heap_bytes_) &
+           (bytes <= heap_bytes_ - local);
   }
   GSHMEM_FN OneEntry transfer(void* dest, const void* source, std::size_t bytes) const {
     return transfer_entry(Opcode::kRdmaWrite, offset(dest), offset(source),
@@ -253,6 +259,8 @@ class Burst {
     WqeImage entries;
     make_atomic(entries, Queue(view_), offset(update.address),
                 {op, sizeof(*update.address), update.value, 0}, kSink);
+    if (offset(update.address) >= heap_bytes_)
+      use_registered_key(entries, *state_, Queue(view_), KeyUse::kAtomic);
     if (coop_.thread_rank() == 0) {
       EntryStore store = store_at(next(), abi::kCqUpdate);
       entries.fill(store, HeldKeys{local_key_, place_.remote_key});

@@ -39,6 +39,12 @@ GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPa
   return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
 }
 
+/// From memory: `pe` would be one more register of a call.
+GSHMEM_FN int peer_of(Posting& posting) {
+  keep_in_memory(posting);
+  return posting.queue.pe();
+}
+
 /// The one thread that posts for a warp or a block meets no other.
 template <class Coop>
 inline constexpr Sharing kSharing =
@@ -52,11 +58,12 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
                         std::size_t bytes, int pe, Reuse reuse) {
   if (coop.thread_rank() != 0) return;
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
-  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+  if (has_queue_keys(state, dest) &&
+      (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)))) {
     PostingOf<OneEntry> posting;
     ShortPayload payload{};  // comes while the queue is chosen
     if (words) payload = load_words(source, bytes);
-    post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny);
+    post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest);
     if (words) {
       posting.entries = words_entry(posting, dest, payload, bytes);
       // By value where threads put by themselves: the time of others goes elsewhere.
@@ -81,9 +88,10 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
                         std::size_t bytes, int pe, Arrival arrival) {
   if (coop.thread_rank() != 0) return;
   const bool blocking = arrival == Arrival::kOnReturn;
-  if (is_short(state, dest, bytes) && !(state.nic.flags & abi::kNicReadNeedsDump)) {
+  if (has_queue_keys(state, source) && is_short(state, dest, bytes) &&
+      !(state.nic.flags & abi::kNicReadNeedsDump)) {
     PostingOf<OneEntry> posting;
-    post_to(posting, state, pe, Rail::kAny);
+    post_to(posting, state, pe, Rail::kAny, source);
     posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes);
     post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
     return;
@@ -96,16 +104,6 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   execute_long(request);
 }
 
-/// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
-GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
-                             int pe) {
-  PostingOf<OneEntry> posting;
-  post_to(posting, state, pe, Rail::kFirst);
-  posting.entries = inline_entry(
-      posting.offset(dest),
-      {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
-  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
-}
 /// A value of at most 16 bytes, which need not be in the heap, to or from `symmetric`.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
                                const void* value, std::uint32_t bytes, int pe) {
@@ -115,6 +113,28 @@ GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const vo
   request.remote = static_cast<const char*>(symmetric);
   request.bytes = bytes;
   execute_long(request);
+}
+/// As put_word, to registered memory.
+GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_t raw,
+                                    std::uint32_t bytes, int pe) {
+  PostingOf<WqeImage> posting;
+  post_to(posting, state, pe, Rail::kFirst, dest);
+  image_short_inline(posting.entries, {posting.offset(dest), posting.queue.remote_key()},
+                     {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
+                     bytes);
+  use_registered_key(posting.entries, state, posting.queue, KeyUse::kPayload);
+  post<Sharing::kWarp>(posting);
+}
+/// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
+GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
+                             int pe) {
+  PostingOf<OneEntry> posting;
+  if (!post_to(posting, state, pe, Rail::kFirst, dest))
+    return put_word_beyond(state, dest, raw, bytes, pe);
+  posting.entries = inline_entry(
+      posting.offset(dest),
+      {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
+  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
 }
 /// One element of 1 to 16 bytes. What lies out of line is the same for all types.
 template <class T>
@@ -143,12 +163,12 @@ GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
 GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
                                       int pe) {
   std::uint64_t value = 0;
-  if (state.nic.flags & abi::kNicReadNeedsDump) {
+  if ((state.nic.flags & abi::kNicReadNeedsDump) != 0 || !has_queue_keys(state, source)) {
     move_value(state, Operation::kGet, source, &value, bytes, pe);
     return value;
   }
   PostingOf<OneEntry> posting;
-  post_to(posting, state, pe, Rail::kAny);
+  post_to(posting, state, pe, Rail::kAny, source);
   posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, state.heap, bytes);
   keep_in_memory(posting);
   abi::ScratchSlot* slot = claim_or_report(&state);
@@ -183,23 +203,26 @@ GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
 GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe);
   PostingOf<WqeImage> posting;
-  post_to(posting, state, pe, Rail::kFirst);
+  const bool direct = post_to(posting, state, pe, Rail::kFirst, target);
   make_atomic(posting.entries, posting.queue, posting.offset(target), operation, kSink);
+  if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kAtomic);
   post<Sharing::kWarp>(posting);
 }
 /// Returns the old value; 0 when it could not be had.
 GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
   if (!state.nic.queues) return refuse_amo(state, pe), 0;
   PostingOf<WqeImage> posting;
-  post_to(posting, state, pe, Rail::kFirst);
+  bool direct = post_to(posting, state, pe, Rail::kFirst, target);
   std::uint64_t remote = posting.offset(target);
   keep_in_memory(posting);
   keep_in_memory(operation);
   keep_in_memory(remote);
+  keep_in_memory(direct);
   abi::ScratchSlot* slot = claim_or_report(&state);
   if (!slot) return 0;
   keep_in_memory(slot);
   make_atomic(posting.entries, posting.queue, remote, operation, heap_offset(state, slot->data));
+  if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kAtomic);
   if (state.nic.flags & abi::kNicReadNeedsDump) {
     append_dump(posting.entries, posting.queue, heap_offset(state, slot->data));
   }
@@ -227,13 +250,16 @@ GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* sour
   const bool words = is_words(source, bytes);
   if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     PostingOf<WqeImage> posting;
-    post_to(posting, state, pe, Rail::kFirst);
-    make_transfer(posting.entries, posting.queue,
-                  words ? words_entry(posting, dest, load_words(source, bytes), bytes)
-                        : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes));
-    make_atomic(posting.entries, posting.queue, posting.offset(signal.word), amo, kSink);
-    post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
-    return;
+    if (post_to(posting, state, pe, Rail::kFirst, dest) &&
+        heap_offset(state, signal.word) < state.heap_bytes) {
+      make_transfer(posting.entries, posting.queue,
+                    words ? words_entry(posting, dest, load_words(source, bytes), bytes)
+                          : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes));
+      make_atomic(posting.entries, posting.queue, posting.offset(signal.word), amo, kSink);
+      post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
+      return;
+    }
+    pe = peer_of(posting);
   }
   Request request{&state, Operation::kPutSignal, pe};
   request.blocking = blocking;

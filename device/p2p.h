@@ -49,18 +49,25 @@ GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
   return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
 }
 
-/// True when [offset, offset + bytes) from the heap's first byte is memory of the program that is
-/// registered as symmetric. Out of line: beyond the heap only. Pairs with
-/// RegisteredMemory::publish.
-GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
-  if (!state.registered || offset < state.heap_bytes) return false;
+/// The row of [offset, offset + bytes) from the heap's first byte, when that is memory of the
+/// program that is registered as symmetric; else null. Pairs with RegisteredMemory::publish.
+GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std::uint64_t offset,
+                                                        std::uint64_t bytes) {
+  if (!state.registered || offset < state.heap_bytes ||
+      offset >= static_cast<std::uint64_t>(state.stride))
+    return nullptr;  // the rows are far
+  GSHMEM_NO_UNROLL
   for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
     const abi::RegisteredRange& range = state.registered[i];
     const std::uint64_t end = load_acquire(&range.end), begin = load_relaxed(&range.begin);
-    if (begin == 0) return false;
-    if (offset >= begin && offset < end) return bytes <= end - offset;
+    if (begin == 0) break;
+    if (offset >= begin && offset < end) return bytes <= end - offset ? &range : nullptr;
   }
-  return false;
+  return nullptr;
+}
+/// There is such a row. Out of line: beyond the heap only.
+GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
+  return search_registered(state, offset, bytes) != nullptr;
 }
 /// True when [p, p + bytes) is in this PE's allocatable heap, or in registered memory.
 GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {

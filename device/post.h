@@ -6,6 +6,7 @@
 // hand between its calls (burst.h) is published from elsewhere. Measured by perftest/issue_cost.
 #pragma once
 
+#include "p2p.h"
 #include "queue.h"
 
 #include <type_traits>
@@ -102,6 +103,30 @@ inline constexpr std::uint32_t kMostAtomicEntries = 2;
 GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remote, const Amo& amo,
                                 std::uint64_t result) {
   image_amo(image, image.second, amo, {remote, queue.atomic_key()}, {result, queue.local_key()});
+}
+/// What a unit of an image names: memory here, or there for payload or atomics.
+enum class KeyUse : std::uint32_t { kLocal, kPayload, kAtomic };
+/// The key of registered memory into a unit that names some. Else it stays that of the heap, by
+/// which no NIC reaches what is beyond it.
+GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
+  const bool local = use == KeyUse::kLocal;
+  const std::uint64_t offset = Be64::from_raw(local ? std::uint64_t{unit.w} << 32 | unit.z
+                                                    : std::uint64_t{unit.y} << 32 | unit.x)
+                                   .get();
+  const abi::RegisteredRange* const range = search_registered(state, offset, 1);
+  if (!range) return;
+  if (local) {
+    unit.y = range->local[queue.nic()].raw;
+    return;
+  }
+  const abi::RemoteKeys& keys =
+      range->remote[static_cast<std::uint32_t>(queue.pe()) * range->rails + queue.rail()];
+  unit.z = use == KeyUse::kPayload ? keys.payload.raw : keys.atomic.raw;
+}
+/// Of what the first WQE is for, there.
+GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,
+                                       KeyUse use) {
+  put_registered_key(image.unit[1], state, queue, use);
 }
 /// The old value that an atomic has fetched may be on its way when the atomic is complete, as data
 /// of READs (request.h, make_dump).
@@ -283,6 +308,10 @@ struct PostState {
         cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
         heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
         traits(load_bulk(&state.nic.traits)) {}
+  /// Its keys are those of the queue.
+  GSHMEM_FN bool has_in_heap(const void* p) const {
+    return !abi::QueueTraits::is_beyond(traits, reinterpret_cast<std::uint64_t>(p) - heap);
+  }
 };
 /// By queue `index`.
 GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& held,

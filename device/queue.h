@@ -87,9 +87,17 @@ class Queue {
             reinterpret_cast<abi::Be32*>(std::uint64_t{at.w} << 32 | at.z), number};
   }
   GSHMEM_FN QueueBells bells() const { return bells(number()); }
-  GSHMEM_FN int pe() const { return static_cast<int>(word(view_->pe)); }
+  GSHMEM_FN int pe() const { return static_cast<int>(ends() & 0xffff); }
+  /// QueueView::nic and rail.
+  GSHMEM_FN std::uint32_t nic() const { return ends() >> 16 & 0xff; }
+  GSHMEM_FN std::uint32_t rail() const { return ends() >> 24; }
 
  private:
+  /// Of `pe`, `nic` and `rail`, which are one word.
+  GSHMEM_FN std::uint32_t ends() const {
+    static_assert(offsetof(QueueView, rail) == offsetof(QueueView, pe) + 3);
+    return load_constant(reinterpret_cast<const std::uint32_t*>(&view_->pe));
+  }
   template <class T>
   GSHMEM_FN static T* pointer(T* const& field) {
     return reinterpret_cast<T*>(load_constant(reinterpret_cast<const std::uint64_t*>(&field)));

@@ -1,10 +1,10 @@
 // The long way of the network path: what is more than one WQE, has its data outside the heap, or
 // must be followed by a DUMP. A Request is worked off step by step, in local memory (execute_long),
-// by the protocol of queue.h. One thread of a group posts; addresses are offsets into the heaps,
-// which one key covers.
+// by the protocol of queue.h. One thread of a group posts; addresses are offsets into the heaps, or
+// beyond them into registered memory. One key covers the heap, one each of what is registered.
 //
-// Local memory outside of the heap has no key. What is put from there travels inside the entries,
-// and may be reused at once; what is fetched to there goes through a scratch slot of the heap.
+// Other local memory has no key. What is put from there travels inside the entries, and may be
+// reused at once; what is fetched to there goes through a scratch slot of the heap.
 #pragma once
 
 #include "post.h"
@@ -41,15 +41,22 @@ GSHMEM_FN std::uint32_t queue_index(const State& state, int pe, Rail rail) {
   return static_cast<std::uint32_t>(pe) * nic.per_pe + slot;
 }
 
-/// By the calling thread's queue to `pe`.
-GSHMEM_FN void post_to(Posting& posting, const State& state, int pe, Rail rail) {
+/// By the calling thread's queue to `pe`. False: `symmetric` is not in the heap, and has other keys
+/// than those of the queue.
+GSHMEM_FN bool post_to(Posting& posting, const State& state, int pe, Rail rail,
+                       const void* symmetric) {
   const PostState held(state);
   post_by(posting, state, held, queue_index(state, pe, rail));
+  return held.has_in_heap(symmetric);
 }
 
 /// Offset of an address in this PE's heap: what WQEs call it, here and at every PE.
 GSHMEM_FN std::uint64_t heap_offset(const State& state, const void* p) {
   return static_cast<std::uint64_t>(static_cast<const char*>(p) - state.heap);
+}
+/// What is not in registered memory has the keys of the queue.
+GSHMEM_FN bool has_queue_keys(const State& state, const void* symmetric) {
+  return !abi::QueueTraits::is_beyond(state.nic.traits, heap_offset(state, symmetric));
 }
 /// The NIC can read and write it: any part of the heap, that of the library included.
 GSHMEM_FN bool in_heap(const State& state, const void* p, std::size_t bytes) {
@@ -82,6 +89,8 @@ struct Request {
   void* target = nullptr;  ///< of the atomic; null: there is none (left)
   Amo amo{};
   abi::ScratchSlot* slot = nullptr;  ///< where what is read arrives, if it needs one
+  bool reachable = false;            ///< the NIC reads and writes `local` itself
+  bool beyond = false;               ///< a place may be in registered memory
 
   GSHMEM_FN bool empty() const { return bytes == 0 && !target; }
   GSHMEM_FN std::uint32_t next_piece() const {
@@ -127,15 +136,19 @@ GSHMEM_FN KeyedAddress local_place(const Post& post, const void* p) {
 // nothing but the request's address.
 
 GSHMEM_FN Way way_of(const Request& request) {
-  const bool reachable = in_heap(*request.state, request.local, request.bytes);
-  if (request.operation == Operation::kGet) return reachable ? Way::kRead : Way::kFetch;
+  if (request.operation == Operation::kGet) return request.reachable ? Way::kRead : Way::kFetch;
   const bool small = request.blocking && request.bytes <= kInlinePutBytes;
-  return reachable && !small ? Way::kWrite : Way::kInline;
+  return request.reachable && !small ? Way::kWrite : Way::kInline;
 }
 
 /// Chooses queue and way. True: a scratch slot is needed.
 GSHMEM_OUTLINE bool begin(Request& request, Post& post) {
   request.way = way_of(request);
+  const auto beyond = [&](const void* p) {
+    return heap_offset(*request.state, p) >= request.state->heap_bytes;
+  };
+  request.beyond = beyond(request.remote) || (request.reachable && beyond(request.local)) ||
+                   (request.target && beyond(request.target));
   const bool first = request.target || request.way == Way::kInline;
   const Rail rail = first ? Rail::kFirst : Rail::kAny;
   post_by(post, *request.state, queue_index(*request.state, request.pe, rail));
@@ -272,6 +285,25 @@ GSHMEM_OUTLINE bool next_image(Request& request, Post& post) {
   return true;
 }
 
+/// Which unit of the image names a place: in the order of the calls below.
+enum class Place : std::uint32_t { kRemote, kLocal, kSecond };
+/// The key of a place in registered memory, into the image.
+GSHMEM_OUTLINE void use_registered_key(const Request& request, Post& post, Place place) {
+  const bool carries = request.piece != 0;
+  std::uint32_t at = 1;
+  KeyUse use = carries ? KeyUse::kPayload : KeyUse::kAtomic;
+  if (place == Place::kLocal) {
+    if (!carries || request.way == Way::kInline) return;
+    at = 2;
+    use = KeyUse::kLocal;
+  } else if (place == Place::kSecond) {  // an atomic, or a DUMP
+    if (post.entries.second == 0) return;
+    at = 5;
+    use = request.operation == Operation::kGet ? KeyUse::kLocal : KeyUse::kAtomic;
+  }
+  put_registered_key(post.entries.unit[at], *request.state, post.queue, use);
+}
+
 /// What has arrived in the scratch slot, to where it is wanted.
 GSHMEM_OUTLINE void take_result(const Request& request) {
   copy_fetched(const_cast<char*>(request.local), request.slot, request.piece);
@@ -281,10 +313,18 @@ GSHMEM_OUTLINE void take_result(const Request& request) {
 /// READ may still write there.
 GSHMEM_OUTLINE void execute_long(Request& request) {
   if (request.empty()) return;
+  request.reachable =
+      in_heap(*request.state, request.local, request.bytes) ||
+      is_registered(*request.state, heap_offset(*request.state, request.local), request.bytes);
   Post post;
   if (begin(request, post)) request.slot = claim_scratch(post);
   GSHMEM_NO_UNROLL
   while (next_image(request, post)) {
+    if (request.beyond) {
+      use_registered_key(request, post, Place::kRemote);
+      use_registered_key(request, post, Place::kLocal);
+      use_registered_key(request, post, Place::kSecond);
+    }
     post_by_steps<Sharing::kWarp>(post);
     if (request.slot && post.good() && queue_await(post)) take_result(request);
   }

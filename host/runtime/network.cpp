@@ -200,6 +200,23 @@ void Network::open(const Outside& outside) {
   GSHMEM_INFO("network path to %zu PEs by %s", peers.size(), text().c_str());
 }
 
+void Network::register_memory(std::uint64_t offset, std::size_t bytes) {
+  if (!queues_) return;
+  queues_->keys().add({.base = state_.heap + offset,
+                       .bytes = bytes,
+                       .kind = gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
+                       .gpu = gpu_ ? gpu_->device() : -1,
+                       .offset = offset});
+}
+
+void Network::exchange_keys(std::uint64_t offset, abi::RegisteredRange& row) {
+  if (queues_) queues_->keys().exchange(ranks(), offset, row);
+}
+
+void Network::unregister_memory(std::uint64_t offset) noexcept {
+  if (queues_) queues_->keys().remove(offset);
+}
+
 void Network::start_first_use() {
   const std::lock_guard lock(mutex_);
   first_use_ = std::make_unique<nic::FirstUse>(

@@ -49,6 +49,14 @@ class Network {
   [[nodiscard]] nic::QueueSet* queues() noexcept { return queues_.get(); }
   /// Some PE of the job needs it.
   [[nodiscard]] bool in_use() const noexcept { return queues_ != nullptr; }
+  // Memory of the program, which this PE has mapped at `offset` from its heap. Nothing happens
+  // where all PEs are mapped.
+  /// Local: its NICs reach it. Errors: what the Nic throws; then they do not.
+  void register_memory(std::uint64_t offset, std::size_t bytes);
+  /// Collective, after that on all PEs: the keys by which device code reaches it, into the row.
+  void exchange_keys(std::uint64_t offset, abi::RegisteredRange& row);
+  /// Local: nothing reaches it any more.
+  void unregister_memory(std::uint64_t offset) noexcept;
   /// Those of GSHMEM_CONTEXTS.
   [[nodiscard]] const std::vector<nic::ContextQueues>& context_queues() const noexcept {
     return context_queues_;

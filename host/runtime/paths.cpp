@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <set>
 
@@ -74,7 +75,8 @@ std::uint64_t Paths::bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) 
   // A process has 128 TiB; the driver (580) gives a range of 64 TiB, and none of 128.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 45;
   const std::uint64_t most = kMost / slots;
-  return std::min(wanted, most > heap_bytes ? most - heap_bytes : 0);
+  const std::uint64_t begin = std::bit_ceil(heap_bytes);
+  return std::min(wanted, most > begin ? most - begin : 0);
 }
 
 void Paths::make_window(std::uint64_t bytes) {

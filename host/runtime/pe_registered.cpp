@@ -18,7 +18,7 @@ void Pe::make_registered() {
   }
   state_.registered = rows;
   registered_ = std::make_unique<RegisteredMemory>(
-      RegisteredMemory::Place{window.bytes(), window.lent_bytes(), window.lent_granularity()},
+      RegisteredMemory::Place{window.lent_begin(), window.lent_bytes(), window.lent_granularity()},
       rows);
 }
 
@@ -37,14 +37,6 @@ void Pe::require_registrable(const char* call, const SymmetricBuffer& buffer) co
                      buffer.buffer, buffer.bytes);
   });
   registered_->require_new(call, buffer.buffer, buffer.bytes);
-  if (!network_.in_use()) return;
-  std::string why = "atomics go by the network";
-  for (int pe = 0; pe < state_.n_pes; ++pe) {
-    if (!paths_->is_mapped(pe)) why = paths_->why_not(pe);
-  }
-  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
-              strprintf("%s: jobs that use a network have no registered symmetric memory: %s", call,
-                        why.c_str()));
 }
 
 /// Where all PEs wish it to be.
@@ -73,6 +65,7 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
   });
   const std::uint64_t offset =
       registered_->reserve(call, buffer.bytes, agreed_wish(buffer.preferred));
+  abi::RegisteredRange keys{};
   try {
     step_of(call, [&] {
       try {
@@ -82,26 +75,32 @@ void* Pe::register_symmetric(const char* call, const SymmetricBuffer& buffer) {
           if (gpu_) gpu_->complete_memory_calls_on(at);
           at += piece.bytes;
         }
+        network_.register_memory(offset, buffer.bytes);
       } catch (const Error& error) {
         throw Error(error.code(), strprintf("%s: %s", call, error.what()));
       }
     });
+    network_.exchange_keys(offset, keys);
   } catch (...) {
+    network_.unregister_memory(offset);
     window.unmap_lent(offset);
     registered_->release(offset);
     throw;
   }
-  registered_->publish(offset, buffer.buffer, buffer.bytes);
+  registered_->publish(offset, buffer.buffer, buffer.bytes, keys);
   GSHMEM_DEBUG("%s: %p (%zu bytes) at %p", call, buffer.buffer, buffer.bytes, state_.heap + offset);
   return state_.heap + offset;
 }
 
-/// All PEs have come before any takes the memory away.
+/// All PEs have come, with what they have posted complete, before any takes the memory away.
 void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t bytes) {
   const auto alone = heap_->enter(call, bytes);
   const std::shared_ptr<void> in_gpu = gpu_ ? gpu_->enter() : nullptr;
   const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(symmetric) - state_.heap);
-  step_of(call, [&] { registered_->require_known(call, symmetric, offset, bytes); });
+  step_of(call, [&] {
+    registered_->require_known(call, symmetric, offset, bytes);
+    if (network_.in_use()) quiet_network();
+  });
   const std::vector<std::uint64_t> all = allgather(ranks(), offset);
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     require(all[pe] == all[0], GSHMEMX_ERROR_SYMMETRY, [&] {
@@ -110,6 +109,7 @@ void Pe::unregister_symmetric(const char* call, void* symmetric, std::size_t byt
     });
   }
   registered_->release(offset);
+  network_.unregister_memory(offset);
   paths_->window().unmap_lent(offset);
 }
 

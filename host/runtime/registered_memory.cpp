@@ -51,11 +51,16 @@ std::uint64_t RegisteredMemory::reserve(const char* call, std::size_t bytes,
   return offset;
 }
 
-/// The end last: a thread that finds the range finds all of it. Pairs with device::is_registered.
-void RegisteredMemory::publish(std::uint64_t offset, const void* buffer, std::size_t bytes) {
+/// The end last: a thread that finds the range finds all of it. Pairs with
+/// device::search_registered.
+void RegisteredMemory::publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
+                               const abi::RegisteredRange& keys) {
   abi::RegisteredRange* const row = std::find_if(rows_, rows_ + abi::kMaxRegistered,
                                                  [](const auto& range) { return range.end == 0; });
   buffers_[offset] = {reinterpret_cast<std::uintptr_t>(buffer), bytes, row};
+  row->local = keys.local;
+  row->remote = keys.remote;
+  row->rails = keys.rails;
   __atomic_store_n(&row->begin, offset, __ATOMIC_RELAXED);
   __atomic_store_n(&row->end, offset + bytes, __ATOMIC_RELEASE);
 }

@@ -35,8 +35,9 @@ class RegisteredMemory {
   /// other one. Errors: GSHMEMX_ERROR_OUT_OF_MEMORY, also when all rows are in use.
   [[nodiscard]] std::uint64_t reserve(const char* call, std::size_t bytes,
                                       std::optional<std::uint64_t> wish);
-  /// Device code finds it from now on.
-  void publish(std::uint64_t offset, const void* buffer, std::size_t bytes);
+  /// Device code finds it from now on, with the keys that are in `keys`.
+  void publish(std::uint64_t offset, const void* buffer, std::size_t bytes,
+               const abi::RegisteredRange& keys);
   /// What reserve gave; device code finds it no more.
   void release(std::uint64_t offset);
 

@@ -108,9 +108,9 @@ GSHMEM_EXPORT void gshmemx_buffer_unregister_all(void);
 /// that is open. `flags` is 0. Null on errors, on all PEs alike, with the reason in the log:
 /// GSHMEMX_ERROR_SYMMETRY; GSHMEMX_ERROR_INVALID_VALUE for null, no bytes, parts of allocations,
 /// flags, what is symmetric already, or has bytes in common with what is registered;
-/// GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that use a network or map heaps by
-/// fabric handles; GSHMEMX_ERROR_OUT_OF_MEMORY for more than GSHMEM_REGISTERED_SIZE, or 256
-/// buffers. Source: as nvshmemx_buffer_register_symmetric.
+/// GSHMEMX_ERROR_NOT_SUPPORTED for other memory, and in jobs that map heaps by fabric handles;
+/// GSHMEMX_ERROR_NIC for what a NIC does not reach; GSHMEMX_ERROR_OUT_OF_MEMORY for more than
+/// GSHMEM_REGISTERED_SIZE, or 256 buffers. Source: as nvshmemx_buffer_register_symmetric.
 GSHMEM_EXPORT void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags);
 /// As gshmemx_buffer_register_symmetric, at `preferred_addr` where that has the same distance from
 /// the heap on all PEs, and is free, aligned and in the place for registered memory; else

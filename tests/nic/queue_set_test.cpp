@@ -29,7 +29,6 @@
 
 namespace gshmem::nic {
 namespace {
-
 /// What the end of a queue says of itself. Queues of a PE count by port.
 struct End {
   int pe, queue;
@@ -75,6 +74,7 @@ class Noting final : public Nic {
     heap_bytes = region.bytes;
     return {0, key_of(pe_, port_), ~key_of(pe_, port_)};
   }
+  void unregister_memory(const Region&) noexcept override {}
   CreatedQueue create_queue(const QueuePlace& place) override {
     require(port_ != "d15" || made < 4, GSHMEMX_ERROR_NIC, "no more queue pairs");
     queues.push_back({-1, place.depth, 0, {}});

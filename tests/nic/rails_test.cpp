@@ -40,6 +40,7 @@ class Described final : public Nic {
   Limits limits() const override { return limits_; }
   void use_queue_memory(const Region&) override {}
   Keys register_memory(const Region&) override { return {}; }
+  void unregister_memory(const Region&) noexcept override {}
   CreatedQueue create_queue(const QueuePlace&) override { return {}; }
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}

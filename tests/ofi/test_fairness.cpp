@@ -96,9 +96,11 @@ class QueueRig {
   std::vector<std::uint8_t> memory_;
   std::vector<std::uint64_t> doorbells_;
   ofi::Clock::time_point now_ = ofi::Clock::now();
+  ofi::Memories memories_;
   ofi::QueueServices services_{.data = engine,
                                .atomics = engine,
                                .operations = operations_,
+                               .memories = memories_,
                                .heap_bytes = kHeapBytes,
                                .max_message = 1 << 30,
                                .timeout = std::chrono::seconds(10)};

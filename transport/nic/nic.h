@@ -29,7 +29,7 @@ namespace gshmem::nic {
 
 enum class MemoryKind { kHost, kGpu };
 
-/// Memory of this process. Keys of it address it from 0, not from `base`.
+/// Memory of this process. Keys of it address it from `offset` on, not from `base`.
 struct Region {
   void* base = nullptr;
   std::uint64_t bytes = 0;
@@ -37,6 +37,7 @@ struct Region {
   int gpu = -1;  ///< CUDA device of kGpu
   /// By which the CPU reaches all of it, where there is one; lives longer than the Nic.
   const GpuMapping* mapping = nullptr;
+  std::uint64_t offset = 0;  ///< from the heap's first byte; in whole pages
 };
 
 /// The place of one queue, as offsets into the region last given to `use_queue_memory`.
@@ -117,8 +118,16 @@ class Nic {
 
   // In this order, on every PE; without register_memory again for queues that come later, while
   // others are in use. Errors of all: Error with what to do about it.
-  /// The heap, or the beginning of it that this Nic needs; called once.
+  /// First the heap, or the beginning of it that this Nic needs; at any time, also while queues are
+  /// in use, memory beside it.
   [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
+  /// Of memory beside the heap: its keys are an error from now on.
+  virtual void unregister_memory(const Region& region) noexcept = 0;
+  /// What other PEs have to know of that memory beside its keys, as many bytes on every PE; empty:
+  /// nothing.
+  [[nodiscard]] virtual std::vector<std::uint8_t> memory_info(const Region&) { return {}; }
+  /// What all of them say, in PE order.
+  virtual void meet_memory(const Region&, const std::vector<std::uint8_t>& /*all*/) {}
   /// The region that holds the queues created from now on, their completions and doorbell records:
   /// a new one, or one of those before.
   virtual void use_queue_memory(const Region& region) = 0;

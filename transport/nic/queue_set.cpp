@@ -63,12 +63,11 @@ QueueSet::QueueSet(Rails& rails, const QueueSetOptions& options)
       my_pe_(options.boot.rank()),
       depth_(std::bit_ceil(static_cast<std::uint32_t>(options.config.qp_depth))),
       memory_(choose_memory()),
-      only_atomics_(options.only_atomics),
+      keys_(rails, options.memory.shared),
       on_first_use_(options.config.connect == ConnectChoice::kUse && rails_.limits().first_use) {
-  KeysByRail remote_keys{};
-  register_heap(remote_keys);
+  keys_.register_heap(heap_, peers_, options.only_atomics);
   make_batches({default_queues(rails_.count(), options.config.qps_per_pe)});
-  remote_keys_ = allgather(options.boot, remote_keys);
+  keys_.exchange(options.boot);
   exchange(options.boot);
   if (on_first_use_) {
     const Pair self{0, my_pe_};
@@ -227,27 +226,6 @@ Region QueueSet::allocate(std::uint64_t bytes) {
   return {reinterpret_cast<void*>(rounded(raw, page)), bytes, MemoryKind::kGpu, heap_.gpu};
 }
 
-/// Keys of the heap, for every Nic that this PE uses. One by which only atomics go gets the part
-/// where they leave their old values.
-void QueueSet::register_heap(KeysByRail& remote) {
-  std::map<Nic*, bool> whole;  // or only that part
-  for (int rail = 0; rail < rails_.count(); ++rail) whole[&rails_[rail]] = true;
-  for (const int pe : peers_) {
-    for (int rail = 0; rail < rails_.count(); ++rail) {
-      whole[&rails_.to(pe, rail)] |= !only_atomics_(pe);
-    }
-  }
-  for (const auto& [nic, all] : whole) {
-    Region region = heap_;
-    if (!all) region.bytes = abi::kInternalBytes;
-    const Keys keys = nic->register_memory(region);
-    local_keys_[nic] = keys.local;
-    for (int rail = 0; rail < rails_.count(); ++rail)
-      if (nic == &rails_[rail])
-        remote[static_cast<std::size_t>(rail)] = {.payload = keys.remote, .atomic = keys.atomic};
-  }
-}
-
 /// A batch of which nothing is made yet: which queues there are, by which Nic and where.
 QueueSet::Batch QueueSet::lay_out(std::vector<QueueRails> contexts) const {
   Batch batch;
@@ -375,7 +353,7 @@ void QueueSet::connect(std::span<const Queue> queues, const QueueInfos& theirs) 
     const Queue& queue = queues[i];
     const End& own = queue.own;
     own.nic->connect(own.number, queue.pe, theirs[i].answers,
-                     remote_keys(queue.pe, queue.rail).payload);
+                     keys_.remote(queue.pe, queue.rail).payload);
     if (!queue.answering) continue;
     queue.answering->nic->connect(queue.answering->number, queue.pe, theirs[i].asks, 0);
   }
@@ -450,11 +428,13 @@ abi::QueueView QueueSet::view_of(const Batch& batch, std::size_t i) const {
   view.completion = reinterpret_cast<const abi::Be32*>(batch.slab() + place.completion +
                                                        abi::kCompletionWordOffset);
   view.number = end.created.number;
-  view.local_key = abi::Be32(local_keys_.at(end.nic));
-  const RemoteKeys keys = remote_keys(queue.pe, queue.rail);
+  view.local_key = abi::Be32(keys_.local(*end.nic));
+  const MemoryKeys::Remote keys = keys_.remote(queue.pe, queue.rail);
   view.remote_key = abi::Be32(keys.payload);
   view.atomic_key = abi::Be32(keys.atomic);
-  view.pe = queue.pe;
+  view.pe = static_cast<std::uint16_t>(queue.pe);
+  view.nic = keys_.number(*end.nic);
+  view.rail = static_cast<std::uint8_t>(queue.rail);
   return view;
 }
 
@@ -495,8 +475,11 @@ abi::NicView QueueSet::publish(const Batch& batch, const std::vector<abi::QueueV
       rails_.count() > 1 || config_.ib_relaxed_ordering || config_.quiet == QuietChoice::kVisible;
   view.flags = limits.flags | (visible ? abi::kNicFlush : 0u);
   view.max_message = limits.max_message;
-  view.traits = abi::QueueTraits::of(
-      {.depth = depth_, .batch = abi::batch_of(depth_), .memory = memory_, .bell = bell(limits)});
+  view.traits = abi::QueueTraits::of({.depth = depth_,
+                                      .batch = abi::batch_of(depth_),
+                                      .memory = memory_,
+                                      .bell = bell(limits),
+                                      .heap_end = std::bit_ceil(heap_.bytes)});
   return view;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "transport/nic/agent.h"
+#include "transport/nic/memory_keys.h"
 #include "transport/nic/rails.h"
 
 #include <array>
@@ -97,6 +98,8 @@ class QueueSet {
   /// Afterwards every PE waits for all others before it posts to them.
   [[nodiscard]] std::vector<ContextQueues> connect();
 
+  [[nodiscard]] MemoryKeys& keys() noexcept { return keys_; }
+
   /// Of the default context's queues, one for each Nic: their numbers in its view.
   [[nodiscard]] std::vector<std::uint32_t> one_by_each_nic() const;
   /// Has a host thread ring from now on, because what device code stores does not arrive. Before
@@ -144,15 +147,6 @@ class QueueSet {
   [[nodiscard]] bool is_answered_apart(int pe, int rail) const {
     return pe == my_pe_ || rails_.is_one_way(pe, rail);
   }
-  /// Of a heap, for its peers: by rail.
-  struct RemoteKeys {
-    std::uint32_t payload = 0, atomic = 0;
-  };
-  using KeysByRail = std::array<RemoteKeys, kMaxRails>;
-  [[nodiscard]] RemoteKeys remote_keys(int pe, int rail) const {
-    return remote_keys_[static_cast<std::size_t>(pe)][static_cast<std::size_t>(rail)];
-  }
-  void register_heap(KeysByRail& remote);
   // The queues to one peer, of a batch: made, described, connected to what the peer says of its
   // own.
   void create(const Batch& batch, std::span<Queue> queues);
@@ -193,11 +187,9 @@ class QueueSet {
   int my_pe_;
   std::uint32_t depth_;
   abi::QueueMemory memory_;
-  std::function<bool(int pe)> only_atomics_;
-  std::map<const Nic*, std::uint32_t> local_keys_;  ///< of the heap
-  std::vector<KeysByRail> remote_keys_;             ///< by PE
-  std::map<const Nic*, int> made_;                  ///< queues of all batches
-  std::map<const Nic*, const void*> memory_used_;   ///< the slab that each was told last
+  MemoryKeys keys_;
+  std::map<const Nic*, int> made_;                 ///< queues of all batches
+  std::map<const Nic*, const void*> memory_used_;  ///< the slab that each was told last
   bool on_first_use_;
   std::mutex mutex_;                ///< of all below, and of what is asked of the Nics
   int contexts_ = 0;                ///< so many were numbered; 0 is the default one

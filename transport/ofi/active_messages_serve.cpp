@@ -9,9 +9,13 @@ using State = MessageBuffer::State;
 
 std::uint8_t ActiveMessages::check(const MessageHeader& header) const {
   const bool word = header.bytes == 4 || header.bytes == 8;
-  const bool fits = in_range(header.offset, header.bytes, setup_.heap_bytes);
+  const Memory* const beside = header.offset < setup_.heap_bytes
+                                   ? nullptr
+                                   : setup_.memories.find(header.offset, header.bytes);
+  const std::uint32_t key = beside != nullptr ? beside->key : setup_.remote_key;
+  const bool fits = beside != nullptr || in_range(header.offset, header.bytes, setup_.heap_bytes);
   abi::Syndrome syndrome{};
-  if (header.key != setup_.remote_key || !fits) {
+  if (header.key != key || !fits) {
     syndrome = abi::Syndrome::kRemoteAccess;
   } else if (header.kind == MessageKind::kAtomic) {
     if (!word || header.offset % header.bytes != 0) syndrome = abi::Syndrome::kRemoteRequest;

@@ -40,12 +40,29 @@ void Executor::start() {
   probes_.wait(setup_.connects_within);
 }
 
+void Executor::call(std::function<void()> what) {
+  if (!thread_.joinable()) return what();
+  std::packaged_task<void()> task(std::move(what));
+  std::future<void> done = task.get_future();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back(std::move(task));
+    any_handover_.store(true, std::memory_order_release);  // pairs with take_rings
+  }
+  done.get();
+}
+
 void Executor::take_rings() {
   if (!any_handover_.load(std::memory_order_acquire)) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (WorkQueue& queue : handover_) queues_.add(std::move(queue));
-  handover_.clear();
-  any_handover_.store(false, std::memory_order_relaxed);
+  std::deque<std::packaged_task<void()>> calls;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (WorkQueue& queue : handover_) queues_.add(std::move(queue));
+    handover_.clear();
+    calls.swap(calls_);
+    any_handover_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& call : calls) call();
 }
 
 void Executor::stop() noexcept {

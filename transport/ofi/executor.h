@@ -11,6 +11,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -47,6 +48,9 @@ class Executor {
   /// Starts the thread, or hands it the queues added since. All PEs to which these lead, and none
   /// did before, have answered by each lane when it returns. Errors: as of Probes::wait.
   void start();
+  /// Has the thread, which alone may call the provider, do it; returns or throws what it did. Where
+  /// there is no thread the caller does it.
+  void call(std::function<void()> what);
   void stop() noexcept;
 
   // What the thread does, for a caller that is the thread itself.
@@ -66,8 +70,9 @@ class Executor {
   WorkQueues queues_;  ///< of the thread
   std::deque<WorkQueue> added_;
   std::size_t handed_over_ = 0;
-  std::mutex mutex_;  ///< of handover_
+  std::mutex mutex_;  ///< of the next two
   std::deque<WorkQueue> handover_;
+  std::deque<std::packaged_task<void()>> calls_;
   std::atomic<bool> any_handover_{false};
   std::vector<bool> reported_;  ///< by PE: its loss
   bool broken_ = false;         ///< the endpoint is lost; queues only fail what comes

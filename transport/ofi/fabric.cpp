@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -126,12 +127,21 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
                    "This is an error of the provider");
     library_.check(fi_mr_enable(mr.get()), "fi_mr_enable", "This is an error of the provider");
   }
+  memory.region = mr.get();
   memory.descriptor = fi_mr_desc(mr.get());
   memory.key = fi_mr_key(mr.get());
   // fi_mr(3): without FI_MR_VIRT_ADDR peers address a region from 0.
   memory.remote_base = mode & FI_MR_VIRT_ADDR ? reinterpret_cast<std::uintptr_t>(region.base) : 0;
   regions_.push_back(std::move(mr));
   return memory;
+}
+
+void Fabric::unregister_memory(const fid_mr* region) noexcept {
+  const auto found =
+      std::ranges::find_if(regions_, [&](const Fid<fid_mr>& each) { return each.get() == region; });
+  if (found == regions_.end()) return;
+  std::swap(*found, regions_.back());
+  regions_.pop_back();
 }
 
 void Fabric::close() noexcept {

@@ -47,8 +47,9 @@ struct Context {
   CompletionSink* sink = nullptr;
 };
 
-/// Memory that the provider may read and write; registered until Fabric::close().
+/// Memory that the provider may read and write; registered until Fabric::close() at the latest.
 struct Registered {
+  const fid_mr* region = nullptr;
   std::uint8_t* base = nullptr;
   std::uint64_t bytes = 0;
   void* descriptor = nullptr;     ///< for local use
@@ -87,6 +88,9 @@ class Fabric {
 
   /// `access`: FI_READ, FI_WRITE, FI_REMOTE_READ, ... Errors: GSHMEMX_ERROR_NIC.
   [[nodiscard]] Registered register_memory(const nic::Region& region, std::uint64_t access);
+
+  /// What it gave: nobody reaches the memory by it any more.
+  void unregister_memory(const fid_mr* region) noexcept;
 
   /// Of all immediates from now on.
   void hand_immediates_to(ImmediateSink* sink) { immediates_ = sink; }

@@ -17,6 +17,9 @@ namespace gshmem::ofi {
 
 inline constexpr std::size_t kMaxLanes = 8;
 
+/// Of the heap, and of memory beside it.
+inline constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
 /// A peer by one lane.
 struct Way {
   fi_addr_t address = FI_ADDR_UNSPEC;
@@ -29,6 +32,7 @@ struct LaneMemory {
   std::uint64_t remote_base = 0;  ///< address of its first byte for peers
   std::array<void*, kMaxLanes> descriptors{};
   std::array<std::uint64_t, kMaxLanes> keys{};
+  std::array<const fid_mr*, kMaxLanes> regions{};
 };
 
 class Lanes {
@@ -47,17 +51,27 @@ class Lanes {
     return static_cast<std::size_t>(a + b) % count();
   }
 
-  /// Errors: GSHMEMX_ERROR_NIC.
+  /// Errors: GSHMEMX_ERROR_NIC; then no lane has it.
   [[nodiscard]] LaneMemory register_memory(const nic::Region& region, std::uint64_t access) {
     LaneMemory memory;
-    for (std::size_t lane = 0; lane < count(); ++lane) {
-      const Registered registered = fabrics_[lane]->register_memory(region, access);
-      memory.base = registered.base;
-      memory.remote_base = registered.remote_base;
-      memory.descriptors[lane] = registered.descriptor;
-      memory.keys[lane] = registered.key;
+    try {
+      for (std::size_t lane = 0; lane < count(); ++lane) {
+        const Registered registered = fabrics_[lane]->register_memory(region, access);
+        memory.base = registered.base;
+        memory.remote_base = registered.remote_base;
+        memory.descriptors[lane] = registered.descriptor;
+        memory.keys[lane] = registered.key;
+        memory.regions[lane] = registered.region;
+      }
+    } catch (...) {
+      unregister_memory(memory);
+      throw;
     }
     return memory;
+  }
+  void unregister_memory(const LaneMemory& memory) noexcept {
+    for (std::size_t lane = 0; lane < count(); ++lane)
+      fabrics_[lane]->unregister_memory(memory.regions[lane]);
   }
   bool poll() {
     bool any = false;

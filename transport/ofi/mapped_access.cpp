@@ -13,7 +13,7 @@ constexpr Ticket kMappedTicket = std::numeric_limits<Ticket>::max();
 
 Ticket MappedAccess::start_write(std::uint64_t offset, const void* from, std::size_t bytes) {
   if (bytes == 0) return kNoTicket;
-  if (bytes > kMaxWrite) {
+  if (bytes > kMaxWrite || !in_range(offset, bytes, mapping_.bytes())) {
     settle();
     return engine_->start_write(offset, from, bytes);
   }
@@ -25,7 +25,7 @@ Ticket MappedAccess::start_write(std::uint64_t offset, const void* from, std::si
 
 Ticket MappedAccess::start_read(std::uint64_t offset, void* to, std::size_t bytes) {
   if (bytes == 0) return kNoTicket;
-  if (bytes > kMaxRead) {
+  if (bytes > kMaxRead || !in_range(offset, bytes, mapping_.bytes())) {
     settle();
     return engine_->start_read(offset, to, bytes);
   }
@@ -46,6 +46,10 @@ void MappedAccess::settle() {
 }
 
 Ticket MappedAccess::start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) {
+  if (!in_range(offset, wqe.length, mapping_.bytes())) {
+    settle();
+    return engine_->start_atomic(offset, wqe, old);
+  }
   std::uint64_t found = 0;
   mapping_.read(offset, &found, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
   unsettled_ = false;

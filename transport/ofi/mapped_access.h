@@ -17,7 +17,7 @@ class MappedAccess final : public MemoryAccess {
   static constexpr std::size_t kMaxWrite = 8 * 1024;
   static constexpr std::size_t kMaxRead = 1024;
 
-  /// `mapping`, of the same heap, lives longer.
+  /// `mapping`, of the same heap, lives longer. What is beyond it is the engine's.
   MappedAccess(std::unique_ptr<MemoryAccess> engine, const GpuMapping& mapping)
       : engine_(std::move(engine)), mapping_(mapping) {}
 

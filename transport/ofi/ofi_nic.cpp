@@ -2,11 +2,16 @@
 
 #include "transport/ofi/provider.h"
 
+#include "host/base/log.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <type_traits>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -120,9 +125,53 @@ void OfiNic::use_queue_memory(const nic::Region& region) {
 }
 
 nic::Keys OfiNic::register_memory(const nic::Region& region) {
+  if (region.offset != 0) return register_beside(region);
   require(region.base == setup_.heap.base && region.bytes == setup_.heap.bytes,
           GSHMEMX_ERROR_INTERNAL, "the heap is not that of open_ofi");
   return keys_;
+}
+
+/// Keys differ from those of the heap, of other PEs, and of what was registered there before.
+nic::Keys OfiNic::register_beside(const nic::Region& region) {
+  constexpr std::uint32_t kSerials = 0x4bff;  // below the keys of heaps
+  Memory memory;
+  memory.begin = region.offset;
+  memory.bytes = region.bytes;
+  memory.key = (registered_++ % kSerials + 1) << 16 | static_cast<std::uint32_t>(setup_.pe);
+  const nic::Keys keys{.local = memory.key, .remote = memory.key, .atomic = memory.key};
+  executor_->call([&] {
+    if (setup_.path == Path::kRma) memory.here = setup_.lanes->register_memory(region, kHeapAccess);
+    memories_.add(std::move(memory));
+  });
+  return keys;
+}
+
+void OfiNic::unregister_memory(const nic::Region& region) noexcept {
+  try {
+    executor_->call([&] {
+      setup_.lanes->unregister_memory(memories_.at(region.offset).here);
+      memories_.remove(region.offset);
+    });
+  } catch (const std::exception& error) {
+    GSHMEM_WARN("network: memory is not unregistered: %s", error.what());
+  }
+}
+
+std::vector<std::uint8_t> OfiNic::memory_info(const nic::Region& region) {
+  static_assert(std::is_trivially_copyable_v<RemoteMemory>);
+  std::vector<std::uint8_t> info(sizeof(RemoteMemory));
+  executor_->call([&] {
+    const Memory& memory = memories_.at(region.offset);
+    const RemoteMemory mine{memory.key, memory.here.remote_base, memory.here.keys};
+    std::memcpy(info.data(), &mine, sizeof(mine));
+  });
+  return info;
+}
+
+void OfiNic::meet_memory(const nic::Region& region, const std::vector<std::uint8_t>& all) {
+  std::vector<RemoteMemory> there(all.size() / sizeof(RemoteMemory));
+  std::memcpy(there.data(), all.data(), all.size());
+  executor_->call([&] { memories_.at(region.offset).there = std::move(there); });
 }
 
 void OfiNic::make_engines() {
@@ -139,6 +188,7 @@ void OfiNic::make_engines() {
         RmaEngine::Setup{.lanes = lanes,
                          .heap = setup_.heap_memory,
                          .pool = pool_,
+                         .memories = memories_,
                          .access = *access_,
                          .atomics = atomics_,
                          .peers = peers_,
@@ -152,6 +202,7 @@ void OfiNic::make_engines() {
         .heap = *access_,
         .peers = peers_,
         .pe = setup_.pe,
+        .memories = memories_,
         .heap_bytes = setup_.heap.bytes,
         .remote_key = keys_.remote,
         .carries_data = !rma,
@@ -175,6 +226,7 @@ void OfiNic::make_engines() {
                       .services = {.data = *data,
                                    .atomics = *atomics,
                                    .operations = *operations_,
+                                   .memories = memories_,
                                    .heap_bytes = setup_.heap.bytes,
                                    .local_key = keys_.local,
                                    .max_message = kMaxMessage,

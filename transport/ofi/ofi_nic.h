@@ -53,6 +53,9 @@ class OfiNic final : public nic::Nic {
   [[nodiscard]] nic::Region doorbell_block() const override;
   void use_queue_memory(const nic::Region& region) override;
   [[nodiscard]] nic::Keys register_memory(const nic::Region& region) override;
+  void unregister_memory(const nic::Region& region) noexcept override;
+  [[nodiscard]] std::vector<std::uint8_t> memory_info(const nic::Region& region) override;
+  void meet_memory(const nic::Region& region, const std::vector<std::uint8_t>& all) override;
   [[nodiscard]] nic::CreatedQueue create_queue(const nic::QueuePlace& place) override;
   [[nodiscard]] nic::ConnectInfo connect_info(int queue) override;
   void connect(int queue, int pe, const nic::ConnectInfo& peer, std::uint32_t remote_key) override;
@@ -64,6 +67,7 @@ class OfiNic final : public nic::Nic {
 
  private:
   void make_engines();
+  [[nodiscard]] nic::Keys register_beside(const nic::Region& region);
   [[nodiscard]] bool atomics_by_messages() const { return messages_ != nullptr; }
 
   Setup setup_;
@@ -71,6 +75,8 @@ class OfiNic final : public nic::Nic {
   std::shared_ptr<std::uint64_t> doorbells_;
   std::size_t doorbell_bytes_ = 0;
   nic::Keys keys_;
+  std::uint32_t registered_ = 0;  ///< memories beside the heap, of all times
+  Memories memories_;
   std::vector<Peer> peers_;
   // In order of making; the lanes are closed before any of it goes.
   std::unique_ptr<MemoryAccess> access_;

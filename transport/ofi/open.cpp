@@ -26,7 +26,6 @@ constexpr bool kOneBus = true;
 #else
 constexpr bool kOneBus = false;
 #endif
-constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// The message of a PE to the others after it has opened its side.
 struct Offer {
@@ -91,7 +90,7 @@ Opened open_local(const OpenOptions& options) {
   const bool on_gpu = options.heap_kind == MemoryKind::kGpu;
   try {
     opened.lanes = open_lanes(options, on_gpu, false);
-    opened.heap = opened.lanes->register_memory(options.heap, kHeapAccess);
+    opened.heap = opened.lanes->register_memory(options.heap, ofi::kHeapAccess);
     opened.rma = true;
     return opened;
   } catch (const Error& error) {

@@ -197,22 +197,40 @@ std::uint64_t RmaEngine::flags_of(const Operation& operation, const Chunk& chunk
   return flags;
 }
 
+RmaEngine::RemotePlace RmaEngine::remote_place(const Peer& peer, std::size_t lane,
+                                               std::uint64_t offset) const {
+  const Memory* const beside = offset < peer.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
+  if (beside == nullptr) return {peer.heap_base + offset, peer.ways[lane].heap_key};
+  const RemoteMemory& there = beside->there[static_cast<std::size_t>(peer.pe)];
+  return {there.base + (offset - beside->begin), there.keys[lane]};
+}
+
+/// Of memory here. Heaps are of one size.
+void* RmaEngine::descriptor_of(std::uint64_t offset, std::size_t lane) const {
+  const Peer& own = setup_.peers[static_cast<std::size_t>(setup_.pe)];
+  const Memory* const beside = offset < own.heap_bytes ? nullptr : setup_.memories.find(offset, 1);
+  return (beside == nullptr ? setup_.heap : beside->here).descriptors[lane];
+}
+
 ssize_t RmaEngine::post_chunk(const Piece& piece, std::uint64_t flags) {
   const Operation& operation = *piece.operation;
   const Peer& peer = *operation.peer;
   const Chunk& chunk = piece.chunk;
   const Way& way = peer.ways[piece.lane];
   void* local = setup_.heap.base + chunk.local;
-  void* descriptor = setup_.heap.descriptors[piece.lane];
+  void* descriptor = nullptr;
   if (chunk.payload != nullptr) {
     const std::size_t at =
         static_cast<std::size_t>(chunk.payload - operation.wqe.inline_payload.data());
     local = operation.scratch + at;
     descriptor = setup_.pool.descriptors[piece.lane];
     std::memcpy(local, chunk.payload, chunk.bytes);
+  } else {
+    descriptor = descriptor_of(chunk.local, piece.lane);
   }
   const iovec here{local, chunk.bytes};
-  const fi_rma_iov there{peer.heap_base + chunk.remote, chunk.bytes, way.heap_key};
+  const RemotePlace place = remote_place(peer, piece.lane, chunk.remote);
+  const fi_rma_iov there{place.address, chunk.bytes, place.key};
   fi_msg_rma message{};
   message.msg_iov = &here;
   message.desc = &descriptor;
@@ -361,13 +379,14 @@ ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Pie
   void* const context = static_cast<Context*>(&piece);
   fid_ep* const endpoint = setup_.lanes[piece.lane].endpoint();
   const fi_datatype type = wqe.length == 4 ? FI_UINT32 : FI_UINT64;
-  const std::uint64_t remote = peer.heap_base + wqe.remote_address;
+  const RemotePlace there = remote_place(peer, piece.lane, wqe.remote_address);
   if (plan.call == AtomicPlan::Call::kFetch)
     return fi_fetch_atomic(endpoint, scratch + kOperand, 1, descriptor, scratch + kResult,
-                           descriptor, way.address, remote, way.heap_key, type, plan.op, context);
+                           descriptor, way.address, there.address, there.key, type, plan.op,
+                           context);
   return fi_compare_atomic(endpoint, scratch + kOperand, 1, descriptor, scratch + kCompare,
-                           descriptor, scratch + kResult, descriptor, way.address, remote,
-                           way.heap_key, type, plan.op, context);
+                           descriptor, scratch + kResult, descriptor, way.address, there.address,
+                           there.key, type, plan.op, context);
 }
 
 RmaEngine::AtomicEnd RmaEngine::finish_atomic(Operation& operation) {

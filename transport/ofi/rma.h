@@ -4,6 +4,7 @@
 #pragma once
 
 #include "transport/ofi/atomics.h"
+#include "transport/ofi/memories.h"
 #include "transport/ofi/memory_access.h"
 #include "transport/ofi/operation.h"
 
@@ -27,7 +28,8 @@ class RmaEngine final : public Engine, private CompletionSink {
     Lanes& lanes;
     const LaneMemory& heap;
     const LaneMemory& pool;  ///< scratch memory of operations
-    MemoryAccess& access;    ///< of the heap, for results of atomics
+    const Memories& memories;
+    MemoryAccess& access;  ///< of the heap, for results of atomics
     AtomicSupport atomics;
     const std::vector<Peer>& peers;
     int pe = 0;
@@ -96,6 +98,13 @@ class RmaEngine final : public Engine, private CompletionSink {
   [[nodiscard]] std::size_t lane_of(const Operation& operation, std::uint64_t at) const;
   [[nodiscard]] std::uint64_t flags_of(const Operation& operation, const Chunk& chunk,
                                        std::size_t lane) const;
+  /// A place in the memory of a peer as the provider names it.
+  struct RemotePlace {
+    std::uint64_t address, key;
+  };
+  [[nodiscard]] RemotePlace remote_place(const Peer& peer, std::size_t lane,
+                                         std::uint64_t offset) const;
+  [[nodiscard]] void* descriptor_of(std::uint64_t offset, std::size_t lane) const;
   ssize_t post_chunk(const Piece& piece, std::uint64_t flags);
   ssize_t post_atomic(Operation& operation, const AtomicPlan& plan, Piece& piece);
   ssize_t post_read_of_heap(const Peer& peer, Piece& piece);

@@ -119,16 +119,18 @@ Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) con
   if (wqe.kind == nic::WqeKind::kNop) return {};
   if (Failure why = check_local(wqe, services)) return why;
   if (wqe.kind == nic::WqeKind::kDump) return {};
-  return check_remote(wqe);
+  return check_remote(wqe, services);
 }
 
 Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& services) const {
   for (const nic::LocalPiece& piece : wqe.local) {
-    if (piece.key != services.local_key)
-      return failure(
-          abi::Syndrome::kLocalProtection,
-          strprintf("local key 0x%x is not that of the heap, 0x%x", piece.key, services.local_key));
-    if (!in_range(piece.address, piece.bytes, services.heap_bytes))
+    const Memory* const beside = services.beside(piece.address, piece.bytes);
+    const std::uint32_t key = beside != nullptr ? beside->key : services.local_key;
+    if (piece.key != key)
+      return failure(abi::Syndrome::kLocalProtection,
+                     strprintf("local key 0x%x is not that of the %s, 0x%x", piece.key,
+                               beside != nullptr ? "registered memory" : "heap", key));
+    if (beside == nullptr && !in_range(piece.address, piece.bytes, services.heap_bytes))
       return failure(
           abi::Syndrome::kLocalProtection,
           strprintf("local offset 0x%lx + %u bytes lies outside of the heap of %lu bytes",
@@ -137,12 +139,17 @@ Failure WorkQueue::check_local(const nic::Wqe& wqe, const QueueServices& service
   return {};
 }
 
-Failure WorkQueue::check_remote(const nic::Wqe& wqe) const {
-  if (wqe.remote_key != peer_->remote_key)
+Failure WorkQueue::check_remote(const nic::Wqe& wqe, const QueueServices& services) const {
+  const Memory* beside = services.beside(wqe.remote_address, wqe.length);
+  if (beside != nullptr && beside->there.empty()) beside = nullptr;
+  const std::uint32_t key = beside != nullptr
+                                ? beside->there[static_cast<std::size_t>(peer_->pe)].key
+                                : peer_->remote_key;
+  if (wqe.remote_key != key)
     return failure(abi::Syndrome::kRemoteAccess,
-                   strprintf("remote key 0x%x is not that of PE %d's heap, 0x%x", wqe.remote_key,
-                             peer_->pe, peer_->remote_key));
-  if (!in_range(wqe.remote_address, wqe.length, peer_->heap_bytes))
+                   strprintf("remote key 0x%x is not that of PE %d's %s, 0x%x", wqe.remote_key,
+                             peer_->pe, beside != nullptr ? "registered memory" : "heap", key));
+  if (beside == nullptr && !in_range(wqe.remote_address, wqe.length, peer_->heap_bytes))
     return failure(
         abi::Syndrome::kRemoteAccess,
         strprintf("remote offset 0x%lx + %lu bytes lies outside of PE %d's heap of %lu bytes",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "transport/nic/nic.h"
+#include "transport/ofi/memories.h"
 #include "transport/ofi/operation.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ struct QueueServices {
   Engine& data;     ///< writes and reads
   Engine& atomics;  ///< may be the same
   OperationPool& operations;
+  const Memories& memories;
   std::uint64_t heap_bytes = 0;
   std::uint32_t local_key = 0;
   std::uint32_t max_message = 0;
@@ -31,6 +33,10 @@ struct QueueServices {
   bool messages = false;
   /// A target counts the immediates of writes (Operation::group).
   bool immediates = false;
+  /// What is registered beside the heap and has these bytes; null: nothing has.
+  [[nodiscard]] const Memory* beside(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset < heap_bytes ? nullptr : memories.find(offset, bytes);
+  }
 };
 
 /// How long an operation may take: somewhat less than GSHMEM_TIMEOUT. A PE that waits for this one
@@ -120,7 +126,7 @@ class WorkQueue final : private OperationOwner {
   void group_with_writes(Operation& atomic);
   [[nodiscard]] Failure check(const nic::Wqe& wqe, const QueueServices& services) const;
   [[nodiscard]] Failure check_local(const nic::Wqe& wqe, const QueueServices& services) const;
-  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe) const;
+  [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const QueueServices& services) const;
   void issue(QueueServices& services, Clock::time_point now);
   [[nodiscard]] bool may_begin(const Operation& operation, const QueueServices& services) const;
   [[nodiscard]] bool follows_at_once(std::size_t at, const QueueServices& services) const;

@@ -41,7 +41,9 @@ class PeerWindow {
   }
 
   // Memory of the program, at offsets from the heaps' first bytes.
-  /// From bytes() on so many addresses are for it, of that granularity.
+  /// So many addresses are for it, of that granularity, from a power of two on that no heap
+  /// reaches.
+  [[nodiscard]] std::uint64_t lent_begin() const noexcept { return std::bit_ceil(bytes_); }
   [[nodiscard]] std::uint64_t lent_bytes() const noexcept { return lent_bytes_; }
   [[nodiscard]] std::uint64_t lent_granularity() const noexcept { return lent_granularity_; }
   /// Local: what map_lent takes. Errors: GSHMEMX_ERROR_INVALID_VALUE, GSHMEMX_ERROR_NOT_SUPPORTED
@@ -71,8 +73,8 @@ class PeerWindow {
   }
   /// From heap to heap in the range, so that each is aligned.
   void set_stride() {
-    stride_ =
-        static_cast<std::int64_t>((bytes_ + lent_bytes_ + alignment() - 1) & ~(alignment() - 1));
+    const std::uint64_t end = lent_bytes_ == 0 ? bytes_ : lent_begin() + lent_bytes_;
+    stride_ = static_cast<std::int64_t>((end + alignment() - 1) & ~(alignment() - 1));
   }
 
   char* base_ = nullptr;           ///< of slot 0

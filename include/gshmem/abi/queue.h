@@ -67,13 +67,20 @@ struct alignas(64) QueueView {
   Be32* send_record = nullptr;        ///< send counter of the doorbell record
   const Be32* completion = nullptr;   ///< last word of the one CQE of the collapsed CQ
   QueueCursor* cursor = nullptr;
-  Be32 local_key;           ///< of the heap here
-  std::int32_t pe = -1;     ///< at the other end
-  std::uint32_t index = 0;  ///< in the array of queues of its context
-  Be32 atomic_key;          ///< of the heap there, by which nothing passes writes before it
+  Be32 local_key;             ///< of the heap here
+  std::uint16_t pe = 0xffff;  ///< at the other end
+  std::uint8_t nic = 0;       ///< number of the one here, among those that this PE uses
+  std::uint8_t rail = 0;      ///< number of the one there, among those of that PE
+  std::uint32_t index = 0;    ///< in the array of queues of its context
+  Be32 atomic_key;            ///< of the heap there, by which nothing passes writes before it
 };
 static_assert(offsetof(QueueView, doorbell) == 16 && offsetof(QueueView, completion) == 32);
 static_assert(sizeof(QueueView) == 64);
+
+/// What a PE is told of memory of another one, for a NIC there; as in QueueView.
+struct RemoteKeys {
+  Be32 payload, atomic;
+};
 
 /// Which of the queues to a PE a thread uses (GSHMEM_QP_MAP). A thread always gets the same one, or
 /// what it does would have no order; with kSm only as long as it stays on its SM. Every other value
@@ -123,6 +130,8 @@ struct QueueShape {
   QueueMemory memory = QueueMemory::kHost;
   QueueKind kind = QueueKind::kShared;
   Bell bell = Bell::kWord;
+  std::uint64_t heap_end = std::uint64_t{1} << 63;  ///< a power of two: offsets before it have the
+                                                    ///< keys of the queue
 };
 
 /// A QueueShape in one word that device code can keep at hand.
@@ -131,11 +140,17 @@ struct QueueTraits {
                                  kNoRecord = 16;
   static constexpr std::uint32_t kNever = 1u << 31;                  ///< in none
   static constexpr std::uint32_t kDepthShift = 8, kBatchShift = 16;  ///< of their logarithms
+  static constexpr std::uint32_t kHeapShift = 24;                    ///< of 63 less a logarithm
   GSHMEM_ABI_FN static std::uint32_t depth(std::uint32_t traits) {
     return 1u << (traits >> kDepthShift & 0xff);
   }
   GSHMEM_ABI_FN static std::uint32_t batch(std::uint32_t traits) {
     return 1u << (traits >> kBatchShift & 0xff);
+  }
+  /// An offset is that of registered memory: at or after a power of two before which the heap ends.
+  /// By the traits, because whoever posts has them at hand.
+  GSHMEM_ABI_FN static bool is_beyond(std::uint32_t traits, std::uint64_t offset) {
+    return offset >> (63 - (traits >> kHeapShift & 0x3f)) != 0;
   }
   static constexpr std::uint32_t of(const QueueShape& shape) {
     std::uint32_t traits = 0;
@@ -144,6 +159,8 @@ struct QueueTraits {
     if (shape.bell == Bell::kRecordWord) traits |= kRecordFirst;
     if (is_register(shape.bell)) traits |= kRegister;
     if (shape.bell == Bell::kRegisterAlone) traits |= kNoRecord;
+    for (std::uint64_t h = shape.heap_end; h < std::uint64_t{1} << 63; h *= 2)
+      traits += 1u << kHeapShift;
     for (std::uint32_t d = shape.depth; d > 1; d /= 2) traits += 1u << kDepthShift;
     for (std::uint32_t b = shape.batch; b > 1; b /= 2) traits += 1u << kBatchShift;
     return traits;

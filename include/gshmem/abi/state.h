@@ -15,7 +15,7 @@ namespace gshmem::abi {
 
 /// Number of the layouts in abi/ and of what kernels and the library expect of each other. One more
 /// with every change of them: a program compiled with other headers is then refused by init.
-inline constexpr std::uint32_t kStateAbi = 9;
+inline constexpr std::uint32_t kStateAbi = 10;
 
 inline constexpr std::uint32_t kStateMagic = 0x67736831;  ///< initialized ("gsh1")
 inline constexpr std::uint32_t kStateAmbiguous =
@@ -78,6 +78,11 @@ inline constexpr std::uint32_t kAllPesFlat = 1u << 31;  ///< of DeviceState::all
 struct RegisteredRange {
   std::uint64_t begin;  ///< 0: no row was ever used from here on
   std::uint64_t end;    ///< 0: of memory that is registered no more
+  /// Keys of it, where the job uses a network: of this PE's by QueueView::nic, and of that of PE p
+  /// by p * rails + QueueView::rail.
+  const Be32* local = nullptr;
+  const RemoteKeys* remote = nullptr;
+  std::uint64_t rails = 0;
 };
 inline constexpr std::uint32_t kMaxRegistered = 256;  ///< ranges at a time
 

@@ -196,7 +196,7 @@ class Run {
       view.local_key = abi::Be32(0x11223344);
       view.remote_key = abi::Be32(0x55660000 + static_cast<std::uint32_t>(i / shape_.per_pe));
       view.atomic_key = abi::Be32(0x77880000 + static_cast<std::uint32_t>(i / shape_.per_pe));
-      view.pe = static_cast<std::int32_t>(i / shape_.per_pe);
+      view.pe = static_cast<std::uint16_t>(i / shape_.per_pe);
       view.index = static_cast<std::uint32_t>(i);
     }
   }

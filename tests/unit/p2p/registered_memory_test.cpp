@@ -18,12 +18,13 @@ struct Account {
   Account() {
     state.heap = reinterpret_cast<char*>(std::uintptr_t{1} << 32);
     state.heap_bytes = kBegin - kPage;  // what is beyond is the library's
+    state.stride = 1 << 30;
     state.registered = rows.data();
   }
   std::uint64_t add(std::uint64_t bytes, std::optional<std::uint64_t> wish = {}) {
     const std::uint64_t offset = memory.reserve("call", bytes, wish);
     buffer += 10 * kBytes;
-    memory.publish(offset, reinterpret_cast<void*>(buffer), bytes);
+    memory.publish(offset, reinterpret_cast<void*>(buffer), bytes, {});
     return offset;
   }
   [[nodiscard]] bool knows(std::uint64_t offset, std::uint64_t bytes) const {
@@ -109,7 +110,7 @@ TEST_CASE("all_rows_serve_and_serve_again") {
   std::vector<std::uint64_t> offsets;
   const auto add = [&] {
     offsets.push_back(many.reserve("call", kPage, {}));
-    many.publish(offsets.back(), reinterpret_cast<void*>(offsets.back() << 20), kPage);
+    many.publish(offsets.back(), reinterpret_cast<void*>(offsets.back() << 20), kPage, {});
   };
   for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) add();
   CHECK(account.knows(offsets.back(), kPage));

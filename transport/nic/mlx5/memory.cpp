@@ -129,8 +129,9 @@ ibv_mr* register_dmabuf(const Device& device, const Region& region, int access, 
   ibv_pd* const pd = device.pd.get();
   errno = 0;
   ibv_mr* const mr =
-      direct ? api.reg_dmabuf_direct(pd, 0, region.bytes, 0, dmabuf.get(), access, kDataDirect)
-             : api.reg_dmabuf_mr(pd, 0, region.bytes, 0, dmabuf.get(), access);
+      direct ? api.reg_dmabuf_direct(pd, 0, region.bytes, region.offset, dmabuf.get(), access,
+                                     kDataDirect)
+             : api.reg_dmabuf_mr(pd, 0, region.bytes, region.offset, dmabuf.get(), access);
   if (mr == nullptr) attempts.failed(call, errno);
   return mr;
 }
@@ -156,7 +157,7 @@ RegisteredRegion register_region(const Device& device, const Region& region, Ord
     if (mr != nullptr) return owned(mr, direct);
   }
   errno = 0;
-  ibv_mr* mr = api.reg_mr_iova2(device.pd.get(), region.base, region.bytes, 0,
+  ibv_mr* mr = api.reg_mr_iova2(device.pd.get(), region.base, region.bytes, region.offset,
                                 static_cast<unsigned>(access));
   if (mr != nullptr) return owned(mr);
   attempts.failed("ibv_reg_mr_iova2", errno);

@@ -10,7 +10,7 @@ namespace gshmem::nic::mlx5 {
 /// Of the writes that come by a key: PCIe keeps it, or need not (PCI Express, 2.4.1).
 enum class Order { kStrict, kRelaxed };
 struct RegisteredRegion {
-  OwnedMr mr;  ///< its keys address the region from 0
+  OwnedMr mr;  ///< its keys address the region from its offset on
   /// The NIC reaches it by Data Direct, another path than that to queues and completions.
   bool direct = false;
 };

@@ -82,14 +82,16 @@ void Mlx5Nic::use_queue_memory(const Region& region) {
 }
 
 Keys Mlx5Nic::register_memory(const Region& region) {
+  std::vector<OwnedMr> owned;
   const auto enter = [&](Order order) -> const ibv_mr& {
     RegisteredRegion made = register_region(device_, region, order);
     data_direct_ = data_direct_ || made.direct;
-    return *regions_.emplace_back(std::move(made.mr));
+    return *owned.emplace_back(std::move(made.mr));
   };
   const ibv_mr& strict = enter(Order::kStrict);
   Keys keys{.local = strict.lkey, .remote = strict.rkey, .atomic = strict.rkey};
   if (config_.ib_relaxed_ordering) keys.remote = enter(Order::kRelaxed).rkey;
+  regions_[region.offset] = std::move(owned);
   return keys;
 }
 

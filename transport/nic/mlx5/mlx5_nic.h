@@ -45,6 +45,7 @@ class Mlx5Nic final : public Nic {
     return DoorbellRegisters::doorbell_of(device_, bells_.take());
   }
   [[nodiscard]] Keys register_memory(const Region& region) override;
+  void unregister_memory(const Region& region) noexcept override { regions_.erase(region.offset); }
   [[nodiscard]] CreatedQueue create_queue(const QueuePlace& place) override;
   [[nodiscard]] ConnectInfo connect_info(int queue) override;
   void connect(int queue, int pe, const ConnectInfo& peer, std::uint32_t remote_key) override;
@@ -71,10 +72,10 @@ class Mlx5Nic final : public Nic {
     Region region;
     OwnedUmem umem;
   };
-  std::map<void*, QueueRegion> queue_regions_;  ///< by base
-  const QueueRegion* queue_region_ = nullptr;   ///< of the queues to be created
-  std::vector<OwnedMr> regions_;
-  bool data_direct_ = false;  ///< the heap is reached so
+  std::map<void*, QueueRegion> queue_regions_;             ///< by base
+  const QueueRegion* queue_region_ = nullptr;              ///< of the queues to be created
+  std::map<std::uint64_t, std::vector<OwnedMr>> regions_;  ///< by offset
+  bool data_direct_ = false;                               ///< the heap is reached so
   DoorbellRegisters bells_;
   std::vector<std::unique_ptr<Connection>> connections_;
   PortHistory history_;

@@ -1,0 +1,104 @@
+#include "transport/nic/memory_keys.h"
+
+#include "host/base/collectives.h"
+
+namespace gshmem::nic {
+
+void MemoryKeys::note_remote(const Nic& nic, const Keys& keys, ByRail& remote) const {
+  for (int rail = 0; rail < rails_.count(); ++rail)
+    if (&nic == &rails_[rail])
+      remote[static_cast<std::size_t>(rail)] = {.payload = keys.remote, .atomic = keys.atomic};
+}
+
+void MemoryKeys::register_heap(const Region& heap, const std::vector<int>& peers,
+                               const std::function<bool(int pe)>& only_atomics) {
+  std::vector<Nic*> nics;
+  const auto use = [&](Nic& nic, bool whole) {
+    const auto [found, is_new] = users_.emplace(&nic, User{.whole = whole});
+    found->second.whole |= whole;
+    if (!is_new) return;
+    require(nics.size() <= UINT8_MAX, GSHMEMX_ERROR_NIC, "a PE uses 256 ports at most");
+    found->second.number = static_cast<std::uint8_t>(nics.size());
+    nics.push_back(&nic);
+  };
+  for (int rail = 0; rail < rails_.count(); ++rail) use(rails_[rail], true);
+  for (const int pe : peers)
+    for (int rail = 0; rail < rails_.count(); ++rail) use(rails_.to(pe, rail), !only_atomics(pe));
+  for (Nic* nic : nics) {
+    User& user = users_.at(nic);
+    Region region = heap;
+    if (!user.whole) region.bytes = abi::kInternalBytes;
+    const Keys keys = nic->register_memory(region);
+    user.key = keys.local;
+    note_remote(*nic, keys, own_);
+  }
+}
+
+void MemoryKeys::exchange(Collectives& boot) { remote_ = allgather(boot, own_); }
+
+void MemoryKeys::add(const Region& region) {
+  Memory& memory = memories_[region.offset];
+  memory.region = region;
+  try {
+    for (Nic* nic : rails_.all()) {
+      const auto user = users_.find(nic);
+      if (user == users_.end() || !user->second.whole) continue;
+      const Keys keys = nic->register_memory(region);
+      memory.local[nic] = keys.local;
+      note_remote(*nic, keys, memory.remote);
+    }
+    memory.table = take_table(remote_.size());
+  } catch (...) {
+    remove(region.offset);
+    throw;
+  }
+}
+
+MemoryKeys::Table MemoryKeys::take_table(std::size_t pes) {
+  if (!free_.empty()) {
+    const Table last = free_.back();
+    free_.pop_back();
+    return last;
+  }
+  free_.reserve(abi::kMaxRegistered);  // so that remove() allocates nothing
+  const std::size_t remote = pes * static_cast<std::size_t>(rails_.count());
+  Table table{};
+  table.remote = static_cast<abi::RemoteKeys*>(
+      allocate_(remote * sizeof(abi::RemoteKeys) + users_.size() * sizeof(abi::Be32)));
+  table.local = reinterpret_cast<abi::Be32*>(table.remote + remote);
+  return table;
+}
+
+void MemoryKeys::exchange(Collectives& boot, std::uint64_t offset, abi::RegisteredRange& row) {
+  const Memory& memory = memories_.at(offset);
+  const std::vector<ByRail> all = allgather(boot, memory.remote);
+  for (int rail = 0; rail < rails_.count(); ++rail) {
+    const std::vector<std::uint8_t> mine = rails_[rail].memory_info(memory.region);
+    if (mine.empty()) continue;
+    std::vector<std::uint8_t> infos(all.size() * mine.size());
+    boot.allgather(mine.data(), infos.data(), mine.size());
+    rails_[rail].meet_memory(memory.region, infos);
+  }
+  const auto rails = static_cast<std::size_t>(rails_.count());
+  for (std::size_t pe = 0; pe < all.size(); ++pe) {
+    for (std::size_t rail = 0; rail < rails; ++rail) {
+      const Remote& keys = all[pe][rail];
+      memory.table.remote[pe * rails + rail] = {abi::Be32(keys.payload), abi::Be32(keys.atomic)};
+    }
+  }
+  for (const auto& [nic, key] : memory.local) memory.table.local[number(*nic)] = abi::Be32(key);
+  row.local = memory.table.local;
+  row.remote = memory.table.remote;
+  row.rails = rails;
+}
+
+void MemoryKeys::remove(std::uint64_t offset) noexcept {
+  const auto found = memories_.find(offset);
+  if (found == memories_.end()) return;
+  const Memory& memory = found->second;
+  for (const auto& [nic, key] : memory.local) nic->unregister_memory(memory.region);
+  if (memory.table.remote != nullptr) free_.push_back(memory.table);
+  memories_.erase(found);
+}
+
+}  // namespace gshmem::nic

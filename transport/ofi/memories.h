@@ -1,0 +1,49 @@
+// Memory of the program beside the heaps that all PEs have registered, by offsets from the heap's
+// first byte: how this PE's lanes name its own, and how they name that of others. Included by the
+// engines and work queues. Invariant: only the executor's thread uses it.
+#pragma once
+
+#include "transport/ofi/lanes.h"
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace gshmem::ofi {
+
+/// What a PE tells the others of its own.
+struct RemoteMemory {
+  std::uint32_t key = 0;   ///< as WQEs name it
+  std::uint64_t base = 0;  ///< as providers do, for RMA
+  std::array<std::uint64_t, kMaxLanes> keys{};
+};
+
+struct Memory {
+  std::uint64_t begin = 0, bytes = 0;
+  std::uint32_t key = 0;            ///< as WQEs name this PE's
+  LaneMemory here;                  ///< where the lanes reach it
+  std::vector<RemoteMemory> there;  ///< by PE; empty before all have told
+};
+
+class Memories {
+ public:
+  /// That which [offset, offset + bytes) is in; null: there is none.
+  [[nodiscard]] const Memory* find(std::uint64_t offset, std::uint64_t bytes) const {
+    auto found = all_.upper_bound(offset);
+    if (found == all_.begin()) return nullptr;
+    const Memory& memory = std::prev(found)->second;
+    const std::uint64_t at = offset - memory.begin;
+    return at < memory.bytes && bytes <= memory.bytes - at ? &memory : nullptr;
+  }
+  [[nodiscard]] Memory& at(std::uint64_t begin) { return all_.at(begin); }
+  void add(Memory memory) { all_.insert_or_assign(memory.begin, std::move(memory)); }
+  void remove(std::uint64_t begin) { all_.erase(begin); }
+
+ private:
+  std::map<std::uint64_t, Memory> all_;  ///< by their begin
+};
+
+}  // namespace gshmem::ofi
