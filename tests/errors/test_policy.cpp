@@ -2,6 +2,10 @@
 #include "tests/errors/scene.h"
 
 #include <catch2/catch.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 using namespace gshmem;
 using namespace gshmem::errors;
@@ -181,6 +185,30 @@ TEST_CASE("signal_that_the_program_waits_for_is_no_error") {
         CHECK(outcome.code == 0);
         CHECK(contains(outcome.output, "signal taken\n"));
       }
+    }
+  }
+}
+
+TEST_CASE("registered_memory_has_an_end_and_is_gone_when_it_is_unregistered") {
+  constexpr std::size_t kMemory = 1 << 21;
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    for (const bool gone : {false, true}) {
+      const auto outcomes = in_job(leg, "report", [&](Area& area) {
+        const int file = memfd_create("registered", 0);
+        if (ftruncate(file, kMemory) != 0) std::abort();
+        void* const own = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        auto* const data = static_cast<char*>(gshmemx_buffer_register_symmetric(own, kMemory, 0));
+        if (data == nullptr) std::abort();
+        gshmem_putmem(data + kMemory - kBytes, area.source[0], kBytes, kTarget);  // the last bytes
+        gshmem_barrier_all();
+        if (gone && gshmemx_buffer_unregister_symmetric(data, kMemory) != 0) std::abort();
+        if (gshmem_my_pe() == kActor)
+          gshmem_putmem(data + (gone ? 0 : kMemory - 1), area.source[0], kBytes, kTarget);
+      });
+      INFO(leg.name() << (gone ? " gone" : " end") << "\n" << text_of(outcomes));
+      for (const Outcome& outcome : outcomes) CHECK(contains(outcome.output, "finalized"));
+      CHECK(contains(outcomes[kActor].output, "gshmem_putmem: argument dest = 0x"));
+      CHECK(contains(outcomes[kActor].output, "(64 bytes) is not in the symmetric heap"));
     }
   }
 }

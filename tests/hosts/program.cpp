@@ -25,6 +25,9 @@ void gshmem::Network::open(const Outside&) {}
 void gshmem::Network::take(int, net::ByteView) {}
 void gshmem::Network::stop_first_use() noexcept {}
 void gshmem::Network::stop() noexcept {}
+void gshmem::Network::register_memory(std::uint64_t, std::size_t) {}
+void gshmem::Network::exchange_keys(std::uint64_t, abi::RegisteredRange&) {}
+void gshmem::Network::unregister_memory(std::uint64_t) noexcept {}
 std::string gshmem::Network::explain(const abi::FaultRecord&) const { return {}; }
 
 namespace {

@@ -1,6 +1,7 @@
 // Connecting queues over a bootstrap: each end learns of the queue that its peer made for it, and
 // what that costs. The NICs only note what they are told; PEs are threads.
 #include "bootstrap/bootstrap.h"
+#include "tests/bootstrap/conformance.h"
 #include "tests/bootstrap/counting.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "transport/nic/first_use.h"
@@ -29,6 +30,7 @@
 
 namespace gshmem::nic {
 namespace {
+
 /// What the end of a queue says of itself. Queues of a PE count by port.
 struct End {
   int pe, queue;
@@ -38,9 +40,7 @@ struct End {
   }
 };
 
-void expect(bool ok, const char* what) {
-  if (!ok) throw std::runtime_error(what);
-}
+using test::expect;
 
 /// Notes by queue what it is connected to, and what it was told of the memory.
 class Noting final : public Nic {
@@ -272,7 +272,7 @@ TEST_CASE("connecting_queues_costs_bytes_in_proportion_to_the_job") {
   // Keys and ports of all, and for each other PE three connections both ways.
   const std::size_t most = static_cast<std::size_t>(n) * (256 + 3 * 2 * sizeof(ConnectInfo));
   run_job(Job::one_host_each(n), [&](Connected& pe, int) {
-    expect(pe.moved <= most, std::to_string(pe.moved).c_str());
+    expect(pe.moved <= most, std::to_string(pe.moved));
     expect(pe.count() == (n - 1) * 3, "two queues to each peer, and one of a context");
     pe.expect_two_ends();
   });

@@ -1,0 +1,146 @@
+// Keys of memory beside the heap: one by each NIC that reaches it, found by the number of the NIC
+// here and the rail of the PE there; and what is left where a NIC refuses. PEs are threads.
+#include "bootstrap/bootstrap.h"
+#include "host/base/error.h"
+#include "tests/bootstrap/conformance.h"
+#include "tests/bootstrap/run_ranks.h"
+#include "transport/nic/memory_keys.h"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gshmem::nic {
+namespace {
+
+using test::expect;
+
+/// Registers memory by its offset. No key is given twice.
+class Registering final : public Nic {
+ public:
+  explicit Registering(std::uint32_t first) : next_(first) {}
+  const char* name() const noexcept override { return "registering"; }
+  std::string describe() const override { return name(); }
+  Limits limits() const override { return {}; }
+  void use_queue_memory(const Region&) override {}
+  Keys register_memory(const Region& region) override {
+    require(region.offset != refused, GSHMEMX_ERROR_NIC, "the NIC does not reach it");
+    const Keys keys{.local = ++next_, .remote = ++next_, .atomic = ++next_};
+    registered[region.offset] = keys;
+    return keys;
+  }
+  void unregister_memory(const Region& region) noexcept override {
+    registered.erase(region.offset);
+  }
+  CreatedQueue create_queue(const QueuePlace&) override { return {}; }
+  ConnectInfo connect_info(int) override { return {}; }
+  void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
+  void start() override {}
+  void stop() noexcept override {}
+
+  std::uint64_t refused = 1;  ///< this offset
+  std::map<std::uint64_t, Keys> registered;
+
+ private:
+  std::uint32_t next_;
+};
+
+/// A PE with two NICs, whose heap is registered.
+struct OnePe {
+  static constexpr std::uint64_t kBeside = 1 << 20;
+  explicit OnePe(bootstrap::Bootstrap& of)
+      : boot(of), rails(nics_of(of.rank())), keys(rails, [this](std::size_t bytes) {
+          tables.push_back(std::make_unique<std::uint64_t[]>(bytes / 8 + 1));
+          return tables.back().get();
+        }) {
+    std::vector<int> peers;
+    for (int pe = 0; pe < boot.size(); ++pe) peers.push_back(pe);
+    keys.register_heap({nullptr, 4096}, peers, [](int) { return false; });
+    keys.exchange(boot);
+  }
+  [[nodiscard]] static NicList nics_of(int pe) {
+    NicList list;
+    for (int rail = 0; rail < 2; ++rail)
+      list.push_back(
+          std::make_unique<Registering>(static_cast<std::uint32_t>(1000 * pe + 100 * rail)));
+    return list;
+  }
+  [[nodiscard]] Registering& nic(int rail) { return static_cast<Registering&>(rails[rail]); }
+  [[nodiscard]] static Region region(std::uint64_t offset = kBeside) {
+    return {.base = nullptr, .bytes = 4096, .offset = offset};
+  }
+  /// Registers on all PEs; what device code finds.
+  [[nodiscard]] abi::RegisteredRange add(std::uint64_t offset = kBeside) {
+    abi::RegisteredRange row{};
+    keys.add(region(offset));
+    keys.exchange(boot, offset, row);
+    return row;
+  }
+  void expect_keys(const abi::RegisteredRange& row, std::uint64_t offset = kBeside) {
+    expect(row.rails == 2, "rails of the job");
+    std::vector<Keys> mine, all;
+    for (int rail = 0; rail < 2; ++rail) {
+      mine.push_back(nic(rail).registered.at(offset));
+      expect(row.local[keys.number(nic(rail))].get() == mine.back().local, "the NIC's own key");
+    }
+    all.resize(2 * static_cast<std::size_t>(boot.size()));
+    boot.allgather(mine.data(), all.data(), 2 * sizeof(Keys));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      expect(row.remote[i].payload.get() == all[i].remote, "the key for payload");
+      expect(row.remote[i].atomic.get() == all[i].atomic, "the key for atomics");
+    }
+  }
+
+  bootstrap::Bootstrap& boot;
+  Rails rails;
+  std::vector<std::unique_ptr<std::uint64_t[]>> tables;
+  MemoryKeys keys;
+};
+
+void on_three_pes(const std::function<void(OnePe&)>& body) {
+  auto boots = bootstrap::create_threads(3, 60);
+  CHECK(test::run_threads(3, [&](int rank) {
+          OnePe pe(*boots[static_cast<std::size_t>(rank)]);
+          body(pe);
+        }) == "");
+}
+
+TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
+  on_three_pes([](OnePe& pe) {
+    const abi::RegisteredRange first = pe.add(), second = pe.add(2 * OnePe::kBeside);
+    pe.expect_keys(first);
+    pe.expect_keys(second, 2 * OnePe::kBeside);
+    pe.keys.remove(OnePe::kBeside);
+    for (int rail = 0; rail < 2; ++rail)
+      expect(pe.nic(rail).registered.count(OnePe::kBeside) == 0, "no NIC reaches it any more");
+    pe.expect_keys(second, 2 * OnePe::kBeside);
+    // Where it was before: keys are new, and in memory that device code has looked at before.
+    const abi::RegisteredRange again = pe.add();
+    pe.expect_keys(again);
+    expect(again.remote == first.remote && pe.tables.size() == 2, "tables serve again");
+    pe.keys.remove(3 * OnePe::kBeside);  // there is none
+  });
+}
+
+TEST_CASE("where_a_nic_refuses_memory_no_other_one_keeps_it") {
+  on_three_pes([](OnePe& pe) {
+    pe.nic(1).refused = OnePe::kBeside;
+    std::string text;
+    try {
+      pe.keys.add(OnePe::region());
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    expect(text == "the NIC does not reach it", "it is an error");
+    expect(pe.nic(0).registered.size() == 1, "the heap alone is registered");
+    pe.nic(1).refused = 1;
+    pe.expect_keys(pe.add());
+  });
+}
+
+}  // namespace
+}  // namespace gshmem::nic
