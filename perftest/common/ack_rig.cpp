@@ -92,7 +92,7 @@ void AckRig::make_views() {
     view.number = kFirstNumber + i;
     view.local_key = abi::Be32(kLocalKey);
     view.remote_key = abi::Be32(kRemoteKey);
-    view.pe = state_.my_pe;
+    view.pe = static_cast<std::uint16_t>(state_.my_pe);
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
     watches_.push_back({view.doorbell,
                         reinterpret_cast<std::uint32_t*>(completion) +

@@ -174,12 +174,12 @@ MUTATIONS = [
     mutation("flush_by_the_key_of_payload", "nic.h", "flush.queue.atomic_key()}",
              "flush.queue.remote_key()}", MODEL, "of a flush"),
     mutation("word_without_its_upper_half", "nic.h",
-             "static_cast<std::uint32_t>(raw >> 32), 0}},", "0, 0}},", MODEL,
+             "raw >> 32), 0}}, bytes);", "raw >> 32) & 0, 0}}, bytes);", MODEL,
              WRONG_DATA + "|before its payload"),
     mutation("word_always_of_8_bytes", "nic.h",
              "raw >> 32), 0}}, bytes);", "raw >> 32), 0}}, 8);", MODEL, WRONG_DATA),
     mutation("short_read_without_its_dump", "nic.h",
-             " && !(state.nic.flags & abi::kNicReadNeedsDump)) {", ") {", MODEL,
+             "      !(state.nic.flags & abi::kNicReadNeedsDump)) {", "      true) {", MODEL,
              WRONG_DATA + "|are not what was there"),
     mutation("short_of_memory_without_a_key", "nic.h",
              "(bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);",
@@ -258,9 +258,9 @@ MUTATIONS = [
              MODEL, "does not go by the first rail"),
     mutation("put_signal_by_the_transfers_rail", "nic.h",
              "    PostingOf<WqeImage> posting;\n"
-             "    post_to(posting, state, pe, Rail::kFirst);\n",
+             "    if (post_to(posting, state, pe, Rail::kFirst, dest) &&\n",
              "    PostingOf<WqeImage> posting;\n"
-             "    post_to(posting, state, pe, Rail::kAny);\n", MODEL, "does not go by the first rail"),
+             "    if (post_to(posting, state, pe, Rail::kAny, dest) &&\n", MODEL, "does not go by the first rail"),
     mutation("long_put_signal_by_the_transfers_rail", "request.h",
              "  const bool first = request.target || request.way == Way::kInline;\n",
              "  const bool first = request.way == Way::kInline;\n", MODEL, "does not go by the first rail"),
@@ -510,12 +510,12 @@ MUTATIONS = [
 
     # What is symmetric.
     mutation("registered_memory_of_any_size", "p2p.h",
-             "if (offset >= begin && offset < end) return bytes <= end - offset;",
-             "if (offset >= begin && offset < end) return true;", IS_SYMMETRIC, r"ranges\.is"),
+             "return bytes <= end - offset ? &range : nullptr;",
+             "return &range;", IS_SYMMETRIC, r"ranges\.is"),
     mutation("byte_after_registered_memory", "p2p.h", "offset >= begin && offset < end",
              "offset >= begin && offset <= end", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("rows_after_a_free_one_are_not_seen", "p2p.h", "if (begin == 0) return false;",
-             "if (end == 0) return false;", IS_SYMMETRIC, r"ranges\.is"),
+    mutation("rows_after_a_free_one_are_not_seen", "p2p.h", "if (begin == 0) break;",
+             "if (end == 0) break;", IS_SYMMETRIC, r"ranges\.is"),
 
     # Images of entries.
     mutation("dump_does_not_wait", "wqe.h", "control_unit({Opcode::kDump, 0, 2, abi::kFence})",
