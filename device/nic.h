@@ -58,23 +58,25 @@ GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* s
                         std::size_t bytes, int pe, Reuse reuse) {
   if (coop.thread_rank() != 0) return;
   const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
-  if (has_queue_keys(state, dest) &&
-      (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes)))) {
+  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
     PostingOf<OneEntry> posting;
     ShortPayload payload{};  // comes while the queue is chosen
     if (words) payload = load_words(source, bytes);
-    post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest);
-    if (words) {
-      posting.entries = words_entry(posting, dest, payload, bytes);
-      // By value where threads put by themselves: the time of others goes elsewhere.
-      using Held = std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
-      post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
-    } else {
-      posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
-      post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
-                                                                  blocking ? "put" : nullptr);
+    if (post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest)) {
+      if (words) {
+        posting.entries = words_entry(posting, dest, payload, bytes);
+        // By value where threads put by themselves: the time of others goes elsewhere.
+        using Held =
+            std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
+        post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
+      } else {
+        posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
+        post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
+                                                                    blocking ? "put" : nullptr);
+      }
+      return;
     }
-    return;
+    pe = peer_of(posting);
   }
   Request request{&state, Operation::kPut, pe};
   request.blocking = blocking;
