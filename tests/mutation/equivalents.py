@@ -140,4 +140,12 @@ EQUIVALENT = [
                "state_.slots = shared;",
                "{}",
                "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("host/api/setup.cpp",
+               "return guard_status([&] { pe->gpu()->push_current(); }) == GSHMEMX_SUCCESS ? 1 : 0;",
+               "return guard_status([&] { {} }) == GSHMEMX_SUCCESS ? 1 : 0;",
+               "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("transport/nic/gid_choice.cpp",
+               "if (!entry.reachable) rank += 12;",
+               "if (!entry.reachable) rank += 13;",
+               "of ranks from 0 to 8, those of GIDs that are not reachable come last with both"),
 ]

@@ -203,5 +203,19 @@ TEST_CASE("a_read_that_fails_ends_the_queue_and_nothing_after_it_arrives") {
   CHECK(equal(pair.near_memory, 0, before, 0, 2 * kPiece));
 }
 
+TEST_CASE("a_source_that_cannot_be_read_fails_the_write_and_no_packet_is_missing") {
+  BatchedPair pair;
+  pair.near_memory.failing_reads = 1;
+  CHECK(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, kPiece))).syndrome ==
+        kProtection);
+}
+
+TEST_CASE("a_write_has_its_answer_after_its_bytes_are_visible") {
+  BatchedPair pair;
+  pair.far_memory.failing_flushes = 1;
+  CHECK(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, kPiece))).syndrome ==
+        kRemoteOperation);
+}
+
 }  // namespace
 }  // namespace gshmem::test

@@ -451,17 +451,25 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
   Connected pe(Job::one_host_each(1), std::move(boots[0]), ConnectChoice::kUse);
   std::uint32_t asked = 0;
   std::atomic<int> about{-1}, sent{0};
+  std::string why;
   FirstUse thread(pe.queues(), {.my_pe = 0,
                                 .asked = &asked,
                                 .is_woken = true,
                                 .send = [&](int, std::span<const std::byte>) { ++sent; },
-                                .on_error = [&](const Error&, int from) { about = from; }});
-  // Of half a header; of no queues, of one; from a PE that is none, and from one with two queues.
-  const std::vector<std::byte> letter(GENERATE(3u, 8u, 8u + 2 * sizeof(ConnectInfo)));
+                                .on_error =
+                                    [&](const Error& error, int from) {
+                                      why = error.what();
+                                      about = from;
+                                    }});
+  // Of half a header; of no queues, of half a queue, of one; from a PE that is none, and from one
+  // with two queues.
+  const std::vector<std::byte> letter(GENERATE(3u, 8u, 9u, 8u + 2 * sizeof(ConnectInfo)));
   const int from = GENERATE(7, 0);
   thread.take(from, letter);
   for (int i = 0; i < 20000 && about < 0; ++i) ::usleep(1000);
   CHECK(about == from);
+  const std::string bytes = strprintf("a letter of %zu bytes", letter.size());
+  CHECK((why.find(bytes) != std::string::npos) == (letter.size() % 2 != 0));
   CHECK(sent == 0);
 }
 

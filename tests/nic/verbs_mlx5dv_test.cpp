@@ -334,7 +334,14 @@ TEST_CASE("commands query and move a queue pair of verbs") {
   ibv_qp_attr now{};
   REQUIRE(ibv_query_qp(qp, &now, IBV_QP_STATE, &init) == 0);
   CHECK(now.qp_state == IBV_QPS_INIT);
+  ibv_qp gone{};
+  gone.context = qp->context;
+  gone.qp_num = qp->qp_num;
   CHECK(ibv_destroy_qp(qp) == 0);
+  const Bytes query = command_on(0x50b, gone.qp_num);
+  out.resize(0x110);
+  CHECK(mlx5dv_devx_qp_query(&gone, query.data(), query.size(), out.data(), out.size()) ==
+        EREMOTEIO);
   CHECK(ibv_destroy_cq(cq) == 0);
 }
 

@@ -114,7 +114,7 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   const int size = boot.size();
   const auto queues = static_cast<std::uint64_t>(size);
   const std::uint64_t per_queue = depth * 64 + 2 * kPage;
-  memory_.resize(kPage + kHeapBytes + queues * per_queue);
+  memory_.resize(kPage + kHeapBytes + (queues + 1) * per_queue);
   const auto raw = reinterpret_cast<std::uintptr_t>(memory_.data());
   heap_ = memory_.data() + (kPage - raw % kPage) % kPage;
   queues_ = heap_ + kHeapBytes;
@@ -142,18 +142,22 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
                                    errors_.emplace_back(pe, error.what());
                                  }};
   nic_ = nic::open_ofi(options);
-  nic_->use_queue_memory({.base = queues_, .bytes = queues * per_queue});
+  nic_->use_queue_memory({.base = queues_, .bytes = (queues + 1) * per_queue});
   const nic::Keys keys = nic_->register_memory(heap);
   std::vector<Card> mine;
   std::vector<nic::QueuePlace> places;
   std::vector<nic::CreatedQueue> created;
+  const auto place = [&](std::uint64_t queue) -> nic::QueuePlace {
+    const std::uint64_t at = queue * per_queue;
+    return {.entries = at,
+            .completion = at + depth * 64,
+            .record = at + depth * 64 + kPage,
+            .cq_record = at + depth * 64 + kPage + 8,
+            .depth = depth};
+  };
+  spare_ = place(queues);
   for (std::uint64_t pe = 0; pe < queues; ++pe) {
-    const std::uint64_t at = pe * per_queue;
-    places.push_back({.entries = at,
-                      .completion = at + depth * 64,
-                      .record = at + depth * 64 + kPage,
-                      .cq_record = at + depth * 64 + kPage + 8,
-                      .depth = depth});
+    places.push_back(place(pe));
     created.push_back(nic_->create_queue(places.back()));
     mine.push_back({nic_->connect_info(static_cast<int>(pe)), keys.remote});
   }
@@ -171,12 +175,17 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   boot.barrier();
 }
 
-bool Pe::round(ofi::Clock::time_point now) {
-  return dynamic_cast<ofi::OfiNic&>(*nic_).executor().round(now);
+Client& Pe::add_queue() {
+  const nic::CreatedQueue created = nic_->create_queue(spare_);
+  const int index = static_cast<int>(clients_.size());
+  const std::uint32_t key = clients_.front().remote_key;
+  nic_->connect(index, 0, nic_->connect_info(index), key);
+  dynamic_cast<ofi::OfiNic&>(*nic_).executor().hand_over();
+  return clients_.emplace_back(queues_, spare_, created, clients_.front().local_key, key);
 }
 
-Pe::~Pe() {
-  if (nic_ != nullptr) nic_->stop();
+bool Pe::round(ofi::Clock::time_point now) {
+  return dynamic_cast<ofi::OfiNic&>(*nic_).executor().round(now);
 }
 
 std::vector<std::pair<int, std::string>> Pe::errors() {

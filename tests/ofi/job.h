@@ -64,7 +64,6 @@ class Pe {
  public:
   Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth = kDepth,
      const Leg& leg = {});
-  ~Pe();
   Pe(const Pe&) = delete;
 
   [[nodiscard]] std::uint8_t* heap() { return heap_; }
@@ -73,6 +72,8 @@ class Pe {
     return *reinterpret_cast<T*>(heap_ + offset);
   }
   Client& to(int pe) { return clients_.at(static_cast<std::size_t>(pe)); }
+  /// One more queue to itself, of a leg by hand, once.
+  Client& add_queue();
   [[nodiscard]] nic::Nic& nic() { return *nic_; }
   /// One round of the executor, of a leg by hand, at that time. True when there was something to
   /// do.
@@ -85,6 +86,7 @@ class Pe {
   std::unique_ptr<GpuMapping> mapping_;
   std::uint8_t* heap_ = nullptr;
   std::uint8_t* queues_ = nullptr;
+  nic::QueuePlace spare_;
   std::mutex mutex_;
   std::vector<std::pair<int, std::string>> errors_;
   std::unique_ptr<nic::Nic> nic_;

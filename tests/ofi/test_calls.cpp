@@ -14,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -184,6 +185,26 @@ TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]
         Lines{line("read", 0, 131072, 1 << 20, FI_COMPLETION),
               line("read", 1, 131072, (1 << 20) + 131072, FI_COMPLETION)});
   fabric_double()->journals = false;
+}
+
+TEST_CASE("small writes go by another NIC to each neighbour", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg = by_hand("efa/efa-direct", "auto");
+  leg.nics = 2;
+  Job job(2, leg);
+  for (int me = 0; me < 2; ++me) {
+    for (int pe = 0; pe < 2; ++pe) {
+      fabric_double()->journals = true;
+      job[me].to(pe).write(64, 0, 8);
+      job[me].to(pe).ring();
+      for (int round = 0; round < 3; ++round) job[me].round();
+      const Lines calls = fabric_double()->calls();
+      const std::string by = strprintf("write by %d: ", me == pe ? 0 : 1);
+      CHECK(std::ranges::count_if(
+                calls, [&](const std::string& call) { return call.rfind(by, 0) == 0; }) == 1);
+      fabric_double()->journals = false;
+    }
+  }
 }
 
 TEST_CASE("a peer that owes an answer is probed after half a second, once at a time",

@@ -54,6 +54,27 @@ TEST_CASE("no connection is made after queues have started", "[ofi][double]") {
   CHECK(connections == static_cast<std::uint64_t>(kPes * kPes * leg.nics));
 }
 
+TEST_CASE("a queue that is made later works, and greets nobody again", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(1, leg);
+  const auto ends = [&](Client& client) {
+    const std::uint64_t write = client.write(64, 0, 8);
+    client.ring();
+    for (int round = 0; round < 4; ++round) job[0].round();
+    return client.has_ended(write);
+  };
+  REQUIRE(ends(job[0].to(0)));
+  const std::uint64_t greetings = fabric_double()->taken[FabricDouble::kRead];
+  CHECK(greetings == 1);
+  Client& later = job[0].add_queue();
+  CHECK(ends(later));
+  CHECK(ends(job[0].to(0)));
+  CHECK(ends(later));
+  CHECK(fabric_double()->taken[FabricDouble::kRead] == greetings);
+}
+
 TEST_CASE("who cannot be reached is an error of the start, with its number", "[ofi][double]") {
   if (!have_double()) return;
   FabricDouble& rules = *fabric_double();
@@ -66,6 +87,11 @@ TEST_CASE("who cannot be reached is an error of the start, with its number", "[o
     rules.error = FI_EHOSTUNREACH;
     rules.errors = 1;
     CHECK_THAT(failure_of({}), Catch::Contains("PE 0 cannot be reached: "));
+  }
+  SECTION("a refused receive") {
+    rules.receive_refusal = FI_EIO;
+    CHECK_THAT(failure_of({}), Catch::Contains("fi_recv: Input/output error. The endpoint is lost; "
+                                               "restart the job"));
   }
   SECTION("a late answer is one where neither limits the time") {
     rules.rtt = 50'000'000;

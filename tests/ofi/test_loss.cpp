@@ -191,6 +191,32 @@ TEST_CASE("stop returns with operations in flight to a dead peer", "[ofi]") {
   pair.stop_in_time();
 }
 
+TEST_CASE("a thread that waits for an overdue operation hears of it before its PE does",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(2, leg, 10);
+  for (int i = 0; i < 3; ++i) job[0].round();  // greetings
+  fabric_double()->rtt = 3600ll * 1'000'000'000;
+  Client& client = job[0].to(1);
+  const std::uint64_t write = client.write(0, 64, 8);
+  client.ring();
+  const auto begun = Clock::now();
+  const auto round_at = [&](int ms) { job[0].round(begun + std::chrono::milliseconds(ms)); };
+  round_at(0);
+  round_at(8749);
+  round_at(8770);
+  CHECK(client.wait(write, 0).timed_out);  // the queue says so in its next turn
+  round_at(8771);
+  CHECK(int(client.wait(write, 0).syndrome) == 0x15);
+  for (const int ms : {8800, 8830, 8860}) round_at(ms);
+  CHECK(job[0].errors().empty());
+  round_at(8880);
+  CHECK(job[0].errors().size() == 1);
+  fabric_double()->rtt = 0;
+}
+
 TEST_CASE("a peer for which the provider has no place any more is an error", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};

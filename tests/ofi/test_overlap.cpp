@@ -134,6 +134,56 @@ TEST_CASE("atomics of a queue overlap where the target keeps their order", "[ofi
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("what follows in a queue waits for what is before it only where order says so",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  struct Row {
+    const char *provider, *first, *second;
+    bool together;
+  };
+  const Row row = GENERATE(
+      Row{"efa/efa-direct", "write", "write", true},
+      Row{"efa/efa-direct", "write", "fenced write", false},
+      Row{"efa/efa-direct", "write", "read", false}, Row{"efa/efa-direct", "read", "read", true},
+      Row{"efa/efa-direct", "read", "write", true},
+      Row{"efa/efa-direct", "read", "fenced write", false},
+      Row{"efa/efa-direct", "read", "atomic", false},
+      Row{"efa/efa-direct", "atomic", "write", true},
+      Row{"efa/efa-direct", "atomic", "read", false}, Row{"cxi", "read", "read", true},
+      Row{"cxi", "read", "write", true}, Row{"cxi", "read", "atomic", false},
+      Row{"cxi", "write", "atomic", false}, Row{"cxi", "atomic", "write", false},
+      Row{"cxi", "atomic", "read", false}, Row{"cxi", "atomic", "atomic", false});
+  INFO(row.provider << ": " << row.first << ", " << row.second);
+  TwoPes rig(row.provider);
+  rig.rules.rtt = kLong;
+  Client& client = rig.job[0].to(1);
+  for (const std::string kind : {row.first, row.second}) {
+    if (kind == "read") client.read(4096, 8192, 8);
+    if (kind == "atomic") client.fetch_add(64, 512, 1);
+    if (kind == "write") client.write(4096, 4096, 8);
+    if (kind == "fenced write") client.write(4096, 4096, 8, kSignalled | kFenced);
+  }
+  client.ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  std::uint64_t calls = 0;
+  for (const auto& count : rig.rules.taken) calls += count;
+  CHECK(calls == (row.together ? 2 : 1));
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("where threads move data 8 MiB are under way to a peer, in pieces of one",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("tcp;ofi_rxm");
+  rig.rules.rtt = kLong;
+  for (int i = 0; i < 4; ++i) rig.job[0].to(1).write(0, 0, 3 << 20);
+  rig.job[0].to(1).ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  CHECK(rig.rules.taken[FabricDouble::kWrite] == 8u);
+  CHECK(rig.rules.taken[FabricDouble::kRead] == 1u);  // rings for the eighth: the ninth does not
+  rig.rules.rtt = 0;
+}
+
 TEST_CASE("staged operations overlap whatever they are", "[ofi][double]") {
   if (!have_double()) return;
   TwoPes rig("efa/efa", "off");

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <exception>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -28,10 +29,9 @@ void Executor::hand_over() {
   for (WorkQueue& queue : added_) probes_.expect(queue.peer());
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (WorkQueue& queue : added_) handover_.push_back(std::move(queue));
+    for (WorkQueue& queue : std::exchange(added_, {})) handover_.push_back(std::move(queue));
     any_handover_.store(true, std::memory_order_release);  // pairs with take_rings
   }
-  added_.clear();
 }
 
 void Executor::start() {
@@ -57,8 +57,7 @@ void Executor::take_rings() {
   std::deque<std::packaged_task<void()>> calls;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (WorkQueue& queue : handover_) queues_.add(std::move(queue));
-    handover_.clear();
+    for (WorkQueue& queue : std::exchange(handover_, {})) queues_.add(std::move(queue));
     calls.swap(calls_);
     any_handover_.store(false, std::memory_order_relaxed);
   }

@@ -36,7 +36,6 @@ Polling choose_polling(PollChoice wish, double cores, const std::string& provide
 Cores own_cores() {
   Cores cores;
   cpu_set_t set;
-  CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &set)) continue;
@@ -64,7 +63,6 @@ void rest(Polling polling, Clock::duration idle) {
 
 bool stay_near(const std::string& sysfs, const std::string& pci) {
   cpu_set_t may, near;
-  CPU_ZERO(&may);
   CPU_ZERO(&near);
   if (pci.empty() || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
   const std::string device = sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci);

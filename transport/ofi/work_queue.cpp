@@ -171,7 +171,7 @@ void WorkQueue::group_with_writes(Operation& atomic) {
     if (before.failure || before.group != Operation::kNoGroup) break;
     before.group = atomic.group = group;
   }
-  if (atomic.group == group) next_group_ = (next_group_ + 1) % static_cast<int>(kGroups);
+  if (atomic.group == group) ++next_group_;
 }
 
 unsigned& WorkQueue::under_way(const Operation& operation) {
@@ -229,7 +229,7 @@ bool WorkQueue::follows_at_once(std::size_t at, const QueueServices& services) c
   if (at + 1 >= operations_.size()) return false;
   const Operation& next = *operations_[at + 1];
   return operations_[at]->writes() && next.writes() && next.moves_data() && !next.failure &&
-         next.state == State::kQueued && may_begin(next, services);
+         next.wqe.fence == 0 && next.state == State::kQueued && may_begin(next, services);
 }
 
 void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services,
@@ -315,7 +315,6 @@ void WorkQueue::retire(QueueServices& services) {
       complete(*operation);
       failed_ = true;
       peer_->immediates -= pieces_;
-      pieces_ = 0;
       if (services.messages && under_way_.all() > 0) services.atomics.abandon(*peer_, outbound_);
       list();
       break;

@@ -117,7 +117,6 @@ class WorkQueue final : private OperationOwner {
 
  private:
   using State = Operation::State;
-  static constexpr std::size_t kGroups = 256;
 
   void changed(Operation& operation) override;
   [[nodiscard]] unsigned& under_way(const Operation& operation);
@@ -153,8 +152,8 @@ class WorkQueue final : private OperationOwner {
     [[nodiscard]] unsigned all() const { return writes + grouped + reads + atomics; }
   };
   UnderWay under_way_;
-  int next_group_ = 0;
-  std::uint32_t pieces_ = 0;  ///< that bear the group of the next atomic
+  std::uint8_t next_group_ = 0;  ///< goes round (kGroupShift)
+  std::uint32_t pieces_ = 0;     ///< that bear the group of the next atomic
   std::vector<WorkQueue*>* ready_ = nullptr;
   bool listed_ = false, served_ = false, hungry_ = false;
   bool closed_ = false;  ///< a fetched WQE has failed: fetch no more

@@ -50,8 +50,6 @@ bool has_wide() { return false; }
 }  // namespace
 
 std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end) {
-  // Memory that others change is loaded anew by each call.
-  std::atomic_signal_fence(std::memory_order_acquire);
   std::size_t at = begin;
   if (has_wide()) at = skip_wide(words, at, end);
   while (at + kWords <= end && all_ones(words + at)) at += kWords;

@@ -38,8 +38,9 @@ struct FabricDouble {
   std::atomic<std::int64_t> hold{-1};  ///< not for ever, but so long
   /// The next operations but receives end with this error, so many.
   std::atomic<int> error{0}, errors{0};
-  std::atomic<int> refusal{0};  ///< the next call that is no receive returns this error
-  std::atomic<int> broken{0};   ///< the error that completion queues have themselves; 0: none
+  std::atomic<int> refusal{0};          ///< the next call that is no receive returns this error
+  std::atomic<int> receive_refusal{0};  ///< the next receive
+  std::atomic<int> broken{0};  ///< the error that completion queues have themselves; 0: none
   /// By which memory of a GPU is read and written; null: by its address.
   std::atomic<void* (*)(void*)> gpu_view{nullptr};
 
@@ -104,7 +105,7 @@ struct FabricDouble {
     register_at_most = ~std::uint64_t{0};
     held = nullptr;
     hold = -1;
-    error = errors = refusal = broken = 0;
+    error = errors = refusal = receive_refusal = broken = 0;
     gpu_view = nullptr;
     journals = false;
     for (auto* const counts : {&taken, &refused})

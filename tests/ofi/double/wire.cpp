@@ -397,6 +397,7 @@ void Endpoint::end(Flight& flight, std::int64_t now) {
 
 ssize_t Endpoint::receive(void* buffer, std::size_t bytes, void* descriptor, void* context) {
   FabricDouble& rules = record();
+  if (const int error = rules.receive_refusal.exchange(0); error != 0) return -error;
   if (entered_.exchange(true)) rules.violation("two threads in one domain");
   const bool refused =
       buffers_.size() >= profile_.places || (rules.busy != 0 && random_() % 100 < rules.busy);

@@ -84,17 +84,14 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
   return false;
 }
 
-bool Requester::land_trailing(QueuePair& qp, std::int64_t now) {
-  bool moved = false;
+void Requester::land_trailing(QueuePair& qp, std::int64_t now) {
   while (!qp.trailing.empty() && now >= qp.trailing.front().until_ns) {
     const TrailingRead& read = qp.trailing.front();
     // A region that has gone in the meantime has nobody who looks at it.
     const LocalMemory memory = local(qp, read.local);
     if (memory.scatter(0, read.data.data(), read.data.size())) static_cast<void>(memory.settle());
     qp.trailing.pop_front();
-    moved = true;
   }
-  return moved;
 }
 
 /// All that the operation brings is stored: it is done when others see it, for which the replies of

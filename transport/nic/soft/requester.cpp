@@ -71,7 +71,7 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
 }
 
 bool Requester::progress(QueuePair& qp, std::int64_t now) {
-  if (!qp.trailing.empty() && land_trailing(qp, now)) return true;
+  land_trailing(qp, now);
   if (qp.state == QpState::kError) return flush(qp, now);
   if (qp.state != QpState::kRts) return false;
   if (qp.operations.empty() && qp.fetched == qp.producer && !qp.jumped) return false;

@@ -80,7 +80,7 @@ class Requester {
     return {context_.regions, qp.attributes.pd, pieces};
   }
   void arrived(QueuePair& qp, Operation& op, std::int64_t now);
-  bool land_trailing(QueuePair& qp, std::int64_t now);
+  void land_trailing(QueuePair& qp, std::int64_t now);
 
   /// A WQE by what its reply repeats: it may be gone, or tried again, by the time.
   struct Arrival {
