@@ -152,7 +152,9 @@ TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]
   leg.nics = 3;
   Job job(1, leg);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::uint64_t flushes = 0;
   const auto calls_of = [&](std::uint64_t entry) {
+    fabric_double()->taken[FabricDouble::kRead] = 0;
     job[0].to(0).ring();
     while (!job[0].to(0).has_ended(entry)) {
       REQUIRE(std::chrono::steady_clock::now() < limit);
@@ -161,6 +163,7 @@ TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]
     Lines calls;
     for (const std::string& call : fabric_double()->calls())
       if (call.rfind("write", 0) == 0 || call.rfind("read", 0) == 0) calls.push_back(call);
+    flushes = fabric_double()->taken[FabricDouble::kRead];
     return calls;
   };
   (void)calls_of(job[0].to(0).write(8, 0, 8));
@@ -174,13 +177,16 @@ TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]
   constexpr std::uint64_t kWrite = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
   CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262143)) ==
         Lines{line("write", 0, 262143, 1 << 20, kWrite)});
+  CHECK(flushes == 0);
   CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 262144)) ==
         Lines{line("write", 0, 131072, 1 << 20, kWrite),
               line("write", 1, 131072, (1 << 20) + 131072, kWrite)});
+  CHECK(flushes == 1);  // by each NIC but the first, so that what comes by that one finds all
   CHECK(calls_of(job[0].to(0).write(1 << 20, 0, 600000)) ==
         Lines{line("write", 0, 200704, 1 << 20, kWrite),
               line("write", 1, 200704, (1 << 20) + 200704, kWrite),
               line("write", 2, 198592, (1 << 20) + 401408, kWrite)});
+  CHECK(flushes == 2);
   CHECK(calls_of(job[0].to(0).read(1 << 20, 0, 262144)) ==
         Lines{line("read", 0, 131072, 1 << 20, FI_COMPLETION),
               line("read", 1, 131072, (1 << 20) + 131072, FI_COMPLETION)});
@@ -228,6 +234,30 @@ TEST_CASE("a peer that owes an answer is probed after half a second, once at a t
   CHECK(reads_at(515) == 1);
   CHECK(reads_at(5000) == 0);
   fabric_double()->rtt = 0;
+}
+
+TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(2, by_hand("efa/efa", "auto"));
+  FabricDouble& rules = *fabric_double();
+  const auto begun = std::chrono::steady_clock::now();
+  const auto round_at = [&](int ms) { job[0].round(begun + std::chrono::milliseconds(ms)); };
+  for (int round = 0; round < 3; ++round) round_at(0);  // greetings
+  rules.rtt = 3600ll * 1'000'000'000;
+  job[0].to(1).write(64, 0, 8);
+  job[0].to(1).ring();
+  round_at(0);
+  rules.rtt = 0;
+  for (const int ms : {520, 540, 560}) round_at(ms);
+  CHECK(rules.taken[FabricDouble::kRead] > 2u);
+  CHECK(job[0].errors().empty());
+  rules.error = FI_EHOSTUNREACH;
+  rules.errors = 1;
+  for (const int ms : {5000, 5020, 5040}) round_at(ms);
+  const auto errors = job[0].errors();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].first == 1);
+  CHECK_THAT(errors[0].second, Catch::Contains("probe of PE 1: No route to host"));
 }
 
 TEST_CASE("what a PE's network is goes into one line", "[ofi][double]") {

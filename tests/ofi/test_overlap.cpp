@@ -3,6 +3,8 @@
 // round is what needs no answer first.
 #include "tests/ofi/job.h"
 
+#include "transport/ofi/message.h"
+
 #include <rdma/fi_errno.h>
 
 #include <catch2/catch.hpp>
@@ -10,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -304,10 +307,33 @@ TEST_CASE("a call that the provider refuses is an error of its operation", "[ofi
   CHECK(rig.rules.refusal == 0);
   if (each.lost) return rig.until([&] { return !rig.job[0].errors().empty(); });
   // What it had is free again: other queues go on.
-  const std::uint64_t back = rig.job[1].to(0).fetch_add(64, 512, 1);
-  rig.job[1].to(0).ring();
-  rig.until([&] { return rig.job[1].to(0).has_ended(back); });
+  for (Client* const client : {&rig.job[1].to(0), &rig.job[0].to(0)}) {
+    const std::uint64_t other = client->fetch_add(64, 512, 1);
+    client->ring();
+    rig.until([&] { return client->has_ended(other); });
+  }
   CHECK(rig.job[0].errors().empty());
+}
+
+TEST_CASE("the target of a queue that fails learns that nothing more of it counts",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa", "off");
+  Client& client = rig.job[0].to(1);
+  rig.rules.error = FI_EACCES;
+  rig.rules.errors = 1;
+  const std::uint64_t first = client.write(4096, 4096, 8);
+  client.write(4096, 4096, 8);  // is not answered: the target has no turn
+  client.ring();
+  rig.rules.journals = true;
+  for (int round = 0; round < 5; ++round) rig.job[0].round();
+  CHECK(int{client.wait(first, 0).syndrome} == 0x13);
+  const std::vector<std::vector<std::uint8_t>> sent = rig.rules.sent();
+  rig.rules.journals = false;
+  REQUIRE(sent.size() == 3);
+  ofi::MessageHeader last;
+  std::memcpy(&last, sent.back().data(), sizeof(last));
+  CHECK(last.kind == ofi::MessageKind::kAbandon);
 }
 
 TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {

@@ -108,7 +108,6 @@ bool Executor::round(Clock::time_point now) {
     busy |= queues_.step(setup_.services, now);
     if (!broken_ && setup_.rma != nullptr) setup_.rma->end_round();
   } catch (const std::exception& error) {
-    if (broken_) throw;
     breaks(error);
   }
   if (now >= watch_at_) watch(now);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace gshmem::ofi {
 namespace {
@@ -41,8 +42,7 @@ bool MappedAccess::done(Ticket ticket) {
 }
 
 void MappedAccess::settle() {
-  if (unsettled_) mapping_.settle(last_written_);
-  unsettled_ = false;
+  if (std::exchange(unsettled_, false)) mapping_.settle(last_written_);
 }
 
 Ticket MappedAccess::start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old) {

@@ -220,7 +220,6 @@ void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
       hungry_ = true;
       return;
     }
-    if (i == issued_) ++issued_;
   }
 }
 
