@@ -65,9 +65,8 @@ void Pe::make_teams() {
                                    state_);
 }
 
-/// By PE: the first one of those that map each other. Empty: nobody maps another one, or all do.
+/// By PE: the first one of those that map each other.
 std::vector<std::int32_t> Pe::domains() {
-  if (state_.mapped_count == state_.n_pes || !options_.config.p2p) return {};
   std::int32_t first = 0;
   while (first != state_.my_pe && !paths_->is_mapped(first)) ++first;
   return allgather(ranks(), first);

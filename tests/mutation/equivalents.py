@@ -148,4 +148,8 @@ EQUIVALENT = [
                "if (!entry.reachable) rank += 12;",
                "if (!entry.reachable) rank += 13;",
                "of ranks from 0 to 8, those of GIDs that are not reachable come last with both"),
+    Equivalent("transport/ofi/rma.cpp",
+               "own_flush_.to_read = (1u << setup_.lanes.count()) - 1;",
+               "own_flush_.to_read = (2u << setup_.lanes.count()) - 1;",
+               "of a heap in GPU memory, which a build without CUDA does not have"),
 ]

@@ -88,6 +88,11 @@ TEST_CASE("a_port_that_is_taken_or_that_nobody_listens_on_is_told") {
   const Attempt attempt = connect_to(taken, Deadline(20));
   CHECK_FALSE(attempt.fd);
   CHECK(attempt.error == ECONNREFUSED);
+  Endpoint all = taken;  // refused at once
+  all.ip = {255, 255, 255, 255};
+  const Attempt other = connect_to(all, Deadline(20));
+  CHECK_FALSE(other.fd);
+  CHECK(other.error == ENETUNREACH);
 }
 
 TEST_CASE("a_socket_of_ipv6_is_of_that_alone") {

@@ -294,8 +294,8 @@ void Requester::complete(QueuePair& qp, const Operation& op) {
   // ready as well.
   if (op.syndrome == 0 && qp.send_cq->collapsed() && qp.operations.size() > 1) {
     const Operation& successor = qp.operations[1];
-    if (successor.progress == Operation::Progress::kDone && successor.syndrome == 0 &&
-        successor.wqe.signalled && successor.complete_at_ns <= op.complete_at_ns &&
+    if (successor.progress == Operation::Progress::kDone && successor.wqe.signalled &&
+        successor.complete_at_ns <= op.complete_at_ns &&
         context_.adversary.decides(Behaviour::kSkip, qp.ordinal, op.number)) {
       return;
     }
