@@ -43,6 +43,10 @@ struct Port : Nic {
     attributes.port_num = 1;
     attributes.grh.dgid = to;
     attributes.grh.sgid_index = static_cast<std::uint8_t>(from.gid_index);
+    attributes.grh.hop_limit = 17;
+    attributes.grh.traffic_class = 0x68;
+    attributes.grh.flow_label = 0x54321;
+    attributes.sl = 3;
     errno = 0;
     ibv_ah* ah = ibv_create_ah(pd, &attributes);
     if (ah == nullptr) {
@@ -55,6 +59,11 @@ struct Port : Nic {
     object.ah.out = &out;
     REQUIRE(mlx5dv_init_obj(&object, MLX5DV_OBJ_AH) == 0);
     const std::vector<std::uint8_t> mac(out.av->rmac, out.av->rmac + 6);
+    CHECK(int{out.av->hop_limit} == 17);
+    CHECK(int{out.av->tclass} == 0x68);
+    CHECK(int{out.av->stat_rate_sl} == 3);
+    CHECK(be32toh(out.av->grh_gid_fl) == (1u << 30 | from.gid_index << 20 | 0x54321));
+    CHECK(std::memcmp(out.av->rgid, to.raw, sizeof(to.raw)) == 0);
     ibv_destroy_ah(ah);
     return mac;
   }

@@ -218,6 +218,22 @@ TEST_CASE("a thread that waits for an overdue operation hears of it before its P
   fabric_double()->rtt = 0;
 }
 
+TEST_CASE("without GSHMEM_TIMEOUT nothing is overdue", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(2, leg, 0);
+  for (int i = 0; i < 3; ++i) job[0].round();  // greetings
+  fabric_double()->rtt = 3600ll * 1'000'000'000;
+  const std::uint64_t write = job[0].to(1).write(0, 64, 8);
+  job[0].to(1).ring();
+  const auto begun = Clock::now();
+  for (int i = 0; i < 3; ++i) job[0].round(begun + std::chrono::hours(i));
+  CHECK(job[0].to(1).wait(write, 0).timed_out);
+  CHECK(job[0].errors().empty());
+  fabric_double()->rtt = 0;
+}
+
 TEST_CASE("a peer for which the provider has no place any more is an error", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};

@@ -174,6 +174,29 @@ TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
   CHECK(gdr.clean());
 }
 
+TEST_CASE("a failing mapping fails the get that it was for", "[ofi][double]") {
+  if (!have_double()) return;
+  const Gdr gdr;
+  {
+    Leg leg = mapped_leg();
+    leg.by_hand = true;
+    Job job(2, leg);
+    const auto rounds = [&](int pe) {
+      for (int round = 0; round < 3; ++round) job[pe].round();
+    };
+    rounds(0);
+    const std::uint64_t read = job[0].to(1).read(0, 0, 100);
+    job[0].to(1).ring();
+    rounds(0);
+    rounds(1);
+    gdr->copy_error = EIO;  // where the answer goes
+    rounds(0);
+    CHECK(int{job[0].to(1).wait(read, 0).syndrome} == 0x04);
+    gdr->copy_error = 0;
+  }
+  CHECK(gdr.clean());
+}
+
 TEST_CASE("puts of few bytes use the mapping, and a job leaves nothing pinned", "[ofi]") {
   if (!have_libfabric()) return;
   const Gdr gdr;

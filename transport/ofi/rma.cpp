@@ -22,8 +22,6 @@ constexpr std::uint64_t kSpread = 256 * 1024, kPieceAlignment = 4096;
 constexpr std::uint64_t kThreadChunk = 1 << 20;
 constexpr std::size_t kThreadBytes = 8 << 20;
 static_assert(kThreadChunk <= kThreadBytes);  // alone it goes
-/// Lanes carry 4 GiB at a time at most.
-constexpr std::uint64_t kMaxChunk = 1u << 30;
 
 /// The places of an atomic's operands in Operation::scratch.
 enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
@@ -51,8 +49,7 @@ std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
 
 RmaEngine::RmaEngine(const Setup& setup)
     : setup_(setup),
-      max_chunk_(
-          std::min<std::uint64_t>(setup.lanes.first().info().ep_attr->max_msg_size, kMaxChunk)),
+      max_chunk_(setup.lanes.first().info().ep_attr->max_msg_size),
       max_bytes_(~std::size_t{0}) {
   if (!setup.lanes.first().able().rdma) {
     max_chunk_ = std::min(max_chunk_, kThreadChunk);
@@ -143,7 +140,6 @@ std::size_t RmaEngine::lane_of(const Operation& operation, std::uint64_t at) con
 }
 
 bool RmaEngine::reserve_immediates(Operation& operation) {
-  if (setup_.immediates == 0) return false;
   // A gather element ends a chunk.
   const std::uint64_t pieces =
       operation.wqe.length / chunk_bytes(operation) + operation.wqe.local.size() + 1;

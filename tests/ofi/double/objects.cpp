@@ -25,6 +25,7 @@ struct Av : fid_av {
 };
 struct Mr : fid_mr {
   Region* region;
+  bool bound;  ///< to an endpoint
 };
 
 /// The name of an endpoint, for as long as the process lives.
@@ -357,13 +358,18 @@ int close_region(fid* object) {
   delete mr;
   return 0;
 }
+int bind_region(fid* object, fid*, std::uint64_t) {
+  reinterpret_cast<Mr*>(object)->bound = true;
+  return 0;
+}
 int enable_region(fid* object, int command, void*) {
-  if (command == FI_ENABLE) reinterpret_cast<Mr*>(object)->region->usable = true;
+  auto* const mr = reinterpret_cast<Mr*>(object);
+  if (command == FI_ENABLE) mr->region->usable = mr->bound;
   return 0;
 }
 fi_ops region_ops{.size = sizeof(fi_ops),
                   .close = close_region,
-                  .bind = bind_nothing,
+                  .bind = bind_region,
                   .control = enable_region,
                   .ops_open = nullptr,
                   .tostr = nullptr,
