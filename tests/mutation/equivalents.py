@@ -152,4 +152,8 @@ EQUIVALENT = [
                "own_flush_.to_read = (1u << setup_.lanes.count()) - 1;",
                "own_flush_.to_read = (2u << setup_.lanes.count()) - 1;",
                "of a heap in GPU memory, which a build without CUDA does not have"),
+    Equivalent("transport/ofi/rma.cpp",
+               "setup_.access.poll();",
+               "{}",
+               "of copies by CUDA, which a build without CUDA does not have"),
 ]

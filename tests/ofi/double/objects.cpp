@@ -358,8 +358,8 @@ int close_region(fid* object) {
   delete mr;
   return 0;
 }
-int bind_region(fid* object, fid*, std::uint64_t) {
-  reinterpret_cast<Mr*>(object)->bound = true;
+int bind_region(fid* object, fid*, std::uint64_t flags) {
+  reinterpret_cast<Mr*>(object)->bound = flags == 0;
   return 0;
 }
 int enable_region(fid* object, int command, void*) {
