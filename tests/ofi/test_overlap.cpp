@@ -277,6 +277,7 @@ TEST_CASE("an error of an operation does not lose its peer, unless connections s
       CallError{"efa/efa-direct", FI_EIO, 0x15, false},
       CallError{"tcp;ofi_rxm", FI_EIO, 0x15, true}, CallError{"efa/efa", FI_EINVAL, 0x13, false},
       CallError{"cxi", FI_EHOSTUNREACH, 0x15, true},
+      CallError{"efa/efa-direct", FabricDouble::kNoNumber, 0x14, false},
       // What another try may do is tried.
       CallError{"efa/efa-direct", FI_ENORX, 0, false}, CallError{"cxi", FI_EAGAIN, 0, false});
   const bool atomic = GENERATE(false, true);  // a message, where the provider has none

@@ -190,7 +190,8 @@ void Fabric::poll_error() {
   std::string text = library_.text(entry.err);
   if (detail != nullptr && detail[0] != '\0' && text != detail)
     text += std::string(" (") + detail + ")";
-  const Completion completion{.error = entry.err, .bytes = 0, .text = text};
+  const Completion completion{
+      .error = entry.err != 0 ? entry.err : FI_EOTHER, .bytes = 0, .text = text};
   auto* context = static_cast<Context*>(entry.op_context);
   if (context != nullptr) {
     context->sink->completed(*context, completion);

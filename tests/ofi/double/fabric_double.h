@@ -38,6 +38,7 @@ struct FabricDouble {
   std::atomic<std::int64_t> hold{-1};  ///< not for ever, but so long
   /// The next operations but receives end with this error, so many.
   std::atomic<int> error{0}, errors{0};
+  static constexpr int kNoNumber = -1;  ///< an error whose number is 0
   std::atomic<int> refusal{0};          ///< the next call that is no receive returns this error
   std::atomic<int> receive_refusal{0};  ///< the next receive
   std::atomic<int> broken{0};  ///< the error that completion queues have themselves; 0: none

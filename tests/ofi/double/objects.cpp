@@ -114,7 +114,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t) {
   to->op_context = entry.op_context;
   to->flags = entry.flags;
   to->len = entry.len;
-  to->err = cq.errors.begin()->second;
+  to->err = std::max(cq.errors.begin()->second, 0);  // kNoNumber
   cq.errors.erase(cq.errors.begin());
   cq.entries.pop_front();
   ++cq.taken;

@@ -121,12 +121,14 @@ void Connection::to_init() {
   InitSpec spec{.port = static_cast<std::uint32_t>(device_.port),
                 .pkey_index = static_cast<std::uint32_t>(device_.config.ib_pkey_index),
                 .counter_set = device_.counter_set};
-  try {
-    return modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
-  } catch (const Error& error) {
-    GSHMEM_DEBUG("queue %d: not counted in hw_counters: %s", index_, error.what());
+  if (spec.counter_set != 0) {
+    try {
+      return modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
+    } catch (const Error& error) {
+      GSHMEM_DEBUG("queue %d: not counted in hw_counters: %s", index_, error.what());
+    }
+    spec.counter_set = 0;
   }
-  spec.counter_set = 0;
   modify_qp(device_.api, qp_, "RST2INIT", encode_init(qp_.number, spec));
 }
 
