@@ -56,6 +56,13 @@ inline void store_flag(T* p, T v) {
   store_release(p, v);
 }
 
+/// Two words of 8 bytes, each of them whole.
+inline void store_flag(Word16* p, Word16 v) {
+  auto* const half = reinterpret_cast<std::uint64_t*>(p);
+  store_release(half, low_of(v));
+  store_release(half + 1, high_of(v));
+}
+
 /// Sequentially consistent, because a full fence on x86-64 is also what makes a put (a plain store
 /// here) leave the store buffer: the CPU's counterpart of "complete at the target".
 inline void fence_system() {
@@ -72,6 +79,11 @@ inline void fence_system() {
 template <class T>
 inline T load_poll(const T* p) {
   return load_acquire(p);
+}
+inline Word16 load_poll(const Word16* p) {
+  const auto* const half = reinterpret_cast<const std::uint64_t*>(p);
+  const std::uint64_t low = load_acquire(half), high = load_acquire(half + 1);
+  return word16(low, high);
 }
 inline void fence_acquire_system() {}
 
@@ -118,8 +130,7 @@ inline std::uint32_t load_constant(const std::uint32_t* p) { return load_relaxed
 inline Word16 load_constant(const Word16* p) {
   const auto* half = reinterpret_cast<const std::uint64_t*>(p);
   const std::uint64_t low = load_relaxed(half), high = load_relaxed(half + 1);
-  return {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
-          static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)};
+  return word16(low, high);
 }
 
 #define GSHMEM_CPU_ATOMIC(NAME)                           \

@@ -214,6 +214,12 @@ template <class T>
 __device__ inline T load_poll(const T* p) {
   return load_relaxed(p);
 }
+/// Two words of 8 bytes, each of them whole.
+__device__ inline Word16 load_poll(const Word16* p) {
+  std::uint64_t low, high;
+  asm volatile("ld.relaxed.sys.v2.u64 {%0,%1}, [%2];" : "=l"(low), "=l"(high) : "l"(p) : "memory");
+  return word16(low, high);
+}
 /// Release only: what was cached stays, so that later loads need not go to memory again.
 __device__ inline void fence_release_gpu() { GSHMEM_PTX_FENCE("release", "gpu"); }
 __device__ inline void fence_release_system() { GSHMEM_PTX_FENCE("release", "sys"); }
@@ -361,6 +367,11 @@ __device__ inline void await_stores() { asm volatile("cp.async.bulk.wait_group 0
 template <class T>
 __device__ inline void store_flag(T* p, T v) {
   store_relaxed(p, v);
+}
+/// Two words of 8 bytes, each of them whole.
+__device__ inline void store_flag(Word16* p, Word16 v) {
+  asm volatile("st.relaxed.sys.v2.u64 [%0], {%1,%2};" ::"l"(p), "l"(low_of(v)), "l"(high_of(v))
+               : "memory");
 }
 
 /// Wakes the host thread that sleeps until a word in host memory is another one. A GPU wakes

@@ -1,10 +1,11 @@
 // Collectives of few bytes between members that map each other, with flags in the data: every
-// member stores what it gives to others as packets, words of 4 bytes of data and a flag, and waits
-// until each packet that it is to get has the flag of this call. One way over the wire, no sync.
+// member stores what it gives to others as packets of 8 bytes of data, and waits until each packet
+// that it is to get has the flag of this call. One way over the wire, no sync.
 //
-// Ordering. Data and flag are in one aligned word of 8 bytes, which no access tears: relaxed stores
-// and loads do, and no fence. A GPU begins no store before the branch on a load before it is
-// decided; on the CPU store_flag releases and load_poll acquires.
+// Ordering. A packet is stored and loaded by one access of 16 bytes. Each half is 4 bytes of data
+// and a flag, in an aligned word of 8 bytes, which no access tears: relaxed stores and loads do,
+// and no fence. A GPU begins no store before the branch on a load before it is decided; on the CPU
+// store_flag releases and load_poll acquires.
 //
 // Two buffers suffice, for even and odd numbers of calls. Every member sends packets to every one,
 // itself included. A member that begins call n + 2 has got all packets of call n + 1. Their senders
@@ -22,38 +23,57 @@ namespace gshmem::device {
 
 /// The packets of one call: from member i those at i * words, at the same place of every heap.
 struct Packets {
-  std::uint64_t* here;
-  std::uint32_t flag, words;  ///< words: from one member for one other
-  GSHMEM_FN std::uint64_t* of(std::uint32_t member) const {
-    return here + member * std::size_t{words};
-  }
+  Word16* here;
+  std::uint32_t flag, each;  ///< each: from one member for one other
+  GSHMEM_FN Word16* of(std::uint32_t member) const { return here + member * std::size_t{each}; }
 };
-GSHMEM_FN std::uint64_t* packets_of(const TeamCall& call, std::uint32_t number) {
-  return reinterpret_cast<std::uint64_t*>(call.state->heap + call.state->heap_bytes) +
+GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
+  return reinterpret_cast<Word16*>(call.state->heap + call.state->heap_bytes) +
          (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
 }
 inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each: none is 0
-inline constexpr std::size_t kPieceBytes = 4;
+inline constexpr std::size_t kPieceBytes = 8;
+GSHMEM_FN Word16 packet_of(std::uint32_t flag, std::uint64_t data) {
+  return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
+}
+GSHMEM_FN bool has_flag(Word16 packet, std::uint32_t flag) {
+  return packet.y == flag && packet.w == flag;
+}
+GSHMEM_FN std::uint64_t data_of(Word16 packet) { return std::uint64_t{packet.z} << 32 | packet.x; }
 
-/// Data of a packet: `left` bytes and at most 4, of any alignment.
-GSHMEM_FN std::uint32_t load_piece(const char* from, std::size_t left) {
-  if (left >= kPieceBytes && is_aligned<std::uint32_t>(from))
-    return load_relaxed(reinterpret_cast<const std::uint32_t*>(from));
-  std::uint32_t piece = 0;
+/// Data of a packet: `left` bytes and at most 8, of any alignment.
+GSHMEM_FN std::uint64_t load_piece(const char* from, std::size_t left) {
+  const bool aligned = is_aligned<std::uint32_t>(from);
+  std::uint64_t piece = 0;
   GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < kPieceBytes && i < left; ++i) {
-    const std::uint32_t byte = load_relaxed(reinterpret_cast<const std::uint8_t*>(from) + i);
-    piece |= byte << 8 * i;
+  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+    if (aligned && left - i >= 4) {
+      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint32_t*>(from + i))}
+               << 8 * i;
+      i += 4;
+    } else {
+      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint8_t*>(from + i))}
+               << 8 * i;
+      ++i;
+    }
   }
   return piece;
 }
-GSHMEM_FN void store_piece(char* to, std::uint32_t piece, std::size_t left) {
-  if (left >= kPieceBytes && is_aligned<std::uint32_t>(to))
-    return store_relaxed(reinterpret_cast<std::uint32_t*>(to), piece);
+GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
+  if (left >= kPieceBytes && is_aligned<std::uint64_t>(to))
+    return store_relaxed(reinterpret_cast<std::uint64_t*>(to), piece);
+  const bool aligned = is_aligned<std::uint32_t>(to);
   GSHMEM_NO_UNROLL
-  for (std::size_t i = 0; i < kPieceBytes && i < left; ++i) {
-    store_relaxed(reinterpret_cast<std::uint8_t*>(to) + i,
-                  static_cast<std::uint8_t>(piece >> 8 * i));
+  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+    if (aligned && left - i >= 4) {
+      store_relaxed(reinterpret_cast<std::uint32_t*>(to + i),
+                    static_cast<std::uint32_t>(piece >> 8 * i));
+      i += 4;
+    } else {
+      store_relaxed(reinterpret_cast<std::uint8_t*>(to + i),
+                    static_cast<std::uint8_t>(piece >> 8 * i));
+      ++i;
+    }
   }
 }
 
@@ -64,16 +84,16 @@ struct PacketPlace {
 class PacketWalk {
  public:
   template <class Coop>
-  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t words)
-      : words_(words),
+  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t each)
+      : each_(each),
         step_(place(static_cast<std::uint32_t>(coop.size()))),
         next_(place(static_cast<std::uint32_t>(coop.thread_rank()))) {}
   GSHMEM_FN PacketPlace next() {
     const PacketPlace now = next_;
     next_.member += step_.member;
     next_.packet += step_.packet;
-    if (next_.packet >= words_) {
-      next_.packet -= words_;
+    if (next_.packet >= each_) {
+      next_.packet -= each_;
       ++next_.member;
     }
     return now;
@@ -90,9 +110,9 @@ class PacketWalk {
 
  private:
   GSHMEM_FN PacketPlace place(std::uint32_t packet) const {
-    return {packet / words_, packet % words_};
+    return {packet / each_, packet % each_};
   }
-  std::uint32_t words_;
+  std::uint32_t each_;
   PacketPlace step_, next_;
 };
 GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
@@ -102,38 +122,40 @@ GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
 /// To all members the same of `source`, or to each its part.
 enum class Give { kWhole, kParts };
 
-/// A thread has kAtOnce loads in flight. kAligned: all data are whole pieces.
+/// A thread has kAtOnce packets in flight. kAligned: all data are whole words of 4 bytes.
 template <Give kGive, int kAtOnce, bool kAligned, class Coop>
 GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
-  std::uint64_t* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
-  PacketWalk walk(coop, packets.words);
+  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  PacketWalk walk(coop, packets.each);
   PacketPlace at[kAtOnce];
   GSHMEM_NO_UNROLL
   while (walk.next(at, static_cast<std::uint32_t>(team.n_pes))) {
-    std::uint32_t piece[kAtOnce];
+    std::uint64_t piece[kAtOnce];
     for (int k = 0; k < kAtOnce; ++k) {
-      const int packet = static_cast<int>(at[k].packet);
       const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
+      const std::size_t first = at[k].packet * kPieceBytes;
+      const char* const from = part(call.source, parts, call.bytes) + first;
       if constexpr (kAligned) {
-        const auto* const source = static_cast<const std::uint32_t*>(call.source);
-        piece[k] = load_relaxed(source + (parts * static_cast<int>(packets.words) + packet));
+        const auto* const source = reinterpret_cast<const std::uint32_t*>(from);
+        const std::uint32_t low = load_relaxed(source);
+        const std::uint32_t high = first + 4 < call.bytes ? load_relaxed(source + 1) : 0;
+        piece[k] = std::uint64_t{high} << 32 | low;
       } else {
-        const std::size_t first = at[k].packet * kPieceBytes;
-        piece[k] = load_piece(part(call.source, parts, call.bytes) + first, call.bytes - first);
+        piece[k] = load_piece(from, call.bytes - first);
       }
     }
     for (int k = 0; k < kAtOnce; ++k) {
       if (k > 0 && is_same(at[k], at[0])) break;
       const int pe = team_pe(team, static_cast<int>(at[k].member));
       store_flag(peer_address(*call.state, place + at[k].packet, pe),
-                 std::uint64_t{packets.flag} << 32 | piece[k]);
+                 packet_of(packets.flag, piece[k]));
     }
   }
 }
 template <Give kGive, int kAtOnce, class Coop>
 GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
-  if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % kPieceBytes == 0)
+  if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % 4 == 0)
     return send_pieces<kGive, kAtOnce, true>(coop, call, packets);
   send_pieces<kGive, 1, false>(coop, call, packets);
 }
@@ -142,25 +164,24 @@ GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packet
 template <class Coop>
 GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
-  std::uint64_t* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   GSHMEM_NO_UNROLL
   for (int i = coop.thread_rank(); i < team.n_pes; i += coop.size()) {
-    store_flag(peer_address(*call.state, place, team_pe(team, i)),
-               std::uint64_t{packets.flag} << 32);
+    store_flag(peer_address(*call.state, place, team_pe(team, i)), packet_of(packets.flag, 0));
   }
 }
 
 /// Loads the packets at `at(k)` until all have the flag. `member(k)` sends them. False where the
 /// wait had to end.
 template <int kCount, class At, class Member>
-GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
-                             std::uint64_t (&packet)[kCount], const At& at, const Member& member) {
+GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&packet)[kCount],
+                             const At& at, const Member& member) {
   std::uint64_t started = 0;
   for (unsigned polls = 1;; ++polls) {
     int missing = -1;
     for (int k = 0; k < kCount; ++k) packet[k] = load_poll(at(k));
     for (int k = 0; k < kCount; ++k) {
-      if (packet[k] >> 32 != flag) missing = k;
+      if (!has_flag(packet[k], flag)) missing = k;
     }
     if (missing < 0) return true;
     if (look_is_due(polls)) {
@@ -171,29 +192,33 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag,
   }
 }
 
-/// Loads in flight for each thread of a group that waits for `packets`: four, and one in a block
-/// with few packets for each. Those come together, and asking for less is faster (one H100,
-/// fcollect of 512 bytes: 3.15 us for 4.38; of 4 KiB, with 8 for each: 7.5 for 7.1).
+/// Calls `take` with the packets that each thread of a group is to await at a time: four, and one
+/// in a block, or where a thread has no more. Those come together, and asking for less is faster.
 template <class Coop, class Take>
 GSHMEM_FN bool take_packets(Coop coop, std::uint32_t packets, const Take& take) {
-  const bool few = packets <= 3 * static_cast<std::uint32_t>(coop.size());
-  if (std::is_same_v<Coop, Block> && few) return take(std::integral_constant<int, 1>{});
+  if (std::is_same_v<Coop, Block> || packets <= static_cast<std::uint32_t>(coop.size()))
+    return take(std::integral_constant<int, 1>{});
   return take(std::integral_constant<int, 4>{});
 }
 
+/// Packets that each thread of a member sends at a time, likewise.
+template <class Coop>
+inline constexpr int kBulkSends = std::is_same_v<Coop, Block> ? 1 : 4;
+
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
-  static constexpr int kSends = 4;  ///< loads in flight where a member sends
+  template <class Coop>
+  static constexpr int kSends = kBulkSends<Coop>;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     const std::uint32_t n = static_cast<std::uint32_t>(call.team->n_pes);
-    return take_packets(coop, packets.words * n, [&](auto at_once) {
+    return take_packets(coop, packets.each * n, [&](auto at_once) {
       constexpr int kAtOnce = decltype(at_once)::value;
-      PacketWalk walk(coop, packets.words);
+      PacketWalk walk(coop, packets.each);
       PacketPlace at[kAtOnce];
       GSHMEM_NO_UNROLL
       while (walk.next(at, n)) {
-        std::uint64_t packet[kAtOnce];
+        Word16 packet[kAtOnce];
         if (!await_packets(
                 call, packets.flag, packet,
                 [&](int k) { return packets.of(at[k].member) + at[k].packet; },
@@ -202,7 +227,7 @@ struct MovePackets {
         for (int k = 0; k < kAtOnce; ++k) {
           const std::size_t first = at[k].packet * kPieceBytes;
           store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
-                      static_cast<std::uint32_t>(packet[k]), call.bytes - first);
+                      data_of(packet[k]), call.bytes - first);
         }
       }
       return true;
@@ -213,12 +238,13 @@ struct MovePackets {
 /// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
 /// the root's packets, then the first one of every member.
 struct BroadcastPackets {
-  static constexpr int kSends = 4;
+  template <class Coop>
+  static constexpr int kSends = kBulkSends<Coop>;
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
-    const std::uint32_t end = packets.words + static_cast<std::uint32_t>(call.team->n_pes);
+    const std::uint32_t end = packets.each + static_cast<std::uint32_t>(call.team->n_pes);
     return take_packets(coop, end, [&](auto at_once) {
       constexpr int kAtOnce = decltype(at_once)::value;
       GSHMEM_NO_UNROLL
@@ -227,10 +253,10 @@ struct BroadcastPackets {
         const auto place = [&](int k) -> PacketPlace {
           std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
           if (at >= end) at = first;
-          return at < packets.words ? PacketPlace{static_cast<std::uint32_t>(root), at}
-                                    : PacketPlace{at - packets.words, 0};
+          return at < packets.each ? PacketPlace{static_cast<std::uint32_t>(root), at}
+                                   : PacketPlace{at - packets.each, 0};
         };
-        std::uint64_t packet[kAtOnce];
+        Word16 packet[kAtOnce];
         if (!await_packets(
                 call, packets.flag, packet,
                 [&](int k) { return packets.of(place(k).member) + place(k).packet; },
@@ -238,9 +264,9 @@ struct BroadcastPackets {
           return false;
         for (int k = 0; k < kAtOnce; ++k) {
           const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-          if (at >= packets.words) break;
-          store_piece(static_cast<char*>(call.dest) + at * kPieceBytes,
-                      static_cast<std::uint32_t>(packet[k]), call.bytes - at * kPieceBytes);
+          if (at >= packets.each) break;
+          store_piece(static_cast<char*>(call.dest) + at * kPieceBytes, data_of(packet[k]),
+                      call.bytes - at * kPieceBytes);
         }
       }
       return true;
@@ -249,29 +275,30 @@ struct BroadcastPackets {
 };
 
 /// What all members have sent is combined in their order, by units of U: an element, or several.
-/// A thread has 8 loads in flight.
+/// A thread has 4 packets in flight.
 template <class U, class Reducer>
 struct CombinePackets {
+  template <class>
   static constexpr int kSends = 3;  // for the registers of reductions
   Reducer reducer;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = kPieces < 4 ? 4 / kPieces : 1;
+    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 4 / kPieces;
     struct Pieces {
-      std::uint32_t of[kPieces];
+      std::uint64_t of[kPieces];
     };
     const int n = call.team->n_pes;
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
     GSHMEM_NO_UNROLL
     for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * kPieces;
-         at < packets.words; at += width * kPieces) {
+         at < packets.each; at += width * kPieces) {
       U sum{};
       GSHMEM_NO_UNROLL
       for (int first = 0; first < n; first += kMembers) {
         const auto member = [&](int k) {
           return first + k / kPieces < n ? first + k / kPieces : first;
         };
-        std::uint64_t packet[kMembers * kPieces];
+        Word16 packet[kMembers * kPieces];
         if (!await_packets(
                 call, packets.flag, packet,
                 [&](int k) {
@@ -281,8 +308,7 @@ struct CombinePackets {
           return false;
         for (int m = 0; m < kMembers && first + m < n; ++m) {
           Pieces value;
-          for (int k = 0; k < kPieces; ++k)
-            value.of[k] = static_cast<std::uint32_t>(packet[m * kPieces + k]);
+          for (int k = 0; k < kPieces; ++k) value.of[k] = data_of(packet[m * kPieces + k]);
           sum = first + m == 0 ? bits<U>(value) : reducer(sum, bits<U>(value));
         }
       }
@@ -300,10 +326,10 @@ struct CombinePackets {
 /// Nobody reads there any more, and nobody sends there before it has got packets of this call.
 template <class Coop>
 GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t number) {
-  std::uint64_t* const other = packets_of(call, number + 1);
+  Word16* const other = packets_of(call, number + 1);
   GSHMEM_NO_UNROLL
   for (int i = coop.thread_rank(); i < static_cast<int>(abi::kPackets); i += coop.size()) {
-    store_relaxed(other + i, std::uint64_t{0});
+    store_relaxed(other + i, Word16{});
   }
   fence_release_system();
   meet_lanes(coop);
@@ -312,7 +338,7 @@ GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t
 
 /// What packets of elements of W are combined by.
 template <class W>
-using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint32_t, W>;
+using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint64_t, W>;
 
 /// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
 /// first fault, on all threads of the group.
@@ -326,7 +352,7 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
   const Packets packets{packets_of(call, number), number | kPacketFlag,
                         static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived && gives) send_packets<kGive, Receive::kSends>(coop, call, packets);
+  if (arrived && gives) send_packets<kGive, Receive::template kSends<Coop>>(coop, call, packets);
   if (arrived && !gives) send_presence(coop, call, packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.

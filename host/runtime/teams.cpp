@@ -16,7 +16,7 @@ constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
 /// Of one entry; and of all that have some.
-constexpr std::uint64_t kPacketBytes = 2 * abi::kPackets * sizeof(std::uint64_t);
+constexpr std::uint64_t kPacketBytes = 2 * abi::kPackets * abi::kPacketBytes;
 constexpr std::uint64_t packet_bytes(int teams) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(teams + Teams::kPredefined),
                                  abi::kPacketTeams) *
@@ -108,7 +108,7 @@ bool Teams::is_mapped(const abi::Team& team) const {
 void Teams::set_limits(std::size_t index, abi::Team& team) const {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
   const std::uint64_t room =
-      has_packets ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * 4 : 0;
+      has_packets ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * 8 : 0;
   for (std::size_t i = 0; i < limits_.size(); ++i) {
     const bool by_packets = i < static_cast<std::size_t>(abi::Limit::kReduceOneShot);
     const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;

@@ -28,7 +28,7 @@ constexpr std::size_t kBytes = 1024;
 struct Heap {
   std::array<std::uint8_t, kBytes> source;
   std::array<std::uint8_t, 2 * kBytes> dest[2];
-  std::array<std::array<std::uint64_t, abi::kPackets>, 2> packets;
+  alignas(16) std::array<std::array<Word16, abi::kPackets>, 2> packets;
   abi::SyncSlot slot;
 };
 
@@ -86,7 +86,8 @@ TEST_CASE("packets_of_calls_long_ago_are_not_taken_where_flags_begin_again") {
       job.heap(pe).slot.packets = first;
       // What the first two calls after the flags begin again would take for theirs.
       for (std::uint64_t buffer = 0; buffer < 2; ++buffer)
-        job.heap(pe).packets[buffer].fill((kPacketFlag | buffer) << 32 | 0xeeeeeeeeu);
+        job.heap(pe).packets[buffer].fill(
+            packet_of(static_cast<std::uint32_t>(kPacketFlag | buffer), 0xeeeeeeeeu));
     }
     const auto make_calls = [&](int pe) {
       int good = 0;
@@ -122,7 +123,7 @@ int pe_of(int member) { return 9 - 2 * member; }
 struct Room {
   alignas(16) std::array<std::uint8_t, 128> source;
   alignas(16) std::array<std::uint8_t, 128> dest;
-  alignas(16) std::array<std::array<std::array<std::uint64_t, abi::kPackets>, 2>, 2> packets;
+  alignas(16) std::array<std::array<std::array<Word16, abi::kPackets>, 2>, 2> packets;
 };
 
 class Member {
@@ -146,22 +147,28 @@ class Member {
   }
   [[nodiscard]] Room& room(int member) { return rooms_[static_cast<std::size_t>(pe_of(member))]; }
   [[nodiscard]] Room& mine() { return room(me_); }
-  /// Where packet `word` from member `from` is to be at member `to`.
-  [[nodiscard]] std::uint64_t& packet(int to, int from, std::uint32_t word, std::uint32_t words) {
-    return room(to).packets[kTeam][number_ % 2][static_cast<std::uint32_t>(from) * words + word];
+  /// Where packet `i` of `each` from member `from` is to be at member `to`.
+  [[nodiscard]] Word16& packet(int to, int from, std::uint32_t i, std::uint32_t each) {
+    return room(to).packets[kTeam][number_ % 2][static_cast<std::uint32_t>(from) * each + i];
   }
-  [[nodiscard]] std::uint64_t flagged(std::uint32_t data) const {
-    return std::uint64_t{number_ | kPacketFlag} << 32 | data;
+  /// Of 8 bytes of data, half of them with each flag.
+  [[nodiscard]] Word16 flagged(std::uint64_t data) const {
+    const std::uint32_t flag = number_ | kPacketFlag;
+    return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
+  }
+  static constexpr std::size_t kData = 8;
+  static std::uint32_t packets_for(std::size_t bytes) {
+    return static_cast<std::uint32_t>((bytes + kData - 1) / kData);
   }
   /// Packets of all others, of `bytes` bytes (byte_from).
   void others_send(std::size_t bytes) {
-    const auto words = static_cast<std::uint32_t>((bytes + 3) / 4);
+    const std::uint32_t each = packets_for(bytes);
     for (int from = 0; from < kMembers; ++from) {
-      for (std::uint32_t word = 0; word < words && from != me_; ++word) {
-        std::uint32_t data = 0;
-        for (std::size_t i = 0; i < 4 && 4 * word + i < bytes; ++i)
-          data |= std::uint32_t{byte_from(from, 4 * word + i)} << 8 * i;
-        packet(me_, from, word, words) = flagged(data);
+      for (std::uint32_t at = 0; at < each && from != me_; ++at) {
+        std::uint64_t data = 0;
+        for (std::size_t i = 0; i < kData && kData * at + i < bytes; ++i)
+          data |= std::uint64_t{byte_from(from, kData * at + i)} << 8 * i;
+        packet(me_, from, at, each) = flagged(data);
       }
     }
   }
@@ -180,11 +187,12 @@ class Member {
           return of.rooms_[pe]
               .packets[at / abi::kPackets / 2][at / abi::kPackets % 2][at % abi::kPackets];
         };
-        if (packet(*this) == packet(expected)) continue;
+        const Word16 is = packet(*this), to_be = packet(expected);
+        if (low_of(is) == low_of(to_be) && high_of(is) == high_of(to_be)) continue;
         std::ostringstream text;
         text << "PE " << pe << ", buffer " << at / abi::kPackets << ", packet "
-             << at % abi::kPackets << ": " << std::hex << packet(*this) << ", not "
-             << packet(expected);
+             << at % abi::kPackets << ": " << std::hex << low_of(is) << ' ' << high_of(is)
+             << ", not " << low_of(to_be) << ' ' << high_of(to_be);
         return text.str();
       }
     }
@@ -223,13 +231,13 @@ int made(Member& member, Kind kind, std::size_t bytes, bool parts = false) {
     return by_packets<Give::kWhole>(Thread{}, call, MovePackets{});
   }
   if (kind == Kind::kCombine)
-    return by_packets<Give::kWhole>(Thread{}, call, CombinePackets<std::uint32_t, U16Sum>{{}});
+    return by_packets<Give::kWhole>(Thread{}, call, CombinePackets<std::uint64_t, U16Sum>{{}});
   return by_packets<Give::kWhole>(Thread{}, call, BroadcastPackets{kRoot},
                                   call.team->my_pe == kRoot);
 }
 
 TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touches_nothing_else") {
-  for (const std::size_t bytes : {1u, 6u, 8u}) {
+  for (const std::size_t bytes : {1u, 6u, 8u, 12u, 16u, 23u}) {
     for (const bool parts : {false, true}) {
       for (const std::uint32_t calls : {4u, 5u}) {
         constexpr int kMe = 2;
@@ -238,16 +246,16 @@ TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touch
         CHECK(made(member, Kind::kMove, bytes, parts) == 0);
         Member expected(kMe, calls);
         expected.others_send(bytes);
-        const auto words = static_cast<std::uint32_t>((bytes + 3) / 4);
+        const std::uint32_t each = Member::packets_for(bytes);
         for (int to = 0; to < kMembers; ++to) {
-          for (std::uint32_t word = 0; word < words; ++word) {
-            std::uint32_t data = 0;
-            for (std::size_t i = 0; i < 4 && 4 * word + i < bytes; ++i) {
-              const std::size_t at =
-                  (parts ? static_cast<std::size_t>(to) * bytes : 0) + 4 * word + i;
-              data |= std::uint32_t{member.mine().source[at]} << 8 * i;
+          for (std::uint32_t packet = 0; packet < each; ++packet) {
+            std::uint64_t data = 0;
+            const std::size_t first = Member::kData * packet;
+            for (std::size_t i = 0; i < Member::kData && first + i < bytes; ++i) {
+              const std::size_t at = (parts ? static_cast<std::size_t>(to) * bytes : 0) + first + i;
+              data |= std::uint64_t{member.mine().source[at]} << 8 * i;
             }
-            expected.packet(to, kMe, word, words) = expected.flagged(data);
+            expected.packet(to, kMe, packet, each) = expected.flagged(data);
           }
         }
         INFO(bytes << " bytes after " << calls << " calls");
@@ -259,14 +267,14 @@ TEST_CASE("a_member_sends_every_one_its_part_with_the_flag_of_the_call_and_touch
 }
 
 TEST_CASE("who_gives_nothing_tells_every_one_that_it_is_here") {
-  constexpr std::size_t kBytes = 6;
+  constexpr std::size_t kBytes = 14;
   for (const int me : {0, kRoot}) {
     Member member(me), expected(me);
     for (Member* each : {&member, &expected}) each->others_send(kBytes);
     CHECK(made(member, Kind::kBroadcast, kBytes) == 0);
     for (int to = 0; to < kMembers; ++to) {
-      expected.packet(to, me, 0, 2) = expected.flagged(me == kRoot ? 0x04030201 : 0);
-      if (me == kRoot) expected.packet(to, me, 1, 2) = expected.flagged(0x0605);
+      expected.packet(to, me, 0, 2) = expected.flagged(me == kRoot ? 0x0807060504030201 : 0);
+      if (me == kRoot) expected.packet(to, me, 1, 2) = expected.flagged(0x0e0d0c0b0a09);
     }
     CHECK(member.difference(expected) == "");
   }
@@ -274,7 +282,7 @@ TEST_CASE("who_gives_nothing_tells_every_one_that_it_is_here") {
 
 TEST_CASE("what_has_come_is_where_it_belongs_and_nothing_after_it") {
   constexpr int kMe = 3;
-  for (const std::size_t bytes : {1u, 4u, 7u, 8u, 20u}) {
+  for (const std::size_t bytes : {1u, 4u, 7u, 8u, 12u, 20u, 24u}) {
     INFO(bytes << " bytes");
     Member member(kMe);
     member.others_send(bytes);
@@ -323,22 +331,23 @@ void check_combined(std::size_t count, const Reducer& reducer) {
 }
 
 TEST_CASE("what_all_have_sent_is_combined_in_the_order_of_the_members") {
-  check_combined<std::uint32_t>(5, Ordered{});
   check_combined<std::uint64_t>(3, Ordered{});
-  check_combined<std::uint32_t, U16Sum, std::uint16_t>(5, U16Sum{});
+  check_combined<std::uint64_t, U16Sum, std::uint16_t>(5, U16Sum{});
+  check_combined<std::uint64_t, U16Sum, std::uint16_t>(6, U16Sum{});
 }
 
 TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
   constexpr int kMe = 0;
-  constexpr std::size_t kBytes = 8;
+  constexpr std::size_t kBytes = 16;
   for (const Kind kind : {Kind::kMove, Kind::kBroadcast, Kind::kCombine}) {
     for (int late = 1; late < kMembers; ++late) {
-      for (std::uint32_t word = 0; word < 2; ++word) {
-        const bool needed = kind != Kind::kBroadcast || late == kRoot || word == 0;
+      for (std::uint32_t half = 0; half < 4; ++half) {
+        const bool needed = kind != Kind::kBroadcast || late == kRoot || half < 2;
         Member member(kMe);
         member.others_send(kBytes);
-        member.packet(kMe, late, word, 2) -= std::uint64_t{2} << 32;  // of the call two before
-        INFO("kind " << int(kind) << ", member " << late << ", packet " << word);
+        Word16& packet = member.packet(kMe, late, half / 2, 2);
+        (half % 2 == 0 ? packet.y : packet.w) -= 2;  // of the call two before
+        INFO("kind " << int(kind) << ", member " << late << ", half packet " << half);
         CHECK(made(member, kind, kBytes) == (needed ? GSHMEMX_ERROR_TIMEOUT : 0));
         CHECK(member.control.fault.pe == (needed ? pe_of(late) : 0));
       }
@@ -369,13 +378,13 @@ TEST_CASE("calls_go_by_packets_within_the_limits_of_the_team") {
   struct Three : Thread {
     int size() const { return 3; }
   };
-  member.team().limits[static_cast<int>(kOf)] = 9;
+  member.team().limits[static_cast<int>(kOf)] = 17;
   member.team().limits[static_cast<int>(abi::Limit::kThreadPackets)] = 10;
   CHECK_FALSE(go(0, Thread{}));
-  CHECK(go(8, Thread{}));
-  CHECK_FALSE(go(9, Thread{}));  // 3 packets for each of 5 members
-  CHECK(go(9, Three{}));
-  CHECK_FALSE(go(10, Three{}));
+  CHECK(go(16, Thread{}));
+  CHECK_FALSE(go(17, Thread{}));  // 3 packets for each of 5 members
+  CHECK(go(17, Three{}));
+  CHECK_FALSE(go(18, Three{}));
 }
 
 }  // namespace
