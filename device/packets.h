@@ -21,7 +21,7 @@
 
 namespace gshmem::device {
 
-/// The packets of one call: from member i those at i * words, at the same place of every heap.
+/// The packets of one call: from member i those at i * each, at the same place of every heap.
 struct Packets {
   Word16* here;
   std::uint32_t flag, each;  ///< each: from one member for one other
@@ -203,12 +203,12 @@ GSHMEM_FN bool take_packets(Coop coop, std::uint32_t packets, const Take& take) 
 
 /// Packets that each thread of a member sends at a time, likewise.
 template <class Coop>
-inline constexpr int kBulkSends = std::is_same_v<Coop, Block> ? 1 : 4;
+inline constexpr int kSendsAtOnce = std::is_same_v<Coop, Block> ? 1 : 4;
 
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
   template <class Coop>
-  static constexpr int kSends = kBulkSends<Coop>;
+  static constexpr int kSends = kSendsAtOnce<Coop>;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     const std::uint32_t n = static_cast<std::uint32_t>(call.team->n_pes);
@@ -239,7 +239,7 @@ struct MovePackets {
 /// the root's packets, then the first one of every member.
 struct BroadcastPackets {
   template <class Coop>
-  static constexpr int kSends = kBulkSends<Coop>;
+  static constexpr int kSends = kSendsAtOnce<Coop>;
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
