@@ -119,20 +119,26 @@ GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
   return a.member == b.member && a.packet == b.packet;
 }
 
+/// Packets that each thread of a group sends, and awaits, at a time. One in a block: its packets
+/// come together, and asking for less is faster. Two take all registers that there are.
+template <class Coop>
+inline constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 2;
+
 /// To all members the same of `source`, or to each its part.
 enum class Give { kWhole, kParts };
 
-/// A thread has kAtOnce packets in flight. kAligned: all data are whole words of 4 bytes.
-template <Give kGive, int kAtOnce, bool kAligned, class Coop>
+/// kAligned: all data are whole words of 4 bytes.
+template <Give kGive, bool kAligned, class Coop>
 GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
   Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
   PacketWalk walk(coop, packets.each);
-  PacketPlace at[kAtOnce];
+  constexpr int kCount = kAligned ? kAtOnce<Coop> : 1;
+  PacketPlace at[kCount];
   GSHMEM_NO_UNROLL
   while (walk.next(at, static_cast<std::uint32_t>(team.n_pes))) {
-    std::uint64_t piece[kAtOnce];
-    for (int k = 0; k < kAtOnce; ++k) {
+    std::uint64_t piece[kCount];
+    for (int k = 0; k < kCount; ++k) {
       const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
       const std::size_t first = at[k].packet * kPieceBytes;
       const char* const from = part(call.source, parts, call.bytes) + first;
@@ -145,7 +151,7 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
         piece[k] = load_piece(from, call.bytes - first);
       }
     }
-    for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kCount; ++k) {
       if (k > 0 && is_same(at[k], at[0])) break;
       const int pe = team_pe(team, static_cast<int>(at[k].member));
       store_flag(peer_address(*call.state, place + at[k].packet, pe),
@@ -153,11 +159,11 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
     }
   }
 }
-template <Give kGive, int kAtOnce, class Coop>
+template <Give kGive, class Coop>
 GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
   if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % 4 == 0)
-    return send_pieces<kGive, kAtOnce, true>(coop, call, packets);
-  send_pieces<kGive, 1, false>(coop, call, packets);
+    return send_pieces<kGive, true>(coop, call, packets);
+  send_pieces<kGive, false>(coop, call, packets);
 }
 
 /// To every member one of no data, in place of the first one of what this member does not give.
@@ -192,98 +198,75 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
   }
 }
 
-/// Calls `take` with the packets that each thread of a group is to await at a time: four, and one
-/// in a block, or where a thread has no more. Those come together, and asking for less is faster.
-template <class Coop, class Take>
-GSHMEM_FN bool take_packets(Coop coop, std::uint32_t packets, const Take& take) {
-  if (std::is_same_v<Coop, Block> || packets <= static_cast<std::uint32_t>(coop.size()))
-    return take(std::integral_constant<int, 1>{});
-  return take(std::integral_constant<int, 4>{});
-}
-
-/// Packets that each thread of a member sends at a time, likewise.
-template <class Coop>
-inline constexpr int kSendsAtOnce = std::is_same_v<Coop, Block> ? 1 : 4;
-
 /// What member i has sent goes to part i of `dest`.
 struct MovePackets {
   template <class Coop>
-  static constexpr int kSends = kSendsAtOnce<Coop>;
-  template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     const std::uint32_t n = static_cast<std::uint32_t>(call.team->n_pes);
-    return take_packets(coop, packets.each * n, [&](auto at_once) {
-      constexpr int kAtOnce = decltype(at_once)::value;
-      PacketWalk walk(coop, packets.each);
-      PacketPlace at[kAtOnce];
-      GSHMEM_NO_UNROLL
-      while (walk.next(at, n)) {
-        Word16 packet[kAtOnce];
-        if (!await_packets(
-                call, packets.flag, packet,
-                [&](int k) { return packets.of(at[k].member) + at[k].packet; },
-                [&](int k) { return static_cast<int>(at[k].member); }))
-          return false;
-        for (int k = 0; k < kAtOnce; ++k) {
-          const std::size_t first = at[k].packet * kPieceBytes;
-          store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
-                      data_of(packet[k]), call.bytes - first);
-        }
+    constexpr int kCount = kAtOnce<Coop>;
+    PacketWalk walk(coop, packets.each);
+    PacketPlace at[kCount];
+    GSHMEM_NO_UNROLL
+    while (walk.next(at, n)) {
+      Word16 packet[kCount];
+      if (!await_packets(
+              call, packets.flag, packet,
+              [&](int k) { return packets.of(at[k].member) + at[k].packet; },
+              [&](int k) { return static_cast<int>(at[k].member); }))
+        return false;
+      for (int k = 0; k < kCount; ++k) {
+        const std::size_t first = at[k].packet * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
+                    data_of(packet[k]), call.bytes - first);
       }
-      return true;
-    });
+    }
+    return true;
   }
 };
 
 /// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
 /// the root's packets, then the first one of every member.
 struct BroadcastPackets {
-  template <class Coop>
-  static constexpr int kSends = kSendsAtOnce<Coop>;
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
     const std::uint32_t end = packets.each + static_cast<std::uint32_t>(call.team->n_pes);
-    return take_packets(coop, end, [&](auto at_once) {
-      constexpr int kAtOnce = decltype(at_once)::value;
-      GSHMEM_NO_UNROLL
-      for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
-           first += kAtOnce * width) {
-        const auto place = [&](int k) -> PacketPlace {
-          std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-          if (at >= end) at = first;
-          return at < packets.each ? PacketPlace{static_cast<std::uint32_t>(root), at}
-                                   : PacketPlace{at - packets.each, 0};
-        };
-        Word16 packet[kAtOnce];
-        if (!await_packets(
-                call, packets.flag, packet,
-                [&](int k) { return packets.of(place(k).member) + place(k).packet; },
-                [&](int k) { return static_cast<int>(place(k).member); }))
-          return false;
-        for (int k = 0; k < kAtOnce; ++k) {
-          const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-          if (at >= packets.each) break;
-          store_piece(static_cast<char*>(call.dest) + at * kPieceBytes, data_of(packet[k]),
-                      call.bytes - at * kPieceBytes);
-        }
+    constexpr int kCount = kAtOnce<Coop>;
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
+         first += kCount * width) {
+      const auto place = [&](int k) -> PacketPlace {
+        std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+        if (at >= end) at = first;
+        return at < packets.each ? PacketPlace{static_cast<std::uint32_t>(root), at}
+                                 : PacketPlace{at - packets.each, 0};
+      };
+      Word16 packet[kCount];
+      if (!await_packets(
+              call, packets.flag, packet,
+              [&](int k) { return packets.of(place(k).member) + place(k).packet; },
+              [&](int k) { return static_cast<int>(place(k).member); }))
+        return false;
+      for (int k = 0; k < kCount; ++k) {
+        const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
+        if (at >= packets.each) break;
+        store_piece(static_cast<char*>(call.dest) + at * kPieceBytes, data_of(packet[k]),
+                    call.bytes - at * kPieceBytes);
       }
-      return true;
-    });
+    }
+    return true;
   }
 };
 
 /// What all members have sent is combined in their order, by units of U: an element, or several.
-/// A thread has 4 packets in flight.
+/// A thread has two packets in flight.
 template <class U, class Reducer>
 struct CombinePackets {
-  template <class>
-  static constexpr int kSends = 3;  // for the registers of reductions
   Reducer reducer;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 4 / kPieces;
+    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 2 / kPieces;
     struct Pieces {
       std::uint64_t of[kPieces];
     };
@@ -352,7 +335,7 @@ GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& re
   const Packets packets{packets_of(call, number), number | kPacketFlag,
                         static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
   bool arrived = !call.state->nic.queues || may_meet(*call.state);
-  if (arrived && gives) send_packets<kGive, Receive::template kSends<Coop>>(coop, call, packets);
+  if (arrived && gives) send_packets<kGive>(coop, call, packets);
   if (arrived && !gives) send_presence(coop, call, packets);
   meet_lanes(coop);
   coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.

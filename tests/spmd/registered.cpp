@@ -180,6 +180,7 @@ SPMD_TEST(registered_memory_takes_atomics_signals_and_collectives) {
   for (int other = 0; other < pe.n(); ++other) gshmem_uint64_atomic_add(words, 5, other);
   pe.barrier();
   SPMD_EQ(pe, gshmem_uint64_atomic_fetch(words, pe.next()), 5 * n);
+  pe.barrier();
   gshmem_uint64_put_signal(words + 1, words, 1, words + 2, me + 1, GSHMEM_SIGNAL_SET, pe.next());
   SPMD_EQ(pe, gshmem_signal_wait_until(words + 2, GSHMEM_CMP_NE, 0),
           static_cast<std::uint64_t>(pe.previous()) + 1);
