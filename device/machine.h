@@ -37,6 +37,7 @@ struct alignas(16) Word16 {
   std::uint32_t x, y, z, w;
 };
 
+/// By halves of 8 bytes.
 GSHMEM_FN std::uint64_t low_of(Word16 word) { return std::uint64_t{word.y} << 32 | word.x; }
 GSHMEM_FN std::uint64_t high_of(Word16 word) { return std::uint64_t{word.w} << 32 | word.z; }
 GSHMEM_FN Word16 word16(std::uint64_t low, std::uint64_t high) {

@@ -32,7 +32,8 @@ GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
          (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
 }
 inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each: none is 0
-inline constexpr std::size_t kPieceBytes = 8;
+inline constexpr std::size_t kPieceBytes = abi::kPacketData;
+static_assert(sizeof(Word16) == abi::kPacketBytes);
 GSHMEM_FN Word16 packet_of(std::uint32_t flag, std::uint64_t data) {
   return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
 }

@@ -46,7 +46,8 @@ struct TeamCall {
   GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
     if (!within(of)) return false;
     if (std::is_same_v<Coop, Block>) return true;  // members' blocks may differ in their threads
-    const std::uint64_t packets = (bytes + 7) / 8 * static_cast<std::uint32_t>(team->n_pes);
+    const std::uint64_t packets =
+        (bytes + abi::kPacketData - 1) / abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);
     return packets <= std::uint64_t{limit(abi::Limit::kThreadPackets)} *
                           static_cast<std::uint32_t>(coop.size());
   }

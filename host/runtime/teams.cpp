@@ -16,11 +16,11 @@ constexpr std::uint64_t slot_bytes(int teams) {
   return static_cast<std::uint64_t>(teams + Teams::kPredefined) * sizeof(abi::SyncSlot);
 }
 /// Of one entry; and of all that have some.
-constexpr std::uint64_t kPacketBytes = 2 * abi::kPackets * abi::kPacketBytes;
+constexpr std::uint64_t kTeamPackets = 2 * abi::kPackets * abi::kPacketBytes;
 constexpr std::uint64_t packet_bytes(int teams) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(teams + Teams::kPredefined),
                                  abi::kPacketTeams) *
-         kPacketBytes;
+         kTeamPackets;
 }
 constexpr auto kNoHandle = static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
 constexpr abi::Team kNone{nullptr, 0, 0, 0, -1, kNoHandle, 0};
@@ -108,7 +108,9 @@ bool Teams::is_mapped(const abi::Team& team) const {
 void Teams::set_limits(std::size_t index, abi::Team& team) const {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
   const std::uint64_t room =
-      has_packets ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * 8 : 0;
+      has_packets
+          ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * abi::kPacketData
+          : 0;
   for (std::size_t i = 0; i < limits_.size(); ++i) {
     const bool by_packets = i < static_cast<std::size_t>(abi::Limit::kReduceOneShot);
     const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;
@@ -307,7 +309,7 @@ bool Teams::claim(std::size_t index) {
   }
   clear(state_.team_slots + index, sizeof(abi::SyncSlot));
   if (index < abi::kPacketTeams)
-    clear(state_.heap + state_.heap_bytes + index * kPacketBytes, kPacketBytes);
+    clear(state_.heap + state_.heap_bytes + index * kTeamPackets, kTeamPackets);
   calls_[index] = 0;
   return true;
 }

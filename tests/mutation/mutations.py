@@ -508,7 +508,7 @@ MUTATIONS = [
              "return bytes <= limit(of);",
              PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(0"),
     mutation("more_packets_than_threads_send", "team_call.h",
-             "(bytes + 7) / 8 * static_cast<std::uint32_t>(team->n_pes);", "(bytes + 7) / 8;",
+             "abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);", "abi::kPacketData;",
              PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(17"),
 
     # What is symmetric.

@@ -248,35 +248,29 @@ SPMD_TEST(a_signal_and_its_payload_are_each_in_registered_memory_or_in_the_heap)
   }
 }
 
+/// Each atomic of a type, one after the other, on a word of PE `to`.
+#define EVERY_ATOMIC(TYPE)                                                 \
+  void every_atomic(Pe& pe, int line, std::TYPE##_t* word, int to) {       \
+    const auto equal = [&](std::TYPE##_t actual, std::TYPE##_t expected) { \
+      pe.equal(line, actual, expected);                                    \
+    };                                                                     \
+    gshmem_##TYPE##_atomic_set(word, 12, to);                              \
+    equal(gshmem_##TYPE##_atomic_fetch_add(word, 4, to), 12);              \
+    equal(gshmem_##TYPE##_atomic_swap(word, 3, to), 16);                   \
+    equal(gshmem_##TYPE##_atomic_compare_swap(word, 3, 8, to), 3);         \
+    equal(gshmem_##TYPE##_atomic_fetch_or(word, 5, to), 8);                \
+    equal(gshmem_##TYPE##_atomic_fetch_and(word, 12, to), 13);             \
+    equal(gshmem_##TYPE##_atomic_fetch_xor(word, 15, to), 12);             \
+    equal(gshmem_##TYPE##_atomic_fetch(word, to), 3);                      \
+  }
+EVERY_ATOMIC(uint32)
+EVERY_ATOMIC(uint64)
+
 SPMD_TEST(registered_memory_takes_every_atomic) {
   UserMemory memory(pe, 1);
   const Registered registered(pe, memory);
-  const auto all = [&](int line, auto* word) {
-    using T = std::remove_pointer_t<decltype(word)>;
-    const auto equal = [&](T actual, T expected) { pe.equal(line, actual, expected); };
-    const int to = pe.next();
-    if constexpr (sizeof(T) == 4) {
-      gshmem_uint32_atomic_set(word, 12, to);
-      equal(gshmem_uint32_atomic_fetch_add(word, 4, to), 12);
-      equal(gshmem_uint32_atomic_swap(word, 3, to), 16);
-      equal(gshmem_uint32_atomic_compare_swap(word, 3, 8, to), 3);
-      equal(gshmem_uint32_atomic_fetch_or(word, 5, to), 8);
-      equal(gshmem_uint32_atomic_fetch_and(word, 12, to), 13);
-      equal(gshmem_uint32_atomic_fetch_xor(word, 15, to), 12);
-      equal(gshmem_uint32_atomic_fetch(word, to), 3);
-    } else {
-      gshmem_uint64_atomic_set(word, 12, to);
-      equal(gshmem_uint64_atomic_fetch_add(word, 4, to), 12);
-      equal(gshmem_uint64_atomic_swap(word, 3, to), 16);
-      equal(gshmem_uint64_atomic_compare_swap(word, 3, 8, to), 3);
-      equal(gshmem_uint64_atomic_fetch_or(word, 5, to), 8);
-      equal(gshmem_uint64_atomic_fetch_and(word, 12, to), 13);
-      equal(gshmem_uint64_atomic_fetch_xor(word, 15, to), 12);
-      equal(gshmem_uint64_atomic_fetch(word, to), 3);
-    }
-  };
-  all(__LINE__, registered.words());
-  all(__LINE__, reinterpret_cast<std::uint32_t*>(registered.words() + 1));
+  every_atomic(pe, __LINE__, registered.words(), pe.next());
+  every_atomic(pe, __LINE__, reinterpret_cast<std::uint32_t*>(registered.words() + 1), pe.next());
   pe.barrier();
 }
 

@@ -56,10 +56,11 @@ enum class Limit : int {
 inline constexpr int kLimits = 7;
 
 /// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
-/// buffers, and entries with such buffers, which are the first ones. They begin at the end of the
-/// heap that programs can allocate.
+/// buffers, bytes of one and of its data, and entries with such buffers, which are the first ones.
+/// They begin at the end of the heap that programs can allocate.
 inline constexpr int kPacketPes = 16;
-inline constexpr std::uint32_t kPackets = 2048, kPacketBytes = 16, kPacketTeams = 32;
+inline constexpr std::uint32_t kPackets = 2048, kPacketBytes = 16, kPacketData = 8,
+                               kPacketTeams = 32;
 
 /// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
 /// all: 0 to 3.

@@ -132,7 +132,7 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
 }
 
 TEST_CASE("limits_of_algorithms_are_those_of_the_settings_where_members_map_each_other") {
-  const std::uint32_t room = abi::kPackets * 8;
+  const std::uint32_t room = abi::kPackets * abi::kPacketData;
   TeamsRig rig(abi::kPacketTeams, {1, 2048, 0, 1 << 30, std::uint64_t{1} << 40, 8, 0});
   const auto limits = [&](gshmem_team_t team) {
     const abi::Team& entry = rig.entry(team);
