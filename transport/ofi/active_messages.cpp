@@ -162,7 +162,7 @@ void ActiveMessages::send(MessageBuffer& buffer) {
   if (result == -FI_EAGAIN) return send_again(buffer);
   const int error = static_cast<int>(-result);
   const std::string text = Library::get().text(error);
-  sent(buffer, {.error = error, .bytes = 0, .text = text});
+  sent(buffer, {.error = error, .text = text});
 }
 
 void ActiveMessages::send_again(MessageBuffer& buffer) {

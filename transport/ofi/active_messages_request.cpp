@@ -120,7 +120,6 @@ bool ActiveMessages::request_atomic(Operation& operation) {
 void ActiveMessages::abandon(Peer& peer, Outbound& outbound) { send_abandon(peer, outbound); }
 
 void ActiveMessages::send_abandon(Peer& peer, Outbound& outbound) {
-  if (!peer.lost.empty()) return;
   MessageBuffer* buffer = acquire_request(peer, nullptr);
   if (buffer == nullptr) {
     to_abandon_.push_back({&peer, &outbound});
@@ -137,7 +136,7 @@ void ActiveMessages::take_reply(MessageBuffer& buffer) {
   const std::size_t index = header.request & ((1u << kIndexBits) - 1);
   MessageBuffer* const request = index < requests_.count() ? &requests_[index] : nullptr;
   const bool asked = request != nullptr && request->request == header.request && !request->answered;
-  if (!asked || request->state == State::kFree) {  // given up meanwhile
+  if (!asked) {  // given up meanwhile
     post_receive(buffer);
     return;
   }

@@ -143,8 +143,7 @@ void ActiveMessages::peer_lost(int pe) {
   const Failure why =
       failure(abi::Syndrome::kRetryExceeded, setup_.peers[static_cast<std::size_t>(pe)].lost);
   for (MessageBuffer& request : requests_.all())
-    if (request.state != State::kFree && request.pe == pe && !request.answered)
-      finish_request(request, why);
+    if (request.pe == pe && !request.answered) finish_request(request, why);
   for (Served& queue : served_) {
     if (queue.pe != pe) continue;
     queue.abandon();

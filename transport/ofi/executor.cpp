@@ -1,6 +1,7 @@
 #include "transport/ofi/executor.h"
 
 #include "host/base/thread.h"
+#include "transport/ofi/verdict.h"
 
 #include <sys/prctl.h>
 
@@ -73,7 +74,7 @@ void Executor::stop() noexcept {
 void Executor::run() noexcept {
   log_set_pe(setup_.pe);
   // Sleeps of 20 us would last 70 with the usual slack of 50 us (PR_SET_TIMERSLACK(2const)).
-  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  prctl(PR_SET_TIMERSLACK, 1000);
   stay_near("/sys", setup_.near_pci);
   try {
     setup_.heap.attach_thread();
@@ -95,8 +96,7 @@ void Executor::breaks(const std::exception& error) {
   broken_ = true;
   probes_.give_up(error.what());
   setup_.on_error(Error(GSHMEMX_ERROR_NIC, error.what()), -1);
-  for (Peer& peer : setup_.peers)
-    if (peer.lost.empty()) peer.lost = error.what();
+  for (Peer& peer : setup_.peers) lose(peer, error.what());
   reported_.assign(reported_.size(), true);
 }
 
@@ -125,9 +125,8 @@ bool Executor::move_data() {
 void Executor::watch(Clock::time_point now) {
   watch_at_ = now + kWatch;
   queues_.find_overdue(setup_.services, now);
-  if (!broken_)
-    for (const WorkQueue& queue : queues_.all())
-      if (const auto since = queue.waiting_since()) probes_.waiting(queue.peer().pe, *since, now);
+  for (const WorkQueue& queue : queues_.all())
+    if (const auto since = queue.waiting_since()) probes_.waiting(queue.peer().pe, *since, now);
   for (std::size_t pe = 0; pe < setup_.peers.size(); ++pe) {
     if (setup_.peers[pe].lost.empty() || reported_[pe] || now < setup_.peers[pe].report_at)
       continue;

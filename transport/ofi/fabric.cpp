@@ -171,7 +171,7 @@ bool Fabric::poll() {
       if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && immediates_ != nullptr)
         immediates_->arrived(static_cast<std::uint32_t>(entry.data));
       else if (context != nullptr)
-        context->sink->completed(*context, {.error = 0, .bytes = entry.len});
+        context->sink->completed(*context, {.bytes = entry.len});
     }
     read += static_cast<std::size_t>(count);
     if (static_cast<std::size_t>(count) < entries.size()) break;
@@ -190,8 +190,7 @@ void Fabric::poll_error() {
   std::string text = library_.text(entry.err);
   if (detail != nullptr && detail[0] != '\0' && text != detail)
     text += std::string(" (") + detail + ")";
-  const Completion completion{
-      .error = entry.err != 0 ? entry.err : FI_EOTHER, .bytes = 0, .text = text};
+  const Completion completion{.error = entry.err != 0 ? entry.err : FI_EOTHER, .text = text};
   auto* context = static_cast<Context*>(entry.op_context);
   if (context != nullptr) {
     context->sink->completed(*context, completion);

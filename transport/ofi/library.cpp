@@ -20,10 +20,8 @@ class SignalHandlersKept {
       ::sigaction(signal, nullptr, &before_[static_cast<std::size_t>(signal)]);
   }
   ~SignalHandlersKept() {
-    for (int signal = 1; signal < kSignals; ++signal) {
-      if (signal == SIGKILL || signal == SIGSTOP) continue;
+    for (int signal = 1; signal < kSignals; ++signal)
       ::sigaction(signal, &before_[static_cast<std::size_t>(signal)], nullptr);
-    }
   }
   SignalHandlersKept(const SignalHandlersKept&) = delete;
 

@@ -62,7 +62,7 @@ struct MessageBuffer : Context {
   std::uint8_t* memory = nullptr;
   Role role = Role::kReceive;
   State state = State::kFree;
-  bool answered = false;  ///< a request whose reply came before the end of its sending
+  bool answered = true;   ///< a request that waits for no reply, or not any more
   bool begun = false;     ///< by the queue that it is for (Inbound::next)
   int pe = -1;            ///< at the other end
   std::size_t index = 0;  ///< among those of its role

@@ -71,7 +71,6 @@ bool Probes::progress() {
     new_.clear();
     any_new_.store(false, std::memory_order_relaxed);
   }
-  if (to_send_.empty()) return false;
   // What ends unsuccessfully within a call comes back to the list.
   std::vector<Probe*> turn = std::exchange(to_send_, {});
   const std::size_t taken =
@@ -111,7 +110,7 @@ bool Probes::send(Probe& probe) {
   if (result == 0) return true;
   if (result == -FI_EAGAIN) return false;
   const std::string text = Library::get().text(result);
-  completed(probe, {.error = static_cast<int>(-result), .bytes = 0, .text = text});
+  completed(probe, {.error = static_cast<int>(-result), .text = text});
   return true;
 }
 

@@ -87,9 +87,7 @@ InfoPtr ask(const Library& library, const Question& question) {
       library.getinfo(kApiVersion, source ? question.node.c_str() : nullptr, source ? "0" : nullptr,
                       source ? FI_SOURCE : 0, hints.get(), &found);
   if (result == 0) return InfoPtr(found);
-  if (result != -FI_ENODATA)
-    GSHMEM_DEBUG("fi_getinfo(%s): %s", question.name.provider.c_str(),
-                 library.text(result).c_str());
+  GSHMEM_DEBUG("fi_getinfo(%s): %s", question.name.provider.c_str(), library.text(result).c_str());
   return nullptr;
 }
 

@@ -104,8 +104,8 @@ bool RmaEngine::accepted(Piece& piece, ssize_t result) {
   }
   const int error = static_cast<int>(-result);
   const std::string text = Library::get().text(error);
-  Verdict verdict = judge(setup_.lanes.first().info(), {.error = error, .bytes = 0, .text = text},
-                          operation.describe());
+  Verdict verdict =
+      judge(setup_.lanes.first().info(), {.error = error, .text = text}, operation.describe());
   if (verdict.peer_lost) lose(*operation.peer, verdict.failure.text);
   operation.fail(std::move(verdict.failure));
   return false;
@@ -325,8 +325,7 @@ void RmaEngine::completed(Context& context, const Completion& completion) {
 void RmaEngine::failed(Piece& piece, const Completion& completion) {
   Operation& operation = *piece.operation;
   Verdict verdict = judge(setup_.lanes.first().info(), completion, operation.describe());
-  if (verdict.transient && piece.use == Use::kData && !operation.failure &&
-      operation.peer->lost.empty()) {
+  if (verdict.transient && piece.use == Use::kData) {
     again_.push_back(&piece);
     return;
   }

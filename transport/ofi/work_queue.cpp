@@ -33,7 +33,7 @@ void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   issue(services, now);
   retire(services);
   // What has retired makes room for what was rung.
-  if (!failed_ && !operations_.full() && next_ < rung_ && !closed_) list();
+  if (!operations_.full() && next_ < rung_ && !closed_) list();
 }
 
 void WorkQueue::rung(std::uint64_t value) {
@@ -82,18 +82,18 @@ void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
                 entries_ + ((next_ + i) & (depth_ - 1)) * nic::kEntryBytes, nic::kEntryBytes);
   };
   copy(0);
-  const std::size_t size = nic::wqe_bytes(bytes.data());
+  const std::size_t size =
+      std::max<std::size_t>(nic::wqe_bytes(bytes.data()), nic::kEntryBytes / 4);
   const std::uint64_t entries =
       std::min<std::uint64_t>((size + nic::kEntryBytes - 1) / nic::kEntryBytes, rung_ - next_);
   for (std::uint64_t i = 1; i < entries; ++i) copy(i);
-  const std::size_t known = std::clamp<std::size_t>(
-      size, nic::kEntryBytes / 4, std::max<std::uint64_t>(entries, 1) * nic::kEntryBytes);
+  const std::size_t known = std::min<std::size_t>(size, entries * nic::kEntryBytes);
   const nic::Findings decoded =
       nic::decode_wqe(bytes.data(), known, nic::Receives::kNo, operation.wqe);
   Failure why = decoded.error != nic::WqeError::kNone
                     ? failure(static_cast<abi::Syndrome>(decoded.error), decoded.reason)
                     : check(operation.wqe, services);
-  next_ += std::max<std::uint32_t>(operation.wqe.entries(), 1);
+  next_ += operation.wqe.entries();
   if (why) {
     why.text += "\n" + nic::dump_wqe(bytes.data(), known);
     closed_ = true;
@@ -109,10 +109,6 @@ Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) con
     return failure(abi::Syndrome::kLocalOperation,
                    strprintf("entry %u of queue 0x%x says it is entry %u of queue 0x%x", expected,
                              number_, wqe.index, wqe.number));
-  if (next_ + wqe.entries() > rung_)
-    return failure(abi::Syndrome::kLocalOperation,
-                   strprintf("WQE of %u entries, but the doorbell announces %lu", wqe.entries(),
-                             rung_ - next_));
   if (wqe.length > services.max_message)
     return failure(abi::Syndrome::kLocalLength,
                    strprintf("%lu bytes in one WQE, at most %u", wqe.length, services.max_message));
@@ -167,8 +163,7 @@ void WorkQueue::group_with_writes(Operation& atomic) {
   const int group = next_group_;
   for (std::size_t at = operations_.size() - 1; at-- > issued_;) {
     Operation& before = *operations_[at];
-    if (before.state != State::kQueued || !before.writes() || !before.moves_data()) break;
-    if (before.failure || before.group != Operation::kNoGroup) break;
+    if (before.state != State::kQueued || !before.writes()) break;
     before.group = atomic.group = group;
   }
   if (atomic.group == group) ++next_group_;
@@ -309,18 +304,17 @@ void WorkQueue::retire(QueueServices& services) {
   while (!operations_.empty() && !failed_) {
     Operation* operation = operations_.front();
     if (operation->failure) {
-      if (last != nullptr) complete(*last);
-      last = nullptr;
+      last = nullptr;  // this one's completion takes its place
       complete(*operation);
       failed_ = true;
       peer_->immediates -= pieces_;
-      if (services.messages && under_way_.all() > 0) services.atomics.abandon(*peer_, outbound_);
+      if (under_way_.all() > 0) services.atomics.abandon(*peer_, outbound_);
       list();
       break;
     }
     if (!operation->done()) break;
     if (operation->wqe.signalled) last = operation;
-    retired_ = operation->first + std::max<std::uint32_t>(operation->wqe.entries(), 1);
+    retired_ = operation->first + operation->wqe.entries();
     ended[count++] = operation;
     operations_.pop_front();
     if (issued_ > 0) --issued_;
@@ -335,9 +329,7 @@ void WorkQueue::complete(const Operation& operation) {
                                    .vendor_syndrome = operation.failure.vendor,
                                    .wqe_opcode = operation.wqe.opcode,
                                    .number = number_,
-                                   .wqe_index = static_cast<std::uint16_t>(operation.first),
-                                   .bytes = static_cast<std::uint32_t>(operation.wqe.length),
-                                   .owner = operation.first / depth_ % 2 != 0};
+                                   .wqe_index = static_cast<std::uint16_t>(operation.first)};
   const std::array<std::uint8_t, 64> entry = nic::encode_completion(completion);
   constexpr std::size_t kWord = abi::kCompletionWordOffset;
   std::memcpy(completion_, entry.data(), kWord);
