@@ -22,10 +22,9 @@ bool fails(const char* name) {
   FakeVerbs& fake = *current;
   const bool now = static_cast<int>(fake.calls.size()) == fake.fail_at || fake.fail_named == name;
   fake.calls.emplace_back(name);
-  if (now) {
-    fake.failed = name;
-    errno = fake.fail_errno;
-  }
+  if (!now) errno = EAGAIN;  // calls that succeed leave it as they like
+  if (now) fake.failed = name;
+  if (now && fake.fail_errno != 0) errno = fake.fail_errno;
   return now;
 }
 
@@ -44,18 +43,23 @@ int release(const char* name, T* object) {
 }
 int simple(const char* name) { return fails(name) ? current->fail_errno : 0; }
 
-ibv_device the_device{};
-ibv_device* the_list[2] = {&the_device, nullptr};
+constexpr int kMostDevices = 3;
+ibv_device the_devices[kMostDevices];
+ibv_device* the_list[kMostDevices + 1] = {&the_devices[0], &the_devices[1], &the_devices[2],
+                                          nullptr};
 
 ibv_device** get_device_list(int* count) {
   if (fails("ibv_get_device_list")) return nullptr;
   ++current->live;
-  *count = 1;
+  *count = current->devices;
   return the_list;
 }
 void free_device_list(ibv_device**) { --current->live; }
-const char* get_device_name(ibv_device*) { return "mlx5_7"; }
-bool is_supported(ibv_device*) { return true; }
+const char* get_device_name(ibv_device* device) {
+  constexpr const char* kNames[kMostDevices] = {"mlx5_7", "mlx5_8", "mlx5_9"};
+  return kNames[device - the_devices];
+}
+bool is_supported(ibv_device* device) { return device - the_devices != current->unsupported; }
 
 ibv_context* open_device(ibv_device*) {
   auto* context = make<ibv_context>("ibv_open_device");
@@ -67,12 +71,13 @@ int close_device(ibv_context* context) { return release("ibv_close_device", cont
 int query_device(ibv_context*, ibv_device_attr* out) {
   *out = {};
   out->phys_port_cnt = current->ports;
+  std::strcpy(out->fw_ver, "28.39.2048");
   out->atomic_cap = IBV_ATOMIC_HCA;
   return simple("ibv_query_device");
 }
 int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   auto* attributes = reinterpret_cast<ibv_port_attr*>(out);
-  attributes->state = current->active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attributes->state = current->active ? current->state : IBV_PORT_DOWN;
   attributes->active_mtu = IBV_MTU_4096;
   attributes->flags = current->grh_required ? IBV_QPF_GRH_REQUIRED : 0;
   attributes->gid_tbl_len = 2;
@@ -83,8 +88,9 @@ int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   return simple("ibv_query_port");
 }
 int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
-  if (fails("ibv_query_gid") || index != 0) return -1;
+  if (fails("ibv_query_gid") || index != current->gid_index) return -1;
   *gid = {};
+  gid->raw[7] = current->prefix;
   gid->raw[10] = gid->raw[11] = 0xff;
   gid->raw[12] = 10;
   gid->raw[15] = 1;
@@ -92,10 +98,12 @@ int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
 }
 int query_gid_ex(ibv_context*, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry,
                  std::uint32_t, std::size_t) {
-  if (fails("ibv_query_gid_ex") || index != 0) return ENODATA;
+  const int wanted = static_cast<int>(index);
+  if (fails("ibv_query_gid_ex") || wanted != current->gid_index) return ENODATA;
   *entry = {};
   entry->gid_type = current->gid_type;
-  return query_gid(nullptr, static_cast<std::uint8_t>(port), 0, &entry->gid) == 0 ? 0 : ENODATA;
+  return query_gid(nullptr, static_cast<std::uint8_t>(port), wanted, &entry->gid) == 0 ? 0
+                                                                                       : ENODATA;
 }
 int query_pkey(ibv_context*, std::uint8_t, int index, __be16* pkey) {
   if (fails("ibv_query_pkey") || index > 1) return -1;
@@ -120,7 +128,10 @@ ibv_mr* reg_dmabuf_direct(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, in
   return make<ibv_mr>("mlx5dv_reg_dmabuf_mr");
 }
 int dereg_mr(ibv_mr* mr) { return release("ibv_dereg_mr", mr); }
-ibv_ah* create_ah(ibv_pd*, ibv_ah_attr*) { return make<ibv_ah>("ibv_create_ah"); }
+ibv_ah* create_ah(ibv_pd*, ibv_ah_attr* attributes) {
+  current->address = *attributes;
+  return make<ibv_ah>("ibv_create_ah");
+}
 int destroy_ah(ibv_ah* ah) { return release("ibv_destroy_ah", ah); }
 
 int get_async_event(ibv_context*, ibv_async_event* event) {
@@ -139,7 +150,11 @@ ibv_cq* create_cq(ibv_context*, int, void*, ibv_comp_channel*, int) {
 }
 int destroy_cq(ibv_cq* cq) { return release("ibv_destroy_cq", cq); }
 ibv_qp* create_qp(ibv_pd*, ibv_qp_init_attr*) { return make<ibv_qp>("ibv_create_qp"); }
-int modify_qp(ibv_qp*, ibv_qp_attr*, int) { return simple("ibv_modify_qp"); }
+int modify_qp(ibv_qp*, ibv_qp_attr* attributes, int mask) {
+  current->moved = *attributes;
+  current->moved_mask = mask;
+  return simple("ibv_modify_qp");
+}
 int destroy_qp(ibv_qp* qp) { return release("ibv_destroy_qp", qp); }
 
 mlx5_wqe_av the_address{};
@@ -161,6 +176,7 @@ const char* command_name(const void* in) {
     case 0x100:
       return bytes[7] == 1      ? "QUERY_HCA_CAP(GENERAL)"
              : bytes[7] == 0x41 ? "QUERY_HCA_CAP(GENERAL_2)"
+             : bytes[7] == 9    ? "QUERY_HCA_CAP(ROCE)"
                                 : "QUERY_HCA_CAP(ATOMIC)";
     case 0x400:
       return "CREATE_CQ";
@@ -188,23 +204,31 @@ bool command(const void* in, std::size_t in_bytes, void* out, std::size_t out_by
   static_cast<std::uint8_t*>(out)[0] = current->fail_status;
   return false;
 }
+/// What such a command returns.
+int refusal() {
+  if (current->by_errno) return -1;
+  return current->negative ? -current->fail_errno : current->fail_errno;
+}
 
 int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
                 std::size_t out_bytes) {
-  if (!command(in, in_bytes, out, out_bytes)) return current->fail_errno;
+  if (!command(in, in_bytes, out, out_bytes)) return refusal();
   auto* caps = static_cast<std::uint8_t*>(out) + 0x10;
   const int type = static_cast<const std::uint8_t*>(in)[7] / 2;
   if (type == 0x20) {
     caps[0x5c] = 0x40;  // send_dbr_mode_no_dbr_ext
+  } else if (type == 4) {
+    caps[0x03] = static_cast<std::uint8_t>(current->timestamps);
   } else if (type == 0) {
     caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
     caps[0x11] = 15;                             // log_max_qp_sz
     caps[0x29] = 4;                              // log_max_ra_req_qp
     caps[0x2b] = 4;                              // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;
-    caps[0x43] = 0x02;                                                    // atomic
-    caps[0x47] = 0x01;                                                    // rc
-    caps[0x52] = static_cast<std::uint8_t>(current->wqe_bytes_max >> 8);  // max_wqe_sz_sq
+    caps[0x43] = static_cast<std::uint8_t>((current->atomics ? 2 : 0) |          // atomic
+                                           (current->timestamps >= 0 ? 4 : 0));  // roce
+    caps[0x47] = 0x01;                                                           // rc
+    caps[0x52] = static_cast<std::uint8_t>(current->wqe_bytes_max >> 8);         // max_wqe_sz_sq
     caps[0x53] = static_cast<std::uint8_t>(current->wqe_bytes_max);
   } else {
     caps[0x08] = 0x40;  // 8-byte results are host-endian
@@ -224,7 +248,7 @@ mlx5dv_devx_obj* obj_create(ibv_context*, const void* in, std::size_t in_bytes, 
 }
 int obj_query(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
               std::size_t out_bytes) {
-  if (!command(in, in_bytes, out, out_bytes)) return current->fail_errno;
+  if (!command(in, in_bytes, out, out_bytes)) return refusal();
   auto* qpc = static_cast<std::uint8_t*>(out) + 0x18;
   qpc[0] = static_cast<std::uint8_t>(current->qp_state << 4);
   for (int i = 0; i < 4; ++i)  // hw_sq_wqebb_counter, sw_sq_wqebb_counter
@@ -233,7 +257,7 @@ int obj_query(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
 }
 int obj_modify(mlx5dv_devx_obj*, const void* in, std::size_t in_bytes, void* out,
                std::size_t out_bytes) {
-  return command(in, in_bytes, out, out_bytes) ? 0 : current->fail_errno;
+  return command(in, in_bytes, out, out_bytes) ? 0 : refusal();
 }
 int obj_destroy(mlx5dv_devx_obj* object) {
   return release("mlx5dv_devx_obj_destroy", reinterpret_cast<Object*>(object));
@@ -243,8 +267,8 @@ int qp_query(ibv_qp*, const void*, std::size_t, void* out, std::size_t out_bytes
   static_cast<std::uint8_t*>(out)[0x24] = 0x21;  // counter_set_id
   return simple("QUERY_QP");
 }
-int query_eqn(ibv_context*, std::uint32_t, std::uint32_t* eqn) {
-  *eqn = 9;
+int query_eqn(ibv_context*, std::uint32_t vector, std::uint32_t* eqn) {
+  *eqn = 9 + vector;
   return simple("mlx5dv_devx_query_eqn");
 }
 /// As rdma-core for NC_DEDICATED: four registers in each page (verbs.c mlx5_insert_dyn_uuars).

@@ -14,13 +14,21 @@ namespace gshmem::nic::mlx5 {
 
 struct FakeVerbs {
   // What the test chooses.
-  int fail_at = -1;  ///< the how-manieth call fails, from 0; -1: none
-  int fail_errno = EIO;
-  std::string fail_named;        ///< or: every call of this name fails
-  std::uint8_t fail_status = 0;  ///< and devices answer with this status
+  int fail_at = -1;                         ///< the how-manieth call fails, from 0; -1: none
+  int fail_errno = EIO;                     ///< 0: errno stays as it is
+  bool by_errno = false, negative = false;  ///< commands that fail return -1, or -fail_errno
+  std::string fail_named;                   ///< or: every call of this name fails
+  std::uint8_t fail_status = 0;             ///< and devices answer with this status
+  int devices = 1;                          ///< mlx5_7 and on
+  int unsupported = -1;                     ///< the how-manieth is no mlx5, from 0
   bool ethernet = false, active = true, grh_required = false;
+  ibv_port_state state = IBV_PORT_ACTIVE;         ///< of an active port
+  int gid_index = 0;                              ///< the only one
+  std::uint8_t prefix = 0;                        ///< last byte of the GID's subnet
   std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;  ///< on Ethernet
+  bool atomics = true;
   std::uint16_t atomic_operations = 0xf;
+  int timestamps = -1;  ///< qp_ts_format of its RoCE, which it has then
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
@@ -35,6 +43,9 @@ struct FakeVerbs {
   int live = 0;        ///< objects not released yet
   std::atomic<int> event_reads{0};
   std::vector<std::vector<std::uint8_t>> commands;
+  ibv_ah_attr address{};         ///< of the last address handle
+  ibv_qp_attr moved{};           ///< what a queue pair of verbs was moved to, and ...
+  int moved_mask = 0;            ///< ... which of it counts
   std::uint64_t page_sizes = 0;  ///< that user memory was registered with
   int direct_access = 0;         ///< flags of mlx5dv_reg_dmabuf_mr
   std::vector<unsigned> access;  ///< rights of regions, which are keys 0x55 and on

@@ -114,10 +114,12 @@ Pe::Pe(bootstrap::Bootstrap& boot, const Config& config, std::uint32_t depth, co
   const int size = boot.size();
   const auto queues = static_cast<std::uint64_t>(size);
   const std::uint64_t per_queue = depth * 64 + 2 * kPage;
-  memory_.resize(kPage + kHeapBytes + (queues + 1) * per_queue);
+  const std::uint64_t used = kHeapBytes + (queues + 1) * per_queue;
+  memory_.resize(kPage + used + 2 * kPage);
   const auto raw = reinterpret_cast<std::uintptr_t>(memory_.data());
   heap_ = memory_.data() + (kPage - raw % kPage) % kPage;
   queues_ = heap_ + kHeapBytes;
+  beside_ = {.base = heap_ + used, .bytes = 2 * kPage, .offset = used};
   if (leg.mapped) {
     heap_ = mappable_memory(kHeapBytes);
     mapping_ = map_gpu_memory(Switch::kOn, heap_, kHeapBytes, GDR_DOUBLE);

@@ -72,6 +72,8 @@ class Pe {
     return *reinterpret_cast<T*>(heap_ + offset);
   }
   Client& to(int pe) { return clients_.at(static_cast<std::size_t>(pe)); }
+  /// Two pages behind its queues, which nobody has registered.
+  [[nodiscard]] nic::Region beside() { return beside_; }
   /// One more queue to itself, of a leg by hand, once.
   Client& add_queue();
   [[nodiscard]] nic::Nic& nic() { return *nic_; }
@@ -87,6 +89,7 @@ class Pe {
   std::uint8_t* heap_ = nullptr;
   std::uint8_t* queues_ = nullptr;
   nic::QueuePlace spare_;
+  nic::Region beside_;
   std::mutex mutex_;
   std::vector<std::pair<int, std::string>> errors_;
   std::unique_ptr<nic::Nic> nic_;

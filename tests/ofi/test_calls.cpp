@@ -1,5 +1,5 @@
-// The arguments of calls to libfabric, as the double writes them down; messages that no PE sends,
-// and what the executor makes of them; sizes and times that follow from a job's size and settings.
+// The arguments of calls to libfabric, as the double writes them down; sizes and times that follow
+// from a job's size and settings.
 #include "tests/ofi/job.h"
 
 #include "transport/ofi/fabric.h"
@@ -236,6 +236,31 @@ TEST_CASE("a peer that owes an answer is probed after half a second, once at a t
   fabric_double()->rtt = 0;
 }
 
+TEST_CASE("a peer that answers probes is probed twice a second", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(2, by_hand("efa/efa", "auto"));
+  const auto& reads = fabric_double()->taken[FabricDouble::kRead];
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::steady_clock::now();
+  for (int round = 0; round < 3; ++round) job[0].round(now - milliseconds(700));  // greetings
+  fabric_double()->rtt = 3600ll * 1'000'000'000;
+  job[0].to(1).write(64, 0, 8);
+  job[0].to(1).ring();
+  job[0].round(now - milliseconds(600));
+  fabric_double()->rtt = 0;
+  const std::uint64_t before = reads;
+  job[0].round(now);
+  job[0].round(now);  // hears the answer
+  const auto answered = std::chrono::steady_clock::now();
+  CHECK(reads == before + 1);
+  for (const int ms : {100, 470}) {
+    job[0].round(now + milliseconds(ms));
+    CHECK(reads == before + 1);
+  }
+  job[0].round(answered + milliseconds(500));
+  CHECK(reads == before + 2);
+}
+
 TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered", "[ofi][double]") {
   if (!have_double()) return;
   Job job(2, by_hand("efa/efa", "auto"));
@@ -276,167 +301,6 @@ TEST_CASE("what a PE's network is goes into one line", "[ofi][double]") {
   CHECK(text("tcp;ofi_rxm", "off", 1, "spin") ==
         "libfabric 2.6 tcp;ofi_rxm on 127.0.0.1 (domain tcp;ofi_rxm0), staged through host memory, "
         "atomics by messages, spinning");
-}
-
-namespace {
-
-/// A PE that stages, and a stranger who sends it messages.
-struct Stranger {
-  Stranger() : job(1, by_hand("efa/efa", "off")) {
-    job[0].round();
-    struct Address {
-      std::uint64_t magic, number;
-    } name;
-    const std::vector<std::uint8_t> own = fabric.address();
-    REQUIRE(own.size() == sizeof(name));
-    std::memcpy(&name, own.data(), sizeof(name));
-    --name.number;  // the endpoint that was made before
-    std::vector<std::uint8_t> target(sizeof(name));
-    std::memcpy(target.data(), &name, sizeof(name));
-    fabric.insert({target});
-    registered = fabric.register_memory({.base = memory.data(), .bytes = memory.size()}, FI_SEND);
-    fabric_double()->journals = true;
-  }
-  ~Stranger() {
-    fabric_double()->journals = false;
-    fabric.close();
-  }
-  /// Sends it, and returns the answers.
-  std::vector<ofi::MessageHeader> answers(const ofi::MessageHeader& header, std::size_t bytes) {
-    std::memcpy(memory.data(), &header, sizeof(header));
-    iovec where{memory.data(), bytes};
-    void* descriptor = registered.descriptor;
-    fi_msg message{};
-    message.msg_iov = &where;
-    message.desc = &descriptor;
-    message.iov_count = 1;
-    message.addr = fabric.peer(0);
-    CHECK(fi_sendmsg(fabric.endpoint(), &message, 0) == 0);
-    (void)fabric_double()->sent();
-    for (int round = 0; round < 5; ++round) job[0].round();
-    std::vector<ofi::MessageHeader> all;
-    for (const std::vector<std::uint8_t>& sent : fabric_double()->sent()) {
-      ofi::MessageHeader& answer = all.emplace_back();
-      REQUIRE(sent.size() >= sizeof(answer));
-      std::memcpy(&answer, sent.data(), sizeof(answer));
-      payload.assign(sent.begin() + sizeof(answer), sent.end());
-    }
-    return all;
-  }
-
-  Job job;
-  ofi::Fabric fabric{
-      ofi::Library::get(),
-      std::move(ofi::choose_provider(ofi::Library::get(), {.provider = "efa/efa"}).front()), 0};
-  std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(512 * 1024);
-  std::vector<std::uint8_t> payload;  ///< of the last answer
-  ofi::Registered registered;
-};
-
-/// What the target would do: reads 8 bytes of PE 0's heap.
-ofi::MessageHeader good_request() {
-  ofi::MessageHeader header;
-  header.kind = ofi::MessageKind::kRead;
-  header.key = 0x52000000;
-  header.request = 0x770000;
-  header.offset = 64;
-  header.bytes = 8;
-  return header;
-}
-
-}  // namespace
-
-TEST_CASE("a request gets its answer, or the syndrome of what is wrong with it", "[ofi][double]") {
-  if (!have_double()) return;
-  using Header = ofi::MessageHeader;
-  using ofi::MessageKind;
-  constexpr std::size_t kPayload = 262144;
-  struct Row {
-    const char* what;
-    void (*change)(Header&);
-    std::uint8_t syndrome;
-  };
-  const Row row = GENERATE(
-      Row{"good", [](Header&) {}, 0}, Row{"key", [](Header& h) { ++h.key; }, 0x13},
-      Row{"last bytes", [](Header& h) { h.offset = kHeapBytes - 8; }, 0},
-      Row{"end", [](Header& h) { h.offset = kHeapBytes - 7; }, 0x13},
-      Row{"wraps", [](Header& h) { h.offset = ~std::uint64_t{0} - 3; }, 0x13},
-      Row{"largest", [](Header& h) { h.bytes = kPayload; }, 0},
-      Row{"too large", [](Header& h) { h.bytes = kPayload + 1; }, 0x12},
-      Row{"atomic", [](Header& h) { h.kind = MessageKind::kAtomic; }, 0},
-      Row{"atomic of 4", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 4; }, 0},
-      Row{"atomic of 2", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 2; }, 0x12},
-      Row{"atomic of 16", [](Header& h) { h.kind = MessageKind::kAtomic, h.bytes = 16; }, 0x12},
-      Row{"unaligned", [](Header& h) { h.kind = MessageKind::kAtomic, h.offset = 68; }, 0x12},
-      Row{"largest write", [](Header& h) { h.kind = MessageKind::kWrite, h.bytes = kPayload; }, 0});
-  INFO(row.what);
-  Stranger stranger;
-  for (std::uint64_t i = 0; i < 8; ++i)
-    stranger.job[0].heap()[64 + i] = static_cast<std::uint8_t>(7 * i + 3);
-  Header header = good_request();
-  row.change(header);
-  const bool writes = header.kind == MessageKind::kWrite;
-  const auto answers = stranger.answers(header, sizeof(header) + (writes ? header.bytes : 0));
-  REQUIRE(answers.size() == 1);
-  const Header& answer = answers.front();
-  CHECK(answer.magic == Header::kMagic);
-  CHECK(answer.kind == MessageKind::kReply);
-  CHECK(answer.source == 0);
-  CHECK(answer.request == header.request);
-  CHECK(answer.number == header.number);
-  CHECK(int{answer.syndrome} == int{row.syndrome});
-  const bool reads = header.kind == MessageKind::kRead && row.syndrome == 0;
-  CHECK(answer.bytes == (reads ? header.bytes : 0));
-  CHECK(stranger.payload.size() == answer.bytes);
-  if (std::string(row.what) == "good")
-    CHECK(stranger.payload == std::vector<std::uint8_t>{3, 10, 17, 24, 31, 38, 45, 52});
-  if (row.syndrome == 0) return;
-  // Nothing after an error of a queue is carried out.
-  Header next = good_request();
-  next.number = 1;
-  const auto later = stranger.answers(next, sizeof(next));
-  REQUIRE(later.size() == 1);
-  CHECK(int{later.front().syndrome} == 0x05);
-}
-
-TEST_CASE("what no PE sends is no message", "[ofi][double]") {
-  if (!have_double()) return;
-  using Header = ofi::MessageHeader;
-  using ofi::MessageKind;
-  Stranger stranger;
-  const auto count = [&](auto change, std::size_t bytes = sizeof(Header)) {
-    Header header = good_request();
-    change(header);
-    return stranger.answers(header, bytes).size();
-  };
-  CHECK(count([](Header& h) { ++h.magic; }) == 0);
-  CHECK(count([](Header& h) { h.source = 1; }) == 0);
-  CHECK(count([](Header&) {}, sizeof(Header) - 1) == 0);
-  CHECK(count([](Header&) {}, sizeof(Header) + 8) == 0);
-  CHECK(count([](Header& h) { h.kind = MessageKind::kWrite; }) == 0);
-  CHECK(count([](Header& h) { h.kind = MessageKind::kReply; }, sizeof(Header) + 8) == 0);
-  // 2 queues to a PE, and 1,024 more.
-  CHECK(count([](Header& h) { h.queue = 1026; }) == 0);
-  CHECK(count([](Header& h) { h.queue = 1025; }) == 1);
-  CHECK(count([](Header& h) { h.number = 1u << 31; }) == 0);
-  CHECK(count([](Header&) {}) == 1);
-  CHECK(count([](Header&) {}) == 0);                   // again
-  CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn
-  CHECK(count([](Header& h) { h.number = 1; }) == 2);
-  CHECK(fabric_double()->violations().empty());
-}
-
-TEST_CASE("a queue that is abandoned answers at once what waits in it", "[ofi][double]") {
-  if (!have_double()) return;
-  Stranger stranger;
-  ofi::MessageHeader header = good_request();
-  header.number = 1;  // before its turn
-  CHECK(stranger.answers(header, sizeof(header)).empty());
-  header.kind = ofi::MessageKind::kAbandon;
-  header.number = 5;
-  const auto answers = stranger.answers(header, sizeof(header));
-  CHECK(answers.size() == 2);
-  for (const ofi::MessageHeader& answer : answers) CHECK(int{answer.syndrome} == 0x05);
 }
 
 TEST_CASE("messages are as many and as large as jobs of a size have memory for", "[ofi]") {

@@ -39,6 +39,9 @@ class Places final : public ofi::Engine {
     ++free_;
   }
 
+  /// It fails, and is not given back.
+  void fail_one() { taken_.front()->fail(ofi::failure(abi::Syndrome::kRemoteAccess, "no")); }
+
   void end_all() {
     while (!taken_.empty()) end_one();
   }
@@ -160,6 +163,17 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   CHECK(rig.peers[1].lost.empty());
   rig.step(std::chrono::seconds(5));
   CHECK_FALSE(rig.peers[1].lost.empty());
+}
+
+TEST_CASE("an operation that has failed is not overdue", "[ofi]") {
+  QueueRig rig(1, 1);
+  post_writes(rig.clients[0], 1);
+  rig.step();
+  rig.engine.fail_one();
+  rig.step();
+  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x13);
+  rig.step(std::chrono::seconds(100));
+  CHECK(rig.peers[0].lost.empty());
 }
 
 TEST_CASE("an operation that the provider refuses is overdue at some time", "[ofi]") {

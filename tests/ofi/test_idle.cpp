@@ -1,9 +1,13 @@
 // An executor with nothing to do leaves the cores alone, and still reacts at once.
 #include "tests/ofi/job.h"
+#include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
+#include "tests/unit/base/capture.h"
+#include "transport/ofi/ofi_nic.h"
 
 #include <catch2/catch.hpp>
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,4 +60,22 @@ TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
       "us\n",
       leg.name().c_str(), share, micros.front(), micros[micros.size() / 2]);
   CHECK(share < kMayUse);
+}
+
+TEST_CASE("the executor's thread sleeps as short as it is told to, and speaks for its PE",
+          "[ofi]") {
+  if (!have_libfabric()) return;
+  Job job(2, legs().front());
+  for (int pe = 0; pe < 2; ++pe) {
+    int slack = 0;
+    StderrCapture log;
+    dynamic_cast<ofi::OfiNic&>(job[pe].nic()).executor().call([&] {
+      slack = prctl(PR_GET_TIMERSLACK);
+      GSHMEM_WARN("here I am");
+    });
+    CHECK(slack == 1000);
+    const auto lines = log.writes();
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Catch::StartsWith(strprintf("gshmem[%d] WARN: here I am", pe)));
+  }
 }

@@ -100,6 +100,31 @@ TEST_CASE("a round says whether anything moved", "[ofi][double]") {
   rig.until([&] { return rig.job[0].to(1).has_ended(entry); });
 }
 
+TEST_CASE("a queue that has to wait gives its executor nothing to do", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  rig.rules.held = rig.job[1].heap();
+  Client& client = rig.job[0].to(1);
+  const std::uint64_t last = [&] {
+    SECTION("more is announced than may be under way") {
+      for (int i = 0; i < 100; ++i) client.write(4096, 0, 8);
+      return client.write(4096, 0, 8);
+    }
+    SECTION("an entry is bad, those before it have not ended") {
+      client.write(4096, 0, 8);
+      client.write(4096, kHeapBytes, 8);
+      return client.write(4096, 0, 8);
+    }
+    return std::uint64_t{0};
+  }();
+  if (client.next() == 1) return;  // no section
+  client.ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  for (int round = 0; round < 3; ++round) CHECK_FALSE(rig.job[0].round());
+  rig.rules.held = nullptr;
+  rig.until([&] { return !client.wait(last, 0).timed_out; });
+}
+
 TEST_CASE("payload and signal are on their way together", "[ofi][double]") {
   if (!have_double()) return;
   const std::string provider = GENERATE("efa/efa-direct", "efa/efa", "verbs;ofi_rxm");
@@ -174,6 +199,49 @@ TEST_CASE("what follows in a queue waits for what is before it only where order 
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("what follows two entries waits for both where order says so", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  rig.rules.rtt = kLong;
+  Client& client = rig.job[0].to(1);
+  const auto rung = [&] {
+    client.ring();
+    rig.job[0].round();
+    std::uint64_t calls = 0;
+    for (const auto& count : rig.rules.taken) calls += count;
+    return calls;
+  };
+  SECTION("an atomic for a read and a write") {
+    client.read(4096, 8192, 8);
+    CHECK(rung() == 1);
+    client.write(4096, 4096, 8);
+    CHECK(rung() == 2);
+    client.fetch_add(64, 512, 1);
+    CHECK(rung() == 2);
+  }
+  SECTION("a read for a write and an atomic") {
+    client.write(4096, 4096, 8);
+    client.fetch_add(64, 512, 1);
+    client.read(4096, 8192, 8);
+    CHECK(rung() == 2);
+  }
+  SECTION("an atomic, but not its own write, for a write that was there before") {
+    client.write(4096, 4096, 8);
+    CHECK(rung() == 1);
+    client.write(4096, 4096, 8);
+    client.fetch_add(64, 512, 1);
+    CHECK(rung() == 2);
+  }
+  SECTION("an empty write is in nobody's way") {
+    client.write(4096, 4096, 8);
+    client.write_inline(4096, {});
+    client.fetch_add(64, 512, 1);
+    CHECK(rung() == 2);
+    CHECK(rig.rules.taken[FabricDouble::kSend] == 1u);
+  }
+  rig.rules.rtt = 0;
+}
+
 TEST_CASE("where threads move data 8 MiB are under way to a peer, in pieces of one",
           "[ofi][double]") {
   if (!have_double()) return;
@@ -218,6 +286,46 @@ TEST_CASE("writes bear immediates as far as the target can take them", "[ofi][do
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(1, TwoPes::leg_of("efa/efa-direct", "auto"));
+  FabricDouble& rules = *fabric_double();
+  Client* queues[] = {&job[0].to(0), &job[0].add_queue()};
+  for (int round = 0; round < 3; ++round) job[0].round();  // greetings
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  /// Of so many writes and an atomic: immediates.
+  const auto immediates = [&](Client& queue, unsigned writes) {
+    const std::uint64_t before = rules.immediate;
+    for (unsigned i = 0; i < writes; ++i) queue.write(4096, 8, 8, kPlain);
+    queue.fetch_add(64, 512, 1);
+    queue.ring();
+    job[0].round();
+    return rules.immediate - before;
+  };
+  const auto end = [&](Client& queue) {
+    rules.held = nullptr;
+    while (!queue.has_ended(queue.next() - 1)) {
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+      job[0].round();
+    }
+  };
+  for (int lap = 0; lap < 3; ++lap) {
+    rules.held = job[0].heap();
+    CHECK(immediates(*queues[0], 63) == 63);  // one is asked for two
+    CHECK(immediates(*queues[1], 10) == 0);
+    for (Client* const queue : queues) end(*queue);
+  }
+  // A queue that fails before its atomic gives back those of its writes.
+  rules.error = FI_EACCES;
+  rules.errors = 1;
+  const std::uint64_t read = queues[0]->read(4096, 8, 8);
+  CHECK(immediates(*queues[0], 62) == 62);
+  for (int round = 0; round < 3; ++round) job[0].round();
+  CHECK(int{queues[0]->wait(read, 0).syndrome} == 0x13);
+  CHECK(immediates(*queues[1], 63) == 63);
+  end(*queues[1]);
+}
+
 TEST_CASE("staged writes are no more at a time than the target has receives for", "[ofi][double]") {
   if (!have_double()) return;
   const int size = GENERATE(1, 2);
@@ -246,11 +354,13 @@ TEST_CASE("writes of a batch have one doorbell of the NIC, few bytes go with the
   CHECK(rig.rules.doorbells == 1u);
   CHECK(rig.rules.injected == 0u);
   rig.until([&] { return client.has_ended(last); });
-  last = client.write_inline(4096, {1, 2, 3});
-  client.ring();
-  rig.until([&] { return client.has_ended(last); });
-  CHECK(rig.rules.injected == 1u);
-  CHECK(rig.job[1].at<std::uint8_t>(4098) == 3);
+  for (const std::size_t bytes : {3u, 32u, 33u}) {  // 32 are what the provider takes
+    last = client.write_inline(4096, std::vector<std::uint8_t>(bytes, 3));
+    client.ring();
+    rig.until([&] { return client.has_ended(last); });
+    CHECK(rig.rules.injected == (bytes == 3 ? 1u : 2u));
+    CHECK(rig.job[1].at<std::uint8_t>(4095 + bytes) == 3);
+  }
 }
 
 namespace {
@@ -335,6 +445,17 @@ TEST_CASE("the target of a queue that fails learns that nothing more of it count
   ofi::MessageHeader last;
   std::memcpy(&last, sent.back().data(), sizeof(last));
   CHECK(last.kind == ofi::MessageKind::kAbandon);
+}
+
+TEST_CASE("of a queue that fails with nothing under way its target hears nothing",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa", "off");
+  const std::uint64_t bad = rig.job[0].to(1).write(kHeapBytes, 0, 8);
+  rig.job[0].to(1).ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  CHECK(int{rig.job[0].to(1).wait(bad, 0).syndrome} == 0x13);
+  CHECK(rig.rules.taken[FabricDouble::kSend] == 0u);
 }
 
 TEST_CASE("no signal comes whose payload has failed", "[ofi][double]") {

@@ -1,0 +1,294 @@
+// What is learned about a device and its port, and said of those that are passed over; how errors
+// of its commands are told.
+#include "tests/nic/mlx5_nic_rig.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gshmem::nic::mlx5 {
+namespace {
+
+DeviceWish wish_of(const Setup& setup) { return {.config = setup.config, .sysfs = "/nowhere"}; }
+
+/// Of a search that finds no port.
+std::string passed_over(const Setup& setup) {
+  const FoundDevices found = find_devices(setup.api, wish_of(setup));
+  CHECK(found.ports.empty());
+  return no_device_text(found, setup.config);
+}
+
+std::ptrdiff_t calls_of(const char* name) { return std::ranges::count(fake_verbs().calls, name); }
+
+std::string error_with(const char* call, int error, bool ethernet = false) {
+  fake_verbs_reset();
+  fake_verbs().ethernet = ethernet;
+  fake_verbs().fail_named = call;
+  fake_verbs().fail_errno = error;
+  Setup setup;
+  return error_of([&] { setup.whole_life(); });
+}
+
+}  // namespace
+
+TEST_CASE("a_port_that_is_not_active_says_in_which_state_it_is") {
+  const std::pair<ibv_port_state, const char*> states[] = {
+      {IBV_PORT_DOWN, "DOWN"},
+      {IBV_PORT_INIT, "INIT (no subnet manager has configured it)"},
+      {IBV_PORT_ARMED, "ARMED (no subnet manager has activated it)"},
+      {IBV_PORT_ACTIVE_DEFER, "in no state of use"}};
+  for (const auto& [state, text] : states) {
+    fake_verbs_reset();
+    fake_verbs().state = state;
+    fake_verbs().ports = 2;
+    const Setup setup;
+    CHECK(passed_over(setup) ==
+          std::string("no RDMA device that gshmem can use: mlx5_7 port 1 is ") + text +
+              "; mlx5_7 port 2 is " + text);
+  }
+}
+
+TEST_CASE("devices_that_cannot_be_used_are_named_with_the_reason") {
+  fake_verbs_reset();
+  fake_verbs().devices = 2;
+  fake_verbs().unsupported = 0;
+  const Setup setup;
+  const FoundDevices found = find_devices(setup.api, wish_of(setup));
+  REQUIRE(found.ports.size() == 1);
+  CHECK(found.ports[0].candidate.device == "mlx5_8");
+  CHECK(found.passed_over == "mlx5_7 is not an mlx5 device");
+  CHECK(calls_of("ibv_open_device") == 1);
+
+  fake_verbs_reset();
+  fake_verbs().devices = 0;
+  CHECK_THAT(passed_over(setup),
+             Catch::Contains("no RDMA device that gshmem can use: the system has none"));
+  fake_verbs_reset();
+  fake_verbs().fail_named = "ibv_get_device_list";
+  CHECK_THAT(passed_over(setup), Catch::Contains(": ibv_get_device_list: Input/output error"));
+}
+
+TEST_CASE("a_device_that_was_chosen_before_is_the_only_one_that_is_opened") {
+  fake_verbs_reset();
+  fake_verbs().devices = 3;
+  fake_verbs().ports = 2;
+  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7"}}));
+  DeviceWish wish = wish_of(setup);
+  wish.chosen = Candidate{.device = "mlx5_8", .port = 2, .distance = Distance::kPix};
+  const Device device(setup.api, wish);
+  CHECK(device.name == "mlx5_8");
+  CHECK(device.port == 2);
+  CHECK(device.distance == Distance::kPix);
+  CHECK(calls_of("ibv_open_device") == 1);
+  wish.chosen->port = 3;
+  CHECK_THAT(error_of([&] { const Device none(setup.api, wish); }),
+             Catch::Contains("no RDMA device that gshmem can use"));
+}
+
+TEST_CASE("networks_of_infiniband_are_told_apart_by_the_subnet_of_the_first_gid") {
+  for (const std::uint8_t prefix : {std::uint8_t{0}, std::uint8_t{5}}) {
+    fake_verbs_reset();
+    fake_verbs().prefix = prefix;
+    const Setup setup;
+    const FoundDevices found = find_devices(setup.api, wish_of(setup));
+    REQUIRE(found.ports.size() == 1);
+    CHECK(found.ports[0].network.layer == LinkLayer::kInfiniBand);
+    CHECK(found.ports[0].network.prefix == prefix);
+  }
+}
+
+TEST_CASE("a_device_is_described_with_its_port") {
+  fake_verbs_reset();
+  const Setup setup;
+  CHECK(Device(setup.api, wish_of(setup)).describe() ==
+        "mlx5_7 port 1 (InfiniBand, LID 4660, MTU 4096, distance unknown, firmware 28.39.2048)");
+  fake_verbs().ethernet = true;
+  fake_verbs().gid_index = 1;
+  CHECK(Device(setup.api, wish_of(setup)).describe() ==
+        "mlx5_7 port 1 (Ethernet, GID 1 ::ffff:10.0.0.1, MTU 4096, distance unknown, firmware "
+        "28.39.2048)");
+  CHECK(Device(setup.api, wish_of(setup)).event_queue == 9);  // of vector 0
+  CHECK(Device(setup.api, wish_of(setup)).pd_number == 0x77);
+}
+
+TEST_CASE("the_partition_of_entry_0_is_the_default_one_unless_the_table_says_another") {
+  const auto pkey = [](const char* index, std::uint16_t entry, bool fails) {
+    fake_verbs_reset();
+    fake_verbs().pkey = entry;
+    if (fails) fake_verbs().fail_named = "ibv_query_pkey";
+    const Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", index}}));
+    return int{Device(setup.api, wish_of(setup)).pkey};
+  };
+  CHECK(pkey("0", 0x8001, false) == 0x8001);
+  CHECK(pkey("0", 0x8001, true) == 0xffff);
+  CHECK(pkey("0", 0, false) == 0xffff);
+  CHECK(pkey("1", 0x0001, false) == 0x0001);
+  CHECK_THROWS_AS(pkey("0", 0x8000, false), Error);  // a member of no partition
+  CHECK_THROWS_AS(pkey("1", 0x8000, false), Error);
+  CHECK_THROWS_AS(pkey("1", 0, false), Error);
+  CHECK_THROWS_AS(pkey("1", 0x8001, true), Error);
+}
+
+TEST_CASE("gids_are_used_on_ethernet_or_where_they_are_asked_for") {
+  const auto global = [](bool ethernet, bool required, const char* index) {
+    fake_verbs_reset();
+    fake_verbs().ethernet = ethernet;
+    fake_verbs().grh_required = required;
+    const Setup setup(config_with({{"GSHMEM_IB_GID_INDEX", index}}));
+    return Device(setup.api, wish_of(setup)).global();
+  };
+  CHECK_FALSE(global(false, false, "-1"));
+  CHECK(global(true, false, "-1"));
+  CHECK(global(false, true, "-1"));
+  CHECK(global(false, false, "0"));
+}
+
+TEST_CASE("an_address_is_asked_for_as_packets_will_have_it") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  fake_verbs().ports = 2;
+  fake_verbs().gid_index = 1;
+  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7:2"},
+                           {"GSHMEM_IB_SL", "11"},
+                           {"GSHMEM_IB_TRAFFIC_CLASS", "104"}}));
+  setup.whole_life();
+  const ibv_ah_attr& asked = fake_verbs().address;
+  CHECK(int{asked.is_global} == 1);
+  CHECK(int{asked.port_num} == 2);
+  CHECK(int{asked.sl} == 3);  // a priority of Ethernet
+  CHECK(int{asked.grh.sgid_index} == 1);
+  CHECK(int{asked.grh.hop_limit} == 64);
+  CHECK(int{asked.grh.traffic_class} == 104);
+  CHECK(int{asked.grh.dgid.raw[12]} == 10);
+  CHECK(int{asked.grh.dgid.raw[15]} == 1);
+}
+
+TEST_CASE("capabilities_are_those_that_the_device_reports") {
+  fake_verbs_reset();
+  const VerbsApi api = fake_verbs_api();
+  fake_verbs().wqe_bytes_max = 512;
+  Caps caps = query_caps(api, nullptr);
+  CHECK(caps.log_queue_max == 15);
+  CHECK(caps.wqe_bytes_max == 512);
+  CHECK(caps.log_reads_out == 4);
+  CHECK(caps.log_reads_in == 4);
+  CHECK(caps.cqe_version == 1);
+  CHECK((caps.has_rc && caps.has_atomics && !caps.has_roce && !caps.no_record));
+  CHECK(caps.atomic_operations == 0xf);
+  CHECK(caps.atomic_sizes == 0xc);
+  CHECK(caps.fetched_host_endian);
+  CHECK(fake_verbs().commands.size() == 2);
+  // Only a device that knows formats of time stamps wants one named.
+  for (const int formats : {0, 1, 2}) {
+    fake_verbs().timestamps = formats;
+    caps = query_caps(api, nullptr);
+    CHECK(caps.has_roce);
+    CHECK(caps.timestamp_format == (formats == 0 ? 0u : std::uint32_t{prm::kTimestampDefault}));
+  }
+  fake_verbs().atomics = false;
+  caps = query_caps(api, nullptr);
+  CHECK_FALSE(caps.has_atomics);
+  CHECK(caps.atomic_operations == 0);
+}
+
+TEST_CASE("a_device_lacks_what_it_lacks_and_nothing_else") {
+  Caps all;
+  all.has_rc = true;
+  all.cqe_version = 1;
+  all.atomic_operations = 0xf;
+  all.atomic_sizes = 0xc;
+  all.wqe_bytes_max = 256;
+  const auto lacks = [](const Caps& caps) {
+    const std::string text = error_of([&] { require_caps(caps, "mlx5_7"); });
+    return text.substr(0, text.find(": gshmem needs"));
+  };
+  CHECK(lacks(all).empty());
+  const auto without = [&](auto change) {
+    Caps caps = all;
+    change(caps);
+    return lacks(caps);
+  };
+  CHECK_THAT(without([](Caps& c) { c.has_rc = false; }),
+             Catch::EndsWith("mlx5_7 lacks reliable connections"));
+  CHECK_THAT(without([](Caps& c) { c.cqe_version = 0; }),
+             Catch::EndsWith("lacks completion entries of version 1"));
+  CHECK_THAT(without([](Caps& c) { c.wqe_bytes_max = 255; }),
+             Catch::EndsWith("lacks work queue entries of 256 bytes"));
+  const std::pair<std::uint32_t, const char*> operations[] = {{1, "compare-and-swap"},
+                                                              {2, "fetch-and-add"},
+                                                              {4, "masked compare-and-swap"},
+                                                              {8, "masked fetch-and-add"}};
+  for (const auto& row : operations)
+    CHECK_THAT(without([&](Caps& c) { c.atomic_operations &= ~row.first; }),
+               Catch::EndsWith(std::string("mlx5_7 lacks ") + row.second));
+  for (const std::uint32_t bytes : {4u, 8u})
+    CHECK_THAT(without([&](Caps& c) { c.atomic_sizes &= ~bytes; }),
+               Catch::EndsWith("lacks atomics of " + std::to_string(bytes) + " bytes"));
+}
+
+TEST_CASE("the_counters_of_a_port_are_learned_from_a_queue_pair_on_it_or_done_without") {
+  fake_verbs_reset();
+  CHECK(port_counter_set(fake_verbs_api(), nullptr, nullptr, 2) == 0x21);
+  CHECK(fake_verbs().live == 0);
+  CHECK(int{fake_verbs().moved.port_num} == 2);
+  CHECK(fake_verbs().moved.qp_state == IBV_QPS_INIT);
+  CHECK(fake_verbs().moved_mask ==
+        (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+  const auto without = [](auto remove) {
+    VerbsApi api = fake_verbs_api();
+    remove(api);
+    return port_counter_set(api, nullptr, nullptr, 1);
+  };
+  CHECK(without([](VerbsApi& api) { api.create_cq = nullptr; }) == 0);
+  CHECK(without([](VerbsApi& api) { api.destroy_cq = nullptr; }) == 0);
+  CHECK(without([](VerbsApi& api) { api.create_qp = nullptr; }) == 0);
+  CHECK(without([](VerbsApi& api) { api.modify_qp = nullptr; }) == 0);
+  CHECK(without([](VerbsApi& api) { api.destroy_qp = nullptr; }) == 0);
+  CHECK(without([](VerbsApi& api) { api.qp_query = nullptr; }) == 0);
+  CHECK(fake_verbs().live == 0);
+}
+
+TEST_CASE("advice_is_given_where_it_helps") {
+  for (const int error : {EACCES, EPERM})
+    CHECK_THAT(error_with("ibv_open_device", error), Catch::Contains("no permission on /dev/inf"));
+  CHECK_THAT(error_with("ibv_open_device", EIO), !Catch::Contains("no permission"));
+  for (const int error : {EACCES, EPERM, EOPNOTSUPP})
+    CHECK_THAT(error_with("CREATE_QP", error), Catch::Contains("DevX is off for this user"));
+  CHECK_THAT(error_with("CREATE_QP", EIO), !Catch::Contains("DevX is off"));
+  CHECK_THAT(error_with("ibv_create_ah", EIO, true),
+             Catch::Contains("ibv_create_ah(GID ::ffff:10.0.0.1 of PE ") &&
+                 Catch::Contains("there is no way from mlx5_7 port 1 (Ethernet, "));
+  // Memory that has run out is no reason to look for another device.
+  CHECK_THAT(error_with("ibv_query_device", ENOMEM), Catch::StartsWith("ibv_query_device(mlx5_7)"));
+  CHECK_THAT(error_with("ibv_query_device", EIO), Catch::StartsWith("no RDMA device"));
+}
+
+TEST_CASE("an_error_without_a_number_is_not_an_older_one") {
+  for (const char* call : {"ibv_open_device", "CREATE_CQ", "CREATE_QP", "ibv_create_ah"}) {
+    INFO(call);
+    CHECK_THAT(error_with(call, 0, true),
+               Catch::Contains(call) && Catch::Contains(": failed without an error number"));
+  }
+  CHECK_THAT(error_with("ibv_get_device_list", 0), !Catch::Contains("temporarily unavailable"));
+}
+
+TEST_CASE("commands_return_their_error_in_three_ways") {
+  for (const int way : {0, 1, 2})
+    for (const char* command : {"QUERY_HCA_CAP(GENERAL)", "INIT2RTR", "RTR2RTS"}) {
+      INFO(command << ", way " << way);
+      fake_verbs_reset();
+      fake_verbs().by_errno = way == 1;
+      fake_verbs().negative = way == 2;
+      fake_verbs().fail_named = command;
+      Setup setup;
+      CHECK_THAT(
+          error_of([&] { setup.whole_life(); }),
+          Catch::Contains(std::string("device command ") + command + ": Input/output error"));
+    }
+}
+
+}  // namespace gshmem::nic::mlx5
