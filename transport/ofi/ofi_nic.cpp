@@ -245,9 +245,6 @@ void OfiNic::make_engines() {
 }
 
 nic::CreatedQueue OfiNic::create_queue(const nic::QueuePlace& place) {
-  require(queue_memory_.kind == nic::MemoryKind::kHost, GSHMEMX_ERROR_CONFIG,
-          "GSHMEM_QUEUE_MEMORY=gpu: a host thread executes the queues of GSHMEM_NIC=ofi, which "
-          "must lie in host memory; unset it");
   const std::size_t index = executor_->count();
   require(index < setup_.max_queues, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_NIC=ofi has %zu queues in this job, and no more", setup_.max_queues));

@@ -67,7 +67,7 @@ bool stay_near(const std::string& sysfs, const std::string& pci) {
   if (pci.empty() || sched_getaffinity(0, sizeof(may), &may) != 0) return false;
   const std::string device = sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci);
   for (const int cpu : cpu_list(first_line(device + "/local_cpulist")))
-    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);
+    if (CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);  // false beyond the set
   return CPU_COUNT(&near) > 0 && sched_setaffinity(0, sizeof(near), &near) == 0;
 }
 

@@ -119,11 +119,12 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
   op.entry = qp.fetched;
   op.number = qp.wqes++;
   const std::size_t bytes = std::max<std::size_t>(16, nic::wqe_bytes(qp.slot(op.entry)));
-  op.entries = (bytes + nic::kEntryBytes - 1) / nic::kEntryBytes;
-  // Never past what the doorbell covers: those bytes are still the client's.
-  const std::uint64_t covered = std::min(op.entries, qp.producer - qp.fetched);
-  op.raw.resize(std::min<std::size_t>(bytes, covered * nic::kEntryBytes));
-  for (std::uint64_t e = 0; e < covered; ++e) {
+  // Never past what the doorbell covers: those bytes are still the client's, and one that has less
+  // than it says is an error, which inspect() finds.
+  op.entries = std::min<std::uint64_t>((bytes + nic::kEntryBytes - 1) / nic::kEntryBytes,
+                                       qp.producer - qp.fetched);
+  op.raw.resize(std::min<std::size_t>(bytes, op.entries * nic::kEntryBytes));
+  for (std::uint64_t e = 0; e < op.entries; ++e) {
     const std::size_t at = e * nic::kEntryBytes;
     std::memcpy(op.raw.data() + at, qp.slot(op.entry + e),
                 std::min(nic::kEntryBytes, op.raw.size() - at));
@@ -131,8 +132,6 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
   op.not_before_ns =
       now + context_.adversary.delay_ns(Behaviour::kLateStart, qp.ordinal, op.number);
   ++context_.counters.wqes;
-  const bool whole = covered == op.entries;
-  op.entries = covered;
   qp.fetched += op.entries;
   qp.operations.push_back(std::move(op));
   Operation& kept = qp.operations.back();
@@ -141,9 +140,6 @@ void Requester::take(QueuePair& qp, std::int64_t now) {
     return;
   }
   inspect(qp, kept);
-  if (!whole && kept.syndrome == 0) {
-    reject(qp, kept, kLocalOperation, "the doorbell covers only a part of this WQE");
-  }
 }
 
 /// Decodes; whatever is wrong with the bytes is an error completion and a violation.
