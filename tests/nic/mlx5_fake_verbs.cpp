@@ -149,7 +149,13 @@ ibv_cq* create_cq(ibv_context*, int, void*, ibv_comp_channel*, int) {
   return make<ibv_cq>("ibv_create_cq");
 }
 int destroy_cq(ibv_cq* cq) { return release("ibv_destroy_cq", cq); }
-ibv_qp* create_qp(ibv_pd*, ibv_qp_init_attr*) { return make<ibv_qp>("ibv_create_qp"); }
+ibv_qp* create_qp(ibv_pd*, ibv_qp_init_attr* init) {
+  if (init->send_cq == nullptr || init->recv_cq == nullptr || init->qp_type != IBV_QPT_RC) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return make<ibv_qp>("ibv_create_qp");
+}
 int modify_qp(ibv_qp*, ibv_qp_attr* attributes, int mask) {
   current->moved = *attributes;
   current->moved_mask = mask;

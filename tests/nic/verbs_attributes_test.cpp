@@ -2,10 +2,18 @@
 // a transition requires must be there, and only those rights are given that were asked for.
 #include "tests/nic/verbs_link.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 using namespace verbs_test;
+
+// Exported for rdma-core's own tools and providers, in no header.
+extern "C" const char* ibv_get_sysfs_path(void);
+extern "C" int ibv_read_sysfs_file(const char* folder, const char* name, char* text,
+                                   std::size_t bytes);
 
 namespace {
 
@@ -268,6 +276,35 @@ TEST_CASE("objects show what they were made of") {
   CHECK(ibv_dereg_mr(mr) == 0);
 }
 
+TEST_CASE("a completion queue is refused for what it cannot do") {
+  const Nic nic;
+  const auto refused = [&](auto change) {
+    ibv_cq_init_attr_ex wanted{};
+    wanted.cqe = 3;
+    change(wanted);
+    errno = 0;
+    ibv_cq_ex* cq = ibv_create_cq_ex(nic.context, &wanted);
+    if (cq != nullptr) CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+    return cq != nullptr ? 0 : errno;
+  };
+  using Wanted = ibv_cq_init_attr_ex;
+  CHECK(refused([](Wanted&) {}) == 0);
+  CHECK(refused([](Wanted& w) { w.wc_flags = IBV_WC_STANDARD_FLAGS; }) == 0);
+  CHECK(refused([](Wanted& w) { w.wc_flags = IBV_WC_EX_WITH_FLOW_TAG; }) == EOPNOTSUPP);
+  CHECK(refused([](Wanted& w) { w.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD; }) == 0);
+  CHECK(refused([](Wanted& w) { w.comp_mask = 1u << 2; }) == EOPNOTSUPP);
+  for (const unsigned flag : {unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED},
+                              unsigned{IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN}, 1u << 2}) {
+    const int code = refused([&](Wanted& w) {
+      w.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+      w.flags = flag;
+    });
+    CHECK(code == (flag == 1u << 2 ? EOPNOTSUPP : 0));
+  }
+  CHECK(refused([](Wanted& w) { w.comp_vector = 7; }) == 0);
+  CHECK(refused([](Wanted& w) { w.comp_vector = 8; }) == EINVAL);
+}
+
 TEST_CASE("what an extended queue pair is made of has to be said") {
   const Alone alone;
   const auto refused = [&](std::uint32_t mask, std::uint64_t calls) {
@@ -300,4 +337,115 @@ TEST_CASE("what an extended queue pair is made of has to be said") {
   };
   CHECK(made_without(false, true) == EINVAL);
   CHECK(made_without(true, false) == EINVAL);
+}
+
+TEST_CASE("shared receive queues have as much as they ask for, up to the device's limits") {
+  const Nic nic;
+  const auto made = [&](std::uint32_t receives, std::uint32_t pieces) {
+    ibv_srq_init_attr wanted{};
+    wanted.attr = {receives, pieces, 0};
+    errno = 0;
+    ibv_srq* srq = ibv_create_srq(nic.pd, &wanted);
+    if (srq == nullptr) return "errno " + std::to_string(errno);
+    ibv_srq_attr told{};
+    CHECK(ibv_query_srq(srq, &told) == 0);
+    CHECK((told.max_wr == wanted.attr.max_wr && told.max_sge == wanted.attr.max_sge));
+    CHECK(ibv_destroy_srq(srq) == 0);
+    return std::to_string(told.max_wr) + " " + std::to_string(told.max_sge);
+  };
+  const std::string bad = "errno " + std::to_string(EINVAL);
+  CHECK(made(1, 0) == "1 1");
+  CHECK(made(2, 1) == "3 1");
+  CHECK(made(3, 2) == "3 3");
+  CHECK(made(4, 3) == "7 3");
+  CHECK(made(32767, 1) == "32767 1");
+  CHECK(made(1, 30) == "1 31");
+  CHECK(made(0, 1) == bad);
+  CHECK(made(32768, 1) == bad);
+  CHECK(made(1, 31) == bad);
+}
+
+TEST_CASE("entries of a completion queue have 64 or 128 bytes") {
+  const Nic nic;
+  const auto made = [&](std::uint64_t mask, std::uint16_t bytes) {
+    ibv_cq_init_attr_ex wanted{};
+    wanted.cqe = 3;
+    mlx5dv_cq_init_attr special{};
+    special.comp_mask = mask;
+    special.cqe_size = bytes;
+    errno = 0;
+    ibv_cq_ex* cq = mlx5dv_create_cq(nic.context, &wanted, &special);
+    if (cq == nullptr) return -errno;
+    mlx5dv_cq shown{};
+    mlx5dv_obj obj{};
+    obj.cq = {ibv_cq_ex_to_cq(cq), &shown};
+    CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ) == 0);
+    CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+    return static_cast<int>(shown.cqe_size);
+  };
+  constexpr std::uint64_t kSize = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+  CHECK(made(0, 128) == 64);  // not asked for
+  CHECK(made(kSize, 64) == 64);
+  CHECK(made(kSize, 128) == 128);
+  CHECK(made(kSize, 32) == -EINVAL);
+  CHECK(made(kSize, 256) == -EINVAL);
+  CHECK(made(MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE, 64) == -EOPNOTSUPP);
+}
+
+TEST_CASE("what there is nothing to do for is done, what there is not is refused") {
+  const Alone alone;
+  CHECK(ibv_fork_init() == 0);
+  CHECK(ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
+  CHECK(ibv_query_qp_data_in_order(alone.qp, IBV_WR_RDMA_WRITE, 0) == 0);
+  ibv_ece ece{};
+  CHECK(ibv_query_ece(alone.qp, &ece) == EOPNOTSUPP);
+  CHECK(ibv_set_ece(alone.qp, &ece) == EOPNOTSUPP);
+  CHECK(ibv_resize_cq(alone.cq, 3) == ENOSYS);
+  CHECK(ibv_rereg_mr(nullptr, 0, nullptr, nullptr, 0, 0) == IBV_REREG_MR_ERR_INPUT);
+  ibv_device nobody{};
+  CHECK(ibv_get_device_index(&nobody) == -1);
+  errno = 0;
+  CHECK(ibv_open_device(&nobody) == nullptr);
+  CHECK(errno == ENODEV);
+  CHECK(ibv_get_device_guid(&nobody) == 0);
+  CHECK(errno == EINVAL);
+  mlx5dv_context_attr wanted{};
+  wanted.flags = 1u << 31;
+  errno = 0;
+  CHECK(mlx5dv_open_device(alone.nic.context->device, &wanted) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
+  ibv_qp_init_attr_ex plain{};
+  plain.send_cq = plain.recv_cq = alone.cq;
+  plain.qp_type = IBV_QPT_RC;
+  plain.pd = alone.nic.pd;
+  plain.comp_mask = IBV_QP_INIT_ATTR_PD;
+  mlx5dv_qp_init_attr nothing{};
+  for (mlx5dv_qp_init_attr* const special :
+       {&nothing, static_cast<mlx5dv_qp_init_attr*>(nullptr)}) {
+    ibv_qp* qp = mlx5dv_create_qp(alone.nic.context, &plain, special);
+    REQUIRE(qp != nullptr);
+    CHECK(ibv_destroy_qp(qp) == 0);
+  }
+}
+
+TEST_CASE("a file of sysfs is read as far as there is room, without the end of its line") {
+  CHECK(std::string(ibv_get_sysfs_path()) == "/sys");
+  char folder[] = "/tmp/gshnic_sysfs_XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/value";
+  const auto read = [&](const std::string& text, std::size_t room) {
+    std::ofstream(path) << text;
+    char into[8] = "#######";
+    const int length = ibv_read_sysfs_file(folder, "value", into, room);
+    return std::to_string(length) + " " + std::string(into, into + 7);
+  };
+  CHECK(read("abc\n", 7) == "3 abc" + std::string(1, '\0') + "###");
+  CHECK(read("abc", 7) == "3 abc" + std::string(1, '\0') + "###");
+  CHECK(read("abc", 3) == "3 abc####");
+  CHECK(read("abcdef", 3) == "3 abc####");
+  CHECK(read("abc\n", 4) == "3 abc" + std::string(1, '\0') + "###");
+  CHECK(read("", 7) == "-1 #######");
+  char none[4];
+  CHECK(ibv_read_sysfs_file(folder, "nothing", none, sizeof none) == -1);
+  std::filesystem::remove_all(folder);
 }

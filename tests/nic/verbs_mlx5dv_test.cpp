@@ -27,6 +27,7 @@ TEST_CASE("a page of doorbells has registers for several, and one is for all tha
       uars.push_back(mlx5dv_devx_alloc_uar(nic.context, kind.flags));
       REQUIRE(uars.back() != nullptr);
       CHECK(offset(uars.back()) == kind.offsets[i % kind.offsets.size()]);
+      CHECK(uars.back()->mmap_off == off_t{4096} * uars.back()->page_id);
       const bool same_page = i < kind.offsets.size();
       CHECK((uars.back()->page_id == uars.front()->page_id) == same_page);
       CHECK((uars.back()->base_addr == uars.front()->base_addr) == same_page);
@@ -81,9 +82,9 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   std::uint32_t eqn = 0;
   REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
   /// Whether a CQ at 4096 is taken in memory registered so; 0 is the call without a choice.
-  const auto fits = [&](std::uint64_t pages_allowed, std::size_t bytes) {
+  const auto fits = [&](std::uint64_t pages_allowed, std::size_t bytes, std::size_t odd = 0) {
     mlx5dv_devx_umem_in in{};
-    in.addr = memory.get();
+    in.addr = static_cast<char*>(memory.get()) + odd;
     in.size = bytes;
     in.access = kLocalWrite;
     in.pgsz_bitmap = pages_allowed;
@@ -107,6 +108,8 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   CHECK(fits(0, kBytes - 4096));         // whose only pages are of 4 KiB
   CHECK_FALSE(fits(0, kBytes / 2));      // one page of 512 KiB
   CHECK(fits(0x81000, kBytes - 65536));  // halved until the length is of whole pages
+  CHECK_FALSE(fits(~0xfffull, kBytes / 2));
+  CHECK(fits(~0xfffull, kBytes / 2, 64));  // does not begin with a page
   mlx5dv_devx_umem_in in{};
   in.addr = memory.get();
   in.size = kBytes;
@@ -126,7 +129,11 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
   };
   opcode(0x500);
   CHECK(mlx5dv_devx_general_cmd(nic.context, in, sizeof(in), out, sizeof(out)) == EINVAL);
-  CHECK(mlx5dv_devx_general_cmd(nic.context, in, 8, out, sizeof(out)) == EINVAL);
+  opcode(0x777);  // sees the firmware when all else is well
+  CHECK(mlx5dv_devx_general_cmd(nic.context, in, 15, out, sizeof(out)) == EINVAL);
+  CHECK(mlx5dv_devx_general_cmd(nic.context, in, 16, out, 15) == EINVAL);
+  CHECK(mlx5dv_devx_general_cmd(nic.context, nullptr, 16, out, sizeof(out)) == EINVAL);
+  CHECK(mlx5dv_devx_general_cmd(nic.context, in, 16, out, 16) == EREMOTEIO);
   opcode(0x777);
   CHECK(mlx5dv_devx_general_cmd(nic.context, in, sizeof(in), out, sizeof(out)) == EREMOTEIO);
   CHECK(out[0] == 0x2);

@@ -150,11 +150,85 @@ TEST_CASE("a failed request is told with its status, those after it as flushed")
   reset.qp_state = IBV_QPS_RESET;
   for (ibv_qp* qp : {link.a, link.b}) REQUIRE(ibv_modify_qp(qp, &reset, IBV_QP_STATE) == 0);
   link.connect_both();
+  ibv_send_wr refused{};
+  refused.opcode = IBV_WR_BIND_MW;
+  CHECK(ibv_post_send(link.a, &refused, &bad) == EOPNOTSUPP);  // rings for nothing
   ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 60, 0x100);
   link.post(write, &piece, 1);
   const ibv_wc good = next(link.cq);
   CHECK(good.status == IBV_WC_SUCCESS);
   CHECK(good.wr_id == 60);
+}
+
+TEST_CASE("a queue pair that starts anew leaves the completions of others") {
+  const Link link;
+  ibv_sge piece = link.piece(0, 8);
+  for (ibv_qp* const qp : {link.a, link.b, link.a}) {
+    ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, qp == link.a ? 1 : 2, 0x100);
+    write.sg_list = &piece;
+    write.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(ibv_post_send(qp, &write, &bad) == 0);
+    // Its completion comes, and is not polled: the word that it writes is the last one.
+    *link.at(0x200) = 0;
+    ibv_send_wr mark = link.request(IBV_WR_RDMA_WRITE, 3, 0x200);
+    *link.at(0x300) = 1;
+    ibv_sge one = link.piece(0x300, 1);
+    mark.send_flags = 0;
+    mark.sg_list = &one;
+    mark.num_sge = 1;
+    REQUIRE(ibv_post_send(qp, &mark, &bad) == 0);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (__atomic_load_n(link.at(0x200), __ATOMIC_ACQUIRE) == 0 &&
+           std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+  }
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  REQUIRE(ibv_modify_qp(link.a, &reset, IBV_QP_STATE) == 0);
+  const ibv_wc kept = next(link.cq);
+  CHECK(kept.qp_num == link.b->qp_num);
+  CHECK(kept.wr_id == 2);
+  ibv_wc none{};
+  CHECK(ibv_poll_cq(link.cq, 1, &none) == 0);
+}
+
+TEST_CASE("an entry has the flags of its request") {
+  const Nic nic;
+  ibv_cq* cq = ibv_create_cq(nic.context, 7, nullptr, nullptr, 0);
+  for (const bool all : {false, true}) {
+    ibv_qp_init_attr_ex wanted{};
+    wanted.send_cq = wanted.recv_cq = cq;
+    wanted.cap = {4, 0, 1, 0, 0};
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.sq_sig_all = all ? 1 : 0;
+    wanted.pd = nic.pd;
+    wanted.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    wanted.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+    ibv_qp* qp = ibv_create_qp_ex(nic.context, &wanted);
+    REQUIRE(qp != nullptr);
+    mlx5dv_qp shown{};
+    mlx5dv_obj obj{};
+    obj.qp = {qp, &shown};
+    REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP) == 0);
+    ibv_qp_ex* extended = ibv_qp_to_qp_ex(qp);
+    const auto flags = [&](unsigned of_request) {
+      ibv_wr_start(extended);
+      extended->wr_flags = of_request;
+      ibv_wr_rdma_write(extended, 1, 0);
+      ibv_wr_set_sge(extended, 1, 0, 8);
+      ibv_wr_abort(extended);  // written, not rung
+      return static_cast<const mlx5_wqe_ctrl_seg*>(shown.sq.buf)->fm_ce_se;
+    };
+    const int signalled = all ? 0x08 : 0;
+    CHECK(int{flags(0)} == signalled);
+    CHECK(int{flags(IBV_SEND_SIGNALED)} == 0x08);
+    CHECK(int{flags(IBV_SEND_SOLICITED)} == (0x02 | signalled));
+    CHECK(int{flags(IBV_SEND_FENCE)} == (0x80 | signalled));
+    CHECK(int{flags(IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE)} == 0x8a);
+    CHECK(ibv_destroy_qp(qp) == 0);
+  }
+  CHECK(ibv_destroy_cq(cq) == 0);
 }
 
 TEST_CASE("requests built by the calls of an extended queue pair") {

@@ -3,6 +3,8 @@
 #include "tests/ofi/job.h"
 
 #include "transport/ofi/fabric.h"
+#include "transport/ofi/lanes.h"
+#include "transport/ofi/memory_access.h"
 #include "transport/ofi/message.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
@@ -285,6 +287,30 @@ TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered"
   CHECK_THAT(errors[0].second, Catch::Contains("probe of PE 1: No route to host"));
 }
 
+TEST_CASE("a NIC says what it can do, and has a doorbell for each queue", "[ofi][double]") {
+  if (!have_double()) return;
+  const auto [provider, coherent] =
+      GENERATE(table<std::string, bool>({{"efa/efa", true}, {"cxi", false}}));
+  Job job(1, by_hand(provider, "auto"));
+  const nic::Nic::Limits limits = job[0].nic().limits();
+  CHECK(limits.flags == 0);
+  CHECK(limits.max_message == 1u << 30);
+  CHECK(limits.coherent_atomics == coherent);  // those of a NIC are its own
+  // 2 queues to a PE, and 1,024 more; whole pages.
+  CHECK(job[0].nic().doorbell_block().bytes == 12288);
+}
+
+TEST_CASE("addresses that the provider does not know are an error with the PE", "[ofi][double]") {
+  if (!have_double()) return;
+  fabric_double()->offer({"efa"});
+  ofi::Fabric fabric(ofi::Library::get(),
+                     std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0);
+  const std::vector<std::uint8_t> own = fabric.address(), wrong(own.size());
+  CHECK_THROWS_WITH(fabric.insert({own, wrong}),
+                    Catch::Contains("fi_av_insert(address of PE 1, 16 bytes): returned 0. Do all"));
+  fabric_double()->reset();
+}
+
 TEST_CASE("what a PE's network is goes into one line", "[ofi][double]") {
   if (!have_double()) return;
   const auto text = [](const std::string& provider, const std::string& gdr, int nics,
@@ -353,6 +379,35 @@ TEST_CASE("messages are as many and as large as jobs of a size have memory for",
   const std::map<int, std::size_t> immediates{{1, 64},   {128, 64}, {129, 63},
                                               {4096, 2}, {8192, 1}, {10000, 1}};
   for (const auto& [pes, wanted] : immediates) CHECK(ofi::immediates_for(pes) == wanted);
+}
+
+TEST_CASE("payloads of messages begin at lines that copy engines like", "[ofi][double]") {
+  if (!have_double()) return;
+  struct Sink final : ofi::CompletionSink {
+    void completed(ofi::Context&, const ofi::Completion&) override {}
+  } sink;
+  fabric_double()->offer({"efa"});
+  std::vector<std::unique_ptr<ofi::Fabric>> fabrics;
+  fabrics.push_back(std::make_unique<ofi::Fabric>(
+      ofi::Library::get(), std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0));
+  ofi::Lanes lanes(std::move(fabrics));
+  const auto access = ofi::make_memory_access({});
+  for (const std::size_t payload : {std::size_t{0}, std::size_t{512}}) {
+    using Role = ofi::MessageBuffer::Role;
+    ofi::MessageBuffers buffers(lanes, *access, Role::kRequest, {3, payload, 1}, sink);
+    const std::size_t line = payload == 0 ? 64 : 256;
+    std::uint8_t* before = nullptr;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const ofi::MessageBuffer& buffer = buffers[i];
+      CHECK(buffer.index == i);
+      CHECK(reinterpret_cast<std::uintptr_t>(buffer.payload()) % line == 0);
+      const std::size_t each = payload == 0 ? 128 : 256 + payload;
+      if (before != nullptr) CHECK(buffer.payload() == before + each);
+      before = buffer.payload();
+    }
+  }
+  lanes.close();
+  fabric_double()->reset();
 }
 
 TEST_CASE("errors of providers are told apart", "[ofi]") {

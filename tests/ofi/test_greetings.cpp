@@ -75,6 +75,21 @@ TEST_CASE("a queue that is made later works, and greets nobody again", "[ofi][do
   CHECK(fabric_double()->taken[FabricDouble::kRead] == greetings);
 }
 
+TEST_CASE("what a provider adds to the name of an error is told", "[ofi][double]") {
+  if (!have_double()) return;
+  FabricDouble& rules = *fabric_double();
+  const auto text = [&](const char* detail) {
+    rules.detail = detail;
+    rules.error = FI_EHOSTUNREACH;
+    rules.errors = 1;
+    const std::string what = failure_of({});
+    return what.substr(0, what.find('\n'));
+  };
+  CHECK(text("status 7") == "PE 0 cannot be reached: No route to host (status 7)");
+  for (const char* nothing : {"", "No route to host", static_cast<const char*>(nullptr)})
+    CHECK(text(nothing) == "PE 0 cannot be reached: No route to host");
+}
+
 TEST_CASE("who cannot be reached is an error of the start, with its number", "[ofi][double]") {
   if (!have_double()) return;
   FabricDouble& rules = *fabric_double();

@@ -79,3 +79,15 @@ TEST_CASE("the executor's thread sleeps as short as it is told to, and speaks fo
     CHECK_THAT(lines[0], Catch::StartsWith(strprintf("gshmem[%d] WARN: here I am", pe)));
   }
 }
+
+TEST_CASE("an executor that spins hears of doorbells and knows the time", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(2, legs().front(), 0.4, kDepth, {{"GSHMEM_OFI_POLL", "spin"}});
+  Client& client = job[0].to(1);
+  REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
+  fabric_double()->rtt = 3600ll * 1'000'000'000;
+  const double begin = wall_seconds();
+  CHECK(int{client.ring_and_wait(client.write(0, 64, 8)).syndrome} == 0x15);
+  CHECK(wall_seconds() - begin > 0.3);
+  fabric_double()->rtt = 0;
+}

@@ -1,6 +1,7 @@
 // Memory of the program beside the heaps: reached from its first to its last byte, by its own keys,
 // from when all PEs have told of it until it is given back.
 #include "tests/ofi/job.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -86,6 +87,24 @@ TEST_CASE("memory beside the heap is reached from its first to its last byte", "
   CHECK(std::memcmp(mine, &nine, 8) == 0);
   CHECK(theirs[here.bytes - 8] == 14);
   CHECK(int{rig.outcome(client, client.write(end - 1, begin, 2)).syndrome} == 0x13);
+}
+
+TEST_CASE("the memory of a NIC is the heap and what was registered beside it", "[ofi][double]") {
+  if (!have_double()) return;
+  MemoriesRig rig({"efa/efa", "auto"});
+  nic::Nic& nic = rig.job[0].nic();
+  nic::Region other = rig.job[0].beside();
+  other.offset = 0;
+  CHECK_THROWS_WITH(nic.register_memory(other), Catch::Contains("the heap is not that of"));
+  nic::Region shorter{.base = rig.job[0].heap(), .bytes = kHeapBytes - 4096};
+  CHECK_THROWS_WITH(nic.register_memory(shorter), Catch::Contains("the heap is not that of"));
+  StderrCapture log;
+  nic.unregister_memory(rig.job[0].beside());  // nobody has registered it
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("WARN: network: memory is not unregistered: "));
+  other.kind = nic::MemoryKind::kGpu;
+  CHECK_THROWS_WITH(nic.use_queue_memory(other), Catch::Contains("GSHMEM_QUEUE_MEMORY=gpu: "));
 }
 
 TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][double]") {

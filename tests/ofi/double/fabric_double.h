@@ -39,6 +39,8 @@ struct FabricDouble {
   /// The next operations but receives end with this error, so many.
   std::atomic<int> error{0}, errors{0};
   static constexpr int kNoNumber = -1;  ///< an error whose number is 0
+  static constexpr const char* kDetail = "the double's error";
+  std::atomic<const char*> detail{kDetail};  ///< what the provider has to say of an error
   std::atomic<int> refusal{0};          ///< the next call that is no receive returns this error
   std::atomic<int> receive_refusal{0};  ///< the next receive
   std::atomic<int> broken{0};  ///< the error that completion queues have themselves; 0: none
@@ -107,6 +109,7 @@ struct FabricDouble {
     held = nullptr;
     hold = -1;
     error = errors = refusal = receive_refusal = broken = 0;
+    detail = kDetail;
     gpu_view = nullptr;
     journals = false;
     for (auto* const counts : {&taken, &refused})

@@ -120,9 +120,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t) {
   ++cq.taken;
   return 1;
 }
-const char* error_text(fid_cq*, int, const void*, char*, std::size_t) {
-  return "the double's error";
-}
+const char* error_text(fid_cq*, int, const void*, char*, std::size_t) { return record().detail; }
 fi_ops_cq cq_ops{.size = sizeof(fi_ops_cq),
                  .read = read_cq,
                  .readfrom = nullptr,
