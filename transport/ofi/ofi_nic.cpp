@@ -44,11 +44,11 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
+}  // namespace
+
 std::size_t operations_for(int pes) {
   return std::clamp(8 * static_cast<std::size_t>(pes), kOperations, kMostOperations);
 }
-
-}  // namespace
 
 std::size_t immediates_for(int pes) {
   return std::clamp<std::size_t>(kImmediates / static_cast<std::size_t>(pes), 1, kMostImmediates);

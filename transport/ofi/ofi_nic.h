@@ -16,6 +16,8 @@ namespace gshmem::ofi {
 /// Collective choice of the path, made by open_ofi.
 enum class Path { kRma, kStaged };
 
+/// Operations that a PE of so many has at a time.
+[[nodiscard]] std::size_t operations_for(int pes);
 /// Immediates that a PE of so many takes from each other one before it has counted them.
 [[nodiscard]] std::size_t immediates_for(int pes);
 

@@ -6,6 +6,7 @@
 #include "transport/ofi/provider.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace gshmem::nic {
@@ -171,7 +172,7 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   offer.lanes = static_cast<std::uint32_t>(opened.lanes->count());
   offer.rma = opened.rma;
   const std::string kind = kind_of(opened.lanes->first().info());
-  kind.copy(offer.provider, sizeof(offer.provider) - 1);
+  std::snprintf(offer.provider, sizeof(offer.provider), "%s", kind.c_str());
   const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
   if (options.boot.rank() == 0) warn_of(offers[0].provider);

@@ -62,15 +62,13 @@ void WorkQueue::fetch(QueueServices& services) {
     operation->owner = this;
     operation->outbound = &outbound_;
     operations_.push_back(operation);
-    if (next_ == rung_) {
+    if (next_ < rung_) {
+      fetch_one(*operation, services);
+    } else {
       operation->wqe = {};
-      operation->wqe.index = static_cast<std::uint16_t>(next_);
-      operation->wqe.number = number_;
       closed_ = true;
       operation->fail(failure(abi::Syndrome::kLocalOperation, doorbell_error_));
-      return;
     }
-    fetch_one(*operation, services);
   }
 }
 
@@ -210,7 +208,7 @@ void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
       continue;
     }
     if (operation.state == State::kQueued && !may_begin(operation, services)) return;
-    hand_on(operation, follows_at_once(i, services), services, now);
+    hand_on(operation, follows_at_once(i), services, now);
     if (operation.state != State::kIssued) {
       hungry_ = true;
       return;
@@ -219,11 +217,11 @@ void WorkQueue::issue(QueueServices& services, Clock::time_point now) {
 }
 
 /// Another write will be handed on after the one at `at`, whatever happens to that.
-bool WorkQueue::follows_at_once(std::size_t at, const QueueServices& services) const {
+bool WorkQueue::follows_at_once(std::size_t at) const {
   if (at + 1 >= operations_.size()) return false;
   const Operation& next = *operations_[at + 1];
   return operations_[at]->writes() && next.writes() && next.moves_data() && !next.failure &&
-         next.wqe.fence == 0 && next.state == State::kQueued && may_begin(next, services);
+         next.wqe.fence == 0;
 }
 
 void WorkQueue::hand_on(Operation& operation, bool more, QueueServices& services,
@@ -359,7 +357,7 @@ void WorkQueue::reap(QueueServices& services) {
 std::optional<Clock::time_point> WorkQueue::waiting_since() const {
   if (failed_ || operations_.empty()) return {};
   const Operation& first = *operations_.front();
-  if (first.state == State::kQueued || first.done()) return {};
+  if (first.state == State::kQueued) return {};
   return first.begun;
 }
 

@@ -128,7 +128,7 @@ class WorkQueue final : private OperationOwner {
   [[nodiscard]] Failure check_remote(const nic::Wqe& wqe, const QueueServices& services) const;
   void issue(QueueServices& services, Clock::time_point now);
   [[nodiscard]] bool may_begin(const Operation& operation, const QueueServices& services) const;
-  [[nodiscard]] bool follows_at_once(std::size_t at, const QueueServices& services) const;
+  [[nodiscard]] bool follows_at_once(std::size_t at) const;
   void hand_on(Operation& operation, bool more, QueueServices& services, Clock::time_point now);
   void begin(Operation& operation, const QueueServices& services);
   void count_pieces(Operation& operation);
