@@ -358,6 +358,25 @@ TEST_CASE("a_node_is_dead_with_its_process_though_a_child_of_that_lives") {
   ::close(fd);
 }
 
+TEST_CASE("nothing_is_sent_to_a_number_that_no_node_has_had") {
+  const int fd = soft::Engine::make_fabric();
+  soft::Fabric first(fd);
+  for (const std::uint32_t node : {1u, soft::kMaxNodes - 1, soft::kMaxNodes, ~0u}) {
+    CHECK(first.request_to(node) == nullptr);
+    CHECK(first.reply_to(node) == nullptr);
+  }
+  CHECK(first.request_to(0) != nullptr);  // itself
+  {
+    const soft::Fabric second(fd);
+    CHECK(second.node() == 1);
+    CHECK(second.senders() == 0);  // nobody has tried before it was there
+    CHECK(first.request_to(1) != nullptr);
+    CHECK(second.senders() == 1);
+  }
+  CHECK(first.request_to(1) != nullptr);  // it is gone, and may have answers on their way
+  ::close(fd);
+}
+
 TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
   const int fd = soft::Engine::make_fabric();
   soft::Engine a(soft::EngineOptions{}), b(soft::EngineOptions{});

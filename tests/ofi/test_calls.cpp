@@ -379,6 +379,9 @@ TEST_CASE("messages are as many and as large as jobs of a size have memory for",
   const std::map<int, std::size_t> immediates{{1, 64},   {128, 64}, {129, 63},
                                               {4096, 2}, {8192, 1}, {10000, 1}};
   for (const auto& [pes, wanted] : immediates) CHECK(ofi::immediates_for(pes) == wanted);
+  const std::map<int, std::size_t> operations{{1, 512},     {64, 512},    {65, 520},
+                                              {1023, 8184}, {1024, 8192}, {10000, 8192}};
+  for (const auto& [pes, wanted] : operations) CHECK(ofi::operations_for(pes) == wanted);
 }
 
 TEST_CASE("payloads of messages begin at lines that copy engines like", "[ofi][double]") {

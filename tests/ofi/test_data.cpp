@@ -99,6 +99,19 @@ TEST_CASE("inline payload, gather lists, nops and a PE's own heap", "[ofi]") {
   }
 }
 
+TEST_CASE("a DUMP reads what is here, and goes nowhere", "[ofi]") {
+  if (!have_libfabric()) return;
+  Job job(2, legs().front());
+  Client& client = job[0].to(1);
+  const auto dump = [&](std::uint8_t key) {
+    return client.raw({0, 0, 0, 0x23, 0,    0, 0, 0,   0, 0, 0, 8, 0, 0, 0, 0,  //
+                       0, 0, 0, 8,    0x4c, 0, 0, key, 0, 0, 0, 0, 0, 0, 0, 64});
+  };
+  CHECK(client.ring_and_wait(dump(0)).ok());
+  CHECK(client.ring_and_wait(client.write(64, 0, 8)).ok());
+  CHECK(int{client.ring_and_wait(dump(1)).syndrome} == 0x04);
+}
+
 TEST_CASE("a queue wraps many times and completes in order", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(data_legs()));

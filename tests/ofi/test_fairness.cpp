@@ -57,11 +57,13 @@ class Places final : public ofi::Engine {
 class QueueRig {
  public:
   static constexpr std::uint64_t kPage = 4096, kPerQueue = kDepth * 64 + kPage;
-  QueueRig(std::size_t count, std::size_t places, std::size_t operations = 256)
+  /// `to_one`: all queues lead to the same peer.
+  QueueRig(std::size_t count, std::size_t places, std::size_t operations = 256, bool to_one = false)
       : scratch_(operations * ofi::kScratchBytes),
-        operations_(scratch_.data(), operations, count),
+        operations_(scratch_.data(), operations, to_one ? 1 : count),
         engine(places),
-        peers(count),
+        peers(to_one ? 1 : count),
+        waiting(count),
         memory_(count * kPerQueue),
         doorbells_(count, ofi::kNotRung),
         queues_(doorbells_.data()) {
@@ -69,10 +71,11 @@ class QueueRig {
       const std::uint64_t at = i * kPerQueue;
       const nic::QueuePlace place{.entries = at, .completion = at + kDepth * 64, .depth = kDepth};
       const auto number = static_cast<std::uint32_t>(0x100 + i);
-      peers[i].pe = static_cast<int>(i);
-      peers[i].heap_bytes = kHeapBytes;
+      ofi::Peer& peer = peers[to_one ? 0 : i];
+      peer.pe = to_one ? 0 : static_cast<int>(i);
+      peer.heap_bytes = kHeapBytes;
       ofi::WorkQueue queue({.base = memory_.data()}, place, number);
-      queue.connect(peers[i], 0);
+      queue.connect(peer, 0);
       queues_.add(std::move(queue));
       clients.emplace_back(memory_.data(), place,
                            nic::CreatedQueue{.number = number, .doorbell = &doorbells_[i]}, 0, 0);
@@ -82,7 +85,7 @@ class QueueRig {
   void step(ofi::Clock::duration after = {}) {
     queues_.step(services_, now_ += after);
     queues_.find_overdue(services_, now_);
-    for (std::size_t i = 0; i < peers.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
+    for (std::size_t i = 0; i < waiting.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
   }
 
  private:
@@ -92,7 +95,7 @@ class QueueRig {
  public:
   Places engine;
   std::vector<ofi::Peer> peers;
-  std::vector<std::optional<ofi::Clock::time_point>> waiting{peers.size()};
+  std::vector<std::optional<ofi::Clock::time_point>> waiting;
   std::vector<Client> clients;
 
  private:
@@ -163,6 +166,23 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   CHECK(rig.peers[1].lost.empty());
   rig.step(std::chrono::seconds(5));
   CHECK_FALSE(rig.peers[1].lost.empty());
+}
+
+TEST_CASE("a queue that fails waits for nothing, and gives back what it has had", "[ofi]") {
+  QueueRig rig(2, 10'000, 64, true);
+  post_writes(rig.clients[0], 100);  // 64 are all operations
+  rig.step();
+  rig.engine.fail_one();
+  for (int round = 0; round < 3; ++round) rig.step();
+  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x13);
+  CHECK_FALSE(rig.waiting[0]);
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK_FALSE(rig.waiting[1]);  // nothing has ended yet
+  rig.engine.end_one();
+  rig.engine.end_one();
+  for (int round = 0; round < 3; ++round) rig.step();
+  CHECK(rig.waiting[1]);
 }
 
 TEST_CASE("an operation that has failed is not overdue", "[ofi]") {

@@ -89,6 +89,29 @@ TEST_CASE("memory beside the heap is reached from its first to its last byte", "
   CHECK(int{rig.outcome(client, client.write(end - 1, begin, 2)).syndrome} == 0x13);
 }
 
+TEST_CASE("a wrong key of memory beside the heap is told with the right one", "[ofi][double]") {
+  if (!have_double()) return;
+  const bool local = GENERATE(false, true);
+  MemoriesRig rig({"efa/efa", "auto"});
+  rig.register_all();
+  rig.meet_all();
+  Client& client = rig.with_keys(1);
+  (local ? client.local_key : client.remote_key) ^= 0x10000000;
+  StderrCapture log;
+  const std::uint64_t at = rig.job[0].beside().offset;
+  const Outcome outcome = rig.outcome(client, client.write(at, at, 8));
+  CHECK(int{outcome.syndrome} == (local ? 0x04 : 0x13));
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0],
+             Catch::Contains(local ? strprintf("local key 0x%x is not that of the registered "
+                                               "memory, 0x%x",
+                                               client.local_key, rig.keys[0].local)
+                                   : strprintf("remote key 0x%x is not that of PE 1's registered "
+                                               "memory, 0x%x",
+                                               client.remote_key, rig.keys[1].remote)));
+}
+
 TEST_CASE("the memory of a NIC is the heap and what was registered beside it", "[ofi][double]") {
   if (!have_double()) return;
   MemoriesRig rig({"efa/efa", "auto"});

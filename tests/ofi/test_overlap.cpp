@@ -232,6 +232,13 @@ TEST_CASE("what follows two entries waits for both where order says so", "[ofi][
     client.fetch_add(64, 512, 1);
     CHECK(rung() == 2);
   }
+  SECTION("reads for no entry without data between them") {
+    client.read(4096, 8192, 8);
+    client.nop();
+    client.write_inline(4096, {});
+    client.read(4096, 8192, 8);
+    CHECK(rung() == 2);
+  }
   SECTION("an empty write is in nobody's way") {
     client.write(4096, 4096, 8);
     client.write_inline(4096, {});
@@ -360,6 +367,36 @@ TEST_CASE("writes of a batch have one doorbell of the NIC, few bytes go with the
     rig.until([&] { return client.has_ended(last); });
     CHECK(rig.rules.injected == (bytes == 3 ? 1u : 2u));
     CHECK(rig.job[1].at<std::uint8_t>(4095 + bytes) == 3);
+  }
+}
+
+TEST_CASE("a call waits for another one only where that is sure to follow", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  Client& client = rig.job[0].to(1);
+  client.write(4096, 4096, 8);
+  SECTION("nothing") {}
+  SECTION("an empty write") { client.write_inline(4096, {}); }
+  SECTION("a write that is wrong") { client.write(kHeapBytes, 4096, 8); }
+  SECTION("a write that waits") { client.write(4096, 4096, 8, kSignalled | kFenced); }
+  SECTION("a read") { client.read(4096, 8192, 8); }
+  SECTION("an atomic") { client.fetch_add(64, 512, 1); }
+  client.ring();
+  rig.job[0].round();
+  CHECK(rig.rules.more == 0u);
+  CHECK(rig.rules.taken[FabricDouble::kWrite] == 1u);
+}
+
+TEST_CASE("a fence waits for what moves data, and for nothing else", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("efa/efa-direct");
+  Client& client = rig.job[0].to(1);
+  for (int lap = 0; lap < 2; ++lap) {
+    client.nop();
+    client.write_inline(4096, {});
+    const std::uint64_t fenced = client.write(4096, 4096, 8, kSignalled | kFenced);
+    client.ring();
+    rig.until([&] { return client.has_ended(fenced); });
   }
 }
 
