@@ -51,8 +51,7 @@ Ticket MappedAccess::start_atomic(std::uint64_t offset, const nic::Wqe& wqe, std
     return engine_->start_atomic(offset, wqe, old);
   }
   std::uint64_t found = 0;
-  mapping_.read(offset, &found, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
-  unsettled_ = false;
+  (void)start_read(offset, &found, wqe.length);  // little-endian, as all hosts of NVIDIA GPUs
   const std::uint64_t result = nic::atomic_result(wqe, found);
   if (old != nullptr) *old = found;
   return result != found ? start_write(offset, &result, wqe.length) : kNoTicket;
