@@ -129,6 +129,34 @@ TEST_CASE("reads_of_batched_memory_share_a_transfer") {
   CHECK(pair.far_memory.parts == 8);
 }
 
+TEST_CASE("sources_of_writes_share_a_transfer") {
+  BatchedPair pair;
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 8; ++i)
+    last = pair.a.write(pair.far(2 * i * kPiece), pair.near(i * kPiece, kPiece));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  for (std::uint32_t i = 0; i < 8; ++i)
+    CHECK(equal(pair.far_memory, 2 * i * kPiece, pair.near_memory, i * kPiece, kPiece));
+  CHECK(pair.near_memory.reads == 1);
+  CHECK(pair.near_memory.parts == 8);
+}
+
+TEST_CASE("reads_between_writes_are_no_part_of_it_and_two_memories_are_apart") {
+  BatchedPair pair;
+  pair.a.write(pair.far(0), pair.near(0, kPiece));
+  pair.a.read(pair.far(16 * kPiece), pair.near(16 * kPiece, kPiece));
+  pair.a.write(pair.far(kPiece), pair.near(kPiece, kPiece));
+  pair.a.write(pair.far(2 * kPiece), {0, kPiece, pair.other_key});
+  const auto last = pair.a.write(pair.far(3 * kPiece), pair.near(2 * kPiece, kPiece));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(equal(pair.far_memory, 0, pair.near_memory, 0, 2 * kPiece));
+  CHECK(equal(pair.far_memory, 2 * kPiece, pair.other_memory, 0, kPiece));
+  CHECK(equal(pair.far_memory, 3 * kPiece, pair.near_memory, 2 * kPiece, kPiece));
+  CHECK(pair.near_memory.reads == 2);
+  CHECK(pair.near_memory.parts == 3);
+  CHECK(pair.other_memory.reads == 1);
+}
+
 TEST_CASE("atomics_and_empty_reads_between_are_no_part_of_it") {
   BatchedPair pair;
   pair.a.read(pair.far(0), pair.near(0, kPiece));

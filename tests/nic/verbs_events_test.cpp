@@ -5,7 +5,10 @@
 #include <dlfcn.h>
 #include <poll.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
 using namespace verbs_test;
 
@@ -85,6 +88,33 @@ TEST_CASE("a completion queue that breaks is named") {
   CHECK(event.event_type == IBV_EVENT_CQ_ERR);
   CHECK(event.element.cq == link.cq);
   CHECK_FALSE(has_event(link.nic.context));
+}
+
+TEST_CASE("a completion queue ends when its events are acknowledged, and not before") {
+  const Nic nic;
+  ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);
+  REQUIRE(channel != nullptr);
+  std::thread late;
+  std::atomic<bool> acknowledged{false};
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const Link link({.channel = channel});
+    REQUIRE(ibv_req_notify_cq(link.cq, 0) == 0);
+    write_to(link, 0x100, link.mr->rkey);
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    REQUIRE(ibv_get_cq_event(channel, &cq, &cq_context) == 0);
+    late = std::thread([&acknowledged, cq] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      acknowledged = true;
+      ibv_ack_cq_events(cq, 0);
+      ibv_ack_cq_events(cq, 1);
+    });
+  }
+  CHECK(acknowledged);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8));
+  late.join();
+  CHECK(ibv_destroy_comp_channel(channel) == 0);
 }
 
 TEST_CASE("a channel of DevX tells the events that it was asked for, of those objects") {

@@ -2,6 +2,7 @@
 // a read by each of them pushes it. The engines alone, over the double, as a PE that reaches itself
 // by three NICs.
 #include "tests/ofi/job.h"
+#include "tests/unit/base/capture.h"
 
 #include "transport/ofi/active_messages.h"
 #include "transport/ofi/provider.h"
@@ -300,6 +301,32 @@ TEST_CASE("an atomic by a message is carried out after a flush by the target's N
   CHECK(operation.done());
   CHECK(rig.word(512) == 40);
   CHECK(rig.reads() == kNics);
+}
+
+TEST_CASE("an immediate for a queue that there is not is told, and counts nowhere",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const std::uint32_t queue = GENERATE(0u, 1u);
+  FlushRig rig;
+  const ofi::ActiveMessages messages({.lanes = rig.lanes,
+                                      .heap = *rig.access,
+                                      .peers = rig.peers,
+                                      .memories = rig.memories,
+                                      .heap_bytes = kHeap,
+                                      .remote_key = kRemoteKey,
+                                      .max_queues = 1});
+  rig.outbound.twin = queue;
+  ofi::Operation& operation = rig.operation();
+  operation.wqe.kind = nic::WqeKind::kWrite;
+  operation.group = 3;
+  StderrCapture log;
+  rig.engine.issue(operation, false);
+  rig.lanes.poll();
+  CHECK(operation.done());
+  const auto lines = log.writes();
+  CHECK(lines.size() == queue);
+  if (queue == 1)
+    CHECK_THAT(lines.at(0), Catch::Contains("WARN: immediate 0x3000001 that no PE sends: ignored"));
 }
 
 namespace {
