@@ -227,6 +227,18 @@ TEST_CASE("buffers of a shared queue outlive a queue pair, whose client is told"
   CHECK(got.wr_id == 2);
 }
 
+TEST_CASE("a queue pair that begins anew has received nothing", "[receive]") {
+  const Link link({.receives = 4});
+  receive_at(link, 1, 64);
+  send(link, 7, 8);
+  CHECK(next(link.cq).wr_id == 7);  // its answer comes after the completion at the far end
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  REQUIRE(ibv_modify_qp(link.b, &reset, IBV_QP_STATE) == 0);
+  ibv_wc none{};
+  CHECK(ibv_poll_cq(link.receive_cq, 1, &none) == 0);
+}
+
 TEST_CASE("a queue pair that begins anew has no buffers of before", "[receive]") {
   const Link link({.receives = 4});
   receive_at(link, 1, 64);
