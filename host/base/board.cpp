@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <ctime>
 #include <thread>
 
@@ -66,7 +65,7 @@ void Board::bring(const void* data, std::size_t left) {
   Slot& mine = slot(rank_);
   ++number_;
   const std::size_t bytes = std::min(left, kPieceBytes);
-  if (bytes > 0) std::memcpy(mine.data[number_ % 2], data, bytes);
+  std::copy_n(static_cast<const char*>(data), bytes, mine.data[number_ % 2]);
   mine.left[number_ % 2] = left;
   mine.number.store(number_, std::memory_order_release);  // for missing()
   // Nobody is in a piece before all have been in the one before. What each has stored is seen by

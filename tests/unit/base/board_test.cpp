@@ -105,6 +105,24 @@ TEST_CASE("a_wait_looks_every_10_ms_at_what_may_interrupt_it") {
   CHECK(took.count() < 0.5 * test::kPatience);
 }
 
+TEST_CASE("a_result_from_outside_leaves_what_ranks_bring") {
+  constexpr std::size_t kResult = 3 * Board::kPieceBytes;
+  const Memory memory(2, kResult);
+  Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
+  for (int round = 0; round < 2; ++round) {
+    const std::string a(Board::kPieceBytes, 'a'), b(Board::kPieceBytes, 'b');
+    first.bring(a.data(), a.size());
+    second.bring(b.data(), b.size());
+    std::memset(first.result(), 'r', kResult);
+    CHECK(text(second.of(0)) == a);
+    CHECK(text(first.of(1)) == b);
+    CHECK(first.missing(first.number()).empty());
+    CHECK(first.await_all(Deadline(0), never) == Board::Waited::kDone);
+  }
+  CHECK_FALSE(first.departed(0));
+  CHECK_FALSE(first.departed(1));
+}
+
 TEST_CASE("a_result_from_outside_is_there_when_it_is_released") {
   const Memory memory(2, 16);
   Board leader(memory.at(), 0, 2);
