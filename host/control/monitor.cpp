@@ -141,14 +141,13 @@ void Monitor::wait(std::vector<pollfd>& entries) {
   for (const Peer& peer : peers_) {
     entries.push_back({peer.finished ? -1 : peer.stream.fd().get(), peer.stream.poll_events(), 0});
   }
-  int limit_ms = ticking_ ? 100 : -1;
+  int limit_ms = ending_ ? 10 : ticking_ ? 100 : -1;
+  const auto shorten = [&](int ms) { limit_ms = limit_ms < 0 ? ms : std::min(limit_ms, ms); };
   if (const auto due = ends_.next_due()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
-    const int left_ms = static_cast<int>(std::max<long>(left, 0));
-    limit_ms = limit_ms < 0 ? left_ms : std::min(limit_ms, left_ms);
+    shorten(static_cast<int>(std::max<long>(left, 0)));
   }
-  if (ending_) limit_ms = 10;
-  if (leaving_) limit_ms = std::min(leaving_->poll_ms(), 100);
+  if (leaving_) shorten(leaving_->poll_ms());
   poll_once(entries, limit_ms);
 }
 
@@ -177,7 +176,6 @@ void Monitor::step_ending() {
   if (about >= 0 && !explained && !ending_->until.passed()) return;
   ending_->told = true;
   if (explained) return report_ends(true);
-  tree_.tell(ending_->mine);
   tell(news_frame(ending_->mine));
 }
 
@@ -244,24 +242,21 @@ void Monitor::peer_gone(Peer& peer, PeerEvent event) {
   if (peer.other_host) (void)::shutdown(peer.stream.fd().get(), SHUT_RDWR);
   const Clock::time_point now = Clock::now();
   if (event != PeerEvent::kLeft) {
-    ends_.add({peer.pe, event, now, now + kDeathTime});
+    ends_.add({peer.pe, event, now + kDeathTime});
     // A job that ends as a whole must not drown in news.
     if (cause_known_ || ends_.size() > kMaxSeen) return;
     tell(net::make_frame(
         {.kind = FrameKind::kEnded, .rank = peer.pe, .detail = static_cast<std::uint32_t>(event)}));
   } else if (tree_.is_neighbour(peer.pe)) {  // which tells those that are none
     if (leaving_) return tree_.gone(peer.pe, event);
-    ends_.add({peer.pe, event, now, now + kDepartureTime});
+    ends_.add({peer.pe, event, now + kDepartureTime});
   }
 }
 
 /// A peer has seen the end of another one. Perhaps this PE will, too, or the peer says more.
 void Monitor::note_seen(const net::FrameHeader& header) {
   if (header.rank == me_ || leaving_) return;
-  const auto event = static_cast<PeerEvent>(header.detail);
-  const Clock::time_point now = Clock::now();
-  const Clock::time_point seen = now - std::chrono::microseconds(header.number);
-  ends_.add({header.rank, event, seen, now + kDeathTime});
+  ends_.add({header.rank, static_cast<PeerEvent>(header.detail), Clock::now() + kDeathTime});
 }
 
 /// News of who has left come by the tree, in the order of the root; the rest may come from any PE.
@@ -275,9 +270,7 @@ void Monitor::report_ends(bool all) {
   for (;;) {
     const auto end = ends_.take_due(all ? Clock::time_point::max() : Clock::now());
     if (!end) return;
-    const PeerNews news{end->pe, end->event};
-    if (end->event != PeerEvent::kLeft && !cause_known_) tell(news_frame(news));
-    tree_.gone(news.pe, news.event);
+    tree_.gone(end->pe, end->event);
     pump();
   }
 }

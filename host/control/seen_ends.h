@@ -18,10 +18,11 @@ class SeenEnds {
   struct End {
     int pe;
     PeerEvent event;
-    Time seen;  ///< by any PE; of several, the first counts
-    Time due;   ///< to be reported then, unless something else explains it
+    Time due;  ///< to be reported then, unless something else explains it
   };
 
+  /// In the order in which any PE has seen them, and in which deaths, and departures, are due. Of
+  /// several of one PE the first counts.
   void add(const End& end);
   /// It is explained.
   void drop(int pe);
@@ -34,8 +35,8 @@ class SeenEnds {
   [[nodiscard]] std::size_t size() const { return ends_.size(); }
 
  private:
-  /// The deaths, or where there are none the departures.
-  [[nodiscard]] std::vector<End> of_turn() const;
+  /// The first death, or where there is none the first departure.
+  [[nodiscard]] std::vector<End>::const_iterator next() const;
 
   std::vector<End> ends_;
 };

@@ -30,7 +30,7 @@ enum class FrameKind : std::uint16_t {
   kFail = 7,     ///< the job is to fail or has failed, or you are refused: why [detail: status]
   kMissing = 8,  ///< who is, after kExpired [number: the collective's; rank]
   kNews = 9,     ///< of a PE, with a reason [rank; number: exit status; detail: PeerEvent]
-  kEnded = 10,   ///< of a connection [rank: of its PE; number: us ago; detail: PeerEvent]
+  kEnded = 10,   ///< of a connection [rank: of its PE; detail: PeerEvent]
   kPart = 11,    ///< of an alltoall [rank: whose; detail: for whom; number: the collective's]
   kLetter = 12   ///< from PE to PE [rank: from; detail: to; number: what it is about]
 };

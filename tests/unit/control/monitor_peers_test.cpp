@@ -1,0 +1,357 @@
+// A monitor whose peers the test plays: what it tells whom, and when, of what they say and of how
+// their connections end.
+#include "host/base/deadline.h"
+#include "host/base/net/socket.h"
+#include "host/control/monitor.h"
+#include "tests/patience.h"
+
+#include <catch2/catch.hpp>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::control;
+using namespace gshmem::test;
+using net::Frame;
+using net::FrameKind;
+
+namespace {
+
+constexpr double kSeconds = 30 * kPatience;
+
+Frame of_kind(FrameKind kind, int rank = -1, std::uint32_t detail = 0) {
+  return net::make_frame({.kind = kind, .number = 1, .rank = rank, .detail = detail});
+}
+Frame news(int pe, PeerEvent event, const std::string& why = "") {
+  return news_frame({.pe = pe, .event = event, .why = why, .status = 0});
+}
+Frame ended(int pe, PeerEvent event) {
+  return of_kind(FrameKind::kEnded, pe, static_cast<std::uint32_t>(event));
+}
+
+/// A connection with two ends in this process, of TCP where it is to another host.
+std::pair<Fd, Fd> connection(bool tcp) {
+  if (!tcp) {
+    int ends[2];
+    check_errno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), "pair");
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in at{};
+  socklen_t length = sizeof(at);
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const address = reinterpret_cast<sockaddr*>(&at);
+  check_errno(::bind(listener.get(), address, length), "bind");
+  check_errno(::listen(listener.get(), 1), "listen");
+  check_errno(::getsockname(listener.get(), address, &length), "getsockname");
+  Fd mine(::socket(AF_INET, SOCK_STREAM, 0));
+  check_errno(::connect(mine.get(), address, length), "connect");
+  Fd theirs(::accept(listener.get(), nullptr, nullptr));
+  for (const Fd* end : {&mine, &theirs})
+    check_errno(::fcntl(end->get(), F_SETFL, O_NONBLOCK), "fcntl");
+  return {std::move(mine), std::move(theirs)};
+}
+
+/// PE `me` of PEs on the hosts of these names.
+class Rig {
+ public:
+  Rig(const std::vector<std::string>& hosts, int me) : group_(group_hosts(hosts, me)) {
+    const Neighbours near = neighbours_of(group_);
+    std::vector<Link> links;
+    for (const auto& some : {std::vector{near.parent}, near.children, near.across}) {
+      for (const int pe : some) {
+        if (pe < 0) continue;
+        const bool other = group_.node_of[static_cast<std::size_t>(pe)] != group_.node;
+        auto [mine, theirs] = connection(other);
+        links.push_back({pe, other, std::move(mine)});
+        peers_.emplace(
+            pe, net::Stream(std::move(theirs),
+                            {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye,
+                             FrameKind::kExpired, FrameKind::kMissing, FrameKind::kNews,
+                             FrameKind::kEnded, FrameKind::kPart, FrameKind::kLetter}));
+      }
+    }
+    monitor_ = std::make_unique<Monitor>(
+        group_, std::move(links),
+        Monitor::Callbacks{.on_event = [this](const PeerNews& event) { note(event); },
+                           .on_frame =
+                               [this](const Frame& frame) {
+                                 if (net::header_of(frame).kind == FrameKind::kPart)
+                                   return note_marker();
+                                 const std::lock_guard lock(mutex_);
+                                 frames_.push_back(net::header_of(frame).kind);
+                               },
+                           .on_tick = [this] { ++ticks; },
+                           .on_failure = [](const std::string&) {},
+                           .missing_here = [](std::uint64_t) { return -1; }});
+  }
+  Monitor& operator*() { return *monitor_; }
+  Monitor* operator->() { return monitor_.get(); }
+
+  void say(int pe, const Frame& frame) {
+    (void)::send(peers_.at(pe).fd().get(), frame->data(), frame->size(), MSG_NOSIGNAL);
+  }
+  /// The end of PE `pe`, by a reset where `resets`.
+  void close(int pe, bool resets = false) {
+    const linger at_once{1, 0};
+    const Fd fd = std::move(peers_.at(pe)).take_fd();
+    if (resets) (void)setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    peers_.erase(pe);
+  }
+  /// The next frame for PE `pe`; null when its connection has ended.
+  Frame hears(int pe) {
+    net::Stream& stream = peers_.at(pe);
+    const Deadline deadline(kSeconds);
+    for (;;) {
+      if (Frame frame = stream.receive()) return frame;
+      if (stream.state() != net::Stream::State::kOpen) return nullptr;
+      if (!net::wait_for(stream.fd(), POLLIN, deadline)) throw std::runtime_error("silence");
+    }
+  }
+  /// What PE `pe` hears next, as text.
+  std::string heard(int pe) {
+    const Frame frame = hears(pe);
+    if (!frame) return "end";
+    const net::FrameHeader header = net::header_of(frame);
+    if (header.kind == FrameKind::kGoodbye) return "goodbye";
+    if (header.kind == FrameKind::kPart) return "nothing";
+    const PeerNews told = news_of(frame);
+    const std::string what = header.kind == FrameKind::kEnded  ? "ended "
+                             : header.kind == FrameKind::kNews ? "news "
+                                                               : "kind ";
+    return what + text_of(told);
+  }
+  /// Whether all that this PE has to say to PE `pe` so far is said.
+  std::string heard_now(int pe) {
+    monitor_->contribute(of_kind(FrameKind::kPart, group_.me(), static_cast<std::uint32_t>(pe)));
+    return heard(pe);
+  }
+  /// All events so far, when what PE `from` has said is taken in.
+  std::string events_after(int from) {
+    {
+      const std::lock_guard lock(mutex_);
+      markers_ = 0;
+    }
+    say(from, of_kind(FrameKind::kPart, from, static_cast<std::uint32_t>(group_.me())));
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(kSeconds),
+                           [&] { return markers_ > 0; }))
+      throw std::runtime_error("no marker");
+    return events_;
+  }
+  /// All events, once there are any.
+  std::string events() {
+    std::unique_lock lock(mutex_);
+    (void)changed_.wait_for(lock, std::chrono::duration<double>(kSeconds),
+                            [&] { return !events_.empty(); });
+    return events_;
+  }
+  std::vector<FrameKind> frames() {
+    const std::lock_guard lock(mutex_);
+    return frames_;
+  }
+
+  std::atomic<int> ticks{0};
+
+ private:
+  static std::string text_of(const PeerNews& told) {
+    static const char* const names[] = {"died", "left", "unreachable", "stopped", "exited"};
+    return std::to_string(told.pe) + " " + names[static_cast<int>(told.event)] + told.why;
+  }
+  void note(const PeerNews& told) {
+    const std::lock_guard lock(mutex_);
+    events_ += text_of(told) + ";";
+    changed_.notify_all();
+  }
+  void note_marker() {
+    const std::lock_guard lock(mutex_);
+    ++markers_;
+    changed_.notify_all();
+  }
+
+  HostGroup group_;
+  std::map<int, net::Stream> peers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string events_;
+  std::vector<FrameKind> frames_;
+  int markers_ = 0;
+  std::unique_ptr<Monitor> monitor_;
+};
+
+const std::vector<std::string> kOneHost{"a", "a", "a", "a"};
+
+}  // namespace
+
+TEST_CASE("an_end_is_told_at_once_and_is_news_a_moment_later") {
+  Rig rig(kOneHost, 0);
+  rig.close(1);
+  for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "ended 1 died");
+  CHECK(rig.events_after(2).empty());  // somebody may say more
+  for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "news 1 died");
+  CHECK(rig.events() == "1 died;");
+  // What follows may be its effect: it is said here, and not told.
+  rig.close(2);
+  rig.say(3, ended(2, PeerEvent::kDied));
+  const Deadline deadline(kSeconds);
+  while (rig.events_after(3) == "1 died;" && !deadline.passed()) {
+  }
+  CHECK(rig.events() == "1 died;2 died;");
+  while (rig.heard_now(3) != "nothing") FAIL("PE 3 is told");
+}
+
+TEST_CASE("an_end_that_a_peer_has_seen_is_news_too_and_one_that_is_explained_is_not") {
+  Rig rig(kOneHost, 0);
+  rig.say(2, ended(3, PeerEvent::kDied));
+  rig.say(2, ended(0, PeerEvent::kDied));  // this PE lives
+  rig.say(2, ended(1, PeerEvent::kDied));
+  rig.say(1, news(3, PeerEvent::kStopped, ": a fault"));
+  CHECK(rig.events() == "3 stopped: a fault;");
+  for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "news 3 stopped: a fault");
+  const Deadline deadline(kSeconds);
+  while (rig.events_after(2) == "3 stopped: a fault;" && !deadline.passed()) {
+  }
+  CHECK(rig.events() == "3 stopped: a fault;1 died;");
+}
+
+TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
+  const std::vector<std::string> two_hosts{"a", "b", "a"};
+  const Frame garbage = std::make_shared<net::Bytes>(64);
+  struct End {
+    int pe;
+    bool resets;
+    Frame last;
+    std::string event;
+  };
+  const End end =
+      GENERATE_COPY(End{1, false, nullptr, "1 died;"}, End{1, true, nullptr, "1 died;"},
+                    End{1, false, garbage, "1 unreachable;"}, End{2, false, nullptr, "2 died;"},
+                    End{2, false, garbage, "2 died;"});
+  Rig rig(two_hosts, 0);
+  if (end.last) rig.say(end.pe, end.last);
+  if (!end.last) rig.close(end.pe, end.resets);
+  CHECK(rig.events() == end.event);
+}
+
+TEST_CASE("of_many_ends_at_once_a_few_are_told") {
+  Rig rig(std::vector<std::string>(12, "a"), 0);
+  for (int pe = 1; pe < 11; ++pe) rig.close(pe);
+  int seen = 0;
+  for (std::string what = rig.heard(11); what.find("ended") == 0; what = rig.heard(11)) ++seen;
+  CHECK(seen >= 1);
+  CHECK(seen < 10);
+}
+
+TEST_CASE("only_the_tree_brings_departures_and_results") {
+  Rig rig(kOneHost, 2);  // below PE 0, in a chain with PEs 1 and 3
+  rig.say(1, news(3, PeerEvent::kLeft));
+  rig.say(1, of_kind(FrameKind::kMissing, 3));
+  CHECK(rig.events_after(1).empty());
+  CHECK(rig.frames().empty());
+  rig.say(0, of_kind(FrameKind::kMissing, 3));
+  rig.say(0, news(3, PeerEvent::kLeft));
+  CHECK(rig.events_after(0) == "3 left;");
+  CHECK(rig.frames() == std::vector{FrameKind::kMissing});
+  rig.say(1, news(1, PeerEvent::kStopped));
+  CHECK(rig.events_after(1) == "3 left;1 stopped;");
+  CHECK(rig.heard(3) == "news 1 stopped");
+  CHECK(rig.heard(0) == "news 1 stopped");
+}
+
+TEST_CASE("a_departure_is_told_of_later_and_not_by_those_that_are_no_neighbours") {
+  Rig rig(kOneHost, 0);
+  rig.say(1, of_kind(FrameKind::kGoodbye));
+  CHECK(rig.events_after(2).empty());  // the end of another one may be the cause
+  CHECK(rig.events() == "1 left;");
+  CHECK(rig.heard(2) == "news 1 left");
+  Rig across(kOneHost, 2);
+  across.say(1, of_kind(FrameKind::kGoodbye));
+  across.say(0, of_kind(FrameKind::kGoodbye));
+  CHECK(across.events() == "0 left;");
+}
+
+TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
+  Rig rig(kOneHost, 0);
+  rig->ending({0, PeerEvent::kStopped, ": out of order"});
+  for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped: out of order");
+  rig->ending({0, PeerEvent::kStopped, ": again"});
+  CHECK(rig.heard_now(1) == "nothing");
+
+  Rig told(kOneHost, 0);
+  told.say(1, news(1, PeerEvent::kStopped));
+  CHECK(told.events() == "1 stopped;");
+  for (const int pe : {2, 3}) CHECK(told.heard(pe) == "news 1 stopped");
+  told->ending({0, PeerEvent::kStopped, ": for PE 1's sake"});
+  CHECK(told.heard_now(2) == "nothing");
+
+  Rig exits(kOneHost, 0);
+  exits.say(1, news(1, PeerEvent::kStopped));
+  CHECK(exits.events() == "1 stopped;");
+  exits->ending({0, PeerEvent::kExited, ""});
+  CHECK(exits.heard(1) == "news 0 exited");
+  exits.say(2, news(2, PeerEvent::kStopped));
+  exits.say(3, news(3, PeerEvent::kExited));
+  CHECK(exits.events_after(3) == "1 stopped;3 exited;");
+}
+
+TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
+  Rig rig(kOneHost, 0);
+  rig.close(1);
+  CHECK(rig.heard(2) == "ended 1 died");
+  rig->ending({0, PeerEvent::kStopped, ": PE 1 does not answer"}, 1);
+  CHECK(rig.heard(2) == "news 1 died");
+  CHECK(rig.heard_now(2) == "nothing");
+
+  Rig lives(kOneHost, 0);
+  lives->ending({0, PeerEvent::kStopped, ": PE 1 does not answer"}, 1);
+  for (const int pe : {1, 2}) CHECK(lives.heard(pe) == "news 0 stopped: PE 1 does not answer");
+
+  Rig later(kOneHost, 0);
+  auto ends = std::async(std::launch::async, [&] {
+    later->ending({0, PeerEvent::kStopped, ": PE 1 does not answer"}, 1);
+  });
+  later.say(2, news(1, PeerEvent::kUnreachable));
+  ends.get();
+  CHECK(later.heard(3) == "news 1 unreachable");
+  CHECK(later.heard_now(3) == "nothing");
+}
+
+TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_hosts") {
+  Rig rig({"a", "a", "b"}, 0);
+  rig.close(1);
+  CHECK(rig.heard(2) == "ended 1 died");
+  auto left = std::async(std::launch::async, [&] { rig->leave(); });
+  CHECK(rig.heard(2) == "news 1 died");
+  CHECK(rig.heard(2) == "goodbye");
+  CHECK(left.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  rig.close(2);
+  left.get();
+  CHECK(rig.events().find("2 died") == std::string::npos);
+
+  Rig here(kOneHost, 0);
+  here->leave();
+  for (const int pe : {1, 2, 3}) CHECK(here.heard(pe) == "goodbye");
+}
+
+TEST_CASE("ticks_come_when_they_are_asked_for") {
+  Rig rig(kOneHost, 0);
+  for (int i = 0; i < 3; ++i) (void)rig.events_after(1);
+  CHECK(rig.ticks == 0);
+  rig->start_ticking();
+  const Deadline deadline(kSeconds);
+  while (rig.ticks < 2 && !deadline.passed()) std::this_thread::yield();
+  CHECK(rig.ticks >= 2);
+}
