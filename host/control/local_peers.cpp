@@ -30,8 +30,8 @@ constexpr std::size_t kMaxBytes = 4096;
 /// The head of a letter.
 struct Sender {
   std::uint32_t magic = 0x6773686d;
-  std::int32_t index = -1;
-  std::uint32_t kind = 0;
+  std::int32_t index;
+  std::uint32_t kind;
 };
 
 using Name = std::array<std::uint64_t, 2>;
@@ -55,9 +55,9 @@ struct Address {
   explicit Address(const Name& name, bool mailbox = false) {
     un.sun_family = AF_UNIX;
     const std::string text =
-        strprintf("gshmem.%016lx%016lx%s", name[0], name[1], mailbox ? "m" : "");
-    std::memcpy(un.sun_path + 1, text.data(), text.size());
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+        '\0' + strprintf("gshmem.%016lx%016lx%s", name[0], name[1], mailbox ? "m" : "");
+    std::memcpy(un.sun_path, text.data(), text.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text.size());
   }
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
 };
@@ -88,9 +88,7 @@ net::Frame hello_to(const Name& name, int index) {
 
 LocalPeers::Contact LocalPeers::open() {
   const Name name = random_name();
-  listener_ = make_socket(SOCK_STREAM);
-  const int flags = static_cast<int>(check_errno(fcntl(listener_.get(), F_GETFL), "fcntl"));
-  check_errno(fcntl(listener_.get(), F_SETFL, flags | O_NONBLOCK), "fcntl");
+  listener_ = make_socket(SOCK_STREAM | SOCK_NONBLOCK);
   const Address own(name);
   check_errno(::bind(listener_.get(), own.get(), own.length), "bind");
   constexpr int kBacklog = 4096;  // every PE of a host may knock at once
@@ -241,8 +239,7 @@ bool LocalPeers::post(int i, Kind kind, int fd, std::span<const char> bytes) {
 
 /// False when the mailbox is empty. Letters of strangers are dropped.
 bool LocalPeers::take_letter() {
-  Sender sender;
-  sender.magic = 0;
+  Sender sender{};
   std::vector<char> content(kMaxBytes);
   iovec data[2] = {{&sender, sizeof(sender)}, {content.data(), content.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))] = {};
@@ -256,8 +253,7 @@ bool LocalPeers::take_letter() {
   if (n < 0 && errno == EAGAIN) return false;
   check_errno(n, "recvmsg");
   Letter letter;
-  ucred from{};
-  from.uid = geteuid() + 1;
+  ucred from{};  // comes with every letter: SO_PASSCRED
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_type == SCM_CREDENTIALS) std::memcpy(&from, CMSG_DATA(part), sizeof(from));

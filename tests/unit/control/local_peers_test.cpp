@@ -127,6 +127,20 @@ TEST_CASE("every_pe_gets_every_descriptor") {
         }) == "");
 }
 
+TEST_CASE("pes_gather_what_a_letter_holds_and_no_more") {
+  constexpr std::size_t kMost = 4096;
+  CHECK(run_pes(3, 60 * kPatience, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          expect_error(GSHMEMX_ERROR_INTERNAL, "too many bytes for a letter",
+                       [&] { (void)peers.gather(std::vector<char>(kMost + 1)); });
+          const std::size_t sizes[] = {0, 77, kMost};
+          const auto of = [&](std::size_t pe) {
+            return std::vector<char>(sizes[pe], static_cast<char>('a' + pe));
+          };
+          const auto all = peers.gather(of(static_cast<std::size_t>(boot.rank())));
+          for (std::size_t pe = 0; pe < 3; ++pe) expect(all[pe] == of(pe), "every byte of each PE");
+        }) == "");
+}
+
 TEST_CASE("descriptors_under_way_stay_below_the_user_s_limit") {
   constexpr int kPes = 16;
   IdChannel channel;
