@@ -4,6 +4,7 @@
 #include "host/base/thread.h"
 #include "host/runtime/fault.h"
 
+#include <cstdio>
 #include <cstring>
 
 namespace gshmem {
@@ -11,11 +12,6 @@ namespace {
 
 /// How long a PE whose request was refused has to say so itself.
 constexpr double kPeerTellsSeconds = 2;
-
-void copy_message(gshmemx_fault_t* info, const std::string& message) {
-  std::strncpy(info->message, message.c_str(), sizeof(info->message) - 1);
-  info->message[sizeof(info->message) - 1] = '\0';
-}
 
 }  // namespace
 
@@ -142,7 +138,8 @@ bool Faults::last(gshmemx_fault_t* info) const {
   info->opcode = record.opcode;
   info->syndrome = record.syndrome;
   const std::lock_guard lock(mutex_);
-  copy_message(info, by_host_.empty() ? text_(record) : by_host_);
+  const std::string message = by_host_.empty() ? text_(record) : by_host_;
+  std::snprintf(info->message, sizeof(info->message), "%s", message.c_str());
   return true;
 }
 

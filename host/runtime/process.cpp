@@ -11,7 +11,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
-#include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
@@ -339,7 +338,7 @@ void set_init_error(const Error& error) {
   init_error = std::make_unique<gshmemx_fault_t>();
   init_error->code = error.code();
   init_error->pe = -1;
-  std::strncpy(init_error->message, error.what(), sizeof(init_error->message) - 1);
+  std::snprintf(init_error->message, sizeof(init_error->message), "%s", error.what());
 }
 
 bool get_init_error(gshmemx_fault_t* info) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <deque>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -25,7 +26,7 @@ using device::HostLane;
 template <class Body>
 int run_all(unsigned count, const Body& body) {
   enum Start { kWait, kGo, kLeave };
-  std::atomic<Start> start{count > 1 ? kWait : kGo};
+  std::atomic<Start> start{kWait};
   std::vector<std::thread> threads;
   int error = 0;
   try {
@@ -67,45 +68,36 @@ __attribute__((visibility("default"))) int gshmemi_launch_on_host(unsigned block
                                                                   const void* call) {
   using namespace gshmem;
   constexpr unsigned kWarp = device::kHostWarpSize;
-  const unsigned warps = (threads + kWarp - 1) / kWarp;
   constexpr unsigned kGroup = 4 * kWarp;
-  const unsigned groups = (threads + kGroup - 1) / kGroup;
-  // Of each block: one of the block, then those of its warpgroups, each before those of its warps.
-  std::vector<HostBarrier> barriers;
+  std::deque<HostBarrier> barriers;  // at addresses that stay
   std::vector<HostLane> lanes;
   std::vector<device::Region> regions;
   try {
     regions.resize(blocks);
-    barriers.reserve(static_cast<std::size_t>(blocks) *
-                     (1 + groups + warps));  // lanes point at them
-    lanes.reserve(static_cast<std::size_t>(blocks) * threads);
+    for (unsigned block = 0; block < blocks; ++block) {
+      HostBarrier* const whole = &barriers.emplace_back(static_cast<int>(threads));
+      HostBarrier *group = nullptr, *warp = nullptr;
+      for (unsigned thread = 0; thread < threads; ++thread) {
+        const unsigned left = threads - thread;
+        if (thread % kGroup == 0)
+          group = &barriers.emplace_back(static_cast<int>(std::min(kGroup, left)));
+        if (thread % kWarp == 0)
+          warp = &barriers.emplace_back(static_cast<int>(std::min(kWarp, left)));
+        lanes.push_back({static_cast<int>(thread), static_cast<int>(threads),
+                         static_cast<int>(block), static_cast<int>(blocks), whole, warp, group});
+      }
+    }
   } catch (const std::bad_alloc&) {
     return ENOMEM;
-  }
-  for (unsigned block = 0; block < blocks; ++block) {
-    HostBarrier* const whole = &barriers.emplace_back(static_cast<int>(threads));
-    HostBarrier* group = nullptr;
-    for (unsigned thread = 0; thread < threads; ++thread) {
-      if (thread % kGroup == 0) {
-        group = &barriers.emplace_back(static_cast<int>(std::min(kGroup, threads - thread)));
-      }
-      if (thread % kWarp == 0) {
-        barriers.emplace_back(static_cast<int>(std::min(kWarp, threads - thread)));
-      }
-      lanes.push_back({static_cast<int>(thread), static_cast<int>(threads), static_cast<int>(block),
-                       static_cast<int>(blocks), whole, &barriers.back(), group});
-    }
   }
   const device::Ambient ambient = *gshmemi_ambient();
   return run_all(blocks * threads, [&](unsigned index) {
     device::Ambient& mine = *gshmemi_ambient();
     mine = ambient;
-    mine.bound = true;
     mine.lane = &lanes[index];
     mine.region = &regions[static_cast<std::size_t>(mine.lane->block_rank)];
     log_set_pe(ambient.state ? ambient.state->my_pe : -1);
     body(call);
-    mine = {};
   });
 }
 
