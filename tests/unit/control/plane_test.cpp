@@ -389,6 +389,28 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
         }) == "");
 }
 
+TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
+  struct Broken final : bootstrap::Bootstrap {
+    explicit Broken(std::string& said) : said_(said) {}
+    int rank() const noexcept override { return 1; }
+    int size() const noexcept override { return 2; }
+    const char* name() const noexcept override { return "broken"; }
+    void allgather(const void*, void*, std::size_t) override {
+      throw Error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone");
+    }
+    void abort(int code, std::string_view reason) noexcept override {
+      said_ += std::to_string(code) + ": " + std::string(reason);
+    }
+    std::string& said_;
+  };
+  std::string said;
+  PeOptions options{.config = Config::from_env()};
+  options.config.device = DeviceChoice::kCpu;
+  expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone",
+               [&] { Pe(std::make_unique<Broken>(said), std::move(options)); });
+  CHECK(said == "1: PE 1 failed during init: rank 0 is gone");
+}
+
 TEST_CASE("init_brings_a_bootstrap_some_bytes_of_each_pe_whatever_follows") {
   const std::size_t three = moved_by_init(3, [](Config&) {});
   CHECK(three == moved_by_init(3, [](Config& config) {
