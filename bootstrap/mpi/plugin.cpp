@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -21,8 +22,6 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr auto kSpin = std::chrono::microseconds(200);  // before a wait gives way to other ranks
 
 /// The result of a failed call; thrown inside this file only.
 struct Failed {
@@ -75,7 +74,7 @@ class Job {
 
   /// `bytes` fit an int.
   void allgather(const std::byte* send, std::byte* recv, std::size_t bytes, double seconds) {
-    check_usable();
+    require_not_finalized();
     memory_->send.assign(send, send + bytes);
     memory_->recv.resize(bytes * static_cast<std::size_t>(size_));
     MPI_Request request = MPI_REQUEST_NULL;
@@ -84,11 +83,11 @@ class Job {
                          MPI_BYTE, memory_->comm, &request),
           "MPI_Iallgather");
     wait(&request, "allgather", seconds);
-    if (bytes > 0) std::memcpy(recv, memory_->recv.data(), memory_->recv.size());
+    std::ranges::copy(memory_->recv, recv);
   }
 
   void barrier(double seconds) {
-    check_usable();
+    require_not_finalized();
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(memory_->comm, &request), "MPI_Ibarrier");
     wait(&request, "barrier", seconds);
@@ -102,12 +101,7 @@ class Job {
     std::vector<std::byte> send, recv;
   };
 
-  static Clock::duration to_duration(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
-
-  void check_usable() const {
-    if (broken_) fail(GSHMEMX_ERROR_PEER_FAILED, "an earlier call of this bootstrap failed");
+  static void require_not_finalized() {
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (finalized != 0) fail(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized");
@@ -115,22 +109,21 @@ class Job {
 
   void wait(MPI_Request* request, const char* operation, double seconds) {
     const auto start = Clock::now();
-    const bool limited = seconds > 0 && seconds < 1e8;
     for (;;) {
       int done = 0;
       const int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
       if (code != MPI_SUCCESS) broken_ = true;
       check(code, operation);
       if (done != 0) return;
-      const auto waited = Clock::now() - start;
-      if (limited && waited > to_duration(seconds)) {
+      const std::chrono::duration<double> waited = Clock::now() - start;
+      if (seconds > 0 && waited.count() > seconds) {
         broken_ = true;
         fail(GSHMEMX_ERROR_TIMEOUT,
              "bootstrap %s timed out after %g s (GSHMEM_BOOTSTRAP_TIMEOUT): another rank did not "
              "take part",
              operation, seconds);
       }
-      if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      std::this_thread::sleep_for(std::chrono::microseconds(50));  // for the other ranks
     }
   }
 

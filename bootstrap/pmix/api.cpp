@@ -60,8 +60,8 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
   const auto pending = claim(data);
   PmixValue& out = (*pending)->value;  // ours until finish()
   if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_BYTE_OBJECT) {
-    out.bytes.resize(value->data.bo.size);
-    if (!out.bytes.empty()) std::memcpy(out.bytes.data(), value->data.bo.bytes, out.bytes.size());
+    const auto* const first = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+    out.bytes.assign(first, first + value->data.bo.size);
   } else if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_UINT32) {
     out.number = value->data.uint32;
   } else if (status == PMIX_SUCCESS) {

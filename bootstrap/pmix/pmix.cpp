@@ -101,7 +101,7 @@ class Pmix final : public Bootstrap {
   void allgather(const void* send, void* recv, std::size_t bytes) override {
     raise_if_failed();
     if (size_ == 1) {
-      if (bytes > 0) std::memmove(recv, send, bytes);
+      std::copy_n(static_cast<const std::byte*>(send), bytes, static_cast<std::byte*>(recv));
       return;
     }
     require(bytes <= kMaxBytes, GSHMEMX_ERROR_INVALID_VALUE,

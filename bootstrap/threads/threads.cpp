@@ -46,7 +46,7 @@ class ThreadRank final : public Bootstrap {
       for (int rank = 0; rank < size_; ++rank, to += bytes) {
         const Board::Piece piece = board_.of(rank);
         if (piece.left != bytes - at) fail_sizes(bytes, rank, at + piece.left);
-        if (piece.bytes > 0) std::memcpy(to, piece.data, piece.bytes);
+        std::copy_n(piece.data, piece.bytes, to);
       }
       at += std::min(bytes - at, Board::kPieceBytes);
     } while (at < bytes);

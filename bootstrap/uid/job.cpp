@@ -43,7 +43,7 @@ JobFailure Job::join(const Frame& hello) {
   if (member.joined) return refuse(strprintf("rank %d is in the job already", header.rank));
   member.joined = true;
   ++joined_;
-  if ((header.detail & net::kHostsRoot) != 0 && root_rank_ < 0) root_rank_ = header.rank;
+  if ((header.detail & net::kHostsRoot) != 0) root_rank_ = header.rank;
   if (complete())
     tell_all(net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root_rank_}));
   return {};

@@ -130,9 +130,8 @@ class RootLoop {
 
   /// Whatever one rank's bytes lead to stays with that rank and its job.
   void serve(Rank& rank) {
-    rank.stream.send_some();
     while (const Frame frame = rank.stream.receive()) obey(rank, frame);
-    if (rank.done || rank.stream.state() == Stream::State::kOpen) return;
+    if (rank.stream.state() == Stream::State::kOpen) return;
     rank.done = true;
     if (!rank.left) job_.lost(rank.number, rank.stream.reason());
   }
@@ -154,7 +153,6 @@ class RootLoop {
     if (std::exchange(stopping_, true)) return;
     stop_deadline_ = Deadline(kStopSeconds);
     reception_.close();
-    if (job_.deserted()) return;
     const int rank = job_.root_rank();
     const std::string who =
         rank < 0 ? "the process that made the unique id" : "rank " + std::to_string(rank);
@@ -170,7 +168,7 @@ class RootLoop {
     const int last = job_.root_rank();
     for (const bool own : {false, true}) {
       for (const auto& rank : ranks_) {
-        if ((last >= 0 && rank->number == last) == own) rank->stream.send_some();
+        if ((rank->number == last) == own) rank->stream.send_some();
       }
     }
   }
@@ -199,11 +197,10 @@ RootService::RootService(std::vector<net::Listener> listeners, const net::Cookie
   auto loop = std::make_unique<RootLoop>(std::move(fds), Job(cookie), limits, wake_.get());
   thread_ = std::make_unique<std::thread>(start_thread([this, loop = std::move(loop)]() mutable {
     try {
-      loop->run();
+      std::exchange(loop, nullptr)->run();  // closes every socket before anyone can see ended_
     } catch (const std::exception&) {
       // Out of memory outside any job: the ranks see their connections close.
     }
-    loop.reset();  // closes every socket before anyone can see ended_
     ended_.store(true, std::memory_order_release);
   }));
 }
@@ -219,7 +216,7 @@ RootService::~RootService() {
 }
 
 bool RootService::serves(const net::Cookie& cookie) const {
-  return cookie == cookie_ && forks_ == fork_count() && !ended();
+  return cookie == cookie_ && forks_ == fork_count();
 }
 
 RootRegistry::RootRegistry() { hold_over_forks(mutex_); }

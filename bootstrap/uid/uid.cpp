@@ -84,7 +84,7 @@ class Uid final : public Bootstrap {
     if (net::header_of(result).number != number_ ||
         all.size() != bytes * static_cast<std::size_t>(size_))
       fail_protocol();
-    if (!all.empty()) std::memcpy(recv, all.data(), all.size());
+    std::ranges::copy(all, static_cast<std::byte*>(recv));
   }
 
   void finish() noexcept override {
@@ -154,7 +154,6 @@ class Uid final : public Bootstrap {
 
   /// Tries every address in turn until the deadline.
   Fd connect(const Entry& entry, const Deadline& deadline) {
-    int pause_ms = 5;
     while (true) {
       int error = 0;
       for (const Endpoint& root : entry.roots) {
@@ -174,8 +173,7 @@ class Uid final : public Bootstrap {
         throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT,
                     "no root service at " + where_ + ": " + std::strerror(error) + job_ended);
       }
-      poll(nullptr, 0, std::min(pause_ms, std::max(deadline.poll_ms(), 1)));
-      pause_ms = std::min(pause_ms * 2, 200);
+      poll(nullptr, 0, 50);
     }
   }
 
@@ -201,7 +199,7 @@ std::string read_secret(const Config& config) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw bad(std::strerror(errno));
   struct stat about {};
-  if (::fstat(fd.get(), &about) != 0) throw bad(std::strerror(errno));
+  (void)::fstat(fd.get(), &about);
   if (!S_ISREG(about.st_mode)) throw bad("not a file");
   if ((about.st_mode & 077) != 0) throw bad("others may read or write it; chmod 600");
   std::array<char, 4096> text{};

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -28,8 +29,28 @@ std::unique_ptr<bootstrap::Bootstrap> create(MPI_Comm comm, double seconds = 60)
   return bootstrap::create_mpi(&comm, config_with_timeout(seconds));
 }
 
+/// Has its communicator still when MPI is finalized.
+std::unique_ptr<bootstrap::Bootstrap> kept;
+
 void conforms() {
   conformance([] { return create(MPI_COMM_WORLD); });
+  const auto boot = create(MPI_COMM_WORLD);
+  std::vector<std::byte> much(bootstrap::kMaxBytes + 1);
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "allgather of 65537 bytes per rank; at most 65536",
+               [&] { boot->allgather(much.data(), nullptr, much.size()); });
+  boot->barrier();
+  boot->finish();
+  boot->finish();
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "the ranks have met", [&] { boot->barrier(); });
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null",
+               [] { (void)create(MPI_COMM_NULL); });
+  kept = create(MPI_COMM_WORLD);
+}
+
+/// Of a communicator: how many that have it, duplicates included, are gone.
+int count_end(MPI_Comm, int, void* ends, void*) {
+  ++*static_cast<int*>(ends);
+  return MPI_SUCCESS;
 }
 
 /// A part of the world, in another order, while the application uses its own communicator.
@@ -39,13 +60,19 @@ void conforms_over_part_of_the_world() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm part = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : 1, size - rank, &part);
-  const auto boot = create(part);
+  int key = MPI_KEYVAL_INVALID, ends = 0;
+  MPI_Comm_create_keyval(MPI_COMM_DUP_FN, count_end, &key, nullptr);
+  MPI_Comm_set_attr(part, key, &ends);
+  auto boot = create(part, 0);  // waits for ever
   expect(boot->size() == (rank == 0 ? 1 : size - 1), "the size is the communicator's");
   expect(boot->rank() == (rank == 0 ? 0 : size - 1 - rank), "the rank is the communicator's");
   MPI_Comm_free(&part);  // the bootstrap has its own
   rank_and_size_are_sane(*boot);
   allgather_moves_every_byte(*boot, 4096);
   boot->barrier();
+  expect(ends == 1, "the bootstrap's communicator is a duplicate");
+  boot.reset();
+  expect(ends == 2, "the bootstrap's communicator ends with it");
 }
 
 /// The last rank is late by a message: it waits in MPI until the others have given up.
@@ -90,8 +117,12 @@ void pmix_conforms() {
 }
 
 void no_init() {
-  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI is not initialized",
-               [] { (void)create(MPI_COMM_WORLD); });
+  const Error error = expect_error([] { (void)create(MPI_COMM_WORLD); });
+  const std::string what = error.what();
+  expect(error.code() == GSHMEMX_ERROR_BOOTSTRAP, what);
+  expect(what.find("MPI is not initialized in the library that the plugin was built for (") == 0,
+         what);
+  expect(what.find('\n') == std::string::npos, "the library's version is one line");
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "null",
                [] { (void)bootstrap::create_mpi(nullptr, config_with_timeout(1)); });
 }
@@ -126,5 +157,10 @@ int main(int argc, char** argv) {
   if (finalized == 0) MPI_Finalize();
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized",
                [] { (void)create(MPI_COMM_WORLD); });
+  if (!kept) return status;
+  char byte = 0;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI has been finalized",
+               [&] { kept->rank() % 2 == 0 ? kept->barrier() : kept->allgather(&byte, &byte, 1); });
+  kept.reset();
   return status;
 }

@@ -56,11 +56,20 @@ void pmix_conforms() {
 }
 
 /// Over the server alone. What it moves stays with the server, so not much of it.
+bool is_last(const Collectives& boot) { return boot.rank() == boot.size() - 1; }
+
 void exchange_conforms() {
   conformance([] { return create_pmix(kSeconds); }, 4096);
+  const auto boot = create_pmix(kSeconds);
+  std::vector<std::byte> all(bootstrap::kMaxBytes + 1);
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "allgather of 65537 bytes per rank; at most 65536",
+               [&] { boot->allgather(all.data(), all.data(), all.size()); });
+  const std::string what = is_last(*boot) ? "allgather of 8 bytes, but rank 0 passes 4"
+                                          : "allgather of 4 bytes, but rank 2 passes 8";
+  expect_error(GSHMEMX_ERROR_SYMMETRY, what,
+               [&] { boot->allgather("12345678", all.data(), is_last(*boot) ? 8 : 4); });
+  boot->barrier();
 }
-
-bool is_last(const Collectives& boot) { return boot.rank() == boot.size() - 1; }
 
 /// No network interface fits, and none is needed: all ranks are on one host.
 void pmix_without_tcp() {

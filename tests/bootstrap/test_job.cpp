@@ -68,6 +68,7 @@ TEST_CASE("job_refuses_who_does_not_belong", "[job]") {
   CHECK_THAT(job.join(hello(3, 3)).text, Contains("rank 3 in a job of 3"));
   CHECK_THAT(job.join(hello(0, 0)).text, Contains("rank 0 in a job of 0"));
   CHECK_THAT(job.join(hello(0, 0xFFFFFFFF)).text, Contains("4294967295"));
+  CHECK_THAT(job.join(hello(0, (1u << 20) + 1)).text, Contains("rank 0 in a job of 1048577"));
   CHECK_FALSE(job.join(hello(0, 3)));
   CHECK_THAT(job.join(hello(0, 3)).text, Contains("rank 0 is in the job already"));
   CHECK_THAT(job.join(hello(1, 4)).text, Contains("4 ranks"));
@@ -109,6 +110,47 @@ TEST_CASE("job_ignores_an_expiry_that_crossed_the_result", "[job]") {
   (void)job.take_outgoing();
   job.expired(1, 1);
   CHECK_FALSE(job.failure());
+}
+
+TEST_CASE("job_says_who_is_missing_also_to_one_that_waits_alone_or_adds_a_note", "[job]") {
+  Job job = joined(2);
+  job.note("no descriptors");
+  job.expired(1, 2);  // of a rank that has said before what it brings; or has not, and lies
+  tells(job, {0, 1},
+        "barrier timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): ranks 0, 1 did not "
+        "take part; no descriptors");
+}
+
+TEST_CASE("job_says_nothing_after_its_failure", "[job]") {
+  Job job = joined(2);
+  job.fail({GSHMEMX_ERROR_SYSTEM, "the first"});
+  tells(job, {0, 1}, "the first");
+  for (const int rank : {0, 1}) job.contribute(rank, contribution(1, {}));
+  job.expired(1, 2);
+  job.fail({GSHMEMX_ERROR_SYSTEM, "the second"});
+  CHECK(job.take_outgoing().empty());
+  CHECK(job.failure().text == "the first");
+}
+
+TEST_CASE("job_needs_all_before_anything_else", "[job]") {
+  Job early(kCookie);
+  CHECK_FALSE(early.join(hello(0, 2)));
+  early.contribute(0, contribution(1, {}));
+  tells(early, {0}, "rank 0 sent collective 1 out of turn");
+
+  Job left(kCookie);
+  for (const int rank : {0, 1}) CHECK_FALSE(left.join(hello(rank, 3)));
+  left.leave(0);
+  tells(left, {1}, "rank 0 left before all had joined");
+  CHECK(left.failure().code == GSHMEMX_ERROR_PEER_FAILED);
+  CHECK_FALSE(left.deserted());
+  left.lost(1, "closed");
+  CHECK(left.deserted());
+
+  Job largest(kCookie);
+  CHECK_FALSE(largest.join(hello(1, 1u << 20)));
+  CHECK(largest.root_rank() == -1);
+  CHECK_FALSE(largest.complete());
 }
 
 TEST_CASE("job_tells_death_from_leaving", "[job]") {

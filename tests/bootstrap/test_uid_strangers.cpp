@@ -162,7 +162,35 @@ TEST_CASE("uid_rank_that_sends_garbage_counts_as_dead", "[uid]") {
         }) == "");
 }
 
-TEST_CASE("uid_something_else_on_the_port_is_named", "[uid]") {
+TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_named", "[uid]") {
+  struct Root {
+    Bytes says;  ///< and then it closes
+    gshmemx_status code;
+    std::string text;
+  };
+  const auto welcome = [](std::uint64_t size, int root) {
+    return *net::make_frame({.kind = FrameKind::kWelcome, .number = size, .rank = root});
+  };
+  const auto result = [](std::uint64_t number, std::size_t bytes) {
+    return *net::make_frame({.kind = FrameKind::kResult, .number = number}, Bytes(bytes));
+  };
+  const auto after = [](Bytes first, const Bytes& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  };
+  const Bytes no_failure = *net::make_frame({.kind = FrameKind::kFail}, "all is well");
+  const ByteView banner = std::as_bytes(std::span("SSH-2.0-OpenSSH_9.2\r\n"));
+  const std::string stranger = "is not the root service of this job";
+  const Root root = GENERATE_COPY(
+      Root{{banner.begin(), banner.end()}, GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{welcome(3, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{result(0, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{after(welcome(2, 0), result(2, 4)), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{after(welcome(2, 0), result(1, 3)), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{after(welcome(2, 0), no_failure), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{welcome(2, -1), GSHMEMX_ERROR_PEER_FAILED,
+           "the process that made the unique id died: the connection to its root service at 127."},
+      Root{welcome(2, 0), GSHMEMX_ERROR_PEER_FAILED, "rank 0 died: the connection to its"});
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   const auto listener = net::listen_on(loopback);
@@ -170,20 +198,52 @@ TEST_CASE("uid_something_else_on_the_port_is_named", "[uid]") {
           if (rank == 0) {
             (void)net::wait_for(listener.fd, POLLIN, Deadline(30 * gshmem::test::kPatience));
             const auto server = net::accept_from(listener.fd);
-            const std::string banner = "SSH-2.0-OpenSSH_9.2\r\n";
-            (void)!::send(server.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
+            (void)!::send(server.get(), root.says.data(), root.says.size(), MSG_NOSIGNAL);
+            (void)shutdown(server.get(), SHUT_WR);
             char byte = 0;
             while (net::wait_for(server, POLLIN, Deadline(30 * gshmem::test::kPatience)) &&
                    recv(server.get(), &byte, 1, 0) > 0) {
             }
             return;
           }
-          bootstrap::UniqueId unique{listener.endpoint, {}};
           gshmemx_uniqueid id;
-          encode_uniqueid(unique, &id);
-          expect_error(GSHMEMX_ERROR_BOOTSTRAP, "is not the root service of this job",
-                       [&] { (void)bootstrap::create_uid(id, 0, 2, uid_config()); });
+          encode_uniqueid(bootstrap::UniqueId{listener.endpoint, {}}, &id);
+          std::unique_ptr<Bootstrap> boot;
+          std::array<char, 4> all{};
+          expect_error(root.code, root.text, [&] {
+            boot = bootstrap::create_uid(id, 1, 2, uid_config());
+            boot->allgather("ab", all.data(), 2);
+          });
+          if (boot) expect_error(root.code, root.text, [&] { boot->barrier(); });
         }) == "");
+}
+
+TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_ends", "[uid]") {
+  const double linger = GENERATE(0.0, 0.3);
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  std::vector<net::Listener> listeners;
+  listeners.push_back(net::listen_on(loopback));
+  const bootstrap::UniqueId unique{listeners.front().endpoint, {}};
+  gshmemx_uniqueid id;
+  encode_uniqueid(unique, &id);
+  const bootstrap::RootService service(std::move(listeners), unique.cookie, {linger, 0});
+  {
+    RawClient early(id);
+    early.send(early.hello(0, 2));
+    early.send(kGoodbye);
+  }
+  if (linger > 0) {
+    for (int rank : {0, 1}) {
+      RawClient late(id);
+      late.send(late.hello(rank, 2));
+      CHECK(late.receive_failure() == "rank 0 left before all had joined");
+    }
+  }
+  const Deadline deadline(30 * kPatience);
+  while (!service.ended() && !deadline.passed()) std::this_thread::yield();
+  CHECK(service.ended());
+  CHECK(net::connect_to(unique.root, deadline).error == ECONNREFUSED);
 }
 
 TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
