@@ -2,6 +2,8 @@
 // wrong, in bounded time, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
+#include <gshmem/device/registrar.h>
+
 #include "tests/sanitizers/sanitizers.h"
 
 #include <catch2/catch.hpp>
@@ -199,6 +201,34 @@ TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.output, "state 0\nfault 10"));
   CHECK(contains(outcome.output, "state 2, fault 0"));
+}
+
+TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_there") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmemi_unit unit{[](const void*, unsigned long) { return 0; }, sizeof(abi::DeviceState),
+                      abi::kStateAbi};
+    std::string seen;
+    const auto init = [&seen] {
+      const int status = gshmem_init_thread(GSHMEM_THREAD_SINGLE, nullptr);
+      seen += " " + std::string(gshmemx_status_string(status));
+      if (status == GSHMEMX_SUCCESS) gshmem_finalize();
+    };
+    gshmemi_register_unit(&unit);
+    init();
+    unit.state_bytes += 8;
+    init();
+    unit.state_bytes -= 8;
+    ++unit.abi;
+    init();
+    gshmemi_unregister_unit(&unit);
+    init();
+    std::printf("seen:%s\n", seen.c_str());
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "seen: success not supported not supported success\n"));
+  CHECK(contains(outcome.output,
+                 "a part of this program was compiled with headers of another gshmem"));
 }
 
 TEST_CASE("failed_init_goes_by_the_policy_however_it_is_written") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <future>
@@ -30,7 +31,11 @@ class World {
                                 [this, pe](int to, net::ByteView letter) {
                                   post({pe, to, letter});
                                 },
-                            .require_running = [] {}}));
+                            .require_running =
+                                [this, pe] {
+                                  if (stopped == pe)
+                                    throw Error(GSHMEMX_ERROR_PEER_FAILED, "a fault");
+                                }}));
     }
     carrier_ = std::thread([this] { carry(); });
   }
@@ -40,11 +45,12 @@ class World {
   }
   Meetings& operator[](std::size_t pe) { return *pes_[pe]; }
   /// What PE `pe` hears: the PEs that came, or the text of the error.
-  std::future<std::string> meet(std::size_t pe, const Meetings::Place& place) {
-    return std::async(std::launch::async, [this, pe, place]() -> std::string {
+  std::future<std::string> meet(std::size_t pe, const Meetings::Place& place,
+                                std::uint32_t round = 0) {
+    return std::async(std::launch::async, [this, pe, place, round]() -> std::string {
       try {
         std::string came;
-        for (const std::int32_t member : pes_[pe]->meet("call", place, 0, {}).pes)
+        for (const std::int32_t member : pes_[pe]->meet("call", place, round, {}).pes)
           came += std::to_string(member);
         return came;
       } catch (const Error& error) {
@@ -52,6 +58,8 @@ class World {
       }
     });
   }
+
+  std::atomic<int> stopped{-1};  ///< PE
 
  private:
   struct Letter {
@@ -152,6 +160,50 @@ TEST_CASE("who_gives_up_on_a_meeting_ends_it_for_the_others") {
         "call: failed on PE 1: call: not all 3 members have come within GSHMEM_TIMEOUT=0.1 s");
   // Who comes later hears it at once.
   CHECK(world.meet(2, {id, 3, 2}).get().find("failed on PE 1") != std::string::npos);
+}
+
+TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {
+  World world({0, 0});
+  const std::uint64_t id = world[0].make_id();
+  for (int again = 0; again < 2; ++again) {
+    auto fifth = world.meet(0, {id, 2, 0}, 5), sixth = world.meet(0, {id, 2, 0}, 6);
+    CHECK(world.meet(1, {id, 2, 1}, 6).get() == "01");
+    CHECK(sixth.get() == "01");
+    CHECK(fifth.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
+    CHECK(world.meet(1, {id, 2, 1}, 5).get() == "01");
+    CHECK(fifth.get() == "01");
+  }
+  // A refusal ends all of them.
+  auto fifth = world.meet(0, {id, 2, 0}, 5), sixth = world.meet(0, {id, 2, 0}, 6);
+  for (auto* waits : {&fifth, &sixth})
+    CHECK(waits->wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
+  world[1].refuse(id, "no");
+  for (auto* waits : {&fifth, &sixth}) CHECK(waits->get() == "call: failed on PE 1: no");
+}
+
+TEST_CASE("a_pe_that_a_fault_stops_ends_its_meeting_for_the_others") {
+  World world({0, 0, 0});
+  const std::uint64_t id = world[1].make_id();
+  auto stops = world.meet(0, {id, 3, 0}), waits = world.meet(1, {id, 3, 1});
+  for (auto* each : {&stops, &waits})
+    CHECK(each->wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
+  world.stopped = 0;
+  CHECK(stops.get() == "a fault");
+  CHECK(waits.get() == "call: failed on PE 0: a fault");
+}
+
+TEST_CASE("letters_that_make_no_sense_leave_meetings_as_they_are") {
+  World world({0, 0, 0});
+  const std::uint64_t id = world[2].make_id();
+  for (const std::size_t bytes : {0u, 3u}) world[2].take(0, net::Bytes(bytes));
+  world[0].refuse(std::uint64_t{4} << 32, "by no PE");
+  // Members that bring different numbers of words: the first says how many count.
+  auto first = std::async(std::launch::async, [&] {
+    return world[0].meet("call", {id, 2, 0}, 0, {7, 6});
+  });
+  CHECK(first.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
+  CHECK(world[1].meet("call", {id, 2, 1}, 0, {5, 5, 5}).words == std::vector<std::uint32_t>{5, 4});
+  CHECK(first.get().words == std::vector<std::uint32_t>{5, 4});
 }
 
 TEST_CASE("an_id_that_was_used_before_it_was_made_is_as_good_as_others") {
