@@ -50,7 +50,8 @@ def over_soft_nic(file):
 
 STAGES = {
     "bootstrap": [
-        tests(["bootstrap_test", "bootstrap_ranks", "bootstrap_mpi_ranks", "gshmem_bootstrap_mpi"],
+        tests(["bootstrap_test", "bootstrap_pmix_test", "bootstrap_ranks", "bootstrap_mpi_ranks",
+               "gshmem_bootstrap_mpi"],
               r"bootstrap\.", 120, ".*slurm"),
         tests(LIBRARY, r"spmd\.(uid_3|mpirun_2|global_exit|dead_pe|pe_that_never)", 120)],
     "host/base": [

@@ -1,0 +1,103 @@
+#include "tests/bootstrap/pmix_double.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+using gshmem::test::PmixDouble;
+
+namespace {
+
+std::vector<char> mine;  ///< what rank 0 has put last
+
+template <class Callback>
+void answer_bytes(Callback callback, void* data, std::vector<char>& bytes, pmix_data_type_t type) {
+  pmix_value_t value{};
+  value.type = type;
+  value.data.bo.bytes = bytes.data();
+  value.data.bo.size = bytes.size();
+  callback(PMIX_SUCCESS, &value, data);
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+
+extern "C" {
+
+PmixDouble* pmix_double() {
+  static PmixDouble one;
+  return &one;
+}
+
+pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {
+  std::strncpy(proc->nspace, "job", sizeof(proc->nspace) - 1);
+  proc->rank = 0;
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t PMIx_Finalize(const pmix_info_t*, size_t) { return PMIX_SUCCESS; }
+
+pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t* value) {
+  if (scope != PMIX_GLOBAL || value->type != PMIX_BYTE_OBJECT) return PMIX_ERR_BAD_PARAM;
+  mine.assign(value->data.bo.bytes, value->data.bo.bytes + value->data.bo.size);
+  pmix_double()->keys.emplace_back(key);
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t PMIx_Commit() { return PMIX_SUCCESS; }
+
+pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_info_t* info,
+                            size_t n_info, pmix_op_cbfunc_t callback, void* data) {
+  PmixDouble& one = *pmix_double();
+  if (count != 1 || std::strcmp(procs->nspace, "job") != 0 || procs->rank != PMIX_RANK_WILDCARD)
+    return PMIX_ERR_BAD_PARAM;
+  ++one.fences;
+  one.collects = false;
+  one.seconds = -1;
+  for (size_t i = 0; i < n_info; ++i) {
+    const pmix_value_t& value = info[i].value;
+    if (std::strcmp(info[i].key, PMIX_COLLECT_DATA) == 0)
+      one.collects = value.type == PMIX_BOOL && value.data.flag;
+    if (std::strcmp(info[i].key, PMIX_TIMEOUT) == 0 && value.type == PMIX_INT)
+      one.seconds = value.data.integer;
+  }
+  if (!one.calls_back) return one.fence;
+  callback(one.fence, data);
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_info_t*, size_t,
+                          pmix_value_cbfunc_t callback, void* data) {
+  PmixDouble& one = *pmix_double();
+  if (std::strcmp(key, PMIX_JOB_SIZE) == 0) {
+    pmix_value_t value{};
+    value.type = PMIX_UINT32;
+    value.data.uint32 = one.size;
+    callback(PMIX_SUCCESS, &value, data);
+  } else if (one.keys.empty() || one.keys.back() != key) {
+    return PMIX_ERR_NOT_FOUND;
+  } else if (proc->rank == 0) {
+    answer_bytes(callback, data, mine, PMIX_BYTE_OBJECT);
+  } else if (one.get == PMIX_SUCCESS) {
+    answer_bytes(callback, data, one.theirs, one.type);
+  } else {
+    callback(one.get, nullptr, data);
+  }
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t PMIx_Abort(int status, const char message[], pmix_proc_t*, size_t) {
+  PmixDouble& one = *pmix_double();
+  one.message = message;
+  one.code = status;
+  while (!one.aborts) pause();
+  return PMIX_SUCCESS;
+}
+
+const char* PMIx_Error_string(pmix_status_t) { return "what PMIx says"; }
+const char* PMIx_Get_version() { return "double"; }
+
+}  // extern "C"
+
+#pragma GCC visibility pop

@@ -1,0 +1,33 @@
+// A libpmix that does what a test says, and notes what it was asked. Included by the double and by
+// its test, which are in one process.
+#pragma once
+
+#include <pmix.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace gshmem::test {
+
+struct PmixDouble {
+  std::uint32_t size = 2;  ///< of the job, in which this process is rank 0
+  /// What rank 1 has put under every key; rank 0's is what it has put itself.
+  std::vector<char> theirs{1};
+  pmix_status_t fence = PMIX_SUCCESS, get = PMIX_SUCCESS;  ///< get: of rank 1's data
+  pmix_data_type_t type = PMIX_BYTE_OBJECT;                ///< of rank 1's data
+  bool calls_back = true;  ///< a fence; else its status is what the call returns
+  bool aborts = true;      ///< else the call does not return
+
+  int fences = 0;
+  bool collects = false;  ///< the last fence
+  int seconds = -1;       ///< of the last fence; -1 = no limit
+  std::vector<std::string> keys;
+  std::atomic<int> code{0};
+  std::string message;  ///< before `code`
+};
+
+}  // namespace gshmem::test
+
+/// The one of this process.
+extern "C" gshmem::test::PmixDouble* pmix_double();

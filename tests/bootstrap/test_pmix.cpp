@@ -1,0 +1,145 @@
+// The PMIx bootstrap over a double of libpmix by its name: what it asks the server for, and what
+// it makes of the answers that no server gives on demand.
+#include "tests/bootstrap/conformance.h"
+#include "tests/bootstrap/pmix_double.h"
+#include "tests/patience.h"
+
+#include <catch2/catch.hpp>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+PmixDouble& fresh() {
+  void* const library = ::dlopen("libpmix.so.2", RTLD_NOW);
+  void* const found = library ? ::dlsym(library, "pmix_double") : nullptr;
+  REQUIRE(found != nullptr);
+  PmixDouble& one = *reinterpret_cast<PmixDouble* (*)()>(found)();
+  one.size = 2;
+  one.theirs = {1};
+  one.fence = one.get = PMIX_SUCCESS;
+  one.type = PMIX_BYTE_OBJECT;
+  one.calls_back = one.aborts = true;
+  one.fences = 0;
+  one.code = 0;
+  return one;
+}
+
+std::unique_ptr<bootstrap::Bootstrap> join(double seconds = 60 * kPatience) {
+  Config config;
+  config.bootstrap_timeout = seconds;
+  return bootstrap::create_pmix(config);
+}
+
+}  // namespace
+
+TEST_CASE("pmix_exchanges_what_a_collecting_fence_has_brought", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto boot = join(2.5);
+  CHECK(boot->size() == 2);
+  CHECK(boot->rank() == 0);
+  CHECK(pmix.fences == 1);  // ranks meet first
+  CHECK(pmix.collects);
+  CHECK(pmix.seconds == 3);
+  pmix.theirs = {'c', 'd'};
+  std::array<char, 5> all{};
+  for (const bool at_once : {false, true}) {
+    pmix.calls_back = !at_once;
+    pmix.fence = at_once ? PMIX_OPERATION_SUCCEEDED : PMIX_SUCCESS;
+    boot->allgather("ab", all.data(), 2);
+    CHECK(std::string(all.data()) == "abcd");
+  }
+  CHECK(pmix.fences == 3);
+  for (std::size_t i = 1; i < pmix.keys.size(); ++i) CHECK(pmix.keys[i] != pmix.keys[i - 1]);
+  pmix.theirs = {1};
+  pmix.calls_back = true;
+  pmix.fence = PMIX_SUCCESS;
+  join(0)->barrier();
+  CHECK(pmix.collects);
+  CHECK(pmix.seconds == -1);
+}
+
+TEST_CASE("pmix_alone_asks_for_no_exchange", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  pmix.size = 1;
+  const auto boot = join();
+  char byte = 0;
+  boot->allgather("x", &byte, 1);
+  boot->barrier();
+  CHECK(byte == 'x');
+  CHECK(pmix.fences == 0);
+}
+
+TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
+  struct Row {
+    pmix_status_t status;
+    gshmemx_status code;
+    std::string text;
+  };
+  const std::string other = "what PMIx says (another rank or the launcher ended)";
+  const Row row =
+      GENERATE_COPY(Row{PMIX_ERR_PARTIAL_SUCCESS, GSHMEMX_ERROR_PEER_FAILED, other},
+                    Row{PMIX_ERR_PROC_TERM_WO_SYNC, GSHMEMX_ERROR_PEER_FAILED, other},
+                    Row{PMIX_ERR_LOST_CONNECTION, GSHMEMX_ERROR_PEER_FAILED, other},
+                    Row{PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT, ""},
+                    Row{PMIX_ERR_NOT_FOUND, GSHMEMX_ERROR_BOOTSTRAP, ": what PMIx says"});
+  for (const int of : {0, 1, 2}) {  // the fence's, by its callback or at once; that of the data
+    PmixDouble& pmix = fresh();
+    const auto boot = join();
+    (of == 2 ? pmix.get : pmix.fence) = row.status;
+    pmix.calls_back = of != 1;
+    const bool late = row.status == PMIX_ERR_TIMEOUT;
+    const std::string what = of == 2 ? "bootstrap barrier: reading the data of rank 1"
+                             : late  ? "bootstrap barrier timed out"
+                                     : "bootstrap barrier: PMIx_Fence";
+    const Error error = expect_error([&] { boot->barrier(); });
+    const std::string text = error.what();
+    CHECK(error.code() == row.code);
+    CHECK(text.find(what) == 0);
+    CHECK(text.find(row.text) != std::string::npos);
+    CHECK((text.find("another rank or the launcher") != std::string::npos) ==
+          (row.code == GSHMEMX_ERROR_PEER_FAILED));
+    const int fences = pmix.fences;
+    expect_error(row.code, text, [&] { boot->barrier(); });
+    CHECK(pmix.fences == fences);
+  }
+  fresh();
+  // What was put before a fence that failed is put no second time, and must be the same.
+  join()->barrier();
+}
+
+TEST_CASE("pmix_values_of_another_kind_or_size_are_errors", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto boot = join();
+  std::array<char, 8> all{};
+  const auto gather = [&] { boot->allgather("ab", all.data(), 2); };
+  pmix.theirs = {};
+  expect_error(GSHMEMX_ERROR_SYMMETRY, "allgather of 2 bytes, but rank 1 passes 0", gather);
+  pmix.theirs = {1, 2, 3};
+  expect_error(GSHMEMX_ERROR_SYMMETRY, "allgather of 2 bytes, but rank 1 passes 3", gather);
+  pmix.type = PMIX_INT;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "reading the data of rank 1: what PMIx says", gather);
+  fresh().size = 0;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "PMIx gives rank 0 in a job of 0", [] { (void)join(); });
+}
+
+TEST_CASE("pmix_abort_says_who_and_why_and_does_not_wait_for_ever", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  join()->abort(7, "the reason");
+  CHECK(pmix.code == 7);
+  CHECK(pmix.message == "rank 0 aborted the job (code 7): the reason");
+  pmix.aborts = false;
+  const auto begin = std::chrono::steady_clock::now();
+  join(0.2)->abort(8, "no answer");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  CHECK(pmix.code == 8);
+  CHECK(took.count() >= 0.2);
+  CHECK(took.count() < 4);
+}
