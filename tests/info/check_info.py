@@ -92,6 +92,9 @@ def case_selftest(program):
             assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
     assert re.search("FAILED +init .*mlx5_9", page), page
+    page = run(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", **soft)
+    for name in ("doorbell alone", "record first"):
+        assert re.search(f"ok +{name} +left out: kernels ring a word in memory", page), page
 
 
 def case_bad_value(program):

