@@ -5,6 +5,7 @@
 #include "host/base/log.h"
 
 #include <bit>
+#include <cstdio>
 #include <cstring>
 
 namespace gshmem {
@@ -12,9 +13,8 @@ namespace {
 
 /// What PEs must agree on before an allocation changes anything.
 struct Request {
-  char call[64] = "";
-  std::uint64_t size = 0;  ///< for free and realloc: the offset comes in `alignment`
-  std::uint64_t alignment = 0;
+  char call[64];
+  std::uint64_t size, alignment;  ///< for free and realloc: the offset comes in `alignment`
 };
 
 /// Returns what `work` returns. An Error of it gets the name of the API call before its text.
@@ -42,15 +42,13 @@ char* SymmetricHeap::at(std::uint64_t offset) const {
 }
 
 void SymmetricHeap::agree(const char* call, std::uint64_t size, std::uint64_t alignment) {
-  Request mine;
-  std::strncpy(mine.call, call, sizeof(mine.call) - 1);
-  mine.size = size;
-  mine.alignment = alignment;
+  Request mine{"", size, alignment};
+  std::snprintf(mine.call, sizeof(mine.call), "%s", call);
   named(call, [&] { require_running_(); });
   std::vector<Request> all = named(call, [&] { return allgather(ranks_, mine); });
   // Barriers bring no name: those of collective launches and GPU heaps, and finalize's.
   for (Request& request : all) {
-    if (request.call[0] == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
+    if (*request.call == '\0') std::strcpy(request.call, "a barrier or gshmem_finalize");
   }
   for (std::size_t pe = 1; pe < all.size(); ++pe) {
     require(std::strcmp(all[pe].call, all[0].call) == 0, GSHMEMX_ERROR_SYMMETRY, [&] {

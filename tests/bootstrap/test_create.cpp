@@ -2,6 +2,7 @@
 // its process and leaves it as it was.
 #include "host/base/net/socket.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/unit/base/capture.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -46,6 +47,21 @@ TEST_CASE("create_auto_without_a_launcher_is_single", "[create]") {
   const auto boot = bootstrap::create(automatic());
   CHECK(std::string(boot->name()) == "single");
   CHECK(boot->size() == 1);
+}
+
+TEST_CASE("create_auto_warns_of_a_launcher_of_several_processes_without_pmix", "[create]") {
+  for (const std::string name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"}) {
+    for (const std::string size : {"0", "1", "two", "2", "30"}) {
+      const Variable variable(name, size);
+      StderrCapture capture;
+      CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
+      std::string said;
+      for (const std::string& line : capture.writes()) said += line;
+      const bool several = size == "2" || size == "30";
+      CHECK(said.empty() == !several);
+      if (several) CHECK_THAT(said, Catch::Contains(name + "=" + size + ", but there is no PMIx"));
+    }
+  }
 }
 
 TEST_CASE("create_takes_the_choice_that_is_set", "[create]") {

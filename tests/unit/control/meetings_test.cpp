@@ -212,6 +212,7 @@ TEST_CASE("an_id_that_was_used_before_it_was_made_is_as_good_as_others") {
   CHECK(world.meet(1, {next, 1, 0}).get() ==
         "call: unique id 0x100000002 was made by no PE of this job");
   world[1].refuse(next, "nothing");
+  CHECK(world.meet(1, {next - 1, 1, 0}).get() == "1");  // by then it has heard its own refusal
   CHECK(world.meet(1, {next, 1, 0}).get().find("was made by no PE") != std::string::npos);
   REQUIRE(world[0].make_id() == next);
   CHECK(world.meet(1, {next, 1, 0}).get() == "1");

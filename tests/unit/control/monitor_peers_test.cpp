@@ -272,14 +272,13 @@ TEST_CASE("only_the_tree_brings_departures_and_results") {
 }
 
 TEST_CASE("a_departure_is_told_of_later_and_not_by_those_that_are_no_neighbours") {
-  Rig rig(kOneHost, 0);
+  Rig rig(kOneHost, 0), across(kOneHost, 2);
+  across.say(1, of_kind(FrameKind::kGoodbye));
+  across.say(0, of_kind(FrameKind::kGoodbye));
   rig.say(1, of_kind(FrameKind::kGoodbye));
   CHECK(rig.events_after(2).empty());  // the end of another one may be the cause
   CHECK(rig.events() == "1 left;");
   CHECK(rig.heard(2) == "news 1 left");
-  Rig across(kOneHost, 2);
-  across.say(1, of_kind(FrameKind::kGoodbye));
-  across.say(0, of_kind(FrameKind::kGoodbye));
   CHECK(across.events() == "0 left;");
 }
 
