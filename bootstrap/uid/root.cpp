@@ -190,7 +190,7 @@ class RootLoop {
 RootService::RootService(std::vector<net::Listener> listeners, const net::Cookie& cookie,
                          const Limits& limits)
     : cookie_(cookie),
-      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
+      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))),
       forks_(fork_count()) {
   std::vector<Fd> fds;
   for (net::Listener& listener : listeners) fds.push_back(std::move(listener.fd));

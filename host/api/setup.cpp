@@ -109,17 +109,13 @@ bool founds_another(unsigned flags) {
 
 /// A thread that belongs to a PE is initialized; one that could found another PE of this process is
 /// not.
-bool already_initialized(unsigned flags) {
-  const Pe* pe = current_pe();
-  if (!pe) return false;
-  return !founds_another(flags) || gshmemi_ambient()->bound;
-}
+bool shares_its_pe(unsigned flags) { return !founds_another(flags) || gshmemi_ambient()->bound; }
 
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   // Threads that found a PE each must meet in init.
   std::unique_lock<std::mutex> founding;
   if (!founds_another(flags)) founding = process_founding();
-  if (already_initialized(flags) && process_init_again()) return;
+  if (shares_its_pe(flags) && process_init_again()) return;
   try {
     PeOptions options;
     options.config = read_config(&options.bad_config);

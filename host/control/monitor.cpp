@@ -41,7 +41,7 @@ Monitor::Monitor(const HostGroup& group, std::vector<Link> links, Callbacks call
     : callbacks_(std::move(callbacks)),
       me_(group.me()),
       tree_(group, callbacks_.missing_here),
-      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
+      wake_(static_cast<int>(check_errno(eventfd(0, EFD_CLOEXEC), "eventfd"))) {
   for (Link& link : links) {
     net::Stream stream(std::move(link.fd),
                        {FrameKind::kContribution, FrameKind::kResult, FrameKind::kGoodbye,
