@@ -5,6 +5,7 @@
 #include <pmix.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
