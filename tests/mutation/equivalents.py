@@ -143,4 +143,13 @@ EQUIVALENT = [
                "if (std::ranges::find(p.units, unit) == p.units.end()) return; // unloaded",
                "if (std::ranges::find(p.units, unit) != p.units.end()) return; // unloaded",
                "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("host/info/selftest/selftest.cpp",
+               "test.parts.push_back( test_part(\"GPU memory, queues in host memory, rung by a host "
+               "thread\", config));",
+               "{}",
+               "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("host/control/plane.cpp",
+               "return collectives ? collectives->missing_here(number) : -1;",
+               "return collectives ? collectives->missing_here(number) : -2;",
+               "any number below 0 says that nobody is missing here"),
 ]
