@@ -78,47 +78,46 @@ GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
   }
 }
 
-/// A packet, and whose it is; and the next one of a thread, without a division.
+/// A packet, and whose it is.
 struct PacketPlace {
   std::uint32_t member, packet;
 };
+/// Those of a thread, in turns, without a division: a member has as many numbers as the power of
+/// two that holds its packets. Lanes of a warp do all turns of the warp: who has no packet in a
+/// turn repeats another one. (Lanes that part are slower.)
 class PacketWalk {
  public:
   template <class Coop>
-  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t each)
-      : each_(each),
-        step_(place(static_cast<std::uint32_t>(coop.size()))),
-        next_(place(static_cast<std::uint32_t>(coop.thread_rank()))) {}
+  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t each, int members)
+      : last_{static_cast<std::uint32_t>(members) - 1, each - 1},
+        bits_(bits_of(each - 1)),
+        width_(static_cast<std::uint32_t>(coop.size())),
+        first_(first_of_warp(coop)),
+        lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}
+  /// The warp has a turn.
+  GSHMEM_FN bool more() const { return first_ <= (last_.member << bits_) + last_.packet; }
   GSHMEM_FN PacketPlace next() {
-    const PacketPlace now = next_;
-    next_.member += step_.member;
-    next_.packet += step_.packet;
-    if (next_.packet >= each_) {
-      next_.packet -= each_;
-      ++next_.member;
-    }
-    return now;
+    const std::uint32_t at = first_ + lane_;
+    const std::uint32_t member = at >> bits_, packet = at - (member << bits_);
+    first_ += width_;
+    return {member < last_.member ? member : last_.member,
+            packet < last_.packet ? packet : last_.packet};
   }
-  /// `count` at once. False: there are none. Those after the last one are the first one again.
+  /// `kCount` at once. How many of them are in turns of the warp.
   template <int kCount>
-  GSHMEM_FN bool next(PacketPlace (&at)[kCount], std::uint32_t members) {
+  GSHMEM_FN int next(PacketPlace (&at)[kCount]) {
+    int count = 0;
     for (int k = 0; k < kCount; ++k) {
+      if (more()) ++count;
       at[k] = next();
-      if (at[k].member >= members) at[k] = at[0];
     }
-    return at[0].member < members;
+    return count;
   }
 
  private:
-  GSHMEM_FN PacketPlace place(std::uint32_t packet) const {
-    return {packet / each_, packet % each_};
-  }
-  std::uint32_t each_;
-  PacketPlace step_, next_;
+  PacketPlace last_;
+  std::uint32_t bits_, width_, first_, lane_;
 };
-GSHMEM_FN bool is_same(PacketPlace a, PacketPlace b) {
-  return a.member == b.member && a.packet == b.packet;
-}
 
 /// Packets that each thread of a group sends, and awaits, at a time. One in a block: its packets
 /// come together, and asking for less is faster. Two take all registers that there are.
@@ -133,11 +132,12 @@ template <Give kGive, bool kAligned, class Coop>
 GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
   Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
-  PacketWalk walk(coop, packets.each);
+  PacketWalk walk(coop, packets.each, team.n_pes);
   constexpr int kCount = kAligned ? kAtOnce<Coop> : 1;
   PacketPlace at[kCount];
   GSHMEM_NO_UNROLL
-  while (walk.next(at, static_cast<std::uint32_t>(team.n_pes))) {
+  while (walk.more()) {
+    const int count = walk.next(at);
     std::uint64_t piece[kCount];
     for (int k = 0; k < kCount; ++k) {
       const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
@@ -153,7 +153,7 @@ GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
       }
     }
     for (int k = 0; k < kCount; ++k) {
-      if (k > 0 && is_same(at[k], at[0])) break;
+      if (k >= count) break;
       const int pe = team_pe(team, static_cast<int>(at[k].member));
       store_flag(peer_address(*call.state, place + at[k].packet, pe),
                  packet_of(packets.flag, piece[k]));
@@ -172,9 +172,11 @@ template <class Coop>
 GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
   const abi::Team& team = *call.team;
   Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  PacketWalk walk(coop, 1, team.n_pes);
   GSHMEM_NO_UNROLL
-  for (int i = coop.thread_rank(); i < team.n_pes; i += coop.size()) {
-    store_flag(peer_address(*call.state, place, team_pe(team, i)), packet_of(packets.flag, 0));
+  while (walk.more()) {
+    const int pe = team_pe(team, static_cast<int>(walk.next().member));
+    store_flag(peer_address(*call.state, place, pe), packet_of(packets.flag, 0));
   }
 }
 
@@ -203,12 +205,12 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
 struct MovePackets {
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    const std::uint32_t n = static_cast<std::uint32_t>(call.team->n_pes);
     constexpr int kCount = kAtOnce<Coop>;
-    PacketWalk walk(coop, packets.each);
+    PacketWalk walk(coop, packets.each, call.team->n_pes);
     PacketPlace at[kCount];
     GSHMEM_NO_UNROLL
-    while (walk.next(at, n)) {
+    while (walk.more()) {
+      const int count = walk.next(at);
       Word16 packet[kCount];
       if (!await_packets(
               call, packets.flag, packet,
@@ -216,6 +218,7 @@ struct MovePackets {
               [&](int k) { return static_cast<int>(at[k].member); }))
         return false;
       for (int k = 0; k < kCount; ++k) {
+        if (k >= count) break;
         const std::size_t first = at[k].packet * kPieceBytes;
         store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
                     data_of(packet[k]), call.bytes - first);
@@ -231,29 +234,29 @@ struct BroadcastPackets {
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
-    const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
-    const std::uint32_t end = packets.each + static_cast<std::uint32_t>(call.team->n_pes);
     constexpr int kCount = kAtOnce<Coop>;
+    // Numbered as if one member had sent them all.
+    PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes), 1);
+    PacketPlace at[kCount];
     GSHMEM_NO_UNROLL
-    for (std::uint32_t first = static_cast<std::uint32_t>(coop.thread_rank()); first < end;
-         first += kCount * width) {
-      const auto place = [&](int k) -> PacketPlace {
-        std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-        if (at >= end) at = first;
-        return at < packets.each ? PacketPlace{static_cast<std::uint32_t>(root), at}
-                                 : PacketPlace{at - packets.each, 0};
+    while (walk.more()) {
+      const int count = walk.next(at);
+      const auto member = [&](int k) {
+        return at[k].packet < packets.each ? static_cast<std::uint32_t>(root)
+                                           : at[k].packet - packets.each;
       };
       Word16 packet[kCount];
       if (!await_packets(
               call, packets.flag, packet,
-              [&](int k) { return packets.of(place(k).member) + place(k).packet; },
-              [&](int k) { return static_cast<int>(place(k).member); }))
+              [&](int k) {
+                return packets.of(member(k)) + (at[k].packet < packets.each ? at[k].packet : 0);
+              },
+              [&](int k) { return static_cast<int>(member(k)); }))
         return false;
       for (int k = 0; k < kCount; ++k) {
-        const std::uint32_t at = first + static_cast<std::uint32_t>(k) * width;
-        if (at >= packets.each) break;
-        store_piece(static_cast<char*>(call.dest) + at * kPieceBytes, data_of(packet[k]),
-                    call.bytes - at * kPieceBytes);
+        if (k >= count || at[k].packet >= packets.each) break;
+        const std::size_t first = at[k].packet * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + first, data_of(packet[k]), call.bytes - first);
       }
     }
     return true;
@@ -272,10 +275,15 @@ struct CombinePackets {
       std::uint64_t of[kPieces];
     };
     const int n = call.team->n_pes;
+    // As PacketWalk. Two pieces leave no registers for that.
+    constexpr bool kRepeats = kPieces == 1;
+    const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
+    const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
     const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
     GSHMEM_NO_UNROLL
-    for (std::uint32_t at = static_cast<std::uint32_t>(coop.thread_rank()) * kPieces;
-         at < packets.each; at += width * kPieces) {
+    for (std::uint32_t turn = (rank - lane) * kPieces; turn < packets.each;
+         turn += width * kPieces) {
+      const std::uint32_t at = turn + lane < packets.each ? turn + lane : packets.each - 1;
       U sum{};
       GSHMEM_NO_UNROLL
       for (int first = 0; first < n; first += kMembers) {
