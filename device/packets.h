@@ -229,21 +229,23 @@ struct MovePackets {
 };
 
 /// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
-/// the root's packets, then the first one of every member.
+/// the root's packets, then the first one of every other member.
 struct BroadcastPackets {
   int root;
   template <class Coop>
   GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
     constexpr int kCount = kAtOnce<Coop>;
     // Numbered as if one member had sent them all.
-    PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes), 1);
+    PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes) - 1, 1);
     PacketPlace at[kCount];
     GSHMEM_NO_UNROLL
     while (walk.more()) {
       const int count = walk.next(at);
       const auto member = [&](int k) {
-        return at[k].packet < packets.each ? static_cast<std::uint32_t>(root)
-                                           : at[k].packet - packets.each;
+        const auto first = static_cast<std::uint32_t>(root);
+        if (at[k].packet < packets.each) return first;
+        const std::uint32_t other = at[k].packet - packets.each;
+        return other < first ? other : other + 1;
       };
       Word16 packet[kCount];
       if (!await_packets(
