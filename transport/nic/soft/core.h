@@ -63,6 +63,9 @@ class Core {
 
   /// To the state after creation.
   void reset(QueuePair& qp);
+  /// What the client has stored to the registers of UAR `uar` before a command: a card has seen it
+  /// when the command comes.
+  void take_doorbells(std::uint32_t uar);
   void use_fabric(int fd);
   /// Errors: EngineError 0x1 when the device is gone.
   void check_present() const;

@@ -351,6 +351,7 @@ std::uint32_t Engine::create_qp(const QpAttributes& attributes) {
 void Engine::destroy_qp(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  impl_->take_doorbells(qp.attributes.uar);
   impl_->requester.end_rescue(qp);
   impl_->responder.abandon(qp);
   std::erase(find(impl_->uars, qp.attributes.uar, "UAR").users, &qp);
@@ -414,6 +415,7 @@ void Engine::modify_to_reset(std::uint32_t qpn) {
   const Core::Lock lock(*impl_);
   impl_->check_present();
   QueuePair& qp = find(impl_->context.qps, qpn, "queue pair");
+  impl_->take_doorbells(qp.attributes.uar);
   impl_->reset(qp);
 }
 
