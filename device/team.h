@@ -35,10 +35,12 @@ GSHMEM_FN bool has_all_pes(std::uint32_t all_pes, std::uint32_t number) {
 /// no team of this PE; for GSHMEM_TEAM_INVALID, which is an answer of other calls, only null.
 GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
                                           const char* argument, int team) {
-  const std::uint32_t index = team_index(static_cast<std::uint32_t>(team));
+  const std::uint32_t handle = static_cast<std::uint32_t>(team), index = team_index(handle);
   if (team >= 0 && index < state.n_teams) {
     const abi::Team* entry = team_entries(state) + index;
-    if (load_relaxed(&entry->handle) == static_cast<std::uint32_t>(team)) return entry;
+    // Predefined teams stay: nothing has to come from memory for them.
+    if (handle <= GSHMEMX_TEAM_SAME_MYPE_NODE || load_relaxed(&entry->handle) == handle)
+      return entry;
   }
   if (team != GSHMEM_TEAM_INVALID) {
     (void)bad_argument(state, call, argument, abi::Rule::kTeam, as_value(team));

@@ -451,8 +451,11 @@ MUTATIONS = [
     mutation("list_of_members_is_read_from_its_begin", "team.h", "team.members[at] : at",
              "team.members[i] : at", TEAM + TELLS, TOLD),
     mutation("handle_of_another_team_is_taken", "team.h",
-             "if (load_relaxed(&entry->handle) == static_cast<std::uint32_t>(team)) return entry;",
-             "return entry;", TEAM + "a_handle_of_another_time_is_no_team", "INVALID_VALUE"),
+             " || load_relaxed(&entry->handle) == handle)", " || true)",
+             TEAM + "a_handle_of_another_time_is_no_team", "INVALID_VALUE"),
+    mutation("handle_after_the_predefined_ones_is_taken", "team.h",
+             "handle <= GSHMEMX_TEAM_SAME_MYPE_NODE ||", "handle <= GSHMEMX_TEAM_SAME_MYPE_NODE + 1 ||",
+             TEAM + "a_handle_of_another_time_is_no_team", "INVALID_VALUE"),
 
     # Collectives by packets.
     mutation("packets_of_an_earlier_call_count", "packets.h",

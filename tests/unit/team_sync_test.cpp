@@ -54,7 +54,7 @@ std::vector<Shape> shapes(std::uint32_t flat) {
           {"every third", 0x10001, {nullptr, 1, 3, 4, 0, 0x10001, flat}},
           {"backwards", 0x50002, {nullptr, 10, -2, 5, 0, 0x50002, flat}},
           {"listed", 0x30003, {list, 2, 2, 3, 0, 0x30003, flat}},
-          {"list backwards", 4, {list, 9, -1, 9, 0, 4, flat}},
+          {"list backwards", 0x20004, {list, 9, -1, 9, 0, 0x20004, flat}},
           {"alone", 5, {nullptr, 7, 1, 1, 0, 5, flat}},
           {"all, too", kAllToo, {nullptr, 0, 1, kPes, 0, kAllToo, flat}}};
 }
@@ -328,7 +328,7 @@ TEST_CASE("a_group_meets_before_it_tells_and_after_it_has_heard_of_all") {
 TEST_CASE("a_handle_of_another_time_is_no_team") {
   Job job(1);
   const Job::Memory expected = job.memory();
-  for (const int handle : {0x20001, 1, 0x10002, 7, 0x10006, 0x7fff0000, -2}) {
+  for (const int handle : {0x20001, 4, 0x10002, 7, 0x10006, 0x7fff0000, -2}) {
     job.control(1) = {};
     CHECK(team_sync(Thread{}, job.state(1), "test", handle) == GSHMEMX_ERROR_INVALID_VALUE);
     CHECK(job.control(1).fault.code == GSHMEMX_ERROR_INVALID_VALUE);
