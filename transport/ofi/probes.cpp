@@ -71,6 +71,7 @@ bool Probes::progress() {
     new_.clear();
     any_new_.store(false, std::memory_order_relaxed);
   }
+  if (to_send_.empty()) return false;  // most rounds
   // What ends unsuccessfully within a call comes back to the list.
   std::vector<Probe*> turn = std::exchange(to_send_, {});
   const std::size_t taken =
