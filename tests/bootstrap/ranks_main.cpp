@@ -64,8 +64,9 @@ void exchange_conforms() {
   std::vector<std::byte> all(bootstrap::kMaxBytes + 1);
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "allgather of 65537 bytes per rank; at most 65536",
                [&] { boot->allgather(all.data(), all.data(), all.size()); });
+  const std::string last = std::to_string(boot->size() - 1);
   const std::string what = is_last(*boot) ? "allgather of 8 bytes, but rank 0 passes 4"
-                                          : "allgather of 4 bytes, but rank 2 passes 8";
+                                          : "allgather of 4 bytes, but rank " + last + " passes 8";
   expect_error(GSHMEMX_ERROR_SYMMETRY, what,
                [&] { boot->allgather("12345678", all.data(), is_last(*boot) ? 8 : 4); });
   boot->barrier();
