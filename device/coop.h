@@ -239,15 +239,6 @@ GSHMEM_FN void meet_lanes(Coop) {
 #endif
 }
 
-/// How many bits hold `number`.
-GSHMEM_FN std::uint32_t bits_of(std::uint32_t number) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<std::uint32_t>(32 - __clz(static_cast<int>(number)));
-#else
-  return number == 0 ? 0 : static_cast<std::uint32_t>(32 - __builtin_clz(number));
-#endif
-}
-
 /// The number that the first lane of the calling thread's warp has in the group.
 template <class Coop>
 GSHMEM_FN std::uint32_t first_of_warp(Coop coop) {

@@ -80,12 +80,12 @@ GSHMEM_FN To bits(const From& from) {
   return to;
 }
 
-/// Number of the only bit that is set.
-GSHMEM_FN std::uint32_t bit_number(std::uint32_t bit) {
+/// Number of the highest bit that is set; one is.
+GSHMEM_FN std::uint32_t highest_bit(std::uint32_t bits) {
 #if defined(__CUDA_ARCH__)
-  return 31u - static_cast<std::uint32_t>(__clz(static_cast<int>(bit)));
+  return 31u - static_cast<std::uint32_t>(__clz(static_cast<int>(bits)));
 #else
-  return static_cast<std::uint32_t>(__builtin_ctz(bit));
+  return 31u - static_cast<std::uint32_t>(__builtin_clz(bits));
 #endif
 }
 

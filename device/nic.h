@@ -374,7 +374,7 @@ GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* 
       at |= 31;  // none until the next word
       continue;
     }
-    at += bit_number(used & (0u - used));
+    at += highest_bit(used & (0u - used));
     if (!is_share(coop, at)) continue;
     wait.queue = Queue(state.nic.queues + at);
     if (!queue_try_quiet(wait)) break;

@@ -90,7 +90,7 @@ class PacketWalk {
   template <class Coop>
   GSHMEM_FN PacketWalk(Coop coop, std::uint32_t each, int members)
       : last_{static_cast<std::uint32_t>(members) - 1, each - 1},
-        bits_(bits_of(each - 1)),
+        bits_(highest_bit(2 * each - 1)),
         width_(static_cast<std::uint32_t>(coop.size())),
         first_(first_of_warp(coop)),
         lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}

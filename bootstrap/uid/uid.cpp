@@ -154,7 +154,7 @@ class Uid final : public Bootstrap {
 
   /// Tries every address in turn until the deadline.
   Fd connect(const Entry& entry, const Deadline& deadline) {
-    while (true) {
+    for (double pause = 0.005;; pause = std::min(2 * pause, 0.2)) {
       int error = 0;
       for (const Endpoint& root : entry.roots) {
         where_ = net::endpoint_text(root);
@@ -173,7 +173,7 @@ class Uid final : public Bootstrap {
         throw Error(final ? GSHMEMX_ERROR_PEER_FAILED : GSHMEMX_ERROR_TIMEOUT,
                     "no root service at " + where_ + ": " + std::strerror(error) + job_ended);
       }
-      poll(nullptr, 0, 50);
+      poll(nullptr, 0, deadline.within(pause).poll_ms());
     }
   }
 

@@ -218,24 +218,35 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
         }) == "");
 }
 
+/// An id whose root service the test starts itself.
+struct LocalId {
+  std::vector<net::Listener> listeners;
+  bootstrap::UniqueId unique;
+  gshmemx_uniqueid id;
+  LocalId() {
+    net::Endpoint loopback;
+    loopback.ip = {127, 0, 0, 1};
+    listeners.push_back(net::listen_on(loopback));
+    unique.root = listeners.front().endpoint;
+    encode_uniqueid(unique, &id);
+  }
+  [[nodiscard]] bootstrap::RootService start(double linger) {
+    return {std::move(listeners), unique.cookie, {linger, 0}};
+  }
+};
+
 TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_ends", "[uid]") {
   const double linger = GENERATE(0.0, 0.3);
-  net::Endpoint loopback;
-  loopback.ip = {127, 0, 0, 1};
-  std::vector<net::Listener> listeners;
-  listeners.push_back(net::listen_on(loopback));
-  const bootstrap::UniqueId unique{listeners.front().endpoint, {}};
-  gshmemx_uniqueid id;
-  encode_uniqueid(unique, &id);
-  const bootstrap::RootService service(std::move(listeners), unique.cookie, {linger, 0});
+  LocalId local;
+  const bootstrap::RootService service = local.start(linger);
   {
-    RawClient early(id);
+    RawClient early(local.id);
     early.send(early.hello(0, 2));
     early.send(kGoodbye);
   }
   if (linger > 0) {
     for (int rank : {0, 1}) {
-      RawClient late(id);
+      RawClient late(local.id);
       late.send(late.hello(rank, 2));
       CHECK(late.receive_failure() == "rank 0 left before all had joined");
     }
@@ -243,7 +254,7 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   const Deadline deadline(30 * kPatience);
   while (!service.ended() && !deadline.passed()) std::this_thread::yield();
   CHECK(service.ended());
-  CHECK(net::connect_to(unique.root, deadline).error == ECONNREFUSED);
+  CHECK(net::connect_to(local.unique.root, deadline).error == ECONNREFUSED);
 }
 
 TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
@@ -319,20 +330,14 @@ TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[
 }
 
 TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
-  net::Endpoint loopback;
-  loopback.ip = {127, 0, 0, 1};
-  std::vector<net::Listener> listeners;
-  listeners.push_back(net::listen_on(loopback));
-  const bootstrap::UniqueId unique{listeners.front().endpoint, {}};
-  gshmemx_uniqueid id;
-  encode_uniqueid(unique, &id);
+  LocalId local;
   // All of them call before the service is there to accept the first.
-  RawClient rank(id);
+  RawClient rank(local.id);
   const Frame hello = rank.hello(0, 1);
   rank.send(hello);
   std::deque<RawClient> strangers;
   for (std::size_t i = 0; i <= stranger_limit(); ++i)
-    strangers.emplace_back(id).send(part(hello, 9));
-  const bootstrap::RootService service(std::move(listeners), unique.cookie, {0, 0});
+    strangers.emplace_back(local.id).send(part(hello, 9));
+  const bootstrap::RootService service = local.start(0);
   rank.expect_kind(FrameKind::kWelcome);
 }

@@ -1,5 +1,5 @@
 // Events that come by themselves, with what they are of: by the context, and by channels of DevX.
-#include "tests/nic/verbs_commands.h"
+#include "tests/nic/verbs_devx.h"
 #include "tests/nic/verbs_link.h"
 
 #include <dlfcn.h>
@@ -119,46 +119,16 @@ TEST_CASE("a completion queue ends when its events are acknowledged, and not bef
 
 TEST_CASE("a channel of DevX tells the events that it was asked for, of those objects") {
   const Link link;  // whose device it is
-  std::uint8_t out[0x10] = {};
-  const auto number = [&] {
-    return static_cast<std::uint32_t>(out[9] << 16 | out[10] << 8 | out[11]);
-  };
-  const auto make = [&](const Bytes& in) {
-    mlx5dv_devx_obj* object =
-        mlx5dv_devx_obj_create(link.nic.context, in.data(), in.size(), out, sizeof(out));
-    REQUIRE(object != nullptr);
-    return object;
-  };
-  const Pages memory = pages(16384);
-  std::memset(memory.get(), 0, 16384);
-  mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg(link.nic.context, memory.get(), 16384, kLocalWrite);
-  mlx5dv_devx_uar* uar = mlx5dv_devx_alloc_uar(link.nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
-  REQUIRE((umem != nullptr && uar != nullptr));
-  std::uint32_t eqn = 0;
-  REQUIRE(mlx5dv_devx_query_eqn(link.nic.context, 0, &eqn) == 0);
-  mlx5dv_devx_obj* pd = make(command(0x800));
-  const std::uint32_t pdn = number();
-  mlx5dv_devx_obj* cq = make(create_cq(
-      {.umem = umem->umem_id, .uar = uar->page_id, .eqn = eqn, .buffer = 4096, .record = 64}));
-  const std::uint32_t cqn = number();
-  mlx5dv_devx_obj* qp = make(create_qp({.pd = pdn,
-                                        .umem = umem->umem_id,
-                                        .uar = uar->page_id,
-                                        .cq = cqn,
-                                        .log_entries = 2,
-                                        .queue = 8192,
-                                        .record = 0}));
-  const std::uint32_t qpn = number();
+  DevxQueuePair queue(link.nic.context);
   // The queue pair of verbs sends to this one.
   ibv_port_attr port{};
   REQUIRE(ibv_query_port(link.nic.context, 1, &port) == 0);
-  for (const Bytes& step : {rst2init(qpn), init2rtr(qpn, link.a->qp_num, port.lid)})
-    REQUIRE(mlx5dv_devx_obj_modify(qp, step.data(), step.size(), out, sizeof(out)) == 0);
+  queue.modify({rst2init(queue.qpn), init2rtr(queue.qpn, link.a->qp_num, port.lid)});
   ibv_qp_attr reset{};
   reset.qp_state = IBV_QPS_RESET;
   REQUIRE(ibv_modify_qp(link.a, &reset, IBV_QP_STATE) == 0);
   ibv_qp peer{};
-  peer.qp_num = qpn;
+  peer.qp_num = queue.qpn;
   for (const auto& [state, mask] :
        {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
         std::pair{IBV_QPS_RTS, kRtsMask}}) {
@@ -174,12 +144,12 @@ TEST_CASE("a channel of DevX tells the events that it was asked for, of those ob
   };
   mlx5dv_devx_event_channel *asked = channel(), *of_cq = channel(), *of_other = channel();
   std::uint16_t access[] = {0x11}, both[] = {0x05, 0x11}, fatal[] = {0x05};
-  CHECK(mlx5dv_devx_subscribe_devx_event(asked, qp, 0, both, 1) == EINVAL);
-  CHECK(mlx5dv_devx_subscribe_devx_event(asked, qp, 3, both, 1) == EINVAL);
+  CHECK(mlx5dv_devx_subscribe_devx_event(asked, queue.qp, 0, both, 1) == EINVAL);
+  CHECK(mlx5dv_devx_subscribe_devx_event(asked, queue.qp, 3, both, 1) == EINVAL);
   CHECK(mlx5dv_devx_subscribe_devx_event(asked, nullptr, 2, both, 1) == EINVAL);
-  CHECK(mlx5dv_devx_subscribe_devx_event(asked, qp, 4, both, 77) == 0);
-  CHECK(mlx5dv_devx_subscribe_devx_event(of_cq, cq, 2, access, 78) == 0);
-  CHECK(mlx5dv_devx_subscribe_devx_event(of_other, qp, 2, fatal, 79) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(asked, queue.qp, 4, both, 77) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(of_cq, queue.cq, 2, access, 78) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(of_other, queue.qp, 2, fatal, 79) == 0);
   write_to(link, 0x100, ~link.mr->rkey);
   CHECK(next(link.cq).status == IBV_WC_REM_ACCESS_ERR);
   mlx5dv_devx_async_event_hdr header{};
@@ -191,7 +161,5 @@ TEST_CASE("a channel of DevX tells the events that it was asked for, of those ob
     mlx5dv_devx_destroy_event_channel(each);
   }
   CHECK_FALSE(has_event(link.nic.context));  // that of DevX is none of verbs
-  for (mlx5dv_devx_obj* const object : {qp, cq, pd}) CHECK(mlx5dv_devx_obj_destroy(object) == 0);
-  mlx5dv_devx_free_uar(uar);
-  CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+  queue.destroy();
 }

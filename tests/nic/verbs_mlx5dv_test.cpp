@@ -1,6 +1,6 @@
 // Calls of libmlx5.so.1, linked by their names as any program links them.
 #include "tests/nic/verbs_api_rig.h"
-#include "tests/nic/verbs_commands.h"
+#include "tests/nic/verbs_devx.h"
 
 #include <dlfcn.h>
 #include <endian.h>
@@ -198,37 +198,7 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   const Nic nic, other;
   const auto inject = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "gshnic_inject"));
   REQUIRE(inject != nullptr);
-  const Pages memory = pages(16384);
-  std::memset(memory.get(), 0, 16384);
-  mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg(nic.context, memory.get(), 16384, kLocalWrite);
-  mlx5dv_devx_uar* uar = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
-  REQUIRE((umem != nullptr && uar != nullptr));
-  std::uint8_t out[0x10] = {};
-  const auto make = [&](const Bytes& in) {
-    mlx5dv_devx_obj* object =
-        mlx5dv_devx_obj_create(nic.context, in.data(), in.size(), out, sizeof(out));
-    REQUIRE(object != nullptr);
-    return object;
-  };
-  const auto number = [&] {
-    return static_cast<std::uint32_t>(out[9] << 16 | out[10] << 8 | out[11]);
-  };
-  std::uint32_t eqn = 0;
-  REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
-  const Bytes alloc_pd = command(0x800);
-  mlx5dv_devx_obj* pd = make(alloc_pd);
-  const std::uint32_t pdn = number();
-  mlx5dv_devx_obj* cq = make(create_cq(
-      {.umem = umem->umem_id, .uar = uar->page_id, .eqn = eqn, .buffer = 4096, .record = 64}));
-  const std::uint32_t cqn = number();
-  mlx5dv_devx_obj* qp = make(create_qp({.pd = pdn,
-                                        .umem = umem->umem_id,
-                                        .uar = uar->page_id,
-                                        .cq = cqn,
-                                        .log_entries = 2,
-                                        .queue = 8192,
-                                        .record = 0}));
-  const std::uint32_t qpn = number();
+  DevxQueuePair queue(nic.context);
 
   constexpr auto kFlags = MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA;
   CHECK(mlx5dv_devx_create_event_channel(
@@ -237,19 +207,18 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   mlx5dv_devx_event_channel* silent = mlx5dv_devx_create_event_channel(other.context, kFlags);
   REQUIRE((channel != nullptr && silent != nullptr));
   std::uint16_t cq_error[] = {0x04}, access_error[] = {0x11};
-  CHECK(mlx5dv_devx_subscribe_devx_event(channel, cq, 1, cq_error, 7) == EINVAL);
-  CHECK(mlx5dv_devx_subscribe_devx_event(channel, pd, 2, cq_error, 7) == EOPNOTSUPP);
-  CHECK(mlx5dv_devx_subscribe_devx_event(channel, cq, 2, cq_error, 0x1234567890) == 0);
-  CHECK(mlx5dv_devx_subscribe_devx_event(channel, qp, 2, access_error, 8) == 0);
-  CHECK(mlx5dv_devx_subscribe_devx_event(silent, qp, 2, cq_error, 9) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.cq, 1, cq_error, 7) == EINVAL);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.pd, 2, cq_error, 7) == EOPNOTSUPP);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.cq, 2, cq_error, 0x1234567890) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.qp, 2, access_error, 8) == 0);
+  CHECK(mlx5dv_devx_subscribe_devx_event(silent, queue.qp, 2, cq_error, 9) == 0);
 
   ibv_port_attr port{};
   REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
-  for (const Bytes& step : {rst2init(qpn), init2rtr(qpn, qpn, port.lid), rtr2rts(qpn)}) {
-    REQUIRE(mlx5dv_devx_obj_modify(qp, step.data(), step.size(), out, sizeof(out)) == 0);
-  }
+  const std::uint32_t qpn = queue.qpn;
+  queue.modify({rst2init(qpn), init2rtr(qpn, qpn, port.lid), rtr2rts(qpn)});
   REQUIRE(inject("op=nop:times=1:cq=overrun") == 0);
-  auto* bytes = static_cast<std::uint8_t*>(memory.get());
+  auto* bytes = static_cast<std::uint8_t*>(queue.memory.get());
   const Bytes nop = {0,
                      0,
                      0,
@@ -268,7 +237,7 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   const std::uint8_t doorbell[8] = {0, 0, 1, 0, nop[4], nop[5], nop[6], 0};
   std::uint64_t value = 0;
   std::memcpy(&value, doorbell, sizeof(value));
-  __atomic_store_n(static_cast<std::uint64_t*>(uar->reg_addr), value, __ATOMIC_RELEASE);
+  __atomic_store_n(static_cast<std::uint64_t*>(queue.uar->reg_addr), value, __ATOMIC_RELEASE);
 
   mlx5dv_devx_async_event_hdr header{};
   CHECK(mlx5dv_devx_get_event(channel, &header, 4) == -1);
@@ -280,9 +249,7 @@ TEST_CASE("events of queues come by the channel that asked for them") {
     CHECK(errno == EAGAIN);
     mlx5dv_devx_destroy_event_channel(each);
   }
-  for (mlx5dv_devx_obj* object : {qp, cq, pd}) CHECK(mlx5dv_devx_obj_destroy(object) == 0);
-  mlx5dv_devx_free_uar(uar);
-  CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+  queue.destroy();
 }
 
 TEST_CASE("no asynchronous event comes by itself") {
