@@ -61,7 +61,6 @@ std::string_view path_name(Path path) {
 }
 
 Path path_between(const PeFacts& from, const PeFacts& to, const std::vector<GpuInfo>& gpus) {
-  if (from.rank == to.rank) return Path::kSelf;
   if (from.gpu < 0) return Path::kSharedMemory;
   const std::string_view uuid = to.gpu_uuid;
   if (uuid == from.gpu_uuid) return Path::kSameGpu;

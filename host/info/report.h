@@ -37,9 +37,9 @@ struct PeFacts {
   char gpu_uuid[48] = "";
 };
 
-/// Between PEs that are mapped inside a host. `gpus` are those that PE `from` sees. The driver does
-/// not name the link between two GPUs; between them it offers native atomics over NVLink and not
-/// over PCIe, so that decides.
+/// Between two PEs that are mapped inside a host. `gpus` are those that PE `from` sees. The driver
+/// does not name the link between two GPUs; between them it offers native atomics over NVLink and
+/// not over PCIe, so that decides.
 [[nodiscard]] Path path_between(const PeFacts& from, const PeFacts& to,
                                 const std::vector<GpuInfo>& gpus);
 

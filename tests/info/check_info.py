@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 
 def run_both(program, options, status, **environment):
@@ -60,7 +61,7 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
      ["transfers .*get .READ. to PE 0 failed: retries exceeded: the target is not ready", FLUSHED]),
     ("op=read:key=remote;wqe=60000:queue=reset", "",
      ["transfers .*(asked for memory that it may not touch|get .READ. .*remote access error)",
-      WRAP + "waited [3-9][0-9.]* s .*the queue is in state RESET"]),
+      WRAP + "waited [3-9][0-9.]* s .*GSHMEM_TIMEOUT=3 allows; .*the queue is in state RESET"]),
     ("wqe=2:port=down", "", ["transfers .*retries exceeded.*mlx5_0 port 1 is down"]),
     ("op=read:port=flap:2s", "", ["transfers .*retries exceeded.*mlx5_0 port 1 is down"]),
     ("wqe=60000:device=gone", "", [WRAP + "mlx5_0 port 1: the device failed"]),
@@ -71,16 +72,60 @@ SELFTEST_FAULTS = [  # rules and adversary of the soft NIC, and the lines that n
 ]
 
 
+NUMBER = r"([0-9.]+)"
+SYNDROME = r"syndrome 0x{:02x}, vendor 0x00, hardware 0x0000 \({}: .*\)"
+SELFTEST_LINES = [  # in host memory, where nothing is wrong
+    ("ok", "init", r"mlx5 \(mlx5: mlx5_0 port 1 .*\), doorbell by thread, queues in host memory"),
+    ("ok", "transfers", "WRITE and READ of 1 byte to 1 MiB"),
+    ("ok", "inline payloads", "230 lengths up to 230 bytes, from outside of the heap"),
+    ("ok", "atomics of 4 bytes", "8 operations"),
+    ("ok", "atomics of 8 bytes", "8 operations"),
+    ("ok", "signals", r"SET \(masked swap\) and ADD after a payload"),
+    ("ok", "wrap of the queue", "70000 entries on a collapsed completion queue of one entry"),
+    ("ok", "doorbell alone", "the NIC takes the producer index from the doorbell"),
+    ("ok", "record first", "record, then doorbell"),
+    ("ok", "order of arrival",
+     f"{NUMBER} payloads of 512 bytes: none after its signal, nor after its READ"),
+    ("ok", "error: beyond the heap", SYNDROME.format(0x13, "put")),
+    ("ok", "error: remote key", SYNDROME.format(0x13, "put")),
+    ("ok", "error: local key", SYNDROME.format(0x04, "put")),
+    ("ok", "error: unaligned atomic", SYNDROME.format(0x12, "fetch_add")),
+    ("ok", "error: what comes after", "its completion (?:stayed|was overwritten by those of flushed entries)"
+     "; none of them was executed"),
+    ("", "latency", f"8 bytes: put {NUMBER} us, get {NUMBER} us, fetch_add {NUMBER} us"),
+    ("", "rate", f"one queue: {NUMBER} M puts of 64 bytes/s, {NUMBER} M atomics/s"),
+    ("", "bandwidth", f"1 MiB each: put {NUMBER} GB/s, get {NUMBER} GB/s"),
+]
+
+
+def check_good_page(page, seconds):
+    """Every line of the part in host memory; no figure is faster than a processor, nor have all of
+    them taken longer than the program."""
+    lines = page.split("\n\n")[1].splitlines()
+    assert lines[0] == "host memory, rung by a CPU" and len(lines) == len(SELFTEST_LINES) + 1, page
+    figures = []
+    for line, (word, what, detail) in zip(lines[1:], SELFTEST_LINES):
+        match = re.fullmatch(f"  {word:6}  {what:24}  {detail}", line)
+        assert match, f"{what}: {line}"
+        figures += [float(number) for number in match.groups()]
+    payloads, *latencies, puts, atomics, put, get = figures
+    assert payloads >= 64 and payloads % 64 == 0, payloads
+    assert min(latencies) > 0.1 and 0 < max(puts, atomics) < 20 and 0 < max(put, get) < 200, figures
+    took = 21 * 100 * sum(latencies) * 1e-6 + 0.02 / max(puts, 0.005) + 0.005 / max(atomics, 0.005)
+    took += 200 * 2**20 * 1e-9 * (1 / max(put, 0.005) + 1 / max(get, 0.005))
+    assert took < 1.5 * seconds, f"{took} s of figures within {seconds} s\n{page}"  # by the median
+
+
 def case_selftest(program):
     soft = {"GSHMEM_NIC": "soft"}
+    begun = time.monotonic()
     good, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_STRICT="1", **soft)
+    check_good_page(good, time.monotonic() - begun)
     # The error that it makes at this end, and nothing that the soft NIC found besides.
     found = [line for line in log.splitlines() if "soft NIC" in line]
     assert len(found) == 1 and "key 0xdead00: no region has this key" in found[0], log
-    for part in ("230 lengths up to 230 bytes", "wrap of the queue", "atomics of 4 bytes", "error: remote key", "GB/s",
-                 "All checks are good."):
-        assert part in good, f"no {part!r} in\n{good}"
-    assert "FAILED" not in good
+    assert good.endswith("\n\nAll checks are good.\n") and "FAILED" not in good, good
+    assert "gshmem[0]" not in log, log  # errors are what it provokes
     # Each part, also those in GPU memory where there is a GPU, tries the same.
     parts = [re.findall("^  (?:ok|FAILED|      ) +(.*?)  ", part, re.M) for part in good.split("\n\n")[1:-1]]
     for part in parts[1:]:
@@ -91,7 +136,9 @@ def case_selftest(program):
         for line in lines:
             assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
-    assert re.search("FAILED +init .*mlx5_9", page), page
+    assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
+    log = run_both(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", GSHMEM_LOG="error", **soft)[1]
+    assert "gshmem[0] ERROR: " in log, log  # that of the user counts
     page = run(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", **soft)
     for name in ("doorbell alone", "record first"):
         assert re.search(f"ok +{name} +left out: kernels ring a word in memory", page), page
@@ -104,6 +151,13 @@ def case_bad_value(program):
     assert 'GSHMEM_TIMEOUT="abc": expected seconds' in bad[0]["error"]
     assert report["job_error"]
     assert 'ERROR: GSHMEM_TIMEOUT="abc"' in run(program, [], 1, GSHMEM_TIMEOUT="abc")
+    # Of a job that comes not about one process speaks.
+    job = {"GSHMEM_TIMEOUT": "abc", "GSHMEM_UID_ADDRESS": "127.0.0.1:9", "GSHMEM_UID_SIZE": "2"}
+    assert json.loads(run(program, ["--json"], 1, GSHMEM_UID_RANK="0", **job))["job_error"]
+    assert run(program, ["--json"], 1, GSHMEM_UID_RANK="1", **job) == ""
+    assert "job_error" not in json.loads(run(program, ["--json", "--no-job"], 1, GSHMEM_UID_RANK="0", **job))
+    page, log = run_both(program, ["--nic-selftest"], 1, GSHMEM_TIMEOUT="abc")
+    assert page == "" and log.startswith('gshmem-info: GSHMEM_TIMEOUT="abc": expected seconds'), log
 
 
 def case_unknown_variable(program):
@@ -116,6 +170,10 @@ def case_job(program):
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single"))
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
     assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
+    # Also where not even its own heap counts as mapped.
+    report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single",
+                            GSHMEM_P2P="0", GSHMEM_NIC="soft"))
+    assert [pe["paths"] for pe in report["pes"]] == [["self"]]
 
 
 def case_network(program):
@@ -193,6 +251,8 @@ def case_doctor(program):
     built = json.loads(run(program, ["--json", "--no-job"], 0))["build"]
     without = [f for f in report["findings"] if "built without PMIx" in f.get("cause", "")]
     assert bool(without) == (built["pmix"] == "no"), (without, built)
+    other = run_any(program, ["--doctor"], OMPI_COMM_WORLD_LOCAL_RANK="1")
+    assert (other.returncode, other.stdout) == (0, "")  # the first of its host speaks
     problems = [f for f in report["findings"] if f["verdict"] == "problem"]
     assert report["problems"] == len(problems) and report["host"]
     assert done.returncode == (1 if problems else 0), done.stderr

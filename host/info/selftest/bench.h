@@ -74,10 +74,6 @@ void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expec
 
 /// What a check has to say when it is good.
 using Check = std::string (*)(Bench& bench);
-struct NamedCheck {
-  const char* name;
-  Check check;
-};
 
 // Each may end its Bench.
 [[nodiscard]] std::string check_transfers(Bench& bench);

@@ -1,8 +1,7 @@
 #include "host/info/report.h"
 
 #include <catch2/catch.hpp>
-
-#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 
@@ -27,14 +26,112 @@ GpuInfo gpu(int device, const char* uuid, std::vector<bool> atomics) {
   return info;
 }
 
+/// All that a page can have: variables of every origin, GPUs with every way to each other, a port,
+/// and a job of two PEs, one on a GPU.
+Report full_report() {
+  Report report;
+  report.build = {{"version", "1.2.3"}};
+  report.variables = {{{"GSHMEM_A", "2", "1", "a number", "how many", "GSHMEM_A", true}, ""},
+                      {{"GSHMEM_B", "x", "x", "any text", "what", "GSHMEM_B"}, "GSHMEM_B is bad"},
+                      {{"GSHMEM_C", "y", "x", "any text", "which", "NVSHMEM_C"}, ""},
+                      {{"GSHMEM_D", "(hidden)", "", "any text", "a secret", ""}, ""}};
+  report.unknown_variables = {"GSHMEM_X is none"};
+  report.gpus = {gpu(0, "GPU-a", {true, false, false}), gpu(1, "GPU-b", {true, true, false})};
+  report.gpus[0].peer_access[2] = false;
+  report.gpus[0].memory_bytes = std::uint64_t{3} << 29;
+  report.gpus[0].pci = "0000:01:00.0";
+  report.nics = {{"mlx5_0", 2, "Ethernet", "DOWN", "100 Gb/sec"}};
+  report.job = Job{.rank = 0,
+                   .pes = {pe_on(0, 1, "GPU-b"), pe_on(1, -1, "")},
+                   .paths = {Path::kSelf, Path::kNetwork, Path::kPcie, Path::kSelf},
+                   .why = {"", "far", "", ""}};
+  std::strcpy(report.job->pes[0].bootstrap, "pmix");
+  std::strcpy(report.job->pes[0].nic, "ofi");
+  std::strcpy(report.job->pes[0].host, "node7");
+  std::strcpy(report.job->pes[0].gpu_name, "H");
+  return report;
+}
+
+constexpr char kFullPage[] = R"page(gshmem
+  version        1.2.3
+
+Variables
+  GSHMEM_A = "2" (environment)
+      how many; a number; the same on all PEs
+      default "1"
+  GSHMEM_B = "x" (environment)
+      what; any text
+      ERROR: GSHMEM_B is bad
+  GSHMEM_C = "y" (NVSHMEM_C)
+      which; any text
+      default "x"
+  GSHMEM_D = "(hidden)" (default)
+      a secret; any text
+  WARNING: GSHMEM_X is none
+
+GPUs
+  0  GPU, 1.5 GiB, PCI 0000:01:00.0, GPU-a
+  1  GPU, 0.0 GiB, PCI , GPU-b
+  Access to peers (A: load/store with native atomics, x: load/store, .: none)
+       0  1
+    0  A  x  .
+    1  A  A  x
+
+RDMA network cards
+  mlx5_0 port 2: Ethernet, DOWN, 100 Gb/sec
+
+Job
+  PE 0: bootstrap pmix, host node7, GPU 1 (H, GPU-b)
+      to PE 0: load/store, self
+      to PE 1: network (ofi); far
+  PE 1: bootstrap , host , CPU mode
+      to PE 0: load/store, PCIe
+      to PE 1: load/store, self
+)page";
+constexpr char kFullJson[] = R"page({
+    "build": {"version": "1.2.3"},
+    "variables": [
+      {"name": "GSHMEM_A", "value": "2", "default": "1", "origin": "environment",
+       "same_on_all_pes": true, "accepted": "a number", "help": "how many"},
+      {"name": "GSHMEM_B", "value": "x", "default": "x", "origin": "environment",
+       "same_on_all_pes": false, "accepted": "any text", "help": "what",
+       "error": "GSHMEM_B is bad"},
+      {"name": "GSHMEM_C", "value": "y", "default": "x", "origin": "NVSHMEM_C",
+       "same_on_all_pes": false, "accepted": "any text", "help": "which"},
+      {"name": "GSHMEM_D", "value": "(hidden)", "default": "", "origin": "default",
+       "same_on_all_pes": false, "accepted": "any text", "help": "a secret"}],
+    "unknown_variables": ["GSHMEM_X is none"],
+    "gpus": [
+      {"device": 0, "name": "GPU", "uuid": "GPU-a", "pci": "0000:01:00.0",
+       "memory_bytes": 1610612736, "peer_access": [true, true, false],
+       "peer_native_atomics": [true, false, false]},
+      {"device": 1, "name": "GPU", "uuid": "GPU-b", "pci": "", "memory_bytes": 0,
+       "peer_access": [true, true, true], "peer_native_atomics": [true, true, false]}],
+    "nics": [{"device": "mlx5_0", "port": 2, "link_layer": "Ethernet", "state": "DOWN",
+              "rate": "100 Gb/sec"}],
+    "pes": [
+      {"pe": 0, "bootstrap": "pmix", "host": "node7",
+       "gpu": {"device": 1, "name": "H", "uuid": "GPU-b"}, "paths": ["self", "network"],
+       "nic": "ofi", "why_no_load_store": ["", "far"]},
+      {"pe": 1, "bootstrap": "", "host": "", "gpu": null, "paths": ["PCIe", "self"], "nic": "",
+       "why_no_load_store": ["", ""]}]})page";
+constexpr char kEmptyJson[] = R"page({
+  "build": {},
+  "variables": [],
+  "unknown_variables": [],
+  "no_gpus": "",
+  "gpus": [],
+  "nics": []
+}
+)page";
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
 }  // namespace
 
-TEST_CASE("paths_in_cpu_mode_are_self_and_shared_memory") {
-  CHECK(path_between(pe_on(0, -1, ""), pe_on(0, -1, ""), {}) == Path::kSelf);
+TEST_CASE("paths_in_cpu_mode_are_shared_memory") {
   CHECK(path_between(pe_on(0, -1, ""), pe_on(1, -1, ""), {}) == Path::kSharedMemory);
 }
 
@@ -43,7 +140,6 @@ TEST_CASE("paths_between_gpus_follow_uuids_and_native_atomics") {
                                   gpu(1, "B", {true, true, false}),
                                   gpu(2, "C", {false, false, true})};
   const PeFacts me = pe_on(0, 0, "A");
-  CHECK(path_between(me, pe_on(0, 0, "A"), gpus) == Path::kSelf);
   CHECK(path_between(me, pe_on(1, 0, "A"), gpus) == Path::kSameGpu);
   // In its own process the peer may number its GPU otherwise.
   CHECK(path_between(me, pe_on(1, 0, "B"), gpus) == Path::kNvlink);
@@ -102,6 +198,25 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
     INFO(part);
     CHECK(contains(json, part));
   }
+}
+
+TEST_CASE("a_page_says_everything_in_its_place") {
+  CHECK(as_text(full_report()) == kFullPage);
+  // One GPU has no peers; what is not there is said, and a job that nobody asked for is not.
+  Report report;
+  report.no_gpus = "no driver";
+  CHECK(as_text(report) ==
+        "gshmem\n\nVariables\n\nGPUs\n  none: no driver\n\nRDMA network cards\n  none\n");
+  report.gpus = {gpu(0, "GPU-a", {true})};
+  report.job_error = "no job";
+  CHECK(as_text(report) ==
+        "gshmem\n\nVariables\n\nGPUs\n  0  GPU, 0.0 GiB, PCI , GPU-a\n\nRDMA network cards\n"
+        "  none\n\nJob\n  ERROR: no job\n");
+}
+
+TEST_CASE("json_has_every_member_in_its_place") {
+  CHECK(nlohmann::json::parse(as_json(full_report())) == nlohmann::json::parse(kFullJson));
+  CHECK(as_json(Report{}) == kEmptyJson);
 }
 
 TEST_CASE("json_is_utf8_whatever_the_texts_are") {

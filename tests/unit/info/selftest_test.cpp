@@ -1,0 +1,82 @@
+// What the checks of --nic-selftest compare with, and their page. The checks run in tests/info.
+#include "host/info/selftest/bench.h"
+
+#include <catch2/catch.hpp>
+
+namespace gshmem::selftest {
+namespace {
+
+template <class Call>
+std::string why_failed(const Call& call) {
+  try {
+    call();
+  } catch (const CheckFailed& failed) {
+    return failed.why;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("patterns_have_no_byte_of_their_neighbours_nor_of_the_next_seed") {
+  constexpr std::size_t kBytes = 1 << 16;
+  const Bytes first = pattern(kBytes, 1), second = pattern(kBytes, 2);
+  REQUIRE(first.size() == kBytes);
+  std::size_t alike = 0, repeated = 0, zeros = 0;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    alike += first[i] == second[i] ? 1 : 0;
+    if (i > 0) alike += first[i] == first[i - 1] ? 1 : 0;
+    if (i >= 256) repeated += first[i] == first[i - 256] ? 1 : 0;
+    zeros += first[i] == 0 ? 1 : 0;
+  }
+  CHECK(alike == 0);
+  CHECK(repeated < kBytes / 16);  // so that what comes 256 bytes too late differs
+  CHECK(zeros < kBytes / 128);    // memory that nobody has written to
+  CHECK(pattern(9, 1) == Bytes(first.begin(), first.begin() + 9));
+  CHECK(pattern(0, 1).empty());
+}
+
+TEST_CASE("bytes_that_differ_are_named_by_their_place_and_values") {
+  const auto compare = [](const Bytes& got) {
+    return why_failed([&] { expect_equal("it", got, {1, 2, 3}); });
+  };
+  CHECK(compare({1, 2, 3}).empty());
+  CHECK(compare({1, 2, 4}) == "it: byte 2 is 0x04 and should be 0x03");
+  CHECK(compare({10, 2, 4}) == "it: byte 0 is 0x0a and should be 0x01");
+}
+
+TEST_CASE("words_that_differ_are_named_and_those_in_reverse_order_said_to_be_so") {
+  const auto compare = [](std::uint64_t got, std::uint64_t expected, std::uint32_t width) {
+    return why_failed([&] { expect_word("it", got, expected, width); });
+  };
+  CHECK(compare(0x12345678, 0x12345678, 4).empty());
+  CHECK(compare(1, 2, 4) == "it: 0x1, and should be 0x2");
+  CHECK(compare(0x78563412, 0x12345678, 4) ==
+        "it: 0x78563412, and should be 0x12345678 (its bytes are in reverse order)");
+  CHECK(compare(0x0100000000000000, 1, 8) ==
+        "it: 0x100000000000000, and should be 0x1 (its bytes are in reverse order)");
+  CHECK(compare(0x01000000, 1, 8) == "it: 0x1000000, and should be 0x1");
+}
+
+TEST_CASE("a_page_is_good_unless_a_check_of_any_part_has_failed") {
+  using Kind = Finding::Kind;
+  SelfTest test{.parts = {{"first", {{Kind::kGood, "a", "fine"}, {Kind::kNote, "b", "3 us"}}},
+                          {"second", {{Kind::kGood, "c", "fine"}}}}};
+  const std::string page = as_text(test);
+  CHECK(test.good());
+  CHECK(
+      page.ends_with(", network card self-test\n"
+                     "\nfirst\n"
+                     "  ok      a                         fine\n"
+                     "          b                         3 us\n"
+                     "\nsecond\n"
+                     "  ok      c                         fine\n"
+                     "\nAll checks are good.\n"));
+  test.parts[1].findings.push_back({Kind::kFailed, "d", "why"});
+  CHECK_FALSE(test.good());
+  CHECK_THAT(as_text(test),
+             Catch::EndsWith("  FAILED  d                         why\n"
+                             "\nSome checks failed. Please send this page with the issue.\n"));
+}
+
+}  // namespace gshmem::selftest
