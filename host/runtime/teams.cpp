@@ -353,37 +353,31 @@ gshmem_team_t Teams::open(std::size_t index, abi::Team entry, std::vector<std::i
 
 std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& parent,
                                         const std::vector<Part>& parts) {
-  std::vector<std::size_t> taken;
-  std::vector<bool> member;
+  std::vector<abi::Team> entries;
   for (const Part& part : parts) {
-    const int from_first = parent.my_pe - part.start;
-    const bool on_it = part.size == 1 || from_first == 0 || from_first % part.stride == 0;
-    const int place = part.size == 1 || from_first == 0 ? 0 : from_first / part.stride;
-    member.push_back(on_it && (part.size > 1 || from_first == 0) && place >= 0 &&
-                     place < part.size);
+    abi::Team& entry = entries.emplace_back(parent);
+    entry.start = parent.start + part.start * parent.stride;
+    entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
+    entry.n_pes = part.size;
+    entry.my_pe = device::team_number(entry, state_.my_pe);  // -1: no member
   }
   const Combine combine = [&](const Words& words, int count) {
     return agree(call, parent, words, count);
   };
+  std::vector<std::size_t> taken;
   try {
-    for (const bool is_member : member)
-      taken.push_back(take(call, combine, index_of(parent) * 31, is_member));
+    for (const abi::Team& entry : entries)
+      taken.push_back(take(call, combine, index_of(parent) * 31, entry.my_pe >= 0));
   } catch (...) {
     for (std::size_t i = 0; i < taken.size(); ++i) {
-      if (member[i]) release(taken[i]);
+      if (entries[i].my_pe >= 0) release(taken[i]);
     }
     throw;
   }
   std::vector<gshmem_team_t> teams(parts.size(), GSHMEM_TEAM_INVALID);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!member[i]) continue;
-    const Part& part = parts[i];
-    abi::Team entry = parent;
-    entry.start = parent.start + part.start * parent.stride;
-    entry.stride = part.size == 1 ? 1 : part.stride * parent.stride;
-    entry.n_pes = part.size;
-    entry.my_pe = part.size == 1 ? 0 : (parent.my_pe - part.start) / part.stride;
-    teams[i] = open(taken[i], entry, lists_[index_of(parent)].host, part.config);
+    if (entries[i].my_pe >= 0)
+      teams[i] = open(taken[i], entries[i], lists_[index_of(parent)].host, parts[i].config);
   }
   return teams;
 }
