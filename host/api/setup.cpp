@@ -122,7 +122,7 @@ void init(unsigned flags, const gshmemx_init_attr_t* attr) {
     require_works_in_child(flags, options.config);
     if (attr && attr->version == GSHMEMX_INIT_ATTR_VERSION) {
       options.cuda_device_id = attr->args.cuda_device_id;
-      options.symmetric_size = attr->args.symmetric_size;
+      if (attr->args.symmetric_size != 0) options.config.symmetric_size = attr->args.symmetric_size;
     } else if (attr) {
       // Programs written for NVSHMEM often set the communicator or unique id and nothing else.
       require(flags != GSHMEMX_INIT_THREAD_PES, GSHMEMX_ERROR_INVALID_VALUE,

@@ -25,8 +25,6 @@ Pe::Pe(std::unique_ptr<bootstrap::Bootstrap> boot, PeOptions options)
                          faults_.require_complete(GSHMEMX_ERROR_PEER_FAILED);
                      }}),
       network_(options_.config, state_, faults_) {
-  if (options_.symmetric_size != 0) options_.config.symmetric_size = options_.symmetric_size;
-  options_.symmetric_size = options_.config.symmetric_size;
   require(boot_->size() <= abi::kMaxPes, GSHMEMX_ERROR_NOT_SUPPORTED,
           strprintf("a job of %d PEs; this version takes up to %d", boot_->size(), abi::kMaxPes));
   state_.my_pe = boot_->rank();
@@ -138,14 +136,15 @@ void Pe::agree_on_config() {
 }
 
 void Pe::make_memory() {
-  require(options_.symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("symmetric heap of %lu bytes is larger than any address space",
-                    options_.symmetric_size));
+  const std::uint64_t symmetric_size = options_.config.symmetric_size;
+  require(
+      symmetric_size <= UINT64_MAX / 4, GSHMEMX_ERROR_OUT_OF_MEMORY,
+      strprintf("symmetric heap of %lu bytes is larger than any address space", symmetric_size));
   constexpr std::uint64_t kAddresses = std::uint64_t{1} << 47;
   require(options_.config.registered_size < kAddresses, GSHMEMX_ERROR_OUT_OF_MEMORY,
           strprintf("GSHMEM_REGISTERED_SIZE=%lu: a process has 128T of addresses at most",
                     options_.config.registered_size));
-  paths_->open(options_.symmetric_size);
+  paths_->open(symmetric_size);
   const p2p::PeerWindow& window = paths_->window();
   heap_ = std::make_unique<SymmetricHeap>(
       SymmetricHeap::Memory{state_.heap, state_.heap_bytes, window.alignment(), gpu_.get()},
@@ -213,7 +212,6 @@ Pe::~Pe() {
   network_.stop();
   plane_.reset();  // before what its callbacks use
   faults_.say();   // of the last moment
-  state_.magic = 0;
   if (gpu_) gpu_->set_heap_mapping(nullptr);
   const auto release = [&] {
     heap_mapping_.reset();  // the driver unmaps no memory that somebody has pinned

@@ -35,7 +35,6 @@ struct PeOptions {
   Config config;
   std::optional<Error> bad_config = {};  ///< of a variable that has its default in `config`
   int cuda_device_id = -1;               ///< -1: current device, else by local rank
-  std::uint64_t symmetric_size = 0;      ///< 0: from the configuration
   /// Called at the end of init with a complete state, and again with one of magic 0 if init fails
   /// after that. Before it ends, no PE's init does.
   std::function<void(class Pe&)> tell_kernels = [](class Pe&) {};
