@@ -13,8 +13,8 @@
 namespace gshmem {
 namespace {
 
-constexpr long kLookMs =
-    10;  // between looks at what interrupts a wait, which need not wake anybody
+/// Between looks at what interrupts a wait, which need not wake anybody.
+constexpr double kLookSeconds = 0.01;
 
 /// Numbers of pieces, cut to a word: their distance is small.
 bool reached(std::uint32_t word, std::uint64_t number) {
@@ -145,8 +145,7 @@ Board::Waited Board::wait(const std::atomic<std::uint32_t>& word, const Deadline
     if (reached(word.load(std::memory_order_acquire), number_)) return Waited::kDone;
     if (stop) return Waited::kInterrupted;
     if (late) return Waited::kTimeout;
-    const long left_ms = deadline.never() ? kLookMs : std::min<long>(deadline.poll_ms(), kLookMs);
-    const timespec limit{0, std::max(left_ms, 1L) * 1'000'000};
+    const timespec limit{0, deadline.within(kLookSeconds).poll_ms() * 1'000'000L};
     head_.waiting.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = word.load(std::memory_order_seq_cst);
     if (!reached(seen, number_)) (void)futex(word, FUTEX_WAIT, seen, &limit);

@@ -11,10 +11,7 @@ namespace gshmem {
 DynamicLibrary::DynamicLibrary(const std::string& soname, Where where)
     : handle_(dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL)), name_(soname) {
   if (handle_ != nullptr) return;
-  const char* reason = dlerror();
-  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED,
-              "cannot load " + soname + ": " + (reason != nullptr ? reason : "no reason given"),
-              where);
+  throw Error(GSHMEMX_ERROR_NOT_SUPPORTED, "cannot load " + soname + ": " + dlerror(), where);
 }
 
 DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
@@ -50,7 +47,7 @@ void* DynamicLibrary::address(const char* symbol, Where where) const {
 
 std::string folder_of_code(const void* address) {
   Dl_info info{};
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
+  if (dladdr(address, &info) == 0) return {};
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
   return error ? std::string{} : file.parent_path().string();

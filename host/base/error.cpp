@@ -1,5 +1,6 @@
 #include "host/base/error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -36,9 +37,9 @@ std::string strprintf(const char* format, ...) {
   va_copy(again, args);
   const int size = std::vsnprintf(nullptr, 0, format, args);
   va_end(args);
-  std::string text(size > 0 ? static_cast<std::size_t>(size) : 0, '\0');
+  std::string text(static_cast<std::size_t>(std::max(size, 0)), '\0');
   // data()[size()] may be written with '\0', which is what vsnprintf puts there.
-  if (size > 0) std::vsnprintf(text.data(), text.size() + 1, format, again);
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
   va_end(again);
   return text;
 }

@@ -41,7 +41,7 @@ std::string descriptor_limit_text() {
 
 bool raise_descriptor_limit(std::size_t count) noexcept {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= count || limit.rlim_cur >= limit.rlim_max) return false;
   limit.rlim_cur = limit.rlim_max;
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;

@@ -20,7 +20,7 @@ std::string whole_file(const fs::path& file, std::size_t limit) {
   std::string bytes(limit, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(bytes.data(), static_cast<std::streamsize>(limit));
-  bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
+  bytes.resize(static_cast<std::size_t>(stream.gcount()));
   return bytes;
 }
 
