@@ -64,7 +64,7 @@ using gshmem::allgather;
 /// (GSHMEM_BOOTSTRAP_TIMEOUT where that is longer, 0 = never), it ends with an error in the log.
 void make_uniqueid(gshmemx_uniqueid* id, const Config& config);
 
-/// N bootstraps for N threads of this process; element r is rank r.
+/// N bootstraps for N threads of this process, one at least; element r is rank r.
 [[nodiscard]] std::vector<std::unique_ptr<Bootstrap>> create_threads(int size,
                                                                      double timeout_seconds);
 

@@ -1,10 +1,9 @@
 // GSHMEM_BOOTSTRAP: which way the ranks find each other.
 #include "bootstrap/bootstrap.h"
+#include "host/base/files.h"
 #include "host/base/log.h"
 
 #include <array>
-#include <charconv>
-#include <cstring>
 
 namespace gshmem::bootstrap {
 namespace {
@@ -42,9 +41,7 @@ const char* launcher_without_pmix(Config::Lookup lookup, void* context) {
   constexpr std::array kSizes{"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
   for (const char* name : kSizes) {
     const char* const text = lookup(name, context);
-    int size = 0;
-    if (text != nullptr) std::from_chars(text, text + std::strlen(text), size);
-    if (size > 1) return name;
+    if (text != nullptr && leading_number(text) > 1) return name;
   }
   return nullptr;
 }

@@ -85,7 +85,6 @@ class Mpi final : public Bootstrap {
 }  // namespace
 
 std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config) {
-  require(comm != nullptr, GSHMEMX_ERROR_INVALID_VALUE, "the pointer to an MPI_Comm is null");
   return std::make_unique<Mpi>(comm, config.bootstrap_timeout);
 }
 

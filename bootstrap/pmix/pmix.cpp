@@ -99,7 +99,7 @@ class Pmix final : public Bootstrap {
   const char* name() const noexcept override { return "pmix"; }
 
   void allgather(const void* send, void* recv, std::size_t bytes) override {
-    raise_if_failed();
+    if (failure_) failure_.raise();
     if (size_ == 1) {
       std::copy_n(static_cast<const std::byte*>(send), bytes, static_cast<std::byte*>(recv));
       return;
@@ -196,10 +196,6 @@ class Pmix final : public Bootstrap {
     failure_ = {code, what + ": " + api_.error_string(status) +
                           (peer ? " (another rank or the launcher ended)" : "")};
     failure_.raise();
-  }
-
-  void raise_if_failed() const {
-    if (failure_) failure_.raise();
   }
 
   [[nodiscard]] pmix_proc_t everyone() const {

@@ -69,7 +69,3 @@ TEST_CASE("threads_sizes_that_differ_are_an_error_on_all", "[threads]") {
                        [&] { boot.allgather("12345678", buffer.data(), bytes); });
         }) == "");
 }
-
-TEST_CASE("threads_need_a_positive_size", "[threads]") {
-  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "0", [] { (void)bootstrap::create_threads(0, 1); });
-}
