@@ -106,8 +106,22 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
       INFO(outcome.output);
       CHECK(outcome.code == 0);
       CHECK(contains(outcome.output, who));
+      CHECK(contains(outcome.output, " of 2, bootstrap uid, CPU mode, heap 1048576 bytes\n"));
+      CHECK(contains(outcome.output, "network path to 2 PEs by mlx5 ("));
     }
   }
+}
+
+TEST_CASE("completions_that_were_wrong_are_counted_in_finalize") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmem_init();
+    gshmemi_ambient()->state->control->bad_completions = 2;
+    gshmem_finalize();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.output ==
+        "gshmem[0] WARN: finalize: 2 times a queue's completion was stale or wrong, and ignored\n");
 }
 
 TEST_CASE("queues_on_a_gpu_without_one_are_an_error_on_all") {

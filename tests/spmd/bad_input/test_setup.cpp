@@ -162,8 +162,25 @@ TEST_CASE("finalize_without_init_and_twice_returns") {
     gshmem_finalize();
     std::puts("still here");
   });
+  INFO(outcome.output);
   CHECK(outcome.code == 0);
   CHECK(contains(outcome.output, "still here"));
+  // Of no PE, also when there has been one.
+  const std::string line = "gshmem[-] WARN: gshmem_finalize: the library is not initialized";
+  const auto first = outcome.output.find(line);
+  REQUIRE(first != std::string::npos);
+  CHECK(outcome.output.find(line, first + 1) != std::string::npos);
+}
+
+TEST_CASE("global_exit_without_a_pe_ends_the_process_with_its_status") {
+  const Outcome outcome = in_child(quick(), [] {
+    std::puts("said before");  // held by the stream, which is a pipe's
+    gshmem_global_exit(7);
+    std::puts("still here");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 7);
+  CHECK(outcome.output == "said before\n");
 }
 
 TEST_CASE("bad_configuration_value_is_an_error_that_names_it") {

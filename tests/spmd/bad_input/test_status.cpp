@@ -103,8 +103,8 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmem_init_thread(-1, nullptr); }},
       {false, "world_create: argument n_pes = 0 ",
        [] { return gshmemx_thread_world_create(0) ? 0 : kInvalid; }},
-      {false, "world_create: argument n_pes = 1073741824 ",
-       [] { return gshmemx_thread_world_create(1 << 30) ? 0 : kInvalid; }},
+      {false, "world_create: argument n_pes = 65537 ",
+       [] { return gshmemx_thread_world_create(65537) ? 0 : kInvalid; }},
       {false, "bind_thread: argument pe_handle = 0x1 ",
        [] { return gshmemx_bind_thread(reinterpret_cast<void*>(1)); }},
       {true, "bind_thread: argument pe_handle = 0x1 ",
@@ -274,6 +274,47 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
     const auto begin = outcome.output.rfind('\n', end - 1) + 1;
     CHECK(contains(outcome.output.substr(begin, end - begin), calls[i].says));
   }
+}
+
+TEST_CASE("a_job_may_have_65536_pes") {
+  const Outcome outcome = in_child(quick(), [] {
+    gshmemx_thread_world_t* const world = gshmemx_thread_world_create(65536);
+    const gshmemx_uniqueid_t id = GSHMEMX_UNIQUEID_INITIALIZER;
+    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+    std::printf("%d %d %d\n", world != nullptr, gshmemx_set_attr_thread_args(world, 65535, &attr),
+                gshmemx_set_attr_uniqueid_args(65535, 65536, &id, &attr));
+    gshmemx_thread_world_destroy(world);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "1 0 0\n"));
+}
+
+TEST_CASE("kernels_of_a_module_are_told_of_no_pe_without_a_gpu") {
+  const Outcome outcome = in_child(quick(), [] {
+    auto* const module = reinterpret_cast<CUmod_st*>(64);
+    auto* const library = reinterpret_cast<CUlib_st*>(64);
+    const auto all = [&] {
+      std::printf("%d %d %d %d\n", gshmemx_cumodule_init(module), gshmemx_cumodule_finalize(module),
+                  gshmemx_culibrary_init(library), gshmemx_culibrary_finalize(library));
+    };
+    all();
+    const Runtime runtime;
+    all();
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  const auto status = [](int code) {
+    const std::string one = std::to_string(code);
+    return one + " " + one + " " + one + " " + one + "\n";
+  };
+  CHECK(contains(outcome.output, status(GSHMEMX_ERROR_NOT_INITIALIZED)));
+  CHECK(contains(outcome.output, status(GSHMEMX_ERROR_NOT_SUPPORTED)));
+  for (const char* call :
+       {"cumodule_init", "cumodule_finalize", "culibrary_init", "culibrary_finalize"})
+    for (const char* why :
+         {"the library is not initialized on this thread", "the PE runs in CPU mode"})
+      CHECK(contains(outcome.output, std::string("gshmemx_") + call + ": " + why));
 }
 
 TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why") {

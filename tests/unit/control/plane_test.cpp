@@ -391,9 +391,9 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
 
 TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
   struct Broken final : bootstrap::Bootstrap {
-    explicit Broken(std::string& said) : said_(said) {}
+    Broken(std::string& said, int size) : said_(said), size_(size) {}
     int rank() const noexcept override { return 1; }
-    int size() const noexcept override { return 2; }
+    int size() const noexcept override { return size_; }
     const char* name() const noexcept override { return "broken"; }
     void allgather(const void*, void*, std::size_t) override {
       throw Error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone");
@@ -402,13 +402,20 @@ TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
       said_ += std::to_string(code) + ": " + std::string(reason);
     }
     std::string& said_;
+    int size_;
   };
   std::string said;
   PeOptions options{.config = Config::from_env()};
   options.config.device = DeviceChoice::kCpu;
-  expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone",
-               [&] { Pe(std::make_unique<Broken>(said), std::move(options)); });
-  CHECK(said == "1: PE 1 failed during init: rank 0 is gone");
+  for (const int size : {2, 65536}) {
+    said.clear();
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone",
+                 [&] { Pe(std::make_unique<Broken>(said, size), options); });
+    CHECK(said == "1: PE 1 failed during init: rank 0 is gone");
+  }
+  // A launcher that starts more knows that all end.
+  expect_error(GSHMEMX_ERROR_NOT_SUPPORTED, "a job of 65537 PEs; this version takes up to 65536",
+               [&] { Pe(std::make_unique<Broken>(said, 65537), options); });
 }
 
 TEST_CASE("init_brings_a_bootstrap_some_bytes_of_each_pe_whatever_follows") {
