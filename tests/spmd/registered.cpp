@@ -436,7 +436,7 @@ SPMD_TEST(buffers_are_registered_and_unregistered_in_any_order) {
 }
 
 SPMD_TEST(wrong_registrations_are_refused_on_all_pes) {
-  UserMemory memory(pe, 2);
+  UserMemory memory(pe, 2), more(pe, 2);
   char* const data = memory.data();
   const std::size_t bytes = memory.bytes();
   const bool is_last = pe.me() == pe.n() - 1;
@@ -460,7 +460,7 @@ SPMD_TEST(wrong_registrations_are_refused_on_all_pes) {
   refused(__LINE__, data, bytes, is_last ? 4 : 0);
   if (pe.n() > 1) refused(__LINE__, data, is_last ? bytes / 2 : bytes);
   {
-    const Registered registered(pe, memory);
+    const Registered registered(pe, memory), other(pe, more);
     refused(__LINE__, data, bytes);
     refused(__LINE__, registered.data, bytes);
     const auto kept = [&](int line, void* at, std::size_t size, int status) {
@@ -472,7 +472,10 @@ SPMD_TEST(wrong_registrations_are_refused_on_all_pes) {
     kept(__LINE__, registered.data + 8, bytes, invalid);
     kept(__LINE__, registered.data, bytes / 2, invalid);
     kept(__LINE__, is_last ? heap.data() : registered.data, bytes, invalid);
-    if (pe.n() > 1) kept(__LINE__, registered.data, is_last ? bytes : 8, GSHMEMX_ERROR_SYMMETRY);
+    if (pe.n() > 1) {
+      kept(__LINE__, registered.data, is_last ? bytes : 8, GSHMEMX_ERROR_SYMMETRY);
+      kept(__LINE__, is_last ? other.data : registered.data, bytes, GSHMEMX_ERROR_SYMMETRY);
+    }
     gshmem_uint64_p(registered.words(), 77, pe.next());
     pe.barrier();
     SPMD_EQ(pe, memory.word(bytes / 8 - kRegisteredWords), 77u);
