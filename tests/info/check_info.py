@@ -113,7 +113,8 @@ def check_good_page(page, seconds):
     assert min(latencies) > 0.1 and 0 < max(puts, atomics) < 20 and 0 < max(put, get) < 200, figures
     took = 21 * 100 * sum(latencies) * 1e-6 + 0.02 / max(puts, 0.005) + 0.005 / max(atomics, 0.005)
     took += 200 * 2**20 * 1e-9 * (1 / max(put, 0.005) + 1 / max(get, 0.005))
-    assert took < 1.5 * seconds, f"{took} s of figures within {seconds} s\n{page}"  # by the median
+    # Latencies are medians, which are at most twice the mean.
+    assert took < 2 * seconds, f"{took} s of figures within {seconds} s\n{page}"
 
 
 def case_selftest(program):
@@ -122,10 +123,9 @@ def case_selftest(program):
     good, log = run_both(program, ["--nic-selftest"], 0, GSHNIC_STRICT="1", **soft)
     check_good_page(good, time.monotonic() - begun)
     # The error that it makes at this end, and nothing that the soft NIC found besides.
-    found = [line for line in log.splitlines() if "soft NIC" in line]
-    assert len(found) == 1 and "key 0xdead00: no region has this key" in found[0], log
+    found = log.splitlines()
+    assert len(found) == 1 and "soft NIC" in log and "key 0xdead00: no region has this key" in found[0], log
     assert good.endswith("\n\nAll checks are good.\n") and "FAILED" not in good, good
-    assert "gshmem[0]" not in log, log  # errors are what it provokes
     # Each part, also those in GPU memory where there is a GPU, tries the same.
     parts = [re.findall("^  (?:ok|FAILED|      ) +(.*?)  ", part, re.M) for part in good.split("\n\n")[1:-1]]
     for part in parts[1:]:
@@ -137,9 +137,8 @@ def case_selftest(program):
             assert re.search("FAILED +" + line, page), f"{rules} {adversary}: no {line!r} in\n{page}"
     page = run(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", **soft)
     assert re.search("FAILED +init .*mlx5_9", page) and "transfers" not in page, page
-    log = run_both(program, ["--nic-selftest"], 1, GSHMEM_NIC_DEVICES="=mlx5_9", GSHMEM_LOG="error", **soft)[1]
-    assert "gshmem[0] ERROR: " in log, log  # that of the user counts
-    page = run(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", **soft)
+    page, log = run_both(program, ["--nic-selftest"], 0, GSHMEM_DOORBELL="agent", GSHMEM_LOG="error", **soft)
+    assert "gshmem[0] ERROR: " in log, log  # to those who ask for it
     for name in ("doorbell alone", "record first"):
         assert re.search(f"ok +{name} +left out: kernels ring a word in memory", page), page
 
