@@ -377,7 +377,10 @@ TEST_CASE("wait_for_a_pe_in_finalize_is_an_error") {
     }
     CHECK(outcomes[kVictim].code == 0);
     INFO(name << " on PE 1: " << outcomes[kVictim].output);
-    CHECK(contains(outcomes[kVictim].output, "WARN: finalize goes on without the other PEs: "));
+    // The others come to finalize, or meet it in a call that all make.
+    const bool met = name == "team_init" || name == "malloc";
+    CHECK(contains(outcomes[kVictim].output, "WARN: finalize goes on without the other PEs: ") !=
+          met);
   }
 }
 
