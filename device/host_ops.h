@@ -129,9 +129,10 @@ inline bool is_collective(CallKind kind) {
 /// Failures are recorded as faults, not thrown.
 class HostOps {
  public:
-  /// Makes the call after all earlier ones of this object; returns its answer, else 0. A transfer
-  /// that does not wait has only begun. `dest` and `source` may be host or GPU memory. A barrier
-  /// and a sync complete everything first, and are with host threads of the other PEs.
+  /// Makes the call after all earlier ones of this object but for collectives of other threads;
+  /// returns its answer, else 0. A transfer that does not wait has only begun. `dest` and `source`
+  /// may be host or GPU memory. A barrier and a sync complete everything first, and are with host
+  /// threads of the other PEs.
   virtual std::uint64_t run(const Call& call) = 0;
 
  protected:

@@ -57,6 +57,8 @@ class Gpu {
   [[nodiscard]] virtual device::HostOps* ops() noexcept = 0;
   /// Leaves a call in a stream of this GPU: CudaHostOps::run_in.
   virtual std::uint64_t run_in(CUstream_st* stream, const device::Call& call) = 0;
+  /// Waits for the host threads that are in a collective.
+  virtual void await_collectives() const = 0;
   /// Where syncs of host threads and faults of host operations go.
   virtual void set_callbacks(std::function<int(const char* call, int team)> sync,
                              std::function<void(const class Error&)> fault) = 0;

@@ -158,6 +158,7 @@ class CudaGpu final : public Gpu {
   std::uint64_t run_in(CUstream_st* stream, const device::Call& call) override {
     return ops_->run_in(stream, call);
   }
+  void await_collectives() const override { ops_->await_collectives(); }
   void set_callbacks(std::function<int(const char*, int)> sync,
                      std::function<void(const Error&)> fault) override {
     ops_->set_callbacks(std::move(sync), std::move(fault));

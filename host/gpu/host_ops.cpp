@@ -4,8 +4,10 @@
 #include <gshmem/device/p2p.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 
 namespace gshmem {
 
@@ -17,7 +19,7 @@ CudaHostOps::CudaHostOps(const CudaDriver& cuda, CUcontext context)
   // Non-blocking: must not wait for kernels that wait for us.
   GSHMEM_CU(&cuda_, cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
   void* word = nullptr;
-  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, (1 + kAnswers) * sizeof(*word_),
+  GSHMEM_CU(&cuda_, cuMemHostAlloc, &word, (1 + kSlots) * sizeof(*word_),
             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
   word_ = static_cast<std::uint64_t*>(word);
   void* pinned = nullptr;
@@ -37,6 +39,8 @@ CudaHostOps::~CudaHostOps() {
   if (service_) cuda_.cuModuleUnload(service_);
   if (word_) cuda_.cuMemFreeHost(word_);
   if (pinned_) cuda_.cuMemFreeHost(pinned_);
+  for (const Slot& slot : slots_)
+    if (slot.stream) cuda_.cuStreamDestroy(slot.stream);
   if (stream_) cuda_.cuStreamDestroy(stream_);
 }
 
@@ -45,17 +49,19 @@ void CudaHostOps::load_service() {
   GSHMEM_CU(&cuda_, cuModuleGetFunction, &kernel_, service_, kServiceKernel);
 }
 
-void CudaHostOps::in_context(const std::function<void()>& work) {
+int CudaHostOps::in_context(const std::function<void()>& work) {
   try {
     const CudaScope scope(cuda_, context_);
     work();
+    return GSHMEMX_SUCCESS;
   } catch (const Error& error) {
     fault_(error);
+    return error.code();
   }
 }
 void CudaHostOps::guarded(const std::function<void()>& work) {
   const std::lock_guard lock(mutex_);
-  in_context(work);
+  (void)in_context(work);
 }
 
 std::uint64_t CudaHostOps::run(const Call& call) {
@@ -114,7 +120,7 @@ std::uint64_t CudaHostOps::run(const Call& call) {
     case CallKind::kReducescatter:
     case CallKind::kInscan:
     case CallKind::kExscan:
-      return serve(call);
+      return serve_collective(call);
     case CallKind::kWait:  // of host threads by device/wait.h, which loads
       return 0;
   }
@@ -274,11 +280,24 @@ std::uint64_t CudaHostOps::serve(const Call& call) {
   std::uint64_t value = 0;
   guarded([&] {
     const abi::DeviceState& of = call.context ? *call.context : state_;
-    launch(stream_, call, of, word_, is_collective(call.kind) ? threads_for(call) : 1);
+    launch(stream_, call, of, word_, 1);
     GSHMEM_CU(&cuda_, cuStreamSynchronize, stream_);
     value = *word_;
   });
   return value;
+}
+
+std::uint64_t CudaHostOps::serve_collective(const Call& call) {
+  ++in_collectives_;
+  finish();  // as if it were in the stream of the copies
+  std::uint64_t answer = 0;
+  const int status = in_context([&] { answer = await_answer(nullptr, call, threads_for(call)); });
+  --in_collectives_;  // this object may end now
+  return status == GSHMEMX_SUCCESS ? answer : static_cast<std::uint64_t>(status);
+}
+
+void CudaHostOps::await_collectives() const {
+  while (in_collectives_ != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void CudaHostOps::zero(void* memory, std::size_t bytes) {

@@ -1,7 +1,8 @@
 // Call records of host threads on GPU heaps: copies by the copy engine on a stream of the PE's own;
 // atomics, and all that goes over the network, by the service kernel (host/gpu/service.cu). One
 // mutex serializes the PE's host threads, except where they poll by the CPU's mapping of the heap,
-// and where they leave a record in a stream of the application's.
+// where they leave a record in a stream of the application's, and in collectives. Invariant: no
+// thread waits for another PE with the mutex held.
 #pragma once
 
 #include <gshmem/abi/state.h>
@@ -45,10 +46,17 @@ class CudaHostOps final : public device::HostOps {
   void zero(void* memory, std::size_t bytes);
   /// Waits for the copies; complete() also for the network.
   void finish();
+  /// Waits for the host threads that are in a collective: it ends by itself, by a fault at last.
+  void await_collectives() const;
 
  private:
   static constexpr std::size_t kStagingBytes = sizeof(abi::InternalArea::staging);
-  static constexpr int kAnswers = 32;
+  static constexpr int kSlots = 511;  ///< with word_ a page
+  /// Of one call that a thread waits for without the mutex.
+  struct Slot {
+    std::atomic<bool> is_used{false};
+    CUstream stream = nullptr;  ///< made when the first call needs it
+  };
   void put(void* dest, const void* source, std::size_t bytes, int pe);
   void get(void* dest, const void* source, std::size_t bytes, int pe);
   void put_strided(const device::Call& call);
@@ -62,6 +70,8 @@ class CudaHostOps final : public device::HostOps {
   [[nodiscard]] std::uint64_t load(const void* address, std::size_t width);
   /// The service kernel makes the call; its answer.
   [[nodiscard]] std::uint64_t serve(const device::Call& call);
+  /// Likewise, while calls of other threads go on: it waits for other PEs.
+  [[nodiscard]] std::uint64_t serve_collective(const device::Call& call);
   void copy_async(void* dst, const void* src, std::size_t bytes, CUstream stream);
   void launch(CUstream stream, const device::Call& call, const abi::DeviceState& state,
               std::uint64_t* answer, unsigned threads);
@@ -77,10 +87,13 @@ class CudaHostOps final : public device::HostOps {
   void require_reached(const device::Call& call, const char* argument, const void* address) const;
   [[nodiscard]] std::uint64_t leave(CUstream stream, const device::Call& call);
   void leave_transfer(CUstream stream, const device::Call& call);
-  [[nodiscard]] std::uint64_t await_answer(CUstream stream, const device::Call& call);
+  [[nodiscard]] std::uint64_t leave_element(CUstream stream, const device::Call& call);
+  /// The answer to a call in `stream`; null: in a stream that no other call is in.
+  [[nodiscard]] std::uint64_t await_answer(const CUstream* stream, const device::Call& call,
+                                           unsigned threads);
   /// Runs `work` with the context current, guarded() also locked; an Error becomes a fault of the
-  /// PE.
-  void in_context(const std::function<void()>& work);
+  /// PE, and its code the result.
+  int in_context(const std::function<void()>& work);
   void guarded(const std::function<void()>& work);
   void load_service();
 
@@ -93,8 +106,9 @@ class CudaHostOps final : public device::HostOps {
   abi::DeviceState state_;
   const GpuMapping* mapping_ = nullptr;
   char* pinned_ = nullptr;         ///< kStagingBytes: transfers on the network path
-  std::uint64_t* word_ = nullptr;  ///< pinned: the answer of run, then those of run_in
-  std::atomic<bool> answer_used_[kAnswers] = {};
+  std::uint64_t* word_ = nullptr;  ///< pinned: the answer under the mutex, then those of slots
+  Slot slots_[kSlots];
+  std::atomic<int> in_collectives_{0};  ///< host threads
   std::mutex mutex_;
   std::function<int(const char*, int)> sync_;
   std::function<void(const Error&)> fault_;

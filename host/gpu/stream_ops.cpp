@@ -5,6 +5,7 @@
 #include <gshmem/device/p2p.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace gshmem {
 
@@ -81,8 +82,25 @@ void CudaHostOps::leave_transfer(CUstream stream, const Call& call) {
   launch(stream, signal, state_, nullptr, threads_for(signal));
 }
 
-/// The only call that a thread waits for. Its answer must not be another thread's.
-std::uint64_t CudaHostOps::await_answer(CUstream stream, const Call& call) {
+std::uint64_t CudaHostOps::await_answer(const CUstream* stream, const Call& call,
+                                        unsigned threads) {
+  int at = 0;
+  while (slots_[at].is_used.exchange(true)) at = (at + 1) % kSlots;
+  Slot& slot = slots_[at];
+  const auto give_back = [](Slot* of) { of->is_used = false; };
+  const std::unique_ptr<Slot, decltype(give_back)> taken(&slot, give_back);
+  std::uint64_t* const answer = word_ + 1 + at;
+  if (!stream) {
+    if (!slot.stream) GSHMEM_CU(&cuda_, cuStreamCreate, &slot.stream, CU_STREAM_NON_BLOCKING);
+    stream = &slot.stream;
+  }
+  launch(*stream, call, call.context ? *call.context : state_, answer, threads);
+  GSHMEM_CU(&cuda_, cuStreamSynchronize, *stream);
+  return *answer;
+}
+
+/// The only call in a stream that a thread waits for.
+std::uint64_t CudaHostOps::leave_element(CUstream stream, const Call& call) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   GSHMEM_CU(&cuda_, cuStreamIsCapturing, stream, &capture);
   require(capture == CU_STREAM_CAPTURE_STATUS_NONE, GSHMEMX_ERROR_NOT_SUPPORTED, [&] {
@@ -91,20 +109,12 @@ std::uint64_t CudaHostOps::await_answer(CUstream stream, const Call& call) {
         "get into memory of the graph",
         call.name);
   });
-  int at = 0;
-  while (answer_used_[at].exchange(true)) at = (at + 1) % kAnswers;
-  std::uint64_t* const answer = word_ + 1 + at;
-  launch(stream, call, state_, answer, 1);
-  const CUresult result = cuda_.cuStreamSynchronize(stream);
-  const std::uint64_t value = *answer;
-  answer_used_[at] = false;
-  cuda_.check(result, "cuStreamSynchronize");
-  return value;
+  return await_answer(&stream, call, 1);
 }
 
 std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
   require_stream(stream, call);
-  if (call.kind == CallKind::kG) return await_answer(stream, call);
+  if (call.kind == CallKind::kG) return leave_element(stream, call);
   if (is_transfer(call.kind)) {
     leave_transfer(stream, call);
     return 0;
@@ -119,18 +129,11 @@ std::uint64_t CudaHostOps::leave(CUstream stream, const Call& call) {
 }
 
 std::uint64_t CudaHostOps::run_in(CUstream stream, const Call& call) {
+  std::uint64_t answer = 0;
+  const int status = in_context([&] { answer = leave(stream, call); });
   const bool has_status =
       call.kind == CallKind::kBarrier || call.kind == CallKind::kSync || is_collective(call.kind);
-  std::uint64_t answer = 0;
-  in_context([&] {
-    try {
-      answer = leave(stream, call);
-    } catch (const Error& error) {
-      if (has_status) answer = static_cast<std::uint64_t>(error.code());
-      throw;
-    }
-  });
-  return answer;
+  return has_status && status != GSHMEMX_SUCCESS ? static_cast<std::uint64_t>(status) : answer;
 }
 
 }  // namespace gshmem

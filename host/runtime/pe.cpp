@@ -194,6 +194,7 @@ Pe::~Pe() {
   log_set_pe(state_.my_pe);
   faults_.leave();
   if (state_.magic == abi::kStateMagic) {
+    if (gpu_) gpu_->await_collectives();  // they use all that goes from here on
     try {
       quiet_network();
       complete_contexts();

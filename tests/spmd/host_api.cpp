@@ -1,6 +1,7 @@
 // What host threads may do between init and finalize, in both modes: queries, waits, and calls from
 // several threads of one PE.
-#include "tests/spmd/spmd.h"
+#include "tests/spmd/stream.h"
+#include "tests/spmd/teams.h"
 
 #include <cmath>
 #include <cstring>
@@ -100,6 +101,45 @@ SPMD_TEST(several_host_threads_of_one_pe_work_at_the_same_time) {
   pe.barrier();
   SPMD_EQ(pe, gshmem_uint64_atomic_fetch(counter.data(), pe.me()),
           static_cast<std::uint64_t>(kThreads * rounds));
+}
+
+// Threads of a PE come to their teams in another order than those of its neighbour.
+SPMD_TEST(host_threads_of_a_pe_reduce_over_distinct_teams_at_the_same_time) {
+  if (streams_hold_each_other_up(pe)) return;
+  constexpr int kTeams = 4, kMost = 50;
+  const int rounds = pe.rounds(300);
+  std::vector<OwnTeam> teams;
+  for (int i = 0; i < kTeams; ++i) teams.push_back(split(pe, GSHMEM_TEAM_WORLD, 0, 1, pe.n()));
+  SymmetricArray<int> sums(kTeams * kMost), mine(kTeams * kMost), data(1), counter(1);
+  mine.write(std::vector<int>(mine.size(), pe.me() + 1), pe.me());
+  pe.barrier();
+  void* const handle = gshmemx_pe_handle();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kTeams; ++i) {
+    const int which = (i + pe.me()) % kTeams;
+    threads.emplace_back([&, which] {
+      SPMD_EQ(pe, gshmemx_bind_thread(handle), 0);
+      int* const sum = sums.data() + which * kMost;
+      const gshmem_team_t team = teams[static_cast<std::size_t>(which)].get();
+      for (int round = 0; round < rounds; ++round) {
+        const int last = round % kMost;
+        const int status = gshmem_int_sum_reduce(team, sum, mine.data() + which * kMost,
+                                                 static_cast<std::size_t>(last) + 1);
+        SPMD_EQ(pe, status, 0);
+        SPMD_EQ(pe, gshmem_int_g(sum + last, pe.me()), pe.n() * (pe.n() + 1) / 2);
+      }
+      SPMD_EQ(pe, gshmemx_bind_thread(nullptr), 0);
+    });
+  }
+  for (int round = 0; round < rounds; ++round) {
+    gshmem_int_p(data.data(), round + 1, pe.next());
+    gshmem_int_atomic_inc(counter.data(), pe.next());
+    gshmem_quiet();
+  }
+  for (std::thread& thread : threads) thread.join();
+  pe.barrier();
+  SPMD_EQ(pe, gshmem_int_g(data.data(), pe.me()), rounds);
+  SPMD_EQ(pe, gshmem_int_g(counter.data(), pe.me()), rounds);
 }
 
 SPMD_TEST(memory_outside_of_the_heap_of_any_size_moves_by_host_thread) {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -188,6 +189,12 @@ CUresult query(CUstream handle) {
 CUresult synchronize(CUstream handle) {
   if (!in_context("cuStreamSynchronize")) return CUDA_ERROR_INVALID_CONTEXT;
   if (breaks_capture("cuStreamSynchronize")) return kCaptured;
+  if (record().holding_collectives && has_collective(handle)) {
+    ++record().held_collectives;
+    while (record().holding_collectives) sched_yield();
+    --record().held_collectives;
+  }
+  note_wait(handle);
   for (bool first = true;; first = false) {
     const std::lock_guard lock(record().mutex);
     auto& stream = *reinterpret_cast<Stream*>(handle);
@@ -203,9 +210,15 @@ CUresult create_stream(CUstream* stream, unsigned flags) {
                      CUDA_ERROR_INVALID_VALUE);
   }
   *stream = reinterpret_cast<CUstream>(new Stream);
+  ++record().streams;
   return CUDA_SUCCESS;
 }
 CUresult destroy_stream(CUstream stream) {
+  --record().streams;
+  if (record().holding_collectives && has_collective(stream)) {
+    const std::lock_guard lock(record().mutex);
+    return violation("the end of a stream in which a kernel runs", CUDA_ERROR_INVALID_VALUE);
+  }
   delete reinterpret_cast<Stream*>(stream);
   return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,7 @@ std::map<std::uintptr_t, Mapping> mappings;
 std::map<std::uintptr_t, std::size_t> ranges;
 std::map<std::uintptr_t, std::size_t> allocated;  ///< memory that is no heap
 std::set<void*> registered_pages;
+std::set<const void*> busy_streams;
 CUmemGenericAllocationHandle last_handle = 0;
 
 CUresult violated(const std::string& what) {
@@ -286,14 +288,20 @@ CUresult load(CUmodule* module, const void*) { return *module = nullptr, CUDA_SU
 CUresult function_of(CUfunction* function, CUmodule, const char*) {
   return *function = nullptr, CUDA_SUCCESS;
 }
+/// Whether there are others.
+bool makes_busy(const void* stream) {
+  busy_streams.insert(stream);
+  return busy_streams.size() > 1;
+}
 /// Kernels do nothing: what a PE without any operation runs, at its end, leaves zeros anyway. Of
-/// the proof of a queue, at its beginning, they say that it succeeded.
+/// the proof of a queue, at its beginning, they say that it succeeded, and of collectives, too.
 CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                 unsigned, CUstream stream, void** parameters, void**) {
   const std::lock_guard lock(mutex);
   const auto& request = *static_cast<const ServiceRequest*>(parameters[1]);
-  if (request.call.kind == device::CallKind::kProve) *request.answer = 1;
-  seen.in_streams.push_back({stream, true, threads, request, 0, 0});
+  if (request.answer != nullptr)
+    *request.answer = request.call.kind == device::CallKind::kProve ? 1 : 0;
+  seen.in_streams.push_back({stream, true, threads, request, 0, 0, makes_busy(stream)});
   return CUDA_SUCCESS;
 }
 CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
@@ -302,7 +310,7 @@ CUresult set_bytes(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstr
 CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   const std::lock_guard lock(mutex);
   const ServiceRequest none{device::Call(device::CallKind::kCopy, ""), nullptr, ""};
-  seen.in_streams.push_back({stream, false, 0, none, to, bytes});
+  seen.in_streams.push_back({stream, false, 0, none, to, bytes, makes_busy(stream)});
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }
@@ -358,6 +366,18 @@ bool is_of_gpu(std::uintptr_t address) {
   if (next != allocated.begin() && address - std::prev(next)->first < std::prev(next)->second)
     return true;
   return mapping_at(address) != mappings.end();
+}
+
+void note_wait(const void* stream) {
+  const std::lock_guard lock(mutex);
+  busy_streams.erase(stream);
+}
+
+bool has_collective(const void* stream) {
+  const std::lock_guard lock(mutex);
+  return std::any_of(seen.in_streams.begin(), seen.in_streams.end(), [&](const InStream& made) {
+    return made.is_launch && made.stream == stream && device::is_collective(made.request.call.kind);
+  });
 }
 
 void* find_in_heaps(const std::string& name) {

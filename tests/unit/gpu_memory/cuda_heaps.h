@@ -22,6 +22,7 @@ struct InStream {
   unsigned threads;         ///< of a launch
   ServiceRequest request;   ///< of a launch
   std::uint64_t to, bytes;  ///< of a copy
+  bool beside_others;       ///< in other streams was what nobody had waited for
 };
 
 struct CudaHeaps {
@@ -59,6 +60,10 @@ using CudaHeapsRecord = CudaHeaps*();
 
 /// The address is in a heap, or in other memory of a GPU.
 bool is_of_gpu(std::uintptr_t address);
+/// A collective has been launched in the stream since the last reset.
+bool has_collective(const void* stream);
+/// Somebody has waited for the stream.
+void note_wait(const void* stream);
 /// Functions of this part by their name; null: not one of them.
 void* find_in_heaps(const std::string& name);
 
