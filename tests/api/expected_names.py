@@ -6,9 +6,11 @@ Imported by names_test.py.
 
 import re
 
+# The release of NVSHMEM whose names these are.
+NVSHMEM_RELEASE = (3, 8, 0)
+
 # Type sets: OpenSHMEM 1.5, tables 3 (RMA), 4 and 5 (atomics), 6 (point-to-point synchronization),
 # plus the two 16-bit floating types of NVSHMEM and without long double and complex.
-# NVSHMEM's are those of its release 3.8.0.
 RMA = ("bfloat16 half float double char schar short int long longlong uchar ushort uint ulong "
        "ulonglong int8 int16 int32 int64 uint8 uint16 uint32 uint64 size ptrdiff").split()
 SIZES = "8 16 32 64 128".split()
@@ -266,14 +268,14 @@ ABSENT_OPENSHMEM = {}
 
 
 def nvshmem_inventory():
-    """All functions of NVSHMEM 3.8.0; its headers declare no others."""
+    """All functions of NVSHMEM; its headers declare no others."""
     absent = [name for names_ in ABSENT_NVSHMEM.values() for name in names_]
     inventory = names("nvshmem") | launch_names("nvshmem") | {f"nvshmem{n}" for n in absent}
     assert len(inventory) == 3484 + len(NVSHMEM_BEYOND), len(inventory)
     return inventory
 
 
-# Names of ours under NVSHMEM's prefix that NVSHMEM 3.8.0 has not.
+# Names of ours under NVSHMEM's prefix that NVSHMEM has not.
 NVSHMEM_BEYOND = []
 
 
@@ -304,8 +306,9 @@ def openshmem_inventory():
     return inventory
 
 
-# Constants of NVSHMEM 3.8.0 with their values, but for the vendor's versions and strings.
+# Constants of NVSHMEM with their values, but for its strings. Programs choose code by the release.
 MAX = 0x7fffffff
+MAJOR, MINOR, PATCH = NVSHMEM_RELEASE
 CONSTANTS = {
     "NVSHMEM_CMP_": dict(EQ=0, NE=1, GT=2, LE=3, LT=4, GE=5, SENTINEL=MAX),
     "NVSHMEM_SIGNAL_": dict(SET=9, ADD=10),
@@ -321,6 +324,8 @@ CONSTANTS = {
     "NVSHMEM_MAJOR_": dict(VERSION=1),
     "NVSHMEM_MINOR_": dict(VERSION=3),
     "NVSHMEM_MAX_": dict(NAME_LEN=256),
+    "NVSHMEM_VENDOR_": dict(MAJOR_VERSION=MAJOR, MINOR_VERSION=MINOR, PATCH_VERSION=PATCH,
+                            VERSION=MAJOR * 10000 + MINOR * 100 + PATCH),
     "NVSHMEMX_TEAM_": dict(NODE=2, SAME_MYPE_NODE=3),
     "NVSHMEMX_INIT_": dict(THREAD_PES=1, WITH_MPI_COMM=2, WITH_SHMEM=4, WITH_UNIQUEID=8, MAX=-1 - MAX),
     "NVSHMEMX_QP_": dict(HOST=0, DEFAULT=1, ANY=MAX, ALL=MAX),

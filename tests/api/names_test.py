@@ -65,6 +65,10 @@ def check_symbols(library):
 
 def check_nvshmem(host, static):
     """What loaders find by name; and gshmem's names, which nvshmem.h's inline functions call."""
+    file = "libnvshmem_host.so." + ".".join(map(str, expected.NVSHMEM_RELEASE))
+    if os.path.basename(os.path.realpath(host)) != file:
+        print(f"{host} is {os.path.realpath(host)}, not {file}")
+        return 1
     wanted = expected.names("nvshmem") | expected.names("gshmem") | set(expected.INTERNAL)
     errors = compare("libnvshmem_host", exported(host), wanted)
     lines = run(["nm", "--defined-only", "--extern-only", static]).splitlines()

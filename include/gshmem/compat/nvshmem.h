@@ -93,10 +93,11 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
 #define NVSHMEM_MINOR_VERSION 3
 #define NVSHMEM_MAX_NAME_LEN GSHMEM_MAX_NAME_LEN
 #define NVSHMEM_VENDOR_STRING GSHMEM_VENDOR_STRING
-// The NVSHMEM release whose interface this is: programs choose code by it.
+// The NVSHMEM release whose interface this is: programs choose code by it. CMake's package and the
+// name of the library's file take it from here.
 #define NVSHMEM_VENDOR_MAJOR_VERSION 3
-#define NVSHMEM_VENDOR_MINOR_VERSION 5
-#define NVSHMEM_VENDOR_PATCH_VERSION 1
+#define NVSHMEM_VENDOR_MINOR_VERSION 8
+#define NVSHMEM_VENDOR_PATCH_VERSION 0
 #define NVSHMEM_VENDOR_PACKAGE_VERSION 0
 #define NVSHMEM_VENDOR_VERSION                                                 \
   (NVSHMEM_VENDOR_MAJOR_VERSION * 10000 + NVSHMEM_VENDOR_MINOR_VERSION * 100 + \

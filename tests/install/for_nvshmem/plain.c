@@ -3,10 +3,12 @@
 
 int main(void) {
   int* word;
-  int mype, npes, got;
+  int mype, npes, got, major, minor, patch;
   nvshmem_init();
   mype = nvshmem_my_pe();
   npes = nvshmem_n_pes();
+  nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+  if (major * 10000 + minor * 100 + patch != NVSHMEM_VENDOR_VERSION) return 1;
   assert(nvshmemx_init_status() >= NVSHMEM_STATUS_IS_INITIALIZED);
   word = (int*)nvshmem_malloc(sizeof(*word));
   if (word == NULL) return 1;
