@@ -375,3 +375,11 @@ ABSENT_OTHERS = {
     "NVSHMEM_..._PLUGIN_..._VERSION": "its plugins do not fit into this library",
     "NVSHMEM_IBRC_SUPPORT and other options of its build": "they tell of transports that it has",
 }
+# Functions of ours that no body of tests/spmd calls: a pattern, and the name of the tested function that is the same
+# row of functions.def; without one, the test that has them.
+EXCUSED = [
+    (r"gshmem_(\w+_atomic_\w+_nbi)", r"gshmem_ctx_\1", "on the default context they are the same call"),
+    (r"gshmemx_cu(module|library)_(init|finalize)", None, "tests/device/module, tests/device/library: of GPUs alone"),
+    (r"gshmemx_set_attr_mpi_comm_args", None, "examples/mpi_init: MPI makes the job"),
+    (r"gshmem_global_exit", None, "tests/spmd/bad_input/test_death.cpp: it ends the program"),
+]

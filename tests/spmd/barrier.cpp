@@ -9,7 +9,25 @@ using namespace gshmem::spmd;
 
 namespace {
 
-enum class Kind { kBarrier, kSync };
+enum class Kind { kBarrier, kSync, kByName };
+
+/// Barriers and syncs of groups in turn, by their names in the C API, each with a status.
+GSHMEM_FN int by_name(Scope scope, int round) {
+  const bool is_warp = scope == Scope::kWarp;
+  const int status = is_warp ? gshmemx_quiet_status_warp() : gshmemx_quiet_status_block();
+  if (status != 0) return status;
+  if (round % 4 == 0) {
+    is_warp ? gshmemx_barrier_all_warp() : gshmemx_barrier_all_block();
+    return 0;
+  }
+  if (round % 4 == 1) {
+    is_warp ? gshmemx_sync_all_warp() : gshmemx_sync_all_block();
+    return 0;
+  }
+  constexpr gshmem_team_t kWorld = GSHMEM_TEAM_WORLD;
+  if (round % 4 == 2) return is_warp ? gshmemx_barrier_warp(kWorld) : gshmemx_barrier_block(kWorld);
+  return is_warp ? gshmemx_team_sync_warp(kWorld) : gshmemx_team_sync_block(kWorld);
+}
 
 /// `entered[0]` of a PE is the number of the barrier it is about to enter.
 struct BarrierRounds {
@@ -24,8 +42,10 @@ struct BarrierRounds {
         }
         if (kind == Kind::kBarrier)
           ctx.barrier_all(group);
-        else
+        else if (kind == Kind::kSync)
           ctx.sync_all(group);
+        else
+          SPMD_EQ(log, by_name(scope, round), 0, now);
         for (int pe = group.thread_rank(); pe < ctx.n_pes(); pe += group.size()) {
           const std::uint64_t seen = ctx.atomic_fetch(entered, pe);
           if (seen < now || seen > now + 1) SPMD_EQ(log, seen, now, now);
@@ -38,7 +58,9 @@ struct BarrierRounds {
 void test_rounds(Pe& pe, Kind kind) {
   SymmetricArray<std::uint64_t> entered(1);
   for (const Scope scope : kScopes) {
-    pe.run(one_group(pe, scope), BarrierRounds{}, entered.data(), pe.rounds(1000), scope, kind);
+    if (kind == Kind::kByName && scope == Scope::kThread) continue;
+    pe.run(one_group(pe, scope), BarrierRounds{}, entered.data(),
+           pe.rounds(kind == Kind::kByName ? 100 : 1000), scope, kind);
     pe.barrier();
     gshmem_uint64_p(entered.data(), 0, pe.me());
     pe.barrier();
@@ -102,6 +124,11 @@ struct BarriersInTurn {
 
 SPMD_TEST(barrier_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kBarrier); }
 SPMD_TEST(sync_all_holds_everyone_until_all_have_entered) { test_rounds(pe, Kind::kSync); }
+
+SPMD_TEST(barriers_and_syncs_of_groups_by_their_names_hold_everyone) {
+  if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
+  test_rounds(pe, Kind::kByName);
+}
 
 SPMD_TEST(barrier_all_completes_puts_before_it) {
   SymmetricArray<std::uint32_t> data(200);

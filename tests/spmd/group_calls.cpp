@@ -1,7 +1,9 @@
 // Every group operation of the C API meets at both ends, as groups.cpp has it: fixed sizes and mem,
-// and all types where the host's compiler makes the bodies. In one kernel they are too many for
-// nvcc 13.0 (--Ofast-compile=min ends with a segmentation fault); what a type adds is its size.
+// and all types, and those on handles, where the host's compiler makes the bodies. In one kernel
+// they are too many for nvcc 13.0 (--Ofast-compile=min ends with a segmentation fault); what a type
+// adds is its size.
 #include "tests/spmd/groups.h"
+#include "tests/spmd/handles.h"
 
 #if !defined(__CUDACC__)
 #define GROUP_CALLS_OF_ALL_TYPES
@@ -13,38 +15,77 @@ using namespace gshmem::spmd;
 namespace {
 
 #define NAME CallsByWarp
-#define CALL(STEM) gshmemx_##STEM##_warp
+#define CALL(STEM, ...) gshmemx_##STEM##_warp(__VA_ARGS__)
 #include "tests/spmd/group_calls.def"
 #define NAME CallsByBlock
-#define CALL(STEM) gshmemx_##STEM##_block
+#define CALL(STEM, ...) gshmemx_##STEM##_block(__VA_ARGS__)
 #include "tests/spmd/group_calls.def"
+#if defined(GROUP_CALLS_OF_ALL_TYPES)
+#define NAME ContextCallsByWarp
+#define CALL(STEM, ...) gshmemx_ctx_##STEM##_warp(handle, __VA_ARGS__)
+#include "tests/spmd/group_calls.def"
+#define NAME ContextCallsByBlock
+#define CALL(STEM, ...) gshmemx_ctx_##STEM##_block(handle, __VA_ARGS__)
+#include "tests/spmd/group_calls.def"
+#define NAME QueueCallsByWarp
+#define CALL(STEM, ...) gshmemx_qp_##STEM##_warp(__VA_ARGS__, handle)
+#define TYPES_ALONE
+#include "tests/spmd/group_calls.def"
+#define NAME QueueCallsByBlock
+#define CALL(STEM, ...) gshmemx_qp_##STEM##_block(__VA_ARGS__, handle)
+#define TYPES_ALONE
+#include "tests/spmd/group_calls.def"
+#endif
 
-struct CallsInKernel {
-  static constexpr int kSteps = 5 * 8 + 6
+constexpr int kMostSteps = 5 * 8 + 6
 #if defined(GROUP_CALLS_OF_ALL_TYPES)
 #define GSHMEM_TYPE(N, T, AMO, WAIT, REDUCE) +8
 #include <gshmem/types.def>
 #endif
-      ;
+    ;
 
-  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, GroupSteps steps,
-                            Scope scope) const {
+template <class ByWarp, class ByBlock>
+struct CallsInKernel {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, GroupSteps steps, Scope scope,
+                            std::int32_t handle) const {
     if (scope == Scope::kWarp) {
-      CallsByWarp{}(ctx, log, ctx.warp(), steps);
+      ByWarp{}(ctx.on(handle), log, ctx.warp(), steps, handle);
     } else {
-      CallsByBlock{}(ctx, log, ctx.block(), steps);
+      ByBlock{}(ctx.on(handle), log, ctx.block(), steps, handle);
     }
   }
 };
 
-void test_calls(Pe& pe, Scope scope) {
+template <class ByWarp, class ByBlock>
+void test_calls(Pe& pe, Scope scope, std::int32_t handle = GSHMEM_CTX_DEFAULT) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
-  const GroupMemory memory(pe, scope, CallsInKernel::kSteps);
-  pe.run(memory.shape(), CallsInKernel{}, memory.steps(), scope);
+  const GroupMemory memory(pe, scope, kMostSteps);
+  pe.run(memory.shape(), CallsInKernel<ByWarp, ByBlock>{}, memory.steps(), scope, handle);
   pe.barrier();
 }
 
 }  // namespace
 
-SPMD_TEST(operations_of_every_type_by_warp_meet_at_both_ends) { test_calls(pe, Scope::kWarp); }
-SPMD_TEST(operations_of_every_type_by_block_meet_at_both_ends) { test_calls(pe, Scope::kBlock); }
+SPMD_TEST(operations_of_every_type_by_warp_meet_at_both_ends) {
+  test_calls<CallsByWarp, CallsByBlock>(pe, Scope::kWarp);
+}
+SPMD_TEST(operations_of_every_type_by_block_meet_at_both_ends) {
+  test_calls<CallsByWarp, CallsByBlock>(pe, Scope::kBlock);
+}
+
+#if defined(GROUP_CALLS_OF_ALL_TYPES)
+SPMD_TEST(operations_of_every_type_on_a_context_meet_at_both_ends) {
+  const OwnedContexts contexts(pe, 1, 0, OwnedContexts::Queues::kOwn);
+  for (const Scope scope : {Scope::kWarp, Scope::kBlock}) {
+    if (pe.draws())
+      test_calls<ContextCallsByWarp, ContextCallsByBlock>(pe, scope, contexts.list().handle[0]);
+  }
+}
+SPMD_TEST(operations_of_every_type_on_a_queue_meet_at_both_ends) {
+  const OwnedQueues queues(pe, 1);
+  for (const Scope scope : {Scope::kWarp, Scope::kBlock}) {
+    if (pe.draws())
+      test_calls<QueueCallsByWarp, QueueCallsByBlock>(pe, scope, queues.list().handle[0]);
+  }
+}
+#endif

@@ -81,25 +81,27 @@ T value_of(std::uint64_t seed) {
   return value;
 }
 
-/// The calls of one type, which the table of types makes.
-template <class T>
+/// The calls of one type, which the table of types makes; of a size arrays are void.
+template <class T, class Array = T>
 struct Calls {
-  void (*p)(T*, T, int, gshmemx_stream_t);
+  void (*p)(T*, T, int, gshmemx_stream_t);  ///< null: sizes have none, nor g
   T (*g)(const T*, int, gshmemx_stream_t);
-  void (*put)(T*, const T*, std::size_t, int, gshmemx_stream_t);
-  void (*get)(T*, const T*, std::size_t, int, gshmemx_stream_t);
-  void (*put_nbi)(T*, const T*, std::size_t, int, gshmemx_stream_t);
-  void (*get_nbi)(T*, const T*, std::size_t, int, gshmemx_stream_t);
-  void (*iput)(T*, const T*, std::ptrdiff_t, std::ptrdiff_t, std::size_t, int, gshmemx_stream_t);
-  void (*iget)(T*, const T*, std::ptrdiff_t, std::ptrdiff_t, std::size_t, int, gshmemx_stream_t);
-  void (*put_signal)(T*, const T*, std::size_t, std::uint64_t*, std::uint64_t, int, int,
+  void (*put)(Array*, const Array*, std::size_t, int, gshmemx_stream_t);
+  void (*get)(Array*, const Array*, std::size_t, int, gshmemx_stream_t);
+  void (*put_nbi)(Array*, const Array*, std::size_t, int, gshmemx_stream_t);
+  void (*get_nbi)(Array*, const Array*, std::size_t, int, gshmemx_stream_t);
+  void (*iput)(Array*, const Array*, std::ptrdiff_t, std::ptrdiff_t, std::size_t, int,
+               gshmemx_stream_t);
+  void (*iget)(Array*, const Array*, std::ptrdiff_t, std::ptrdiff_t, std::size_t, int,
+               gshmemx_stream_t);
+  void (*put_signal)(Array*, const Array*, std::size_t, std::uint64_t*, std::uint64_t, int, int,
                      gshmemx_stream_t);
-  void (*put_signal_nbi)(T*, const T*, std::size_t, std::uint64_t*, std::uint64_t, int, int,
+  void (*put_signal_nbi)(Array*, const Array*, std::size_t, std::uint64_t*, std::uint64_t, int, int,
                          gshmemx_stream_t);
 };
 
-template <class T>
-void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T>& calls) {
+template <class T, class Array = T>
+void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T, Array>& calls) {
   constexpr std::size_t kCount = 9;
   SymmetricArray<T> memory(8 * kCount);
   SymmetricArray<std::uint64_t> signals(2);
@@ -115,7 +117,7 @@ void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T>& 
   pe.barrier();
   const gshmemx_stream_t s = stream.get();
   const T single = value_of<T>(seed_of(pe, pe.me(), 7));
-  calls.p(place(1), single, pe.next(), s);
+  if (calls.p) calls.p(place(1), single, pe.next(), s);
   calls.put(place(2), source, kCount, pe.next(), s);
   calls.put_nbi(place(3), source, kCount, pe.next(), s);
   calls.iput(place(4), source, 2, 4, 3, pe.next(), s);
@@ -125,7 +127,7 @@ void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T>& 
   gshmemx_signal_wait_until_on_stream(signals.data(), GSHMEM_CMP_EQ, 3, s);
   gshmemx_uint64_wait_until_on_stream(signals.data() + 1, GSHMEM_CMP_EQ, 4, s);
   gshmemx_barrier_all_on_stream(s);
-  const T got = calls.g(source, pe.next(), s);
+  const T got = calls.g ? calls.g(source, pe.next(), s) : T{};
   calls.get(place(7), source, 3, pe.next(), s);
   calls.get_nbi(place(7) + 3, source + 3, 3, pe.next(), s);
   calls.iget(place(7) + 6, source, 1, 2, 3, pe.next(), s);
@@ -138,14 +140,15 @@ void check_type(Pe& pe, const Stream& stream, const char* name, const Calls<T>& 
                                   next = bytes_of(pe.next(), 0);
   const auto here = [&](std::size_t i, std::size_t n) { return pe.read(place(i), n * sizeof(T)); };
   const T from_previous = value_of<T>(seed_of(pe, pe.previous(), 7));
-  same(here(1, 1).data(), reinterpret_cast<const std::uint8_t*>(&from_previous), sizeof(T));
+  if (calls.p)
+    same(here(1, 1).data(), reinterpret_cast<const std::uint8_t*>(&from_previous), sizeof(T));
   for (const std::size_t i : {2u, 3u, 5u, 6u})
     same(here(i, kCount).data(), theirs.data(), theirs.size());
   for (std::size_t i = 0; i < 3; ++i) {
     same(here(4, kCount).data() + 2 * i * sizeof(T), theirs.data() + 4 * i * sizeof(T), sizeof(T));
     same(here(7, kCount).data() + (6 + i) * sizeof(T), next.data() + 2 * i * sizeof(T), sizeof(T));
   }
-  same(&got, next.data(), sizeof(T));
+  if (calls.g) same(&got, next.data(), sizeof(T));
   same(here(7, 6).data(), next.data(), 6 * sizeof(T));
   pe.barrier();
 }
@@ -290,6 +293,23 @@ SPMD_TEST(calls_of_every_type_on_a_stream_move_their_elements) {
        gshmemx_##NAME##_iget_on_stream, gshmemx_##NAME##_put_signal_on_stream,                     \
        gshmemx_##NAME##_put_signal_nbi_on_stream});
 #include <gshmem/types.def>
+}
+
+SPMD_TEST(calls_of_every_size_on_a_stream_move_their_elements) {
+  if (streams_hold_each_other_up(pe)) return;
+  const Stream stream(pe);
+#define SIZED(BITS)                                                                    \
+  check_type<device::WordOf<BITS / 8>::type, void>(                                    \
+      pe, stream, #BITS,                                                               \
+      {nullptr, nullptr, gshmemx_put##BITS##_on_stream, gshmemx_get##BITS##_on_stream, \
+       gshmemx_put##BITS##_nbi_on_stream, gshmemx_get##BITS##_nbi_on_stream,           \
+       gshmemx_iput##BITS##_on_stream, gshmemx_iget##BITS##_on_stream,                 \
+       gshmemx_put##BITS##_signal_on_stream, gshmemx_put##BITS##_signal_nbi_on_stream});
+  SIZED(8)
+  SIZED(16)
+  SIZED(32)
+  SIZED(64)
+  SIZED(128)
 }
 
 SPMD_TEST(waits_of_every_type_on_a_stream_end_when_all_words_compare_true) {
