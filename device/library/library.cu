@@ -16,6 +16,10 @@
   }
 #include <gshmem/functions.def>
 
+// Of NVSHMEM's library: by it JAX and others know a module that wants nvshmemx_cumodule_init.
+extern "C" __constant__ int nvshmemi_device_lib_version_d[3] = {NVSHMEM_MAJOR, NVSHMEM_MINOR,
+                                                                NVSHMEM_PATCH};
+
 // NVSHMEM's names of them: it has no contexts, and not what is OpenSHMEM's or ours alone.
 #define NVSHMEM_NAMED(NAME, RET, PARAMS, CALL) \
   extern "C" __device__ RET NAME PARAMS { return CALL; }

@@ -19,6 +19,7 @@
 namespace {
 
 using Bytes = std::vector<char>;
+constexpr unsigned kRelease[] = {NVSHMEM_MAJOR, NVSHMEM_MINOR, NVSHMEM_PATCH};
 
 constexpr char kKernel[] = R"(
 typedef unsigned long long u64;
@@ -135,6 +136,15 @@ int run(const Bytes& cubin) {
   expect("gshmemx_culibrary_init", static_cast<unsigned>(gshmemx_culibrary_init(library)),
          GSHMEMX_SUCCESS);
 
+  void* version = nullptr;
+  std::size_t version_bytes = 0;
+  check(cudaLibraryGetGlobal(&version, &version_bytes, library, "nvshmemi_device_lib_version_d"),
+        "cudaLibraryGetGlobal");
+  int release[3] = {};
+  expect("bytes of the version", version_bytes, sizeof(release));
+  check(cudaMemcpy(release, version, sizeof(release), cudaMemcpyDefault), "cudaMemcpy");
+  for (int i = 0; i < 3; ++i) expect("the version", static_cast<unsigned>(release[i]), kRelease[i]);
+
   constexpr int kThreads = 64;
   auto* words = static_cast<int*>(gshmem_calloc(96, sizeof(int)));
   auto* counter = static_cast<std::uint64_t*>(gshmem_calloc(2, sizeof(std::uint64_t)));
@@ -177,7 +187,7 @@ int main(int argc, char** argv) {
   if (argc != 4) fail("usage: device_library link|run LIBRARY ARCHITECTURE");
   const Bytes cubin = linked_with(argv[2], argv[3]);
   const std::string text(cubin.begin(), cubin.end());
-  for (const char* name : {"gshmemi_device_state", "work"}) {
+  for (const char* name : {"gshmemi_device_state", "nvshmemi_device_lib_version_d", "work"}) {
     if (text.find(name) == std::string::npos)
       fail(std::string("no ") + name + " in what nvJitLink made");
   }
