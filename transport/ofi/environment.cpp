@@ -68,12 +68,11 @@ void forbid_cuda(const Library& library, fid_ep* endpoint) {
         "GPUDirect RDMA");
   });
   // Other errors: the option is newer than the library.
-  if (result != 0)
-    GSHMEM_DEBUG("fi_setopt(FI_OPT_CUDA_API_PERMITTED): %s", library.text(result).c_str());
+  GSHMEM_DEBUG("fi_setopt(FI_OPT_CUDA_API_PERMITTED): %s", library.text(result).c_str());
   const int required = FI_HMEM_P2P_REQUIRED;
   const int p2p =
       fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &required, sizeof(required));
-  if (p2p != 0) GSHMEM_DEBUG("fi_setopt(FI_OPT_FI_HMEM_P2P): %s", library.text(p2p).c_str());
+  GSHMEM_DEBUG("fi_setopt(FI_OPT_FI_HMEM_P2P): %s", library.text(p2p).c_str());
 }
 
 std::size_t inject_size(const fi_info& info, fid_ep* endpoint) {

@@ -5,17 +5,15 @@
 namespace gshmem::ofi {
 namespace {
 
+bool is_named(const fi_info& info, const char* part) {
+  return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
+}
+
 /// Providers over connections, which report their end by codes that mean less elsewhere, at the
 /// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of
 /// sockets, and FI_ENOENT of sockets for an operation after it).
 bool has_connections(const fi_info& info) {
-  const char* const name = info.fabric_attr->prov_name;
-  return std::strstr(name, "ofi_rxm") != nullptr || std::strncmp(name, "tcp", 3) == 0 ||
-         std::strcmp(name, "sockets") == 0;
-}
-
-bool is_efa(const fi_info& info) {
-  return std::strncmp(info.fabric_attr->prov_name, "efa", 3) == 0;
+  return is_named(info, "ofi_rxm") || is_named(info, "tcp") || is_named(info, "sockets");
 }
 
 }  // namespace
@@ -34,7 +32,7 @@ Verdict judge(const fi_info& info, const Completion& completion, const std::stri
       return {.failure = failure(Syndrome::kRemoteAccess, text)};
     case FI_EINVAL:
       // efa_errno.h, EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_ADDRESS.
-      if (is_efa(info)) return {.failure = failure(Syndrome::kRemoteAccess, text)};
+      if (is_named(info, "efa")) return {.failure = failure(Syndrome::kRemoteAccess, text)};
       break;
     case FI_EFAULT:
       return {.failure = failure(Syndrome::kLocalProtection, text)};
