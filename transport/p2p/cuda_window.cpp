@@ -410,7 +410,7 @@ std::string CudaWindow::why_not(int pe) const {
   for (const FabricOffer* offer : {&mine, &theirs}) {
     if (offer->state != FabricOffer::State::kHandle)
       return where + strprintf(", and PE %d has no fabric handle: %s", offer == &mine ? me_ : pe,
-                               offer->reason().c_str());
+                               offer->why);
   }
   if (mine.heap_bytes != theirs.heap_bytes)
     return where +

@@ -1,26 +1,20 @@
 #include "transport/p2p/fabric_peers.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <tuple>
 
 namespace gshmem::p2p {
 
-void FabricOffer::set_why(const std::string& reason) {
-  std::memset(why, 0, sizeof(why));
-  std::memcpy(why, reason.data(), std::min(reason.size(), sizeof(why) - 1));
-}
-
-std::string FabricOffer::reason() const { return {why, ::strnlen(why, sizeof(why))}; }
+void FabricOffer::set_why(const std::string& reason) { why[reason.copy(why, sizeof(why) - 1)] = 0; }
 
 std::vector<FabricOffer> exchange_offers(Collectives& boot, const FabricOffer& mine) {
   std::vector<FabricOffer> offers = allgather(boot, mine);
   for (std::size_t pe = 0; pe < offers.size(); ++pe) {
     if (offers[pe].state != FabricOffer::State::kFailed) continue;
     throw Error(static_cast<gshmemx_status>(offers[pe].code),
-                strprintf("init failed on PE %zu: %s", pe, offers[pe].reason().c_str()));
+                strprintf("init failed on PE %zu: %s", pe, offers[pe].why));
   }
   return offers;
 }
@@ -35,8 +29,8 @@ std::vector<int> fabric_domains(const std::vector<FabricOffer>& offers, FabricUs
       continue;
     }
     // Heaps of another size do not fit into the slots of a window.
-    Key key{offer.heap_bytes, offer.cluster, offer.clique};
-    if (use == FabricUse::kOn) key = {offer.heap_bytes, {}, 0};
+    Key key{offer.heap_bytes, {}, {}};
+    if (use != FabricUse::kOn) key = {offer.heap_bytes, offer.cluster, offer.clique};
     domains.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
   }
   return domains;

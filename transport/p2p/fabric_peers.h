@@ -34,7 +34,6 @@ struct FabricOffer {
   char why[156] = "";  ///< there is no handle
 
   void set_why(const std::string& reason);
-  [[nodiscard]] std::string reason() const;
 };
 static_assert(sizeof(FabricOffer) == 256);
 

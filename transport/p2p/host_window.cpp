@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace gshmem::p2p {
 namespace {
@@ -57,8 +58,8 @@ class HostWindow final : public PeerWindow {
     reason_ = all_ ? "GSHMEM_P2P_GROUP puts it into another group" : "GSHMEM_P2P=0";
   }
   std::string why_not(int pe) const override {
-    const auto found = std::lower_bound(pes_.begin(), pes_.end(), pe);
-    if (found == pes_.end() || *found != pe) return "it is on another host";
+    const auto found = std::ranges::find(pes_, pe);
+    if (found == pes_.end()) return "it is on another host";
     return mapped_[static_cast<std::size_t>(found - pes_.begin())] ? "" : reason_;
   }
 
@@ -79,8 +80,7 @@ class HostWindow final : public PeerWindow {
     }
   }
   void unmap_lent(std::uint64_t offset) noexcept override {
-    for (const std::uint64_t at : lent_[offset]) mapping_->clear(at);
-    lent_.erase(offset);
+    for (const std::uint64_t at : std::exchange(lent_[offset], {})) mapping_->clear(at);
   }
 
  private:

@@ -13,7 +13,7 @@ MappedSet mapped_set(const std::vector<int>& pes, const std::vector<bool>& mappe
     if (set.count++ == 0) set.first = pes[i];
     last = pes[i];
   }
-  if (set.count == 0 || last - set.first + 1 == set.count) return set;
+  if (last - set.first + 1 == set.count) return set;
   set.slots.assign(static_cast<std::size_t>(n_pes), -1);
   for (std::size_t i = 0; i < pes.size(); ++i) {
     if (mapped[i]) set.slots[static_cast<std::size_t>(pes[i])] = static_cast<std::int32_t>(i);

@@ -73,6 +73,7 @@ TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  const std::string all = "the GPU is full" + std::string(300, '.');
   for (const std::string& text : said)
-    CHECK(text.starts_with("init failed on PE 1: the GPU is full."));
+    CHECK(text == "init failed on PE 1: " + all.substr(0, sizeof(FabricOffer::why) - 1));
 }
