@@ -9,7 +9,7 @@
  *
  * What is smaller than the product, and why it may be:
  *  - Two PEs, because the thread knows each pair by itself. What pairs share is a second context's.
- *  - A thread sleeps until it is woken, without the time limit of FirstUse::wait: so no wake-up is
+ *  - A thread sleeps until it is woken, without the time limit of FirstUse::run: so no wake-up is
  *    lost that the limit would hide.
  *  - Letters are taken one by one, and not all that are there: these are more interleavings.
  *  - No connection to the own PE, which no letter leaves.

@@ -10,31 +10,21 @@ namespace gshmem::nic {
 namespace {
 
 /// How the thread waits: GPUs cannot wake it, so it must look again and again, and yet not keep a
-/// core from those who work. It spins while there is traffic, then yields, then sleeps, longer the
-/// longer nothing comes.
+/// core from those who work. It spins while there is traffic, then yields, then sleeps.
 class Idle {
  public:
   /// After a round that found work.
   void busy() noexcept { rounds_ = 0; }
-  /// After a round that found none. Sleeps at most kLongestSleep.
+  /// After a round that found none.
   void wait() {
-    if (rounds_ < kSpins + kYields) ++rounds_;
-    if (rounds_ <= kSpins) return;
-    if (rounds_ < kSpins + kYields) {
-      std::this_thread::yield();
-      sleep_ = kShortestSleep;
-      return;
-    }
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = sleep_ * 2 < kLongestSleep ? sleep_ * 2 : kLongestSleep;
+    if (rounds_ == kRounds) return std::this_thread::sleep_for(kSleep);
+    if (++rounds_ > kSpins) std::this_thread::yield();
   }
 
-  static constexpr std::chrono::microseconds kShortestSleep{5}, kLongestSleep{50};
-
  private:
-  static constexpr int kSpins = 200, kYields = 100;
+  static constexpr int kSpins = 200, kRounds = 300;
+  static constexpr std::chrono::microseconds kSleep{20};  // 70 with the usual slack
   int rounds_ = 0;
-  std::chrono::microseconds sleep_ = kShortestSleep;
 };
 
 }  // namespace

@@ -12,6 +12,11 @@
 #include <ctime>
 
 namespace gshmem::nic {
+namespace {
+
+constexpr long kShortestNs = 20'000, kLongestNs = 1'000'000;
+
+}  // namespace
 
 FirstUse::FirstUse(QueueSet& queues, Outside outside)
     : queues_(queues), outside_(std::move(outside)), thread_(start_thread([this] { run(); })) {}
@@ -35,23 +40,20 @@ void FirstUse::wake() {
   ::syscall(SYS_futex, outside_.asked, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-/// Until something is asked for. What nobody wakes looks again within a millisecond.
-void FirstUse::wait() {
-  constexpr long kShortest = 20'000, kLongest = 1'000'000;  // ns
-  timespec limit{1, 0};
-  if (!outside_.is_woken) limit = {0, std::min(kShortest << std::min(idle_++, 10u), kLongest)};
-  ::syscall(SYS_futex, outside_.asked, FUTEX_WAIT_PRIVATE, 0, &limit, nullptr, 0);
-}
-
+/// What nobody wakes looks again within a millisecond.
 void FirstUse::run() {
+  long nap_ns = kShortestNs;
   while (!stop_.load(std::memory_order_acquire)) {
     // Acquire pairs with queue_connect (device/queue.h), whose question comes before.
-    if (__atomic_exchange_n(outside_.asked, 0u, __ATOMIC_ACQ_REL) == 0) {
-      wait();
+    if (__atomic_exchange_n(outside_.asked, 0u, __ATOMIC_ACQ_REL) != 0) {
+      nap_ns = kShortestNs;
+      serve();
       continue;
     }
-    idle_ = 0;
-    serve();
+    const timespec limit{0, nap_ns};
+    nap_ns = std::min(nap_ns * 2, kLongestNs);
+    ::syscall(SYS_futex, outside_.asked, FUTEX_WAIT_PRIVATE, 0,
+              outside_.is_woken ? nullptr : &limit, nullptr, 0);
   }
 }
 
@@ -71,13 +73,11 @@ void FirstUse::serve() {
       pe = pair.pe;
       begin(pair);
     }
-  } catch (const Error& error) {
-    outside_.on_error(
-        Error(error.code(), strprintf("no connection to PE %d: %s", pe, error.what())), pe);
   } catch (const std::exception& error) {
-    outside_.on_error(
-        Error(GSHMEMX_ERROR_INTERNAL, strprintf("no connection to PE %d: %s", pe, error.what())),
-        pe);
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    outside_.on_error(Error(known != nullptr ? known->code() : GSHMEMX_ERROR_INTERNAL,
+                            strprintf("no connection to PE %d: %s", pe, error.what())),
+                      pe);
   }
 }
 
@@ -89,7 +89,6 @@ void FirstUse::begin(const Pair& pair) {
   if (pair.pe != outside_.my_pe) return send(Kind::kOffer, pair, mine);
   queues_.connect(pair, mine);
   queues_.release(pair);
-  stage = Stage::kReleased;
 }
 
 void FirstUse::read(int from, std::span<const std::byte> letter) {
@@ -100,7 +99,8 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
           strprintf("a letter of %zu bytes", letter.size()));
   std::memcpy(&header, letter.data(), sizeof(header));
   theirs.resize(bytes / sizeof(theirs[0]));
-  if (bytes > 0) std::memcpy(theirs.data(), letter.data() + sizeof(header), bytes);
+  std::ranges::copy(letter.subspan(sizeof(header)),
+                    std::as_writable_bytes(std::span(theirs)).begin());
 
   const Pair pair{header.context, from};
   Stage& stage = stages_[pair];
@@ -126,10 +126,10 @@ void FirstUse::read(int from, std::span<const std::byte> letter) {
 
 void FirstUse::send(Kind kind, const Pair& pair, const QueueSet::QueueInfos& infos) {
   const Header header{kind, pair.context};
-  Letter letter(sizeof(header) + infos.size() * sizeof(infos[0]));
+  Letter letter(sizeof(header));
   std::memcpy(letter.data(), &header, sizeof(header));
-  if (!infos.empty())
-    std::memcpy(letter.data() + sizeof(header), infos.data(), letter.size() - sizeof(header));
+  const std::span<const std::byte> told = std::as_bytes(std::span(infos));
+  letter.insert(letter.end(), told.begin(), told.end());
   outside_.send(pair.pe, letter);
 }
 

@@ -53,7 +53,6 @@ class FirstUse {
   };
   void run();
   void serve();
-  void wait();
   void wake();
   void begin(const Pair& pair);
   void read(int from, std::span<const std::byte> letter);
@@ -65,7 +64,6 @@ class FirstUse {
   std::mutex mutex_;
   std::deque<std::pair<int, Letter>> letters_;  ///< that came, with their senders
   std::atomic<bool> stop_{false};
-  unsigned idle_ = 0;  ///< waits in a row
   std::thread thread_;
 };
 

@@ -1,0 +1,211 @@
+// Connections on first use: FirstUse over queues whose NICs only note what they are told.
+#include "tests/nic/queue_set_rig.h"
+#include "transport/nic/first_use.h"
+
+#include <gshmem/device/queue.h>
+
+#include <catch2/catch.hpp>
+
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gshmem::nic {
+namespace {
+
+/// PEs that connect on first use, and the letters between them.
+struct OnFirstUse {
+  std::vector<abi::Control> controls;
+  std::mutex mutex;  ///< of `threads`: TSan knows nothing of fences, by which device code asks
+  std::vector<std::unique_ptr<FirstUse>> threads;
+  std::atomic<int> letters{0}, errors{0}, about{-1};  ///< the PE of the last error
+  explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
+
+  void start(Connected& pe, int me) {
+    const auto at = static_cast<std::size_t>(me);
+    auto thread = std::make_unique<FirstUse>(
+        pe.queues(),
+        FirstUse::Outside{.my_pe = me,
+                          .asked = &controls[at].asked,
+                          .is_woken = me % 2 != 0,  // as CPUs do, or GPUs
+                          .send =
+                              [this, me](int to, std::span<const std::byte> letter) {
+                                ++letters;
+                                deliver(to, me, letter);
+                              },
+                          .on_error = [this](const Error&, int of) { about = of, ++errors; }});
+    {
+      const std::lock_guard lock(mutex);
+      threads[at] = std::move(thread);
+    }
+    pe.barrier();
+  }
+  void deliver(int to, int from, std::span<const std::byte> letter) {
+    const std::lock_guard lock(mutex);
+    threads[static_cast<std::size_t>(to)]->take(from, letter);
+  }
+  void stop(int me) {
+    std::unique_ptr<FirstUse> last;
+    const std::lock_guard lock(mutex);
+    last.swap(threads[static_cast<std::size_t>(me)]);
+  }
+  /// Device code of PE `me` asks for the queues to a PE, and does not wait.
+  void ask(const abi::NicView& view, int me, int pe) {
+    const auto raise = [](std::uint32_t& word) { __atomic_store_n(&word, 1u, __ATOMIC_RELEASE); };
+    raise(view.first_use[static_cast<std::uint32_t>(pe) * view.per_pe].asked);
+    raise(controls[static_cast<std::size_t>(me)].asked);
+  }
+  /// By device code of PE `me`, which posts to a queue for the first time.
+  void use(const abi::NicView& view, int me, int pe, std::uint32_t nth = 0) {
+    abi::DeviceState state;
+    state.nic = view;
+    state.control = &controls[static_cast<std::size_t>(me)];
+    state.timeout_ns = 60'000'000'000u;
+    const std::uint32_t at = static_cast<std::uint32_t>(pe) * view.per_pe + nth;
+    device::Wait wait;
+    device::begin_wait(wait, &state, view.queues + at, "test");
+    if (wait.queue.number() == 0) device::queue_connect(wait);
+    expect(wait.good() && view.queues[at].number != 0, "the queue has a number");
+  }
+};
+
+TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
+  constexpr int kPes = 5, kQueues = 2, kOwn = 2 * kQueues;
+  auto boots = bootstrap::create_threads(kPes, 60);
+  OnFirstUse job(kPes);
+  CHECK(test::run_threads(kPes, [&](int me) {
+          Connected pe(Job::one_host_each(kPes), std::move(boots[static_cast<std::size_t>(me)]),
+                       ConnectChoice::kUse);
+          job.start(pe, me);
+          const abi::NicView view = pe.queues().view();
+          expect(pe.count() == kOwn, "after init, those that lead back");
+          expect(me == 0 || view.queues[0].completion->raw == 0, "memory of others is untouched");
+          pe.barrier();  // from here on PEs make queues of each other's
+          job.use(view, me, me);
+          pe.barrier();
+          // All at once, and then again: to the right; the two first PEs to each other.
+          const auto use_both = [&](int to) {
+            std::thread other([&] { job.use(view, me, to, 1); });
+            job.use(view, me, to);
+            other.join();
+          };
+          if (me < kPes - 1) use_both(me + 1);
+          if (me == 1) use_both(0);
+          pe.barrier();
+          const int neighbours = me == 0 || me == kPes - 1 ? 1 : 2;
+          expect(pe.count() == kOwn + kQueues * neighbours, "of the default context");
+          pe.barrier();
+          // A context has connections of its own.
+          if (me == 0) job.use(pe.context, me, kPes - 1);
+          pe.barrier();
+          const int more = me == 0 || me == kPes - 1 ? 1 : 0;
+          expect(pe.count() == kOwn + kQueues * neighbours + more, "and of the other one");
+          pe.expect_two_ends();
+          pe.barrier();
+          job.stop(me);
+        }) == "");
+  CHECK(job.errors == 0);
+  CHECK(job.letters <= 4 * kPes);
+}
+
+TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
+  auto boots = bootstrap::create_threads(2, 60);
+  OnFirstUse job(2);
+  CHECK(test::run_threads(2, [&](int me) {
+          Connected pe(Job{{{"d0"}, {"d1"}}, {0, 0}},
+                       std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
+          job.start(pe, me);
+          pe.barrier();
+          for (const std::uint32_t nth : {1u, 0u}) job.use(pe.queues().view(), me, 1 - me, nth);
+          pe.barrier();
+          expect(pe.count() == 2 * 4, "to itself and to the other one, and what answers");
+          pe.expect_two_ends();
+          pe.barrier();
+          job.stop(me);
+        }) == "");
+  CHECK(job.errors == 0);
+}
+
+TEST_CASE("on_first_use_a_question_that_wakes_nobody_is_seen_within_a_moment") {
+  constexpr int kPes = 4;
+  auto boots = bootstrap::create_threads(kPes, 60);
+  OnFirstUse job(kPes);
+  std::chrono::duration<double> quickest{60};
+  CHECK(test::run_threads(kPes, [&](int me) {
+          Connected pe(Job::one_host_each(kPes), std::move(boots[static_cast<std::size_t>(me)]),
+                       ConnectChoice::kUse);
+          job.start(pe, me);
+          for (int to = 1; me == 0 && to < kPes; ++to) {
+            ::usleep(3000);  // it has looked in vain before
+            const auto begun = std::chrono::steady_clock::now();
+            job.ask(pe.queues().view(), 0, to);
+            for (int i = 0; i < 20000 && job.letters < 3 * to; ++i) ::usleep(1000);
+            quickest = std::min<std::chrono::duration<double>>(
+                quickest, std::chrono::steady_clock::now() - begun);
+          }
+          pe.barrier();
+          job.stop(me);
+        }) == "");
+  CHECK(job.letters == 3 * (kPes - 1));
+  CHECK(quickest.count() < 0.5);  // a sleep of a second would be more
+}
+
+TEST_CASE("on_first_use_a_queue_that_a_nic_refuses_is_an_error_about_the_peer") {
+  auto boots = bootstrap::create_threads(2, 60);
+  OnFirstUse job(2);
+  const std::string refusing = GENERATE("d0", "d15");  // the PE that answers, or both
+  CHECK(test::run_threads(2, [&](int me) {
+          Connected pe(Job{{{refusing}, {"d15"}}, {0, 1}},
+                       std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
+          job.start(pe, me);
+          if (me == 0) job.ask(pe.queues().view(), 0, 1);
+          for (int i = 0; i < 20000 && job.errors == 0; ++i) ::usleep(1000);
+          pe.barrier();
+          job.stop(me);
+        }) == "");
+  CHECK(job.errors == 1);
+  CHECK(job.about == (refusing == "d0" ? 0 : 1));
+}
+
+TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
+  auto boots = bootstrap::create_threads(1, 60);
+  Connected pe(Job::one_host_each(1), std::move(boots[0]), ConnectChoice::kUse);
+  std::uint32_t asked = 0;
+  const bool is_woken = GENERATE(true, false);
+  std::atomic<int> about{-1}, sent{0};
+  std::string why;
+  const auto tell = [&](const Error& error, int from) { why = error.what(), about = from; };
+  FirstUse thread(pe.queues(), {.my_pe = 0,
+                                .asked = &asked,
+                                .is_woken = is_woken,
+                                .send = [&](int, std::span<const std::byte>) { ++sent; },
+                                .on_error = tell});
+  // Of half a header; of none, part of one, one queue; from a PE that is none, one with two queues.
+  const std::vector<std::byte> letter(GENERATE(3u, 8u, 9u, 8u + 2 * sizeof(ConnectInfo)));
+  const int from = GENERATE(7, 0);
+  // It takes no core while nothing comes.
+  const auto used = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double before = used();
+  ::usleep(20'000);
+  CHECK(used() - before < 0.01);
+  thread.take(from, letter);
+  for (int i = 0; i < 20000 && about < 0; ++i) ::usleep(1000);
+  CHECK(about == from);
+  CHECK((why.find("a letter of ") != std::string::npos) == (letter.size() % 2 != 0));
+  CHECK(sent == 0);
+}
+
+}  // namespace
+}  // namespace gshmem::nic
