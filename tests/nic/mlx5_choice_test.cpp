@@ -261,6 +261,23 @@ TEST_CASE("ethernet_prefers_roce_v2_over_ipv4") {
   CHECK(choose_gid(gids, LinkLayer::kEthernet, 2, "mlx5_0").index == 2);
 }
 
+TEST_CASE("of_gids_without_a_known_type_none_loses_to_roce_v1") {
+  const Gid ipv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}, local{0xfe, 0xbf},
+      global{0xfe, 0xc0}, other{0xff, 0x80};
+  const auto best = [](std::vector<GidEntry> table) {
+    int index = 0;
+    for (GidEntry& entry : table) entry.index = index++;
+    return find_gid(table, LinkLayer::kEthernet, -1)->index;
+  };
+  CHECK(best({{0, ipv4, GidKind::kRoceV1}, {0, local, GidKind::kUnknown}}) == 1);
+  CHECK(best({{0, ipv4, GidKind::kUnknown}, {0, local, GidKind::kRoceV2}}) == 1);
+  CHECK(best({{0, local, GidKind::kRoceV2}, {0, global, GidKind::kRoceV2}}) == 1);
+  CHECK(best({{0, local, GidKind::kRoceV2}, {0, other, GidKind::kRoceV2}}) == 1);
+  CHECK(best({{0, global, GidKind::kRoceV2}, {0, ipv4, GidKind::kRoceV2}}) == 1);
+  // Of equal ones the first.
+  CHECK(best({{0, global, GidKind::kRoceV2}, {0, other, GidKind::kRoceV2}}) == 0);
+}
+
 TEST_CASE("gids_come_with_their_network_device") {
   const FakeSysfs sysfs;
   sysfs.link_layer("mlx5_0", "Ethernet");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <tuple>
 
 namespace gshmem::nic {
 namespace {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 template <class T>
 bool parse(std::string_view text, T& value, int base = 10) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc{} && end == text.data() + text.size() && !text.empty();
+  return error == std::errc{} && end == text.data() + text.size();
 }
 
 /// "fe80:0000:0000:0000:0202:c9ff:fe00:0001"
@@ -26,7 +27,7 @@ bool parse_gid(std::string_view text, Gid& gid) {
     const std::string_view word = text.substr(0, text.find(':'));
     if (!parse(word, value, 16)) return false;
     gid[group * 2] = static_cast<std::uint8_t>(value >> 8);
-    gid[group * 2 + 1] = static_cast<std::uint8_t>(value & 0xff);
+    gid[group * 2 + 1] = static_cast<std::uint8_t>(value);
     text.remove_prefix(std::min(word.size() + 1, text.size()));
   }
   return text.empty();
@@ -40,12 +41,9 @@ GidKind parse_kind(const std::string& text, const std::string& link_layer) {
 }
 
 /// Lower is better.
-int rank_on_ethernet(const GidEntry& entry) {
-  int rank = gid_is_ipv4(entry.gid) ? 0 : (gid_is_link_local(entry.gid) ? 2 : 1);
-  if (entry.kind == GidKind::kUnknown) rank += 3;
-  if (entry.kind == GidKind::kRoceV1 || entry.kind == GidKind::kInfiniBand) rank += 6;
-  if (!entry.reachable) rank += 12;
-  return rank;
+auto rank_on_ethernet(const GidEntry& entry) {
+  return std::tuple(!entry.reachable, entry.kind, !gid_is_ipv4(entry.gid),
+                    gid_is_link_local(entry.gid));
 }
 
 }  // namespace
@@ -110,9 +108,7 @@ const GidEntry* find_gid(const std::vector<GidEntry>& entries, LinkLayer layer, 
   if (wanted >= 0) {
     found = std::ranges::find(entries, wanted, &GidEntry::index);
   } else if (layer == LinkLayer::kEthernet) {
-    found = std::ranges::min_element(entries, [](const GidEntry& a, const GidEntry& b) {
-      return rank_on_ethernet(a) < rank_on_ethernet(b);
-    });
+    found = std::ranges::min_element(entries, {}, rank_on_ethernet);
   }
   return found == entries.end() ? nullptr : &*found;
 }

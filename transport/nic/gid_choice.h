@@ -12,7 +12,8 @@
 
 namespace gshmem::nic {
 
-enum class GidKind { kUnknown, kInfiniBand, kRoceV1, kRoceV2 };
+/// On Ethernet the best first.
+enum class GidKind { kRoceV2, kUnknown, kRoceV1, kInfiniBand };
 using Gid = std::array<std::uint8_t, 16>;
 struct GidEntry {
   int index = 0;

@@ -55,10 +55,8 @@ PciPlace place_of_path(const fs::path& path) {
     const std::string word = part.string();
     if (is_pci_address(word)) place.path.push_back(word);
     // The first one counts: below a Volume Management Device there is a second.
-    if (word.starts_with("pci") && word.size() > 3 && place.host_bridge.empty())
-      place.host_bridge = word;
+    if (word.starts_with("pci") && place.host_bridge.empty()) place.host_bridge = word;
   }
-  if (place.path.empty()) place.host_bridge.clear();
   return place;
 }
 
@@ -125,7 +123,7 @@ std::vector<int> choose_devices(const std::vector<Candidate>& candidates, int lo
     return std::make_tuple(x.distance, -x.gbits, x.device.size(), x.device, x.port) <
            std::make_tuple(y.distance, -y.gbits, y.device.size(), y.device, y.port);
   });
-  const std::size_t wanted = std::min(order.size(), static_cast<std::size_t>(std::max(count, 0)));
+  const std::size_t wanted = std::min(order.size(), static_cast<std::size_t>(count));
   std::vector<int> chosen;
   for (auto begin = order.begin(); chosen.size() < wanted;) {
     const auto end = std::find_if(begin, order.end(), [&](int index) {
