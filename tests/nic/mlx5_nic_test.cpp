@@ -234,6 +234,34 @@ TEST_CASE("dscp_and_udp_port_are_of_roce_v2") {
   }
 }
 
+TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  fake_verbs().gid_type = IBV_GID_TYPE_ROCE_V2;
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  (void)nic->create_queue(Memory::place(0));
+  ConnectInfo info = nic->connect_info(0);
+  ConnectWire wire;
+  std::memcpy(&wire, info.data(), sizeof(wire));
+  for (wire.number = 64; wire.number < 96; ++wire.number) {  // as a PE has its queues
+    std::memcpy(info.data(), &wire, sizeof(wire));
+    nic->connect(0, 1, info, 0);
+  }
+  std::set<int> ports;
+  int any = 0, all = 0xffff;
+  for (const auto& rtr : fake_verbs().commands_of(0x503)) {
+    const int port = rtr[0x52] << 8 | rtr[0x53];
+    ports.insert(port);
+    any |= port;
+    all &= port;
+  }
+  CHECK(ports.size() >= 30);
+  CHECK(any == 0xffff);
+  CHECK(all == 0xc000);
+}
+
 TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
   for (const bool required : {false, true}) {
     fake_verbs_reset();

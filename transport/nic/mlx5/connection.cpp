@@ -15,7 +15,7 @@ namespace {
 /// Source port of RoCE v2 packets (0xc000 and up, InfiniBand annex A17): one per pair of queues, so
 /// that switches spread them over equal paths.
 std::uint32_t udp_source_port(std::uint32_t a, std::uint32_t b) {
-  const std::uint64_t product = std::uint64_t{a + 1} * (b + 1) * 0x9e3779b97f4a7c15ull;
+  const std::uint64_t product = std::uint64_t{a} * b * 0x9e3779b97f4a7c15ull;
   return 0xc000u | static_cast<std::uint32_t>(product >> 50);
 }
 

@@ -209,12 +209,9 @@ Device::Device(const VerbsApi& api_in, const DeviceWish& wish) : api(api_in), co
 
 void Device::choose(const DeviceWish& wish) {
   FoundDevices found = find_devices(api, wish);
-  if (!wish.chosen) {
-    const std::vector<Candidate> nearest = choose_ports(found, wish, 1);
-    require(!nearest.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, config));
-    return open(found, nearest.front());
-  }
-  open(found, *wish.chosen);
+  const std::vector<Candidate> nearest = choose_ports(found, wish, 1);
+  require(!nearest.empty(), GSHMEMX_ERROR_NIC, no_device_text(found, config));
+  open(found, wish.chosen.value_or(nearest.front()));
 }
 
 void Device::open(FoundDevices& found, const Candidate& chosen) {
