@@ -33,11 +33,6 @@ template <class Out>
       where);
 }
 
-int error_of(int result) {
-  if (result == -1) return errno;
-  return result < 0 ? -result : result;
-}
-
 template <class In>
 DeviceObject create(const VerbsApi& api, ibv_context* context, const char* name,
                     const Message<In>& in, Where where = {}) {
@@ -197,7 +192,6 @@ Message<prm::CreateCqIn> encode_create_cq(const CqSpec& spec) {
   cq.set(Cq::kEntrySize, prm::kEntry64);
   cq.set(Cq::kCollapsed, 1);
   cq.set(Cq::kIgnoreOverrun, 1);
-  cq.set(Cq::kLogEntries, 0);
   cq.set(Cq::kUarPage, spec.uar_page);
   cq.set(Cq::kEventQueue, spec.event_queue);
   cq.set(Cq::kRecordUmemValid, 1);

@@ -11,7 +11,7 @@ namespace {
 
 bool parse(std::string_view text, int& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && !text.empty();
+  return error == std::errc{} && end == text.data() + text.size();
 }
 
 }  // namespace

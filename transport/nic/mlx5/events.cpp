@@ -174,7 +174,7 @@ std::string EventThread::lid_text() const {
 void EventThread::read_device_events() {
   mlx5dv_devx_async_event_hdr header{};
   while (device_.api.get_event(channel_.get(), &header, sizeof(header)) > 0) {
-    const auto event = static_cast<std::uint16_t>(header.cookie & 0xffff);
+    const auto event = static_cast<std::uint16_t>(header.cookie);
     const bool refusal = event == kInvalidRequest || event == kAccessError;
     on_event_({.kind = refusal ? Event::Kind::kRefusal : Event::Kind::kFault,
                .text = device_event_words(event),

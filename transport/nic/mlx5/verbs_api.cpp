@@ -1,6 +1,7 @@
 #include "transport/nic/mlx5/verbs_api.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -72,6 +73,8 @@ const VerbsApi& VerbsApi::get(const std::string& folder) {
   return *(loaded->by_folder[folder] = std::move(api));
 }
 
+int error_of(int result) { return result == -1 ? errno : std::abs(result); }
+
 void fail_verbs(const std::string& call, int error, const std::string& advice, Where where) {
   std::string text = call + ": ";
   text += error != 0 ? std::strerror(error) : "failed without an error number";
@@ -80,9 +83,7 @@ void fail_verbs(const std::string& call, int error, const std::string& advice, W
 }
 
 void check_verbs(int result, const std::string& call, const std::string& advice, Where where) {
-  if (result == 0) return;
-  const int saved = errno;
-  fail_verbs(call, result == -1 ? saved : (result < 0 ? -result : result), advice, where);
+  if (result != 0) fail_verbs(call, error_of(result), advice, where);
 }
 
 }  // namespace gshmem::nic::mlx5

@@ -45,7 +45,9 @@ struct VerbsApi {
 /// Throws GSHMEMX_ERROR_NIC "<call>: <text of error>; <advice>". `error` is an errno.
 [[noreturn]] void fail_verbs(const std::string& call, int error, const std::string& advice = {},
                              Where where = {});
-/// For functions that return 0, an errno, or -1 with errno set; libibverbs has all three.
+/// Of functions that return 0, an errno (also below 0), or -1 with errno set; libibverbs has all.
+[[nodiscard]] int error_of(int result);
+/// For them.
 void check_verbs(int result, const std::string& call, const std::string& advice = {},
                  Where where = {});
 /// For functions that return a pointer, or null with errno set.
