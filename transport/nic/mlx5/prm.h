@@ -170,7 +170,6 @@ struct CqContext {
   static constexpr Field<CqContext> kCollapsed{0x00, 20, 20};
   static constexpr Field<CqContext> kIgnoreOverrun{0x00, 17, 17};
   static constexpr Field<CqContext> kRecordUmem{0x04, 31, 0};
-  static constexpr Field<CqContext> kLogEntries{0x0c, 28, 24};
   static constexpr Field<CqContext> kUarPage{0x0c, 23, 0};
   static constexpr Field<CqContext> kEventQueue{0x14, 7, 0};
   static constexpr Field64<CqContext> kRecordAddress{0x38};
