@@ -159,10 +159,9 @@ int start_poll(ibv_cq_ex* verbs, ibv_poll_cq_attr* attributes) {
 int poll_cq(ibv_cq* verbs, int entries, ibv_wc* completions) {
   auto* cq = whole<SoftCq>(verbs);
   const std::lock_guard lock(cq->mutex);
-  const std::uint32_t before = cq->consumer;
   int count = 0;
   while (count < entries && next_completion(*cq, completions[count])) ++count;
-  if (cq->consumer != before) store_consumer(*cq);
+  store_consumer(*cq);
   // This NIC is a thread: a client that spins here keeps it from its core where there are few.
   if (count == 0) ::sched_yield();
   return count;

@@ -3,7 +3,6 @@
 
 #include <endian.h>
 
-#include <algorithm>
 #include <array>
 #include <mutex>
 
@@ -39,7 +38,7 @@ bool has_immediate(ibv_wr_opcode opcode) {
 
 void add_inlined(SendQueue& queue, const ibv_send_wr& request) {
   std::array<ibv_data_buf, kMaxPieces> buffers;
-  const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.num_sge), kMaxPieces);
+  const auto count = static_cast<std::size_t>(request.num_sge);
   for (std::size_t i = 0; i < count; ++i) {
     const ibv_sge& piece = request.sg_list[i];
     buffers[i] = {reinterpret_cast<void*>(static_cast<std::uintptr_t>(piece.addr)), piece.length};
@@ -52,10 +51,8 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
   const Opcode* opcode = find_opcode(request.opcode);
   if (opcode == nullptr) return EOPNOTSUPP;
   const bool inlined = (request.send_flags & IBV_SEND_INLINE) != 0;
-  if (request.num_sge < 0 || request.num_sge > static_cast<int>(kMaxPieces) ||
-      (inlined && !opcode->inlined)) {
-    return EINVAL;
-  }
+  const auto pieces = static_cast<unsigned>(request.num_sge);  // below 0: too many
+  if (pieces > kMaxPieces || (inlined && !opcode->inlined)) return EINVAL;
   queue.header(opcode->mlx5, request.wr_id, request.send_flags,
                has_immediate(request.opcode) ? request.imm_data : 0);
   const auto& atomic = request.wr.atomic;
@@ -75,7 +72,7 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
   if (inlined) {
     add_inlined(queue, request);
   } else {
-    queue.pieces(request.sg_list, static_cast<std::size_t>(request.num_sge));
+    queue.pieces(request.sg_list, pieces);
   }
   return queue.error();
 }
@@ -134,11 +131,13 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
   SendQueue& queue = whole<SoftQp>(qp)->send;
   const std::lock_guard guard(queue);
   int code = 0;
-  for (; request != nullptr && code == 0; request = code == 0 ? request->next : request) {
+  for (; request != nullptr; request = request->next) {
     code = append(queue, *request);
+    if (code == 0) continue;
+    *bad = request;
+    break;
   }
   queue.ring();
-  if (code != 0) *bad = request;
   return code;
 }
 
