@@ -42,7 +42,7 @@ int ReceiveBuffers::post(ibv_recv_wr* request, ibv_recv_wr** bad) {
   const std::lock_guard lock(mutex_);
   int code = 0;
   for (; request != nullptr; request = request->next) {
-    if (request->num_sge < 0 || static_cast<std::uint32_t>(request->num_sge) > shape_.most_pieces)
+    if (static_cast<std::uint32_t>(request->num_sge) > shape_.most_pieces)  // or below 0
       code = EINVAL;
     else if (posted_ - completed_ >= shape_.most_posted)
       code = ENOMEM;

@@ -105,22 +105,19 @@ void SendQueue::finish() {
   }
 }
 
-int SendQueue::ring() {
-  const int code = error_;
+void SendQueue::ring() {
   error_ = 0;
   started_ = request_;
-  if (entry_ == rung_) return code;
+  if (entry_ == rung_) return;
   rung_ = entry_;
   // Record, then doorbell; each pairs with the engine's acquiring load.
   __atomic_store_n(shape_.record + MLX5_SND_DBR, htobe32(entry_ & 0xffff), __ATOMIC_RELEASE);
   __atomic_store_n(static_cast<std::uint64_t*>(shape_.doorbell), last_, __ATOMIC_RELEASE);
-  return code;
 }
 
 int SendQueue::ring_all_or_none() {
   const int code = error_;
-  if (code == 0) return ring();
-  abandon();
+  code == 0 ? ring() : abandon();
   return code;
 }
 

@@ -42,8 +42,8 @@ class SendQueue {
   void inlined(const ibv_data_buf* buffers, std::size_t count);
   [[nodiscard]] int error() const { return error_; }
 
-  // End of a batch: all requests without an error are rung, or none. Returns the error.
-  int ring();
+  // End of a batch: all requests without an error are rung, or none; then returns the error.
+  void ring();
   int ring_all_or_none();
   void abandon();
 
