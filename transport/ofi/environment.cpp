@@ -3,7 +3,6 @@
 #include "host/base/config.h"
 #include "host/base/dynamic_library.h"
 
-#include <cstring>
 #include <mutex>
 #include <string>
 
@@ -80,8 +79,7 @@ std::size_t inject_size(const fi_info& info, fid_ep* endpoint) {
   const int result = fi_getopt(&endpoint->fid, FI_OPT_ENDPOINT, kInjectRmaSize, &size, &bytes);
   if (result == 0) return size;
   // Releases of EFA without the option inject messages only.
-  const bool efa = std::strcmp(info.fabric_attr->prov_name, "efa") == 0;
-  return efa ? 0 : info.tx_attr->inject_size;
+  return is_named(info, "efa") ? 0 : info.tx_attr->inject_size;
 }
 
 std::string missing_cuda_runtime() {

@@ -20,10 +20,6 @@ constexpr std::size_t kPollMost = 256;
 /// Of an immediate that counts writes.
 constexpr std::size_t kImmediateBytes = 4;
 
-bool is_named(const fi_info& info, const char* begin) {
-  return std::strncmp(info.fabric_attr->prov_name, begin, std::strlen(begin)) == 0;
-}
-
 /// What efa-direct has no more of than all the others.
 std::uint64_t completion_level(const char* fabric) {
   const bool direct = std::strcmp(fabric, "efa-direct") == 0;

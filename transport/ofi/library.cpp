@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 namespace gshmem::ofi {
 namespace {
@@ -60,9 +61,7 @@ std::string Library::version_text() const {
   return strprintf("%u.%u", FI_MAJOR(v), FI_MINOR(v));
 }
 
-std::string Library::text(long error) const {
-  return strerror(static_cast<int>(error < 0 ? -error : error));
-}
+std::string Library::text(long error) const { return strerror(static_cast<int>(std::abs(error))); }
 
 void Library::check(long result, const std::string& call, const char* remedy, Where where) const {
   if (result >= 0) return;

@@ -10,6 +10,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,6 +48,11 @@ struct FreeInfo {
   void operator()(fi_info* info) const { Library::get().freeinfo(info); }
 };
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
+
+/// The provider, or a layer of it ("tcp;ofi_rxm"), has this in its name.
+[[nodiscard]] inline bool is_named(const fi_info& info, const char* part) {
+  return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
+}
 
 /// Owns one object of libfabric (fid_ep, fid_mr, ...).
 template <class T>

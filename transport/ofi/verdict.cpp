@@ -1,13 +1,7 @@
 #include "transport/ofi/verdict.h"
 
-#include <cstring>
-
 namespace gshmem::ofi {
 namespace {
-
-bool is_named(const fi_info& info, const char* part) {
-  return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
-}
 
 /// Providers over connections, which report their end by codes that mean less elsewhere, at the
 /// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of
