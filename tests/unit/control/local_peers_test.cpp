@@ -4,6 +4,7 @@
 
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/unit/control/local_host.h"
 #include "tests/sanitizers/sanitizers.h"
 
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -27,10 +27,6 @@ namespace {
 bool objects_need_descriptors() {
   if (kUnderAsan) std::puts("skipped: UBSan, which is built in with ASan, needs descriptors");
   return kUnderAsan;
-}
-
-control::HostGroup one_host(int size, int me) {
-  return control::group_hosts(std::vector<std::string>(static_cast<std::size_t>(size), "host"), me);
 }
 
 /// This process may open `more` descriptors and no further ones.
@@ -68,32 +64,13 @@ void get_signals() {
   check_errno(setitimer(ITIMER_REAL, &every_10_ms, nullptr), "setitimer");
 }
 
-/// A PE of one host and its connections.
-struct Peers {
-  Peers(Collectives& boot, double timeout_seconds) : group(one_host(boot.size(), boot.rank())) {
-    control::LocalPeers::Contact mine;
-    std::optional<Error> failure;  // thrown when the others have what they wait for
-    try {
-      mine = local.open();
-    } catch (const Error& error) {
-      failure = error;
-    }
-    const auto contacts = allgather(boot, mine);
-    if (failure) throw *failure;
-    links = local.connect(group, contacts, timeout_seconds);
-  }
-  control::HostGroup group;
-  control::LocalPeers local;
-  std::vector<control::Link> links;
-};
-
 /// `body(peers, boot)` on PEs of one host.
 std::string run_pes(int size, double timeout_seconds,
                     const std::function<void(control::LocalPeers&, bootstrap::Bootstrap&)>& body) {
   IdChannel channel;
   return run_processes(size, [&](int rank) {
     const auto boot = channel.join(rank, size, uid_config());
-    Peers peers(*boot, timeout_seconds);
+    LocalHost peers(*boot, timeout_seconds);
     body(peers.local, *boot);
     boot->barrier();
   });
@@ -108,6 +85,19 @@ TEST_CASE("zero_seconds_are_no_end") {
           const Fd mine = pipe_with(7);
           expect(bool{peers.from_root(mine.get())}, "from_root");
           expect(peers.exchange(mine.get()).size() == 3, "exchange");
+        }) == "");
+}
+
+TEST_CASE("children_of_a_process_that_has_had_peers_are_processes_of_their_own") {
+  control::LocalPeers before;
+  (void)before.open();
+  CHECK(run_pes(3, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap&) {
+          expect(!peers.is_one_process(), "each is a process");
+        }) == "");
+  auto boots = bootstrap::create_threads(3, 60);
+  CHECK(run_threads(3, [&](int rank) {
+          const LocalHost host(*boots[static_cast<std::size_t>(rank)], 60);
+          expect(host.local.is_one_process(), "and threads are not");
         }) == "");
 }
 
@@ -146,7 +136,7 @@ TEST_CASE("descriptors_under_way_stay_below_the_user_s_limit") {
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
           const auto boot = channel.join(rank, kPes, uid_config());
-          Peers peers(*boot, 60);
+          LocalHost peers(*boot, 60);
           const Fd mine = pipe_with(rank);
           // Root is above the limit. Not nobody: whatever else runs as that counts, too.
           if (geteuid() == 0) check_errno(setuid(54321), "setuid");
@@ -164,10 +154,11 @@ TEST_CASE("pe_without_descriptors_says_so_at_once") {
           const auto boot = channel.join(rank, 2, uid_config());
           if (rank == 0) {
             leave_descriptors(2);  // for the listener and the mailbox
-            expect_error(GSHMEMX_ERROR_SYSTEM, "accept4: Too many open", [&] { Peers(*boot, 60); });
+            expect_error(GSHMEMX_ERROR_SYSTEM, "accept4: Too many open",
+                         [&] { LocalHost(*boot, 60); });
           } else {
             try {
-              Peers(*boot, 60);
+              LocalHost(*boot, 60);
             } catch (const Error& error) {  // where it notices
               expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
             }
@@ -187,7 +178,7 @@ TEST_CASE("pe_without_descriptors_for_its_sockets_is_named_to_the_others") {
                          rank == 2  ? "socket: Too many open files"
                          : left < 2 ? "PE 2 has no socket"
                                     : "closed its connection",
-                         [&] { Peers(*boot, 60); });
+                         [&] { LocalHost(*boot, 60); });
             boot->barrier();
           }) == "");
   }
@@ -247,14 +238,14 @@ TEST_CASE("pes_of_different_users_are_told_so") {
           if (rank == 1) {
             check_errno(setuid(54321), "setuid");
             try {
-              Peers(*boot, 1);              // connects, and is hung up on
+              LocalHost(*boot, 1);          // connects, and is hung up on
             } catch (const Error& error) {  // where it notices
               expect(error.code() == GSHMEMX_ERROR_PEER_FAILED, error.what());
             }
           } else {
             get_signals();
             expect_error(GSHMEMX_ERROR_TIMEOUT, "a process of user 54321 called",
-                         [&] { Peers(*boot, 1); });
+                         [&] { LocalHost(*boot, 1); });
           }
           boot->barrier();
         }) == "");

@@ -12,7 +12,7 @@ using Slots = std::vector<std::int32_t>;
 using Rows = std::vector<std::vector<char>>;
 
 MappedSet of(const std::vector<std::string>& hosts, int me, const std::vector<bool>& mapped) {
-  return mapped_set(control::group_hosts(hosts, me).pes, mapped, me,
+  return mapped_set(gshmem::control::group_hosts(hosts, me).pes, mapped, me,
                     static_cast<int>(hosts.size()));
 }
 
