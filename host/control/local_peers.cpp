@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -42,10 +43,16 @@ Name random_name() {
   return name;
 }
 
-/// Not the process id, of which containers have their own.
+/// Not the process id, of which containers have their own. Children of one process have different
+/// ones, too.
 std::uint64_t this_process() {
-  static const std::uint64_t first = random_name()[0];
-  return first + fork_count();
+  static std::atomic<std::uint64_t> known{0};  // in its low bits the number of forks before
+  const std::uint64_t forks = (fork_count() + 1) & 0xffff;
+  const std::uint64_t made = random_name()[0] << 16 | forks;
+  std::uint64_t now = known.load();
+  while ((now & 0xffff) != forks)
+    if (known.compare_exchange_weak(now, made)) return made;
+  return now;
 }
 
 /// Abstract address: a zero byte, then the name, with a letter more for the mailbox.
