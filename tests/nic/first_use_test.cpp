@@ -50,7 +50,8 @@ struct OnFirstUse {
   }
   void deliver(int to, int from, std::span<const std::byte> letter) {
     const std::lock_guard lock(mutex);
-    threads[static_cast<std::size_t>(to)]->take(from, letter);
+    const auto& there = threads[static_cast<std::size_t>(to)];
+    if (there) there->take(from, letter);  // else it has stopped
   }
   void stop(int me) {
     std::unique_ptr<FirstUse> last;
