@@ -106,8 +106,9 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           pe.barrier();
           // A context has connections of its own.
           if (me == 0) job.use(pe.context, me, kPes - 1);
+          job.use(pe.context, me, me);
           pe.barrier();
-          const int more = me == 0 || me == kPes - 1 ? 1 : 0;
+          const int more = 2 + (me == 0 || me == kPes - 1 ? 1 : 0);
           expect(pe.count() == kOwn + kQueues * neighbours + more, "and of the other one");
           pe.expect_two_ends();
           pe.barrier();
@@ -115,6 +116,68 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
         }) == "");
   CHECK(job.errors == 0);
   CHECK(job.letters <= 4 * kPes);
+}
+
+TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
+  enum class Kind : std::uint32_t { kOffer, kAnswer, kConfirm };
+  const bool asks = GENERATE(true, false);
+  auto boots = bootstrap::create_threads(2, 60);
+  CHECK(test::run_threads(2, [&](int me) {
+          Connected pe(Job::one_host_each(2), std::move(boots[static_cast<std::size_t>(me)]),
+                       ConnectChoice::kUse);
+          if (me != 0) return pe.barrier();
+          const abi::NicView view = pe.queues().view();
+          std::uint32_t asked = 0;
+          std::mutex mutex;
+          std::vector<Kind> sent;
+          std::atomic<int> errors{0};
+          FirstUse thread(pe.queues(), {.my_pe = 0,
+                                        .asked = &asked,
+                                        .is_woken = false,
+                                        .send =
+                                            [&](int, std::span<const std::byte> letter) {
+                                              const std::lock_guard lock(mutex);
+                                              std::memcpy(&sent.emplace_back(), letter.data(),
+                                                          sizeof(Kind));
+                                            },
+                                        .on_error = [&](const Error&, int) { ++errors; }});
+          const auto take = [&](Kind kind) {
+            std::vector<std::byte> letter(
+                8 + (kind == Kind::kConfirm ? 0 : 2 * sizeof(QueueSet::QueueInfo)));
+            std::memcpy(letter.data(), &kind, sizeof(kind));
+            thread.take(1, letter);
+          };
+          const auto wait = [&](const auto& done) {
+            for (int i = 0; i < 20000 && !done(); ++i) ::usleep(1000);
+            return done();
+          };
+          const auto said = [&](std::vector<Kind> all) {
+            return wait([&] {
+              const std::lock_guard lock(mutex);
+              return sent == all;
+            });
+          };
+          const auto goes_on = [&] {
+            return __atomic_load_n(&view.first_use[view.per_pe].number, __ATOMIC_ACQUIRE) != 0;
+          };
+          if (asks) {
+            __atomic_store_n(&view.first_use[view.per_pe].asked, 1u, __ATOMIC_RELEASE);
+            __atomic_store_n(&asked, 1u, __ATOMIC_RELEASE);
+            expect(said({Kind::kOffer}), "it offers");
+            take(Kind::kOffer);  // both have offered
+            expect(said({Kind::kOffer, Kind::kConfirm}), "it confirms");
+          } else {
+            take(Kind::kOffer);
+            expect(said({Kind::kAnswer}), "it answers");
+          }
+          ::usleep(2000);
+          expect(!goes_on(), "the other end does not answer yet");
+          take(Kind::kConfirm);
+          expect(wait(goes_on) && errors == 0, "now it does");
+          take(Kind::kConfirm);
+          expect(wait([&] { return errors == 1; }), "and says so once");
+          pe.barrier();
+        }) == "");
 }
 
 TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {

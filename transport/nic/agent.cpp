@@ -44,11 +44,10 @@ void Agent::add(const std::vector<Route>& routes) {
 }
 
 void Agent::take_added() {
-  if (!any_added_.load(std::memory_order_acquire)) return;
+  if (!any_added_.exchange(false, std::memory_order_acquire)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   routes_.insert(routes_.end(), added_.begin(), added_.end());
   added_.clear();
-  any_added_.store(false, std::memory_order_relaxed);
 }
 
 bool Agent::forward() {

@@ -37,7 +37,7 @@ void FirstUse::take(int from, std::span<const std::byte> letter) {
 
 void FirstUse::wake() {
   __atomic_store_n(outside_.asked, 1u, __ATOMIC_RELEASE);
-  ::syscall(SYS_futex, outside_.asked, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  ::syscall(SYS_futex, outside_.asked, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /// What nobody wakes looks again within a millisecond.
@@ -53,7 +53,7 @@ void FirstUse::run() {
     const timespec limit{0, nap_ns};
     nap_ns = std::min(nap_ns * 2, kLongestNs);
     ::syscall(SYS_futex, outside_.asked, FUTEX_WAIT_PRIVATE, 0,
-              outside_.is_woken ? nullptr : &limit, nullptr, 0);
+              outside_.is_woken ? nullptr : &limit);
   }
 }
 
