@@ -156,7 +156,9 @@ TEST_CASE("flags_of_the_control_segment") {
   CHECK_FALSE(good(control(0, 0, 1, 0x04)).signalled);  // only the first error
   CHECK(good(control(0, 0, 1, 0x08)).signalled);
   CHECK(good(control(0, 0, 1, 0x0c)).signalled);
-  CHECK(good(control(0, 0, 1, 0x0a)).signalled);  // solicited
+  CHECK(good(control(0, 0, 1, 0x0a)).signalled);
+  CHECK(good(control(0, 0, 1, 0x0a)).solicited);
+  CHECK_FALSE(good(control(0, 0, 1, 0x08)).solicited);
   CHECK(good(control(0, 0, 1, 0x88)).fence == 4);
   CHECK(good(control(0, 0, 1, 0x28)).fence == 1);
   CHECK(good(control(0, 0, 1, 0x68)).fence == 3);
