@@ -178,6 +178,7 @@ TEST_CASE("heaps_that_do_not_fit_into_the_host_are_refused") {
                  why);
           const std::uint64_t all = std::strtoull(why.c_str() + number + 2, nullptr, 10);
           expect(all > 16 * kStep, why);
+          if (all > std::uint64_t{1} << 39) return;  // more addresses than sanitizers leave
           const std::uint64_t each = all / 2 / kStep * kStep;
           expect(pe.window({each, 0})->bytes() == each, "half of it for each of two");
           expect_error(GSHMEMX_ERROR_OUT_OF_MEMORY, "GSHMEM_SYMMETRIC_SIZE", [&] {
