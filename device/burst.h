@@ -7,6 +7,7 @@
 #pragma once
 
 #include "api.h"
+#include "fit.h"
 #include "post.h"
 
 namespace gshmem::device {
@@ -56,6 +57,23 @@ GSHMEM_OUTLINE void burst_ring(Burst& burst) {
   burst.ring();
 }
 
+/// Calls all of them: for the registers of relocatable code (fit.h).
+template <class Burst>
+struct BurstFit {
+  Burst* burst;
+  void* dest;
+  const void* source;
+  SignalUpdate update;
+};
+template <class Coop, class Burst>
+GSHMEM_FN int fit_burst(Coop, const BurstFit<Burst>& w) {
+  burst_put(*w.burst, w.dest, w.source, w.update.value);
+  burst_put_word(*w.burst, w.dest, w.update.value, w.update.op);
+  burst_signal(*w.burst, w.update);
+  burst_ring(*w.burst);
+  return 0;
+}
+
 /// Messages by a queue that nobody else uses as long as this lives. All threads of the group make
 /// each call, the first one rings. Where there is no such queue the calls are those of api.h.
 ///
@@ -68,6 +86,7 @@ class Burst {
   /// `direct`: the calling thread may post to queues.
   GSHMEM_FN Burst(Coop coop, const State& state, int pe, bool direct)
       : coop_(coop), state_(&state), pe_(pe), heap_(state.heap) {
+    GSHMEM_FIT((&fit_burst<Coop, Burst>), Coop, BurstFit<Burst>);
     if (!check_arguments(state, "Burst", ToPe{pe})) {
       pe_ = kNobody;
     } else if (direct && state.nic.queues && is_exclusive(state.nic.traits) &&

@@ -26,7 +26,7 @@ WIDE = re.compile(r"i(put|get)(_warp|_block)?|barrier_all(_warp)?|qp_quiet")
 OF_TEAM = re.compile(r"(team_sync|barrier)(_warp|_block)?")
 WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
 # Copies by threads and warps buy bandwidth with registers (device/copy.h), bursts messages.
-LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst")
+LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst(_warp)?")
 # Those that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}
 # Registers more than in a whole program that it may cost after linking.
@@ -108,8 +108,7 @@ def check_calls(title, found):
 def main():
     nvcc, architecture, flags = sys.argv[1], sys.argv[2], sys.argv[3:]
     flags = ["-std=c++20", "-O3", f"-arch=sm_{architecture}", *flags]
-    # nvlink 13.0 reports no kernel of a unit with gshmem.hpp: bursts are seen in whole programs.
-    whole = registers(nvcc, [*flags, "-DWITH_BURST"])
+    whole = registers(nvcc, flags)
     failures = check("default", whole,
                      lambda _, body, call, alone: LAUNCHABLE if LARGE.fullmatch(call)
                      else alone + limit_over(body, call))

@@ -2,11 +2,7 @@
 // behind a flag that is never set. check_registers.py compiles this unit and compares the registers
 // of STREAM_x and MARCH_x with those of STREAM_alone and MARCH_alone. Families that are not here
 // are in calls.cu.
-#if defined(WITH_BURST)
 #include <gshmem/gshmem.hpp>
-#else
-#include <gshmem/gshmem.h>
-#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +30,9 @@ struct Arrays {
   const double* __restrict__ e;
 };
 
+// Of a unit whose host code names kernels, as gshmem.hpp's does, nvlink keeps only those.
+#define NAMED(KERNEL) const void* named_##KERNEL = reinterpret_cast<const void*>(&KERNEL);
+
 // A grid-stride loop; the neighbours in five arrays enter every element. Little lives across the
 // call: the position.
 #define STREAM(NAME, CALL)                                                                     \
@@ -49,7 +48,8 @@ struct Arrays {
         CALL;                                                                                  \
       }                                                                                        \
     }                                                                                          \
-  }
+  }                                                                                            \
+  NAMED(STREAM_##NAME)
 
 // A column marched through planes of `n` elements, three neighbours of three arrays carried in
 // registers: 20 of them live across the call.
@@ -68,7 +68,8 @@ struct Arrays {
         CALL;                                                                                    \
       }                                                                                          \
     }                                                                                            \
-  }
+  }                                                                                              \
+  NAMED(MARCH_##NAME)
 
 #define KERNELS(NAME, CALL) STREAM(NAME, CALL) MARCH(NAME, CALL)
 
@@ -130,8 +131,8 @@ KERNELS(barrier_block, *to->word = gshmemx_barrier_block(to->team))
 STREAM(ctx_putmem_nbi, gshmem_ctx_putmem_nbi(to->ctx, to->heap, out, to->bytes, to->pe))
 STREAM(ctx_quiet, gshmem_ctx_quiet(to->ctx))
 STREAM(qp_quiet, gshmemx_qp_quiet(to->pe, to->qps, 1))
-#if defined(WITH_BURST)
 STREAM(burst, gshmem::Burst burst(gshmem::context().on(to->ctx), gshmem::Thread{}, to->pe);
        burst.put_nbi(to->heap, to->heap, to->bytes); burst.signal({to->signal, 1}))
-#endif
+STREAM(burst_warp, gshmem::Burst burst(gshmem::context().on(to->ctx), gshmem::Warp{}, to->pe);
+       burst.put_nbi(to->heap, to->heap, to->bytes); burst.p(to->word, 1))
 #endif
