@@ -2,6 +2,7 @@
 // finds the team. A part of api.h.
 #pragma once
 
+#include "alike.h"
 #include "caller.h"
 #include "check.h"
 #include "collective.h"
@@ -35,8 +36,9 @@ GSHMEM_FN int alltoall(const Caller& call, Coop coop, int handle, void* dest, co
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kAlltoall, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::alltoall<Coop>, Coop, TeamCall);
-  return device::alltoall(coop,
-                          at_own_part({&call.state, call.name, team, dest, source, n.bytes()}));
+  const TeamCall of = at_own_part({&call.state, call.name, team, dest, source, n.bytes()});
+  return alike(coop, of, call_of(CallKind::kAlltoall), of.bytes,
+               [&] { return device::alltoall(coop, of); });
 }
 
 template <class Coop>
@@ -49,8 +51,9 @@ GSHMEM_FN int broadcast(const Caller& call, Coop coop, int handle, void* dest, c
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kBroadcast, call.name, handle, dest, source, n.bytes(), root))
   GSHMEM_FIT(&device::broadcast<Coop>, Coop, TeamCall, int);
-  return device::broadcast(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()},
-                           root);
+  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  return alike(coop, of, call_of(CallKind::kBroadcast, root), of.bytes,
+               [&] { return device::broadcast(coop, of, root); });
 }
 
 template <class Coop>
@@ -63,7 +66,9 @@ GSHMEM_FN int fcollect(const Caller& call, Coop coop, int handle, void* dest, co
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kFcollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::fcollect<Coop>, Coop, TeamCall);
-  return device::fcollect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  return alike(coop, of, call_of(CallKind::kFcollect), of.bytes,
+               [&] { return device::fcollect(coop, of); });
 }
 
 template <class Coop>
@@ -76,7 +81,8 @@ GSHMEM_FN int collect(const Caller& call, Coop coop, int handle, void* dest, con
   GSHMEM_BY_HOST_OPS(
       int, Call::collective(CallKind::kCollect, call.name, handle, dest, source, n.bytes()))
   GSHMEM_FIT(&device::collect<Coop>, Coop, TeamCall);
-  return device::collect(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()});
+  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  return alike(coop, of, call_of(CallKind::kCollect), 0, [&] { return device::collect(coop, of); });
 }
 
 template <std::size_t kSize, class Coop>
@@ -100,8 +106,9 @@ GSHMEM_FN int alltoalls(const Caller& call, Coop coop, int handle, void* dest, c
   })
   using W = typename WordOf<kSize>::type;
   GSHMEM_FIT(&device::alltoalls<W, Coop>, Coop, TeamCall, Strides);
-  return device::alltoalls<W>(coop, TeamCall{&call.state, call.name, team, dest, source, n.bytes()},
-                              strides);
+  const TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
+  return alike(coop, of, call_of(CallKind::kAlltoalls), of.bytes,
+               [&] { return device::alltoalls<W>(coop, of, strides); });
 }
 
 /// Kernels know operator and type when they are compiled; in CPU mode one function serves all.
@@ -144,7 +151,8 @@ GSHMEM_FN int reduction(const Caller& call, Coop coop, int handle, T* dest, cons
   })
   TeamCall of{&call.state, call.name, team, dest, source, n.bytes()};
   if (kKind == CallKind::kReducescatter) of = at_own_part(of);
-  return reduce_by<kKind, Word<T>>(coop, of, reducer_of<kOp, T>());
+  return alike(coop, of, call_of(kKind, kOp, element_type<T>()), of.bytes,
+               [&] { return reduce_by<kKind, Word<T>>(coop, of, reducer_of<kOp, T>()); });
 }
 #define GSHMEM_API_REDUCTION(NAME, KIND, OP)                                                \
   template <class T, class Coop>                                                            \

@@ -17,7 +17,7 @@
 
 #include "combine.h"
 #include "order.h"
-#include "team_call.h"
+#include "alike.h"
 
 namespace gshmem::device {
 

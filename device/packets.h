@@ -17,7 +17,7 @@
 // calls have not been since: before flags come again, each buffer is cleared (clear_packets).
 #pragma once
 
-#include "team_call.h"
+#include "alike.h"
 
 namespace gshmem::device {
 
@@ -194,6 +194,7 @@ GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&
     }
     if (missing < 0) return true;
     if (look_is_due(polls)) {
+      if (kChecks && !is_alike(call, member(missing))) return false;
       started = wait_check(*call.state, call.name, started, team_pe(*call.team, member(missing)));
       if (started == kWaitOver) return false;
     }
@@ -340,7 +341,7 @@ template <Give kGive, class Coop, class Receive>
 GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& receive,
                               bool gives = true) {
   coop.sync();
-  std::uint32_t* const last = &call.state->team_slots[team_index(call.team->handle)].packets;
+  std::uint32_t* const last = &slot_of(call)->packets;
   const std::uint32_t number = load_relaxed(last) + 1;
   if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);
   const Packets packets{packets_of(call, number), number | kPacketFlag,

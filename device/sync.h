@@ -185,11 +185,17 @@ GSHMEM_OUTLINE bool group_meets_in_rounds(Coop coop, const State& state, const c
   return coop.thread_rank() != 0 || meet_in_rounds(state, call, index);
 }
 
+/// What a sync asks about a member that has not come for long: nothing.
+struct AnyMember {
+  GSHMEM_FN bool operator()(int) const { return true; }
+};
+
 /// Stores to this PE's memory, and to memory of mapped PEs, of the calling group before the sync
 /// are visible to every member after it. False where the thread's wait had to end. The group must
-/// meet after it. Threads: one group per PE and team at a time.
-template <class Coop, class Team>
-GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call) {
+/// meet after it. Threads: one group per PE and team at a time. `good(i)`: member i may be waited
+/// for; only asked in flat teams.
+template <class Coop, class Team, class Good = AnyMember>
+GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call, const Good& good = {}) {
   const State& state = team.state;
   if (!team.is_flat()) return group_meets_in_rounds(coop, state, call, team.index());
   abi::SyncSlot* const slot = team.slot();
@@ -221,7 +227,8 @@ GSHMEM_FN bool meet(Coop coop, const Team& team, const char* call) {
     for (int i = rank; arrived && i < team.n_pes(); i += width) {
       if (i == team.my_pe()) continue;
       arrived = spin_until(
-          state, call, [&] { return is_told(flags + i, told); }, team.pe(i));
+          state, call, [&] { return is_told(flags + i, told); }, team.pe(i),
+          [&] { return good(i); });
     }
     fence_acquire_system();
   }
@@ -249,13 +256,13 @@ GSHMEM_FN void barrier_all(Coop coop, const State& state, const char* call) {
 
 /// Of the team with entry `index`. 0, or the code of the PE's first fault, on all threads of the
 /// group.
-template <class Coop>
+template <class Coop, class Good = AnyMember>
 GSHMEM_OUTLINE int sync_members(Coop coop, const State& state, const char* call,
-                                std::uint32_t index) {
+                                std::uint32_t index, const Good& good = {}) {
   const AllPes all(state, index);
   const bool arrived = all.good()  // no entry to load after every fence
-                           ? meet(coop, all, call)
-                           : meet(coop, Members{state, team_entries(state)[index]}, call);
+                           ? meet(coop, all, call, good)
+                           : meet(coop, Members{state, team_entries(state)[index]}, call, good);
   return coop.any(!arrived) ? fault_code(state) : GSHMEMX_SUCCESS;
 }
 /// Of team `handle`, which may be none.

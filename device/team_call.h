@@ -52,16 +52,13 @@ struct TeamCall {
                           static_cast<std::uint32_t>(coop.size());
   }
 };
+GSHMEM_FN abi::SyncSlot* slot_of(const TeamCall& call) {
+  return call.state->team_slots + team_index(call.team->handle);
+}
 /// The call of an operation whose `source` has a part for each member.
 GSHMEM_FN TeamCall at_own_part(TeamCall call) {
   call.source = part(call.source, call.team->my_pe, call.bytes);
   return call;
-}
-
-/// All members are in the call, with what they did before it.
-template <class Coop>
-GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
-  return sync_members(coop, *call.state, call.name, team_index(call.team->handle));
 }
 
 /// Copies by one thread or warp have few words in flight, for the registers of the caller.
@@ -84,16 +81,6 @@ template <class Coop>
 GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
   for_members(*call.team,
               [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
-}
-/// What went to members by load and store is there for all who have met; the rest has to be waited
-/// for.
-template <class Coop>
-GSHMEM_FN int end_collective(Coop coop, const TeamCall& call) {
-  if (call.team->mapped == 0 && call.state->nic.queues) {
-    coop.sync();
-    nic::quiet(coop, *call.state, call.name);
-  }
-  return meet_members(coop, call);
 }
 
 }  // namespace gshmem::device

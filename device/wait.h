@@ -45,18 +45,24 @@ GSHMEM_OUTLINE std::uint64_t wait_check(const State& state, const char* call, st
 }
 
 /// Calls `done()` until it is true. Returns false when the wait had to end without it. `pe`: who is
-/// waited for, -1 = nobody in particular.
-template <class Done>
-GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe = -1) {
+/// waited for, -1 = nobody in particular. `good()`, called when the wait is long, may end it.
+template <class Done, class Good>
+GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe,
+                          const Good& good) {
   std::uint64_t started = 0;
   for (unsigned polls = 1;; ++polls) {
     if (done()) return true;
     if (look_is_due(polls)) {
+      if (!good()) return false;
       started = wait_check(state, call, started, pe);
       if (started == kWaitOver) return false;
     }
     pause(polls);
   }
+}
+template <class Done>
+GSHMEM_FN bool spin_until(const State& state, const char* call, const Done& done, int pe = -1) {
+  return spin_until(state, call, done, pe, [] { return true; });
 }
 
 /// OpenSHMEM 1.5, table 6 ("Point-to-point comparison constants"). An unknown operator is false.

@@ -60,6 +60,13 @@ std::string bad_argument(const abi::FaultRecord& f) {
       return strprintf("%s = %lu must be 0", is, value);
     case abi::Rule::kElements:
       return strprintf("%s has %lu elements, where %lu are needed", is, value, limit);
+    case abi::Rule::kSameCall:
+      return strprintf("%s: PE %d of the team is in another collective", is, f.pe);
+    case abi::Rule::kSame:
+      return strprintf("%s = %ld differs from that of PE %d, %lu", is, number, f.pe, limit);
+    case abi::Rule::kSameBytes:
+      return strprintf("%s is of %lu bytes, and of %lu on PE %d: all members bring as many", is,
+                       value, limit, f.pe);
     case abi::Rule::kNone:
       break;
   }
@@ -112,6 +119,9 @@ const char* text_of(std::span<const std::pair<Code, const char*>> texts, std::ui
 std::string fault_message(const abi::FaultRecord& f) {
   switch (f.code) {
     case GSHMEMX_ERROR_INVALID_VALUE:
+      return bad_argument(f);
+    case GSHMEMX_ERROR_SYMMETRY:
+      if (f.rule == abi::Rule::kNone) break;
       return bad_argument(f);
     case GSHMEMX_ERROR_TIMEOUT: {
       std::string whom = f.pe < 0 ? "" : strprintf(" for PE %d", f.pe);

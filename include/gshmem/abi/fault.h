@@ -33,6 +33,9 @@ enum class Rule : std::uint32_t {
   kGiven,    ///< the only memory that the block has given
   kZero,
   kElements,  ///< a tensor of limit elements
+  kSameCall,  ///< PE `pe`, a member of the team, makes another one
+  kSame,      ///< PE `pe` has limit
+  kSameBytes  ///< likewise, for each member
 };
 
 struct FaultRecord {

@@ -21,6 +21,13 @@ static_assert(1 << kSyncRounds == kMaxPes && kSyncRounds <= kFlatPes);
 /// Words of 32 bits that host threads of all members combine by one call (host/runtime/teams.h).
 inline constexpr int kAgreeWords = 10;
 
+/// A collective as its caller made it, where arguments are checked.
+struct CallNote {
+  std::uint64_t key;    ///< 0: it is being written
+  std::uint64_t what;   ///< operation and root
+  std::uint64_t bytes;  ///< for one member
+};
+
 /// What the members of one team synchronize by, at the same place of each of their heaps. Numbers
 /// of syncs begin with 1 in every new team, whose members have cleared the slot together.
 struct SyncSlot {
@@ -37,6 +44,10 @@ struct SyncSlot {
   /// tells it in round i; 0 again when it has been read. And their sum, touched by this PE only.
   alignas(128) std::uint64_t counted[kSyncRounds];
   std::uint64_t first;
+  /// The last two collectives of this PE, for members that look whether theirs is the same
+  /// (device/alike.h), and how many it has noted; touched by this PE only.
+  CallNote notes[2];
+  std::uint32_t noted;
 };
 inline constexpr std::uint64_t kCounted = std::uint64_t{1} << 63;
 static_assert(sizeof(SyncSlot) == 3456);

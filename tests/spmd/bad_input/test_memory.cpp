@@ -50,6 +50,51 @@ TEST_CASE("collective_calls_that_differ_are_a_fault_that_names_both") {
          });
 }
 
+TEST_CASE("collectives_that_differ_between_members_are_a_fault_that_names_what_does") {
+  using Collective = int (*)(int* dest, const int* source, std::size_t nelems, int pe);
+  const auto differ = [](const std::vector<std::string>& texts, Collective call, std::size_t first,
+                         std::size_t second) {
+    expect(kSymmetry, texts, [=](const Runtime& r) {
+      constexpr std::size_t kMost = 60000;
+      auto* dest = static_cast<int*>(gshmem_calloc(kMost, sizeof(int)));
+      auto* source = static_cast<int*>(gshmem_calloc(kMost, sizeof(int)));
+      if (call(dest, source, r.my_pe() == 0 ? first : second, r.my_pe()) == 0)
+        throw std::runtime_error("expected a status");
+    });
+  };
+  const Collective alltoall = [](int* dest, const int* source, std::size_t nelems, int) {
+    return gshmem_int_alltoall(GSHMEM_TEAM_WORLD, dest, source, nelems);
+  };
+  const Collective reduce = [](int* dest, const int* source, std::size_t nelems, int) {
+    return gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems);
+  };
+  const Collective inscan = [](int* dest, const int* source, std::size_t nelems, int) {
+    return gshmem_int_sum_inscan(GSHMEM_TEAM_WORLD, dest, source, nelems);
+  };
+  const Collective broadcast_of_each = [](int* dest, const int* source, std::size_t nelems,
+                                          int pe) {
+    return gshmem_int_broadcast(GSHMEM_TEAM_WORLD, dest, source, nelems, pe);
+  };
+  const Collective two_operations = [](int* dest, const int* source, std::size_t nelems, int pe) {
+    return pe == 0 ? gshmem_int_fcollect(GSHMEM_TEAM_WORLD, dest, source, nelems)
+                   : gshmem_int_max_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems);
+  };
+  const Collective two_operators = [](int* dest, const int* source, std::size_t nelems, int pe) {
+    return pe == 0 ? gshmem_int_min_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems)
+                   : gshmem_int_max_reduce(GSHMEM_TEAM_WORLD, dest, source, nelems);
+  };
+  const std::string bytes = "argument nelems is of ";
+  differ({"gshmem_int_alltoall: " + bytes, "16", "4"}, alltoall, 1, 4);
+  differ({"gshmem_int_alltoall: " + bytes, "16", "0"}, alltoall, 0, 4);
+  differ({"gshmem_int_alltoall: " + bytes, "100000", "4"}, alltoall, 1, 25000);
+  differ({"gshmem_int_sum_reduce: " + bytes, "12000", "120000"}, reduce, 3000, 30000);
+  differ({"gshmem_int_sum_inscan: " + bytes, "4", "8"}, inscan, 1, 2);
+  differ({"gshmem_int_broadcast: argument root = ", "differs from that of PE "}, broadcast_of_each,
+         4, 4);
+  differ({"is in another collective"}, two_operations, 4, 4);
+  differ({"is in another collective"}, two_operators, 4, 4);
+}
+
 TEST_CASE("free_of_different_blocks_is_a_fault") {
   expect(kSymmetry, {"gshmem_free:", "differ"}, [](const Runtime& r) {
     void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
