@@ -89,7 +89,7 @@ GSHMEM_OUTLINE int alltoalls(Coop coop, const TeamCall& call, Strides strides) {
 /// 2^i after this one (Hillis and Steele, "Data parallel algorithms", 1986).
 GSHMEM_OUTLINE bool count_before(const TeamCall& call) {
   const abi::Team& team = *call.team;
-  abi::SyncSlot* const slot = call.state->team_slots + team_index(team.handle);
+  abi::SyncSlot* const slot = slot_of(call);
   std::uint64_t sum = call.bytes;
   std::uint64_t* counted = slot->counted;
   GSHMEM_NO_UNROLL
@@ -116,7 +116,7 @@ GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   meet_lanes(coop);
   if (coop.any(!is_counted)) return fault_code(state);
   coop.sync();
-  const std::uint64_t first = load_relaxed(&state.team_slots[team_index(call.team->handle)].first);
+  const std::uint64_t first = load_relaxed(&slot_of(call)->first);
   char* const to = static_cast<char*>(call.dest) + first;
   if (kChecks && call.bytes != 0 && !is_symmetric(state, to, call.bytes)) {
     (void)bad_argument(state, call.name, "dest", abi::Rule::kSymmetric, as_value(call.dest),
@@ -148,11 +148,6 @@ struct Pieces {
   }
   GSHMEM_FN std::size_t bytes() const { return words * sizeof(W); }
 };
-
-/// A piece goes by load and store: PEs that map nobody reach themselves.
-GSHMEM_FN bool is_near(const State& state, int pe) {
-  return pe == state.my_pe || is_mapped(state, pe);
-}
 
 /// Piece `my_pe` of the sources that are far lands in this member's `dest`.
 template <class W, class Coop>
@@ -223,7 +218,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
   const Pieces<W> pieces(call);
   const std::size_t first = pieces.words * static_cast<std::size_t>(call.team->n_pes);
   const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = pieces.left;
-  reduce_words<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
+  reduce_share<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
                                    first + (me < left ? me + 1 : left));
   return end_collective(coop, call);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "reduction.h"
-#include "team_call.h"
+#include "alike.h"
 
 namespace gshmem::device {
 
@@ -14,6 +14,11 @@ enum class Result {
   kInclusive,  ///< with every member, of those up to it
   kExclusive   ///< of those before it; zeros with the first one
 };
+
+/// PE `pe` is reached by load and store: PEs that map nobody reach themselves.
+GSHMEM_FN bool is_near(const State& state, int pe) {
+  return pe == state.my_pe || is_mapped(state, pe);
+}
 
 /// An element of member i; and one to it. Out of line, for the registers of the loops.
 template <class W>
@@ -62,6 +67,141 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
       }
     }
   }
+}
+
+/// A thread's words of a reduction between members of which some are far: in turns as many as a
+/// half of a scratch slot holds, so that a member's come by one READ. In the other half they are
+/// combined. In memory, for the registers of what it calls.
+template <class W>
+struct FarWords {
+  static constexpr std::size_t kMost = sizeof(abi::ScratchSlot::data) / 2 / sizeof(W);
+  const TeamCall* call;
+  abi::ScratchSlot* slot;
+  std::size_t at, n;             ///< of this turn
+  std::size_t end, each, apart;  ///< of all turns; words of one, and from one to the next
+  int i;
+  const W* more;  ///< those of member `i`
+  GSHMEM_FN W* sum() const { return reinterpret_cast<W*>(slot->data); }
+  GSHMEM_FN int pe() const { return team_pe(*call->team, i); }
+  GSHMEM_FN std::uint32_t bytes() const { return static_cast<std::uint32_t>(n * sizeof(W)); }
+  GSHMEM_FN bool is_member() const { return i < call->team->n_pes; }
+};
+template <class W>
+GSHMEM_OUTLINE bool next_turn(FarWords<W>& words) {
+  if (words.n != 0) words.at += words.apart;
+  if (words.at >= words.end) return false;
+  words.n = words.end - words.at < words.each ? words.end - words.at : words.each;
+  words.i = 0;
+  return true;
+}
+/// Finds those of member `i`; the group's next step is the READ, if it is far.
+template <class W>
+GSHMEM_OUTLINE void take_words(FarWords<W>& words) {
+  const State& state = *words.call->state;
+  const W* const source = static_cast<const W*>(words.call->source) + words.at;
+  const int pe = words.pe();
+  if (is_near(state, pe)) {
+    words.more = peer_address(state, source, pe);
+    return;
+  }
+  W* const landing = words.sum() + FarWords<W>::kMost;
+  words.more = landing;
+  nic::move_value(state, nic::Operation::kGet, source, landing, words.bytes(), pe);
+}
+template <class W>
+GSHMEM_FN void store_words(const FarWords<W>& words, W* dest) {
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < words.n; ++k) store_relaxed(dest + k, load_relaxed(words.sum() + k));
+}
+/// What is combined goes to member `i`.
+template <class W>
+GSHMEM_OUTLINE void give_words(const FarWords<W>& words) {
+  const State& state = *words.call->state;
+  W* const dest = static_cast<W*>(words.call->dest) + words.at;
+  const int pe = words.pe();
+  if (is_near(state, pe)) return store_words(words, peer_address(state, dest, pe));
+  nic::move_value(state, nic::Operation::kPut, dest, words.sum(), words.bytes(), pe);
+}
+template <class W>
+GSHMEM_OUTLINE void keep_words(const FarWords<W>& words) {
+  store_words(words, static_cast<W*>(words.call->dest) + words.at);
+}
+template <class W, class Reducer>
+GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
+  W* const sum = words.sum();
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < words.n; ++k) {
+    const W word = load_relaxed(words.more + k);
+    store_relaxed(sum + k, words.i == 0 ? word : reducer(load_relaxed(sum + k), word));
+  }
+}
+template <class W>
+GSHMEM_OUTLINE void clear_words(const FarWords<W>& words) {
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < words.n; ++k) store_relaxed(words.sum() + k, W{});
+}
+template <Result kResult, class W, class Reducer>
+GSHMEM_OUTLINE void combine_turn(FarWords<W>& words, Reducer reducer) {
+  if constexpr (kResult == Result::kExclusive) clear_words(words);
+  GSHMEM_NO_UNROLL
+  for (; words.is_member(); ++words.i) {
+    take_words(words);
+    keep_in_memory(words);
+    if constexpr (kResult == Result::kExclusive) give_words(words);
+    combine_words(words, reducer);
+    if constexpr (kResult == Result::kInclusive) give_words(words);
+    keep_in_memory(words);
+  }
+  if constexpr (kResult == Result::kForOne) keep_words(words);
+  if constexpr (kResult == Result::kForAll) {
+    GSHMEM_NO_UNROLL
+    for (words.i = 0; words.is_member(); ++words.i) {
+      give_words(words);
+      keep_in_memory(words);
+    }
+  }
+}
+template <class W, class Coop>
+GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall& call,
+                                   std::size_t first, std::size_t end) {
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  const std::size_t share = (end - first + width - 1) / width;
+  words.call = &call;
+  words.each = share < FarWords<W>::kMost ? share : FarWords<W>::kMost;
+  words.at = first + static_cast<std::size_t>(coop.thread_rank()) * words.each;
+  words.n = 0;
+  words.end = end;
+  words.apart = width * words.each;
+  words.slot = words.at < end ? nic::claim_or_report(call.state) : nullptr;
+}
+/// The slot stays taken after a failure: a late READ may still write there.
+template <class W>
+GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
+  if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
+}
+/// As reduce_words, where some members are far.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer reducer,
+                                     std::size_t first, std::size_t end) {
+  FarWords<W> words;
+  plan_far_words(coop, words, call, first, end);
+  keep_in_memory(words);
+  if (!words.slot) return;
+  GSHMEM_NO_UNROLL
+  while (next_turn(words)) {
+    combine_turn<kResult>(words, reducer);
+    keep_in_memory(words);
+  }
+  end_far_words(words);
+}
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_share(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+                            std::size_t end) {
+  if (call.team->mapped != 0) {
+    reduce_words<kResult, W>(coop, call, reducer, first, end);
+  } else {
+    reduce_far_words<kResult, W>(coop, call, reducer, first, end);
+  }
   meet_lanes(coop);
   coop.sync();
 }
@@ -93,11 +233,11 @@ template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   std::size_t wide = wide_words(call);
   const Share mine(kResult, wide, *call.team);
-  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
+  reduce_share<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
   keep_in_memory(wide);
   const std::size_t first = wide * kLanes<W>;
   const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
-  reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
+  reduce_share<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
 }
 
 /// Words that a thread takes in rounds: its first one, where all end, and from round to round.

@@ -106,11 +106,12 @@ GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* s
   execute_long(request);
 }
 
-/// A value of at most 16 bytes, which need not be in the heap, to or from `symmetric`.
+/// `bytes` bytes of any memory, to or from `symmetric`: they have come, or may be used again, at
+/// its end. Takes few registers of the caller.
 GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
                                const void* value, std::uint32_t bytes, int pe) {
   Request request{&state, operation, pe};
-  request.blocking = operation == Operation::kGet;
+  request.blocking = true;
   request.local = static_cast<const char*>(value);
   request.remote = static_cast<const char*>(symmetric);
   request.bytes = bytes;
