@@ -373,6 +373,9 @@ ABSENT_OTHERS = {
     "NVSHMEMX_STATUS_LIST": "status.h has such a table of ours, whose codes are more",
     "NVSHMEM_VENDOR_..._STRING": "the vendor's packages",
     "NVSHMEM_..._PLUGIN_..._VERSION": "its plugins do not fit into this library",
+    "nvshmemi_... and NVSHMEMI_... but NVSHMEMI_ERROR_PRINT": "internal of NVSHMEM; its perftests print by that one",
+    "nvshmemi_ibgda_device_state_t and others of nvshmem_common_ibgda.h":
+        "structs of its queues, which differ between its releases; the header says what there is instead",
     "NVSHMEM_IBRC_SUPPORT and other options of its build": "they tell of transports that it has",
 }
 # Functions of ours that no body of tests/spmd calls: a pattern, and the name of the tested function that is the same

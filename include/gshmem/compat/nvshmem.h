@@ -39,6 +39,13 @@
 #else
 #define NVSHMEM_STATIC_ASSERT _Static_assert
 #endif
+// Internal of NVSHMEM; but the utilities of its perftests print by it, from which programs begin.
+#define NVSHMEMI_ERROR_PRINT(...)                                    \
+  do {                                                               \
+    fprintf(stderr, "%s:%s:%d: ", __FILE__, __FUNCTION__, __LINE__); \
+    fprintf(stderr, __VA_ARGS__);                                    \
+    fprintf(stderr, "\n");                                           \
+  } while (0)
 
 // --- Constants -----------------------------------------------------------------------------------
 typedef enum {
