@@ -3,6 +3,8 @@
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
+#include <gshmem/device/api_tile.h>
+
 #include <catch2/catch.hpp>
 
 #include <functional>
@@ -36,8 +38,10 @@ struct Member {
 
 constexpr std::size_t kBytes = 1024;
 using GroupCall = std::function<void(Member, QueueRig&)>;
+/// What a call leaves: something that others see, or, of no bytes, nothing.
+enum class Leaves { kSomething, kNothing };
 
-void test_one(QueueRig::Reach reach, int rank, const GroupCall& call) {
+void test_one(QueueRig::Reach reach, int rank, const GroupCall& call, Leaves leaves) {
   QueueRig rig(reach);
   rig.complete(QueueRig::kDepth - 1);     // whatever is posted
   std::memset(rig.heap(), 0x33, kBytes);  // what a thread finds that does not wait for the others
@@ -47,15 +51,15 @@ void test_one(QueueRig::Reach reach, int rank, const GroupCall& call) {
   REQUIRE(rig.control().stop == 0);
   REQUIRE(meetings.seen.size() >= 2);
   // Rank 0 takes part in everything. (In brackets: tens of kilobytes are not worth printing.)
-  if (rank == 0) CHECK((meetings.seen.front() != end));
+  if (rank == 0) CHECK((meetings.seen.front() != end) == (leaves == Leaves::kSomething));
   CHECK((meetings.seen.back() == end));
   QueueRig untouched(reach);
   std::memset(untouched.heap(), 0x5a, kBytes);
   CHECK((meetings.seen.front() == untouched.snapshot()));
 }
-void test_meets(const GroupCall& call) {
+void test_meets(const GroupCall& call, Leaves leaves = Leaves::kSomething) {
   for (const QueueRig::Reach reach : {QueueRig::Reach::kMapped, QueueRig::Reach::kNetwork}) {
-    for (const int rank : {0, 1}) test_one(reach, rank, call);
+    for (const int rank : {0, 1}) test_one(reach, rank, call, leaves);
   }
 }
 
@@ -66,6 +70,29 @@ SignalUpdate signal(QueueRig& rig) {
 }
 std::uint64_t* words(char* at) { return reinterpret_cast<std::uint64_t*>(at); }
 constexpr Strides kStrides{2, 2, 8};
+constexpr int kTeam = GSHMEM_TEAM_WORLD;
+constexpr Elements kElements{kBytes, 1}, kNone{0, 1};
+constexpr std::size_t kInts = kBytes / sizeof(int);
+int* ints(char* at) { return reinterpret_cast<int*>(at); }
+api::Caller caller(const QueueRig& rig) { return {rig.state(), "test"}; }
+
+/// Rows of 16 floats from the heap to `target`: all elements follow each other, or have gaps.
+api::TileArguments tiles(QueueRig& rig, std::ptrdiff_t stride) {
+  const auto tensor = [&](char* at) {
+    return gshmemx::Tensor(reinterpret_cast<float*>(at),
+                           gshmemx::make_layout(gshmemx::make_shape(16, 16 / stride),
+                                                gshmemx::make_stride(stride, 16 * stride)));
+  };
+  struct NoBoundary {};
+  return api::tile_arguments(tensor(rig.heap()), tensor(target(rig)), NoBoundary{}, NoBoundary{},
+                             0);
+}
+using TileCase = std::function<void(Member, QueueRig&, const api::TileArguments&)>;
+void test_tiles_meet(const TileCase& call) {
+  for (const std::ptrdiff_t stride : {1, 2}) {
+    test_meets([&](Member group, QueueRig& rig) { call(group, rig, tiles(rig, stride)); });
+  }
+}
 
 }  // namespace
 
@@ -128,20 +155,116 @@ TEST_CASE("team_barrier_meets_at_both_ends") {
 }
 
 TEST_CASE("collectives_meet_at_both_ends") {
-  constexpr int kTeam = GSHMEM_TEAM_WORLD;
-  constexpr Elements kElements{kBytes, 1};
-  test_meets([&](Member group, QueueRig& rig) {
-    (void)api::alltoall({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements);
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
   });
-  test_meets([&](Member group, QueueRig& rig) {
-    (void)api::broadcast({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements,
-                         0);
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), kElements, 0) == 0);
   });
-  test_meets([&](Member group, QueueRig& rig) {
-    (void)api::fcollect({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kElements);
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
   });
-  test_meets([&](Member group, QueueRig& rig) {
-    (void)api::alltoalls<8>({rig.state(), "test"}, group, kTeam, target(rig), rig.heap(), kStrides);
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::alltoalls<8>(caller(rig), group, kTeam, target(rig), rig.heap(), kStrides) == 0);
+  });
+}
+TEST_CASE("reductions_and_scans_meet_at_both_ends") {
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
+          0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::reducescatter_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()),
+                                 kInts) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::inscan_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
+          0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::exscan_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), kInts) ==
+          0);
+  });
+}
+
+TEST_CASE("calls_of_no_bytes_meet_at_both_ends") {
+  const GroupCall nothing[] = {
+      [](Member group, QueueRig& rig) {
+        api::put(caller(rig), group, target(rig), rig.heap(), kNone, 0);
+      },
+      [](Member group, QueueRig& rig) {
+        api::put_nbi(caller(rig), group, target(rig), rig.heap(), kNone, 0);
+      },
+      [](Member group, QueueRig& rig) {
+        api::get(caller(rig), group, target(rig), rig.heap(), kNone, 0);
+      },
+      [](Member group, QueueRig& rig) {
+        api::get_nbi(caller(rig), group, target(rig), rig.heap(), kNone, 0);
+      },
+  };
+  for (const GroupCall& call : nothing) test_meets(call, Leaves::kNothing);
+  // Their signal comes; and members of a team meet, which counts.
+  test_meets([](Member group, QueueRig& rig) {
+    api::put_signal(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    api::put_signal_nbi(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), kNone, 0) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
+  });
+  test_meets([](Member group, QueueRig& rig) {
+    CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), 0) == 0);
+  });
+}
+
+TEST_CASE("moves_of_tiles_meet_at_both_ends") {
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::move_tile<true>(caller(rig), group, both, 0) == 0);
+  });
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::move_tile<false>(caller(rig), group, both, 0) == 0);
+  });
+}
+TEST_CASE("collectives_of_tiles_meet_at_both_ends") {
+  using gshmemx::NVLS_ONE_SHOT_PULL_NBI, gshmemx::NVLS_ONE_SHOT_PUSH_NBI,
+      gshmemx::NVLS_TWO_SHOT_PUSH_NBI;
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::give_tile<false, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) == 0);
+  });
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::give_tile<true, NVLS_ONE_SHOT_PUSH_NBI>(caller(rig), group, kTeam, both) == 0);
+  });
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_ONE_SHOT_PULL_NBI>(
+              caller(rig), group, kTeam, both, 0) == 0);
+  });
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::reduce_tile<true, ReduceOp::kMax, float, NVLS_ONE_SHOT_PULL_NBI>(
+              caller(rig), group, kTeam, both, 0) == 0);
+  });
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_TWO_SHOT_PUSH_NBI>(
+              caller(rig), group, kTeam, both, api::kNoRoot) == 0);
+  });
+  // In place: its end is that of a collective.
+  test_tiles_meet([](Member group, QueueRig& rig, const api::TileArguments& both) {
+    api::TileArguments in_place = both;
+    in_place.src = in_place.dst;
+    CHECK(api::reduce_tile<false, ReduceOp::kSum, float, NVLS_ONE_SHOT_PULL_NBI>(
+              caller(rig), group, kTeam, in_place, 0) == 0);
   });
 }
 
