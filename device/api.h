@@ -569,7 +569,7 @@ GSHMEM_FN void* ptr(const Caller& call, const void* dest, int pe) {
 }
 
 GSHMEM_FN void* team_ptr(const Caller& call, int team, const void* dest, int pe) {
-  const abi::Team* entry = find_team(call.state, call.name, "team", team);
+  const abi::Team* entry = ask_team(call.state, call.name, "team", team);
   if (!entry || pe < 0 || pe >= entry->n_pes) return nullptr;
   return device::ptr(call.state, dest, team_pe(*entry, pe));
 }

@@ -48,10 +48,18 @@ GSHMEM_OUTLINE const abi::Team* find_team(const State& state, const char* call,
   return nullptr;
 }
 
+/// For calls that only ask: as find_team, but no fault for a predefined team of NVSHMEM's that is
+/// none here. Programs ask whether it is one.
+GSHMEM_FN const abi::Team* ask_team(const State& state, const char* call, const char* argument,
+                                    int team) {
+  const bool is_none = team > GSHMEMX_TEAM_SAME_MYPE_NODE && team < abi::kNvshmemTeams;
+  return is_none ? nullptr : find_team(state, call, argument, team);
+}
+
 /// -1 and -1 for what is no team, as the specification wants.
 GSHMEM_FN TeamPlace team_place(const State& state, const char* call, int team) {
   if (team == GSHMEM_TEAM_WORLD) return {state.my_pe, state.n_pes};
-  const abi::Team* entry = find_team(state, call, "team", team);
+  const abi::Team* entry = ask_team(state, call, "team", team);
   if (!entry) return {-1, -1};
   return {entry->my_pe, entry->n_pes};
 }
@@ -80,8 +88,8 @@ GSHMEM_FN int team_number(const abi::Team& team, int pe) {
 /// -1 where one is no team, or the PE is not a member of both.
 GSHMEM_OUTLINE int team_translate(const State& state, const char* call, int src_team, int src_pe,
                                   int dest_team) {
-  const abi::Team* src = find_team(state, call, "src_team", src_team);
-  const abi::Team* dest = find_team(state, call, "dest_team", dest_team);
+  const abi::Team* src = ask_team(state, call, "src_team", src_team);
+  const abi::Team* dest = ask_team(state, call, "dest_team", dest_team);
   if (!src || !dest || src_pe < 0 || src_pe >= src->n_pes) return -1;
   return team_number(*dest, team_pe(*src, src_pe));
 }

@@ -104,6 +104,16 @@ struct CompletingTeamBarrier {
   }
 };
 
+/// Of a handle that is no team of ours, but a predefined one of NVSHMEM's.
+struct AskForNoTeam {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, gshmem_team_t none) const {
+    SPMD_EQ(log, ctx.team_my_pe(none), -1);
+    SPMD_EQ(log, ctx.team_n_pes(none), -1);
+    SPMD_EQ(log, ctx.team_translate_pe(none, 0, GSHMEM_TEAM_WORLD), -1);
+    SPMD_EQ(log, ctx.team_translate_pe(GSHMEM_TEAM_WORLD, 0, none), -1);
+  }
+};
+
 /// What a sequential program knows of all teams. Where this PE is a member, `team` is its handle.
 struct Model {
   Pes pes;
@@ -220,6 +230,21 @@ SPMD_TEST(predefined_teams_agree_on_their_members) {
   SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, 0, GSHMEM_TEAM_INVALID), -1);
   SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, pe.n(), GSHMEM_TEAM_WORLD), -1);
   SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, -1, GSHMEM_TEAM_WORLD), -1);
+}
+
+SPMD_TEST(a_team_of_nvshmem_that_is_none_here_has_no_members_and_asking_is_no_fault) {
+  SymmetricArray<int> object(1);
+  for (const gshmem_team_t none : {4, 5, 6}) {  // same GPU, leaders of GPUs, multicast
+    SPMD_EQ(pe, gshmem_team_my_pe(none), -1);
+    SPMD_EQ(pe, gshmem_team_n_pes(none), -1);
+    SPMD_EQ(pe, gshmem_team_translate_pe(none, 0, GSHMEM_TEAM_WORLD), -1);
+    SPMD_EQ(pe, gshmem_team_translate_pe(GSHMEM_TEAM_WORLD, 0, none), -1);
+    SPMD_CHECK(pe, gshmem_team_ptr(none, object.data(), 0) == nullptr);
+    gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+    SPMD_CHECK(pe, gshmem_team_get_config(none, GSHMEM_TEAM_NUM_CONTEXTS, &config) != 0);
+    pe.run({.blocks = 1, .threads = 1}, AskForNoTeam{}, none);
+  }
+  SPMD_EQ(pe, gshmemx_last_fault(nullptr), 0);
 }
 
 SPMD_TEST(team_sync_holds_every_member_of_every_team_in_every_scope) {

@@ -76,6 +76,10 @@ inline constexpr std::uint32_t kPackets = 2048, kPacketBytes = 16, kPacketData =
 /// The low bits of a team's handle are the number of its entry. Of the predefined teams they are
 /// all: 0 to 3.
 inline constexpr std::uint32_t kTeamIndexBits = 16;
+/// NVSHMEM's predefined handles are below this one: beside ours those that it keeps to itself, and
+/// that of multicast (nvshmem.h). No team ever has one of those, for the upper bits of a made one
+/// are not 0.
+inline constexpr int kNvshmemTeams = 7;
 
 /// One team. Member i is PE start + i * stride, or the one that `members` has at that place.
 struct Team {

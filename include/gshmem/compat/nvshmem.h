@@ -68,7 +68,8 @@ typedef enum {
   NVSHMEM_THREAD_MULTIPLE = GSHMEM_THREAD_MULTIPLE,
   NVSHMEM_THREAD_TYPE_SENTINEL = 0x7fffffff
 } nvshmemx_thread_support_t;
-// The last ones are of teams that NVSHMEM keeps to itself, or has for multicast: no teams here.
+// The last ones are of teams that NVSHMEM keeps to itself, or has for multicast: no teams here. To
+// queries they are as NVSHMEM_TEAM_INVALID; other calls refuse them.
 typedef enum {
   NVSHMEM_TEAM_INVALID = GSHMEM_TEAM_INVALID,
   NVSHMEM_TEAM_WORLD = GSHMEM_TEAM_WORLD,

@@ -468,6 +468,21 @@ TEST_CASE("destroying_a_team_that_stays_or_is_gone_is_a_fault") {
   });
 }
 
+TEST_CASE("teams_of_nvshmem_that_are_none_here_and_handles_next_to_them_are_refused") {
+  for (const gshmem_team_t team : {4, 6}) {
+    const std::string argument = "argument team = " + std::to_string(team) + " is not a team";
+    expect(kInvalid, {"gshmem_team_sync: " + argument},
+           [&](std::uint64_t*) { (void)gshmem_team_sync(team); });
+    expect(kInvalid, {"gshmem_uint64_sum_reduce: " + argument},
+           [&](std::uint64_t* object) { (void)gshmem_uint64_sum_reduce(team, object, object, 1); });
+  }
+  for (const gshmem_team_t team : {-2, 7}) {
+    expect(kInvalid,
+           {"gshmem_team_n_pes: argument team = " + std::to_string(team) + " is not a team"},
+           [&](std::uint64_t*) { (void)gshmem_team_n_pes(team); });
+  }
+}
+
 TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_so") {
   const auto split = [](int start, int stride, int size) {
     gshmem_team_t team = GSHMEM_TEAM_INVALID;
