@@ -1,5 +1,6 @@
 // A member of a team dies while the others synchronize with it over the network, in a team where
-// all tell all, and in one that takes rounds: every other member's sync ends with an error.
+// all tell all, and in one that takes rounds, or while a collective moves data: every other
+// member's call ends with an error.
 #include "tests/errors/scene.h"
 
 #include <catch2/catch.hpp>
@@ -8,8 +9,10 @@
 
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <regex>
 #include <thread>
+#include <utility>
 
 using namespace gshmem;
 using namespace gshmem::errors;
@@ -18,11 +21,16 @@ namespace {
 
 constexpr int kVictim = 1;
 
-void sync_until_it_fails(int rank, bool barrier) {
+/// What a member calls until it fails, with two arrays of kInts ints for each member.
+using TeamCall = std::function<int(gshmem_team_t team, int* dest, int* source)>;
+constexpr std::size_t kInts = 20'000;
+
+void call_until_it_fails(int rank, const TeamCall& call) {
   {
     const Runtime runtime;
     gshmem_team_t team = GSHMEM_TEAM_INVALID;
     const int n = runtime.n_pes();
+    SymmetricArray<int> arrays(2 * kInts * static_cast<std::size_t>(n));
     if (gshmem_team_split_strided(GSHMEM_TEAM_WORLD, n - 1, -1, n, nullptr, 0, &team) != 0)
       throw std::runtime_error("no team");
     if (rank == kVictim) {
@@ -32,16 +40,17 @@ void sync_until_it_fails(int rank, bool barrier) {
       }).detach();
     }
     int status = 0;
-    while (status == 0) status = barrier ? gshmem_barrier(team) : gshmem_team_sync(team);
+    while (status == 0)
+      status = call(team, arrays.data(), arrays.data() + kInts * static_cast<std::size_t>(n));
     std::printf("status %d\n", status);
     spmd::print_fault();
   }
   std::puts("finalized");
 }
 
-void kill_a_member(const Leg& leg, int n, bool barrier) {
+void kill_a_member(const Leg& leg, int n, const TeamCall& call) {
   const auto outcomes = spmd::in_children(n, environment_of(leg, {{"GSHMEM_SYMMETRIC_SIZE", "4M"}}),
-                                          [&](int rank) { sync_until_it_fails(rank, barrier); });
+                                          [&](int rank) { call_until_it_fails(rank, call); });
   // The death itself, or what the connection to the dead or to one that has heard of it says.
   const std::regex expected("status (12|15)[^]*fault (12|15) [0-9]+ [^]*PE [0-9]+[^]*finalized");
   for (int rank = 0; rank < n; ++rank) {
@@ -52,18 +61,49 @@ void kill_a_member(const Leg& leg, int n, bool barrier) {
   }
 }
 
+int sync_team(gshmem_team_t team, int*, int*) { return gshmem_team_sync(team); }
+int barrier_of_team(gshmem_team_t team, int*, int*) { return gshmem_barrier(team); }
+
 }  // namespace
 
 TEST_CASE("a_member_that_dies_inside_a_sync_by_the_network_ends_it_on_all_others") {
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
-    for (const bool barrier : {false, true}) kill_a_member(leg, 3, barrier);
+    kill_a_member(leg, 3, sync_team);
+    kill_a_member(leg, 3, barrier_of_team);
   }
 }
 
 TEST_CASE("a_member_that_dies_inside_a_sync_in_rounds_ends_it_on_all_others") {
   for (Leg leg : process_legs({"soft"})) {
-    kill_a_member(leg, 10, false);
+    kill_a_member(leg, 10, sync_team);
     leg.mapping = Mapping::kPairs;
-    kill_a_member(leg, 10, false);
+    kill_a_member(leg, 10, sync_team);
+  }
+}
+
+TEST_CASE("a_member_that_dies_inside_a_collective_by_the_network_ends_it_on_all_others") {
+  const auto sum = [](gshmem_team_t team, int* dest, int* source) {
+    return gshmem_int_sum_reduce(team, dest, source, kInts);
+  };
+  const auto sum_in_place = [](gshmem_team_t team, int*, int* source) {
+    return gshmem_int_sum_reduce(team, source, source, 100);
+  };
+  const auto alltoall = [](gshmem_team_t team, int* dest, int* source) {
+    return gshmem_int_alltoall(team, dest, source, kInts);
+  };
+  const auto broadcast = [](gshmem_team_t team, int* dest, int* source) {
+    return gshmem_int_broadcast(team, dest, source, kInts, 0);
+  };
+  const auto collect = [](gshmem_team_t team, int* dest, int* source) {
+    return gshmem_int_collect(team, dest, source, 100);
+  };
+  const std::pair<const char*, TeamCall> calls[] = {{"soft", sum},
+                                                    {"soft", alltoall},
+                                                    {"soft", collect},
+                                                    {"ofi", sum_in_place},
+                                                    {"ofi", broadcast}};
+  for (const auto& nic_and_call : calls) {
+    for (const Leg& leg : process_legs({nic_and_call.first}))
+      kill_a_member(leg, 3, nic_and_call.second);
   }
 }
