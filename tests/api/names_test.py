@@ -54,14 +54,15 @@ def exported(library):
 
 
 def check_symbols(library):
+    dynamic = run(["readelf", "--dynamic", "--wide", library])
     # dlclose must not unmap the code of threads that run.
-    if "NODELETE" not in run(["readelf", "--dynamic", "--wide", library]):
+    if "NODELETE" not in dynamic:
         print(f"{library} is not linked with -z nodelete")
         return 1
-    # Of this version, "name@@GSHMEM_0.1"; and nothing of C++'s.
-    wanted = expected.names("gshmem") | set(expected.INTERNAL)
-    found = {re.sub(r"@@GSHMEM_\d+\.\d+$", "", name) for name in exported(library)}
-    return compare("symbols", found, wanted)
+    # All of the library's version, "name@@GSHMEM_0.1"; and nothing of C++'s.
+    version = "@@GSHMEM_" + re.search(r"SONAME.*\[libgshmem\.so\.(\d+\.\d+)\]", dynamic).group(1)
+    wanted = {name + version for name in expected.names("gshmem") | set(expected.INTERNAL)}
+    return compare("symbols", exported(library), wanted)
 
 
 def check_nvshmem(host, static):
