@@ -20,4 +20,9 @@ std::optional<std::uint64_t> cgroup_memory(const std::filesystem::path& root) {
   }
 }
 
+MemoryBound memory_bound(std::uint64_t machine, std::optional<std::uint64_t> group) {
+  if (group && *group < machine) return {*group, "cgroup's memory.max"};
+  return {machine, "host's memory"};
+}
+
 }  // namespace gshmem

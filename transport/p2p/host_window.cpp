@@ -20,13 +20,12 @@ void require_memory(std::uint64_t heap_bytes, std::uint64_t pes) {
   struct sysinfo info {};
   check_errno(::sysinfo(&info), "sysinfo");
   const std::uint64_t machine = (info.totalram + info.totalswap) * info.mem_unit;
-  const std::uint64_t group = cgroup_memory().value_or(machine);
-  require(heap_bytes <= std::min(machine, group) / pes, GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
+  const MemoryBound bound = memory_bound(machine, cgroup_memory());
+  require(bound.has_room(heap_bytes, pes), GSHMEMX_ERROR_OUT_OF_MEMORY, [&] {
     return strprintf(
         "symmetric heap of %lu bytes, on this host of %lu PEs, is larger than this %s (%lu bytes); "
         "lower GSHMEM_SYMMETRIC_SIZE",
-        heap_bytes, pes, group < machine ? "cgroup's memory.max" : "host's memory",
-        std::min(machine, group));
+        heap_bytes, pes, bound.name, bound.bytes);
   });
 }
 
