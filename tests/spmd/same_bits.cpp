@@ -48,7 +48,7 @@ class SameBits {
   explicit SameBits(Pe& pe)
       : pe_(pe), arrays_(2 * kMost), hashes_(static_cast<std::size_t>(pe.n()) + 1) {}
 
-  /// Of every way to make the call, some; all in the same leg that makes all.
+  /// By the first way, and by those of the others that this leg draws, twice each.
   void test(gshmem_team_t team, std::size_t count) {
     std::vector<std::uint8_t> first;
     for (const By by : kBy) {
