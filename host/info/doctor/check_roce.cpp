@@ -15,9 +15,17 @@ using nic::GidEntry;
 using nic::GidKind;
 
 const char* kind_name(GidKind kind) {
-  constexpr const char* kNames[] = {"of a type that sysfs does not show", "InfiniBand", "RoCE v1",
-                                    "RoCE v2"};
-  return kNames[static_cast<std::size_t>(kind)];
+  switch (kind) {
+    case GidKind::kRoceV2:
+      return "RoCE v2";
+    case GidKind::kRoceV1:
+      return "RoCE v1";
+    case GidKind::kInfiniBand:
+      return "InfiniBand";
+    case GidKind::kUnknown:
+      break;
+  }
+  return "of a type that sysfs does not show";
 }
 
 std::string listed(const std::vector<GidEntry>& table) {
