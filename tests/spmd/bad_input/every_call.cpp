@@ -393,7 +393,7 @@ class Maker {
         wrong_numbers(i, {-1, GSHMEM_CMP_GE + 1, INT_MAX, INT_MIN});
         break;
       case Kind::kTeam:
-        wrong_numbers(i, {GSHMEM_TEAM_INVALID - 1, GSHMEMX_TEAM_SAME_MYPE_NODE + 1, INT_MAX});
+        wrong_numbers(i, {GSHMEM_TEAM_INVALID - 1, abi::kNvshmemTeams, INT_MAX});
         break;
       case Kind::kSmem:
         wrong_address(i, nullptr);
