@@ -80,8 +80,8 @@ struct FarWords {
   std::size_t at, n;             ///< of this turn
   std::size_t end, each, apart;  ///< of all turns; words of one, and from one to the next
   int i;
-  const W* more;  ///< those of member `i`
   GSHMEM_FN W* sum() const { return reinterpret_cast<W*>(slot->data); }
+  GSHMEM_FN W* landing() const { return sum() + kMost; }
   GSHMEM_FN int pe() const { return team_pe(*call->team, i); }
   GSHMEM_FN std::uint32_t bytes() const { return static_cast<std::uint32_t>(n * sizeof(W)); }
   GSHMEM_FN bool is_member() const { return i < call->team->n_pes; }
@@ -94,24 +94,20 @@ GSHMEM_OUTLINE bool next_turn(FarWords<W>& words) {
   words.i = 0;
   return true;
 }
-/// Finds those of member `i`; the group's next step is the READ, if it is far.
 template <class W>
-GSHMEM_OUTLINE void take_words(FarWords<W>& words) {
+GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < n; ++k) store_relaxed(to + k, load_relaxed(from + k));
+}
+/// Those of member `i` land in the slot: in place, a scan gives before it combines.
+template <class W>
+GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
   const State& state = *words.call->state;
   const W* const source = static_cast<const W*>(words.call->source) + words.at;
   const int pe = words.pe();
-  if (is_near(state, pe)) {
-    words.more = peer_address(state, source, pe);
-    return;
-  }
-  W* const landing = words.sum() + FarWords<W>::kMost;
-  words.more = landing;
-  nic::move_value(state, nic::Operation::kGet, source, landing, words.bytes(), pe);
-}
-template <class W>
-GSHMEM_FN void store_words(const FarWords<W>& words, W* dest) {
-  GSHMEM_NO_UNROLL
-  for (std::size_t k = 0; k < words.n; ++k) store_relaxed(dest + k, load_relaxed(words.sum() + k));
+  if (is_near(state, pe))
+    return copy_words(words.landing(), peer_address(state, source, pe), words.n);
+  nic::move_value(state, nic::Operation::kGet, source, words.landing(), words.bytes(), pe);
 }
 /// What is combined goes to member `i`.
 template <class W>
@@ -119,19 +115,19 @@ GSHMEM_OUTLINE void give_words(const FarWords<W>& words) {
   const State& state = *words.call->state;
   W* const dest = static_cast<W*>(words.call->dest) + words.at;
   const int pe = words.pe();
-  if (is_near(state, pe)) return store_words(words, peer_address(state, dest, pe));
+  if (is_near(state, pe)) return copy_words(peer_address(state, dest, pe), words.sum(), words.n);
   nic::move_value(state, nic::Operation::kPut, dest, words.sum(), words.bytes(), pe);
 }
 template <class W>
 GSHMEM_OUTLINE void keep_words(const FarWords<W>& words) {
-  store_words(words, static_cast<W*>(words.call->dest) + words.at);
+  copy_words(static_cast<W*>(words.call->dest) + words.at, words.sum(), words.n);
 }
 template <class W, class Reducer>
 GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
   W* const sum = words.sum();
   GSHMEM_NO_UNROLL
   for (std::size_t k = 0; k < words.n; ++k) {
-    const W word = load_relaxed(words.more + k);
+    const W word = load_relaxed(words.landing() + k);
     store_relaxed(sum + k, words.i == 0 ? word : reducer(load_relaxed(sum + k), word));
   }
 }
