@@ -82,6 +82,7 @@ GSHMEM_FN int alike(Coop coop, const TeamCall& call, std::uint64_t what, std::ui
   if constexpr (!kChecks) {
     return work();
   } else {
+    coop.sync();
     if (coop.thread_rank() == 0) note_call(call, what, bytes);
     const int status = work();
     const int next = call.team->my_pe + 1 < call.team->n_pes ? call.team->my_pe + 1 : 0;

@@ -140,7 +140,7 @@ GSHMEM_FN W AnyReducer::operator()(W a, W b) const {
 }
 
 template <class T>
-constexpr ElementType element_type() {
+GSHMEM_FN constexpr ElementType element_type() {
   if constexpr (std::is_same_v<T, gshmem_half_t>) {
     return ElementType::kHalf;
   } else if constexpr (std::is_same_v<T, gshmem_bfloat16_t>) {

@@ -124,12 +124,12 @@ struct Room {
   alignas(16) std::array<std::uint8_t, 128> source;
   alignas(16) std::array<std::uint8_t, 128> dest;
   alignas(16) std::array<std::array<std::array<Word16, abi::kPackets>, 2>, 2> packets;
+  std::array<abi::SyncSlot, 2> slots;
 };
 
 class Member {
  public:
-  explicit Member(int me, std::uint32_t calls = 4)
-      : rooms_(kPes), slots_(2), me_(me), number_(calls + 1) {
+  explicit Member(int me, std::uint32_t calls = 4) : rooms_(kPes), me_(me), number_(calls + 1) {
     state_.my_pe = pe_of(me);
     state_.n_pes = state_.mapped_count = kPes;
     state_.heap = reinterpret_cast<char*>(&mine());
@@ -138,8 +138,8 @@ class Member {
     state_.control = &control;
     state_.fault_policy = abi::FaultPolicy::kReport;
     state_.timeout_ns = 1'000'000;
-    state_.team_slots = slots_.data();
-    slots_[kTeam].packets = calls;
+    state_.team_slots = mine().slots.data();
+    mine().slots[kTeam].packets = calls;
     team_ = {nullptr, 9, -2, kMembers, me, kTeam, 1, 1, {}};
     for (std::size_t i = 0; i < mine().source.size(); ++i)
       mine().source[i] = static_cast<std::uint8_t>(i + 1);
@@ -178,7 +178,7 @@ class Member {
   [[nodiscard]] TeamCall call(std::size_t bytes) {
     return {&state_, "test", &team_, mine().dest.data(), mine().source.data(), bytes};
   }
-  [[nodiscard]] std::uint32_t calls() const { return slots_[kTeam].packets; }
+  [[nodiscard]] std::uint32_t calls() { return mine().slots[kTeam].packets; }
   /// The first packet of any PE that is another one there; empty: none.
   [[nodiscard]] std::string difference(const Member& expected) const {
     for (std::size_t pe = 0; pe < rooms_.size(); ++pe) {
@@ -205,7 +205,6 @@ class Member {
 
  private:
   std::vector<Room> rooms_;
-  std::vector<abi::SyncSlot> slots_;
   int me_;
   std::uint32_t number_;
   State state_{};
