@@ -97,8 +97,10 @@ template <class Coop>
 GSHMEM_FN int meet_members(Coop coop, const TeamCall& call) {
   const std::uint32_t index = team_index(call.team->handle);
   if constexpr (kChecks) {
+    TeamCall all = call;  // members of a part of a team meet all of it
+    all.team = team_entries(*call.state) + index;
     return sync_members(coop, *call.state, call.name, index,
-                        [&](int i) { return is_alike(call, i); });
+                        [&](int i) { return is_alike(all, i); });
   } else {
     return sync_members(coop, *call.state, call.name, index);
   }

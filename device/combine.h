@@ -99,7 +99,7 @@ GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
   GSHMEM_NO_UNROLL
   for (std::size_t k = 0; k < n; ++k) store_relaxed(to + k, load_relaxed(from + k));
 }
-/// Those of member `i` land in the slot: in place, a scan gives before it combines.
+/// Those of member `i` land in the slot.
 template <class W>
 GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
   const State& state = *words.call->state;
@@ -131,21 +131,13 @@ GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
     store_relaxed(sum + k, words.i == 0 ? word : reducer(load_relaxed(sum + k), word));
   }
 }
-template <class W>
-GSHMEM_OUTLINE void clear_words(const FarWords<W>& words) {
-  GSHMEM_NO_UNROLL
-  for (std::size_t k = 0; k < words.n; ++k) store_relaxed(words.sum() + k, W{});
-}
 template <Result kResult, class W, class Reducer>
 GSHMEM_OUTLINE void combine_turn(FarWords<W>& words, Reducer reducer) {
-  if constexpr (kResult == Result::kExclusive) clear_words(words);
   GSHMEM_NO_UNROLL
   for (; words.is_member(); ++words.i) {
     take_words(words);
     keep_in_memory(words);
-    if constexpr (kResult == Result::kExclusive) give_words(words);
     combine_words(words, reducer);
-    if constexpr (kResult == Result::kInclusive) give_words(words);
     keep_in_memory(words);
   }
   if constexpr (kResult == Result::kForOne) keep_words(words);
@@ -168,7 +160,6 @@ GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall
   words.n = 0;
   words.end = end;
   words.apart = width * words.each;
-  words.slot = words.at < end ? nic::claim_or_report(call.state) : nullptr;
 }
 /// The slot stays taken after a failure: a late READ may still write there.
 template <class W>
@@ -182,6 +173,8 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
   FarWords<W> words;
   plan_far_words(coop, words, call, first, end);
   keep_in_memory(words);
+  if (words.at >= words.end) return;
+  words.slot = nic::claim_or_report(words.call->state);
   if (!words.slot) return;
   GSHMEM_NO_UNROLL
   while (next_turn(words)) {
@@ -193,9 +186,11 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_share(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
-  if (call.team->mapped != 0) {
+  // A scan that gives as well would have a register too many.
+  constexpr bool kScans = kResult == Result::kInclusive || kResult == Result::kExclusive;
+  if (kScans || call.team->mapped != 0) {
     reduce_words<kResult, W>(coop, call, reducer, first, end);
-  } else {
+  } else if constexpr (!kScans) {
     reduce_far_words<kResult, W>(coop, call, reducer, first, end);
   }
   meet_lanes(coop);

@@ -10,7 +10,7 @@ sources=$(dirname "${BASH_SOURCE[0]}")/registers/kernels.cu
 later='fence\.\(acquire\|release\)\.'
 complete='fence\.sc\.sys;'
 for isa in 82 86; do
-  "$nvcc" -std=c++17 -O1 "-arch=sm_$architecture" -ptx "-DGSHMEM_PTX_ISA=$isa" "$@" -o "$out/$isa.ptx" "$sources"
+  "$nvcc" -std=c++20 -O1 "-arch=sm_$architecture" -ptx "-DGSHMEM_PTX_ISA=$isa" "$@" -o "$out/$isa.ptx" "$sources"
   for call in quiet ctx_quiet qp_quiet; do
     if ! grep -q "$complete" <(sed -n "/\.entry STREAM_$call(/,/^}/p" "$out/$isa.ptx"); then
       echo "$call of PTX ISA $isa: no $complete"
