@@ -1,7 +1,7 @@
-// Faults of kernels: a dead PE during a barrier, a wait that never ends, bad arguments (this unit
-// is compiled with GSHMEM_DEVICE_CHECKS=1). Each scenario runs in processes of its own, one per PE,
-// forked before anything touches CUDA. Usage: faults one_pe|dead_pe. Exit 0, 1 with what went
-// wrong, 77 without enough GPUs.
+// Faults of kernels: a dead PE during a barrier, a wait that never ends, bad arguments, collectives
+// that differ (this unit is compiled with GSHMEM_DEVICE_CHECKS=1). Each scenario runs in processes
+// of its own, one per PE, forked before anything touches CUDA. Usage: faults
+// one_pe|one_gpu|dead_pe. Exit 0, 1 with what went wrong, 77 without enough GPUs.
 #include "tests/device/faults/jobs.h"
 
 #include <csignal>
@@ -12,6 +12,12 @@ __global__ void barrier() { gshmemx_barrier_all_block(); }
 __global__ void wait_for_ever(int* word) { gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1); }
 __global__ void put_to(int* word, int pe) { gshmem_int_p(word, 1, pe); }
 __global__ void put_outside(int* word) { gshmem_int_p(word, 1, 0); }
+__global__ void alltoall(int* dest, const int* source, std::size_t nelems) {
+  gshmemx_int_alltoall_block(GSHMEM_TEAM_WORLD, dest, source, nelems);
+}
+__global__ void sum(int* dest, const int* source, std::size_t nelems) {
+  gshmemx_int_sum_reduce_block(GSHMEM_TEAM_WORLD, dest, source, nelems);
+}
 
 int dying_job(int rank) {
   gshmem_init();
@@ -59,6 +65,31 @@ void test_one_pe() {
          "gshmem_int_p: argument dest = 0x");
 }
 
+/// Two PEs on one GPU, whose members give `elements[rank]`.
+template <class Kernel>
+void test_collective(const char* scenario, Kernel kernel, const std::size_t (&elements)[2],
+                     const char* text) {
+  setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
+  const std::vector<Outcome> both = run_pes(2, "report", "60", [&](int rank) {
+    constexpr std::size_t kMost = 60000;
+    gshmem_init();
+    auto* dest = static_cast<int*>(gshmem_calloc(kMost, sizeof(int)));
+    auto* source = static_cast<int*>(gshmem_calloc(kMost, sizeof(int)));
+    kernel<<<1, 128>>>(dest, source, elements[rank]);
+    std::printf("kernel: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+    return report_and_leave();
+  });
+  for (const Outcome& one : both) expect(scenario, one, GSHMEMX_ERROR_SYMMETRY, text);
+}
+void test_one_gpu() {
+  test_collective("few bytes and fewer are told apart", alltoall, {1, 4},
+                  "gshmemx_int_alltoall_block: argument nelems is of ");
+  test_collective("few bytes and none are told apart", alltoall, {0, 4},
+                  "gshmemx_int_alltoall_block: argument nelems is of ");
+  test_collective("sums of different counts are told apart", sum, {3000, 30000},
+                  "gshmemx_int_sum_reduce_block: argument nelems is of ");
+}
+
 void test_dead_pe() {
   expect("dead PE ends a barrier under report", run_pes(2, "report", "60", dying_job)[0],
          GSHMEMX_ERROR_PEER_FAILED, "PE 1 died");
@@ -70,8 +101,8 @@ void test_dead_pe() {
 
 int main(int argc, char** argv) {
   const std::string which = argc == 2 ? argv[1] : "";
-  if (which != "one_pe" && which != "dead_pe") {
-    std::puts("usage: faults one_pe|dead_pe");
+  if (which != "one_pe" && which != "one_gpu" && which != "dead_pe") {
+    std::puts("usage: faults one_pe|one_gpu|dead_pe");
     return 2;
   }
   const int count = count_gpus();
@@ -82,6 +113,8 @@ int main(int argc, char** argv) {
   }
   if (which == "dead_pe") {
     test_dead_pe();
+  } else if (which == "one_gpu") {
+    test_one_gpu();
   } else {
     test_one_pe();
   }
