@@ -8,9 +8,9 @@
 // the members, and gives the result to all. So all members get the same bits, and the same team
 // gets them again; and where `dest` is `source`, a piece is read and overwritten by one member
 // alone. In one shot every member combines all, in the same order. A scan is made likewise: every
-// member gets what was combined when its turn came. Elements of PEs that are not mapped would come
-// one round trip each: where there are enough of them, and `dest` is another array, all pieces of
-// one member land there first.
+// member gets what was combined when its turn came. What comes from PEs that are not mapped takes
+// round trips: where `dest` is another array, and large enough, all pieces of one member land there
+// first.
 #pragma once
 
 #include "combine.h"
@@ -218,7 +218,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
   const Pieces<W> pieces(call);
   const std::size_t first = pieces.words * static_cast<std::size_t>(call.team->n_pes);
   const std::size_t me = static_cast<std::size_t>(call.team->my_pe), left = pieces.left;
-  reduce_share<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
+  reduce_words<Result::kForAll, W>(coop, call, reducer, first + (me < left ? me : left),
                                    first + (me < left ? me + 1 : left));
   return end_collective(coop, call);
 }

@@ -30,20 +30,21 @@ GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) 
   p(*call.state, dest, value, team_pe(*call.team, i));
 }
 
-/// What a reduction by reduce_words keeps in local memory, for the registers of what it calls.
+/// What a scan keeps in local memory, for the registers of what it calls.
 template <class W>
-struct ReduceWork {
+struct ScanWork {
   std::size_t at, end;
   W sum;
   int i;
 };
-/// Words [first, end) of the arrays, from all members, by all threads of the group.
+/// Words [first, end) of the arrays, from all members and to them, by all threads of the group. One
+/// by one: what FarWords does would take one register too many here.
 template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
-                            std::size_t end) {
+GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+                          std::size_t end) {
   const auto source = [&](std::size_t at) { return static_cast<const W*>(call.source) + at; };
   const auto dest = [&](std::size_t at) { return static_cast<W*>(call.dest) + at; };
-  ReduceWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
+  ScanWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
   GSHMEM_NO_UNROLL
   for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
     GSHMEM_NO_UNROLL
@@ -57,14 +58,6 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
       if constexpr (kResult == Result::kInclusive)
         give_element(call, dest(work.at), work.sum, work.i);
       keep_in_memory(work);
-    }
-    if constexpr (kResult == Result::kForOne) store_relaxed(dest(work.at), work.sum);
-    if constexpr (kResult == Result::kForAll) {
-      GSHMEM_NO_UNROLL
-      for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
-        give_element(call, dest(work.at), work.sum, work.i);
-        keep_in_memory(work);
-      }
     }
   }
 }
@@ -166,7 +159,8 @@ template <class W>
 GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
   if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
 }
-/// As reduce_words, where some members are far.
+/// Words [first, end) of a reduction between members of which some are far: those that all map each
+/// other have reduce_in_rounds.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer reducer,
                                      std::size_t first, std::size_t end) {
@@ -183,14 +177,13 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
   }
   end_far_words(words);
 }
+/// As either of them, and the group meets.
 template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_FN void reduce_share(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
-  // A scan that gives as well would have a register too many.
-  constexpr bool kScans = kResult == Result::kInclusive || kResult == Result::kExclusive;
-  if (kScans || call.team->mapped != 0) {
-    reduce_words<kResult, W>(coop, call, reducer, first, end);
-  } else if constexpr (!kScans) {
+  if constexpr (kResult == Result::kInclusive || kResult == Result::kExclusive) {
+    scan_words<kResult, W>(coop, call, reducer, first, end);
+  } else {
     reduce_far_words<kResult, W>(coop, call, reducer, first, end);
   }
   meet_lanes(coop);
@@ -224,11 +217,11 @@ template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   std::size_t wide = wide_words(call);
   const Share mine(kResult, wide, *call.team);
-  reduce_share<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
+  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
   keep_in_memory(wide);
   const std::size_t first = wide * kLanes<W>;
   const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
-  reduce_share<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
+  reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
 }
 
 /// Words that a thread takes in rounds: its first one, where all end, and from round to round.

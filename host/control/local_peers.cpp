@@ -48,10 +48,11 @@ Name random_name() {
 std::uint64_t this_process() {
   static std::atomic<std::uint64_t> known{0};  // in its low bits the number of forks before
   const std::uint64_t forks = (fork_count() + 1) & 0xffff;
-  const std::uint64_t made = random_name()[0] << 16 | forks;
   std::uint64_t now = known.load();
-  while ((now & 0xffff) != forks)
-    if (known.compare_exchange_weak(now, made)) return made;
+  while ((now & 0xffff) != forks) {
+    const std::uint64_t made = random_name()[0] << 16 | forks;
+    if (known.compare_exchange_strong(now, made)) return made;
+  }
   return now;
 }
 

@@ -234,21 +234,30 @@ TEST_CASE("dscp_and_udp_port_are_of_roce_v2") {
   }
 }
 
+/// A queue of its own, whose other end says of itself what a test makes of that.
+struct ConnectedSetup : Setup {
+  const std::unique_ptr<Mlx5Nic> nic = open();
+  ConnectedSetup() {
+    nic->use_queue_memory(memory.queue_region());
+    (void)nic->create_queue(Memory::place(0));
+  }
+  void connect(const std::function<void(ConnectWire&)>& change) const {
+    ConnectInfo info = nic->connect_info(0);
+    ConnectWire wire;
+    std::memcpy(&wire, info.data(), sizeof(wire));
+    change(wire);
+    std::memcpy(info.data(), &wire, sizeof(wire));
+    nic->connect(0, 1, info, 0);
+  }
+};
+
 TEST_CASE("pairs_of_queues_have_udp_ports_all_over_the_range") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
   fake_verbs().gid_type = IBV_GID_TYPE_ROCE_V2;
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  (void)nic->create_queue(Memory::place(0));
-  ConnectInfo info = nic->connect_info(0);
-  ConnectWire wire;
-  std::memcpy(&wire, info.data(), sizeof(wire));
-  for (wire.number = 64; wire.number < 96; ++wire.number) {  // as a PE has its queues
-    std::memcpy(info.data(), &wire, sizeof(wire));
-    nic->connect(0, 1, info, 0);
-  }
+  ConnectedSetup setup;
+  for (std::uint32_t number = 64; number < 96; ++number)  // as a PE has its queues
+    setup.connect([&](ConnectWire& wire) { wire.number = number; });
   std::set<int> ports;
   int any = 0, all = 0xffff;
   for (const auto& rtr : fake_verbs().commands_of(0x503)) {
@@ -278,17 +287,11 @@ TEST_CASE("infiniband_port_that_requires_a_grh_has_one") {
 
 TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
   fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  (void)nic->create_queue(Memory::place(0));
-  ConnectInfo info = nic->connect_info(0);
-  ConnectWire wire;
-  std::memcpy(&wire, info.data(), sizeof(wire));
-  wire.mtu = IBV_MTU_1024;
-  wire.log_reads_in = 2;
-  std::memcpy(info.data(), &wire, sizeof(wire));
-  nic->connect(0, 1, info, 0);
+  ConnectedSetup setup;
+  setup.connect([](ConnectWire& wire) {
+    wire.mtu = IBV_MTU_1024;
+    wire.log_reads_in = 2;
+  });
   CHECK(static_cast<int>(fake_verbs().commands_of(0x503).at(0)[0x20]) == (3 << 5 | 30));
   CHECK(static_cast<int>(fake_verbs().commands_of(0x504).at(0)[0x89]) == (2 << 5 | 7));
 }

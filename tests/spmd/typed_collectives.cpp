@@ -77,6 +77,11 @@ template <class T>
 #define COMPLEX(BY, NAME, T)        \
   REDUCE_OP(BY, NAME, T, sum, kSum) \
   REDUCE_OP(BY, NAME, T, prod, kProd)
+#define COMPLEX_AND_SCANS(BY)              \
+  COMPLEX(BY, complexf, gshmem_complexf_t) \
+  SCANS(BY, complexf, gshmem_complexf_t)   \
+  COMPLEX(BY, complexd, gshmem_complexd_t) \
+  SCANS(BY, complexd, gshmem_complexd_t)
 /// A call by a group of threads in a launch of its own; a status that is not 0 is a failure there.
 template <class Function>
 struct InGroup {
@@ -218,10 +223,7 @@ SPMD_TEST(reductions_of_every_type_by_host_threads) {
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   REDUCE_##REDUCE(BY_HOST, NAME, T) SCANS(BY_HOST, NAME, T)
 #include <gshmem/types.def>
-  COMPLEX(BY_HOST, complexf, gshmem_complexf_t)
-  SCANS(BY_HOST, complexf, gshmem_complexf_t)
-  COMPLEX(BY_HOST, complexd, gshmem_complexd_t)
-  SCANS(BY_HOST, complexd, gshmem_complexd_t)
+  COMPLEX_AND_SCANS(BY_HOST)
   REDUCE_WITH(gshmem_double2_t, kReduce, kMaxloc, double2_maxloc_reduce, BY_HOST_X)
 }
 
@@ -233,10 +235,7 @@ SPMD_TEST(reductions_of_every_type_on_streams) {
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   REDUCE_##REDUCE(IN_STREAM, NAME, T) SCANS(IN_STREAM, NAME, T)
 #include <gshmem/types.def>
-  COMPLEX(IN_STREAM, complexf, gshmem_complexf_t)
-  SCANS(IN_STREAM, complexf, gshmem_complexf_t)
-  COMPLEX(IN_STREAM, complexd, gshmem_complexd_t)
-  SCANS(IN_STREAM, complexd, gshmem_complexd_t)
+  COMPLEX_AND_SCANS(IN_STREAM)
   REDUCE_WITH(gshmem_double2_t, kReduce, kMaxloc, double2_maxloc_reduce, IN_STREAM)
 }
 

@@ -155,18 +155,20 @@ TEST_CASE("team_barrier_meets_at_both_ends") {
 }
 
 TEST_CASE("collectives_meet_at_both_ends") {
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), kElements, 0) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), kElements) == 0);
-  });
+  for (const Elements n : {kElements, kNone}) {  // members meet where nothing moves, too
+    test_meets([n](Member group, QueueRig& rig) {
+      CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
+    });
+    test_meets([n](Member group, QueueRig& rig) {
+      CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), n, 0) == 0);
+    });
+    test_meets([n](Member group, QueueRig& rig) {
+      CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
+    });
+    test_meets([n](Member group, QueueRig& rig) {
+      CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), n) == 0);
+    });
+  }
   test_meets([](Member group, QueueRig& rig) {
     CHECK(api::alltoalls<8>(caller(rig), group, kTeam, target(rig), rig.heap(), kStrides) == 0);
   });
@@ -206,24 +208,12 @@ TEST_CASE("calls_of_no_bytes_meet_at_both_ends") {
       },
   };
   for (const GroupCall& call : nothing) test_meets(call, Leaves::kNothing);
-  // Their signal comes; and members of a team meet, which counts.
+  // Their signal comes; and members of a team meet.
   test_meets([](Member group, QueueRig& rig) {
     api::put_signal(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
   });
   test_meets([](Member group, QueueRig& rig) {
     api::put_signal_nbi(caller(rig), group, target(rig), rig.heap(), kNone, signal(rig), 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::alltoall(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::broadcast(caller(rig), group, kTeam, target(rig), rig.heap(), kNone, 0) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::fcollect(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
-  });
-  test_meets([](Member group, QueueRig& rig) {
-    CHECK(api::collect(caller(rig), group, kTeam, target(rig), rig.heap(), kNone) == 0);
   });
   test_meets([](Member group, QueueRig& rig) {
     CHECK(api::reduce_sum(caller(rig), group, kTeam, ints(target(rig)), ints(rig.heap()), 0) == 0);
