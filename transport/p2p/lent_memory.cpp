@@ -48,19 +48,25 @@ Mapping mapping_at(std::uintptr_t at) {
   return {};
 }
 
-/// A descriptor of the file for reading and writing, which this process has open.
+/// A descriptor of the file for reading and writing, which this process has open. Other threads
+/// open and close theirs meanwhile, so one that is taken is looked at again; and only one of the
+/// file is taken, since closing a descriptor ends the locks (fcntl) that this process has on its
+/// file.
 Fd descriptor_of(const Mapping& mapping) {
+  const auto is_it = [&](int status, const struct stat& file) {
+    return status == 0 && file.st_ino == mapping.inode && major(file.st_dev) == mapping.major &&
+           minor(file.st_dev) == mapping.minor;
+  };
+  const auto can_both = [](int fd) { return (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR; };
   const std::unique_ptr<DIR, int (*)(DIR*)> open_files(::opendir("/proc/self/fd"), &::closedir);
   while (const dirent* entry = open_files ? ::readdir(open_files.get()) : nullptr) {
-    char* end = nullptr;
-    const int fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
+    const int fd = std::atoi(entry->d_name);
     struct stat file {};
-    if (end == entry->d_name || ::fstat(fd, &file) != 0) continue;
-    const bool is_it = file.st_ino == mapping.inode && major(file.st_dev) == mapping.major &&
-                       minor(file.st_dev) == mapping.minor;
-    if (!is_it || (::fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) continue;
+    if (!is_it(::fstatat(::dirfd(open_files.get()), entry->d_name, &file, 0), file) ||
+        !can_both(fd))
+      continue;
     Fd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (own.get() >= 0) return own;
+    if (is_it(::fstat(own.get(), &file), file) && can_both(own.get())) return own;
   }
   refuse("is of a file that this process has no descriptor of for reading and writing");
 }
