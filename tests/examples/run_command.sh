@@ -1,11 +1,15 @@
 #!/bin/bash
-# run_command.sh SOURCE: the README's first command, as somebody types it who has just cloned the tree: examples/run on
-# a copy of the sources at a path with a space in it, with two PEs in CPU mode. It has to end well, having run its three programs. File by file the leg release compiles the library: here in batches.
+# run_command.sh SOURCE: the README's first command, as somebody types it who has just cloned the tree:
+# examples/run on a copy of the sources at a path with a space in it, with two PEs in CPU mode. It has to end
+# well, having run its three programs. The leg release compiles the library file by file and optimized: here it
+# is compiled in batches, quickly.
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gshmem run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 tar -C "$1" --exclude='./build*' --exclude=./.git --exclude=./.deps -cf - . | tar -C "$folder" -xf -
-if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" -DCMAKE_UNITY_BUILD=ON -DGSHMEM_PRECOMPILE=ON > "$folder/output" 2>&1; then
+quick=(-DCMAKE_UNITY_BUILD=ON -DGSHMEM_PRECOMPILE=ON
+  -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG=)
+if ! GSHMEM_DEVICE=cpu PES=2 "$folder/examples/run" "${quick[@]}" > "$folder/output" 2>&1; then
   tail -n 40 "$folder/output"
   exit 1
 fi
