@@ -1,6 +1,8 @@
 """Every build option of README's table configures, alone and with each other: all that has to be built has a rule.
 
 Usage: pairs.py SOURCE FOLDER CMAKE C-COMPILER C++-COMPILER [CUDA-COMPILER]
+       pairs.py --build ...   builds, too: as few configurations as have every pair of settings in one of them. By hand:
+                              it takes as long as all legs of the tests. A configuration that is built is not built again.
 """
 import itertools
 import os
@@ -9,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 # What a user sets that is not the default. Of an option with several, each.
 SETTINGS = [("GSHMEM_CUDA", "OFF"), ("GSHMEM_CUDA_ARCHITECTURES", "90;100"), ("GSHMEM_DEVICE_CHECKS", "ON"),
@@ -50,7 +53,47 @@ def headers_elsewhere(source, folder, cmake, environment):
         yield f"with headers in {place}: {run.stderr[-1500:]}"
 
 
-def main(source, folder, cmake, cc, cxx, cuda=""):
+def covering(settings):
+    """Few configurations, each a list of settings, of which each pair that can be, defaults included, is in one."""
+    options = {}
+    for name, value in settings:
+        options.setdefault(name, [None]).append(value)
+    missing = {frozenset(pair) for a, b in itertools.combinations(options, 2)
+               for pair in itertools.product(((a, v) for v in options[a]), ((b, v) for v in options[b]))}
+    while missing:
+        def gain(case):
+            return sum(frozenset(pair) in missing for pair in itertools.combinations(case, 2))
+        # Each option in turn gets the value with which most pairs are new; the first pair is one that is missing.
+        case = sorted(min(missing, key=sorted_text), key=str)
+        for name in options:
+            if name not in dict(case):
+                case.append(max(((name, value) for value in options[name]), key=lambda one: gain([*case, one])))
+        missing -= {frozenset(pair) for pair in itertools.combinations(case, 2)}
+        yield [(name, value) for name, value in case if value is not None]
+
+
+def sorted_text(pair):
+    return sorted(map(str, pair))
+
+
+def build_all(source, folder, cmake, usual, environment):
+    """What is wrong when it is built, little optimized, each in a folder of its own."""
+    for number, case in enumerate(covering(SETTINGS)):
+        what = " ".join("=".join(setting) for setting in case)
+        values = usual | dict(case)
+        build, begin = f"{folder}/built_{number}", time.monotonic()
+        for command in ([cmake, "-G", "Ninja", "-S", str(source), "-B", build, "-DCMAKE_BUILD_TYPE=Debug",
+                         "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DCMAKE_UNITY_BUILD=ON", "-DGSHMEM_PRECOMPILE=ON",
+                         *(f"-D{name}={value}" for name, value in values.items() if name != "GSHMEM_PRECOMPILE")],
+                        [cmake, "--build", build]):
+            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if run.returncode:
+                yield f"{what}: {' '.join(command[1:3])}\n{(run.stdout + run.stderr)[-3000:]}"
+                break
+        print(f"{what}: {time.monotonic() - begin:.0f} s, exit {run.returncode}", flush=True)
+
+
+def main(source, folder, cmake, cc, cxx, cuda="", really=False):
     source = pathlib.Path(source)
     usual = {name: value for name, value in defaults(source).items() if name.startswith("GSHMEM_")}
     unknown = documented((source / "README.md").read_text()) ^ {name for name, _ in SETTINGS}
@@ -58,6 +101,10 @@ def main(source, folder, cmake, cc, cxx, cuda=""):
     assert {name for name, _ in SETTINGS + ALONE} <= set(usual), usual
 
     environment = {**os.environ, "CC": cc, "CXX": cxx} | ({"CUDACXX": cuda} if cuda else {})
+    if really:
+        bad = list(build_all(source, folder, cmake, usual, environment))
+        print("\n".join(bad))
+        return 1 if bad else 0
     pairs = [p for p in itertools.combinations(SETTINGS, 2) if p[0][0] != p[1][0]]
     bad, cases = [], [(), *((one,) for one in SETTINGS + ALONE), *pairs]
     for case in cases:
@@ -79,4 +126,5 @@ def main(source, folder, cmake, cc, cxx, cuda=""):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    arguments = [argument for argument in sys.argv[1:] if argument != "--build"]
+    sys.exit(main(*arguments, really="--build" in sys.argv))
