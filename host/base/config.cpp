@@ -96,7 +96,7 @@ SizeText split_size(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  if (text.size() > 2 && text[0] == '0' && lower(text[1]) == 'x') {
+  if (same_word(text.substr(0, 2), "0x")) {
     size.base = 16;
     size.whole = text.substr(2);
   } else {
@@ -150,9 +150,9 @@ double parse_seconds(const Variable& v, std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  // signbit, not < 0: "-0" and "-1e-999" are as wrong as "-1".
+  // The sign, not < 0: "-0" and "-1e-999" are as wrong as "-1".
   if (error == std::errc::invalid_argument || stop != end || std::isnan(value) ||
-      std::signbit(value) || text.front() == '-')
+      text.front() == '-')
     bad_value(v, text);
   if (error == std::errc::result_out_of_range) bad_value(v, text, "; it is out of range");
   if (value > kMaxSeconds) bad_value(v, text, "; it is more than 1e9");
@@ -288,8 +288,6 @@ const char* nearest_name(std::string_view name) {
   for (const Variable& v : kVariables) {
     const std::string_view known = std::string_view(v.name).substr(kPrefix.size());
     const std::size_t limit = std::max<std::size_t>(1, known.size() / 3);
-    // The length differs by that many insertions at least; this also bounds the work.
-    if (upper.size() > known.size() + limit || known.size() > upper.size() + limit) continue;
     const std::size_t distance = edit_distance(upper, known);
     if (distance > limit || distance >= best_distance) continue;
     best = v.name;

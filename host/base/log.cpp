@@ -2,6 +2,7 @@
 
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
+#include "host/base/fd.h"
 #include "host/base/system_call.h"
 
 #include <fcntl.h>
@@ -72,22 +73,18 @@ std::string expand_name(const std::string& file) {
 int open_file(const std::string& file) {
   static int file_fd = -1;  // under log_configure's mutex
   const std::string name = expand_name(file);
-  const int fd = open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
+  Fd opened(open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!opened) {
     try {
-      check_errno(fd, "open(" + name + ")");
+      check_errno(-1, "open(" + name + ")");
     } catch (const Error& error) {
       bad_file(file, error.what());
     }
   }
   if (file_fd < 0) {
-    file_fd = fd;
+    file_fd = opened.release();
   } else {
-    const int moved = dup3(fd, file_fd, O_CLOEXEC);
-    const int dup3_errno = errno;
-    close(fd);
-    errno = dup3_errno;
-    check_errno(moved, "dup3");
+    check_errno(dup3(opened.get(), file_fd, O_CLOEXEC), "dup3");
   }
   return file_fd;
 }

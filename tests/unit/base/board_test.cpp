@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -144,4 +145,48 @@ TEST_CASE("a_result_from_outside_is_there_when_it_is_released") {
   CHECK(got == "hello");
   leader.bring(nullptr, 0);
   CHECK(leader.told_missing() == -1);
+}
+
+namespace {
+
+/// Seconds from `wake` by the second of two ranks to the end of the first one's `wait`, at best. A
+/// rank that nobody wakes looks by itself every 10 ms.
+template <class Wait, class Wake>
+double latency(const Wait& wait, const Wake& wake) {
+  std::chrono::duration<double> least(1);
+  for (int round = 0; round < 10; ++round) {
+    const Memory memory(2, 0);
+    Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
+    first.bring(nullptr, 0);
+    std::chrono::steady_clock::time_point over;
+    std::thread waiting([&] {
+      wait(first);
+      over = std::chrono::steady_clock::now();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const auto begin = std::chrono::steady_clock::now();
+    wake(second);
+    waiting.join();
+    least = std::min<std::chrono::duration<double>>(least, over - begin);
+  }
+  return least.count();
+}
+
+}  // namespace
+
+TEST_CASE("who_sleeps_is_woken_by_what_it_waits_for_and_by_what_may_end_that") {
+  constexpr double kSoon = 0.004;
+  const Deadline forever(0);
+  const auto all = [&](Board& rank) { (void)rank.await_all(forever, never); };
+  const auto result = [&](Board& rank) { (void)rank.await_release(forever, never); };
+  CHECK(latency(all, [](Board& rank) { rank.bring(nullptr, 0); }) < kSoon);
+  CHECK(latency(result, [](Board& rank) { rank.release(1); }) < kSoon);
+  const auto all_or_gone = [&](Board& rank) {
+    (void)rank.await_all(forever, [&] { return rank.departed(1); });
+  };
+  const auto result_or_missing = [&](Board& rank) {
+    (void)rank.await_release(forever, [&] { return rank.told_missing() == 5; });
+  };
+  CHECK(latency(all_or_gone, [](Board& rank) { rank.depart(); }) < kSoon);
+  CHECK(latency(result_or_missing, [](Board& rank) { rank.tell_missing(1, 5); }) < kSoon);
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -137,6 +138,7 @@ TEST_CASE("sizes_take_units_hex_and_fractions") {
       {"3G", 3221225472},
       {"5T", 5497558138880},
       {"0x10", 16},
+      {"0x9", 9},
       {"0XfF", 255},
       {"0x10K", 16384},
       {"3.1M", 3250586},
@@ -154,6 +156,8 @@ TEST_CASE("sizes_take_units_hex_and_fractions") {
     CAPTURE(text);
     CHECK(size_of(text) == bytes);
   }
+  // Less than any double but 0 is still a part of a byte.
+  CHECK(size_of("2." + std::string(400, '0') + "1") == 3);
 }
 
 TEST_CASE("bad_sizes_are_refused") {
@@ -305,7 +309,9 @@ TEST_CASE("strings_are_taken_as_they_are") {
 TEST_CASE("huge_values_are_shortened_in_the_error") {
   const std::string what = error_of("GSHMEM_TIMEOUT", std::string(100'000, 'x'));
   CHECK(what.size() < 400);
-  CHECK(what.find("xxx...\": expected seconds") != std::string::npos);
+  const std::string shown = "GSHMEM_TIMEOUT=\"" + std::string(200, 'x');
+  CHECK(what.starts_with(shown + "...\": expected seconds"));
+  CHECK(error_of("GSHMEM_TIMEOUT", std::string(200, 'x')).starts_with(shown + "\": expected"));
 }
 
 TEST_CASE("environment_is_read") {
@@ -324,6 +330,27 @@ TEST_CASE("environment_is_read") {
   REQUIRE(unsetenv("GSHMEM_UID_SIZE") == 0);
 }
 
+TEST_CASE("where_values_are_bad_the_first_error_is_kept_and_defaults_are_taken") {
+  Values values{{"GSHMEM_DEVICE", "tpu"}, {"GSHMEM_UID_RANK", "x"}, {"GSHMEM_UID_SIZE", "3"}};
+  std::optional<Error> bad;
+  const Config config = Config::from(find_value, &values, &bad);
+  REQUIRE(bad);
+  CHECK(std::string(bad->what()).starts_with("GSHMEM_DEVICE=\"tpu\""));
+  CHECK(config.device == DeviceChoice::kAuto);
+  CHECK(config.uid_rank == -1);
+  CHECK(config.uid_size == 3);
+}
+
+TEST_CASE("a_default_for_other_libraries_leaves_what_is_set") {
+  REQUIRE(setenv("GSHMEM_TEST_DEFAULT", "set", 1) == 0);
+  env_set_default("GSHMEM_TEST_DEFAULT", "default");
+  CHECK(env_lookup("GSHMEM_TEST_DEFAULT") == std::string("set"));
+  REQUIRE(unsetenv("GSHMEM_TEST_DEFAULT") == 0);
+  env_set_default("GSHMEM_TEST_DEFAULT", "default");
+  CHECK(env_lookup("GSHMEM_TEST_DEFAULT") == std::string("default"));
+  REQUIRE(unsetenv("GSHMEM_TEST_DEFAULT") == 0);
+}
+
 TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
   Values values = {{"GSHMEM_TIMEOUT", "abc"}};
   std::set<std::string> names;
@@ -335,6 +362,8 @@ TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
     const bool is_set = entry.name == "GSHMEM_TIMEOUT";
     CHECK(entry.set_by == (is_set ? entry.name : ""));
     CHECK(entry.value == (is_set ? "abc" : entry.default_value));
+    if (entry.name == "GSHMEM_NIC") CHECK(entry.same_on_all_pes);
+    if (entry.name == "GSHMEM_QP_DEPTH") CHECK_FALSE(entry.same_on_all_pes);
   }
   CHECK(names.count("GSHMEM_LOG") == 1);
 }
@@ -430,6 +459,11 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
       {"GSHMEM_UID_RNAK", "GSHMEM_UID_RANK"},
       {"GSHMEM_PTP", "GSHMEM_P2P"},
       {"GSHMEM_PTX", nullptr},
+      {"GSHMEM_2PP", "GSHMEM_P2P"},
+      {"GSHMEM_NCX", nullptr},
+      {"GSHMEM_NXI", nullptr},
+      {"GSHMEM_UID_RAZE", "GSHMEM_UID_RANK"},  // as near to GSHMEM_UID_SIZE
+      {"GSHMEM_SYMMETRIC_HEAP", "GSHMEM_SYMMETRIC_SIZE"},
       {"GSHMEM_LOGS", "GSHMEM_LOG"},
       {"GSHMEM_L0G_FILE", "GSHMEM_LOG_FILE"},
       {"GSHMEM_", nullptr},

@@ -2,6 +2,7 @@
 #include "host/base/at_fork.h"
 #include "host/base/error.h"
 #include "host/base/fd.h"
+#include "host/base/shared_mapping.h"
 
 #include <catch2/catch.hpp>
 
@@ -77,6 +78,15 @@ TEST_CASE("what_a_child_opens_by_the_same_number_is_its_own") {
         }) == 0);
 }
 
+TEST_CASE("descriptor_0_is_one_as_all_others_are") {
+  CHECK(in_fork([] {
+          ::close(STDIN_FILENO);
+          const Fd first(open_nothing());
+          if (!first || first.get() != 0) return 1;
+          return in_fork([] { return is_open(0) ? 1 : 0; }) == 0 && is_open(0) ? 0 : 2;
+        }) == 0);
+}
+
 TEST_CASE("what_was_given_up_or_was_never_held_stays_open_in_a_child") {
   Fd held(open_nothing());
   const int given_up = held.release(), never = open_nothing();
@@ -117,6 +127,41 @@ TEST_CASE("mutex_is_free_in_a_child_and_what_it_guards_is_whole") {
           }) == 0);
   }
   CHECK(seen_in_child == -1);
+  over = true;
+  other.join();
+}
+
+TEST_CASE("more_mutexes_than_there_is_room_for_are_an_error") {
+  CHECK(in_fork([] {  // they stay
+          static std::mutex many[17];
+          int held = 0;
+          try {
+            for (std::mutex& mutex : many) {
+              hold_over_forks(mutex);
+              ++held;
+            }
+          } catch (const Error& error) {
+            return error.code() == GSHMEMX_ERROR_INTERNAL && held > 0 ? 0 : 1;
+          }
+          return 2;
+        }) == 0);
+}
+
+TEST_CASE("a_child_maps_segments_though_another_thread_was_about_it") {
+  const Fd segment = make_segment("gshmem-test", 4096);
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) (void)map_shared(segment, 4096, 4096);
+  });
+  for (int round = 0; round < 30; ++round) {
+    const int status = in_fork([] {
+      ::alarm(10);  // ends what waits for a thread that the child lacks
+      const Fd own = make_segment("gshmem-test", 4096);
+      return map_shared(own, 4096, 4096) ? 0 : 1;
+    });
+    CHECK(status == 0);
+    if (status != 0) break;
+  }
   over = true;
   other.join();
 }

@@ -5,14 +5,19 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -138,6 +143,62 @@ TEST_CASE("log_file_name_expands_host_and_process") {
   GSHMEM_WARN("here");
   const std::string name = std::string("a-") + host + "-" + std::to_string(getpid()) + "-%.log";
   CHECK(lines_of(folder.file(name.c_str())) == Lines{"gshmem[-] WARN: here"});
+}
+
+/// Descriptors of this process that have the file open, and those of them that programs which it
+/// executes have, too.
+struct Holders {
+  int all = 0, inherited = 0;
+};
+Holders holders_of(const std::string& file) {
+  Holders holders;
+  std::error_code gone;  // that of the iterator itself
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    if (std::filesystem::read_symlink(entry.path(), gone) != file) continue;
+    ++holders.all;
+    const int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
+    holders.inherited += (flags & FD_CLOEXEC) == 0 ? 1 : 0;
+  }
+  return holders;
+}
+
+TEST_CASE("log_file_has_one_descriptor_that_no_other_program_inherits") {
+  TempFolder folder;
+  const mode_t mask = ::umask(022);
+  for (const char* name : {"a", "b", "c"}) {
+    log_configure(LogLevel::kWarn, folder.file(name));
+    const Holders holders = holders_of(folder.file(name));
+    CHECK(holders.all == 1);
+    CHECK(holders.inherited == 0);
+    struct stat made {};
+    REQUIRE(::stat(folder.file(name).c_str(), &made) == 0);
+    CHECK((made.st_mode & 07777) == 0644);
+  }
+  CHECK(holders_of(folder.file("a")).all == 0);
+  ::umask(mask);
+}
+
+TEST_CASE("a_child_configures_the_log_though_another_thread_was_about_it") {
+  TempFolder folder;
+  const std::string file = folder.file("a");
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) log_configure(LogLevel::kWarn, file);
+  });
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);  // ends what waits for a thread that the child lacks
+      log_configure(LogLevel::kWarn, "");
+      ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    if (status != 0) break;
+  }
+  over = true;
+  other.join();
 }
 
 TEST_CASE("log_file_is_appended_to_and_stderr_comes_back") {
