@@ -164,13 +164,10 @@ bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept
   const bool first = __atomic_load_n(&control->fault.claimed, __ATOMIC_ACQUIRE) == 0 &&
                      __atomic_exchange_n(&mine.claimed, 1u, __ATOMIC_ACQ_REL) == 0;
   if (first) {
-    abi::FaultRecord record = fault;
-    record.claimed = 1;
-    record.published = 0;
     // Everything after the two words that others touch atomically.
     constexpr std::size_t kBody = offsetof(abi::FaultRecord, code);
     std::memcpy(reinterpret_cast<char*>(&mine) + kBody,
-                reinterpret_cast<const char*>(&record) + kBody, sizeof(record) - kBody);
+                reinterpret_cast<const char*>(&fault) + kBody, sizeof(fault) - kBody);
     __atomic_store_n(&mine.published, 1u, __ATOMIC_RELEASE);  // pairs with fault_read
   }
   __atomic_store_n(&control->stop, 1u, __ATOMIC_RELEASE);  // pairs with wait_check

@@ -57,7 +57,7 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
           strprintf("%s: another thread of this PE is in it with unique id 0x%lx", call, place.id));
   lock.unlock();
   outside_.send(static_cast<int>(keeper),
-                letter_of({place.id, Kind::kComes, round, place.size, place.index, 0, 0},
+                letter_of({place.id, Kind::kComes, round, place.size, place.index},
                           std::as_bytes(std::span(words))));
   lock.lock();
   const auto begun = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ void Meetings::refuse(std::uint64_t id, const std::string& why) {
   const std::uint64_t keeper = (id >> kPeShift) - 1;
   if (keeper >= static_cast<std::uint64_t>(outside_.n_pes)) return;
   outside_.send(static_cast<int>(keeper),
-                letter_of({id, Kind::kRefuses, 0, 0, 0, 0, 0}, std::as_bytes(std::span(why))));
+                letter_of({id, Kind::kRefuses}, std::as_bytes(std::span(why))));
 }
 
 void Meetings::take(int from, net::ByteView letter) {
@@ -153,9 +153,8 @@ void Meetings::enter(int from, const Header& header, std::vector<std::uint32_t> 
   if (++roll.came < header.size) return;
   std::vector<std::int32_t> more = pes;
   more.insert(more.end(), all.begin(), all.end());
-  const std::vector<std::byte> letter =
-      letter_of({header.id, Kind::kAllCame, header.round, header.size, 0, 0, 0},
-                std::as_bytes(std::span(more)));
+  const std::vector<std::byte> letter = letter_of(
+      {header.id, Kind::kAllCame, header.round, header.size}, std::as_bytes(std::span(more)));
   for (const std::int32_t pe : pes) outside_.send(pe, letter);
   rolls_.erase({header.id, header.round});
 }
@@ -171,7 +170,7 @@ void Meetings::refuse_all(std::uint64_t id, std::int32_t code, const std::string
   }
   to.erase(kNobody);
   const std::vector<std::byte> letter =
-      letter_of({id, Kind::kRefused, 0, 0, 0, code, 0}, std::as_bytes(std::span(why)));
+      letter_of({.id = id, .kind = Kind::kRefused, .code = code}, std::as_bytes(std::span(why)));
   for (const int pe : to) outside_.send(pe, letter);
 }
 

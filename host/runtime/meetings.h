@@ -57,12 +57,12 @@ class Meetings {
  private:
   enum class Kind : std::uint32_t { kComes, kRefuses, kAllCame, kRefused };
   struct Header {
-    std::uint64_t id;
-    Kind kind;
-    std::uint32_t round;
-    std::int32_t size, index;
-    std::int32_t code;  ///< of a refusal, whose text follows
-    std::uint32_t reserved;
+    std::uint64_t id = 0;
+    Kind kind{};
+    std::uint32_t round = 0;
+    std::int32_t size = 0, index = 0;
+    std::int32_t code = 0;  ///< of a refusal, whose text follows
+    std::uint32_t reserved = 0;
   };
   using Key = std::pair<std::uint64_t, std::uint32_t>;
   struct Roll {

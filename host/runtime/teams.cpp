@@ -5,8 +5,10 @@
 #include <gshmem/device/wait.h>
 
 #include "host/base/error.h"
+#include "host/base/net/socket.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace gshmem {
@@ -61,8 +63,8 @@ Teams::Teams(int teams, const Limits& limits, const Predefined& predefined,
   const auto count = static_cast<std::size_t>(teams + kPredefined);
   entries_.assign(count, kNone);
   lists_.resize(count);
-  calls_.assign(count, 0);
-  generations_.assign(count, 0);
+  calls_.resize(count);
+  generations_.resize(count);
   configs_.assign(count, GSHMEM_TEAM_CONFIG_INITIALIZER);
   taken_.assign(count, false);
   std::fill_n(taken_.begin(), kPredefined, true);
@@ -198,8 +200,9 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
         return word >> 32 == number;
       },
       pe);
-  gshmem::require(came, static_cast<gshmemx_status>(came ? 0 : device::fault_code(state_)),
-                  [&] { return strprintf("%s: a fault has stopped this PE", call); });
+  if (!came)
+    throw Error(static_cast<gshmemx_status>(device::fault_code(state_)),
+                strprintf("%s: a fault has stopped this PE", call));
   return static_cast<std::uint32_t>(word);
 }
 
@@ -231,9 +234,7 @@ namespace {
 // First words of every call: a number of what is called, and that number's complement. Combined by
 // `and` they show a difference, as arguments do.
 std::uint32_t number_of(const char* call) {
-  std::uint32_t hash = 2166136261u;  // FNV-1a
-  for (; *call != '\0'; ++call) hash = (hash ^ static_cast<unsigned char>(*call)) * 16777619u;
-  return hash;
+  return std::bit_cast<std::array<std::uint32_t, 4>>(net::cookie_of(call)).front();
 }
 bool is_same(std::uint32_t combined, std::uint32_t complement) { return combined == ~complement; }
 void require_same_call(const char* call, std::uint32_t combined, std::uint32_t complement) {
@@ -367,7 +368,7 @@ std::vector<gshmem_team_t> Teams::split(const char* call, const abi::Team& paren
   std::vector<std::size_t> taken;
   try {
     for (const abi::Team& entry : entries)
-      taken.push_back(take(call, combine, index_of(parent) * 31, entry.my_pe >= 0));
+      taken.push_back(take(call, combine, index_of(parent), entry.my_pe >= 0));
   } catch (...) {
     for (std::size_t i = 0; i < taken.size(); ++i) {
       if (entries[i].my_pe >= 0) release(taken[i]);
@@ -392,7 +393,7 @@ gshmem_team_t Teams::join(const char* call, int my_pe, const gshmem_team_config_
     std::ranges::copy(met.words, all.begin());
     return all;
   };
-  const std::size_t index = take(call, combine, config.uniqueid * 31, true);
+  const std::size_t index = take(call, combine, config.uniqueid, true);
   const auto n_pes = static_cast<std::int32_t>(pes.size());
   return open(index, {nullptr, 0, 1, n_pes, my_pe, kNoHandle, 0}, std::move(pes), config);
 }

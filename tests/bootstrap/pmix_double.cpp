@@ -36,7 +36,10 @@ pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {
   return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Finalize(const pmix_info_t*, size_t) { return PMIX_SUCCESS; }
+pmix_status_t PMIx_Finalize(const pmix_info_t*, size_t) {
+  if (int* const count = pmix_double()->finalizes) ++*count;
+  return PMIX_SUCCESS;
+}
 
 pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t* value) {
   if (scope != PMIX_GLOBAL || value->type != PMIX_BYTE_OBJECT) return PMIX_ERR_BAD_PARAM;

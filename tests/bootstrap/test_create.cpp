@@ -71,6 +71,15 @@ TEST_CASE("create_takes_the_choice_that_is_set", "[create]") {
   CHECK(std::string(bootstrap::create(config)->name()) == "single");
 }
 
+TEST_CASE("create_auto_asks_pmix_only_where_a_launcher_has_set_both_of_its_variables", "[create]") {
+  for (const std::string name : {"PMIX_RANK", "PMIX_NAMESPACE"}) {
+    const Variable variable(name, "0");
+    StderrCapture capture;
+    CHECK(std::string(bootstrap::create(automatic())->name()) == "single");
+    CHECK(capture.writes().empty());
+  }
+}
+
 TEST_CASE("create_auto_passes_over_a_left_over_pmix_environment", "[create]") {
   if (!have_pmix()) return;
   const Variable rank("PMIX_RANK", "0"), nspace("PMIX_NAMESPACE", "left-over");
@@ -97,4 +106,13 @@ TEST_CASE("create_pmix_with_a_silent_server_ends_in_time", "[create]") {
   // Not passed over by auto: the other ranks of this job may have got through.
   expect_error(GSHMEMX_ERROR_TIMEOUT, "did not answer within 0.5 s",
                [] { (void)bootstrap::create(automatic(0.5)); });
+  // Except by an address: that says who the others are.
+  Config config = address_config(free_address(), 0, 1, 0.5);
+  config.bootstrap = BootstrapKind::kAuto;
+  StderrCapture capture;
+  CHECK(std::string(bootstrap::create(config)->name()) == "uid");
+  const auto lines = capture.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("PMIX_RANK is set, but PMIx is not usable: the launcher's "
+                                       "PMIx server did not answer"));
 }

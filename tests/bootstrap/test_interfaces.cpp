@@ -43,6 +43,14 @@ TEST_CASE("interfaces_prefer_real_networks_that_are_up", "[interfaces]") {
   CHECK(chosen(kAll, "", AddressFamily::kIpv6) == 6);
   CHECK(chosen({v4("lo", 1, true, true), v4("docker0", 3)}, "") == 3);
   CHECK(chosen({v4("lo", 1, true, true), v4("eth0", 4, false)}, "") == 1);
+  CHECK(chosen({v6("eth1", 0x20, 6), v4("docker0", 3)}, "", AddressFamily::kIpv4) == 3);
+  // All that fit, in their order.
+  std::vector<Interface> all = kAll;
+  all.push_back(v6("docker0", 0x20, 10));
+  std::vector<int> order;
+  for (const Interface& each : fitting_interfaces(all, "", AddressFamily::kAny))
+    order.push_back(each.address.ip[each.address.family == Endpoint::Family::kIpv4 ? 3 : 15]);
+  CHECK(order == std::vector<int>{7, 8, 9, 6, 3, 10, 1, 2});
 }
 
 TEST_CASE("interfaces_filter_by_prefix_name_and_exclusion", "[interfaces]") {
@@ -52,6 +60,8 @@ TEST_CASE("interfaces_filter_by_prefix_name_and_exclusion", "[interfaces]") {
   CHECK(chosen(kAll, "^eth") == 9);
   CHECK(chosen(kAll, "^=eth1") == 8);
   CHECK(chosen(kAll, "^eth,ib,docker") == 1);
+  for (const char* filter : {"ib,", ",ib", ",,ib,,"}) CHECK(chosen(kAll, filter) == 9);
+  for (const char* all : {"^", "=", "^=", ","}) CHECK(chosen(kAll, all) == 7);
   CHECK(chosen(kAll, "=lo", AddressFamily::kIpv6) == 2);
 }
 
@@ -66,11 +76,26 @@ TEST_CASE("interfaces_that_do_not_fit_are_listed", "[interfaces]") {
 
 TEST_CASE("interfaces_of_this_machine_include_loopback", "[interfaces]") {
   CHECK_NOTHROW(choose_address(list_interfaces(), "=lo", AddressFamily::kIpv4));
+  int seen = 0;
+  for (const Interface& each : list_interfaces()) {
+    if (endpoint_text(each.address) != "127.0.0.1:0") continue;
+    ++seen;
+    CHECK(each.name == "lo");
+    CHECK(each.up);
+    CHECK(each.loopback);
+    CHECK(each.prefix_bits == 8);
+  }
+  CHECK(seen == 1);
 }
 
 TEST_CASE("uid_address_is_parsed", "[interfaces]") {
   CHECK(endpoint_text(resolve("127.0.0.1:4711", AddressFamily::kAny).front()) == "127.0.0.1:4711");
   CHECK(endpoint_text(resolve("[::1]:80", AddressFamily::kAny).front()) == "[::1]:80");
+  for (const char* good : {"127.0.0.1:1", "127.0.0.1:65535"}) {
+    const std::vector<Endpoint> found = resolve(good, AddressFamily::kIpv4);
+    REQUIRE(found.size() == 1);
+    CHECK(endpoint_text(found.front()) == good);
+  }
   for (const char* bad : {"", "host", ":80", "::1:80", "127.0.0.1:", "127.0.0.1:0",
                           "127.0.0.1:65536", "127.0.0.1:12x", "[::1]", "[]:5"}) {
     INFO(bad);
@@ -79,4 +104,6 @@ TEST_CASE("uid_address_is_parsed", "[interfaces]") {
   }
   expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
                [] { (void)resolve("127.0.0.1:80", AddressFamily::kIpv6); });
+  expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
+               [] { (void)resolve("[::1]:80", AddressFamily::kIpv4); });
 }

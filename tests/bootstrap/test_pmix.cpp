@@ -2,15 +2,24 @@
 // it makes of the answers that no server gives on demand.
 #include "tests/bootstrap/conformance.h"
 #include "tests/bootstrap/pmix_double.h"
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/lifeline.h"
 #include "tests/patience.h"
 
 #include <catch2/catch.hpp>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdlib>
 #include <string>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -39,6 +48,31 @@ std::unique_ptr<bootstrap::Bootstrap> join(double seconds = 60 * kPatience) {
 }
 
 }  // namespace
+
+// The first one: the process that it forks has had no bootstrap before.
+TEST_CASE("pmix_is_left_once_by_the_process_that_joined_and_not_by_its_child", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  void* const shared =
+      ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  pmix.finalizes = static_cast<int*>(shared);
+  CHECK(run_processes(1, [&](int) {
+          join().reset();
+          const pid_t child = ::fork();
+          if (child == 0) {
+            no_leak_check = true;
+            expect_error(GSHMEMX_ERROR_NOT_SUPPORTED,
+                         "this process was forked from rank 0 of a PMIx job", [] { (void)join(); });
+            std::exit(0);
+          }
+          int status = -1;
+          expect(::waitpid(child, &status, 0) == child && status == 0, "the child ends well");
+          expect(*pmix.finalizes == 0, "the child says no goodbye");
+        }) == "");
+  CHECK(*pmix.finalizes == 1);
+  pmix.finalizes = nullptr;
+  ::munmap(shared, sizeof(int));
+}
 
 TEST_CASE("pmix_exchanges_what_a_collecting_fence_has_brought", "[pmix]") {
   PmixDouble& pmix = fresh();
@@ -113,6 +147,39 @@ TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
   fresh();
   // What was put before a fence that failed is put no second time, and must be the same.
   join()->barrier();
+}
+
+TEST_CASE("pmix_takes_no_other_value_after_a_fence_that_failed", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto boot = join(), other = join();
+  std::array<char, 5> all{};
+  pmix.fence = PMIX_ERR_NOT_FOUND;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "PMIx_Fence",
+               [&] { boot->allgather("ab", all.data(), 2); });
+  pmix.fence = PMIX_SUCCESS;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "an earlier init failed on some ranks only",
+               [] { (void)join(); });
+  const std::size_t put = pmix.keys.size();
+  pmix.theirs = {'c', 'd'};
+  other->allgather("ab", all.data(), 2);
+  CHECK(std::string(all.data()) == "abcd");
+  CHECK(pmix.keys.size() == put);
+  pmix.theirs = {1};
+  join()->barrier();  // another value under another name
+  CHECK(pmix.keys.size() == put + 2);
+}
+
+TEST_CASE("pmix_exchanges_as_many_bytes_as_it_says_at_most", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto boot = join();
+  const std::vector<char> mine(bootstrap::kMaxBytes + 1, 'm');
+  std::vector<char> all(2 * bootstrap::kMaxBytes);
+  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "allgather of 65537 bytes per rank; at most 65536",
+               [&] { boot->allgather(mine.data(), nullptr, mine.size()); });
+  pmix.theirs.assign(bootstrap::kMaxBytes, 't');
+  boot->allgather(mine.data(), all.data(), bootstrap::kMaxBytes);
+  CHECK(std::count(all.begin(), all.end(), 'm') == std::ptrdiff_t{bootstrap::kMaxBytes});
+  CHECK(all.back() == 't');
 }
 
 TEST_CASE("pmix_values_of_another_kind_or_size_are_errors", "[pmix]") {

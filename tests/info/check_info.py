@@ -222,6 +222,9 @@ def case_options(program):
     assert "Usage: gshmem-info" in run(program, ["--help"], 0)
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
+    rows = run(program, ["--markdown"], 0).splitlines()  # the table and nothing else
+    assert rows[:2] == ["| variable | default | meaning | accepted | PEs |", "| --- | --- | --- | --- | --- |"]
+    assert len(rows) > 30 and all(row.startswith("| `GSHMEM_") for row in rows[2:]), rows
 
 
 def check_finding(finding, names):

@@ -4,8 +4,11 @@
 
 #include "transport/ofi/atomics.h"
 
+#include <gshmem/abi/state.h>
+
 #include <catch2/catch.hpp>
 
+#include <cstddef>
 #include <cstring>
 #include <random>
 
@@ -188,6 +191,21 @@ TEST_CASE("atomics change memory and return what was there", "[ofi]") {
     }
     REQUIRE(job[1].at<std::uint64_t>(72) == guard);
   }
+}
+
+TEST_CASE("an atomic whose result nobody wants changes memory and stores nothing here", "[ofi]") {
+  if (!have_libfabric()) return;
+  const Leg leg = GENERATE(from_range(data_legs()));
+  INFO(leg.name());
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink), kGuard = 0x1122334455667788;
+  job[0].at<std::uint64_t>(kSink) = kGuard;
+  job[1].at<std::uint64_t>(64) = 5;
+  REQUIRE(client.ring_and_wait(client.fetch_add(64, kSink, 2)).ok());
+  REQUIRE(client.ring_and_wait(client.masked_add(8, 64, kSink, 3, std::uint64_t{1} << 40)).ok());
+  CHECK(job[1].at<std::uint64_t>(64) == 10);
+  CHECK(job[0].at<std::uint64_t>(kSink) == kGuard);
 }
 
 TEST_CASE("atomics of several PEs to one word are all counted", "[ofi]") {

@@ -155,7 +155,6 @@ std::vector<Endpoint> resolve(const std::string& address, AddressFamily family) 
   hints.ai_family = family == AddressFamily::kIpv4   ? AF_INET
                     : family == AddressFamily::kIpv6 ? AF_INET6
                                                      : AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int status = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (status != 0) throw bad(gai_strerror(status));

@@ -6,7 +6,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,6 +17,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 
 using namespace gshmem;
@@ -106,6 +109,62 @@ TEST_CASE("a_socket_of_ipv6_is_of_that_alone") {
   }
   CHECK(option(listener.fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1);
   CHECK(endpoint_text(listener.endpoint) == "[::1]:" + std::to_string(listener.endpoint.port));
+}
+
+TEST_CASE("addresses_of_this_host_alone_and_of_a_link_alone_are_told_from_others") {
+  const auto v4 = [](std::uint8_t first) {
+    Endpoint endpoint;
+    endpoint.ip = {first, 0x80, 0, 1};
+    return endpoint;
+  };
+  const auto v6 = [](std::uint8_t first, std::uint8_t second, std::uint8_t last) {
+    Endpoint endpoint{.family = Endpoint::Family::kIpv6};
+    endpoint.ip[0] = first;
+    endpoint.ip[1] = second;
+    endpoint.ip[15] = last;
+    return endpoint;
+  };
+  CHECK(is_loopback(v4(127)));
+  CHECK_FALSE(is_loopback(v4(126)));
+  CHECK_FALSE(is_loopback(v4(128)));
+  CHECK(is_loopback(v6(0, 0, 1)));
+  CHECK_FALSE(is_loopback(v6(0, 0, 0)));
+  CHECK_FALSE(is_loopback(v6(0, 0, 2)));
+  CHECK_FALSE(is_loopback(v6(1, 0, 1)));
+  Endpoint long_one = v6(0, 0, 1);
+  long_one.ip[14] = 1;
+  CHECK_FALSE(is_loopback(long_one));
+  for (const std::uint8_t second : {0x80, 0x9F, 0xBF}) CHECK(is_link_local(v6(0xFE, second, 1)));
+  for (const std::uint8_t second : {0x7F, 0xC0, 0x00})
+    CHECK_FALSE(is_link_local(v6(0xFE, second, 1)));
+  CHECK_FALSE(is_link_local(v6(0xFF, 0x80, 1)));
+  CHECK_FALSE(is_link_local(v4(0xFE)));
+}
+
+TEST_CASE("an_address_of_the_system_is_an_endpoint_with_its_port_and_interface") {
+  CHECK_FALSE(endpoint_from(nullptr));
+  sockaddr other{};
+  other.sa_family = AF_UNIX;
+  CHECK_FALSE(endpoint_from(&other));
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(4711);
+  v4.sin_addr.s_addr = htonl(0x0A000102);
+  CHECK(endpoint_text(endpoint_from(reinterpret_cast<const sockaddr*>(&v4)).value()) ==
+        "10.0.1.2:4711");
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(4712);
+  v6.sin6_addr.s6_addr[0] = 0xFE;
+  v6.sin6_addr.s6_addr[1] = 0x80;
+  v6.sin6_addr.s6_addr[15] = 7;
+  v6.sin6_scope_id = if_nametoindex("lo");
+  const auto* const address = reinterpret_cast<const sockaddr*>(&v6);
+  CHECK(endpoint_text(endpoint_from(address).value()) == "[fe80::7%lo]:4712");
+  v6.sin6_scope_id = 1'000'000;  // no interface of this host
+  CHECK(address_text(endpoint_from(address).value()) == "fe80::7%1000000");
+  v6.sin6_scope_id = 0;
+  CHECK(address_text(endpoint_from(address).value()) == "fe80::7");
 }
 
 TEST_CASE("a_text_has_the_same_cookie_everywhere_and_a_random_one_comes_once") {

@@ -75,8 +75,7 @@ std::int64_t Adversary::delay_ns(Behaviour behaviour, std::uint64_t queue,
   if (!decides(behaviour, queue, number)) return 0;
   const std::uint64_t bits = mix(hash(behaviour, queue, number));
   constexpr std::uint64_t kSeldom = 64, kShortNs = 30'000, kLongNs = 1'000'000;
-  return static_cast<std::int64_t>(bits % kSeldom == 0 ? bits / kSeldom % kLongNs
-                                                       : bits / kSeldom % kShortNs);
+  return static_cast<std::int64_t>(bits / kSeldom % (bits % kSeldom ? kShortNs : kLongNs));
 }
 
 }  // namespace gshmem::soft
