@@ -59,6 +59,16 @@ nic::MemorySource Network::memory_source() {
   return memory;
 }
 
+nic::Region Network::region_at(std::uint64_t offset, std::uint64_t bytes) const {
+  nic::Region region{.base = state_.heap + offset, .bytes = bytes};
+  region.offset = offset;
+  if (gpu_) {
+    region.kind = nic::MemoryKind::kGpu;
+    region.gpu = gpu_->device();
+  }
+  return region;
+}
+
 /// False: the job, which needs them for atomics only, goes on without.
 bool Network::open_nics(const nic::Region& heap, bool for_atomics_only) {
   const auto open = [&] {
@@ -168,10 +178,8 @@ void Network::open(const Outside& outside) {
   for (const int of_pe : allgather(ranks(), mine)) needed |= of_pe;
   if (needed == kNothing) return;
 
-  const nic::Region heap{state_.heap,
-                         state_.heap_bytes + Teams::network_bytes_at_end(config_.teams),
-                         gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
-                         gpu_ ? gpu_->device() : -1, outside.heap_mapping};
+  nic::Region heap = region_at(0, state_.heap_bytes + Teams::network_bytes_at_end(config_.teams));
+  heap.mapping = outside.heap_mapping;
   if ((needed & kAtomics) != 0) state_.amo_path = abi::AmoPath::kSetsInPlace;
   if (!open_nics(heap, (needed & kPaths) == 0)) return;
   faults_.set_network_path();
@@ -202,11 +210,7 @@ void Network::open(const Outside& outside) {
 
 void Network::register_memory(std::uint64_t offset, std::size_t bytes) {
   if (!queues_) return;
-  queues_->keys().add({.base = state_.heap + offset,
-                       .bytes = bytes,
-                       .kind = gpu_ ? nic::MemoryKind::kGpu : nic::MemoryKind::kHost,
-                       .gpu = gpu_ ? gpu_->device() : -1,
-                       .offset = offset});
+  queues_->keys().add(region_at(offset, bytes));
 }
 
 void Network::exchange_keys(std::uint64_t offset, abi::RegisteredRange& row) {

@@ -73,6 +73,8 @@ class Network {
   [[nodiscard]] const control::HostGroup& group() const { return plane_->group(); }
   [[nodiscard]] bool open_nics(const nic::Region& heap, bool for_atomics_only);
   [[nodiscard]] nic::MemorySource memory_source();
+  /// Memory of this PE, its heap's or beside it.
+  [[nodiscard]] nic::Region region_at(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] void* host_pages(std::size_t bytes);
   void warn_of_order() const;
   /// A NOP by each Nic, as device code rings, else as the agent does. Errors: GSHMEMX_ERROR_NIC

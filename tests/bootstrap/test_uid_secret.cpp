@@ -1,6 +1,7 @@
 // What keeps strangers out of a job whose ranks know each other by an address alone.
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/unit/base/capture.h"
 
 #include <sys/stat.h>
 
@@ -61,6 +62,26 @@ TEST_CASE("uid_ranks_with_one_secret_make_a_job", "[uid]") {
   CHECK(join(config, by_file) == "");
 }
 
+TEST_CASE("uid_rank_0_warns_where_strangers_of_other_hosts_could_join", "[uid]") {
+  for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
+    for (const std::string secret : {"", "correct horse"}) {
+      Config config = secret_config(secret);
+      config.uid_address.replace(0, config.uid_address.find(':'), host);
+      config.uid_size = 1;
+      INFO(config.uid_address << " " << secret);
+      StderrCapture log;
+      CHECK(bootstrap::create(config)->size() == 1);
+      std::string said;
+      for (const std::string& line : log.writes()) said += line;
+      const bool is_open = host == "0.0.0.0" && secret.empty();
+      CHECK(said.empty() == !is_open);
+      if (is_open)
+        CHECK_THAT(said, Catch::Contains("WARN: whoever reaches " + config.uid_address +
+                                         " can join this job as a rank; set GSHMEM_UID_SECRET"));
+    }
+  }
+}
+
 TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
   for (const std::string other :
        {"", "correct horsf", "correct hors", "correct horsecorrect horse"}) {
@@ -82,14 +103,21 @@ TEST_CASE("uid_rank_with_another_secret_is_refused", "[uid]") {
 
 TEST_CASE("uid_bad_secret_files_are_named", "[uid]") {
   Config config = secret_config("");
-  const SecretFile readable("secret\n", 0640), empty("\nsecret\n", 0600);
+  const SecretFile readable("secret\n", 0640), empty("\nsecret\n", 0600), nothing("", 0600);
   const std::map<std::string, std::string> whys{{readable.path(), "chmod 600"},
                                                 {empty.path(), "first line is empty"},
+                                                {nothing.path(), "first line is empty"},
                                                 {"/tmp", "not a file"},
                                                 {"/nonexistent/secret", "No such file"}};
   for (const auto& [path, why] : whys) {
     config.uid_secret_file = path;
     expect_error(GSHMEMX_ERROR_CONFIG, why, [&] { (void)bootstrap::create(config); });
+  }
+  for (const mode_t mode : {0620u, 0610u, 0604u, 0602u, 0601u}) {
+    const SecretFile others("secret\n", mode);
+    config.uid_secret_file = others.path();
+    expect_error(GSHMEMX_ERROR_CONFIG, "others may read or write it",
+                 [&] { (void)bootstrap::create(config); });
   }
 }
 

@@ -8,10 +8,6 @@ from collections import namedtuple
 Equivalent = namedtuple("Equivalent", "file old new reason")
 
 EQUIVALENT = [
-    Equivalent("host/runtime/network.cpp",
-               "gpu_ ? gpu_->device() : -1, outside.heap_mapping};",
-               "gpu_ ? gpu_->device() : -2, outside.heap_mapping};",
-               "memory of the host is on no GPU, and its number is not looked at"),
     Equivalent("host/info/doctor/config_space.cpp",
                "for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
                "for (std::size_t step = 1; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",

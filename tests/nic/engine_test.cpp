@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -359,6 +360,18 @@ TEST_CASE("a_peer_that_is_not_connected_yet_is_waited_for") {
   CHECK_FALSE(a.ring_and_wait(a.nop()).error());
   CHECK(*memory.as<std::uint64_t>(4096) == 10);  // each once
   for (std::uint64_t i = 0; i < 10; ++i) CHECK(*memory.as<std::uint64_t>(8 + 8 * i) == i);
+}
+
+TEST_CASE("an_engine_without_queue_pairs_ends_at_once") {
+  // At best: without being woken its thread looks every 100 ms.
+  std::chrono::duration<double> least(1);
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    { const soft::Engine engine{soft::EngineOptions{}}; }
+    least =
+        std::min<std::chrono::duration<double>>(least, std::chrono::steady_clock::now() - begin);
+  }
+  CHECK(least.count() < 0.05);
 }
 
 TEST_CASE("a_queue_pair_can_start_anew_after_an_error") {

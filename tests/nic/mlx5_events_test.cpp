@@ -2,15 +2,19 @@
 // remembered, and that the thread that reads them ends.
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/patience.h"
+#include "tests/unit/base/capture.h"
 #include "transport/nic/mlx5/port_history.h"
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace gshmem::nic::mlx5 {
 
@@ -93,6 +97,7 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
     CHECK_THAT(nic->history(), Catch::Matches("mlx5_7 port 1 is down since [0-9:]{8}"));
   }
   SECTION("a port that flaps, and gets another LID") {
+    gshmem::test::StderrCapture log;
     raise({IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR,
            IBV_EVENT_LID_CHANGE, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_CLIENT_REREGISTER,
            IBV_EVENT_DEVICE_FATAL});
@@ -101,6 +106,15 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
         nic->history(),
         Catch::Matches("mlx5_7 port 1 was down for [^ ]+ s at [0-9:]{8} \\(2 times in all\\), "
                        "got LID 4660, and had 4660 when it was opened at [0-9:]{8}"));
+    const std::vector<std::string> lines = log.writes();
+    const auto count = [&](const char* text) {
+      return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+        return line.find(text) != std::string::npos;
+      });
+    };
+    CHECK(count("WARN: network: mlx5_7 port 1 went down: connections hold for 34 s at least") == 3);
+    CHECK(count("WARN: network: mlx5_7 port 1 is up again, after ") == 2);
+    CHECK(count("WARN: network: mlx5_7 port 1 got LID 4660") == 1);
   }
   nic->stop();
 }

@@ -1,6 +1,7 @@
 // Connecting queues over a bootstrap: each end learns of the queue that its peer made for it, and
 // what that costs. Where queues are, and how they are rung.
 #include "tests/nic/queue_set_rig.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -102,12 +103,17 @@ TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
   }
 }
 
-TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without") {
+TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without_and_says_so") {
+  test::StderrCapture log;
   run_job(Job{{{"d12"}, {"d13"}, {"d1"}, {"d2"}}, {0, 0, 1, 1}}, [](Connected& pe, int me) {
     pe.expect_two_ends();
     expect(pe.nics.size() == (me < 2 ? 1u : 2u), "guests where they can be");
     expect(pe.count() == (me < 2 ? 9 : 12), "an answering queue for each to the neighbour");
   });
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("PEs of this host are reached by way of the network: no "
+                                       "permission on d13"));
 }
 
 TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {

@@ -220,3 +220,60 @@ TEST_CASE("a refused copy fails the atomics that it was for, and no others", "[o
   CHECK(atomics.done(good));
   CHECK(copies.memory[0] == 1);
 }
+
+TEST_CASE("a refused write fails the atomics that it was for, and no others", "[ofi]") {
+  Copies copies;
+  CopiedAtomics atomics(copies);
+  const Ticket failed = atomics.start(0, add_one(), nullptr);
+  copies.finish_all();
+  copies.fails = true;
+  atomics.poll();
+  copies.fails = false;
+  CHECK_THROWS_WITH(atomics.done(failed), Catch::Contains("the copy is refused"));
+  const Ticket good = atomics.start(0, add_one(), nullptr);
+  for (int i = 0; i < 2; ++i) {
+    CHECK_FALSE(atomics.done(good));
+    copies.finish_all();
+    atomics.poll();
+  }
+  CHECK(atomics.done(good));
+  CHECK(copies.memory[0] == 1);
+}
+
+TEST_CASE("what changes nothing is not written, and what is set is", "[ofi]") {
+  Copies copies;
+  CopiedAtomics atomics(copies);
+  nic::Wqe wqe = add_one();
+  wqe.swap_or_add = 0;
+  std::uint64_t old = 1;
+  const Ticket fetch = atomics.start(0, wqe, &old);
+  copies.finish_all();
+  atomics.poll();
+  CHECK(atomics.done(fetch));
+  CHECK(old == 0);
+  CHECK(copies.writes == 0);
+  wqe.kind = nic::WqeKind::kMaskedCompareSwap;
+  wqe.swap_mask = ~std::uint64_t{0};
+  copies.memory[0] = 5;
+  const Ticket zero = atomics.start(0, wqe, nullptr);
+  copies.finish_all();
+  atomics.poll();
+  CHECK(atomics.done(zero));
+  CHECK(copies.memory[0] == 0);
+}
+
+TEST_CASE("as many atomics go together as there is memory for, and no more", "[ofi]") {
+  constexpr int kMost = 64;
+  for (const int count : {kMost, kMost + 1}) {
+    Copies copies;
+    CopiedAtomics atomics(copies);
+    (void)atomics.start(8, add_one(), nullptr);  // under way while the others come
+    for (int i = 0; i < count; ++i) (void)atomics.start(0, add_one(), nullptr);
+    for (int i = 0; i < 8; ++i) {
+      copies.finish_all();
+      atomics.poll();
+    }
+    CHECK(copies.memory[0] == count);
+    CHECK(copies.reads == (count == kMost ? 2 : 3));
+  }
+}

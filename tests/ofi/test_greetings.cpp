@@ -1,13 +1,16 @@
 // Connections are there when queues have started: providers make them at the first operation to a
 // peer, and may call CUDA for it, which waits for kernels.
 #include "tests/ofi/job.h"
+#include "tests/patience.h"
 
 #include <rdma/fi_errno.h>
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace gshmem;
@@ -119,4 +122,21 @@ TEST_CASE("who cannot be reached is an error of the start, with its number", "[o
     CHECK_THAT(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", start}, {"GSHMEM_TIMEOUT", any}}),
                Catch::Contains("PE 0 has not answered over efa for 0.2 s"));
   }
+}
+
+TEST_CASE("an executor that breaks before anyone has answered ends the start at once",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  FabricDouble& rules = *fabric_double();
+  rules.rtt = 3600ll * 1'000'000'000;
+  std::thread breaks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    rules.broken = FI_EIO;
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THAT(failure_of({{"GSHMEM_BOOTSTRAP_TIMEOUT", "20"}}),
+             Catch::Contains("fi_cq_read: Input/output error"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(kPatience));
+  breaks.join();
+  rules.reset();
 }

@@ -140,6 +140,28 @@ TEST_CASE("bad_alignment_is_a_fault") {
   }
 }
 
+TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "1M"}}), [] {
+    const Runtime runtime;
+    need_null(gshmem_malloc(std::size_t{2} << 20));
+    need_null(gshmem_align(std::size_t{1} << 40, 8));
+    void* const all = gshmem_malloc(std::size_t{1} << 20);
+    if (!all) throw std::runtime_error("no memory");
+    need_null(gshmem_realloc(all, (std::size_t{1} << 20) + 1));
+    need_null(gshmem_malloc(1));
+    gshmem_free(all);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  const std::string end = "; raise GSHMEM_SYMMETRIC_SIZE\n";
+  for (const std::string& text :
+       {"WARN: gshmem_malloc: 2097152 bytes requested of a heap of 1048576" + end,
+        "WARN: gshmem_realloc: 1048577 bytes requested of a heap of 1048576" + end,
+        std::string("WARN: gshmem_align: argument alignment = 1099511627776 is larger than that of "
+                    "the heap, ")})
+    CHECK(contains(outcome.output, text));
+}
+
 TEST_CASE("malloc_that_the_others_never_make_is_a_timeout") {
   const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "0.2"}}), [](const Runtime& r) {
     if (r.my_pe() == 0) need_null(gshmem_malloc(64));

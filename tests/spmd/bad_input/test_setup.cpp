@@ -204,6 +204,25 @@ TEST_CASE("bad_configuration_value_is_an_error_that_names_it") {
   }
 }
 
+TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_is_said") {
+  for (const bool good : {false, true}) {
+    const Outcome outcome = in_child(quick({{"GSHMEM_LOG", "info"}}), [=] {
+      gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+      attr.args.symmetric_size = 3 << 20;
+      if (!good) attr.version = 7;
+      std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr));
+      gshmem_finalize();
+    });
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "status 0\n"));
+    CHECK(contains(outcome.output, "heap 3145728 bytes") == good);
+    CHECK(contains(outcome.output,
+                   "INFO: gshmemx_init_attr: attr is not initialized, using only what flags = 0 "
+                   "names\n") == !good);
+  }
+}
+
 TEST_CASE("failed_init_under_report_can_be_followed_by_a_good_one") {
   const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "x"}}), [] {
     gshmem_init();

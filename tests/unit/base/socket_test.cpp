@@ -18,6 +18,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 using namespace gshmem;
@@ -134,8 +135,10 @@ TEST_CASE("addresses_of_this_host_alone_and_of_a_link_alone_are_told_from_others
   Endpoint long_one = v6(0, 0, 1);
   long_one.ip[14] = 1;
   CHECK_FALSE(is_loopback(long_one));
-  for (const std::uint8_t second : {0x80, 0x9F, 0xBF}) CHECK(is_link_local(v6(0xFE, second, 1)));
-  for (const std::uint8_t second : {0x7F, 0xC0, 0x00})
+  using Bytes = std::initializer_list<std::uint8_t>;
+  for (const std::uint8_t second : Bytes{0x80, 0x9F, 0xBF})
+    CHECK(is_link_local(v6(0xFE, second, 1)));
+  for (const std::uint8_t second : Bytes{0x7F, 0xC0, 0x00})
     CHECK_FALSE(is_link_local(v6(0xFE, second, 1)));
   CHECK_FALSE(is_link_local(v6(0xFF, 0x80, 1)));
   CHECK_FALSE(is_link_local(v4(0xFE)));

@@ -187,7 +187,6 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
       in.addr = nullptr;
       in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
       in.dmabuf_fd = dmabuf.get();
-      errno = 0;
       mlx5dv_devx_umem* umem = api.umem_reg_ex(device.context.get(), &in);
       if (umem != nullptr) return owned(umem);
       attempts.failed("mlx5dv_devx_umem_reg_ex(dmabuf)", errno);
@@ -197,7 +196,6 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
   if (api.umem_reg_ex != nullptr) {
     in.addr = region.base;
     in.comp_mask = 0;
-    errno = 0;
     mlx5dv_devx_umem* umem = api.umem_reg_ex(device.context.get(), &in);
     if (umem != nullptr) return owned(umem);
     error = errno;
@@ -206,7 +204,6 @@ OwnedUmem register_queues(const Device& device, const Region& region) {
   // A kernel that does not know the bitmap (before Linux 5.13) refuses it, and takes pages of the
   // host's size by itself. With a newer one, but a library before rdma-core 35, there is no choice.
   if (error == EOPNOTSUPP || error == EPROTONOSUPPORT) {
-    errno = 0;
     mlx5dv_devx_umem* umem =
         api.umem_reg(device.context.get(), region.base, region.bytes, IBV_ACCESS_LOCAL_WRITE);
     if (umem != nullptr) return owned(umem);
