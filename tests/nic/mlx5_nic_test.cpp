@@ -333,6 +333,20 @@ TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }
 
+TEST_CASE("a_doorbell_is_found_by_its_address_and_what_is_none_is_refused") {
+  fake_verbs_reset();
+  Setup setup;
+  const Device device(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"});
+  DoorbellRegisters bells(device);
+  for (int i = 0; i < 3; ++i) {
+    const mlx5dv_devx_uar& bell = bells.take();
+    CHECK(&bells.by(DoorbellRegisters::doorbell_of(device, bell)) == &bell);
+  }
+  const std::uint64_t elsewhere = 0;
+  CHECK_THAT(error_of([&] { (void)bells.by(&elsewhere); }),
+             Catch::Contains("no doorbell of this device"));
+}
+
 TEST_CASE("queues_do_without_a_record_where_the_device_can") {
   for (const bool can : {false, true}) {
     fake_verbs_reset();
