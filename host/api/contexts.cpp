@@ -44,17 +44,15 @@ int gshmem_team_create_ctx(gshmem_team_t team, long options, gshmem_ctx_t* ctx) 
 
 void gshmem_ctx_destroy(gshmem_ctx_t ctx) {
   if (ctx == GSHMEM_CTX_INVALID) return;
-  (void)guard_value<int>("gshmem_ctx_destroy", 0, [&](Pe& pe) {
-    pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx);
-    return 0;
-  });
+  guard_call("gshmem_ctx_destroy",
+             [&](Pe& pe) { pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx); });
 }
 
 void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
                               const gshmem_ctx_session_config_t* config, long config_mask) {
   if (ctx == GSHMEM_CTX_INVALID) return;
   constexpr const char* kCall = "gshmem_ctx_session_start";
-  (void)guard_value<int>(kCall, 0, [&](const Pe& pe) {
+  guard_call(kCall, [&](const Pe& pe) {
     require_open(pe, kCall, ctx);
     require((options & ~long{GSHMEM_CTX_SESSION_BATCH}) == 0, GSHMEMX_ERROR_INVALID_VALUE,
             strprintf("%s: argument options = %ld has bits that are not GSHMEM_CTX_SESSION options",
@@ -64,17 +62,13 @@ void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,
                       "fields",
                       kCall, config_mask));
     if (config_mask != 0) require_not_null(kCall, "config", config);
-    return 0;
   });
 }
 
 void gshmem_ctx_session_stop(gshmem_ctx_t ctx) {
   if (ctx == GSHMEM_CTX_INVALID) return;
   constexpr const char* kCall = "gshmem_ctx_session_stop";
-  (void)guard_value<int>(kCall, 0, [&](const Pe& pe) {
-    require_open(pe, kCall, ctx);
-    return 0;
-  });
+  guard_call(kCall, [&](const Pe& pe) { require_open(pe, kCall, ctx); });
 }
 
 int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team) {

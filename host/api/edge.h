@@ -61,4 +61,13 @@ template <class Result, class Body>
   return otherwise;
 }
 
+/// guard_value for calls that return nothing.
+template <class Body>
+void guard_call(const char* call, const Body& body) noexcept {
+  (void)guard_value<int>(call, 0, [&](Pe& pe) {
+    body(pe);
+    return 0;
+  });
+}
+
 }  // namespace gshmem

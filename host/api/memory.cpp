@@ -43,10 +43,7 @@ void* gshmem_realloc(void* ptr, size_t size) {
 }
 
 void gshmem_free(void* ptr) {
-  (void)guard_value<int>("gshmem_free", 0, [&](Pe& pe) {
-    pe.heap().free("gshmem_free", ptr);
-    return 0;
-  });
+  guard_call("gshmem_free", [&](Pe& pe) { pe.heap().free("gshmem_free", ptr); });
 }
 
 int gshmemx_buffer_register(void* addr, size_t length) {
@@ -78,10 +75,7 @@ int gshmemx_buffer_unregister(void* addr) {
 }
 
 void gshmemx_buffer_unregister_all(void) {
-  (void)guard_value<int>("gshmemx_buffer_unregister_all", 0, [](Pe& pe) {
-    pe.buffers().clear();
-    return 0;
-  });
+  guard_call("gshmemx_buffer_unregister_all", [](Pe& pe) { pe.buffers().clear(); });
 }
 
 void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags) {

@@ -69,10 +69,9 @@ int gshmem_team_get_config(gshmem_team_t team, long config_mask, gshmem_team_con
 
 void gshmem_team_destroy(gshmem_team_t team) {
   if (team == GSHMEM_TEAM_INVALID) return;
-  (void)guard_value<int>("gshmem_team_destroy", 0, [&](Pe& pe) {
+  guard_call("gshmem_team_destroy", [&](Pe& pe) {
     constexpr const char* kCall = "gshmem_team_destroy";
     pe.teams().destroy(kCall, pe.teams().require(kCall, "team", team));
-    return 0;
   });
 }
 

@@ -30,7 +30,6 @@ int run_all(unsigned count, const Body& body) {
   std::vector<std::thread> threads;
   int error = 0;
   try {
-    threads.reserve(count);
     for (unsigned index = 0; index < count; ++index) {
       threads.emplace_back([&start, &body, index] {
         start.wait(kWait);

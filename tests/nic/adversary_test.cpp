@@ -3,7 +3,6 @@
 // one), so the result must be the model's, for each seed; a failure prints its seed.
 #include "tests/nic/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/capture.h"
 #include "transport/nic/soft/adversary.h"
 
 #include <catch2/catch.hpp>
@@ -232,16 +231,6 @@ TEST_CASE("the_data_of_a_read_trails_its_completion_only_when_asked_and_a_dump_b
   REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, 8))).error());
   CHECK(eventually(
       [&] { return __atomic_load_n(pair.source.as<std::uint64_t>(0), __ATOMIC_ACQUIRE) == 1000; }));
-}
-
-TEST_CASE("a_nic_with_an_adversary_says_how_to_have_the_same_again") {
-  StderrCapture log;
-  { const Pair pair({.seed = 7, .adversary = "off"}); }
-  CHECK(log.writes().empty());
-  { const Pair pair({.seed = 7, .adversary = "skip=0.5"}); }
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("soft NIC: adversary \"skip=0.5\", GSHNIC_SEED=7"));
 }
 
 TEST_CASE("a_read_without_a_fence_may_see_a_later_write") {

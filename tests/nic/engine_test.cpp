@@ -1,6 +1,7 @@
 // The soft NIC's engine, driven by bytes written by hand: every opcode, what rings and indices do
 // at their ends, completions.
 #include "tests/nic/softnic.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -372,6 +373,16 @@ TEST_CASE("an_engine_without_queue_pairs_ends_at_once") {
         std::min<std::chrono::duration<double>>(least, std::chrono::steady_clock::now() - begin);
   }
   CHECK(least.count() < 0.05);
+}
+
+TEST_CASE("a_nic_with_an_adversary_says_how_to_have_the_same_again") {
+  StderrCapture log;
+  { const Pair pair({.seed = 7, .adversary = "off"}); }
+  CHECK(log.writes().empty());
+  { const Pair pair({.seed = 7, .adversary = "skip=0.5"}); }
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("soft NIC: adversary \"skip=0.5\", GSHNIC_SEED=7"));
 }
 
 TEST_CASE("a_queue_pair_can_start_anew_after_an_error") {

@@ -208,7 +208,7 @@ TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_
   for (const bool good : {false, true}) {
     const Outcome outcome = in_child(quick({{"GSHMEM_LOG", "info"}}), [=] {
       gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-      attr.args.symmetric_size = 3 << 20;
+      attr.args.symmetric_size = 8 << 20;
       if (!good) attr.version = 7;
       std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr));
       gshmem_finalize();
@@ -216,7 +216,7 @@ TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_
     INFO(outcome.output);
     CHECK(outcome.code == 0);
     CHECK(contains(outcome.output, "status 0\n"));
-    CHECK(contains(outcome.output, "heap 3145728 bytes") == good);
+    CHECK(contains(outcome.output, "heap 8388608 bytes") == good);
     CHECK(contains(outcome.output,
                    "INFO: gshmemx_init_attr: attr is not initialized, using only what flags = 0 "
                    "names\n") == !good);
