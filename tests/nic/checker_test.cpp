@@ -223,6 +223,18 @@ TEST_CASE("a_record_may_be_behind_the_doorbell_for_a_tenth_of_a_second") {
   }
 }
 
+TEST_CASE("a_record_may_be_ahead_of_the_doorbell_for_longer") {
+  Pair pair;
+  pair.a.nop();
+  const auto begin = std::chrono::steady_clock::now();
+  pair.a.store_record(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const std::string found = pair.engine.violations();
+  if (std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) CHECK(found.empty());
+  pair.a.store_doorbell(1, pair.a.qpn());
+  CHECK_FALSE(pair.a.wait(0).error());
+}
+
 TEST_CASE("a_record_behind_the_doorbell_of_the_last_of_many_queue_pairs_is_found") {
   Pair pair;
   std::vector<std::unique_ptr<Queue>> others;  // more than a pass compares
