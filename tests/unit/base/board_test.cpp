@@ -154,7 +154,7 @@ namespace {
 template <class Wait, class Wake>
 double latency(const Wait& wait, const Wake& wake) {
   std::chrono::duration<double> least(1);
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 20; ++round) {
     const Memory memory(2, 0);
     Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
     first.bring(nullptr, 0);
@@ -175,7 +175,7 @@ double latency(const Wait& wait, const Wake& wake) {
 }  // namespace
 
 TEST_CASE("who_sleeps_is_woken_by_what_it_waits_for_and_by_what_may_end_that") {
-  constexpr double kSoon = 0.004;
+  constexpr double kSoon = 0.006;
   const Deadline forever(0);
   const auto all = [&](Board& rank) { (void)rank.await_all(forever, never); };
   const auto result = [&](Board& rank) { (void)rank.await_release(forever, never); };
