@@ -131,7 +131,6 @@ std::optional<OffsetAllocator::Block> OffsetAllocator::containing(std::uint64_t 
 
 std::vector<OffsetAllocator::Block> OffsetAllocator::blocks() const {
   std::vector<Block> all;
-  all.reserve(by_offset_.size());
   for (const auto& [offset, extent] : by_offset_) {
     all.push_back({offset, extent.reserved_bytes, extent.requested_bytes, extent.state});
   }

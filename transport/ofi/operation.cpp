@@ -44,7 +44,6 @@ void Operation::reset() {
   group = kNoGroup;
   pieces = reserved = lanes = 0;
   if (failure) failure = {};
-  begun = {};
   expected = 0;
   piece_ = 0;
   in_piece_ = at_remote_ = 0;
