@@ -285,10 +285,11 @@ TEST_CASE("a_named_fabric_is_emptied_when_nobody_is_left") {
   const std::string name = "gshnic_test_" + std::to_string(::getpid());
   for (int round = 0; round < 3; ++round) {
     soft::Engine a({.fabric = name}), b({.fabric = name});
-    const Fd memory(::shm_open(("/" + name).c_str(), O_RDONLY | O_CLOEXEC, 0));
+    const int memory = ::shm_open(("/" + name).c_str(), O_RDONLY | O_CLOEXEC, 0);
     struct stat about {};
-    REQUIRE(::fstat(memory.get(), &about) == 0);
-    CHECK((about.st_mode & 0777) == 0600);        // of this user alone
+    REQUIRE(::fstat(memory, &about) == 0);
+    CHECK((about.st_mode & 0777) == 0600);  // of this user alone
+    ::close(memory);
     CHECK(b.device().lid == a.device().lid + 1);  // the first and the second node
   }
   ::shm_unlink(("/" + name).c_str());
