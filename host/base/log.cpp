@@ -30,6 +30,9 @@ constexpr const char* kLabels[] = {"", "ERROR", "WARN", "INFO", "DEBUG"};
 // goes to the old or to the new destination.
 std::atomic<LogLevel> g_level{LogLevel::kWarn};
 std::atomic<int> g_fd{STDERR_FILENO};
+constinit std::mutex g_mutex;  ///< of log_configure
+/// When the library is loaded: a child must not wait for a thread that it lacks to do this.
+[[maybe_unused]] const bool held_over_forks = (hold_over_forks(g_mutex), true);
 thread_local int t_pe = -1;
 
 std::string host_name() {
@@ -71,7 +74,7 @@ std::string expand_name(const std::string& file) {
 // file on. dup3 swaps its file in one step, so that a thread inside write(2) needs no lock and
 // never meets a closed or reused descriptor.
 int open_file(const std::string& file) {
-  static int file_fd = -1;  // under log_configure's mutex
+  static int file_fd = -1;  // under g_mutex
   const std::string name = expand_name(file);
   Fd opened(open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!opened) {
@@ -131,9 +134,7 @@ void log_va(LogLevel level, int dropped, const char* format, va_list args) noexc
 }  // namespace
 
 void log_configure(LogLevel level, const std::string& file) {
-  static std::mutex mutex;
-  [[maybe_unused]] static const bool once = (hold_over_forks(mutex), true);
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(g_mutex);
   const int fd = file.empty() ? STDERR_FILENO : open_file(file);
   g_fd.store(fd, std::memory_order_relaxed);
   g_level.store(level, std::memory_order_relaxed);

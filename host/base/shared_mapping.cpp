@@ -27,6 +27,8 @@ Registry& registry() {
   static Registry instance;
   return instance;
 }
+/// When the library is loaded: a child must not wait for a thread that it lacks to make it.
+[[maybe_unused]] const Registry& made_at_load = registry();
 
 }  // namespace
 
