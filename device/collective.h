@@ -19,6 +19,48 @@
 
 namespace gshmem::device {
 
+/// How a team makes a call.
+enum class Algorithm {
+  kPackets,   ///< flags in the data (packets.h)
+  kDirect,    ///< everything goes where it belongs, then a barrier
+  kLevels,    ///< inside of hosts and between them (levels.h)
+  kOneShot,   ///< every member combines all that it is to get, by load and store
+  kTwoShots,  ///< member i combines piece i for all, by load and store
+  kPieces,    ///< likewise; pieces of members that are not mapped land in `dest` first
+  kWords      ///< word by word, or by as many as a scratch slot holds
+};
+inline constexpr int kAlgorithms = 7;
+
+/// By operation, scope, topology and size: what its calls choose, and gshmem-info prints. Members
+/// choose alike. `element_bytes`: of a reduction.
+template <CallKind kKind, class Coop>
+GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t element_bytes = 1) {
+  if constexpr (kKind == CallKind::kAlltoall) {
+    if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets)) return Algorithm::kPackets;
+  } else if constexpr (kKind == CallKind::kBroadcast) {
+    if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets)) return Algorithm::kPackets;
+    if (call.goes_in_levels()) return Algorithm::kLevels;
+  } else if constexpr (kKind == CallKind::kFcollect) {
+    if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets)) return Algorithm::kPackets;
+    if (call.goes_in_levels()) return Algorithm::kLevels;
+  } else if constexpr (kKind == CallKind::kReduce) {
+    if (call.goes_by_packets(coop, abi::Limit::kReducePackets)) return Algorithm::kPackets;
+    if (call.goes_in_levels() && has_room(call, element_bytes)) return Algorithm::kLevels;
+    const bool in_place = call.dest == call.source;
+    if (call.team->mapped != 0) {
+      if (!in_place && call.within(abi::Limit::kReduceOneShot)) return Algorithm::kOneShot;
+      return Algorithm::kTwoShots;
+    }
+    return in_place ? Algorithm::kWords : Algorithm::kPieces;
+  } else if constexpr (kKind == CallKind::kReducescatter) {
+    if (call.goes_by_packets(coop, abi::Limit::kReducePackets)) return Algorithm::kPackets;
+    return call.team->mapped != 0 ? Algorithm::kOneShot : Algorithm::kWords;
+  } else if constexpr (kKind == CallKind::kInscan || kKind == CallKind::kExscan) {
+    return Algorithm::kWords;
+  }
+  return Algorithm::kDirect;
+}
+
 // Operations choose in line, with nothing after the call that does the work: ptxas adds what lives
 // across calls to the registers of the kernel, and a call of few bytes by a block is 0.3 us faster
 // than with one more call between (two H100s, alltoall of 8 bytes: 3.4 for 3.7).
@@ -34,7 +76,7 @@ GSHMEM_OUTLINE int alltoall_by_puts(Coop coop, const TeamCall& call) {
 }
 template <class Coop>
 GSHMEM_FN int alltoall(Coop coop, const TeamCall& call) {
-  if (call.goes_by_packets(coop, abi::Limit::kAlltoallPackets))
+  if (algorithm_of<CallKind::kAlltoall>(coop, call) == Algorithm::kPackets)
     return by_packets<Give::kParts>(coop, call, MovePackets{});
   return alltoall_by_puts(coop, call);
 }
@@ -47,9 +89,10 @@ GSHMEM_OUTLINE int broadcast_by_puts(Coop coop, const TeamCall& call, int root) 
 }
 template <class Coop>
 GSHMEM_FN int broadcast(Coop coop, const TeamCall& call, int root) {
-  if (call.goes_by_packets(coop, abi::Limit::kBroadcastPackets))
+  const Algorithm how = algorithm_of<CallKind::kBroadcast>(coop, call);
+  if (how == Algorithm::kPackets)
     return by_packets<Give::kWhole>(coop, call, BroadcastPackets{root}, call.team->my_pe == root);
-  if (call.goes_in_levels()) return broadcast_in_levels(coop, call, root);
+  if (how == Algorithm::kLevels) return broadcast_in_levels(coop, call, root);
   return broadcast_by_puts(coop, call, root);
 }
 
@@ -64,9 +107,9 @@ GSHMEM_OUTLINE int fcollect_by_puts(Coop coop, const TeamCall& call) {
 }
 template <class Coop>
 GSHMEM_FN int fcollect(Coop coop, const TeamCall& call) {
-  if (call.goes_by_packets(coop, abi::Limit::kFcollectPackets))
-    return by_packets<Give::kWhole>(coop, call, MovePackets{});
-  if (call.goes_in_levels()) return fcollect_in_levels(coop, call);
+  const Algorithm how = algorithm_of<CallKind::kFcollect>(coop, call);
+  if (how == Algorithm::kPackets) return by_packets<Give::kWhole>(coop, call, MovePackets{});
+  if (how == Algorithm::kLevels) return fcollect_in_levels(coop, call);
   return fcollect_by_puts(coop, call);
 }
 
@@ -232,30 +275,26 @@ GSHMEM_OUTLINE int scan(Coop coop, const TeamCall& call, Reducer reducer) {
   return end_collective(coop, call);
 }
 
-/// Elements of the width of W, combined by `reducer`. In one shot every member combines everything
-/// for itself, else a piece for all.
+/// Elements of the width of W, combined by `reducer`.
 template <class W, class Coop, class Reducer>
 GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
-  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
+  const Algorithm how = algorithm_of<CallKind::kReduce>(coop, call, sizeof(W));
+  if (how == Algorithm::kPackets)
     return by_packets<Give::kWhole>(coop, call, CombinePackets<PacketUnit<W>, Reducer>{reducer});
-  if (call.goes_in_levels() && has_room(call, sizeof(W)))
-    return reduce_in_levels<W>(coop, call, reducer);
-  const bool in_place = call.dest == call.source;
-  if (call.team->mapped != 0) {
-    if (!in_place && call.within(abi::Limit::kReduceOneShot))
-      return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
-    return reduce_mapped<Result::kForAll, W>(coop, call, reducer);
-  }
-  if (in_place) return scan<Result::kForAll, W>(coop, call, reducer);
+  if (how == Algorithm::kLevels) return reduce_in_levels<W>(coop, call, reducer);
+  if (how == Algorithm::kOneShot) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
+  if (how == Algorithm::kTwoShots) return reduce_mapped<Result::kForAll, W>(coop, call, reducer);
+  if (how == Algorithm::kWords) return scan<Result::kForAll, W>(coop, call, reducer);
   return reduce_by_pieces<W>(coop, call, reducer);
 }
 
 /// The members' parts of that number, combined, go to this member; a part has `bytes`.
 template <class W, class Coop, class Reducer>
 GSHMEM_FN int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
-  if (call.goes_by_packets(coop, abi::Limit::kReducePackets))
+  const Algorithm how = algorithm_of<CallKind::kReducescatter>(coop, call);
+  if (how == Algorithm::kPackets)
     return by_packets<Give::kParts>(coop, call, CombinePackets<PacketUnit<W>, Reducer>{reducer});
-  if (call.team->mapped != 0) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
+  if (how == Algorithm::kOneShot) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
   return scan<Result::kForOne, W>(coop, call, reducer);
 }
 

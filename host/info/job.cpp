@@ -86,7 +86,11 @@ Job join_job() {
   for (int pe = 0; pe < runtime.n_pes(); ++pe) pes.write({&mine, 1}, pe, me);
   gshmem_barrier_all();
 
-  Job job{.rank = mine.rank, .pes = pes.to_vector(mine.rank), .paths = {}, .why = {}};
+  Job job{.rank = mine.rank,
+          .pes = pes.to_vector(mine.rank),
+          .paths = {},
+          .why = {},
+          .algorithms = algorithms(require_pe("gshmem-info").teams(), runtime.on_gpu())};
   std::vector<PathTo> ways;
   for (const PeFacts& peer : job.pes) ways.push_back(path_to(mine, peer, gpus));
   row.write(ways, mine.rank);

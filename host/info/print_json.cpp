@@ -64,6 +64,32 @@ Json json_of_pe(const Job& job, std::size_t pe) {
           {"why_no_load_store", why}};
 }
 
+Json json_of(const AlgorithmRange& range, const Report& report) {
+  Json json = {{"from", range.from}, {"to", nullptr}, {"algorithm", range.algorithm}};
+  if (range.to != 0) json["to"] = range.to;
+  json["moved_by"] = Json::array();
+  for (const std::string_view variable : range.moved_by)
+    json["moved_by"].push_back({{"variable", variable}, {"value", report.value_of(variable)}});
+  return json;
+}
+
+Json json_of(const Algorithms& algorithms, const Report& report) {
+  const abi::Team& team = algorithms.team;
+  Json json = {
+      {"members", team.n_pes},
+      {"all_mapped", team.mapped != 0},
+      {"members_of_a_domain", team.inner},
+      {"sync", {{"algorithm", algorithms.sync()}, {"flat_to_members", algorithms.flat_members}}},
+      {"collectives", Json::array()}};
+  for (const AlgorithmRow& row : algorithms.rows) {
+    Json ranges = Json::array();
+    for (const AlgorithmRange& range : row.ranges) ranges.push_back(json_of(range, report));
+    json["collectives"].push_back(
+        {{"operation", row.operation}, {"scopes", row.scopes}, {"ranges", ranges}});
+  }
+  return json;
+}
+
 template <class T>
 Json list_of(const std::vector<T>& all) {
   Json list = Json::array();
@@ -99,6 +125,7 @@ std::string as_json(const Report& report) {
     for (std::size_t pe = 0; pe < report.job->pes.size(); ++pe) {
       json["pes"].push_back(json_of_pe(*report.job, pe));
     }
+    json["algorithms"] = json_of(report.job->algorithms, report);
   }
   if (!report.job_error.empty()) json["job_error"] = report.job_error;
   return text_of(json);

@@ -77,6 +77,35 @@ void print_job(std::string& out, const Report& report) {
   }
 }
 
+std::string joined(const std::vector<std::string_view>& words) {
+  std::string all;
+  for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
+  return all;
+}
+
+void print_algorithms(std::string& out, const Report& report) {
+  if (!report.job) return;
+  const Algorithms& algorithms = report.job->algorithms;
+  out += "\nAlgorithms: " + algorithms.topology() + "; bytes that one member gives another one\n";
+  for (const AlgorithmRow& row : algorithms.rows) {
+    out += strprintf("  %-15s  %-33s  ", std::string(row.operation).c_str(),
+                     joined(row.scopes).c_str());
+    for (const AlgorithmRange& range : row.ranges) {
+      out += (range.from == 1 ? "" : ", then ") + std::string(range.algorithm);
+      if (range.to != 0) out += strprintf(" to %llu", static_cast<unsigned long long>(range.to));
+      std::string separator = " (";
+      for (const std::string_view variable : range.moved_by) {
+        out += separator + std::string(variable) + "=" + report.value_of(variable);
+        separator = ", ";
+      }
+      if (!range.moved_by.empty()) out += ")";
+    }
+    out += "\n";
+  }
+  out += strprintf("  %-15s  %-33s  %s (flat to %d members)\n", "sync, barrier", "all",
+                   std::string(algorithms.sync()).c_str(), algorithms.flat_members);
+}
+
 }  // namespace
 
 std::string as_text(const Report& report) {
@@ -88,6 +117,7 @@ std::string as_text(const Report& report) {
   print_gpus(out, report);
   print_nics(out, report);
   print_job(out, report);
+  print_algorithms(out, report);
   return out;
 }
 

@@ -95,6 +95,12 @@ bool Report::good() const {
          std::ranges::all_of(variables, [](const VariableReport& v) { return v.error.empty(); });
 }
 
+std::string Report::value_of(std::string_view variable) const {
+  const auto found = std::ranges::find(
+      variables, variable, [](const VariableReport& v) { return std::string_view(v.entry.name); });
+  return found == variables.end() ? "" : found->entry.value;
+}
+
 Report collect(const std::string& sysfs_root) {
   Report report;
   report.build = build_facts();

@@ -3,6 +3,7 @@
 
 #include "host/base/config.h"
 #include "host/gpu/gpu.h"
+#include "host/info/algorithms.h"
 #include "host/info/nics.h"
 
 #include <cstdint>
@@ -48,6 +49,7 @@ struct Job {
   std::vector<PeFacts> pes;
   std::vector<Path> paths;       ///< from PE p to PE q at p * pes.size() + q
   std::vector<std::string> why;  ///< for the same pair: why not load/store; empty where it is
+  Algorithms algorithms = {};
 };
 
 /// True when a launcher that the library understands started this process.
@@ -77,6 +79,8 @@ struct Report {
   std::string job_error;  ///< why there is no job, when one was to be joined
 
   [[nodiscard]] bool good() const;
+  /// What is in force; empty for what is no variable.
+  [[nodiscard]] std::string value_of(std::string_view variable) const;
 };
 
 /// Everything but the job. Never throws for what it finds: a machine without driver, GPU or cards

@@ -107,28 +107,35 @@ bool Teams::is_mapped(const abi::Team& team) const {
 }
 
 /// From what all members know, and from nothing else: they must choose alike.
-void Teams::set_limits(std::size_t index, abi::Team& team) const {
+void Teams::set_limits(const Limits& limits, std::size_t index, abi::Team& team) {
   const bool has_packets = team.n_pes <= abi::kPacketPes && index < abi::kPacketTeams;
   const std::uint64_t room =
       has_packets
           ? abi::kPackets / static_cast<std::uint32_t>(std::max(team.n_pes, 1)) * abi::kPacketData
           : 0;
-  for (std::size_t i = 0; i < limits_.size(); ++i) {
+  for (std::size_t i = 0; i < limits.size(); ++i) {
     const bool by_packets = i < static_cast<std::size_t>(abi::Limit::kReduceOneShot);
     const std::uint64_t most = team.mapped == 0 ? 0 : by_packets ? room : UINT32_MAX;
-    team.limits[i] = static_cast<std::uint32_t>(std::min(limits_[i], most));
+    team.limits[i] = static_cast<std::uint32_t>(std::min(limits[i], most));
   }
 }
 
-void Teams::set_levels(abi::Team& team) const {
+void Teams::set_levels(const Limits& limits, abi::Team& team) const {
   constexpr auto kLimit = static_cast<std::size_t>(abi::Limit::kTwoLevels);
   std::vector<std::int32_t> domains;
-  for (int i = 0; !domains_.empty() && limits_[kLimit] <= UINT32_MAX && i < team.n_pes; ++i)
+  for (int i = 0; !domains_.empty() && limits[kLimit] <= UINT32_MAX && i < team.n_pes; ++i)
     domains.push_back(domains_[static_cast<std::size_t>(device::team_pe(team, i))]);
   const TeamLevels levels = levels_of(domains);
   team.inner = levels.inner;
   team.inner_stride = levels.stride;
-  team.limits[kLimit] = levels.inner == 0 ? 0 : static_cast<std::uint32_t>(limits_[kLimit]);
+  team.limits[kLimit] = levels.inner == 0 ? 0 : static_cast<std::uint32_t>(limits[kLimit]);
+}
+
+abi::Team Teams::all_pes(const Limits& limits) const {
+  abi::Team team = entries_[GSHMEM_TEAM_WORLD];
+  set_limits(limits, GSHMEM_TEAM_WORLD, team);
+  set_levels(limits, team);
+  return team;
 }
 
 /// Members are `pes`, or by number. The handle last: a thread that finds it finds the rest. Pairs
@@ -148,9 +155,9 @@ void Teams::write(std::size_t index, const abi::Team& entry, std::vector<std::in
   to.n_pes = entry.n_pes;
   to.my_pe = entry.my_pe;
   to.mapped = is_mapped(to) ? 1 : 0;
-  to.flat = to.n_pes <= (to.mapped != 0 ? abi::kFlatPes : abi::kFlatPesByNetwork) ? 1 : 0;
-  set_limits(index, to);
-  set_levels(to);
+  to.flat = to.n_pes <= most_flat(to) ? 1 : 0;
+  set_limits(limits_, index, to);
+  set_levels(limits_, to);
   __atomic_store_n(&to.handle, entry.handle, __ATOMIC_RELEASE);
   if (!memory_.tables.allocate) return;
   abi::Team copy = to;

@@ -64,6 +64,13 @@ class Teams {
   [[nodiscard]] const abi::Team& require(const char* call, const char* argument,
                                          gshmem_team_t team) const;
   [[nodiscard]] gshmem_team_config_t config(const abi::Team& team) const;
+  [[nodiscard]] const Limits& limits() const { return limits_; }
+  /// The entry of all PEs, as it would be with these limits.
+  [[nodiscard]] abi::Team all_pes(const Limits& limits) const;
+  /// Members of a flat team at most, if they map each other as those of `team`.
+  [[nodiscard]] static int most_flat(const abi::Team& team) {
+    return team.mapped != 0 ? abi::kFlatPes : abi::kFlatPesByNetwork;
+  }
 
   // Collective over the host threads of a team's members. Errors: of the fault that ends a wait,
   // GSHMEMX_ERROR_SYMMETRY naming what differs between members. Threads: one per PE and team.
@@ -132,8 +139,8 @@ class Teams {
   void add_predefined(gshmem_team_t team, const std::vector<int>& pes);
   void write(std::size_t index, const abi::Team& entry, std::vector<std::int32_t> pes);
   [[nodiscard]] bool is_mapped(const abi::Team& team) const;
-  void set_limits(std::size_t index, abi::Team& team) const;
-  void set_levels(abi::Team& team) const;
+  static void set_limits(const Limits& limits, std::size_t index, abi::Team& team);
+  void set_levels(const Limits& limits, abi::Team& team) const;
 
   Limits limits_;
   std::vector<std::int32_t> domains_;

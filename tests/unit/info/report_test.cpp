@@ -41,10 +41,17 @@ Report full_report() {
   report.gpus[0].memory_bytes = std::uint64_t{3} << 29;
   report.gpus[0].pci = "0000:01:00.0";
   report.nics = {{"mlx5_0", 2, "Ethernet", "DOWN", "100 Gb/sec"}};
-  report.job = Job{.rank = 0,
-                   .pes = {pe_on(0, 1, "GPU-b"), pe_on(1, -1, "")},
-                   .paths = {Path::kSelf, Path::kNetwork, Path::kPcie, Path::kSelf},
-                   .why = {"", "far", "", ""}};
+  report.job = Job{
+      .rank = 0,
+      .pes = {pe_on(0, 1, "GPU-b"), pe_on(1, -1, "")},
+      .paths = {Path::kSelf, Path::kNetwork, Path::kPcie, Path::kSelf},
+      .why = {"", "far", "", ""},
+      .algorithms = {.team = {nullptr, 0, 1, 2, 0, 0, 1, 1},
+                     .rows = {{"put all",
+                               {"thread", "host"},
+                               {{1, 8, "small", {"GSHMEM_A", "GSHMEM_B"}}, {9, 0, "large", {}}}},
+                              {"reduce", {"warp"}, {{1, 0, "any", {"GSHMEM_C"}}}}},
+                     .flat_members = 5}};
   std::strcpy(report.job->pes[0].bootstrap, "pmix");
   std::strcpy(report.job->pes[0].nic, "ofi");
   std::strcpy(report.job->pes[0].host, "node7");
@@ -87,6 +94,11 @@ Job
   PE 1: bootstrap , host , CPU mode
       to PE 0: load/store, PCIe
       to PE 1: load/store, self
+
+Algorithms: 2 PEs, which map each other; bytes that one member gives another one
+  put all          thread, host                       small to 8 (GSHMEM_A=2, GSHMEM_B=x), then large
+  reduce           warp                               any (GSHMEM_C=y)
+  sync, barrier    all                                flat (flat to 5 members)
 )page";
 constexpr char kFullJson[] = R"page({
     "build": {"version": "1.2.3"},
@@ -114,7 +126,18 @@ constexpr char kFullJson[] = R"page({
        "gpu": {"device": 1, "name": "H", "uuid": "GPU-b"}, "paths": ["self", "network"],
        "nic": "ofi", "why_no_load_store": ["", "far"]},
       {"pe": 1, "bootstrap": "", "host": "", "gpu": null, "paths": ["PCIe", "self"], "nic": "",
-       "why_no_load_store": ["", ""]}]})page";
+       "why_no_load_store": ["", ""]}],
+    "algorithms": {
+      "members": 2, "all_mapped": true, "members_of_a_domain": 0,
+      "sync": {"algorithm": "flat", "flat_to_members": 5},
+      "collectives": [
+        {"operation": "put all", "scopes": ["thread", "host"], "ranges": [
+          {"from": 1, "to": 8, "algorithm": "small", "moved_by": [
+            {"variable": "GSHMEM_A", "value": "2"}, {"variable": "GSHMEM_B", "value": "x"}]},
+          {"from": 9, "to": null, "algorithm": "large", "moved_by": []}]},
+        {"operation": "reduce", "scopes": ["warp"], "ranges": [
+          {"from": 1, "to": null, "algorithm": "any", "moved_by": [
+            {"variable": "GSHMEM_C", "value": "y"}]}]}]}})page";
 constexpr char kEmptyJson[] = R"page({
   "build": {},
   "variables": [],
