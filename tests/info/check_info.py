@@ -175,6 +175,42 @@ def case_job(program):
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
 
 
+def algorithms(program, **environment):
+    """By operation and scope: the algorithms and their last bytes, of a job of one PE."""
+    report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single", **environment))
+    return {(row["operation"], scope): row["ranges"]
+            for row in report["algorithms"]["collectives"] for scope in row["scopes"]}
+
+
+def case_algorithms(program):
+    """What is set is what the table says; its text and its JSON agree."""
+    usual = algorithms(program)
+    names = {operation for operation, _ in usual}
+    assert {"alltoall", "broadcast", "fcollect", "reduce", "collect", "exscan"} <= names, names
+    assert {scope for _, scope in usual} == {"thread", "warp", "block", "host", "stream"}
+    first, *rest = usual["alltoall", "block"]
+    assert first == {"from": 1, "to": 4096, "algorithm": "packets", "moved_by": [
+        {"variable": "GSHMEM_ALLTOALL_PACKETS", "value": "4K"}]}, first
+    assert [(r["from"], r["to"], r["algorithm"]) for r in rest] == [(4097, None, "direct")], rest
+    without = algorithms(program, GSHMEM_ALLTOALL_PACKETS="0")
+    assert without["alltoall", "block"] == [{"from": 1, "to": None, "algorithm": "direct", "moved_by": [
+        {"variable": "GSHMEM_ALLTOALL_PACKETS", "value": "0"}]}]
+    changed = {key for key in usual if usual[key] != without[key]}
+    assert {operation for operation, _ in changed} == {"alltoall"}, changed
+    # Each variable moves the rows of its operation.
+    for name, operation in (("FCOLLECT_PACKETS", "fcollect"), ("BROADCAST_PACKETS", "broadcast"),
+                            ("REDUCE_PACKETS", "reduce in place"), ("REDUCE_ONE_SHOT", "reduce")):
+        moved = algorithms(program, **{f"GSHMEM_{name}": "1000"})[operation, "block"]
+        bounds = {r["to"]: r["moved_by"] for r in moved}
+        if name == "REDUCE_ONE_SHOT":  # packets go on to 4096 bytes
+            assert [r["algorithm"] for r in moved] == ["packets", "two shots"], moved
+        else:
+            assert bounds[1000] == [{"variable": f"GSHMEM_{name}", "value": "1000"}], moved
+    text = run(program, ["--job"], 0, GSHMEM_BOOTSTRAP="single", GSHMEM_THREAD_PACKETS="9")
+    assert "packets to 72 (GSHMEM_THREAD_PACKETS=9), then direct" in text, text
+    assert re.search(r"sync, barrier +all +flat \(flat to 64 members\)", text), text
+
+
 def case_network(program):
     """PEs that are not mapped: by what they are reached, and why; and that it is built in."""
     apart = {"GSHMEM_P2P_GROUP": "1", "GSHMEM_NIC": "soft", "GSHMEM_SYMMETRIC_SIZE": "8M"}
