@@ -13,7 +13,7 @@ class Scene {
  public:
   explicit Scene(Bench& bench)
       : bench_(bench),
-        exchange_(bench, kApart * (bench.options().max_size + 8 * kBlock)),
+        exchange_(bench, kApart * (bench.options().max_size + kTileRows.bytes)),
         words_(kWords),
         wrong_(1),
         lock_(1),

@@ -1,6 +1,7 @@
 // Time of collectives of all PEs, by one thread, warp or block of each, by their hosts, or on their
 // streams: mean over the PEs. The size is what a PE gives to one other (alltoall, broadcast,
 // fcollect, collect), what is reduced (reduce, scans), or what a PE gets of it (reducescatter).
+// Tiles: with the wait for them.
 #include "perftest/common/calls.h"
 
 #include <algorithm>
@@ -14,18 +15,23 @@ inline constexpr bool kSourceHasParts =
     kId == Id::alltoall || kId == Id::alltoalls || kId == Id::reducescatter;
 template <Id kId>
 inline constexpr bool kDestHasParts =
-    kId == Id::alltoall || kId == Id::alltoalls || kId == Id::fcollect || kId == Id::collect;
+    kId == Id::alltoall || kId == Id::alltoalls || kId == Id::fcollect || kId == Id::collect ||
+    kId == Id::tile_allgather;
+template <Id kId>
+inline constexpr bool kOfTiles = kId >= Id::tile_put;
 
 /// What a PE gives and gets. Few and small values, of which a sum is exact.
 template <Id kId>
 struct Model {
-  static constexpr std::size_t kStep = kId == Id::alltoalls ? kApart : 1;
+  /// Elements that follow each other, and from them to the next ones how many times as many.
+  static constexpr std::size_t kRow = kOfTiles<kId> ? kTileWidth : 1;
+  static constexpr std::size_t kStep = kOfTiles<kId> || kId == Id::alltoalls ? kApart : 1;
   using Element = std::conditional_t<kId == Id::maxloc_reduce, gshmem_double2_t, float>;
   std::size_t count;
   int my_pe, n_pes;
 
   [[nodiscard]] std::size_t elements(bool parts) const {
-    return parts ? count * kStep * static_cast<std::size_t>(n_pes) : count;
+    return count * kStep * (parts ? static_cast<std::size_t>(n_pes) : 1);
   }
   [[nodiscard]] std::size_t source_count() const { return elements(kSourceHasParts<kId>); }
   [[nodiscard]] std::size_t dest_count() const { return elements(kDestHasParts<kId>); }
@@ -43,22 +49,26 @@ struct Model {
   static bool same(const gshmem_double2_t& a, const gshmem_double2_t& b) {
     return a.x == b.x && a.y == b.y;
   }
-  [[nodiscard]] std::vector<Element> source(std::uint64_t round) const {
-    std::vector<Element> all(source_count());
-    for (std::size_t at = 0; at < all.size(); ++at) {
-      set(all[at], value(my_pe, at / kStep, round), my_pe);
-    }
-    return all;
-  }
-  [[nodiscard]] std::vector<Element> untouched() const {
-    std::vector<Element> all(dest_count());
+  /// Where element `at` is, gaps counted.
+  static std::size_t place(std::size_t at) { return at / kRow * kRow * kStep + at % kRow; }
+  static std::vector<Element> gaps(std::size_t count) {
+    std::vector<Element> all(count);
     for (Element& element : all) set(element, -1, -1);
     return all;
   }
+  [[nodiscard]] std::vector<Element> source(std::uint64_t round) const {
+    std::vector<Element> all = gaps(source_count());
+    for (std::size_t at = 0; at < all.size() / kStep; ++at) {
+      set(all[place(at)], value(my_pe, at, round), my_pe);
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<Element> untouched() const { return gaps(dest_count()); }
   [[nodiscard]] std::vector<Element> expected(std::uint64_t round) const {
     std::vector<Element> all = untouched();
-    for (std::size_t at = 0; at < all.size(); at += kStep) {
-      all[at] = expected_at(at / kStep, round);
+    if (kId == Id::tile_rooted_reduce && my_pe != kRoot) return all;
+    for (std::size_t at = 0; at < all.size() / kStep; ++at) {
+      all[place(at)] = expected_at(at, round);
     }
     return all;
   }
@@ -67,7 +77,7 @@ struct Model {
     Element result{};
     if constexpr (kDestHasParts<kId>) {
       set(result, value(static_cast<int>(at / count), at % count + mine, round), 0);
-    } else if constexpr (kId == Id::broadcast) {
+    } else if constexpr (kId == Id::broadcast || kId == Id::tile_broadcast) {
       set(result, value(kRoot, at, round), 0);
     } else if constexpr (kId == Id::maxloc_reduce) {
       set(result, -1, -1);
@@ -114,6 +124,7 @@ template <Id kId, class By>
     bench.barrier();
     call_once<By, C>(shape, at, round, wrong.data());
     bad += differ(round) ? 1 : 0;
+    if (kOfTiles<kId>) bench.barrier();  // others may still load this PE's tile
   }
   dest.write(model.untouched(), bench.my_pe());
   const Measurement measured = measure_calls<By, C>(bench, shape, Part::kTimed, at, wrong.data());
@@ -131,7 +142,7 @@ template <Id kId, class By>
 void run(Bench& bench) {
   for_each_call<true>(bench, [&]<class By, Id kId>(By, Call<By, kId>, const std::string& scope) {
     for (const std::size_t bytes :
-         sizes_of(bench.options(), sizeof(typename Model<kId>::Element))) {
+         sizes_of(bench.options(), Model<kId>::kRow * sizeof(typename Model<kId>::Element))) {
       if (!run_size<kId, By>(bench, scope, bytes)) break;
     }
   });

@@ -9,6 +9,7 @@
 
 #include <gshmem/blocks.h>
 #include <gshmem/launch.hpp>
+#include <gshmem/tile.hpp>
 
 #include <utility>
 
@@ -25,6 +26,19 @@ constexpr std::size_t kBlock = 4;             // words that follow each other in
 constexpr std::size_t kSet = 8;               // words that are waited for at a time
 constexpr std::uint64_t kOne = 1, kHeld = 1;  // kHeld: what a word has that does not change
 constexpr int kRoot = 0;
+
+/// Tiles are rows of a matrix of twice their width.
+constexpr std::size_t kTileWidth = 32;
+constexpr Exchange::Elements kTileRows{kTileWidth * sizeof(float), kApart};
+using FloatTile =
+    gshmemx::Tensor<float, gshmemx::Layout<gshmemx::shape<int, gshmemx::ConstInt<kTileWidth>>,
+                                           gshmemx::stride<int, gshmemx::ConstInt<1>>>>;
+GSHMEM_FN FloatTile tile_of(std::byte* first, std::size_t bytes) {
+  return {reinterpret_cast<float*>(first),
+          {{static_cast<int>(bytes / kTileRows.bytes), {}},
+           {static_cast<int>(kTileWidth * kTileRows.stride), {}}}};
+}
+struct NoBound {};
 
 /// Defaults of CPU mode.
 inline Options calls_on_cpu() {
@@ -125,7 +139,7 @@ constexpr std::uint64_t none(std::uint64_t) { return 0; }
 GSHMEM_FN constexpr std::uint64_t odd(std::uint64_t calls) { return calls % 2; }
 
 enum class Id {
-#define PERFTEST_CALLERS 7
+#define PERFTEST_CALLERS 15
 #define PERFTEST_CALL(NAME, ...) NAME,
 #include "perftest/common/calls.def"
 #undef PERFTEST_CALLERS
@@ -148,6 +162,9 @@ struct Call {};
   at.template dest_as<std::uint64_t>(), at.template source_as<std::uint64_t>(), \
       kApart *std::ptrdiff_t{kBlock}, kApart *std::ptrdiff_t{kBlock}, kBlock,   \
       at.bytes / (8 * kBlock)
+#define TILE_BY(STEM, ALGORITHM) \
+  gshmemx::tile_##STEM<FloatTile, FloatTile, NoBound, gshmemx::ALGORITHM>
+#define TILE_WAIT_BY(SUFFIX, ALGORITHM) gshmemx::tile_collective_wait##SUFFIX<gshmemx::ALGORITHM>
 #define WAIT_SET at.set, kSet, nullptr, GSHMEM_CMP_EQ
 #define PERFTEST_CALL_BY(BY, FN, NAME, CHECK, ...)                 \
   template <>                                                      \
@@ -165,10 +182,16 @@ struct Call {};
 #define P P_AT(at.word)
 
 #define P_AT(WORD) gshmem_uint64_p(WORD, at.number, at.pe)
-#define PERFTEST_CALLERS 1
 #define F F_THREAD
+#define PERFTEST_CALLERS 9
+#define TILE(STEM, ALGORITHM) TILE_BY(STEM, ALGORITHM)
+#define TILE_WAIT(ALGORITHM) TILE_WAIT_BY(, ALGORITHM)
 #define PERFTEST_CALL(...) PERFTEST_CALL_BY(gshmem::Thread, GSHMEM_FN, __VA_ARGS__)
 #include "perftest/common/calls.def"
+#undef TILE_WAIT
+#undef TILE
+#undef PERFTEST_CALLERS
+#define PERFTEST_CALLERS 1
 #define PERFTEST_CALL(...) PERFTEST_CALL_BY(ByHost, inline, __VA_ARGS__)
 #include "perftest/common/calls.def"
 #undef F
@@ -177,14 +200,22 @@ struct Call {};
 
 #define P_AT(WORD) \
   (By{}.thread_rank() == 0 ? gshmem_uint64_p(WORD, at.number, at.pe) : static_cast<void>(0))
-#define PERFTEST_CALLERS 2
+#define PERFTEST_CALLERS 10
 #define F F_WARP
+#define TILE(STEM, ALGORITHM) TILE_BY(STEM##_warp, ALGORITHM)
+#define TILE_WAIT(ALGORITHM) TILE_WAIT_BY(_warp, ALGORITHM)
 #define PERFTEST_CALL(...) PERFTEST_CALL_BY(gshmem::Warp, GSHMEM_FN, __VA_ARGS__)
 #include "perftest/common/calls.def"
+#undef TILE_WAIT
+#undef TILE
 #undef F
 #define F F_BLOCK
+#define TILE(STEM, ALGORITHM) TILE_BY(STEM##_block, ALGORITHM)
+#define TILE_WAIT(ALGORITHM) TILE_WAIT_BY(_block, ALGORITHM)
 #define PERFTEST_CALL(...) PERFTEST_CALL_BY(gshmem::Block, GSHMEM_FN, __VA_ARGS__)
 #include "perftest/common/calls.def"
+#undef TILE_WAIT
+#undef TILE
 #undef F
 #undef PERFTEST_CALLERS
 #undef P_AT
@@ -206,6 +237,8 @@ struct Call {};
 #undef STRIDED
 #undef BLOCKED
 #undef WAIT_SET
+#undef TILE_BY
+#undef TILE_WAIT_BY
 #undef PERFTEST_CALL_BY
 
 /// Calls number `span.first` to the last of the span, and what they ask for is done.

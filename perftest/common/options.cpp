@@ -42,7 +42,7 @@ constexpr const char* kTypeNames =
     ;
 
 constexpr const char* kCallNames = "all"
-#define PERFTEST_CALLERS 7
+#define PERFTEST_CALLERS 15
 #define PERFTEST_CALL(NAME, ...) "|" #NAME
 #include "perftest/common/calls.def"
     ;

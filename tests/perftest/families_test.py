@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""families_test.py FOLDER-OF-PROGRAMS FOLDER-OF-HEADERS: every function of the tables, by all who can call it, is
-measured by call_latency or collective_latency, or stands here with the reason.
+"""families_test.py FOLDER-OF-PROGRAMS FOLDER-OF-HEADERS TILES: every function of the tables and of tile.hpp (TILES),
+by all who can call it, is measured by call_latency or collective_latency, or stands here with the reason.
 
 A family is what the functions of a name share: the types, sizes, operators of reductions, and the contexts and queue
 handles by which they go, do not count.
@@ -21,7 +21,9 @@ NOT_MEASURED = {
     "part of the rows set_lock and test_lock": ["clear_lock"],
     "of queue handles alone; a group's quiet_status and pe_quiet are measured": [
         f"{family} by {scope}" for family in ("fence", "quiet") for scope in ("warp", "block")],
-    "by four warps, between the rows of barrier by one warp and by a block": ["barrier_warpgroup"],
+    "by four warps, between the rows of one warp and of a block": [
+        "barrier_warpgroup", *(f"tile_{of} by warpgroup" for of in "put get broadcast allgather reduce rooted_reduce".split())],
+    "part of the rows of the other calls of tiles": ["tile_collective_wait"],
 }
 
 
@@ -50,6 +52,18 @@ def families(folder):
     return found
 
 
+def tiles(header):
+    """The families of templates, which are of kernels alone."""
+    with open(header, encoding="utf-8") as file:
+        text = file.read()
+    names = re.findall(r"^  GSHMEM_TILE_(?:MOVE|GIVE)\((\w+), SCOPE", text, re.M)
+    names += re.findall(r"^  GSHMEM_TILE_REDUCE\(NAME##_(\w+), SCOPE", text, re.M)
+    names += re.findall(r"int tile_(\w+)##SCOPE\(gshmem_team_t team, uint64_t flag\)", text)
+    scopes = re.findall(r"^GSHMEM_TILE_CALLS\(_?(\w*),", text, re.M)
+    assert len(set(names)) == 7 and len(scopes) == 4, (names, scopes)
+    return {(f"tile_{name}", scope or "thread") for name in names for scope in scopes}
+
+
 def measured(folder):
     rows = []
     for program in ("call_latency", "collective_latency"):
@@ -58,11 +72,11 @@ def measured(folder):
         assert done.returncode == 0, done.stderr
         rows += json.loads(done.stdout)["rows"]
     assert all(row["floor_us"] >= 0 for row in rows)
-    return {(row["name"], row["scope"]) for row in rows}
+    return {(row["name"].removesuffix("_two_shot"), row["scope"]) for row in rows}
 
 
 def main():
-    there, rows = families(sys.argv[2]), measured(sys.argv[1])
+    there, rows = families(sys.argv[2]) | tiles(sys.argv[3]), measured(sys.argv[1])
     listed = {name for names in NOT_MEASURED.values() for name in names}
     excused = {call for call in there if call[0] in listed or " by ".join(call) in listed}
     unknown = listed - {family for family, _ in there} - {" by ".join(call) for call in there}

@@ -80,7 +80,7 @@ def main():
         assert done.returncode == 0, done.stderr
         page = Page((folder / "page").read_text(encoding="utf-8"))
         titles = [title for title in page.titles if title.startswith("call_latency")]
-        assert len(titles) == len(set(titles)) == 11 and "call_latency: put" in titles, titles
+        assert len(titles) == len(set(titles)) == 13 and "call_latency: put" in titles, titles
         assert sum(len(curve) for curve in page.curves) > 2 * 8 * 5, page.curves
 
         # Also of one caller; and names of several words are read.
@@ -94,7 +94,7 @@ def main():
         assert done.returncode == 0, done.stderr
         page = Page((folder / "page").read_text(encoding="utf-8"))
         titles = [title for title in page.titles if title.startswith("call_latency")]
-        assert len(titles) == len(set(titles)) == 11 and "call_latency: put" in titles, titles
+        assert len(titles) == len(set(titles)) == 13 and "call_latency: put" in titles, titles
         text = (folder / "page").read_text(encoding="utf-8")
         assert "<th>after a wait host</th>" in text and len(page.titles) < len(text) / 20, text
 
