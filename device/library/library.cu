@@ -1,7 +1,8 @@
 // The device API as functions with C names, for compilers that do not take the headers: NVRTC where
-// a program declares what it calls, numba, whoever makes PTX or LTO-IR. CMakeLists.txt says in
-// which formats; a program links one with its own code by nvJitLink or nvlink, loads the result,
-// and calls gshmemx_cumodule_init or gshmemx_culibrary_init. include/README.md has an example.
+// a program declares what it calls, numba, Triton, whoever makes PTX, LTO-IR or bitcode.
+// CMakeLists.txt says in which formats; a program links one with its own code by nvJitLink or
+// nvlink, loads the result, and calls gshmemx_cumodule_init or gshmemx_culibrary_init.
+// include/README.md has an example.
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 
@@ -17,8 +18,9 @@
 #include <gshmem/functions.def>
 
 // Of NVSHMEM's library: by it JAX and others know a module that wants nvshmemx_cumodule_init.
-extern "C" __constant__ int nvshmemi_device_lib_version_d[3] = {NVSHMEM_MAJOR, NVSHMEM_MINOR,
-                                                                NVSHMEM_PATCH};
+// `used`, for those who link only what is needed.
+extern "C" __attribute__((used))
+__constant__ int nvshmemi_device_lib_version_d[3] = {NVSHMEM_MAJOR, NVSHMEM_MINOR, NVSHMEM_PATCH};
 
 // NVSHMEM's names of them: it has no contexts, and not what is OpenSHMEM's or ours alone.
 #define NVSHMEM_NAMED(NAME, RET, PARAMS, CALL) \

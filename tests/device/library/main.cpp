@@ -1,7 +1,8 @@
 // device_library link|run LIBRARY ARCHITECTURE: a kernel of declarations alone, compiled by NVRTC,
 // linked with the device library, a file of LTO-IR or PTX or a fatbin, by nvJitLink. `link`: the
 // machine code has the kernel and the device state. `run`: its puts, gets, atomics and signals on a
-// PE of its own do what they say. Exit 77 without a GPU.
+// PE of its own do what they say. Exit 77 without a GPU. A LIBRARY.cubin is such machine code, from
+// the kernel that `device_library kernel` prints (bitcode_test.py).
 #include <gshmem/gshmem.h>
 
 #include <cuda_runtime_api.h>
@@ -93,8 +94,9 @@ nvJitLinkInputType type_of(const std::string& path) {
 }
 
 Bytes linked_with(const char* path, const std::string& architecture) {
-  const Bytes kernel = compile(architecture);
   Bytes library = read(path);
+  if (std::string(path).ends_with(".cubin")) return library;
+  const Bytes kernel = compile(architecture);
   if (type_of(path) == NVJITLINK_INPUT_PTX) library.push_back('\0');
   const std::string arch = "-arch=sm_" + architecture;
   const char* options[] = {arch.c_str(), "-lto"};
@@ -184,12 +186,13 @@ int run(const Bytes& cubin) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && argv[1] == std::string("kernel")) return std::puts(kKernel) < 0;
   if (argc != 4) fail("usage: device_library link|run LIBRARY ARCHITECTURE");
   const Bytes cubin = linked_with(argv[2], argv[3]);
   const std::string text(cubin.begin(), cubin.end());
   for (const char* name : {"gshmemi_device_state", "nvshmemi_device_lib_version_d", "work"}) {
     if (text.find(name) == std::string::npos)
-      fail(std::string("no ") + name + " in what nvJitLink made");
+      fail(std::string("no ") + name + " in the machine code");
   }
   return argv[1] == std::string("run") ? run(cubin) : 0;
 }
