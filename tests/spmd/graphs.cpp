@@ -60,6 +60,75 @@ void leave_round(Pe& pe, const Stream& stream, const Place& place, gshmem_team_t
   gshmemx_barrier_all_on_stream(s);
 }
 
+/// Symmetric memory of a graph of collectives among a team of all PEs in the opposite order.
+struct Places {
+  static constexpr std::size_t kPart = 37;
+  std::uint64_t *round, *flags, *source, *exchanged, *gathered, *sum, *given, *spread, *later;
+  static std::size_t words(std::size_t n) { return 1 + n + (3 * n + 5) * kPart; }
+  Places(std::uint64_t* first, std::size_t n)
+      : round(first),
+        flags(round + 1),
+        source(flags + n),
+        exchanged(source + n * kPart),
+        gathered(exchanged + n * kPart),
+        sum(gathered + n * kPart),
+        given(sum + kPart),
+        spread(given + kPart),
+        later(spread + 2 * kPart) {}
+};
+struct NextParts {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log, Places at) const {
+    const std::uint64_t round = *at.round + 1;
+    ctx.block().sync();
+    const std::size_t words = Places::kPart * static_cast<std::size_t>(ctx.n_pes());
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < words;
+         i += static_cast<std::size_t>(ctx.block_size())) {
+      at.source[i] = word_of(ctx.my_pe(), round, i);
+    }
+    if (ctx.thread_rank() == 0) *at.round = round;
+  }
+};
+struct CheckParts {
+  GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, Places at) const {
+    const std::uint64_t round = *at.round;
+    const int n = ctx.n_pes(), last = n - 1, previous = (ctx.my_pe() + last) % n;
+    const std::size_t mine = Places::kPart * static_cast<std::size_t>(last - ctx.my_pe());
+    for (std::size_t i = static_cast<std::size_t>(ctx.thread_rank()); i < Places::kPart;
+         i += static_cast<std::size_t>(ctx.block_size())) {
+      std::uint64_t sum = 0;
+      for (int member = 0; member < n; ++member) {
+        const std::size_t k = Places::kPart * static_cast<std::size_t>(member) + i;
+        SPMD_EQ(log, at.exchanged[k], word_of(last - member, round, mine + i), round);
+        SPMD_EQ(log, at.gathered[k], word_of(last - member, round, i), round);
+        sum += word_of(member, round, i);
+      }
+      SPMD_EQ(log, at.sum[i], sum, round);
+      SPMD_EQ(log, at.given[i], word_of(last, round, i), round);
+      SPMD_EQ(log, at.spread[2 * i], word_of(previous, round, i), round);
+      SPMD_EQ(log, at.later[i], word_of(previous, round, i), round);
+    }
+    for (int pe = ctx.thread_rank(); pe < n; pe += ctx.block_size()) at.flags[pe] = 0;
+  }
+};
+void leave_collectives(Pe& pe, const Stream& stream, const Places& at, gshmem_team_t team) {
+  constexpr std::size_t n = Places::kPart;
+  const gshmemx_stream_t s = stream.get();
+  stream.run(pe, NextParts{}, at);
+  SPMD_EQ(pe, gshmemx_uint64_alltoall_on_stream(team, at.exchanged, at.source, n, s), 0);
+  SPMD_EQ(pe, gshmemx_uint64_fcollect_on_stream(team, at.gathered, at.source, n, s), 0);
+  SPMD_EQ(pe, gshmemx_uint64_sum_reduce_on_stream(team, at.sum, at.source, n, s), 0);
+  SPMD_EQ(pe, gshmemx_uint64_broadcast_on_stream(team, at.given, at.source, n, 0, s), 0);
+  gshmemx_uint64_iput_on_stream(at.spread, at.source, 2, 1, n, pe.next(), s);
+  gshmemx_uint64_put_nbi_on_stream(at.later, at.source, n, pe.next(), s);
+  gshmemx_quiet_on_stream(s);
+  for (int to = 0; to < pe.n(); ++to) gshmemx_uint64_p_on_stream(at.flags + pe.me(), 1, to, s);
+  gshmemx_uint64_wait_until_all_on_stream(at.flags, static_cast<std::size_t>(pe.n()), nullptr,
+                                          GSHMEM_CMP_EQ, 1, s);
+  gshmemx_sync_all_on_stream(s);
+  stream.run(pe, CheckParts{}, at);
+  SPMD_EQ(pe, gshmemx_team_sync_on_stream(team, s), 0);
+}
+
 class Graph {
  public:
   /// What `leave` leaves in the stream.
@@ -125,6 +194,30 @@ SPMD_TEST(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times) {
     }
     stream.finish();
     SPMD_EQ(pe, gshmem_uint64_g(place.round, pe.me()), 1u + 100u + 10u);
+  }
+  gshmem_team_destroy(team);
+}
+
+SPMD_TEST(a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other_collectives) {
+  if (!pe.on_gpu()) return pe.skip(kNoStreams);
+  if (streams_hold_each_other_up(pe)) return;
+  const auto n = static_cast<std::size_t>(pe.n());
+  SymmetricArray<std::uint64_t> memory(Places::words(n));
+  const Places at(memory.data(), n);
+  gshmem_team_t team = GSHMEM_TEAM_INVALID;
+  SPMD_EQ(pe,
+          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n(), nullptr, 0, &team),
+          0);
+  {
+    const Stream stream(pe);
+    leave_collectives(pe, stream, at, team);
+    const Graph graph(stream, [&] { leave_collectives(pe, stream, at, team); });
+    for (int i = 0; i < 30; ++i) {
+      graph.launch_in(stream);
+      if (i % 7 == 0) leave_collectives(pe, stream, at, team);
+    }
+    stream.finish();
+    SPMD_EQ(pe, gshmem_uint64_g(at.round, pe.me()), 1u + 30u + 5u);
   }
   gshmem_team_destroy(team);
 }
@@ -222,6 +315,8 @@ SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
 #define GSHMEM_NO_STREAMS(NAME) \
   SPMD_TEST(NAME) { pe.skip(kNoStreams); }
 GSHMEM_NO_STREAMS(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times)
+GSHMEM_NO_STREAMS(
+    a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other_collectives)
 GSHMEM_NO_STREAMS(calls_on_a_stream_return_before_its_kernel_has_ended)
 GSHMEM_NO_STREAMS(streams_do_not_wait_for_each_other)
 GSHMEM_NO_STREAMS(calls_on_a_stream_leave_the_capture_of_another_thread_alone)
