@@ -2,6 +2,7 @@
 // threads, on streams, by warps and by blocks.
 #include "tests/spmd/collective_model.h"
 #include "tests/spmd/stream.h"
+#include "tests/spmd/teams.h"
 
 #include <functional>
 
@@ -211,6 +212,65 @@ class TypedMoves {
   SymmetricArray<std::uint64_t> source_, dest_;
   std::uint64_t call_ = 0;
 };
+/// One of three calls by turns, in teams of every shape, of random counts, none among them.
+class CallsInTeams {
+ public:
+  using Call = std::function<int(gshmem_team_t, int*, const int*, std::size_t)>;
+  explicit CallsInTeams(Pe& pe) : pe_(pe), memory_(3 * most()), teams_(teams_of(pe)) {}
+  void check(const Call& alltoall, const Call& fcollect, const Call& reduce) {
+    for (const OwnTeam& team : teams_) {
+      const std::uint64_t base = mix(pe_.seed(), ++rows_);
+      for (std::uint64_t round = 0; round < 9 && team.get() != GSHMEM_TEAM_INVALID; ++round) {
+        check_round(team.get(), mix(base, round), round,
+                    round % 3 == 0   ? alltoall
+                    : round % 3 == 1 ? fcollect
+                                     : reduce);
+      }
+      pe_.barrier();
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLongest = 300;
+  [[nodiscard]] std::size_t most() const { return kLongest * static_cast<std::size_t>(pe_.n()); }
+  void check_round(gshmem_team_t team, std::uint64_t seed, std::uint64_t round, const Call& call) {
+    const std::size_t n = static_cast<std::size_t>(gshmem_team_n_pes(team));
+    const std::size_t me = static_cast<std::size_t>(gshmem_team_my_pe(team));
+    const std::size_t count = seed % 5 == 0   ? 0
+                              : seed % 3 == 0 ? seed / 16 % kLongest
+                                              : seed / 16 % 20;
+    const auto value_at = [&](std::size_t member, std::size_t i) {
+      const int of = gshmem_team_translate_pe(team, static_cast<int>(member), GSHMEM_TEAM_WORLD);
+      return static_cast<int>(mix(seed, static_cast<std::uint64_t>(of) << 32 | i) % 1'000'000);
+    };
+    std::vector<int> given(n * count), expected;
+    for (std::size_t i = 0; i < given.size(); ++i) given[i] = value_at(me, i);
+    // By turns, so that a member may still look at its last result.
+    int *const source = memory_.data(), *const dest = source + (1 + round % 2) * most();
+    pe_.write(source, bytes_of(given));
+    SPMD_EQ(pe_, call(team, dest, source, count), 0, round);
+    for (std::size_t k = 0; k < n; ++k) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const int value = value_at(k, round % 3 == 0 ? me * count + i : i);
+        if (round % 3 == 2 && k > 0) {
+          expected[i] += value;
+        } else {
+          expected.push_back(value);
+        }
+      }
+    }
+    pe_.equal_bytes(__LINE__, pe_.read(dest, expected.size() * sizeof(int)), bytes_of(expected));
+  }
+  static std::vector<std::uint8_t> bytes_of(const std::vector<int>& values) {
+    const auto* const first = reinterpret_cast<const std::uint8_t*>(values.data());
+    return {first, first + values.size() * sizeof(int)};
+  }
+  Pe& pe_;
+  SymmetricArray<int> memory_;
+  const std::vector<OwnTeam> teams_;
+  std::uint64_t rows_ = 0;
+};
+
 #define MOVES(BY, STEM, END, T, SIZE)                                     \
   moves.check<T>(SIZE, BY(STEM##alltoall##END), BY(STEM##alltoalls##END), \
                  BY(STEM##broadcast##END), BY(STEM##fcollect##END), BY(STEM##collect##END));
@@ -281,6 +341,15 @@ SPMD_TEST(collectives_by_host_threads_and_on_streams_move_elements_of_every_type
 #include <gshmem/types.def>
   MOVES(BY_HOST, , mem, void, 1)
   MOVES(IN_STREAM, , mem, void, 1)
+}
+
+SPMD_TEST(
+    collectives_by_host_threads_and_on_streams_in_teams_of_every_shape_give_what_a_model_says) {
+  if (streams_hold_each_other_up(pe)) return;
+  const Stream stream(pe);
+  CallsInTeams calls(pe);
+  calls.check(BY_HOST(int_alltoall), BY_HOST(int_fcollect), BY_HOST(int_sum_reduce));
+  calls.check(IN_STREAM(int_alltoall), IN_STREAM(int_fcollect), IN_STREAM(int_sum_reduce));
 }
 
 SPMD_TEST(collectives_by_groups_move_elements_of_every_type) {
