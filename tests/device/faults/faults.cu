@@ -1,7 +1,7 @@
-// Faults of kernels: a dead PE during a barrier, a wait that never ends, bad arguments, collectives
-// that differ (this unit is compiled with GSHMEM_DEVICE_CHECKS=1). Each scenario runs in processes
-// of its own, one per PE, forked before anything touches CUDA. Usage: faults
-// one_pe|one_gpu|dead_pe. Exit 0, 1 with what went wrong, 77 without enough GPUs.
+// Faults of kernels: a dead PE during a barrier and collectives, a wait that never ends, bad
+// arguments, collectives that differ (this unit is compiled with GSHMEM_DEVICE_CHECKS=1). Each
+// scenario runs in processes of its own, one per PE, forked before anything touches CUDA. Usage:
+// faults one_pe|one_gpu|dead_pe. Exit 0, 1 with what went wrong, 77 without a GPU.
 #include "tests/device/faults/jobs.h"
 
 #include <csignal>
@@ -19,12 +19,16 @@ __global__ void sum(int* dest, const int* source, std::size_t nelems) {
   gshmemx_int_sum_reduce_block(GSHMEM_TEAM_WORLD, dest, source, nelems);
 }
 
-int dying_job(int rank) {
+/// PE 1 dies; the other one is in what `call` makes of `dest`, `source` and `nelems`.
+template <class Call>
+int dying_job(int rank, std::size_t nelems, const Call& call) {
   gshmem_init();
-  barrier<<<1, 64>>>();  // also loads the kernel
+  auto* dest = static_cast<int*>(gshmem_calloc(2 * nelems, sizeof(int)));
+  auto* source = static_cast<int*>(gshmem_calloc(2 * nelems, sizeof(int)));
+  call(dest, source, nelems);  // also loads the kernel
   cudaDeviceSynchronize();
   if (rank == 1) (void)raise(SIGKILL);
-  barrier<<<1, 64>>>();
+  call(dest, source, nelems);
   const cudaError_t error = cudaDeviceSynchronize();
   std::printf("kernel: %s\n", cudaGetErrorName(error));
   return report_and_leave();
@@ -90,11 +94,36 @@ void test_one_gpu() {
                   "gshmemx_int_sum_reduce_block: argument nelems is of ");
 }
 
-void test_dead_pe() {
-  expect("dead PE ends a barrier under report", run_pes(2, "report", "60", dying_job)[0],
+template <class Call>
+void test_dead_pe(const std::string& scenario, std::size_t nelems, const Call& call) {
+  const auto job = [&](int rank) { return dying_job(rank, nelems, call); };
+  expect(("dead PE ends " + scenario + " under report").c_str(), run_pes(2, "report", "60", job)[0],
          GSHMEMX_ERROR_PEER_FAILED, "PE 1 died");
-  expect("dead PE ends the job under abort", run_pes(2, "abort", "60", dying_job)[0], 1,
-         "PE 1 died");
+  expect(("dead PE ends the job in " + scenario + " under abort").c_str(),
+         run_pes(2, "abort", "60", job)[0], 1, "PE 1 died");
+}
+void test_dead_pe() {
+  // Where there is one GPU, both share it.
+  setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
+  const auto by_kernel = [](auto kernel) {
+    return [kernel](int* dest, const int* source, std::size_t n) {
+      kernel<<<1, 64>>>(dest, source, n);
+    };
+  };
+  const auto on_stream = [](int* dest, const int* source, std::size_t n) {
+    gshmemx_int_sum_reduce_on_stream(GSHMEM_TEAM_WORLD, dest, source, n, nullptr);
+  };
+  test_dead_pe("a barrier", 1, [](auto...) { barrier<<<1, 64>>>(); });
+  for (const bool network : {false, true}) {
+    if (network) {
+      setenv("GSHMEM_NIC", "soft", 1);
+      setenv("GSHMEM_P2P", "0", 1);
+    }
+    const std::string way = network ? " by the network" : "";
+    test_dead_pe("an alltoall of few bytes" + way, 2, by_kernel(alltoall));
+    test_dead_pe("a sum" + way, 3000, by_kernel(sum));
+    test_dead_pe("a sum on a stream" + way, 3000, on_stream);
+  }
 }
 
 }  // namespace
@@ -105,10 +134,8 @@ int main(int argc, char** argv) {
     std::puts("usage: faults one_pe|one_gpu|dead_pe");
     return 2;
   }
-  const int count = count_gpus();
-  const int need = which == "dead_pe" ? 2 : 1;
-  if (count < need) {
-    std::printf("skipped: needs %d GPUs, there are %d\n", need, count);
+  if (count_gpus() == 0) {
+    std::puts("skipped: needs a GPU");
     return 77;
   }
   if (which == "dead_pe") {
