@@ -1,5 +1,6 @@
 // The report for a person, and the table of variables for host/README.md.
 #include "host/base/error.h"
+#include "host/info/doctor/machine.h"
 #include "host/info/report.h"
 
 namespace gshmem::info {
@@ -77,19 +78,14 @@ void print_job(std::string& out, const Report& report) {
   }
 }
 
-std::string joined(const std::vector<std::string_view>& words) {
-  std::string all;
-  for (const std::string_view word : words) all += (all.empty() ? "" : ", ") + std::string(word);
-  return all;
-}
-
 void print_algorithms(std::string& out, const Report& report) {
   if (!report.job) return;
   const Algorithms& algorithms = report.job->algorithms;
   out += "\nAlgorithms: " + algorithms.topology() + "; bytes that one member gives another one\n";
   for (const AlgorithmRow& row : algorithms.rows) {
+    const std::vector<std::string> scopes(row.scopes.begin(), row.scopes.end());
     out += strprintf("  %-15s  %-33s  ", std::string(row.operation).c_str(),
-                     joined(row.scopes).c_str());
+                     joined(scopes, ", ").c_str());
     for (const AlgorithmRange& range : row.ranges) {
       out += (range.from == 1 ? "" : ", then ") + std::string(range.algorithm);
       if (range.to != 0) out += strprintf(" to %llu", static_cast<unsigned long long>(range.to));
