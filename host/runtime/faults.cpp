@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace gshmem {
 namespace {
@@ -146,7 +147,11 @@ bool Faults::last(gshmemx_fault_t* info) const {
 void Faults::end_job() noexcept {
   gshmemx_fault_t info{};
   if (!last(&info)) std::strcpy(info.message, "stopped by a fault");
-  GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(ending_said_, true))
+      GSHMEM_ERROR("%s (ending the job: GSHMEM_FAULT=abort)", info.message);
+  }
   control::PeerNews mine{state_.my_pe, control::PeerEvent::kStopped, info.message};
   end_job_because(mine, info.pe, 1);
 }

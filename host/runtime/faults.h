@@ -79,6 +79,7 @@ class Faults {
   std::atomic<bool> peers_told_{false};
   std::atomic<bool> peer_failed_{false};
   bool said_ = false;
+  bool ending_said_ = false;            ///< under mutex_: several threads may end the job at once
   std::optional<Deadline> peer_tells_;  ///< until then
   mutable std::mutex mutex_;
   std::string by_host_;  ///< message of a fault that the host found

@@ -28,7 +28,7 @@ int main() {
   }
   nvshmem_init();
   const int mype = nvshmem_my_pe(), npes = nvshmem_n_pes();
-  CUDA_OK(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE)));
+  CUDA_OK(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE) % gpus));
   cudaStream_t stream;
   CUDA_OK(cudaStreamCreate(&stream));
   int* destination = (int*)nvshmem_malloc(sizeof(int));
