@@ -1,6 +1,7 @@
 // Calls on streams beside what only GPUs have: graphs that are captured once and launched again and
 // again, kernels that have not ended yet, captures of other threads.
 #include "tests/spmd/stream.h"
+#include "tests/spmd/teams.h"
 
 #include <atomic>
 #include <thread>
@@ -178,24 +179,18 @@ SPMD_TEST(a_graph_of_calls_on_a_stream_can_be_launched_a_hundred_times) {
   SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
   std::uint64_t* const m = memory.data();
   const Place place{m, m + 2, m + 2 + kWords, m + 1, m + 2 + 2 * kWords};
-  gshmem_team_t team = GSHMEM_TEAM_INVALID;
-  SPMD_EQ(pe,
-          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n(), nullptr, 0, &team),
-          0);
-  {
-    const Stream stream(pe);
-    leave_round(pe, stream, place, team);
-    const Graph graph(stream, [&] { leave_round(pe, stream, place, team); });
-    for (int i = 0; i < 100; ++i) {
-      graph.launch_in(stream);
-      if (i % 7 == 0) gshmemx_barrier_all_on_stream(stream.get());
-      if (i % 11 == 0) leave_round(pe, stream, place, team);
-      if (i % 13 == 0) SPMD_EQ(pe, gshmemx_team_sync_on_stream(team, stream.get()), 0);
-    }
-    stream.finish();
-    SPMD_EQ(pe, gshmem_uint64_g(place.round, pe.me()), 1u + 100u + 10u);
+  const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n());
+  const Stream stream(pe);
+  leave_round(pe, stream, place, team.get());
+  const Graph graph(stream, [&] { leave_round(pe, stream, place, team.get()); });
+  for (int i = 0; i < 100; ++i) {
+    graph.launch_in(stream);
+    if (i % 7 == 0) gshmemx_barrier_all_on_stream(stream.get());
+    if (i % 11 == 0) leave_round(pe, stream, place, team.get());
+    if (i % 13 == 0) SPMD_EQ(pe, gshmemx_team_sync_on_stream(team.get(), stream.get()), 0);
   }
-  gshmem_team_destroy(team);
+  stream.finish();
+  SPMD_EQ(pe, gshmem_uint64_g(place.round, pe.me()), 1u + 100u + 10u);
 }
 
 SPMD_TEST(a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other_collectives) {
@@ -204,22 +199,16 @@ SPMD_TEST(a_graph_of_collectives_on_a_stream_can_be_launched_again_between_other
   const auto n = static_cast<std::size_t>(pe.n());
   SymmetricArray<std::uint64_t> memory(Places::words(n));
   const Places at(memory.data(), n);
-  gshmem_team_t team = GSHMEM_TEAM_INVALID;
-  SPMD_EQ(pe,
-          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n(), nullptr, 0, &team),
-          0);
-  {
-    const Stream stream(pe);
-    leave_collectives(pe, stream, at, team);
-    const Graph graph(stream, [&] { leave_collectives(pe, stream, at, team); });
-    for (int i = 0; i < 30; ++i) {
-      graph.launch_in(stream);
-      if (i % 7 == 0) leave_collectives(pe, stream, at, team);
-    }
-    stream.finish();
-    SPMD_EQ(pe, gshmem_uint64_g(at.round, pe.me()), 1u + 30u + 5u);
+  const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, pe.n() - 1, -1, pe.n());
+  const Stream stream(pe);
+  leave_collectives(pe, stream, at, team.get());
+  const Graph graph(stream, [&] { leave_collectives(pe, stream, at, team.get()); });
+  for (int i = 0; i < 30; ++i) {
+    graph.launch_in(stream);
+    if (i % 7 == 0) leave_collectives(pe, stream, at, team.get());
   }
-  gshmem_team_destroy(team);
+  stream.finish();
+  SPMD_EQ(pe, gshmem_uint64_g(at.round, pe.me()), 1u + 30u + 5u);
 }
 
 SPMD_TEST(calls_on_a_stream_return_before_its_kernel_has_ended) {
@@ -256,22 +245,18 @@ SPMD_TEST(streams_do_not_wait_for_each_other) {
   SymmetricArray<std::uint64_t> memory(2 + 3 * kWords);
   std::uint64_t *const gate = memory.data(), *const source = gate + 2;
   std::uint64_t* const dest = source + kWords;
-  gshmem_team_t team = GSHMEM_TEAM_INVALID;
-  SPMD_EQ(pe, gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), nullptr, 0, &team), 0);
-  {
-    const Stream slow(pe), fast(pe);
-    // The first stream is behind a kernel that ends after what the second one does.
-    slow.run(pe, AwaitGate{}, gate, source, std::uint64_t{1});
-    gshmemx_uint64_put_on_stream(dest, source, kWords, pe.next(), slow.get());
-    gshmemx_barrier_all_on_stream(slow.get());
-    for (int i = 0; i < 20; ++i) SPMD_EQ(pe, gshmemx_barrier_on_stream(team, fast.get()), 0);
-    gshmemx_uint64_p_on_stream(gate, 1, pe.me(), fast.get());
-    fast.finish();
-    slow.finish();
-    SPMD_EQ(pe, gshmem_uint64_g(dest + 5, pe.me()), word_of(pe.previous(), 1, 5));
-    pe.barrier();
-  }
-  gshmem_team_destroy(team);
+  const OwnTeam team = split(pe, GSHMEM_TEAM_WORLD, 0, 1, pe.n());
+  const Stream slow(pe), fast(pe);
+  // The first stream is behind a kernel that ends after what the second one does.
+  slow.run(pe, AwaitGate{}, gate, source, std::uint64_t{1});
+  gshmemx_uint64_put_on_stream(dest, source, kWords, pe.next(), slow.get());
+  gshmemx_barrier_all_on_stream(slow.get());
+  for (int i = 0; i < 20; ++i) SPMD_EQ(pe, gshmemx_barrier_on_stream(team.get(), fast.get()), 0);
+  gshmemx_uint64_p_on_stream(gate, 1, pe.me(), fast.get());
+  fast.finish();
+  slow.finish();
+  SPMD_EQ(pe, gshmem_uint64_g(dest + 5, pe.me()), word_of(pe.previous(), 1, 5));
+  pe.barrier();
 }
 
 SPMD_TEST(calls_on_a_stream_leave_the_capture_of_another_thread_alone) {
