@@ -40,6 +40,10 @@ struct Pending {
     done = true;
     changed.notify_all();
   }
+  [[nodiscard]] bool ended() {
+    const std::lock_guard lock(mutex);
+    return done;
+  }
   [[nodiscard]] pmix_status_t await(const Deadline& deadline) {
     std::unique_lock lock(mutex);
     return deadline.wait(changed, lock, [this] { return done; }) ? status : PMIX_ERR_TIMEOUT;
@@ -105,10 +109,18 @@ pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline, pmix_proc_
   struct Attempt : Pending {
     pmix_proc_t me{};
   };
-  const auto attempt = std::make_shared<Attempt>();
-  // PMIx_Init and PMIx_Abort have no non-blocking form, hence the threads.
-  start_thread([&api, attempt] { attempt->finish(api.init(&attempt->me, nullptr, 0)); }).detach();
+  // PMIx_Init is not for two threads at a time: who comes after a timeout waits for the same call.
+  static std::shared_ptr<Attempt> under_way;
+  if (!under_way) {
+    under_way = std::make_shared<Attempt>();
+    // PMIx_Init and PMIx_Abort have no non-blocking form, hence the threads.
+    start_thread([&api, attempt = under_way] {
+      attempt->finish(api.init(&attempt->me, nullptr, 0));
+    }).detach();
+  }
+  const std::shared_ptr<Attempt> attempt = under_way;
   const pmix_status_t status = attempt->await(deadline);
+  if (attempt->ended()) under_way = nullptr;
   if (status == PMIX_SUCCESS) *me = attempt->me;
   return status;
 }

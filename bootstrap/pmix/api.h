@@ -40,7 +40,8 @@ struct PmixValue {
 };
 
 /// PMIx_Init, which itself waits for a server that has stopped answering for ever. PMIX_ERR_TIMEOUT
-/// when the deadline passed first; the attempt then goes on in a thread of its own.
+/// when the deadline passed first; the attempt then goes on in a thread of its own, and the next
+/// call waits for it. Threads: one at a time.
 [[nodiscard]] pmix_status_t pmix_init(const PmixApi& api, const Deadline& deadline,
                                       pmix_proc_t* me);
 
