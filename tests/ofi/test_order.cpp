@@ -125,6 +125,36 @@ TEST_CASE("a signal is never visible before its payload", "[ofi]") {
   CHECK(stopped == "");
 }
 
+TEST_CASE("a word that was written, polled and cleared does not come back", "[ofi]") {
+  if (!have_libfabric()) return;
+  std::vector<Leg> all = legs();
+  if (fabric_double() != nullptr) all.push_back({"tcp;ofi_rxm", "auto"});
+  const Leg leg = GENERATE_COPY(from_range(all));
+  const std::size_t bytes = GENERATE(2, 4, 8);
+  INFO(leg.name() << ", " << bytes << " bytes");
+  Job job(2, leg);
+  Client& client = job[0].to(1);
+  constexpr std::uint64_t kWord = 64, kRounds = 50;
+  constexpr std::uint64_t kBeside = 0x5a5a5a5a5a5a5a5a;
+  const std::uint64_t at = kWord + 8 - bytes;  // of the word that others lie beside
+  const auto bits = [&](std::uint64_t value) { return value << (64 - 8 * bytes); };
+  std::uint64_t& word = job[1].at<std::uint64_t>(kWord);
+  const std::uint64_t others = bytes == 8 ? 0 : kBeside >> (8 * bytes);
+  word = others;
+  const auto limit =
+      std::chrono::steady_clock::now() + std::chrono::seconds(30 * gshmem::test::kPatience);
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    std::vector<std::uint8_t> value(bytes);
+    std::memcpy(value.data(), &round, bytes);
+    const std::uint64_t last = client.write_inline(at, value);
+    client.ring();
+    while (acquire(word) == others && std::chrono::steady_clock::now() < limit) continue;
+    CHECK(std::atomic_ref(word).exchange(others) == (others | bits(round)));
+    REQUIRE(client.wait(last).ok());
+    REQUIRE(acquire(word) == others);
+  }
+}
+
 TEST_CASE("reads and atomics see the writes in front of them", "[ofi]") {
   if (!have_libfabric()) return;
   const Leg leg = GENERATE(from_range(order_legs()));

@@ -50,9 +50,11 @@ void Operation::reset() {
 }
 
 std::string Operation::describe() const {
-  const char* const name = wqe.is_atomic()                   ? "atomic"
-                           : wqe.kind == nic::WqeKind::kRead ? "READ"
-                                                             : "WRITE";
+  // A write of a word may be an atomic by now: its opcode says what it was.
+  const bool writes = wqe.opcode == static_cast<std::uint8_t>(abi::Opcode::kRdmaWrite);
+  const char* const name = wqe.kind == nic::WqeKind::kRead ? "READ"
+                           : wqe.is_atomic() && !writes    ? "atomic"
+                                                           : "WRITE";
   return strprintf("%s of %lu bytes to PE %d", name, wqe.length, peer != nullptr ? peer->pe : -1);
 }
 

@@ -2,10 +2,13 @@
 
 #include "transport/ofi/memory_access.h"
 
+#include <gshmem/abi/state.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace gshmem::ofi {
@@ -13,6 +16,31 @@ namespace {
 
 Engine& engine_of(const Operation& operation, const QueueServices& services) {
   return operation.wqe.is_atomic() ? services.atomics : services.data;
+}
+
+/// Bytes that others may poll, all at a time: a `p`, or a put of one element.
+bool is_word(const nic::Wqe& wqe) {
+  const std::uint64_t bytes = wqe.length;
+  return wqe.kind == nic::WqeKind::kWrite && wqe.inline_payload.size() == bytes &&
+         (bytes == 2 || bytes == 4 || bytes == 8) && wqe.remote_address % bytes == 0;
+}
+
+/// Makes a write of a word the swap that stores it, of all bits or, for 2 bytes, of a half.
+void set_by_atomic(nic::Wqe& wqe, std::uint32_t local_key) {
+  std::uint64_t value = 0;  // little-endian, as all hosts of NVIDIA GPUs
+  std::memcpy(&value, wqe.inline_payload.data(), wqe.length);
+  const std::uint64_t size = std::max<std::uint64_t>(wqe.length, 4);
+  const std::uint64_t shift = wqe.remote_address % size * 8;
+  static_cast<nic::AtomicOperands&>(wqe) = {.swap_or_add = value << shift,
+                                            .swap_mask = ~std::uint64_t{0} >> (64 - wqe.length * 8)
+                                                                                  << shift};
+  wqe.kind = nic::WqeKind::kMaskedCompareSwap;
+  wqe.remote_address -= wqe.remote_address % size;
+  wqe.length = size;
+  wqe.inline_payload.clear();
+  wqe.local.push_back({.address = offsetof(abi::InternalArea, sink),
+                       .bytes = static_cast<std::uint32_t>(size),
+                       .key = local_key});
 }
 
 }  // namespace
@@ -96,9 +124,11 @@ void WorkQueue::fetch_one(Operation& operation, const QueueServices& services) {
     why.text += "\n" + nic::dump_wqe(bytes.data(), known);
     closed_ = true;
     operation.fail(std::move(why));
-  } else if (operation.wqe.is_atomic() && services.immediates && operation.wqe.fence == 0) {
-    group_with_writes(operation);
+    return;
   }
+  if (services.words && is_word(operation.wqe)) set_by_atomic(operation.wqe, services.local_key);
+  if (operation.wqe.is_atomic() && services.immediates && operation.wqe.fence == 0)
+    group_with_writes(operation);
 }
 
 Failure WorkQueue::check(const nic::Wqe& wqe, const QueueServices& services) const {

@@ -31,6 +31,10 @@ struct QueueServices {
   Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
   /// Atomics are messages, which a queue's target takes in order: they may overlap.
   bool messages = false;
+  /// Writes of words go as atomics. Where threads move bytes, they store some more than once: as
+  /// memcpy and the kernel do, whose stores overlap. So a word that somebody has polled, taken and
+  /// cleared would come back.
+  bool words = false;
   /// A target counts the immediates of writes (Operation::group).
   bool immediates = false;
   /// What is registered beside the heap and has these bytes; null: nothing has.

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <thread>
 
 namespace gshmem::test {
 namespace {
@@ -356,6 +358,11 @@ void Endpoint::write(Flight& flight, Region& there, std::int64_t now) {
     target.any_trailing = true;
   } else {
     copy_words(to, from, request.bytes);
+    // As memcpy does, whose stores overlap; the thread may have to wait for its processor between.
+    if (std::string_view(profile_.name).starts_with("tcp") && request.bytes <= 8) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      copy_words(to, from, request.bytes);
+    }
   }
   if ((request.flags & FI_REMOTE_CQ_DATA) != 0)
     target.arrive({.due = now,
