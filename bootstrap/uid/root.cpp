@@ -225,6 +225,8 @@ RootRegistry& RootRegistry::get() {
   static RootRegistry registry;
   return registry;
 }
+/// A child must not wait for a thread that it lacks to make it.
+[[maybe_unused]] static const RootRegistry& made_at_load = RootRegistry::get();
 
 void RootRegistry::start(std::vector<net::Listener> listeners, const net::Cookie& cookie,
                          const RootService::Limits& limits) {

@@ -175,6 +175,18 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// The last PE computes for longer than any time limit before it finalizes: the others wait for it.
+void compute() {
+  constexpr int kSeconds = 9;
+  gshmem_init();
+  const Shape job;
+  (void)pe().host_sync("test", GSHMEM_TEAM_WORLD);
+  const auto start = Clock::now();
+  if (job.me == job.last()) std::this_thread::sleep_for(std::chrono::seconds(kSeconds));
+  gshmem_finalize();
+  CHECK(seconds_since(start) > kSeconds - 1);
+}
+
 /// `call` must end because of `victim`, on all but PE `without`, and finalize must return.
 template <class Call>
 void expect_peer_failed(const Shape& job, int without, int victim, const char* what,
@@ -252,13 +264,11 @@ void cut() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)()> bodies{{"life", life},
-                                                 {"collectives", collectives},
-                                                 {"disagree", disagree},
-                                                 {"late", late},
-                                                 {"death", death},
-                                                 {"leave", leave},
-                                                 {"cut", cut}};
+  const std::map<std::string, void (*)()> bodies{
+      {"life", life},         {"collectives", collectives},
+      {"disagree", disagree}, {"late", late},
+      {"compute", compute},   {"death", death},
+      {"leave", leave},       {"cut", cut}};
   const auto body = bodies.find(argc == 2 ? argv[1] : "");
   if (body == bodies.end()) return 2;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
