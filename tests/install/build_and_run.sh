@@ -177,6 +177,13 @@ case $way in
       compile c++ c++17 nvshmem.h "$target/types.h"
       compile c c11 nvshmem.h "$target/types.h"
     fi
+    # Nor does gshmem's own prefix hide another NVSHMEM that comes after it.
+    mkdir "$target/other"
+    echo '#define OTHER_NVSHMEM' | tee "$target/other/nvshmem.h" > "$target/other/nvshmemx.h"
+    for header in nvshmem.h nvshmemx.h; do
+      printf '#include <gshmem/gshmem.h>\n#include <%s>\n#ifndef OTHER_NVSHMEM\n#error ours\n#endif\n' "$header" |
+        "${CXX:-g++}" -x c++ -std=c++17 -fsyntax-only -I"$prefix/include" -I"$target/other" -
+    done
     ;;
   *)
     echo "no way '$way'" >&2
