@@ -43,7 +43,8 @@ int Pe::rounds(int count) const {
   // Threads that are many more than the cores take turns at every step.
   static const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int turns = on_gpu_ || n_ <= 2 * cores ? 1 : n_ / cores;
-  const int divisor = turns * (kSanitized ? 10 : shared ? 20 : processes ? 8 : 1);
+  const int sampled = sample_ > 1 && !on_gpu_ ? 4 : 1;
+  const int divisor = turns * (kSanitized ? 10 : shared ? 20 : processes ? 8 : sampled);
   return count < divisor ? 1 : count / divisor;
 }
 
