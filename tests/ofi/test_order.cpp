@@ -128,7 +128,8 @@ TEST_CASE("a signal is never visible before its payload", "[ofi]") {
 TEST_CASE("a word that was written, polled and cleared does not come back", "[ofi]") {
   if (!have_libfabric()) return;
   std::vector<Leg> all = legs();
-  if (fabric_double() != nullptr) all.push_back({"tcp;ofi_rxm", "auto"});
+  if (fabric_double() != nullptr)
+    all.insert(all.end(), {{"tcp;ofi_rxm", "auto"}, {"efa/efa", "auto"}});
   const Leg leg = GENERATE_COPY(from_range(all));
   const std::size_t bytes = GENERATE(2, 4, 8);
   INFO(leg.name() << ", " << bytes << " bytes");

@@ -31,9 +31,12 @@ Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
   // efa and verbs report what their devices have acknowledged, whatever was asked for
   // (efa_rdm_rma_should_write_using_rdma, vrb_msg_ep_rma_writemsg).
   const bool efa = is_named(info, "efa"), verbs = is_named(info, "verbs");
+  const bool cxi = is_named(info, "cxi");
   return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
           .delivers = !efa && !verbs,
-          .rdma = efa || verbs || is_named(info, "cxi"),
+          .rdma = efa || verbs || cxi,
+          // efa emulates writes where the device has none.
+          .words = direct || verbs || cxi,
           .completion = completion_level(info.fabric_attr->name),
           .inject = inject_size(info, endpoint),
           // A packet of efa-direct (efa_fabric_comparison.md).

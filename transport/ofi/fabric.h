@@ -66,6 +66,8 @@ struct Abilities {
   bool delivers = false;
   /// The device moves data by itself, however much; else threads that call the provider do.
   bool rdma = false;
+  /// Its device stores each word once, in one piece. Threads do not: stores of memcpy overlap.
+  bool words = false;
   std::uint64_t completion = 0;  ///< flag of writes: when they complete
   std::size_t inject = 0;        ///< bytes of a write that its call may carry
   std::size_t max_send = 0;      ///< bytes of a message

@@ -232,7 +232,7 @@ void OfiNic::make_engines() {
                                    .max_message = kMaxMessage,
                                    .timeout = std::chrono::duration_cast<Clock::duration>(timeout),
                                    .messages = !direct,
-                                   .words = rma && !direct && !lanes.first().able().rdma,
+                                   .words = rma && !direct && !lanes.first().able().words,
                                    .immediates = immediates},
                       .pool = pool_,
                       .probe_offset = words,

@@ -31,9 +31,8 @@ struct QueueServices {
   Clock::duration timeout{};  ///< GSHMEM_TIMEOUT; zero = none
   /// Atomics are messages, which a queue's target takes in order: they may overlap.
   bool messages = false;
-  /// Writes of words go as atomics. Where threads move bytes, they store some more than once: as
-  /// memcpy and the kernel do, whose stores overlap. So a word that somebody has polled, taken and
-  /// cleared would come back.
+  /// Writes of words go as atomics. Where the provider's threads store them, a word that somebody
+  /// has polled, taken and cleared may come back (Abilities::words).
   bool words = false;
   /// A target counts the immediates of writes (Operation::group).
   bool immediates = false;

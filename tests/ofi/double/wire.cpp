@@ -359,7 +359,8 @@ void Endpoint::write(Flight& flight, Region& there, std::int64_t now) {
   } else {
     copy_words(to, from, request.bytes);
     // As memcpy does, whose stores overlap; the thread may have to wait for its processor between.
-    if (std::string_view(profile_.name).starts_with("tcp") && request.bytes <= 8) {
+    const std::string_view name = profile_.name;
+    if ((name == "efa" || name.starts_with("tcp")) && request.bytes <= 8) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
       copy_words(to, from, request.bytes);
     }
