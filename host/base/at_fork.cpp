@@ -73,8 +73,8 @@ bool watch_forks() noexcept {
 [[maybe_unused]] const bool at_load = watch_forks();
 
 std::atomic<std::uint64_t>* word_of(int fd) noexcept {
-  const std::size_t word = static_cast<std::size_t>(fd) / 64;
-  return fd >= 0 && word < Forks::kWords ? &forks.open[word] : nullptr;
+  const std::size_t word = static_cast<std::size_t>(fd) / 64;  // of one below 0: beyond all
+  return word < Forks::kWords ? &forks.open[word] : nullptr;
 }
 std::uint64_t bit_of(int fd) noexcept { return std::uint64_t{1} << (fd % 64); }
 

@@ -191,7 +191,7 @@ void LocalPeers::accept_higher(std::vector<Link>& links) {
   listeners.push_back(std::move(listener_));
   net::Reception reception(std::move(listeners), judge, take);
   while (!missing.empty()) {
-    if (reception.wait(deadline, &mailbox_)) take_letters(missing);
+    if (reception.wait(deadline, mailbox_)) take_letters(missing);
     require(reception.shortage().empty(), GSHMEMX_ERROR_SYSTEM, [&] {
       return strprintf("%s, with %zu PEs still to connect", reception.shortage().c_str(),
                        missing.size());

@@ -14,8 +14,8 @@ constexpr int kPauseMs = 100;  // when the process is out of descriptors
 
 }  // namespace
 
-bool Reception::wait(const Deadline& deadline, const Fd* also) {
-  std::vector<pollfd> entries{{also ? also->get() : -1, POLLIN, 0}};
+bool Reception::wait(const Deadline& deadline, const Fd& also) {
+  std::vector<pollfd> entries{{also.get(), POLLIN, 0}};
   add_to(entries);
   const int own_ms = poll_ms(), end_ms = deadline.poll_ms();
   const int ms = own_ms < 0 ? end_ms : end_ms < 0 ? own_ms : std::min(own_ms, end_ms);

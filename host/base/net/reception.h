@@ -25,8 +25,8 @@ class Reception {
       : listeners_(std::move(listeners)), judge_(std::move(judge)), take_(std::move(take)) {}
 
   /// Waits for callers and serves them, until something has happened or `deadline` has passed.
-  /// True when there is something to read from `also`, which may be null.
-  bool wait(const Deadline& deadline, const Fd* also = nullptr);
+  /// True when there is something to read from `also`, which may be empty.
+  bool wait(const Deadline& deadline, const Fd& also = Fd());
 
   // For a loop of the owner's, in the place of wait.
   /// Appends what is to be polled.

@@ -53,7 +53,7 @@ Frame Stream::receive() {
   while (state_ == State::kOpen) {
     const std::size_t want = whole_ > 0 ? whole_ : FrameHeader::kBytes;
     if (have_ == want && whole_ == 0) {
-      if (!accept_header()) return nullptr;
+      accept_header();
       continue;
     }
     if (have_ == want) {
@@ -71,21 +71,20 @@ Frame Stream::receive() {
   return nullptr;
 }
 
-bool Stream::accept_header() {
+void Stream::accept_header() {
   const auto header = decode_header(ByteView(incoming_).first<FrameHeader::kBytes>());
   const bool fail = header && header->kind == FrameKind::kFail;
   if (header && header->version != FrameHeader::kVersion && !fail) {
     state_ = State::kOtherVersion;
     other_version_ = header->version;
-    return false;
+    return;
   }
   if (!header || (accepted_ & bit(header->kind)) == 0 ||
       !frame_length_valid(header->kind, header->bytes)) {
     state_ = State::kStranger;
-    return false;
+    return;
   }
   whole_ = FrameHeader::kBytes + header->bytes;
-  return true;
 }
 
 std::size_t Stream::read_some(std::byte* into, std::size_t want) {

@@ -56,7 +56,7 @@ class Stream {
  private:
   /// Reads up to `want` bytes; 0 = none for now, or the state has changed.
   [[nodiscard]] std::size_t read_some(std::byte* into, std::size_t want);
-  [[nodiscard]] bool accept_header();
+  void accept_header();
 
   Fd fd_;
   std::uint32_t accepted_ = 0;  ///< a bit for each FrameKind
