@@ -7,9 +7,11 @@
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -99,6 +101,40 @@ TEST_CASE("what_was_given_up_or_was_never_held_stays_open_in_a_child") {
   CHECK(in_fork([&] { return is_open(given_up) && is_open(never) && is_open(closed) ? 0 : 1; }) ==
         0);
   for (const int fd : {given_up, never, closed}) ::close(fd);
+}
+
+TEST_CASE("numbers_that_are_not_kept_track_of_change_nothing_about_others") {
+  constexpr int kTracked =
+      1 << 20;  // what the kernel gives a process, unless an administrator asks
+  const int never = open_nothing();
+  CHECK(in_fork([&] {
+          const Fd own(open_nothing());
+          for (int fd = kTracked; fd < kTracked + 64; ++fd) {
+            close_in_children(fd);
+            keep_in_children(fd);
+          }
+          for (const int fd : {-1, -64, -1'000'000}) {
+            close_in_children(fd);
+            keep_in_children(fd);
+          }
+          const int number = own.get();
+          return in_fork([&] { return !is_open(number) && is_open(never) ? 0 : 1; });
+        }) == 0);
+  ::close(never);
+}
+
+TEST_CASE("last_number_that_is_kept_track_of_is_closed_in_a_child") {
+  CHECK(in_fork([] {
+          rlimit limit{};
+          ::getrlimit(RLIMIT_NOFILE, &limit);
+          limit.rlim_cur = limit.rlim_max;
+          ::setrlimit(RLIMIT_NOFILE, &limit);
+          const int number = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - 1;
+          const Fd low(open_nothing());
+          const Fd last(::fcntl(low.get(), F_DUPFD_CLOEXEC, number));
+          if (last.get() != number) return 1;
+          return in_fork([&] { return is_open(number) ? 1 : 0; }) == 0 && is_open(number) ? 0 : 2;
+        }) == 0);
 }
 
 namespace {
