@@ -15,7 +15,6 @@
 #include <map>
 #include <mutex>
 #include <random>
-#include <string>
 #include <tuple>
 
 namespace gshmem::soft {
@@ -108,8 +107,7 @@ Fd Fabric::make() {
 }
 
 Fd Fabric::open_named(const char* name) {
-  const std::string path = name[0] == '/' ? name : std::string("/") + name;
-  Fd file(::shm_open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  Fd file(::shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!file) {
     throw EngineError{0x3,
                       strprintf("GSHNIC_FABRIC=\"%s\": shm_open: %s", name, std::strerror(errno))};
