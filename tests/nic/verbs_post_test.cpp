@@ -90,6 +90,66 @@ TEST_CASE("inline data is taken when it is posted, up to what the queue pair has
   CHECK(post(201) == EINVAL);
 }
 
+TEST_CASE("inline data is of writes and sends alone, and of as many pieces as there may be") {
+  const Link link({.receives = 4});
+  std::uint8_t text[180];
+  std::iota(text, text + sizeof text, std::uint8_t{7});
+  const auto post = [&](ibv_wr_opcode opcode, int pieces) {
+    const std::size_t each = sizeof text / 30;
+    std::vector<ibv_sge> all;
+    for (std::size_t i = 0; i < 31; ++i)
+      all.push_back({reinterpret_cast<std::uintptr_t>(text + i % 30 * each),
+                     static_cast<std::uint32_t>(each), 0});
+    ibv_send_wr wr = link.request(opcode, 1, 0x1000);
+    if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+      wr.wr.atomic = {link.address(0x1000), 0, 1, link.mr->rkey};
+    wr.send_flags |= IBV_SEND_INLINE;
+    wr.sg_list = all.data();
+    wr.num_sge = pieces;
+    ibv_send_wr* bad = nullptr;
+    const int code = ibv_post_send(link.a, &wr, &bad);
+    CHECK((code != 0) == (bad == &wr));
+    return code;
+  };
+  for (const ibv_wr_opcode opcode :
+       {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD})
+    CHECK(post(opcode, 1) == EINVAL);
+  for (const int pieces : {31, -1}) CHECK(post(IBV_WR_RDMA_WRITE, pieces) == EINVAL);
+  for (const ibv_wr_opcode opcode :
+       {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM}) {
+    INFO("opcode " << opcode);
+    const bool message = opcode != IBV_WR_RDMA_WRITE,
+               sends = message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM;
+    std::memset(link.at(0x1000), 0, 0x1000);
+    ibv_sge room = link.piece(0x1800, 0x800);
+    ibv_recv_wr buffer{};
+    buffer.sg_list = &room;
+    buffer.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    if (message) REQUIRE(ibv_post_recv(link.b, &buffer, &bad) == 0);
+    REQUIRE(post(opcode, 30) == 0);
+    CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+    if (message) CHECK(next(link.receive_cq).status == IBV_WC_SUCCESS);
+    CHECK(std::memcmp(link.at(sends ? 0x1800 : 0x1000), text, sizeof text) == 0);
+  }
+}
+
+TEST_CASE("more pieces than a queue pair has, or fewer than none, are refused") {
+  const Link link;
+  std::vector<ibv_sge> all(32, link.piece(0, 1));
+  for (const int pieces : {0, 3, 4, 5, 30, 31, -1}) {
+    INFO(pieces);
+    ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 1, 0x1000);
+    write.sg_list = all.data();
+    write.num_sge = pieces;
+    ibv_send_wr* bad = nullptr;
+    const bool fits = pieces == 0 || pieces == 3 || pieces == 4;
+    CHECK(ibv_post_send(link.a, &write, &bad) == (fits ? 0 : EINVAL));
+    CHECK(bad == (fits ? nullptr : &write));
+    if (fits) CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+  }
+}
+
 TEST_CASE("a full queue refuses, a completion gives all entries before it back") {
   const Link link;
   ibv_qp_attr attr{};

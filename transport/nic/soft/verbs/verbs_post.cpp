@@ -14,16 +14,16 @@ SendQueue& queue_of(ibv_qp_ex* qp) { return reinterpret_cast<SoftQp*>(qp)->send;
 struct Opcode {
   ibv_wr_opcode verbs;
   std::uint8_t mlx5;
-  bool remote, inlined;  ///< has a remote address; may be inline
+  bool inlined;  ///< may be inline
 };
 constexpr Opcode kOpcodes[] = {
-    {IBV_WR_RDMA_WRITE, MLX5_OPCODE_RDMA_WRITE, true, true},
-    {IBV_WR_RDMA_WRITE_WITH_IMM, MLX5_OPCODE_RDMA_WRITE_IMM, true, true},
-    {IBV_WR_SEND, MLX5_OPCODE_SEND, false, true},
-    {IBV_WR_SEND_WITH_IMM, MLX5_OPCODE_SEND_IMM, false, true},
-    {IBV_WR_RDMA_READ, MLX5_OPCODE_RDMA_READ, true, false},
-    {IBV_WR_ATOMIC_CMP_AND_SWP, MLX5_OPCODE_ATOMIC_CS, true, false},
-    {IBV_WR_ATOMIC_FETCH_AND_ADD, MLX5_OPCODE_ATOMIC_FA, true, false},
+    {IBV_WR_RDMA_WRITE, MLX5_OPCODE_RDMA_WRITE, true},
+    {IBV_WR_RDMA_WRITE_WITH_IMM, MLX5_OPCODE_RDMA_WRITE_IMM, true},
+    {IBV_WR_SEND, MLX5_OPCODE_SEND, true},
+    {IBV_WR_SEND_WITH_IMM, MLX5_OPCODE_SEND_IMM, true},
+    {IBV_WR_RDMA_READ, MLX5_OPCODE_RDMA_READ, false},
+    {IBV_WR_ATOMIC_CMP_AND_SWP, MLX5_OPCODE_ATOMIC_CS, false},
+    {IBV_WR_ATOMIC_FETCH_AND_ADD, MLX5_OPCODE_ATOMIC_FA, false},
 };
 
 const Opcode* find_opcode(ibv_wr_opcode verbs) {
@@ -57,6 +57,9 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
                has_immediate(request.opcode) ? request.imm_data : 0);
   const auto& atomic = request.wr.atomic;
   switch (request.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+      break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
       queue.remote(atomic.remote_addr, atomic.rkey);
       queue.atomic(atomic.swap, atomic.compare_add);
@@ -66,7 +69,7 @@ int append(SendQueue& queue, const ibv_send_wr& request) {
       queue.atomic(atomic.compare_add, 0);
       break;
     default:
-      if (opcode->remote) queue.remote(request.wr.rdma.remote_addr, request.wr.rdma.rkey);
+      queue.remote(request.wr.rdma.remote_addr, request.wr.rdma.rkey);
       break;
   }
   if (inlined) {
