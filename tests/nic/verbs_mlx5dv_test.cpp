@@ -240,7 +240,9 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   __atomic_store_n(static_cast<std::uint64_t*>(queue.uar->reg_addr), value, __ATOMIC_RELEASE);
 
   mlx5dv_devx_async_event_hdr header{};
+  errno = 0;
   CHECK(mlx5dv_devx_get_event(channel, &header, 4) == -1);
+  CHECK(errno == EINVAL);
   CHECK(mlx5dv_devx_get_event(channel, &header, sizeof(header)) == 8);  // blocks until it is there
   CHECK(header.cookie == 0x1234567890);
   for (mlx5dv_devx_event_channel* each : {channel, silent}) {

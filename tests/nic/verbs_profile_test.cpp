@@ -248,6 +248,9 @@ TEST_CASE(
     ibv_qp_attr attr = attributes(port, qp, state);
     REQUIRE(ibv_modify_qp(qp, &attr, mask) == 0);
   }
+  mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(
+      port.context, MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
+  REQUIRE(channel != nullptr);
   const auto inject = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "gshnic_inject"));
   REQUIRE((inject != nullptr && inject("op=write:device=gone") == 0));
   ibv_send_wr wr{}, *bad = nullptr;
@@ -262,8 +265,14 @@ TEST_CASE(
   pollfd events{port.context->async_fd, POLLIN, 0};
   REQUIRE(poll(&events, 1, 1000 * gshmem::test::kPatience) == 1);
   CHECK((events.revents & (POLLHUP | POLLERR)) != 0);
+  errno = 0;
   CHECK(ibv_get_async_event(port.context, &event) == -1);
   CHECK(errno == EIO);
+  mlx5dv_devx_async_event_hdr header{};
+  errno = 0;
+  CHECK(mlx5dv_devx_get_event(channel, &header, sizeof(header)) == -1);
+  CHECK(errno == EIO);
+  mlx5dv_devx_destroy_event_channel(channel);
 
   ibv_port_attr attr{};
   CHECK(ibv_query_port(port.context, 1, &attr) == EIO);
