@@ -20,7 +20,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace gshmem::test {
@@ -399,6 +404,44 @@ TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
   INFO("share of a core: " << share);
   CHECK(share < (kSanitized ? 0.7 : 0.3));
   ::close(fd);
+}
+
+/// The folders of this process's threads in /proc.
+std::set<std::string> threads() {
+  std::set<std::string> all;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
+    all.insert(each.path());
+  return all;
+}
+/// How often a thread has gone to sleep.
+std::uint64_t sleeps(const std::string& thread) {
+  std::ifstream status(thread + "/status");
+  std::string line;
+  constexpr std::string_view kName = "voluntary_ctxt_switches:";
+  while (std::getline(status, line))
+    if (line.starts_with(kName)) return std::stoull(line.substr(kName.size()));
+  throw std::runtime_error("no count of sleeps");
+}
+
+TEST_CASE("an_engine_that_is_rung_again_and_again_does_not_sleep_in_between") {
+  const std::set<std::string> others = threads();
+  soft::Engine engine(soft::EngineOptions{});
+  std::set<std::string> own = threads();
+  for (const std::string& other : others) own.erase(other);
+  REQUIRE(own.size() == 1);
+  Queue queue(engine, engine.create_pd());
+  queue.connect(queue.qpn());
+  // On a busy machine some rounds take longer than an engine stays awake.
+  CHECK(eventually([&] {
+    const std::uint64_t before = sleeps(*own.begin());
+    for (int round = 0; round < 20; ++round) {
+      if (queue.ring_and_wait(queue.nop()).error()) throw std::runtime_error("a nop has failed");
+      const std::int64_t pause = clock_ns() + 5'000;  // passes that find nothing
+      while (clock_ns() < pause) {
+      }
+    }
+    return sleeps(*own.begin()) - before < 5;
+  }));
 }
 
 // Last: this engine stays.
