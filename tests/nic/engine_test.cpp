@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -50,6 +51,53 @@ TEST_CASE("writes_of_all_sizes_around_the_mtu") {
     REQUIRE(std::memcmp(pair.target.data(), pair.source.data(), bytes) == 0);
     if (bytes < Pair::kBytes) REQUIRE(pair.target.data()[bytes] == 0);
   }
+  CHECK(pair.engine.violations().empty());
+}
+
+bool halves_differ(std::uint64_t word) { return word >> 32 != (word & 0xffffffff); }
+
+// A copy in steps of any other size is seen soon where a step crosses pages.
+TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
+  Pair pair;
+  std::memset(pair.source.data(), 0x11, 64);
+  std::memset(pair.source.data() + 64, 0x22, 64);
+  std::atomic<bool> over{false};
+  std::atomic<int> looks{0};
+  std::uint64_t torn = 0;
+  std::thread poller([&] {
+    const auto* word = pair.target.as<std::uint64_t>(4096);
+    while (!over && torn == 0) {
+      const std::uint64_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+      if (halves_differ(value)) torn = value;
+      ++looks;
+    }
+  });
+  eventually([&] { return looks > 0; });
+  for (std::uint32_t round = 0; round < 3000; ++round)
+    pair.a.ring_and_wait(pair.a.write(pair.far(4092), pair.near(round % 2 * 64, 12)));
+  over = true;
+  poller.join();
+  CHECK(torn == 0);
+  CHECK(pair.engine.violations().empty());
+}
+
+TEST_CASE("the_aligned_words_of_a_small_read_are_whole_at_any_time") {
+  Pair pair;
+  std::atomic<bool> over{false};
+  std::thread writer([&] {
+    for (std::uint64_t value = 0; !over; ++value) {
+      __atomic_store_n(pair.target.as<std::uint64_t>(4088),
+                       value % 2 == 0 ? 0x1111111111111111 : 0x2222222222222222, __ATOMIC_RELEASE);
+    }
+  });
+  std::uint64_t torn = 0;
+  for (int round = 0; round < 3000; ++round) {
+    pair.a.ring_and_wait(pair.a.read(pair.far(4088), pair.near(0, 12)));
+    if (halves_differ(*pair.source.as<std::uint64_t>())) torn = *pair.source.as<std::uint64_t>();
+  }
+  over = true;
+  writer.join();
+  CHECK(torn == 0);
   CHECK(pair.engine.violations().empty());
 }
 
