@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -341,6 +342,31 @@ TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why")
   for (std::size_t at = 0; (at = outcome.output.find(status, at)) != std::string::npos; ++at)
     ++said;
   CHECK(said == 6);
+}
+
+TEST_CASE("pe_is_initialized_from_init_to_finalize") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "single"}}), [] {
+    const auto tell = [](const char* when) {
+      int initialized = -1;
+      gshmem_query_initialized(&initialized);
+      std::printf("%s: %d\n", when, initialized);
+    };
+    tell("before init");
+    gshmem_init();
+    tell("after init");
+    std::thread([&] { tell("in another thread"); }).join();
+    gshmem_finalize();
+    tell("after finalize");
+    gshmem_init();
+    tell("after another init");
+    gshmem_finalize();
+    tell("at the end");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output,
+                 "before init: 0\nafter init: 1\nin another thread: 1\nafter finalize: 0\n"
+                 "after another init: 1\nat the end: 0\n"));
 }
 
 TEST_CASE("what_is_not_wanted_is_not_told") {
