@@ -109,10 +109,8 @@ TEST_CASE("numbers_that_are_not_kept_track_of_change_nothing_about_others") {
   const int never = open_nothing();
   CHECK(in_fork([&] {
           const Fd own(open_nothing());
-          for (int fd = kTracked; fd < kTracked + 64; ++fd) {
-            close_in_children(fd);
-            keep_in_children(fd);
-          }
+          for (int fd = kTracked; fd < kTracked + 64; ++fd) close_in_children(fd);
+          for (int fd = kTracked; fd < kTracked + 64; ++fd) keep_in_children(fd);
           for (const int fd : {-1, -64, -1'000'000}) {
             close_in_children(fd);
             keep_in_children(fd);
