@@ -432,7 +432,7 @@ TEST_CASE("an_engine_that_is_rung_again_and_again_does_not_sleep_in_between") {
   Queue queue(engine, engine.create_pd());
   queue.connect(queue.qpn());
   // On a busy machine some rounds take longer than an engine stays awake.
-  CHECK(eventually([&] {
+  const auto stays_awake = [&] {
     const std::uint64_t before = sleeps(*own.begin());
     for (int round = 0; round < 20; ++round) {
       if (queue.ring_and_wait(queue.nop()).error()) throw std::runtime_error("a nop has failed");
@@ -441,7 +441,8 @@ TEST_CASE("an_engine_that_is_rung_again_and_again_does_not_sleep_in_between") {
       }
     }
     return sleeps(*own.begin()) - before < 5;
-  }));
+  };
+  CHECK(eventually(stays_awake, std::int64_t{1'000'000'000} * kPatience));
 }
 
 // Last: this engine stays.
