@@ -446,5 +446,26 @@ TEST_CASE("a_queue_pair_can_start_anew_after_an_error") {
   CHECK(*pair.target.as<std::uint64_t>() == 5);
 }
 
+// Its packets and its atomics have the numbers that those before had.
+TEST_CASE("queue_pairs_that_start_anew_know_nothing_of_the_connection_before") {
+  Pair pair;
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    *pair.target.as<std::uint64_t>() = 100 * round;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      REQUIRE_FALSE(
+          pair.a.ring_and_wait(pair.a.fetch_add(pair.far(0), pair.near(64, 8), 1)).error());
+      CHECK(*pair.source.as<std::uint64_t>(64) == 100 * round + i);
+    }
+    *pair.source.as<std::uint64_t>() = round;
+    REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(8), pair.near(0, 8))).error());
+    CHECK(*pair.target.as<std::uint64_t>(8) == round);
+    pair.a.reset();
+    pair.b.reset();
+    pair.a.connect(pair.b.qpn());
+    pair.b.connect(pair.a.qpn());
+  }
+  CHECK(pair.engine.violations().empty());
+}
+
 }  // namespace
 }  // namespace gshmem::test
