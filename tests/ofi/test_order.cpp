@@ -131,7 +131,7 @@ TEST_CASE("a word that was written, polled and cleared does not come back", "[of
   if (fabric_double() != nullptr)
     all.insert(all.end(), {{"tcp;ofi_rxm", "auto"}, {"efa/efa", "auto"}});
   const Leg leg = GENERATE_COPY(from_range(all));
-  const std::size_t bytes = GENERATE(2, 4, 8);
+  const std::size_t bytes = GENERATE(as<std::size_t>{}, 2, 4, 8);
   INFO(leg.name() << ", " << bytes << " bytes");
   Job job(2, leg);
   Client& client = job[0].to(1);
