@@ -35,8 +35,9 @@ Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
   return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
           .delivers = !efa && !verbs,
           .rdma = efa || verbs || cxi,
-          // efa emulates writes where the device has none.
-          .words = direct || verbs || cxi,
+          // efa emulates writes where the device has none. sockets' threads are no better, but
+          // writes and messages that follow each other closely stall it (libfabric 1.17).
+          .words = direct || verbs || cxi || is_named(info, "sockets"),
           .completion = completion_level(info.fabric_attr->name),
           .inject = inject_size(info, endpoint),
           // A packet of efa-direct (efa_fabric_comparison.md).
