@@ -32,12 +32,13 @@ Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
   // (efa_rdm_rma_should_write_using_rdma, vrb_msg_ep_rma_writemsg).
   const bool efa = is_named(info, "efa"), verbs = is_named(info, "verbs");
   const bool cxi = is_named(info, "cxi");
-  return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
+  // Writes with immediates did not end in any run over sockets (libfabric 1.17).
+  const bool counts = !is_named(info, "sockets");
+  return {.immediates = counts && info.domain_attr->cq_data_size >= kImmediateBytes,
           .delivers = !efa && !verbs,
           .rdma = efa || verbs || cxi,
-          // efa emulates writes where the device has none. sockets' threads are no better, but
-          // writes and messages that follow each other closely stall it (libfabric 1.17).
-          .words = direct || verbs || cxi || is_named(info, "sockets"),
+          // efa emulates writes where the device has none.
+          .words = direct || verbs || cxi,
           .completion = completion_level(info.fabric_attr->name),
           .inject = inject_size(info, endpoint),
           // A packet of efa-direct (efa_fabric_comparison.md).

@@ -181,6 +181,7 @@ void OfiNic::make_engines() {
   atomics_ = atomic_support(lanes.first().info(), lanes[0].endpoint());
   const bool direct = rma && atomics_.complete();
   const bool immediates = rma && !direct && lanes.first().able().immediates;
+  const bool words_twice = rma && !direct && access_->coherent() && !lanes.first().able().words;
   // Of GPU memory: what NICs have written may be visible later than what is said about it.
   const bool trails = rma && on_gpu && lanes.first().able().rdma && !setup_.gpu_orders_writes;
   if (rma)
@@ -232,7 +233,7 @@ void OfiNic::make_engines() {
                                    .max_message = kMaxMessage,
                                    .timeout = std::chrono::duration_cast<Clock::duration>(timeout),
                                    .messages = !direct,
-                                   .words = rma && !direct && !lanes.first().able().words,
+                                   .words = words_twice,
                                    .immediates = immediates},
                       .pool = pool_,
                       .probe_offset = words,

@@ -32,7 +32,8 @@ struct QueueServices {
   /// Atomics are messages, which a queue's target takes in order: they may overlap.
   bool messages = false;
   /// Writes of words go as atomics. Where the provider's threads store them, a word that somebody
-  /// has polled, taken and cleared may come back (Abilities::words).
+  /// has polled, taken and cleared may come back (Abilities::words). Host memory alone: a swap of
+  /// half a word in a GPU's would lose what a kernel stores to the other half.
   bool words = false;
   /// A target counts the immediates of writes (Operation::group).
   bool immediates = false;
