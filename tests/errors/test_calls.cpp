@@ -100,9 +100,10 @@ TEST_CASE("a_dump_that_was_flushed_behind_what_failed_tells_of_the_call") {
       spoil_key(Key::kRemote);
       call.make(actor);
     };
+    const Play play{.provoke = provoke};
     // The error, if the caller was quick enough to see it, or the flush.
     for (const Leg& leg : legs({"soft"})) {
-      const Shared& seen = perform(leg, {.provoke = provoke}, base_seed());
+      const Shared& seen = perform(leg, play, base_seed());
       INFO(seen.fault.message);
       const bool flushed = seen.fault.syndrome == 0x05;
       CHECK((flushed || seen.fault.syndrome == 0x13));

@@ -140,7 +140,8 @@ TEST_CASE("target_does_not_answer_on_the_first_use_of_a_queue") {
     INFO(leg.name());
     spmd::Environment environment = kOnFirstUse;
     environment["GSHMEM_TIMEOUT"] = "2";
-    const Shared& seen = perform(leg, {provoke, environment, Wait::kBarrier, true}, base_seed());
+    const Play play{provoke, environment, Wait::kBarrier, true};
+    const Shared& seen = perform(leg, play, base_seed());
     INFO(seen.fault.message);
     CHECK(seen.status == GSHMEMX_ERROR_TIMEOUT);
     CHECK(seen.fault.pe == kTarget);

@@ -5,6 +5,7 @@
 
 namespace Catch {
 inline auto Contains(const std::string& text) { return Matchers::ContainsSubstring(text); }
+using Matchers::EndsWith;
 using Matchers::Matches;
 using Matchers::StartsWith;
 }  // namespace Catch
