@@ -24,6 +24,8 @@ fi
 # a PE would share it with its own service threads.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+# The same for Open MPI 5, whose launcher is PRRTE.
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 
 # GPUs that this process may use; 0 without a driver.
 gpu_count() {
