@@ -74,7 +74,7 @@ else
   # No binding: every host would take core 0. In a process namespace of its own the remote daemon must stay.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   "$here/on_host.sh" h0 "exec env TMPDIR=$folder $(printf '%q ' mpirun --bind-to none \
-    --leave-session-attached --mca plm rsh --mca plm_rsh_agent "$here/on_host.sh" \
+    --leave-session-attached --mca plm ^slurm --mca plm_rsh_agent "$here/on_host.sh" \
     --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include eth0 --host "${list%,}" -np $total \
     -x HOSTS_COUNT -x HOSTS_PES -x HOSTS_FOLDER "$@")" > "$folder/0" 2>&1 &
   pids+=($!)
