@@ -44,14 +44,21 @@ int close_as(fid* object) {
 int bind_nothing(fid*, fid*, std::uint64_t) { return 0; }
 int control_nothing(fid*, int, void*) { return 0; }
 
+/// A table of libfabric's calls: null but for those that `fill` sets, in newer headers too.
+template <class Ops>
+constexpr Ops table(void (*fill)(Ops&)) {
+  Ops ops{};
+  ops.size = sizeof(ops);
+  fill(ops);
+  return ops;
+}
+
 template <class T>
-fi_ops basic_ops{.size = sizeof(fi_ops),
-                 .close = close_as<T>,
-                 .bind = bind_nothing,
-                 .control = control_nothing,
-                 .ops_open = nullptr,
-                 .tostr = nullptr,
-                 .ops_set = nullptr};
+constinit fi_ops basic_ops = table<fi_ops>([](auto& ops) {
+  ops.close = close_as<T>;
+  ops.bind = bind_nothing;
+  ops.control = control_nothing;
+});
 
 template <class T, class Base>
 T* make(std::size_t fclass) {
@@ -78,14 +85,7 @@ int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* hand
   }
   return static_cast<int>(inserted);
 }
-fi_ops_av av_ops{.size = sizeof(fi_ops_av),
-                 .insert = insert,
-                 .insertsvc = nullptr,
-                 .insertsym = nullptr,
-                 .remove = nullptr,
-                 .lookup = nullptr,
-                 .straddr = nullptr,
-                 .av_set = nullptr};
+constinit fi_ops_av av_ops = table<fi_ops_av>([](auto& ops) { ops.insert = insert; });
 
 // Completion queues.
 ssize_t read_cq(fid_cq* queue, void* to, std::size_t count) {
@@ -121,14 +121,11 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t) {
   return 1;
 }
 const char* error_text(fid_cq*, int, const void*, char*, std::size_t) { return record().detail; }
-fi_ops_cq cq_ops{.size = sizeof(fi_ops_cq),
-                 .read = read_cq,
-                 .readfrom = nullptr,
-                 .readerr = read_error,
-                 .sread = nullptr,
-                 .sreadfrom = nullptr,
-                 .signal = nullptr,
-                 .strerror = error_text};
+constinit fi_ops_cq cq_ops = table<fi_ops_cq>([](auto& ops) {
+  ops.read = read_cq;
+  ops.readerr = read_error;
+  ops.strerror = error_text;
+});
 
 // Endpoints.
 Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
@@ -148,16 +145,10 @@ ssize_t send_message(fid_ep* endpoint, const fi_msg* message, std::uint64_t flag
        .flags = flags,
        .data = message->data});
 }
-fi_ops_msg msg_ops{.size = sizeof(fi_ops_msg),
-                   .recv = receive,
-                   .recvv = nullptr,
-                   .recvmsg = nullptr,
-                   .send = nullptr,
-                   .sendv = nullptr,
-                   .sendmsg = send_message,
-                   .inject = nullptr,
-                   .senddata = nullptr,
-                   .injectdata = nullptr};
+constinit fi_ops_msg msg_ops = table<fi_ops_msg>([](auto& ops) {
+  ops.recv = receive;
+  ops.sendmsg = send_message;
+});
 
 /// A call with its arguments, for the journal.
 template <class... Arguments>
@@ -207,16 +198,11 @@ ssize_t read_plain(fid_ep* endpoint, void* to, std::size_t bytes, void* descript
                                      .context = context,
                                      .flags = FI_COMPLETION});
 }
-fi_ops_rma rma_ops{.size = sizeof(fi_ops_rma),
-                   .read = read_plain,
-                   .readv = nullptr,
-                   .readmsg = read_message,
-                   .write = nullptr,
-                   .writev = nullptr,
-                   .writemsg = write_message,
-                   .inject = nullptr,
-                   .writedata = nullptr,
-                   .injectdata = nullptr};
+constinit fi_ops_rma rma_ops = table<fi_ops_rma>([](auto& ops) {
+  ops.read = read_plain;
+  ops.readmsg = read_message;
+  ops.writemsg = write_message;
+});
 
 std::uint64_t operand_at(const void* from, fi_datatype type) {
   if (type == FI_UINT32) return *static_cast<const std::uint32_t*>(from);
@@ -256,20 +242,12 @@ int valid_atomic(fid_ep*, fi_datatype, fi_op, std::size_t* count) {
   *count = 1;
   return 0;
 }
-fi_ops_atomic atomic_ops{.size = sizeof(fi_ops_atomic),
-                         .write = nullptr,
-                         .writev = nullptr,
-                         .writemsg = nullptr,
-                         .inject = nullptr,
-                         .readwrite = fetch_atomic,
-                         .readwritev = nullptr,
-                         .readwritemsg = nullptr,
-                         .compwrite = compare_atomic,
-                         .compwritev = nullptr,
-                         .compwritemsg = nullptr,
-                         .writevalid = nullptr,
-                         .readwritevalid = valid_atomic,
-                         .compwritevalid = valid_atomic};
+constinit fi_ops_atomic atomic_ops = table<fi_ops_atomic>([](auto& ops) {
+  ops.readwrite = fetch_atomic;
+  ops.compwrite = compare_atomic;
+  ops.readwritevalid = valid_atomic;
+  ops.compwritevalid = valid_atomic;
+});
 
 int get_name(fid* object, void* address, std::size_t* bytes) {
   const auto& port = endpoint_of(reinterpret_cast<fid_ep*>(object)).port();
@@ -282,16 +260,7 @@ int get_name(fid* object, void* address, std::size_t* bytes) {
   std::memcpy(address, &name, sizeof(name));
   return 0;
 }
-fi_ops_cm cm_ops{.size = sizeof(fi_ops_cm),
-                 .setname = nullptr,
-                 .getname = get_name,
-                 .getpeer = nullptr,
-                 .connect = nullptr,
-                 .listen = nullptr,
-                 .accept = nullptr,
-                 .reject = nullptr,
-                 .shutdown = nullptr,
-                 .join = nullptr};
+constinit fi_ops_cm cm_ops = table<fi_ops_cm>([](auto& ops) { ops.getname = get_name; });
 
 int set_option(fid* object, int level, int option, const void* value, std::size_t bytes) {
   note("set option %d of level %d to %d", option, level, int{*static_cast<const char*>(value)});
@@ -312,14 +281,10 @@ int get_option(fid* object, int, int option, void* value, std::size_t* bytes) {
   *static_cast<std::size_t*>(value) = endpoint.profile().inject;
   return 0;
 }
-fi_ops_ep ep_ops{.size = sizeof(fi_ops_ep),
-                 .cancel = nullptr,
-                 .getopt = get_option,
-                 .setopt = set_option,
-                 .tx_ctx = nullptr,
-                 .rx_ctx = nullptr,
-                 .rx_size_left = nullptr,
-                 .tx_size_left = nullptr};
+constinit fi_ops_ep ep_ops = table<fi_ops_ep>([](auto& ops) {
+  ops.getopt = get_option;
+  ops.setopt = set_option;
+});
 
 int bind_endpoint(fid* object, fid* to, std::uint64_t flags) {
   note("bind %s with 0x%llx", to->fclass == FI_CLASS_AV ? "av" : "cq", ull(flags));
@@ -341,13 +306,11 @@ int close_endpoint(fid* object) {
   delete endpoint;
   return 0;
 }
-fi_ops endpoint_ops{.size = sizeof(fi_ops),
-                    .close = close_endpoint,
-                    .bind = bind_endpoint,
-                    .control = control_endpoint,
-                    .ops_open = nullptr,
-                    .tostr = nullptr,
-                    .ops_set = nullptr};
+constinit fi_ops endpoint_ops = table<fi_ops>([](auto& ops) {
+  ops.close = close_endpoint;
+  ops.bind = bind_endpoint;
+  ops.control = control_endpoint;
+});
 
 // Memory regions.
 int close_region(fid* object) {
@@ -365,13 +328,11 @@ int enable_region(fid* object, int command, void*) {
   if (command == FI_ENABLE) mr->region->usable = mr->bound;
   return 0;
 }
-fi_ops region_ops{.size = sizeof(fi_ops),
-                  .close = close_region,
-                  .bind = bind_region,
-                  .control = enable_region,
-                  .ops_open = nullptr,
-                  .tostr = nullptr,
-                  .ops_set = nullptr};
+constinit fi_ops region_ops = table<fi_ops>([](auto& ops) {
+  ops.close = close_region;
+  ops.bind = bind_region;
+  ops.control = enable_region;
+});
 
 int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
   const Domain& domain = *reinterpret_cast<Domain*>(object);
@@ -397,8 +358,7 @@ int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fi
   *made = mr;
   return 0;
 }
-fi_ops_mr mr_ops{
-    .size = sizeof(fi_ops_mr), .reg = nullptr, .regv = nullptr, .regattr = register_region};
+constinit fi_ops_mr mr_ops = table<fi_ops_mr>([](auto& ops) { ops.regattr = register_region; });
 
 // Domains and fabrics.
 int open_av(fid_domain*, fi_av_attr* attributes, fid_av** made, void*) {
@@ -433,18 +393,11 @@ int open_endpoint(fid_domain* object, fi_info* info, fid_ep** made, void*) {
   *made = endpoint;
   return 0;
 }
-fi_ops_domain domain_ops{.size = sizeof(fi_ops_domain),
-                         .av_open = open_av,
-                         .cq_open = open_cq,
-                         .endpoint = open_endpoint,
-                         .scalable_ep = nullptr,
-                         .cntr_open = nullptr,
-                         .poll_open = nullptr,
-                         .stx_ctx = nullptr,
-                         .srx_ctx = nullptr,
-                         .query_atomic = nullptr,
-                         .query_collective = nullptr,
-                         .endpoint2 = nullptr};
+constinit fi_ops_domain domain_ops = table<fi_ops_domain>([](auto& ops) {
+  ops.av_open = open_av;
+  ops.cq_open = open_cq;
+  ops.endpoint = open_endpoint;
+});
 
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void*) {
   Domain* const domain = make<Domain, fid_domain>(FI_CLASS_DOMAIN);
@@ -457,13 +410,8 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void*) {
   *made = domain;
   return 0;
 }
-fi_ops_fabric fabric_ops{.size = sizeof(fi_ops_fabric),
-                         .domain = open_domain,
-                         .passive_ep = nullptr,
-                         .eq_open = nullptr,
-                         .wait_open = nullptr,
-                         .trywait = nullptr,
-                         .domain2 = nullptr};
+constinit fi_ops_fabric fabric_ops =
+    table<fi_ops_fabric>([](auto& ops) { ops.domain = open_domain; });
 
 std::int64_t time_of(std::string_view text) {
   char* end = nullptr;
