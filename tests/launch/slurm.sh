@@ -93,6 +93,9 @@ for ((n = 0; n < nodes; ++n)); do
 done
 
 srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no PMIx plugin"
+# The store "shmem" of PMIx 5.0.1 (Ubuntu 24.04) ends slurmstepd with a segmentation fault when ranks of
+# two nodes join, and srun waits for ever. Other versions have no store of that name.
+export PMIX_MCA_gds=^shmem
 
 start() {  # start LOG command...: in the background, to be ended by pid
   local log=$1
