@@ -16,13 +16,21 @@ done
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gshmem-slurm.XXXXXX") || exit 1
 pids=()
+end() {  # end PID: an srun without its step daemons goes on waiting at SIGTERM
+  kill "$1" 2>/dev/null
+  for ((tries = 0; tries < 100; ++tries)); do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
+}
 cleanup() {
   trap - EXIT INT TERM
   scancel --state=running --state=pending 2>/dev/null
   # Slurm's daemons before munged, which they talk to while they end.
   for ((i = ${#pids[@]} - 1; i >= 0; --i)); do
-    kill "${pids[i]}" 2>/dev/null
-    wait "${pids[i]}" 2>/dev/null
+    end "${pids[i]}"
   done
   # A step daemon leaves its parent; it and what it started carry our SLURM_CONF.
   for env in /proc/[0-9]*/environ; do
