@@ -382,7 +382,7 @@ inline void copy_on_cpu(Coop coop, char* dst, const char* src, std::size_t bytes
   const std::uintptr_t unit = all & (~all + 1);
   if (bytes <= 64 && (unit != 1 || bytes == 1)) {
     if (rank != 0) return;
-    // `unit` divides `bytes`; compilers that do not see it warn of programs that copy less than a word.
+    // `unit` divides `bytes`. Compilers that do not see it warn of programs that copy less.
     if (unit == 8 && bytes >= 8) return store_flags<std::uint64_t>(dst, src, bytes);
     if (unit == 4 && bytes >= 4) return store_flags<std::uint32_t>(dst, src, bytes);
     if (unit == 2 && bytes >= 2) return store_flags<std::uint16_t>(dst, src, bytes);

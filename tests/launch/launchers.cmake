@@ -57,24 +57,23 @@ function(gshmem_discover_tests target label)
   if(NOT ARG_SPEC)
     set(ARG_SPEC "~[gpu]")
   endif()
-  # A list passes three evaluations on its way to ctest, four in version 3: fewer backslashes lose all but
-  # its first element.
-  set(and "\\\\\\\\;")
-  if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
-    set(and "\\\\\\\\\\\\\\\\;")
-  endif()
-  set(environment "${GSHMEM_TEST_ENVIRONMENT}")
-  foreach(variable ${GSHMEM_TEST_BOOTSTRAP} ${ARG_UNPARSED_ARGUMENTS})
-    string(APPEND environment "${and}${variable}")
-  endforeach()
-  set(common TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}." PROPERTIES TIMEOUT ${GSHMEM_TEST_LIMIT}
-    SKIP_REGULAR_EXPRESSION "skipped: " ENVIRONMENT)
-  catch_discover_tests(${target} TEST_SPEC "${ARG_SPEC}" ${common} "${environment}"
-    LABELS "cpu${and}${label}")
+  set(environment ${GSHMEM_TEST_ENVIRONMENT} ${GSHMEM_TEST_BOOTSTRAP} ${ARG_UNPARSED_ARGUMENTS})
+  gshmem_discover_cases(${target} ${label} cpu "${ARG_SPEC}" "${environment}")
   if(GSHMEM_CUDA AND ARG_SPEC STREQUAL "~[gpu]")
-    catch_discover_tests(${target} TEST_SPEC "[gpu]" ${common} "${environment}"
-      RESOURCE_LOCK gpus LABELS "gpu${and}${label}")
+    gshmem_discover_cases(${target} ${label} gpu "[gpu]" "${environment}" RESOURCE_LOCK gpus)
   endif()
+endfunction()
+function(gshmem_discover_cases target label kind spec environment)
+  set(cases cases_of_${target}_${label}_${kind})
+  catch_discover_tests(${target} TEST_SPEC "${spec}" TEST_LIST ${cases} TEST_PREFIX "${GSHMEM_TEST_PREFIX}${label}."
+    PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: " ${ARGN} TIMEOUT ${GSHMEM_TEST_LIMIT})
+  # A list given there is evaluated as often as that version of Catch2 does: too often, and all but its
+  # first element are lost. So ctest sets these two where it has read the cases.
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${cases}.cmake "set(environment [==[${environment}]==])
+foreach(case IN LISTS ${cases})
+  set_tests_properties(\${case} PROPERTIES LABELS \"${kind};${label}\" ENVIRONMENT \"\${environment}\")
+endforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${cases}.cmake)
 endfunction()
 
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share. More PEs

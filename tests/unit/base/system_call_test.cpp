@@ -12,6 +12,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -77,6 +78,10 @@ TEST_CASE("a_poll_says_what_is_ready") {
 }
 
 TEST_CASE("a_poll_that_fails_says_how_many_descriptors_it_had") {
+#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+  std::puts("skipped: UBSan of g++, which is built in with ASan, needs descriptors");
+  return;
+#endif
   rlimit before{};
   check_errno(getrlimit(RLIMIT_NOFILE, &before), "getrlimit");
   rlimit limit = before;
