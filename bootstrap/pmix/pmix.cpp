@@ -132,26 +132,53 @@ class Pmix final : public Bootstrap {
   void gather(const char* operation, const std::byte* send, std::byte* recv, std::size_t bytes,
               const Deadline& deadline) {
     const std::uint64_t number = values_exchanged.load(std::memory_order_relaxed);
-    put(key_of(number), send, bytes);
+    put(number, send, bytes);
     fence(operation, deadline);
+    struct Answer {
+      pmix_status_t status;
+      PmixValue value;
+    };
+    std::vector<Answer> answers(static_cast<std::size_t>(size_));
+    for (int r = 0; r < size_; ++r) {
+      Answer& answer = answers[static_cast<std::size_t>(r)];
+      const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
+      answer.status = pmix_get(api_, who, key_of(number), deadline, &answer.value);
+      // Some servers end a fence before all are there (PMIx 5.0.1). It counts for none, as one that
+      // failed.
+      if (answer.status == PMIX_ERR_TIMEOUT) time_out(operation, {r});
+    }
     next_value.reset();
     values_exchanged.store(number + 1, std::memory_order_relaxed);  // a name, orders nothing
     for (int r = 0; r < size_; ++r, recv += bytes) {
-      PmixValue value;
-      const auto who = pmix_proc(session_.me().nspace, static_cast<pmix_rank_t>(r));
-      check(pmix_get(api_, who, key_of(number), deadline, &value),
-            strprintf("bootstrap %s: reading the data of rank %d", operation, r));
-      require(value.bytes.size() == bytes, GSHMEMX_ERROR_SYMMETRY,
-              strprintf("bootstrap %s of %zu bytes, but rank %d passes %zu", operation, bytes, r,
-                        value.bytes.size()));
-      std::memcpy(recv, value.bytes.data(), bytes);
+      const Answer& answer = answers[static_cast<std::size_t>(r)];
+      const std::string what = strprintf("bootstrap %s: reading the data of rank %d", operation, r);
+      check(answer.status, what);
+      copy_value(answer.value.bytes, number, recv, bytes, operation, r);
     }
   }
 
+  /// Stores have been seen to give the value of another key (PMIx 5.0.1 and 5.0.2, over several
+  /// hosts), so each begins with its number.
+  void copy_value(const std::vector<std::byte>& value, std::uint64_t number, std::byte* recv,
+                  std::size_t bytes, const char* operation, int r) {
+    std::uint64_t found = ~number;
+    if (value.size() >= sizeof(found)) std::memcpy(&found, value.data(), sizeof(found));
+    require(
+        found == number, GSHMEMX_ERROR_BOOTSTRAP,
+        strprintf("bootstrap %s: PMIx gives another value of rank %d than was asked for (%s); take "
+                  "another version of it, or GSHMEM_BOOTSTRAP=uid",
+                  operation, r, api_.version()));
+    require(value.size() - sizeof(found) == bytes, GSHMEMX_ERROR_SYMMETRY,
+            strprintf("bootstrap %s of %zu bytes, but rank %d passes %zu", operation, bytes, r,
+                      value.size() - sizeof(found)));
+    std::memcpy(recv, value.data() + sizeof(found), bytes);
+  }
+
   /// After a fence that failed the value is there already: stores lose what is put twice.
-  void put(const std::string& key, const std::byte* data, std::size_t bytes) {
-    std::vector<char> copy(bytes);  // PMIx takes a pointer to non-const
-    std::memcpy(copy.data(), data, bytes);
+  void put(std::uint64_t number, const std::byte* data, std::size_t bytes) {
+    std::vector<char> copy(sizeof(number) + bytes);  // PMIx takes a pointer to non-const
+    std::memcpy(copy.data(), &number, sizeof(number));
+    std::memcpy(copy.data() + sizeof(number), data, bytes);
     if (next_value) {
       require(*next_value == copy, GSHMEMX_ERROR_BOOTSTRAP,
               "an earlier init failed on some ranks only, and PMIx takes no value twice; start the "
@@ -162,8 +189,8 @@ class Pmix final : public Bootstrap {
     pmix_value_t value{};
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = copy.data();
-    value.data.bo.size = bytes;
-    check(api_.put(PMIX_GLOBAL, key.c_str(), &value), "bootstrap allgather: PMIx_Put");
+    value.data.bo.size = copy.size();
+    check(api_.put(PMIX_GLOBAL, key_of(number).c_str(), &value), "bootstrap allgather: PMIx_Put");
     check(api_.commit(), "bootstrap allgather: PMIx_Commit");
   }
 
@@ -178,11 +205,13 @@ class Pmix final : public Bootstrap {
       verdict = Deadline(whole_seconds + kVerdictSeconds);
     }
     const pmix_status_t status = pmix_fence(api_, everyone(), directives, verdict);
-    if (status == PMIX_ERR_TIMEOUT) {
-      failure_ = failure_timeout(operation, timeout_seconds_, {});
-      failure_.raise();
-    }
+    if (status == PMIX_ERR_TIMEOUT) time_out(operation, {});
     check(status, std::string("bootstrap ") + operation + ": PMIx_Fence");
+  }
+
+  void time_out(const char* operation, const std::vector<int>& missing) {
+    failure_ = failure_timeout(operation, timeout_seconds_, missing);
+    failure_.raise();
   }
 
   /// Anything but success ends this bootstrap: later calls fail the same way.

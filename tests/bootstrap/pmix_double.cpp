@@ -83,7 +83,12 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_
   } else if (proc->rank == 0) {
     answer_bytes(callback, data, mine, PMIX_BYTE_OBJECT);
   } else if (one.get == PMIX_SUCCESS) {
-    answer_bytes(callback, data, one.theirs, one.type);
+    // What rank 0 has put begins with the number of the value, and so does rank 1's.
+    std::vector<char> value(mine.begin(), mine.begin() + sizeof(std::uint64_t));
+    if (one.of_another_key) value[0] = static_cast<char>(value[0] + 1);
+    value.insert(value.end(), one.theirs.begin(), one.theirs.end());
+    if (one.is_short) value.resize(sizeof(std::uint64_t) - 1);
+    answer_bytes(callback, data, value, one.type);
   } else {
     callback(one.get, nullptr, data);
   }

@@ -17,6 +17,7 @@ struct PmixDouble {
   std::vector<char> theirs{1};
   pmix_status_t fence = PMIX_SUCCESS, get = PMIX_SUCCESS;  ///< get: of rank 1's data
   pmix_data_type_t type = PMIX_BYTE_OBJECT;                ///< of rank 1's data
+  bool of_another_key = false, is_short = false;           ///< rank 1's data
   bool calls_back = true;    ///< a fence; else its status is what the call returns
   bool aborts = true;        ///< else the call does not return
   int* finalizes = nullptr;  ///< where they are counted, if they are
