@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts bugs into a copy of device/ and sees to it that the named test finds each of them.
 
-Usage: mutate.py --compiler CXX --catch LIBRARY --machine LIBRARY
+Usage: mutate.py --compiler CXX --catch LIBRARY... --machine LIBRARY [--include FOLDER]
                  [--all | --sample N [--seed S] | NAME...]
 LIBRARY is what the tests are linked with. A sample is chosen by the seed, which is printed; by
 default it is the day, so that days take turns. That the texts of all mutations are still in the
@@ -72,11 +72,12 @@ class Tests:
         if mutation:
             with open(os.path.join(self.device, mutation.file), "w", encoding="utf-8") as file:
                 file.write(patched(mutation))
-        includes = [os.path.join(self.folder, "include"), os.path.join(ROOT, "include"), ROOT]
+        includes = [os.path.join(self.folder, "include"), os.path.join(ROOT, "include"), ROOT,
+                    *self.options.include]
         program = os.path.join(self.folder, "program")
-        library = self.options.machine if test == MODEL else self.options.catch
+        libraries = [self.options.machine] if test == MODEL else self.options.catch
         subprocess.run([self.options.compiler, *FLAGS, *["-I" + path for path in includes],
-                        *sources(test), library, "-o", program], check=True)
+                        *sources(test), *libraries, "-o", program], check=True)
         return program
 
     def run(self, test, mutation=None):
@@ -133,7 +134,8 @@ def choose(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--compiler")
-    parser.add_argument("--catch")
+    parser.add_argument("--catch", nargs="+")
+    parser.add_argument("--include", action="append", default=[])
     parser.add_argument("--machine")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--sample", type=int, default=3)
