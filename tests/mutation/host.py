@@ -294,10 +294,11 @@ def main(options):
     sources = Sources(build, options.folders)
     if options.without:
         return 0 if without_a_change(build) else 1
-    with open(os.path.join(build.folder, "tests/spmd/CTestTestfile.cmake"), encoding="utf-8") as file:
-        listed = file.read()
-    missing = [leg for leg in NAMED if f"spmd.{leg}]" not in listed]
-    if missing and "spmd.ofi_" in listed:
+    listed = subprocess.run(["ctest", "--test-dir", os.path.join(build.folder, "tests/spmd"), "-N"],
+                            capture_output=True, text=True, check=True).stdout.split()
+    legs = {name.partition("spmd.")[2] for name in listed if "spmd." in name}
+    missing = [leg for leg in NAMED if leg not in legs]
+    if missing and any(leg.startswith("ofi_") for leg in legs):
         print("stages name legs that there are not:", *missing)
         return 1
     stale = list(sources.stale())
