@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 using gshmem::test::PmixDouble;
@@ -33,6 +34,8 @@ PmixDouble* pmix_double() {
 pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {
   std::strncpy(proc->nspace, "job", sizeof(proc->nspace) - 1);
   proc->rank = 0;
+  const char* const store = std::getenv("PMIX_MCA_gds");
+  pmix_double()->store = store ? store : "";
   return PMIX_SUCCESS;
 }
 
@@ -104,7 +107,7 @@ pmix_status_t PMIx_Abort(int status, const char message[], pmix_proc_t*, size_t)
 }
 
 const char* PMIx_Error_string(pmix_status_t) { return "what PMIx says"; }
-const char* PMIx_Get_version() { return "double"; }
+const char* PMIx_Get_version() { return pmix_double()->version.c_str(); }
 
 }  // extern "C"
 

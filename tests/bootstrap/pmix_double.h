@@ -22,6 +22,9 @@ struct PmixDouble {
   bool aborts = true;        ///< else the call does not return
   int* finalizes = nullptr;  ///< where they are counted, if they are
 
+  std::string version = "double";  ///< before the first join
+  std::string store;               ///< PMIX_MCA_gds at PMIx_Init
+
   int fences = 0;
   bool collects = false;  ///< the last fence
   int seconds = -1;       ///< of the last fence; -1 = no limit

@@ -164,6 +164,27 @@ TEST_CASE("pmix_ranks_whose_data_does_not_come_in_time_are_waited_for_again", "[
   CHECK(pmix.keys.size() == put + 1);  // under the name that the late rank knows
 }
 
+/// Each in a process of its own, which joins once.
+TEST_CASE("pmix_of_versions_that_share_wrong_values_is_asked_for_its_other_store", "[pmix]") {
+  struct Row {
+    const char *version, *chosen, *store;
+  };
+  for (const Row& row : {Row{"OpenPMIx 5.0.1a1 (PMIx Standard: 4.2)", nullptr, "hash"},
+                         Row{"OpenPMIx 5.0.0", nullptr, "hash"}, Row{"OpenPMIx 5.0.2 ", "x", "x"},
+                         Row{"OpenPMIx 5.0.3", nullptr, ""}, Row{"OpenPMIx 5.0.10", nullptr, ""},
+                         Row{"OpenPMIx 4.2.2 (PMIx Standard: 4.1)", nullptr, ""}}) {
+    INFO(row.version);
+    CHECK(run_processes(1, [&](int) {
+            PmixDouble& pmix = fresh();
+            pmix.version = row.version;
+            ::unsetenv("PMIX_MCA_gds");
+            if (row.chosen) ::setenv("PMIX_MCA_gds", row.chosen, 1);
+            join().reset();
+            expect(pmix.store == row.store, pmix.store);
+          }) == "");
+  }
+}
+
 TEST_CASE("pmix_values_of_another_key_are_errors_and_no_data", "[pmix]") {
   PmixDouble& pmix = fresh();
   const auto boot = join();
