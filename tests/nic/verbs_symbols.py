@@ -4,7 +4,8 @@ Usage: verbs_symbols.py FOLDER
 
 Every symbol that a program can import from the real ones must be exported at that version, as the
 default one or not, as a function or a variable. Nothing else is exported, except at versions that
-the real library does not have yet, and at the private one, which grows without a new name. Exit 77 where there is none to compare with.
+the real library does not have yet, and at the private one, which grows without a new name. Exit 77
+where there is none to compare with.
 """
 import os
 import re
