@@ -74,6 +74,17 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
   (*pending)->finish(status);
 }
 
+/// What a call passes by address, until its callback: libpmix 5.0.1 compares the key when the
+/// answer comes.
+struct PendingGet : Pending {
+  pmix_proc_t who{};
+  std::string key;
+};
+struct PendingFence : Pending {
+  pmix_proc_t all{};
+  std::vector<pmix_info_t> directives;
+};
+
 /// Runs `start(callback data)` and waits for its callback; a call that is refused or complete at
 /// once has none.
 template <class Start>
@@ -90,16 +101,22 @@ pmix_status_t call_and_wait(const PendingRef& pending, const Deadline& deadline,
 
 pmix_status_t pmix_fence(const PmixApi& api, const pmix_proc_t& all,
                          const std::vector<pmix_info_t>& directives, const Deadline& deadline) {
-  return call_and_wait(std::make_shared<Pending>(), deadline, [&](void* data) {
-    return api.fence_nb(&all, 1, directives.data(), directives.size(), on_fence, data);
+  const auto pending = std::make_shared<PendingFence>();
+  pending->all = all;
+  pending->directives = directives;
+  return call_and_wait(pending, deadline, [&](void* data) {
+    return api.fence_nb(&pending->all, 1, pending->directives.data(), pending->directives.size(),
+                        on_fence, data);
   });
 }
 
 pmix_status_t pmix_get(const PmixApi& api, const pmix_proc_t& who, const std::string& key,
                        const Deadline& deadline, PmixValue* value) {
-  const auto pending = std::make_shared<Pending>();
+  const auto pending = std::make_shared<PendingGet>();
+  pending->who = who;
+  pending->key = key;
   const pmix_status_t status = call_and_wait(pending, deadline, [&](void* data) {
-    return api.get_nb(&who, key.c_str(), nullptr, 0, on_value, data);
+    return api.get_nb(&pending->who, pending->key.c_str(), nullptr, 0, on_value, data);
   });
   if (status == PMIX_SUCCESS) *value = std::move(pending->value);
   return status;

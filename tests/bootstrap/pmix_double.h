@@ -18,7 +18,9 @@ struct PmixDouble {
   pmix_status_t fence = PMIX_SUCCESS, get = PMIX_SUCCESS;  ///< get: of rank 1's data
   pmix_data_type_t type = PMIX_BYTE_OBJECT;                ///< of rank 1's data
   bool of_another_key = false, is_short = false;           ///< rank 1's data
-  bool calls_back = true;    ///< a fence; else its status is what the call returns
+  bool calls_back = true;  ///< a fence; else its status is what the call returns
+  bool is_late = false;    ///< rank 1's data is not there before pmix_double_answers
+  bool fence_is_late = false;
   bool aborts = true;        ///< else the call does not return
   int* finalizes = nullptr;  ///< where they are counted, if they are
 
@@ -37,3 +39,5 @@ struct PmixDouble {
 
 /// The one of this process.
 extern "C" gshmem::test::PmixDouble* pmix_double();
+/// Calls back for what is late. False when what the call passed by address is not there any more.
+extern "C" bool pmix_double_answers();

@@ -26,17 +26,24 @@ using namespace gshmem::test;
 
 namespace {
 
-PmixDouble& fresh() {
+template <class Function>
+Function* of_double(const char* name) {
   void* const library = ::dlopen("libpmix.so.2", RTLD_NOW);
-  void* const found = library ? ::dlsym(library, "pmix_double") : nullptr;
+  void* const found = library ? ::dlsym(library, name) : nullptr;
   REQUIRE(found != nullptr);
-  PmixDouble& one = *reinterpret_cast<PmixDouble* (*)()>(found)();
+  return reinterpret_cast<Function*>(found);
+}
+
+bool pmix_answers_late() { return of_double<bool()>("pmix_double_answers")(); }
+
+PmixDouble& fresh() {
+  PmixDouble& one = *of_double<PmixDouble*()>("pmix_double")();
   one.size = 2;
   one.theirs = {1};
   one.fence = one.get = PMIX_SUCCESS;
   one.type = PMIX_BYTE_OBJECT;
   one.calls_back = one.aborts = true;
-  one.of_another_key = one.is_short = false;
+  one.of_another_key = one.is_short = one.is_late = one.fence_is_late = false;
   one.fences = 0;
   one.code = 0;
   return one;
@@ -162,6 +169,19 @@ TEST_CASE("pmix_ranks_whose_data_does_not_come_in_time_are_waited_for_again", "[
   pmix.get = PMIX_SUCCESS;
   again->barrier();
   CHECK(pmix.keys.size() == put + 1);  // under the name that the late rank knows
+}
+
+TEST_CASE("pmix_may_read_what_was_asked_when_the_answer_comes_late", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const auto with_data = join(0.2), with_fence = join(0.2);
+  pmix.is_late = true;
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 1 did not take part", [&] { with_data->barrier(); });
+  CHECK(pmix_answers_late());
+  pmix.fence_is_late = true;
+  expect_error(GSHMEMX_ERROR_TIMEOUT, "another rank did not", [&] { with_fence->barrier(); });
+  CHECK(pmix_answers_late());
+  fresh();
+  join()->barrier();  // what was put is taken
 }
 
 /// Each in a process of its own, which joins once.
