@@ -106,8 +106,7 @@ TEST_CASE("callers_without_end_do_not_hold_up_the_timeout") {
 TEST_CASE("leader_without_descriptors_says_so") {
   if (kUnderAsan) {
     std::puts("skipped: UBSan, which is built in with ASan, needs descriptors");
-    std::fflush(stdout);
-    std::_Exit(77);
+    return;
   }
   const pid_t child = fork();
   if (child == 0) {

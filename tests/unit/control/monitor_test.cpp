@@ -48,8 +48,7 @@ control::Monitor::Callbacks callbacks_with(
 TEST_CASE("a_monitor_that_cannot_go_on_says_so") {
   if (kSanitized) {
     std::puts("skipped: sanitizers need descriptors themselves");
-    std::fflush(stdout);
-    std::_Exit(77);
+    return;
   }
   constexpr int kPes = 2;
   IdChannel channel;
