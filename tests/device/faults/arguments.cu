@@ -7,7 +7,13 @@
 #include <gshmem/blocks.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+
+// Of so many functions one is called, where nobody runs the kernel and all shows that it compiles.
+#ifndef GSHMEM_ONE_CALL_OF
+#define GSHMEM_ONE_CALL_OF 1
+#endif
 
 using namespace gshmem;
 using namespace gshmem::spmd;
@@ -20,6 +26,9 @@ constexpr bool starts_with(std::string_view text, std::string_view start) {
 /// Of each family one: the others differ in nothing but their type. Atomics of floating-point types
 /// have ways of their own.
 constexpr bool is_sampled(std::string_view stem) {
+  unsigned sum = 0;
+  for (const char c : stem) sum += static_cast<unsigned char>(c);
+  if (sum % GSHMEM_ONE_CALL_OF != 0) return false;
   if (starts_with(stem, "uint64_") || starts_with(stem, "float_atomic_")) return true;
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) \
   if (starts_with(stem, #NAME "_")) return false;
@@ -45,12 +54,10 @@ GSHMEM_FN std::uint64_t call_function(std::size_t index, const std::uint64_t* ra
 #include <gshmem/functions.def>
   return 0;
 }
-std::vector<bool> sampled() {
-  return {
+constexpr bool kSampled[] = {
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) is_sampled(#STEM),
 #include <gshmem/functions.def>
-  };
-}
+};
 
 /// Memory that calls may name, as it is (Ground) and as it should be.
 struct Memory {
@@ -214,9 +221,8 @@ int job(int) {
 
   const Ground ground{memory.symmetric, local, state.heap, state.heap + state.heap_bytes};
   std::vector<Case> cases;
-  const std::vector<bool> wanted = sampled();
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (!wanted[i]) continue;
+  for (std::size_t i = 0; i < std::size(kSampled); ++i) {
+    if (!kSampled[i]) continue;
     for (const Case& one : cases_of(i, ground)) cases.push_back(one);
   }
   const int status = by_kernel(cases, memory) + by_host(cases, memory);
