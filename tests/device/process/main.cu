@@ -1,12 +1,13 @@
 // What an application does with CUDA beside gshmem: a thread that captures a graph in global mode
-// while another one joins a job, moves data and leaves; a context of its own. Each scenario runs in
-// processes of its own. Usage: process_test NIC... Exit 0, 1 with what went wrong, 77 without a
-// GPU.
+// while another one joins a job, moves data and leaves; a context of its own; children that a PE
+// forks. Each scenario runs in processes of its own. Usage: process_test NIC... Exit 0, 1 with what
+// went wrong, 77 without a GPU.
 #include "tests/device/faults/jobs.h"
 
 #include <cuda.h>
 
 #include <atomic>
+#include <csignal>
 #include <thread>
 
 namespace {
@@ -115,6 +116,64 @@ int own_context() {
   return refused == GSHMEMX_ERROR_NOT_SUPPORTED && accepted == GSHMEMX_SUCCESS ? 0 : 5;
 }
 
+/// Runs `body` in a forked child of this PE, as Python's multiprocessing does. Whether it ended by
+/// `code`: its exit code, or 128 + signal.
+template <class Body>
+bool child_ends(const char* name, int code, const Body& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    body();
+    std::exit(0);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) return false;
+  const int end = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (end != code) std::printf("the child that %s ended by %d\n", name, end);
+  return end == code;
+}
+
+/// What children call does nothing to the job of a PE that has a GPU; it goes on.
+int job_with_children() {
+  gshmem_init();
+  const int me = gshmem_my_pe();
+  int* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+  gshmem_barrier_all();
+  bool good = word != nullptr;
+  if (me == 0) {
+    good = good && child_ends("exits", 0, [] {});
+    good = good && child_ends("finalizes", 0, [] { gshmem_finalize(); });
+    good = good && child_ends("allocates", 0, [word] {
+             gshmem_ctx_t context{};
+             if (gshmem_malloc(64) != nullptr) _exit(1);
+             gshmem_free(word);
+             if (gshmem_ctx_create(0, &context) == 0) _exit(2);
+             if (gshmemx_pe_handle() != nullptr) _exit(3);
+           });
+    good = good && child_ends("meets", 128 + SIGABRT, [] { gshmem_barrier_all(); });
+    good = good && child_ends("puts", 128 + SIGABRT, [word] { gshmem_int_p(word, 6, 1); });
+    gshmem_int_p(word, 5, 1);
+  }
+  gshmem_barrier_all();
+  good = good && gshmem_int_atomic_fetch(word, 1) == 5;
+  gshmem_barrier_all();
+  gshmem_free(word);
+  good = good && gshmemx_last_fault(nullptr) == GSHMEMX_SUCCESS;
+  gshmem_finalize();
+  std::printf("job %s\n", good ? "good" : "bad");
+  return good ? 0 : 1;
+}
+
+void test_children() {
+  const auto pes = run_pes(2, "abort", "60", [](int) { return job_with_children(); });
+  expect("a PE on a GPU has children", pes[0], 0,
+         "gshmem_malloc: this process was forked from PE 0");
+  expect("a PE's children meet nobody", pes[0], 0,
+         "gshmem_barrier_all: this process was forked from PE 0");
+  for (const Outcome& pe : pes) expect("a job goes on whose PEs have children", pe, 0, "job good");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -129,6 +188,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) test_capture(argv[i]);
   setenv("GSHMEM_P2P", "1", 1);
   setenv("GSHMEM_NIC", "none", 1);
+  test_children();
   expect("an own context is refused and stays current",
          run_pes(1, "report", "60", [](int) { return own_context(); })[0], 0,
          "is not the primary one of GPU 0");
