@@ -28,6 +28,7 @@ struct LinkOptions {
   bool long_cqe = false;
   std::uint32_t receives = 0;  ///< of each queue pair
   bool shared = false;         ///< one queue of as many for both
+  bool one_cq_of_a = false;    ///< what `a` receives completes where sends do
   ibv_mtu mtu = IBV_MTU_4096;
   std::uint8_t rnr_retry = 7;
 };
@@ -42,8 +43,8 @@ struct Link {
         cq(make_cq()),
         receive_cq(make_cq()),
         srq(make_srq()),
-        a(make_qp()),
-        b(make_qp()) {
+        a(make_qp(options.one_cq_of_a ? cq : receive_cq)),
+        b(make_qp(receive_cq)) {
     connect_both();
   }
   Link(const Link&) = delete;
@@ -90,11 +91,12 @@ struct Link {
     return wr;
   }
   /// By `a`.
-  void post(ibv_send_wr& wr, ibv_sge* pieces, int count) const {
+  void post(ibv_send_wr& wr, ibv_sge* pieces, int count) const { post_by(a, wr, pieces, count); }
+  static void post_by(ibv_qp* qp, ibv_send_wr& wr, ibv_sge* pieces, int count) {
     wr.sg_list = pieces;
     wr.num_sge = count;
     ibv_send_wr* bad = nullptr;
-    REQUIRE(ibv_post_send(a, &wr, &bad) == 0);
+    REQUIRE(ibv_post_send(qp, &wr, &bad) == 0);
   }
 
   LinkOptions options;
@@ -129,10 +131,10 @@ struct Link {
     REQUIRE(made != nullptr);
     return made;
   }
-  ibv_qp* make_qp() const {
+  ibv_qp* make_qp(ibv_cq* receives) const {
     ibv_qp_init_attr_ex wanted{};
     wanted.send_cq = cq;
-    wanted.recv_cq = receive_cq;
+    wanted.recv_cq = receives;
     wanted.srq = srq;
     wanted.cap = {kDepth, srq != nullptr ? 0 : options.receives, 4, 3, 200};
     wanted.qp_type = IBV_QPT_RC;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -225,6 +226,34 @@ TEST_CASE("buffers of a shared queue outlive a queue pair, whose client is told"
   const ibv_wc got = next(link.receive_cq);
   CHECK(got.status == IBV_WC_SUCCESS);
   CHECK(got.wr_id == 2);
+}
+
+TEST_CASE("a shared buffer that is free again is used, not one that is still to be polled",
+          "[receive]") {
+  const Link link({.receives = 4, .shared = true, .one_cq_of_a = true});
+  ibv_srq_attr shared{};
+  REQUIRE(ibv_query_srq(link.srq, &shared) == 0);
+  const std::uint64_t most = shared.max_wr;
+  for (std::uint64_t id = 0; id < most; ++id) receive_at(link, id, 64);
+  send(link, 100, 8);
+  CHECK(next(link.cq).wr_id == 100);  // has filled the first buffer, of which nobody knows yet
+  ibv_sge piece = link.piece(kFrom, 8);
+  ibv_send_wr back = link.request(IBV_WR_SEND, 101);
+  Link::post_by(link.b, back, &piece, 1);
+  const std::uint64_t both[] = {next(link.cq).wr_id, next(link.cq).wr_id};
+  CHECK(std::min(both[0], both[1]) == 1);  // the second buffer
+  CHECK(std::max(both[0], both[1]) == 101);
+  receive_at(link, 50, 64);
+  CHECK(next(link.receive_cq).wr_id == 0);
+  receive_at(link, 51, 64);
+  std::vector<std::uint64_t> got, due{50, 51};
+  for (std::uint64_t id = most; --id > 1;) due.insert(due.begin(), id);
+  for (std::size_t i = 0; i < due.size(); ++i) {
+    send(link, i, 8);
+    CHECK(next(link.cq).wr_id == i);
+    got.push_back(next(link.receive_cq).wr_id);
+  }
+  CHECK(got == due);
 }
 
 TEST_CASE("a queue pair that begins anew has received nothing", "[receive]") {

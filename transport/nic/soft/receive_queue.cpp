@@ -19,17 +19,16 @@ bool ReceiveQueue::take(Receive* out) {
   const std::uint32_t record = __builtin_bswap32(
       __atomic_load_n(static_cast<const std::uint32_t*>(attributes_.record), __ATOMIC_ACQUIRE));
   if (static_cast<std::uint16_t>(record) == taken_) return false;
-  std::uint32_t index = taken_;
   const bool list = attributes_.order == ReceiveOrder::kList;
-  if (list && taken_ > 0) index = std::uint32_t{entry(last_)[2]} << 8 | entry(last_)[3];
-  index &= (1u << attributes_.log_entries) - 1;
+  const std::uint32_t index = (list ? next_ : taken_) & ((1u << attributes_.log_entries) - 1);
   const std::size_t skipped = attributes_.order == ReceiveOrder::kRing ? 0 : kLinkBytes;
   out->index = static_cast<std::uint16_t>(index);
   out->local = nic::decode_receive(entry(index) + skipped,
                                    (std::size_t{1} << attributes_.log_entry_bytes) - skipped);
   out->bytes = 0;
   for (const nic::LocalPiece& piece : out->local) out->bytes += piece.bytes;
-  last_ = index;
+  // Now: when its completion is polled the client links it to its free ones.
+  if (list) next_ = static_cast<std::uint16_t>(entry(index)[2] << 8 | entry(index)[3]);
   ++taken_;
   return true;
 }

@@ -24,7 +24,7 @@ class ReceiveQueue {
   /// The one that was posted first and is not taken. False: there is none.
   [[nodiscard]] bool take(Receive* out);
   /// Its client starts anew.
-  void reset() { taken_ = 0; }
+  void reset() { taken_ = next_ = 0; }
   [[nodiscard]] const ReceiveAttributes& attributes() const { return attributes_; }
 
   int users = 0;  ///< queue pairs that share it
@@ -34,7 +34,7 @@ class ReceiveQueue {
 
   ReceiveAttributes attributes_;
   std::uint16_t taken_ = 0;
-  std::uint32_t last_ = 0;  ///< entry of a list, that names the one after it
+  std::uint16_t next_ = 0;  ///< of a list: named by the entry that was taken last
 };
 
 }  // namespace gshmem::soft
