@@ -224,10 +224,10 @@ class Decoder {
     }
   }
 
+  // Of an entry that is not at its end, and so has a whole unit.
   // mlx5_wqe_data_seg: +0 byte_count (31 bits), +4 lkey, +8 address.
   void pointer() {
     const std::uint8_t* segment = take(kUnitBytes, "data segment");
-    if (segment == nullptr) return;
     if (segment[0] & 0x80) {
       return fail(WqeError::kLocalOperation, text("inline data in %s", name()));
     }
@@ -243,11 +243,10 @@ class Decoder {
     wqe().local.push_back(piece);
   }
 
+  // Likewise.
   // mlx5_wqe_inl_data_seg: +0 0x80000000 | bytes; payload; all of it padded to 16.
   void inline_data() {
-    const std::uint8_t* header = take(4, "inline header");
-    if (header == nullptr) return;
-    const std::size_t bytes = be32_at(header) & 0x7fffffff;
+    const std::size_t bytes = be32_at(take(4, "inline header")) & 0x7fffffff;
     const std::size_t padded = (4 + bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes - 4;
     if (padded > left_) {
       return fail(WqeError::kLocalOperation,

@@ -61,11 +61,9 @@ PciPlace place_of_path(const fs::path& path) {
 }
 
 PciPlace pci_place(const fs::path& device) {
-  std::error_code error;
-  const fs::path real = fs::canonical(device, error);
-  if (error) return {};
-  PciPlace place = place_of_path(real);
-  place.numa_node = static_cast<int>(number_in(real / "numa_node").value_or(place.numa_node));
+  std::error_code not_there;
+  PciPlace place = place_of_path(fs::canonical(device, not_there));
+  place.numa_node = static_cast<int>(number_in(device / "numa_node").value_or(place.numa_node));
   return place;
 }
 

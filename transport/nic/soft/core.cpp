@@ -5,7 +5,6 @@
 #include "host/base/thread.h"
 #include "transport/nic/soft/profile.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -118,16 +117,6 @@ Fabric& Core::fabric() {
   return *context.fabric;
 }
 
-std::int64_t Core::thread_cpu_ns() {
-  clockid_t clock = 0;
-  timespec used = {};
-  if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
-      ::clock_gettime(clock, &used) != 0) {
-    return -1;
-  }
-  return std::int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
-}
-
 void Core::run() {
   ::prctl(PR_SET_NAME, "gshnic");
   ::prctl(PR_SET_TIMERSLACK, 1000);  // sleeps of microseconds, not of 50 more
@@ -237,15 +226,13 @@ bool Core::look_at_doorbells(std::int64_t now) {
     const auto& [number, uar] = *next;
     for (std::size_t at = 0; at < std::size(kRegisters); ++at) {
       if (__atomic_load_n(uar->bell(kRegisters[at]), __ATOMIC_RELAXED) == kNoDoorbell) continue;
-      if (now < uar->leave_until_ns) continue;
       // Left once, but not for ever. A newer one may replace it until then, as in a write-combining
       // buffer.
       if (uar->leave_until_ns == 0) {
-        const std::int64_t leave =
-            context.adversary.delay_ns(Behaviour::kCoalesce, number, ++uar->doorbells);
-        uar->leave_until_ns = leave > 0 ? now + leave : 0;
-        if (leave > 0) continue;
+        uar->leave_until_ns =
+            now + context.adversary.delay_ns(Behaviour::kCoalesce, number, ++uar->doorbells);
       }
+      if (now < uar->leave_until_ns) continue;
       uar->leave_until_ns = 0;
       moved |= look_at(*uar, at, now);
     }

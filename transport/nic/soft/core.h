@@ -72,7 +72,6 @@ class Core {
   /// The process's own fabric, unless there is one.
   Fabric& fabric();
 
-  [[nodiscard]] std::int64_t thread_cpu_ns();
   /// False in a process that was forked and has no engine thread.
   [[nodiscard]] bool runs_here() const;
 

@@ -459,6 +459,4 @@ Counters Engine::counters() const {
   return counters;
 }
 
-std::int64_t Engine::thread_cpu_ns() const { return impl_->thread_cpu_ns(); }
-
 }  // namespace gshmem::soft

@@ -268,8 +268,6 @@ class Engine {
   /// One more, that a command of the firmware has seen.
   void remark(const std::string& what);
   [[nodiscard]] Counters counters() const;
-  /// Processor time that the engine's thread has used.
-  [[nodiscard]] std::int64_t thread_cpu_ns() const;
 
   ~Engine();
   Engine(const Engine&) = delete;

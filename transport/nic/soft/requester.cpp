@@ -75,13 +75,11 @@ bool Requester::progress(QueuePair& qp, std::int64_t now) {
   if (qp.state == QpState::kError) return flush(qp, now);
   if (qp.state != QpState::kRts) return false;
   if (qp.operations.empty() && qp.fetched == qp.producer && !qp.jumped) return false;
-  if (now < qp.skip_until_ns) return false;
   if (qp.skip_until_ns == 0) {
-    const std::int64_t starve =
-        context_.adversary.delay_ns(Behaviour::kStarve, qp.ordinal, ++qp.visits);
-    qp.skip_until_ns = starve > 0 ? now + starve : 0;
-    if (starve > 0) return false;
+    qp.skip_until_ns =
+        now + context_.adversary.delay_ns(Behaviour::kStarve, qp.ordinal, ++qp.visits);
   }
+  if (now < qp.skip_until_ns) return false;
   qp.skip_until_ns = 0;
   bool moved = fetch(qp, now);
   moved |= start(qp, now);

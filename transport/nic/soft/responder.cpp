@@ -395,8 +395,7 @@ bool Responder::settle() {
   bool moved = false;
   while (!settling_.empty()) {
     const Settling one = settling_.front();
-    Ring* ring = replies_to(one.reply);
-    if (ring != nullptr && !ring->has_room(1)) return moved;
+    if (!replies_to(one.reply)->has_room(1)) return moved;
     std::uint8_t syndrome = 0;
     if (!one.memory->flush() || lost_writes() != one.losses) {
       syndrome = kRemoteOperation;
@@ -471,8 +470,7 @@ bool Responder::progress(QueuePair& qp, std::int64_t now) {
   bool moved = qp.state == QpState::kError && receiver_.flush(qp);
   if (context_.port_down) return moved;
   if (!qp.held.empty() && now >= qp.held.front().until_ns) {
-    Ring* ring = replies_to(qp.held.front().request);
-    if (ring == nullptr || ring->has_room(2)) land_held(qp), moved = true;
+    if (replies_to(qp.held.front().request)->has_room(2)) land_held(qp);
   }
   // In the order of the requests: InfiniBand 9.4.4, responses of reads and atomics.
   while (!qp.pending.empty() && now >= qp.pending.front().not_before_ns) {

@@ -18,7 +18,7 @@ class Responder {
   /// False: no room for the reply, offer it again.
   [[nodiscard]] bool on_request(const Packet& request, const std::uint8_t* payload,
                                 std::int64_t now);
-  /// Goes on with what a queue pair has not answered. True when anything moved.
+  /// Goes on with what a queue pair has not answered. True when there may be more to do at once.
   bool progress(QueuePair& qp, std::int64_t now);
   /// Ends a batch of requests: writes to GPU memory are settled and acknowledged.
   bool settle();

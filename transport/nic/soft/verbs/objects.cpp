@@ -5,17 +5,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 namespace gshmem::soft {
 namespace {
-
-constexpr std::size_t kPageBytes = 4096;
-
-std::size_t round_to_page(std::size_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
 
 /// Destroys all of a kind; what the engine says about one must not keep the others alive.
 template <class Destroy>
@@ -104,11 +99,13 @@ ContextState::~ContextState() {
   destroy_all(resources, Resource::kPd, [&](std::uint32_t n) { engine.destroy_pd(n); });
 }
 
-QueueMemory::QueueMemory(std::size_t entry_bytes) : record_offset_(round_to_page(entry_bytes)) {
-  const std::size_t bytes = record_offset_ + kPageBytes;
-  memory_.reset(std::aligned_alloc(kPageBytes, bytes));
-  if (!memory_) throw std::bad_alloc();
-  std::memset(memory_.get(), 0, bytes);
+QueueMemory::QueueMemory(std::size_t entry_bytes) : record_offset_(entry_bytes) {
+  constexpr std::size_t kPageBytes = 4096, kRecordBytes = 2 * sizeof(std::uint32_t);
+  const std::size_t bytes = entry_bytes + kRecordBytes;
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, kPageBytes, bytes) != 0) throw std::bad_alloc();
+  memory_.reset(memory);
+  std::memset(memory, 0, bytes);
 }
 
 int errno_of(std::uint8_t status) {

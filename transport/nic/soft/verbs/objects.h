@@ -82,8 +82,7 @@ inline SoftContext& context_of(ibv_context* context) {
 inline ContextState& state_of(ibv_context* context) { return *context_of(context).state; }
 inline Engine& engine_of(ibv_context* context) { return state_of(context).engine; }
 
-/// Page-aligned memory of a queue that verbs has created: entries, then the doorbell record on a
-/// page of its own.
+/// Page-aligned memory of a queue that verbs has created: entries, then the doorbell record.
 class QueueMemory {
  public:
   explicit QueueMemory(std::size_t entry_bytes);
