@@ -145,6 +145,56 @@ TEST_CASE("decisions_repeat_with_the_seed_and_differ_without") {
   CHECK_FALSE(a.decides(Behaviour::kTrailingRead, 0, 0));
 }
 
+/// Bit n: what is decided of WQE n.
+std::uint64_t decisions(const soft::Adversary& adversary, soft::Behaviour behaviour,
+                        std::uint64_t queue) {
+  std::uint64_t bits = 0;
+  for (std::uint64_t n = 0; n < 64; ++n)
+    bits |= std::uint64_t{adversary.decides(behaviour, queue, n)} << n;
+  return bits;
+}
+
+TEST_CASE("a_seed_of_an_earlier_version_decides_as_it_did") {
+  using soft::Adversary;
+  using soft::Behaviour;
+  const Adversary all(soft::parse_adversary("all"), 7),
+      on(soft::parse_adversary("on"), 0x123456789), late(soft::parse_adversary("late_start=1"), 7);
+  // splitmix64 of seed, place and number, from a program of its own.
+  CHECK(decisions(all, Behaviour::kStarve, 0) == 0x3fa207d7cdf1dc65);
+  CHECK(decisions(all, Behaviour::kStarve, 1) == 0x1f691c020272bde8);
+  CHECK(decisions(all, Behaviour::kDropReply, 1) == 0x2d9d20d310efb007);
+  CHECK(decisions(on, Behaviour::kLateRead, 5) == 0x4010103100200010);
+  const std::pair<std::uint64_t, std::int64_t> delays[] = {
+      {0, 28334}, {1, 6749}, {2, 12132}, {164, 304039}, {167, 112415}};
+  for (const auto& [n, ns] : delays) CHECK(late.delay_ns(Behaviour::kLateStart, 3, n) == ns);
+}
+
+TEST_CASE("delays_are_short_but_for_few_that_are_long") {
+  using soft::Behaviour;
+  const soft::Adversary one(soft::parse_adversary("late_start=1"), 1);
+  int long_ones = 0;
+  std::int64_t longest = 0, longest_short = 0;
+  for (std::uint64_t n = 0; n < 20'000; ++n) {
+    const std::int64_t ns = one.delay_ns(Behaviour::kLateStart, 0, n);
+    longest = std::max(longest, ns);
+    if (ns < 30'000) longest_short = std::max(longest_short, ns);
+    long_ones += ns >= 30'000;
+  }
+  CHECK(longest_short > 29'900);
+  CHECK((longest > 950'000 && longest < 1'000'000));
+  CHECK((long_ones > 200 && long_ones < 400));  // 1 in 64, most of them above
+}
+
+TEST_CASE("in_small_batches_each_entry_of_a_doorbell_takes_a_visit") {
+  const bool small = GENERATE(true, false);
+  Pair pair({.adversary = small ? "batch=1" : "off"});
+  constexpr std::uint64_t kEntries = 40;
+  const std::uint64_t before = pair.engine.counters().visits;
+  for (std::uint64_t i = 1; i < kEntries; ++i) pair.a.nop(0);
+  REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+  CHECK((pair.engine.counters().visits - before >= kEntries) == small);
+}
+
 /// Two writes and an atomic, by two keys of the same memory that differ in PCIe's ordering.
 struct TwoKeys {
   soft::Engine engine{{.adversary = "reorder_writes=0.5"}};
