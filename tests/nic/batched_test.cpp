@@ -217,6 +217,15 @@ TEST_CASE("what_is_read_late_is_not_read_with_what_is_read_before") {
   CHECK(apart);
 }
 
+TEST_CASE("a_dump_settles_what_trails_in_batched_memory") {
+  BatchedPair pair({.adversary = "trailing_read=1"});
+  pair.a.read(pair.far(0), pair.near(0, kPiece), 0);
+  Bytes dump = pair.a.control(0x23, 2, 0x48);
+  Queue::data(dump, kPiece, 8, pair.near_key);
+  REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.post(dump)).error());
+  CHECK(equal(pair.near_memory, 0, pair.far_memory, 0, kPiece));
+}
+
 TEST_CASE("a_read_that_fails_ends_the_queue_and_nothing_after_it_arrives") {
   BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
   pair.far_memory.failing_reads = 1;

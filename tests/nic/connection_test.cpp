@@ -6,9 +6,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <functional>
+#include <memory>
 #include <numeric>
 
 namespace gshmem::test {
@@ -87,6 +89,28 @@ TEST_CASE("sequence_numbers_go_around") {
     CHECK_FALSE(ends.fetch_add().error());
   }
   CHECK(std::memcmp(ends.target.data() + 4096, ends.source.data() + 4096, 1500) == 0);
+}
+
+TEST_CASE("a_message_waits_while_more_packets_would_be_under_way_than_can_be_told_apart") {
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 30;
+  const std::unique_ptr<void, void (*)(void*)> memory(
+      ::mmap(nullptr, 2 * kHalf, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+      [](void* at) { ::munmap(at, 2 * kHalf); });
+  Ends ends;
+  ends.connect({.mtu = 256, .log_message_max = 31}, {}, {.mtu = 256});
+  const std::uint32_t key = ends.engine.create_region(
+      {.pd = ends.pd, .address = memory.get(), .bytes = 2 * kHalf, .iova = 0, .access = 15});
+  ends.a.fetch_add({ends.target.address(), ends.target.key()},
+                   {ends.source.address(), 8, ends.source.key()}, 1, 0);
+  // 2^23 packets, as many as there may be at a time. None comes: there is no such remote key.
+  Bytes read = ends.a.control(0x10, 4, 8);
+  Queue::remote(read, 0, 0x99);
+  for (const std::uint64_t at : {std::uint64_t{0}, kHalf})
+    Queue::data(read, at, static_cast<std::uint32_t>(kHalf), key);
+  CHECK(unsigned{ends.a.ring_and_wait(ends.a.post(read)).syndrome} == unsigned{kAccess});
+  CHECK(*ends.target.as<std::uint64_t>() == 1);
+  ends.engine.destroy_region(key);
 }
 
 TEST_CASE("packets_under_way_are_those_from_the_first_that_waits_for_an_answer") {
