@@ -31,6 +31,7 @@ class Registering final : public Nic {
     require(region.offset != refused, GSHMEMX_ERROR_NIC, "the NIC does not reach it");
     const Keys keys{.local = ++next_, .remote = ++next_, .atomic = ++next_};
     registered[region.offset] = keys;
+    bytes[region.offset] = region.bytes;
     return keys;
   }
   void unregister_memory(const Region& region) noexcept override {
@@ -43,6 +44,7 @@ class Registering final : public Nic {
   void stop() noexcept override {}
 
   std::uint64_t refused = 1;  ///< this offset
+  std::map<std::uint64_t, std::uint64_t> bytes;
   std::map<std::uint64_t, Keys> registered;
 
  private:
@@ -52,14 +54,17 @@ class Registering final : public Nic {
 /// A PE with two NICs, whose heap is registered.
 struct OnePe {
   static constexpr std::uint64_t kBeside = 1 << 20;
-  explicit OnePe(bootstrap::Bootstrap& of)
+  static constexpr std::uint64_t kHeap = 2 * abi::kInternalBytes;
+  /// The heap is reached by the network for all, or for atomics alone, or there is nobody to reach.
+  enum class Needs { kAll, kAtomics, kNobody };
+  explicit OnePe(bootstrap::Bootstrap& of, Needs needs = Needs::kAll)
       : boot(of), rails(nics_of(of.rank())), keys(rails, [this](std::size_t bytes) {
           tables.push_back(std::make_unique<std::uint64_t[]>(bytes / 8 + 1));
           return tables.back().get();
         }) {
     std::vector<int> peers;
-    for (int pe = 0; pe < boot.size(); ++pe) peers.push_back(pe);
-    keys.register_heap({nullptr, 4096}, peers, [](int) { return false; });
+    for (int pe = 0; pe < boot.size() && needs != Needs::kNobody; ++pe) peers.push_back(pe);
+    keys.register_heap({nullptr, kHeap}, peers, [&](int) { return needs == Needs::kAtomics; });
     keys.exchange(boot);
   }
   [[nodiscard]] static NicList nics_of(int pe) {
@@ -101,10 +106,11 @@ struct OnePe {
   MemoryKeys keys;
 };
 
-void on_three_pes(const std::function<void(OnePe&)>& body) {
+void on_three_pes(const std::function<void(OnePe&)>& body,
+                  OnePe::Needs needs = OnePe::Needs::kAll) {
   auto boots = bootstrap::create_threads(3, 60);
   CHECK(test::run_threads(3, [&](int rank) {
-          OnePe pe(*boots[static_cast<std::size_t>(rank)]);
+          OnePe pe(*boots[static_cast<std::size_t>(rank)], needs);
           body(pe);
         }) == "");
 }
@@ -124,6 +130,20 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
     expect(again.remote == first.remote && pe.tables.size() == 2, "tables serve again");
     pe.keys.remove(3 * OnePe::kBeside);  // there is none
   });
+}
+
+TEST_CASE("the_own_ports_have_all_memory_whoever_is_reached_by_them") {
+  const auto needs = GENERATE(OnePe::Needs::kAll, OnePe::Needs::kAtomics, OnePe::Needs::kNobody);
+  on_three_pes(
+      [](OnePe& pe) {
+        for (int rail = 0; rail < 2; ++rail) {
+          expect(pe.nic(rail).bytes[0] == OnePe::kHeap, "the whole heap");
+          expect(pe.keys.number(pe.nic(rail)) == rail, "they count from 0");
+          expect(pe.keys.local(pe.nic(rail)) == pe.nic(rail).registered.at(0).local, "their keys");
+        }
+        pe.expect_keys(pe.add());
+      },
+      needs);
 }
 
 TEST_CASE("where_a_nic_refuses_memory_no_other_one_keeps_it") {

@@ -84,6 +84,33 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   CHECK(view.atomic_key.get() == ~Noting::key_of(0, "d0"));
 }
 
+TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  std::vector<const Noting*> all;
+  NicList nics;
+  for (const char* port : {"d0", "d1", "d2"})
+    nics.push_back(std::make_unique<Noting>(0, port, all));
+  Rails rails(std::move(nics));
+  Memory memory;
+  Config config;
+  config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
+  QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
+  int nth = 0;
+  for (const std::uint32_t more : {1u, 4u, 2u}) {
+    queues.create_more(more);
+    queues.exchange(*boots[0]);
+    const std::vector<ContextQueues> made = queues.connect();
+    REQUIRE(made.size() == more);
+    for (const ContextQueues& context : made) {
+      const int rail = nth++ % 3;
+      // Atomics go by the first rail. Where transfers do, too, one queue is for both.
+      REQUIRE(context.shared.per_pe == (rail == 0 ? 1u : 2u));
+      CHECK(int{context.shared.queues[0].rail} == 0);
+      CHECK(int{context.shared.queues[context.shared.per_pe - 1].rail} == rail);
+    }
+  }
+}
+
 TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
   for (const auto& [quiet, relaxed] : {std::pair{QuietChoice::kAuto, false},
                                        {QuietChoice::kVisible, false},
