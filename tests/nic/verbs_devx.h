@@ -14,7 +14,7 @@ struct DevxQueuePair {
   mlx5dv_devx_umem* umem;
   mlx5dv_devx_uar* uar;
   mlx5dv_devx_obj *pd, *cq, *qp;
-  std::uint32_t qpn;
+  std::uint32_t pdn, cqn, qpn;
 
   explicit DevxQueuePair(ibv_context* context)
       : umem(nullptr), uar(mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC)) {
@@ -24,13 +24,13 @@ struct DevxQueuePair {
     std::uint32_t eqn = 0;
     REQUIRE(mlx5dv_devx_query_eqn(context, 0, &eqn) == 0);
     pd = make(context, command(0x800));
-    const std::uint32_t pdn = number();
+    pdn = number();
     cq = make(context, create_cq({.umem = umem->umem_id,
                                   .uar = uar->page_id,
                                   .eqn = eqn,
                                   .buffer = 4096,
                                   .record = 64}));
-    const std::uint32_t cqn = number();
+    cqn = number();
     qp = make(context, create_qp({.pd = pdn,
                                   .umem = umem->umem_id,
                                   .uar = uar->page_id,

@@ -156,6 +156,76 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
   }
 }
 
+TEST_CASE("an older client of mlx5dv finds the doorbell page of a completion queue by a pointer") {
+  const Nic nic;
+  using InitObject = int(mlx5dv_obj*, std::uint64_t);
+  auto* const older =
+      reinterpret_cast<InitObject*>(dlvsym(RTLD_DEFAULT, "mlx5dv_init_obj", "MLX5_1.0"));
+  REQUIRE(older != nullptr);
+  ibv_cq* cq = ibv_create_cq(nic.context, 4, nullptr, nullptr, 0);
+  REQUIRE(cq != nullptr);
+  mlx5dv_cq now{}, then{}, untouched{};
+  mlx5dv_pd pd{};
+  mlx5dv_obj obj{};
+  obj.cq = {cq, &now};
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ) == 0);
+  obj.cq.out = &then;
+  REQUIRE(older(&obj, MLX5DV_OBJ_CQ) == 0);
+  CHECK(*static_cast<void**>(then.cq_uar) == now.cq_uar);
+  CHECK(then.buf == now.buf);
+  obj.cq.out = &untouched;
+  obj.pd = {nic.pd, &pd};
+  CHECK(older(&obj, MLX5DV_OBJ_PD) == 0);
+  CHECK(pd.pdn == nic.pd->handle);
+  CHECK(older(&obj, MLX5DV_OBJ_CQ | MLX5DV_OBJ_DM) == EOPNOTSUPP);
+  CHECK(untouched.cq_uar == nullptr);
+  CHECK(ibv_destroy_cq(cq) == 0);
+}
+
+TEST_CASE("clients of DevX need not say that queues are in user memory") {
+  const Nic nic;
+  DevxQueuePair queue(nic.context);
+  const auto make = [&](const Bytes& in) {
+    std::uint8_t out[0x10] = {};
+    mlx5dv_devx_obj* made =
+        mlx5dv_devx_obj_create(nic.context, in.data(), in.size(), out, sizeof(out));
+    REQUIRE(made != nullptr);
+    CHECK(mlx5dv_devx_obj_destroy(made) == 0);
+  };
+  std::uint32_t eqn = 0;
+  REQUIRE(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
+  Bytes cq = create_cq({.umem = queue.umem->umem_id,
+                        .uar = queue.uar->page_id,
+                        .eqn = eqn,
+                        .buffer = 4096,
+                        .record = 128});
+  bits(cq, 0x10, 25, 25, 0);
+  bits(cq, 0x5c, 31, 31, 0);
+  make(cq);
+  Bytes qp = create_qp({.pd = queue.pdn,
+                        .umem = queue.umem->umem_id,
+                        .uar = queue.uar->page_id,
+                        .cq = queue.cqn,
+                        .log_entries = 2,
+                        .queue = 12288,
+                        .record = 192});
+  bits(qp, kQpc + 0xd0, 28, 28, 0);
+  bits(qp, 0x10c, 31, 31, 0);
+  make(qp);
+  Bytes rmp = command(0x90c, 0x110);
+  bits(rmp, 0x20, 23, 20, 1);  // ready
+  constexpr std::size_t kWq = 0x50;
+  bits(rmp, kWq + 8, 23, 0, queue.pdn);
+  word64(rmp, kWq + 0x10, 256);      // dbr_addr
+  bits(rmp, kWq + 0x20, 19, 16, 6);  // log_wq_stride
+  bits(rmp, kWq + 0x20, 4, 0, 2);    // log_wq_sz
+  word(rmp, kWq + 0x28, queue.umem->umem_id);
+  word(rmp, kWq + 0x2c, queue.umem->umem_id);
+  word64(rmp, kWq + 0x30, 12288);
+  make(rmp);
+  queue.destroy();
+}
+
 TEST_CASE("contexts do not see each other's objects") {
   const Nic nic, other;
   const Pages memory = pages(8192);

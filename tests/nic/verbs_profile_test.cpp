@@ -117,6 +117,34 @@ TEST_CASE("the host's own addresses resolve to the port that sends, or to nothin
   CHECK(first.mac(from, stranger).empty());
 }
 
+TEST_CASE("an address has a port and a GID that are there, on Ethernet both") {
+  const Port ethernet(0), infiniband(2);
+  const auto refused = [](const Port& port, const ibv_ah_attr& attributes) {
+    ibv_ah_attr copy = attributes;
+    errno = 0;
+    ibv_ah* ah = ibv_create_ah(port.pd, &copy);
+    if (ah != nullptr) ibv_destroy_ah(ah);
+    return ah == nullptr ? errno : 0;
+  };
+  ibv_ah_attr good{};
+  good.port_num = 1;
+  good.is_global = 1;
+  good.grh.dgid = ethernet.gids()[0].gid;
+  good.grh.sgid_index = 3;
+  CHECK(refused(ethernet, good) == 0);
+  ibv_ah_attr bad = good;
+  bad.grh.sgid_index = 4;
+  CHECK(refused(ethernet, bad) == EINVAL);
+  bad = good;
+  bad.port_num = 2;
+  CHECK(refused(ethernet, bad) == EINVAL);
+  CHECK(refused(infiniband, bad) == EINVAL);
+  bad = good;
+  bad.is_global = 0;
+  CHECK(refused(ethernet, bad) == EINVAL);
+  CHECK(refused(infiniband, bad) == 0);
+}
+
 TEST_CASE("a page of 64 KiB has 16 UARs with their registers") {
   const Port port(0);
   std::vector<mlx5dv_devx_uar*> uars;
