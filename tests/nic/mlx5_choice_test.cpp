@@ -232,7 +232,13 @@ TEST_CASE("gids_are_read_without_the_empty_ones") {
   sysfs.gid("mlx5_0", 1, kLocal, "RoCE v2");
   sysfs.gid("mlx5_0", 2, kEmpty, "");
   sysfs.gid("mlx5_0", 10, kIpv4, "RoCE v2");
-  sysfs.gid("mlx5_0", 3, "not a gid", "RoCE v2");
+  const std::string end = ":0000:0000:0000:0000:0000:0001";
+  for (const std::string& none : {"not a gid:0000" + end, "fe80:000g" + end, "fe80" + end,
+                                  "fe80:0000:0000" + end, "1fe80:0000" + end, "fe80:" + end}) {
+    sysfs.gid("mlx5_0", 3, none, "RoCE v2");
+    INFO(none);
+    CHECK(read_gids(sysfs.root(), "mlx5_0", 1).size() == 3);
+  }
   const std::vector<GidEntry> gids = read_gids(sysfs.root(), "mlx5_0", 1);
   REQUIRE(gids.size() == 3);
   CHECK(gids[0].index == 0);

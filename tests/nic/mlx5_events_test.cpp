@@ -44,11 +44,11 @@ class Told {
       changed_.notify_one();
     };
   }
-  /// All texts, when there is one.
-  [[nodiscard]] std::vector<std::string> first() {
+  /// All texts, when there are so many.
+  [[nodiscard]] std::vector<std::string> first(std::size_t count = 1) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(30 * gshmem::test::kPatience),
-                      [&] { return !texts_.empty(); });
+                      [&] { return texts_.size() >= count; });
     return texts_;
   }
 
@@ -127,6 +127,62 @@ TEST_CASE("a_port_comes_up_once_after_it_went_down") {
   port.went_down(start + std::chrono::seconds(2));
   CHECK(port.came_up(start + std::chrono::seconds(4)) == 3.0);
   CHECK_FALSE(port.came_up(start + std::chrono::seconds(5)));
+}
+
+TEST_CASE("a_device_that_is_gone_says_so_once_though_all_its_files_end") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.api = fake_verbs_api_with_device_events();
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  FakeVerbs::remove();
+  nic->start();
+  REQUIRE(told.first().size() == 1);
+  nic->stop();
+  CHECK(told.first().size() == 1);
+}
+
+TEST_CASE("events_of_queues_say_which_and_to_whom") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.api = fake_verbs_api_with_device_events();
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
+  nic->connect(1, 3, nic->connect_info(0), 0);
+  // Of each queue what breaks it, and of its completion queue.
+  const auto& watched = fake_verbs().watched;
+  REQUIRE(watched.size() == 8);
+  const auto cookie_of = [&](int queue, std::uint16_t event) {
+    const auto* const first = watched.data() + 4 * queue;
+    const auto* const found = std::find_if(first, first + 4, [&](const auto& each) {
+      return each.first == std::vector<std::uint16_t>{event};
+    });
+    REQUIRE(found != first + 4);
+    return found->second;
+  };
+  gshmem::test::StderrCapture log;
+  nic->start();
+  // A queue that is not connected is to nobody.
+  const std::pair<std::uint16_t, const char*> words[] = {
+      {0x04, "its completion queue broke"},
+      {0x05, "the device broke it off"},
+      {0x10, "the other end sent a request that is not valid here"},
+      {0x11, "the other end asked for memory that it may not touch"}};
+  std::size_t count = 0;
+  for (const auto& [event, text] : words) {
+    for (int queue : {0, 1}) {
+      FakeVerbs::raise_device(cookie_of(queue, event));
+      const std::vector<std::string> texts = told.first(++count);
+      REQUIRE(texts.size() == count);
+      const int pe = queue == 0 ? -1 : 3;
+      CHECK_THAT(texts.back(), Catch::StartsWith(strprintf("%d mlx5_7, queue %d to PE %d: %s", pe,
+                                                           queue, pe, text)));
+    }
+  }
+  nic->stop();
+  CHECK(log.writes().size() == count);
 }
 
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {

@@ -11,7 +11,7 @@ namespace gshmem::nic::mlx5 {
 namespace {
 
 std::unique_ptr<FakeVerbs> current;
-int event_sockets[2] = {-1, -1};
+int event_sockets[2] = {-1, -1}, device_sockets[2] = {-1, -1};
 
 struct Object {
   std::uint32_t number;
@@ -56,7 +56,7 @@ ibv_device** get_device_list(int* count) {
 }
 void free_device_list(ibv_device**) { --current->live; }
 const char* get_device_name(ibv_device* device) {
-  constexpr const char* kNames[kMostDevices] = {"mlx5_7", "mlx5_8", "mlx5_9"};
+  const char* const kNames[kMostDevices] = {current->name, "mlx5_8", "mlx5_9"};
   return kNames[device - the_devices];
 }
 bool is_supported(ibv_device* device) { return device - the_devices != current->unsupported; }
@@ -237,7 +237,7 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x52] = static_cast<std::uint8_t>(current->wqe_bytes_max >> 8);         // max_wqe_sz_sq
     caps[0x53] = static_cast<std::uint8_t>(current->wqe_bytes_max);
   } else {
-    caps[0x08] = 0x40;  // 8-byte results are host-endian
+    caps[0x08] = current->host_endian ? 0x40 : 0;
     caps[0x13] = static_cast<std::uint8_t>(current->atomic_operations);
     caps[0x17] = 0x0c;  // 4 and 8 bytes
   }
@@ -303,6 +303,25 @@ mlx5dv_devx_umem* umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
 }
 int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg", umem); }
 
+mlx5dv_devx_event_channel* create_event_channel(ibv_context*,
+                                                mlx5dv_devx_create_event_channel_flags) {
+  auto* channel = make<mlx5dv_devx_event_channel>("mlx5dv_devx_create_event_channel");
+  if (channel != nullptr) channel->fd = device_sockets[0];
+  return channel;
+}
+void destroy_event_channel(mlx5dv_devx_event_channel* channel) {
+  (void)release("mlx5dv_devx_destroy_event_channel", channel);
+}
+int subscribe_event(mlx5dv_devx_event_channel*, mlx5dv_devx_obj*, std::uint16_t bytes,
+                    std::uint16_t events[], std::uint64_t cookie) {
+  current->watched.push_back({{events, events + bytes / sizeof(*events)}, cookie});
+  return simple("mlx5dv_devx_subscribe_devx_event");
+}
+ssize_t get_event(mlx5dv_devx_event_channel* channel, mlx5dv_devx_async_event_hdr* header,
+                  std::size_t) {
+  return read(channel->fd, &header->cookie, sizeof(header->cookie));
+}
+
 }  // namespace
 
 void FakeVerbs::raise(ibv_event_type type) {
@@ -310,7 +329,13 @@ void FakeVerbs::raise(ibv_event_type type) {
   (void)!write(event_sockets[1], &value, sizeof(value));
 }
 
-void FakeVerbs::remove() { shutdown(event_sockets[1], SHUT_WR); }
+void FakeVerbs::raise_device(std::uint64_t cookie) {
+  (void)!write(device_sockets[1], &cookie, sizeof(cookie));
+}
+
+void FakeVerbs::remove() {
+  for (const int fd : {event_sockets[1], device_sockets[1]}) shutdown(fd, SHUT_WR);
+}
 
 std::vector<std::vector<std::uint8_t>> FakeVerbs::commands_of(std::uint16_t opcode) const {
   std::vector<std::vector<std::uint8_t>> found;
@@ -324,15 +349,26 @@ FakeVerbs& fake_verbs() { return *current; }
 
 void fake_verbs_reset() {
   current = std::make_unique<FakeVerbs>();
-  for (int& fd : event_sockets) {
-    if (fd >= 0) close(fd);
+  for (int* ends : {event_sockets, device_sockets}) {
+    for (int i = 0; i < 2; ++i)
+      if (ends[i] >= 0) close(ends[i]);
+    (void)!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
   }
-  (void)!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, event_sockets);
+}
+
+#define FAKE(name) api.name = name
+
+VerbsApi fake_verbs_api_with_device_events() {
+  VerbsApi api = fake_verbs_api();
+  FAKE(create_event_channel);
+  FAKE(destroy_event_channel);
+  FAKE(subscribe_event);
+  FAKE(get_event);
+  return api;
 }
 
 VerbsApi fake_verbs_api() {
   VerbsApi api;
-#define FAKE(name) api.name = name
   FAKE(get_device_list);
   FAKE(free_device_list);
   FAKE(get_device_name);

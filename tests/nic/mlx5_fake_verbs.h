@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gshmem::nic::mlx5 {
@@ -20,6 +21,7 @@ struct FakeVerbs {
   std::string fail_named;                   ///< or: every call of this name fails
   std::uint8_t fail_status = 0;             ///< and devices answer with this status
   int devices = 1;                          ///< mlx5_7 and on
+  const char* name = "mlx5_7";              ///< of the first one
   int unsupported = -1;                     ///< the how-manieth is no mlx5, from 0
   bool ethernet = false, active = true, grh_required = false;
   ibv_port_state state = IBV_PORT_ACTIVE;         ///< of an active port
@@ -27,6 +29,7 @@ struct FakeVerbs {
   std::uint8_t prefix = 0;                        ///< last byte of the GID's subnet
   std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;  ///< on Ethernet
   bool atomics = true;
+  bool host_endian = true;  ///< 8-byte results of them
   std::uint16_t atomic_operations = 0xf;
   int timestamps = -1;  ///< qp_ts_format of its RoCE, which it has then
   std::uint16_t pkey = 0xffff;
@@ -49,10 +52,13 @@ struct FakeVerbs {
   std::uint64_t page_sizes = 0;  ///< that user memory was registered with
   int direct_access = 0;         ///< flags of mlx5dv_reg_dmabuf_mr
   std::vector<unsigned> access;  ///< rights of regions, which are keys 0x55 and on
+  std::vector<std::pair<std::vector<std::uint16_t>, std::uint64_t>> watched;  ///< events, cookie
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);
-  /// Has the device go away: its file of events is readable for ever, and is at its end.
+  /// Has one of its queues report an event of DevX.
+  static void raise_device(std::uint64_t cookie);
+  /// Has the device go away: its files of events are readable for ever, and are at their end.
   static void remove();
   /// Commands with this opcode, in order.
   [[nodiscard]] std::vector<std::vector<std::uint8_t>> commands_of(std::uint16_t opcode) const;
@@ -63,5 +69,7 @@ FakeVerbs& fake_verbs();
 void fake_verbs_reset();
 /// The table of functions over fake_verbs().
 [[nodiscard]] VerbsApi fake_verbs_api();
+/// With the calls for events of DevX, which the other one does not have.
+[[nodiscard]] VerbsApi fake_verbs_api_with_device_events();
 
 }  // namespace gshmem::nic::mlx5

@@ -382,6 +382,14 @@ TEST_CASE("limits_come_from_the_device") {
   CHECK_FALSE(limits.coherent_atomics);
 }
 
+TEST_CASE("fetched_values_are_in_the_order_of_the_device") {
+  const bool host_endian = GENERATE(true, false);
+  fake_verbs_reset();
+  fake_verbs().host_endian = host_endian;
+  Setup setup;
+  CHECK(((setup.open()->limits().flags & abi::kNicFetchedBig) == 0) == host_endian);
+}
+
 TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
   fake_verbs_reset();
   const MemoryKind heap = GENERATE(MemoryKind::kHost, MemoryKind::kGpu);
@@ -442,6 +450,17 @@ TEST_CASE("ends_of_a_connection_are_described") {
     CHECK(nic->describe_ends(0x123456, 3).empty());
     nic->stop();
   }
+}
+
+TEST_CASE("of_a_long_name_the_other_end_learns_the_beginning") {
+  fake_verbs_reset();
+  fake_verbs().name = "rocep0000_with_a_long_name_of_udev";
+  const TwoQueues two;
+  two.nic->connect(0, 3, two.other, 0);
+  CHECK(two.nic->describe_ends(two.numbers[0], 3) ==
+        "rocep0000_with_a_long_name_of_udev port 1 (LID 4660) to rocep0000_with_a_lon port 1 (LID "
+        "4660) of PE 3");
+  two.nic->stop();
 }
 
 TEST_CASE("the_rate_of_a_port_is_that_of_its_lanes_times_their_number") {

@@ -2,10 +2,13 @@
 #include "bootstrap/bootstrap.h"
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
+#include "tests/unit/base/capture.h"
 #include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/verbs_api.h"
 
 #include <catch2/catch.hpp>
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -239,7 +242,9 @@ TEST_CASE("kind_of_nic_is_chosen_by_configuration") {
   CHECK(open_as("soft") == "mlx5");
   CHECK_THROWS_WITH(open_as("ofi"), "no libfabric in this test");
   // The soft NIC's libraries are in this process now, and are not taken for a ConnectX.
+  test::StderrCapture log;
   CHECK_THROWS_WITH(open_as("auto"), "no libfabric in this test");
+  CHECK(log.writes().empty());  // nobody misses a NIC that is not there
   CHECK_THROWS_WITH(open_as("mlx5"), Catch::Contains("cannot load"));
 }
 
@@ -254,6 +259,39 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
   CHECK_THAT(usable.why_not, Catch::Contains("ibv_reg_mr_iova2"));
   CHECK(usable.has_device);
   CHECK_FALSE(mlx5::usable(options, "/nowhere").has_device);
+}
+
+TEST_CASE("a_nic_that_is_there_and_cannot_be_used_is_told_unless_that_is_wanted") {
+  // As the system's libraries, which the loader finds by their names.
+  for (const char* name : {"/libibverbs.so.1", "/libmlx5.so.1"})
+    REQUIRE(dlopen((GSHNIC_FOLDER + std::string(name)).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr);
+  try {
+    (void)mlx5::VerbsApi::get("");
+  } catch (const Error& error) {
+    std::printf("skipped: %s\n", error.what());
+    return;
+  }
+  const Pages heap(1 << 16);
+  const auto boot = bootstrap::create_single();
+  for (const char* gdr : {"auto", "off"}) {
+    static const char* now = nullptr;
+    now = gdr;
+    const Config with = Config::from(
+        [](const char* name, void*) -> const char* {
+          if (std::strcmp(name, "GSHMEM_NIC") == 0) return "auto";
+          return std::strcmp(name, "GSHMEM_GDR") == 0 ? now : nullptr;
+        },
+        nullptr);
+    OpenOptions options{.config = with, .boot = *boot, .heap_kind = MemoryKind::kGpu};
+    options.heap = {heap.data(), 0, MemoryKind::kGpu, 0};  // which cannot be registered
+    test::StderrCapture log;
+    CHECK_THROWS_WITH(open(options), "no libfabric in this test");
+    const std::vector<std::string> lines = log.writes();
+    REQUIRE(lines.size() == (now == std::string("auto") ? 1 : 0));
+    if (!lines.empty())
+      CHECK_THAT(lines[0], Catch::Contains("WARN: GSHMEM_NIC=auto: libfabric on all PEs, because "
+                                           "PE 0 cannot use mlx5: "));
+  }
 }
 
 TEST_CASE("soft_nic_refuses_a_second_host") {
