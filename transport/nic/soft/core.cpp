@@ -165,8 +165,9 @@ bool Core::pass() {
     context.tell({DeviceEvent::Kind::kPortUp});
   }
   bool moved = !context.gone && look_at_doorbells(now);
+  std::uint64_t senders = 0;  // those whose requests have been looked at
   if (context.fabric != nullptr) {
-    look_at_requests();
+    senders = look_at_requests();
     moved |= receive_replies(now);
   }
   if (!context.gone) look_at_records(now);
@@ -176,7 +177,7 @@ bool Core::pass() {
     moved |= requester.progress(qp, now);
     if (qp.reset_due) reset(qp);
   }
-  if (context.fabric != nullptr) moved |= receive_requests(now);
+  if (context.fabric != nullptr) moved |= receive_requests(senders, now);
   std::erase_if(context.busy, [](QueuePair* qp) {
     qp->busy = !qp->at_rest();
     return !qp->busy;
@@ -283,15 +284,17 @@ bool Core::look_at(Uar& uar, std::size_t at, std::int64_t now) {
   return true;
 }
 
-void Core::look_at_requests() {
-  for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
+std::uint64_t Core::look_at_requests() {
+  const std::uint64_t senders = context.fabric->senders();
+  for (std::uint64_t left = senders; left != 0; left &= left - 1) {
     context.fabric->request_from(static_cast<std::uint32_t>(__builtin_ctzll(left))).look();
   }
+  return senders;
 }
 
-bool Core::receive_requests(std::int64_t now) {
+bool Core::receive_requests(std::uint64_t senders, std::int64_t now) {
   bool moved = false;
-  for (std::uint64_t left = context.fabric->senders(); left != 0; left &= left - 1) {
+  for (std::uint64_t left = senders; left != 0; left &= left - 1) {
     const auto node = static_cast<std::uint32_t>(__builtin_ctzll(left));
     Ring& requests = context.fabric->request_from(node);
     for (int i = 0; i < kPacketsPerVisit; ++i) {

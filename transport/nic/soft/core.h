@@ -82,8 +82,8 @@ class Core {
   void look_at_records(std::int64_t now);
   bool look_at(Uar& uar, std::size_t at, std::int64_t now);
   bool look_at_arming();
-  void look_at_requests();
-  bool receive_requests(std::int64_t now);
+  std::uint64_t look_at_requests();
+  bool receive_requests(std::uint64_t senders, std::int64_t now);
   bool receive_replies(std::int64_t now);
   void rest(std::int64_t idle_ns);
 
