@@ -65,7 +65,7 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
     // From a multiple on, because the adversary may send the last packet first.
     const std::uint64_t into = (offset - begin) / ReadAhead::kBytes * ReadAhead::kBytes;
     if (offset < begin + piece.bytes) {
-      if (!add(op, piece, begin, into)) return false;
+      add(op, piece, begin, into);
       break;
     }
     begin += piece.bytes;
@@ -76,12 +76,10 @@ bool Requester::read_ahead(QueuePair& qp, Operation& op, std::uint64_t offset, s
     const std::uint64_t first = later.wqe.inline_payload.size();
     const bool reads = later.wqe.carries_data() && !later.wqe.local.empty() &&
                        later.progress == Operation::Progress::kQueued && !later.ahead.has(first);
-    if (!reads || later.wqe.local.front().bytes == 0) continue;
+    if (!reads) continue;
     if (!add(later, later.wqe.local.front(), first, 0)) break;
   }
-  if (memory->read(parts.data(), parts.size())) return true;
-  for (Operation& read : qp.operations) read.ahead.drop();
-  return false;
+  return memory->read(parts.data(), parts.size());
 }
 
 void Requester::land_trailing(QueuePair& qp, std::int64_t now) {

@@ -46,7 +46,7 @@ bool has_atomic(const QueuePair& qp, const Packet& request) {
     case AtomicMode::kNone:
       return false;
     case AtomicMode::kInfiniBand:
-      return !masked && request.length == 8;
+      return !masked;
     case AtomicMode::kOnly8:
       return request.length == 8;
     case AtomicMode::kUpTo8:
@@ -62,7 +62,6 @@ const char* malformed(const QueuePair& qp, const Packet& request) {
   if (request.first == qp.receiving) return "a packet that does not go on with its message";
   if (request.payload_bytes > qp.rtr.mtu) return "a packet above the path MTU";
   const std::uint64_t end = request.offset + request.payload_bytes;
-  if (end > request.length) return "more data than the message has";
   if (end < request.length && request.payload_bytes < qp.rtr.mtu) {
     return "a packet below the path MTU in the midst of a message";
   }
@@ -102,8 +101,7 @@ Ring* Responder::replies_to(const Packet& request) const {
 
 /// An answer without payload; the caller commits it. Null: no room.
 Packet* Responder::begin_reply(const Packet& request, PacketKind kind) {
-  Ring* ring = replies_to(request);
-  Packet* packet = ring != nullptr ? ring->reserve(0) : nullptr;
+  Packet* packet = replies_to(request)->reserve(0);
   if (packet == nullptr) return nullptr;
   packet->kind = kind;
   packet->source = request.target;
@@ -187,7 +185,6 @@ bool Responder::on_request(const Packet& request, const std::uint8_t* payload, s
   if (request.inject == kNoRoom) return not_ready(request, Condition::kReceiver);
   if (request.inject == kPeerError) {
     qp->state = QpState::kError;
-    qp->receiving = false;
     return not_ready(request, Condition::kSilence);
   }
   if (request.inject != 0) {
@@ -222,9 +219,8 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
       qp.number, request.source, request.address, request.length, request.key, fault.syndrome,
       fault.why);
   land_held(qp);
-  reply(request, PacketKind::kAck, fault.syndrome, request.inject != 0 ? request.vendor : 0);
+  reply(request, PacketKind::kAck, fault.syndrome, request.vendor);
   qp.state = QpState::kError;
-  qp.receiving = false;
   context_.tell({event_of(fault.syndrome), qp.number});
 }
 
@@ -232,22 +228,20 @@ void Responder::fail(QueuePair& qp, const Packet& request, const Fault& fault) {
 /// message without bytes, whose key does not matter (InfiniBand 9.4.3 and 9.4.4).
 const Region* Responder::target(const QueuePair& qp, const Packet& request, std::uint64_t address,
                                 std::uint64_t bytes, Fault* fault) const {
-  const Region* region = nullptr;
-  if (bytes > 0) {
-    region = context_.regions.check(request.key, qp.attributes.pd, rights_of(request.kind), address,
-                                    bytes, &fault->why);
-    if (region == nullptr) fault->syndrome = kRemoteAccess;
-  }
-  if (fault->syndrome == 0 && !allowed(qp, request.kind)) {
+  if (!allowed(qp, request.kind)) {
     *fault = {kRemoteAccess, "the queue pair does not allow this access"};
-    region = nullptr;
+    return nullptr;
   }
+  if (bytes == 0) return nullptr;
+  const Region* region = context_.regions.check(
+      request.key, qp.attributes.pd, rights_of(request.kind), address, bytes, &fault->why);
+  if (region == nullptr) fault->syndrome = kRemoteAccess;
   return region;
 }
 
 bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* payload,
                      std::int64_t now) {
-  if (request.payload_bytes != request.length || request.length == 0) return false;
+  if (request.payload_bytes != request.length) return false;
   const std::int64_t delay =
       context_.adversary.delay_ns(Behaviour::kReorderWrites, qp.ordinal, place_of(qp, request));
   if (delay == 0) return false;
@@ -435,7 +429,7 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (!has_atomic(qp, request)) {
     return fail(qp, request, {kRemoteRequest, "the queue pair's mode does not have this atomic"});
   }
-  if ((request.length != 4 && request.length != 8) || request.address % request.length != 0 ||
+  if (request.address % request.length != 0 ||
       reinterpret_cast<std::uintptr_t>(region->at(request.address)) % request.length != 0) {
     return fail(qp, request, {kRemoteRequest, "an atomic on an unaligned word"});
   }
@@ -459,9 +453,6 @@ void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
   if (qp.answered.size() > std::size_t{1} << qp.rtr.log_responder_reads) qp.answered.pop_front();
   pending.not_before_ns =
       now + context_.adversary.delay_ns(Behaviour::kLateAtomic, qp.ordinal, place_of(qp, request));
-  // What it has overtaken is answered before.
-  if (!qp.held.empty())
-    pending.not_before_ns = std::max(pending.not_before_ns, qp.held.back().until_ns);
   qp.pending.push_back(std::move(pending));
   context_.wake(qp);
 }

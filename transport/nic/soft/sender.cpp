@@ -29,7 +29,7 @@ void fill(Packet& packet, const QueuePair& qp, const Operation& op) {
   packet.kind = kind_of(op.wqe);
   packet.wqe_kind = op.wqe.kind;
   packet.inject = op.inject;
-  packet.vendor = op.inject != 0 ? op.vendor : 0;
+  packet.vendor = op.vendor;
   packet.key = op.wqe.remote_key;
   packet.source = qp.number;
   packet.target = qp.rtr.remote_qpn;
