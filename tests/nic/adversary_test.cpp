@@ -197,7 +197,12 @@ TEST_CASE("in_small_batches_each_entry_of_a_doorbell_takes_a_visit") {
 
 /// Two writes and an atomic, by two keys of the same memory that differ in PCIe's ordering.
 struct TwoKeys {
-  soft::Engine engine{{.adversary = "reorder_writes=0.5"}};
+  explicit TwoKeys(const char* adversary = "reorder_writes=0.5")
+      : engine({.adversary = adversary}) {
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+  }
+  soft::Engine engine;
   std::uint32_t pd = engine.create_pd();
   Memory memory{engine, pd, 4096};
   std::uint32_t relaxed =
@@ -208,10 +213,6 @@ struct TwoKeys {
                             .access = 15 | std::uint32_t{soft::kRelaxedOrdering}});
   Queue a{engine, pd, {.log_entries = 8}}, b{engine, pd};
 
-  TwoKeys() {
-    a.connect(b.qpn());
-    b.connect(a.qpn());
-  }
   ~TwoKeys() { engine.destroy_region(relaxed); }
   [[nodiscard]] std::uint32_t key(bool is_relaxed) const {
     return is_relaxed ? relaxed : memory.key();
@@ -220,11 +221,12 @@ struct TwoKeys {
     REQUIRE_FALSE(a.ring_and_wait(static_cast<std::uint16_t>(a.next() - 1)).error());
   }
   /// So many of 100 writes of a word that came after another one by `second`.
-  int overtaken(std::uint32_t first, std::uint32_t second) {
+  int overtaken(std::uint32_t first, std::uint32_t second, std::uint8_t flags = 8) {
     int count = 0;
     for (std::uint8_t round = 1; round <= 100; ++round) {
       a.write_inline({memory.address(), first}, Bytes(8, round), 0);
-      a.write_inline({memory.address(), second}, Bytes(8, static_cast<std::uint8_t>(round + 100)));
+      a.write_inline({memory.address(), second}, Bytes(8, static_cast<std::uint8_t>(round + 100)),
+                     flags);
       finish();
       count += memory.data()[0] == round;
     }
@@ -252,6 +254,98 @@ TEST_CASE("only_what_comes_by_a_relaxed_key_passes_writes_before_it") {
   const bool may_pass = first && second;
   CHECK((keys.overtaken(keys.key(first), keys.key(second)) > 0) == may_pass);
   CHECK((keys.passed(keys.key(first), keys.key(second)) > 0) == may_pass);
+}
+
+TEST_CASE("relaxed_writes_keep_their_order_without_an_adversary_and_by_strong_ordering") {
+  TwoKeys in_order("off"), keys;
+  CHECK(in_order.overtaken(in_order.relaxed, in_order.relaxed) == 0);
+  constexpr std::uint8_t kSmallFence = 0x48, kStrongOrdering = 0x68, kFence = 0x88;
+  CHECK(keys.overtaken(keys.relaxed, keys.relaxed, kStrongOrdering) == 0);
+  CHECK(keys.overtaken(keys.relaxed, keys.relaxed, kSmallFence) > 0);
+  CHECK(keys.overtaken(keys.relaxed, keys.relaxed, kFence) > 0);
+}
+
+TEST_CASE("a_write_that_is_complete_has_landed_though_it_was_sent_twice") {
+  TwoKeys keys("reorder_writes=1,drop_reply=1");
+  for (std::uint8_t round = 1; round <= 100; ++round) {
+    // The answer to the first one gets lost, and the second one comes again while it is held.
+    for (const std::uint64_t at : {0, 64})
+      keys.a.write_inline({keys.memory.address(at), keys.relaxed}, Bytes(8, round));
+    keys.finish();
+    REQUIRE(__atomic_load_n(keys.memory.data() + 64, __ATOMIC_ACQUIRE) == round);
+    REQUIRE(__atomic_load_n(keys.memory.data(), __ATOMIC_ACQUIRE) == round);
+  }
+}
+
+TEST_CASE("what_is_held_while_its_queue_pair_goes_is_asked_for_again_and_ends") {
+  soft::Engine engine({.adversary = "reorder_writes=1"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096, 15 | std::uint32_t{soft::kRelaxedOrdering});
+  for (int round = 0; round < 100; ++round) {
+    Queue a(engine, pd), b(engine, pd);
+    a.connect(b.qpn(), {}, {.retries = 0});
+    b.connect(a.qpn());
+    const std::uint16_t index = a.write_inline({memory.address(), memory.key()}, Bytes(8, 1));
+    a.ring();
+    if (round % 2 == 0) REQUIRE(eventually([&] { return engine.counters().wqes > 0; }));
+    b.destroy_qp();
+    const Cqe cqe = a.wait(index);
+    if (cqe.error()) REQUIRE(unsigned{cqe.syndrome} == unsigned{kRetry});
+  }
+}
+
+TEST_CASE("a_region_that_goes_before_a_held_write_lands_is_an_error_or_has_it") {
+  soft::Engine engine({.adversary = "reorder_writes=1"});
+  const std::uint32_t pd = engine.create_pd();
+  int late = 0;
+  for (int round = 0; round < 400 && late < 3; ++round) {
+    Memory memory(engine, pd, 4096, 15 | std::uint32_t{soft::kRelaxedOrdering});
+    Queue a(engine, pd), b(engine, pd);
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    const std::uint16_t index = a.write_inline({memory.address(), memory.key()}, Bytes(8, 9));
+    a.ring();
+    memory.drop();
+    const Cqe cqe = a.wait(index);
+    late += cqe.error();
+    REQUIRE(memory.data()[0] == (cqe.error() ? 0 : 9));
+    if (cqe.error()) REQUIRE(unsigned{cqe.syndrome} == unsigned{kAccess});
+  }
+  CHECK(late > 0);
+}
+
+TEST_CASE("completions_are_left_out_only_where_a_later_one_stands_for_them") {
+  const bool collapsed = GENERATE(true, false), skips = GENERATE(true, false);
+  const std::uint8_t between = GENERATE(std::uint8_t{8}, std::uint8_t{0});
+  Pair pair({.adversary = skips ? "skip=1" : "off"}, {.log_cq = 6, .collapsed = collapsed});
+  for (int i = 0; i < 20; ++i) {
+    pair.a.nop();
+    pair.a.nop(between);
+  }
+  pair.a.nop();
+  pair.a.ring();
+  const std::uint64_t all = between != 0 ? 41 : 21;
+  CAPTURE(collapsed, skips, all);
+  if (!skips || !collapsed || between == 0) {
+    CHECK(eventually([&] { return pair.engine.counters().cqes == all; }));
+  } else {
+    CHECK_FALSE(pair.a.wait(40).error());
+    CHECK(pair.engine.counters().cqes < all);
+  }
+}
+
+TEST_CASE("messages_of_several_packets_are_lost_once_and_others_never") {
+  Pair pair({.adversary = "drop=1"}, {}, {.mtu = 256});
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 256))).error());
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, 1500))).error());
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1)).error());
+  CHECK(pair.engine.counters().retries == 0);
+  for (std::uint64_t retries = 1; retries <= 5; ++retries) {
+    std::memset(pair.source.data(), static_cast<int>(retries), 1500);
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 1500))).error());
+    CHECK(std::memcmp(pair.target.data(), pair.source.data(), 1500) == 0);
+    CHECK(pair.engine.counters().retries == retries);
+  }
 }
 
 TEST_CASE("a_read_by_any_key_comes_after_writes_by_a_relaxed_one") {

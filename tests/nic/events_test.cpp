@@ -34,6 +34,11 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
     CHECK(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(4), pair.near(0, 8), 1)).error());
     CHECK(told(Kind::kInvalidRequest, pair.b.qpn()));
   }
+  SECTION("a request that this end could not execute") {
+    pair.engine.add_rules("op=write:syndrome=0x14");
+    CHECK(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8))).error());
+    CHECK(told(Kind::kQueueFatal, pair.b.qpn()));
+  }
   SECTION("a completion queue that breaks, which completes nothing any more") {
     pair.engine.add_rules("op=nop:cq=overrun");
     pair.a.nop();
@@ -63,6 +68,21 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
     CHECK_FALSE(eventually([&] { return pair.b.peek().has_value(); }, 20'000'000));
   }
   pair.engine.ignore_events(listener);
+}
+
+TEST_CASE("reads_that_a_flap_of_the_port_cuts_are_whole_at_their_end") {
+  constexpr std::uint32_t kReads = 15, kBytes = 4000;
+  Pair pair({.rules = "qp=#1:times=1:port=flap:2ms"}, {}, {.mtu = 256});
+  for (std::uint64_t i = 0; i < Pair::kBytes; ++i)
+    pair.target.data()[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < kReads; ++i)
+    last = pair.a.read(pair.far(i * kBytes + 1), pair.near(i * kBytes, kBytes));
+  pair.b.nop();
+  pair.a.ring();
+  pair.b.ring();  // while some packets are under way
+  CHECK_FALSE(pair.a.wait(last).error());
+  CHECK(std::memcmp(pair.source.data(), pair.target.data() + 1, kReads * kBytes) == 0);
 }
 
 TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
