@@ -217,6 +217,44 @@ TEST_CASE("what_is_read_late_is_not_read_with_what_is_read_before") {
   CHECK(apart);
 }
 
+TEST_CASE("sources_after_a_fence_are_read_later") {
+  BatchedPair pair;
+  std::uint16_t last = 0;
+  for (std::uint32_t i = 0; i < 8; ++i)
+    last = pair.a.write(pair.far(i * kPiece), pair.near(i * kPiece, kPiece), i == 4 ? 0x88 : 8);
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(equal(pair.far_memory, 0, pair.near_memory, 0, 8 * kPiece));
+  CHECK(pair.near_memory.reads == 2);
+  CHECK(pair.near_memory.parts == 8);
+}
+
+TEST_CASE("a_write_whose_bytes_got_lost_in_what_another_request_asked_for_is_an_error") {
+  BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
+  pair.far_memory.failing_flushes = 1;  // that of the atomic, and with it what was written before
+  pair.a.write_inline(pair.far(0), Bytes(8, 1), 0);
+  pair.a.fetch_add(pair.far(64), pair.near(0, 8), 1);
+  pair.a.ring();
+  const Cqe first = pair.a.wait_next();
+  CHECK(first.counter == 0);
+  CHECK(unsigned{first.syndrome} == unsigned{kRemoteOperation});
+  CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
+}
+
+TEST_CASE("a_result_that_does_not_get_into_batched_memory_is_an_error") {
+  const bool read = GENERATE(true, false);
+  BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
+  pair.near_memory.failing_flushes = 1;
+  if (read) {
+    pair.a.read(pair.far(0), pair.near(0, kPiece));
+  } else {
+    pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1);
+  }
+  pair.a.ring();
+  const Cqe cqe = pair.a.wait_next();
+  CHECK(unsigned{cqe.syndrome} == unsigned{kProtection});
+  CHECK_THAT(pair.engine.violations(), Catch::Contains("a local region could not be reached"));
+}
+
 TEST_CASE("a_dump_settles_what_trails_in_batched_memory") {
   BatchedPair pair({.adversary = "trailing_read=1"});
   pair.a.read(pair.far(0), pair.near(0, kPiece), 0);

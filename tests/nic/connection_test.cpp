@@ -138,8 +138,9 @@ TEST_CASE("lost_answers_are_given_again_and_nothing_is_executed_twice") {
           0);
   }
   CHECK_FALSE(ends.read(3000).error());
+  CHECK_FALSE(ends.write(0).error());
   CHECK(*ends.target.as<std::uint64_t>() == 40);
-  CHECK(ends.engine.counters().retries == 81);
+  CHECK(ends.engine.counters().retries == 82);
   CHECK(ends.engine.violations().empty());
 }
 
@@ -274,6 +275,13 @@ TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_say
     CHECK_FALSE(ends.fetch_add().error());
     CHECK(clock_ns() - begin >= 5 * 1'280'000);
     CHECK(*ends.target.as<std::uint64_t>() == 1);
+  }
+  SECTION("by the odd codes of the timer, too") {
+    Ends ends({.rules = "qp=#0:rnr:times=5"});
+    ends.connect({}, {}, {.min_rnr_timer = 15});  // 1.92 ms
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= 5 * 1'920'000);
   }
   SECTION("until the RNR retries are used up") {
     Ends ends({.rules = "qp=#0:rnr"});

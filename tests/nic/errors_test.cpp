@@ -196,6 +196,17 @@ TEST_CASE("remote_invalid_requests") {
         pair, kBadRequest, [](Pair& p) { return p.a.fetch_add(p.far(4), p.near(0, 8), 1); },
         QpState::kError);
   }
+  SECTION("an atomic that is aligned by its key's addresses alone") {
+    const std::uint32_t odd = pair.engine.create_region(
+        {.pd = pair.pd, .address = pair.target.data() + 4, .bytes = 64, .iova = 0, .access = 15});
+    expect_error(
+        pair, kBadRequest,
+        [&](Pair& p) {
+          return p.a.fetch_add({8, odd}, p.near(0, 8), 1);
+        },
+        QpState::kError);
+    pair.engine.destroy_region(odd);
+  }
   SECTION("an unaligned atomic of 4 bytes") {
     Bytes operands;
     for (int i = 0; i < 4; ++i) append32(operands, 0);
@@ -207,11 +218,19 @@ TEST_CASE("remote_invalid_requests") {
 }
 
 TEST_CASE("more_reads_than_the_responder_has_resources_for") {
-  Pair pair({.adversary = "late_read=1"}, {.log_cq = 7, .collapsed = false},
-            {.log_responder_reads = 0}, {.log_initiator_reads = 4});
+  const bool reads = GENERATE(true, false);
+  const std::uint32_t log_initiator = GENERATE(0u, 4u);
+  Pair pair({.adversary = "late_read=1,late_atomic=1"}, {.log_cq = 7, .collapsed = false},
+            {.log_responder_reads = 0}, {.log_initiator_reads = log_initiator});
   for (std::uint32_t i = 0; i < 64; ++i) {
-    pair.a.read(pair.far(0), pair.near(0, 8), i == 63 ? 8 : 0);
+    const std::uint8_t flags = i == 63 ? 8 : 0;
+    if (reads) pair.a.read(pair.far(0), pair.near(0, 8), flags);
+    if (!reads) pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1, flags);
     if (i % 16 == 15) pair.a.ring();
+  }
+  if (log_initiator == 0) {  // never more than one at a time
+    CHECK_FALSE(pair.a.wait_next().error());
+    return;
   }
   CHECK(eventually([&] { return pair.engine.state(pair.a.qpn()) == QpState::kError; }));
   CHECK(pair.a.wait_next().syndrome == kBadRequest);
@@ -326,6 +345,17 @@ TEST_CASE("rules_fail_drop_and_delay") {
     CHECK_FALSE(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1)).error());
     CHECK(pair.engine.counters().retries == 2);
     CHECK(*pair.target.as<std::uint64_t>() == 1);
+  }
+  SECTION("each once, where there is one retry from one answer to the next") {
+    const bool full = GENERATE(true, false);
+    std::string rules;
+    for (const char* number : {"0", "1", "2"})
+      rules += std::string(rules.empty() ? "" : ";") + "qp=#0:wqe=" + number +
+               ":times=1:" + (full ? "rnr" : "drop");
+    Pair pair({.rules = rules}, {}, {.min_rnr_timer = 1}, {.retries = 1, .rnr_retries = 1});
+    for (int i = 0; i < 3; ++i)
+      CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8))).error());
+    CHECK(pair.engine.counters().retries == 3);
   }
   SECTION("late") {
     Pair pair({.rules = "qp=0x40:op=nop:delay=30ms"});

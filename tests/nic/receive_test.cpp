@@ -148,6 +148,31 @@ TEST_CASE("a_send_is_complete_before_the_answer_to_it") {
   CHECK(unsigned{b.next().opcode} == 0);
 }
 
+TEST_CASE("a_send_whose_answer_got_lost_takes_one_buffer_and_is_complete_once") {
+  soft::Engine engine{{.adversary = "drop_reply=1"}};
+  End a(engine), b(engine);
+  const std::uint32_t mtu = GENERATE(256u, 4096u);
+  a.queue.connect(b.queue.qpn(), {.mtu = mtu});
+  b.queue.connect(a.queue.qpn(), {.mtu = mtu});
+  for (std::uint32_t i = 0; i < kEntries; ++i)
+    b.receives.write(i, 0, {b.memory.address(1024), 1024, b.memory.key()});
+  for (std::uint32_t round = 0; round < 2 * kEntries; ++round) {
+    const auto first = static_cast<std::uint8_t>(round + 1);
+    std::iota(a.memory.data(), a.memory.data() + 1000, first);
+    b.receives.post(round + 1);
+    a.queue.send({a.memory.address(), 1000, a.memory.key()});
+    a.queue.ring();
+    REQUIRE_FALSE(a.next().error());
+    const Cqe got = b.next();
+    CHECK(got.counter == round % kEntries);
+    CHECK(got.bytes == 1000);
+    CHECK(std::memcmp(b.memory.data() + 1024, a.memory.data(), 1000) == 0);
+  }
+  CHECK(engine.counters().retries == 2 * kEntries);
+  CHECK(engine.counters().cqes == 4 * kEntries);
+  CHECK(engine.violations().empty());
+}
+
 TEST_CASE("a_shared_receive_queue_is_kept_while_it_is_used") {
   soft::Engine engine{soft::EngineOptions{}};
   const std::uint32_t pd = engine.create_pd();
