@@ -227,7 +227,7 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
     caps[0x03] = static_cast<std::uint8_t>(current->timestamps);
   } else if (type == 0) {
     caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
-    caps[0x11] = 15;                             // log_max_qp_sz
+    caps[0x11] = current->log_queue_max;         // log_max_qp_sz
     caps[0x29] = 4;                              // log_max_ra_req_qp
     caps[0x2b] = 4;                              // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;

@@ -35,6 +35,7 @@ struct FakeVerbs {
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
+  std::uint8_t log_queue_max = 15;
   int registers = 1000;                         ///< doorbells that can still be had
   bool no_record = false;                       ///< queue pairs may do without a doorbell record
   std::uint8_t width = 0, speed = 0;            ///< of the port, as codes

@@ -159,6 +159,20 @@ TEST_CASE("partition_that_is_not_there_is_an_error") {
   CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
 }
 
+/// Two queues, of which the first one may be connected to the other.
+struct TwoQueues {
+  TwoQueues() : nic(setup.open()) {
+    nic->use_queue_memory(setup.memory.queue_region());
+    (void)nic->register_memory(setup.memory.heap_region());
+    for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
+    other = nic->connect_info(1);
+  }
+  Setup setup;
+  std::unique_ptr<Mlx5Nic> nic;
+  std::uint32_t numbers[2];
+  ConnectInfo other;
+};
+
 TEST_CASE("ends_that_do_not_match_are_told_apart") {
   fake_verbs_reset();
   Setup setup;
@@ -186,7 +200,48 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK_THAT(error_with([](ConnectWire& w) { w.global = 1; }),
              Catch::Contains("PE 3 uses GIDs and this PE does not") &&
                  Catch::Contains("GSHMEM_IB_GID_INDEX") && Catch::Contains("GRH_REQUIRED"));
+  // One full member of a partition is enough, and a GID that is not known is of any subnet.
+  CHECK(error_with([](ConnectWire& w) { w.pkey = 0x7fff; }).empty());
+  CHECK(error_with([](ConnectWire& w) { w.gid = {}; }).empty());
   CHECK(error_with([](ConnectWire&) {}).empty());
+}
+
+TEST_CASE("an_end_with_gids_and_one_without_say_which_is_which") {
+  fake_verbs_reset();
+  fake_verbs().grh_required = true;
+  const TwoQueues two;
+  ConnectWire wire;
+  std::memcpy(&wire, two.other.data(), sizeof(wire));
+  wire.global = 0;
+  ConnectInfo info{};
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  CHECK_THAT(error_of([&] { two.nic->connect(0, 3, info, 0); }),
+             Catch::Contains("this PE uses GIDs and PE 3 does not"));
+}
+
+TEST_CASE("on_ethernet_ends_may_be_in_two_subnets") {
+  fake_verbs_reset();
+  fake_verbs().ethernet = true;
+  const TwoQueues two;
+  ConnectWire wire;
+  std::memcpy(&wire, two.other.data(), sizeof(wire));
+  wire.gid[7] = 9;
+  ConnectInfo info{};
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  CHECK(error_of([&] { two.nic->connect(0, 3, info, 0); }).empty());
+}
+
+TEST_CASE("a_queue_is_no_deeper_than_the_device_has_them") {
+  for (const std::uint8_t log_most : {std::uint8_t{5}, std::uint8_t{6}}) {
+    fake_verbs_reset();
+    fake_verbs().log_queue_max = log_most;
+    Setup setup;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    nic->use_queue_memory(setup.memory.queue_region());
+    CHECK(
+        error_of([&] { (void)nic->create_queue(Memory::place(0)); }) ==
+        (log_most == 5 ? "GSHMEM_QP_DEPTH: 64 entries, but a queue of mlx5_7 has at most 32" : ""));
+  }
 }
 
 TEST_CASE("two_limited_members_of_a_partition_cannot_talk") {
@@ -423,20 +478,6 @@ TEST_CASE("bad_places_of_queues_are_errors") {
   CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
 }
 
-/// Two queues, of which the first one may be connected to the other.
-struct TwoQueues {
-  TwoQueues() : nic(setup.open()) {
-    nic->use_queue_memory(setup.memory.queue_region());
-    (void)nic->register_memory(setup.memory.heap_region());
-    for (int queue : {0, 1}) numbers[queue] = nic->create_queue(Memory::place(queue)).number;
-    other = nic->connect_info(1);
-  }
-  Setup setup;
-  std::unique_ptr<Mlx5Nic> nic;
-  std::uint32_t numbers[2];
-  ConnectInfo other;
-};
-
 TEST_CASE("ends_of_a_connection_are_described") {
   for (const bool ethernet : {false, true}) {
     fake_verbs_reset();
@@ -512,6 +553,7 @@ TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known
   CHECK_THAT(nic->queue_status(numbers[0], 3),
              Catch::StartsWith("the state of the queue is unknown: device command QUERY_QP: "));
   nic->stop();
+  CHECK(nic->queue_status(numbers[0], 3).empty());  // there is none any more
 }
 
 }  // namespace gshmem::nic::mlx5
