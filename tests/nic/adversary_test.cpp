@@ -269,7 +269,7 @@ TEST_CASE("a_write_that_is_complete_has_landed_though_it_was_sent_twice") {
   TwoKeys keys("reorder_writes=1,drop_reply=1");
   for (std::uint8_t round = 1; round <= 100; ++round) {
     // The answer to the first one gets lost, and the second one comes again while it is held.
-    for (const std::uint64_t at : {0, 64})
+    for (const std::uint64_t at : {0u, 64u})
       keys.a.write_inline({keys.memory.address(at), keys.relaxed}, Bytes(8, round));
     keys.finish();
     REQUIRE(__atomic_load_n(keys.memory.data() + 64, __ATOMIC_ACQUIRE) == round);
