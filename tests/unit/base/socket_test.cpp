@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::net;
@@ -168,6 +169,38 @@ TEST_CASE("an_address_of_the_system_is_an_endpoint_with_its_port_and_interface")
   CHECK(address_text(endpoint_from(address).value()) == "fe80::7%1000000");
   v6.sin6_scope_id = 0;
   CHECK(address_text(endpoint_from(address).value()) == "fe80::7");
+}
+
+TEST_CASE("an_address_with_its_port_is_resolved_and_another_text_is_an_error_that_names_it") {
+  const auto error_of = [](const std::string& address) -> std::string {
+    try {
+      (void)resolve(address, AddressFamily::kAny);
+    } catch (const Error& error) {
+      CHECK(error.code() == GSHMEMX_ERROR_CONFIG);
+      const std::string begin = "GSHMEM_UID_ADDRESS=\"" + address + "\": ", text = error.what();
+      CHECK(text.starts_with(begin));
+      return text.substr(begin.size());
+    }
+    return "none";
+  };
+  for (const char* text : {"", "4711", ":4711", "[]:4711", "::1:4711", "[::1:4711", "::1]:4711"})
+    CHECK(error_of(text) == "expected host:port or [ipv6]:port");
+  for (const char* port : {"", "0", "65536", "-1", "1x", "x1", " 1", "99999999999"})
+    CHECK(error_of(std::string("127.0.0.1:") + port) == "the port has to lie in 1..65535");
+  const auto texts = [](const std::string& address, AddressFamily family) {
+    std::vector<std::string> all;
+    for (const Endpoint& endpoint : resolve(address, family))
+      all.push_back(endpoint_text(endpoint));
+    return all;
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(texts("127.0.0.1:1", AddressFamily::kAny) == Texts{"127.0.0.1:1"});
+  CHECK(texts("127.0.0.1:1", AddressFamily::kIpv4) == Texts{"127.0.0.1:1"});
+  CHECK(texts("[127.0.0.1]:1", AddressFamily::kAny) == Texts{"127.0.0.1:1"});
+  CHECK(texts("[::1]:65535", AddressFamily::kAny) == Texts{"[::1]:65535"});
+  CHECK(texts("[::1]:65535", AddressFamily::kIpv6) == Texts{"[::1]:65535"});
+  CHECK_THROWS_AS(resolve("127.0.0.1:1", AddressFamily::kIpv6), Error);
+  CHECK_THROWS_AS(resolve("[::1]:1", AddressFamily::kIpv4), Error);
 }
 
 TEST_CASE("a_text_has_the_same_cookie_everywhere_and_a_random_one_comes_once") {

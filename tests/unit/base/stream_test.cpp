@@ -2,8 +2,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -87,6 +90,7 @@ TEST_CASE("what_was_sent_before_the_end_is_still_read") {
   CHECK(from.receive() == nullptr);
   CHECK(from.state() == Stream::State::kClosed);
   CHECK(from.error() == 0);
+  CHECK(from.reason() == "connection closed");
 }
 
 TEST_CASE("what_is_no_frame_that_the_owner_takes_ends_the_stream") {
@@ -99,6 +103,11 @@ TEST_CASE("what_is_no_frame_that_the_owner_takes_ends_the_stream") {
     send_all(pair.a, bad);
     CHECK(from.receive() == nullptr);
     CHECK(from.state() == Stream::State::kStranger);
+    CHECK(from.reason() == "it sent what is no frame");
+    CHECK(from.poll_events() == POLLIN);
+    from.queue(good);
+    CHECK_FALSE(from.flushed());  // it can be told
+    CHECK(from.poll_events() == (POLLIN | POLLOUT));
   }
   {
     Pair pair;
@@ -140,4 +149,24 @@ TEST_CASE("sending_to_who_has_gone_is_no_error_of_its_own") {
   CHECK(to.flushed());
   CHECK(to.receive() == nullptr);
   CHECK(to.state() == Stream::State::kClosed);
+  CHECK(to.error() == EPIPE);
+  CHECK(to.reason() == std::strerror(EPIPE));
+  to.queue(make_frame({.kind = FrameKind::kNews}));
+  CHECK(to.flushed());
+}
+
+TEST_CASE("what_is_queued_can_be_dropped_and_the_rest_be_read_after_the_last_word") {
+  Pair pair;
+  Stream to(std::move(pair.a), kAll), from(std::move(pair.b), kAll);
+  to.queue(make_frame({.kind = FrameKind::kNews}));
+  to.drop_outgoing();
+  CHECK(to.flushed());
+  to.queue(make_frame({.kind = FrameKind::kGoodbye}));
+  to.send_some();
+  to.finish_sending();
+  const Frame got = from.receive();
+  REQUIRE(got != nullptr);
+  CHECK(header_of(got).kind == FrameKind::kGoodbye);
+  CHECK(from.receive() == nullptr);
+  CHECK(from.state() == Stream::State::kClosed);
 }
