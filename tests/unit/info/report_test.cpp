@@ -43,7 +43,7 @@ Report full_report() {
   report.nics = {{"mlx5_0", 2, "Ethernet", "DOWN", "100 Gb/sec"}};
   report.job = Job{
       .rank = 0,
-      .pes = {pe_on(0, 1, "GPU-b"), pe_on(1, -1, "")},
+      .pes = {pe_on(0, 0, "GPU-a"), pe_on(1, -1, "")},
       .paths = {Path::kSelf, Path::kNetwork, Path::kPcie, Path::kSelf},
       .why = {"", "far", "", ""},
       .algorithms = {.team = {nullptr, 0, 1, 2, 0, 0, 1, 1},
@@ -88,7 +88,7 @@ RDMA network cards
   mlx5_0 port 2: Ethernet, DOWN, 100 Gb/sec
 
 Job
-  PE 0: bootstrap pmix, host node7, GPU 1 (H, GPU-b)
+  PE 0: bootstrap pmix, host node7, GPU 0 (H, GPU-a)
       to PE 0: load/store, self
       to PE 1: network (ofi); far
   PE 1: bootstrap , host , CPU mode
@@ -123,7 +123,7 @@ constexpr char kFullJson[] = R"page({
               "rate": "100 Gb/sec"}],
     "pes": [
       {"pe": 0, "bootstrap": "pmix", "host": "node7",
-       "gpu": {"device": 1, "name": "H", "uuid": "GPU-b"}, "paths": ["self", "network"],
+       "gpu": {"device": 0, "name": "H", "uuid": "GPU-a"}, "paths": ["self", "network"],
        "nic": "ofi", "why_no_load_store": ["", "far"]},
       {"pe": 1, "bootstrap": "", "host": "", "gpu": null, "paths": ["PCIe", "self"], "nic": "",
        "why_no_load_store": ["", ""]}],
