@@ -4,6 +4,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 using namespace gshmem::p2p;
 
 namespace {
@@ -90,6 +96,33 @@ TEST_CASE("what_fails_between_groups_takes_no_path_away_inside_of_one") {
   // Greedily, PE 2 would be alone.
   CHECK(sets_that_reach_each_other(reach) == std::vector<int>{0, 0, 1, 0});
   CHECK(sets_of_groups(reach, {0, 0, 1, 1}) == std::vector<int>{0, 0, 1, 1});
+}
+
+TEST_CASE("one_pair_of_two_groups_that_fails_one_way_keeps_them_apart") {
+  for (std::size_t from = 0; from < 4; ++from) {
+    for (std::size_t to = 0; to < 4; ++to) {
+      if (from / 2 == to / 2) continue;
+      Rows reach(4, std::vector<char>(4, 1));
+      reach[from][to] = 0;
+      INFO(from << " does not reach " << to);
+      CHECK(sets_of_groups(reach, {0, 0, 1, 1}) == std::vector<int>{0, 0, 1, 1});
+    }
+  }
+}
+
+TEST_CASE("inside_of_a_group_each_pair_counts_both_ways") {
+  for (std::size_t from = 0; from < 3; ++from) {
+    for (std::size_t to = 0; to < 3; ++to) {
+      if (from == to) continue;
+      Rows reach(3, std::vector<char>(3, 1));
+      reach[from][to] = 0;
+      INFO(from << " does not reach " << to);
+      // The later one of the two is alone.
+      std::vector<int> expected(3, 0);
+      expected[std::max(from, to)] = 1;
+      CHECK(sets_of_groups(reach, {5, 5, 5}) == expected);
+    }
+  }
 }
 
 TEST_CASE("a_third_group_joins_those_that_it_reaches") {
