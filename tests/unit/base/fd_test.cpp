@@ -175,7 +175,7 @@ TEST_CASE("more_mutexes_than_there_is_room_for_are_an_error") {
               ++held;
             }
           } catch (const Error& error) {
-            return error.code() == GSHMEMX_ERROR_INTERNAL && held > 0 ? 0 : 1;
+            return error.code() == GSHMEMX_ERROR_INTERNAL && held >= 12 ? 0 : 1;  // a few are held
           }
           return 2;
         }) == 0);
