@@ -48,6 +48,25 @@ class Spy final : public Collectives {
   std::promise<Contact> told;
 };
 
+/// Rank 1 of two, whose rank 0 listens at a port of the loopback interface, or at none.
+class FromThem final : public Collectives {
+ public:
+  explicit FromThem(std::uint16_t port) {
+    contact_.endpoint.ip = {127, 0, 0, 1};
+    contact_.endpoint.port = port;
+  }
+  int rank() const noexcept override { return 1; }
+  int size() const noexcept override { return 2; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    REQUIRE(bytes == sizeof(contact_));
+    std::memcpy(recv, &contact_, bytes);
+    std::memcpy(static_cast<char*>(recv) + bytes, send, bytes);
+  }
+
+ private:
+  Spy::Contact contact_{};
+};
+
 /// Rank 0, which waits for what `caller` does to its address.
 template <class Caller>
 std::vector<control::Link> links_with(const Config& config, double seconds, const Caller& caller) {
@@ -138,6 +157,42 @@ TEST_CASE("leader_without_descriptors_says_so") {
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a_leader_that_cannot_listen_says_why_when_the_others_know_that_it_does_not") {
+  Spy spy;
+  net::Endpoint of_nobody;
+  of_nobody.ip = {192, 0, 2, 1};  // TEST-NET-1
+  try {
+    (void)control::connect_hosts(spy, control::group_hosts({"here", "there"}, 0), of_nobody,
+                                 Config{}, 0.5);
+    FAIL("it listens");
+  } catch (const Error& error) {
+    CHECK(error.code() == GSHMEMX_ERROR_SYSTEM);
+    CHECK(error.what() == "listening on 192.0.2.1:0: " + std::string(std::strerror(EADDRNOTAVAIL)));
+  }
+  CHECK(spy.told.get_future().get().endpoint.port == 0);
+}
+
+TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") {
+  const auto error_of = [](std::uint16_t port) {
+    FromThem spy(port);
+    try {
+      (void)control::connect_hosts(spy, control::group_hosts({"here", "there"}, 1), {}, Config{},
+                                   20 * test::kPatience);
+    } catch (const Error& error) {
+      CHECK(error.code() == GSHMEMX_ERROR_PEER_FAILED);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  CHECK(error_of(0) == "PE 0 does not listen");
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  const std::uint16_t free = net::listen_on(loopback).endpoint.port;  // which is closed again
+  CHECK(error_of(free) == "PE 1 cannot connect to PE 0 on host here at 127.0.0.1:" +
+                              std::to_string(free) + ": " + std::strerror(ECONNREFUSED) +
+                              "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
 }
 
 TEST_CASE("a_link_ends_when_a_host_is_silent_for_as_long_as_the_settings_say") {
