@@ -333,6 +333,23 @@ TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi]
   end(*queues[1]);
 }
 
+TEST_CASE("a PE has a receive for every message that may come", "[ofi][double]") {
+  if (!have_double()) return;
+  FabricDouble& rules = *fabric_double();
+  // Of each of two PEs: 16 requests to each PE and as many answers.
+  {
+    rules.taken[FabricDouble::kReceive] = 0;
+    const Job job(2, TwoPes::leg_of("efa/efa", "off"));
+    CHECK(rules.taken[FabricDouble::kReceive] == 2 * (2 * 16 + 32u));
+  }
+  // Atomics alone: 64 of them, and as many answers; by two NICs those of the peers of each.
+  rules.taken[FabricDouble::kReceive] = 0;
+  Leg leg = TwoPes::leg_of("efa/efa-direct", "auto");
+  leg.nics = 2;
+  const Job job(2, leg);
+  CHECK(rules.taken[FabricDouble::kReceive] == 2 * (2 * 64 + 2 * 64u));
+}
+
 TEST_CASE("staged writes are no more at a time than the target has receives for", "[ofi][double]") {
   if (!have_double()) return;
   const int size = GENERATE(1, 2);
