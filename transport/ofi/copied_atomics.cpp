@@ -34,25 +34,24 @@ bool CopiedAtomics::done(Ticket ticket) {
   throw error;
 }
 
-/// The word of the request; that of another length which it shares bytes with is none:
-/// words_.size() then.
-std::size_t CopiedAtomics::word_of(const Request& request) {
+/// The word of the request, perhaps a new one; null when it shares bytes with one of another
+/// length.
+CopiedAtomics::Word* CopiedAtomics::word_of(const Request& request) {
   const std::uint64_t bytes = request.wqe.length;
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    Word& word = words_[i];
-    if (word.offset == request.offset && word.bytes == bytes) return i;
+  for (Word& word : words_) {
+    if (word.offset == request.offset && word.bytes == bytes) return &word;
     if (word.offset < request.offset + bytes && request.offset < word.offset + word.bytes)
-      return kMost;
+      return nullptr;
   }
   words_.push_back({.offset = request.offset, .bytes = bytes});
   words_.back().known = request.old == nullptr && sets(request.wqe);
-  return words_.size() - 1;
+  return &words_.back();
 }
 
 void CopiedAtomics::begin() {
   requests_.clear();
   words_.clear();
-  while (!waiting_.empty() && requests_.size() < kMost && word_of(waiting_.front()) < kMost) {
+  while (!waiting_.empty() && requests_.size() < kMost && word_of(waiting_.front()) != nullptr) {
     requests_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -80,7 +79,7 @@ void CopiedAtomics::change() {
   for (std::size_t i = 0; i < words_.size(); ++i)
     if (!words_[i].known) std::memcpy(&words_[i].value, slot(i), words_[i].bytes);
   for (const Request& request : requests_) {
-    Word& word = words_[word_of(request)];
+    Word& word = *word_of(request);
     if (request.old != nullptr) *request.old = word.value;
     const std::uint64_t result = nic::atomic_result(request.wqe, word.value);
     word.changed |= word.known || result != word.value;

@@ -43,7 +43,7 @@ class CopiedAtomics {
   enum class State { kIdle, kReading, kWriting };
 
   void begin();
-  [[nodiscard]] std::size_t word_of(const Request& request);
+  [[nodiscard]] Word* word_of(const Request& request);
   void change();
   void end();
   [[nodiscard]] bool copied();
