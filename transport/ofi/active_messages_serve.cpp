@@ -78,7 +78,6 @@ bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
       break;
     case MessageKind::kRead:
       answer->set_header(answer_to(header));
-      answer->state = State::kReading;
       start_copy(*answer, [&] {
         return setup_.heap.start_read(header.offset, answer->payload(), header.bytes);
       });
