@@ -48,16 +48,14 @@ void Faults::say() noexcept {
 void Faults::look(bool on_gpu) noexcept {
   abi::FaultRecord record;
   if (!fault_read(state_.control, &record)) return;
-  bool by_host = false;  // who has said it
   Known known = Known::kHere;
   {
     const std::lock_guard lock(mutex_);
-    by_host = !by_host_.empty();
     known = known_;
   }
   log_set_pe(state_.my_pe);
   if (ends_job() && __atomic_load_n(&state_.control->returned, __ATOMIC_ACQUIRE) == 0) {
-    if (on_gpu && !by_host) end_job();
+    if (on_gpu) end_job();
     return;
   }
   say();
