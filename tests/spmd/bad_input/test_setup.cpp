@@ -42,6 +42,18 @@ void require_gpu() {
   if (!contains(gpu.output, "status 0\n")) skip("needs a GPU: " + gpu.output);
 }
 
+/// Room for so many bytes more in the calling process; what the limit was.
+rlimit limit_addresses(std::size_t more) {
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit little = before;
+  little.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more;
+  setrlimit(RLIMIT_AS, &little);
+  return before;
+}
+
 }  // namespace
 
 TEST_CASE("call_before_init_or_after_finalize_ends_the_process_with_a_message") {
@@ -122,13 +134,7 @@ TEST_CASE("launch_whose_threads_cannot_all_be_started_throws_and_runs_none") {
       ctx.block().sync();
     };
     // Room for some of 64 threads: each has a stack of 8 MiB or what `ulimit -s` says.
-    rlimit before{};
-    getrlimit(RLIMIT_AS, &before);
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    rlimit little = before;
-    little.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (100u << 20);
-    setrlimit(RLIMIT_AS, &little);
+    const rlimit before = limit_addresses(100u << 20);
     try {
       launch({.blocks = 1, .threads = 64}, body);
       std::puts("launched");
@@ -286,11 +292,28 @@ TEST_CASE("unknown_variable_is_a_warning_with_the_nearest_name") {
 
 TEST_CASE("heap_larger_than_the_machine_is_an_error") {
   for (const std::string size : {"500T", "16000000T"}) {
-    expect_status(init_with({{"GSHMEM_SYMMETRIC_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
-                  {"symmetric heap of"});
+    expect_status(
+        init_with({{"GSHMEM_SYMMETRIC_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
+        {"symmetric heap of", size == "500T" ? "GSHMEM_SYMMETRIC_SIZE" : "address space"});
     expect_status(init_with({{"GSHMEM_REGISTERED_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
                   {"GSHMEM_REGISTERED_SIZE=", "a process has 128T of addresses"});
   }
+}
+
+TEST_CASE("queues_for_which_there_are_no_addresses_are_an_error_that_says_so") {
+  if (kUnderAsan || kUnderTsan) skip("sanitizers need address space without limit");
+  const Outcome outcome =
+      in_child(quick({{"GSHMEM_P2P", "0"},
+                      {"GSHMEM_NIC", "soft"},
+                      {"GSHMEM_QPS_PER_PE", "64"},
+                      {"GSHMEM_QP_DEPTH", "32768"}}),
+               [] {
+                 limit_addresses(500u << 20);  // twice 128 queues of 2 MiB do not fit
+                 run_threads(2, [](const Runtime&) {});
+               });
+  INFO(outcome.output);
+  CHECK(outcome.code == 3);
+  CHECK(contains(outcome.output, " bytes of host memory for work queues\n"));
 }
 
 TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
