@@ -171,6 +171,24 @@ TEST_CASE("who_refused_a_request_tells_when_its_sender_does_not_look") {
   }
 }
 
+TEST_CASE("who_makes_a_wrong_call_hears_nothing_of_a_port_that_was_down") {
+  for (const Leg& leg : process_legs({"soft"})) {
+    const auto outcomes = in_job(leg, "report", [&](Area& area) {
+      if (gshmem_my_pe() != kActor) return;
+      inject("times=1:port=flap:20ms");
+      gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kTarget);
+      gshmem_quiet();
+      gshmem_putmem_nbi(area.dest[0], area.source[0], kBytes, kPes);
+      spmd::print_fault();
+    });
+    INFO(leg.name() << "\n" << text_of(outcomes));
+    const std::string& output = outcomes[kActor].output;
+    CHECK(contains(output, "finalized"));
+    CHECK(contains(output,
+                   "\nfault 1 3 gshmem_putmem_nbi: argument pe = 3 is out of range [0, 3)\n"));
+  }
+}
+
 TEST_CASE("signal_that_the_program_waits_for_is_no_error") {
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     for (const std::string doorbell : {"auto", "agent"}) {
