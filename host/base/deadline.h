@@ -56,4 +56,9 @@ class Deadline {
   Clock::time_point at_;
 };
 
+/// The sooner one of two times for poll(2), where -1 is later than all others.
+[[nodiscard]] inline int sooner_ms(int one, int other) {
+  return static_cast<int>(std::min(static_cast<unsigned>(one), static_cast<unsigned>(other)));
+}
+
 }  // namespace gshmem

@@ -310,8 +310,7 @@ void LocalPeers::check_gone(const std::vector<int>& from) const {
 void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& deadline) {
   check_gone(from);  // its last letter may have been taken in before
   pollfd entry{mailbox_.get(), POLLIN, 0};
-  const int left_ms = deadline.poll_ms();
-  const int ready = poll_once({&entry, 1}, left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs));
+  const int ready = poll_once({&entry, 1}, sooner_ms(deadline.poll_ms(), kLookMs));
   const std::string why = ready > 0 ? "" : stopped_();
   take_letters(from);
   require(why.empty(), GSHMEMX_ERROR_PEER_FAILED, why);

@@ -142,12 +142,11 @@ void Monitor::wait(std::vector<pollfd>& entries) {
     entries.push_back({peer.finished ? -1 : peer.stream.fd().get(), peer.stream.poll_events(), 0});
   }
   int limit_ms = ending_ ? 10 : ticking_ ? 100 : -1;
-  const auto shorten = [&](int ms) { limit_ms = limit_ms < 0 ? ms : std::min(limit_ms, ms); };
   if (const auto due = ends_.next_due()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now()).count();
-    shorten(static_cast<int>(std::max<long>(left, 0)));
+    limit_ms = sooner_ms(limit_ms, static_cast<int>(std::max<long>(left, 0)));
   }
-  if (leaving_) shorten(leaving_->poll_ms());
+  if (leaving_) limit_ms = sooner_ms(limit_ms, leaving_->poll_ms());
   poll_once(entries, limit_ms);
 }
 

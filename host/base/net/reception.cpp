@@ -17,9 +17,7 @@ constexpr int kPauseMs = 100;  // when the process is out of descriptors
 bool Reception::wait(const Deadline& deadline, const Fd& also) {
   std::vector<pollfd> entries{{also.get(), POLLIN, 0}};
   add_to(entries);
-  const int own_ms = poll_ms(), end_ms = deadline.poll_ms();
-  const int ms = own_ms < 0 ? end_ms : end_ms < 0 ? own_ms : std::min(own_ms, end_ms);
-  poll_once(entries, ms);
+  poll_once(entries, sooner_ms(poll_ms(), deadline.poll_ms()));
   serve(entries.data() + 1);
   return entries[0].revents != 0;
 }
@@ -49,10 +47,7 @@ void Reception::serve(const pollfd* entries) {
 
 int Reception::poll_ms() const {
   int least = paused_ ? kPauseMs : -1;
-  for (const Caller& caller : callers_) {
-    const int ms = caller.until.poll_ms();
-    least = least < 0 ? ms : std::min(least, ms);
-  }
+  for (const Caller& caller : callers_) least = sooner_ms(least, caller.until.poll_ms());
   return least;
 }
 
