@@ -73,6 +73,8 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
         post_bad_put(area);
         std::printf("status %d\n", gshmemx_quiet_status());
         std::printf("again %d\n", gshmemx_quiet_status());
+        ::usleep(250'000);  // others would end the job, if they were told
+        std::puts("patient");
         std::fflush(stdout);
       }
       gshmem_barrier_all();
@@ -84,6 +86,7 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
       CHECK_FALSE(contains(outcome.output, "still here"));
     }
     CHECK(contains(outcomes[kActor].output, "status 15\nagain 15\n"));
+    CHECK(contains(outcomes[kActor].output, "patient\n"));
     CHECK(contains(outcomes[kActor].output, "PE 2 failed: local protection error"));
   }
 }

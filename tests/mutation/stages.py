@@ -70,7 +70,7 @@ STAGES = {
                            r"(api\.nvshmem_symbols|install\.nvshmem_make)$", 120)],
     "host": [units("p2p_teams_test", "queue_wait_test", "control_plane_test"), MISUSE, spmd("threads_3", "soft_threads_3", "mpirun_2"),
              spmd("soft_teams_of_11", "teams_of_67"),
-             tests([*LIBRARY, "gshmem-info"], r"(launch|api|info\.network$|errors\.(target_is_killed|quiet|finalize|who))", 120), HOSTS],
+             tests([*LIBRARY, "gshmem-info"], r"(launch|api|info\.network$|errors\.(target_is_killed|quiet|finalize|who|remote_access))", 120), HOSTS],
     "transport/p2p": [
         units("p2p_test", "p2p_teams_test"),
         MISUSE, spmd("threads_2", "mpirun_2", "soft_mixed_threads_3")],
