@@ -4,6 +4,7 @@
 
 #include <gshmem/gshmem.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
@@ -48,6 +49,13 @@ void await_signal();
 
 [[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+[[nodiscard]] inline std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
 }
 
 /// Ends the test case as skipped.

@@ -1,5 +1,6 @@
 // A PE dies or leaves while the others need it: they learn which one in bounded time, finalize
 // returns, and the dead leave nothing behind.
+#include "tests/sanitizers/sanitizers.h"
 #include "tests/spmd/bad_input/children.h"
 
 #include <catch2/catch.hpp>
@@ -233,6 +234,37 @@ TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_an_allocation"
   CHECK(contains(outcome.output,
                  "gshmem_malloc: this PE is stopped by a fault: gshmem_int_p: argument pe = 7 is "
                  "out of range [0, 1)"));
+}
+
+TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_it") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  const Environment soft =
+      quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}, {"GSHMEM_LOG", "info"}});
+  for (const bool dies : {false, true}) {
+    const auto outcomes = in_children(3, soft, [&](int rank) {
+      const Runtime runtime;
+      auto* const word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+      gshmem_barrier_all();
+      if (rank == kVictim && dies) (void)raise(SIGKILL);
+      if (rank == kVictim) gshmem_int_p(word, 1, 77);
+      gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+      usleep(350'000);  // in which all look several times
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string& output = outcomes[static_cast<std::size_t>(rank)].output;
+      INFO("PE " << rank << ": " << output);
+      const std::string fault = "gshmem_int_p: argument pe = 77 is out of range [0, 3)\n";
+      if (rank == kVictim) {
+        CHECK(times(output, "ERROR: " + fault) == (dies ? 0u : 1u));
+      } else {
+        CHECK(times(output, "ERROR: ") == 1);
+        CHECK(times(output, dies ? "ERROR: PE 1 died"
+                                 : "ERROR: PE 1 was stopped by a fault: " + fault) == 1);
+        CHECK(times(output, "PE 1 was stopped") == (dies ? 0u : 1u));
+      }
+      CHECK(times(output, "PE 0 was stopped") + times(output, "PE 2 was stopped") == 0);
+    }
+  }
 }
 
 TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {

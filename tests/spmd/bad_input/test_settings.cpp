@@ -54,14 +54,6 @@ void use_all_paths() {
   gshmem_free(words);
 }
 
-std::size_t times(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 std::set<int> open_descriptors() {
   std::set<int> found;
   DIR* folder = opendir("/proc/self/fd");
