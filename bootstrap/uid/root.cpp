@@ -81,9 +81,9 @@ class RootLoop {
   }
 
   void wait() {
-    polled_.assign(1, {stopping_ ? -1 : wake_, POLLIN, 0});
+    polled_.assign(1, polled(stopping_ ? -1 : wake_, POLLIN));
     for (const auto& rank : ranks_)
-      polled_.push_back({rank->stream.fd().get(), rank->stream.poll_events(), 0});
+      polled_.push_back(polled(rank->stream.fd().get(), rank->stream.poll_events()));
     polled_ranks_ = ranks_.size();
     reception_.add_to(polled_);
     poll_once(polled_, wait_ms());

@@ -18,6 +18,9 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
+/// What poll(2) is to look for at a descriptor; one below 0 is none.
+[[nodiscard]] inline pollfd polled(int fd, short events) { return {fd, events, 0}; }
+
 /// poll(2) once. All revents are 0 when the time is over (-1 = no end), or a signal came first.
 /// Returns the number of others. Errors: GSHMEMX_ERROR_SYSTEM.
 int poll_once(std::span<pollfd> entries, int milliseconds);

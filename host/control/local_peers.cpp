@@ -309,7 +309,7 @@ void LocalPeers::check_gone(const std::vector<int>& from) const {
 /// which there is no letter, has hung up; there is a reason to give up.
 void LocalPeers::wait_for_letters(const std::vector<int>& from, const Deadline& deadline) {
   check_gone(from);  // its last letter may have been taken in before
-  pollfd entry{mailbox_.get(), POLLIN, 0};
+  pollfd entry = polled(mailbox_.get(), POLLIN);
   const int ready = poll_once({&entry, 1}, sooner_ms(deadline.poll_ms(), kLookMs));
   const std::string why = ready > 0 ? "" : stopped_();
   take_letters(from);

@@ -137,9 +137,10 @@ void Monitor::serve(const std::vector<pollfd>& entries) {
 }
 
 void Monitor::wait(std::vector<pollfd>& entries) {
-  entries.assign(1, pollfd{wake_.get(), POLLIN, 0});
+  entries.assign(1, polled(wake_.get(), POLLIN));
   for (const Peer& peer : peers_) {
-    entries.push_back({peer.finished ? -1 : peer.stream.fd().get(), peer.stream.poll_events(), 0});
+    const int fd = peer.finished ? -1 : peer.stream.fd().get();
+    entries.push_back(polled(fd, peer.stream.poll_events()));
   }
   int limit_ms = ending_ ? 10 : ticking_ ? 100 : -1;
   if (const auto due = ends_.next_due()) {

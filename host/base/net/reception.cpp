@@ -15,7 +15,7 @@ constexpr int kPauseMs = 100;  // when the process is out of descriptors
 }  // namespace
 
 bool Reception::wait(const Deadline& deadline, const Fd& also) {
-  std::vector<pollfd> entries{{also.get(), POLLIN, 0}};
+  std::vector<pollfd> entries{polled(also.get(), POLLIN)};
   add_to(entries);
   poll_once(entries, sooner_ms(poll_ms(), deadline.poll_ms()));
   serve(entries.data() + 1);
@@ -24,9 +24,9 @@ bool Reception::wait(const Deadline& deadline, const Fd& also) {
 
 void Reception::add_to(std::vector<pollfd>& entries) {
   for (const Fd& listener : listeners_)
-    entries.push_back({paused_ ? -1 : listener.get(), POLLIN, 0});
+    entries.push_back(polled(paused_ ? -1 : listener.get(), POLLIN));
   for (const Caller& caller : callers_)
-    entries.push_back({caller.stream.fd().get(), caller.stream.poll_events(), 0});
+    entries.push_back(polled(caller.stream.fd().get(), caller.stream.poll_events()));
   polled_listeners_ = listeners_.size();
   polled_callers_ = callers_.size();
 }

@@ -243,7 +243,7 @@ Attempt connect_to(const Endpoint& endpoint, const Deadline& deadline) {
 }
 
 bool wait_for(const Fd& fd, short events, const Deadline& deadline) {
-  pollfd entry{fd.get(), events, 0};
+  pollfd entry = polled(fd.get(), events);
   do {
     if (poll_once({&entry, 1}, deadline.poll_ms()) > 0) return true;
   } while (!deadline.passed());
