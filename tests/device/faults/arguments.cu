@@ -25,7 +25,7 @@ constexpr bool starts_with(std::string_view text, std::string_view start) {
 }
 /// Of each family one: the others differ in nothing but their type. Atomics of floating-point types
 /// have ways of their own.
-constexpr bool is_sampled(std::string_view stem) {
+consteval bool is_sampled(std::string_view stem) {
   unsigned sum = 0;
   for (const char c : stem) sum += static_cast<unsigned char>(c);
   if (sum % GSHMEM_ONE_CALL_OF != 0) return false;
@@ -54,7 +54,7 @@ GSHMEM_FN std::uint64_t call_function(std::size_t index, const std::uint64_t* ra
 #include <gshmem/functions.def>
   return 0;
 }
-constexpr bool kSampled[] = {
+const bool kSampled[] = {
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) is_sampled(#STEM),
 #include <gshmem/functions.def>
 };
