@@ -2,6 +2,8 @@
 // comes.
 #include "transport/nic/agent.h"
 
+#include "tests/nic/threads_of_process.h"
+
 #include <catch2/catch.hpp>
 
 #include <time.h>
@@ -9,10 +11,7 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -96,48 +95,28 @@ TEST_CASE("the_agent_keeps_no_core_while_nothing_comes") {
   CHECK(used() - before < 0.05);
 }
 
-/// The folders of this process's threads in /proc.
-std::set<std::string> threads() {
-  std::set<std::string> all;
-  for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
-    all.insert(each.path());
-  return all;
-}
-/// How often a thread has gone to sleep.
-std::uint64_t sleeps(const std::string& thread) {
-  std::ifstream status(thread + "/status");
-  const std::string name = "voluntary_ctxt_switches:";
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(name)) return std::stoull(line.substr(name.size()));
-  return 0;
-}
-
 TEST_CASE("the_agent_sleeps_while_nothing_comes_and_not_between_doorbells") {
-  std::thread([] {}).join();  // TSan has one of its own from the first one on
-  const std::set<std::string> others = threads();
+  const test::NewThread made;
   Bells bells;
   Agent agent({bells.route(0)});
-  std::set<std::string> own = threads();
-  for (const std::string& other : others) own.erase(other);
-  REQUIRE(own.size() == 1);
-  const std::string& thread = *own.begin();
+  const std::string thread = made.of_it();
   std::uint64_t value = 0;
   // On a busy machine some rounds take longer than the agent stays awake.
   const auto stays_awake = [&] {
-    const std::uint64_t before = sleeps(thread);
+    const std::uint64_t before = test::sleeps(thread);
     for (int round = 0; round < 50; ++round) {
       bells.ring(0, ++value);
       for (int looks = 0; bells.rung(0) != value; ++looks)
         if (looks > 100) std::this_thread::yield();
     }
-    return sleeps(thread) - before < 10;
+    return test::sleeps(thread) - before < 10;
   };
   bool awake = false;
   for (int tries = 0; tries < 2000 && !awake; ++tries) awake = stays_awake();
   CHECK(awake);
-  const std::uint64_t before = sleeps(thread);
-  for (int ms = 0; ms < 20000 && sleeps(thread) - before < 20; ++ms) ::usleep(1000);
-  CHECK(sleeps(thread) - before >= 20);
+  const std::uint64_t before = test::sleeps(thread);
+  for (int ms = 0; ms < 20000 && test::sleeps(thread) - before < 20; ++ms) ::usleep(1000);
+  CHECK(test::sleeps(thread) - before >= 20);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // replaced. Processes are forked before any engine runs.
 #include "tests/lifeline.h"
 #include "tests/nic/softnic.h"
+#include "tests/nic/threads_of_process.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "transport/nic/soft/fabric.h"
 
@@ -17,15 +18,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <set>
+#include <cstring>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 
 namespace gshmem::test {
@@ -369,6 +368,56 @@ TEST_CASE("a_node_is_dead_with_its_process_though_a_child_of_that_lives") {
   ::close(fd);
 }
 
+/// The responder believes no other process: what a peer of this test's own writes into the ring.
+TEST_CASE("packets_that_no_queue_pair_sends_are_refused_and_change_nothing") {
+  using soft::Packet, soft::PacketKind;
+  struct Row {
+    const char* what;
+    PacketKind kind;
+    std::uint64_t length, offset;
+    std::uint32_t payload;
+  };
+  const Row row = GENERATE(Row{"more data than the message", PacketKind::kWrite, 16, 0, 64},
+                           Row{"data after the message", PacketKind::kWrite, 16, 16, 16},
+                           Row{"data far after it", PacketKind::kWrite, 16, 1 << 20, 16},
+                           Row{"an atomic of 3 bytes", PacketKind::kAtomic, 3, 0, 0},
+                           Row{"an atomic of none", PacketKind::kAtomic, 0, 0, 0},
+                           Row{"an atomic of 16", PacketKind::kAtomic, 16, 0, 0});
+  INFO(row.what);
+  const int fd = soft::Engine::make_fabric();
+  soft::Engine engine(soft::EngineOptions{});
+  engine.join_fabric(fd);
+  const std::uint32_t pd = engine.create_pd();
+  Queue queue(engine, pd);
+  Memory memory(engine, pd, 4096);
+  {
+    soft::Fabric peer(fd);
+    const std::uint32_t node = queue.qpn() >> soft::kLocalBits;
+    queue.connect(peer.node() << soft::kLocalBits | 1);
+    soft::Ring* const ring = peer.request_to(node);
+    REQUIRE(ring != nullptr);
+    Packet* const packet = ring->reserve(row.payload);
+    packet->kind = row.kind;
+    packet->wqe_kind = nic::WqeKind::kFetchAdd;
+    packet->first = packet->last = true;
+    packet->key = memory.key();
+    packet->source = peer.node() << soft::kLocalBits | 1;
+    packet->target = queue.qpn();
+    packet->address = memory.address();
+    packet->length = row.length;
+    packet->offset = row.offset;
+    packet->operands.swap_or_add = 1;
+    std::memset(soft::Ring::payload(packet), 0xee, row.payload);
+    ring->commit();
+    const Packet* answer = nullptr;
+    REQUIRE(eventually([&] { return (answer = peer.reply_from(node).front()) != nullptr; }));
+    CHECK(answer->kind == PacketKind::kAck);
+    CHECK(answer->syndrome == 0x12);  // remote invalid request
+  }
+  CHECK(std::all_of(memory.data(), memory.data() + 4096, [](std::uint8_t b) { return b == 0; }));
+  ::close(fd);
+}
+
 TEST_CASE("nothing_is_sent_to_a_number_that_no_node_has_had") {
   const int fd = soft::Engine::make_fabric();
   soft::Fabric first(fd);
@@ -406,42 +455,22 @@ TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
   ::close(fd);
 }
 
-/// The folders of this process's threads in /proc.
-std::set<std::string> threads() {
-  std::set<std::string> all;
-  for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
-    all.insert(each.path());
-  return all;
-}
-/// How often a thread has gone to sleep.
-std::uint64_t sleeps(const std::string& thread) {
-  std::ifstream status(thread + "/status");
-  std::string line;
-  constexpr std::string_view kName = "voluntary_ctxt_switches:";
-  while (std::getline(status, line))
-    if (line.starts_with(kName)) return std::stoull(line.substr(kName.size()));
-  throw std::runtime_error("no count of sleeps");
-}
-
 TEST_CASE("an_engine_that_is_rung_again_and_again_does_not_sleep_in_between") {
-  std::thread([] {}).join();  // TSan has one of its own from the first one on
-  const std::set<std::string> others = threads();
+  const NewThread made;
   soft::Engine engine(soft::EngineOptions{});
-  std::set<std::string> own = threads();
-  for (const std::string& other : others) own.erase(other);
-  REQUIRE(own.size() == 1);
+  const std::string thread = made.of_it();
   Queue queue(engine, engine.create_pd());
   queue.connect(queue.qpn());
   // On a busy machine some rounds take longer than an engine stays awake.
   const auto stays_awake = [&] {
-    const std::uint64_t before = sleeps(*own.begin());
+    const std::uint64_t before = sleeps(thread);
     for (int round = 0; round < 20; ++round) {
       if (queue.ring_and_wait(queue.nop()).error()) throw std::runtime_error("a nop has failed");
       const std::int64_t pause = clock_ns() + 5'000;  // passes that find nothing
       while (clock_ns() < pause) {
       }
     }
-    return sleeps(*own.begin()) - before < 5;
+    return sleeps(thread) - before < 5;
   };
   CHECK(eventually(stays_awake, std::int64_t{1'000'000'000} * kPatience));
 }

@@ -159,6 +159,15 @@ TEST_CASE("partition_that_is_not_there_is_an_error") {
   CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
 }
 
+/// What a PE says of its end, with a change.
+ConnectInfo changed(ConnectInfo info, const std::function<void(ConnectWire&)>& change) {
+  ConnectWire wire;
+  std::memcpy(&wire, info.data(), sizeof(wire));
+  change(wire);
+  std::memcpy(info.data(), &wire, sizeof(wire));
+  return info;
+}
+
 /// Two queues, of which the first one may be connected to the other.
 struct TwoQueues {
   TwoQueues() : nic(setup.open()) {
@@ -180,12 +189,7 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   nic->use_queue_memory(setup.memory.queue_region());
   (void)nic->create_queue(Memory::place(0));
   const auto error_with = [&](const std::function<void(ConnectWire&)>& change) {
-    ConnectInfo info = nic->connect_info(0);
-    ConnectWire wire;
-    std::memcpy(&wire, info.data(), sizeof(wire));
-    change(wire);
-    std::memcpy(info.data(), &wire, sizeof(wire));
-    return error_of([&] { nic->connect(0, 3, info, 0); });
+    return error_of([&] { nic->connect(0, 3, changed(nic->connect_info(0), change), 0); });
   };
   CHECK_THAT(error_with([](ConnectWire& w) { w.magic = 0; }),
              Catch::Contains("queue 0 to PE 3: PE 3 does not use the mlx5 transport"));
@@ -210,11 +214,7 @@ TEST_CASE("an_end_with_gids_and_one_without_say_which_is_which") {
   fake_verbs_reset();
   fake_verbs().grh_required = true;
   const TwoQueues two;
-  ConnectWire wire;
-  std::memcpy(&wire, two.other.data(), sizeof(wire));
-  wire.global = 0;
-  ConnectInfo info{};
-  std::memcpy(info.data(), &wire, sizeof(wire));
+  const ConnectInfo info = changed(two.other, [](ConnectWire& w) { w.global = 0; });
   CHECK_THAT(error_of([&] { two.nic->connect(0, 3, info, 0); }),
              Catch::Contains("this PE uses GIDs and PE 3 does not"));
 }
@@ -223,11 +223,7 @@ TEST_CASE("on_ethernet_ends_may_be_in_two_subnets") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
   const TwoQueues two;
-  ConnectWire wire;
-  std::memcpy(&wire, two.other.data(), sizeof(wire));
-  wire.gid[7] = 9;
-  ConnectInfo info{};
-  std::memcpy(info.data(), &wire, sizeof(wire));
+  const ConnectInfo info = changed(two.other, [](ConnectWire& w) { w.gid[7] = 9; });
   CHECK(error_of([&] { two.nic->connect(0, 3, info, 0); }).empty());
 }
 

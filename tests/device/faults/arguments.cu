@@ -10,7 +10,8 @@
 #include <iterator>
 #include <string_view>
 
-// Of so many functions one is called, where nobody runs the kernel and all shows that it compiles.
+// One function of so many is called. More than 1 where nobody runs the kernel, and it only has to
+// compile.
 #ifndef GSHMEM_ONE_CALL_OF
 #define GSHMEM_ONE_CALL_OF 1
 #endif

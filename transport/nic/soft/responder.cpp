@@ -46,7 +46,7 @@ bool has_atomic(const QueuePair& qp, const Packet& request) {
     case AtomicMode::kNone:
       return false;
     case AtomicMode::kInfiniBand:
-      return !masked;
+      return !masked && request.length == 8;
     case AtomicMode::kOnly8:
       return request.length == 8;
     case AtomicMode::kUpTo8:
@@ -62,6 +62,7 @@ const char* malformed(const QueuePair& qp, const Packet& request) {
   if (request.first == qp.receiving) return "a packet that does not go on with its message";
   if (request.payload_bytes > qp.rtr.mtu) return "a packet above the path MTU";
   const std::uint64_t end = request.offset + request.payload_bytes;
+  if (end > request.length) return "more data than the message has";
   if (end < request.length && request.payload_bytes < qp.rtr.mtu) {
     return "a packet below the path MTU in the midst of a message";
   }
@@ -423,6 +424,10 @@ void Responder::read(QueuePair& qp, const Packet& request, std::int64_t now) {
 }
 
 void Responder::atomic(QueuePair& qp, const Packet& request, std::int64_t now) {
+  if (request.length != 4 && request.length != 8) {
+    return fail(qp, request,
+                {kRemoteRequest, "an atomic on a word of another length than 4 and 8"});
+  }
   Fault fault;
   const Region* region = target(qp, request, request.address, request.length, &fault);
   if (region == nullptr) return fail(qp, request, fault);
