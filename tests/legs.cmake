@@ -26,11 +26,58 @@ endfunction()
 # Of what has no limit of its own.
 gshmem_time_limit(GSHMEM_TEST_LIMIT 60)
 
-# gshmem_test(NAME COMMAND... [LABELS l...] [PROCESSORS n] [TIMEOUT s] [PROPERTIES p v...]): a test
+# The GPUs of this machine, or those that CUDA_VISIBLE_DEVICES names, when it is configured.
+set(GSHMEM_TEST_GPUS "")
+if(GSHMEM_CUDA)
+  execute_process(COMMAND nvidia-smi --query-gpu=index --format=csv,noheader OUTPUT_VARIABLE GSHMEM_TEST_GPUS
+    OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+  if(failed)
+    set(GSHMEM_TEST_GPUS "")
+  elseif(DEFINED ENV{CUDA_VISIBLE_DEVICES})
+    set(GSHMEM_TEST_GPUS $ENV{CUDA_VISIBLE_DEVICES})
+  endif()
+  string(REGEX REPLACE "[\n,]" ";" GSHMEM_TEST_GPUS "${GSHMEM_TEST_GPUS}")
+endif()
+# gshmem_take_gpus(COUNT LOCKS ENVIRONMENT): what the next test that needs COUNT GPUs locks, and a change of its
+# environment that names them to it. Each GPU is one test's at a time: jobs that take turns on one slow each other down
+# many times. Without GPUs nobody knows which there are where the tests run: they lock one thing.
+function(gshmem_take_gpus count locks environment)
+  list(LENGTH GSHMEM_TEST_GPUS all)
+  if(all EQUAL 0)
+    set(${locks} gpus PARENT_SCOPE)
+    set(${environment} "" PARENT_SCOPE)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY GSHMEM_NEXT_GPU)
+  if(first)
+    math(EXPR end "${first} + ${count}")
+  endif()
+  if(NOT first OR end GREATER all)
+    set(first 0)
+    set(end ${count})
+  endif()
+  set_property(GLOBAL PROPERTY GSHMEM_NEXT_GPU ${end})
+  list(SUBLIST GSHMEM_TEST_GPUS ${first} ${count} mine)
+  list(JOIN mine "," names)
+  list(TRANSFORM mine PREPEND gpu)
+  set(${locks} ${mine} PARENT_SCOPE)
+  set(${environment} CUDA_VISIBLE_DEVICES=set:${names} PARENT_SCOPE)
+endfunction()
+# gshmem_test_takes_gpus(TEST COUNT)
+function(gshmem_test_takes_gpus test count)
+  gshmem_take_gpus(${count} locks environment)
+  set_property(TEST ${test} PROPERTY RESOURCE_LOCK ${locks})
+  set_property(TEST ${test} PROPERTY ENVIRONMENT_MODIFICATION ${environment})
+endfunction()
+
+# gshmem_test(NAME COMMAND... [LABELS l...] [PROCESSORS n] [GPUS n] [TIMEOUT s] [PROPERTIES p v...]): a test
 # that is a program. Exit 77 is a skip, with the reason on its output. PROCESSORS is how many PEs
-# keep a core busy, so that ctest -j does not oversubscribe the machine.
+# keep a core busy, so that ctest -j does not oversubscribe the machine. What is labelled gpu takes GPUS, or 1.
 function(gshmem_test name)
-  cmake_parse_arguments(ARG "" "PROCESSORS;TIMEOUT" "COMMAND;LABELS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PROCESSORS;GPUS;TIMEOUT" "COMMAND;LABELS;PROPERTIES" ${ARGN})
+  if(NOT ARG_GPUS)
+    set(ARG_GPUS 1)
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -47,4 +94,7 @@ function(gshmem_test name)
   add_test(NAME ${name} COMMAND nice ${program} ${ARG_COMMAND})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT}
     PROCESSORS ${ARG_PROCESSORS} LABELS "${ARG_LABELS}" ${ARG_PROPERTIES})
+  if("gpu" IN_LIST ARG_LABELS)
+    gshmem_test_takes_gpus(${name} ${ARG_GPUS})
+  endif()
 endfunction()

@@ -60,7 +60,9 @@ function(gshmem_discover_tests target label)
   set(environment ${GSHMEM_TEST_ENVIRONMENT} ${GSHMEM_TEST_BOOTSTRAP} ${ARG_UNPARSED_ARGUMENTS})
   gshmem_discover_cases(${target} ${label} cpu "${ARG_SPEC}" "${environment}")
   if(GSHMEM_CUDA AND ARG_SPEC STREQUAL "~[gpu]")
-    gshmem_discover_cases(${target} ${label} gpu "[gpu]" "${environment}" RESOURCE_LOCK gpus)
+    gshmem_take_gpus(1 lock mine)
+    gshmem_discover_cases(${target} ${label} gpu "[gpu]" "${environment}" RESOURCE_LOCK ${lock}
+      ENVIRONMENT_MODIFICATION "${mine}")
   endif()
 endfunction()
 function(gshmem_discover_cases target label kind spec environment)
@@ -78,6 +80,7 @@ endfunction()
 
 # gshmem_add_launched_test(NAME LABEL PROCESSES TIMEOUT command...): what the launchers share. More PEs
 # than 4 count as 4: they wait for each other, and a test of all of ctest's places is left for the end, alone.
+# Where LABEL has gpu, the test takes as many GPUs as the command's `--gpus n` says, or 1.
 function(gshmem_add_launched_test name label processes timeout)
   gshmem_time_limit(timeout ${timeout})
   set(name ${GSHMEM_TEST_PREFIX}${name})
@@ -88,6 +91,13 @@ function(gshmem_add_launched_test name label processes timeout)
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${label}" SKIP_RETURN_CODE 77
     TIMEOUT ${timeout} PROCESSORS ${processes} COST ${processes}
     ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT};${GSHMEM_TEST_BOOTSTRAP}")
+  if("gpu" IN_LIST label)
+    cmake_parse_arguments(PARSE_ARGV 4 OF "" "--gpus" "")
+    if(NOT OF_--gpus)
+      set(OF_--gpus 1)
+    endif()
+    gshmem_test_takes_gpus(${name} ${OF_--gpus})
+  endif()
 endfunction()
 
 # gshmem_add_mpirun_test(NAME n command... [LABEL label...] [EXIT code] [TIMEOUT seconds] [MPI_PROGRAM]):
@@ -118,8 +128,8 @@ function(gshmem_add_mpirun_test name processes)
   endif()
 endfunction()
 
-# gshmem_add_gpu_test(NAME n command...): `command` on n processes under mpirun with a GPU each;
-# skipped where there are fewer GPUs. One at a time, so that none waits for another's time slices.
+# gshmem_add_gpu_test(NAME n command...): `command` on n processes under mpirun with a GPU each, or on one GPU under
+# MPS where there are fewer.
 function(gshmem_add_gpu_test name processes)
   set(name ${GSHMEM_TEST_PREFIX}${name})
   set(command sh -c "echo 'skipped: no Open MPI mpirun' && exit 77")
@@ -129,11 +139,12 @@ function(gshmem_add_gpu_test name processes)
   endif()
   add_test(NAME ${name} COMMAND ${command})
   set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 120
-    RESOURCE_LOCK gpus ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+    ENVIRONMENT "${GSHMEM_TEST_ENVIRONMENT}")
+  gshmem_test_takes_gpus(${name} ${processes})
 endfunction()
 
 # gshmem_add_one_gpu_test(NAME THREADS|MPS n command...): a job of n PEs on one GPU, by a command that runs all of them, or
-# by one that mpirun starts n times under an MPS daemon of the test's own. One job at a time: they spin for each other.
+# by one that mpirun starts n times under an MPS daemon of the test's own.
 # Every stream of a process wants a hardware queue of its own, by default 8 in all; 128 of the
 # contexts of all processes, of which each has one for copies, are more than MPS has.
 function(gshmem_add_one_gpu_test name how processes)
@@ -147,7 +158,6 @@ function(gshmem_add_one_gpu_test name how processes)
     set(command sh -c "echo 'skipped: no Open MPI mpirun' && exit 77")
   endif()
   gshmem_add_launched_test(${name} "spmd;gpu" ${processes} 300 ${command})
-  set_tests_properties(${GSHMEM_TEST_PREFIX}${name} PROPERTIES RESOURCE_LOCK gpus)
 endfunction()
 
 # gshmem_add_slurm_test(NAME nodes tasks-per-node command... [LABEL label]): `command` under srun on
