@@ -1,6 +1,7 @@
 // Collectives against a sequential model: every one, in every scope, of teams of every shape, with
-// random counts, one after the other with nothing between.
+// random counts, one after the other with nothing between. Threads come late.
 #include "tests/spmd/collective_model.h"
+#include "tests/spmd/late.h"
 #include "tests/spmd/teams.h"
 
 #include <algorithm>
@@ -69,48 +70,59 @@ struct MoveRounds {
     }
     return ctx.broadcast(group, team, dest, source, strides.nelems, root);
   }
+  template <class Group>
+  GSHMEM_FN static void once(const LaunchContext& ctx, Log log, Group group, MoveMemory memory,
+                             Move move, gshmem_team_t team, int round, std::uint64_t seed) {
+    const std::size_t width = static_cast<std::size_t>(group.size());
+    const std::size_t rank = static_cast<std::size_t>(group.thread_rank());
+    const int n = ctx.team_n_pes(team), me = ctx.team_my_pe(team);
+    const MoveRound now{seed, round};
+    if (round % 4 == 1 && is_late(group, now.random(5))) come_late();
+    const std::size_t bytes = now.bytes(move, me, memory.most);
+    const std::size_t dst = now.stride(move, 0), sst = now.stride(move, 1);
+    const int root = static_cast<int>(now.random(2) % static_cast<std::uint64_t>(n));
+    const std::size_t parts = has_parts(move) ? static_cast<std::size_t>(n) : 1;
+    for (std::size_t i = rank; i < bytes * parts; i += width) {
+      memory.source[i * sst] = now.byte(ctx.my_pe(), i);
+    }
+    std::uint8_t* const dest = memory.dest_of(round);
+    if (move == Move::kAlltoalls) {  // nobody writes to the next one before all are here
+      for (std::size_t i = rank; i < memory.most * parts; i += width) {
+        memory.dest_of(round + 1)[i] = kUntouched;
+      }
+    }
+    const int status =
+        make(ctx, group, move, team, dest, memory.source,
+             {static_cast<std::ptrdiff_t>(dst), static_cast<std::ptrdiff_t>(sst), bytes}, root);
+    SPMD_EQ(log, status, 0, static_cast<std::uint64_t>(round));
+    std::size_t at = 0;
+    for (int from = 0; from < (move == Move::kBroadcast ? 1 : n); ++from) {
+      const int member = move == Move::kBroadcast ? root : from;
+      const int pe = ctx.team_translate_pe(team, member, GSHMEM_TEAM_WORLD);
+      const std::size_t theirs = now.bytes(move, member, memory.most);
+      const std::size_t first = has_parts(move) ? static_cast<std::size_t>(me) * bytes : 0;
+      for (std::size_t i = rank; i < theirs; i += width) {
+        const std::uint8_t* const got = dest + (at + i) * dst;
+        const bool spoilt = round > 0 && dst > 1 && got[1] != kUntouched;
+        if (got[0] == now.byte(pe, first + i) && !spoilt) continue;
+        SPMD_EQ(log, got[0], now.byte(pe, first + i), i);
+        SPMD_CHECK(log, !spoilt);
+        break;
+      }
+      at += theirs;
+    }
+    group.sync();  // a thread's source may be another thread's to look at
+  }
   GSHMEM_FN void operator()(const LaunchContext& ctx, Log log, MoveMemory memory, Move move,
                             Scope scope, gshmem_team_t team, int rounds, std::uint64_t seed) const {
     with_group(ctx, scope, [&](auto group) {
-      const std::size_t width = static_cast<std::size_t>(group.size());
-      const std::size_t rank = static_cast<std::size_t>(group.thread_rank());
-      const int n = ctx.team_n_pes(team), me = ctx.team_my_pe(team);
       for (int round = 0; round < rounds; ++round) {
-        const MoveRound now{seed, round};
-        const std::size_t bytes = now.bytes(move, me, memory.most);
-        const std::size_t dst = now.stride(move, 0), sst = now.stride(move, 1);
-        const int root = static_cast<int>(now.random(2) % static_cast<std::uint64_t>(n));
-        const std::size_t parts = has_parts(move) ? static_cast<std::size_t>(n) : 1;
-        for (std::size_t i = rank; i < bytes * parts; i += width) {
-          memory.source[i * sst] = now.byte(ctx.my_pe(), i);
+        if (round % 4 == 3) {
+          once(ctx, log, dawdling(group, is_late(group, static_cast<std::uint64_t>(round / 4))),
+               memory, move, team, round, seed);
+        } else {
+          once(ctx, log, group, memory, move, team, round, seed);
         }
-        std::uint8_t* const dest = memory.dest_of(round);
-        if (move == Move::kAlltoalls) {  // nobody writes to the next one before all are here
-          for (std::size_t i = rank; i < memory.most * parts; i += width) {
-            memory.dest_of(round + 1)[i] = kUntouched;
-          }
-        }
-        const int status =
-            make(ctx, group, move, team, dest, memory.source,
-                 {static_cast<std::ptrdiff_t>(dst), static_cast<std::ptrdiff_t>(sst), bytes}, root);
-        SPMD_EQ(log, status, 0, static_cast<std::uint64_t>(round));
-        std::size_t at = 0;
-        for (int from = 0; from < (move == Move::kBroadcast ? 1 : n); ++from) {
-          const int member = move == Move::kBroadcast ? root : from;
-          const int pe = ctx.team_translate_pe(team, member, GSHMEM_TEAM_WORLD);
-          const std::size_t theirs = now.bytes(move, member, memory.most);
-          const std::size_t first = has_parts(move) ? static_cast<std::size_t>(me) * bytes : 0;
-          for (std::size_t i = rank; i < theirs; i += width) {
-            const std::uint8_t* const got = dest + (at + i) * dst;
-            const bool spoilt = round > 0 && dst > 1 && got[1] != kUntouched;
-            if (got[0] == now.byte(pe, first + i) && !spoilt) continue;
-            SPMD_EQ(log, got[0], now.byte(pe, first + i), i);
-            SPMD_CHECK(log, !spoilt);
-            break;
-          }
-          at += theirs;
-        }
-        group.sync();  // a thread's source may be another thread's to look at
       }
     });
   }
@@ -154,6 +166,7 @@ struct ReduceRounds {
         T* const own =
             way == Way::kReducescatter ? source + static_cast<std::size_t>(me) * count : source;
         T* const dest = seed / 1024 % 3 == 0 ? own : source + kElements;
+        if (round % 4 == 1 && is_late(group, seed)) come_late();
         for (std::size_t i = rank; i < count * parts; i += width) {
           source[i] = element_of<T>(number_in<T>(seed, ctx.my_pe(), i));
         }

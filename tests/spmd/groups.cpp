@@ -63,9 +63,7 @@ struct CallEach {
         once(by, log, group, static_cast<GroupOp>(op), steps);
       }
       for (int way = 0; way < GroupSteps::kWays; ++way) {
-        Dawdling<Group> dawdling{};
-        dawdling.late = steps.is_late(group);
-        once(by, log, dawdling, static_cast<GroupOp>(op), steps);
+        once(by, log, dawdling(group, is_late(group, steps.step)), static_cast<GroupOp>(op), steps);
       }
     }
   }

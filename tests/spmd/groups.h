@@ -3,7 +3,7 @@
 // group_calls.cpp.
 #pragma once
 
-#include "tests/spmd/spmd.h"
+#include "tests/spmd/late.h"
 
 namespace gshmem::spmd {
 
@@ -19,24 +19,6 @@ GSHMEM_FN bool has_signal(GroupOp op) {
 GSHMEM_FN bool frees_source(GroupOp op) {
   return op == GroupOp::kPut || op == GroupOp::kPutSignal || op == GroupOp::kIput;
 }
-
-/// Long enough for the other threads to be through.
-GSHMEM_FN void come_late() {
-  constexpr std::uint64_t kNs = 50'000;
-  const std::uint64_t start = device::now_ns();
-  for (unsigned polls = 1; device::now_ns() - start < kNs; ++polls) device::pause(polls);
-}
-
-/// A group whose late thread comes late out of its meetings: what it does between those at both
-/// ends of an operation, it does when the others are through.
-template <class Base>
-struct Dawdling : Base {
-  bool late;
-  GSHMEM_FN void sync() const {
-    Base::sync();
-    if (late) come_late();
-  }
-};
 
 /// A thread's view of the calls of its group, one after the other. `begin`, the call, `end`.
 struct GroupSteps {
@@ -63,14 +45,6 @@ struct GroupSteps {
     return pattern(mix(seed, what * 64 + static_cast<std::uint64_t>(pe)), i);
   }
 
-  /// Threads take turns at being late, by threes: the first, the last, all but the first.
-  template <class Group>
-  GSHMEM_FN bool is_late(const Group& group) const {
-    const int rank = group.thread_rank();
-    if (step % 3 == 0) return rank == 0;
-    if (step % 3 == 1) return rank == group.size() - 1;
-    return rank != 0;
-  }
   /// The thread that completes: the first and the last in turn.
   template <class Group>
   GSHMEM_FN bool completes(const Group& group) const {
@@ -93,7 +67,7 @@ struct GroupSteps {
   /// Writes the calling thread's part of the source; reads it of what will be overwritten.
   template <class Group>
   GSHMEM_FN void begin(Log log, const Group& group, GroupOp op, std::size_t size) const {
-    if (is_late(group)) come_late();
+    if (is_late(group, step)) come_late();
     each_byte(group, op, size, [&](std::size_t i) {
       if (is_get(op)) {
         SPMD_EQ(log, target()[i], kOld, number());
@@ -193,10 +167,3 @@ class GroupMemory {
 };
 
 }  // namespace gshmem::spmd
-
-#if defined(__CUDA_ARCH__)
-namespace gshmem::device {
-template <class Base>
-struct CopyShape<spmd::Dawdling<Base>> : CopyShape<Base> {};
-}  // namespace gshmem::device
-#endif

@@ -1,5 +1,6 @@
 // Collectives of few bytes, thousands of them with nothing between, by teams that have members in
 // common: those go by packets where all members map each other.
+#include "tests/spmd/late.h"
 #include "tests/spmd/teams.h"
 
 using namespace gshmem;
@@ -12,7 +13,7 @@ constexpr std::size_t kMost = 24;  ///< bytes that one member gives to one other
 
 /// A reduction in place or not, a fcollect, an alltoall and a broadcast in turn, of bytes that the
 /// round says. A member that has come out of a round is to find the others through with the one
-/// before.
+/// before. Now and then threads come late.
 struct SmallRounds {
   gshmem_team_t teams[kTeams];
 
@@ -29,16 +30,17 @@ struct SmallRounds {
     const std::size_t rank = static_cast<std::size_t>(group.thread_rank());
     const std::size_t width = static_cast<std::size_t>(group.size());
     const std::size_t bytes = mix(7, static_cast<std::uint64_t>(round)) % kMost + 1;
+    const std::uint64_t tag = static_cast<std::uint64_t>(round);
     const int what = round % 4;  // 0: reduction, 1: fcollect, 2: alltoall, 3: broadcast
     const auto pe = [&](int i) { return ctx.team_translate_pe(team, i, GSHMEM_TEAM_WORLD); };
     std::uint8_t* const source = memory;
     std::uint8_t* const other = memory + room(n) * static_cast<std::size_t>(1 + round % 2);
     std::uint8_t* const dest = what == 0 && round % 8 == 0 ? source : other;
+    if (round % 61 == 1 && is_late(group, tag / 61)) come_late();
     for (std::size_t i = rank; i < bytes * (what == 2 ? static_cast<std::size_t>(n) : 1);
          i += width) {
       source[i] = byte(ctx.my_pe(), round, i);
     }
-    const std::uint64_t tag = static_cast<std::uint64_t>(round);
     if (what == 0) {
       SPMD_EQ(log, ctx.reduce<ReduceOp::kSum>(group, team, dest, source, bytes), 0, tag);
       for (std::size_t i = rank; i < bytes; i += width) {
@@ -67,11 +69,16 @@ struct SmallRounds {
     const int at = ctx.block_rank();
     if (teams[at] == GSHMEM_TEAM_INVALID) return;
     std::uint8_t* const own = memory + static_cast<std::size_t>(at) * 3 * room(ctx.n_pes());
-    with_group(ctx, Scope::kBlock, [&](auto group) {
-      // Some are ahead of others.
-      for (int round = 0; round < rounds * (1 + at) / kTeams; ++round)
+    const auto group = ctx.block();
+    // Some are ahead of others.
+    for (int round = 0; round < rounds * (1 + at) / kTeams; ++round) {
+      if (round % 61 == 0) {
+        make(ctx, log, dawdling(group, is_late(group, static_cast<std::uint64_t>(round) / 61)),
+             teams[at], own, round);
+      } else {
         make(ctx, log, group, teams[at], own, round);
-    });
+      }
+    }
   }
 };
 
