@@ -77,9 +77,10 @@ Neighbours neighbours_of(const HostGroup& group) {
 std::vector<int> tree_order(const HostGroup& group) {
   std::vector<int> order(group.node_of.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int a, int b) {
-    return group.node_of[static_cast<std::size_t>(a)] < group.node_of[static_cast<std::size_t>(b)];
-  });
+  const auto host_and_pe = [&](int pe) {
+    return std::pair(group.node_of[static_cast<std::size_t>(pe)], pe);
+  };
+  std::ranges::sort(order, {}, host_and_pe);
   return order;
 }
 

@@ -50,7 +50,9 @@ struct MoveRound {
 
 constexpr std::uint8_t kUntouched = 0xee;
 
-/// `rounds` of them, which write their sources and look at what has come between each other.
+/// `rounds` of them, which write their sources and look at what has come between each other; by
+/// groups that come late out of their meetings, or not.
+template <bool kDawdling>
 struct MoveRounds {
   template <class Group>
   GSHMEM_FN static int make(const LaunchContext& ctx, Group group, Move move, gshmem_team_t team,
@@ -117,9 +119,9 @@ struct MoveRounds {
                             Scope scope, gshmem_team_t team, int rounds, std::uint64_t seed) const {
     with_group(ctx, scope, [&](auto group) {
       for (int round = 0; round < rounds; ++round) {
-        if (round % 4 == 3) {
-          once(ctx, log, dawdling(group, is_late(group, static_cast<std::uint64_t>(round / 4))),
-               memory, move, team, round, seed);
+        if constexpr (kDawdling) {
+          const bool late = is_late(group, static_cast<std::uint64_t>(round));
+          once(ctx, log, dawdling(group, late), memory, move, team, round, seed);
         } else {
           once(ctx, log, group, memory, move, team, round, seed);
         }
@@ -220,8 +222,10 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
         if (team.get() != GSHMEM_TEAM_INVALID) {
           const MoveMemory memory{source.data(), dest.data() + (move == Move::kFcollect ? 1 : 0),
                                   kMost, n};
-          pe.run(one_group(pe, scope), MoveRounds{}, memory, move, scope, team.get(), rounds,
+          pe.run(one_group(pe, scope), MoveRounds<false>{}, memory, move, scope, team.get(), rounds,
                  pe.seed());
+          pe.run(one_group(pe, scope), MoveRounds<true>{}, memory, move, scope, team.get(),
+                 rounds / 4, pe.seed());
         }
         pe.barrier();
       }

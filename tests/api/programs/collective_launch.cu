@@ -56,6 +56,7 @@ int main() {
   if (cudaStreamSynchronize(stream) != cudaSuccess) return 1;
   nvshmem_barrier_all();
   if (nvshmem_int_g(total, 0) != largest * npes) return 1;
+  nvshmem_barrier_all();  // all have looked
   cudaMemset(blocks, 0, sizeof(int));
   cudaMemset(total, 0, sizeof(int));
   nvshmem_barrier_all();

@@ -17,6 +17,7 @@
 #include <future>
 #include <mutex>
 #include <string>
+#include <utility>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -35,10 +36,11 @@ struct Pair {
 
 control::Monitor::Callbacks callbacks_with(
     std::function<void(const control::PeerNews&)> on_event,
-    std::function<void(const std::string&)> on_failure = [](const std::string&) {}) {
+    std::function<void(const std::string&)> on_failure = [](const std::string&) {},
+    std::function<void()> on_tick = [] {}) {
   return {.on_event = std::move(on_event),
           .on_frame = [](const net::Frame&) {},
-          .on_tick = [] {},
+          .on_tick = std::move(on_tick),
           .on_failure = std::move(on_failure),
           .missing_here = [](std::uint64_t) { return -1; }};
 }
@@ -91,15 +93,29 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
           std::mutex mutex;
           std::condition_variable told;
           std::string heard;
+          // Who has heard of one that is stopped does not tell of another, so neither monitor reads
+          // before both have something to send.
+          std::promise<void> held, go;
+          const auto hold_once = [&, first = true]() mutable {
+            if (!std::exchange(first, false)) return;
+            held.set_value();
+            go.get_future().wait();
+          };
           control::Monitor monitor(pair.group, std::move(pair.links),
-                                   callbacks_with([&](const control::PeerNews& news) {
-                                     if (news.event != control::PeerEvent::kStopped) return;
-                                     const std::lock_guard lock(mutex);
-                                     heard = news.why;
-                                     told.notify_all();
-                                   }));
+                                   callbacks_with(
+                                       [&](const control::PeerNews& news) {
+                                         if (news.event != control::PeerEvent::kStopped) return;
+                                         const std::lock_guard lock(mutex);
+                                         heard = news.why;
+                                         told.notify_all();
+                                       },
+                                       [](const std::string&) {}, hold_once));
+          monitor.start_ticking();
+          held.get_future().wait();
           boot->barrier();
           monitor.stopped(std::string(kBytes, static_cast<char>('a' + rank)));
+          boot->barrier();
+          go.set_value();
           std::unique_lock lock(mutex);
           const bool came = told.wait_for(lock, std::chrono::seconds(3 * kPatience),
                                           [&] { return !heard.empty(); });
