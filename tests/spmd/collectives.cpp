@@ -224,7 +224,9 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
                                   kMost, n};
           pe.run(one_group(pe, scope), MoveRounds<false>{}, memory, move, scope, team.get(), rounds,
                  pe.seed());
-          if (scope != Scope::kThread) {
+          // nvcc 13.0 gives such a kernel too little stack: the parts that are out of line want
+          // some for a group that has a member. Those of the library's groups want none.
+          if (scope != Scope::kThread && !pe.on_gpu()) {
             pe.run(one_group(pe, scope), MoveRounds<true>{}, memory, move, scope, team.get(),
                    rounds / 4, pe.seed());
           }
