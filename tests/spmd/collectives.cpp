@@ -219,19 +219,16 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
     for (const Scope scope : kScopes) {
       for (const Move move : kMoves) {
         if (!pe.draws()) continue;
-        if (team.get() != GSHMEM_TEAM_INVALID) {
-          const MoveMemory memory{source.data(), dest.data() + (move == Move::kFcollect ? 1 : 0),
-                                  kMost, n};
-          pe.run(one_group(pe, scope), MoveRounds<false>{}, memory, move, scope, team.get(), rounds,
-                 pe.seed());
-          // nvcc 13.0 gives such a kernel too little stack: the parts that are out of line want
-          // some for a group that has a member. Those of the library's groups want none.
-          if (scope != Scope::kThread && !pe.on_gpu()) {
-            pe.run(one_group(pe, scope), MoveRounds<true>{}, memory, move, scope, team.get(),
-                   rounds / 4, pe.seed());
-          }
-        }
-        pe.barrier();
+        const MoveMemory memory{source.data(), dest.data() + (move == Move::kFcollect ? 1 : 0),
+                                kMost, n};
+        const auto make = [&](auto what, int count) {
+          if (team.get() != GSHMEM_TEAM_INVALID)
+            pe.run(one_group(pe, scope), what, memory, move, scope, team.get(), count, pe.seed());
+          pe.barrier();
+        };
+        make(MoveRounds<false>{}, rounds);
+        // nvcc 13.0 makes kernels of these that overflow their stack.
+        if (scope != Scope::kThread && !pe.on_gpu()) make(MoveRounds<true>{}, rounds / 4);
       }
     }
   }

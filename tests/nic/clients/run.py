@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-SECONDS = 60
+SECONDS = 600  # a quiet machine takes less than 60
 
 
 class Skip(Exception):
