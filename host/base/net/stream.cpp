@@ -11,19 +11,9 @@
 namespace gshmem::net {
 namespace {
 
-constexpr std::uint32_t bit(FrameKind kind) {
-  const auto number = static_cast<std::uint16_t>(kind);
-  return number < 32 ? std::uint32_t{1} << number : 0;
-}
-
 bool would_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
-
-void Stream::accept_only(std::initializer_list<FrameKind> accepted) {
-  accepted_ = 0;
-  for (const FrameKind kind : accepted) accepted_ |= bit(kind);
-}
 
 void Stream::send_some() {
   while (!flushed()) {
@@ -79,7 +69,7 @@ void Stream::accept_header() {
     other_version_ = header->version;
     return;
   }
-  if (!header || (accepted_ & bit(header->kind)) == 0 ||
+  if (!header || std::ranges::find(accepted_, header->kind) == accepted_.end() ||
       !frame_length_valid(header->kind, header->bytes)) {
     state_ = State::kStranger;
     return;

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace gshmem::net {
 
@@ -25,11 +26,10 @@ class Stream {
   };
 
   /// `accepted`: what the other side may send.
-  Stream(Fd fd, std::initializer_list<FrameKind> accepted) : fd_(std::move(fd)) {
-    accept_only(accepted);
-  }
+  Stream(Fd fd, std::initializer_list<FrameKind> accepted)
+      : fd_(std::move(fd)), accepted_(accepted) {}
 
-  void accept_only(std::initializer_list<FrameKind> accepted);
+  void accept_only(std::initializer_list<FrameKind> accepted) { accepted_ = accepted; }
   void queue(Frame frame) { outgoing_.push_back(std::move(frame)); }
   /// Sends what the socket takes without waiting.
   void send_some();
@@ -59,7 +59,7 @@ class Stream {
   void accept_header();
 
   Fd fd_;
-  std::uint32_t accepted_ = 0;  ///< a bit for each FrameKind
+  std::vector<FrameKind> accepted_;
   State state_ = State::kOpen;
   int error_ = 0, send_error_ = 0, other_version_ = 0;
   Bytes incoming_;                    ///< header and payload
