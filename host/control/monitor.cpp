@@ -100,7 +100,7 @@ void Monitor::post(Request request) {
 void Monitor::run() try {
   std::vector<pollfd> entries;
   while (!has_left()) {
-    wait(entries);
+    wait(entries, wake_.get());
     if (ticking_) callbacks_.on_tick();
     if (entries[0].revents != 0) take_requests();
     if (ended_) return;
@@ -120,7 +120,7 @@ void Monitor::run_until_told() try {
   const Clock::time_point end = Clock::now() + kTellTime;
   std::vector<pollfd> entries;
   while (!has_told() && Clock::now() < end) {
-    wait(entries);
+    wait(entries, -1);  // requests are not taken any more
     serve(entries);
   }
 } catch (const Error&) {
@@ -136,8 +136,8 @@ void Monitor::serve(const std::vector<pollfd>& entries) {
   pump();
 }
 
-void Monitor::wait(std::vector<pollfd>& entries) {
-  entries.assign(1, polled(wake_.get(), POLLIN));
+void Monitor::wait(std::vector<pollfd>& entries, int wake) {
+  entries.assign(1, polled(wake, POLLIN));
   for (const Peer& peer : peers_) {
     const int fd = peer.finished ? -1 : peer.stream.fd().get();
     entries.push_back(polled(fd, peer.stream.poll_events()));

@@ -76,7 +76,8 @@ class Monitor {
   void run();
   void run_until_told();
   void serve(const std::vector<pollfd>& entries);
-  void wait(std::vector<pollfd>& entries);
+  /// For peers, and for `wake` to be readable; -1 = for no wake-up.
+  void wait(std::vector<pollfd>& entries, int wake);
   /// For the thread to carry out, in order.
   void post(Request request);
   void take_requests();

@@ -9,6 +9,7 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -29,10 +30,25 @@ struct Pair {
   explicit Pair(Collectives& boot)
       : group(control::group_hosts({"host", "host"}, boot.rank())),
         links(local.connect(group, allgather(boot, local.open()), 10.0 * kPatience)) {}
+  /// A socket of which the kernel takes the least.
+  void send_little() {
+    const int least = 0;
+    check_errno(setsockopt(links[0].fd.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)),
+                "setsockopt");
+  }
   control::LocalPeers local;
   control::HostGroup group;
   std::vector<control::Link> links;
 };
+constexpr std::size_t kLong = 256u
+                              << 10;  ///< bytes, of which such a socket takes some 5 KiB at a time
+
+/// Of a processor, by the calling thread.
+double thread_seconds() {
+  timespec time{};
+  check_errno(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), "clock_gettime");
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 control::Monitor::Callbacks callbacks_with(
     std::function<void(const control::PeerNews&)> on_event,
@@ -81,15 +97,11 @@ TEST_CASE("a_monitor_that_cannot_go_on_says_so") {
 
 TEST_CASE("monitors_read_while_they_have_something_to_send") {
   constexpr int kPes = 2;
-  constexpr std::size_t kBytes = 256u << 10;  // of which a socket takes some 5 KiB at a time
   IdChannel channel;
   CHECK(run_processes(kPes, [&](int rank) {
           const auto boot = channel.join(rank, kPes, uid_config());
           Pair pair(*boot);
-          const int least = 0;  // the kernel's least
-          check_errno(
-              setsockopt(pair.links[0].fd.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)),
-              "setsockopt");
+          pair.send_little();
           std::mutex mutex;
           std::condition_variable told;
           std::string heard;
@@ -99,7 +111,7 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
           const auto hold_once = [&, first = true]() mutable {
             if (!std::exchange(first, false)) return;
             held.set_value();
-            go.get_future().wait();
+            go.get_future().wait_for(std::chrono::seconds(3 * kPatience));
           };
           control::Monitor monitor(pair.group, std::move(pair.links),
                                    callbacks_with(
@@ -113,15 +125,53 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
           monitor.start_ticking();
           held.get_future().wait();
           boot->barrier();
-          monitor.stopped(std::string(kBytes, static_cast<char>('a' + rank)));
+          monitor.stopped(std::string(kLong, static_cast<char>('a' + rank)));
           boot->barrier();
           go.set_value();
           std::unique_lock lock(mutex);
           const bool came = told.wait_for(lock, std::chrono::seconds(3 * kPatience),
                                           [&] { return !heard.empty(); });
           expect(came, "the other's reason has come");
-          expect(heard == std::string(kBytes, static_cast<char>('b' - rank)), "all of it");
+          expect(heard == std::string(kLong, static_cast<char>('b' - rank)), "all of it");
           lock.unlock();
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
+  constexpr int kPes = 2;
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          Pair pair(*boot);
+          pair.send_little();
+          std::promise<double> used;
+          std::promise<void> held, go;
+          control::Monitor* self = nullptr;
+          const auto tick = [&, first = true]() mutable {
+            if (!std::exchange(first, false)) return;
+            held.set_value();
+            go.get_future().wait_for(std::chrono::seconds(3 * kPatience));
+            if (rank == 1) return;
+            self->start_ticking();  // a request that is not taken while the job ends
+            const double before = thread_seconds();
+            self->ending({0, control::PeerEvent::kStopped, std::string(kLong, 'a')}, -1);
+            used.set_value(thread_seconds() - before);
+          };
+          control::Monitor monitor(
+              pair.group, std::move(pair.links),
+              callbacks_with([](const control::PeerNews&) {}, [](const std::string&) {}, tick));
+          self = &monitor;
+          monitor.start_ticking();
+          held.get_future().wait();
+          boot->barrier();
+          if (rank == 0) {
+            go.set_value();
+            const double seconds = used.get_future().get();
+            expect(seconds < 0.3, std::to_string(seconds) + " s of a processor in one second");
+          }
+          boot->barrier();
+          if (rank == 1) go.set_value();
           boot->barrier();
         }) == "");
 }
