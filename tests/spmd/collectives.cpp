@@ -227,9 +227,7 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
           pe.barrier();
         };
         make(MoveRounds<false>{}, rounds);
-        // Not tried on GPUs since their kernels overflowed the stack that nvcc 13.0 had left out
-        // with
-        // --split-compile.
+        // On GPUs not tried since they are compiled without --split-compile (device/README.md).
         if (scope != Scope::kThread && !pe.on_gpu()) make(MoveRounds<true>{}, rounds / 4);
       }
     }

@@ -33,10 +33,7 @@ struct Dawdling : Base {
 };
 template <class Group>
 GSHMEM_FN Dawdling<Group> dawdling(const Group& group, bool late) {
-  Dawdling<Group> result{};
-  static_cast<Group&>(result) = group;
-  result.late = late;
-  return result;
+  return {group, late};
 }
 
 }  // namespace gshmem::spmd

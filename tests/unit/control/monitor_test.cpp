@@ -40,8 +40,30 @@ struct Pair {
   control::HostGroup group;
   std::vector<control::Link> links;
 };
-constexpr std::size_t kLong = 256u
-                              << 10;  ///< bytes, of which such a socket takes some 5 KiB at a time
+/// Bytes, of which such a socket takes some 5 KiB at a time.
+constexpr std::size_t kLong = std::size_t{256} << 10;
+
+/// Keeps a monitor's thread in its first tick until it may go on.
+class Hold {
+ public:
+  /// In the tick: true in the first one, when it goes on.
+  bool tick() {
+    if (!std::exchange(first_, false)) return false;
+    held_.set_value();
+    go_.get_future().wait_for(std::chrono::seconds(3 * kPatience));
+    return true;
+  }
+  /// Returns when the monitor is held.
+  void wait(control::Monitor& monitor) {
+    monitor.start_ticking();
+    held_.get_future().wait();
+  }
+  void go() { go_.set_value(); }
+
+ private:
+  bool first_ = true;
+  std::promise<void> held_, go_;
+};
 
 /// Of a processor, by the calling thread.
 double thread_seconds() {
@@ -107,12 +129,7 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
           std::string heard;
           // Who has heard of one that is stopped does not tell of another, so neither monitor reads
           // before both have something to send.
-          std::promise<void> held, go;
-          const auto hold_once = [&, first = true]() mutable {
-            if (!std::exchange(first, false)) return;
-            held.set_value();
-            go.get_future().wait_for(std::chrono::seconds(3 * kPatience));
-          };
+          Hold hold;
           control::Monitor monitor(pair.group, std::move(pair.links),
                                    callbacks_with(
                                        [&](const control::PeerNews& news) {
@@ -121,13 +138,12 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
                                          heard = news.why;
                                          told.notify_all();
                                        },
-                                       [](const std::string&) {}, hold_once));
-          monitor.start_ticking();
-          held.get_future().wait();
+                                       [](const std::string&) {}, [&] { hold.tick(); }));
+          hold.wait(monitor);
           boot->barrier();
           monitor.stopped(std::string(kLong, static_cast<char>('a' + rank)));
           boot->barrier();
-          go.set_value();
+          hold.go();
           std::unique_lock lock(mutex);
           const bool came = told.wait_for(lock, std::chrono::seconds(3 * kPatience),
                                           [&] { return !heard.empty(); });
@@ -146,13 +162,10 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
           Pair pair(*boot);
           pair.send_little();
           std::promise<double> used;
-          std::promise<void> held, go;
+          Hold hold;
           control::Monitor* self = nullptr;
-          const auto tick = [&, first = true]() mutable {
-            if (!std::exchange(first, false)) return;
-            held.set_value();
-            go.get_future().wait_for(std::chrono::seconds(3 * kPatience));
-            if (rank == 1) return;
+          const auto tick = [&] {
+            if (!hold.tick() || rank == 1) return;
             self->start_ticking();  // a request that is not taken while the job ends
             const double before = thread_seconds();
             self->ending({0, control::PeerEvent::kStopped, std::string(kLong, 'a')}, -1);
@@ -162,16 +175,15 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
               pair.group, std::move(pair.links),
               callbacks_with([](const control::PeerNews&) {}, [](const std::string&) {}, tick));
           self = &monitor;
-          monitor.start_ticking();
-          held.get_future().wait();
+          hold.wait(monitor);
           boot->barrier();
           if (rank == 0) {
-            go.set_value();
+            hold.go();
             const double seconds = used.get_future().get();
             expect(seconds < 0.3, std::to_string(seconds) + " s of a processor in one second");
           }
           boot->barrier();
-          if (rank == 1) go.set_value();
+          if (rank == 1) hold.go();
           boot->barrier();
         }) == "");
 }
