@@ -177,7 +177,7 @@ GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer re
   }
   end_far_words(words);
 }
-/// As either of them, and the group meets.
+/// As either of them. The group must meet before anyone uses what comes of it.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
                             std::size_t end) {
@@ -187,7 +187,6 @@ GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, st
     reduce_far_words<kResult, W>(coop, call, reducer, first, end);
   }
   meet_lanes(coop);
-  coop.sync();
 }
 
 /// A member's share of `count`: all of it, or of those of all members, of which the first ones have
@@ -288,7 +287,8 @@ GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRou
   }
 }
 
-/// As reduce_by_words with the result for all or for one, where all members map each other.
+/// As reduce_by_words with the result for all or for one, where all members map each other. The
+/// group must meet before anyone uses what comes of it.
 template <Result kResult, class W, class Coop, class Reducer>
 GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
   MappedRounds plan;
@@ -297,7 +297,6 @@ GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer
   reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
   reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
   meet_lanes(coop);
-  coop.sync();
 }
 
 }  // namespace gshmem::device
