@@ -156,9 +156,8 @@ template <class Coop>
 GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   const State& state = *call.state;
   const bool is_counted = coop.thread_rank() != 0 || count_before(call);
-  meet_lanes(coop);
+  meet_lanes(coop);  // by which lanes of a warp see what the first has stored: any() votes alone
   if (coop.any(!is_counted)) return fault_code(state);
-  coop.sync();
   const std::uint64_t first = load_relaxed(&slot_of(call)->first);
   char* const to = static_cast<char*>(call.dest) + first;
   if (kChecks && call.bytes != 0 && !is_symmetric(state, to, call.bytes)) {
