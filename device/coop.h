@@ -111,7 +111,12 @@ struct Warp {
   __device__ int thread_rank() const { return lane_id(); }
   __device__ int size() const { return 32; }
   __device__ void sync() const { __syncwarp(); }
-  __device__ bool any(bool mine) const { return __any_sync(~0u, mine) != 0; }
+  /// A vote alone orders no memory.
+  __device__ bool any(bool mine) const {
+    const bool any = __any_sync(~0u, mine) != 0;
+    __syncwarp();
+    return any;
+  }
 };
 
 /// Four warps of a block that follow each other, the first of which has a number that is a multiple

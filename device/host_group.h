@@ -28,15 +28,20 @@ inline constexpr int kHostWarpSize = 4;
 class HostBarrier {
  public:
   explicit HostBarrier(int size) : size_(size) {}
-  void arrive_and_wait() {
+  void arrive_and_wait() { (void)arrive_and_any(false); }
+  /// Tells all whether `mine` was true on one of them. All have arrived, and so have read the last
+  /// answer, before the next one is written.
+  bool arrive_and_any(bool mine) {
+    if (mine) store_relaxed(&any_, 1u);
     const std::uint32_t generation = load_acquire(&generation_);
-    const int size = size_;  // a released thread may destroy this
     // acq_rel: the last arrival must see the writes of all others before it opens the barrier.
-    if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size) {
+    if (__atomic_add_fetch(&arrived_, 1, __ATOMIC_ACQ_REL) == size_) {
+      answer_ = load_relaxed(&any_) != 0;
+      store_relaxed(&any_, 0u);
       store_relaxed(&arrived_, 0);
       store_release(&generation_, generation + 1);  // pairs with the acquire below
-      if (size > 1) futex(FUTEX_WAKE_PRIVATE, INT_MAX);
-      return;
+      if (size_ > 1) futex(FUTEX_WAKE_PRIVATE, INT_MAX);
+      return answer_;
     }
     for (unsigned polls = 0; load_acquire(&generation_) == generation; ++polls) {
       if (polls < kSpins) {
@@ -45,16 +50,7 @@ class HostBarrier {
         futex(FUTEX_WAIT_PRIVATE, generation);  // returns at once when it is no longer that
       }
     }
-  }
-  /// Tells all whether `mine` was true on one of them.
-  bool arrive_and_any(bool mine) {
-    if (mine) store_relaxed(&any_, 1u);
-    arrive_and_wait();
-    const bool result = load_relaxed(&any_) != 0;
-    arrive_and_wait();  // all have read it
-    store_relaxed(&any_, 0u);
-    arrive_and_wait();  // nobody sets it again before
-    return result;
+    return answer_;
   }
 
  private:
@@ -65,6 +61,7 @@ class HostBarrier {
   int size_;
   int arrived_ = 0;
   std::uint32_t any_ = 0;
+  bool answer_ = false;
   std::uint32_t generation_ = 0;
 };
 
