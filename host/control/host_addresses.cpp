@@ -39,11 +39,11 @@ Rank rank_of(const Candidate& mine, const std::vector<Candidates>& hosts, std::s
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     if (host == node) continue;
     if (any(hosts[host], [&](const Candidate& c) { return same_address(c, mine); }))
-      return {!mine.wanted, kNotUnique, 0};
+      return {!mine.wanted, kNotUnique};
     if (!any(hosts[host], [&](const Candidate& c) { return same_network(c, mine); }))
       reach = kSomeHosts;
   }
-  if (reach == kSomeHosts) return {!mine.wanted, reach, 0};
+  if (reach == kSomeHosts) return {!mine.wanted, reach};
   const Candidates& first = hosts.front();
   const auto place =
       std::ranges::find_if(first, [&](const Candidate& c) { return same_network(c, mine); });
@@ -64,7 +64,7 @@ Candidates candidates_of(const std::vector<Interface>& interfaces, const Config&
                           .ip = interface.address.ip};
       const bool known =
           any(candidates, [&](const Candidate& c) { return same_address(c, candidate); });
-      if (!known && count < candidates.size()) candidates[count++] = candidate;
+      if (!known && count < candidates.size()) candidates.at(count++) = candidate;
     }
   };
   add(net::fitting_interfaces(interfaces, config.uid_interface, config.uid_family), true);

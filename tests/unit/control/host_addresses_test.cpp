@@ -115,6 +115,10 @@ TEST_CASE("addresses_differ_in_network_by_any_bit_of_the_prefix") {
   CHECK(ordered({host("10.2.2.1", 23), routed}, 0) == "10.2.2.1 10.1.0.1");
   CHECK(ordered({host("10.2.4.1", 23), routed}, 0) == "10.1.0.1 10.2.4.1");
   CHECK(ordered({host("10.2.2.1", 24), routed}, 0) == "10.1.0.1 10.2.2.1");
+  // The last bit of a prefix of whole bytes: were they one network, it would come first.
+  const std::vector<Interface> other{interface("eth0", "10.3.0.1", 24),
+                                     interface("eth1", "10.2.3.9", 24)};
+  CHECK(ordered({host("10.2.2.1", 24), other}, 0) == "10.1.0.1 10.2.2.1");
 }
 
 TEST_CASE("more_addresses_than_are_told_leave_the_wanted_ones") {

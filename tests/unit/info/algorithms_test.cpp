@@ -192,12 +192,16 @@ TEST_CASE("calls_of_members_that_map_each_other_go_as_the_table_says") {
   const Seen moved = see(4,
                          {{"GSHMEM_ALLTOALL_PACKETS", "0"},
                           {"GSHMEM_BROADCAST_PACKETS", "1G"},
+                          {"GSHMEM_FCOLLECT_PACKETS", "1"},
                           {"GSHMEM_REDUCE_PACKETS", "0"},
                           {"GSHMEM_REDUCE_ONE_SHOT", "100"},
                           {"GSHMEM_THREAD_PACKETS", "1000"}},
                          seed);
   CHECK(row_of(moved.table, "alltoall", "block").ranges ==
         std::vector<AlgorithmRange>{{1, 0, "direct", {"GSHMEM_ALLTOALL_PACKETS"}}});
+  CHECK(row_of(moved.table, "fcollect", "block").ranges ==
+        std::vector<AlgorithmRange>{{1, 1, "packets", {"GSHMEM_FCOLLECT_PACKETS"}},
+                                    {2, 0, "direct", {}}});
   // As many as there is room for, which no variable moves.
   CHECK(row_of(moved.table, "broadcast", "warp").ranges ==
         std::vector<AlgorithmRange>{{1, 4096, "packets", {}}, {4097, 0, "direct", {}}});
