@@ -20,10 +20,7 @@ bool Faults::stopped() const noexcept {
   return __atomic_load_n(&state_.control->stop, __ATOMIC_ACQUIRE) != 0;
 }
 
-bool Faults::ends_waits() const noexcept {
-  return (state_.control != nullptr && stopped()) ||
-         (leaving_.load(std::memory_order_acquire) && peer_left_.load(std::memory_order_acquire));
-}
+bool Faults::ends_waits() const noexcept { return state_.control != nullptr && stopped(); }
 
 void Faults::require_complete(int status) const {
   if (status == GSHMEMX_SUCCESS) return;
@@ -89,7 +86,6 @@ void Faults::hear(const control::PeerNews& news) noexcept {
   if (news.event == PeerEvent::kExited) follow_exit(news);
   // A stopped PE does not come to the barrier of finalize.
   const bool gone = news.event == PeerEvent::kLeft || news.event == PeerEvent::kStopped;
-  if (gone) peer_left_.store(true, std::memory_order_release);
   if (gone && leaving_.load(std::memory_order_acquire)) return;
   log_set_pe(state_.my_pe);
   const std::string text = plane_->text_of(news);

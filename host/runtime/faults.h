@@ -75,7 +75,6 @@ class Faults {
   control::Plane* plane_ = nullptr;
   bool nic_path_ = false;
   std::atomic<bool> leaving_{false};
-  std::atomic<bool> peer_left_{false};  ///< a PE is through with finalize: nobody waits for more
   std::atomic<bool> peers_told_{false};
   std::atomic<bool> peer_failed_{false};
   bool said_ = false;

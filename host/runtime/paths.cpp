@@ -76,7 +76,7 @@ std::uint64_t Paths::bytes_to_lend(std::uint64_t heap_bytes, std::size_t slots) 
   constexpr std::uint64_t kMost = std::uint64_t{1} << 45;
   const std::uint64_t most = kMost / slots;
   const std::uint64_t begin = std::bit_ceil(heap_bytes);
-  return std::min(wanted, most > begin ? most - begin : 0);
+  return std::min(wanted, most - std::min(most, begin));
 }
 
 void Paths::make_window(std::uint64_t bytes) {
