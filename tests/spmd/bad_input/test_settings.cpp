@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace gshmem;
@@ -100,6 +101,26 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
       CHECK(contains(outcome.output, who));
       CHECK(contains(outcome.output, " of 2, bootstrap uid, CPU mode, heap "));
       CHECK(contains(outcome.output, "network path to 2 PEs by mlx5 ("));
+    }
+  }
+}
+
+TEST_CASE("queues_lead_to_the_pes_whose_heaps_are_not_mapped") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  // Those that are made on first use lead to this PE, too, which proves them.
+  for (const auto& [connect, of_two, alone] :
+       {std::tuple{"init", "to 1 PEs by", "to 2 PEs by"}, {"use", "to 2 PEs by", "to 3 PEs by"}}) {
+    const auto outcomes = in_children(3,
+                                      quick({{"GSHMEM_P2P_GROUP", "2"},
+                                             {"GSHMEM_NIC", "soft"},
+                                             {"GSHMEM_CONNECT", connect},
+                                             {"GSHMEM_LOG", "info"}}),
+                                      [](int) { const Runtime runtime; });
+    for (int rank = 0; rank < 3; ++rank) {
+      const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      INFO(connect << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output, std::string("network path ") + (rank < 2 ? of_two : alone)));
     }
   }
 }
