@@ -157,16 +157,19 @@ TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
 
 TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   constexpr std::uint64_t kQuiet = ~std::uint64_t{0};
+  // As it is done here, and as where there are no loads of four words.
+  const bool wide = GENERATE(false, true) && ofi::has_wide_loads();
+  const bool rung_after = GENERATE(false, true);
   for (const std::size_t count : {0u, 1u, 31u, 32u, 33u, 64u, 100u, 257u}) {
-    std::vector<std::uint64_t> words(count + 1, kQuiet);
-    words[count] = 0;  // of nobody
-    CHECK(ofi::first_rung(words.data(), 0, count) == count);
+    std::vector<std::uint64_t> words(count + 64, kQuiet);  // those at the end are of nobody
+    if (rung_after) words[count] = 0;
+    CHECK(ofi::first_rung(words.data(), 0, count, wide) == count);
     for (std::size_t rung = 0; rung < count; ++rung) {
       // A doorbell that differs from quiet in one bit.
       words[rung] = kQuiet ^ std::uint64_t{1} << rung % 64;
       for (const std::size_t begin : {std::size_t{0}, rung / 2, rung})
-        REQUIRE(ofi::first_rung(words.data(), begin, count) == rung);
-      REQUIRE(ofi::first_rung(words.data(), rung + 1, count) == count);
+        REQUIRE(ofi::first_rung(words.data(), begin, count, wide) == rung);
+      REQUIRE(ofi::first_rung(words.data(), rung + 1, count, wide) == count);
       words[rung] = kQuiet;
     }
   }

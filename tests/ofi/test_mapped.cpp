@@ -2,10 +2,15 @@
 // may be said to have arrived. The executor over it is a leg of the other tests (job.h).
 #include "transport/ofi/mapped_access.h"
 
+#include "host/base/fd.h"
 #include "tests/ofi/job.h"
 #include "tests/unit/base/gdr_fixture.h"
 
 #include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -85,6 +90,29 @@ nic::Wqe atomic_of(nic::WqeKind kind, std::uint32_t bytes, std::uint64_t operand
   return wqe;
 }
 
+/// A page of the mapping, which nobody has loaded from or stored to since this was made: the page
+/// table says so (proc(5), pagemap), of which its entry is taken out.
+class ViewPage {
+ public:
+  ViewPage(std::uint8_t* view, std::uint64_t offset)
+      : page_(view + offset / kPage * kPage), table_(::open("/proc/self/pagemap", O_RDONLY)) {
+    REQUIRE(table_);
+    REQUIRE(::madvise(page_, kPage, MADV_DONTNEED) == 0);
+    REQUIRE_FALSE(touched());
+  }
+  [[nodiscard]] bool touched() const {
+    std::uint64_t entry = 0;
+    const std::uint64_t at = reinterpret_cast<std::uintptr_t>(page_) / kPage * sizeof(entry);
+    REQUIRE(::pread(table_.get(), &entry, sizeof(entry), static_cast<off_t>(at)) == sizeof(entry));
+    return entry >> 63 != 0;
+  }
+
+ private:
+  inline static const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint8_t* page_;
+  Fd table_;
+};
+
 Leg mapped_leg() { return {fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm", "off", true}; }
 
 }  // namespace
@@ -136,6 +164,37 @@ TEST_CASE("copies of both kinds are open at a time and end by their tickets", "[
   CHECK(rig.gpu[4096] == 7);
   rig.finish(small);
   CHECK(std::memcmp(rig.gpu + 8, &word, sizeof(word)) == 0);
+}
+
+TEST_CASE("what the mapping has written is read from before anything may count on it", "[ofi]") {
+  Rig rig;
+  constexpr std::uint64_t kAt = 5 * 65536;
+  const std::uint64_t word = 42;
+  std::vector<std::uint8_t> large(MappedAccess::kMaxWrite + 1, 7);
+  nic::Wqe beyond = atomic_of(nic::WqeKind::kFetchAdd, 8, 1);
+  const ofi::Ticket ticket = rig.access.start_write(kAt, &word, sizeof(word));
+  const ViewPage page(rig.gdr->view, kAt);
+  SECTION("who asks") { CHECK(rig.access.done(ticket)); }
+  SECTION("a write by the copy engine") {
+    (void)rig.access.start_write(0, large.data(), large.size());
+  }
+  SECTION("a read by it") { (void)rig.access.start_read(0, large.data(), large.size()); }
+  SECTION("an atomic by it") { (void)rig.access.start_atomic(kBytes, beyond, nullptr); }
+  CHECK(page.touched());
+  // Once: there is nothing to wait for any more.
+  const ViewPage again(rig.gdr->view, kAt);
+  CHECK(rig.access.done(ticket));
+  CHECK_FALSE(again.touched());
+}
+
+TEST_CASE("a read by the mapping stands for what was written before it", "[ofi]") {
+  Rig rig;
+  std::uint64_t word = 42;
+  const ofi::Ticket ticket = rig.access.start_write(65536, &word, sizeof(word));
+  CHECK(rig.access.start_read(0, &word, sizeof(word)) == kNoTicket);
+  const ViewPage page(rig.gdr->view, 65536);
+  CHECK(rig.access.done(ticket));
+  CHECK_FALSE(page.touched());
 }
 
 TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {

@@ -138,6 +138,18 @@ TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][d
   CHECK(ofi::network_for_gpus(ofi::Library::get()) == "efa");
 }
 
+TEST_CASE("an interface is asked for by its address, or is a name of the provider's own",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  offers.rules.nics = 2;
+  // Domains of the double have other names than interfaces, as those of verbs have.
+  CHECK(chosen({.provider = "tcp", .interface = "lo"}) == "tcp;ofi_rxm");
+  CHECK(std::string(choose({.provider = "cxi", .interface = "cxi1"})->domain_attr->name) == "cxi1");
+  CHECK_THAT(refusal({.provider = "cxi", .interface = "lo"}),
+             Catch::Contains("cxi is not on interface lo"));
+}
+
 TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);

@@ -26,13 +26,8 @@ static_assert(kThreadChunk <= kThreadBytes);  // alone it goes
 /// The places of an atomic's operands in Operation::scratch.
 enum Scratch : std::size_t { kOperand = 0, kCompare = 8, kResult = 16 };
 
-void put(std::uint8_t* to, std::uint64_t value, std::uint64_t bytes) {
-  const auto low = static_cast<std::uint32_t>(value);
-  if (bytes == 4)
-    std::memcpy(to, &low, sizeof(low));
-  else
-    std::memcpy(to, &value, sizeof(value));
-}
+/// An operand of 4 bytes is the first half: little-endian, as all hosts of NVIDIA GPUs.
+void put(std::uint8_t* to, std::uint64_t value) { std::memcpy(to, &value, sizeof(value)); }
 
 std::uint64_t get(const std::uint8_t* from, std::uint64_t bytes) {
   std::uint32_t low = 0;
@@ -368,8 +363,8 @@ ssize_t RmaEngine::post_atomic(Operation& operation, const AtomicPlan& plan, Pie
     compare = operation.expected;
   }
   std::uint8_t* const scratch = operation.scratch;
-  put(scratch + kOperand, operand, wqe.length);
-  put(scratch + kCompare, compare, wqe.length);
+  put(scratch + kOperand, operand);
+  put(scratch + kCompare, compare);
   void* const descriptor = setup_.pool.descriptors[piece.lane];
   void* const context = static_cast<Context*>(&piece);
   fid_ep* const endpoint = setup_.lanes[piece.lane].endpoint();

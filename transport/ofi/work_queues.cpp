@@ -38,21 +38,28 @@ using Vector [[gnu::vector_size(32)]] = std::uint64_t;
   }
   return at;
 }
-bool has_wide() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
 #else
 std::size_t skip_wide(const std::uint64_t*, std::size_t at, std::size_t) { return at; }
-bool has_wide() { return false; }
 #endif
+
+std::size_t skip_narrow(const std::uint64_t* words, std::size_t at, std::size_t end) {
+  while (at + kWords <= end && all_ones(words + at)) at += kWords;
+  return at;
+}
 
 }  // namespace
 
-std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end) {
-  std::size_t at = begin;
-  if (has_wide()) at = skip_wide(words, at, end);
-  while (at + kWords <= end && all_ones(words + at)) at += kWords;
+bool has_wide_loads() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
+std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end, bool wide) {
+  std::size_t at = wide ? skip_wide(words, begin, end) : skip_narrow(words, begin, end);
   const auto load = [&](std::size_t i) {
     return std::atomic_ref(const_cast<std::uint64_t&>(words[i])).load(std::memory_order_relaxed);
   };

@@ -14,10 +14,13 @@
 
 namespace gshmem::ofi {
 
+/// Whether this processor looks at four words by one load.
+[[nodiscard]] bool has_wide_loads();
 /// The index of the first word from `begin` on that is not all ones, which was rung then; `end`
 /// when there is none. An executor without work does this all the time, for all its queues.
-[[nodiscard]] std::size_t first_rung(const std::uint64_t* words, std::size_t begin,
-                                     std::size_t end);
+/// `wide`: by loads that has_wide_loads() speaks of.
+[[nodiscard]] std::size_t first_rung(const std::uint64_t* words, std::size_t begin, std::size_t end,
+                                     bool wide = has_wide_loads());
 
 class WorkQueues {
  public:

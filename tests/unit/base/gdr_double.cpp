@@ -181,7 +181,7 @@ EXPORT int gdr_map(gdr* session, gdr_mh_s handle, void** address, std::size_t by
   if (view == MAP_FAILED) return errno;
   pin->view = static_cast<std::uint8_t*>(view);
   pin->view_bytes = bytes;
-  *address = view;
+  *address = record.view = pin->view;
   ++record.mappings, ++record.mapped;
   return 0;
 }

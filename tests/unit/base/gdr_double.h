@@ -19,6 +19,7 @@ struct GdrDouble {
   int sessions = 0, pins = 0, mappings = 0;  ///< that are open now
   int opened = 0, pinned = 0, mapped = 0;    ///< ever
   int copies_to = 0, copies_from = 0;
+  std::uint8_t* view = nullptr;         ///< of the newest mapping
   std::vector<std::string> violations;  ///< of the contract, in words
 };
 
