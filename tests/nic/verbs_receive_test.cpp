@@ -90,6 +90,9 @@ TEST_CASE("a send fills the buffers in their order, over pieces and packets", "[
     CHECK(*link.at(kInto + 0x1001) == *link.at(kFrom + 300));
     CHECK(std::memcmp(link.at(kInto + 0x2000), link.at(kFrom + 301), bytes - 301) == 0);
     CHECK(*link.at(kInto + 0x2000 + bytes - 301) == 0);
+    // Nothing before the pieces, where a packet goes on in the next one.
+    CHECK(*link.at(kInto + 0x1000) == 0);
+    CHECK(*link.at(kInto + 0x1fff) == 0);
   }
 }
 
@@ -173,6 +176,19 @@ TEST_CASE("a buffer that does not fit fails on both sides, and those after it ar
   const ibv_wc late = next(link.receive_cq);
   CHECK(late.wr_id == 3);
   CHECK(late.status == IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_CASE("a send without bytes needs no memory to go to", "[receive]") {
+  const Link link({.receives = 1});
+  ibv_sge piece = link.piece(kInto, 1000);
+  piece.lkey = ~piece.lkey;
+  REQUIRE(receive(link, 1, &piece, 1) == 0);
+  ibv_send_wr wr = link.request(IBV_WR_SEND, 2);
+  link.post(wr, nullptr, 0);
+  CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+  const ibv_wc got = next(link.receive_cq);
+  CHECK(got.status == IBV_WC_SUCCESS);
+  CHECK(got.byte_len == 0);
 }
 
 TEST_CASE("without a receive queue a send is an invalid request", "[receive]") {

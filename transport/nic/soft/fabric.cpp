@@ -100,7 +100,7 @@ struct Fabric::Header {
 
 Fd Fabric::make() {
   Fd file(::memfd_create("gshnic_fabric", MFD_CLOEXEC));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(kFabricBytes)) != 0) {
+  if (!file) {
     throw EngineError{0xf, strprintf("memory of a fabric: %s", std::strerror(errno))};
   }
   return file;
