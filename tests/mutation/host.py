@@ -26,7 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 BUILD_SECONDS = 300
 FAILED = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (.+?) \.*\s*"
-                    r"((?:Subprocess aborted)?\*\*\*(?!Skipped).+?)\s+[\d.]+ sec",
+                    r"((?:[A-Z][A-Za-z ]*)?\*\*\*(?!Skipped).+?)\s+[\d.]+ sec",
                     re.MULTILINE)
 STARTED = re.compile(r"^\s*Start\s+\d+: (.+)$", re.MULTILINE)
 ENDED = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (.+?) \.*\s*(?:Passed|\*\*\*)", re.MULTILINE)
