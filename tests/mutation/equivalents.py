@@ -244,4 +244,8 @@ EQUIVALENT = [
                "std::uint64_t found = 0;",
                "std::uint64_t found = 1;",
                "the read stores over the byte that differs"),
+    Equivalent("transport/ofi/active_messages.cpp",
+               "busy = true;",
+               "busy = false;",
+               "an executor may rest sooner after a round in which a copy has ended: time alone"),
 ]
