@@ -221,8 +221,9 @@ TEST_CASE("signals_do_not_end_the_wait_for_a_segment") {
   CHECK(run_pes(2, 0.2, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
           if (boot.rank() == 0) return;
           get_signals();
-          expect_error(GSHMEMX_ERROR_TIMEOUT, "timed out waiting for the segment of PE 0",
-                       [&] { (void)peers.exchange(STDIN_FILENO); });
+          const std::string why = "timed out waiting for the segment of PE 0";
+          expect_error(GSHMEMX_ERROR_TIMEOUT, why, [&] { (void)peers.exchange(STDIN_FILENO); });
+          expect_error(GSHMEMX_ERROR_TIMEOUT, why, [&] { (void)peers.from_root(-1); });
         }) == "");
 }
 
