@@ -81,11 +81,12 @@ class QueueRig {
                            nic::CreatedQueue{.number = number, .doorbell = &doorbells_[i]}, 0, 0);
     }
   }
-  /// One round of the executor, `after` a moment.
-  void step(ofi::Clock::duration after = {}) {
-    queues_.step(services_, now_ += after);
+  /// One round of the executor, `after` a moment. True when there was something to do.
+  bool step(ofi::Clock::duration after = {}) {
+    const bool busy = queues_.step(services_, now_ += after);
     queues_.find_overdue(services_, now_);
     for (std::size_t i = 0; i < waiting.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
+    return busy;
   }
 
  private:
@@ -131,6 +132,20 @@ Outcome outcome_of(QueueRig& rig, std::uint64_t entry) {
 }
 
 }  // namespace
+
+TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too", "[ofi]") {
+  QueueRig rig(40, 10'000);
+  rig.step();
+  CHECK_FALSE(rig.step());
+  const std::vector<std::size_t> rung{0, 1, 2, 31, 32, 39};
+  for (const std::size_t i : rung) post_writes(rig.clients[i], 1);
+  CHECK(rig.step());
+  for (std::size_t i = 0; i < rig.waiting.size(); ++i) {
+    INFO(i);
+    CHECK(rig.waiting[i].has_value() == (std::ranges::find(rung, i) != rung.end()));
+  }
+  CHECK_FALSE(rig.step());
+}
 
 TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
   constexpr std::size_t kQueues = 4;
