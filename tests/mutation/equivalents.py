@@ -248,4 +248,12 @@ EQUIVALENT = [
                "busy = true;",
                "busy = false;",
                "an executor may rest sooner after a round in which a copy has ended: time alone"),
+    Equivalent("host/control/host_addresses.cpp",
+               "using Rank = std::array<std::size_t, 3>;",
+               "using Rank = std::array<std::size_t, 4>;",
+               "a fourth value that is 0 for all"),
+    Equivalent("transport/ofi/work_queues.cpp",
+               "if (ready_.empty() && hungry_.empty()) return false;",
+               "if (ready_.empty() && hungry_.empty()) {}",
+               "a round of no queues, which says the same: time alone"),
 ]

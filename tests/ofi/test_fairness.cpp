@@ -21,6 +21,7 @@ class Places final : public ofi::Engine {
  public:
   explicit Places(std::size_t free) : free_(free) {}
   void issue(ofi::Operation& operation, bool) override {
+    ++asked;
     if (free_ == 0) {
       operation.refused |= refuses;
       return;
@@ -46,7 +47,8 @@ class Places final : public ofi::Engine {
     while (!taken_.empty()) end_one();
   }
 
-  bool refuses = false;  ///< as a provider does
+  bool refuses = false;   ///< as a provider does
+  std::size_t asked = 0;  ///< how often to issue something
 
  private:
   std::size_t free_;
@@ -145,6 +147,22 @@ TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too",
     CHECK(rig.waiting[i].has_value() == (std::ranges::find(rung, i) != rung.end()));
   }
   CHECK_FALSE(rig.step());
+}
+
+TEST_CASE("a queue that waits for a place asks once a round", "[ofi]") {
+  constexpr std::size_t kQueues = 3;
+  QueueRig rig(kQueues, 2 * kQueues);
+  for (int round = 0; round < 10; ++round) {
+    for (Client& client : rig.clients) post_writes(client, 3);
+    rig.step();
+    rig.engine.end_one();
+    rig.engine.end_one();
+  }
+  rig.step();
+  rig.engine.asked = 0;
+  for (Client& client : rig.clients) post_writes(client, 1);
+  rig.step();
+  CHECK(rig.engine.asked == kQueues);
 }
 
 TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
