@@ -50,9 +50,7 @@ struct MoveRound {
 
 constexpr std::uint8_t kUntouched = 0xee;
 
-/// `rounds` of them, which write their sources and look at what has come between each other; by
-/// groups that come late out of their meetings, or not.
-template <bool kDawdling>
+/// `rounds` of them, which write their sources and look at what has come between each other.
 struct MoveRounds {
   template <class Group>
   GSHMEM_FN static int make(const LaunchContext& ctx, Group group, Move move, gshmem_team_t team,
@@ -119,12 +117,7 @@ struct MoveRounds {
                             Scope scope, gshmem_team_t team, int rounds, std::uint64_t seed) const {
     with_group(ctx, scope, [&](auto group) {
       for (int round = 0; round < rounds; ++round) {
-        if constexpr (kDawdling && !std::is_same_v<decltype(group), device::Thread>) {
-          const bool late = is_late(group, static_cast<std::uint64_t>(round));
-          once(ctx, log, dawdling(group, late), memory, move, team, round, seed);
-        } else {
-          once(ctx, log, group, memory, move, team, round, seed);
-        }
+        once(ctx, log, group, memory, move, team, round, seed);
       }
     });
   }
@@ -221,14 +214,10 @@ SPMD_TEST(collectives_move_what_a_sequential_model_says) {
         if (!pe.draws()) continue;
         const MoveMemory memory{source.data(), dest.data() + (move == Move::kFcollect ? 1 : 0),
                                 kMost, n};
-        const auto make = [&](auto what, int count) {
-          if (team.get() != GSHMEM_TEAM_INVALID)
-            pe.run(one_group(pe, scope), what, memory, move, scope, team.get(), count, pe.seed());
-          pe.barrier();
-        };
-        make(MoveRounds<false>{}, rounds);
-        // On GPUs not tried since they are compiled without --split-compile (device/README.md).
-        if (scope != Scope::kThread && !pe.on_gpu()) make(MoveRounds<true>{}, rounds / 4);
+        if (team.get() != GSHMEM_TEAM_INVALID)
+          pe.run(one_group(pe, scope), MoveRounds{}, memory, move, scope, team.get(), rounds,
+                 pe.seed());
+        pe.barrier();
       }
     }
   }
