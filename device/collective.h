@@ -156,7 +156,7 @@ template <class Coop>
 GSHMEM_OUTLINE int collect(Coop coop, const TeamCall& call) {
   const State& state = *call.state;
   const bool is_counted = coop.thread_rank() != 0 || count_before(call);
-  meet_lanes(coop);  // by which lanes of a warp see what the first has stored: any() votes alone
+  meet_lanes(coop);
   if (coop.any(!is_counted)) return fault_code(state);
   const std::uint64_t first = load_relaxed(&slot_of(call)->first);
   char* const to = static_cast<char*>(call.dest) + first;

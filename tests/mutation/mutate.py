@@ -36,13 +36,15 @@ DEVICE = os.path.join(ROOT, "device")
 FLAGS = ["-std=c++20", "-O1", "-w"]
 RUNS = "600"  # of store_buffer, as in tests/model
 SECONDS = 600
+# What a test of tests/unit has beside its own file.
+WITH = {"collective_meetings_test": ["tests/unit/lanes/lanes.cpp", "transport/nic/decode.cpp"]}
 
 
 def sources(test):
     if test == MODEL:
         folder = os.path.join(ROOT, "tests", "model", "store_buffer")
         return [os.path.join(folder, "main.cpp"), os.path.join(folder, "producer.cpp")]
-    return [os.path.join(ROOT, "tests", "unit", test + ".cpp")]
+    return [os.path.join(ROOT, path) for path in [f"tests/unit/{test}.cpp", *WITH.get(test, [])]]
 
 
 def patched(mutation):

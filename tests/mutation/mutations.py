@@ -32,6 +32,9 @@ SENDS = PACKETS + ("a_member_sends_every_one_its_part_with_the_flag_of_the_call_
 HAS_COME = PACKETS + "what_has_come_is_where_it_belongs_and_nothing_after_it"
 COMBINED = PACKETS + "what_all_have_sent_is_combined_in_the_order_of_the_members"
 AWAITED = PACKETS + "every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named"
+# Collectives of groups of which one lane is late.
+LATE = "collective_meetings_test:"
+LATE_RESULT = r"wrong|FAILED"
 IS_SYMMETRIC = "symmetric_test:objects_are_symmetric_in_the_heap_and_in_what_is_registered"
 NBI = ("GSHMEM_FN void {}(Coop coop, const State& state, void* {}, const void* {},\n"
        "                       std::size_t bytes, int pe) {{\n")
@@ -568,4 +571,21 @@ MUTATIONS = [
              "control.x |= Be32((static_cast<std::uint32_t>(index) & 0xffff) << 8).raw;",
              "control.x |= (static_cast<std::uint32_t>(index) & 0xffff) << 8;",
              "wqe_test:write_from_memory", "in_queue"),
+
+    # Meetings of a group in the midst of a collective.
+    mutation("sync_tells_before_all_are_there", "sync.h",
+             "  bool arrived = true;\n  coop.sync();\n", "  bool arrived = true;\n",
+             LATE + "syncs_and_barriers_hold_late_lanes", LATE_RESULT),
+    mutation("epoch_stored_before_all_have_read_it", "sync.h",
+             "  coop.sync();\n  // Everyone has read the old value.", "  // Everyone has read the old value.",
+             LATE + "syncs_and_barriers_hold_late_lanes", LATE_RESULT),
+    mutation("packets_sent_before_all_are_there", "packets.h",
+             "  coop.sync();\n  std::uint32_t* const last", "  std::uint32_t* const last",
+             LATE + "moves_hold_late_lanes", LATE_RESULT),
+    mutation("number_stored_before_all_have_read_it", "packets.h",
+             "  coop.sync();  // all of `source` is read", "  // all of `source` is read",
+             LATE + "moves_hold_late_lanes", LATE_RESULT),
+    mutation("lanes_leave_before_all_packets_are_stored", "packets.h",
+             "return coop.any(!arrived) ? fault", "return !arrived ? fault",
+             LATE + "moves_hold_late_lanes", LATE_RESULT),
 ]
