@@ -227,7 +227,7 @@ EQUIVALENT = [
                "GSHMEM_INFO(\"soft NIC: queue pair 0x%x: the process of queue pair 0x%x has ended\", "
                "qp.number, qp.rtr.remote_qpn);",
                "{}",
-               "a line of the log that only a debugger shows: nothing sets the level of libgshnic's"),
+               "a line of the log; what it says is in the completion"),
     Equivalent("transport/ofi/work_queues.cpp",
                "while (at + kWords <= end && all_ones(words + at)) at += kWords;",
                "while (at + kWords < end && all_ones(words + at)) at += kWords;",

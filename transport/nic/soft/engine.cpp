@@ -7,6 +7,7 @@
 #include "transport/nic/soft/profile.h"
 
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,6 +32,22 @@ void check(bool ok, std::uint8_t status, const std::string& reason) {
 std::string variable(const char* name) {
   const char* value = env_lookup(name);
   return value != nullptr ? value : "";
+}
+
+/// This library has a log of its own, with the settings that gshmem has: host/base/config.def.
+void obey_log_settings() {
+  const std::string word = variable("GSHMEM_LOG"), file = variable("GSHMEM_LOG_FILE");
+  const auto& levels = choices_of(LogLevel{}).values;
+  const auto level = std::ranges::find_if(levels, [&](LogLevel each) {
+    return ::strcasecmp(word_of(each).c_str(), word.c_str()) == 0;
+  });
+  check(word.empty() || level != levels.end(), kBadParameter,
+        strprintf("GSHMEM_LOG=\"%s\": expected none, error, warn, info or debug", word.c_str()));
+  try {
+    log_configure(level == levels.end() ? LogLevel::kWarn : *level, file);
+  } catch (const Error& error) {
+    check(false, kBadParameter, error.what());
+  }
 }
 
 template <class Map>
@@ -95,6 +112,7 @@ struct Engine::Impl : Core {
 
 /// One each for the devices of the process, in one fabric.
 std::vector<std::unique_ptr<Engine>> Engine::start_all() {
+  obey_log_settings();
   const EngineOptions options = EngineOptions::from_env();
   const std::vector<Profile> profiles = parse_profiles(variable("GSHNIC_PROFILE"));
   std::vector<std::unique_ptr<Engine>> engines;
