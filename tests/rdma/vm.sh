@@ -52,7 +52,7 @@ END
 with_dependencies() {  # with_dependencies MODULES.DEP NAME...
   awk -v wanted="${*:2}" '
     { path = substr($1, 1, length($1) - 1); name = path
-      sub(/.*\//, "", name); sub(/\.ko$/, "", name); gsub(/-/, "_", name)
+      sub(/.*\//, "", name); sub(/\.ko(\.xz)?$/, "", name); gsub(/-/, "_", name)
       file[name] = path; needs[path] = substr($0, length($1) + 2) }
     function add(path, list, n, i) {
       if (path == "" || path in done) return
@@ -77,11 +77,12 @@ build_image() {
   fi
   deb=$(ls "$package"_*.deb | tail -n 1)
   # All modules are needed to know what depends on what; 400 MB for the length of this function.
-  dpkg --fsys-tarfile "$deb" | tar -x -C unpacked --wildcards './boot/vmlinuz*' \
-    './lib/modules/*/modules.*' './lib/modules/*/kernel/drivers/infiniband/*' \
-    './lib/modules/*/kernel/drivers/net/*' './lib/modules/*/kernel/net/*' './lib/modules/*/kernel/fs/*' \
-    './lib/modules/*/kernel/drivers/virtio/*' './lib/modules/*/kernel/crypto/*' \
-    './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/arch/x86/crypto/*' || exit 1
+  # In usr/lib since Debian 13.
+  dpkg --fsys-tarfile "$deb" | tar -x -C unpacked --transform 's,^\./usr/lib/,./lib/,' --wildcards './boot/vmlinuz*' \
+    '*lib/modules/*/modules.*' '*lib/modules/*/kernel/drivers/infiniband/*' \
+    '*lib/modules/*/kernel/drivers/net/*' '*lib/modules/*/kernel/net/*' '*lib/modules/*/kernel/fs/*' \
+    '*lib/modules/*/kernel/drivers/virtio/*' '*lib/modules/*/kernel/crypto/*' \
+    '*lib/modules/*/kernel/lib/*' '*lib/modules/*/kernel/arch/x86/crypto/*' || exit 1
   root=unpacked/lib/modules/$version
   busybox depmod -b "$PWD/unpacked" "$version" || exit 1
   with_dependencies "$root/modules.dep" $modules | while read -r m; do

@@ -214,6 +214,8 @@ def rdma_core(folder):
                               env=environment(folder), capture_output=True, text=True,
                               timeout=SECONDS, check=False)
     print(done.stderr)
+    if re.search("CalledProcessError: .*'rdma', 'link', 'show'", done.stderr):
+        raise Skip("these tests of rdma-core ask the kernel for its links (rdma link show), and it does not know any")
     counts = re.search(r"^Ran (\d+) tests.*\n\n(?:OK|FAILED) \((.*)\)", done.stderr, re.M)
     need(counts, "the tests have not ended")
     failed = sorted(re.findall(r"^(?:ERROR|FAIL): (\w+)", done.stderr, re.M))
