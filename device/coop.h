@@ -75,22 +75,6 @@ __device__ inline bool is_alone() {
   const unsigned here = __activemask();
   return (here & (here - 1)) == 0;
 }
-#elif !defined(GSHMEM_MACHINE)  // else that brings its own
-inline bool is_alone() { return true; }
-class Converged {
- public:
-  explicit Converged(std::uint64_t) {}
-  Converged() = default;
-  static Converged self() { return {}; }
-  static int size() { return 1; }
-  static int rank() { return 0; }
-  static bool first() { return true; }
-  static bool last() { return true; }
-  static bool alone() { return true; }
-  static void sync() {}
-  static std::uint64_t from_first(std::uint64_t value) { return value; }
-  static std::uint32_t from_last(std::uint32_t value) { return value; }
-};
 #endif
 
 #if defined(__CUDA_ARCH__)

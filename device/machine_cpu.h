@@ -201,5 +201,21 @@ inline void pause_behind(unsigned polls, std::uint32_t left) {
 /// far more than a look, and a slice of somebody else's time where cores are few.
 inline bool look_is_due(unsigned polls) { return polls >= kPauseSpins + kPauseYields; }
 [[noreturn]] inline void trap() { std::abort(); }
+/// Lanes that are at the same place (coop.h has those of a GPU): each thread is alone.
+inline bool is_alone() { return true; }
+class Converged {
+ public:
+  explicit Converged(std::uint64_t) {}
+  Converged() = default;
+  static Converged self() { return {}; }
+  static int size() { return 1; }
+  static int rank() { return 0; }
+  static bool first() { return true; }
+  static bool last() { return true; }
+  static bool alone() { return true; }
+  static void sync() {}
+  static std::uint64_t from_first(std::uint64_t value) { return value; }
+  static std::uint32_t from_last(std::uint32_t value) { return value; }
+};
 
 }  // namespace gshmem::device

@@ -35,21 +35,5 @@ inline void pause(unsigned polls) { test::lanes().pause(polls); }
 inline void pause_far(unsigned polls) { pause(polls); }
 inline void pause_behind(unsigned polls, std::uint32_t) { pause(polls); }
 inline bool look_is_due(unsigned) { return true; }
-inline bool is_alone() { return true; }
-
-class Converged {
- public:
-  explicit Converged(std::uint64_t) {}
-  Converged() = default;
-  static Converged self() { return {}; }
-  static int size() { return 1; }
-  static int rank() { return 0; }
-  static bool first() { return true; }
-  static bool last() { return true; }
-  static bool alone() { return true; }
-  static void sync() {}
-  static std::uint64_t from_first(std::uint64_t value) { return value; }
-  static std::uint32_t from_last(std::uint32_t value) { return value; }
-};
 
 }  // namespace gshmem::device
