@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -159,20 +161,37 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   constexpr std::uint64_t kQuiet = ~std::uint64_t{0};
   // As it is done here, and as where there are no loads of four words.
   const bool wide = GENERATE(false, true) && ofi::has_wide_loads();
+  // What comes after the doorbells has rung, or is not to be read at all.
   const bool rung_after = GENERATE(false, true);
+  constexpr std::size_t kPage = 64 << 10;
+  const auto unmap = [](std::byte* memory) { ::munmap(memory, 2 * kPage); };
+  const std::unique_ptr<std::byte, decltype(unmap)> memory(
+      static_cast<std::byte*>(
+          ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+      unmap);
+  REQUIRE(memory.get() != MAP_FAILED);
+  auto* const after = reinterpret_cast<std::uint64_t*>(memory.get() + kPage);
+  if (!rung_after) REQUIRE(::mprotect(after, kPage, PROT_NONE) == 0);
   for (const std::size_t count : {0u, 1u, 31u, 32u, 33u, 64u, 100u, 257u}) {
-    std::vector<std::uint64_t> words(count + 64, kQuiet);  // those at the end are of nobody
-    if (rung_after) words[count] = 0;
-    CHECK(ofi::first_rung(words.data(), 0, count, wide) == count);
+    std::uint64_t* const words = after - count;
+    std::fill(words, after, kQuiet);
+    CHECK(ofi::first_rung(words, 0, count, wide) == count);
     for (std::size_t rung = 0; rung < count; ++rung) {
       // A doorbell that differs from quiet in one bit.
       words[rung] = kQuiet ^ std::uint64_t{1} << rung % 64;
       for (const std::size_t begin : {std::size_t{0}, rung / 2, rung})
-        REQUIRE(ofi::first_rung(words.data(), begin, count, wide) == rung);
-      REQUIRE(ofi::first_rung(words.data(), rung + 1, count, wide) == count);
+        REQUIRE(ofi::first_rung(words, begin, count, wide) == rung);
+      REQUIRE(ofi::first_rung(words, rung + 1, count, wide) == count);
       words[rung] = kQuiet;
     }
   }
+}
+
+TEST_CASE("wide loads are taken where the processor has them", "[ofi]") {
+  std::ifstream file("/proc/cpuinfo");
+  bool has = false;
+  for (std::string word; file >> word;) has |= word == "avx2";
+  CHECK(ofi::has_wide_loads() == has);
 }
 
 TEST_CASE("an executor spins where there are cores, or where it is told to", "[ofi]") {
