@@ -5,7 +5,9 @@
 // where the queue is, and how the doorbell is rung. "After a wait": of a thread that has acquired.
 // It is a word in memory; the register of a card
 // ("register"); or a word after the record, as a host thread forwards it to a card ("record").
-// Then comes the rate over 1 to 64 queues, a block for each, or the bursts of a warp. "burst of n":
+// Then comes the rate over 1 to 64 queues, a block for each, or the bursts of a warp. It is the
+// GPU's own where a kernel acknowledges ("gpu acks"). Where host threads do, it is also that of
+// doorbells on their way to the host's memory. "burst of n":
 // gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after every n of
 // all 32 threads).
 #include "perftest/common/ack_rig.h"
@@ -16,7 +18,7 @@ namespace perftest {
 namespace {
 
 constexpr std::uint64_t kElements = 1024;
-constexpr unsigned kMostQueues = 64;
+constexpr unsigned kMostQueues = AckKernel::kMaxThreads;
 
 struct IssuePuts {
   static constexpr unsigned kMaxThreads = 1024;
@@ -97,6 +99,12 @@ class IssueCost {
     const gshmem::LaunchShape shape{.blocks = work.rig.queues, .threads = work.threads};
     const std::uint64_t first = bench_.iterations_taken();
     const auto measure = [&](const auto& functor) {
+      if (work.rig.acks == Acks::kGpu && active) {
+        load_kernel(bench_, rig.state(), shape, functor);
+        gshmem::detail::launch_with<AckKernel::kMaxThreads>(
+            rig.state(), {.blocks = 1, .threads = work.rig.queues, .stream = rig.ack_stream()},
+            rig.ack_kernel());
+      }
       return measure_with(bench_, rig.state(), shape, timed_if(active), functor);
     };
     const Measurement measured =
@@ -146,15 +154,23 @@ constexpr std::pair<gshmem::abi::Bell, const char*> kBells[] = {
     {gshmem::abi::Bell::kRegister, " register"},
     {gshmem::abi::Bell::kRecordWord, " record"}};
 
+bool is_wanted(const Options& options, Acks acks) {
+  return options.acks == "all" || options.acks == (acks == Acks::kGpu ? "gpu" : "host");
+}
+
 void run(Bench& bench) {
   if (bench.options().ctas > kMostQueues) {
     throw UsageError("--ctas: " +
                      not_accepted(std::to_string(bench.options().ctas),
                                   "1 to " + std::to_string(kMostQueues) + ", a queue for each"));
   }
+  if (bench.options().acks == "gpu" && !bench.on_gpu()) {
+    throw UsageError("--acks: 'gpu' needs PEs on GPUs");
+  }
   IssueCost cost(bench);
   const unsigned warp = bench.shape_of("warp").threads;
   for (const auto& [side, memory] : sides(bench)) {
+    if (!is_wanted(bench.options(), Acks::kHost)) break;
     for (const auto& [bell, how] : kBells) {
       const std::string where = side + how;
       RigShape rig{.memory = memory, .bell = bell};
@@ -171,11 +187,17 @@ void run(Bench& bench) {
     }
   }
   for (const auto& [side, memory] : sides(bench)) {
-    for (unsigned queues = 1; queues <= bench.options().ctas; queues *= 2) {
-      RigShape rig{.queues = queues, .memory = memory, .bell = gshmem::abi::Bell::kRegister};
-      cost.measure_case({"rate " + side, rig, bench.options().threads_per_cta});
-      rig.exclusive = true;
-      cost.measure_case({"rate of bursts " + side, rig, warp, 16});
+    for (const Acks acks : {Acks::kHost, Acks::kGpu}) {
+      if (acks == Acks::kGpu && memory != MemorySide::kGpu) continue;
+      if (!is_wanted(bench.options(), acks)) continue;
+      const std::string where = side + (acks == Acks::kGpu ? ", gpu acks" : "");
+      for (unsigned queues = 1; queues <= bench.options().ctas; queues *= 2) {
+        RigShape rig{
+            .queues = queues, .memory = memory, .acks = acks, .bell = gshmem::abi::Bell::kRegister};
+        cost.measure_case({"rate " + where, rig, bench.options().threads_per_cta});
+        rig.exclusive = true;
+        cost.measure_case({"burst rate " + where, rig, warp, 16});
+      }
     }
   }
 }
@@ -188,7 +210,7 @@ int main(int argc, char** argv) {
   return run_program({.name = "issue_cost",
                       .summary = "clocks of a put on the network path, and puts per second, into "
                                  "queues that are only acknowledged",
-                      .groups = kShape,
+                      .groups = kShape | kAcks,
                       .shows = Shows::kIssue,
                       .gpu = {.ctas = kMostQueues, .threads_per_cta = 256},
                       .cpu = {.warmup_iters = 3, .repetitions = 3, .ctas = 2, .threads_per_cta = 2},

@@ -16,6 +16,10 @@ constexpr std::uint32_t kFirstNumber = 0x100;
 constexpr std::uint32_t kLocalKey = 0x1a2b3c, kRemoteKey = 0x4d5e6f;
 constexpr unsigned kMostConsumers = 8;
 
+MemorySide ack_side(const RigShape& shape) {
+  return shape.acks == Acks::kGpu ? MemorySide::kGpu : MemorySide::kHost;
+}
+
 template <class T>
 T part_of(const unsigned char* entry, std::size_t offset) {
   T value;
@@ -53,12 +57,16 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
       state_(pe),
       entries_(allocate(shape.memory, std::size_t{shape.queues} * kDepth * abi::kWqebbBytes)),
       records_(allocate(shape.memory, shape.queues * kLine)),
-      doorbells_(allocate(MemorySide::kHost, shape.queues * kLine)),
-      completions_(allocate(MemorySide::kHost, shape.queues * kLine)),
+      doorbells_(allocate(ack_side(shape), shape.queues * kLine)),
+      completions_(allocate(ack_side(shape), shape.queues * kLine)),
+      watches_(allocate(ack_side(shape), shape.queues * sizeof(AckWatch))),
       views_(nullptr, nullptr),
       cursors_(nullptr, nullptr),
-      used_(nullptr, nullptr) {
+      used_(nullptr, nullptr),
+      ack_stop_(allocate(MemorySide::kHost, sizeof(std::uint32_t))),
+      ack_stream_(gpu_stream(on_gpu && shape.acks == Acks::kGpu)) {
   make_views();
+  if (shape.acks == Acks::kGpu) return;
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   const unsigned count = std::min({shape.queues, kMostConsumers, std::max(1u, cores / 4)});
   for (unsigned nth = 0; nth < count; ++nth) {
@@ -69,6 +77,11 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
 AckRig::~AckRig() {
   stop_.store(true);
   for (std::thread& consumer : consumers_) consumer.join();
+  std::atomic_ref(*reinterpret_cast<std::uint32_t*>(ack_stop_.get())).store(1);
+}
+
+AckKernel AckRig::ack_kernel() const {
+  return {watches(), reinterpret_cast<const std::uint32_t*>(ack_stop_.get()), state_.timeout_ns};
 }
 
 void AckRig::make_views() {
@@ -77,9 +90,11 @@ void AckRig::make_views() {
   std::vector<abi::QueueView> views(total);
   cursors_ = allocate(MemorySide::kGpu, total * sizeof(abi::QueueCursor));
   auto* cursors = reinterpret_cast<abi::QueueCursor*>(cursors_.get());
+  constexpr std::uint8_t kNone =
+      static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
   for (unsigned i = 0; i < shape_.queues; ++i) {
     auto* completion = reinterpret_cast<abi::CompletionEntry*>(completions_.get() + i * kLine);
-    completion->op_own = static_cast<std::uint8_t>(abi::CompletionOpcode::kInvalid) << 4 | 1;
+    copy(&completion->op_own, &kNone, sizeof(kNone));
     abi::QueueView& view = views[me * shape_.queues + i];
     view.entries =
         reinterpret_cast<char*>(entries_.get()) + std::size_t{i} * kDepth * abi::kWqebbBytes;
@@ -94,10 +109,11 @@ void AckRig::make_views() {
     view.remote_key = abi::Be32(kRemoteKey);
     view.pe = static_cast<std::uint16_t>(state_.my_pe);
     view.index = static_cast<std::uint32_t>(me * shape_.queues + i);
-    watches_.push_back({view.doorbell,
-                        reinterpret_cast<std::uint32_t*>(completion) +
-                            abi::kCompletionWordOffset / sizeof(std::uint32_t),
-                        view.number});
+    const AckWatch watch{view.doorbell,
+                         reinterpret_cast<std::uint32_t*>(completion) +
+                             abi::kCompletionWordOffset / sizeof(std::uint32_t),
+                         view.number};
+    copy(watches() + i, &watch, sizeof(watch));
   }
   views_ = allocate(MemorySide::kGpu, total * sizeof(abi::QueueView));
   copy(views_.get(), views.data(), total * sizeof(abi::QueueView));
@@ -128,21 +144,7 @@ void AckRig::consume(unsigned nth, unsigned of) {
   unsigned idle = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     bool moved = false;
-    for (std::size_t i = nth; i < watches_.size(); i += of) {
-      Watch& watch = watches_[i];
-      const std::uint64_t value =
-          abi::swap_bytes(std::atomic_ref(*watch.doorbell).load(std::memory_order_acquire));
-      const auto next = static_cast<std::uint16_t>(value >> 40);
-      const auto ahead = static_cast<std::uint16_t>(next - watch.acknowledged);
-      if (ahead == 0) continue;
-      watch.foreign |= (value & 0xffffffff) >> 8 != watch.number;
-      watch.acknowledged += ahead;
-      moved = true;
-      // Counter of the last entry, signature 0, opcode kRequester.
-      const std::uint32_t word = static_cast<std::uint32_t>(static_cast<std::uint16_t>(next - 1))
-                                 << 16;
-      std::atomic_ref(*watch.completion).store(abi::Be32(word).raw, std::memory_order_release);
-    }
+    for (unsigned i = nth; i < shape_.queues; i += of) moved |= watches()[i].acknowledge();
     idle = moved ? 0 : idle + 1;
     if (idle > kIdleRounds) std::this_thread::yield();
   }
@@ -164,7 +166,8 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   if (cursor.reserved != wanted) return in_queue(queue, "reserved", cursor.reserved, wanted);
   const std::uint64_t published = abi::PublishedWord::end(cursor.ready);
   if (published != wanted) return in_queue(queue, "published", published, wanted);
-  const Watch& watch = watches_[queue];
+  AckWatch watch;
+  copy(&watch, watches() + queue, sizeof(watch));
   if (watch.foreign) return "queue " + std::to_string(queue) + ": a doorbell named another queue";
   if (watch.acknowledged != wanted) {
     return in_queue(queue, "acknowledged", watch.acknowledged, wanted);

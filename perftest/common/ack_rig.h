@@ -1,7 +1,7 @@
-// Work queues of this PE's own whose consumer only acknowledges: host threads that look at the
-// doorbells and complete whatever they cover, without reading an entry. What is then measured is
-// what the GPU spends on a put. Nothing is transferred, so what was written into the queues is
-// checked instead (check).
+// Work queues of this PE's own whose consumer only acknowledges: it looks at the doorbells and
+// completes whatever they cover, without reading an entry. What is then measured is what the GPU
+// spends on a put. Nothing is transferred, so what was written into the queues is checked instead
+// (check).
 #pragma once
 
 #include "perftest/common/gpu.h"
@@ -16,9 +16,14 @@
 
 namespace perftest {
 
+/// Who acknowledges: host threads, with doorbells and completions in the host's memory, or a kernel
+/// beside the one that puts, with both in the GPU's.
+enum class Acks { kHost, kGpu };
+
 struct RigShape {
   unsigned queues = 1;
   MemorySide memory = MemorySide::kHost;  ///< of entries and doorbell records
+  Acks acks = Acks::kHost;
   bool exclusive = false;
   gshmem::abi::Bell bell = gshmem::abi::Bell::kWord;
 };
@@ -36,32 +41,81 @@ struct RigWork {
 };
 constexpr std::uint64_t source_value(std::uint64_t element) { return 0x5ca1ab1e00000000 + element; }
 
+/// A queue, as its consumer sees it.
+struct AckWatch {
+  alignas(128) std::uint64_t* doorbell;
+  std::uint32_t* completion;
+  std::uint32_t number;
+  bool foreign = false;  ///< a doorbell named another queue
+  std::uint64_t acknowledged = 0;
+
+  /// Completes what the doorbell covers. False: nothing new.
+  GSHMEM_FN bool acknowledge() {
+    const std::uint64_t value = gshmem::abi::swap_bytes(gshmem::device::load_acquire(doorbell));
+    const auto next = static_cast<std::uint16_t>(value >> 40);
+    const auto ahead = static_cast<std::uint16_t>(next - acknowledged);
+    if (ahead == 0) return false;
+    foreign |= (value & 0xffffffff) >> 8 != number;
+    acknowledged += ahead;
+    // Counter of the last entry, signature 0, opcode kRequester.
+    const std::uint32_t word = static_cast<std::uint32_t>(static_cast<std::uint16_t>(next - 1))
+                               << 16;
+    gshmem::device::store_release(completion, gshmem::abi::Be32(word).raw);
+    return true;
+  }
+};
+
+/// The kernel of Acks::kGpu, one block: thread i acknowledges for queue i. It ends when it is told
+/// to, or when it has seen nothing for `patience_ns`.
+struct AckKernel {
+  static constexpr unsigned kMaxThreads = 64;
+  AckWatch* watches;
+  const std::uint32_t* stop;  ///< in the host's memory
+  std::uint64_t patience_ns;
+
+  GSHMEM_FN void operator()(const gshmem::LaunchContext& ctx) const {
+    constexpr unsigned kLook = 256;  // rounds
+    AckWatch& watch = watches[ctx.thread_rank()];
+    AckWatch held = watch;
+    std::uint64_t moved = gshmem::device::now_ns();
+    for (unsigned round = 1;; ++round) {
+      if (held.acknowledge()) {
+        watch = held;
+        round = 0;
+      } else if (round % kLook == 0) {
+        const std::uint64_t now = gshmem::device::now_ns();
+        if (round == kLook) moved = now;
+        if (gshmem::device::load_relaxed(stop) != 0 || now - moved > patience_ns) return;
+      }
+    }
+  }
+};
+
 class AckRig {
  public:
   static constexpr std::uint32_t kDepth = 1024;  ///< GSHMEM_QP_DEPTH's default
 
-  /// For the PE with state `pe`, on a GPU or in CPU mode. Errors: std::runtime_error.
+  /// For the PE with state `pe`, on a GPU or in CPU mode. Host threads acknowledge from here on;
+  /// for Acks::kGpu, on GPUs only, the caller launches ack_kernel(). Errors: std::runtime_error.
   AckRig(const gshmem::abi::DeviceState& pe, bool on_gpu, const RigShape& shape);
   ~AckRig();
   AckRig(const AckRig&) = delete;
 
   /// The PE with these queues: no PE is mapped, and block b uses queue b % queues to the PE itself.
   [[nodiscard]] const gshmem::abi::DeviceState& state() const { return state_; }
+  /// A thread for each queue, in ack_stream(). It runs until the rig ends: kernels that are to run
+  /// beside it must have been loaded.
+  [[nodiscard]] AckKernel ack_kernel() const;
+  [[nodiscard]] CUstream_st* ack_stream() const { return ack_stream_.get(); }
   /// The mistakes in cursors, records, acknowledgements, and the entries of the last lap; ""
   /// when they are what `work` makes. `corrupt` flips a bit first.
   [[nodiscard]] std::string check(const RigWork& work, bool corrupt) const;
 
  private:
-  struct Watch {
-    alignas(128) std::uint64_t* doorbell;
-    std::uint32_t* completion;
-    std::uint32_t number;
-    std::uint64_t acknowledged = 0;
-    bool foreign = false;  ///< a doorbell named another queue
-  };
   [[nodiscard]] Memory allocate(MemorySide side, std::size_t bytes) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
   void make_views();
+  [[nodiscard]] AckWatch* watches() const { return reinterpret_cast<AckWatch*>(watches_.get()); }
   void consume(unsigned nth, unsigned of);
   [[nodiscard]] std::string check_queue(unsigned queue, const RigWork& work, bool corrupt) const;
   [[nodiscard]] std::string check_entry(const unsigned char* entry, std::uint64_t index,
@@ -70,10 +124,11 @@ class AckRig {
   RigShape shape_;
   bool on_gpu_;
   gshmem::abi::DeviceState state_;
-  Memory entries_, records_;        ///< by shape_.memory
-  Memory doorbells_, completions_;  ///< in host memory
-  Memory views_, cursors_, used_;   ///< in the PE's memory
-  std::vector<Watch> watches_;
+  Memory entries_, records_;                  ///< by shape_.memory
+  Memory doorbells_, completions_, watches_;  ///< where shape_.acks has them
+  Memory views_, cursors_, used_;             ///< in the PE's memory
+  Memory ack_stop_;                           ///< in the host's
+  Stream ack_stream_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> consumers_;
 };

@@ -22,7 +22,8 @@ using Memory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 /// Zeroed, on a page boundary; for PEs on GPUs only. Errors: std::runtime_error.
 [[nodiscard]] Memory gpu_memory(MemorySide side, std::size_t bytes);
 using Stream = std::unique_ptr<CUstream_st, void (*)(CUstream_st*)>;
-/// A stream of the current GPU that waits for no other; null where the PE is on none.
+/// A stream of the current GPU that waits for no other; null where the PE is on none. Its end waits
+/// for what is in it.
 [[nodiscard]] Stream gpu_stream(bool on_gpu);
 /// Between any two kinds of memory, for PEs on GPUs only; done on return.
 void copy_gpu_bytes(void* to, const void* from, std::size_t bytes);

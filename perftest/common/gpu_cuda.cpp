@@ -51,7 +51,10 @@ Stream gpu_stream(bool on_gpu) {
   cudaStream_t made = nullptr;
   if (on_gpu)
     check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  return {made, [](CUstream_st* stream) { cudaStreamDestroy(stream); }};
+  return {made, [](CUstream_st* stream) {
+            cudaStreamSynchronize(stream);
+            cudaStreamDestroy(stream);
+          }};
 }
 
 void copy_gpu_bytes(void* to, const void* from, std::size_t bytes) {

@@ -80,6 +80,7 @@ const OptionRow kTable[] = {
      "PE i to i + n/2, or every PE to the next one"},
     {"--sweep_ctas", kSweep, &Options::sweep_ctas, "",
      "1 .. ctas blocks, and how many reach 95 % of the peak"},
+    {"--acks", kAcks, &Options::acks, "host|gpu|all", "who acknowledges what is put"},
     {"--smem", kSmem, &Options::smem, "",
      "blocks give shared memory, and copies use it (in CPU mode they do not)"},
     {"--format", kCommon, &Options::format, "table|csv|json", "output"},

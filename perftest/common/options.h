@@ -26,6 +26,7 @@ enum OptionGroup : unsigned {
   kUnroll = 1u << 10,    ///< --unroll
   kSmem = 1u << 11,      ///< --smem
   kCaller = 1u << 12,    ///< -s of all who make calls, --call
+  kAcks = 1u << 13,      ///< --acks
 };
 
 /// Zero and "" mean "not given": apply_defaults fills them in when the mode is known.
@@ -35,7 +36,7 @@ struct Options {
   unsigned iters = 0;  ///< stays 0 unless given: chosen by time, see timing.h
   unsigned warmup_iters = 0, repetitions = 0;
   unsigned ctas = 0, threads_per_cta = 0;
-  std::string scope{}, call{}, datatype{}, atomic_op{}, pattern{}, format{};
+  std::string scope{}, call{}, datatype{}, atomic_op{}, pattern{}, format{}, acks{};
   unsigned stride = 0, unroll = 0;
   bool bidir = false, report_msgrate = false, sweep_ctas = false, smem = false;
   unsigned pes = 0;  ///< 0: one PE, or as many as the launcher started

@@ -13,7 +13,7 @@ const Options& common_defaults() {
     options.warmup_iters = 10;
     options.repetitions = 5;
     options.ctas = options.threads_per_cta = 1;
-    options.scope = options.call = "all";
+    options.scope = options.call = options.acks = "all";
     options.pattern = "pair";
     options.format = "table";
     options.stride = options.unroll = 1;

@@ -65,13 +65,29 @@ constexpr unsigned max_threads() {
 template <class Group>
 inline constexpr unsigned kLatencyThreads = std::is_same_v<Group, gshmem::Block> ? 1024 : 256;
 
+/// `iters` iterations under the clock, after `warmup` without.
+template <class Body>
+void launch_timed(Bench& bench, const gshmem::abi::DeviceState& state,
+                  const gshmem::LaunchShape& shape, const Body& body, std::uint64_t first,
+                  unsigned warmup, unsigned iters) {
+  gshmem::detail::launch_with<max_threads<Body>()>(
+      state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
+}
+/// Loads the kernel: CUDA does it at the first launch, and must not while another one runs that
+/// waits for this one.
+template <class Body>
+void load_kernel(Bench& bench, const gshmem::abi::DeviceState& state,
+                 const gshmem::LaunchShape& shape, const Body& body) {
+  launch_timed(bench, state, shape, body, 0, 0, 0);
+  gshmem::synchronize();
+}
+
 /// Collective: measures `body`, on PEs as `state` has them.
 template <class Body>
 Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
                          const gshmem::LaunchShape& shape, Part part, const Body& body) {
   const auto launch = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
-    gshmem::detail::launch_with<max_threads<Body>()>(
-        state, shape, Timed<Body>{body, bench.stamps(), first, warmup, iters});
+    launch_timed(bench, state, shape, body, first, warmup, iters);
   };
   const auto run = [&](std::uint64_t first, unsigned warmup, unsigned iters) {
     if (shape.blocks == 1) {
@@ -82,9 +98,7 @@ Measurement measure_with(Bench& bench, const gshmem::abi::DeviceState& state,
     }
     gshmem::synchronize();
   };
-  // Loads the kernel: CUDA does it at the first launch, and must not while a partner's kernel waits
-  // for this one.
-  if (part != Part::kNone) run(0, 0, 0);
+  if (part != Part::kNone) load_kernel(bench, state, shape, body);  // a partner's may wait for it
   return bench.repeat([&](std::uint64_t first, unsigned warmup, unsigned iters) {
     bench.barrier();
     if (part == Part::kNone) return 0.0;
