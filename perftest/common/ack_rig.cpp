@@ -167,7 +167,11 @@ std::string AckRig::check_queue(unsigned queue, const RigWork& work, bool corrup
   const std::uint64_t published = abi::PublishedWord::end(cursor.ready);
   if (published != wanted) return in_queue(queue, "published", published, wanted);
   AckWatch watch;
-  copy(&watch, watches() + queue, sizeof(watch));
+  // A kernel notes what it has acknowledged a moment after.
+  for (int look = 0; look < 1000; ++look) {
+    copy(&watch, watches() + queue, sizeof(watch));
+    if (watch.acknowledged == wanted) break;
+  }
   if (watch.foreign) return "queue " + std::to_string(queue) + ": a doorbell named another queue";
   if (watch.acknowledged != wanted) {
     return in_queue(queue, "acknowledged", watch.acknowledged, wanted);
