@@ -52,11 +52,13 @@ free_port() {  # a port that nobody listens on, from the range below the ephemer
   done
 }
 
-wait_for() {  # wait_for WHAT command...: until the command succeeds, 300 s at most
+all_live() { for pid in "${pids[@]}"; do kill -0 "$pid" 2>/dev/null || return 1; done; }
+wait_for() {  # wait_for WHAT command...: until the command succeeds, 300 s at most, or a daemon ends
   local what=$1
   shift
   for ((i = 0; i < 3000; ++i)); do
     "$@" >/dev/null 2>&1 && return
+    all_live || break
     sleep 0.1
   done
   echo "$what did not come up; logs:" >&2
@@ -95,6 +97,9 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+# Nothing above asks for control groups, but since 23.11 slurmd ends where it finds none, as in containers,
+# unless they are of version 1, which it looks for only when it needs them.
+echo "CgroupPlugin=cgroup/v1" >"$dir/cgroup.conf"
 for ((n = 0; n < nodes; ++n)); do
   mkdir -p "$dir/spool/n$n" "$dir/tmp/n$n"
   echo "NodeName=n$n NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=16" >>"$SLURM_CONF"
