@@ -6,7 +6,9 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <thread>
 
@@ -92,22 +94,35 @@ TEST_CASE("threads_that_init_at_once_make_one_pe") {
 }
 
 TEST_CASE("job_ends_while_the_application_holds_a_stream") {
-  for (const bool reads : {true, false}) {
-    const auto outcomes = in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [reads](int rank) {
-      const Runtime runtime;
-      int ends[2];
-      if (::pipe(ends) != 0) std::exit(4);
-      gshmem_barrier_all();
-      if (rank == 1) (void)raise(SIGKILL);
-      FILE* const stream = ::fdopen(ends[reads ? 0 : 1], reads ? "r" : "w");
-      char line[4096] = {};
-      for (;;) {  // in an empty pipe, or in one that is soon full
-        if (reads) (void)!std::fgets(line, sizeof(line), stream);
-        if (!reads) (void)!std::fwrite(line, sizeof(line), 1, stream);
-      }
-    });
-    INFO(outcomes[0].output);
-    CHECK(outcomes[0].code == 1);
-    CHECK(contains(outcomes[0].output, "PE 1 died"));
+  for (const bool exits : {false, true}) {
+    for (const bool reads : {true, false}) {
+      const auto outcomes =
+          in_children(2, quick({{"GSHMEM_FAULT", "abort"}}), [exits, reads](int rank) {
+            const Runtime runtime;
+            const auto hold = [reads] {
+              int ends[2];
+              if (::pipe(ends) != 0) std::exit(4);
+              FILE* const stream = ::fdopen(ends[reads ? 0 : 1], reads ? "r" : "w");
+              char line[4096] = {};
+              for (;;) {  // in an empty pipe, or in one that is soon full
+                if (reads) (void)!std::fgets(line, sizeof(line), stream);
+                if (!reads) (void)!std::fwrite(line, sizeof(line), 1, stream);
+              }
+            };
+            gshmem_barrier_all();
+            if (rank == 1 && !exits) (void)raise(SIGKILL);
+            if (rank == 1) {
+              std::thread(hold).detach();
+              std::this_thread::sleep_for(std::chrono::milliseconds(50));
+              gshmem_global_exit(42);
+            }
+            hold();
+          });
+      INFO((exits ? "exits" : "killed")
+           << (reads ? ", reads: " : ", writes: ") << outcomes[0].output);
+      CHECK(outcomes[0].code == (exits ? 42 : 1));
+      if (exits) CHECK(outcomes[1].code == 42);
+      CHECK(contains(outcomes[0].output, exits ? "PE 1 ends the job with status 42" : "PE 1 died"));
+    }
   }
 }
