@@ -5,12 +5,11 @@ set(GSHMEM_QUICK_LEVEL -O1)
 if(GSHMEM_SANITIZE MATCHES address)
   set(GSHMEM_QUICK_LEVEL -O0)
 endif()
-# gshmem_quick_targets(TARGET...): the same for targets of other folders.
+# gshmem_quick_targets(TARGET...): little optimized, too, but file by file, which tests/mutation wants.
 function(gshmem_quick_targets)
   if(GSHMEM_QUICK_TESTS)
     foreach(target ${ARGN})
       target_compile_options(${target} PRIVATE ${GSHMEM_QUICK_LEVEL})
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
     endforeach()
   endif()
 endfunction()
