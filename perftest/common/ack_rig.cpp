@@ -1,6 +1,7 @@
 #include "perftest/common/ack_rig.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -63,7 +64,7 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
       views_(nullptr, nullptr),
       cursors_(nullptr, nullptr),
       used_(nullptr, nullptr),
-      ack_stop_(allocate(MemorySide::kHost, sizeof(std::uint32_t))),
+      stop_(allocate(MemorySide::kHost, sizeof(std::uint32_t))),
       ack_stream_(gpu_stream(on_gpu && shape.acks == Acks::kGpu)) {
   make_views();
   if (shape.acks == Acks::kGpu) return;
@@ -75,13 +76,12 @@ AckRig::AckRig(const abi::DeviceState& pe, bool on_gpu, const RigShape& shape)
 }
 
 AckRig::~AckRig() {
-  stop_.store(true);
+  std::atomic_ref(*reinterpret_cast<std::uint32_t*>(stop_.get())).store(1);
   for (std::thread& consumer : consumers_) consumer.join();
-  std::atomic_ref(*reinterpret_cast<std::uint32_t*>(ack_stop_.get())).store(1);
 }
 
 AckKernel AckRig::ack_kernel() const {
-  return {watches(), reinterpret_cast<const std::uint32_t*>(ack_stop_.get()), state_.timeout_ns};
+  return {watches(), reinterpret_cast<const std::uint32_t*>(stop_.get()), state_.timeout_ns};
 }
 
 void AckRig::make_views() {
@@ -142,7 +142,8 @@ void AckRig::make_views() {
 void AckRig::consume(unsigned nth, unsigned of) {
   constexpr unsigned kIdleRounds = 4096;  // then the core is given away: tests have few
   unsigned idle = 0;
-  while (!stop_.load(std::memory_order_relaxed)) {
+  const std::atomic_ref stop(*reinterpret_cast<std::uint32_t*>(stop_.get()));
+  while (stop.load(std::memory_order_relaxed) == 0) {
     bool moved = false;
     for (unsigned i = nth; i < shape_.queues; i += of) moved |= watches()[i].acknowledge();
     idle = moved ? 0 : idle + 1;

@@ -8,7 +8,6 @@
 
 #include <gshmem/gshmem.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -127,9 +126,8 @@ class AckRig {
   Memory entries_, records_;                  ///< by shape_.memory
   Memory doorbells_, completions_, watches_;  ///< where shape_.acks has them
   Memory views_, cursors_, used_;             ///< in the PE's memory
-  Memory ack_stop_;                           ///< in the host's
+  Memory stop_;                               ///< for who acknowledges; in the host's
   Stream ack_stream_;
-  std::atomic<bool> stop_{false};
   std::vector<std::thread> consumers_;
 };
 
