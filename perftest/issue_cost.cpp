@@ -1,15 +1,17 @@
 // The cost of a put to the GPU that issues it: clocks from call to return, and puts per second,
 // into work queues whose consumer only acknowledges (common/ack_rig.h). No transfer takes place;
-// the entries, records and doorbells are checked instead. Rows: the writer is one thread on a queue
-// that others might share, one thread on a queue of its own, or a converged warp. They also say
-// where the queue is, and how the doorbell is rung. "After a wait": of a thread that has acquired.
-// It is a word in memory; the register of a card
-// ("register"); or a word after the record, as a host thread forwards it to a card ("record").
-// Then comes the rate over 1 to 64 queues, a block for each, or the bursts of a warp. It is the
-// GPU's own where a kernel acknowledges ("gpu acks"). Where host threads do, it is also that of
-// doorbells on their way to the host's memory. "burst of n":
+// the entries, records and doorbells are checked instead.
+//
+// Rows of clocks: the writer is one thread on a queue that others might share, the same after it
+// has acquired ("after a wait"), one thread on a queue of its own, or a converged warp. Each row
+// says where the queue is. The doorbell is a word in memory, the register of a card ("register"),
+// or a word after the record, as a host thread forwards it to a card ("record"). "burst of n":
 // gshmem::Burst on an exclusive queue, which rings after every n puts (of a warp: after every n of
 // all 32 threads).
+//
+// Rows of rates: 1 to 64 queues, a block for each, or the bursts of a warp. The rate is the GPU's
+// own where a kernel acknowledges ("gpu acks"). Where host threads do, it is also that of doorbells
+// on their way to the host's memory.
 #include "perftest/common/ack_rig.h"
 #include "perftest/common/run.h"
 #include "perftest/common/timing.h"
