@@ -8,9 +8,9 @@
 // the members, and gives the result to all. So all members get the same bits, and the same team
 // gets them again; and where `dest` is `source`, a piece is read and overwritten by one member
 // alone. In one shot every member combines all, in the same order. A scan is made likewise: every
-// member gets what was combined when its turn came. What comes from PEs that are not mapped takes
-// round trips: where `dest` is another array, and large enough, all pieces of one member land there
-// first.
+// member gets what was combined when its turn came, or combines it of packets. What comes from PEs
+// that are not mapped takes round trips: where `dest` is another array, and large enough, all
+// pieces of one member land there first.
 #pragma once
 
 #include "combine.h"
@@ -56,6 +56,7 @@ GSHMEM_FN Algorithm algorithm_of(Coop coop, const TeamCall& call, std::size_t el
     if (call.goes_by_packets(coop, abi::Limit::kReducePackets)) return Algorithm::kPackets;
     return call.team->mapped != 0 ? Algorithm::kOneShot : Algorithm::kWords;
   } else if constexpr (kKind == CallKind::kInscan || kKind == CallKind::kExscan) {
+    if (call.goes_by_packets(coop, abi::Limit::kReducePackets)) return Algorithm::kPackets;
     return Algorithm::kWords;
   }
   return Algorithm::kDirect;
@@ -267,7 +268,7 @@ GSHMEM_OUTLINE int reduce_by_pieces(Coop coop, const TeamCall& call, Reducer red
 
 /// A scan; or a reduction whose elements come one by one from members that are not mapped.
 template <Result kResult, class W, class Coop, class Reducer>
-GSHMEM_OUTLINE int scan(Coop coop, const TeamCall& call, Reducer reducer) {
+GSHMEM_OUTLINE int combine_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
   const int status = meet_members(coop, call);
   if (status != 0) return status;
   reduce_by_words<kResult, W>(coop, call, reducer);
@@ -283,8 +284,18 @@ GSHMEM_FN int reduce(Coop coop, const TeamCall& call, Reducer reducer) {
   if (how == Algorithm::kLevels) return reduce_in_levels<W>(coop, call, reducer);
   if (how == Algorithm::kOneShot) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
   if (how == Algorithm::kTwoShots) return reduce_mapped<Result::kForAll, W>(coop, call, reducer);
-  if (how == Algorithm::kWords) return scan<Result::kForAll, W>(coop, call, reducer);
+  if (how == Algorithm::kWords) return combine_by_words<Result::kForAll, W>(coop, call, reducer);
   return reduce_by_pieces<W>(coop, call, reducer);
+}
+
+/// Every member gets what was combined of those up to it, or before it.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN int scan(Coop coop, const TeamCall& call, Reducer reducer) {
+  constexpr CallKind kKind = kResult == Result::kInclusive ? CallKind::kInscan : CallKind::kExscan;
+  if (algorithm_of<kKind>(coop, call) == Algorithm::kPackets)
+    return by_packets<Give::kWhole>(coop, call,
+                                    CombinePackets<PacketUnit<W>, Reducer, kResult>{reducer});
+  return combine_by_words<kResult, W>(coop, call, reducer);
 }
 
 /// The members' parts of that number, combined, go to this member; a part has `bytes`.
@@ -294,7 +305,7 @@ GSHMEM_FN int reducescatter(Coop coop, const TeamCall& call, Reducer reducer) {
   if (how == Algorithm::kPackets)
     return by_packets<Give::kParts>(coop, call, CombinePackets<PacketUnit<W>, Reducer>{reducer});
   if (how == Algorithm::kOneShot) return reduce_mapped<Result::kForOne, W>(coop, call, reducer);
-  return scan<Result::kForOne, W>(coop, call, reducer);
+  return combine_by_words<Result::kForOne, W>(coop, call, reducer);
 }
 
 }  // namespace gshmem::device

@@ -7,14 +7,6 @@
 
 namespace gshmem::device {
 
-/// What is left of a reduction, and with whom.
-enum class Result {
-  kForAll,
-  kForOne,     ///< all of it with this member alone: its part is another one than those of others
-  kInclusive,  ///< with every member, of those up to it
-  kExclusive   ///< of those before it; zeros with the first one
-};
-
 /// PE `pe` is reached by load and store: PEs that map nobody reach themselves.
 GSHMEM_FN bool is_near(const State& state, int pe) {
   return pe == state.my_pe || is_mapped(state, pe);

@@ -267,8 +267,9 @@ struct BroadcastPackets {
 };
 
 /// What all members have sent is combined in their order, by units of U: an element, or several.
-/// A thread has two packets in flight.
-template <class U, class Reducer>
+/// A thread has two packets in flight. A scan awaits those of later members, too: the two buffers
+/// need that.
+template <class U, class Reducer, Result kResult = Result::kForOne>
 struct CombinePackets {
   Reducer reducer;
   template <class Coop>
@@ -277,7 +278,8 @@ struct CombinePackets {
     struct Pieces {
       std::uint64_t of[kPieces];
     };
-    const int n = call.team->n_pes;
+    const int n = call.team->n_pes, me = call.team->my_pe;
+    const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
     // As PacketWalk. Two pieces leave no registers for that.
     constexpr bool kRepeats = kPieces == 1;
     const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
@@ -301,7 +303,7 @@ struct CombinePackets {
                 },
                 member))
           return false;
-        for (int m = 0; m < kMembers && first + m < n; ++m) {
+        for (int m = 0; m < kMembers && first + m < end; ++m) {
           Pieces value;
           for (int k = 0; k < kPieces; ++k) value.of[k] = data_of(packet[m * kPieces + k]);
           sum = first + m == 0 ? bits<U>(value) : reducer(sum, bits<U>(value));

@@ -52,6 +52,14 @@ struct TeamCall {
                           static_cast<std::uint32_t>(coop.size());
   }
 };
+/// What is left of a reduction, and with whom.
+enum class Result {
+  kForAll,
+  kForOne,     ///< all of it with this member alone: its part is another one than those of others
+  kInclusive,  ///< with every member, of those up to it
+  kExclusive   ///< of those before it; zeros with the first one
+};
+
 GSHMEM_FN abi::SyncSlot* slot_of(const TeamCall& call) {
   return call.state->team_slots + team_index(call.team->handle);
 }
