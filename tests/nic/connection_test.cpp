@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -282,6 +284,18 @@ TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_say
     const std::int64_t begin = clock_ns();
     CHECK_FALSE(ends.fetch_add().error());
     CHECK(clock_ns() - begin >= 5 * 1'920'000);
+  }
+  SECTION("no longer than the code says") {
+    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+    for (int i = 0; i < 5; ++i) {
+      Ends ends({.rules = "qp=#0:rnr:times=1"});
+      ends.connect({}, {}, {.min_rnr_timer = 21});  // 15.36 ms
+      const std::int64_t begin = clock_ns();
+      CHECK_FALSE(ends.fetch_add().error());
+      shortest = std::min(shortest, clock_ns() - begin);
+    }
+    CHECK(shortest >= 15'360'000);
+    CHECK(shortest < 4 * 15'360'000);
   }
   SECTION("until the RNR retries are used up") {
     Ends ends({.rules = "qp=#0:rnr"});

@@ -1,6 +1,8 @@
 // Several NICs per PE: how many, which queues go by which, and what all of them can do. On the soft
 // NIC's libraries, PEs being threads.
 #include "bootstrap/bootstrap.h"
+#include "host/base/log.h"
+#include "tests/unit/base/capture.h"
 #include "transport/nic/rails.h"
 
 #include <catch2/catch.hpp>
@@ -102,6 +104,19 @@ TEST_CASE("all_pes_use_as_many_ports_as_the_one_that_has_fewest") {
   fewer["GSHMEM_NIC_DEVICES"] = "=mlx5_0,mlx5_2";
   one["GSHMEM_NICS_PER_PE"] = "1";
   for (const Ports& ports : open_on_all({all, all})) CHECK(ports.size() == 3);
+  // Said by one PE.
+  for (const bool alone : {false, true}) {
+    test::StderrCapture capture;
+    log_configure(LogLevel::kInfo, "");
+    const auto some = alone ? open_on_all({fewer}) : open_on_all({all, fewer});
+    log_configure(LogLevel::kWarn, "");
+    std::string said;
+    for (const std::string& line : capture.writes()) said += line;
+    const std::string why = std::string("GSHMEM_NICS_PER_PE=8, but all PEs use 2: PE ") +
+                            (alone ? "0" : "1") + " found no more";
+    CHECK_THAT(said, Catch::Contains(why));
+    CHECK(said.find(why) == said.rfind(why));
+  }
   const auto opened = open_on_all({all, fewer});
   CHECK(opened[0].size() == 2);
   CHECK(std::set<std::string>(opened[1].begin(), opened[1].end()) ==

@@ -110,6 +110,15 @@ TEST_CASE("a parent domain stands for its protection domain") {
   obj.pd = {parent, &stands_for};
   CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD) == 0);
   CHECK(own.pdn == stands_for.pdn);
+  for (const bool has_pd : {false, true}) {  // without a domain, and with a thread domain
+    ibv_td thread{nic.context};
+    ibv_parent_domain_init_attr wrong{};
+    wrong.pd = has_pd ? nic.pd : nullptr;
+    wrong.td = has_pd ? &thread : nullptr;
+    errno = 0;
+    CHECK(ibv_alloc_parent_domain(nic.context, &wrong) == nullptr);
+    CHECK(errno == EINVAL);
+  }
   CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
   CHECK(ibv_dealloc_pd(parent) == 0);
 }

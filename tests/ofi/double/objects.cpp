@@ -208,9 +208,10 @@ std::uint64_t operand_at(const void* from, fi_datatype type) {
   if (type == FI_UINT32) return *static_cast<const std::uint32_t*>(from);
   return *static_cast<const std::uint64_t*>(from);
 }
-ssize_t fetch_atomic(fid_ep* endpoint, const void* operand, std::size_t, void*, void* result,
+ssize_t fetch_atomic(fid_ep* endpoint, const void* operand, std::size_t count, void*, void* result,
                      void* descriptor, fi_addr_t peer, std::uint64_t remote, std::uint64_t key,
                      fi_datatype type, fi_op op, void* context) {
+  if (count != 1) return -FI_EINVAL;  // what valid_atomic says
   return endpoint_of(endpoint).post({.call = FabricDouble::kFetchAtomic,
                                      .local = result,
                                      .bytes = type == FI_UINT32 ? 4u : 8u,
@@ -222,10 +223,11 @@ ssize_t fetch_atomic(fid_ep* endpoint, const void* operand, std::size_t, void*, 
                                      .op = op,
                                      .operand = operand_at(operand, type)});
 }
-ssize_t compare_atomic(fid_ep* endpoint, const void* operand, std::size_t, void*,
+ssize_t compare_atomic(fid_ep* endpoint, const void* operand, std::size_t count, void*,
                        const void* compare, void*, void* result, void* descriptor, fi_addr_t peer,
                        std::uint64_t remote, std::uint64_t key, fi_datatype type, fi_op op,
                        void* context) {
+  if (count != 1) return -FI_EINVAL;
   return endpoint_of(endpoint).post({.call = FabricDouble::kCompareAtomic,
                                      .local = result,
                                      .bytes = type == FI_UINT32 ? 4u : 8u,

@@ -154,6 +154,26 @@ TEST_CASE("monitors_read_while_they_have_something_to_send") {
         }) == "");
 }
 
+TEST_CASE("a_pe_that_ends_for_another_one_waits_for_the_death_of_that_one") {
+  constexpr int kPes = 2;
+  const int last = GENERATE(0, 1);  // who ends
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          Pair pair(*boot);
+          control::Monitor monitor(pair.group, std::move(pair.links),
+                                   callbacks_with([](const control::PeerNews&) {}));
+          boot->barrier();
+          if (rank == last) {
+            const auto begin = std::chrono::steady_clock::now();
+            monitor.ending({rank, control::PeerEvent::kStopped, "a fault"}, 1 - rank);
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+            expect(took.count() >= 0.1, std::to_string(took.count()) + " s");
+          }
+          boot->barrier();
+        }) == "");
+}
+
 TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
   constexpr int kPes = 2;
   IdChannel channel;
