@@ -23,8 +23,7 @@ EQUIVALENT = [
     Equivalent("transport/p2p/host_window.cpp",
                "lent_bytes_ = (bytes.lent + kStep - 1) / kStep * kStep;",
                "lent_bytes_ = (bytes.lent + kStep - 2) / kStep * kStep;",
-               "a range of one byte more than so many steps, and its last byte is lent to nobody:"
-               " pages are"),
+               "less only where one byte is over whole steps, and what is lent are whole pages"),
     Equivalent("host/info/doctor/config_space.cpp",
                "for (std::size_t step = 0; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",
                "for (std::size_t step = 1; step < (kSpaceBytes - kExtendedStart) / 4; ++step) {",

@@ -220,17 +220,23 @@ struct Ordered {
   }
 };
 
-enum class Kind { kMove, kBroadcast, kCombine };
+enum class Kind { kMove, kBroadcast, kCombine, kInscan, kExscan };
 constexpr int kRoot = 1;
 
+template <Result kResult>
+int combined(const TeamCall& call) {
+  return by_packets<Give::kWhole>(Thread{}, call,
+                                  CombinePackets<std::uint64_t, U16Sum, kResult>{{}});
+}
 int made(Member& member, Kind kind, std::size_t bytes, bool parts = false) {
   const TeamCall call = member.call(bytes);
   if (kind == Kind::kMove) {
     if (parts) return by_packets<Give::kParts>(Thread{}, at_own_part(call), MovePackets{});
     return by_packets<Give::kWhole>(Thread{}, call, MovePackets{});
   }
-  if (kind == Kind::kCombine)
-    return by_packets<Give::kWhole>(Thread{}, call, CombinePackets<std::uint64_t, U16Sum>{{}});
+  if (kind == Kind::kCombine) return combined<Result::kForOne>(call);
+  if (kind == Kind::kInscan) return combined<Result::kInclusive>(call);
+  if (kind == Kind::kExscan) return combined<Result::kExclusive>(call);
   return by_packets<Give::kWhole>(Thread{}, call, BroadcastPackets{kRoot},
                                   call.team->my_pe == kRoot);
 }
@@ -303,21 +309,24 @@ TEST_CASE("what_has_come_is_where_it_belongs_and_nothing_after_it") {
   }
 }
 
-template <class U, class Reducer, class Element = U>
-void check_combined(std::size_t count, const Reducer& reducer) {
+template <Result kResult, class U, class Reducer, class Element>
+void check_combined_by(int me, std::size_t count, const Reducer& reducer) {
   const std::size_t bytes = count * sizeof(Element);
-  constexpr int kMe = 2;
-  Member member(kMe);
+  const int end = kResult == Result::kForOne      ? kMembers
+                  : kResult == Result::kInclusive ? me + 1
+                                                  : me;
+  INFO("member " << me << " has those of " << end << ", " << bytes << " bytes");
+  Member member(me);
   member.others_send(bytes);
   auto expected = member.mine().dest;
   for (std::size_t i = 0; i < count; ++i) {
     Element sum{};
-    for (int from = 0; from < kMembers; ++from) {
+    for (int from = 0; from < end; ++from) {
       Element value{};
       for (std::size_t k = 0; k < sizeof(Element); ++k) {
         const std::size_t at = i * sizeof(Element) + k;
         const std::uint8_t byte =
-            from == kMe ? member.mine().source[at] : Member::byte_from(from, at);
+            from == me ? member.mine().source[at] : Member::byte_from(from, at);
         value = static_cast<Element>(value | static_cast<Element>(Element{byte} << 8 * k));
       }
       sum = from == 0 ? value : reducer(sum, value);
@@ -325,8 +334,17 @@ void check_combined(std::size_t count, const Reducer& reducer) {
     std::memcpy(expected.data() + i * sizeof(Element), &sum, sizeof(sum));
   }
   const TeamCall call = member.call(bytes);
-  CHECK(by_packets<Give::kWhole>(Thread{}, call, CombinePackets<U, Reducer>{reducer}) == 0);
+  CHECK(by_packets<Give::kWhole>(Thread{}, call, CombinePackets<U, Reducer, kResult>{reducer}) ==
+        0);
   CHECK(member.mine().dest == expected);
+}
+template <class U, class Reducer, class Element = U>
+void check_combined(std::size_t count, const Reducer& reducer) {
+  for (int me = 0; me < kMembers; ++me) {
+    check_combined_by<Result::kForOne, U, Reducer, Element>(me, count, reducer);
+    check_combined_by<Result::kInclusive, U, Reducer, Element>(me, count, reducer);
+    check_combined_by<Result::kExclusive, U, Reducer, Element>(me, count, reducer);
+  }
 }
 
 TEST_CASE("what_all_have_sent_is_combined_in_the_order_of_the_members") {
@@ -338,7 +356,8 @@ TEST_CASE("what_all_have_sent_is_combined_in_the_order_of_the_members") {
 TEST_CASE("every_packet_of_the_call_is_waited_for_and_who_lacks_one_is_named") {
   constexpr int kMe = 0;
   constexpr std::size_t kBytes = 16;
-  for (const Kind kind : {Kind::kMove, Kind::kBroadcast, Kind::kCombine}) {
+  for (const Kind kind :
+       {Kind::kMove, Kind::kBroadcast, Kind::kCombine, Kind::kInscan, Kind::kExscan}) {
     for (int late = 1; late < kMembers; ++late) {
       for (std::uint32_t half = 0; half < 4; ++half) {
         const bool needed = kind != Kind::kBroadcast || late == kRoot || half < 2;
