@@ -83,12 +83,6 @@ std::uint64_t SymmetricHeap::size_of(const char* call, const void* ptr,
   }
 }
 
-/// More than the heap has is memory that is short, also where the allocator calls it nonsense.
-void SymmetricHeap::require_room(std::uint64_t bytes) const {
-  require(bytes <= allocator_.capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
-          strprintf("%lu bytes requested of a heap of %lu", bytes, allocator_.capacity()));
-}
-
 void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t alignment,
                               bool clear) {
   const std::lock_guard lock(mutex_);
@@ -96,21 +90,27 @@ void* SymmetricHeap::allocate(const char* call, std::size_t bytes, std::size_t a
           strprintf("%s: argument alignment = %zu is not a power of two", call, alignment));
   agree(call, bytes, alignment);
   if (bytes == 0) return nullptr;
-  void* result = nullptr;
-  try {
-    require_room(bytes);
-    require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
-            strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
-                      memory_.alignment));
-    result = at(allocator_.allocate(bytes, alignment));
-  } catch (const Error& error) {
-    if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
-    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
-    return nullptr;  // the same on every PE: same calls, same heap
-  }
+  void* const result = room_for(call, bytes, alignment);
+  if (!result) return nullptr;
   if (clear) zero(result, bytes);
   named(call, [&] { ranks_.barrier(); });
   return result;
+}
+
+/// Null when the heap is full, on every PE alike: same calls, same heap. More than the whole heap
+/// is memory that is short, also where the allocator calls it nonsense.
+void* SymmetricHeap::room_for(const char* call, std::size_t bytes, std::size_t alignment) {
+  try {
+    require(bytes <= capacity(), GSHMEMX_ERROR_OUT_OF_MEMORY,
+            strprintf("%zu bytes requested of a heap of %lu", bytes, capacity()));
+    require(alignment <= memory_.alignment, GSHMEMX_ERROR_OUT_OF_MEMORY,
+            strprintf("argument alignment = %zu is larger than that of the heap, %lu", alignment,
+                      memory_.alignment));
+    return at(allocator_.allocate(bytes, alignment));
+  } catch (const Error& error) {
+    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
+    return nullptr;
+  }
 }
 
 std::unique_lock<std::mutex> SymmetricHeap::enter(const char* call, std::uint64_t argument) {
@@ -138,19 +138,13 @@ void* SymmetricHeap::reallocate(const char* call, void* ptr, std::size_t bytes) 
   const std::uint64_t offset = offset_of(call, ptr);
   const std::uint64_t old_bytes = size_of(call, ptr, offset);
   agree(call, bytes, offset);
-  try {
-    require_room(bytes);
-    if (allocator_.reallocate(offset, bytes)) return ptr;
-    void* moved = at(allocator_.allocate(bytes, OffsetAllocator::kGranularity));
-    copy(moved, ptr, old_bytes);
-    named(call, [&] { ranks_.barrier(); });
-    allocator_.free(offset);
-    return moved;
-  } catch (const Error& error) {
-    if (error.code() != GSHMEMX_ERROR_OUT_OF_MEMORY) throw;
-    GSHMEM_WARN("%s: %s; raise GSHMEM_SYMMETRIC_SIZE", call, error.what());
-    return nullptr;
-  }
+  if (bytes <= capacity() && allocator_.reallocate(offset, bytes)) return ptr;
+  void* const moved = room_for(call, bytes, OffsetAllocator::kGranularity);
+  if (!moved) return nullptr;
+  copy(moved, ptr, old_bytes);
+  named(call, [&] { ranks_.barrier(); });
+  allocator_.free(offset);
+  return moved;
 }
 
 void SymmetricHeap::copy(void* dst, const void* src, std::size_t bytes) {

@@ -42,7 +42,7 @@ class SymmetricHeap {
   void agree(const char* call, std::uint64_t size, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t size_of(const char* call, const void* ptr,
                                       std::uint64_t offset) const;
-  void require_room(std::uint64_t bytes) const;
+  [[nodiscard]] void* room_for(const char* call, std::size_t bytes, std::size_t alignment);
   [[nodiscard]] std::uint64_t offset_of(const char* call, const void* ptr) const;
   [[nodiscard]] char* at(std::uint64_t offset) const;
   void copy(void* dst, const void* src, std::size_t bytes);

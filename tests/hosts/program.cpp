@@ -110,6 +110,7 @@ void check_collectives(const Shape& job) {
   for (int pe = 0; pe < job.n; ++pe)
     CHECK(::pe().agree_status("test", job.me == pe ? 20 + pe : 0) == 20 + pe);
   CHECK(pe().agree_status("test", 0) == 0);
+  CHECK(pe().host_sync("test", GSHMEM_TEAM_SHARED) == GSHMEMX_SUCCESS);  // its members alone meet
   gshmem_free(second);
   gshmem_free(first);
   constexpr int kBarriers = 200;

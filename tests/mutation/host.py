@@ -20,7 +20,8 @@ from collections import Counter
 import places
 from connections import CONNECTIONS
 from equivalents import EQUIVALENT
-from stages import FIRST_USE, NAMED, OVER_SOFT_NIC, STAGES, Stage, over_soft_nic, stages_of
+from stages import (FIRST_USE, NAMED, OVER_CUDA_DOUBLE, OVER_SOFT_NIC, STAGES, Stage, over_soft_nic,
+                    stages_of)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -233,16 +234,18 @@ def chosen(sources, options):
     return random.Random(options.seed).sample(sources.places, len(sources.places))
 
 
-def without_a_change(build):
+def without_a_change(build, with_cuda):
     """Whether the stages see nothing where there is nothing."""
+    rows = [(build, folder, stage) for folder, stages in STAGES.items() for stage in stages]
+    rows += [(build, "connections", stage) for stage in OVER_SOFT_NIC + FIRST_USE]
+    rows += [(with_cuda, "with CUDA", stage) for stage in OVER_CUDA_DOUBLE if with_cuda]
     good = True
-    for folder, stages in {**STAGES, "connections": OVER_SOFT_NIC + FIRST_USE}.items():
-        for stage in stages:
-            begun = time.monotonic()
-            verdict, how, _ = verdict_on(build, None, [stage], None)
-            good = good and verdict == "NOT SEEN"
-            print(f"{folder}: {verdict} within {time.monotonic() - begun:.0f} of {stage.seconds} s, "
-                  f"{stage.tests} {how}", flush=True)
+    for built, folder, stage in rows:
+        begun = time.monotonic()
+        verdict, how, _ = verdict_on(built, None, [stage], None)
+        good = good and verdict == "NOT SEEN"
+        print(f"{folder}: {verdict} within {time.monotonic() - begun:.0f} of {stage.seconds} s, "
+              f"{stage.tests} {how}", flush=True)
     return good
 
 
@@ -291,9 +294,10 @@ def main(options):
     if options.connections is not None:
         return bugs_of_connections(options)
     build = Build(options.build)
+    with_cuda = options.cuda_build and Build(options.cuda_build)
     sources = Sources(build, options.folders)
     if options.without:
-        return 0 if without_a_change(build) else 1
+        return 0 if without_a_change(build, with_cuda) else 1
     listed = subprocess.run(["ctest", "--test-dir", os.path.join(build.folder, "tests/spmd"), "-N"],
                             capture_output=True, text=True, check=True).stdout.split()
     legs = {name.partition("spmd.")[2] for name in listed if "spmd." in name}
@@ -316,8 +320,12 @@ def main(options):
         how, blamed = sources.reason(place), []
         verdict = "equivalent"
         if how is None:
+            seen_by = build
             verdict, how, blamed = verdict_on(build, place, stages_of(place.file), end)
-        if verdict == "seen" and not pass_without(build, set(blamed) - sound, end):
+            if verdict in ("NOT SEEN", "same code") and with_cuda:
+                seen_by = with_cuda
+                verdict, how, blamed = verdict_on(with_cuda, place, OVER_CUDA_DOUBLE, end)
+        if verdict == "seen" and not pass_without(seen_by, set(blamed) - sound, end):
             print(f"no bug of the change: {how}")
             return 1
         sound |= set(blamed)

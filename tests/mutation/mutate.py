@@ -7,11 +7,12 @@ LIBRARY is what the tests are linked with. A sample is chosen by the seed, which
 default it is the day, so that days take turns. That the texts of all mutations are still in the
 sources is checked in every run.
 
-       mutate.py --random N --build FOLDER [--seed S] [--folders F...] [--seconds S] [--least K]
-                 [--report FILE] [--again FILE]
+       mutate.py --random N --build FOLDER [--cuda-build FOLDER] [--seed S] [--folders F...]
+                 [--seconds S] [--least K] [--report FILE] [--again FILE]
 puts changes drawn at random into transport/, host/ and bootstrap/ until N of them have been tested
 (host.py). Counted apart are those that do not compile, that make the same code, and that are listed
 with a reason why nothing is worse (equivalents.py). FOLDER is a build with all tests.
+What none of its tests sees may be for GPU memory: those of a CUDA build (leg gpu) may see it then.
 Succeeds when all were seen. With K up to four times N are tested until K were seen; fewer in time are a skip. --again tests what a report says was not seen.
 
        mutate.py --connections N --build FOLDER [--seed S] [NAME...]
@@ -146,6 +147,8 @@ def main():
     parser.add_argument("--random", type=int)
     parser.add_argument("--connections", type=int)
     parser.add_argument("--build")
+    parser.add_argument("--cuda-build", help="of the leg gpu without unity batches: sees what is for "
+                        "GPU memory")
     parser.add_argument("--folders", nargs="+", default=["transport", "host", "bootstrap"])
     parser.add_argument("--seconds", type=float, help="for all of them")
     parser.add_argument("--least", type=int)

@@ -43,6 +43,11 @@ OVER_SOFT_NIC = [units("mlx5_nic_test", "mlx5_soft_test"), spmd("soft_rails_mpir
 FIRST_USE = [tests(LIBRARY, r"(launch\.first_use|spmd\.soft_first_use_3)", 100),
              tests(LIBRARY, r"errors\..*first_use", 60), units("nic_queue_set_test")]
 
+# What a build with CUDA has alone: GPU memory, over a double of libcuda. No GPU is needed.
+OVER_CUDA_DOUBLE = [units(*(f"gpu_memory_{part}_test" for part in
+                            ("window", "pe", "stream", "threads", "soft", "mlx5", "ofi"))),
+                    tests([], r"gpu_memory_(pe_mlx5|ofi_double)\.", 60)]
+
 
 def over_soft_nic(file):
     """The stages of a bug of connections, by the file that has it."""

@@ -247,6 +247,7 @@ TEST_CASE("gids_are_read_without_the_empty_ones") {
   CHECK(gids[2].index == 10);
   CHECK(gid_text(gids[2].gid) == "::ffff:10.0.0.1");
   CHECK(gid_text(gids[0].gid) == kLocal);
+  CHECK(gid_address(gids[0].gid) == kLocal);
   CHECK(read_gids(sysfs.root(), "mlx5_7", 1).empty());
 }
 

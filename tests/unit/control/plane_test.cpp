@@ -219,6 +219,38 @@ TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
         }) == "");
 }
 
+// Its call number one would meet the others' number two.
+TEST_CASE("a_pe_that_comes_too_late_does_not_meet_the_others_next_call") {
+  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
+  std::atomic<bool> given_up = false;
+  CHECK(run_threads(2, [&](int rank) {
+          const auto ranks = meet(boots, rank);
+          ranks->plane().collectives().set_timeout(0.1);
+          if (rank == 1) {
+            while (!given_up) std::this_thread::yield();
+            return (void)expect_error([&] {
+              ranks->barrier();  // PE 0 has been there
+              ranks->barrier();
+            });
+          }
+          const std::string missing = expect_error([&] { ranks->barrier(); }).what();
+          given_up = true;
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          expect(expect_error([&] { ranks->barrier(); }).what() == missing, "the first reason");
+        }) == "");
+}
+
+TEST_CASE("rows_of_all_hosts_take_no_more_than_a_megabyte") {
+  const auto bytes_of = [](int hosts) {
+    std::vector<std::string> names;
+    for (int i = 0; i < hosts; ++i) names.push_back(std::to_string(i));
+    return control::HostCollectives::board_bytes(control::group_hosts(names, 0));
+  };
+  const std::size_t alone = bytes_of(1);
+  for (const int hosts : {64, 1000, 4096}) CHECK(bytes_of(hosts) - alone <= std::size_t{1} << 20);
+  CHECK(bytes_of(4096) - alone > std::size_t{1} << 19);
+}
+
 TEST_CASE("pe_that_dies_is_named") {
   IdChannel channel;
   CHECK(run_processes(3, [&](int rank) {

@@ -443,9 +443,9 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
     abi::AmoPath path{9};
     bool network = false;
   };
-  const auto job = [](const char* nic, bool native) {
+  const auto job = [](const char* nic, bool native, const char* interface = "127.0.0.1") {
     four_gpus({{"GSHMEM_NIC", nic}, {"GSHMEM_P2P_GROUP", "0"}});
-    setenv("GSHMEM_OFI_INTERFACE", "127.0.0.1", 1);
+    setenv("GSHMEM_OFI_INTERFACE", interface, 1);
     if (!native) heaps().no_atomics = {{2, 3}};  // of one pair and in one direction only
     Seen seen[4];
     run_threads(4, [&](const Runtime& runtime) {
@@ -466,6 +466,13 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
   }
   CHECK(job("soft", false).network);
   CHECK_FALSE(job("none", false).network);
+  // Nor is there a network: PE 0 says it, for all.
+  test::StderrCapture capture;
+  CHECK_FALSE(job("auto", false, "192.0.2.1").network);
+  std::size_t warnings = 0;
+  for (const std::string& line : capture.writes())
+    warnings += line.find("without native atomics (PCIe), and no network does them") != line.npos;
+  CHECK(warnings == 1);
 }
 
 TEST_CASE("atomics_to_mapped_pes_stay_with_them_though_a_network_reaches_others") {
