@@ -69,7 +69,7 @@ class Build:
         with open(os.path.join(self.folder, "compile_commands.json"), encoding="utf-8") as file:
             for entry in json.load(file):
                 name = os.path.relpath(entry["file"], ROOT)
-                made = re.search(r" -o (\S+) ", entry["command"]).group(1)
+                made = re.search(r" -o (\S+)", entry["command"]).group(1)
                 self.objects.setdefault(name, []).append(made)
 
     def ninja(self, targets):
