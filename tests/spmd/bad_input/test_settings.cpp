@@ -179,6 +179,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
     INFO(outcome.output);
     CHECK(outcome.code == 3);
     CHECK(contains(outcome.output, "the NIC does not work off its queues"));
+    CHECK(contains(outcome.output, "waited 1 s"));  // no longer than GSHMEM_TIMEOUT
   }
 }
 
