@@ -172,6 +172,8 @@ TEST_CASE("description_names_device_and_link_layer") {
 
 TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
   const Config all = on("=mlx5_0,mlx5_2"), roce = on("=mlx5_2");
+  test::StderrCapture capture;
+  log_configure(LogLevel::kInfo, "");
   run_pes(
       2,
       [](TestPe& pe, bootstrap::Bootstrap& boot) {
@@ -180,6 +182,11 @@ TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
         boot.barrier();
       },
       [&](std::size_t pe) -> const Config& { return pe == 0 ? all : roce; });
+  log_configure(LogLevel::kWarn, "");
+  std::size_t said = 0;  // by the PE that has another network, too
+  for (const std::string& line : capture.writes())
+    said += line.find("network: ports on Ethernet only, where all PEs have one") != line.npos;
+  CHECK(said == 1);
 }
 
 TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
