@@ -109,7 +109,7 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_
     pmix_value_t value{};
     value.type = PMIX_UINT32;
     value.data.uint32 = one.size;
-    callback(PMIX_SUCCESS, &value, data);
+    callback(one.sized, &value, data);
   } else if (one.keys.empty() || one.keys.back() != key) {
     return PMIX_ERR_NOT_FOUND;
   } else if (proc->rank == 1 && one.is_late) {

@@ -12,7 +12,8 @@
 namespace gshmem::test {
 
 struct PmixDouble {
-  std::uint32_t size = 2;  ///< of the job, in which this process is rank 0
+  std::uint32_t size = 2;              ///< of the job, in which this process is rank 0
+  pmix_status_t sized = PMIX_SUCCESS;  ///< of the answer with the size
   /// What rank 1 has put under every key; rank 0's is what it has put itself.
   std::vector<char> theirs{1};
   pmix_status_t fence = PMIX_SUCCESS, get = PMIX_SUCCESS;  ///< get: of rank 1's data

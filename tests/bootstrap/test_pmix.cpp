@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace gshmem;
@@ -40,7 +41,7 @@ PmixDouble& fresh() {
   PmixDouble& one = *of_double<PmixDouble*()>("pmix_double")();
   one.size = 2;
   one.theirs = {1};
-  one.fence = one.get = PMIX_SUCCESS;
+  one.fence = one.get = one.sized = PMIX_SUCCESS;
   one.type = PMIX_BYTE_OBJECT;
   one.calls_back = one.aborts = true;
   one.of_another_key = one.is_short = one.is_late = one.fence_is_late = false;
@@ -157,6 +158,23 @@ TEST_CASE("pmix_answers_that_are_none_are_errors_that_stay", "[pmix]") {
   fresh();
   // What was put before a fence that failed is put no second time, and must be the same.
   join()->barrier();
+}
+
+TEST_CASE("pmix_that_does_not_tell_the_size_of_the_job_is_an_error", "[pmix]") {
+  PmixDouble& pmix = fresh();
+  const std::string what = "asking the PMIx server for the job size: what PMIx says";
+  const std::string other = what + " (another rank or the launcher ended)";
+  for (const auto& [status, code, text] :
+       {std::tuple{PMIX_ERR_TIMEOUT, GSHMEMX_ERROR_TIMEOUT, what},
+        {PMIX_ERR_LOST_CONNECTION, GSHMEMX_ERROR_PEER_FAILED, other},
+        {PMIX_ERR_NOT_FOUND, GSHMEMX_ERROR_BOOTSTRAP, what}}) {
+    pmix.sized = status;
+    const Error error = expect_error([] { (void)join(); });
+    CHECK(error.code() == code);
+    CHECK(error.what() == text);
+  }
+  CHECK(pmix.fences == 0);
+  fresh();
 }
 
 /// As PMIx 5.0.1 has it: the fence is over, and the value is awaited in vain.

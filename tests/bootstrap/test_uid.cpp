@@ -323,10 +323,13 @@ TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
   gshmemx_uniqueid none{};
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "not a unique id",
                [&] { (void)bootstrap::create_uid(none, 0, 1, uid_config()); });
-  expect_error(GSHMEMX_ERROR_INVALID_VALUE, "rank 2 in a job of 2",
-               [&] { (void)bootstrap::create_uid(none, 2, 2, uid_config()); });
-  expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_RANK",
-               [] { (void)bootstrap::create(address_config("127.0.0.1:1", -1, 2, 1)); });
+  for (const auto& [rank, size] : {std::pair{2, 2}, {-1, 2}, {0, 0}, {0, -1}}) {
+    expect_error(GSHMEMX_ERROR_INVALID_VALUE, strprintf("rank %d in a job of %d", rank, size),
+                 [&] { (void)bootstrap::create_uid(none, rank, size, uid_config()); });
+    expect_error(GSHMEMX_ERROR_CONFIG,
+                 strprintf("GSHMEM_UID_SIZE); they are %d and %d", rank, size),
+                 [&] { (void)bootstrap::create(address_config("127.0.0.1:1", rank, size, 1)); });
+  }
   Config config = address_config("", 0, 2, 1);
   expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
                [&] { (void)bootstrap::create(config); });
@@ -335,6 +338,26 @@ TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
 TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time", "[uid]") {
   expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 0",
                [] { (void)bootstrap::create(address_config(free_address(), 1, 2, 0.3)); });
+}
+
+TEST_CASE("uid_rank_0_whose_address_is_taken_or_of_another_host_says_so", "[uid]") {
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  net::Listener other = net::listen_on(loopback);
+  const std::string address = net::endpoint_text(other.endpoint);
+  const auto join = [](const std::string& at, double seconds) {
+    bootstrap::create(address_config(at, 0, 1, seconds))->barrier();
+  };
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "GSHMEM_UID_ADDRESS: another process listens on " + address,
+               [&] { join(address, 0.05); });
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    other.fd = Fd();
+  });
+  join(address, 60 * kPatience);
+  ends.join();
+  expect_error(GSHMEMX_ERROR_SYSTEM, "listening on 192.0.2.1:4711: Cannot assign requested address",
+               [&] { join("192.0.2.1:4711", 60); });
 }
 
 TEST_CASE("uid_job_leaves_no_thread_or_descriptor_behind", "[uid]") {
