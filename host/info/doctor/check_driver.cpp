@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <sstream>
 
 namespace gshmem::info {
@@ -39,8 +40,7 @@ std::string kernel_release(const Machine& machine) {
 
 bool kernel_is_at_least(const std::string& release, int wanted_major, int wanted_minor) {
   int major = 0, minor = 0;
-  char dot = 0;
-  std::istringstream(release) >> major >> dot >> minor;
+  (void)std::sscanf(release.c_str(), "%d.%d", &major, &minor);
   return major > wanted_major || (major == wanted_major && minor >= wanted_minor);
 }
 /// ib_core registers dma-bufs since Linux 5.12 (ib_umem_dmabuf_get).
@@ -55,7 +55,7 @@ bool kernel_has_queue_dmabuf(const std::string& release) {
 
 /// Whether a NIC can be given GPU memory as a dma-buf, and why not.
 struct Dmabuf {
-  bool usable = false;
+  bool usable;
   std::string reason;
 };
 

@@ -63,12 +63,16 @@ TEST_CASE("a_channel_must_open") {
   expect_one(check_fabric(fake.machine), Verdict::kProblem, "Permission denied");
   fake.machine.open_errno = exists;
   expect_one(check_fabric(fake.machine), Verdict::kOk, kChannel);
-  // Another channel than the first will do.
+  // What is no channel does not count, and another channel than the first will do.
+  fake.write("/dev/nvidia-caps-imex-channels/about", "");
+  expect_one(check_fabric(fake.machine), Verdict::kOk, kChannel);
   fake.write("/dev/nvidia-caps-imex-channels/channel5", "");
   fake.machine.open_errno = [](const std::filesystem::path& file) {
     return file.filename() == "channel5" ? 0 : EACCES;
   };
   expect_one(check_fabric(fake.machine), Verdict::kOk, "channel5");
+  fake.machine.open_errno = [](const std::filesystem::path&) { return EACCES; };
+  expect_one(check_fabric(fake.machine), Verdict::kProblem, "channel0: Permission denied");
   fake.machine.open_errno = exists;
   expect_one(check_fabric(fake.machine), Verdict::kOk, kChannel);  // of several the first
 }

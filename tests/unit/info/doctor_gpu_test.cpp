@@ -37,6 +37,8 @@ TEST_CASE("bar1_must_hold_the_heaps_where_a_nic_reads_them") {
   const std::string none = "0x0 0x0 0x0\n";
   fake.gpu(kGpu, {{"resource", none + none + none + none + none + k256MiB + k256GiB}});
   expect_one(check_bar1(fake.machine), Verdict::kOk, "BAR1 256 MiB");
+  fake.gpu(kGpu, {{"resource", none + none}});
+  expect_one(check_bar1(fake.machine), Verdict::kSkipped, "no resource file");
   fake.gpu(kGpu, {{"resource", ""}});
   expect_one(check_bar1(fake.machine), Verdict::kSkipped, "no resource file");
 }

@@ -1,5 +1,6 @@
 #include "tests/unit/info/fake_machine.h"
 
+#include "host/base/error.h"
 #include "host/info/doctor/config_space.h"
 #include "host/info/doctor/topology.h"
 
@@ -69,6 +70,41 @@ TEST_CASE("each_gpu_is_told_its_nearest_nic") {
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kHint, "mlx5_2 (0000:09:00.0): PHB");
 }
 
+TEST_CASE("each_distance_has_its_verdict") {
+  struct Row {
+    std::string nic;
+    const char* numa_node;
+    Verdict verdict;
+    const char* part;
+  };
+  for (const Row& row : {Row{kNearNic, "0", Verdict::kOk, "mlx5_0 (0000:05:00.0): PIX"},
+                         Row{kFartherNic, "0", Verdict::kOk, "mlx5_0 (0000:08:00.0): PXB"},
+                         Row{kRootNic, "0", Verdict::kHint, ": PHB: PCI peer traffic is limited"},
+                         Row{kOtherNic, "0", Verdict::kHint, "share no PCI switch (pci0000:00)"},
+                         Row{kOtherNic, "1", Verdict::kProblem, "(pci0000:00, NUMA node 0)"}}) {
+    FakeMachine fake;
+    fake.gpu(kSwitchedGpu);
+    fake.nic("mlx5_0", row.nic, "InfiniBand", {{"numa_node", row.numa_node}});
+    expect_one(check_gpu_nic_distance(fake.machine), row.verdict, row.part);
+  }
+}
+
+TEST_CASE("devices_without_a_place_on_pci_are_none_of_these_checks") {
+  FakeMachine fake;
+  fake.write("/sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+  // Neither one of another vendor nor the sound of a graphics card is a GPU.
+  fake.pci(kRootNic, {{"vendor", "0x1a03\n"}, {"class", "0x030000\n"}});
+  fake.pci(kOtherNic, {{"vendor", "0x10de\n"}, {"class", "0x040300\n"}});
+  expect_one(check_mig(fake.machine), Verdict::kSkipped, "no NVIDIA GPU");
+  fake.cuda_gpu(0, "0000:1B:00.0");  // not in sysfs
+  fake.write("/sys/class/iommu/dmar0/x", "");
+  expect_one(check_iommu(fake.machine), Verdict::kSkipped, "there is no GPU and no NIC");
+  expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no GPU and no RDMA device on PCI");
+  expect_one(check_numa(fake.machine), Verdict::kSkipped, "no GPU and no RDMA device on PCI");
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kSkipped, "no RDMA device on PCI");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no RDMA device on PCI");
+}
+
 TEST_CASE("gpu_that_sysfs_hides_is_said_to_be_hidden") {
   FakeMachine fake;
   fake.cuda_gpu(0, "0000:1B:00.0");
@@ -92,6 +128,9 @@ TEST_CASE("device_control_is_found_in_the_conventional_list") {
   CHECK(*control == 0x5936);
   CHECK(max_read_request_bytes(*control) == 4096);
   CHECK(device_control(std::string(64, '\0')) == std::nullopt);
+  // The register is the last thing that can be read, or is cut.
+  CHECK(device_control(config_space(0, 0x5936).substr(0, 0x6a)) == 0x5936);
+  CHECK(device_control(config_space(0, 0x5936).substr(0, 0x69)) == std::nullopt);
   CHECK(device_control(std::string(256, '\x44')) == std::nullopt);  // a loop
 }
 
@@ -113,8 +152,17 @@ TEST_CASE("acs_redirect_between_gpu_and_nic_is_a_problem") {
              "setpci -s 0000:03:01.0 ECAP_ACS+6.w=0000");
   fake.pci(nic_port, {{"config", config_space(0x5d, 0)}});
   expect_one(check_acs(fake.machine), Verdict::kHint, "ATS_ENABLED");
-  fake.pci(nic_port, {{"config", config_space(0x1d, 0).substr(0, 64)}});
-  expect_one(check_acs(fake.machine), Verdict::kSkipped, "0000:03:01.0 is not readable");
+  // Each way to turn packets back is enough; what sends them on, or blocks them, is none.
+  for (const std::uint32_t bit : {0x01u, 0x02u, 0x04u, 0x08u, 0x10u, 0x20u, 0x40u}) {
+    fake.pci(nic_port, {{"config", config_space(bit, 0)}});
+    const bool back = bit == 0x04 || bit == 0x08 || bit == 0x20;
+    expect_one(check_acs(fake.machine), back ? Verdict::kProblem : Verdict::kOk,
+               back ? strprintf("0000:03:01.0 (ACSCtl 0x%04x)", bit) : "2 bridge(s)");
+  }
+  for (const std::size_t bytes : {64u, 256u}) {
+    fake.pci(nic_port, {{"config", config_space(0x1d, 0).substr(0, bytes)}});
+    expect_one(check_acs(fake.machine), Verdict::kSkipped, "0000:03:01.0 is not readable");
+  }
 }
 
 TEST_CASE("acs_between_two_gpus_counts_as_well") {
@@ -136,6 +184,9 @@ TEST_CASE("relaxed_ordering_is_read_as_root_only") {
   expect_one(check_relaxed_ordering(fake.machine), Verdict::kHint, "CAP_EXP+8.w=0010:0010");
   fake.nic("mlx5_0", kNearNic, "InfiniBand", {{"config", std::string(64, '\0')}});
   expect_one(check_relaxed_ordering(fake.machine), Verdict::kSkipped, "sudo gshmem-info");
+  fake.nic("mlx5_0", kNearNic, "InfiniBand", {{"config", std::string(256, '\0')}});
+  expect_one(check_relaxed_ordering(fake.machine), Verdict::kSkipped,
+             "mlx5_0 (0000:05:00.0) has no PCI Express capability");
 }
 
 TEST_CASE("iommu_must_not_translate_gpus_and_nics") {
@@ -197,7 +248,8 @@ TEST_CASE("numa_says_where_devices_are_and_whether_the_process_is_near") {
   FakeMachine fake;
   expect_one(check_numa(fake.machine), Verdict::kSkipped, "no GPU");
   fake.gpu(kSwitchedGpu, {{"numa_node", "1"}, {"local_cpulist", "4-7,12\n"}});
-  fake.write("/sys/devices/system/node/node0/x", "");
+  for (const char* file : {"node0/x", "online", "has_1", "nodes"})
+    fake.write(std::string("/sys/devices/system/node/") + file, "");
   expect_one(check_numa(fake.machine), Verdict::kOk, "one NUMA node");
   fake.write("/sys/devices/system/node/node1/x", "");
   expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
@@ -205,6 +257,8 @@ TEST_CASE("numa_says_where_devices_are_and_whether_the_process_is_near") {
   expect_one(check_numa(fake.machine), Verdict::kHint, "--bind-to numa");
   fake.gpu(kSwitchedGpu, {{"numa_node", "1"}, {"local_cpulist", "2,3\n"}});
   expect_one(check_numa(fake.machine), Verdict::kOk, "node 1");
+  fake.gpu(kSwitchedGpu, {{"numa_node", "0"}, {"local_cpulist", "0-7\n"}});
+  expect_one(check_numa(fake.machine), Verdict::kOk, "GPU 0000:04:00.0 node 0");
   fake.gpu(kSwitchedGpu, {{"numa_node", "-1"}, {"local_cpulist", "0-7\n"}});
   expect_one(check_numa(fake.machine), Verdict::kHint, "numa_node is -1");
 }

@@ -122,6 +122,7 @@ TEST_CASE("bytes_are_written_for_people") {
   CHECK(bytes_text(1023) == "1023 bytes");
   CHECK(bytes_text(1024) == "1 KiB");
   CHECK(bytes_text(1ull << 60) == "1 EiB");
+  CHECK(bytes_text(Limit::kUnlimited - 1) == "16 EiB");  // no number has a larger unit
   CHECK(bytes_text(Limit::kUnlimited) == "unlimited");
 }
 

@@ -170,10 +170,24 @@ TEST_CASE("gid_of_roce_is_the_one_that_the_transport_chooses") {
   // A choice that is bad is taken back, whichever it is.
   for (const int index : {0, 2, 9}) {
     fake.machine.config.ib_gid_index = index;
-    CHECK_THAT(check_gids(fake.machine).at(0).fix, Catch::Contains("unset GSHMEM_IB_GID_INDEX"));
+    const std::string number = std::to_string(index);
+    Finding finding = check_gids(fake.machine).at(0);
+    CHECK(finding.fix == "unset GSHMEM_IB_GID_INDEX");
+    CHECK_THAT(finding.cause,
+               Catch::StartsWith(index == 9 ? "GID index 9 is empty; the table: 1 RoCE v2 fe80:"
+                                            : "GSHMEM_IB_GID_INDEX=" + number +
+                                                  " is RoCE v1; the table: "));
     fake.gid("mlx5_0", index, kZero, "RoCE v2", "eth2");
-    CHECK_THAT(check_gids(fake.machine).at(0).fix, Catch::Contains("unset GSHMEM_IB_GID_INDEX"));
+    finding = check_gids(fake.machine).at(0);
+    CHECK(finding.fix == "unset GSHMEM_IB_GID_INDEX");
+    CHECK_THAT(finding.cause, Catch::StartsWith("GID index " + number + " is empty; the table: "));
   }
+  // Nothing chosen, and nothing there to choose.
+  fake.machine.config.ib_gid_index = -1;
+  for (const int index : {1, 3}) fake.gid("mlx5_0", index, kZero, "RoCE v2", "eth2");
+  expect_one(check_gids(fake.machine), Verdict::kProblem,
+             "GID index 0 is empty; the table: emptysudo ip addr add <address>/<length> dev "
+             "<interface>");
 }
 
 TEST_CASE("gid_without_ipv4_and_interface_elsewhere_are_problems") {
