@@ -11,9 +11,7 @@
 
 namespace gshmem {
 
-Fd::Fd(int fd) noexcept : fd_(fd), forks_(fork_count()) {
-  if (fd >= 0) close_in_children(fd);
-}
+Fd::Fd(int fd) noexcept : fd_(fd), forks_(fork_count()) { close_in_children(fd); }
 
 // Another thread may open the number at once: it leaves the table first.
 Fd::~Fd() {
@@ -24,7 +22,7 @@ int Fd::get() const noexcept { return fd_ >= 0 && forks_ == fork_count() ? fd_ :
 
 int Fd::release() noexcept {
   const int fd = get();
-  if (fd >= 0) keep_in_children(fd);
+  keep_in_children(fd);
   fd_ = -1;
   return fd;
 }

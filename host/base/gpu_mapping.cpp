@@ -106,7 +106,7 @@ void GpuMapping::release() noexcept {
   if (mapped_ != nullptr)
     report(library_.gdr_unmap(session_, pin_, mapped_, mapped_bytes_), "gdr_unmap");
   if (pinned_) report(library_.gdr_unpin_buffer(session_, pin_), "gdr_unpin_buffer");
-  if (session_ != nullptr) report(library_.gdr_close(session_), "gdr_close");
+  report(library_.gdr_close(session_), "gdr_close");
 }
 
 void GpuMapping::write(std::uint64_t offset, const void* from, std::size_t bytes) const {

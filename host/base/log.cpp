@@ -173,7 +173,7 @@ bool RateLimit::allow(long now_ms, int* dropped) noexcept {
   if (tokens_ > 0) {
     --tokens_;
   } else if (now_ms < next_ms_) {
-    if (dropped_ < INT_MAX) ++dropped_;
+    ++dropped_;
     return false;
   }
   next_ms_ = now_ms + 1000;

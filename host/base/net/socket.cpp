@@ -55,8 +55,8 @@ void set_option(const Fd& fd, int level, int option, int value) {
 
 /// No delay for small frames; a host that vanishes without a word is noticed within half a minute.
 void prepare_stream(const Fd& fd) {
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, true);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, true);
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
@@ -66,7 +66,7 @@ Fd new_socket(const Endpoint& endpoint) {
   const int family = endpoint.family == Endpoint::Family::kIpv4 ? AF_INET : AF_INET6;
   Fd fd(static_cast<int>(
       check_errno(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "socket")));
-  if (family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, true);
   return fd;
 }
 
@@ -196,7 +196,7 @@ std::vector<Endpoint> to_listen_on(const std::string& address, AddressFamily fam
 Listener listen_on(const Endpoint& endpoint, bool* in_use) {
   Listener listener{new_socket(endpoint), {}};
   // The connections of a job that has ended may still hold the port; a listener may not.
-  set_option(listener.fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  set_option(listener.fd, SOL_SOCKET, SO_REUSEADDR, true);
   // Who says nothing costs the kernel a little, and this process no descriptor. Where the system
   // lacks the option, the limits of those who accept have to do.
   const int silent_seconds = static_cast<int>(kHandshakeSeconds);

@@ -22,8 +22,8 @@ void Stream::send_some() {
       return ::send(fd_.get(), frame.data() + sent_, frame.size() - sent_,
                     MSG_NOSIGNAL | MSG_DONTWAIT);
     });
-    if (sent < 0 && would_wait(errno)) return;
-    if (sent < 0) {
+    if (sent == -1) {
+      if (would_wait(errno)) return;
       // Last words of the other side may still be readable: reading finds the end. But a socket
       // tells an error of the network only once.
       send_error_ = errno;
@@ -62,19 +62,18 @@ Frame Stream::receive() {
 }
 
 void Stream::accept_header() {
+  // It is one: its first bytes were those of a frame.
   const auto header = decode_header(ByteView(incoming_).first<FrameHeader::kBytes>());
-  const bool fail = header && header->kind == FrameKind::kFail;
-  if (header && header->version != FrameHeader::kVersion && !fail) {
+  const bool fail = header->kind == FrameKind::kFail;
+  if (header->version != FrameHeader::kVersion && !fail) {
     state_ = State::kOtherVersion;
     other_version_ = header->version;
-    return;
-  }
-  if (!header || std::ranges::find(accepted_, header->kind) == accepted_.end() ||
-      !frame_length_valid(header->kind, header->bytes)) {
+  } else if (std::ranges::find(accepted_, header->kind) == accepted_.end() ||
+             !frame_length_valid(header->kind, header->bytes)) {
     state_ = State::kStranger;
-    return;
+  } else {
+    whole_ = FrameHeader::kBytes + header->bytes;
   }
-  whole_ = FrameHeader::kBytes + header->bytes;
 }
 
 std::size_t Stream::read_some(std::byte* into, std::size_t want) {

@@ -91,6 +91,7 @@ TEST_CASE("level_selects_what_is_written") {
     GSHMEM_INFO("x");
     GSHMEM_DEBUG("x");
     log_line(LogLevel::kNone, "never");
+    log_line_after_drops(LogLevel::kNone, 1, "never");
     for (std::size_t j = 1; j < std::size(levels); ++j) CHECK(log_enabled(levels[j]) == (j <= i));
     CHECK_FALSE(log_enabled(LogLevel::kNone));
     CHECK(capture.writes().size() == i);
@@ -119,6 +120,13 @@ TEST_CASE("long_text_is_cut_to_one_atomic_write") {
   CHECK(lines[1] == "gshmem[-] WARN: " + fits.substr(3) + "...\n");
   CHECK(lines[2].size() == 4096);
   CHECK(lines[2].ends_with("ccc... (12 similar lines dropped)\n"));
+}
+
+TEST_CASE("text_that_cannot_be_written_leaves_a_line_without_it") {
+  StderrCapture capture;
+  const wchar_t none[] = {static_cast<wchar_t>(0x7fffffff), 0};  // no character of any locale
+  log_line(LogLevel::kError, "a %ls", none);
+  CHECK(capture.writes() == Lines{"gshmem[-] ERROR: \n"});
 }
 
 TEST_CASE("control_characters_cannot_forge_a_line") {

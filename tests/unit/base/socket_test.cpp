@@ -113,6 +113,23 @@ TEST_CASE("a_socket_of_ipv6_is_of_that_alone") {
   CHECK(endpoint_text(listener.endpoint) == "[::1]:" + std::to_string(listener.endpoint.port));
 }
 
+TEST_CASE("an_address_of_a_link_is_one_of_its_interface") {
+  Endpoint stranger{.family = Endpoint::Family::kIpv6, .port = 4711};
+  stranger.ip = {0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x47, 0x11};
+  const auto error_of = [&] {
+    try {
+      (void)listen_on(stranger);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string without = error_of();
+  if (without.find("Invalid argument") == std::string::npos) return;  // a host without IPv6
+  stranger.scope = if_nametoindex("lo");
+  CHECK(error_of() == "listening on [fe80::4711%lo]:4711: Cannot assign requested address");
+}
+
 TEST_CASE("addresses_of_this_host_alone_and_of_a_link_alone_are_told_from_others") {
   const auto v4 = [](std::uint8_t first) {
     Endpoint endpoint;

@@ -139,6 +139,24 @@ TEST_CASE("another_version_is_told_from_a_stranger_and_can_be_answered") {
   const Frame answer = back.receive();
   REQUIRE(answer != nullptr);
   CHECK(text_of(answer) == "too new");
+  // Whatever else its frames are; but a failure is read from all.
+  for (const FrameKind kind : {FrameKind::kHello, FrameKind::kLetter, FrameKind{99}}) {
+    Pair strange;
+    Stream reads(std::move(strange.b), kAll);
+    Bytes frame = *make_frame({.kind = kind});
+    frame[5] = std::byte{9};
+    send_all(strange.a, frame);
+    CHECK(reads.receive() == nullptr);
+    CHECK(reads.state() == Stream::State::kOtherVersion);
+  }
+  Pair newer;
+  Stream reads(std::move(newer.b), {FrameKind::kFail});
+  Bytes failure = *make_frame({.kind = FrameKind::kFail}, std::string_view("too old"));
+  failure[5] = std::byte{9};
+  send_all(newer.a, failure);
+  const Frame got = reads.receive();
+  REQUIRE(got != nullptr);
+  CHECK(text_of(got) == "too old");
 }
 
 TEST_CASE("sending_to_who_has_gone_is_no_error_of_its_own") {
