@@ -37,24 +37,6 @@ constexpr NamedCheck kChecks[] = {
     {"bandwidth", measure_bandwidth, Kind::kNote},
 };
 
-/// What every part has in common: nothing reaches the PE but its network, errors end nothing, and
-/// no wait is long. The card gives up before the wait does, so that it says why: it sends four
-/// times, and waits 67 ms to 268 ms each time (InfiniBand 9.7.6.1.3; 14 is 67 ms, cards may take
-/// four times as long).
-Config config_of(const Config& given) {
-  Config config = given;
-  config.p2p = false;
-  config.fabric = Switch::kOff;
-  if (config.nic != NicKind::kSoft) config.nic = NicKind::kMlx5;
-  config.fault = abi::FaultPolicy::kReport;
-  config.symmetric_size = 2 * Bench::kBytes;
-  config.timeout = 3;
-  config.ib_timeout = std::min(config.ib_timeout, 14);
-  config.ib_retry_count = std::min(config.ib_retry_count, 3);
-  config.qps_per_pe = 1;
-  return config;
-}
-
 Finding finding_of(const NamedCheck& each, const Config& config) {
   try {
     Bench bench(config);
@@ -80,6 +62,20 @@ SelfTestPart test_part(const std::string& title, const Config& config) {
 }
 
 }  // namespace
+
+Config config_of(const Config& given) {
+  Config config = given;
+  config.p2p = false;
+  config.fabric = Switch::kOff;
+  if (config.nic != NicKind::kSoft) config.nic = NicKind::kMlx5;
+  config.fault = abi::FaultPolicy::kReport;
+  config.symmetric_size = 2 * Bench::kBytes;
+  config.timeout = 3;
+  config.ib_timeout = std::min(config.ib_timeout, 14);
+  config.ib_retry_count = std::min(config.ib_retry_count, 3);
+  config.qps_per_pe = 1;
+  return config;
+}
 
 bool SelfTest::good() const {
   return std::ranges::all_of(parts, [](const SelfTestPart& part) {

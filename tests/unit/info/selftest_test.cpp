@@ -1,5 +1,6 @@
 // What the checks of --nic-selftest compare with, and their page. The checks run in tests/info.
 #include "host/info/selftest/bench.h"
+#include "host/info/selftest/selftest.h"
 
 #include <catch2/catch.hpp>
 
@@ -56,6 +57,50 @@ TEST_CASE("words_that_differ_are_named_and_those_in_reverse_order_said_to_be_so"
   CHECK(compare(0x0100000000000000, 1, 8) ==
         "it: 0x100000000000000, and should be 0x1 (its bytes are in reverse order)");
   CHECK(compare(0x01000000, 1, 8) == "it: 0x1000000, and should be 0x1");
+}
+
+TEST_CASE("a_pe_that_tests_a_card_has_only_that_and_gives_up_before_its_time_is_over") {
+  Config given = Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
+  for (const auto& [nic, tested] : {std::pair{NicKind::kAuto, NicKind::kMlx5},
+                                    {NicKind::kNone, NicKind::kMlx5},
+                                    {NicKind::kOfi, NicKind::kMlx5},
+                                    {NicKind::kMlx5, NicKind::kMlx5},
+                                    {NicKind::kSoft, NicKind::kSoft}}) {
+    given.nic = nic;
+    CHECK(config_of(given).nic == tested);
+  }
+  given.ib_timeout = 20;
+  given.ib_retry_count = 7;
+  given.qps_per_pe = 4;
+  given.nic_devices = "=mlx5_9";
+  const Config config = config_of(given);
+  CHECK_FALSE(config.p2p);
+  CHECK(config.fabric == Switch::kOff);
+  CHECK(config.fault == abi::FaultPolicy::kReport);
+  CHECK(config.symmetric_size == 16 << 20);
+  CHECK(config.timeout == 3);
+  CHECK(config.ib_timeout == 14);
+  CHECK(config.ib_retry_count == 3);
+  CHECK(config.qps_per_pe == 1);
+  CHECK(config.nic_devices == "=mlx5_9");
+  given.ib_timeout = 13;
+  given.ib_retry_count = 2;
+  CHECK(config_of(given).ib_timeout == 13);
+  CHECK(config_of(given).ib_retry_count == 2);
+}
+
+TEST_CASE("without_its_card_a_part_ends_at_its_first_line") {
+  Config config = Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
+  config.device = DeviceChoice::kCpu;
+  config.nic_devices = "=none_of_this_name";
+  const SelfTest test = test_nic(config);
+  REQUIRE(test.parts.size() == 2);
+  REQUIRE(test.parts[0].findings.size() == 1);
+  CHECK(test.parts[0].findings[0].kind == Finding::Kind::kFailed);
+  CHECK(test.parts[0].findings[0].what == "init");
+  REQUIRE(test.parts[1].findings.size() == 1);
+  CHECK(test.parts[1].findings[0].kind == Finding::Kind::kNote);
+  CHECK(test.parts[1].findings[0].detail == "GSHMEM_DEVICE=cpu");
 }
 
 TEST_CASE("a_page_is_good_unless_a_check_of_any_part_has_failed") {
