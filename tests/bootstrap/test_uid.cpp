@@ -7,6 +7,7 @@
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/lifeline.h"
 #include "tests/sanitizers/sanitizers.h"
+#include "tests/unit/base/capture.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -141,8 +142,13 @@ TEST_CASE("uid_root_that_no_rank_joins_ends", "[uid]") {
     return bootstrap::create_uid(id, 0, 1, uid_config());
   };
   const gshmemx_uniqueid joined = start(0.2), left_alone = start(0.2), patient = start(0);
+  StderrCapture log;
   const auto rank = join(joined);
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::vector<std::string> said = log.writes();
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("ERROR: no rank has come with a unique id of this process "
+                                      "for 0.2 s: it is void\n"));
   expect_error(GSHMEMX_ERROR_PEER_FAILED, "did no rank come", [&] { (void)join(left_alone); });
   rank->barrier();
   join(patient)->barrier();

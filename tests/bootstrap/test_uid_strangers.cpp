@@ -257,6 +257,22 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   CHECK(net::connect_to(local.unique.root, deadline).error == ECONNREFUSED);
 }
 
+TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
+  for (const bool hosts_root : {false, true}) {
+    LocalId local;
+    RawClient joined(local.id), probe(local.id);
+    {
+      const bootstrap::RootService service = local.start(0);
+      joined.send(hello_frame(local.unique.cookie, 1, 2, hosts_root));
+      probe.send(probe.hello(1, 2));
+      CHECK_FALSE(probe.receive_failure().empty());  // so the service has read the other
+    }
+    CHECK(joined.receive_failure() ==
+          (hosts_root ? std::string("rank 1") : "the process that made the unique id") +
+              " ended, and with it the root service");
+  }
+}
+
 TEST_CASE("uid_silent_callers_take_no_descriptors", "[uid]") {
   // More of them than the process of rank 0 may have descriptors.
   constexpr int kStrangers = 300;
