@@ -454,6 +454,8 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
       {"GSHMEM_TIMEOT", "GSHMEM_TIMEOUT"},
       {"GSHMEM_TIEMOUT", "GSHMEM_TIMEOUT"},
       {"GSHMEM_timeout", "GSHMEM_TIMEOUT"},
+      {"GSHMEM_teamx", "GSHMEM_TEAMS"},  // as many edits as may be, besides its small letters
+      {"GSHMEM_ymmtrc_sizex", "GSHMEM_SYMMETRIC_SIZE"},
       {"GSHMEM_BOOTSTRAP_TIMOUT", "GSHMEM_BOOTSTRAP_TIMEOUT"},
       {"GSHMEM_BOOTSTRAPP", "GSHMEM_BOOTSTRAP"},
       {"GSHMEM_UID_RNAK", "GSHMEM_UID_RANK"},

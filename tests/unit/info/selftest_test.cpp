@@ -101,6 +101,9 @@ TEST_CASE("without_its_card_a_part_ends_at_its_first_line") {
   REQUIRE(test.parts[1].findings.size() == 1);
   CHECK(test.parts[1].findings[0].kind == Finding::Kind::kNote);
   CHECK(test.parts[1].findings[0].detail == "GSHMEM_DEVICE=cpu");
+  // The first part is one of host memory, whatever the device.
+  config.device = DeviceChoice::kCuda;
+  CHECK(test_nic(config).parts[0].findings[0].detail == test.parts[0].findings[0].detail);
 }
 
 TEST_CASE("a_page_is_good_unless_a_check_of_any_part_has_failed") {
