@@ -9,6 +9,7 @@
 
 #include <sys/resource.h>
 
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <random>
@@ -261,12 +262,16 @@ TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
   for (const bool hosts_root : {false, true}) {
     LocalId local;
     RawClient joined(local.id), probe(local.id);
+    std::chrono::steady_clock::time_point begin;
     {
       const bootstrap::RootService service = local.start(0);
       joined.send(hello_frame(local.unique.cookie, 1, 2, hosts_root));
       probe.send(probe.hello(1, 2));
       CHECK_FALSE(probe.receive_failure().empty());  // so the service has read the other
+      begin = std::chrono::steady_clock::now();
     }
+    // It waits for who does not take what it is owed only, and then for 5 s.
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(4));
     CHECK(joined.receive_failure() ==
           (hosts_root ? std::string("rank 1") : "the process that made the unique id") +
               " ended, and with it the root service");

@@ -230,6 +230,16 @@ EQUIVALENT = [
                "if (!fault_read(state_.control, &record)) {}",
                "what comes after it asks again, but for ending the job on a GPU, which a build "
                "without CUDA does not have"),
+    Equivalent("host/base/config.cpp",
+               "constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? "
+               "static_cast<char>(c - 'A' + 'a') : c; }",
+               "constexpr char lower(char c) { return c >= 'A' && c < 'Z' ? "
+               "static_cast<char>(c - 'A' + 'a') : c; }",
+               "no word of a variable has a z"),
+    Equivalent("host/info/doctor/check_driver.cpp",
+               "int major = 0, minor = 0;",
+               "int major = 1, minor = 0;",
+               "a release that is not known is older than 5.12 either way"),
     Equivalent("host/base/log.cpp",
                "static int file_fd = -1; // under g_mutex",
                "static int file_fd = -2; // under g_mutex",
