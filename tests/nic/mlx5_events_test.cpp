@@ -185,6 +185,117 @@ TEST_CASE("events_of_queues_say_which_and_to_whom") {
   CHECK(log.writes().size() == count);
 }
 
+TEST_CASE("each_event_of_a_device_has_its_meaning") {
+  using Kind = Event::Kind;
+  const std::string device = "mlx5_7 port 1: ";
+  const std::string failed = "a queue pair failed; the completions of its queue say why";
+  struct Meaning {
+    ibv_event_type type;
+    Kind kind;
+    std::string text;
+  };
+  const Meaning meanings[] = {
+      {IBV_EVENT_PORT_ERR, Kind::kPortDown, ""},
+      {IBV_EVENT_PORT_ACTIVE, Kind::kPortUp, ""},
+      {IBV_EVENT_LID_CHANGE, Kind::kPortChange, "got another LID"},
+      {IBV_EVENT_GID_CHANGE, Kind::kPortChange, "got other GIDs"},
+      {IBV_EVENT_PKEY_CHANGE, Kind::kPortChange, "got other partition keys"},
+      {IBV_EVENT_SM_CHANGE, Kind::kPortChange, "got another subnet manager"},
+      {IBV_EVENT_DEVICE_FATAL, Kind::kFault,
+       device + "the device failed and is being reset; see dmesg"},
+      {IBV_EVENT_CQ_ERR, Kind::kFault,
+       device + "a completion queue broke (overrun, or its memory is gone)"},
+      {IBV_EVENT_QP_FATAL, Kind::kFault, device + failed},
+      {IBV_EVENT_QP_REQ_ERR, Kind::kFault, device + failed},
+      {IBV_EVENT_QP_ACCESS_ERR, Kind::kFault, device + failed}};
+  for (const auto& [type, kind, text] : meanings) {
+    INFO("event " << type);
+    const std::optional<Event> event = event_of(type, "mlx5_7 port 1");
+    REQUIRE(event);
+    CHECK(event->kind == kind);
+    CHECK(event->text == text);
+    CHECK(event->queue == -1);
+    CHECK(event->of_port() == (kind != Kind::kFault));
+  }
+  for (const ibv_event_type type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED,
+                                    IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_QP_LAST_WQE_REACHED})
+    CHECK_FALSE(event_of(type, "mlx5_7 port 1"));
+}
+
+TEST_CASE("events_of_another_port_are_of_no_concern_and_all_are_acknowledged") {
+  fake_verbs_reset();
+  fake_verbs().ports = 2;
+  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_7:2"}}));
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  for (const ibv_event_type type : {IBV_EVENT_PORT_ERR, IBV_EVENT_SM_CHANGE, IBV_EVENT_COMM_EST,
+                                    IBV_EVENT_DEVICE_FATAL})  // the fake says port 1
+    fake_verbs().raise(type);
+  const auto texts = told.first();
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7 port 2: the device failed"));
+  CHECK(nic->history().empty());
+  CHECK(fake_verbs().acknowledged == 4);
+  nic->stop();
+}
+
+TEST_CASE("an_event_that_cannot_be_read_is_a_warning_and_the_next_one_is_told") {
+  fake_verbs_reset();
+  Setup setup;
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  fake_verbs().fail_named = "ibv_query_port";
+  nic->start();
+  gshmem::test::StderrCapture log;
+  fake_verbs().raise(IBV_EVENT_LID_CHANGE);
+  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
+  CHECK(told.first().size() == 1);
+  nic->stop();
+  const std::vector<std::string> lines = log.writes();
+  REQUIRE(lines.size() == 2);
+  CHECK_THAT(lines[0], Catch::Contains("WARN: events of mlx5_7: ibv_query_port(port 1): "));
+}
+
+TEST_CASE("without_events_of_queues_there_are_those_of_the_port") {
+  const std::pair<const char*, std::function<void(VerbsApi&)>> cases[] = {
+      {"the channel",
+       [](VerbsApi&) { fake_verbs().fail_named = "mlx5dv_devx_create_event_channel"; }},
+      {"no call to create", [](VerbsApi& api) { api.create_event_channel = nullptr; }},
+      {"no call to destroy", [](VerbsApi& api) { api.destroy_event_channel = nullptr; }},
+      {"no call to subscribe", [](VerbsApi& api) { api.subscribe_event = nullptr; }},
+      {"no call to read", [](VerbsApi& api) { api.get_event = nullptr; }},
+      {"all calls, and none fails", [](VerbsApi&) {}},
+      {"all subscriptions",
+       [](VerbsApi&) { fake_verbs().fail_named = "mlx5dv_devx_subscribe_devx_event"; }}};
+  for (const auto& [name, lack] : cases) {
+    INFO(name);
+    const bool has_channel = std::string(name).starts_with("all");
+    fake_verbs_reset();
+    Setup setup;
+    setup.api = fake_verbs_api_with_device_events();
+    lack(setup.api);
+    {
+      Told told(setup);
+      const std::unique_ptr<Mlx5Nic> nic = setup.open();
+      CHECK(FakeVerbs::non_blocking() == std::pair{true, has_channel});
+      nic->use_queue_memory(setup.memory.queue_region());
+      (void)nic->create_queue(Memory::place(0));
+      CHECK(fake_verbs().watched.size() == (has_channel ? 4 : 0));
+      if (has_channel)
+        CHECK(fake_verbs().channel_flags == MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
+      nic->start();
+      fake_verbs().raise(IBV_EVENT_CQ_ERR);
+      CHECK(told.first().size() == 1);
+      nic->stop();
+    }
+    CHECK(fake_verbs().live == 0);
+    const auto& calls = fake_verbs().calls;
+    CHECK(std::count(calls.begin(), calls.end(), "mlx5dv_devx_destroy_event_channel") ==
+          (has_channel ? 1 : 0));
+  }
+}
+
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   fake_verbs_reset();
   Setup setup;

@@ -1,5 +1,6 @@
 #include "tests/nic/mlx5_fake_verbs.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -143,7 +144,7 @@ int get_async_event(ibv_context*, ibv_async_event* event) {
   event->element.port_num = 1;
   return 0;
 }
-void ack_async_event(ibv_async_event*) {}
+void ack_async_event(ibv_async_event*) { ++current->acknowledged; }
 
 ibv_cq* create_cq(ibv_context*, int, void*, ibv_comp_channel*, int) {
   return make<ibv_cq>("ibv_create_cq");
@@ -294,17 +295,20 @@ mlx5dv_devx_uar* alloc_uar(ibv_context*, std::uint32_t) {
   return uar;
 }
 void free_uar(mlx5dv_devx_uar* uar) { (void)release("mlx5dv_devx_free_uar", uar); }
-mlx5dv_devx_umem* umem_reg(ibv_context*, void*, std::size_t, std::uint32_t) {
+mlx5dv_devx_umem* umem_reg(ibv_context*, void*, std::size_t, std::uint32_t access) {
+  current->umem_access = access;
   return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg");
 }
 mlx5dv_devx_umem* umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
   current->page_sizes = in->pgsz_bitmap;
+  current->umem_access = in->access;
   return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg_ex");
 }
 int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg", umem); }
 
 mlx5dv_devx_event_channel* create_event_channel(ibv_context*,
-                                                mlx5dv_devx_create_event_channel_flags) {
+                                                mlx5dv_devx_create_event_channel_flags flags) {
+  current->channel_flags = flags;
   auto* channel = make<mlx5dv_devx_event_channel>("mlx5dv_devx_create_event_channel");
   if (channel != nullptr) channel->fd = device_sockets[0];
   return channel;
@@ -333,6 +337,11 @@ void FakeVerbs::raise_device(std::uint64_t cookie) {
   (void)!write(device_sockets[1], &cookie, sizeof(cookie));
 }
 
+std::pair<bool, bool> FakeVerbs::non_blocking() {
+  const auto is = [](int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; };
+  return {is(event_sockets[0]), is(device_sockets[0])};
+}
+
 void FakeVerbs::remove() {
   for (const int fd : {event_sockets[1], device_sockets[1]}) shutdown(fd, SHUT_WR);
 }
@@ -352,7 +361,7 @@ void fake_verbs_reset() {
   for (int* ends : {event_sockets, device_sockets}) {
     for (int i = 0; i < 2; ++i)
       if (ends[i] >= 0) close(ends[i]);
-    (void)!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+    (void)!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
   }
 }
 

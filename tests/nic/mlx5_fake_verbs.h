@@ -46,19 +46,24 @@ struct FakeVerbs {
   std::string failed;  ///< name of the call that failed
   int live = 0;        ///< objects not released yet
   std::atomic<int> event_reads{0};
+  std::atomic<int> acknowledged{0};  ///< events of verbs
   std::vector<std::vector<std::uint8_t>> commands;
-  ibv_ah_attr address{};         ///< of the last address handle
-  ibv_qp_attr moved{};           ///< what a queue pair of verbs was moved to, and ...
-  int moved_mask = 0;            ///< ... which of it counts
-  std::uint64_t page_sizes = 0;  ///< that user memory was registered with
-  int direct_access = 0;         ///< flags of mlx5dv_reg_dmabuf_mr
-  std::vector<unsigned> access;  ///< rights of regions, which are keys 0x55 and on
+  ibv_ah_attr address{};          ///< of the last address handle
+  ibv_qp_attr moved{};            ///< what a queue pair of verbs was moved to, and ...
+  int moved_mask = 0;             ///< ... which of it counts
+  std::uint64_t page_sizes = 0;   ///< that user memory was registered with
+  std::uint32_t umem_access = 0;  ///< rights of that
+  int channel_flags = -1;         ///< of the channel for events of DevX
+  int direct_access = 0;          ///< flags of mlx5dv_reg_dmabuf_mr
+  std::vector<unsigned> access;   ///< rights of regions, which are keys 0x55 and on
   std::vector<std::pair<std::vector<std::uint16_t>, std::uint64_t>> watched;  ///< events, cookie
 
   /// Has the device's port report an event.
   void raise(ibv_event_type type);
   /// Has one of its queues report an event of DevX.
   static void raise_device(std::uint64_t cookie);
+  /// Whether reads of its files of events return where there is none.
+  [[nodiscard]] static std::pair<bool, bool> non_blocking();
   /// Has the device go away: its files of events are readable for ever, and are at their end.
   static void remove();
   /// Commands with this opcode, in order.

@@ -1,6 +1,7 @@
 // Memory of Mlx5Nic over a table of functions of the test's own: how it is registered, and what is
 // said when it cannot be.
 #include "tests/nic/mlx5_nic_rig.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -31,6 +32,86 @@ TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
     CAPTURE(refusal, error);
     CHECK(error.empty() == (refusal != ENOMEM));
     CHECK((fake_verbs().calls.back() == "mlx5dv_devx_umem_reg") == (refusal != ENOMEM));
+    CHECK(fake_verbs().umem_access == IBV_ACCESS_LOCAL_WRITE);
+  }
+}
+
+TEST_CASE("both_calls_for_queue_memory_may_fail_and_both_are_named") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.api.umem_reg = [](ibv_context*, void*, std::size_t, std::uint32_t) {
+    errno = ENOMEM;
+    return static_cast<mlx5dv_devx_umem*>(nullptr);
+  };
+  fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
+  fake_verbs().fail_errno = EOPNOTSUPP;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  CHECK_THAT(error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); }),
+             Catch::Contains("mlx5dv_devx_umem_reg_ex: Operation not supported; "
+                             "mlx5dv_devx_umem_reg: Cannot allocate memory. Raise the limit"));
+}
+
+TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
+  struct Case {
+    int error;
+    const char *text, *advice;
+    int code;
+  };
+  const char* const kLimit =
+      "Raise the limit of locked memory (ulimit -l unlimited; docker: --ulimit memlock=-1). ";
+  const char* const kAccess = "The user needs read and write access to /dev/infiniband/uverbs*. ";
+  const Case cases[] = {
+      {ENOMEM, "Cannot allocate memory", kLimit, GSHMEMX_ERROR_OUT_OF_MEMORY},
+      {EAGAIN, "Resource temporarily unavailable", kLimit, GSHMEMX_ERROR_OUT_OF_MEMORY},
+      {EPERM, "Operation not permitted", kAccess, GSHMEMX_ERROR_NIC},
+      {EACCES, "Permission denied", kAccess, GSHMEMX_ERROR_NIC},
+      {EFAULT, "Bad address", "", GSHMEMX_ERROR_NIC},
+      {0, "failed without an error number", "", GSHMEMX_ERROR_NIC}};
+  for (const Case& each : cases) {
+    fake_verbs_reset();
+    Setup setup;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    fake_verbs().fail_errno = each.error;
+    const auto check = [&](const char* call, const Region& region, const char* use,
+                           const std::function<void()>& enter) {
+      fake_verbs().fail_named = call;
+      int code = 0;
+      const std::string error = error_of([&] {
+        try {
+          enter();
+        } catch (const Error& thrown) {
+          code = thrown.code();
+          throw;
+        }
+      });
+      CHECK(error == strprintf("cannot register %lu bytes of host memory at %p for %s: %s: %s. %s",
+                               region.bytes, region.base, use, call, each.text, each.advice));
+      CHECK(code == each.code);
+    };
+    const Region heap = setup.memory.heap_region(), queues = setup.memory.queue_region();
+    check("ibv_reg_mr_iova2", heap, "remote access", [&] { (void)nic->register_memory(heap); });
+    if (each.error == 0) continue;  // of queues, the error number decides what is tried next
+    const auto enter = [&] { nic->use_queue_memory(queues); };
+    check("mlx5dv_devx_umem_reg_ex", queues, "work queues", enter);
+    CHECK(fake_verbs().umem_access == IBV_ACCESS_LOCAL_WRITE);
+  }
+}
+
+TEST_CASE("what_cannot_be_released_is_a_warning_with_its_name") {
+  for (const char* call :
+       {"mlx5dv_devx_obj_destroy", "mlx5dv_devx_umem_dereg", "ibv_dereg_mr", "ibv_dealloc_pd",
+        "ibv_close_device", "ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_ah"}) {
+    fake_verbs_reset();
+    fake_verbs().ethernet = true;
+    fake_verbs().fail_named = call;
+    Setup setup;
+    gshmem::test::StderrCapture log;
+    setup.whole_life();
+    const std::vector<std::string> lines = log.writes();
+    CAPTURE(call, lines.size());
+    CHECK_FALSE(lines.empty());
+    for (const std::string& line : lines)
+      CHECK_THAT(line, Catch::Contains(strprintf("WARN: %s failed: Input/output error", call)));
   }
 }
 
@@ -63,6 +144,10 @@ TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {
     const auto may_reorder = [](std::uint32_t key) {
       return (fake_verbs().access.at(key - 0x55) & IBV_ACCESS_RELAXED_ORDERING) != 0;
     };
+    for (const unsigned access : fake_verbs().access)
+      CHECK((access & ~unsigned{IBV_ACCESS_RELAXED_ORDERING}) ==
+            (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+             IBV_ACCESS_REMOTE_ATOMIC));
     CHECK(may_reorder(keys.remote) == relaxed);
     CHECK_FALSE(may_reorder(keys.atomic));
     CHECK_FALSE(may_reorder(keys.local));
