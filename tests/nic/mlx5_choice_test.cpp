@@ -215,10 +215,15 @@ TEST_CASE("filter_has_prefixes_exact_names_exclusions_and_ports") {
   CHECK_FALSE(DeviceFilter("^mlx5_1").accepts("mlx5_10", 1));
   CHECK(DeviceFilter("^=mlx5_1").accepts("mlx5_10", 1));
   CHECK_FALSE(DeviceFilter("^=mlx5_1:2").accepts("mlx5_1", 2));
+  for (const int port : {1, 255})
+    CHECK(DeviceFilter("=mlx5_0:" + std::to_string(port)).accepts("mlx5_0", port));
+  CHECK(DeviceFilter(",mlx5_0,,mlx5_1,").accepts("mlx5_1", 1));
+  CHECK_FALSE(DeviceFilter(",mlx5_0,,mlx5_1,").accepts("mlx5_2", 1));
 }
 
 TEST_CASE("bad_filter_names_variable_and_value") {
-  for (const char* bad : {"mlx5_0:x", "mlx5_0:0", "mlx5_0,^mlx5_1", "^", "=", "mlx5_0:"}) {
+  for (const char* bad : {"mlx5_0:x", "mlx5_0:0", "mlx5_0:256", "mlx5_0:1x", "mlx5_0,^mlx5_1",
+                          "mlx5_0,=mlx5_1", "^", "=", "^=,", "mlx5_0:"}) {
     CAPTURE(bad);
     CHECK_THAT(message([&] { DeviceFilter filter(bad); }),
                Catch::Contains(std::string("GSHMEM_NIC_DEVICES=\"") + bad + "\""));

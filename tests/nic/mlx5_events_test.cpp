@@ -296,6 +296,28 @@ TEST_CASE("without_events_of_queues_there_are_those_of_the_port") {
   }
 }
 
+TEST_CASE("refusals_of_requests_are_told_apart_from_faults") {
+  fake_verbs_reset();
+  Setup setup;
+  setup.api = fake_verbs_api_with_device_events();
+  Told faults(setup);
+  setup.on_refusal = [fault = setup.on_error](const Error& error, int pe) {
+    fault(Error(error.code(), std::string("refusal: ") + error.what()), pe);
+  };
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->start();
+  // Of a queue that is not there yet: it is told all the same, to nobody.
+  for (const std::uint64_t event : {0x04, 0x05, 0x10, 0x11}) FakeVerbs::raise_device(event);
+  FakeVerbs::raise_device(5u << 16 | 0x99);
+  const auto texts = faults.first(5);
+  REQUIRE(texts.size() == 5);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK_THAT(texts[i], Catch::StartsWith(std::string("-1 ") + (i < 2 ? "" : "refusal: ") +
+                                           "mlx5_7, queue 0 to PE -1: "));
+  CHECK(texts[4] == "-1 mlx5_7, queue 5 to PE -1: an event that gshmem does not know");
+  nic->stop();
+}
+
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   fake_verbs_reset();
   Setup setup;

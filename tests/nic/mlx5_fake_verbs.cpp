@@ -146,7 +146,11 @@ int get_async_event(ibv_context*, ibv_async_event* event) {
 }
 void ack_async_event(ibv_async_event*) { ++current->acknowledged; }
 
-ibv_cq* create_cq(ibv_context*, int, void*, ibv_comp_channel*, int) {
+ibv_cq* create_cq(ibv_context*, int entries, void*, ibv_comp_channel*, int vector) {
+  if (entries < 1 || vector != 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
   return make<ibv_cq>("ibv_create_cq");
 }
 int destroy_cq(ibv_cq* cq) { return release("ibv_destroy_cq", cq); }
@@ -247,8 +251,7 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
 mlx5dv_devx_obj* obj_create(ibv_context*, const void* in, std::size_t in_bytes, void* out,
                             std::size_t out_bytes) {
   if (!command(in, in_bytes, out, out_bytes)) return nullptr;
-  static std::uint32_t next = 0;
-  auto* object = new Object{++next & 0xff};
+  auto* object = new Object{++current->made & 0xff};
   static_cast<std::uint8_t*>(out)[0xb] = static_cast<std::uint8_t>(object->number);
   ++current->live;
   return reinterpret_cast<mlx5dv_devx_obj*>(object);

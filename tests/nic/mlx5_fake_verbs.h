@@ -43,8 +43,9 @@ struct FakeVerbs {
 
   // What it saw.
   std::vector<std::string> calls;
-  std::string failed;  ///< name of the call that failed
-  int live = 0;        ///< objects not released yet
+  std::string failed;      ///< name of the call that failed
+  std::uint32_t made = 0;  ///< objects by commands, which are their numbers
+  int live = 0;            ///< objects not released yet
   std::atomic<int> event_reads{0};
   std::atomic<int> acknowledged{0};  ///< events of verbs
   std::vector<std::vector<std::uint8_t>> commands;

@@ -51,7 +51,7 @@ struct Setup {
   VerbsApi api = fake_verbs_api();
   std::unique_ptr<bootstrap::Bootstrap> boot = bootstrap::create_single();
   Memory memory;
-  std::function<void(const Error&, int)> on_error = [](const Error&, int) {};
+  std::function<void(const Error&, int)> on_error = [](const Error&, int) {}, on_refusal;
   MemoryKind heap_kind = MemoryKind::kHost;
   bool gpu_orders_writes = false;
 
@@ -62,7 +62,8 @@ struct Setup {
                               .boot = *boot,
                               .heap_kind = heap_kind,
                               .gpu_orders_writes = gpu_orders_writes,
-                              .on_error = on_error};
+                              .on_error = on_error,
+                              .on_refusal = on_refusal};
     return std::make_unique<Mlx5Nic>(api, DeviceWish{.config = config, .sysfs = "/nowhere"},
                                      options);
   }

@@ -106,6 +106,51 @@ TEST_CASE("errors_say_what_to_do") {
   CHECK_THAT(with("CREATE_CQ", EPERM), Catch::Contains("DevX is off"));
 }
 
+TEST_CASE("a_queue_that_cannot_be_counted_does_without") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  const int before = static_cast<int>(fake_verbs().calls.size());
+  fake_verbs().fail_at = before + 3;  // after the register, and both queues
+  (void)nic->create_queue(Memory::place(0));
+  CHECK(fake_verbs().failed == "RST2INIT");
+  const auto tries = fake_verbs().commands_of(0x502);
+  REQUIRE(tries.size() == 2);
+  CHECK(static_cast<int>(tries[0][0x24]) == 0x21);
+  CHECK(static_cast<int>(tries[1][0x24]) == 0);
+}
+
+TEST_CASE("packets_of_an_earlier_connection_do_not_fit") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  std::set<std::uint32_t> first;
+  for (int queue = 0; queue < 8; ++queue) {
+    (void)nic->create_queue(Memory::place(0));
+    ConnectWire wire;
+    const ConnectInfo info = nic->connect_info(queue);
+    std::memcpy(&wire, info.data(), sizeof(wire));
+    CHECK(wire.psn <= 0xffffff);
+    first.insert(wire.psn);
+  }
+  CHECK(first.size() > 1);
+}
+
+TEST_CASE("a_nic_says_once_which_one_it_is") {
+  fake_verbs_reset();
+  Setup setup;
+  log_configure(LogLevel::kInfo, "");
+  gshmem::test::StderrCapture log;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  const std::vector<std::string> said = log.writes();
+  log_configure(LogLevel::kWarn, "");
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("INFO: network: " + nic->describe()));
+  CHECK_THAT(nic->describe(), Catch::StartsWith("mlx5: mlx5_7 port 1 ("));
+}
+
 TEST_CASE("port_that_is_down_is_no_device") {
   fake_verbs_reset();
   fake_verbs().active = false;
@@ -468,10 +513,26 @@ TEST_CASE("bad_places_of_queues_are_errors") {
   nic->use_queue_memory(setup.memory.queue_region());
   CHECK_THAT(error_of([&] { (void)nic->create_queue(Memory::place(2)); }),
              Catch::Contains("behind the"));
+  // A byte less than the end of any part: entries, the completion, either record.
+  const std::uint64_t page = 4096;
+  for (std::uint64_t QueuePlace::*const part : {&QueuePlace::entries, &QueuePlace::completion,
+                                                &QueuePlace::record, &QueuePlace::cq_record}) {
+    QueuePlace last = Memory::place(0);
+    const std::uint64_t bytes = part == &QueuePlace::entries      ? 64 * 64
+                                : part == &QueuePlace::completion ? 64
+                                                                  : 8;
+    last.*part = 6 * page - bytes;
+    CHECK(error_of([&] { (void)nic->create_queue(last); }).empty());
+    ++(last.*part);
+    CHECK_THAT(error_of([&] { (void)nic->create_queue(last); }),
+               Catch::Contains("the queue ends at 24577, behind the 24576 bytes"));
+  }
   QueuePlace odd = Memory::place(0);
   odd.depth = 63;
   CHECK_THAT(error_of([&] { (void)nic->create_queue(odd); }), Catch::Contains("depth 63"));
-  CHECK_THAT(error_of([&] { (void)nic->connect_info(0); }), Catch::Contains("there are 0 queues"));
+  for (const int queue : {-1, 4})
+    CHECK_THAT(error_of([&] { (void)nic->connect_info(queue); }),
+               Catch::Contains(strprintf("connect_info(queue %d): there are 4 queues", queue)));
 }
 
 TEST_CASE("ends_of_a_connection_are_described") {

@@ -14,6 +14,8 @@ using namespace verbs_test;
 extern "C" const char* ibv_get_sysfs_path(void);
 extern "C" int ibv_read_sysfs_file(const char* folder, const char* name, char* text,
                                    std::size_t bytes);
+extern "C" int ibv_dontfork_range(void*, std::size_t);
+extern "C" int ibv_dofork_range(void*, std::size_t);
 
 namespace {
 
@@ -258,6 +260,7 @@ TEST_CASE("objects show what they were made of") {
   CHECK(static_cast<char*>(own.sq.buf) == static_cast<char*>(own.rq.buf) + 8 * 32);
   CHECK(own.bf.size == 0);
   CHECK((unasked.srqn == 0 && unasked.comp_mask == 0));
+  CHECK(*unasked.dbrec == 0);  // nothing is posted
   obj.qp = {shares, &none};
   REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP) == 0);
   CHECK((none.rq.buf == nullptr && none.rq.wqe_cnt == 0));
@@ -395,6 +398,8 @@ TEST_CASE("entries of a completion queue have 64 or 128 bytes") {
 TEST_CASE("what there is nothing to do for is done, what there is not is refused") {
   const Alone alone;
   CHECK(ibv_fork_init() == 0);
+  CHECK(ibv_dontfork_range(nullptr, 0) == 0);
+  CHECK(ibv_dofork_range(nullptr, 0) == 0);
   CHECK(ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
   CHECK(ibv_query_qp_data_in_order(alone.qp, IBV_WR_RDMA_WRITE, 0) == 0);
   ibv_ece ece{};

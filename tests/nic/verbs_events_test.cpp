@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -88,6 +90,27 @@ TEST_CASE("a completion queue that breaks is named") {
   CHECK(event.event_type == IBV_EVENT_CQ_ERR);
   CHECK(event.element.cq == link.cq);
   CHECK_FALSE(has_event(link.nic.context));
+}
+
+TEST_CASE("channels and contexts give back their files") {
+  const auto files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const Nic first;  // with which the device opens its own
+  const auto before = files();
+  {
+    const Nic nic;
+    ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);
+    REQUIRE(channel != nullptr);
+    mlx5dv_devx_event_channel* of_devx = mlx5dv_devx_create_event_channel(
+        nic.context, MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
+    REQUIRE(of_devx != nullptr);
+    CHECK(files() == before + 5);  // two pipes, and a counter of events
+    mlx5dv_devx_destroy_event_channel(of_devx);
+    CHECK(ibv_destroy_comp_channel(channel) == 0);
+  }
+  CHECK(files() == before);
 }
 
 TEST_CASE("a completion queue ends when its events are acknowledged, and not before") {

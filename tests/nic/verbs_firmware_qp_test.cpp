@@ -268,12 +268,16 @@ TEST_CASE("a mask that changes access refuses RTS2RTS, since the engine cannot")
 
 TEST_CASE("QUERY_QP repeats what was programmed, and only what its command takes") {
   Rig rig;
-  const std::uint32_t qp = rig.make_qp();
+  Bytes armed = create_qp(rig.qp_plan(rig.make_cq()));
+  bits(armed, kQpc, 12, 11, 0);
+  const std::uint32_t qp = rig.run(armed).number();
+  CHECK(bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc, 12, 11) == 0);
   rig.move(qp, 1);
   Bytes in = init2rtr(qp, 0xabcdef, 0x22);
   bits(in, kQpc + 0x90, 19, 13, 0);  // access without its mask: not taken
   REQUIRE(rig.run(in).status == Status::kOk);
   const Bytes out = rig.run(command_on(0x50b, qp), 0x110).out;
+  CHECK(bits_at(out, kQpc, 12, 11) == 3);  // pm_state, as RST2INIT has it
   CHECK(bits_at(out, kQpc + 0x04, 23, 0) == rig.pd);
   CHECK(bits_at(out, kQpc + 0x08, 31, 29) == 5);
   CHECK(bits_at(out, kQpc + 0x08, 14, 11) == Rig::kLogEntries);

@@ -49,6 +49,13 @@ TEST_CASE("commands shorter than a header do not crash") {
   CHECK(rig.firmware.execute(none, none) == Status::kBadInputLength);
   Bytes four(4), out(4);
   CHECK(rig.firmware.execute(four, out) == Status::kBadInputLength);
+  // An output of a header has the status; a shorter one has nothing of it.
+  for (const std::size_t bytes : {7u, 8u}) {
+    Bytes room(bytes, 0xee);
+    CHECK(rig.firmware.execute(command(0xfff), room) == Status::kBadOperation);
+    CHECK(bits_at(room, 0, 31, 24) ==
+          (bytes == 8 ? static_cast<std::uint32_t>(Status::kBadOperation) : 0u));
+  }
 }
 
 namespace {

@@ -64,7 +64,20 @@ TEST_CASE("user memory and event queues of DevX") {
   CHECK(mlx5dv_devx_umem_reg_ex(nic.context, &in) == nullptr);
   CHECK(errno == EOPNOTSUPP);
   CHECK(mlx5dv_devx_umem_reg(nic.context, memory.get(), 0, 0) == nullptr);
-  CHECK(mlx5dv_devx_umem_reg(nic.context, memory.get(), 64, IBV_ACCESS_REMOTE_ATOMIC) == nullptr);
+  for (const int access :
+       {int{IBV_ACCESS_REMOTE_ATOMIC}, int{IBV_ACCESS_REMOTE_WRITE}, int{IBV_ACCESS_MW_BIND}}) {
+    errno = 0;
+    CHECK(mlx5dv_devx_umem_reg(nic.context, memory.get(), 64, static_cast<unsigned>(access)) ==
+          nullptr);
+    CHECK(errno == EINVAL);
+  }
+  for (const int access : {0, kLocalWrite, kLocalWrite | int{IBV_ACCESS_REMOTE_WRITE},
+                           int{IBV_ACCESS_REMOTE_READ}, int{IBV_ACCESS_RELAXED_ORDERING}}) {
+    INFO(access);
+    umem = mlx5dv_devx_umem_reg(nic.context, memory.get(), 1, static_cast<unsigned>(access));
+    REQUIRE(umem != nullptr);
+    CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+  }
   std::uint32_t eqn = 0;
   CHECK(mlx5dv_devx_query_eqn(nic.context, 0, &eqn) == 0);
   CHECK(eqn != 0);

@@ -3,7 +3,7 @@
 // goes away.
 #include "tests/nic/verbs_api_rig.h"
 #include "tests/nic/verbs_commands.h"
-#include "tests/patience.h"
+#include "tests/nic/verbs_link.h"
 
 #include <dlfcn.h>
 #include <poll.h>
@@ -143,6 +143,39 @@ TEST_CASE("an address has a port and a GID that are there, on Ethernet both") {
   bad.is_global = 0;
   CHECK(refused(ethernet, bad) == EINVAL);
   CHECK(refused(infiniband, bad) == 0);
+}
+
+TEST_CASE("on Ethernet a queue pair is moved to a global address, by which it is reached") {
+  const Port port(0);
+  ibv_cq* cq = ibv_create_cq(port.context, 3, nullptr, nullptr, 0);
+  REQUIRE(cq != nullptr);
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = cq;
+  wanted.cap = {1, 0, 1, 0, 0};
+  wanted.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(port.pd, &wanted);
+  REQUIRE(qp != nullptr);
+  ibv_qp_attr init = attributes(port, qp, IBV_QPS_INIT), rtr = attributes(port, qp, IBV_QPS_RTR),
+              rts = attributes(port, qp, IBV_QPS_RTS);
+  REQUIRE(ibv_modify_qp(qp, &init, kInitMask) == 0);
+  rtr.path_mtu = IBV_MTU_1024;
+  rtr.ah_attr.dlid = 1;
+  rtr.ah_attr.grh.sgid_index = 3;
+  rtr.ah_attr.grh.dgid = port.gids()[3].gid;
+  CHECK(ibv_modify_qp(qp, &rtr, kRtrMask) == EINVAL);
+  rtr.ah_attr.is_global = 1;
+  rtr.ah_attr.grh.dgid.raw[15] = 2;  // nobody's
+  CHECK(ibv_modify_qp(qp, &rtr, kRtrMask) == ETIMEDOUT);
+  rtr.ah_attr.grh.dgid.raw[15] = 1;
+  REQUIRE(ibv_modify_qp(qp, &rtr, kRtrMask) == 0);
+  REQUIRE(ibv_modify_qp(qp, &rts, kRtsMask) == 0);
+  ibv_send_wr write{}, *bad = nullptr;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.send_flags = IBV_SEND_SIGNALED;
+  REQUIRE(ibv_post_send(qp, &write, &bad) == 0);
+  CHECK(next(cq).status == IBV_WC_SUCCESS);
+  CHECK(ibv_destroy_qp(qp) == 0);
+  CHECK(ibv_destroy_cq(cq) == 0);
 }
 
 TEST_CASE("a page of 64 KiB has 16 UARs with their registers") {

@@ -121,6 +121,66 @@ TEST_CASE("a write with immediate data takes a buffer and leaves it empty", "[re
   }
 }
 
+TEST_CASE("messages by the calls of extended queue pairs and completion queues", "[receive]") {
+  const Link link({.calls = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                            IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+                   .receives = 4});
+  fill(link, 64, 9);
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ibv_sge piece = link.piece(kInto + 0x100 * id, 64);
+    REQUIRE(receive(link, id, &piece, 1) == 0);
+  }
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(link.a);
+  REQUIRE(qp != nullptr);
+  ibv_wr_start(qp);
+  qp->wr_flags = IBV_SEND_SIGNALED;
+  qp->wr_id = 11;
+  ibv_wr_send(qp);
+  ibv_wr_set_sge(qp, link.mr->lkey, link.address(kFrom), 64);
+  qp->wr_id = 12;
+  ibv_wr_send_imm(qp, htobe32(0x1234));
+  ibv_wr_set_inline_data(qp, link.at(kFrom + 1), 20);
+  qp->wr_id = 13;
+  ibv_wr_rdma_write_imm(qp, link.mr->rkey, link.address(kInto + 0x1000), htobe32(0x5678));
+  ibv_wr_set_sge(qp, link.mr->lkey, link.address(kFrom + 2), 30);
+  REQUIRE(ibv_wr_complete(qp) == 0);
+  for (std::uint64_t id = 11; id <= 13; ++id) {
+    const ibv_wc sent = next(link.cq);
+    CHECK(sent.status == IBV_WC_SUCCESS);
+    CHECK(sent.wr_id == id);
+    CHECK(sent.opcode == (id == 13 ? IBV_WC_RDMA_WRITE : IBV_WC_SEND));
+  }
+  // What is acknowledged has completed at the receiver.
+  auto* cq = reinterpret_cast<ibv_cq_ex*>(link.receive_cq);
+  ibv_poll_cq_attr wanted{};
+  wanted.comp_mask = 1;
+  CHECK(ibv_start_poll(cq, &wanted) == EINVAL);
+  wanted.comp_mask = 0;
+  REQUIRE(ibv_start_poll(cq, &wanted) == 0);
+  const std::uint32_t lengths[] = {64, 20, 30}, immediates[] = {0, 0x1234, 0x5678};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    if (i > 0) REQUIRE(ibv_next_poll(cq) == 0);
+    CHECK(cq->wr_id == i + 1);
+    CHECK(cq->status == IBV_WC_SUCCESS);
+    CHECK(ibv_wc_read_opcode(cq) == (i == 2 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV));
+    CHECK(ibv_wc_read_byte_len(cq) == lengths[i]);
+    CHECK(be32toh(ibv_wc_read_imm_data(cq)) == immediates[i]);
+    CHECK(ibv_wc_read_wc_flags(cq) == (i > 0 ? unsigned{IBV_WC_WITH_IMM} : 0u));
+    CHECK(ibv_wc_read_qp_num(cq) == link.b->qp_num);
+    CHECK(ibv_wc_read_src_qp(cq) == link.a->qp_num);
+    CHECK(ibv_wc_read_vendor_err(cq) == 0);
+    CHECK(ibv_wc_read_slid(cq) == 0);
+    CHECK(int{ibv_wc_read_sl(cq)} == 0);
+    CHECK(int{ibv_wc_read_dlid_path_bits(cq)} == 0);
+  }
+  CHECK(ibv_next_poll(cq) == ENOENT);
+  ibv_end_poll(cq);
+  CHECK(std::memcmp(link.at(kInto + 0x100), link.at(kFrom), 64) == 0);
+  CHECK(std::memcmp(link.at(kInto + 0x200), link.at(kFrom + 1), 20) == 0);
+  CHECK(std::memcmp(link.at(kInto + 0x1000), link.at(kFrom + 2), 30) == 0);
+  CHECK(*link.at(kInto + 0x300) == 0);
+}
+
 TEST_CASE("a sender waits for a buffer as long as its retries allow", "[receive]") {
   SECTION("without end") {
     const Link link({.receives = 2, .mtu = IBV_MTU_256});
