@@ -260,9 +260,48 @@ TEST_CASE("numbers_of_nodes_differ_and_a_fabric_is_recognised") {
   soft::Engine c(soft::EngineOptions{});
   int pipes[2] = {-1, -1};
   REQUIRE(::pipe(pipes) == 0);
-  CHECK_THROWS_AS(c.join_fabric(pipes[0]), soft::EngineError);
-  CHECK_THROWS_AS(c.join_fabric(-1), soft::EngineError);
-  for (const int one : {fd, pipes[0], pipes[1]}) ::close(one);
+  const auto no_fabric = [](int file) {
+    return "3: descriptor " + std::to_string(file) + " is not the memory of a fabric";
+  };
+  CHECK(refusal([&] { c.join_fabric(pipes[0]); }) == no_fabric(pipes[0]));
+  CHECK(refusal([&] { c.join_fabric(-1); }) == "3: descriptor -1: No such file or directory");
+  const int smaller = soft::Engine::make_fabric(), other = soft::Engine::make_fabric();
+  REQUIRE(::ftruncate(smaller, 4096) == 0);
+  CHECK(refusal([&] { c.join_fabric(smaller); }) == no_fabric(smaller));
+  CHECK(refusal([&] { a.join_fabric(other); }) == "9: another fabric is joined");
+  CHECK(refusal([&] { a.join_fabric(-1); }) == "9: another fabric is joined");
+  CHECK(refusal([&] { const soft::Engine d({.fabric = "gshnic/test"}); }) ==
+        "3: GSHNIC_FABRIC=\"gshnic/test\": shm_open: Invalid argument");
+  for (const int one : {fd, smaller, other, pipes[0], pipes[1]}) ::close(one);
+}
+
+TEST_CASE("a_fabric_has_nodes_of_one_version_until_all_numbers_are_used") {
+  const int fd = soft::Engine::make_fabric();
+  const auto enter = [&] { const soft::Fabric one(fd); };
+  {
+    const soft::Fabric first(fd, 0x0200aabbccdd);
+    CHECK(first.mac_of(0) == 0x0200aabbccdd);
+    for (const std::uint32_t node : {1u, soft::kMaxNodes, ~0u}) {
+      CHECK(first.mac_of(node) == 0);
+      CHECK_FALSE(first.alive(node));
+    }
+    CHECK(first.same_file(fd));
+    CHECK_FALSE(first.same_file(-1));
+    for (std::uint32_t n = 1; n < soft::kMaxNodes; ++n) {
+      const soft::Fabric one(fd);
+      REQUIRE(one.node() == n);
+      REQUIRE(one.lid_of(n) == first.lid_of(0) + n);
+    }
+    CHECK(refusal(enter) ==
+          "15: all " + std::to_string(soft::kMaxNodes) + " nodes of the fabric have been used");
+    CHECK(first.alive(0));
+    CHECK_FALSE(first.alive(soft::kMaxNodes - 1));
+  }
+  CHECK(refusal(enter) == "none");  // nobody is left: it begins anew
+  const std::uint64_t version = 1;
+  REQUIRE(::pwrite(fd, &version, sizeof(version), 0) == sizeof(version));
+  CHECK(refusal(enter) == "3: a fabric of another version of the soft NIC");
+  ::close(fd);
 }
 
 TEST_CASE("a_client_of_another_fabric_is_not_taken_for_one_of_this") {
@@ -376,10 +415,17 @@ TEST_CASE("packets_that_no_queue_pair_sends_are_refused_and_change_nothing") {
     PacketKind kind;
     std::uint64_t length, offset;
     std::uint32_t payload;
+    bool first = true;
   };
   const Row row = GENERATE(Row{"more data than the message", PacketKind::kWrite, 16, 0, 64},
                            Row{"data after the message", PacketKind::kWrite, 16, 16, 16},
                            Row{"data far after it", PacketKind::kWrite, 16, 1 << 20, 16},
+                           Row{"a send of more data", PacketKind::kSend, 16, 0, 64},
+                           Row{"a send to no receive queue", PacketKind::kSend, 16, 0, 16},
+                           Row{"the midst of no message", PacketKind::kWrite, 16, 0, 16, false},
+                           Row{"a send's midst", PacketKind::kSend, 16, 0, 16, false},
+                           Row{"above the MTU", PacketKind::kWrite, 4096, 0, 257},
+                           Row{"below the MTU", PacketKind::kWrite, 4096, 0, 255},
                            Row{"an atomic of 3 bytes", PacketKind::kAtomic, 3, 0, 0},
                            Row{"an atomic of none", PacketKind::kAtomic, 0, 0, 0},
                            Row{"an atomic of 16", PacketKind::kAtomic, 16, 0, 0});
@@ -393,13 +439,14 @@ TEST_CASE("packets_that_no_queue_pair_sends_are_refused_and_change_nothing") {
   {
     soft::Fabric peer(fd);
     const std::uint32_t node = queue.qpn() >> soft::kLocalBits;
-    queue.connect(peer.node() << soft::kLocalBits | 1);
+    queue.connect(peer.node() << soft::kLocalBits | 1, {.mtu = 256});
     soft::Ring* const ring = peer.request_to(node);
     REQUIRE(ring != nullptr);
     Packet* const packet = ring->reserve(row.payload);
     packet->kind = row.kind;
     packet->wqe_kind = nic::WqeKind::kFetchAdd;
-    packet->first = packet->last = true;
+    packet->first = row.first;
+    packet->last = true;
     packet->key = memory.key();
     packet->source = peer.node() << soft::kLocalBits | 1;
     packet->target = queue.qpn();
@@ -415,6 +462,76 @@ TEST_CASE("packets_that_no_queue_pair_sends_are_refused_and_change_nothing") {
     CHECK(answer->syndrome == 0x12);  // remote invalid request
   }
   CHECK(std::all_of(memory.data(), memory.data() + 4096, [](std::uint8_t b) { return b == 0; }));
+  ::close(fd);
+}
+
+TEST_CASE("packets_out_of_their_turn_or_of_strangers_are_not_executed") {
+  using soft::Condition, soft::Packet, soft::PacketKind;
+  struct Row {
+    const char* what;
+    PacketKind kind;
+    std::uint32_t psn, stranger;
+    Condition condition;
+  };
+  const int fd = soft::Engine::make_fabric();
+  soft::Engine engine(soft::EngineOptions{});
+  engine.join_fabric(fd);
+  const std::uint32_t pd = engine.create_pd();
+  Queue queue(engine, pd);
+  Memory memory(engine, pd, 4096);
+  soft::Fabric peer(fd);
+  const std::uint32_t node = queue.qpn() >> soft::kLocalBits,
+                      source = peer.node() << soft::kLocalBits | 1;
+  constexpr std::uint32_t kFirst = 0xfffffe;
+  queue.connect(source, {.receive_psn = kFirst});
+  soft::Ring *const ring = peer.request_to(node), &answers = peer.reply_from(node);
+  const auto write = [&](PacketKind kind, std::uint32_t psn, std::uint32_t from) {
+    Packet* const packet = ring->reserve(8);
+    packet->kind = kind;
+    packet->wqe_kind = nic::WqeKind::kFetchAdd;
+    packet->first = packet->last = true;
+    packet->key = memory.key();
+    packet->source = from;
+    packet->target = queue.qpn();
+    packet->address = memory.address();
+    packet->length = 8;
+    packet->psn = psn & soft::kPsnMask;
+    packet->epoch = 77;
+    std::memset(soft::Ring::payload(packet), 0xee, 8);
+    ring->commit();
+    const Packet* answer = nullptr;
+    REQUIRE(eventually([&] { return (answer = answers.front()) != nullptr; }));
+    const Packet copy = *answer;
+    answers.pop(*answer);
+    CHECK(copy.epoch == 77);
+    CHECK(copy.psn == (psn & soft::kPsnMask));
+    CHECK(copy.source == queue.qpn());
+    CHECK(copy.target == from);
+    return copy;
+  };
+  const auto check = [&](const Row& row) {
+    INFO(row.what);
+    const Packet answer = write(row.kind, row.psn, source + row.stranger);
+    CHECK(answer.kind == PacketKind::kNotReady);
+    CHECK(answer.condition == row.condition);
+  };
+  using Kind = PacketKind;
+  for (const Row& row :
+       {Row{"of another queue pair", Kind::kWrite, kFirst, 1, Condition::kSilence},
+        Row{"the next but one", Kind::kWrite, kFirst + 1, 0, Condition::kSequence},
+        Row{"far ahead", Kind::kWrite, kFirst + soft::kPsnHalf - 1, 0, Condition::kSequence},
+        Row{"before all", Kind::kWrite, kFirst - 1, 0, Condition::kSilence},
+        Row{"half around", Kind::kWrite, kFirst + soft::kPsnHalf, 0, Condition::kSilence},
+        Row{"an atomic of before", Kind::kAtomic, kFirst - 1, 0, Condition::kSilence}})
+    check(row);
+  CHECK(*memory.data() == 0);
+  // In its turn, and once more, because its answer may be lost.
+  for (int time = 0; time < 2; ++time)
+    CHECK(write(Kind::kWrite, kFirst, source).kind == Kind::kAck);
+  CHECK(*memory.data() == 0xee);
+  check({"two before", Kind::kWrite, kFirst - 1, 0, Condition::kSilence});
+  check({"an atomic that was a write", Kind::kAtomic, kFirst, 0, Condition::kSilence});
+  check({"a stranger again", Kind::kWrite, kFirst, 2, Condition::kSilence});
   ::close(fd);
 }
 

@@ -351,6 +351,7 @@ TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {
   CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ib}}) == ib);
   CHECK(common_network({{ib, ethernet}, {ethernet, ib}, {ethernet, ib}}) == ethernet);
   CHECK(common_network({{storage, ethernet}, {ib, ethernet}}) == ethernet);
+  CHECK(common_network({{ib, ethernet}, {ethernet, ib}}) == ib);  // as near: that of PE 0
   CHECK(common_network({{storage}, {ib}}) == std::nullopt);
   CHECK(network_text(ethernet) == "Ethernet");
   CHECK(network_text(ib) == "InfiniBand subnet 000000000000fe80");

@@ -150,7 +150,7 @@ TEST_CASE("events_of_queues_say_which_and_to_whom") {
   const std::unique_ptr<Mlx5Nic> nic = setup.open();
   nic->use_queue_memory(setup.memory.queue_region());
   for (int queue : {0, 1}) (void)nic->create_queue(Memory::place(queue));
-  nic->connect(1, 3, nic->connect_info(0), 0);
+  nic->connect(0, 3, nic->connect_info(1), 0);
   // Of each queue what breaks it, and of its completion queue.
   const auto& watched = fake_verbs().watched;
   REQUIRE(watched.size() == 8);
@@ -176,7 +176,7 @@ TEST_CASE("events_of_queues_say_which_and_to_whom") {
       FakeVerbs::raise_device(cookie_of(queue, event));
       const std::vector<std::string> texts = told.first(++count);
       REQUIRE(texts.size() == count);
-      const int pe = queue == 0 ? -1 : 3;
+      const int pe = queue == 0 ? 3 : -1;
       CHECK_THAT(texts.back(), Catch::StartsWith(strprintf("%d mlx5_7, queue %d to PE %d: %s", pe,
                                                            queue, pe, text)));
     }

@@ -239,8 +239,16 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   obj.cq = {pair.cq, &cq};
   obj.srq = {srq, &srq_out};
   obj.ah = {ah, &ah_out};
+  mlx5dv_pd pd{};
+  pd.comp_mask = 1;
+  obj.pd = {nic.pd, &pd};
+  cq.comp_mask = ah_out.comp_mask = 1;
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD) == 0);
+  CHECK(pd.pdn == nic.pd->handle);
+  CHECK(pd.comp_mask == 0);  // nothing that is optional is answered
   REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH) ==
           0);
+  CHECK((cq.comp_mask == 0 && ah_out.comp_mask == 0));
   CHECK(qp.sq.wqe_cnt == 16);
   CHECK(qp.sq.stride == 64);
   CHECK((reinterpret_cast<std::uintptr_t>(qp.bf.reg) & 0xfff) == 0x800);

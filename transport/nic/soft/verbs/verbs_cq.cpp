@@ -90,19 +90,14 @@ ibv_cq_ex* create_cq(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
     for (std::size_t end = entry_bytes; end <= bytes; end += entry_bytes)
       first[end - 1] = kInvalidEntry;
     cq->uar = engine.create_uar(&cq->page);
-    try {
-      cq->verbs.handle = engine.create_cq(
-          {.buffer = cq->memory.entries(),
-           .log_entries = log,
-           .entry_bytes = entry_bytes,
-           .ignore_overrun = (wanted.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0,
-           .record = cq->memory.record(),
-           .uar = cq->uar});
-    } catch (...) {
-      engine.destroy_uar(cq->uar);
-      throw;
-    }
     state.resources.add(Resource::kUar, cq->uar);
+    cq->verbs.handle =
+        engine.create_cq({.buffer = cq->memory.entries(),
+                          .log_entries = log,
+                          .entry_bytes = entry_bytes,
+                          .ignore_overrun = (wanted.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0,
+                          .record = cq->memory.record(),
+                          .uar = cq->uar});
     state.resources.add(Resource::kCq, cq->verbs.handle);
     if (wanted.channel != nullptr) engine.watch_cq(cq->verbs.handle);
     publish(*cq, context, wanted);
