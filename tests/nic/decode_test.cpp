@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 namespace gshmem::nic {
@@ -206,6 +208,35 @@ TEST_CASE("ds_must_fit_the_opcode") {
   bad(join({control(0, 0x23, 3), kData8, kData8}), "ds 3 in DUMP");
 }
 
+TEST_CASE("an_entry_that_is_cut_off_names_what_it_has_no_room_for") {
+  const char *const address = "remote address segment", *const operands = "operands";
+  struct Row {
+    std::uint8_t opmod, opcode, units;
+    const char *what, *name;
+  };
+  for (const Row& row : {Row{0, 0x08, 1, address, "WRITE"},
+                         {0, 0x10, 1, address, "READ"},
+                         {0, 0x11, 1, address, "ATOMIC_CS"},
+                         {0, 0x12, 1, address, "ATOMIC_FA"},
+                         {8, 0x14, 1, address, "MASKED_CS"},
+                         {9, 0x15, 1, address, "MASKED_FA"},
+                         {0, 0x11, 2, "atomic segment", "ATOMIC_CS"},
+                         {0, 0x12, 2, "atomic segment", "ATOMIC_FA"},
+                         {8, 0x14, 2, operands, "MASKED_CS"},
+                         {9, 0x14, 2, operands, "MASKED_CS"},
+                         {9, 0x14, 3, operands, "MASKED_CS"},
+                         {8, 0x15, 2, operands, "MASKED_FA"},
+                         {9, 0x15, 2, operands, "MASKED_FA"}}) {
+    Bytes wqe = control(row.opmod, row.opcode, row.units);
+    wqe.resize(row.units * 16u);
+    const std::string reason =
+        "ds " + std::to_string(row.units) + " has no room for the " + row.what + " of " + row.name;
+    bad(wqe, reason.c_str());
+    CHECK(decode(wqe).reason == reason);
+    CHECK(decode(wqe).wqe.local.empty());
+  }
+}
+
 TEST_CASE("inline_headers_must_fit") {
   Bytes data = {0x80, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   bad(join({control(0, 8, 3), kRemote, data}), "13 bytes inline do not fit into ds 3");
@@ -244,6 +275,10 @@ TEST_CASE("opcodes_that_are_not_executed_are_errors_with_their_name") {
                                                                    {0x13, "unknown"},
                                                                    {0xee, "unknown"}}) {
     bad(control(0, opcode, 1), name);
+    char begin[16];
+    std::snprintf(begin, sizeof begin, "opcode 0x%02x (", unsigned{opcode});
+    const std::string shown = *name == 'u' ? "unknown opcode" : name;
+    CHECK(decode(control(0, opcode, 1)).reason == begin + shown + ")");
   }
 }
 
@@ -299,6 +334,11 @@ TEST_CASE("a_dump_names_the_entry_and_shows_its_bytes") {
         "  010:  00 00 00 12  34 56 78 90  de ad be ef  00 00 00 00\n"
         "  020:  00 00 00 64  11 22 33 44  00 00 7f ff  00 00 10 00");
   CHECK(dump_wqe(wqe.data(), 0).empty());
+  CHECK(dump_wqe(wqe.data(), 5) == "\n  000:  00 12 34 08  ab");
+  CHECK(dump_wqe(wqe.data(), 17) ==
+        "WRITE index 4660 qpn 0xabcdef ds 3 opmod 0x00 flags 0x08\n"
+        "  000:  00 12 34 08  ab cd ef 03  00 00 00 08  00 00 00 00\n"
+        "  010:  00");
 }
 
 }  // namespace
