@@ -131,16 +131,18 @@ TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
           std::mutex mutex;
           std::vector<Kind> sent;
           std::atomic<int> errors{0};
-          FirstUse thread(pe.queues(), {.my_pe = 0,
-                                        .asked = &asked,
-                                        .is_woken = false,
-                                        .send =
-                                            [&](int, std::span<const std::byte> letter) {
-                                              const std::lock_guard lock(mutex);
-                                              std::memcpy(&sent.emplace_back(), letter.data(),
-                                                          sizeof(Kind));
-                                            },
-                                        .on_error = [&](const Error&, int) { ++errors; }});
+          std::string why;
+          FirstUse thread(
+              pe.queues(),
+              {.my_pe = 0,
+               .asked = &asked,
+               .is_woken = false,
+               .send =
+                   [&](int, std::span<const std::byte> letter) {
+                     const std::lock_guard lock(mutex);
+                     std::memcpy(&sent.emplace_back(), letter.data(), sizeof(Kind));
+                   },
+               .on_error = [&](const Error& error, int) { why = error.what(), ++errors; }});
           const auto take = [&](Kind kind) {
             std::vector<std::byte> letter(
                 8 + (kind == Kind::kConfirm ? 0 : 2 * sizeof(QueueSet::QueueInfo)));
@@ -176,6 +178,7 @@ TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
           expect(wait(goes_on) && errors == 0, "now it does");
           take(Kind::kConfirm);
           expect(wait([&] { return errors == 1; }), "and says so once");
+          expect(why == "no connection to PE 1: a letter of kind 2 at stage 3", why);
           pe.barrier();
         }) == "");
 }
@@ -244,9 +247,13 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
   Connected pe(Job::one_host_each(1), std::move(boots[0]), ConnectChoice::kUse);
   std::uint32_t asked = 0;
   const bool is_woken = GENERATE(true, false);
-  std::atomic<int> about{-1}, sent{0};
+  constexpr int kNobody = -100;
+  std::atomic<int> about{kNobody}, sent{0};
   std::string why;
-  const auto tell = [&](const Error& error, int from) { why = error.what(), about = from; };
+  int code = 0;
+  const auto tell = [&](const Error& error, int from) {
+    why = error.what(), code = error.code(), about = from;
+  };
   FirstUse thread(pe.queues(), {.my_pe = 0,
                                 .asked = &asked,
                                 .is_woken = is_woken,
@@ -254,7 +261,7 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
                                 .on_error = tell});
   // Of half a header; of none, part of one, one queue; from a PE that is none, one with two queues.
   const std::vector<std::byte> letter(GENERATE(3u, 8u, 9u, 8u + 2 * sizeof(ConnectInfo)));
-  const int from = GENERATE(7, 0);
+  const int from = GENERATE(7, 0, -1);
   // It takes no core while nothing comes.
   const auto used = [] {
     timespec now{};
@@ -265,9 +272,15 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
   ::usleep(20'000);
   CHECK(used() - before < 0.01);
   thread.take(from, letter);
-  for (int i = 0; i < 20000 && about < 0; ++i) ::usleep(1000);
+  for (int i = 0; i < 20000 && about == kNobody; ++i) ::usleep(1000);
   CHECK(about == from);
-  CHECK((why.find("a letter of ") != std::string::npos) == (letter.size() % 2 != 0));
+  const std::string bytes = std::to_string(letter.size());
+  CHECK(why == "no connection to PE " + std::to_string(from) + ": " +
+                   (letter.size() % 2 != 0 ? "a letter of " + bytes + " bytes"
+                    : from != 0            ? "no queues of context 0 to PE " + std::to_string(from)
+                    : letter.size() == 8   ? std::string("it tells of 0 queues, not 2")
+                                           : "it tells of 1 queues, not 2"));
+  CHECK(code == GSHMEMX_ERROR_INTERNAL);
   CHECK(sent == 0);
 }
 

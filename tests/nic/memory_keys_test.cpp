@@ -22,7 +22,12 @@ using test::expect;
 /// Registers memory by its offset. No key is given twice.
 class Registering final : public Nic {
  public:
-  explicit Registering(std::uint32_t first) : next_(first) {}
+  explicit Registering(std::uint32_t first, std::string port = "")
+      : next_(first), port_(std::move(port)) {}
+  std::string port() const override { return port_; }
+  std::unique_ptr<Nic> open_port(const std::string& port) override {
+    return std::make_unique<Registering>(next_ + 50, port);
+  }
   const char* name() const noexcept override { return "registering"; }
   std::string describe() const override { return name(); }
   Limits limits() const override { return {}; }
@@ -49,6 +54,7 @@ class Registering final : public Nic {
 
  private:
   std::uint32_t next_;
+  std::string port_;
 };
 
 /// A PE with two NICs, whose heap is registered.
@@ -144,6 +150,39 @@ TEST_CASE("the_own_ports_have_all_memory_whoever_is_reached_by_them") {
         pe.expect_keys(pe.add());
       },
       needs);
+}
+
+TEST_CASE("ports_of_others_have_memory_beside_the_heap_where_more_than_atomics_go_by_them") {
+  using Needs = OnePe::Needs;
+  for (const Needs needs : {Needs::kAll, Needs::kAtomics, Needs::kNobody}) {
+    auto boots = bootstrap::create_threads(2, 60);
+    CHECK(test::run_threads(2, [&](int me) {
+            bootstrap::Bootstrap& boot = *boots[static_cast<std::size_t>(me)];
+            NicList list;
+            list.push_back(std::make_unique<Registering>(1000, me == 0 ? "d0" : "d1"));
+            Rails rails(std::move(list));
+            rails.open_host_ports(boot, {0, 0});
+            std::vector<std::uint64_t> table(64);
+            MemoryKeys keys(rails, [&](std::size_t) { return table.data(); });
+            std::vector<int> peers{0, 1};
+            if (needs == Needs::kNobody) peers.clear();
+            keys.register_heap({nullptr, OnePe::kHeap}, peers,
+                               [&](int) { return needs == Needs::kAtomics; });
+            keys.exchange(boot);
+            keys.add(OnePe::region());
+            const auto& own = static_cast<const Registering&>(rails[0]);
+            const auto& guest = static_cast<const Registering&>(*rails.all().back());
+            expect(rails.all().size() == 2 && &own != &guest, "the other one's port is open");
+            expect(own.registered.count(OnePe::kBeside) == 1, "the own port has it");
+            expect(guest.registered.count(OnePe::kBeside) == (needs == Needs::kAll ? 1 : 0),
+                   "the other port where payload goes by it");
+            expect(guest.bytes.count(0) == (needs == Needs::kNobody ? 0 : 1), "and the heap");
+            if (needs != Needs::kNobody)
+              expect(guest.bytes.at(0) ==
+                         (needs == Needs::kAll ? OnePe::kHeap : std::uint64_t{abi::kInternalBytes}),
+                     "or its beginning");
+          }) == "");
+  }
 }
 
 TEST_CASE("where_a_nic_refuses_memory_no_other_one_keeps_it") {

@@ -62,6 +62,7 @@ class Noting final : public Nic {
   void use_queue_memory(const Region& region) override {
     require(region.kind == MemoryKind::kHost || port_ != "d14", GSHMEMX_ERROR_NIC,
             "no peer memory");
+    expect(region.gpu == (region.kind == MemoryKind::kHost ? -1 : 0), "the GPU that has it");
     memories.push_back(region);
   }
   Keys register_memory(const Region& region) override {
@@ -73,6 +74,11 @@ class Noting final : public Nic {
     require(port_ != "d15" || made < 4, GSHMEMX_ERROR_NIC, "no more queue pairs");
     queues.push_back({-1, place.depth, 0, {}});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
+    expect(place.record < place.cq_record, "the records are one after the other");
+    take_part(place.entries, place.depth * 64u);
+    take_part(place.completion, 64);
+    take_part(place.record, 8);
+    take_part(place.cq_record, 8);
     const char* const memory = static_cast<const char*>(memories.back().base);
     const abi::CompletionEntry none = no_completion();
     expect(std::memcmp(memory + place.completion, &none, sizeof(none)) == 0, "none is complete");
@@ -117,9 +123,21 @@ class Noting final : public Nic {
   std::uint64_t heap_bytes = 0;
 
  private:
+  /// Of the memory of now, where no other queue has a part. One that is made again has the same.
+  void take_part(std::uint64_t begin, std::uint64_t bytes) {
+    const char* const first = static_cast<const char*>(memories.back().base) + begin;
+    const std::pair mine(first, first + bytes);
+    for (const Noting* nic : all_)
+      for (const auto& part : nic->parts_)
+        expect(part == mine || mine.first >= part.second || mine.second <= part.first,
+               "parts of queues are apart");
+    parts_.push_back(mine);
+  }
+
   int pe_;
   std::string port_;
   std::vector<const Noting*>& all_;
+  std::vector<std::pair<const char*, const char*>> parts_;
   std::size_t doorbells_ = 0;
 };
 

@@ -84,6 +84,18 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   CHECK(view.atomic_key.get() == ~Noting::key_of(0, "d0"));
 }
 
+/// Of one PE: its queues count from 0, and each has a cursor.
+void expect_whole(const abi::NicView& view) {
+  CHECK(view.count == view.per_pe);
+  CHECK(view.max_message == 1 << 20);
+  CHECK(view.used != nullptr);
+  for (std::uint32_t i = 0; i < view.count; ++i) {
+    CHECK(view.queues[i].index == i);
+    CHECK(view.queues[i].cursor == view.cursors + i);
+    CHECK(int{view.queues[i].pe} == 0);
+  }
+}
+
 TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") {
   const auto boots = bootstrap::create_threads(1, 60);
   std::vector<const Noting*> all;
@@ -107,8 +119,23 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
       REQUIRE(context.shared.per_pe == (rail == 0 ? 1u : 2u));
       CHECK(int{context.shared.queues[0].rail} == 0);
       CHECK(int{context.shared.queues[context.shared.per_pe - 1].rail} == rail);
+      expect_whole(context.shared);
+      expect_whole(context.exclusive);
+      CHECK(context.shared.rails == context.shared.per_pe);
+      CHECK(context.shared.map == static_cast<abi::QueueMap>(rail == 0 ? 0 : 1));
+      CHECK((context.shared.traits & abi::QueueTraits::kExclusive) == 0);
+      CHECK((context.shared.flags & abi::kNicFlush) != 0);  // of three rails
+      CHECK(context.exclusive.queues == context.shared.queues);
+      CHECK(context.exclusive.rails == 1);
+      CHECK(context.exclusive.map == abi::QueueMap::kPe);
+      CHECK(context.exclusive.traits == (context.shared.traits | abi::QueueTraits::kExclusive));
+      CHECK((context.exclusive.flags ^ context.shared.flags) == abi::kNicFlush);
+      CHECK((context.shared.first_use != nullptr) == (config.connect == ConnectChoice::kUse));
     }
   }
+  expect_whole(queues.view());
+  CHECK(queues.view().rails == 3);
+  CHECK(queues.view().map == config.qp_map);
 }
 
 TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {

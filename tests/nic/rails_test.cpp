@@ -46,8 +46,17 @@ class Described final : public Nic {
   CreatedQueue create_queue(const QueuePlace&) override { return {}; }
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
-  void start() override {}
-  void stop() noexcept override {}
+  void start() override { ++started; }
+  void stop() noexcept override { ++stopped; }
+  std::string port() const override { return name_; }
+  std::string describe_ends(std::uint32_t number, int pe) const override {
+    return number == 7 ? name_ + " to PE " + std::to_string(pe) : "";
+  }
+  std::string queue_status(std::uint32_t number, int) const override {
+    return number == 7 ? "state of " + name_ : "";
+  }
+  std::string history() const override { return name_ == "b" ? "b is down" : ""; }
+  int started = 0, stopped = 0;
 
  private:
   std::string name_;
@@ -169,6 +178,58 @@ TEST_CASE("rails_can_what_all_of_them_can") {
   CHECK_FALSE(all.coherent_atomics);
   CHECK(rails.describe() == "a; b; c");
   CHECK(rails.count() == 3);
+}
+
+TEST_CASE("rails_have_registers_and_first_use_where_all_of_them_have") {
+  for (const bool registers : {false, true}) {
+    for (const bool first_use : {false, true}) {
+      NicList nics;
+      nics.push_back(
+          std::make_unique<Described>("a", Nic::Limits{.registers = true, .first_use = true}));
+      nics.push_back(std::make_unique<Described>(
+          "b", Nic::Limits{.registers = registers, .first_use = first_use}));
+      const Nic::Limits all = Rails(std::move(nics)).limits();
+      CHECK(all.registers == registers);
+      CHECK(all.first_use == first_use);
+    }
+  }
+}
+
+TEST_CASE("an_error_of_a_queue_is_explained_by_all_that_its_nics_know") {
+  NicList nics;
+  std::vector<const Described*> each;
+  for (const char* name : {"a", "b"}) {
+    auto nic = std::make_unique<Described>(name, Nic::Limits{});
+    each.push_back(nic.get());
+    nics.push_back(std::move(nic));
+  }
+  Rails rails(std::move(nics));
+  CHECK(rails.explain(7, 3, GSHMEMX_ERROR_NIC) == "a to PE 3; b to PE 3; b is down");
+  CHECK(rails.explain(7, 3, GSHMEMX_ERROR_TIMEOUT) ==
+        "a to PE 3; state of a; b to PE 3; state of b; b is down");
+  CHECK(rails.explain(8, 3, GSHMEMX_ERROR_TIMEOUT) == "b is down");
+  rails.start();
+  for (const Described* nic : each) CHECK((nic->started == 1 && nic->stopped == 0));
+  rails.stop();
+  for (const Described* nic : each) CHECK((nic->started == 1 && nic->stopped == 1));
+}
+
+TEST_CASE("names_of_ports_are_at_most_79_bytes") {
+  for (const std::size_t bytes : {79u, 80u}) {
+    const auto boots = bootstrap::create_threads(1, 60);
+    NicList nics;
+    nics.push_back(std::make_unique<Described>(std::string(bytes, 'x'), Nic::Limits{}));
+    Rails rails(std::move(nics));
+    std::string why;
+    try {
+      rails.open_host_ports(*boots[0], {0});
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    CHECK(why == (bytes < 80 ? "" : "the name of a port is too long: " + std::string(80, 'x')));
+    CHECK_FALSE(rails.any_one_way());
+    CHECK_FALSE(rails.is_one_way(0, 0));
+  }
 }
 
 TEST_CASE("only_the_first_rail_fetches") {

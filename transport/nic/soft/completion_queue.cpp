@@ -43,7 +43,7 @@ bool CompletionQueue::take_event() {
 
 bool CompletionQueue::write(nic::Completion completion) {
   if (overrun_) return false;
-  if (!attributes_.ignore_overrun && attributes_.record != nullptr && full()) {
+  if (!attributes_.ignore_overrun && full()) {
     overrun_ = true;
     return false;
   }
