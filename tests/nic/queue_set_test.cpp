@@ -20,9 +20,11 @@ TEST_CASE("connecting_queues_costs_bytes_in_proportion_to_the_job") {
   const int n = GENERATE(2, 5, 48);
   // Keys and ports of all, and for each other PE three connections both ways.
   const std::size_t most = static_cast<std::size_t>(n) * (256 + 3 * 2 * sizeof(ConnectInfo));
-  run_job(Job::one_host_each(n), [&](Connected& pe, int) {
+  run_job(Job::one_host_each(n), [&](Connected& pe, int me) {
     expect(pe.moved <= most, std::to_string(pe.moved));
     expect(pe.count() == (n - 1) * 3, "two queues to each peer, and one of a context");
+    expect(pe.queues().one_by_each_nic() == std::vector<std::uint32_t>{me == 0 ? 2u : 0u},
+           "of the NIC the first one, to the first peer");
     pe.expect_two_ends();
   });
 }
@@ -105,6 +107,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   Rails rails(std::move(nics));
   Memory memory;
   Config config;
+  config.qps_per_pe = 2;  // one by each rail
   config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
   QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
   int nth = 0;
@@ -134,6 +137,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
     }
   }
   expect_whole(queues.view());
+  CHECK(queues.one_by_each_nic() == std::vector<std::uint32_t>{0, 1, 2});
   CHECK(queues.view().rails == 3);
   CHECK(queues.view().map == config.qp_map);
 }
