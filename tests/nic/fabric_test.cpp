@@ -597,6 +597,11 @@ TEST_CASE("requests_have_all_of_their_packets_and_take_the_answers_that_are_thei
   CHECK(atomic.length == 8);
   CHECK(atomic.operands.compare == 0x1111);
   CHECK(atomic.operands.swap_or_add == 0x2222);
+  // It is not there yet: asked again, as another attempt, to which alone the answer may be.
+  end.answer(atomic, Kind::kNotReady);
+  const std::uint32_t attempt = atomic.epoch;
+  atomic = end.packet(5, Kind::kAtomic, 0, 0);
+  CHECK(atomic.epoch == attempt + 1);
   atomic.old = 0x123456789abcdef0;
   end.answer(atomic, Kind::kOld);
   CHECK_FALSE(queue.wait(swap).error());

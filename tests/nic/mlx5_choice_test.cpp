@@ -343,6 +343,32 @@ TEST_CASE("missing_gid_says_what_to_do") {
              Catch::Contains("GSHMEM_IB_GID_INDEX=7") && Catch::Contains("3 (fe80:"));
 }
 
+TEST_CASE("gids_are_written_as_addresses") {
+  Gid ipv4{}, ipv6{};
+  ipv4[10] = ipv4[11] = 0xff;
+  for (std::size_t i = 0; i < 16; ++i) {
+    if (i >= 12) ipv4[i] = static_cast<std::uint8_t>(i - 11);
+    ipv6[i] = static_cast<std::uint8_t>(0xf0 + i);
+  }
+  CHECK(gid_text(ipv4) == "::ffff:1.2.3.4");
+  CHECK(gid_address(ipv4) == "1.2.3.4");
+  CHECK(gid_text(ipv6) == "f0f1:f2f3:f4f5:f6f7:f8f9:fafb:fcfd:feff");
+  CHECK(gid_address(ipv6) == gid_text(ipv6));
+  for (const auto& [first, second, local] : {std::tuple{0xfe, 0x80, true},
+                                             {0xfe, 0xbf, true},
+                                             {0xfe, 0xc0, false},
+                                             {0xfe, 0x40, false},
+                                             {0xfd, 0x80, false}}) {
+    Gid gid{};
+    gid[0] = static_cast<std::uint8_t>(first);
+    gid[1] = static_cast<std::uint8_t>(second);
+    CHECK(gid_is_link_local(gid) == local);
+  }
+  CHECK(std::string(link_layer_name(LinkLayer::kEthernet)) == "Ethernet");
+  CHECK(std::string(link_layer_name(LinkLayer::kInfiniBand)) == "InfiniBand");
+  CHECK(std::string(link_layer_name(static_cast<LinkLayer>(0))) == "unknown link layer");
+}
+
 TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {
   const Network ib{LinkLayer::kInfiniBand, {}, 0xfe80}, storage{LinkLayer::kInfiniBand, {}, 0x1234},
       ethernet{LinkLayer::kEthernet, {}, 0};

@@ -380,7 +380,6 @@ std::uint64_t* QueueSet::reachable(const Nic& nic, std::uint64_t* doorbell) {
 }
 
 void QueueSet::map_doorbells(Batch& batch) {
-  batch.doorbells.clear();
   for (const Queue& queue : batch.queues)
     batch.doorbells.push_back(reachable(*queue.own.nic, queue.own.created.doorbell));
 }
