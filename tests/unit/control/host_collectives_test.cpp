@@ -1,0 +1,216 @@
+// Collectives of a host's first PE; the test is the tree and the other hosts.
+#include "host/control/host_collectives.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace gshmem;
+using namespace gshmem::control;
+using net::Frame;
+using net::FrameKind;
+
+namespace {
+
+/// PE 0, which is alone on its host or with PE 1.
+struct Rig {
+  explicit Rig(const std::vector<std::string>& hosts)
+      : group(group_hosts(hosts, 0)),
+        memory(HostCollectives::board_bytes(group) / Board::kAlignment + 1),
+        collectives(group, memory.data(),
+                    {.contribute = [this](const Frame& frame) { hear(frame); },
+                     .expired =
+                         [this](std::uint64_t number) {
+                           expired.push_back(number);
+                           if (on_expired) on_expired(number);
+                         },
+                     .stopped = [this] { return stopped; }}) {}
+
+  void hear(const Frame& frame) {
+    said.push_back(frame);
+    const net::FrameHeader header = net::header_of(frame);
+    if (header.kind == FrameKind::kContribution && answers) return result(header.number, {0, true});
+    if (header.kind == FrameKind::kPart && on_part) on_part(header);
+  }
+  void result(std::uint64_t number, const Rows& rows, const std::string& bytes = "") {
+    collectives.deliver(
+        rows_frame(FrameKind::kResult, number, rows, std::as_bytes(std::span(bytes))));
+  }
+  void part(std::uint64_t number, int from, const std::string& bytes) {
+    collectives.deliver(net::make_frame({.kind = FrameKind::kPart, .number = number, .rank = from},
+                                        std::as_bytes(std::span(bytes))));
+  }
+  template <class Call>
+  std::string error_of(gshmemx_status code, const Call& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      CHECK(error.code() == code);
+      return error.what();
+    }
+    return "";
+  }
+
+  struct alignas(Board::kAlignment) Line {
+    char bytes[Board::kAlignment] = {};
+  };
+  HostGroup group;
+  std::vector<Line> memory;
+  std::vector<Frame> said;
+  std::vector<std::uint64_t> expired;
+  std::string stopped;
+  bool answers = true;  ///< contributions: all have come
+  std::function<void(const net::FrameHeader&)> on_part;
+  std::function<void(std::uint64_t)> on_expired;
+  HostCollectives collectives;
+};
+
+std::string text_in(const Frame& frame) {
+  const net::ByteView bytes = net::payload_of(frame);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+TEST_CASE("parts_of_an_alltoall_count_once_of_its_number_and_of_pes_that_there_are") {
+  Rig rig({"a", "b", "c"});
+  rig.on_part = [&](const net::FrameHeader& mine) {
+    if (mine.detail != 2) return;
+    rig.part(mine.number - 1, 1, "old");
+    rig.part(mine.number, -1, "bad");
+    rig.part(mine.number, 3, "bad");
+    rig.part(mine.number, 0, "own");
+    rig.part(mine.number, 0, "two");
+    rig.part(mine.number, 1, "x");  // less than others bring
+    rig.part(mine.number, 2, "more");
+    rig.part(mine.number, 2, "two");
+  };
+  std::string got = "?????????";
+  rig.collectives.alltoall("abcdefghi", got.data(), 3);
+  CHECK(got == std::string("ownx\0\0mor", 9));
+  REQUIRE(rig.said.size() == 5);  // between two meetings
+  for (const std::size_t pe : {0u, 1u, 2u}) {
+    const net::FrameHeader header = net::header_of(rig.said[pe + 1]);
+    CHECK(header.rank == 0);
+    CHECK(header.detail == pe);
+    CHECK(header.number == 1);
+    CHECK(text_in(rig.said[pe + 1]) == std::string("abcdefghi").substr(3 * pe, 3));
+  }
+  rig.part(1, 1, "it is over");
+  CHECK(got == std::string("ownx\0\0mor", 9));
+}
+
+TEST_CASE("who_brings_no_part_is_named_and_what_comes_later_is_dropped") {
+  Rig rig({"a", "b", "c", "d"});
+  rig.collectives.set_timeout(0.03);
+  rig.on_part = [&](const net::FrameHeader& mine) {
+    if (mine.detail == 0) rig.part(mine.number, 0, "0");
+    if (mine.detail == 2) rig.part(mine.number, 2, "2");
+  };
+  std::string got = "????";
+  const auto call = [&] { rig.collectives.alltoall("abcd", got.data(), 1); };
+  const std::string why = "no data of PE 1, and of 2 PEs in all, within 0.03 s";
+  CHECK(rig.error_of(GSHMEMX_ERROR_TIMEOUT, call) == why);
+  rig.part(1, 1, "1");
+  CHECK(got == "0?2?");
+  CHECK(rig.error_of(GSHMEMX_ERROR_TIMEOUT, call) == why);
+  CHECK(rig.error_of(GSHMEMX_ERROR_TIMEOUT, [&] { rig.collectives.barrier(); }) == why);
+}
+
+TEST_CASE("a_reason_to_give_up_ends_the_wait_for_parts_and_for_a_result") {
+  Rig parts({"a", "b"}), result({"a", "b"});
+  parts.on_part = [&](const net::FrameHeader&) { parts.stopped = "PE 1 died"; };
+  std::string got = "??";
+  CHECK(parts.error_of(GSHMEMX_ERROR_PEER_FAILED,
+                       [&] { parts.collectives.alltoall("ab", got.data(), 1); }) == "PE 1 died");
+  result.answers = false;
+  result.stopped = "PE 1 left";
+  CHECK(result.error_of(GSHMEMX_ERROR_PEER_FAILED, [&] { result.collectives.barrier(); }) ==
+        "PE 1 left");
+  CHECK(result.expired.empty());
+}
+
+TEST_CASE("who_is_missing_on_other_hosts_is_told_by_the_root_which_is_asked") {
+  Rig told({"a", "b"}), late({"a", "b"}), stopped({"a", "b"});
+  for (Rig* rig : {&told, &late, &stopped}) {
+    rig->answers = false;
+    rig->collectives.set_timeout(0.02);
+  }
+  const auto barrier_of = [](Rig& rig, gshmemx_status code) {
+    return rig.error_of(code, [&] { rig.collectives.barrier(); });
+  };
+  told.on_expired = [&](std::uint64_t number) {
+    told.collectives.deliver(
+        net::make_frame({.kind = FrameKind::kMissing, .number = number, .rank = 1}));
+  };
+  CHECK(barrier_of(told, GSHMEMX_ERROR_TIMEOUT) ==
+        "PE 1 did not reach a host barrier within 0.02 s");
+  CHECK(told.expired == std::vector<std::uint64_t>{1});
+  // It has come meanwhile.
+  late.on_expired = [&](std::uint64_t number) { late.result(number, {0, true}); };
+  CHECK(barrier_of(late, GSHMEMX_SUCCESS).empty());
+  CHECK(late.expired == std::vector<std::uint64_t>{1});
+  stopped.on_expired = [&](std::uint64_t) { stopped.stopped = "PE 0 was stopped"; };
+  CHECK(barrier_of(stopped, GSHMEMX_ERROR_PEER_FAILED) == "PE 0 was stopped");
+}
+
+TEST_CASE("results_are_taken_when_they_are_as_long_as_they_say_and_fit_a_piece") {
+  Rig rig({"a", "b", "a"});
+  rig.answers = false;
+  Board other(rig.memory.data(), 1, 2);  // of PE 2
+  other.bring("c", 1);
+  const std::string before(Board::kPieceBytes + 1, '-');
+  std::string got = "???";
+  rig.on_expired = [&](std::uint64_t number) {
+    rig.result(number, {Board::kPieceBytes + 1, true}, before);
+    rig.result(number, {1, false}, "ab");
+    rig.result(number, {1, true}, "abc");
+    CHECK(other.await_release(Deadline(0.001), [] { return false; }) == Board::Waited::kTimeout);
+    rig.result(number, {1, false}, "acb");  // by host
+  };
+  rig.collectives.set_timeout(0.02);
+  rig.collectives.allgather("a", got.data(), 1);
+  CHECK(got == "abc");
+  // What this host brings.
+  REQUIRE(rig.said.size() == 1);
+  CHECK(text_in(rig.said[0]) == "ac");
+  CHECK_FALSE(rows_of(net::header_of(rig.said[0])).alike);
+  // A whole piece that is alike everywhere.
+  const std::string whole(Board::kPieceBytes, 'w');
+  std::string all(3 * whole.size(), '?');
+  other.bring(whole.data(), whole.size());
+  rig.on_expired = [&](std::uint64_t number) {
+    rig.result(number, {Board::kPieceBytes, true}, whole);
+  };
+  rig.collectives.allgather(whole.data(), all.data(), whole.size());
+  CHECK(all == whole + whole + whole);
+  CHECK(rows_of(net::header_of(rig.said[1])).alike);
+  CHECK(text_in(rig.said[1]) == whole);
+  // PEs in different calls: less is filled with zeros, on this host and in what comes.
+  other.bring("cc", 2);
+  rig.on_expired = [&](std::uint64_t number) { rig.result(number, {1, false}, "xyz"); };
+  std::string twice = "??????";
+  rig.collectives.allgather("b", twice.data(), 1);
+  CHECK(text_in(rig.said[2]) == std::string("b\0cc", 4));
+  CHECK(twice == "xzy???");
+  other.bring("", 0);
+  rig.on_expired = [&](std::uint64_t number) { rig.result(number, {1, true}, "x"); };
+  rig.collectives.allgather("bb", twice.data(), 2);
+  CHECK(twice == std::string("x\0x\0x\0", 6));
+}
+
+TEST_CASE("who_of_this_host_has_not_come_is_known") {
+  Rig rig({"a", "a", "b"});
+  Board other(rig.memory.data(), 1, 2);
+  CHECK(rig.collectives.missing_here(1) == 0);
+  rig.collectives.set_timeout(0.02);
+  CHECK(rig.error_of(GSHMEMX_ERROR_TIMEOUT, [&] { rig.collectives.barrier(); }) ==
+        "PE 1 did not reach a host barrier within 0.02 s");
+  CHECK(rig.expired.empty());  // the root need not be asked
+  CHECK(rig.collectives.missing_here(1) == 1);
+  other.bring(nullptr, 0);
+  CHECK(rig.collectives.missing_here(1) == -1);
+}
