@@ -230,8 +230,6 @@ void Tree::take(int from, const Frame& frame) {
     case FrameKind::kPart:
     case FrameKind::kLetter:
       return forward(frame);
-    case FrameKind::kGoodbye:
-      return gone(from, PeerEvent::kLeft);
     default:
       return;
   }

@@ -21,11 +21,12 @@ abi::FaultRecord fault_of(int code, const char* call, const char* argument = "")
   return fault;
 }
 
-std::string text_of(abi::Rule rule, std::int64_t value, std::uint64_t limit) {
+std::string text_of(abi::Rule rule, std::int64_t value, std::uint64_t limit, int pe = -1) {
   abi::FaultRecord fault = fault_of(GSHMEMX_ERROR_INVALID_VALUE, "gshmem_call", "it");
   fault.rule = rule;
   fault.value = static_cast<std::uint64_t>(value);
   fault.limit = limit;
+  fault.pe = pe;
   const std::string text = fault_message(fault), start = "gshmem_call: argument it";
   CHECK(text.substr(0, start.size()) == start);
   return text.substr(start.size());
@@ -59,6 +60,10 @@ TEST_CASE("a_bad_argument_is_told_by_the_rule_that_it_breaks") {
         " = 0xff: the block has given other memory, release that first");
   CHECK(text_of(Rule::kZero, 5, 0) == " = 5 must be 0");
   CHECK(text_of(Rule::kElements, 5, 8) == " has 5 elements, where 8 are needed");
+  CHECK(text_of(Rule::kSameCall, 0, 0, 3) == ": PE 3 of the team is in another collective");
+  CHECK(text_of(Rule::kSame, -5, 8, 3) == " = -5 differs from that of PE 3, 8");
+  CHECK(text_of(Rule::kSameBytes, 5, 8, 3) ==
+        " is of 5 bytes, and of 8 on PE 3: all members bring as many");
   CHECK(text_of(Rule::kNone, 255, 0) == " = 0xff");
 }
 

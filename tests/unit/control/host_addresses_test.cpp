@@ -46,6 +46,22 @@ std::string ordered(const std::vector<std::vector<Interface>>& hosts, int node,
   return text;
 }
 
+/// PE 0 of two, whose other one says nothing but the name of its host.
+class WithNamed final : public Collectives {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 2; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    constexpr char kName[128] = "the other host";
+    REQUIRE(bytes == sizeof(Candidates) + sizeof(kName));
+    std::memset(recv, 0, 2 * bytes);
+    std::memcpy(recv, send, bytes);
+    std::memcpy(static_cast<char*>(recv) + 2 * bytes - sizeof(kName), kName, sizeof(kName));
+    ++met;
+  }
+  int met = 0;
+};
+
 const Interface kLo = interface("lo", "127.0.0.1", 8);
 
 }  // namespace
@@ -133,4 +149,21 @@ TEST_CASE("more_addresses_than_are_told_leave_the_wanted_ones") {
     CHECK(candidates[i].valid);
     CHECK_FALSE(candidates[i].wanted);
   }
+}
+
+TEST_CASE("hosts_learn_each_other_s_names_and_who_has_no_interface_says_so_afterwards") {
+  HostGroup group = group_hosts({"this host", "another"}, 0);
+  WithNamed ranks;
+  const std::vector<Endpoint> addresses = agree_on_addresses(ranks, group, config_with(""));
+  CHECK(ranks.met == 1);
+  CHECK(group.hosts == std::vector<std::string>{"this host", "the other host"});
+  REQUIRE_FALSE(addresses.empty());
+  CHECK(addresses.front().port == 0);
+  CHECK_THROWS_WITH(agree_on_addresses(ranks, group, config_with("=none77")),
+                    Catch::Contains("none77"));
+  CHECK(ranks.met == 2);
+  // On one host nobody calls.
+  HostGroup alone = group_hosts({"this host", "this host"}, 0);
+  CHECK_FALSE(agree_on_addresses(ranks, alone, config_with("=none77")).empty());
+  CHECK(ranks.met == 2);
 }

@@ -191,7 +191,7 @@ TEST_CASE("results_are_taken_when_they_are_as_long_as_they_say_and_fit_a_piece")
   CHECK(text_in(rig.said[1]) == whole);
   // PEs in different calls: less is filled with zeros, on this host and in what comes.
   other.bring("cc", 2);
-  rig.on_expired = [&](std::uint64_t number) { rig.result(number, {1, false}, "xyz"); };
+  rig.on_expired = [&](std::uint64_t number) { rig.result(number, {2, false}, "xxyyzz"); };
   std::string twice = "??????";
   rig.collectives.allgather("b", twice.data(), 1);
   CHECK(text_in(rig.said[2]) == std::string("b\0cc", 4));
@@ -200,6 +200,18 @@ TEST_CASE("results_are_taken_when_they_are_as_long_as_they_say_and_fit_a_piece")
   rig.on_expired = [&](std::uint64_t number) { rig.result(number, {1, true}, "x"); };
   rig.collectives.allgather("bb", twice.data(), 2);
   CHECK(twice == std::string("x\0x\0x\0", 6));
+}
+
+TEST_CASE("what_is_more_than_a_piece_goes_in_pieces_and_a_barrier_brings_nothing") {
+  Rig rig({"a", "b"});
+  const std::string mine(Board::kPieceBytes + 5, 'm');
+  std::string all(2 * mine.size(), '?');
+  rig.collectives.allgather(mine.data(), all.data(), mine.size());
+  rig.collectives.barrier();
+  std::vector<std::size_t> widths;
+  for (const Frame& frame : rig.said) widths.push_back(rows_of(net::header_of(frame)).width);
+  CHECK(widths == std::vector<std::size_t>{Board::kPieceBytes, 5, 0});
+  CHECK(all == std::string(all.size(), '\0'));  // the other one brings nothing
 }
 
 TEST_CASE("who_of_this_host_has_not_come_is_known") {

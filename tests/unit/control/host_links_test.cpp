@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -149,7 +150,9 @@ TEST_CASE("leader_without_descriptors_says_so") {
     });
     const bool said =
         error.code() == GSHMEMX_ERROR_SYSTEM &&
-        std::string(error.what()).find("3 descriptors open (ulimit -n)") != std::string::npos;
+        std::string(error.what())
+                .find("3 descriptors open (ulimit -n), with 1 hosts still to connect") !=
+            std::string::npos;
     if (!said) std::fprintf(stderr, "%s\n", error.what());
     std::_Exit(!said ? 3 : cpu_seconds() - before > 5 ? 4 : 0);
   }
@@ -193,6 +196,56 @@ TEST_CASE("who_does_not_listen_or_takes_no_call_is_an_error_that_names_its_pe") 
   CHECK(error_of(free) == "PE 1 cannot connect to PE 0 on host here at 127.0.0.1:" +
                               std::to_string(free) + ": " + std::strerror(ECONNREFUSED) +
                               "; choose the network between the hosts with GSHMEM_UID_INTERFACE");
+}
+
+TEST_CASE("a_host_that_does_not_answer_is_a_timeout") {
+  // The kernel takes no more calls than this for a listener that accepts none.
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(to);
+  REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&to), bytes) == 0);
+  REQUIRE(::listen(listener.get(), 0) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&to), &bytes) == 0);
+  const Fd caller(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&to), bytes) == 0);
+  FromThem spy(ntohs(to.sin_port));
+  try {
+    (void)control::connect_hosts(spy, control::group_hosts({"here", "there"}, 1), {}, Config{},
+                                 0.05);
+    FAIL("it answers");
+  } catch (const Error& error) {
+    CHECK(error.code() == GSHMEMX_ERROR_TIMEOUT);
+    CHECK(std::string(error.what()).find("PE 1 cannot connect to PE 0 on host here at ") == 0);
+  }
+}
+
+TEST_CASE("who_does_not_know_the_cookie_or_is_not_expected_is_told_that_it_is_no_host") {
+  const double seconds = 20 * test::kPatience;
+  Fd caller;
+  const std::vector<control::Link> links =
+      links_with(Config{}, seconds, [&](const Spy::Contact& contact) {
+        const auto say_hello = [&](int rank, const net::Cookie& cookie) {
+          Fd fd = net::connect_to(contact.endpoint, Deadline(seconds)).fd;
+          const net::Frame hello =
+              net::make_frame({.kind = net::FrameKind::kHello, .rank = rank}, cookie);
+          (void)!::send(fd.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
+          return fd;
+        };
+        net::Cookie other = contact.cookie;
+        other[0] = ~other[0];
+        for (const Fd& stranger : {say_hello(1, other), say_hello(2, contact.cookie)}) {
+          char answer[100] = "";
+          CHECK(net::wait_for(stranger, POLLIN, Deadline(seconds)));
+          (void)!::recv(stranger.get(), answer, sizeof(answer), 0);
+          CHECK(std::string(answer + net::FrameHeader::kBytes) ==
+                "refused: not a host of this job");
+        }
+        caller = say_hello(1, contact.cookie);
+      });
+  REQUIRE(links.size() == 1);
+  CHECK(links[0].pe == 1);
 }
 
 TEST_CASE("a_link_ends_when_a_host_is_silent_for_as_long_as_the_settings_say") {

@@ -280,7 +280,7 @@ TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link")
 }
 
 TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
-  for (const int late : {0, 6, 12}) {
+  for (const int late : {0, 6, 10, 12}) {
     Job job(kIrregular);
     const int late_leader = job.group(late).pes.front();
     job.missing = late;
@@ -409,6 +409,36 @@ TEST_CASE("frames_that_make_no_sense_are_passed_over") {
   root.take(1, net::make_frame({.kind = FrameKind::kResult, .number = 1}));
   root.take(1, net::make_frame({.kind = FrameKind::kPart, .rank = 1, .detail = 3}));
   root.take(1, net::make_frame({.kind = static_cast<FrameKind>(99)}));
+  root.take(1, net::make_frame({.kind = FrameKind::kNews, .rank = 3}));  // there are three
   CHECK(root.take_outgoing().empty());
   CHECK(root.take_deliveries().empty());
+  // Results before all have come, of another number, from a child, and for a PE that is no leader.
+  Tree& leader = job.pe(2);
+  const auto result = [](std::uint64_t number) {
+    return net::make_frame({.kind = FrameKind::kResult, .number = number});
+  };
+  leader.take(0, result(1));
+  job.come(2, 1);
+  REQUIRE(leader.take_outgoing().size() == 1);
+  leader.take(0, result(2));
+  leader.take(1, result(1));
+  leader.take(0, block(1, {.width = 4}, 4));  // that one is brought to its parent
+  job.pe(1).take(0, result(1));
+  for (const int pe : {1, 2}) {
+    CHECK(job.pe(pe).take_outgoing().empty());
+    CHECK(job.pe(pe).take_deliveries().empty());
+  }
+  leader.take(0, result(1));
+  CHECK(leader.take_deliveries().size() == 1);
+}
+
+TEST_CASE("news_of_who_has_left_go_by_the_tree_alone") {
+  for (const PeerEvent event : {PeerEvent::kLeft, PeerEvent::kDied}) {
+    Job job(hosts_of(4, 1));
+    Tree& last = job.pe(3);  // below host 2, and linked with host 1
+    last.gone(2, event);
+    const auto outgoing = last.take_outgoing();
+    REQUIRE(outgoing.size() == (event == PeerEvent::kLeft ? 0 : 1));
+    if (!outgoing.empty()) CHECK(outgoing[0].first == 1);
+  }
 }
