@@ -10,13 +10,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -271,6 +275,16 @@ std::string socket_name(const control::LocalPeers::Contact& contact) {
   return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
 }
 
+/// As PEs write them: who sends it and that it is a letter, and what it holds.
+std::string letter_of(std::int32_t index, const std::string& content) {
+  struct {
+    std::uint32_t magic;
+    std::int32_t index;
+    std::uint32_t kind;
+  } const sender{0x6773686d, index, 0};
+  return std::string(reinterpret_cast<const char*>(&sender), sizeof(sender)) + content;
+}
+
 }  // namespace
 
 TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
@@ -329,10 +343,24 @@ TEST_CASE("letters_of_strangers_are_dropped") {
           if (rank == 1) {
             const Address to(socket_name(contacts[0]) + "m");  // the mailbox of PE 0
             const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-            for (const std::string& text : {std::string("h"), std::string(300, 'x')})
+            const auto send = [&](const std::string& text) {
               check_errno(
                   ::sendto(stranger.get(), text.data(), text.size(), 0, to.get(), to.length),
                   "sendto");
+            };
+            send("h");
+            send(std::string(300, 'x'));
+            const std::string good = letter_of(1, "x");
+            send(good.substr(0, 11));    // without all of its kind
+            send(letter_of(-1, "x"));    // of no PE
+            send(letter_of(2, "x"));     // there are two
+            send('?' + good.substr(1));  // another word at its beginning
+            std::thread([&] {            // of another user
+              if (geteuid() != 0) return;
+              check_errno(::syscall(SYS_setresuid, 54321, 54321, 54321), "setresuid");
+              send(good);
+            })
+                .join();
           }
           boot->barrier();
           const auto all = local.gather({static_cast<char>('a' + rank)});
@@ -347,5 +375,49 @@ TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
           peers.set_stopped([] { return std::string("PE 1 died"); });
           expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1 died",
                        [&] { (void)peers.exchange(STDIN_FILENO); });
+        }) == "");
+}
+
+TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
+  const bool in_time = GENERATE(true, false);
+  constexpr int kLetters = 600;  // more than a mailbox holds
+  CHECK(run_pes(2, in_time ? 20.0 * kPatience : 0.05,
+                [&](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+                  if (boot.rank() == 0) {
+                    const auto send = [&] {
+                      for (int i = 0; i < kLetters; ++i) (void)peers.from_root(STDIN_FILENO);
+                    };
+                    if (in_time) return send();
+                    return expect_error(GSHMEMX_ERROR_TIMEOUT,
+                                        "timed out passing a segment to PE 1: too many", send);
+                  }
+                  if (!in_time) return;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                  for (int i = 0; i < kLetters; ++i)
+                    expect(bool{peers.from_root(-1)}, "every descriptor");
+                }) == "");
+}
+
+TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_the_system_says") {
+  const bool tells = GENERATE(false, true);
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const auto boot = channel.join(rank, 2, uid_config());
+          const control::HostGroup group = one_host(2, rank);
+          control::LocalPeers local;
+          std::optional<control::LocalPeers> first;
+          if (rank == 0) first.emplace();
+          const auto contacts = allgather(*boot, (first ? *first : local).open());
+          if (tells && first)
+            expect_error(GSHMEMX_ERROR_TIMEOUT, "waiting for 1 higher-ranked PEs to connect",
+                         [&] { (void)first->connect(group, contacts, 0.01); });
+          if (!tells) first.reset();
+          boot->barrier();
+          if (rank == 1)
+            expect_error(GSHMEMX_ERROR_PEER_FAILED,
+                         tells ? "PE 0 closed its connection before it passed its segment"
+                               : "cannot connect to PE 0 on this host: Connection refused",
+                         [&] { (void)local.connect(group, contacts, 20 * kPatience); });
+          boot->barrier();
         }) == "");
 }

@@ -8,8 +8,10 @@
 #include "tests/bootstrap/met.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +23,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <set>
 #include <span>
@@ -333,6 +336,41 @@ TEST_CASE("end_by_another_thread_ends_a_collective_under_way") {
     if (ender.joinable()) ender.join();
   };
   for (int round = 0; round < 20; ++round) CHECK(run_job(run_threads, 3, body) == "");
+}
+
+TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobody") {
+  if (kSanitized) {
+    std::puts("skipped: sanitizers need descriptors themselves");
+    return;
+  }
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int rank) {
+          const Config config = uid_config();
+          const auto boot = channel.join(rank, 2, config);
+          std::promise<std::string> failure;
+          control::Plane plane(*boot, config, {.on_failure = [&](const std::string& why) {
+            failure.set_value(why);
+          }});
+          plane.watch();
+          char byte = 0;
+          if (rank == 0) {  // does not come
+            check_errno(read(ends[0], &byte, 1), "read");
+            return;
+          }
+          rlimit limit{};
+          (void)getrlimit(RLIMIT_NOFILE, &limit);
+          limit.rlim_cur = 1;  // poll(2) takes no more descriptors than that
+          (void)setrlimit(RLIMIT_NOFILE, &limit);
+          plane.monitor().start_ticking();  // wakes it
+          const std::string why = failure.get_future().get();
+          expect(why.find("poll of 2 descriptors: ") == 0, why);
+          expect_error(GSHMEMX_ERROR_PEER_FAILED,
+                       "the other PEs are not watched any more: poll of 2 descriptors: ", [&] {
+                         plane.collectives().barrier();
+                       });
+        }) == "");
 }
 
 TEST_CASE("child_that_leaves_does_nothing_to_the_job") {
