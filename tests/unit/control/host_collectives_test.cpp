@@ -15,10 +15,9 @@ using net::FrameKind;
 
 namespace {
 
-/// PE 0, which is alone on its host or with PE 1.
 struct Rig {
-  explicit Rig(const std::vector<std::string>& hosts)
-      : group(group_hosts(hosts, 0)),
+  explicit Rig(const std::vector<std::string>& hosts, int me = 0)
+      : group(group_hosts(hosts, me)),
         memory(HostCollectives::board_bytes(group) / Board::kAlignment + 1),
         collectives(group, memory.data(),
                     {.contribute = [this](const Frame& frame) { hear(frame); },
@@ -134,8 +133,8 @@ TEST_CASE("a_reason_to_give_up_ends_the_wait_for_parts_and_for_a_result") {
 }
 
 TEST_CASE("who_is_missing_on_other_hosts_is_told_by_the_root_which_is_asked") {
-  Rig told({"a", "b"}), late({"a", "b"}), stopped({"a", "b"});
-  for (Rig* rig : {&told, &late, &stopped}) {
+  Rig told({"a", "b"}), zero({"a", "b"}, 1), late({"a", "b"}), stopped({"a", "b"});
+  for (Rig* rig : {&told, &zero, &late, &stopped}) {
     rig->answers = false;
     rig->collectives.set_timeout(0.02);
   }
@@ -149,6 +148,14 @@ TEST_CASE("who_is_missing_on_other_hosts_is_told_by_the_root_which_is_asked") {
   CHECK(barrier_of(told, GSHMEMX_ERROR_TIMEOUT) ==
         "PE 1 did not reach a host barrier within 0.02 s");
   CHECK(told.expired == std::vector<std::uint64_t>{1});
+  zero.on_expired = [&](std::uint64_t number) {
+    zero.collectives.deliver(
+        net::make_frame({.kind = FrameKind::kMissing, .number = number, .rank = 0}));
+  };
+  const Deadline soon(1.5);  // the root may take two seconds
+  CHECK(barrier_of(zero, GSHMEMX_ERROR_TIMEOUT) ==
+        "PE 0 did not reach a host barrier within 0.02 s");
+  CHECK_FALSE(soon.passed());
   // It has come meanwhile.
   late.on_expired = [&](std::uint64_t number) { late.result(number, {0, true}); };
   CHECK(barrier_of(late, GSHMEMX_SUCCESS).empty());
@@ -225,4 +232,8 @@ TEST_CASE("who_of_this_host_has_not_come_is_known") {
   CHECK(rig.collectives.missing_here(1) == 1);
   other.bring(nullptr, 0);
   CHECK(rig.collectives.missing_here(1) == -1);
+  Rig second({"a", "a", "b"}, 1);
+  second.collectives.set_timeout(0.02);
+  CHECK(second.error_of(GSHMEMX_ERROR_TIMEOUT, [&] { second.collectives.barrier(); }) ==
+        "PE 0 did not reach a host barrier within 0.02 s");
 }

@@ -370,7 +370,9 @@ TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobo
                        "the other PEs are not watched any more: poll of 2 descriptors: ", [&] {
                          plane.collectives().barrier();
                        });
+          check_errno(write(ends[1], &byte, 1), "write");
         }) == "");
+  for (const int end : ends) close(end);
 }
 
 TEST_CASE("child_that_leaves_does_nothing_to_the_job") {
