@@ -212,8 +212,7 @@ void Tree::take(int from, const Frame& frame) {
   const bool from_parent = from == neighbours_.parent;
   switch (header.kind) {
     case FrameKind::kContribution:
-      if (!from_parent && from != me_) put(member(from), frame);
-      return;
+      return put(member(from), frame);
     case FrameKind::kResult:
       if (from_parent && !members_.empty()) finish(frame);
       return;

@@ -551,6 +551,29 @@ SPMD_TEST(teams_keep_their_configuration) {
   SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
   SPMD_EQ(pe, got.num_contexts, 3);
   SPMD_EQ(pe, got.uniqueid, UINT64_MAX);
+  // What the mask does not name stays.
+  got.num_contexts = 7;
+  got.uniqueid = 7;
+  SPMD_EQ(pe, gshmem_team_get_config(team, 0, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == 7);
+  SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEMX_TEAM_UNIQUEID, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == UINT64_MAX);
+  // A mask without fields leaves the config alone; no context is as good a wish as some.
+  gshmem_team_t plain = 77, id = 77;
+  gshmem_team_config_t none = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  none.num_contexts = 0;
+  none.uniqueid = 5;
+  const auto split = [&](long mask, gshmem_team_t* made) {
+    return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), &none, mask, made);
+  };
+  SPMD_EQ(pe, split(0, &plain), 0);
+  SPMD_EQ(pe, split(GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID, &id), 0);
+  SPMD_EQ(pe, gshmem_team_get_config(plain, GSHMEMX_TEAM_UNIQUEID, &got), 0);
+  SPMD_EQ(pe, got.uniqueid, UINT64_MAX);
+  SPMD_EQ(pe, gshmem_team_get_config(id, GSHMEMX_TEAM_UNIQUEID, &got), 0);
+  SPMD_EQ(pe, got.uniqueid, std::uint64_t{5});
+  gshmem_team_destroy(plain);
+  gshmem_team_destroy(id);
   SPMD_EQ(pe, gshmem_team_get_config(GSHMEM_TEAM_WORLD, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
   SPMD_CHECK(pe, gshmem_team_get_config(GSHMEM_TEAM_INVALID, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
   SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, nullptr) != 0);

@@ -213,6 +213,10 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return split_2d(0, 0, &team); }},
       {true, "team_split_2d: argument xaxis_team or yaxis_team is null",
        [] { return split_2d(1, 0, nullptr); }},
+      {true, "team_split_2d: argument xaxis_team or yaxis_team is null",
+       [] {
+         return gshmem_team_split_2d(GSHMEM_TEAM_WORLD, 1, nullptr, 0, &team, nullptr, 0, nullptr);
+       }},
       {true, "team_split_2d: the mask of yaxis_config = 8 has bits",
        [] { return split_2d(1, 8, &team); }},
       {true, "team_get_uniqueid: argument uniqueid is null",

@@ -256,7 +256,7 @@ TEST_CASE("a_link_ends_when_a_host_is_silent_for_as_long_as_the_settings_say") {
   };
   const Row row =
       GENERATE(Row{20, 0, 20, 1, 5, 15'000}, Row{20, 8, 8, 1, 2, 6'000}, Row{0, 8, 8, 1, 2, 6'000},
-               Row{8, 20, 8, 1, 2, 6'000}, Row{0.5, 0, 2, 1, 1, 1'000},
+               Row{8, 20, 8, 1, 2, 6'000}, Row{0.5, 0, 2, 1, 1, 1'000}, Row{0, 1, 2, 1, 1, 1'000},
                Row{1e9, 0, 1e9, 1, 25'000, 75'000'000}, Row{0, 0, 0, 0, 0, 0});
   Config config;
   config.heartbeat = row.heartbeat;
