@@ -17,9 +17,11 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace gshmem;
@@ -285,6 +287,31 @@ TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered"
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].first == 1);
   CHECK_THAT(errors[0].second, Catch::Contains("probe of PE 1: No route to host"));
+}
+
+TEST_CASE("what is to be tried again fails when its peer is lost meanwhile", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(1, by_hand("efa/efa", "auto"));
+  FabricDouble& rules = *fabric_double();
+  for (int round = 0; round < 3; ++round) job[0].round();  // greetings
+  Client &first = job[0].to(0), &second = job[0].add_queue();
+  const auto post = [&](Client& client, int error) {
+    rules.error = error;
+    rules.errors = 1;
+    rules.rtt = 1'000'000;  // both end in one round
+    const std::uint64_t entry = client.write(64, 0, 8);
+    client.ring();
+    job[0].round();
+    return entry;
+  };
+  const std::uint64_t again = post(first, FI_ENORX), lost = post(second, FI_EHOSTUNREACH);
+  rules.rtt = 0;
+  const auto writes = rules.taken[FabricDouble::kWrite].load();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int round = 0; round < 3; ++round) job[0].round();
+  CHECK(int{first.wait(again, 0).syndrome} == 0x15);
+  CHECK(int{second.wait(lost, 0).syndrome} == 0x15);
+  CHECK(rules.taken[FabricDouble::kWrite] == writes);
 }
 
 TEST_CASE("a NIC says what it can do, and has a doorbell for each queue", "[ofi][double]") {

@@ -177,6 +177,62 @@ TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", 
   CHECK(what.find("FI_ATOMIC") == std::string::npos);
 }
 
+TEST_CASE("where no provider fits, what there is is told with what it lacks", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"cxi", "tcp;ofi_rxm"});
+  const std::string start = "libfabric " + ofi::Library::get().version_text() + " has no provider";
+  const std::string plain = " with FI_EP_RDM, FI_MSG and FI_RMA",
+                    unasked = " is usable, but was not asked for";
+  CHECK(refusal({.provider = "psm3"}) == start + " GSHMEM_OFI_PROVIDER=\"psm3\"" + plain +
+                                             ". Here it offers: cxi" + unasked + "; tcp;ofi_rxm" +
+                                             unasked);
+  CHECK(
+      refusal({.interface = "none7"}) ==
+      start + " on GSHMEM_OFI_INTERFACE=\"none7\"" + plain +
+          ". Here it offers: cxi is not on interface none7; tcp;ofi_rxm is not on interface none7");
+  offers.rules.offer({"tcp;ofi_rxm"});
+  CHECK_THAT(
+      refusal({.gpu_memory = true}),
+      Catch::StartsWith(start + plain.substr(0, plain.find(" and")) +
+                        ", FI_RMA and FI_HMEM. Here it offers: tcp;ofi_rxm has no FI_HMEM ("));
+  offers.rules.offer({});
+  CHECK(refusal({}) == start + plain + ". Here it offers: nothing");
+}
+
+#if !defined(GSHMEM_HAVE_CUDA)
+TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or its name is given",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const auto [provider, gdr] = GENERATE(
+      table<std::string, std::string>({{"efa/efa", "auto"}, {"", "auto"}, {"efa/efa", "on"}}));
+  const Offers offers({provider.empty() ? "tcp;ofi_rxm" : "efa"});
+  offers.rules.register_at_most = kHeapBytes - 1;
+  auto boots = bootstrap::create_threads(1, 30);
+  static std::vector<std::uint8_t> memory;
+  const auto allocate = [](std::size_t bytes) -> void* {
+    memory.assign(bytes, 0);
+    return memory.data();
+  };
+  const Leg leg{.provider = provider, .gdr = gdr, .gpu_memory = allocate};
+  const auto open = [&] {
+    const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
+  };
+  StderrCapture log;
+  if (gdr == "on") {
+    CHECK_THROWS_WITH(open(), Catch::Contains("fi_mr_regattr(GPU memory"));
+    return;
+  }
+  // Only then is the memory looked at.
+  CHECK_THROWS_WITH(open(), Catch::Contains("the heap is GPU memory, and this build has no CUDA: "
+                                            "build with GSHMEM_CUDA=ON"));
+  std::string said;
+  for (const std::string& line : log.writes()) said += line;
+  CHECK_THAT(said,
+             Catch::Contains("GPUDirect RDMA not available: staging through host memory (") &&
+                 Catch::Contains(provider.empty() ? "has no FI_HMEM" : "fi_mr_regattr(GPU memory"));
+}
+#endif
+
 TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unasked",
           "[ofi][double]") {
   if (!have_double()) return;

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <map>
+#include <set>
 #include <vector>
 
 namespace gshmem::ofi {
@@ -185,11 +185,11 @@ std::string why_not(const Library& library, const std::string& name, const Wante
 
 [[noreturn]] void refuse(const Library& library, const Wanted& wanted) {
   std::string offers;
-  std::map<std::string, bool> seen;
+  std::set<std::string> seen;
   const InfoPtr list = ask(library, {});
   for (const fi_info* i = list.get(); i != nullptr; i = i->next) {
     const std::string name = i->fabric_attr->prov_name;
-    if (is_layered(name.c_str()) || !seen.emplace(name, true).second) continue;
+    if (is_layered(name.c_str()) || !seen.insert(name).second) continue;
     offers += (offers.empty() ? "" : "; ") + name + " " + why_not(library, name, wanted);
   }
   std::string what = "libfabric " + library.version_text() + " has no provider";
