@@ -63,16 +63,17 @@ Frame Stream::receive() {
 
 void Stream::accept_header() {
   // It is one: its first bytes were those of a frame.
-  const auto header = decode_header(ByteView(incoming_).first<FrameHeader::kBytes>());
-  const bool fail = header->kind == FrameKind::kFail;
-  if (header->version != FrameHeader::kVersion && !fail) {
+  const FrameHeader header =
+      decode_header(ByteView(incoming_).first<FrameHeader::kBytes>()).value();
+  const bool fail = header.kind == FrameKind::kFail;
+  if (header.version != FrameHeader::kVersion && !fail) {
     state_ = State::kOtherVersion;
-    other_version_ = header->version;
-  } else if (std::ranges::find(accepted_, header->kind) == accepted_.end() ||
-             !frame_length_valid(header->kind, header->bytes)) {
+    other_version_ = header.version;
+  } else if (std::ranges::find(accepted_, header.kind) == accepted_.end() ||
+             !frame_length_valid(header.kind, header.bytes)) {
     state_ = State::kStranger;
   } else {
-    whole_ = FrameHeader::kBytes + header->bytes;
+    whole_ = FrameHeader::kBytes + header.bytes;
   }
 }
 
