@@ -25,7 +25,7 @@ bool reached(std::uint32_t word, std::uint64_t number) {
 long futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
            const timespec* limit) {
   static_assert(sizeof(word) == sizeof(std::uint32_t));
-  return ::syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
+  return ::syscall(SYS_futex, &word, operation, value, limit);
 }
 
 }  // namespace

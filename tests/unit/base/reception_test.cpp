@@ -248,6 +248,21 @@ TEST_CASE("without_descriptors_who_has_said_half_for_longest_makes_room") {
   }
 }
 
+TEST_CASE("of_those_who_have_said_half_as_many_are_kept_as_may_be") {
+  Rig rig;
+  const Bytes whole = *rig.hello(5);
+  std::vector<Stream> callers;
+  for (std::size_t i = 0; i < stranger_limit() + 2; ++i)
+    callers.push_back(rig.call(rig.at[0], ByteView(whole).first(20)));
+  for (const std::size_t oldest : {0u, 1u}) CHECK(rig.answer(callers[oldest]) == nullptr);
+  rig.rounds();
+  const ByteView rest = ByteView(whole).subspan(20);
+  REQUIRE(::send(callers[2].fd().get(), rest.data(), rest.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(rest.size()));
+  rig.until_taken(1);
+  CHECK(rig.taken == std::vector<int>{5});
+}
+
 TEST_CASE("a_wait_ends_for_its_deadline_and_for_what_else_is_to_be_read") {
   Rig rig;
   CHECK_FALSE(rig.reception->wait(Deadline(0.01)));
