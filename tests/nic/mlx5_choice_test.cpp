@@ -11,6 +11,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <tuple>
 
 using namespace gshmem::nic;
 using namespace gshmem::nic::mlx5;

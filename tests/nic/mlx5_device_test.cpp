@@ -1,11 +1,15 @@
 // What is learned about a device and its port, and said of those that are passed over; how errors
 // of its commands are told.
+#include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -289,6 +293,51 @@ TEST_CASE("commands_return_their_error_in_three_ways") {
           error_of([&] { setup.whole_life(); }),
           Catch::Contains(std::string("device command ") + command + ": Input/output error"));
     }
+}
+
+TEST_CASE("a_queue_that_cannot_be_counted_does_without") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  const int before = static_cast<int>(fake_verbs().calls.size());
+  fake_verbs().fail_at = before + 3;  // after the register, and both queues
+  (void)nic->create_queue(Memory::place(0));
+  CHECK(fake_verbs().failed == "RST2INIT");
+  const auto tries = fake_verbs().commands_of(0x502);
+  REQUIRE(tries.size() == 2);
+  CHECK(static_cast<int>(tries[0][0x24]) == 0x21);
+  CHECK(static_cast<int>(tries[1][0x24]) == 0);
+}
+
+TEST_CASE("packets_of_an_earlier_connection_do_not_fit") {
+  fake_verbs_reset();
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  nic->use_queue_memory(setup.memory.queue_region());
+  std::set<std::uint32_t> first;
+  for (int queue = 0; queue < 8; ++queue) {
+    (void)nic->create_queue(Memory::place(0));
+    ConnectWire wire;
+    const ConnectInfo info = nic->connect_info(queue);
+    std::memcpy(&wire, info.data(), sizeof(wire));
+    CHECK(wire.psn <= 0xffffff);
+    first.insert(wire.psn);
+  }
+  CHECK(first.size() > 1);
+}
+
+TEST_CASE("a_nic_says_once_which_one_it_is") {
+  fake_verbs_reset();
+  Setup setup;
+  log_configure(LogLevel::kInfo, "");
+  gshmem::test::StderrCapture log;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  const std::vector<std::string> said = log.writes();
+  log_configure(LogLevel::kWarn, "");
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("INFO: network: " + nic->describe()));
+  CHECK_THAT(nic->describe(), Catch::StartsWith("mlx5: mlx5_7 port 1 ("));
 }
 
 }  // namespace gshmem::nic::mlx5
