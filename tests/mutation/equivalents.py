@@ -323,4 +323,9 @@ EQUIVALENT = [
                "nop.operand = record_first ? 1 : 0;",
                "nop.operand = record_first ? 2 : 0;",
                "yes or no"),
+    Equivalent("host/base/shared_mapping.cpp",
+               "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);",
+               "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
+               "the kernel reserves nothing for private pages that nobody may write (mm, "
+               "accountable_mapping)"),
 ]

@@ -203,20 +203,6 @@ TEST_CASE("pes_that_have_no_network_in_common_say_so_when_they_are_connected") {
                        Catch::Contains("choose ports of one network by GSHMEM_NIC_DEVICES"));
 }
 
-TEST_CASE("pes_that_have_no_network_in_common_say_so_when_they_are_connected") {
-  const Config ib = on("=mlx5_0"), roce = on("=mlx5_2");
-  std::string text;
-  try {
-    run_pes(
-        2, [](TestPe&, bootstrap::Bootstrap&) {},
-        [&](std::size_t pe) -> const Config& { return pe == 0 ? ib : roce; });
-  } catch (const std::exception& error) {
-    text = error.what();
-  }
-  CHECK_THAT(text, Catch::Contains("PE 1 is on Ethernet, this PE's mlx5_0 port 1 (InfiniBand") &&
-                       Catch::Contains("choose ports of one network by GSHMEM_NIC_DEVICES"));
-}
-
 TEST_CASE("wrong_device_name_is_an_error_on_all_pes") {
   const Config other = [] {
     return Config::from(

@@ -158,7 +158,8 @@ TEST_CASE("launch_whose_threads_cannot_all_be_started_throws_and_runs_none") {
   CHECK(started < 64);
   CHECK(contains(outcome.output, " of 64 threads could be started: "));
   CHECK(contains(outcome.output, "ran 0\nthen 64\n"));
-  CHECK(outcome.output.find("ERROR: only ", line + 1) == std::string::npos);  // of the second launch
+  CHECK(outcome.output.find("ERROR: only ", line + 1) ==
+        std::string::npos);  // of the second launch
 }
 
 TEST_CASE("finalize_without_init_and_twice_returns") {

@@ -239,6 +239,10 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
             {{"max_link_speed", "16.0 GT/s PCIe\n"}, {"max_link_width", "16\n"}});
   expect_one(check_pci_link(other.machine), Verdict::kProblem,
              "0000:03:01.0, can do x16 at 16.0 GT/s");
+  FakeMachine near;
+  near.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:01:00.0", "InfiniBand",
+           link("16.0 GT/s PCIe", "16"));
+  expect_one(check_pci_link(near.machine), Verdict::kProblem, "the port above, 0000:00:01.0");
   FakeMachine alone;
   alone.nic("mlx5_0", "pci0000:00/0000:00:01.0", "InfiniBand", link("16.0 GT/s PCIe", "16"));
   expect_one(check_pci_link(alone.machine), Verdict::kProblem, "the root port does not say more");
