@@ -329,7 +329,8 @@ TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
   gshmemx_uniqueid none{};
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "not a unique id",
                [&] { (void)bootstrap::create_uid(none, 0, 1, uid_config()); });
-  for (const auto& [rank, size] : {std::pair{2, 2}, {-1, 2}, {0, 0}, {0, -1}}) {
+  for (const auto& job : {std::pair{2, 2}, {-1, 2}, {0, 0}, {0, -1}}) {
+    const int rank = job.first, size = job.second;
     expect_error(GSHMEMX_ERROR_INVALID_VALUE, strprintf("rank %d in a job of %d", rank, size),
                  [&] { (void)bootstrap::create_uid(none, rank, size, uid_config()); });
     expect_error(GSHMEMX_ERROR_CONFIG,

@@ -307,7 +307,7 @@ TEST_CASE("refusals_of_requests_are_told_apart_from_faults") {
   const std::unique_ptr<Mlx5Nic> nic = setup.open();
   nic->start();
   // Of a queue that is not there yet: it is told all the same, to nobody.
-  for (const std::uint64_t event : {0x04, 0x05, 0x10, 0x11}) FakeVerbs::raise_device(event);
+  for (const std::uint64_t event : {0x04u, 0x05u, 0x10u, 0x11u}) FakeVerbs::raise_device(event);
   FakeVerbs::raise_device(5u << 16 | 0x99);
   const auto texts = faults.first(5);
   REQUIRE(texts.size() == 5);
