@@ -82,7 +82,8 @@ STAGES = {
     "transport/nic": [
         units("nic_decode_test", "rails_test", "mlx5_choice_test", "mlx5_soft_test",
               "nic_queue_set_test"),
-        spmd("soft_threads_3", "soft_agent_2", "soft_rails_3", "soft_map_pe_3"), MISUSE],
+        spmd("soft_threads_3", "soft_agent_2", "soft_rails_3", "soft_map_pe_3", "ofi_threads_1"),
+        MISUSE],
     "transport/nic/first_use.": FIRST_USE,
     "transport/nic/mlx5": [
         units("mlx5_prm_test", "mlx5_choice_test", "mlx5_nic_test", "mlx5_soft_test", "rails_test"),

@@ -3,6 +3,8 @@
 #include "tests/ofi/job.h"
 
 #include "transport/ofi/atomics.h"
+#include "transport/ofi/fabric.h"
+#include "transport/ofi/provider.h"
 
 #include <gshmem/abi/state.h>
 
@@ -101,6 +103,25 @@ std::uint64_t post(Client& client, const nic::Wqe& wqe, std::uint64_t remote, st
 }
 
 }  // namespace
+
+TEST_CASE("of atomics those are used that the provider has for words of their size",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  FabricDouble& rules = *fabric_double();
+  rules.reset();
+  rules.offer(std::vector<std::string>{"cxi"});
+  const ofi::Fabric fabric(ofi::Library::get(),
+                           std::move(ofi::choose_provider(ofi::Library::get(), {}).at(0)), 64);
+  for (const int missing : {0, 4, 8}) {
+    rules.no_atomics_of = missing;
+    const AtomicSupport support = ofi::atomic_support(fabric.info(), fabric.endpoint());
+    for (const std::uint64_t bytes : {4u, 8u}) {
+      for (const fi_op op : {FI_SUM, FI_BXOR, FI_BOR, FI_BAND, FI_ATOMIC_WRITE, FI_CSWAP})
+        CHECK(support.has(bytes, op) == (bytes != static_cast<std::uint64_t>(missing)));
+    }
+  }
+  rules.reset();
+}
 
 TEST_CASE("plans of atomics mean what the WQE says", "[ofi]") {
   AtomicSupport all, least;

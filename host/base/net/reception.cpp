@@ -55,7 +55,7 @@ void Reception::close() { listeners_.clear(); }
 
 /// `listener`: one of listeners_, which may be none afterwards.
 void Reception::accept_all(std::size_t listener) {
-  for (;;) {
+  while (listens()) {
     Fd fd = accept_from(listeners_[listener]);
     if (!fd) {
       const int error = errno;
@@ -68,7 +68,6 @@ void Reception::accept_all(std::size_t listener) {
     // One of ours is let in at once, before it could make room for others.
     callers_.emplace_back(std::move(fd));
     greet(callers_.back());
-    if (!listens()) return;  // that was the last one
     if (callers_.back().done) callers_.pop_back();
     if (callers_.size() > stranger_limit()) (void)drop_oldest();
   }

@@ -29,8 +29,9 @@ struct FabricDouble {
   std::atomic<std::int64_t> trail{0};
   std::atomic<unsigned> busy{0};  ///< percent of calls that post which get -FI_EAGAIN
   std::atomic<unsigned> seed{1};
-  std::atomic<int> nics{1};      ///< that fi_getinfo offers of each provider
-  std::atomic<bool> hmem{true};  ///< providers with FI_HMEM have it
+  std::atomic<int> no_atomics_of{0};  ///< words of so many bytes
+  std::atomic<int> nics{1};           ///< that fi_getinfo offers of each provider
+  std::atomic<bool> hmem{true};       ///< providers with FI_HMEM have it
   std::atomic<std::uint64_t> register_at_most{~std::uint64_t{0}};  ///< bytes of GPU memory
   std::atomic<bool> permits_cuda{true};  ///< FI_OPT_CUDA_API_PERMITTED may be set to false
   /// What arrives at the endpoint whose domain has registered this address waits until it is null.
@@ -104,6 +105,7 @@ struct FabricDouble {
     busy = 0;
     seed = 1;
     nics = 1;
+    no_atomics_of = 0;
     hmem = permits_cuda = true;
     register_at_most = ~std::uint64_t{0};
     held = nullptr;

@@ -240,9 +240,9 @@ ssize_t compare_atomic(fid_ep* endpoint, const void* operand, std::size_t count,
                                      .operand = operand_at(operand, type),
                                      .compare = operand_at(compare, type)});
 }
-int valid_atomic(fid_ep*, fi_datatype, fi_op, std::size_t* count) {
+int valid_atomic(fid_ep*, fi_datatype type, fi_op, std::size_t* count) {
   *count = 1;
-  return 0;
+  return record().no_atomics_of == (type == FI_UINT32 ? 4 : 8) ? -FI_EOPNOTSUPP : 0;
 }
 constinit fi_ops_atomic atomic_ops = table<fi_ops_atomic>([](auto& ops) {
   ops.readwrite = fetch_atomic;
