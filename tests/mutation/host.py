@@ -312,6 +312,8 @@ def main(options):
             return 1
     counts, report, sound = Counter(), [], set()
     end = options.seconds and time.monotonic() + options.seconds
+    # Without those under way the rate would be too good: what is not seen takes longest.
+    cut = end if options.least else None
     for place in chosen(sources, options):
         judged = counts["seen"] + counts["NOT SEEN"]
         enough = judged >= options.random and counts["seen"] >= (options.least or 0)
@@ -321,11 +323,11 @@ def main(options):
         verdict = "equivalent"
         if how is None:
             seen_by = build
-            verdict, how, blamed = verdict_on(build, place, stages_of(place.file), end)
+            verdict, how, blamed = verdict_on(build, place, stages_of(place.file), cut)
             if verdict in ("NOT SEEN", "same code") and with_cuda:
                 seen_by = with_cuda
-                verdict, how, blamed = verdict_on(with_cuda, place, OVER_CUDA_DOUBLE, end)
-        if verdict == "seen" and not pass_without(seen_by, set(blamed) - sound, end):
+                verdict, how, blamed = verdict_on(with_cuda, place, OVER_CUDA_DOUBLE, cut)
+        if verdict == "seen" and not pass_without(seen_by, set(blamed) - sound, cut):
             print(f"no bug of the change: {how}")
             return 1
         sound |= set(blamed)

@@ -150,7 +150,8 @@ def main():
     parser.add_argument("--cuda-build", help="of the leg gpu without unity batches: sees what is for "
                         "GPU memory")
     parser.add_argument("--folders", nargs="+", default=["transport", "host", "bootstrap"])
-    parser.add_argument("--seconds", type=float, help="for all of them")
+    parser.add_argument("--seconds", type=float,
+                        help="after which none begins; with --least none goes on")
     parser.add_argument("--least", type=int)
     parser.add_argument("--report")
     parser.add_argument("--again")
