@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace verbs_test {
 
@@ -69,6 +70,25 @@ inline ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state s
   attr.retry_cnt = 7;
   attr.rnr_retry = 7;
   return attr;
+}
+
+/// A queue pair for requests of one piece, which completes all in this queue.
+inline ibv_qp* lone_qp(const Nic& nic, ibv_cq* cq, std::uint32_t requests = 1) {
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = cq;
+  wanted.cap = {requests, 0, 1, 0, 0};
+  wanted.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(nic.pd, &wanted);
+  REQUIRE(qp != nullptr);
+  return qp;
+}
+inline void connect(const Nic& nic, ibv_qp* qp, const ibv_qp* peer) {
+  for (const auto& [state, mask] :
+       {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
+        std::pair{IBV_QPS_RTS, kRtsMask}}) {
+    ibv_qp_attr attr = attributes(nic, peer, state);
+    REQUIRE(ibv_modify_qp(qp, &attr, mask) == 0);
+  }
 }
 
 }  // namespace verbs_test

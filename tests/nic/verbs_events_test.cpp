@@ -152,12 +152,7 @@ TEST_CASE("a channel of DevX tells the events that it was asked for, of those ob
   REQUIRE(ibv_modify_qp(link.a, &reset, IBV_QP_STATE) == 0);
   ibv_qp peer{};
   peer.qp_num = queue.qpn;
-  for (const auto& [state, mask] :
-       {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
-        std::pair{IBV_QPS_RTS, kRtsMask}}) {
-    ibv_qp_attr attr = attributes(link.nic, &peer, state);
-    REQUIRE(ibv_modify_qp(link.a, &attr, mask) == 0);
-  }
+  connect(link.nic, link.a, &peer);
 
   constexpr auto kFlags = MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA;
   const auto channel = [&] {

@@ -371,12 +371,7 @@ TEST_CASE("the special calls of mlx5dv answer, or say no") {
 TEST_CASE("commands query and move a queue pair of verbs") {
   const Nic nic;
   ibv_cq* cq = ibv_create_cq(nic.context, 1, nullptr, nullptr, 0);
-  ibv_qp_init_attr init{};
-  init.send_cq = init.recv_cq = cq;
-  init.cap = {1, 0, 1, 0, 0};
-  init.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(nic.pd, &init);
-  REQUIRE(qp != nullptr);
+  ibv_qp* qp = lone_qp(nic, cq);
   const auto state = [&] {
     const Bytes in = command_on(0x50b, qp->qp_num);
     Bytes out(0x110);
@@ -391,6 +386,7 @@ TEST_CASE("commands query and move a queue pair of verbs") {
   CHECK(mlx5dv_devx_qp_modify(qp, in.data(), in.size(), out.data(), out.size()) == 0);
   CHECK(state() == 1);
   ibv_qp_attr now{};
+  ibv_qp_init_attr init{};
   REQUIRE(ibv_query_qp(qp, &now, IBV_QP_STATE, &init) == 0);
   CHECK(now.qp_state == IBV_QPS_INIT);
   ibv_qp gone{};

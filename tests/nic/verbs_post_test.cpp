@@ -260,18 +260,8 @@ TEST_CASE("a small completion queue is polled round and round") {
   const Nic nic;
   ibv_cq* cq = ibv_create_cq(nic.context, 3, nullptr, nullptr, 0);
   REQUIRE(cq != nullptr);
-  ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = cq;
-  wanted.cap = {4, 0, 1, 0, 0};
-  wanted.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(nic.pd, &wanted);
-  REQUIRE(qp != nullptr);
-  for (const auto& [state, mask] :
-       {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
-        std::pair{IBV_QPS_RTS, kRtsMask}}) {
-    ibv_qp_attr attr = attributes(nic, qp, state);
-    REQUIRE(ibv_modify_qp(qp, &attr, mask) == 0);
-  }
+  ibv_qp* qp = lone_qp(nic, cq, 4);
+  connect(nic, qp, qp);
   for (std::uint64_t id = 0; id < 40; ++id) {
     ibv_send_wr write{}, *bad = nullptr;
     write.wr_id = id;

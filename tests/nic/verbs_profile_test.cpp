@@ -149,12 +149,7 @@ TEST_CASE("on Ethernet a queue pair is moved to a global address, by which it is
   const Port port(0);
   ibv_cq* cq = ibv_create_cq(port.context, 3, nullptr, nullptr, 0);
   REQUIRE(cq != nullptr);
-  ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = cq;
-  wanted.cap = {1, 0, 1, 0, 0};
-  wanted.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(port.pd, &wanted);
-  REQUIRE(qp != nullptr);
+  ibv_qp* qp = lone_qp(port, cq);
   ibv_qp_attr init = attributes(port, qp, IBV_QPS_INIT), rtr = attributes(port, qp, IBV_QPS_RTR),
               rts = attributes(port, qp, IBV_QPS_RTS);
   REQUIRE(ibv_modify_qp(qp, &init, kInitMask) == 0);
@@ -297,18 +292,8 @@ TEST_CASE(
   const Port port(2);
   ibv_cq* cq = ibv_create_cq(port.context, 1, nullptr, nullptr, 0);
   REQUIRE(cq != nullptr);
-  ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = cq;
-  wanted.cap = {1, 0, 1, 0, 0};
-  wanted.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(port.pd, &wanted);
-  REQUIRE(qp != nullptr);
-  for (const auto& [state, mask] :
-       {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},
-        std::pair{IBV_QPS_RTS, kRtsMask}}) {
-    ibv_qp_attr attr = attributes(port, qp, state);
-    REQUIRE(ibv_modify_qp(qp, &attr, mask) == 0);
-  }
+  ibv_qp* qp = lone_qp(port, cq);
+  connect(port, qp, qp);
   mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(
       port.context, MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
   REQUIRE(channel != nullptr);

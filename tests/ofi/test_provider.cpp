@@ -116,6 +116,13 @@ std::uint64_t cuda_calls(const char* provider, std::size_t bytes) {
   return fabric_double()->cuda_calls - before;
 }
 
+/// Good until the next call.
+void* taken_for_gpu_memory(std::size_t bytes) {
+  static std::vector<std::uint8_t> memory;
+  memory.assign(bytes, 0);
+  return memory.data();
+}
+
 }  // namespace
 
 TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][double]") {
@@ -209,12 +216,7 @@ TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or 
   const Offers offers({provider.empty() ? "tcp;ofi_rxm" : "efa"});
   offers.rules.register_at_most = kHeapBytes - 1;
   auto boots = bootstrap::create_threads(1, 30);
-  static std::vector<std::uint8_t> memory;
-  const auto allocate = [](std::size_t bytes) -> void* {
-    memory.assign(bytes, 0);
-    return memory.data();
-  };
-  const Leg leg{.provider = provider, .gdr = gdr, .gpu_memory = allocate};
+  const Leg leg{.provider = provider, .gdr = gdr, .gpu_memory = taken_for_gpu_memory};
   const auto open = [&] {
     const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
   };
@@ -241,12 +243,7 @@ TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unas
   // A sample would do, the heap does not.
   offers.rules.register_at_most = kHeapBytes - 1;
   auto boots = bootstrap::create_threads(1, 30);
-  static std::vector<std::uint8_t> memory;
-  const auto allocate = [](std::size_t bytes) -> void* {
-    memory.assign(bytes, 0);
-    return memory.data();
-  };
-  const Leg leg{.provider = "", .gdr = "auto", .gpu_memory = allocate};
+  const Leg leg{.provider = "", .gdr = "auto", .gpu_memory = taken_for_gpu_memory};
   try {
     const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
     FAIL("opened");

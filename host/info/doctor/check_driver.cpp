@@ -55,7 +55,7 @@ bool kernel_has_queue_dmabuf(const std::string& release) {
 
 /// Whether a NIC can be given GPU memory as a dma-buf, and why not.
 struct Dmabuf {
-  bool usable;
+  bool usable = false;
   std::string reason;
 };
 

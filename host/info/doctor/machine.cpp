@@ -123,7 +123,7 @@ std::string bytes_text(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; value >= 1024; ++unit) value /= 1024;
+  for (; value >= 1024; ++unit) value /= 1024;  // 64 bits end at 16 EiB
   return strprintf("%.4g %s", value, kUnits[unit]);
 }
 
