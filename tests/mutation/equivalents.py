@@ -313,7 +313,7 @@ EQUIVALENT = [
                "of a queue pair that is asked for its counter only"),
     Equivalent("transport/nic/soft/core.cpp",
                "constexpr std::int64_t kLongIdleNs = 1'000'000'000, kLongIdleSleepNs = 250'000;",
-               "constexpr std::int64_t kLongIdleNs = 1'000'000'000, kLongIdleSleepNs = 250'1;",
+               "constexpr std::int64_t kLongIdleNs = 1'000'000'000, kLongIdleSleepNs = 250001;",
                "another nap of a NIC that has nothing to do"),
     Equivalent("transport/nic/soft/verbs/send_queue.cpp",
                "std::memset(static_cast<void*>(segment), 0, sizeof(Segment));",

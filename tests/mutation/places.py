@@ -10,19 +10,25 @@ from collections import namedtuple
 Place = namedtuple("Place", "file start end new operator")
 
 HIDDEN = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\''
     r'|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|\bstatic_assert\([^;]*;|\bGSHMEM_DEBUG\((?:[^;"]|"[^"]*")*;',
     re.DOTALL | re.MULTILINE)
 
 COMPARED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 COMPUTED = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"}
+
+
+def plus_one(number):
+    return str(int(number.replace("'", "")) + 1)
+
+
 # clang-format puts spaces on both sides of what has two operands, and of nothing else.
 SIMPLE = [
     ("compare", r"(?<=\s)(?:<=|>=|==|!=|<|>)(?=\s)", lambda m: COMPARED[m.group()]),
     ("logic", r"(?<=\s)(?:&&|\|\|)(?=\s)", lambda m: "||" if m.group() == "&&" else "&&"),
     ("arithmetic", r"(?<=[\w)\]] )[-+*/%](?=\s)", lambda m: COMPUTED[m.group()]),
     ("bool", r"\b(?:true|false)\b", lambda m: "false" if m.group() == "true" else "true"),
-    ("constant", r"(?<![\w.])\d+(?=u?\b)(?![.\w]*[.xe'])", lambda m: str(int(m.group()) + 1)),
+    ("constant", r"(?<![\w.'])\d[\d']*(?=u?\b)(?![.\w]*[.xe])", lambda m: plus_one(m.group())),
     ("flag", r" \| [\w:]+(?=[,;)\s])", lambda m: ""),
 ]
 # A buffer that is an element longer is as good.
