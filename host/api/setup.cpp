@@ -352,7 +352,7 @@ int gshmemx_last_fault(gshmemx_fault_t* info) {
   gshmemx_fault_t fault{};
   fault.pe = -1;
   Pe* pe = current_pe();
-  if (pe ? !pe->faults().last(&fault) : !get_init_error(&fault)) fault.code = GSHMEMX_SUCCESS;
+  (void)(pe ? pe->faults().last(&fault) : get_init_error(&fault));  // else it stays GSHMEMX_SUCCESS
   if (info) *info = fault;
   return fault.code;
 }

@@ -179,7 +179,6 @@ std::size_t parse_choice(const Variable& v, std::string_view text) {
 /// `number` as the variable has it in the environment.
 std::string shown(const Variable& v, std::uint64_t number) {
   if (v.kind == Kind::kChoice) return choice_word(v.names, number);
-  if (v.kind == Kind::kInt) return std::to_string(static_cast<std::int64_t>(number));
   return std::to_string(number);
 }
 

@@ -63,12 +63,12 @@ def mount_over(folder, scratch):
 class Build:
     """The build folder: which objects are made of a source."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, root=ROOT):
         self.folder = os.path.abspath(folder)
         self.objects = {}
         with open(os.path.join(self.folder, "compile_commands.json"), encoding="utf-8") as file:
             for entry in json.load(file):
-                name = os.path.relpath(entry["file"], ROOT)
+                name = os.path.relpath(entry["file"], root)
                 made = re.search(r" -o (\S+)", entry["command"]).group(1)
                 self.objects.setdefault(name, []).append(made)
 
@@ -192,10 +192,10 @@ def verdict_on(build, place, stages, end):
 class Sources:
     """The sources of the folders that this build compiles, and their places."""
 
-    def __init__(self, build, folders):
+    def __init__(self, build, folders, ending=""):
         self.texts = {}
         for file in sorted(build.objects):
-            if file.startswith(tuple(folder.rstrip("/") + "/" for folder in folders)):
+            if file.startswith(tuple(folder.rstrip("/") + "/" for folder in folders)) and file.endswith(ending):
                 with open(os.path.join(ROOT, file), encoding="utf-8") as source:
                     self.texts[file] = source.read()
         self.places = [place for file, text in self.texts.items()

@@ -28,7 +28,7 @@ SIMPLE = [
     ("logic", r"(?<=\s)(?:&&|\|\|)(?=\s)", lambda m: "||" if m.group() == "&&" else "&&"),
     ("arithmetic", r"(?<=[\w)\]] )[-+*/%](?=\s)", lambda m: COMPUTED[m.group()]),
     ("bool", r"\b(?:true|false)\b", lambda m: "false" if m.group() == "true" else "true"),
-    ("constant", r"(?<![\w.'])\d[\d']*(?=u?\b)(?![.\w]*[.xe])", lambda m: plus_one(m.group())),
+    ("constant", r"(?<![\w.'])\d+(?:'\d+)*(?=u?\b)(?![.\w]*[.xe'])", lambda m: plus_one(m.group())),
     ("flag", r" \| [\w:]+(?=[,;)\s])", lambda m: ""),
 ]
 # A buffer that is an element longer is as good.

@@ -25,8 +25,8 @@ PciPlace place_of_address(const std::string& sysfs, const std::string& pci) {
   return pci_place(fs::path(sysfs) / "bus/pci/devices" / sysfs_pci_address(pci));
 }
 
+/// Addresses are the machine's: below different host bridges the first ones differ.
 std::size_t shared_length(const PciPlace& a, const PciPlace& b) {
-  if (a.host_bridge != b.host_bridge) return 0;
   const auto [end, unused] =
       std::mismatch(a.path.begin(), a.path.end(), b.path.begin(), b.path.end());
   return static_cast<std::size_t>(end - a.path.begin());

@@ -101,7 +101,6 @@ void CopiedAtomics::end() {
 }
 
 void CopiedAtomics::poll() {
-  if (state_ == State::kIdle) return;
   try {
     if (!copied()) return;
     if (state_ == State::kReading)

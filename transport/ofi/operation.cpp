@@ -55,7 +55,7 @@ std::string Operation::describe() const {
   const char* const name = wqe.kind == nic::WqeKind::kRead ? "READ"
                            : wqe.is_atomic() && !writes    ? "atomic"
                                                            : "WRITE";
-  return strprintf("%s of %lu bytes to PE %d", name, wqe.length, peer != nullptr ? peer->pe : -1);
+  return strprintf("%s of %lu bytes to PE %d", name, wqe.length, peer->pe);
 }
 
 OperationPool::OperationPool(std::uint8_t* memory, std::size_t count, std::size_t peers)

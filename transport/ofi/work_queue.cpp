@@ -61,7 +61,7 @@ void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   issue(services, now);
   retire(services);
   // What has retired makes room for what was rung.
-  if (!operations_.full() && next_ < rung_ && !closed_) list();
+  if (!hungry_ && !operations_.full() && next_ < rung_ && !closed_) list();
 }
 
 void WorkQueue::rung(std::uint64_t value) {
