@@ -205,6 +205,36 @@ TEST_CASE("a signal that is set is not read before", "[ofi]") {
   CHECK(copies.reads == 1);
 }
 
+TEST_CASE("a word is set by a swap of all its bits, and by no other", "[ofi]") {
+  struct Row {
+    std::uint64_t bytes, mask;
+    int reads;
+  };
+  for (const Row& row : {Row{4, 0xffffffff, 0}, Row{4, 0x7fffffff, 1}, Row{8, 0xffffffff, 1},
+                         Row{8, ~std::uint64_t{0}, 0}}) {
+    INFO(row.bytes << " bytes, " << row.mask);
+    Copies copies;
+    CopiedAtomics atomics(copies);
+    std::memset(copies.memory, 0x99, sizeof(copies.memory));
+    nic::Wqe set;
+    set.kind = nic::WqeKind::kMaskedCompareSwap;
+    set.length = row.bytes;
+    set.swap_or_add = 7;
+    set.swap_mask = row.mask;
+    const Ticket ticket = atomics.start(16, set, nullptr);
+    for (int i = 0; i < 2; ++i) {
+      copies.finish_all();
+      atomics.poll();
+    }
+    CHECK(atomics.done(ticket));
+    CHECK(copies.reads == row.reads);
+    std::uint64_t left = 0;
+    std::memcpy(&left, copies.memory + 16, sizeof(left));
+    const std::uint64_t mask = row.bytes == 4 ? row.mask & 0xffffffff : row.mask;
+    CHECK(left == ((0x9999999999999999 & ~mask) | 7));
+  }
+}
+
 TEST_CASE("a refused copy fails the atomics that it was for, and no others", "[ofi]") {
   Copies copies;
   CopiedAtomics atomics(copies);
@@ -217,6 +247,7 @@ TEST_CASE("a refused copy fails the atomics that it was for, and no others", "[o
     atomics.poll();
   }
   CHECK_THROWS_WITH(atomics.done(failed), Catch::Contains("the copy is refused"));
+  CHECK(atomics.done(failed));  // that it has failed is said once
   CHECK(atomics.done(good));
   CHECK(copies.memory[0] == 1);
 }

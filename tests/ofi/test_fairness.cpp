@@ -1,6 +1,7 @@
 // Queues share what an engine has: nobody waits while others are served again and again, and to
 // wait for a place is no sign that a peer is gone.
 #include "tests/ofi/job.h"
+#include "tests/unit/base/capture.h"
 #include "transport/ofi/work_queues.h"
 
 #include <catch2/catch.hpp>
@@ -251,6 +252,27 @@ TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
   CHECK(rig.waiting.back());
 }
 
+TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others to others",
+          "[ofi]") {
+  QueueRig rig(2, 10'000, 2, true);
+  rig.clients[0].write(64, 0, 8);
+  rig.clients[0].ring(abi::doorbell_value(1, rig.clients[0].number() + 1));
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x02);
+  CHECK(rig.waiting[1]);
+}
+
+TEST_CASE("nothing is asked of an engine for a peer that is lost", "[ofi]") {
+  QueueRig rig(1, 10'000);
+  rig.peers[0].lost = "gone";
+  post_writes(rig.clients[0], 1);
+  rig.step();
+  rig.step();
+  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x15);
+  CHECK(rig.engine.asked == 0);
+}
+
 TEST_CASE("a doorbell may be a queue ahead of what has ended, or a queue old", "[ofi]") {
   struct Row {
     int distance;  // from what the queue knows
@@ -260,6 +282,7 @@ TEST_CASE("a doorbell may be a queue ahead of what has ended, or a queue old", "
     INFO(row.distance);
     QueueRig rig(1, 10'000);
     Client& client = rig.clients[0];
+    StderrCapture log;
     CHECK(outcome_of(rig, post_writes(client, 200)).ok());
     std::uint64_t last = 0;
     for (int i = 0; i < std::clamp(row.distance, 1, 256); ++i) last = client.write(64, 0, 8);
@@ -272,6 +295,13 @@ TEST_CASE("a doorbell may be a queue ahead of what has ended, or a queue old", "
     const Outcome outcome = outcome_of(rig, last);
     CHECK_FALSE(outcome.timed_out);
     CHECK(int{outcome.syndrome} == int{row.syndrome});
+    const auto lines = log.writes();
+    CHECK(lines.size() == (row.syndrome == 0 ? 0 : 1));
+    if (!lines.empty())
+      CHECK_THAT(lines[0],
+                 Catch::Contains(strprintf("doorbell announces entry %u; 0 of 256 entries "
+                                           "are in use",
+                                           producer)));
   }
 }
 

@@ -157,6 +157,21 @@ TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
   CHECK(queue.next() == nullptr);
 }
 
+TEST_CASE("what is put back into an abandoned queue changes no numbers", "[ofi]") {
+  Messages messages;
+  MessageBuffer& first = messages.add(MessageKind::kWrite);
+  MessageBuffer& far = messages.add(MessageKind::kWrite);
+  reinterpret_cast<MessageHeader*>(far.memory)->number = (1u << 31) - 1;  // the last one ahead
+  Inbound queue;
+  CHECK(queue.take(first));
+  queue.abandon();
+  CHECK(queue.next() == &first);
+  queue.put_back(first);  // there was no buffer for its answer
+  CHECK(queue.take(far));
+  CHECK(queue.next() == &first);
+  CHECK(queue.next() == &far);
+}
+
 TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   constexpr std::uint64_t kQuiet = ~std::uint64_t{0};
   // As it is done here, and as where there are no loads of four words.
@@ -174,7 +189,8 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
   if (!rung_after) REQUIRE(::mprotect(after, kPage, PROT_NONE) == 0);
   for (const std::size_t count : {0u, 1u, 31u, 32u, 33u, 64u, 100u, 257u}) {
     std::uint64_t* const words = after - count;
-    std::fill(words, after, kQuiet);
+    // Before them there are others, which are quiet.
+    std::fill(reinterpret_cast<std::uint64_t*>(memory.get()), after, kQuiet);
     CHECK(ofi::first_rung(words, 0, count, wide) == count);
     for (std::size_t rung = 0; rung < count; ++rung) {
       // A doorbell that differs from quiet in one bit.

@@ -205,6 +205,11 @@ TEST_CASE("where no provider fits, what there is is told with what it lacks", "[
                         ", FI_RMA and FI_HMEM. Here it offers: tcp;ofi_rxm has no FI_HMEM ("));
   offers.rules.offer({});
   CHECK(refusal({}) == start + plain + ". Here it offers: nothing");
+  offers.rules.offer({"udp", "psm2", "tcp"});
+  CHECK_THAT(refusal({.gpu_memory = true}),
+             Catch::EndsWith(". Here it offers: udp has no FI_RMA; psm2 has FI_MSG + FI_RMA + "
+                             "FI_HMEM with delivery-complete only apart from each other; tcp has "
+                             "no FI_EP_RDM endpoints"));
 }
 
 #if !defined(GSHMEM_HAVE_CUDA)

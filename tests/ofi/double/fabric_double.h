@@ -29,9 +29,10 @@ struct FabricDouble {
   std::atomic<std::int64_t> trail{0};
   std::atomic<unsigned> busy{0};  ///< percent of calls that post which get -FI_EAGAIN
   std::atomic<unsigned> seed{1};
-  std::atomic<int> no_atomics_of{0};  ///< words of so many bytes
-  std::atomic<int> nics{1};           ///< that fi_getinfo offers of each provider
-  std::atomic<bool> hmem{true};       ///< providers with FI_HMEM have it
+  std::atomic<int> no_atomics_of{0};   ///< words of so many bytes
+  std::atomic<int> nics{1};            ///< that fi_getinfo offers of each provider
+  std::atomic<std::size_t> places{0};  ///< of operations at an endpoint; 0: as many as usual
+  std::atomic<bool> hmem{true};        ///< providers with FI_HMEM have it
   std::atomic<std::uint64_t> register_at_most{~std::uint64_t{0}};  ///< bytes of GPU memory
   std::atomic<bool> permits_cuda{true};  ///< FI_OPT_CUDA_API_PERMITTED may be set to false
   /// What arrives at the endpoint whose domain has registered this address waits until it is null.
@@ -44,7 +45,8 @@ struct FabricDouble {
   std::atomic<const char*> detail{kDetail};  ///< what the provider has to say of an error
   std::atomic<int> refusal{0};          ///< the next call that is no receive returns this error
   std::atomic<int> receive_refusal{0};  ///< the next receive
-  std::atomic<int> broken{0};  ///< the error that completion queues have themselves; 0: none
+  std::atomic<int> broken{0};    ///< the error that completion queues have themselves; 0: none
+  std::atomic<int> no_error{0};  ///< the next look at an error of an operation returns this one
   /// By which memory of a GPU is read and written; null: by its address.
   std::atomic<void* (*)(void*)> gpu_view{nullptr};
 
@@ -105,12 +107,13 @@ struct FabricDouble {
     busy = 0;
     seed = 1;
     nics = 1;
+    places = 0;
     no_atomics_of = 0;
     hmem = permits_cuda = true;
     register_at_most = ~std::uint64_t{0};
     held = nullptr;
     hold = -1;
-    error = errors = refusal = receive_refusal = broken = 0;
+    error = errors = refusal = receive_refusal = broken = no_error = 0;
     detail = kDetail;
     gpu_view = nullptr;
     journals = false;

@@ -26,6 +26,7 @@ struct Av : fid_av {
 struct Mr : fid_mr {
   Region* region;
   bool bound;  ///< to an endpoint
+  Endpoint* endpoint;
 };
 
 /// The name of an endpoint, for as long as the process lives.
@@ -106,8 +107,10 @@ ssize_t read_cq(fid_cq* queue, void* to, std::size_t count) {
   if (read > 0) return static_cast<ssize_t>(read);
   return cq.entries.empty() ? -FI_EAGAIN : -FI_EAVAIL;
 }
-ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t) {
+ssize_t read_error(fid_cq* queue, fi_cq_err_entry* to, std::uint64_t flags) {
   Cq& cq = *static_cast<Cq*>(queue);
+  if (flags != 0) record().violation("flags of fi_cq_readerr, which knows none");
+  if (const int error = record().no_error.exchange(0); error != 0) return -error;
   if (cq.errors.empty() || cq.errors.begin()->first != cq.taken) return -FI_EAGAIN;
   const fi_cq_data_entry& entry = cq.entries.front();
   *to = {};
@@ -188,6 +191,7 @@ ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t
 }
 ssize_t read_plain(fid_ep* endpoint, void* to, std::size_t bytes, void* descriptor, fi_addr_t peer,
                    std::uint64_t remote, std::uint64_t key, void* context) {
+  note("fetch by %d: %zu bytes from %llu", endpoint_of(endpoint).nic(), bytes, ull(remote));
   return endpoint_of(endpoint).post({.call = FabricDouble::kRead,
                                      .local = to,
                                      .bytes = bytes,
@@ -304,6 +308,8 @@ int control_endpoint(fid* object, int command, void*) {
 }
 int close_endpoint(fid* object) {
   Endpoint* const endpoint = &endpoint_of(reinterpret_cast<fid_ep*>(object));
+  if (endpoint->bound_regions > 0)
+    record().violation("an endpoint is closed before regions bound to it");
   if (endpoint->cq != nullptr) std::erase(endpoint->cq->endpoints, endpoint);
   delete endpoint;
   return 0;
@@ -318,11 +324,15 @@ constinit fi_ops endpoint_ops = table<fi_ops>([](auto& ops) {
 int close_region(fid* object) {
   auto* const mr = reinterpret_cast<Mr*>(object);
   mr->region->usable = false;
+  if (mr->bound) --mr->endpoint->bound_regions;
   delete mr;
   return 0;
 }
-int bind_region(fid* object, fid*, std::uint64_t flags) {
-  reinterpret_cast<Mr*>(object)->bound = flags == 0;
+int bind_region(fid* object, fid* to, std::uint64_t flags) {
+  auto* const mr = reinterpret_cast<Mr*>(object);
+  mr->bound = flags == 0;
+  mr->endpoint = &endpoint_of(reinterpret_cast<fid_ep*>(to));
+  if (mr->bound) ++mr->endpoint->bound_regions;
   return 0;
 }
 int enable_region(fid* object, int command, void*) {

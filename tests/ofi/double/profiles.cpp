@@ -38,6 +38,14 @@ constexpr Profile kProfiles[] = {
      kUsual, 0, kBasic | FI_MR_LOCAL, FI_PROGRESS_MANUAL, 2048, 16320, 4, kGiB, kGiB, true, true},
     {"tcp;ofi_rxm", "tcp;ofi_rxm", "127.0.0.0/8", kData | FI_ATOMIC, FI_ORDER_SAS, kUsual, 0, 0,
      FI_PROGRESS_MANUAL, 2048, 16320, 8, kUnlimited, kUnlimited, true, false},
+    // What gshmem cannot use: no RMA, or no delivery-complete of GPU memory, or connected
+    // endpoints.
+    {"udp", "udp", "127.0.0.0/8", kMessages, 0, kUsual, 0, 0, FI_PROGRESS_MANUAL, 2048, 0, 0, 1472,
+     1472, true, false},
+    {"psm2", "psm2", "psm2", kMessages | kRma | FI_HMEM, 0, kUsual, 0, 0, FI_PROGRESS_MANUAL, 2048,
+     0, 0, kGiB, kGiB, false, false},
+    {"tcp", "tcp", "127.0.0.0/8", kMessages | kRma, 0, kUsual, 0, 0, FI_PROGRESS_MANUAL, 2048, 0, 0,
+     kGiB, kGiB, true, false, FI_EP_MSG},
 };
 
 template <class T>
@@ -91,12 +99,13 @@ fi_info* offer(const Profile& profile, int nic, std::uint64_t caps, const fi_inf
   info->tx_attr->caps = info->rx_attr->caps = caps;
   info->tx_attr->inject_size = profile.inject;
   info->tx_attr->size = info->rx_attr->size = profile.places;
+  if (const std::size_t places = record().places; places != 0) info->tx_attr->size = places;
   info->tx_attr->iov_limit = info->rx_attr->iov_limit = info->tx_attr->rma_iov_limit = 1;
   if (hints != nullptr && hints->tx_attr != nullptr) {
     info->tx_attr->op_flags = hints->tx_attr->op_flags;
     info->tx_attr->msg_order = info->rx_attr->msg_order = hints->tx_attr->msg_order;
   }
-  info->ep_attr->type = FI_EP_RDM;
+  info->ep_attr->type = profile.type;
   info->ep_attr->protocol = FI_PROTO_EFA;
   info->ep_attr->max_msg_size = profile.largest;
   info->domain_attr->name = strdup((std::string(profile.provider) + std::to_string(nic)).c_str());
@@ -128,14 +137,17 @@ bool suits(const Profile& profile, std::uint32_t version, const char* node, cons
   if (!name_matches(fabric.prov_name, profile.provider)) return false;
   if (fabric.name != nullptr && std::strcmp(fabric.name, profile.fabric) != 0) return false;
   const fi_ep_type type = hints.ep_attr->type;
-  if (type != FI_EP_UNSPEC && type != FI_EP_RDM) return false;
+  if (type != FI_EP_UNSPEC && type != profile.type) return false;
   const std::uint64_t caps = profile.caps & (rules.hmem ? kUnlimited : ~FI_HMEM);
   if ((hints.caps & ~caps) != 0) return false;
   // efa_user_info_alter_rdm
   const bool both = (hints.caps & FI_ATOMIC) != 0 && (hints.caps & FI_HMEM) != 0;
   if (both && std::strcmp(profile.provider, "efa") == 0 && version < FI_VERSION(1, 18))
     return false;
-  if ((hints.tx_attr->op_flags & ~profile.op_flags) != 0) return false;
+  std::uint64_t op_flags = profile.op_flags;
+  if ((hints.caps & FI_HMEM) != 0 && std::strcmp(profile.provider, "psm2") == 0)
+    op_flags &= ~FI_DELIVERY_COMPLETE;
+  if ((hints.tx_attr->op_flags & ~op_flags) != 0) return false;
   if ((hints.tx_attr->msg_order & ~profile.orders) != 0) return false;
   if (hints.caps != 0 && (profile.mode & ~hints.mode) != 0) return false;
   if (hints.caps != 0 && (profile.mr_mode & ~hints.domain_attr->mr_mode) != 0) return false;

@@ -27,6 +27,7 @@ struct Profile {
   std::uint64_t largest, largest_send;
   bool has_addresses;     ///< of IP
   bool cuda_unless_told;  ///< calls CUDA for GPU memory unless FI_OPT_CUDA_API_PERMITTED is false
+  fi_ep_type type = FI_EP_RDM;
 };
 
 /// Of an info that this library has made.

@@ -118,6 +118,7 @@ class Endpoint : public fid_ep {
   Cq* cq = nullptr;
   std::vector<std::shared_ptr<Port>>* peers = nullptr;
   bool enabled = false, may_call_cuda = false;
+  int bound_regions = 0;
 
   [[nodiscard]] const Profile& profile() const { return profile_; }
   [[nodiscard]] int nic() const { return nic_; }

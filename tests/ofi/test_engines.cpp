@@ -1,0 +1,220 @@
+// What the engines do where places and buffers are few, and where a peer is gone or gives up: what
+// an operation had is free again, whatever becomes of it.
+#include "tests/ofi/engine_rig.h"
+
+#include "transport/ofi/active_messages.h"
+
+#include <rdma/fi_errno.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+constexpr std::int64_t kLong = 3600ll * 1'000'000'000;
+/// More than there are buffers of any kind.
+constexpr int kMany = 200;
+
+/// Messages between a PE and itself: atomics alone, or data by copies that the test ends.
+struct MessageRig {
+  explicit MessageRig(bool carries_data = false, bool flushes = false)
+      : messages({.lanes = rig.lanes,
+                  .heap = carries_data ? static_cast<ofi::MemoryAccess&>(copies) : *rig.access,
+                  .peers = rig.peers,
+                  .memories = rig.memories,
+                  .heap_bytes = kHeap,
+                  .remote_key = kRemoteKey,
+                  .carries_data = carries_data,
+                  .max_queues = 1,
+                  .flusher = flushes ? &rig.engine : nullptr}) {}
+  ofi::Operation& issue(nic::WqeKind kind) {
+    ofi::Operation& operation = rig.operation();
+    operation.wqe.kind = kind;
+    messages.issue(operation, false);
+    return operation;
+  }
+  void rounds() {
+    for (int round = 0; round < 4; ++round) {
+      messages.progress();
+      rig.lanes.poll();
+    }
+  }
+  /// An atomic gets through.
+  void check_good() {
+    rig.changes = 0;
+    ofi::Operation& last = issue(nic::WqeKind::kFetchAdd);
+    CHECK(last.state == ofi::Operation::State::kIssued);
+    rounds();
+    copies.ended = copies.copies;
+    rounds();
+    copies.ended = copies.copies;
+    rounds();
+    CHECK(last.done());
+    rig.operations.release(&last);
+    CHECK(rig.peers[0].requests == 0);
+    CHECK(rig.rules.violations().empty());
+  }
+  [[nodiscard]] std::uint64_t sends() const { return rig.rules.taken[FabricDouble::kSend]; }
+
+  EngineRig rig;
+  StepwiseAccess copies{rig.heap_memory};
+  ofi::ActiveMessages messages;
+};
+
+}  // namespace
+
+TEST_CASE("an operation waits for a place of its NIC", "[ofi][double]") {
+  if (!have_double()) return;
+  const bool atomic = GENERATE(false, true);
+  EngineRig rig(false, "cxi", nullptr, 1);
+  rig.rules.rtt = kLong;
+  ofi::Operation &first = rig.operation(), &second = rig.operation();
+  for (ofi::Operation* const each : {&first, &second}) {
+    each->wqe.kind = atomic ? nic::WqeKind::kFetchAdd : nic::WqeKind::kWrite;
+    rig.engine.issue(*each, false);
+  }
+  CHECK(first.state == ofi::Operation::State::kIssued);
+  CHECK(second.state == ofi::Operation::State::kQueued);
+  CHECK_FALSE(second.refused);  // the engine has none: that says nothing about the peer
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("a flush of the own heap waits for a place of each NIC", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig(false, "efa-direct", nullptr, 1);
+  ofi::Operation& write = rig.operation();
+  write.wqe.kind = nic::WqeKind::kWrite;
+  rig.engine.issue(write, false);
+  rig.engine.flush_own(rig);
+  CHECK(rig.reads() == kNics - 1);
+  rig.lanes.poll();
+  CHECK(write.done());
+  CHECK(rig.flushes == 0);
+  rig.engine.progress();
+  CHECK(rig.reads() == kNics);
+  rig.lanes.poll();
+  CHECK(rig.flushes == 1);
+}
+
+TEST_CASE("calls that fail give their places back", "[ofi][double]") {
+  if (!have_double()) return;
+  // The provider says so later; or it wants another try, and the peer is lost before that.
+  const int error = GENERATE(FI_EACCES, FI_ENORX);
+  EngineRig rig(false, "efa-direct", nullptr, 4);
+  for (int i = 0; i < 10; ++i) {
+    rig.rules.error = error;
+    rig.rules.errors = 1;
+    ofi::Operation& operation = rig.operation();
+    operation.wqe.kind = nic::WqeKind::kWrite;
+    rig.engine.issue(operation, false);
+    REQUIRE(operation.state == ofi::Operation::State::kIssued);
+    rig.lanes.poll();
+    if (error == FI_ENORX) rig.peers[0].lost = "gone";
+    rig.engine.progress();
+    CHECK(operation.done());
+    CHECK(int{operation.failure.syndrome} == (error == FI_ENORX ? 0x15 : 0x13));
+    CHECK(rig.peers[0].bytes == 0);
+    rig.peers[0].lost.clear();
+    rig.operations.release(&operation);
+  }
+}
+
+TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig;
+  rig.rig.peers[0].lost = "gone";
+  for (int i = 0; i < kMany; ++i) {
+    ofi::Operation& operation = rig.issue(nic::WqeKind::kFetchAdd);
+    CHECK(operation.done());
+    CHECK(int{operation.failure.syndrome} == 0x15);
+    CHECK(operation.failure.text == "gone");
+    rig.rig.operations.release(&operation);
+  }
+  CHECK(rig.sends() == 0);
+  rig.rig.peers[0].lost.clear();
+  rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
+  rig.rounds();
+  CHECK(rig.rig.peers[0].requests == 0);
+}
+
+TEST_CASE("an answer to a peer that is lost is dropped, and asks nothing", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig;
+  ofi::Operation& operation = rig.issue(nic::WqeKind::kFetchAdd);
+  rig.rig.peers[0].lost = "gone";
+  rig.rounds();
+  CHECK(rig.sends() == 1);
+  CHECK_FALSE(operation.done());
+  CHECK(rig.rig.peers[0].requests == 1);
+}
+
+TEST_CASE("a copy that fails, or ends when nobody wants it, gives its message back",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const bool fails = GENERATE(false, true);
+  MessageRig rig(true);
+  for (int i = 0; i < kMany; ++i) {
+    ofi::Operation& write = rig.issue(nic::WqeKind::kWrite);
+    REQUIRE(rig.rig.peers[0].requests == 1);
+    if (fails)
+      rig.copies.failing = rig.copies.copies;
+    else
+      rig.messages.peer_lost(0);
+    rig.copies.ended = rig.copies.copies;
+    rig.messages.progress();
+    CHECK(write.done());
+    CHECK(int{write.failure.syndrome} == (fails ? 0x04 : 0x15));
+    rig.rig.operations.release(&write);
+  }
+  CHECK(rig.sends() == 0);
+  rig.copies.failing = 0;
+  CHECK(rig.issue(nic::WqeKind::kWrite).state == ofi::Operation::State::kIssued);
+}
+
+TEST_CASE("that queues are given up is told as soon as there are buffers for it", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig(true);
+  for (int i = 0; i < kMany; ++i) rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
+  CHECK(rig.sends() == 16);
+  for (int i = 0; i < kMany; ++i) rig.rounds();
+  CHECK(rig.sends() == 2 * kMany);  // and as many answers
+  rig.check_good();
+}
+
+TEST_CASE("what waits for its turn is answered when its PE is lost", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig;
+  rig.rig.outbound.next = 1;  // the one before it never comes
+  (void)rig.issue(nic::WqeKind::kFetchAdd);
+  rig.rounds();
+  CHECK(rig.sends() == 1);
+  rig.messages.peer_lost(0);
+  CHECK(rig.sends() == 2);
+}
+
+TEST_CASE("an atomic whose queue is given up while it waits for a flush is not carried out",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig(false, true);
+  ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);
+  atomic.wqe.swap_or_add = 2;
+  rig.rig.lanes.poll();
+  // The reads have to be tried again, which happens when the engine is asked.
+  rig.rig.rules.error = FI_ENORX;
+  rig.rig.rules.errors = int{kNics};
+  rig.messages.progress();
+  rig.rig.lanes.poll();
+  CHECK(rig.rig.reads() == kNics);
+  rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
+  rig.rounds();
+  CHECK_FALSE(atomic.done());
+  rig.rig.engine.progress();
+  rig.rounds();
+  CHECK(atomic.done());
+  CHECK(int{atomic.failure.syndrome} == 0x05);
+  CHECK(rig.rig.word(64) == 0);
+}
