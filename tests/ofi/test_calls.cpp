@@ -197,6 +197,33 @@ TEST_CASE("large writes go by all NICs in pieces, others by one", "[ofi][double]
   fabric_double()->journals = false;
 }
 
+TEST_CASE("what went by other NICs is pushed by reads of its target's heap", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg = by_hand("efa/efa-direct", "auto");
+  leg.nics = 2;
+  Job job(2, leg);
+  const auto rounds = [&] {
+    for (int round = 0; round < 5; ++round) {
+      job[0].round();
+      job[1].round();
+    }
+  };
+  rounds();
+  Journal journal({"efa-direct"});
+  const std::uint64_t write = job[0].to(1).write(0, 0, 262144);
+  job[0].to(1).ring();
+  rounds();
+  CHECK(job[0].to(1).has_ended(write));
+  const auto base = reinterpret_cast<std::uintptr_t>(job[1].heap());
+  constexpr std::uint64_t kWrite = FI_COMPLETION | FI_TRANSMIT_COMPLETE;
+  // The first one is the home of transfers to a neighbour.
+  CHECK(journal.calls({"write", "fetch"}) ==
+        Lines{strprintf("write by 1: 135168 bytes to %llu flags 0x%llx", ull(base), ull(kWrite)),
+              strprintf("write by 0: 126976 bytes to %llu flags 0x%llx", ull(base + 135168),
+                        ull(kWrite)),
+              strprintf("fetch by 0: 8 bytes from %llu", ull(base))});
+}
+
 TEST_CASE("small writes go by another NIC to each neighbour", "[ofi][double]") {
   if (!have_double()) return;
   Leg leg = by_hand("efa/efa-direct", "auto");
@@ -267,6 +294,7 @@ TEST_CASE("a peer that answers probes is probed twice a second", "[ofi][double]"
 
 TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered", "[ofi][double]") {
   if (!have_double()) return;
+  const bool refused = GENERATE(false, true);  // by the call
   Job job(2, by_hand("efa/efa", "auto"));
   FabricDouble& rules = *fabric_double();
   const auto begun = std::chrono::steady_clock::now();
@@ -281,12 +309,43 @@ TEST_CASE("a peer is lost when a probe of it fails, and not when it is answered"
   CHECK(rules.taken[FabricDouble::kRead] > 2u);
   CHECK(job[0].errors().empty());
   rules.error = FI_EHOSTUNREACH;
-  rules.errors = 1;
+  (refused ? rules.refusal : rules.errors) = refused ? FI_EHOSTUNREACH : 1;
   for (const int ms : {5000, 5020, 5040}) round_at(ms);
   const auto errors = job[0].errors();
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].first == 1);
   CHECK_THAT(errors[0].second, Catch::Contains("probe of PE 1: No route to host"));
+}
+
+TEST_CASE("a greeting that the provider refuses is not sent again", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(1, by_hand("efa/efa", "auto"));
+  FabricDouble& rules = *fabric_double();
+  rules.refusal = FI_EINVAL;
+  for (int round = 0; round < 3; ++round) job[0].round();
+  CHECK(rules.refusal == 0);
+  CHECK(rules.taken[FabricDouble::kRead] == 0u);
+}
+
+TEST_CASE("a peer that has never answered is not given up because nothing is taken",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const bool answers = GENERATE(false, true);  // once, before that
+  Job job(2, by_hand("efa/efa", "auto"), 60);
+  FabricDouble& rules = *fabric_double();
+  const auto begun = std::chrono::steady_clock::now();
+  const auto round_at = [&](int ms) { job[0].round(begun + std::chrono::milliseconds(ms)); };
+  if (answers)
+    for (int round = 0; round < 3; ++round) round_at(0);  // greetings
+  rules.busy = 100;
+  job[0].to(1).write(64, 0, 8);
+  job[0].to(1).ring();
+  for (int ms = 0; ms < 12'000; ms += 100) round_at(ms);
+  const auto errors = job[0].errors();
+  REQUIRE(errors.size() == (answers ? 1 : 0));
+  if (answers)
+    CHECK_THAT(errors[0].second, Catch::Contains("PE 1: no connection can be made since 5 s"));
+  rules.busy = 0;
 }
 
 TEST_CASE("what is to be tried again fails when its peer is lost meanwhile", "[ofi][double]") {
@@ -422,6 +481,7 @@ TEST_CASE("payloads of messages begin at lines that copy engines like", "[ofi][d
       ofi::Library::get(), std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0));
   ofi::Lanes lanes(std::move(fabrics));
   const auto access = ofi::make_memory_access({});
+  CHECK(access->done(ofi::kNoTicket));  // of host memory no copy takes time
   for (const std::size_t payload : {std::size_t{0}, std::size_t{512}}) {
     using Role = ofi::MessageBuffer::Role;
     ofi::MessageBuffers buffers(lanes, *access, Role::kRequest, {3, payload, 1}, sink);

@@ -83,6 +83,17 @@ TEST_CASE("an operation waits for a place of its NIC", "[ofi][double]") {
   rig.rules.rtt = 0;
 }
 
+TEST_CASE("an atomic whose result takes no copy has ended with its call", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig(false, "cxi");
+  ofi::Operation& atomic = rig.operation();
+  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
+  rig.engine.issue(atomic, false);
+  rig.lanes.poll();
+  CHECK(atomic.done());
+  CHECK_FALSE(rig.engine.progress());
+}
+
 TEST_CASE("a flush of the own heap waits for a place of each NIC", "[ofi][double]") {
   if (!have_double()) return;
   EngineRig rig(false, "efa-direct", nullptr, 1);

@@ -159,6 +159,27 @@ TEST_CASE("an executor that breaks says so once, and fails all that is and will 
   fabric_double()->broken = 0;
 }
 
+TEST_CASE("an executor that cannot read an error breaks, and says so", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(1, leg);
+  for (int round = 0; round < 3; ++round) job[0].round();  // greetings
+  FabricDouble& rules = *fabric_double();
+  rules.error = FI_EACCES;
+  rules.errors = 1;
+  rules.no_error = FI_EIO;
+  const std::uint64_t entry = job[0].to(0).write(64, 0, 8);
+  job[0].to(0).ring();
+  auto now = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3; ++i) job[0].round(now += std::chrono::milliseconds(30));
+  CHECK(int{job[0].to(0).wait(entry, 0).syndrome} == 0x15);
+  const auto errors = job[0].errors();
+  REQUIRE(errors.size() == 1);
+  CHECK_THAT(errors[0].second, Catch::Contains("fi_cq_readerr: Input/output error. The endpoint is "
+                                               "lost; restart the job"));
+}
+
 TEST_CASE("providers and interfaces that do not exist are named", "[ofi][tcp]") {
   if (!have_real_libfabric()) return;
   for (const char* provider : {"nothing", "shm"}) {

@@ -117,6 +117,7 @@ struct SlowAccess final : ofi::MemoryAccess {
   ofi::Ticket start_write(std::uint64_t offset, const void* from, std::size_t bytes) override {
     if (refuses) throw Error(GSHMEMX_ERROR_CUDA, "no copies");
     CHECK((offset == 512 && bytes == 8));
+    staged = static_cast<const std::uint8_t*>(from);
     std::memcpy(&stored, from, sizeof(stored));
     return 7;
   }
@@ -134,6 +135,7 @@ struct SlowAccess final : ofi::MemoryAccess {
 
   bool refuses = false, ends = false, ended = false, fails = false;
   std::uint64_t stored = 0;
+  const std::uint8_t* staged = nullptr;
 };
 
 }  // namespace
@@ -156,6 +158,9 @@ TEST_CASE("an atomic has ended when its result is stored, or cannot be", "[ofi][
   CHECK(rig.word(64) == 42);
   if (how != "refused") {
     CHECK(access.stored == 40);
+    // Its own memory, which is no one else's until it has ended.
+    CHECK((access.staged >= operation.scratch &&
+           access.staged + 8 <= operation.scratch + ofi::kScratchBytes));
     CHECK_FALSE(rig.engine.progress());
     CHECK_FALSE(operation.done());
     CHECK(rig.changes == 0);

@@ -152,6 +152,21 @@ TEST_CASE("PEs without a GPU, or of one that is not shown, take NICs in turn", "
   }
 }
 
+TEST_CASE("a NIC has a PCI address only where it is on such a bus", "[ofi]") {
+  fi_info info{};
+  CHECK(gshmem::ofi::pci_of(info).empty());
+  fid_nic nic{};
+  info.nic = &nic;
+  CHECK(gshmem::ofi::pci_of(info).empty());
+  fi_bus_attr bus{};
+  bus.attr.pci = {.domain_id = 0x12, .bus_id = 0xab, .device_id = 0xc, .function_id = 3};
+  nic.bus_attr = &bus;
+  bus.bus_type = FI_BUS_UNKNOWN;
+  CHECK(gshmem::ofi::pci_of(info).empty());
+  bus.bus_type = FI_BUS_PCI;
+  CHECK(gshmem::ofi::pci_of(info) == "0012:ab:0c.3");
+}
+
 TEST_CASE("a NIC that is listed twice counts once, as it is listed first", "[ofi]") {
   const List list({{"a", 0x12, {}},
                    {"b", 0x13, {}},

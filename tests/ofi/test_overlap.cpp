@@ -480,6 +480,17 @@ TEST_CASE("a call that the provider refuses is an error of its operation", "[ofi
   CHECK(rig.job[0].errors().empty());
 }
 
+TEST_CASE("nothing more is called of a write that the provider has refused", "[ofi][double]") {
+  if (!have_double()) return;
+  TwoPes rig("tcp;ofi_rxm");
+  rig.rules.refusal = FI_EACCES;
+  const std::uint64_t write = rig.job[0].to(1).write(0, 0, 3 << 20);  // in three pieces
+  rig.job[0].to(1).ring();
+  for (int round = 0; round < 3; ++round) rig.job[0].round();
+  CHECK(int{rig.job[0].to(1).wait(write, 0).syndrome} == 0x13);
+  CHECK(rig.rules.taken[FabricDouble::kWrite] == 0u);
+}
+
 TEST_CASE("the target of a queue that fails learns that nothing more of it counts",
           "[ofi][double]") {
   if (!have_double()) return;

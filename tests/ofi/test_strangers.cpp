@@ -7,6 +7,8 @@
 #include "transport/ofi/message.h"
 #include "transport/ofi/provider.h"
 
+#include <rdma/fi_errno.h>
+
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -183,7 +185,30 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   CHECK(count([](Header&) {}) == 0);                   // again
   CHECK(count([](Header& h) { h.number = 2; }) == 0);  // before its turn
   CHECK(count([](Header& h) { h.number = 1; }) == 2);
+  // Each has its receive posted again: there are 32.
+  for (int i = 0; i < 40; ++i) CHECK(count([](Header& h) { ++h.magic; }) == 0);
+  for (int i = 0; i < 40; ++i) CHECK(count([](Header&) {}) == 0);
+  CHECK(count([](Header& h) { h.number = 3; }) == 1);
   CHECK(fabric_double()->violations().empty());
+}
+
+TEST_CASE("errors without an operation are told, and what reads none goes on", "[ofi][double]") {
+  if (!have_double()) return;
+  Stranger stranger;
+  FabricDouble& rules = *fabric_double();
+  StderrCapture log;
+  rules.error = FI_EIO;
+  rules.errors = 1;
+  const ofi::MessageHeader header = good_request();
+  CHECK(stranger.answers(header, sizeof(header)).empty());
+  rules.no_error = FI_EAGAIN;
+  CHECK(stranger.fabric.poll());
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("WARN: libfabric reported an error without an operation: "
+                                       "Input/output error (the double's error)"));
+  CHECK_FALSE(stranger.fabric.poll());
+  CHECK(rules.violations().empty());
 }
 
 TEST_CASE("a queue that is abandoned answers at once what waits in it", "[ofi][double]") {
