@@ -90,6 +90,10 @@ TEST_CASE("distance_follows_the_pci_tree") {
   CHECK(pci_distance(
             root + "0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0/0000:06:00.0/0000:07:00.0",
             gpu) == Distance::kPxb);
+  // A switch more on one of the two sides.
+  CHECK(pci_distance(root + "0000:00:01.0/0000:09:00.0", gpu) == Distance::kPxb);
+  CHECK(pci_distance(root + "0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:05:00.0/0000:06:00.0",
+                     gpu) == Distance::kPxb);
   CHECK(pci_distance(root + "0000:00:02.0/0000:08:00.0", gpu) == Distance::kPhb);
   CHECK(pci_distance("/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0", gpu) == Distance::kSys);
   CHECK(pci_distance("/sys/devices/virtual/net/lo", gpu) == Distance::kUnknown);
@@ -342,6 +346,11 @@ TEST_CASE("missing_gid_says_what_to_do") {
                                 "mlx5_0 port 1");
              }),
              Catch::Contains("GSHMEM_IB_GID_INDEX=7") && Catch::Contains("3 (fe80:"));
+  for (const LinkLayer layer : {LinkLayer::kEthernet, LinkLayer::kInfiniBand})
+    CHECK_THAT(
+        message([&] { (void)choose_gid({}, layer, 0, "mlx5_0 port 1"); }),
+        Catch::Contains("GSHMEM_IB_GID_INDEX=0: entry 0 of the GID table of mlx5_0 port 1 is "
+                        "empty; there are none"));
 }
 
 TEST_CASE("gids_are_written_as_addresses") {

@@ -119,6 +119,18 @@ TEST_CASE("a_device_is_described_with_its_port") {
   CHECK(Device(setup.api, wish_of(setup)).pd_number == 0x77);
 }
 
+TEST_CASE("gids_are_found_by_a_library_that_does_not_know_their_types") {
+  for (const int index : {0, 1}) {
+    fake_verbs_reset();
+    fake_verbs().ethernet = true;
+    fake_verbs().gid_index = index;
+    Setup setup;
+    setup.api.query_gid_ex = nullptr;
+    CHECK_THAT(Device(setup.api, wish_of(setup)).describe(),
+               Catch::Contains(strprintf("(Ethernet, GID %d ::ffff:10.0.0.1, ", index)));
+  }
+}
+
 TEST_CASE("the_partition_of_entry_0_is_the_default_one_unless_the_table_says_another") {
   const auto pkey = [](const char* index, std::uint16_t entry, bool fails) {
     fake_verbs_reset();
@@ -253,6 +265,7 @@ TEST_CASE("the_counters_of_a_port_are_learned_from_a_queue_pair_on_it_or_done_wi
   CHECK(without([](VerbsApi& api) { api.modify_qp = nullptr; }) == 0);
   CHECK(without([](VerbsApi& api) { api.destroy_qp = nullptr; }) == 0);
   CHECK(without([](VerbsApi& api) { api.qp_query = nullptr; }) == 0);
+  CHECK(without([](VerbsApi&) { fake_verbs().fail_named = "QUERY_QP"; }) == 0);
   CHECK(fake_verbs().live == 0);
 }
 

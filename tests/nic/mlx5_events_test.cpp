@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -91,6 +92,10 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
     fake_verbs().active = false;
     CHECK(nic->history() == "mlx5_7 port 1 is down");
   }
+  SECTION("a port that cannot be asked") {
+    fake_verbs().fail_named = "ibv_query_port";
+    CHECK(nic->history().empty());
+  }
   SECTION("a port that stays down") {
     raise({IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR, IBV_EVENT_DEVICE_FATAL});
     CHECK(told.first().size() == 1);  // the last one
@@ -127,6 +132,24 @@ TEST_CASE("a_port_comes_up_once_after_it_went_down") {
   port.went_down(start + std::chrono::seconds(2));
   CHECK(port.came_up(start + std::chrono::seconds(4)) == 3.0);
   CHECK_FALSE(port.came_up(start + std::chrono::seconds(5)));
+}
+
+TEST_CASE("the_history_of_a_port_has_times_of_this_place") {
+  const auto at = [](int seconds) {
+    return PortHistory::Clock::from_time_t(1'000'000'000 + seconds);
+  };
+  const auto clock = [](int seconds) {
+    const std::time_t time = 1'000'000'000 + seconds;
+    char text[16] = "";
+    std::strftime(text, sizeof(text), "%H:%M:%S", std::localtime(&time));
+    return std::string(text);
+  };
+  PortHistory port;
+  port.went_down(at(7));
+  CHECK(port.text() == "is down since " + clock(7));
+  port.came_up(at(10));
+  port.changed(at(3671), "got other GIDs");
+  CHECK(port.text() == "was down for 3 s at " + clock(7) + ", got other GIDs at " + clock(3671));
 }
 
 TEST_CASE("a_device_that_is_gone_says_so_once_though_all_its_files_end") {

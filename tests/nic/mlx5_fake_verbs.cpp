@@ -73,7 +73,7 @@ int query_device(ibv_context*, ibv_device_attr* out) {
   *out = {};
   out->phys_port_cnt = current->ports;
   std::strcpy(out->fw_ver, "28.39.2048");
-  out->atomic_cap = IBV_ATOMIC_HCA;
+  out->atomic_cap = current->atomicity;
   return simple("ibv_query_device");
 }
 int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
@@ -89,13 +89,13 @@ int query_port(ibv_context*, std::uint8_t, _compat_ibv_port_attr* out) {
   return simple("ibv_query_port");
 }
 int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
-  if (fails("ibv_query_gid") || index != current->gid_index) return -1;
+  const bool none = fails("ibv_query_gid") || index != current->gid_index;
   *gid = {};
   gid->raw[7] = current->prefix;
   gid->raw[10] = gid->raw[11] = 0xff;
   gid->raw[12] = 10;
-  gid->raw[15] = 1;
-  return 0;
+  gid->raw[15] = none ? 9 : 1;  // where there is none it is left as anything
+  return none ? -1 : 0;
 }
 int query_gid_ex(ibv_context*, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry,
                  std::uint32_t, std::size_t) {
@@ -113,11 +113,12 @@ int query_pkey(ibv_context*, std::uint8_t, int index, __be16* pkey) {
 }
 ibv_pd* alloc_pd(ibv_context*) { return make<ibv_pd>("ibv_alloc_pd"); }
 int dealloc_pd(ibv_pd* pd) { return release("ibv_dealloc_pd", pd); }
-ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t iova, unsigned access) {
+ibv_mr* reg_mr_iova2(ibv_pd*, void*, std::size_t bytes, std::uint64_t iova, unsigned access) {
   auto* mr = make<ibv_mr>("ibv_reg_mr_iova2");
   if (mr == nullptr) return mr;
   mr->lkey = mr->rkey = 0x55 + static_cast<std::uint32_t>(iova + current->access.size());
   current->access.push_back(access);
+  current->bytes.push_back(bytes);
   return mr;
 }
 ibv_mr* reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {

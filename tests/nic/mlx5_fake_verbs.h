@@ -29,6 +29,7 @@ struct FakeVerbs {
   std::uint8_t prefix = 0;                        ///< last byte of the GID's subnet
   std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;  ///< on Ethernet
   bool atomics = true;
+  ibv_atomic_cap atomicity = IBV_ATOMIC_HCA;
   bool host_endian = true;  ///< 8-byte results of them
   std::uint16_t atomic_operations = 0xf;
   int timestamps = -1;  ///< qp_ts_format of its RoCE, which it has then
@@ -49,14 +50,15 @@ struct FakeVerbs {
   std::atomic<int> event_reads{0};
   std::atomic<int> acknowledged{0};  ///< events of verbs
   std::vector<std::vector<std::uint8_t>> commands;
-  ibv_ah_attr address{};          ///< of the last address handle
-  ibv_qp_attr moved{};            ///< what a queue pair of verbs was moved to, and ...
-  int moved_mask = 0;             ///< ... which of it counts
-  std::uint64_t page_sizes = 0;   ///< that user memory was registered with
-  std::uint32_t umem_access = 0;  ///< rights of that
-  int channel_flags = -1;         ///< of the channel for events of DevX
-  int direct_access = 0;          ///< flags of mlx5dv_reg_dmabuf_mr
-  std::vector<unsigned> access;   ///< rights of regions, which are keys 0x55 and on
+  ibv_ah_attr address{};           ///< of the last address handle
+  ibv_qp_attr moved{};             ///< what a queue pair of verbs was moved to, and ...
+  int moved_mask = 0;              ///< ... which of it counts
+  std::uint64_t page_sizes = 0;    ///< that user memory was registered with
+  std::uint32_t umem_access = 0;   ///< rights of that
+  int channel_flags = -1;          ///< of the channel for events of DevX
+  int direct_access = 0;           ///< flags of mlx5dv_reg_dmabuf_mr
+  std::vector<unsigned> access;    ///< rights of regions, which are keys 0x55 and on
+  std::vector<std::size_t> bytes;  ///< of regions
   std::vector<std::pair<std::vector<std::uint16_t>, std::uint64_t>> watched;  ///< events, cookie
 
   /// Has the device's port report an event.

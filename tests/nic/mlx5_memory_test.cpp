@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace gshmem::nic::mlx5 {
 
 TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
@@ -134,6 +136,64 @@ TEST_CASE("gpu_memory_says_what_it_needs") {
              Catch::Contains("for work queues") &&
                  Catch::Contains("dmabuf (Linux 6.1, rdma-core 44") &&
                  Catch::Contains("GSHMEM_QUEUE_MEMORY=host") && !Catch::Contains("GSHMEM_NIC=ofi"));
+}
+
+#if !defined(GSHMEM_HAVE_CUDA)
+TEST_CASE("what_was_tried_with_gpu_memory_is_told_in_its_order") {
+  const std::string none = "dmabuf: this build of gshmem has no GPU support";
+  Region region;
+  /// What follows "for ...: ".
+  const auto tried = [&](const char* direct, bool heap, bool choice) {
+    fake_verbs_reset();
+    fake_verbs().fail_errno = EFAULT;
+    Setup setup(config_with({{"GSHMEM_IB_DATA_DIRECT", direct}}));
+    if (!choice) setup.api.umem_reg_ex = nullptr;
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    region = setup.memory.heap_region();
+    region.kind = MemoryKind::kGpu;
+    region.gpu = 0;
+    fake_verbs().fail_named = heap     ? "ibv_reg_mr_iova2"
+                              : choice ? "mlx5dv_devx_umem_reg_ex"
+                                       : "mlx5dv_devx_umem_reg";
+    const std::string error = error_of([&] {
+      if (heap)
+        (void)nic->register_memory(region);
+      else
+        nic->use_queue_memory(region);
+    });
+    const std::string start = heap ? "for remote access: " : "for work queues: ";
+    const std::size_t at = error.find(start);
+    return at == std::string::npos ? error : error.substr(at + start.size());
+  };
+  CHECK_THAT(tried("auto", true, true),
+             Catch::StartsWith(none + "; " + none + "; ibv_reg_mr_iova2: Bad address. A heap in"));
+  CHECK_THAT(tried("off", true, true),
+             Catch::StartsWith(none + "; ibv_reg_mr_iova2: Bad address. A heap in"));
+  CHECK_THAT(tried("on", true, true),
+             Catch::StartsWith(none + ". GSHMEM_IB_DATA_DIRECT=on needs a NIC that has a Data") &&
+                 Catch::EndsWith("; auto does without."));
+  CHECK_THAT(tried("auto", false, true),
+             Catch::StartsWith(none + "; mlx5dv_devx_umem_reg_ex: Bad address. Queues in GPU"));
+  CHECK_THAT(tried("auto", false, false),
+             Catch::StartsWith(none + "; mlx5dv_devx_umem_reg: Bad address. Queues in GPU"));
+}
+#endif
+
+TEST_CASE("a_port_is_tried_alone_and_with_a_page_of_the_heap") {
+  fake_verbs_reset();
+  fake_verbs().devices = 2;
+  Setup setup(config_with({{"GSHMEM_NICS_PER_PE", "2"}}));
+  OpenOptions options{.config = setup.config, .boot = *setup.boot, .heap_kind = MemoryKind::kGpu};
+  options.heap = setup.memory.heap_region();
+  options.heap.kind = MemoryKind::kGpu;
+  options.heap.bytes = 1 << 20;
+  const Usable usable =
+      usable_ports(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"}, options);
+  CHECK(usable.why_not.empty());
+  CHECK(fake_verbs().bytes == std::vector<std::size_t>(2, 65536));
+  const auto& calls = fake_verbs().calls;
+  // Both to look at them, then each as the only one.
+  CHECK(std::count(calls.begin(), calls.end(), "ibv_open_device") == 4);
 }
 
 TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {

@@ -250,6 +250,7 @@ TEST_CASE("two_limited_members_of_a_partition_cannot_talk") {
 TEST_CASE("configuration_reaches_the_device") {
   fake_verbs_reset();
   fake_verbs().ethernet = true;
+  fake_verbs().gid_index = 1;
   Setup setup(config_with({{"GSHMEM_IB_SL", "3"},
                            {"GSHMEM_IB_TRAFFIC_CLASS", "104"},
                            {"GSHMEM_IB_TIMEOUT", "17"},
@@ -261,6 +262,7 @@ TEST_CASE("configuration_reaches_the_device") {
   CHECK(static_cast<int>(init[0x33]) == 1);     // partition
   const auto rtr = fake_verbs().commands_of(0x503).at(0);
   CHECK(static_cast<int>(rtr[0x20]) == 0xbe);      // MTU 4096
+  CHECK(static_cast<int>(rtr[0x39]) == 1);         // own GID
   CHECK(static_cast<int>(rtr[0x51]) == 104 >> 2);  // DSCP
   CHECK(static_cast<int>(rtr[0x54]) == 3 << 4);    // priority
   CHECK(static_cast<int>(rtr[0x56]) == 0x02);      // MAC address
@@ -431,6 +433,26 @@ TEST_CASE("limits_come_from_the_device") {
   CHECK(limits.flags == abi::kNicReadsRecord);
   CHECK(limits.max_message == 1u << 30);
   CHECK_FALSE(limits.coherent_atomics);
+}
+
+TEST_CASE("atomics_are_coherent_where_the_device_says_so_and_no_gpu_has_the_heap") {
+  for (const MemoryKind heap : {MemoryKind::kHost, MemoryKind::kGpu}) {
+    fake_verbs_reset();
+    fake_verbs().atomicity = IBV_ATOMIC_GLOB;
+    Setup setup;
+    setup.heap_kind = heap;
+    CHECK(setup.open()->limits().coherent_atomics == (heap == MemoryKind::kHost));
+  }
+}
+
+TEST_CASE("another_port_is_opened_by_device_and_number") {
+  fake_verbs_reset();
+  fake_verbs().ports = 2;
+  Setup setup;
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  CHECK(nic->port() == "mlx5_7:1");
+  CHECK(nic->open_port("mlx5_7:2")->port() == "mlx5_7:2");
+  CHECK_THAT(error_of([&] { (void)nic->open_port("7"); }), Catch::Contains("open_port(7)"));
 }
 
 TEST_CASE("fetched_values_are_in_the_order_of_the_device") {

@@ -338,7 +338,8 @@ TEST_CASE("libraries_of_a_folder_are_not_taken_for_the_systems") {
   CHECK(&soft == &mlx5::VerbsApi::get(folder));
   CHECK_THROWS_WITH(mlx5::VerbsApi::get("/nowhere"), Catch::Contains("/nowhere/libibverbs.so.1"));
   // By name alone the loader would give the ones that the process has.
-  CHECK_THROWS_WITH(mlx5::VerbsApi::get(""), Catch::Contains("cannot load"));
+  CHECK_THROWS_WITH(mlx5::VerbsApi::get(""),
+                    Catch::Contains("cannot load") && !Catch::Contains("/libibverbs.so.1"));
 }
 
 TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {

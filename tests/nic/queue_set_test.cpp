@@ -1,5 +1,6 @@
 // Connecting queues over a bootstrap: each end learns of the queue that its peer made for it, and
 // what that costs. Where queues are, and how they are rung.
+#include "host/base/log.h"
 #include "tests/nic/queue_set_rig.h"
 #include "tests/unit/base/capture.h"
 
@@ -140,6 +141,11 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   CHECK(queues.one_by_each_nic() == std::vector<std::uint32_t>{0, 1, 2});
   CHECK(queues.view().rails == 3);
   CHECK(queues.view().map == config.qp_map);
+  // What is noted of queues that have been used stays when their doorbells change.
+  const std::uint32_t* const used = queues.view().used;
+  queues.ring_by_agent();
+  CHECK(queues.view().used == used);
+  CHECK((queues.view().traits & abi::QueueTraits::kRegister) == 0);
 }
 
 TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
@@ -197,15 +203,18 @@ struct OnGpu {
   std::vector<std::string> ports;
   QueueMemoryChoice queue_memory = QueueMemoryChoice::kAuto;
   std::size_t page_bytes = 4096;
+  DoorbellChoice doorbell = DoorbellChoice::kAuto;
+  bool maps = true;                      ///< registers for the GPU
   std::vector<Region> memories = {};     ///< that the last NIC was told of
   std::vector<const void*> mapped = {};  ///< pages of registers
-  bool in_gpu_memory = false;
+  bool in_gpu_memory = false, by_registers = false;
   std::size_t completions = 0;
   void run() {
     Config config;
     config.qps_per_pe = 20;
     config.qp_depth = 64;
     config.queue_memory = queue_memory;
+    config.doorbell = doorbell;
     NicList nics;
     std::vector<const Noting*> all;
     for (const std::string& port : ports) nics.push_back(std::make_unique<Noting>(0, port, all));
@@ -214,6 +223,7 @@ struct OnGpu {
     MemorySource source = memory.source();
     source.page_bytes = page_bytes;
     source.map_registers = [&](void* page, std::size_t bytes) {
+      require(maps, GSHMEMX_ERROR_CUDA, "no registers for GPUs");
       expect(reinterpret_cast<std::uintptr_t>(page) % page_bytes == 0 && bytes == page_bytes,
              "whole pages of the host");
       expect(std::count(mapped.begin(), mapped.end(), page) == 0, "each of them once");
@@ -225,6 +235,7 @@ struct OnGpu {
     memories = all.back()->memories;
     completions = memory.completions;
     in_gpu_memory = (queues.view().traits & abi::QueueTraits::kGpuMemory) != 0;
+    by_registers = (queues.view().traits & abi::QueueTraits::kRegister) != 0;
   }
 };
 
@@ -236,10 +247,42 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
   both.run();
   CHECK((both.in_gpu_memory && both.memories.back().kind == MemoryKind::kGpu));
   CHECK(both.completions == 40);  // 20 queues by each port
-  one.run(), asked.run();
+  log_configure(LogLevel::kInfo, "");
+  std::vector<std::string> lines;
+  {
+    test::StderrCapture log;
+    one.run();
+    lines = log.writes();
+  }
+  log_configure(LogLevel::kWarn, "");
+  REQUIRE_FALSE(lines.empty());
+  CHECK_THAT(lines[0], Catch::Contains("INFO: work queues are in host memory: no peer memory"));
+  asked.run();
   CHECK((!one.in_gpu_memory && one.memories.back().kind == MemoryKind::kHost));
   CHECK((!asked.in_gpu_memory && asked.completions == 0));
   CHECK_THROWS_WITH(must.run(), "no peer memory");
+}
+
+TEST_CASE("a_host_thread_rings_where_no_gpu_can_unless_the_gpu_has_to") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  OnGpu can{*boots[0], {"d0"}}, cannot = can, has_to = can;
+  cannot.maps = has_to.maps = false;
+  has_to.doorbell = DoorbellChoice::kGpu;
+  can.run();
+  CHECK(can.by_registers);
+  log_configure(LogLevel::kInfo, "");
+  std::vector<std::string> lines;
+  {
+    test::StderrCapture log;
+    cannot.run();
+    lines = log.writes();
+  }
+  log_configure(LogLevel::kWarn, "");
+  CHECK_FALSE(cannot.by_registers);
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0],
+             Catch::Contains("INFO: a host thread rings the doorbells: no registers for GPUs"));
+  CHECK_THROWS_WITH(has_to.run(), "no registers for GPUs");
 }
 
 TEST_CASE("memory_and_registers_are_taken_in_whole_pages_of_the_host") {

@@ -46,6 +46,11 @@ class Described final : public Nic {
   CreatedQueue create_queue(const QueuePlace&) override { return {}; }
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
+  std::unique_ptr<Nic> open_port(const std::string& port) override {
+    // NICs of others differ.
+    return std::make_unique<Described>(
+        port, Limits{.flags = abi::kNicReadsRecord, .max_message = port == "small" ? 10u : 5000u});
+  }
   void start() override { ++started; }
   void stop() noexcept override { ++stopped; }
   std::string port() const override { return name_; }
@@ -230,6 +235,33 @@ TEST_CASE("names_of_ports_are_at_most_79_bytes") {
     CHECK_FALSE(rails.any_one_way());
     CHECK_FALSE(rails.is_one_way(0, 0));
   }
+}
+
+TEST_CASE("rails_can_what_the_ports_of_their_neighbours_can") {
+  for (const char* neighbour : {"small", "large"}) {
+    const auto boots = bootstrap::create_threads(2, 60);
+    std::vector<Nic::Limits> limits(2);
+    std::vector<std::thread> threads;
+    for (std::size_t pe = 0; pe < 2; ++pe)
+      threads.emplace_back([&, pe] {
+        NicList nics;
+        nics.push_back(std::make_unique<Described>(pe == 0 ? "a" : neighbour,
+                                                   Nic::Limits{.max_message = 1000}));
+        Rails rails(std::move(nics));
+        rails.open_host_ports(*boots[pe], {0, 0});
+        limits[pe] = rails.limits();
+      });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(limits[0].flags == abi::kNicReadsRecord);
+    CHECK(limits[0].max_message == (neighbour == std::string("small") ? 10 : 1000));
+  }
+}
+
+TEST_CASE("libraries_of_the_soft_nic_are_taken_from_a_folder_that_is_named") {
+  setenv("GSHMEM_TEST_GSHNIC_DIR", "/nowhere", 1);
+  const auto opened = open_on_all({{{"GSHMEM_NIC", "soft"}}});
+  unsetenv("GSHMEM_TEST_GSHNIC_DIR");
+  CHECK_THAT(opened.at(0).at(0), Catch::Contains("/nowhere/libibverbs.so.1"));
 }
 
 TEST_CASE("only_the_first_rail_fetches") {

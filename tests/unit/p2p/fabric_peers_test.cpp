@@ -1,6 +1,7 @@
 #include "transport/p2p/fabric_peers.h"
 
 #include "bootstrap/bootstrap.h"
+#include "host/base/error.h"
 
 #include <catch2/catch.hpp>
 
@@ -44,22 +45,25 @@ TEST_CASE("without_domains_a_component_is_a_local_group") {
 }
 
 TEST_CASE("domains_connect_local_groups") {
+  CHECK(components({0, 1}, {7, 7}) == Numbers{0, 0});
   CHECK(components({0, 0, 1, 1}, {-1, 0, 0, -1}) == Numbers{0, 0, 0, 0});
   // Through the last group, also when that is seen last.
   CHECK(components({0, 1, 2, 2}, {0, 1, 0, 1}) == Numbers{0, 0, 0, 0});
   CHECK(components({0, 1, 2, 3}, {0, 1, 1, 0}) == Numbers{0, 1, 1, 0});
   CHECK(members({0, 1, 1, 0}, 1) == Numbers{1, 2});
+  CHECK(members({0, 1, 1, 0}, 0) == Numbers{0, 3});
   CHECK(largest({0, 1, 1, 0, 1}) == 3);
 }
 
 TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
+  const std::size_t failing = GENERATE(0u, 1u, 2u);
   auto boots = bootstrap::create_threads(3, 20);
   std::vector<std::string> said(3);
   std::vector<std::thread> threads;
   for (std::size_t pe = 0; pe < 3; ++pe) {
     threads.emplace_back([&, pe] {
       FabricOffer mine = offer(1, 0);
-      if (pe == 1) {
+      if (pe == failing) {
         mine.state = FabricOffer::State::kFailed;
         mine.code = GSHMEMX_ERROR_OUT_OF_MEMORY;
         mine.set_why("the GPU is full" + std::string(300, '.'));  // longer than there is room for
@@ -75,5 +79,6 @@ TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
   for (std::thread& thread : threads) thread.join();
   const std::string all = "the GPU is full" + std::string(300, '.');
   for (const std::string& text : said)
-    CHECK(text == "init failed on PE 1: " + all.substr(0, sizeof(FabricOffer::why) - 1));
+    CHECK(text == strprintf("init failed on PE %zu: ", failing) +
+                      all.substr(0, sizeof(FabricOffer::why) - 1));
 }
