@@ -1,4 +1,5 @@
 // Which provider is asked for what, what it is told before, and what is said when none fits.
+#include "host/base/dynamic_library.h"
 #include "host/base/fd.h"
 #include "host/base/log.h"
 #include "tests/ofi/job.h"
@@ -18,6 +19,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -225,6 +227,7 @@ TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or 
   const auto open = [&] {
     const Pe pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg);
   };
+  offers.rules.journals = true;
   StderrCapture log;
   if (gdr == "on") {
     CHECK_THROWS_WITH(open(), Catch::Contains("fi_mr_regattr(GPU memory"));
@@ -239,7 +242,80 @@ TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or 
              Catch::Contains("GPUDirect RDMA not available: staging through host memory (") &&
                  Catch::Contains(provider.empty() ? "has no FI_HMEM" : "fi_mr_regattr(GPU memory"));
 }
+
+TEST_CASE("what is staged instead goes by messages of any size", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"efa-direct", "efa"});
+  offers.rules.register_at_most = kHeapBytes - 1;
+  auto boots = bootstrap::create_threads(1, 30);
+  const Leg leg{.provider = "efa", .gdr = "auto", .gpu_memory = taken_for_gpu_memory};
+  offers.rules.journals = true;
+  const StderrCapture log;
+  CHECK_THROWS(Pe(*boots[0], config_of(leg, 20), kDepth, leg));
+  std::string last;
+  for (const std::string& call : offers.rules.calls())
+    if (call.rfind("getinfo ", 0) == 0) last = call;
+  CHECK_THAT(last, Catch::Contains(" efa any, "));  // not of efa-direct, whose messages are small
+}
 #endif
+
+TEST_CASE("a heap in host memory that cannot be registered is an error, and not staged",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"efa"});
+  offers.rules.register_at_most_of_host = kHeapBytes - 1;
+  auto boots = bootstrap::create_threads(1, 30);
+  const Leg leg{.provider = "efa/efa", .gdr = "auto"};
+  CHECK_THROWS_WITH(Pe(*boots[0], config_of(leg, 20), kDepth, leg),
+                    Catch::Contains("fi_mr_regattr(host memory") &&
+                        Catch::Contains("Is the limit of locked memory (ulimit -l) large enough?"));
+}
+
+TEST_CASE("writes are injected as far as the provider is sure to take them", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  const auto inject = [](const char* provider) {
+    return ofi::Fabric(ofi::Library::get(), choose({.provider = provider}), 0).able().inject;
+  };
+  CHECK(inject("efa/efa-direct") == 32);
+  CHECK(inject("cxi") == 192);
+  // Where it does not tell, that is the size of messages.
+  offers.rules.knows_inject_of_rma = false;
+  CHECK(inject("efa/efa-direct") == 0);
+  CHECK(inject("cxi") == 192);
+}
+
+TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfabric knows",
+          "[ofi]") {
+  /// Of what is loaded already; what opens of these names.
+  const auto with = [](const std::vector<const char*>& doubles) {
+    std::deque<DynamicLibrary> loaded;
+    for (const char* path : doubles) loaded.emplace_back(path);
+    std::string first;
+    for (const char* name :
+         {"libcudart.so", "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
+      try {
+        const DynamicLibrary found(name);
+        if (first.empty()) first = name;
+      } catch (const Error&) {
+        continue;
+      }
+    }
+    return std::pair(first, ofi::missing_cuda_runtime());
+  };
+  for (const auto& doubles :
+       {std::vector<const char*>{}, {CUDART_DOUBLE_12}, {CUDART_DOUBLE, CUDART_DOUBLE_12}}) {
+    const auto [first, missing] = with(doubles);
+    INFO(doubles.size() << " doubles: " << first);
+    if (first == "libcudart.so")
+      CHECK(missing.empty());
+    else if (first.empty())
+      CHECK_THAT(missing, Catch::Contains("libcudart.so, which this process does not find"));
+    else
+      CHECK_THAT(missing, Catch::Contains("this process only finds " + first + ": make a link"));
+    CHECK((doubles.empty() || !first.empty()));
+  }
+}
 
 TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unasked",
           "[ofi][double]") {

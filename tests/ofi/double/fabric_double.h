@@ -33,8 +33,10 @@ struct FabricDouble {
   std::atomic<int> nics{1};            ///< that fi_getinfo offers of each provider
   std::atomic<std::size_t> places{0};  ///< of operations at an endpoint; 0: as many as usual
   std::atomic<bool> hmem{true};        ///< providers with FI_HMEM have it
-  std::atomic<std::uint64_t> register_at_most{~std::uint64_t{0}};  ///< bytes of GPU memory
-  std::atomic<bool> permits_cuda{true};  ///< FI_OPT_CUDA_API_PERMITTED may be set to false
+  std::atomic<std::uint64_t> register_at_most{~std::uint64_t{0}};          ///< bytes of GPU memory
+  std::atomic<std::uint64_t> register_at_most_of_host{~std::uint64_t{0}};  ///< the same
+  std::atomic<bool> knows_inject_of_rma{true};  ///< efa has FI_OPT_INJECT_RMA_SIZE
+  std::atomic<bool> permits_cuda{true};         ///< FI_OPT_CUDA_API_PERMITTED may be set to false
   /// What arrives at the endpoint whose domain has registered this address waits until it is null.
   std::atomic<const void*> held{nullptr};
   std::atomic<std::int64_t> hold{-1};  ///< not for ever, but so long
@@ -110,7 +112,8 @@ struct FabricDouble {
     places = 0;
     no_atomics_of = 0;
     hmem = permits_cuda = true;
-    register_at_most = ~std::uint64_t{0};
+    register_at_most = register_at_most_of_host = ~std::uint64_t{0};
+    knows_inject_of_rma = true;
     held = nullptr;
     hold = -1;
     error = errors = refusal = receive_refusal = broken = no_error = 0;

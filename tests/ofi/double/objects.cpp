@@ -283,7 +283,9 @@ int get_option(fid* object, int, int option, void* value, std::size_t* bytes) {
   const Endpoint& endpoint = endpoint_of(reinterpret_cast<fid_ep*>(object));
   constexpr int kInjectRmaSize = 18;  // FI_OPT_INJECT_RMA_SIZE of 1.20, which old providers lack
   const bool efa = std::strcmp(endpoint.profile().provider, "efa") == 0;
-  if (!efa || option != kInjectRmaSize || *bytes < sizeof(std::size_t)) return -FI_ENOPROTOOPT;
+  if (!efa || !record().knows_inject_of_rma || option != kInjectRmaSize ||
+      *bytes < sizeof(std::size_t))
+    return -FI_ENOPROTOOPT;
   *static_cast<std::size_t*>(value) = endpoint.profile().inject;
   return 0;
 }
@@ -353,7 +355,8 @@ int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fi
        attributes->mr_iov->iov_len, ull(attributes->access), ull(attributes->requested_key),
        gpu ? attributes->device.cuda : -1, attributes->iov_count);
   if (gpu && (!record().hmem || (domain.profile->caps & FI_HMEM) == 0)) return -FI_ENOSYS;
-  if (gpu && attributes->mr_iov->iov_len > record().register_at_most) return -FI_ENOMEM;
+  const std::uint64_t most = gpu ? record().register_at_most : record().register_at_most_of_host;
+  if (attributes->mr_iov->iov_len > most) return -FI_ENOMEM;
   auto region = std::make_unique<Region>();
   region->base = static_cast<std::uint8_t*>(attributes->mr_iov->iov_base);
   region->bytes = attributes->mr_iov->iov_len;

@@ -53,6 +53,9 @@ TEST_CASE("domains_connect_local_groups") {
   CHECK(members({0, 1, 1, 0}, 1) == Numbers{1, 2});
   CHECK(members({0, 1, 1, 0}, 0) == Numbers{0, 3});
   CHECK(largest({0, 1, 1, 0, 1}) == 3);
+  Numbers fewer{0, 1, 1};
+  fewer.pop_back();  // whose memory is still there
+  CHECK(members(fewer, 1) == Numbers{1});
 }
 
 TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {

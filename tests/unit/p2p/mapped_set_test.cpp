@@ -59,6 +59,14 @@ TEST_CASE("nobody_mapped_is_an_empty_range") {
   CHECK(set.slots.empty());
 }
 
+TEST_CASE("pes_that_were_in_a_list_before_are_not_mapped") {
+  std::vector<int> pes{0, 1, 2};
+  std::vector<bool> mapped{true, true, true};
+  pes.pop_back();  // the memory is still there
+  mapped.pop_back();
+  CHECK(mapped_set(pes, mapped, 0, 3).count == 2);
+}
+
 TEST_CASE("only_oneself_mapped_is_a_range_of_one") {
   const MappedSet set = of({"a", "a", "a"}, 1, {false, true, false});
   CHECK(set.first == 1);
