@@ -15,7 +15,7 @@ using namespace gshmem::test;
 
 namespace {
 
-constexpr std::int64_t kLong = 3600ll * 1'000'000'000;
+constexpr std::int64_t kForever = 3600ll * 1'000'000'000;
 /// More than there are buffers of any kind.
 constexpr int kMany = 200;
 
@@ -71,7 +71,7 @@ TEST_CASE("an operation waits for a place of its NIC", "[ofi][double]") {
   if (!have_double()) return;
   const bool atomic = GENERATE(false, true);
   EngineRig rig(false, "cxi", nullptr, 1);
-  rig.rules.rtt = kLong;
+  rig.rules.rtt = kForever;
   ofi::Operation &first = rig.operation(), &second = rig.operation();
   for (ofi::Operation* const each : {&first, &second}) {
     each->wqe.kind = atomic ? nic::WqeKind::kFetchAdd : nic::WqeKind::kWrite;

@@ -60,11 +60,13 @@ TEST_CASE("nobody_mapped_is_an_empty_range") {
 }
 
 TEST_CASE("pes_that_were_in_a_list_before_are_not_mapped") {
-  std::vector<int> pes{0, 1, 2};
+  std::vector<int> pes{0, 2, 3};
   std::vector<bool> mapped{true, true, true};
   pes.pop_back();  // the memory is still there
   mapped.pop_back();
-  CHECK(mapped_set(pes, mapped, 0, 3).count == 2);
+  const MappedSet set = mapped_set(pes, mapped, 3, 4);
+  CHECK(set.count == 2);
+  CHECK(set.slots == std::vector<std::int32_t>{0, -1, 1, -1});
 }
 
 TEST_CASE("only_oneself_mapped_is_a_range_of_one") {
