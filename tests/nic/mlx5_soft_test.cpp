@@ -282,7 +282,7 @@ TEST_CASE("soft_nic_is_usable_unless_the_heap_is_out_of_reach") {
   CHECK_FALSE(mlx5::usable(options, "/nowhere").has_device);
 }
 
-TEST_CASE("a_nic_that_is_there_and_cannot_be_used_is_told_unless_that_is_wanted") {
+TEST_CASE("a_nic_that_is_there_is_taken_or_told_of_unless_it_is_not_wanted") {
   // As the system's libraries, which the loader finds by their names.
   for (const char* name : {"/libibverbs.so.1", "/libmlx5.so.1"})
     REQUIRE(dlopen((GSHNIC_FOLDER + std::string(name)).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr);
@@ -312,6 +312,11 @@ TEST_CASE("a_nic_that_is_there_and_cannot_be_used_is_told_unless_that_is_wanted"
     if (!lines.empty())
       CHECK_THAT(lines[0], Catch::Contains("WARN: GSHMEM_NIC=auto: libfabric on all PEs, because "
                                            "PE 0 cannot use mlx5: "));
+    // In host memory the heap is out of no NIC's reach.
+    options.heap_kind = options.heap.kind = MemoryKind::kHost;
+    const NicList nics = open(options);
+    REQUIRE(nics.size() == 1);
+    CHECK(nics.front()->name() == std::string("mlx5"));
   }
 }
 
