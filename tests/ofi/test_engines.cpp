@@ -3,12 +3,15 @@
 #include "tests/ofi/engine_rig.h"
 
 #include "transport/ofi/active_messages.h"
+#include "transport/ofi/executor.h"
 
 #include <rdma/fi_errno.h>
 
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -228,4 +231,44 @@ TEST_CASE("an atomic whose queue is given up while it waits for a flush is not c
   CHECK(atomic.done());
   CHECK(int{atomic.failure.syndrome} == 0x05);
   CHECK(rig.rig.word(64) == 0);
+}
+
+namespace {
+
+/// Of a GPU that a thread cannot be attached to.
+struct Unattached final : ofi::MemoryAccess {
+  void attach_thread() override { throw Error(GSHMEMX_ERROR_CUDA, "no context for the thread"); }
+  ofi::Staging allocate(std::size_t) override { return {}; }
+  ofi::Ticket start_write(std::uint64_t, const void*, std::size_t) override { return 0; }
+  ofi::Ticket start_read(std::uint64_t, void*, std::size_t) override { return 0; }
+  bool done(ofi::Ticket) override { return true; }
+  ofi::Ticket start_atomic(std::uint64_t, const nic::Wqe&, std::uint64_t*) override { return 0; }
+  bool coherent() const override { return false; }
+};
+
+}  // namespace
+
+TEST_CASE("an executor whose thread does not reach the memory says so, and loses all peers",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig;
+  Unattached access;
+  std::vector<std::pair<int, std::string>> errors;
+  ofi::Executor executor(
+      {.lanes = rig.lanes,
+       .heap = access,
+       .peers = rig.peers,
+       .services = {.data = rig.engine,
+                    .atomics = rig.engine,
+                    .operations = rig.operations,
+                    .memories = rig.memories},
+       .pool = rig.pool,
+       .on_error = [&](const Error& error, int pe) { errors.emplace_back(pe, error.what()); }});
+  executor.start();
+  executor.call([] {});
+  executor.stop();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].first == -1);
+  CHECK_THAT(errors[0].second, Catch::Contains("no context for the thread"));
+  CHECK_THAT(rig.peers[0].lost, Catch::Contains("no context for the thread"));
 }
