@@ -309,6 +309,7 @@ int control_endpoint(fid* object, int command, void*) {
   return 0;
 }
 int close_endpoint(fid* object) {
+  note("close endpoint");
   Endpoint* const endpoint = &endpoint_of(reinterpret_cast<fid_ep*>(object));
   if (endpoint->bound_regions > 0)
     record().violation("an endpoint is closed before regions bound to it");
