@@ -219,6 +219,20 @@ TEST_CASE("a queue that fails waits for nothing, and gives back what it has had"
   CHECK(rig.waiting[1]);
 }
 
+TEST_CASE("a queue that gets no operation is nothing to do until one is given back", "[ofi]") {
+  QueueRig rig(2, 10'000, 2, true);
+  post_writes(rig.clients[0], 2);
+  rig.step();
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  rig.step();
+  CHECK_FALSE(rig.step());
+  CHECK_FALSE(rig.waiting[1]);
+  rig.engine.end_one();
+  for (int round = 0; round < 3 && !rig.waiting[1]; ++round) rig.step();
+  CHECK(rig.waiting[1]);
+}
+
 TEST_CASE("an operation that has failed is not overdue", "[ofi]") {
   QueueRig rig(1, 1);
   post_writes(rig.clients[0], 1);

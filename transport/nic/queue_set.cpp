@@ -201,9 +201,8 @@ abi::QueueMemory QueueSet::choose_memory() {
   if (choice == QueueMemoryChoice::kHost) return abi::QueueMemory::kHost;
   if (choice == QueueMemoryChoice::kGpu) return abi::QueueMemory::kGpu;
   if (heap_.kind != MemoryKind::kGpu) return abi::QueueMemory::kHost;
-  memory_ = abi::QueueMemory::kGpu;
   try {
-    const Region sample = allocate(abi::kGpuPageBytes);
+    const Region sample = allocate(abi::QueueMemory::kGpu, abi::kGpuPageBytes);
     for (Nic* nic : rails_.all()) nic->use_queue_memory(sample);
     return abi::QueueMemory::kGpu;
   } catch (const Error& error) {
@@ -213,8 +212,8 @@ abi::QueueMemory QueueSet::choose_memory() {
 }
 
 /// In whole pages of host and GPU, which is what can be exported and registered.
-Region QueueSet::allocate(std::uint64_t bytes) {
-  if (memory_ == abi::QueueMemory::kHost) {
+Region QueueSet::allocate(abi::QueueMemory memory, std::uint64_t bytes) {
+  if (memory == abi::QueueMemory::kHost) {
     bytes = rounded(bytes, source_.page_bytes);
     return {source_.shared(bytes), bytes, MemoryKind::kHost, -1};
   }
@@ -286,7 +285,7 @@ void QueueSet::prepare(const Batch& batch, const End& end) {
 /// not when they are made: by then a kernel may hold up every copy while it waits for one of them.
 /// Pages of the host stay untouched until their queue is made, and take no memory before.
 void QueueSet::give_memory(Batch& batch) {
-  batch.memory = allocate(batch.memory.bytes);
+  batch.memory = allocate(memory_, batch.memory.bytes);
   for (const Queue& queue : batch.queues) {
     use_memory(*queue.own.nic, batch);
     use_memory(rails_[queue.rail], batch);

@@ -140,7 +140,7 @@ class QueueSet {
     }
   };
   [[nodiscard]] abi::QueueMemory choose_memory();
-  [[nodiscard]] Region allocate(std::uint64_t bytes);
+  [[nodiscard]] Region allocate(abi::QueueMemory memory, std::uint64_t bytes);
   [[nodiscard]] Batch lay_out(std::vector<QueueRails> contexts) const;
   /// The other end of a queue to PE `pe` only answers: where the connection goes one way, and where
   /// it leads back to this PE. (One that asks itself loses its error, because it answers no more.)
