@@ -1,0 +1,145 @@
+// The checks of --nic-selftest find what they look for: each runs on a soft NIC whose memory, keys
+// or bells the test has bent, so that it does what a broken card would. Good ones run in
+// tests/info.
+#include "host/info/selftest/bench.h"
+
+#include <gshmem/device/nic.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+
+namespace gshmem::selftest {
+namespace {
+
+Config soft_config() {
+  Config given = Config::from([](const char*, void*) -> const char* { return nullptr; }, nullptr);
+  given.nic = NicKind::kSoft;
+  given.device = DeviceChoice::kCpu;
+  return config_of(given);
+}
+
+abi::DeviceState& state_of(const Bench& bench) {
+  return const_cast<abi::DeviceState&>(bench.state());
+}
+
+/// The library sees its heap `bytes` after the place where the NIC has it.
+class Shifted {
+ public:
+  Shifted(Bench& bench, std::ptrdiff_t bytes) : state_(state_of(bench)), bytes_(bytes) {
+    state_.heap += bytes_;
+  }
+  ~Shifted() { state_.heap -= bytes_; }
+  Shifted(const Shifted&) = delete;
+
+ private:
+  abi::DeviceState& state_;
+  std::ptrdiff_t bytes_;
+};
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Why it fails; empty when it does not.
+std::string why(Check check, Bench& bench) {
+  try {
+    (void)check(bench);
+  } catch (const CheckFailed& failed) {
+    return failed.why;
+  }
+  return "";
+}
+
+/// What atomics bring, where the NIC brings it to another place.
+void prepare_fetched(const Bench& bench, std::uint64_t value) {
+  auto* const area = reinterpret_cast<abi::InternalArea*>(bench.state().heap);
+  for (abi::ScratchSlot& slot : area->scratch) std::memcpy(slot.data, &value, sizeof(value));
+}
+
+}  // namespace
+
+TEST_CASE("data_that_a_card_puts_beside_its_place_is_found") {
+  Bench bench(soft_config());
+  const Shifted shifted(bench, 8);
+  CHECK(why(check_transfers, bench) ==
+        "put (WRITE) of 1 bytes: byte 56 is 0x1e and should be 0xe3");
+  bench.store(kDest, Bytes(4096));
+  CHECK(why(check_inline, bench) ==
+        "put (WRITE inline) of 1 bytes: byte 56 is 0x1e and should be 0xe3");
+  bench.store(kDest, Bytes(4096));
+  CHECK(why(check_signals, bench) == "payload of put_signal: byte 92 is 0x00 and should be 0x6c");
+}
+
+TEST_CASE("data_that_does_not_come_is_found") {
+  Bench bench(soft_config());
+  const Shifted shifted(bench, 1 << 16);
+  CHECK(why(check_transfers, bench) ==
+        "put (WRITE) of 1 bytes: complete, but the data is not there");
+  CHECK(why(check_inline, bench) ==
+        "put (WRITE inline) of 1 bytes: complete, but the data is not there");
+  bench.store(kDest, pattern(100, 3));
+  CHECK(why(check_signals, bench) == "signal: 0x0, and should be 0x102030405060708");
+}
+
+TEST_CASE("words_that_atomics_do_not_bring_or_do_not_change_are_found") {
+  Bench bench(soft_config());
+  const Shifted shifted(bench, 1 << 16);
+  CHECK(why(check_atomics_4, bench) == "fetch of 4 bytes returns: 0x0, and should be 0x89abcdef");
+  CHECK(why(check_atomics_8, bench) ==
+        "fetch of 8 bytes returns: 0x0, and should be 0xf123456789abcdef");
+  prepare_fetched(bench, 0xf123456789abcdef);
+  CHECK(why(check_atomics_8, bench) ==
+        "swap of 8 bytes leaves: 0xf123456789abcdef, and should be 0x8192a3b4c5d6e7f8");
+  prepare_fetched(bench, abi::swap_bytes(0x89abcdefu));
+  CHECK(why(check_atomics_4, bench) ==
+        "swap of 4 bytes leaves: 0x89abcdef, and should be 0xc5d6e7f8");
+}
+
+TEST_CASE("a_queue_that_ends_before_its_last_entry_is_found") {
+  Bench bench(soft_config());
+  const Shifted shifted(bench, 1 << 16);
+  CHECK(why(check_wrap, bench) == "the last word: 0x0, and should be 0x11170");
+}
+
+TEST_CASE("a_doorbell_is_rung_before_its_record_or_after_it") {
+  Config impatient = soft_config();
+  impatient.timeout = 0.1;
+  for (const bool record_first : {false, true}) {
+    Bench bench(impatient);
+    // Both in one word of the test: what is there at the end was written last.
+    alignas(8) static std::uint64_t word;
+    word = 0;
+    bench.change_queue([](abi::QueueView& view) {
+      view.doorbell = &word;
+      view.send_record = reinterpret_cast<abi::Be32*>(&word);
+    });
+    INFO(record_first);
+    CHECK(contains(why(record_first ? check_record_first : check_doorbell_alone, bench),
+                   "longer than GSHMEM_TIMEOUT=0.1 allows"));
+    const std::uint32_t record = abi::Be32(2).raw;
+    CHECK((std::memcmp(&word, &record, sizeof(record)) == 0) != record_first);
+  }
+}
+
+TEST_CASE("an_atomic_may_be_flushed_where_a_dump_is_after_it") {
+  Bench bench(soft_config());
+  state_of(bench).nic.flags |= abi::kNicReadNeedsDump;
+  CHECK(why(check_unaligned_atomic, bench) == "");
+}
+
+TEST_CASE("entries_that_are_executed_after_one_that_failed_are_found") {
+  Bench bench(soft_config());
+  bench.store(kDest, pattern(64, 5));
+  CHECK(why(check_entries_after_an_error, bench) ==
+        "what was put after the entry that failed: byte 0 is 0x92 and should be 0x00");
+  CHECK(bench.load(kSource, 64) != Bytes(64));
+}
+
+TEST_CASE("the_sum_of_signals_is_that_of_the_ones_measured") {
+  Bench bench(soft_config());
+  bench.store(kSource, pattern(64, 1));
+  CHECK(measure_rate(bench) != "");
+}
+
+}  // namespace gshmem::selftest
