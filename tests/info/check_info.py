@@ -173,6 +173,10 @@ def case_job(program):
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single"))
     assert [pe["paths"] for pe in report["pes"]] == [["self"]]
     assert report["pes"][0]["bootstrap"] == "single" and report["pes"][0]["gpu"] is None
+    assert report["pes"][0]["host"]
+    # PE 0 of the job speaks, whatever number its launcher gave it.
+    other = run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single", PMIX_RANK="1")
+    assert json.loads(other)["pes"] == report["pes"]
     # Also where not even its own heap counts as mapped.
     report = json.loads(run(program, ["--json", "--job"], 0, GSHMEM_BOOTSTRAP="single",
                             GSHMEM_P2P="0", GSHMEM_NIC="soft"))
@@ -190,7 +194,8 @@ def case_algorithms(program):
     """What is set is what the table says; its text and its JSON agree."""
     usual = algorithms(program)
     names = {operation for operation, _ in usual}
-    assert {"alltoall", "broadcast", "fcollect", "reduce", "collect", "exscan"} <= names, names
+    assert names == {"alltoall", "broadcast", "fcollect", "reduce", "reduce in place", "reducescatter",
+                     "collect", "alltoalls", "inscan", "exscan"}, names
     assert {scope for _, scope in usual} == {"thread", "warp", "block", "host", "stream"}
     first, *rest = usual["alltoall", "block"]
     assert first == {"from": 1, "to": 4096, "algorithm": "packets", "moved_by": [
@@ -259,7 +264,8 @@ def case_mpirun(program):
 
 
 def case_options(program):
-    assert "Usage: gshmem-info" in run(program, ["--help"], 0)
+    page = run(program, ["--help"], 0)
+    assert "Usage: gshmem-info" in page and "Exit status: 1 when" in page, page
     assert run(program, ["--wrong"], 2) == ""
     assert run(program, ["--list"], 2) == ""
     rows = run(program, ["--markdown"], 0).splitlines()  # the table and nothing else

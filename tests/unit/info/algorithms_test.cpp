@@ -188,6 +188,10 @@ TEST_CASE("calls_of_members_that_map_each_other_go_as_the_table_says") {
                                     {16385, 0, "two shots", {}}});
   CHECK(row_of(usual.table, "alltoall", "host").ranges[0].moved_by ==
         std::vector<std::string_view>{"GSHMEM_THREAD_PACKETS"});
+  for (const std::string_view operation :
+       {"alltoall", "broadcast", "fcollect", "reduce", "reduce in place", "reducescatter",
+        "collect", "alltoalls", "inscan", "exscan"})
+    CHECK_NOTHROW(row_of(usual.table, operation, "warp"));
 
   const Seen moved = see(4,
                          {{"GSHMEM_ALLTOALL_PACKETS", "0"},
@@ -208,6 +212,14 @@ TEST_CASE("calls_of_members_that_map_each_other_go_as_the_table_says") {
   CHECK(row_of(moved.table, "reduce", "thread").ranges ==
         std::vector<AlgorithmRange>{{1, 100, "one shot", {"GSHMEM_REDUCE_ONE_SHOT"}},
                                     {101, 0, "two shots", {}}});
+}
+
+TEST_CASE("a_bound_that_two_variables_set_is_moved_by_each") {
+  const Seen both = see(3, {{"GSHMEM_ALLTOALL_PACKETS", "24"}, {"GSHMEM_THREAD_PACKETS", "9"}}, 1);
+  CHECK(row_of(both.table, "alltoall", "thread").ranges ==
+        std::vector<AlgorithmRange>{
+            {1, 24, "packets", {"GSHMEM_ALLTOALL_PACKETS", "GSHMEM_THREAD_PACKETS"}},
+            {25, 0, "direct", {}}});
 }
 
 #if defined(GSHMEM_TEST_SOFT)

@@ -105,6 +105,16 @@ TEST_CASE("devices_without_a_place_on_pci_are_none_of_these_checks") {
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kSkipped, "no RDMA device on PCI");
 }
 
+TEST_CASE("gpus_are_those_of_cuda_or_else_of_sysfs") {
+  FakeMachine fake;
+  fake.gpu(kSwitchedGpu);
+  fake.gpu(kNearNic);
+  CHECK(gpus(fake.machine).size() == 2);
+  fake.cuda_gpu(0, "0000:04:00.0");
+  REQUIRE(gpus(fake.machine).size() == 1);
+  CHECK(gpus(fake.machine)[0].name == "GPU 0 (0000:04:00.0)");
+}
+
 TEST_CASE("gpu_that_sysfs_hides_is_said_to_be_hidden") {
   FakeMachine fake;
   fake.cuda_gpu(0, "0000:1B:00.0");
@@ -120,6 +130,27 @@ TEST_CASE("acs_control_is_found_behind_other_capabilities") {
   put(loop, 0x148, 0x14820002, 4);  // points at itself
   CHECK(acs_control(loop) == std::nullopt);
   CHECK(acs_control("") == std::nullopt);
+  // What is cut off is 0, whatever follows in memory.
+  const std::string whole = config_space(0x5d5d, 0);
+  CHECK(acs_control(std::string_view(whole).substr(0, 0x14f)) == 0x5d);
+  // The space before 256 bytes has other capabilities.
+  std::string vendor(4096, '\0');
+  put(vendor, 0, 0x0001000d, 4);
+  CHECK(acs_control(vendor) == std::nullopt);
+}
+
+TEST_CASE("lists_of_capabilities_are_followed_to_their_last_place") {
+  std::string config(4096, '\0');
+  put(config, 0x34, 0x40, 1);
+  for (std::size_t at = 0x40; at < 0xfc; at += 4)
+    put(config, at, static_cast<std::uint32_t>((at + 4) << 8 | 0x01), 4);
+  put(config, 0xfc, 0x0010, 2);
+  for (std::size_t at = 0x100; at < 0xff8; at += 4)
+    put(config, at, static_cast<std::uint32_t>((at + 4) << 20 | 0x10001), 4);
+  put(config, 0xff8, 0x0001000d, 4);
+  put(config, 0xffe, 0x5d, 2);
+  CHECK(acs_control(config) == 0x5d);
+  CHECK(device_control(config) == 0x0001);  // which is the number of the place after it
 }
 
 TEST_CASE("device_control_is_found_in_the_conventional_list") {
@@ -217,7 +248,7 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
   };
   fake.gpu(kSwitchedGpu);
   expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");
-  for (const auto& files : {link("Unknown", "16"), link("32.0 GT/s PCIe", "0"),
+  for (const auto& files : {link("Unknown", "16"), link("", "16"), link("32.0 GT/s PCIe", "0"),
                             link("32.0 GT/s PCIe", "1", "0"), link("32.0 GT/s PCIe", "1", "255")}) {
     fake.gpu(kSwitchedGpu, files);
     expect_one(check_pci_link(fake.machine), Verdict::kSkipped, "no PCIe link");

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gshmem::info {
@@ -32,6 +33,9 @@ TEST_CASE("memlock_counts_with_a_nic_and_without_the_capability") {
   expect_one(check_memlock(fake.machine), Verdict::kOk, "without an RDMA device");
   fake.nic("mlx5_0", kNic, "InfiniBand");
   expect_one(check_memlock(fake.machine), Verdict::kProblem, "/etc/security/limits.d");
+  fake.machine.memlock.soft = Limit::kUnlimited;
+  expect_one(check_memlock(fake.machine), Verdict::kOk, "RLIMIT_MEMLOCK unlimited");
+  fake.machine.memlock.soft = 8u << 20;
   fake.write("/run/.containerenv", "");
   expect_one(check_memlock(fake.machine), Verdict::kProblem, "--ulimit memlock=-1");
   fake.environment["SLURM_JOB_ID"] = "12";
@@ -160,8 +164,16 @@ TEST_CASE("each_mark_of_a_container_is_enough") {
 
 TEST_CASE("this_machine_is_what_the_kernel_says") {
   REQUIRE(setenv("GSHMEM_TIMEOUT", "soon", 1) == 0);
+  // Not what a Machine has before anybody has looked.
+  rlimit usual{};
+  REQUIRE(getrlimit(RLIMIT_MEMLOCK, &usual) == 0);
+  const rlimit low{std::min<rlim_t>(usual.rlim_cur, 1 << 16), usual.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_MEMLOCK, &low) == 0);
   const Machine machine = this_machine();
+  CHECK(machine.memlock.soft == low.rlim_cur);
+  REQUIRE(setrlimit(RLIMIT_MEMLOCK, &usual) == 0);
   REQUIRE(unsetenv("GSHMEM_TIMEOUT") == 0);
+  CHECK(machine.cuda.why_none == why_no_gpu());
   CHECK(machine.config.timeout == FakeMachine().machine.config.timeout);
   CHECK(machine.variables.size() > 30);
   utsname names{};
@@ -169,7 +181,7 @@ TEST_CASE("this_machine_is_what_the_kernel_says") {
   CHECK(machine.host == names.nodename);
   CHECK(machine.architecture == names.machine);
   for (const auto& [limit, resource] :
-       {std::pair{machine.memlock, RLIMIT_MEMLOCK}, {machine.open_files, RLIMIT_NOFILE}}) {
+       {std::pair{this_machine().memlock, RLIMIT_MEMLOCK}, {machine.open_files, RLIMIT_NOFILE}}) {
     rlimit now{};
     REQUIRE(getrlimit(resource, &now) == 0);
     CHECK(limit.soft == (now.rlim_cur == RLIM_INFINITY ? Limit::kUnlimited : now.rlim_cur));
@@ -303,6 +315,9 @@ TEST_CASE("libfabric_needs_the_cuda_runtime_by_its_plain_name") {
   fake.libraries["libcudart.so.12"] = {
       .file = "/c/lib/libcudart.so.12.8", .why_not = "", .missing = {}};
   second(Verdict::kHint, "ln -s libcudart.so.12 /c/lib/libcudart.so");
+  fake.libraries["libcudart.so.13"] = {
+      .file = "/d/lib/libcudart.so.13.0", .why_not = "", .missing = {}};
+  second(Verdict::kHint, "ln -s libcudart.so.13 /d/lib/libcudart.so");
   fake.machine.config.gdr = Switch::kOn;
   second(Verdict::kProblem, "GSHMEM_GDR=on");
   fake.libraries["libcudart.so"] = {
@@ -342,10 +357,12 @@ TEST_CASE("gdrcopy_needs_library_symbols_and_device_and_is_optional") {
   expect_one(check_gdrcopy(fake.machine), Verdict::kSkipped, "not installed");
   fake.machine.config.gdrcopy = Switch::kOn;
   expect_one(check_gdrcopy(fake.machine), Verdict::kProblem, "libgdrapi of GDRCopy 2");
+  expect_one(check_gdrcopy(fake.machine), Verdict::kProblem, "init fails on GPUs");
   fake.machine.config.gdrcopy = Switch::kAuto;
   Library& library = fake.libraries["libgdrapi.so.2"];
   library = {.file = "libgdrapi.so.2.4", .why_not = "", .missing = {}};
   expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "modprobe gdrdrv");
+  expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "by the copy engine alone");
   fake.write("/.dockerenv", "");
   expect_one(check_gdrcopy(fake.machine), Verdict::kHint, "docker run --device=/dev/gdrdrv");
   fake.write("/dev/gdrdrv", "");

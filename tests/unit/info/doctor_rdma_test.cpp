@@ -167,6 +167,14 @@ TEST_CASE("gid_of_roce_is_the_one_that_the_transport_chooses") {
   expect_one(check_gids(fake.machine), Verdict::kProblem, "GSHMEM_IB_GID_INDEX=2 is RoCE v1");
   fake.machine.config.ib_gid_index = 9;
   expect_one(check_gids(fake.machine), Verdict::kProblem, "GID index 9 is empty");
+  fake.machine.config.ib_gid_index = 4;
+  fake.gid("mlx5_0", 4, kLinkLocal, "RoCE v2", "eth2");
+  expect_one(check_gids(fake.machine), Verdict::kOk, "index 4, RoCE v2, fe80:");
+  fake.machine.config.ib_gid_index = 0;
+  fake.gid("mlx5_0", 0, kLinkLocal, "RoCE v2", "eth2");
+  expect_one(check_gids(fake.machine), Verdict::kOk, "index 0, RoCE v2, fe80:");
+  fake.gid("mlx5_0", 0, kLinkLocal, "IB/RoCE v1", "eth2");
+  fake.gid("mlx5_0", 4, kZero, "RoCE v2", "eth2");
   // A choice that is bad is taken back, whichever it is.
   for (const int index : {0, 2, 9}) {
     fake.machine.config.ib_gid_index = index;

@@ -1,4 +1,5 @@
 #include "host/info/nics.h"
+#include "host/info/report.h"
 
 #include <catch2/catch.hpp>
 
@@ -62,6 +63,7 @@ TEST_CASE("ports_are_listed_by_device_and_number") {
   CHECK(ports[1].state.empty());  // sysfs does not say
   CHECK(ports[2].device == "mlx5_1");
   CHECK(ports[2].state == "DOWN");
+  CHECK(collect(sysfs.root()).nics.size() == 3);
 }
 
 TEST_CASE("a_card_without_ports_has_no_line") {

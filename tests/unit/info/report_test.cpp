@@ -249,6 +249,13 @@ TEST_CASE("json_is_utf8_whatever_the_texts_are") {
                  "\"caf\xc3\xa9 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\""));
 }
 
+TEST_CASE("a_job_of_one_pe_has_nobody_to_map") {
+  Algorithms table{};
+  table.team.n_pes = 1;
+  table.team.mapped = 1;
+  CHECK(table.topology() == "1 PE");
+}
+
 TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
   Report report;
   report.no_gpus = "no driver here";
