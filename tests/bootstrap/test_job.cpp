@@ -104,6 +104,13 @@ TEST_CASE("job_names_the_missing_when_time_is_up", "[job]") {
   tells(running, {0, 1, 2}, "barrier timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): ranks 0, 1");
 }
 
+TEST_CASE("job_says_what_the_others_wait_in_whoever_came_first", "[job]") {
+  Job job = joined(2);
+  job.contribute(0, contribution(1, Bytes(4)));
+  job.expired(1, 2);
+  tells(job, {0, 1}, "allgather timed out after 2 s (GSHMEM_BOOTSTRAP_TIMEOUT): rank 1 did not");
+}
+
 TEST_CASE("job_ignores_an_expiry_that_crossed_the_result", "[job]") {
   Job job = joined(1);
   job.contribute(0, contribution(1, {}));
@@ -184,6 +191,18 @@ TEST_CASE("job_a_departure_that_is_already_waited_for_fails", "[job]") {
   (void)job.take_outgoing();
   job.leave(1);
   tells(job, {0}, "rank 1 left");
+}
+
+TEST_CASE("job_one_that_has_given_its_part_may_leave", "[job]") {
+  Job job = joined(3);
+  job.contribute(0, contribution(1, {}));
+  job.leave(0);
+  job.contribute(1, contribution(1, {}));
+  CHECK_FALSE(job.failure());
+  job.contribute(2, contribution(1, {}));
+  const auto out = job.take_outgoing();
+  REQUIRE(out.size() == 2);
+  for (const auto& [rank, frame] : out) CHECK(net::header_of(frame).kind == FrameKind::kResult);
 }
 
 TEST_CASE("job_ranks_that_disagree_fail", "[job]") {

@@ -186,6 +186,7 @@ TEST_CASE("uid_something_else_on_the_port_or_a_root_that_breaks_the_rules_is_nam
       Root{{banner.begin(), banner.end()}, GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{welcome(3, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{result(0, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
+      Root{result(2, 0), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{after(welcome(2, 0), result(2, 4)), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{after(welcome(2, 0), result(1, 3)), GSHMEMX_ERROR_BOOTSTRAP, stranger},
       Root{after(welcome(2, 0), no_failure), GSHMEMX_ERROR_BOOTSTRAP, stranger},
