@@ -34,6 +34,23 @@ std::unique_ptr<bootstrap::Bootstrap> create(MPI_Comm comm, double seconds = 60)
 /// Has its communicator still when MPI is finalized.
 std::unique_ptr<bootstrap::Bootstrap> kept;
 
+int refuse_copy(MPI_Comm, int, void*, void*, void*, int*) { return MPI_ERR_OTHER; }
+
+/// MPI itself says why a communicator cannot be duplicated.
+void error_of_mpi_is_told() {
+  MPI_Comm bad = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_SELF, &bad);
+  MPI_Comm_set_errhandler(bad, MPI_ERRORS_RETURN);
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(refuse_copy, MPI_COMM_NULL_DELETE_FN, &key, nullptr);
+  MPI_Comm_set_attr(bad, key, nullptr);
+  const Error error = expect_error([&] { (void)create(bad); });
+  const std::string what = error.what(), call = "MPI_Comm_idup: ";
+  expect(error.code() == GSHMEMX_ERROR_BOOTSTRAP, what);
+  expect(what.starts_with(call) && what.size() > call.size(), what);
+  MPI_Comm_free(&bad);
+}
+
 void conforms() {
   conformance([] { return create(MPI_COMM_WORLD); });
   const auto boot = create(MPI_COMM_WORLD);
@@ -46,6 +63,7 @@ void conforms() {
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "the ranks have met", [&] { boot->barrier(); });
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null",
                [] { (void)create(MPI_COMM_NULL); });
+  error_of_mpi_is_told();
   kept = create(MPI_COMM_WORLD);
 }
 
