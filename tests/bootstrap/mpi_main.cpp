@@ -97,7 +97,13 @@ void conforms_over_part_of_the_world() {
 
 /// The last rank is late by a message: it waits in MPI until the others have given up.
 void missing_rank() {
-  const auto boot = create(MPI_COMM_WORLD, 1);
+  int key = MPI_KEYVAL_INVALID;
+  static int ends = 0;  // longer than what has it: a communicator that stays
+  MPI_Comm world = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_create_keyval(MPI_COMM_DUP_FN, count_end, &key, nullptr);
+  MPI_Comm_set_attr(world, key, &ends);
+  auto boot = create(world, 1);
   int rank = boot->rank();
   if (rank == boot->size() - 1) {
     for (int r = 0; r < boot->size() - 1; ++r)
@@ -107,6 +113,8 @@ void missing_rank() {
   expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
   expect_error(GSHMEMX_ERROR_TIMEOUT, "barrier timed out after 1 s", [&] { boot->barrier(); });
   MPI_Send(&rank, 1, MPI_INT, boot->size() - 1, 0, MPI_COMM_WORLD);
+  boot.reset();
+  expect(ends == 0, "MPI keeps the communicator that a collective is under way in");
 }
 
 /// All later collectives, and the end of the job, are without MPI: by any thread, and after

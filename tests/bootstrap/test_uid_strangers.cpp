@@ -351,6 +351,31 @@ TEST_CASE("uid_root_has_a_descriptor_for_every_rank_or_says_that_it_has_not", "[
   }
 }
 
+TEST_CASE("uid_root_that_lacks_a_descriptor_for_the_first_rank_takes_more", "[uid]") {
+  if (kSanitized) return;  // sanitizers need descriptors themselves
+  constexpr rlim_t kDescriptors = 32;
+  IdChannel channel, full, welcomed;
+  CHECK(run_processes(2, [&](int process) {
+          const gshmemx_uniqueid id = channel.share(process, 2, uid_config());
+          if (process == 1) {
+            full.await(1);
+            RawClient rank(id);
+            rank.send(rank.hello(0, 1));
+            rank.expect_kind(FrameKind::kWelcome);
+            return welcomed.signal();
+          }
+          rlimit limit{};
+          check_errno(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
+          limit.rlim_cur = kDescriptors;
+          check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+          std::deque<Fd> all;
+          do all.emplace_back(dup(0));
+          while (all.back());
+          full.signal();
+          welcomed.await(1);
+        }) == "");
+}
+
 TEST_CASE("uid_rank_that_has_greeted_makes_no_room_for_strangers", "[uid]") {
   LocalId local;
   // All of them call before the service is there to accept the first.
