@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gshmem::info {
@@ -254,6 +255,18 @@ TEST_CASE("a_job_of_one_pe_has_nobody_to_map") {
   table.team.n_pes = 1;
   table.team.mapped = 1;
   CHECK(table.topology() == "1 PE");
+}
+
+TEST_CASE("a_build_says_whether_it_has_libfabric") {
+#if defined(GSHMEM_TEST_LIBFABRIC)
+  constexpr bool kHasIt = true;
+#else
+  constexpr bool kHasIt = false;
+#endif
+  const Report report = collect("/does/not/exist");
+  const auto network = std::ranges::find(report.build, "network", &Fact::name);
+  REQUIRE(network != report.build.end());
+  CHECK(contains(network->value, "ofi (libfabric.so.1 is loaded when used)") == kHasIt);
 }
 
 TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
