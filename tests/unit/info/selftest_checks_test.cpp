@@ -138,6 +138,27 @@ TEST_CASE("an_atomic_may_be_flushed_where_a_dump_is_after_it") {
   CHECK(why(check_unaligned_atomic, bench) == "");
 }
 
+TEST_CASE("an_error_that_does_not_come_or_is_another_one_is_found") {
+  Bench bench(soft_config());
+  try {
+    (void)bench.error_of([] {});
+    FAIL("an error, where there is none");
+  } catch (const CheckFailed& failed) {
+    CHECK(failed.why == "no error, where there should be one");
+  }
+  static abi::CompletionEntry entry;  // of the test
+  entry = {};
+  entry.op_own =
+      static_cast<std::uint8_t>(static_cast<unsigned>(abi::CompletionOpcode::kRequesterError) << 4);
+  entry.syndrome = static_cast<std::uint8_t>(abi::Syndrome::kRemoteRequest);
+  bench.change_queue([](abi::QueueView& view) {
+    view.completion = reinterpret_cast<const abi::Be32*>(reinterpret_cast<const char*>(&entry) +
+                                                         abi::kCompletionWordOffset);
+  });
+  CHECK_THAT(why(check_entries_after_an_error, bench),
+             Catch::StartsWith("expected syndrome 0x13, but syndrome 0x12, vendor 0x00"));
+}
+
 TEST_CASE("entries_that_are_executed_after_one_that_failed_are_found") {
   Bench bench(soft_config());
   bench.store(kDest, pattern(64, 5));
