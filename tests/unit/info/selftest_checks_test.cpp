@@ -102,16 +102,6 @@ TEST_CASE("a_queue_that_ends_before_its_last_entry_is_found") {
   CHECK(why(check_wrap, bench) == "the last word: 0x0, and should be 0x11170");
 }
 
-TEST_CASE("a_check_looks_when_all_that_it_has_sent_is_there") {
-  Bench bench(soft_config());
-  const abi::QueueCursor& cursor = *bench.state().nic.queues->cursor;
-  for (const Check check :
-       {check_transfers, check_inline, check_atomics_4, check_atomics_8, check_signals}) {
-    CHECK(why(check, bench) == "");
-    CHECK(cursor.done == abi::PublishedWord::target(cursor.ready));
-  }
-}
-
 TEST_CASE("a_doorbell_is_rung_before_its_record_or_after_it") {
   Config impatient = soft_config();
   impatient.timeout = 0.1;
