@@ -55,5 +55,5 @@ function(gshmem_verbs_test name)
     TIMEOUT ${GSHMEM_TEST_LIMIT} LABELS [==[cpu\\;nic]==] ENVIRONMENT "LD_LIBRARY_PATH=${verbs_folder}")
 endfunction()
 
-gshmem_verbs_test(verbs_api_test verbs_api_test.cpp verbs_attributes_test.cpp verbs_events_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp verbs_receive_test.cpp)
+gshmem_verbs_test(verbs_api_test verbs_api_test.cpp verbs_attributes_test.cpp verbs_entries_test.cpp verbs_events_test.cpp verbs_mlx5dv_test.cpp verbs_post_test.cpp verbs_receive_test.cpp)
 gshmem_verbs_test(verbs_profile_test verbs_profile_test.cpp)

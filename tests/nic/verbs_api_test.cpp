@@ -121,8 +121,30 @@ TEST_CASE("a parent domain stands for its protection domain") {
     CHECK(ibv_alloc_parent_domain(nic.context, &wrong) == nullptr);
     CHECK(errno == EINVAL);
   }
+  ibv_parent_domain_init_attr more = attributes;
+  more.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+  errno = 0;
+  CHECK(ibv_alloc_parent_domain(nic.context, &more) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
   CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
   CHECK(ibv_dealloc_pd(parent) == 0);
+}
+
+TEST_CASE("a protection domain stays while a shared queue or an address handle is of it") {
+  const Nic nic;
+  ibv_ah_attr address{};
+  address.port_num = 1;
+  address.dlid = 7;
+  ibv_ah* ah = ibv_create_ah(nic.pd, &address);
+  REQUIRE(ah != nullptr);
+  CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
+  CHECK(ibv_destroy_ah(ah) == 0);
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {1, 1, 0};
+  ibv_srq* srq = ibv_create_srq(nic.pd, &wanted);
+  REQUIRE(srq != nullptr);
+  CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
+  CHECK(ibv_destroy_srq(srq) == 0);
 }
 
 namespace {
@@ -227,6 +249,9 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   ibv_ah_attr address{};
   address.port_num = 1;
   address.dlid = 0x1234;
+  address.static_rate = 5;
+  address.sl = 3;
+  address.src_path_bits = 0xfe;
   ibv_ah* ah = ibv_create_ah(nic.pd, &address);
   REQUIRE(ah != nullptr);
   mlx5dv_qp qp{};
@@ -259,6 +284,7 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   std::uint32_t number = 0;
   CHECK(ibv_get_srq_num(srq, &number) == 0);
   CHECK(srq_out.srqn == number);
+  CHECK(srq_out.comp_mask == MLX5DV_SRQ_MASK_SRQN);
   CHECK(srq_out.stride == 32);  // a link to the next entry, and one piece
   CHECK(srq_out.tail == 127);
   for (const void* memory : {static_cast<void*>(srq_out.buf), static_cast<void*>(srq_out.dbrec),
@@ -266,6 +292,11 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
     CHECK(memory != nullptr);
   }
   CHECK(ah_out.av->rlid == __builtin_bswap16(0x1234));
+  CHECK(int{ah_out.av->stat_rate_sl} == 0x53);
+  CHECK(int{ah_out.av->fl_mlid} == 0x7e);
+  const std::uint8_t no_mac[6] = {};
+  CHECK(std::memcmp(ah_out.av->rmac, no_mac, sizeof no_mac) == 0);
+  CHECK((ah->context == nic.context && ah->pd == nic.pd && ah->handle == 0));
   CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM) == EOPNOTSUPP);
   CHECK(ibv_destroy_ah(ah) == 0);
   CHECK(ibv_destroy_srq(srq) == 0);
@@ -281,6 +312,13 @@ TEST_CASE("flags of a completion queue that mlx5dv has and this has not are refu
   REQUIRE(cq != nullptr);
   CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
   special.flags = MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD;
+  special.comp_mask = 0;  // not named, nothing is wanted
+  for (mlx5dv_cq_init_attr* const none : {&special, static_cast<mlx5dv_cq_init_attr*>(nullptr)}) {
+    cq = mlx5dv_create_cq(nic.context, &wanted, none);
+    REQUIRE(cq != nullptr);
+    CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0);
+  }
+  special.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_FLAGS;
   errno = 0;
   CHECK(mlx5dv_create_cq(nic.context, &wanted, &special) == nullptr);
   CHECK(errno == EOPNOTSUPP);
@@ -324,6 +362,20 @@ TEST_CASE("all attributes of the device and of its port") {
   CHECK(ibv_query_device_ex(nic.context, &input, &extended) == 0);
   input.comp_mask = 1;
   CHECK(ibv_query_device_ex(nic.context, &input, &extended) == EINVAL);
+  // As a client of other headers calls it, whose structure is shorter or longer.
+  const verbs_context* calls = verbs_get_ctx_op(nic.context, query_device_ex);
+  REQUIRE(calls != nullptr);
+  CHECK(calls->query_device_ex(nic.context, &input, &extended, sizeof extended) == EINVAL);
+  CHECK(calls->query_device_ex(nic.context, nullptr, &extended, sizeof device - 1) == EINVAL);
+  std::memset(&extended, 0xee, sizeof extended);
+  CHECK(calls->query_device_ex(nic.context, nullptr, &extended, sizeof device) == 0);
+  CHECK(std::memcmp(&extended, &device, sizeof device) == 0);
+  std::uint8_t longer[sizeof extended + 64], zero[64] = {};
+  std::memset(longer, 0xee, sizeof longer);
+  CHECK(calls->query_device_ex(nic.context, nullptr, reinterpret_cast<ibv_device_attr_ex*>(longer),
+                               sizeof longer) == 0);
+  CHECK(std::memcmp(longer, &no_more, sizeof extended) == 0);
+  CHECK(std::memcmp(longer + sizeof extended, zero, sizeof zero) == 0);
 
   ibv_port_attr port, port_expected{};
   std::memset(&port, 0xee, sizeof port);

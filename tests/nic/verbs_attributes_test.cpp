@@ -156,7 +156,7 @@ TEST_CASE("values that a port or a card does not have are refused") {
   CHECK(refused(IBV_QPS_INIT, kInitMask, [](ibv_qp_attr& a) { a.port_num = 0; }));
   CHECK(refused(IBV_QPS_INIT, kInitMask, [](ibv_qp_attr& a) { a.port_num = 2; }));
   CHECK(alone.modify(IBV_QPS_INIT) == 0);
-  for (const int mtu : {0, 6})
+  for (const int mtu : {0, 6, 33})
     CHECK(refused(IBV_QPS_RTR, kRtrMask,
                   [&](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(mtu); }));
   CHECK(refused(IBV_QPS_RTR, kRtrMask, [](ibv_qp_attr& a) { a.max_dest_rd_atomic = 17; }));
@@ -192,7 +192,7 @@ TEST_CASE("a queue pair gives the rights that it was asked for, and no others") 
         ibv_qp_attr init = attributes(link.nic, peer, IBV_QPS_INIT);
         ibv_qp_attr rtr = attributes(link.nic, peer, IBV_QPS_RTR);
         ibv_qp_attr rts = attributes(link.nic, peer, IBV_QPS_RTS);
-        rtr.qp_access_flags = given.flag;
+        rtr.qp_access_flags = late ? given.flag : unsigned{kAll} & ~given.flag;
         init.qp_access_flags = late ? unsigned{kAll} & ~given.flag : given.flag;
         // Of more than 24 bits the rest is left off.
         rtr.rq_psn = 0x55000003;
@@ -261,9 +261,12 @@ TEST_CASE("objects show what they were made of") {
   CHECK(own.bf.size == 0);
   CHECK((unasked.srqn == 0 && unasked.comp_mask == 0));
   CHECK(*unasked.dbrec == 0);  // nothing is posted
+  none.comp_mask = 1;
+  none.rq.wqe_cnt = 7;
   obj.qp = {shares, &none};
   REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP) == 0);
   CHECK((none.rq.buf == nullptr && none.rq.wqe_cnt == 0));
+  CHECK(none.comp_mask == 0);
   CHECK(ibv_destroy_qp(shares) == 0);
   CHECK(ibv_destroy_srq(srq) == 0);
 
@@ -445,6 +448,7 @@ TEST_CASE("a file of sysfs is read as far as there is room, without the end of i
     return std::to_string(length) + " " + std::string(into, into + 7);
   };
   CHECK(read("abc\n", 7) == "3 abc" + std::string(1, '\0') + "###");
+  CHECK(read("a", 7) == "1 a" + std::string(1, '\0') + "#####");
   CHECK(read("abc", 7) == "3 abc" + std::string(1, '\0') + "###");
   CHECK(read("abc", 3) == "3 abc####");
   CHECK(read("abcdef", 3) == "3 abc####");

@@ -303,6 +303,19 @@ TEST_CASE("RTR2RTS takes the RNR timer that its mask names") {
   CHECK(timer() == (named ? before + 1 : before));
 }
 
+TEST_CASE("INIT2INIT that is refused for its atomic mode leaves everything as it was") {
+  Rig rig;
+  const std::uint32_t qp = rig.make_qp();
+  rig.move(qp, 1);
+  const bool named = GENERATE(false, true);
+  Bytes in = command_on(0x50e, qp, 0x110);
+  word(in, 0x10, named ? 1 << 2 : 0);
+  bits(in, kQpc + 0x90, 19, 16, 4);
+  CHECK(rig.run(in).refused(Status::kBadParameter, Check::kAtomicMode));
+  CHECK(rig.state_of(qp) == 1);
+  CHECK(bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc + 0x90, 19, 16) == 3);
+}
+
 TEST_CASE("INIT2INIT and INIT2RTR change access that their mask names") {
   Rig rig;
   const std::uint32_t qp = rig.make_qp();

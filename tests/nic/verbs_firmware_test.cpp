@@ -271,6 +271,8 @@ TEST_CASE("the port is up, and has the LID and the GUID of the device") {
   CHECK(bits_at(answer.out, 0x10 + 0x20, 3, 0) == 4);    // active
   CHECK(bits_at(answer.out, 0x10 + 0x60, 31, 16) == Rig::kLid);
   CHECK(word_at(answer.out, 0x10 + 0x38) == 0x0002c903);  // node_guid
+  bits(in, 8, 19, 16, 1);
+  CHECK(rig.run(in, 0x210).out == answer.out);
   bits(in, 8, 19, 16, 2);
   CHECK(rig.run(in, 0x210).refused(Status::kBadParameter, Check::kPath));
   bits(in, 8, 31, 31, 1);

@@ -178,6 +178,23 @@ TEST_CASE("a full queue refuses, a completion gives all entries before it back")
   CHECK(ibv_poll_cq(link.cq, 1, &none) == 0);
 }
 
+TEST_CASE("nothing after a request that is refused is posted, and nothing is no error") {
+  const Link link;
+  ibv_send_wr* bad = nullptr;
+  CHECK(ibv_post_send(link.a, nullptr, &bad) == 0);
+  ibv_send_wr chain[3];
+  for (unsigned i = 0; i < 3; ++i) {
+    chain[i] = link.request(i == 1 ? IBV_WR_BIND_MW : IBV_WR_RDMA_WRITE, i, 0x100);
+    chain[i].next = i < 2 ? &chain[i + 1] : nullptr;
+  }
+  CHECK(ibv_post_send(link.a, chain, &bad) == EOPNOTSUPP);
+  CHECK(bad == &chain[1]);
+  CHECK(next(link.cq).wr_id == 0);
+  ibv_send_wr last = link.request(IBV_WR_RDMA_WRITE, 3, 0x100);
+  link.post(last, nullptr, 0);
+  CHECK(next(link.cq).wr_id == 3);
+}
+
 TEST_CASE("a failed request is told with its status, those after it as flushed") {
   const Link link;
   ibv_sge piece = link.piece(0, 8);
