@@ -131,7 +131,7 @@ TEST_CASE("a parent domain stands for its protection domain") {
 }
 
 TEST_CASE("a protection domain stays while a shared queue or an address handle is of it") {
-  const Nic nic;
+  Nic nic;
   ibv_ah_attr address{};
   address.port_num = 1;
   address.dlid = 7;
@@ -145,6 +145,7 @@ TEST_CASE("a protection domain stays while a shared queue or an address handle i
   REQUIRE(srq != nullptr);
   CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
   CHECK(ibv_destroy_srq(srq) == 0);
+  CHECK(ibv_dealloc_pd(std::exchange(nic.pd, nullptr)) == 0);
 }
 
 namespace {

@@ -432,6 +432,7 @@ TEST_CASE("what there is nothing to do for is done, what there is not is refused
        {&nothing, static_cast<mlx5dv_qp_init_attr*>(nullptr)}) {
     ibv_qp* qp = mlx5dv_create_qp(alone.nic.context, &plain, special);
     REQUIRE(qp != nullptr);
+    CHECK(ibv_qp_to_qp_ex(qp) == nullptr);  // not asked for
     CHECK(ibv_destroy_qp(qp) == 0);
   }
 }

@@ -56,7 +56,7 @@ TEST_CASE("a request stands in the queue's memory, word by word, and nothing beh
   const Link link({.calls = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD});
   const mlx5dv_qp queue = memory_of(link.a);
   auto* const entries = static_cast<char*>(queue.sq.buf);
-  std::memset(entries, 0x77, std::size_t{2} * queue.sq.stride);
+  std::memset(entries, 0x77, std::size_t{4} * queue.sq.stride);
   const std::uint32_t key = link.mr->rkey, qpn = link.a->qp_num;
   ibv_sge piece = link.piece(0, 8);
   ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 1, 0x100);
@@ -107,6 +107,16 @@ TEST_CASE("a request stands in the queue's memory, word by word, and nothing beh
                        low(link.address(0x10))};
   CHECK(words(entries + queue.sq.stride, 16) == added);
   CHECK(be32toh(queue.dbrec[MLX5_SND_DBR]) == 2);
+  CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+
+  // One of five segments: the last is alone in its entry.
+  ibv_sge pieces[] = {link.piece(0, 8), link.piece(0x40, 16), link.piece(0x80, 24)};
+  ibv_send_wr longer = link.request(IBV_WR_RDMA_WRITE, 3, 0x300);
+  link.post(longer, pieces, 3);
+  Words last(16, 0x77777777);
+  last[0] = 24, last[1] = key;
+  last[2] = high(link.address(0x80)), last[3] = low(link.address(0x80));
+  CHECK(words(entries + std::size_t{3} * queue.sq.stride, 16) == last);
   CHECK(next(link.cq).status == IBV_WC_SUCCESS);
 }
 
@@ -204,6 +214,13 @@ TEST_CASE("the record of a completion queue says which event is wished, and from
       CHECK(next(link.cq).wr_id == lap);
       CHECK(be32toh(queue.dbrec[0]) == lap + 1);
     }
+    // A wish that no doorbell has told is none.
+    queue.dbrec[1] = htobe32(2u << 28 | 6);
+    ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 6, 0x100);
+    link.post(write, &piece, 1);
+    CHECK(next(link.cq).wr_id == 6);
+    pollfd unwished{channel->fd, POLLIN, 0};
+    CHECK(::poll(&unwished, 1, 2) == 0);
     // Completions are no matter of the asynchronous events.
     pollfd asynchronous{link.nic.context->async_fd, POLLIN, 0};
     CHECK(::poll(&asynchronous, 1, 0) == 0);

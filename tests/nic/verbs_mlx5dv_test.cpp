@@ -5,8 +5,11 @@
 #include <dlfcn.h>
 #include <endian.h>
 #include <fcntl.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
 using namespace verbs_test;
@@ -276,7 +279,35 @@ TEST_CASE("a context closes with what is left in it") {
   REQUIRE(region != nullptr);
   static mlx5dv_devx_uar* const uar = mlx5dv_devx_alloc_uar(other, MLX5DV_UAR_ALLOC_TYPE_NC);
   REQUIRE(uar != nullptr);
-  CHECK(ibv_close_device(other) == 0);
+  static ibv_cq* const cq = ibv_create_cq(other, 3, nullptr, nullptr, 0);
+  REQUIRE(cq != nullptr);
+  ibv_srq_init_attr buffers{};
+  buffers.attr = {4, 1, 0};
+  static ibv_srq* srq = nullptr;
+  srq = ibv_create_srq(pd, &buffers);
+  REQUIRE(srq != nullptr);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq;
+  init.srq = srq;
+  init.cap = {1, 0, 1, 0, 0};
+  init.qp_type = IBV_QPT_RC;
+  static ibv_qp* qp = nullptr;
+  qp = ibv_create_qp(pd, &init);
+  REQUIRE(qp != nullptr);
+  // Each goes before what it uses, of which the NIC says nothing.
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  const int before = dup(STDERR_FILENO);
+  dup2(fileno(file), STDERR_FILENO);
+  const int code = ibv_close_device(other);
+  dup2(before, STDERR_FILENO);
+  close(before);
+  std::rewind(file);
+  char said[1000] = "";
+  const std::size_t length = std::fread(said, 1, sizeof said, file);
+  std::fclose(file);
+  CHECK(code == 0);
+  CHECK(std::string(said, length).find("closing the device") == std::string::npos);
 }
 
 TEST_CASE("events of queues come by the channel that asked for them") {
@@ -411,4 +442,11 @@ TEST_CASE("calls that are not there say so") {
   CHECK(mlx5dv_alloc_var(nic.context, 0) == nullptr);
   CHECK(errno == EOPNOTSUPP);
   CHECK(mlx5dv_reserved_qpn_alloc(nic.context, nullptr) == EOPNOTSUPP);
+  // Not in all headers.
+  using Register = ibv_mr*(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int, int);
+  auto* const direct = reinterpret_cast<Register*>(dlsym(RTLD_DEFAULT, "mlx5dv_reg_dmabuf_mr"));
+  REQUIRE(direct != nullptr);
+  errno = 0;
+  CHECK(direct(nic.pd, 0, 4096, 0, -1, 0, 0) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
 }

@@ -104,7 +104,9 @@ TEST_CASE("an Ethernet port has no LID, its MTU and addresses of both RoCE versi
 
 TEST_CASE("the host's own addresses resolve to the port that sends, or to nothing") {
   const Port first(0), second(1);
-  const std::vector<std::uint8_t> own = {2, 0x4e, 0x49, 0x43, 0, 0};
+  std::vector<std::uint8_t> own = {2, 0x4e, 0x49, 0x43, 0, 1};
+  CHECK(second.mac(second.gids()[1], first.gids()[1].gid) == own);
+  own.back() = 0;
   const ibv_gid_entry from = first.gids()[3];
   for (const ibv_gid_entry& mine : first.gids()) CHECK(first.mac(from, mine.gid) == own);
   // Those of the other port: by IPv6 its own MAC, where the frames do not get.
@@ -112,6 +114,12 @@ TEST_CASE("the host's own addresses resolve to the port that sends, or to nothin
   ibv_gid ipv4 = from.gid;
   ipv4.raw[15] = 2;
   CHECK(first.mac(from, ipv4).empty());
+  // There may be eight devices, as many as have addresses.
+  ibv_gid other = second.gids()[1].gid;
+  other.raw[15] = 7;
+  CHECK(first.mac(from, other) == own);
+  other.raw[15] = 8;
+  CHECK(first.mac(from, other).empty());
   ibv_gid stranger = second.gids()[1].gid;
   stranger.raw[12] ^= 1;
   CHECK(first.mac(from, stranger).empty());

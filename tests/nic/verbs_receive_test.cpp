@@ -214,6 +214,28 @@ TEST_CASE("a sender waits for a buffer as long as its retries allow", "[receive]
   }
 }
 
+TEST_CASE("a receiver asks for the pause of its last transition that names one", "[receive]") {
+  const bool named = GENERATE(false, true);  // by the transition to RTS
+  constexpr std::uint8_t kShort = 1, kLong = 20;
+  const Link link({.receives = 2, .rnr_retry = 1});
+  ibv_qp_attr reset{};
+  reset.qp_state = IBV_QPS_RESET;
+  REQUIRE(ibv_modify_qp(link.b, &reset, IBV_QP_STATE) == 0);
+  ibv_qp_attr init = attributes(link.nic, link.a, IBV_QPS_INIT);
+  ibv_qp_attr rtr = attributes(link.nic, link.a, IBV_QPS_RTR);
+  ibv_qp_attr rts = attributes(link.nic, link.a, IBV_QPS_RTS);
+  rtr.rq_psn = 0xfffffe;
+  rtr.min_rnr_timer = named ? kShort : kLong;
+  rts.min_rnr_timer = named ? kLong : kShort;
+  REQUIRE(ibv_modify_qp(link.b, &init, kInitMask) == 0);
+  REQUIRE(ibv_modify_qp(link.b, &rtr, kRtrMask) == 0);
+  REQUIRE(ibv_modify_qp(link.b, &rts, kRtsMask | (named ? int{IBV_QP_MIN_RNR_TIMER} : 0)) == 0);
+  const auto begin = std::chrono::steady_clock::now();
+  send(link, 1, 8);
+  CHECK(next(link.cq).status == IBV_WC_RNR_RETRY_EXC_ERR);
+  CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(10));  // 10.24
+}
+
 TEST_CASE("a buffer that does not fit fails on both sides, and those after it are flushed",
           "[receive]") {
   const bool short_one = GENERATE(true, false);
@@ -315,16 +337,20 @@ TEST_CASE("a shared buffer that is free again is used, not one that is still to 
   send(link, 100, 8);
   CHECK(next(link.cq).wr_id == 100);  // has filled the first buffer, of which nobody knows yet
   ibv_sge piece = link.piece(kFrom, 8);
-  ibv_send_wr back = link.request(IBV_WR_SEND, 101);
-  Link::post_by(link.b, back, &piece, 1);
-  const std::uint64_t both[] = {next(link.cq).wr_id, next(link.cq).wr_id};
-  CHECK(std::min(both[0], both[1]) == 1);  // the second buffer
-  CHECK(std::max(both[0], both[1]) == 101);
+  std::vector<std::uint64_t> told;
+  for (const std::uint64_t id : {101u, 102u}) {
+    ibv_send_wr back = link.request(IBV_WR_SEND, id);
+    Link::post_by(link.b, back, &piece, 1);
+    told.push_back(next(link.cq).wr_id);
+    told.push_back(next(link.cq).wr_id);
+  }
+  std::sort(told.begin(), told.end());
+  CHECK(told == std::vector<std::uint64_t>{1, 2, 101, 102});  // the second and the third buffer
   receive_at(link, 50, 64);
-  CHECK(next(link.receive_cq).wr_id == 0);
   receive_at(link, 51, 64);
+  CHECK(next(link.receive_cq).wr_id == 0);
   std::vector<std::uint64_t> got, due{50, 51};
-  for (std::uint64_t id = most; --id > 1;) due.insert(due.begin(), id);
+  for (std::uint64_t id = most; --id > 2;) due.insert(due.begin(), id);
   for (std::uint64_t id = 60; id < 60 + 2 * most; ++id) due.push_back(id);  // two laps more
   for (std::size_t i = 0; i < due.size(); ++i) {
     send(link, i, 8);
@@ -388,6 +414,20 @@ TEST_CASE("who waits for solicited messages is not woken by others", "[receive]"
     REQUIRE(ibv_get_cq_event(channel, &cq, &cq_context) == 0);
     CHECK(cq == link.receive_cq);
     ibv_ack_cq_events(cq, 1);
+    for (int i = 0; i < 2; ++i) CHECK(next(link.receive_cq).status == IBV_WC_SUCCESS);
+    // Nor by a solicited one that has been polled before the wish.
+    for (const bool solicited : {true, false, false}) {
+      receive_at(link, 3, 8);
+      ibv_send_wr more = link.request(IBV_WR_SEND, 3);
+      if (solicited) more.send_flags |= IBV_SEND_SOLICITED;
+      link.post(more, &piece, 1);
+      CHECK(next(link.receive_cq).wr_id == 3);
+    }
+    REQUIRE(ibv_req_notify_cq(link.receive_cq, 1) == 0);
+    receive_at(link, 4, 8);
+    send(link, 4, 8);
+    CHECK(next(link.receive_cq).wr_id == 4);
+    CHECK_FALSE(readable(2));
   }
   CHECK(ibv_destroy_comp_channel(channel) == 0);
 }
