@@ -277,6 +277,32 @@ TEST_CASE("a_write_that_is_complete_has_landed_though_it_was_sent_twice") {
   }
 }
 
+TEST_CASE("immediate_data_comes_after_writes_by_a_relaxed_key_that_came_before_it") {
+  soft::Engine engine({.adversary = "reorder_writes=1"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096, 15 | std::uint32_t{soft::kRelaxedOrdering}),
+      receives(engine, pd, 4096);
+  soft::ReceiveAttributes of_queue;
+  of_queue.entries = receives.data();
+  of_queue.log_entry_bytes = 4;
+  of_queue.record = receives.data() + 1024;
+  Queue a(engine, pd);
+  Queue b(engine, pd, {.log_cq = 8, .collapsed = false, .receives = of_queue});
+  a.connect(b.qpn());
+  b.connect(a.qpn());
+  for (std::uint8_t round = 1; round <= 100; ++round) {
+    *receives.as<std::uint32_t>(1024) = __builtin_bswap32(round);
+    a.write_inline({memory.address(), memory.key()}, Bytes(8, round), 0);
+    Bytes immediate = a.control(0x09, 2, 8);
+    Queue::remote(immediate, 0, 0);
+    const std::uint16_t last = a.post(immediate);
+    a.ring();
+    CHECK_FALSE(b.wait_next().error());
+    REQUIRE(__atomic_load_n(memory.data(), __ATOMIC_ACQUIRE) == round);
+    CHECK_FALSE(a.wait(last).error());
+  }
+}
+
 TEST_CASE("what_is_held_while_its_queue_pair_goes_is_asked_for_again_and_ends") {
   soft::Engine engine({.adversary = "reorder_writes=1"});
   const std::uint32_t pd = engine.create_pd();
@@ -287,7 +313,8 @@ TEST_CASE("what_is_held_while_its_queue_pair_goes_is_asked_for_again_and_ends") 
     b.connect(a.qpn());
     const std::uint16_t index = a.write_inline({memory.address(), memory.key()}, Bytes(8, 1));
     a.ring();
-    if (round % 2 == 0) REQUIRE(eventually([&] { return engine.counters().wqes > 0; }));
+    const auto taken = static_cast<std::uint64_t>(round) + 1;
+    if (round % 2 == 0) REQUIRE(eventually([&] { return engine.counters().wqes == taken; }));
     b.destroy_qp();
     const Cqe cqe = a.wait(index);
     if (cqe.error()) REQUIRE(unsigned{cqe.syndrome} == unsigned{kRetry});

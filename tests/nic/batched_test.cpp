@@ -241,6 +241,15 @@ TEST_CASE("a_write_whose_bytes_got_lost_in_what_another_request_asked_for_is_an_
   CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
 }
 
+TEST_CASE("a_write_whose_bytes_get_lost_at_its_end_is_an_error_of_both_ends") {
+  BatchedPair pair;
+  pair.far_memory.failing_flushes = 1;
+  pair.far_memory.counts_losses = GENERATE(true, false);
+  const Cqe cqe = pair.a.ring_and_wait(pair.a.write_inline(pair.far(0), Bytes(8, 1)));
+  CHECK(unsigned{cqe.syndrome} == unsigned{kRemoteOperation});
+  CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
+}
+
 TEST_CASE("a_result_that_does_not_get_into_batched_memory_is_an_error") {
   const bool read = GENERATE(true, false);
   BatchedPair pair({}, {.log_cq = 4, .collapsed = false});

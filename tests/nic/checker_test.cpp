@@ -100,6 +100,10 @@ TEST_CASE("index_jumps_and_old_doorbells_are_told_apart") {
   CHECK(pair.engine.violations().empty());
   pair.a.store_doorbell(1000, pair.a.qpn());
   wait_for_violation(pair.engine, "jumps from index 2 to 1000 in a queue of 64");
+  const Cqe missing = pair.a.wait(2);
+  CHECK(missing.counter == 2);
+  CHECK(unsigned{missing.syndrome} == kBadOperation);
+  CHECK(unsigned{missing.vendor} == 0);
 }
 
 TEST_CASE("a_doorbell_beyond_the_queue_is_an_error_that_the_client_sees") {
@@ -203,6 +207,8 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   pair.a.store_doorbell(1, pair.a.qpn());  // and no record
   CHECK_FALSE(pair.a.wait(0).error());
   wait_for_violation(pair.engine, "doorbell record says 0, the last doorbell 1");
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(pair.engine.counters().violations == 1);  // once
 }
 
 TEST_CASE("a_record_may_be_behind_the_doorbell_for_a_tenth_of_a_second") {
@@ -275,6 +281,10 @@ TEST_CASE("a_queue_without_any_signal_is_found") {
   pair.a.nop(0);
   pair.a.ring();
   wait_for_violation(pair.engine, "without one that asks for a completion");
+  for (int i = 0; i < 8; ++i) pair.a.nop(0);  // counted from the beginning
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.counters().wqes == 17; }));
+  CHECK(pair.engine.counters().violations == 1);
 }
 
 /// A fetch-and-add of 4 bytes as NVSHMEM's host transport writes it: three words of the control
@@ -319,6 +329,20 @@ TEST_CASE("only_a_strict_engine_overwrites_what_it_has_consumed") {
   Pair pair({.strict = strict});
   pair.a.ring_and_wait(pair.a.nop());
   CHECK((unsigned{*pair.a.slot(0)} == 0xee) == (strict == soft::Strictness::kStrict));
+}
+
+TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {
+  soft::Engine engine{soft::EngineOptions{}};
+  std::string expected;
+  for (int i = 1; i <= 64; ++i) {
+    engine.remark("thing " + std::to_string(i));
+    expected += "thing " + std::to_string(i) + "\n";
+  }
+  CHECK(engine.remarks() == expected);
+  for (int i = 0; i < 6; ++i) engine.remark("more");
+  CHECK(engine.remarks() == expected + "and 6 more\n");
+  CHECK(engine.counters().remarks == 70);
+  CHECK(engine.violations().empty());
 }
 
 TEST_CASE("the_exported_text_is_cut_to_the_buffer") {

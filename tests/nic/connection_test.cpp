@@ -300,7 +300,9 @@ TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_say
   SECTION("until the RNR retries are used up") {
     Ends ends({.rules = "qp=#0:rnr"});
     ends.connect({}, {.rnr_retries = 2}, {.min_rnr_timer = 1});
-    CHECK(unsigned{ends.write(8).syndrome} == unsigned{kRnrRetry});
+    const Cqe failed = ends.write(8);
+    CHECK(unsigned{failed.syndrome} == unsigned{kRnrRetry});
+    CHECK(unsigned{failed.vendor} == 0);
     CHECK(ends.engine.counters().retries == 3);
     CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
   }

@@ -271,6 +271,15 @@ TEST_CASE("a_full_completion_queue_is_an_error_of_its_queue_pairs") {
   for (std::uint16_t i = 0; i < 4; ++i) CHECK(pair.a.wait_next().counter == i);
   CHECK_FALSE(pair.a.poll());
   CHECK_THAT(pair.engine.violations(), Catch::Contains("is full"));
+  // Room that comes later mends nothing.
+  pair.a.consume();
+  pair.a.reset();
+  pair.a.connect(pair.b.qpn());
+  pair.a.nop();
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.state(pair.a.qpn()) == soft::QpState::kError; }));
+  CHECK(pair.engine.counters().cqes == 4);
+  CHECK(pair.engine.counters().violations == 1);
 }
 
 TEST_CASE("a_queue_pair_may_be_connected_to_itself") {

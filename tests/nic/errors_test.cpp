@@ -83,9 +83,17 @@ TEST_CASE("local_protection_errors") {
       Post([&](Pair& p) {
         return p.a.fetch_add(p.far(0), {read_only.address(), 8, read_only.key()}, 1);
       })};
-  const Post post = posts[GENERATE(range(std::size_t{0}, std::size_t{7}))];
-  expect_error(pair, kProtection, post);
-  CHECK_THAT(pair.engine.violations(), Contains("syndrome 0x04"));
+  const char* const reasons[] = {"no region has this key",
+                                 "no region has this key",
+                                 "the region belongs to another protection domain",
+                                 "outside of the region",
+                                 "outside of the region",
+                                 "the region does not allow this access",
+                                 "the region does not allow this access"};
+  const std::size_t which = GENERATE(range(std::size_t{0}, std::size_t{7}));
+  expect_error(pair, kProtection, posts[which]);
+  CHECK_THAT(pair.engine.violations(),
+             Contains(std::string(": ") + reasons[which] + " (syndrome 0x04)"));
 }
 
 TEST_CASE("a_source_needs_no_right_but_its_key") {
@@ -339,6 +347,11 @@ TEST_CASE("rules_fail_drop_and_delay") {
   SECTION("lost for good") {
     Pair pair({.rules = "op=write:drop"}, kOrdinary);
     expect_error(pair, kRetry, [](Pair& p) { return p.a.write(p.far(0), p.near(0, 8)); });
+  }
+  SECTION("what does not go anywhere is not lost") {
+    Pair pair({.rules = "drop"});
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+    CHECK(pair.engine.counters().retries == 0);
   }
   SECTION("lost twice") {
     Pair pair({.rules = "op=fadd:drop:times=2"});

@@ -85,6 +85,12 @@ TEST_CASE("reads_that_a_flap_of_the_port_cuts_are_whole_at_their_end") {
   CHECK(std::memcmp(pair.source.data(), pair.target.data() + 1, kReads * kBytes) == 0);
 }
 
+TEST_CASE("a_port_is_up_again_however_short_its_flap_is") {
+  Pair pair({.rules = "op=nop:port=flap:1ns"});
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8))).error());
+}
+
 TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
   using Kind = soft::DeviceEvent::Kind;
   Pair pair({.rules = "wqe=41:times=1:port=flap:4ms"}, {.log_entries = 8});

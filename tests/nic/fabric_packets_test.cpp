@@ -310,5 +310,172 @@ TEST_CASE("packets_out_of_their_turn_or_of_strangers_are_not_executed") {
   ::close(fd);
 }
 
+/// A queue pair that is asked by the test, for which it has a buffer of 1024 bytes or no receive
+/// queue.
+struct Asked {
+  using Packet = soft::Packet;
+  using Kind = soft::PacketKind;
+  static constexpr std::uint32_t kMtu = 256, kUserIndex = 0x123456;
+
+  explicit Asked(bool has_buffer, bool good_key = true) {
+    engine.join_fabric(fd);
+    pd = engine.create_pd();
+    memory.emplace(engine, pd, 4096);
+    receives.emplace(engine, pd, 4096);
+    Bytes posted;
+    Queue::data(posted, memory->address(), 1024, good_key ? memory->key() : ~memory->key());
+    std::copy(posted.begin(), posted.end(), receives->data());
+    *receives->as<std::uint32_t>(1024) = __builtin_bswap32(1);
+    QueueOptions options{.user_index = kUserIndex};
+    if (has_buffer) {
+      options.receives.entries = receives->data();
+      options.receives.log_entry_bytes = 4;
+      options.receives.record = receives->data() + 1024;
+    }
+    queue.emplace(engine, pd, options);
+    peer.emplace(fd);
+    node = queue->qpn() >> soft::kLocalBits;
+    source = peer->node() << soft::kLocalBits | 1;
+    queue->connect(source, {.mtu = kMtu});
+  }
+  ~Asked() { ::close(fd); }
+  Asked(const Asked&) = delete;
+
+  /// Of one packet to the memory, the n-th of the connection.
+  [[nodiscard]] Packet request(Kind kind, std::uint32_t psn = 0) const {
+    Packet packet;
+    packet.kind = kind;
+    packet.first = packet.last = true;
+    packet.key = memory->key();
+    packet.source = source;
+    packet.target = queue->qpn();
+    packet.address = memory->address();
+    packet.length = 8;
+    packet.psn = psn;
+    packet.epoch = 7;
+    return packet;
+  }
+  void ask(Packet packet, std::uint32_t bytes) {
+    soft::Ring* const ring = peer->request_to(node);
+    Packet* const to = ring->reserve(bytes);
+    packet.payload_bytes = to->payload_bytes;
+    *to = packet;
+    std::memset(soft::Ring::payload(to), 0xee, bytes);
+    ring->commit();
+  }
+  Packet answer() {
+    soft::Ring& ring = peer->reply_from(node);
+    const Packet* got = nullptr;
+    REQUIRE(eventually([&] { return (got = ring.front()) != nullptr; }));
+    const Packet copy = *got;
+    ring.pop(*got);
+    return copy;
+  }
+  /// Nothing is answered before what comes now, a request of somebody else.
+  void expect_no_more() {
+    Packet last = request(Kind::kRead);
+    ++last.source;
+    last.epoch = 99;
+    ask(last, 0);
+    CHECK(answer().epoch == 99);
+  }
+
+  int fd = soft::Engine::make_fabric();
+  soft::Engine engine{soft::EngineOptions{}};
+  std::uint32_t pd = 0, node = 0, source = 0;
+  std::optional<Memory> memory, receives;
+  std::optional<Queue> queue;
+  std::optional<soft::Fabric> peer;
+};
+
+TEST_CASE("a_request_has_one_answer_whatever_becomes_of_it") {
+  using Kind = soft::PacketKind;
+  struct Row {
+    const char* what;
+    Kind kind;
+    bool has_buffer, good_key, immediate;
+    std::uint8_t inject, syndrome;
+  };
+  for (const Row& row :
+       {Row{"a write", Kind::kWrite, false, true, false, 0, 0},
+        Row{"a send", Kind::kSend, true, true, false, 0, 0},
+        Row{"a write that a rule fails", Kind::kWrite, false, true, false, kAccess, kAccess},
+        Row{"a send without a receive queue", Kind::kSend, false, true, false, 0, kBadRequest},
+        Row{"immediate data without one", Kind::kWrite, false, true, true, 0, kBadRequest},
+        Row{"a buffer out of reach", Kind::kSend, true, false, false, 0, kRemoteOperation}}) {
+    INFO(row.what);
+    Asked end(row.has_buffer, row.good_key);
+    soft::Packet request = end.request(row.kind);
+    request.has_immediate = row.immediate;
+    request.inject = row.inject;
+    end.ask(request, 8);
+    const soft::Packet answer = end.answer();
+    CHECK(answer.kind == Kind::kAck);
+    CHECK(answer.epoch == 7);
+    CHECK(int{answer.syndrome} == row.syndrome);
+    end.expect_no_more();
+    if (row.kind == Kind::kSend && row.syndrome == 0) {
+      const auto cqe = end.queue->peek();
+      REQUIRE(cqe.has_value());
+      CHECK(cqe->user_index == Asked::kUserIndex);
+    }
+    const bool failed = row.syndrome != 0;
+    CHECK((end.engine.state(end.queue->qpn()) == soft::QpState::kError) == failed);
+  }
+}
+
+TEST_CASE("what_is_no_request_or_comes_from_nowhere_has_no_answer_and_stops_nothing") {
+  using Kind = soft::PacketKind;
+  Asked end(false);
+  soft::Packet nowhere = end.request(Kind::kWrite);
+  nowhere.source = 63u << soft::kLocalBits | 1;  // no node has this number
+  end.ask(nowhere, 8);
+  end.ask(end.request(Kind::kOld), 0);  // in its turn
+  end.expect_no_more();
+  CHECK(*end.memory->data() == 0);
+  end.ask(end.request(Kind::kWrite), 8);
+  CHECK(end.answer().kind == Kind::kAck);
+  end.ask(end.request(Kind::kOld), 0);  // and of before
+  end.expect_no_more();
+  CHECK(*end.memory->data() == 0xee);
+}
+
+TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
+  using Kind = soft::PacketKind;
+  Asked end(true);
+  soft::Packet first = end.request(Kind::kSend);
+  first.last = false;
+  first.length = 600;
+  end.ask(first, Asked::kMtu);
+  end.expect_no_more();
+  CHECK(end.memory->data()[Asked::kMtu - 1] == 0xee);
+  CHECK_FALSE(end.queue->peek());
+  end.engine.modify_to_error(end.queue->qpn());
+  CHECK(eventually([&] { return end.queue->peek().has_value(); }));
+  const auto cqe = end.queue->peek();
+  REQUIRE(cqe.has_value());
+  CHECK(int{cqe->opcode} == 14);  // of a receiver
+  CHECK(int{cqe->syndrome} == kFlush);
+  CHECK(int{cqe->vendor} == 0xf9);
+  CHECK(cqe->user_index == Asked::kUserIndex);
+}
+
+TEST_CASE("a_source_that_goes_while_a_message_is_under_way_is_an_error") {
+  Observed end;
+  constexpr std::uint32_t kBytes = 1 << 20;  // more than there is room for
+  Memory source(end.engine, end.pd, kBytes);
+  end.queue->write(Observed::kFar, {source.address(), kBytes, source.key()});
+  end.queue->ring();
+  soft::Ring& ring = end.peer->request_from(end.node);
+  REQUIRE(eventually([&] { return ring.front() != nullptr; }));
+  source.drop();
+  CHECK(eventually([&] {
+    while (const soft::Packet* packet = ring.front()) ring.pop(*packet);
+    return end.queue->peek().has_value();
+  }));
+  CHECK(int{end.queue->wait(0).syndrome} == kProtection);
+  CHECK_THAT(end.engine.violations(), Catch::Contains("a local region went away under way"));
+}
+
 }  // namespace
 }  // namespace gshmem::test

@@ -124,6 +124,42 @@ TEST_CASE("receives_are_taken_in_the_order_of_their_kind") {
   engine.destroy_receives(shared);
 }
 
+TEST_CASE("a_long_list_of_receives_is_followed_by_both_bytes_of_its_links") {
+  constexpr std::uint32_t kLogLong = 9;
+  soft::Engine engine{soft::EngineOptions{}};
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 1 << (kLogLong + kLogEntryBytes));
+  alignas(64) std::uint32_t record = __builtin_bswap32(4);
+  const std::uint32_t chain[] = {0, 0x101, 0x1f0, 0x82, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    Bytes entry;
+    append32(entry, chain[i + 1]);
+    entry.resize(16);
+    Queue::data(entry, 0, 0, 0x100);
+    std::copy(entry.begin(), entry.end(), memory.data() + (chain[i] << kLogEntryBytes));
+  }
+  const std::uint32_t shared = engine.create_receives({.pd = pd,
+                                                       .entries = memory.data(),
+                                                       .log_entries = kLogLong,
+                                                       .log_entry_bytes = kLogEntryBytes,
+                                                       .record = &record,
+                                                       .order = soft::ReceiveOrder::kList});
+  {
+    Queue a(engine, pd);
+    Queue b(engine, pd,
+            {.log_cq = 3, .collapsed = false, .user_index = 0xabcdef, .shared_receives = shared});
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK_FALSE(a.ring_and_wait(a.post(a.control(0x0a, 1, 8))).error());
+      const Cqe got = b.wait_next();
+      CHECK(got.counter == chain[i]);
+      CHECK(got.user_index == 0xabcdef);
+    }
+  }
+  engine.destroy_receives(shared);
+}
+
 TEST_CASE("a_send_is_complete_before_the_answer_to_it") {
   // On one wire the acknowledgement comes first, and clients rely on it (UCX's flow control).
   const int fd = soft::Engine::make_fabric();

@@ -171,6 +171,9 @@ TEST_CASE("what_is_in_use_stays") {
           (void)engine.create_region(
               {.pd = other, .address = some.memory, .bytes = 4096, .iova = ~0ull - 4096});
         }) == "none");
+  CHECK(refusal([&] { engine.destroy_pd(other); }) ==
+        strprintf("9: protection domain %u is in use", other));  // by its region alone
+  CHECK(refusal([&] { engine.destroy_pd(engine.create_pd()); }) == "none");
   for (const std::uint32_t access : {soft::kRemoteWrite + 0u, soft::kRemoteAtomic + 0u}) {
     CHECK(refusal([&, access = access] {
             (void)engine.create_region(
@@ -372,6 +375,11 @@ TEST_CASE("rules_are_all_that_their_text_says") {
   CHECK(soft::parse_rules("delay=3600s")[0].delay_ns == 3'600'000'000'000);
   CHECK(refusal([] { (void)soft::parse_rules("delay=3601s"); }) ==
         "3: GSHNIC_RULES: \"delay=3601s\": expected delay=n with ns, us, ms or s, up to an hour");
+  CHECK(soft::parse_rules("delay=3600000000000ns")[0].delay_ns == 3'600'000'000'000);
+  CHECK(refusal([] { (void)soft::parse_rules("delay=3600000000001ns"); }) != "none");
+  const std::string most = std::to_string(~std::uint64_t{0});
+  CHECK(soft::parse_rules("drop:wqe=5-" + most)[0].last == ~std::uint64_t{0});
+  CHECK(soft::parse_rules("drop:times=" + most)[0].times == ~std::uint64_t{0});
   using nic::WqeKind;
   const auto bit = [](WqeKind kind) { return 1u << static_cast<unsigned>(kind); };
   const std::pair<const char*, std::uint32_t> kinds[] = {
@@ -396,6 +404,8 @@ TEST_CASE("rules_are_all_that_their_text_says") {
       {"qp=0x1000000:drop", "\"qp=0x1000000\": expected a number up to 16777215"},
       {"drop:vendor=256", "\"vendor=256\": expected a number up to 255"},
       {"wqe=x:drop", "\"wqe=x\": expected wqe=*, wqe=n or wqe=n-m"},
+      {"wqe=:drop", "\"wqe=\": expected wqe=*, wqe=n or wqe=n-m"},
+      {"wqe=-3:drop", "\"wqe=-3\": expected wqe=*, wqe=n or wqe=n-m"},
       {"wqe=1:2:drop",
        "\"2\": expected qp=, wqe=, op=, times=, syndrome=, vendor=, drop, rnr, "
        "delay=, key=remote, queue=error, queue=reset, peer=error, cq=overrun, "

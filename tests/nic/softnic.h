@@ -54,7 +54,7 @@ inline constexpr std::uint8_t kBadLength = 0x01, kBadOperation = 0x02, kProtecti
 struct Cqe {
   std::uint8_t opcode = 0, syndrome = 0, vendor = 0, wqe_opcode = 0, owner = 0;
   std::uint16_t counter = 0;
-  std::uint32_t qpn = 0, bytes = 0;
+  std::uint32_t qpn = 0, bytes = 0, user_index = 0;
   [[nodiscard]] bool error() const { return opcode == 13 || opcode == 14; }
 };
 
@@ -302,6 +302,7 @@ class Queue {
     cqe.wqe_opcode = static_cast<std::uint8_t>(number >> 24);
     cqe.qpn = number & 0xffffff;
     cqe.bytes = load(words + 11);
+    cqe.user_index = load(words + 8);
     return cqe;
   }
   /// Waits on a collapsed queue for the completion of `index`.
