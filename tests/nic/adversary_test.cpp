@@ -321,6 +321,47 @@ TEST_CASE("what_is_held_while_its_queue_pair_goes_is_asked_for_again_and_ends") 
   }
 }
 
+TEST_CASE("what_is_to_be_read_while_its_queue_pair_goes_is_asked_for_again_and_ends") {
+  soft::Engine engine({.adversary = "late_read=1"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096);
+  for (int round = 0; round < 100; ++round) {
+    Queue a(engine, pd), b(engine, pd);
+    a.connect(b.qpn(), {}, {.retries = 0});
+    b.connect(a.qpn());
+    const std::uint16_t index =
+        a.read({memory.address(), memory.key()}, {memory.address(64), 8, memory.key()});
+    a.ring();
+    const auto taken = static_cast<std::uint64_t>(round) + 1;
+    REQUIRE(eventually([&] { return engine.counters().wqes == taken; }));
+    b.destroy_qp();
+    const Cqe cqe = a.wait(index);
+    if (cqe.error()) REQUIRE(unsigned{cqe.syndrome} == unsigned{kRetry});
+  }
+}
+
+TEST_CASE("a_region_that_goes_before_a_read_is_answered_is_an_error_or_was_read") {
+  soft::Engine engine({.adversary = "late_read=1"});
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096);
+  for (int round = 0; round < 100; ++round) {
+    Memory target(engine, pd, 4096);
+    Queue a(engine, pd), b(engine, pd);
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    const std::uint16_t index =
+        a.read({target.address(), target.key()}, {memory.address(), 8, memory.key()});
+    a.ring();
+    const auto taken = static_cast<std::uint64_t>(round) + 1;
+    REQUIRE(eventually([&] { return engine.counters().wqes == taken; }));
+    target.drop();
+    const Cqe cqe = a.wait(index);
+    if (!cqe.error()) continue;
+    REQUIRE(unsigned{cqe.syndrome} == unsigned{kAccess});
+    REQUIRE(engine.state(b.qpn()) == soft::QpState::kError);
+  }
+}
+
 TEST_CASE("a_region_that_goes_before_a_held_write_lands_is_an_error_or_has_it") {
   soft::Engine engine({.adversary = "reorder_writes=1"});
   const std::uint32_t pd = engine.create_pd();

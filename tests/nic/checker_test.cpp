@@ -207,8 +207,8 @@ TEST_CASE("a_record_behind_the_doorbell_is_found") {
   pair.a.store_doorbell(1, pair.a.qpn());  // and no record
   CHECK_FALSE(pair.a.wait(0).error());
   wait_for_violation(pair.engine, "doorbell record says 0, the last doorbell 1");
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  CHECK(pair.engine.counters().violations == 1);  // once
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(pair.b.ring_and_wait(pair.b.nop()).error());
+  CHECK(pair.engine.counters().violations == 1);  // once, however often it is looked at
 }
 
 TEST_CASE("a_record_may_be_behind_the_doorbell_for_a_tenth_of_a_second") {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace gshmem::test {
 namespace {
@@ -317,7 +318,7 @@ struct Asked {
   using Kind = soft::PacketKind;
   static constexpr std::uint32_t kMtu = 256, kUserIndex = 0x123456;
 
-  explicit Asked(bool has_buffer, bool good_key = true) {
+  explicit Asked(bool has_buffer, bool good_key = true, bool shared = false) {
     engine.join_fabric(fd);
     pd = engine.create_pd();
     memory.emplace(engine, pd, 4096);
@@ -328,10 +329,13 @@ struct Asked {
     *receives->as<std::uint32_t>(1024) = __builtin_bswap32(1);
     QueueOptions options{.user_index = kUserIndex};
     if (has_buffer) {
+      options.receives.pd = pd;
       options.receives.entries = receives->data();
       options.receives.log_entry_bytes = 4;
       options.receives.record = receives->data() + 1024;
     }
+    if (shared)
+      options.shared_receives = engine.create_receives(std::exchange(options.receives, {}));
     queue.emplace(engine, pd, options);
     peer.emplace(fd);
     node = queue->qpn() >> soft::kLocalBits;
@@ -442,7 +446,7 @@ TEST_CASE("what_is_no_request_or_comes_from_nowhere_has_no_answer_and_stops_noth
 
 TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   using Kind = soft::PacketKind;
-  Asked end(true);
+  Asked end(true, true, GENERATE(false, true));
   soft::Packet first = end.request(Kind::kSend);
   first.last = false;
   first.length = 600;
