@@ -142,6 +142,34 @@ TEST_CASE("sources_of_writes_share_a_transfer") {
   CHECK(pair.near_memory.parts == 8);
 }
 
+TEST_CASE("a_message_of_several_pieces_is_read_from_each_as_far_as_it_goes") {
+  // The second one ends with its memory, and packets go on from piece to piece.
+  constexpr std::uint32_t kFirst = 100, kSecond = 1'200'000, kLast = 300, kMore = 400 << 10;
+  BatchedPair pair;
+  const std::uint32_t read_only = pair.engine.create_region({.pd = pair.pd,
+                                                             .address = pair.near_memory.at(0),
+                                                             .bytes = kBytes,
+                                                             .iova = 0,
+                                                             .access = 0,
+                                                             .memory = &pair.near_memory});
+  Bytes wqe = pair.a.control(0x08, 5, 0);
+  Queue::remote(wqe, 0, pair.far_key);
+  Queue::data(wqe, 8, kFirst, pair.near_key);
+  Queue::data(wqe, kBytes - kSecond, kSecond, read_only);
+  Queue::data(wqe, 4096, kLast, pair.near_key);
+  pair.a.post(wqe);
+  pair.a.write(pair.far(2 << 20), pair.near(1 << 20, kMore), 0);
+  const auto last = pair.a.write(pair.far(3 << 20), pair.near(2 << 20, kMore));
+  REQUIRE_FALSE(pair.a.ring_and_wait(last).error());
+  CHECK(equal(pair.far_memory, 0, pair.near_memory, 8, kFirst));
+  CHECK(equal(pair.far_memory, kFirst, pair.near_memory, kBytes - kSecond, kSecond));
+  CHECK(equal(pair.far_memory, kFirst + kSecond, pair.near_memory, 4096, kLast));
+  CHECK(equal(pair.far_memory, 2 << 20, pair.near_memory, 1 << 20, kMore));
+  CHECK(equal(pair.far_memory, 3 << 20, pair.near_memory, 2 << 20, kMore));
+  CHECK(pair.near_memory.most_bytes <= 512 << 10);
+  pair.engine.destroy_region(read_only);
+}
+
 TEST_CASE("reads_between_writes_are_no_part_of_it_and_two_memories_are_apart") {
   BatchedPair pair;
   pair.a.write(pair.far(0), pair.near(0, kPiece));

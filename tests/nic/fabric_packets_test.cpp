@@ -361,7 +361,8 @@ struct Asked {
   }
   void ask(Packet packet, std::uint32_t bytes) {
     soft::Ring* const ring = peer->request_to(node);
-    Packet* const to = ring->reserve(bytes);
+    Packet* to = nullptr;
+    REQUIRE(eventually([&] { return (to = ring->reserve(bytes)) != nullptr; }));
     packet.payload_bytes = to->payload_bytes;
     *to = packet;
     std::memset(soft::Ring::payload(to), 0xee, bytes);
@@ -444,6 +445,27 @@ TEST_CASE("what_is_no_request_or_comes_from_nowhere_has_no_answer_and_stops_noth
   CHECK(*end.memory->data() == 0xee);
 }
 
+TEST_CASE("requests_wait_while_there_is_no_room_for_their_answers") {
+  Asked end(false);
+  constexpr std::uint32_t kMany = 2500;  // answers, of which so many do not fit
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    soft::Packet write = end.request(soft::PacketKind::kWrite, i);
+    write.address += i;
+    end.ask(write, 8);
+  }
+  // There is room for 2048, and none is given away.
+  CHECK(eventually(
+      [&] { return __atomic_load_n(end.memory->data() + 2040, __ATOMIC_ACQUIRE) == 0xee; }));
+  ::usleep(2000);
+  CHECK(__atomic_load_n(end.memory->data() + kMany, __ATOMIC_ACQUIRE) == 0);
+  for (std::uint32_t i = 0; i < kMany; ++i) {
+    const soft::Packet answer = end.answer();
+    REQUIRE(answer.kind == soft::PacketKind::kAck);
+    REQUIRE(answer.psn == i);
+  }
+  end.expect_no_more();
+}
+
 TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   using Kind = soft::PacketKind;
   Asked end(true, true, GENERATE(false, true));
@@ -462,6 +484,25 @@ TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   CHECK(int{cqe->syndrome} == kFlush);
   CHECK(int{cqe->vendor} == 0xf9);
   CHECK(cqe->user_index == Asked::kUserIndex);
+}
+
+TEST_CASE("a_result_that_has_no_place_any_more_is_an_error") {
+  using Kind = soft::PacketKind;
+  const bool read = GENERATE(true, false);
+  Observed end;
+  Memory into(end.engine, end.pd, 4096);
+  const Queue::Near near{into.address(), 8, into.key()};
+  read ? end.queue->read(Observed::kFar, near) : end.queue->fetch_add(Observed::kFar, near, 1);
+  end.queue->ring();
+  const soft::Packet asked = end.packet(0, read ? Kind::kRead : Kind::kAtomic, 0, 0);
+  into.drop();
+  if (read)
+    end.answer(asked, Kind::kData, 0, Bytes(8, 0xaa));
+  else
+    end.answer(asked, Kind::kOld);
+  CHECK(int{end.queue->wait(0).syndrome} == kProtection);
+  CHECK_THAT(end.engine.violations(), Catch::Contains("a local region went away under way"));
+  CHECK(*into.data() == 0);
 }
 
 TEST_CASE("a_source_that_goes_while_a_message_is_under_way_is_an_error") {

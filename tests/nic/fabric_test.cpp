@@ -334,6 +334,9 @@ TEST_CASE("a_named_fabric_is_emptied_when_nobody_is_left") {
     CHECK((about.st_mode & 0777) == 0600);  // of this user alone
     ::close(memory);
     CHECK(b.device().lid == a.device().lid + 1);  // the first and the second node
+    const int other = soft::Engine::make_fabric();
+    CHECK(refusal([&] { a.join_fabric(other); }) == "9: another fabric is joined");
+    ::close(other);
   }
   ::shm_unlink(("/" + name).c_str());
 }

@@ -340,6 +340,15 @@ class Queue {
     __atomic_store_n(&records_[2], __builtin_bswap32(polled_ & 0xffffff), __ATOMIC_RELEASE);
   }
 
+  /// Wishes for an event of the completion queue for what comes after `consumer` entries; the
+  /// register may be left to the doorbell of another queue.
+  void arm(std::uint32_t consumer, std::uint32_t sequence, bool doorbell = true) {
+    const std::uint32_t wish = sequence << 28 | consumer;
+    __atomic_store_n(&records_[3], __builtin_bswap32(wish), __ATOMIC_RELEASE);
+    if (doorbell)
+      store_doorbell_value(__builtin_bswap64(std::uint64_t{wish} << 32 | cqn_), kArmRegister);
+  }
+
   [[nodiscard]] std::uint8_t* slot(std::uint32_t index) {
     return ring_.get() + 64ull * (index & ((1u << options_.log_entries) - 1));
   }
@@ -348,6 +357,8 @@ class Queue {
   void set_next(std::uint32_t next) { next_ = next; }
   [[nodiscard]] void* page() { return page_; }
   [[nodiscard]] std::uint32_t uar() const { return uar_; }
+
+  static constexpr unsigned kArmRegister = 0x20;
 
  private:
   struct Free {
