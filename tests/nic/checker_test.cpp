@@ -1,6 +1,7 @@
 // The client checker: each way to use a queue wrongly that is not an error of the specification, or
 // that hardware would answer with something less clear.
 #include "tests/nic/softnic.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -346,6 +347,17 @@ TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {
 }
 
 TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
+  {  // One that cannot start says why, and may be asked again.
+    ::setenv("GSHMEM_LOG_FILE", "/nonexistent/folder/log", 1);
+    StderrCapture said;
+    const std::string why = refusal([] { (void)soft::Engine::get(); });
+    std::string text;
+    for (const std::string& one : said.writes()) text += one;
+    ::unsetenv("GSHMEM_LOG_FILE");
+    CHECK_THAT(why, Contains("/nonexistent/folder/log"));
+    CHECK(why.substr(0, 3) == "3: ");
+    CHECK(text == "soft NIC: " + why.substr(3) + "\n");
+  }
   char text[8] = "xxxxxxx";
   CHECK(gshnic_violations(text, sizeof text) == 0);
   CHECK(std::string(text).empty());

@@ -486,6 +486,26 @@ TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   CHECK(cqe->user_index == Asked::kUserIndex);
 }
 
+TEST_CASE("what_is_lost_after_a_request_that_has_failed_is_not_sent_again") {
+  using Kind = soft::PacketKind;
+  for (int round = 0; round < 20; ++round) {
+    Observed end;
+    for (int i = 0; i < 2; ++i) end.queue->write(Observed::kFar, end.near(0, 8));
+    end.queue->ring();
+    soft::Packet first = end.packet(0, Kind::kWrite, 0, 8);
+    const soft::Packet second = end.packet(1, Kind::kWrite, 0, 8);
+    first.syndrome = kAccess;
+    end.answer(first, Kind::kAck);
+    end.answer(second, Kind::kNotReady);  // seen before what it answers is flushed, or after it
+    CHECK(eventually([&] {
+      const auto cqe = end.queue->peek();
+      return cqe.has_value() && cqe->counter == 1;
+    }));
+    CHECK(int{end.queue->peek()->syndrome} == kFlush);
+    CHECK(end.engine.counters().retries == 0);
+  }
+}
+
 TEST_CASE("a_result_that_has_no_place_any_more_is_an_error") {
   using Kind = soft::PacketKind;
   const bool read = GENERATE(true, false);

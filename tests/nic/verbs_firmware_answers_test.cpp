@@ -108,6 +108,9 @@ TEST_CASE("all of a port's context, and of its addresses") {
   bits(address, 8, 31, 16, 1);
   CHECK(words(rig.run(address, 0x30).out, 0x10) ==
         Words{{0x08, 0xffff}, {0x0c, 0x0a000001}, {0x10, 0x024e}, {0x14, 0x49430001}, {0x18, 2}});
+  device->gids[1].bytes = {0x20};  // 2000::, of IPv6
+  CHECK(words(rig.run(address, 0x30).out, 0x10) ==
+        Words{{0x00, 0x20000000}, {0x10, 0x024e}, {0x14, 0x49430001}, {0x18, 0x102}});
 }
 
 TEST_CASE("all that the engine is told of a completion queue") {
