@@ -21,6 +21,7 @@ class Batched final : public soft::MemoryAccess {
       storage_[i] = static_cast<std::uint8_t>(first + i * 7 + i / kPiece);
   }
   bool write(void* to, const void* from, std::size_t bytes) override {
+    if (failing_writes > 0) return --failing_writes, false;
     const auto* source = static_cast<const std::uint8_t*>(from);
     staged_.push_back({static_cast<std::uint8_t*>(to), {source, source + bytes}});
     return holds(to, bytes);
@@ -54,13 +55,13 @@ class Batched final : public soft::MemoryAccess {
     staged_.clear();
     return true;
   }
-  [[nodiscard]] bool batched() const override { return true; }
+  [[nodiscard]] bool batched() const override { return is_batched; }
 
   [[nodiscard]] std::uint8_t* at(std::uint64_t offset) { return storage_.data() + offset; }
 
   std::atomic<std::uint64_t> reads{0}, parts{0}, most_bytes{0}, flushes{0};
-  std::atomic<int> failing_reads{0}, failing_flushes{0};
-  std::atomic<bool> counts_losses{true};
+  std::atomic<int> failing_reads{0}, failing_writes{0}, failing_flushes{0};
+  std::atomic<bool> counts_losses{true}, is_batched{true};
 
  private:
   struct Staged {
@@ -267,6 +268,61 @@ TEST_CASE("a_write_whose_bytes_got_lost_in_what_another_request_asked_for_is_an_
   CHECK(first.counter == 0);
   CHECK(unsigned{first.syndrome} == unsigned{kRemoteOperation});
   CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
+}
+
+TEST_CASE("memory_that_cannot_be_reached_is_an_error_wherever_it_is_met") {
+  BatchedPair pair(
+      {.adversary = GENERATE(as<std::string>{}, "off", "reorder_bytes=1,reorder_writes=0")});
+  const auto syndrome = [&](std::uint16_t index) {
+    return unsigned{pair.a.ring_and_wait(index).syndrome};
+  };
+  SECTION("where a write goes") {
+    pair.far_memory.failing_writes = 1;
+    CHECK(syndrome(pair.a.write_inline(pair.far(0), Bytes(100, 1))) == unsigned{kRemoteOperation});
+    CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
+  }
+  SECTION("where a write comes from") {
+    pair.near_memory.is_batched = GENERATE(true, false);
+    pair.near_memory.failing_reads = 1;
+    CHECK(syndrome(pair.a.write(pair.far(0), pair.near(0, 8))) == unsigned{kProtection});
+  }
+  SECTION("where a result goes") {
+    pair.near_memory.failing_writes = 1;
+    CHECK(syndrome(pair.a.read(pair.far(0), pair.near(0, 8))) == unsigned{kProtection});
+  }
+}
+
+TEST_CASE("a_buffer_that_cannot_be_reached_is_an_error_of_both_ends") {
+  Batched far_memory{2};
+  soft::Engine engine{soft::EngineOptions{}};
+  const std::uint32_t pd = engine.create_pd();
+  Memory receives(engine, pd, 4096);
+  const std::uint32_t key = engine.create_region({.pd = pd,
+                                                  .address = far_memory.at(0),
+                                                  .bytes = kBytes,
+                                                  .iova = 0,
+                                                  .access = 15,
+                                                  .memory = &far_memory});
+  Bytes posted;
+  Queue::data(posted, 0, 64, key);
+  std::copy(posted.begin(), posted.end(), receives.data());
+  *receives.as<std::uint32_t>(1024) = __builtin_bswap32(1);
+  soft::ReceiveAttributes of_queue;
+  of_queue.entries = receives.data();
+  of_queue.log_entry_bytes = 4;
+  of_queue.record = receives.data() + 1024;
+  {
+    Queue a(engine, pd), b(engine, pd, {.receives = of_queue});
+    a.connect(b.qpn());
+    b.connect(a.qpn());
+    far_memory.failing_writes = 1;
+    const Cqe sent = a.ring_and_wait(a.send({receives.address(2048), 8, receives.key()}));
+    CHECK(unsigned{sent.syndrome} == unsigned{kRemoteOperation});
+    const Cqe got = b.wait(0);
+    CHECK(unsigned{got.syndrome} == unsigned{kProtection});
+    CHECK(engine.state(b.qpn()) == soft::QpState::kError);
+  }
+  engine.destroy_region(key);
 }
 
 TEST_CASE("a_write_whose_bytes_get_lost_at_its_end_is_an_error_of_both_ends") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -318,7 +319,9 @@ struct Asked {
   using Kind = soft::PacketKind;
   static constexpr std::uint32_t kMtu = 256, kUserIndex = 0x123456;
 
-  explicit Asked(bool has_buffer, bool good_key = true, bool shared = false) {
+  explicit Asked(bool has_buffer, bool good_key = true, bool shared = false,
+                 const soft::EngineOptions& engine_options = {})
+      : engine(engine_options) {
     engine.join_fabric(fd);
     pd = engine.create_pd();
     memory.emplace(engine, pd, 4096);
@@ -386,7 +389,7 @@ struct Asked {
   }
 
   int fd = soft::Engine::make_fabric();
-  soft::Engine engine{soft::EngineOptions{}};
+  soft::Engine engine;
   std::uint32_t pd = 0, node = 0, source = 0;
   std::optional<Memory> memory, receives;
   std::optional<Queue> queue;
@@ -466,6 +469,30 @@ TEST_CASE("requests_wait_while_there_is_no_room_for_their_answers") {
   end.expect_no_more();
 }
 
+TEST_CASE("no_data_goes_out_of_a_port_that_is_down") {
+  using Kind = soft::PacketKind;
+  Asked end(false, true, false, {.rules = "op=nop:port=down"});
+  constexpr std::uint32_t kBytes = 1 << 20;  // more than there is room for
+  const Memory source(end.engine, end.pd, kBytes);
+  Queue other(end.engine, end.pd);
+  other.connect(other.qpn());
+  soft::Packet read = end.request(Kind::kRead);
+  read.key = source.key();
+  read.address = source.address();
+  read.length = kBytes;
+  end.ask(read, 0);
+  CHECK(end.answer().kind == Kind::kData);
+  CHECK_FALSE(other.ring_and_wait(other.nop()).error());
+  std::uint32_t packets = 1;
+  soft::Packet last = end.request(Kind::kRead);
+  last.epoch = 99;
+  end.ask(last, 0);
+  for (soft::Packet got = end.answer(); got.epoch != 99; got = end.answer()) ++packets;
+  CHECK(packets < kBytes / Asked::kMtu);
+  ::usleep(2000);
+  CHECK(end.peer->reply_from(end.node).front() == nullptr);
+}
+
 TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   using Kind = soft::PacketKind;
   Asked end(true, true, GENERATE(false, true));
@@ -484,6 +511,28 @@ TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   CHECK(int{cqe->syndrome} == kFlush);
   CHECK(int{cqe->vendor} == 0xf9);
   CHECK(cqe->user_index == Asked::kUserIndex);
+}
+
+TEST_CASE("a_request_waits_while_the_answers_before_it_take_all_numbers_that_there_are") {
+  constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;  // 2^22 packets of 256 bytes
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  {
+    Observed end;
+    const std::uint32_t key = end.engine.create_region(
+        {.pd = end.pd, .address = memory, .bytes = kBytes, .iova = 0, .access = 15});
+    for (int i = 0; i < 2; ++i)
+      end.queue->read(Observed::kFar, {0, static_cast<std::uint32_t>(kBytes), key});
+    end.queue->read(Observed::kFar, {0, 8, key});
+    end.queue->ring();
+    static_cast<void>(end.packet(0, soft::PacketKind::kRead, 0, 0));
+    static_cast<void>(end.packet(1 << 22, soft::PacketKind::kRead, 0, 0));
+    ::usleep(2000);
+    CHECK(end.peer->request_from(end.node).front() == nullptr);
+    end.engine.destroy_region(key);
+  }
+  ::munmap(memory, kBytes);
 }
 
 TEST_CASE("what_is_lost_after_a_request_that_has_failed_is_not_sent_again") {
