@@ -334,6 +334,24 @@ TEST_CASE("a_write_whose_bytes_get_lost_at_its_end_is_an_error_of_both_ends") {
   CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
 }
 
+TEST_CASE("a_write_that_was_held_answers_for_no_bytes_that_got_lost_before_it") {
+  BatchedPair pair({.adversary = "reorder_writes=1"});
+  const std::uint32_t relaxed =
+      pair.engine.create_region({.pd = pair.pd,
+                                 .address = pair.far_memory.at(0),
+                                 .bytes = kBytes,
+                                 .iova = 0,
+                                 .access = 15 | std::uint32_t{soft::kRelaxedOrdering},
+                                 .memory = &pair.far_memory});
+  for (std::uint8_t round = 1; round <= 10; ++round) {
+    soft::count_lost_writes();  // of somebody else
+    const auto index = pair.a.write_inline({0, relaxed}, Bytes(8, round));
+    REQUIRE_FALSE(pair.a.ring_and_wait(index).error());
+    CHECK(*pair.far_memory.at(0) == round);
+  }
+  pair.engine.destroy_region(relaxed);
+}
+
 TEST_CASE("a_result_that_does_not_get_into_batched_memory_is_an_error") {
   const bool read = GENERATE(true, false);
   BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
