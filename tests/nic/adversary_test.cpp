@@ -471,11 +471,18 @@ TEST_CASE("late_flushes_leave_the_first_error_visible_for_a_while") {
   Pair pair({.adversary = "late_flush=1"});
   pair.a.write({0, 0x99}, pair.near(0, 8), 0);
   for (int i = 0; i < 50; ++i) pair.a.nop(0);
+  const std::int64_t begin = clock_ns();
   pair.a.ring();
   CHECK(eventually([&] {
     const auto cqe = pair.a.peek();
     return cqe && cqe->counter == 50;
   }));
+  const soft::Adversary adversary(soft::parse_adversary("late_flush=1"), 1);
+  std::int64_t least = 0;
+  for (std::uint64_t i = 0; i < 50; ++i)
+    least += adversary.delay_ns(soft::Behaviour::kLateFlush, 0, i);
+  CHECK(least > 100'000);
+  CHECK(clock_ns() - begin >= least);
   CHECK(pair.engine.counters().cqes == 51);
 }
 
