@@ -297,6 +297,26 @@ TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_say
     CHECK(shortest >= 15'360'000);
     CHECK(shortest < 4 * 15'360'000);
   }
+  SECTION("no longer than the next code says") {
+    constexpr std::int64_t kNext = 30'720'000;
+    std::int64_t took = kNext;
+    for (int i = 0; i < 20 && took >= kNext; ++i) {  // until it was not held up
+      Ends ends({.rules = "qp=#0:rnr:times=1"});
+      ends.connect({}, {}, {.min_rnr_timer = 22});  // 20.48 ms
+      const std::int64_t begin = clock_ns();
+      CHECK_FALSE(ends.fetch_add().error());
+      took = clock_ns() - begin;
+    }
+    CHECK(took < kNext);
+  }
+  SECTION("as long as the shortest codes say") {
+    const std::uint32_t code = GENERATE(1u, 2u);  // as many times 0.01 ms
+    Ends ends({.rules = "qp=#0:rnr:times=500"});
+    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = code});
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= std::int64_t{code} * 5'000'000);
+  }
   SECTION("until the RNR retries are used up") {
     Ends ends({.rules = "qp=#0:rnr"});
     ends.connect({}, {.rnr_retries = 2}, {.min_rnr_timer = 1});
