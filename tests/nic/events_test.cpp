@@ -95,6 +95,13 @@ TEST_CASE("a_doorbell_of_a_completion_queue_tells_the_wishes_that_are_new") {
   const std::uint32_t silent = pair.engine.create_cq(
       {.buffer = entry, .collapsed = true, .ignore_overrun = true, .uar = pair.a.uar()});
   for (const std::uint32_t cqn : {pair.a.cqn(), other.cqn(), silent}) pair.engine.watch_cq(cqn);
+  // Nor one whose register has gone before it.
+  void* page = nullptr;
+  const std::uint32_t uar = pair.engine.create_uar(&page);
+  const std::uint32_t homeless = pair.engine.create_cq(
+      {.buffer = entry, .collapsed = true, .ignore_overrun = true, .uar = uar});
+  pair.engine.watch_cq(homeless);
+  pair.engine.destroy_uar(uar);
   const std::uint32_t a = pair.a.cqn(), b = other.cqn();
   other.arm(0, 0);
   nop(other);
@@ -110,7 +117,7 @@ TEST_CASE("a_doorbell_of_a_completion_queue_tells_the_wishes_that_are_new") {
   nop(pair.a);
   tells({b, a, b, a});
   pair.engine.ignore_events(listener);
-  pair.engine.destroy_cq(silent);
+  for (const std::uint32_t cqn : {silent, homeless}) pair.engine.destroy_cq(cqn);
 }
 
 TEST_CASE("reads_that_a_flap_of_the_port_cuts_are_whole_at_their_end") {
