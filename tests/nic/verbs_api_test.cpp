@@ -346,7 +346,7 @@ TEST_CASE("all attributes of the device and of its port") {
   expected.max_res_rd_atom = 4194304;
   expected.atomic_cap = IBV_ATOMIC_HCA;
   expected.max_srq = 65536;
-  expected.max_srq_wr = 32768;
+  expected.max_srq_wr = 32767;
   expected.max_pkeys = 1;
   expected.local_ca_ack_delay = 16;
   expected.phys_port_cnt = 1;

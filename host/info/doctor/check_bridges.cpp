@@ -24,7 +24,6 @@ std::set<std::string> bridges_on_the_way(const Machine& machine) {
   partners.insert(partners.end(), gpu_list.begin(), gpu_list.end());
   for (const PciDevice& gpu : gpu_list) {
     for (const PciDevice& partner : partners) {
-      if (partner.address == gpu.address) continue;
       for (const std::string& bridge : bridges_between(gpu, partner)) bridges.insert(bridge);
     }
   }

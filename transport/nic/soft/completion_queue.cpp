@@ -42,7 +42,6 @@ bool CompletionQueue::take_event() {
 }
 
 bool CompletionQueue::write(nic::Completion completion) {
-  if (overrun_) return false;
   if (!attributes_.ignore_overrun && full()) {
     overrun_ = true;
     return false;

@@ -25,7 +25,6 @@ bool ReceiveQueue::take(Receive* out) {
   out->index = static_cast<std::uint16_t>(index);
   out->local = nic::decode_receive(entry(index) + skipped,
                                    (std::size_t{1} << attributes_.log_entry_bytes) - skipped);
-  out->bytes = 0;
   for (const nic::LocalPiece& piece : out->local) out->bytes += piece.bytes;
   // Now: when its completion is polled the client links it to its free ones.
   if (list) next_ = static_cast<std::uint16_t>(entry(index)[2] << 8 | entry(index)[3]);

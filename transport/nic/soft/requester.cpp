@@ -103,7 +103,6 @@ bool Requester::fetch(QueuePair& qp, std::int64_t now) {
 
 /// The entry after the last one, where a doorbell says that there are more than can be.
 void Requester::take_missing(QueuePair& qp) {
-  qp.jumped = false;
   Operation& op = qp.operations.emplace_back();
   op.entry = qp.fetched;
   op.entries = 0;
@@ -150,7 +149,6 @@ void Requester::inspect(QueuePair& qp, Operation& op) {
         "index %u of queue pair 0x%x where index %u of 0x%x is due: not written before "
         "the doorbell, or of another lap",
         op.wqe.index, op.wqe.number, expected, qp.number);
-    op.wqe.index = expected;  // completions name the slot
     return reject(qp, op, kLocalOperation, why);
   }
   if (result.error != nic::WqeError::kNone) {

@@ -79,7 +79,6 @@ void require_inside(const Umem& memory, std::uint64_t offset, std::uint64_t byte
 }
 
 Status refused(const Call& call, const Refusal& refusal) {
-  std::ranges::fill(call.out, std::uint8_t{0});
   const std::uint32_t syndrome = kSyndromeBase | static_cast<std::uint16_t>(refusal.check);
   if (call.out.size() >= kHeaderBytes) {
     set(call.out.data(), out::status, static_cast<std::uint32_t>(refusal.status));

@@ -30,7 +30,6 @@ void SendQueue::reset() {
   const std::lock_guard guard(mutex_);
   entry_ = rung_ = request_ = started_ = 0;
   done_.store(0, std::memory_order_relaxed);  // the queue pair is at rest
-  error_ = 0;
 }
 
 /// The next segment of the entry, all zero.

@@ -310,7 +310,6 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
     *attr = soft->attributes;
     attr->qp_state = qp->state;
     attr->cur_qp_state = qp->state;
-    attr->path_mig_state = IBV_MIG_MIGRATED;
     attr->cap = soft->init.cap;
     *init = soft->init;
   });

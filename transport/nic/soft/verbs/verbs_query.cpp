@@ -42,7 +42,7 @@ ibv_device_attr device_attributes(ibv_context* context) {
   attr.atomic_cap = IBV_ATOMIC_HCA;
   attr.max_ah = kMaxObjects;
   attr.max_srq = 1 << 16;
-  attr.max_srq_wr = 1 << 15;
+  attr.max_srq_wr = kMaxReceives - 1;  // one entry stays in the list
   attr.max_srq_sge = kMaxElements;
   attr.max_pkeys = 1;
   attr.local_ca_ack_delay = 16;
