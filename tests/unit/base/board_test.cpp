@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -150,29 +151,34 @@ TEST_CASE("a_result_from_outside_is_there_when_it_is_released") {
 namespace {
 
 constexpr std::chrono::milliseconds kSoon(6);
+using Time = std::chrono::steady_clock::time_point;
+using Looks = std::function<void()>;
 
 /// The first of two ranks, asleep in `wait`, is awake soon after `wake` by the second one. A rank
-/// that nobody wakes looks by itself every 10 ms. A busy machine may take its time in most rounds.
+/// that nobody wakes looks by itself every 10 ms: then it calls `wait`'s second argument. A busy
+/// machine may take its time in most rounds.
 template <class Wait, class Wake>
 bool is_woken(const Wait& wait, const Wake& wake) {
   for (int round = 0; round < 200; ++round) {
     const Memory memory(2, 0);
     Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
     first.bring(nullptr, 0);
-    std::chrono::steady_clock::time_point entered, over;
+    Time looked, over;
+    std::atomic<bool> has_looked{false};
     std::thread waiting([&] {
-      entered = std::chrono::steady_clock::now();
-      wait(first);
+      wait(first, [&] {
+        if (has_looked) return;
+        looked = std::chrono::steady_clock::now();
+        has_looked = true;
+      });
       over = std::chrono::steady_clock::now();
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (!has_looked) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const auto begin = std::chrono::steady_clock::now();
     wake(second);
     waiting.join();
-    // Who came late to its wait may not have slept at all.
-    const auto slept = begin - entered;
-    if (slept > std::chrono::milliseconds(1) && slept < kSoon / 2 && over - begin < kSoon)
-      return true;
+    if (begin - looked < kSoon / 2 && over - begin < kSoon) return true;
   }
   return false;
 }
@@ -181,15 +187,25 @@ bool is_woken(const Wait& wait, const Wake& wake) {
 
 TEST_CASE("who_sleeps_is_woken_by_what_it_waits_for_and_by_what_may_end_that") {
   const Deadline forever(0);
-  const auto all = [&](Board& rank) { (void)rank.await_all(forever, never); };
-  const auto result = [&](Board& rank) { (void)rank.await_release(forever, never); };
+  const auto unless = [](const Looks& looks, auto end) {
+    return [&looks, end] {
+      looks();
+      return end();
+    };
+  };
+  const auto all = [&](Board& rank, const Looks& looks) {
+    (void)rank.await_all(forever, unless(looks, never));
+  };
+  const auto result = [&](Board& rank, const Looks& looks) {
+    (void)rank.await_release(forever, unless(looks, never));
+  };
   CHECK(is_woken(all, [](Board& rank) { rank.bring(nullptr, 0); }));
   CHECK(is_woken(result, [](Board& rank) { rank.release(1); }));
-  const auto all_or_gone = [&](Board& rank) {
-    (void)rank.await_all(forever, [&] { return rank.departed(1); });
+  const auto all_or_gone = [&](Board& rank, const Looks& looks) {
+    (void)rank.await_all(forever, unless(looks, [&] { return rank.departed(1); }));
   };
-  const auto result_or_missing = [&](Board& rank) {
-    (void)rank.await_release(forever, [&] { return rank.told_missing() == 5; });
+  const auto result_or_missing = [&](Board& rank, const Looks& looks) {
+    (void)rank.await_release(forever, unless(looks, [&] { return rank.told_missing() == 5; }));
   };
   CHECK(is_woken(all_or_gone, [](Board& rank) { rank.depart(); }));
   CHECK(is_woken(result_or_missing, [](Board& rank) { rank.tell_missing(1, 5); }));

@@ -388,6 +388,10 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
               "mlx5 soft ofi none",
               "NVSHMEM_QP_DEPTH=\"8\" is left alone: GSHMEM_QP_DEPTH takes an integer from 64 to "
               "32768"});
+  // A word of ours is none of NVSHMEM's, and nothing is no value.
+  Values other{{"NVSHMEM_REMOTE_TRANSPORT", "soft"}, {"NVSHMEM_QP_DEPTH", ""}};
+  CHECK(parse(other).nic == NicKind::kAuto);
+  CHECK(config_unused_twins(find_value, &other).size() == 1);
   values["GSHMEM_QP_DEPTH"] = "64";
   values.erase("NVSHMEM_REMOTE_TRANSPORT");
   CHECK(config_unused_twins(find_value, &values).empty());

@@ -100,6 +100,11 @@ TEST_CASE("what_was_given_up_or_was_never_held_stays_open_in_a_child") {
   CHECK(open_nothing() == closed);  // somebody else's by now
   CHECK(in_fork([&] { return is_open(given_up) && is_open(never) && is_open(closed) ? 0 : 1; }) ==
         0);
+  // A child of a child finds what that has not held, whatever the parent had held.
+  CHECK(in_fork([&] {
+          (void)::dup2(never, STDIN_FILENO);
+          return in_fork([] { return is_open(STDIN_FILENO) ? 0 : 1; });
+        }) == 0);
   for (const int fd : {given_up, never, closed}) ::close(fd);
 }
 

@@ -65,6 +65,7 @@ TEST_CASE("frame_of_each_kind_has_lengths_of_its_own") {
     CHECK(frame_length_valid(kind, 0) == (kind != FrameKind::kHello));
     CHECK(frame_length_valid(kind, 16) == (kind == FrameKind::kHello || has_data || has_text));
     CHECK(frame_length_valid(kind, 15) == (has_data || has_text));
+    CHECK(frame_length_valid(kind, kMaxText) == (has_data || has_text));
     CHECK(frame_length_valid(kind, kMaxText + 1) == has_data);
     CHECK(frame_length_valid(kind, kMaxPayload) == has_data);
     CHECK_FALSE(frame_length_valid(kind, kMaxPayload + 1));

@@ -157,8 +157,8 @@ EXPORT int gdr_get_info_v2(gdr* session, gdr_mh_s handle, gdr_info_v2* info) {
   if (record.info_error != 0) return record.info_error;
   const Pinned* pin = find(session, handle, "gdr_get_info_v2");
   if (pin == nullptr) return EINVAL;
-  info->va = pin->va;
-  info->mapped_size = pin->bytes;
+  info->va = pin->va + record.pins_later;
+  info->mapped_size = pin->bytes - record.pins_less;
   info->page_size = kGpuPage;
   info->tm_cycles = 0;
   info->cycles_per_ms = 0;

@@ -14,6 +14,8 @@ struct GdrDouble {
   bool no_driver = false;  ///< gdr_open returns null
   int pin_error = 0, info_error = 0, map_error = 0, copy_error = 0, unmap_error = 0;
   std::uint64_t page = 64 * 1024;  ///< pinning rounds to it
+  std::uint64_t pins_less = 0;     ///< bytes that are not in what gdr_get_info_v2 tells
+  std::uint64_t pins_later = 0;    ///< and the first ones of it
 
   // Records.
   int sessions = 0, pins = 0, mappings = 0;  ///< that are open now

@@ -1,11 +1,13 @@
 #include "host/base/gpu_mapping.h"
 
+#include "host/base/fd.h"
 #include "host/base/log.h"
 #include "tests/unit/base/capture.h"
 #include "tests/unit/base/gdr_fixture.h"
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -149,6 +151,28 @@ TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
   CHECK(gdr->violations.empty());
 }
 
+TEST_CASE("less_than_was_to_be_pinned_is_an_error") {
+  const Gdr gdr;
+  std::uint8_t* const gpu = gdr.allocate(4 << 20);
+  gdr->page = 2 << 20;
+  const std::uint64_t before = 3 * gdr::kPageBytes;
+  gdr->pins_less = (2 << 20) - before - kBytes;  // up to the last byte
+  CHECK(map(Switch::kOn, gpu + before) != nullptr);
+  const std::string pinned = strprintf("gdr_pin_buffer of %lu bytes at %p pinned ", kBytes,
+                                       static_cast<void*>(gpu + before));
+  const auto pinned_at = [&](std::uint64_t bytes, const std::uint8_t* at) {
+    return pinned + strprintf("%lu at %p", bytes, static_cast<const void*>(at));
+  };
+  ++gdr->pins_less;
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + before); }),
+             Catch::Contains(pinned_at(before + kBytes - 1, gpu)));
+  gdr->pins_less = 0;
+  gdr->pins_later = before + 1;
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + before); }),
+             Catch::Contains(pinned_at(2 << 20, gpu + before + 1)));
+  CHECK(gdr.clean());
+}
+
 TEST_CASE("holds_says_what_lies_inside") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
@@ -156,6 +180,8 @@ TEST_CASE("holds_says_what_lies_inside") {
   std::uint64_t offset = 0;
   CHECK(mapping->holds(gpu + 24, 8, &offset));
   CHECK(offset == 24);
+  CHECK(mapping->holds(gpu, kBytes, &offset));
+  CHECK(offset == 0);
   CHECK(mapping->holds(gpu + kBytes - 8, 8, &offset));
   CHECK_FALSE(mapping->holds(gpu + kBytes - 7, 8, &offset));
   CHECK_FALSE(mapping->holds(gpu - 1, 1, &offset));
@@ -171,14 +197,22 @@ TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
   gdr->no_driver = true;
   CHECK(map(Switch::kAuto, gpu) == nullptr);
   CHECK(capture.writes().empty());
+  log_configure(LogLevel::kInfo, "");
+  CHECK(map(Switch::kAuto, gpu) == nullptr);
+  log_configure(LogLevel::kWarn, "");
+  const std::vector<std::string> said = capture.writes();
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0],
+             Catch::Contains("INFO: no GDRCopy, the copy engine serves the host: gdr_open"));
   const std::string library =
       message([&] { (void)map_gpu_memory(Switch::kOn, gpu, kBytes, "libgdrapi_of_nowhere.so.2"); });
   CHECK_THAT(library,
              Catch::StartsWith("GSHMEM_GDRCOPY=on: cannot load libgdrapi_of_nowhere.so.2") &&
                  Catch::Contains("GSHMEM_GDRCOPY=auto"));
-  CHECK_THAT(
-      message([&] { (void)map(Switch::kOn, gpu); }),
-      Catch::StartsWith("GSHMEM_GDRCOPY=on: gdr_open failed") && Catch::Contains("/dev/gdrdrv"));
+  const bool driver = Fd(::open("/dev/gdrdrv", O_RDWR | O_CLOEXEC)).get() >= 0;
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu); }),
+             Catch::StartsWith(std::string("GSHMEM_GDRCOPY=on: gdr_open failed") +
+                               (driver ? ", although /dev/gdrdrv can be" : ": /dev/gdrdrv: ")));
   CHECK(gdr.clean());
 }
 
@@ -215,10 +249,11 @@ TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
   const auto mapping = map(Switch::kOn, gpu);
   gdr->copy_error = EIO;
   char bytes[3] = {};
+  const void* const at = gpu + 8;
   CHECK_THAT(message([&] { mapping->write(8, bytes, 3); }),
-             Catch::Contains("gdr_copy_to_mapping of 3 bytes") && Catch::Contains("error 5"));
+             Catch::Contains(strprintf("gdr_copy_to_mapping of 3 bytes at %p: error 5", at)));
   CHECK_THAT(message([&] { mapping->read(8, bytes, 3); }),
-             Catch::Contains("gdr_copy_from_mapping of 3 bytes") && Catch::Contains("error 5"));
+             Catch::Contains(strprintf("gdr_copy_from_mapping of 3 bytes at %p: error 5", at)));
   mapping->write(8, bytes, 0);  // no bytes are no copy
   mapping->read(8, bytes, 0);
 }

@@ -186,6 +186,20 @@ TEST_CASE("log_file_has_one_descriptor_that_no_other_program_inherits") {
   ::umask(mask);
 }
 
+TEST_CASE("descriptor_0_may_be_that_of_the_log_file") {
+  TempFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDIN_FILENO);
+    for (const char* name : {"a", "b"}) log_configure(LogLevel::kWarn, folder.file(name));
+    ::_exit(holders_of(folder.file("a")).all * 10 + holders_of(folder.file("b")).all);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+}
+
 TEST_CASE("a_child_configures_the_log_though_another_thread_was_about_it") {
   TempFolder folder;
   const std::string file = folder.file("a");

@@ -99,6 +99,11 @@ TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
                  {storage("10.88.0.2"), interface("eth0", "10.77.0.2", 24)},
                  {interface("eth0", "10.77.0.3", 24)}},
                 0) == "10.77.0.1 10.88.0.1");
+  // Of several such networks each host keeps its own order.
+  CHECK(ordered({{interface("eth0", "10.1.0.1", 24), interface("eth1", "10.2.0.1", 24)},
+                 {interface("eth0", "10.2.0.2", 24), interface("eth1", "10.1.0.2", 24)},
+                 {interface("eth0", "10.3.0.3", 24)}},
+                1) == "10.2.0.2 10.1.0.2");
 }
 
 TEST_CASE("addresses_of_several_networks_follow_the_first_host") {

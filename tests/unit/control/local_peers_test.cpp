@@ -13,14 +13,17 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -202,7 +205,12 @@ TEST_CASE("pe_that_cannot_take_a_descriptor_says_so") {
 
 TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
   CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          if (boot.rank() == 0) return peers.hang_up();
+          if (boot.rank() == 0) {
+            const auto begin = std::chrono::steady_clock::now();
+            peers.hang_up();
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+            return expect(took.count() < 0.9, std::to_string(took.count()) + " s");
+          }
           expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
                        [&] { (void)peers.exchange(STDIN_FILENO); });
         }) == "");
@@ -399,25 +407,93 @@ TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
 }
 
 TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_the_system_says") {
+  constexpr int kPes = 3;
+  using Pes = std::vector<int>;
   const bool tells = GENERATE(false, true);
+  const Pes givers = GENERATE(Pes{0}, Pes{1}, Pes{1, 0});  // in this order
+  IdChannel channel;
+  CHECK(run_processes(kPes, [&](int rank) {
+          const auto boot = channel.join(rank, kPes, uid_config());
+          const control::HostGroup group = one_host(kPes, rank);
+          std::optional<control::LocalPeers> local(std::in_place);
+          const auto contacts = allgather(*boot, local->open());
+          if (rank == 1) {
+            const Address mailbox(socket_name(contacts[2]) + "m");
+            const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+            check_errno(::sendto(stranger.get(), "h", 1, 0, mailbox.get(), mailbox.length),
+                        "sendto");
+          }
+          boot->barrier();
+          for (const int giver : givers) {
+            if (rank == giver && tells) {
+              expect_error(GSHMEMX_ERROR_TIMEOUT, "higher-ranked PEs to connect",
+                           [&] { (void)local->connect(group, contacts, 0.01); });
+            }
+            if (rank == giver && !tells) local.reset();
+            boot->barrier();
+          }
+          if (rank == 2) {
+            const std::string pe = "PE " + std::to_string(givers.back());
+            expect_error(GSHMEMX_ERROR_PEER_FAILED,
+                         tells ? pe + " closed its connection before it passed its segment"
+                               : "cannot connect to " + pe + " on this host: Connection refused",
+                         [&] { (void)local->connect(group, contacts, 20 * kPatience); });
+          }
+          boot->barrier();
+        }) == "");
+}
+
+TEST_CASE("a_pe_that_is_no_more_gets_no_letter_and_nobody_waits_for_it") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const auto boot = channel.join(rank, 2, uid_config());
-          const control::HostGroup group = one_host(2, rank);
-          control::LocalPeers local;
-          std::optional<control::LocalPeers> first;
-          if (rank == 0) first.emplace();
-          const auto contacts = allgather(*boot, (first ? *first : local).open());
-          if (tells && first)
-            expect_error(GSHMEMX_ERROR_TIMEOUT, "waiting for 1 higher-ranked PEs to connect",
-                         [&] { (void)first->connect(group, contacts, 0.01); });
-          if (!tells) first.reset();
+          std::optional<LocalHost> host(std::in_place, *boot, 1);
+          if (rank == 1) host.reset();
           boot->barrier();
-          if (rank == 1)
+          if (rank == 0) {
             expect_error(GSHMEMX_ERROR_PEER_FAILED,
-                         tells ? "PE 0 closed its connection before it passed its segment"
-                               : "cannot connect to PE 0 on this host: Connection refused",
-                         [&] { (void)local.connect(group, contacts, 20 * kPatience); });
+                         "cannot pass a segment to PE 1: Connection refused",
+                         [&] { (void)host->local.exchange(STDIN_FILENO); });
+          }
           boot->barrier();
+        }) == "");
+}
+
+namespace {
+
+double seconds_of(clockid_t clock) {
+  timespec time{};
+  check_errno(clock_gettime(clock, &time), "clock_gettime");
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+/// `wait` sleeps most of its time.
+void expect_sleep(const std::function<void()>& wait) {
+  const double begin = seconds_of(CLOCK_MONOTONIC), used = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  wait();
+  const double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - used;
+  const double took = seconds_of(CLOCK_MONOTONIC) - begin;
+  expect(cpu < took / 5, strprintf("%g s of a processor in %g s", cpu, took));
+}
+
+}  // namespace
+
+TEST_CASE("who_finds_a_mailbox_full_sleeps_until_there_is_room_or_it_gives_up") {
+  CHECK(run_pes(2, 0.05, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
+          if (boot.rank() == 0) {
+            const auto fill = [&] {
+              for (;;) (void)peers.from_root(STDIN_FILENO);
+            };
+            const auto full = [&] { expect_error(GSHMEMX_ERROR_TIMEOUT, "too many", fill); };
+            full();
+            expect_sleep(full);
+            boot.barrier();
+            return expect_sleep([&] { peers.hang_up(); });
+          }
+          boot.barrier();
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0 closed its connection", [&] {
+            for (;;) (void)peers.from_root(-1);
+          });
         }) == "");
 }

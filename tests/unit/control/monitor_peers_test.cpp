@@ -15,10 +15,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace gshmem;
@@ -41,9 +43,16 @@ Frame ended(int pe, PeerEvent event) {
   return of_kind(FrameKind::kEnded, pe, static_cast<std::uint32_t>(event));
 }
 
-/// A connection with two ends in this process, of TCP where it is to another host.
-std::pair<Fd, Fd> connection(bool tcp) {
-  if (!tcp) {
+/// One with two ends in this process.
+enum class Kind { kUnix, kTcp, kNoSocket };
+
+std::pair<Fd, Fd> connection(Kind kind) {
+  if (kind == Kind::kNoSocket) {  // an error that no process makes by its end
+    int ends[2];
+    check_errno(pipe2(ends, O_NONBLOCK | O_CLOEXEC), "pipe2");
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  if (kind == Kind::kUnix) {
     int ends[2];
     check_errno(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), "pair");
     return {Fd(ends[0]), Fd(ends[1])};
@@ -68,14 +77,15 @@ std::pair<Fd, Fd> connection(bool tcp) {
 /// PE `me` of PEs on the hosts of these names.
 class Rig {
  public:
-  Rig(const std::vector<std::string>& hosts, int me) : group_(group_hosts(hosts, me)) {
+  Rig(const std::vector<std::string>& hosts, int me, Kind to_others = Kind::kTcp)
+      : group_(group_hosts(hosts, me)) {
     const Neighbours near = neighbours_of(group_);
     std::vector<Link> links;
     for (const auto& some : {std::vector{near.parent}, near.children, near.across}) {
       for (const int pe : some) {
         if (pe < 0) continue;
         const bool other = group_.node_of[static_cast<std::size_t>(pe)] != group_.node;
-        auto [mine, theirs] = connection(other);
+        auto [mine, theirs] = connection(other ? to_others : Kind::kUnix);
         links.push_back({pe, other, std::move(mine)});
         peers_.emplace(
             pe, net::Stream(std::move(theirs),
@@ -94,7 +104,11 @@ class Rig {
                                  const std::lock_guard lock(mutex_);
                                  frames_.push_back(net::header_of(frame).kind);
                                },
-                           .on_tick = [this] { ++ticks; },
+                           .on_tick =
+                               [this] {
+                                 ++ticks;
+                                 if (in_tick) in_tick();
+                               },
                            .on_failure = [](const std::string&) {},
                            .missing_here = [](std::uint64_t) { return -1; }});
   }
@@ -165,6 +179,7 @@ class Rig {
   }
 
   std::atomic<int> ticks{0};
+  std::function<void()> in_tick;  ///< set before ticks are asked for
 
  private:
   static std::string text_of(const PeerNews& told) {
@@ -244,6 +259,10 @@ TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
   if (end.last) rig.say(end.pe, end.last);
   if (!end.last) rig.close(end.pe, end.resets);
   CHECK(rig.events() == end.event);
+
+  Rig failing(two_hosts, 0, Kind::kNoSocket);
+  failing.close(1);
+  CHECK(failing.events() == "1 unreachable;");
 }
 
 TEST_CASE("of_many_ends_at_once_a_few_are_told") {
@@ -284,7 +303,10 @@ TEST_CASE("a_departure_is_told_of_later_and_not_by_those_that_are_no_neighbours"
 
 TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
   Rig rig(kOneHost, 0);
+  const auto begin = std::chrono::steady_clock::now();
   rig->ending({0, PeerEvent::kStopped, ": out of order"});
+  // Who is told is not waited for any longer.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(900));
   for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped: out of order");
   rig->ending({0, PeerEvent::kStopped, ": again"});
   CHECK(rig.heard_now(1) == "nothing");
@@ -306,13 +328,34 @@ TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
   CHECK(exits.events_after(3) == "1 stopped;3 exited;");
 }
 
+TEST_CASE("who_ends_in_a_callback_tells_all_before_it_returns") {
+  Rig rig(kOneHost, 0);
+  const std::string why = ": " + std::string(1 << 20, 'x');  // more than a socket takes at once
+  std::promise<void> heard;
+  auto over = heard.get_future();
+  rig.in_tick = [&, asked = false]() mutable {
+    if (std::exchange(asked, true)) return;
+    rig->ending({0, PeerEvent::kStopped, why});
+    (void)over.wait_for(std::chrono::duration<double>(kSeconds));
+  };
+  rig->start_ticking();
+  for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped" + why);
+  heard.set_value();
+}
+
 TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
   Rig rig(kOneHost, 0);
   rig.close(1);
   CHECK(rig.heard(2) == "ended 1 died");
   rig->ending({0, PeerEvent::kStopped, ": PE 1 does not answer"}, 1);
-  CHECK(rig.heard(2) == "news 1 died");
-  CHECK(rig.heard_now(2) == "nothing");
+  CHECK(rig.heard_now(2) == "news 1 died");  // now that this PE ends
+  CHECK(rig.heard(2) == "nothing");
+
+  Rig first(kOneHost, 2);
+  first.close(0);
+  CHECK(first.heard(1) == "ended 0 died");
+  first->ending({2, PeerEvent::kStopped, ": PE 0 does not answer"}, 0);
+  CHECK(first.heard(1) == "news 0 died");
 
   Rig lives(kOneHost, 0);
   lives->ending({0, PeerEvent::kStopped, ": PE 1 does not answer"}, 1);

@@ -181,15 +181,17 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
           const auto boot = channel.join(rank, kPes, uid_config());
           Pair pair(*boot);
           pair.send_little();
-          std::promise<double> used;
+          std::promise<std::pair<double, double>> used;
           Hold hold;
           control::Monitor* self = nullptr;
           const auto tick = [&] {
             if (!hold.tick() || rank == 1) return;
             self->start_ticking();  // a request that is not taken while the job ends
             const double before = thread_seconds();
+            const auto begin = std::chrono::steady_clock::now();
             self->ending({0, control::PeerEvent::kStopped, std::string(kLong, 'a')}, -1);
-            used.set_value(thread_seconds() - before);
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+            used.set_value({thread_seconds() - before, took.count()});
           };
           control::Monitor monitor(
               pair.group, std::move(pair.links),
@@ -199,8 +201,9 @@ TEST_CASE("a_monitor_that_ends_the_job_sleeps_until_the_others_are_told") {
           boot->barrier();
           if (rank == 0) {
             hold.go();
-            const double seconds = used.get_future().get();
+            const auto [seconds, took] = used.get_future().get();
             expect(seconds < 0.3, std::to_string(seconds) + " s of a processor in one second");
+            expect(took >= 1 && took < 2 * kPatience, std::to_string(took) + " s in all");
           }
           boot->barrier();
           if (rank == 1) hold.go();

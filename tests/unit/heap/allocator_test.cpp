@@ -150,6 +150,10 @@ TEST_CASE("freeing_what_is_not_in_use_says_why") {
              Contains("1: offset 128 is not allocated"));
   CHECK_THAT(error_of([&] { (void)heap.reallocate(128, 8); }), Contains("1: offset 128"));
   CHECK(heap.size_of(b) == 128);
+  // The first one after all that was ever allocated.
+  OffsetAllocator bytes(8, 1);
+  CHECK(bytes.allocate(1) == 0);
+  CHECK(error_of([&] { bytes.free(1); }) == "1: offset 1 was never allocated");
 }
 
 TEST_CASE("a_block_can_be_asked_for_by_its_offset") {
