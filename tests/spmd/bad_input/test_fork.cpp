@@ -6,12 +6,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -215,10 +218,19 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
       auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
       const Context pe = context();
       gshmem_barrier_all();
-      if (rank == 0) {
-        (void)end_of(fork_child(End::kAtOnce, [&] { pe.p(word, 6, 1); }));
-        (void)end_of(fork_child(End::kAtOnce, [&] { pe.barrier_all(Thread{}); }));
-        (void)end_of(fork_child(End::kAtOnce, [&] { pe.quiet(); }));
+      if (rank == 1) {
+        const auto ends = [&](const char* what, const std::function<void()>& body) {
+          const pid_t child = fork_child(End::kAtOnce, [&] {
+            ::alarm(30);  // ends a wait that nothing ends
+            body();
+          });
+          std::printf("%s %d\n", what, end_of(child));
+        };
+        ends("p", [&] { pe.p(word, 6, 0); });
+        ends("barrier", [&] { pe.barrier_all(Thread{}); });
+        ends("quiet", [&] { pe.quiet(); });
+        ends("wait", [&] { pe.wait_until(word, Cmp::kEq, 1); });
+        ends("names", [&] { std::printf("PE %d of %d\n", pe.my_pe(), pe.n_pes()); });
       }
       for (int i = 0; i < 3; ++i) gshmem_barrier_all();
       std::printf("word %d\n", *word);
@@ -230,10 +242,46 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
       CHECK(contains(outcome.output, "word 0\n"));
       CHECK(contains(outcome.output, "fault 0 "));
       CHECK(contains(outcome.output,
-                     "a context of PE 0 is used in a process that was forked from it") ==
-            (&outcome == outcomes.data() && policy == "abort"));
+                     "a context of PE 1 is used in a process that was forked from it") ==
+            (&outcome == &outcomes[1] && policy == "abort"));
     }
+    INFO(outcomes[1].output);
+    const int fault = policy == "abort" ? 128 + SIGABRT : 0;
+    for (const char* what : {"p", "wait"})
+      CHECK(contains(outcomes[1].output, what + (" " + std::to_string(fault)) + "\n"));
+    for (const char* what : {"barrier", "quiet", "names"})
+      CHECK(contains(outcomes[1].output, what + std::string(" 0\n")));
+    CHECK(contains(outcomes[1].output, "PE 1 of 0\n"));
   }
+}
+
+TEST_CASE("child_of_a_thread_that_has_not_seen_its_pe_go_is_of_one_that_is_there") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "single"}}), [] {
+    if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // of what is gone nothing stays
+    gshmemx_thread_world_t* const world = gshmemx_thread_world_create(1);
+    gshmem_init();
+    std::barrier<> step(2);
+    std::thread other([&] {
+      gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+      (void)gshmemx_set_attr_thread_args(world, 0, &attr);
+      (void)gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr);
+      step.arrive_and_wait();
+      step.arrive_and_wait();
+      gshmem_finalize();
+    });
+    step.arrive_and_wait();
+    if (gshmem_my_pe() != 0) std::puts("no PE");
+    std::thread(gshmem_finalize).join();
+    const pid_t child = fork_child(End::kAtOnce, [] { std::printf("%p\n", gshmem_malloc(64)); });
+    std::printf("the child ended with %d\n", end_of(child));
+    step.arrive_and_wait();
+    other.join();
+    gshmemx_thread_world_destroy(world);
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.output, "gshmem_malloc: this process was forked from PE 0"));
+  CHECK(contains(outcome.output, "the child ended with 0\n"));
 }
 
 TEST_CASE("child_may_be_a_pe_of_another_job") {

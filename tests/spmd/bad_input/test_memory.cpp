@@ -162,6 +162,18 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
     CHECK(contains(outcome.output, text));
 }
 
+TEST_CASE("malloc_that_meets_the_finalize_of_another_pe_says_so") {
+  const auto outcomes = in_children(2, quick(), [](int rank) {
+    const Runtime runtime;
+    if (rank == 0) std::printf("%p\n", gshmem_malloc(64));
+  });
+  INFO(outcomes[0].output);
+  CHECK(outcomes[0].code == 0);
+  CHECK(contains(outcomes[0].output,
+                 "gshmem_malloc: collective calls differ: PE 0 called gshmem_malloc, PE 1 called a "
+                 "barrier or gshmem_finalize"));
+}
+
 TEST_CASE("malloc_that_the_others_never_make_is_a_timeout") {
   const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "0.2"}}), [](const Runtime& r) {
     if (r.my_pe() == 0) need_null(gshmem_malloc(64));

@@ -7,6 +7,7 @@
 #include "tests/sanitizers/sanitizers.h"
 
 #include <catch2/catch.hpp>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -275,6 +276,40 @@ TEST_CASE("part_of_the_program_with_other_headers_fails_init_while_it_is_there")
                  "a part of this program was compiled with headers of another gshmem"));
 }
 
+TEST_CASE("part_of_the_program_with_other_headers_is_no_matter_where_no_gpu_is") {
+  const Outcome outcome = in_child(quick(), [] {
+    const auto upload = [](const void*, unsigned long) { return 0; };
+    const gshmemi_unit good{upload, sizeof(abi::DeviceState), abi::kStateAbi};
+    const gshmemi_unit bad{upload, sizeof(abi::DeviceState) + 8, abi::kStateAbi};
+    gshmemi_register_unit(&bad);
+    gshmemi_unregister_unit(&bad);
+    gshmem_init();
+    for (const gshmemi_unit* unit : {&good, &bad}) gshmemi_register_unit(unit);
+    for (const gshmemi_unit* unit : {&good, &bad}) gshmemi_unregister_unit(unit);
+    gshmem_finalize();
+    std::puts("still here");
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.output == "still here\n");
+}
+
+TEST_CASE("init_that_fails_on_another_pe_leaves_nothing_of_this_one_to_the_kernels") {
+  const auto outcomes = in_children(2, quick(), [](int rank) {
+    if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // of what is gone nothing stays
+    const auto upload = [](const void*, unsigned long) { return 0; };
+    gshmemi_unit unit{upload, sizeof(abi::DeviceState), abi::kStateAbi}, later = unit;
+    if (rank == 1) unit.state_bytes += 8;
+    gshmemi_register_unit(&unit);
+    std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+    print_fault();
+    gshmemi_register_unit(&later);
+    for (const gshmemi_unit* each : {&unit, &later}) gshmemi_unregister_unit(each);
+  });
+  for (const Outcome& outcome : outcomes)
+    expect_status(outcome, GSHMEMX_ERROR_NOT_SUPPORTED, {"compiled with headers of another"});
+}
+
 TEST_CASE("failed_init_goes_by_the_policy_however_it_is_written") {
   const Outcome outcome =
       in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "x"}, {"GSHMEM_FAULT", "Report"}}), [] {
@@ -322,6 +357,41 @@ TEST_CASE("no_path_to_any_pe_is_an_error_that_says_what_to_change") {
   expect_status(init_with({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "none"}}),
                 GSHMEMX_ERROR_NOT_SUPPORTED,
                 {"GSHMEM_P2P=0 and GSHMEM_NIC=none", "unset GSHMEM_P2P"});
+}
+
+TEST_CASE("a_pe_that_no_path_leads_to_is_named_where_there_is_no_nic") {
+  const auto outcomes =
+      in_children(2, quick({{"GSHMEM_P2P_GROUP", "1"}, {"GSHMEM_NIC", "none"}}), [](int) {
+        std::printf("status %d\n", gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, nullptr));
+        print_fault();
+      });
+  for (std::size_t pe = 0; pe < 2; ++pe) {
+    expect_status(outcomes[pe], GSHMEMX_ERROR_NOT_SUPPORTED,
+                  {"-1 GSHMEM_NIC=none leaves no path but load/store; ",
+                   ": PE " + std::to_string(1 - pe) + " ("});
+  }
+}
+
+TEST_CASE("a_network_for_atomics_alone_may_be_lacking_unless_it_was_asked_for") {
+  if (std::filesystem::exists("/sys/class/infiniband")) skip("this machine may have a NIC");
+  for (const std::string nic : {"ofi", "auto"}) {
+    const auto outcomes = in_children(2,
+                                      quick({{"GSHMEM_NIC", nic},
+                                             {"GSHMEM_OFI_PROVIDER", "none77"},
+                                             {"GSHMEM_TEST_NO_NATIVE_ATOMICS", "1"}}),
+                                      [](int) {
+                                        std::printf("status %d\n", gshmemx_init_attr(0, nullptr));
+                                        print_fault();
+                                        if (gshmemx_pe_handle()) gshmem_finalize();
+                                      });
+    for (std::size_t pe = 0; pe < 2; ++pe) {
+      const std::string& output = outcomes[pe].output;
+      INFO(nic << ", PE " << pe << ": " << output);
+      CHECK(contains(output, "status 0\n") == (nic == "auto"));
+      CHECK(contains(output, "WARN: GPUs of this job map each other without native atomics") ==
+            (nic == "auto" && pe == 0));
+    }
+  }
 }
 
 TEST_CASE("different_settings_on_two_pes_are_an_error_on_all") {

@@ -281,7 +281,7 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
   }
 }
 
-TEST_CASE("a_job_may_have_65536_pes") {
+TEST_CASE("a_job_may_have_1_pe_and_65536") {
   const Outcome outcome = in_child(quick(), [] {
     gshmemx_thread_world_t* const world = gshmemx_thread_world_create(65536);
     const gshmemx_uniqueid_t id = GSHMEMX_UNIQUEID_INITIALIZER;
@@ -289,10 +289,14 @@ TEST_CASE("a_job_may_have_65536_pes") {
     std::printf("%d %d %d\n", world != nullptr, gshmemx_set_attr_thread_args(world, 65535, &attr),
                 gshmemx_set_attr_uniqueid_args(65535, 65536, &id, &attr));
     gshmemx_thread_world_destroy(world);
+    int comm = 0;
+    std::printf("alone %d, MPI %d\n", gshmemx_set_attr_uniqueid_args(0, 1, &id, &attr),
+                gshmemx_set_attr_mpi_comm_args(&comm, &attr));
+    if (attr.mpi_comm != &comm) std::puts("another communicator");
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
-  CHECK(contains(outcome.output, "1 0 0\n"));
+  CHECK(outcome.output == "1 0 0\nalone 0, MPI 0\n");
 }
 
 TEST_CASE("kernels_of_a_module_are_told_of_no_pe_without_a_gpu") {

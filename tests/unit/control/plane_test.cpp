@@ -9,6 +9,7 @@
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/sanitizers/sanitizers.h"
+#include "tests/unit/base/capture.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -481,8 +482,12 @@ TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
   options.config.device = DeviceChoice::kCpu;
   for (const int size : {2, 65536}) {
     said.clear();
+    StderrCapture capture;
     expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 0 is gone",
                  [&] { Pe(std::make_unique<Broken>(said, size), options); });
+    CHECK(capture.writes() == std::vector<std::string>{
+                                  "gshmem[1] ERROR: ending the job, because PEs may be waiting for "
+                                  "this one: rank 0 is gone\n"});
     CHECK(said == "1: PE 1 failed during init: rank 0 is gone");
   }
   // A launcher that starts more knows that all end.

@@ -1,0 +1,155 @@
+// What a PE does about faults and about a job that ends, as its launcher sees it.
+#include "host/base/log.h"
+#include "host/runtime/pe.h"
+#include "tests/bootstrap/run_ranks.h"
+#include "tests/unit/base/capture.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+
+using namespace gshmem;
+using namespace gshmem::test;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What the launcher is told, in memory that a child shares.
+struct Told {
+  int times = 0, code = -1;
+  char reason[512] = "";
+};
+
+/// The only PE of its job, whose launcher lets it end by itself.
+class Alone final : public bootstrap::Bootstrap {
+ public:
+  explicit Alone(Told& told) : told_(told) {}
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+  const char* name() const noexcept override { return "alone"; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    std::copy_n(static_cast<const char*>(send), bytes, static_cast<char*>(recv));
+  }
+  void abort(int code, std::string_view reason) noexcept override {
+    told_.code = code;
+    std::snprintf(told_.reason, sizeof(told_.reason), "%s", std::string(reason).c_str());
+    if (++told_.times == 1 && on_first) on_first();
+  }
+  std::function<void()> on_first;
+
+ private:
+  Told& told_;
+};
+
+struct Ended {
+  std::string how;
+  Told told;
+  std::string lines;  ///< of the log
+};
+
+/// What becomes of a child that is a PE and does `body`.
+Ended end_of(abi::FaultPolicy policy, const std::function<void(Pe&, Alone&)>& body) {
+  void* const shared =
+      ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  Told& told = *new (shared) Told;
+  Ended ended;
+  {
+    StderrCapture capture;
+    ended.how = run_processes(1, [&](int) {
+      PeOptions options{.config = Config::from_env()};
+      options.config.device = DeviceChoice::kCpu;
+      options.config.symmetric_size = 1 << 20;
+      options.config.fault = policy;
+      auto boot = std::make_unique<Alone>(told);
+      Alone& alone = *boot;
+      Pe pe(std::move(boot), options);
+      log_configure(LogLevel::kInfo, "");
+      body(pe, alone);
+    });
+    for (const std::string& line : capture.writes()) ended.lines += line;
+  }
+  ended.told = told;
+  ::munmap(shared, sizeof(Told));
+  return ended;
+}
+
+int times(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("who_ends_the_job_has_the_launcher_end_it_and_ends_itself") {
+  const Ended ended =
+      end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) { pe.faults().global_exit(3); });
+  INFO(ended.lines);
+  CHECK(ended.how == "rank 0: exit 3\n");
+  CHECK(ended.told.times == 1);
+  CHECK(ended.told.code == 3);
+  CHECK(ended.told.reason == std::string("PE 0 ends the job with status 3: gshmem_global_exit"));
+}
+
+TEST_CASE("who_hears_that_another_pe_ends_the_job_does_so_too_and_says_which") {
+  const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
+    std::thread([&] {  // of no PE so far
+      pe.faults().hear({.pe = 1, .event = control::PeerEvent::kExited, .why = "", .status = 5});
+    })
+        .join();
+  });
+  const std::string what = "PE 1 ends the job with status 5 (gshmem_global_exit)";
+  INFO(ended.lines);
+  CHECK(ended.how == "rank 0: exit 5\n");
+  CHECK(ended.told.code == 5);
+  CHECK(ended.told.reason == what);
+  CHECK(times(ended.lines, "gshmem[0] WARN: " + what + "\n") == 1);
+}
+
+TEST_CASE("a_fault_that_ends_the_job_is_said_once_whoever_else_ends_it_meanwhile") {
+  const Ended ended = end_of(abi::FaultPolicy::kAbort, [](Pe& pe, Alone& alone) {
+    alone.on_first = [&] { pe.faults().end_job(); };
+    pe.faults().raise(Error(GSHMEMX_ERROR_NIC, "it broke"));
+  });
+  INFO(ended.lines);
+  CHECK(ended.how == "rank 0: exit 1\n");
+  CHECK(ended.told.times == 2);
+  CHECK(ended.told.reason == std::string("PE 0 ends the job with status 1: it broke"));
+  CHECK(times(ended.lines, "ERROR: it broke (ending the job: GSHMEM_FAULT=abort)\n") == 1);
+}
+
+TEST_CASE("a_fault_that_names_another_pe_waits_for_news_of_its_death") {
+  const Ended ended = end_of(abi::FaultPolicy::kAbort, [](Pe& pe, Alone& alone) {
+    const auto raised = Clock::now();
+    alone.on_first = [raised] {
+      std::fprintf(stderr, "waited: %d\n", Clock::now() - raised >= std::chrono::milliseconds(100));
+    };
+    pe.faults().raise(Error(GSHMEMX_ERROR_NIC, "it does not answer"), 7);
+  });
+  INFO(ended.lines);
+  CHECK(ended.how == "rank 0: exit 1\n");
+  CHECK(times(ended.lines, "waited: 1\n") == 1);
+}
+
+TEST_CASE("news_after_the_first_are_said_and_are_no_faults") {
+  const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
+    for (const auto event : {control::PeerEvent::kStopped, control::PeerEvent::kDied})
+      pe.faults().hear({.pe = 0, .event = event, .why = ": why", .status = 0});
+  });
+  INFO(ended.lines);
+  CHECK(ended.how.empty());
+  CHECK(times(ended.lines, "gshmem[0] ERROR: PE 0 ") == 1);
+  CHECK(times(ended.lines, "gshmem[0] INFO: PE 0 died") == 1);
+}
