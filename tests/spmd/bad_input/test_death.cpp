@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -265,6 +266,32 @@ TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_
       CHECK(times(output, "PE 0 was stopped") + times(output, "PE 2 was stopped") == 0);
     }
   }
+}
+
+TEST_CASE("a_pe_that_cannot_hear_of_others_any_more_has_a_fault") {
+  if (kSanitized) skip("sanitizers need descriptors themselves");
+  const auto outcomes = in_children(2, quick(), [](int rank) {
+    {
+      const Runtime runtime;
+      auto* const word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
+      gshmem_barrier_all();
+      rlimit limit{};
+      getrlimit(RLIMIT_NOFILE, &limit);
+      const rlimit little{1, limit.rlim_max};  // poll(2) takes as many
+      if (rank == kVictim) setrlimit(RLIMIT_NOFILE, &little);
+      gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+      setrlimit(RLIMIT_NOFILE, &limit);
+      print_fault();
+    }
+    std::puts("finalized");
+  });
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "finalized"));
+  }
+  CHECK(contains(outcomes[kVictim].output, "-1 poll of 2 descriptors: Invalid argument"));
+  CHECK(contains(outcomes[0].output, "fault 12 1 PE 1 "));
 }
 
 TEST_CASE("who_leaves_because_of_a_death_is_not_taken_for_its_cause") {

@@ -271,7 +271,9 @@ TEST_CASE("child_of_a_thread_that_has_not_seen_its_pe_go_is_of_one_that_is_there
     });
     step.arrive_and_wait();
     if (gshmem_my_pe() != 0) std::puts("no PE");
-    std::thread(gshmem_finalize).join();
+    std::thread([pe = gshmemx_pe_handle()] {
+      if (gshmemx_bind_thread(pe) == GSHMEMX_SUCCESS) gshmem_finalize();
+    }).join();
     const pid_t child = fork_child(End::kAtOnce, [] { std::printf("%p\n", gshmem_malloc(64)); });
     std::printf("the child ended with %d\n", end_of(child));
     step.arrive_and_wait();

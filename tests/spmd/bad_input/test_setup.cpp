@@ -213,6 +213,14 @@ TEST_CASE("bad_configuration_value_is_an_error_that_names_it") {
   }
 }
 
+TEST_CASE("bad_value_is_what_is_said_where_it_leaves_a_bootstrap_that_cannot_be_made") {
+  expect_status(init_with({{"GSHMEM_BOOTSTRAP", "uid"},
+                           {"GSHMEM_UID_ADDRESS", "127.0.0.1:1"},
+                           {"GSHMEM_UID_SIZE", "2"},
+                           {"GSHMEM_UID_RANK", "1x"}}),
+                GSHMEMX_ERROR_CONFIG, {"-1 GSHMEM_UID_RANK=\"1x\": expected an integer"});
+}
+
 TEST_CASE("attr_that_is_not_initialized_serves_for_what_the_flags_name_and_that_is_said") {
   for (const bool good : {false, true}) {
     const Outcome outcome = in_child(quick({{"GSHMEM_LOG", "info"}}), [=] {

@@ -1,5 +1,6 @@
 // What a PE does about faults and about a job that ends, as its launcher sees it.
 #include "host/base/log.h"
+#include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/unit/base/capture.h"
@@ -152,4 +153,28 @@ TEST_CASE("news_after_the_first_are_said_and_are_no_faults") {
   CHECK(ended.how.empty());
   CHECK(times(ended.lines, "gshmem[0] ERROR: PE 0 ") == 1);
   CHECK(times(ended.lines, "gshmem[0] INFO: PE 0 died") == 1);
+}
+
+TEST_CASE("a_job_may_be_ended_for_no_fault") {
+  const Ended ended =
+      end_of(abi::FaultPolicy::kAbort, [](Pe& pe, Alone&) { pe.faults().end_job(); });
+  INFO(ended.lines);
+  CHECK(ended.how == "rank 0: exit 1\n");
+  CHECK(times(ended.lines, "ERROR: stopped by a fault (ending the job: GSHMEM_FAULT=abort)") == 1);
+}
+
+TEST_CASE("a_fault_of_a_host_thread_is_left_to_that_one_and_one_of_a_kernel_ends_the_job") {
+  const bool on_gpu = GENERATE(false, true);
+  const Ended ended = end_of(abi::FaultPolicy::kAbort, [&](Pe& pe, Alone&) {
+    abi::FaultRecord record{};
+    record.code = GSHMEMX_ERROR_INVALID_VALUE;
+    (void)fault_record(pe.state().control, record);
+    pe.faults().look(on_gpu);
+    std::fputs("nothing so far\n", stderr);
+  });
+  INFO(ended.lines);
+  CHECK(ended.how == (on_gpu ? "rank 0: exit 1\n" : ""));
+  CHECK(ended.told.times == (on_gpu ? 1 : 0));
+  CHECK(times(ended.lines, "ending the job: GSHMEM_FAULT=abort") == (on_gpu ? 1 : 0));
+  if (!on_gpu) CHECK(ended.lines.find("nothing so far") < ended.lines.find("ERROR"));
 }

@@ -371,6 +371,15 @@ TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
   CHECK(later.heard_now(3) == "nothing");
 }
 
+TEST_CASE("a_time_that_has_passed_is_told_to_the_root") {
+  Rig rig({"a", "b"}, 1);
+  rig->expired(7);
+  const Frame told = rig.hears(0);
+  REQUIRE(told);
+  CHECK(net::header_of(told).kind == FrameKind::kExpired);
+  CHECK(net::header_of(told).number == 7);
+}
+
 TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_hosts") {
   Rig rig({"a", "a", "b"}, 0);
   rig.close(1);

@@ -462,6 +462,35 @@ TEST_CASE("letters_come_in_order_from_every_pe") {
         }) == "");
 }
 
+TEST_CASE("news_that_come_during_init_are_told_when_it_is_over") {
+  IdChannel channel;
+  CHECK(
+      run_processes(2, [&](int rank) {
+        const Config config = uid_config();
+        const auto boot = channel.join(rank, 2, config);
+        std::promise<void> letter;
+        std::vector<std::string> heard;
+        control::Plane plane(
+            *boot, config,
+            {.on_event = [&](const control::PeerNews& news) { heard.push_back(news.why); },
+             .on_letter = [&](int, control::Plane::Topic, net::ByteView) { letter.set_value(); }});
+        const auto write = [&] {
+          plane.send(1 - rank, control::Plane::Topic::kMeetings, net::Bytes(1));
+        };
+        if (rank == 1) {
+          plane.monitor().stopped("a fault");
+          write();  // comes after it
+          return letter.get_future().wait();
+        }
+        letter.get_future().wait();
+        expect(heard.empty(), "init goes on");
+        plane.watch();
+        expect(heard == std::vector<std::string>{"a fault"}, "told once");
+        write();
+        plane.monitor().leave();
+      }) == "");
+}
+
 TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
   struct Broken final : bootstrap::Bootstrap {
     Broken(std::string& said, int size) : said_(said), size_(size) {}
