@@ -12,12 +12,18 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -98,6 +104,33 @@ TEST_CASE("a_port_that_is_taken_or_that_nobody_listens_on_is_told") {
   const Attempt other = connect_to(all, Deadline(20));
   CHECK_FALSE(other.fd);
   CHECK(other.error == ENETUNREACH);
+}
+
+TEST_CASE("a_connection_that_meets_itself_is_none") {
+  if (::geteuid() != 0) {
+    std::puts("skipped: only root can have a network namespace whose ports are few");
+    return;
+  }
+  constexpr std::uint16_t kPort = 41001;  // the only one that is given to clients there
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0) ::_exit(0);  // not allowed here
+    ifreq lo{};
+    std::strcpy(lo.ifr_name, "lo");
+    lo.ifr_flags = IFF_UP;
+    const Fd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const Fd ports(::open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC));
+    const std::string range = std::to_string(kPort) + " " + std::to_string(kPort) + "\n";
+    if (::ioctl(any.get(), SIOCSIFFLAGS, &lo) != 0 ||
+        ::write(ports.get(), range.data(), range.size()) < 0)
+      ::_exit(0);
+    Endpoint self = loopback(Endpoint::Family::kIpv4);
+    self.port = kPort;
+    ::_exit(connect_to(self, Deadline(20)).fd ? 1 : 0);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a_socket_of_ipv6_is_of_that_alone") {
