@@ -217,6 +217,8 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
       const Runtime runtime;
       auto* word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
       const Context pe = context();
+      gshmem_ctx_t handle = GSHMEM_CTX_INVALID;
+      (void)gshmem_ctx_create(0, &handle);
       gshmem_barrier_all();
       if (rank == 1) {
         const auto ends = [&](const char* what, const std::function<void()>& body) {
@@ -229,6 +231,7 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
         ends("p", [&] { pe.p(word, 6, 0); });
         ends("barrier", [&] { pe.barrier_all(Thread{}); });
         ends("quiet", [&] { pe.quiet(); });
+        ends("handle", [&] { pe.on(handle).quiet(); });
         ends("wait", [&] { pe.wait_until(word, Cmp::kEq, 1); });
         ends("names", [&] { std::printf("PE %d of %d\n", pe.my_pe(), pe.n_pes()); });
       }
@@ -247,7 +250,7 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
     }
     INFO(outcomes[1].output);
     const int fault = policy == "abort" ? 128 + SIGABRT : 0;
-    for (const char* what : {"p", "wait"})
+    for (const char* what : {"p", "wait", "handle"})
       CHECK(contains(outcomes[1].output, what + (" " + std::to_string(fault)) + "\n"));
     for (const char* what : {"barrier", "quiet", "names"})
       CHECK(contains(outcomes[1].output, what + std::string(" 0\n")));

@@ -166,11 +166,13 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
                        [](int) {
                          const Runtime runtime;
                          use_all_paths();
+                         print_fault();
                        });
   };
   for (const Outcome& outcome : run("auto")) {
     INFO(outcome.output);
     CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, "fault 0 "));
     CHECK(contains(outcome.output, "a host thread rings instead"));
     CHECK(contains(outcome.output, "ACS"));
     CHECK(contains(outcome.output, "doorbell by agent"));
