@@ -155,13 +155,13 @@ TEST_CASE("queues_on_a_gpu_without_one_are_an_error_on_all") {
 
 TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
   if (kUnderTsan) skip("TSan does not see what orders two processes");
-  const auto run = [](const std::string& setting) {
+  const auto run = [](const std::string& setting, const std::string& seconds) {
     return in_children(kPes,
                        quick({{"GSHMEM_P2P", "0"},
                               {"GSHMEM_NIC", "soft"},
                               {"GSHMEM_DOORBELL", setting},
                               {"GSHMEM_LOG", "info"},
-                              {"GSHMEM_TIMEOUT", "1"},
+                              {"GSHMEM_TIMEOUT", seconds},
                               {"GSHMEM_TEST_DEAD_DOORBELLS", "1"}}),
                        [](int) {
                          const Runtime runtime;
@@ -169,7 +169,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
                          print_fault();
                        });
   };
-  for (const Outcome& outcome : run("auto")) {
+  for (const Outcome& outcome : run("auto", "2")) {  // what follows has to come in time
     INFO(outcome.output);
     CHECK(outcome.code == 0);
     CHECK(contains(outcome.output, "fault 0 "));
@@ -177,7 +177,7 @@ TEST_CASE("doorbells_that_do_not_arrive_are_rung_by_a_host_thread") {
     CHECK(contains(outcome.output, "ACS"));
     CHECK(contains(outcome.output, "doorbell by agent"));
   }
-  for (const Outcome& outcome : run("gpu")) {
+  for (const Outcome& outcome : run("gpu", "1")) {
     INFO(outcome.output);
     CHECK(outcome.code == 3);
     CHECK(contains(outcome.output, "the NIC does not work off its queues"));

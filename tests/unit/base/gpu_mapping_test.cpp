@@ -9,9 +9,12 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -136,6 +139,22 @@ TEST_CASE("words_that_are_polled_go_in_one_piece_not_by_the_library") {
   CHECK(mapping->load(64, 4) == 0x55667788);
   CHECK(mapping->load(66, 2) == 0x5566);
   CHECK(mapping->load(71, 1) == 0x11);
+}
+
+TEST_CASE("what_was_written_is_settled_by_a_read_at_any_place") {
+  const Gdr gdr;
+  const auto mapping = map(Switch::kOn, gdr.allocate(kBytes));
+  for (const std::uint64_t at : {64u, 65u}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      (void)std::signal(SIGSEGV, SIG_DFL);
+      if (::mprotect(gdr->view, kBytes, PROT_NONE) == 0) mapping->settle(at);
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status != 0);  // it has read
+  }
 }
 
 TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
