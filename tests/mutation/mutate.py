@@ -11,7 +11,7 @@ sources is checked in every run.
                  [--seconds S] [--least K] [--report FILE] [--again FILE]
 puts changes drawn at random into transport/, host/ and bootstrap/ until N of them have been tested
 (host.py). Counted apart are those that do not compile, that make the same code, and that are listed
-with a reason why nothing is worse (equivalents.py). FOLDER is a build with all tests.
+with a reason why nothing is worse (equivalents.tsv). FOLDER is a build with all tests.
 What none of its tests sees may be for GPU memory: those of a CUDA build (leg gpu) may see it then.
 Succeeds when all were seen. With K up to four times N are tested until K were seen; fewer in time are a skip. --again tests what a report says was not seen.
 
