@@ -6,6 +6,7 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -154,11 +155,13 @@ constinit fi_ops_msg msg_ops = table<fi_ops_msg>([](auto& ops) {
 });
 
 /// A call with its arguments, for the journal.
-template <class... Arguments>
-void note(const char* format, Arguments... arguments) {
+[[gnu::format(printf, 1, 2)]] void note(const char* format, ...) {
   if (!record().journals) return;
   char text[256];
-  std::snprintf(text, sizeof(text), format, arguments...);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
   record().note(text);
 }
 unsigned long long ull(std::uint64_t value) { return value; }
