@@ -39,7 +39,8 @@ constexpr bool on(int number) {
   if (std::is_constant_evaluated()) return false;
   if (__atomic_load_n(&state.reached, __ATOMIC_ACQUIRE) == nullptr) begin();
   unsigned char* const reached = state.reached + number;
-  if (__atomic_load_n(reached, __ATOMIC_RELAXED) == 0) __atomic_store_n(reached, 1, __ATOMIC_RELAXED);
+  if (__atomic_load_n(reached, __ATOMIC_RELAXED) == 0)
+    __atomic_store_n(reached, 1, __ATOMIC_RELAXED);
   return state.chosen == number;
 }
 
@@ -50,27 +51,27 @@ constexpr Flag flag(int number, Flag value) {
 
 // `a < Less(7) < b` is a < b, and a <= b when 7 is on: an operator between two others of its level
 // keeps what belongs to which operand.
-#define GSHMEM_SWITCHED(NAME, LEVEL, OPERATOR, OTHER)             \
-  struct NAME {                                                   \
-    int number;                                                   \
-    explicit constexpr NAME(int n) : number(n) {}                 \
-  };                                                              \
-  template <class A>                                              \
-  struct Left##NAME {                                             \
-    const A& a;                                                   \
-    int number;                                                   \
-  };                                                              \
-  template <class A>                                              \
-  constexpr Left##NAME<A> operator LEVEL(const A& a, NAME it) {   \
-    return {a, it.number};                                        \
-  }                                                               \
-  template <class A, class B>                                     \
-  constexpr auto operator LEVEL(Left##NAME<A> left, const B& b) { \
-    using Result = decltype(left.a OPERATOR b);                   \
-    if constexpr (requires { left.a OTHER b; }) {                 \
+#define GSHMEM_SWITCHED(NAME, LEVEL, OPERATOR, OTHER)                  \
+  struct NAME {                                                        \
+    int number;                                                        \
+    explicit constexpr NAME(int n) : number(n) {}                      \
+  };                                                                   \
+  template <class A>                                                   \
+  struct Left##NAME {                                                  \
+    const A& a;                                                        \
+    int number;                                                        \
+  };                                                                   \
+  template <class A>                                                   \
+  constexpr Left##NAME<A> operator LEVEL(const A& a, NAME it) {        \
+    return {a, it.number};                                             \
+  }                                                                    \
+  template <class A, class B>                                          \
+  constexpr auto operator LEVEL(Left##NAME<A> left, const B& b) {      \
+    using Result = decltype(left.a OPERATOR b);                        \
+    if constexpr (requires { left.a OTHER b; }) {                      \
       if (on(left.number)) return static_cast<Result>(left.a OTHER b); \
-    }                                                             \
-    return static_cast<Result>(left.a OPERATOR b);                \
+    }                                                                  \
+    return static_cast<Result>(left.a OPERATOR b);                     \
   }
 
 GSHMEM_SWITCHED(Less, <, <, <=)
