@@ -156,7 +156,7 @@ TEST_CASE("values that a port or a card does not have are refused") {
   CHECK(refused(IBV_QPS_INIT, kInitMask, [](ibv_qp_attr& a) { a.port_num = 0; }));
   CHECK(refused(IBV_QPS_INIT, kInitMask, [](ibv_qp_attr& a) { a.port_num = 2; }));
   CHECK(alone.modify(IBV_QPS_INIT) == 0);
-  for (const int mtu : {0, 6, 33})
+  for (const int mtu : {0, 6, 7})
     CHECK(refused(IBV_QPS_RTR, kRtrMask,
                   [&](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(mtu); }));
   CHECK(refused(IBV_QPS_RTR, kRtrMask, [](ibv_qp_attr& a) { a.max_dest_rd_atomic = 17; }));

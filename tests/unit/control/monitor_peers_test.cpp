@@ -329,10 +329,10 @@ TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
 }
 
 TEST_CASE("who_ends_in_a_callback_tells_all_before_it_returns") {
-  Rig rig(kOneHost, 0);
   const std::string why = ": " + std::string(1 << 20, 'x');  // more than a socket takes at once
   std::promise<void> heard;
   auto over = heard.get_future();
+  Rig rig(kOneHost, 0);
   rig.in_tick = [&, asked = false]() mutable {
     if (std::exchange(asked, true)) return;
     rig->ending({0, PeerEvent::kStopped, why});
