@@ -28,31 +28,35 @@ def ends_operand(code, at, operator):
     return one == "=" and code[at - 1] not in "=!<>" and code[at + 1] != "="
 
 
-def begin_of_left(code, at, operator):
+def at_this_level(code, positions, inward, outward):
+    """Those that are in no bracket of their own, and then the one that leads out."""
     depth = 0
-    for i in range(at - 1, -1, -1):
-        if code[i] in OPENERS:
+    for i in positions:
+        if code[i] in inward:
             depth += 1
-        elif code[i] in places.CLOSERS:
-            if depth == 0:
-                return i + 1
+        elif depth == 0:
+            yield i
+            if code[i] in outward:
+                return
+        elif code[i] in outward:
             depth -= 1
-        elif depth == 0 and (ends_operand(code, i, operator) or
-                             re.search(r"\breturn\W$", code[max(0, i - 6):i + 2])):
+
+
+def before(code, at):
+    return at_this_level(code, range(at - 1, -1, -1), OPENERS, places.CLOSERS)
+
+
+def begin_of_left(code, at, operator):
+    for i in before(code, at):
+        if (code[i] in places.CLOSERS or ends_operand(code, i, operator) or
+                re.search(r"\breturn\W$", code[max(0, i - 6):i + 2])):
             return i + 1
     return 0
 
 
 def end_of_right(code, at, operator):
-    depth = 0
-    for i in range(at, len(code)):
-        if code[i] in places.CLOSERS:
-            depth += 1
-        elif code[i] in OPENERS:
-            if depth == 0:
-                return i
-            depth -= 1
-        elif depth == 0 and (code[i:i + 2] in ("||", operator) or ends_operand(code, i, operator)):
+    for i in at_this_level(code, range(at, len(code)), places.CLOSERS, OPENERS):
+        if code[i] in OPENERS or code[i:i + 2] in ("||", operator) or ends_operand(code, i, operator):
             return i
     return len(code)
 
@@ -64,15 +68,7 @@ def trimmed(text, begin, end):
 
 def enclosing(code, at):
     """The bracket that is open at this character, and where it stands."""
-    depth = 0
-    for i in range(at - 1, -1, -1):
-        if code[i] in OPENERS:
-            depth += 1
-        elif code[i] in places.CLOSERS:
-            if depth == 0:
-                return code[i], i
-            depth -= 1
-    return "", 0
+    return next(((code[i], i) for i in before(code, at) if code[i] in places.CLOSERS), ("", 0))
 
 
 def has_no_switch(code, place):

@@ -343,11 +343,8 @@ TEST_CASE("packets_of_an_earlier_connection_do_not_fit") {
 TEST_CASE("a_nic_says_once_which_one_it_is") {
   fake_verbs_reset();
   Setup setup;
-  log_configure(LogLevel::kInfo, "");
-  gshmem::test::StderrCapture log;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  const std::vector<std::string> said = log.writes();
-  log_configure(LogLevel::kWarn, "");
+  std::unique_ptr<Mlx5Nic> nic;
+  const auto said = gshmem::test::said_at_info([&] { nic = setup.open(); });
   REQUIRE(said.size() == 1);
   CHECK_THAT(said[0], Catch::Contains("INFO: network: " + nic->describe()));
   CHECK_THAT(nic->describe(), Catch::StartsWith("mlx5: mlx5_7 port 1 ("));

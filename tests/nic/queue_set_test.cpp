@@ -247,14 +247,7 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
   both.run();
   CHECK((both.in_gpu_memory && both.memories.back().kind == MemoryKind::kGpu));
   CHECK(both.completions == 40);  // 20 queues by each port
-  log_configure(LogLevel::kInfo, "");
-  std::vector<std::string> lines;
-  {
-    test::StderrCapture log;
-    one.run();
-    lines = log.writes();
-  }
-  log_configure(LogLevel::kWarn, "");
+  const auto lines = test::said_at_info([&] { one.run(); });
   REQUIRE_FALSE(lines.empty());
   CHECK_THAT(lines[0], Catch::Contains("INFO: work queues are in host memory: no peer memory"));
   asked.run();
@@ -270,14 +263,7 @@ TEST_CASE("a_host_thread_rings_where_no_gpu_can_unless_the_gpu_has_to") {
   has_to.doorbell = DoorbellChoice::kGpu;
   can.run();
   CHECK(can.by_registers);
-  log_configure(LogLevel::kInfo, "");
-  std::vector<std::string> lines;
-  {
-    test::StderrCapture log;
-    cannot.run();
-    lines = log.writes();
-  }
-  log_configure(LogLevel::kWarn, "");
+  const auto lines = test::said_at_info([&] { cannot.run(); });
   CHECK_FALSE(cannot.by_registers);
   REQUIRE(lines.size() == 1);
   CHECK_THAT(lines[0],

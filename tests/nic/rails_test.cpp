@@ -120,12 +120,11 @@ TEST_CASE("all_pes_use_as_many_ports_as_the_one_that_has_fewest") {
   for (const Ports& ports : open_on_all({all, all})) CHECK(ports.size() == 3);
   // Said by one PE.
   for (const bool alone : {false, true}) {
-    test::StderrCapture capture;
-    log_configure(LogLevel::kInfo, "");
-    const auto some = alone ? open_on_all({fewer}) : open_on_all({all, fewer});
-    log_configure(LogLevel::kWarn, "");
     std::string said;
-    for (const std::string& line : capture.writes()) said += line;
+    for (const std::string& line : test::said_at_info([&] {
+           (void)(alone ? open_on_all({fewer}) : open_on_all({all, fewer}));
+         }))
+      said += line;
     const std::string why = std::string("GSHMEM_NICS_PER_PE=8, but all PEs use 2: PE ") +
                             (alone ? "0" : "1") + " found no more";
     CHECK_THAT(said, Catch::Contains(why));

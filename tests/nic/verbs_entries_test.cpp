@@ -21,27 +21,20 @@ Words words(const void* at, std::size_t count) {
   for (std::uint32_t& each : all) each = be32toh(each);
   return all;
 }
-mlx5dv_qp memory_of(ibv_qp* qp) {
-  mlx5dv_qp shown{};
+/// `in`: where mlx5dv_init_obj has the object and what is shown of it.
+template <class Shown, class Object, class In>
+Shown shown(Object* object, In mlx5dv_obj::*in, std::uint64_t type) {
+  Shown memory{};
   mlx5dv_obj obj{};
-  obj.qp = {qp, &shown};
-  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP) == 0);
-  return shown;
+  obj.*in = {object, &memory};
+  REQUIRE(mlx5dv_init_obj(&obj, type) == 0);
+  return memory;
 }
+mlx5dv_qp memory_of(ibv_qp* qp) { return shown<mlx5dv_qp>(qp, &mlx5dv_obj::qp, MLX5DV_OBJ_QP); }
 mlx5dv_srq memory_of(ibv_srq* srq) {
-  mlx5dv_srq shown{};
-  mlx5dv_obj obj{};
-  obj.srq = {srq, &shown};
-  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ) == 0);
-  return shown;
+  return shown<mlx5dv_srq>(srq, &mlx5dv_obj::srq, MLX5DV_OBJ_SRQ);
 }
-mlx5dv_cq memory_of(ibv_cq* cq) {
-  mlx5dv_cq shown{};
-  mlx5dv_obj obj{};
-  obj.cq = {cq, &shown};
-  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ) == 0);
-  return shown;
-}
+mlx5dv_cq memory_of(ibv_cq* cq) { return shown<mlx5dv_cq>(cq, &mlx5dv_obj::cq, MLX5DV_OBJ_CQ); }
 std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
 std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 std::uint16_t next_of(const mlx5dv_srq& srq, std::uint32_t index) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "host/base/error.h"
+#include "host/base/log.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -45,5 +46,15 @@ class StderrCapture {
   int saved_ = -1;
   int read_end_ = -1;
 };
+
+/// What `run` writes where lines of the log from INFO on are shown.
+template <class Run>
+std::vector<std::string> said_at_info(Run run) {
+  StderrCapture capture;
+  log_configure(LogLevel::kInfo, "");
+  run();
+  log_configure(LogLevel::kWarn, "");
+  return capture.writes();
+}
 
 }  // namespace gshmem::test

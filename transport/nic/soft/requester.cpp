@@ -103,6 +103,7 @@ bool Requester::fetch(QueuePair& qp, std::int64_t now) {
 
 /// The entry after the last one, where a doorbell says that there are more than can be.
 void Requester::take_missing(QueuePair& qp) {
+  qp.jumped = false;  // so that it comes to rest
   Operation& op = qp.operations.emplace_back();
   op.entry = qp.fetched;
   op.entries = 0;
