@@ -84,8 +84,8 @@ def main():
             with open(marks, "wb") as file:
                 file.truncate(1 << 16)
             said = subprocess.run([one], capture_output=True, text=True, check=True,
-                                  env={**os.environ, "GSHMEM_TEST_CHANGE": str(1000 + i),
-                                       "GSHMEM_TEST_REACHED": marks}).stdout
+                                  env={**os.environ, "MUTATION_CHANGE": str(1000 + i),
+                                       "MUTATION_REACHED": marks}).stdout
             with open(marks, "rb") as file:
                 reached = file.read()[1000 + i] == 1
             if said.strip() != line.strip() or not reached:

@@ -2,6 +2,7 @@
 """Which of all small changes of host code do the tests see?
 
 Usage: survey.py FOLDER [--files REGEX] [--numbers N...] [--seed S] [--seconds S] [--jobs J] [--keep]
+                 [--before FOLDER]
 builds a copy of the sources in FOLDER in which every change can be switched on (switches.py), runs
 each test once to learn which changes it reaches, and then, for each change, the tests that reach it
 until one fails: those first that saw changes of the same file, then quick and narrow ones. So a
@@ -14,8 +15,9 @@ FOLDER/verdicts.json the verdicts:
   not seen   all tests that reach it pass
   open       so do those tried; the others take longer than --cap seconds
   unreached  no test reaches it, or its code is for a GPU, or evaluated by the compiler
-GSHMEM_TEST_CHANGE=number switches one on for any program of FOLDER/tree/build/release by hand.
---keep takes the build and what the tests reach as the last run left them. Root and Linux are needed.
+MUTATION_CHANGE=number switches one on for any program of FOLDER/tree/build/release by hand.
+--keep takes the build and what the tests reach as the last run left them. --before names the folder of
+an earlier run: what saw a change then is tried first. Root and Linux are needed.
 """
 import argparse
 import json
@@ -159,7 +161,7 @@ def reached_by(test, scratch):
     """How the test ends without a change, how long it takes, and what it reaches."""
     with tempfile.NamedTemporaryFile(dir=scratch) as marks:
         marks.truncate(CHANGES)
-        how, took = run_test(test, {"GSHMEM_TEST_REACHED": marks.name}, 600)
+        how, took = run_test(test, {"MUTATION_REACHED": marks.name}, 600)
         return how, took, [number for number, byte in enumerate(marks.read()) if byte]
 
 
@@ -168,7 +170,7 @@ def judged(number, rows, tests, sound):
     broken = []
     for index, usual in rows:
         limit = 5 * usual + 8
-        how, _ = run_test(tests[index], {"GSHMEM_TEST_CHANGE": str(number)}, limit)
+        how, _ = run_test(tests[index], {"MUTATION_CHANGE": str(number)}, limit)
         if how == "passed":
             continue
         if index not in sound and run_test(tests[index], {}, limit)[0] != "passed":
@@ -263,21 +265,32 @@ def learn(servers, tests):
     return by_change
 
 
-def chosen(rows, saw, cap, most):
-    """The tests that are tried, within the time: those first that saw changes of the same file, then
-    the quickest ones that reach little else."""
+def seen_before(folder):
+    """Of the changes that an earlier run saw: file, operator, lines before and after -> test."""
+    with open(os.path.join(folder, "changes.json"), encoding="utf-8") as file:
+        rows = {number: (file, *change) for number, file, _, *change in json.load(file)}
+    with open(os.path.join(folder, "verdicts.json"), encoding="utf-8") as report:
+        return {rows[number]: by for number, verdict, by, _ in map(json.loads, report)
+                if verdict == "seen"}
+
+
+def chosen(rows, saw, first, cap, most):
+    """The tests that are tried, within the time: the one that saw it before, those that saw changes of
+    the same file, then the quickest ones that reach little else."""
     tried, spent = [], 0
-    for index, took, width in sorted(rows, key=lambda row: row[1] * row[2] / (1 + 99 * saw[row[0]])):
+    for index, took, width in sorted(rows, key=lambda row: (
+            row[0] != first, row[1] * row[2] / (1 + 99 * saw[row[0]]))):
         if not tried or (spent + took <= cap and len(tried) < most):
             tried.append((index, took))
             spent += took
     return tried
 
 
-def judge(servers, tests, numbers, file_of, by_change, options, report):
+def judge(servers, tests, numbers, rows, by_change, options, report):
     """All of them; returns the number of each verdict."""
     counts, broken, saw = Counter(), Counter(), defaultdict(Counter)
     names = {test["name"]: index for index, test in enumerate(tests)}
+    before = seen_before(options.before) if options.before else {}
 
     def tell(number, verdict, by="", how=""):
         counts[verdict] += 1
@@ -292,13 +305,15 @@ def judge(servers, tests, numbers, file_of, by_change, options, report):
         for index in fails:
             broken[tests[index]["name"]] += 1
         if verdict == "seen":
-            saw[file_of[number]][names[by]] += 1
+            saw[rows[number][1]][names[by]] += 1
         if verdict == "not seen" and len(tried) < len(by_change[number]):
             verdict = "open"
         tell(number, verdict, by, how)
 
     def put(number):
-        return number, chosen(by_change[number], saw[file_of[number]], options.cap, options.most)
+        _, file, _, *change = rows[number]
+        first = names.get(before.get((file, *change)))
+        return number, chosen(by_change[number], saw[file], first, options.cap, options.most)
 
     for number in numbers:
         if number not in by_change:
@@ -320,6 +335,7 @@ def main():
     parser.add_argument("--cap", type=float, default=40, help="seconds of tests for a change")
     parser.add_argument("--most", type=int, default=60, help="tests for a change")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--before")
     options = parser.parse_args()
     if not has_overlays():
         skip("root, unshare and overlayfs are needed")
@@ -355,8 +371,8 @@ def main():
     random.Random(options.seed).shuffle(numbers)
     end = options.seconds and time.monotonic() + options.seconds
     with open(os.path.join(options.folder, "verdicts.json"), "w", encoding="utf-8") as report:
-        counts = judge(Servers(tree.folder, tests, options.jobs, end), tests, numbers,
-                       [row[1] for row in rows], by_change, options, report)
+        counts = judge(Servers(tree.folder, tests, options.jobs, end), tests, numbers, rows,
+                       by_change, options, report)
     with open(os.path.join(options.folder, "verdicts.json"), encoding="utf-8") as report:
         for number, verdict, *_ in sorted(map(json.loads, report)):
             if verdict == "not seen":

@@ -1,7 +1,7 @@
 // Changes of sources that are compiled in and switched on one at a time. switches.py puts these in.
 //
-// GSHMEM_TEST_CHANGE is the number of the change that is on; without it none is. The file that
-// GSHMEM_TEST_REACHED names, of kChanges bytes, gets a 1 for each change that is reached. What is
+// MUTATION_CHANGE is the number of the change that is on; without it none is. The file that
+// MUTATION_REACHED names, of kChanges bytes, gets a 1 for each change that is reached. What is
 // evaluated at compile time stays what it is.
 #pragma once
 #include <fcntl.h>
@@ -24,13 +24,13 @@ inline State state;
 [[gnu::noinline]] inline void begin() {
   static unsigned char nobody[kChanges];
   unsigned char* reached = nobody;
-  if (const char* file = std::getenv("GSHMEM_TEST_REACHED")) {
+  if (const char* file = std::getenv("MUTATION_REACHED")) {
     const int fd = ::open(file, O_RDWR | O_CLOEXEC);
     void* const at = ::mmap(nullptr, kChanges, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED) reached = static_cast<unsigned char*>(at);
     if (fd >= 0) ::close(fd);
   }
-  const char* const chosen = std::getenv("GSHMEM_TEST_CHANGE");
+  const char* const chosen = std::getenv("MUTATION_CHANGE");
   state.chosen = chosen != nullptr ? std::atoi(chosen) : -1;
   __atomic_store_n(&state.reached, reached, __ATOMIC_RELEASE);
 }

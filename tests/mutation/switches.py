@@ -1,5 +1,5 @@
 """All places of a source in one text, each with a switch: a build of it has every change in it, and
-GSHMEM_TEST_CHANGE=number puts one on (switches.h).
+MUTATION_CHANGE=number puts one on (switches.h).
 
 switched() keeps line numbers. Changes for which there is no such text, or of what is evaluated at
 compile time, are left out or stay off. Of a longer chain, a || b || c, all that stands before the
