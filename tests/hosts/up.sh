@@ -9,7 +9,7 @@ set -eu
 folder=$1
 n=$2
 networks=${3:-one}
-prefix=gshmem$$-
+prefix=gshmem.${folder##*.}-  # of mktemp: process numbers are one namespace's own
 echo "$prefix" > "$folder/prefix"
 echo "127.0.0.1 localhost" > "$folder/hosts"
 : > "$folder/namespaces"
