@@ -100,9 +100,11 @@ Finding link_of(const Machine& machine, const PciDevice& device, bool is_gpu) {
   std::string slot = "the root port does not say more";
   if (device.path.size() > 1) {
     const std::string& above = device.path[device.path.size() - 2];
-    slot = strprintf("the port above, %s, can do x%d at %s", above.c_str(),
-                     pci_number(machine, above, "max_link_width"),
-                     first_line(pci_folder(machine, above) / "max_link_speed").c_str());
+    const int lanes = pci_number(machine, above, "max_link_width");
+    const std::string fastest = first_line(pci_folder(machine, above) / "max_link_speed");
+    slot = "the port above, " + above + ", " +
+           (lanes > 0 ? strprintf("can do x%d at %s", lanes, fastest.c_str())
+                      : "does not say what it can do");
   }
   const std::string fix =
       "reseat the card, or another slot; then sudo lspci -vvs " + device.address + " | grep Lnk";

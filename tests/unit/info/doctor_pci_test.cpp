@@ -273,7 +273,8 @@ TEST_CASE("downgraded_links_are_problems_but_slow_idle_gpus_hints") {
   FakeMachine near;
   near.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:01:00.0", "InfiniBand",
            link("16.0 GT/s PCIe", "16"));
-  expect_one(check_pci_link(near.machine), Verdict::kProblem, "the port above, 0000:00:01.0");
+  expect_one(check_pci_link(near.machine), Verdict::kProblem,
+             "the port above, 0000:00:01.0, does not say what it can do");
   FakeMachine alone;
   alone.nic("mlx5_0", "pci0000:00/0000:00:01.0", "InfiniBand", link("16.0 GT/s PCIe", "16"));
   expect_one(check_pci_link(alone.machine), Verdict::kProblem, "the root port does not say more");
