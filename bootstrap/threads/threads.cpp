@@ -48,7 +48,7 @@ class ThreadRank final : public Bootstrap {
         if (piece.left != bytes - at) fail_sizes(bytes, rank, at + piece.left);
         std::copy_n(piece.data, piece.bytes, to);
       }
-      at += std::min(bytes - at, Board::kPieceBytes);
+      at += Board::kPieceBytes;
     } while (at < bytes);
   }
 

@@ -352,7 +352,11 @@ int gshmemx_last_fault(gshmemx_fault_t* info) {
   gshmemx_fault_t fault{};
   fault.pe = -1;
   Pe* pe = current_pe();
-  (void)(pe ? pe->faults().last(&fault) : get_init_error(&fault));  // else it stays GSHMEMX_SUCCESS
+  if (pe) {
+    (void)pe->faults().last(&fault);  // false: it stays GSHMEMX_SUCCESS
+  } else {
+    get_init_error(&fault);
+  }
   if (info) *info = fault;
   return fault.code;
 }

@@ -341,10 +341,8 @@ void set_init_error(const Error& error) {
   std::snprintf(init_error->message, sizeof(init_error->message), "%s", error.what());
 }
 
-bool get_init_error(gshmemx_fault_t* info) {
-  if (!init_error) return false;
-  *info = *init_error;
-  return true;
+void get_init_error(gshmemx_fault_t* info) {
+  if (init_error) *info = *init_error;
 }
 
 }  // namespace gshmem

@@ -47,8 +47,8 @@ void process_add(std::unique_ptr<Pe> pe, Ownership ownership);
 /// whatever thread. False when it is no PE of this process.
 [[nodiscard]] bool process_bind_thread(const void* handle);
 
-/// Why init failed last on this thread, for gshmemx_last_fault.
+/// Why init failed last on this thread, for gshmemx_last_fault. `info` stays as it is if none did.
 void set_init_error(const Error& error);
-[[nodiscard]] bool get_init_error(gshmemx_fault_t* info);
+void get_init_error(gshmemx_fault_t* info);
 
 }  // namespace gshmem

@@ -258,7 +258,6 @@ class Decoder {
   }
 
   void result(std::uint64_t bytes) {
-    wqe().length = bytes;
     if (!ok()) return;
     if (left_ != kUnitBytes) {
       return fail(WqeError::kLocalOperation,

@@ -120,11 +120,9 @@ void ActiveMessages::copy_failed(MessageBuffer& buffer, const Error& error) {
 }
 
 void ActiveMessages::post_receive(MessageBuffer& buffer) {
-  buffer.answers = nullptr;
   const ssize_t result = fi_recv(
       setup_.lanes[buffer.lane].endpoint(), buffer.memory, sizeof(MessageHeader) + sizes_.payload,
       receives_.descriptor(buffer.lane), FI_ADDR_UNSPEC, static_cast<Context*>(&buffer));
-  buffer.state = State::kPosted;
   if (result == 0) return;
   if (result == -FI_EAGAIN) {
     to_post_.push_back(&buffer);
@@ -215,7 +213,6 @@ void ActiveMessages::received(MessageBuffer& buffer, const Completion& completio
   }
   const MessageHeader& header = buffer.header();
   buffer.pe = static_cast<int>(header.source);
-  buffer.state = State::kWaiting;
   if (header.kind == MessageKind::kReply) {
     take_reply(buffer);
     return;

@@ -160,8 +160,6 @@ void ActiveMessages::take_result(MessageBuffer& buffer, MessageBuffer& request) 
                               request.operation->describe() + ": refused by the target"));
     return;
   }
-  buffer.request = header.request;
-  buffer.state = State::kWriting;
   if (reads) {
     start_copy(buffer, [&] {
       return setup_.heap.start_write(request.local, buffer.payload(), header.bytes);

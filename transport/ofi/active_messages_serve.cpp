@@ -59,7 +59,6 @@ bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
   answer->answers = &buffer;
   buffer.answers = answer;
   buffer.begun = !queue.abandoned();
-  buffer.old = 0;
   const MessageHeader& header = buffer.header();
   if (queue.abandoned()) {
     reply(*answer, buffer, static_cast<std::uint8_t>(abi::Syndrome::kFlush));
@@ -69,7 +68,6 @@ bool ActiveMessages::begin(MessageBuffer& buffer, Served& queue) {
     refuse(*answer, buffer, syndrome);
     return true;
   }
-  buffer.state = State::kWriting;
   switch (header.kind) {
     case MessageKind::kWrite:
       start_copy(buffer, [&] {

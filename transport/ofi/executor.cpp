@@ -19,7 +19,7 @@ constexpr unsigned kRoundsPerLook = 16;
 
 Executor::Executor(const Setup& setup)
     : setup_(setup),
-      probes_(setup.lanes, setup.peers, setup.pool, setup.probe_offset, setup.services.timeout),
+      probes_(setup.lanes, setup.peers, setup.pool, setup.probe_offset),
       queues_(setup.doorbells),
       reported_(setup.peers.size()) {}
 

@@ -106,7 +106,6 @@ Registered Fabric::register_memory(const nic::Region& region, std::uint64_t acce
   Registered memory;
   Fid<fid_mr> mr;
   memory.base = static_cast<std::uint8_t*>(region.base);
-  memory.bytes = region.bytes;
   iovec where{region.base, region.bytes};
   fi_mr_attr attr{};
   attr.mr_iov = &where;

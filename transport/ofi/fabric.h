@@ -51,7 +51,6 @@ struct Context {
 struct Registered {
   const fid_mr* region = nullptr;
   std::uint8_t* base = nullptr;
-  std::uint64_t bytes = 0;
   void* descriptor = nullptr;     ///< for local use
   std::uint64_t key = 0;          ///< for remote use
   std::uint64_t remote_base = 0;  ///< address of its first byte for peers

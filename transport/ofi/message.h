@@ -54,19 +54,16 @@ struct MessageBuffer : Context {
     kReading,   ///< the heap into the payload; then sent
     kToSend,    ///< the provider had no place
     kSent,      ///< the provider has it
-    kPosted,    ///< waits for a message
-    kWaiting,   ///< received, waits for its turn or for a reply buffer
-    kWriting,   ///< the payload or a result into the heap, or an atomic is carried out
     kAwaiting,  ///< a request that is sent and not answered
   };
   std::uint8_t* memory = nullptr;
   Role role = Role::kReceive;
-  State state = State::kFree;
-  bool answered = true;   ///< a request that waits for no reply, or not any more
-  bool begun = false;     ///< by the queue that it is for (Inbound::next)
-  int pe = -1;            ///< at the other end
-  std::size_t index = 0;  ///< among those of its role
-  std::size_t lane = 0;   ///< of a receive
+  State state = State::kFree;  ///< of a request or a reply
+  bool answered = true;        ///< a request that waits for no reply, or not any more
+  bool begun = false;          ///< by the queue that it is for (Inbound::next)
+  int pe = -1;                 ///< at the other end
+  std::size_t index = 0;       ///< among those of its role
+  std::size_t lane = 0;        ///< of a receive
   Ticket ticket = kNoTicket;
   std::uint64_t request = 0;
   std::uint64_t local = 0;           ///< where a READ's data goes

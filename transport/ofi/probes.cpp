@@ -21,15 +21,12 @@ constexpr auto kRefused = seconds(5);
 
 }  // namespace
 
-Probes::Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
-               Clock::duration timeout)
+Probes::Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word)
     : lanes_(lanes),
       memory_(memory),
       landing_(memory.base + word + sizeof(std::uint64_t)),
-      patience_(kRefused),
       known_(peers.size()),
       unanswered_(peers.size()) {
-  if (timeout.count() > 0) patience_ = std::min<Clock::duration>(patience_, timeout);
   for (Peer& peer : peers) probes_.push_back({{{}, this}, &peer, peer.home});
 }
 
@@ -96,9 +93,9 @@ void Probes::waiting(int pe, Clock::time_point since, Clock::time_point now) {
   if (probe.refused == Clock::time_point{} || probe.answers != peer.answers) {
     probe.refused = now;
     probe.answers = peer.answers;
-  } else if (now - probe.refused > patience_) {
+  } else if (now - probe.refused > kRefused) {
     lose(peer, strprintf("PE %d: no connection can be made since %g s", peer.pe,
-                         std::chrono::duration<double>(patience_).count()));
+                         std::chrono::duration<double>(kRefused).count()));
   }
 }
 

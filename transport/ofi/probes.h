@@ -20,8 +20,7 @@ namespace gshmem::ofi {
 class Probes final : private CompletionSink {
  public:
   /// `memory` holds the word for peers at `word`, and 8 bytes after it the place of theirs.
-  Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word,
-         Clock::duration timeout);
+  Probes(Lanes& lanes, std::vector<Peer>& peers, const LaneMemory& memory, std::uint64_t word);
 
   // The thread that starts queues.
   void expect(Peer& peer);  ///< the first time only
@@ -56,7 +55,6 @@ class Probes final : private CompletionSink {
   Lanes& lanes_;
   const LaneMemory& memory_;
   std::uint8_t* landing_;
-  Clock::duration patience_;  ///< how long the provider may refuse
   std::deque<Probe> probes_;  ///< by PE, by the lane of its small transfers
   std::vector<bool> known_;   ///< by PE, of the thread that starts queues
   std::vector<Probe*> to_send_;

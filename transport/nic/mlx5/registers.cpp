@@ -44,12 +44,11 @@ OwnedUar DoorbellRegisters::allocate() {
 
 const mlx5dv_devx_uar& DoorbellRegisters::take() {
   const std::size_t queue = queues_++;
-  if (queue == registers_.size() && queue < kMost && !no_more_) {
+  if (queue == registers_.size() && queue < kMost) {
     try {
       registers_.push_back(allocate());
     } catch (const Error& error) {
       if (registers_.empty()) throw;
-      no_more_ = true;
       GSHMEM_INFO("queues share %zu doorbell registers: %s", registers_.size(), error.what());
     }
   }

@@ -34,7 +34,6 @@ class DoorbellRegisters {
   const Device& device_;
   std::vector<OwnedUar> registers_;
   std::size_t queues_ = 0;
-  bool no_more_ = false;
 };
 
 }  // namespace gshmem::nic::mlx5

@@ -110,7 +110,7 @@ void Requester::arrived(QueuePair& qp, Operation& op, std::int64_t now) {
 void Requester::settle(std::int64_t now) {
   for (const Arrival& arrival : arrivals_) {
     QueuePair* qp = context_.find_qp(arrival.qpn);
-    if (qp == nullptr || qp->state != QpState::kRts) continue;
+    if (qp == nullptr) continue;
     Operation* op = find(*qp, arrival.psn, arrival.epoch);
     if (op == nullptr) continue;
     if (local(*qp, op->wqe.local).settle() && lost_writes() == op->losses) {

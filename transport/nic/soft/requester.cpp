@@ -73,7 +73,6 @@ void Requester::ring(QueuePair& qp, std::uint16_t producer) {
 bool Requester::progress(QueuePair& qp, std::int64_t now) {
   land_trailing(qp, now);
   if (qp.state == QpState::kError) return flush(qp, now);
-  if (qp.state != QpState::kRts) return false;
   if (qp.operations.empty() && qp.fetched == qp.producer && !qp.jumped) return false;
   if (qp.skip_until_ns == 0) {
     qp.skip_until_ns =
@@ -107,7 +106,6 @@ void Requester::take_missing(QueuePair& qp) {
   Operation& op = qp.operations.emplace_back();
   op.entry = qp.fetched;
   op.entries = 0;
-  op.number = qp.wqes++;
   set_failed(qp, op, kLocalOperation, 0);
 }
 
@@ -159,7 +157,7 @@ void Requester::inspect(QueuePair& qp, Operation& op) {
     context_.checker.remark(strprintf("queue pair 0x%x: %s", qp.number, result.remark.c_str()),
                             op.raw.data(), op.raw.size());
   }
-  if (op.wqe.length > std::uint64_t{1} << std::min(qp.rtr.log_message_max, 31u)) {
+  if (op.wqe.length > std::uint64_t{1} << qp.rtr.log_message_max) {
     return reject(qp, op, kLocalLength, "longer than log_msg_max");
   }
   qp.unsignalled = op.wqe.signalled ? 0 : qp.unsignalled + op.entries;
@@ -325,7 +323,6 @@ bool Requester::flush(QueuePair& qp, std::int64_t now) {
     qp.retired = op.entry + op.entries;
     complete(qp, op);
     qp.operations.pop_front();
-    qp.next = 0;
     moved = true;
   }
 }
@@ -357,7 +354,7 @@ void Requester::ring_by_record(QueuePair& qp) {
 
 void Requester::check_record(QueuePair& qp, std::int64_t now) {
   if (qp.state != QpState::kRts || qp.attributes.no_record) return;
-  if (qp.rescued_ns != 0 && now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
+  if (now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
   const std::uint16_t record = record_of(qp);
   const auto rung = static_cast<std::uint16_t>(qp.producer);
   const auto ahead = static_cast<std::uint16_t>(record - rung);

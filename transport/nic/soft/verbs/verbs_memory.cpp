@@ -11,16 +11,13 @@ ibv_pd* own_pd(ibv_pd* pd) {
 }
 
 /// Flags the engine is told about. The kernel refuses what it does not know, except the optional
-/// ones; it refuses remote writing without local writing (Linux include/rdma/ib_verbs.h,
-/// ib_check_mr_access).
+/// ones (Linux include/rdma/ib_verbs.h, ib_check_mr_access); the rest of its rules is the engine's.
 std::uint32_t check_access(unsigned access) {
   constexpr unsigned harmless = IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB;
   constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   require_call((access & (IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND)) == 0, EOPNOTSUPP);
   require_call((access & ~(known | harmless | IBV_ACCESS_OPTIONAL_RANGE)) == 0, EINVAL);
-  const bool remote_changes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-  require_call(!remote_changes || (access & IBV_ACCESS_LOCAL_WRITE) != 0, EINVAL);
   return access & (known | IBV_ACCESS_RELAXED_ORDERING);
 }
 
