@@ -2,15 +2,15 @@
 """Which of all small changes of host code do the tests see?
 
 Usage: survey.py FOLDER [--files REGEX] [--numbers N...] [--seed S] [--seconds S] [--jobs J] [--keep]
-                 [--before FOLDER]
+                 [--before FOLDER] [--first N] [--cap S] [--most N]
 builds a copy of the sources in FOLDER in which every change can be switched on (switches.py), runs
 each test once to learn which changes it reaches, and then, for each change, the tests that reach it
 until one fails: those first that saw changes of the same file, then quick and narrow ones. So a
 change costs a second or two, where one that is compiled (mutate.py --random) costs a minute.
 
 The changes come in an order drawn by the seed, so that what was judged when the time is up is a fair
-sample. FOLDER/changes.json has the rows [number, file, line, operator, before, after],
-FOLDER/verdicts.json the verdicts:
+sample; --first N of them are a draw, as mutate.py --random N makes one. FOLDER/changes.json has the
+rows [number, file, line, operator, before, after], FOLDER/verdicts.json the verdicts:
   seen       a test fails with it, and passes without it
   not seen   all tests that reach it pass
   open       so do those tried; the others take longer than --cap seconds
@@ -336,6 +336,7 @@ def main():
     parser.add_argument("--most", type=int, default=60, help="tests for a change")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--before")
+    parser.add_argument("--first", type=int)
     options = parser.parse_args()
     if not has_overlays():
         skip("root, unshare and overlayfs are needed")
@@ -369,6 +370,7 @@ def main():
                and row[0] not in equivalent and row[0] not in set(left_out)
                and (not options.numbers or row[0] in options.numbers)]
     random.Random(options.seed).shuffle(numbers)
+    numbers = numbers[:options.first]
     end = options.seconds and time.monotonic() + options.seconds
     with open(os.path.join(options.folder, "verdicts.json"), "w", encoding="utf-8") as report:
         counts = judge(Servers(tree.folder, tests, options.jobs, end), tests, numbers, rows,
