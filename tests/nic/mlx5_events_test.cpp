@@ -1,11 +1,14 @@
 // Events of Mlx5Nic over a table of functions of the test's own: what is an error, what is only
 // remembered, and that the thread that reads them ends.
+#include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/patience.h"
 #include "tests/unit/base/capture.h"
 #include "transport/nic/mlx5/port_history.h"
 
 #include <catch2/catch.hpp>
+
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -354,6 +357,39 @@ TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   REQUIRE(texts.size() == 1);
   CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7: the device is gone"));
   nic->stop();
+}
+
+TEST_CASE("a_device_that_is_gone_is_known_by_each_end_that_its_file_can_have") {
+  const short revents = GENERATE(short{POLLERR}, short{POLLHUP}, short{POLLNVAL});
+  fake_verbs_reset();
+  Setup setup;
+  Told told(setup);
+  const std::unique_ptr<Mlx5Nic> nic = setup.open();
+  FakeVerbs::remove_with(revents);
+  nic->start();
+  const auto texts = told.first();
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7: the device is gone"));
+  nic->stop();
+}
+
+TEST_CASE("events_that_cannot_be_watched_are_told_to_who_looks_for_it") {
+  for (const bool can : {true, false}) {
+    fake_verbs_reset();
+    if (!can) fake_verbs().fail_named = "mlx5dv_devx_subscribe_devx_event";
+    Setup setup;
+    setup.api = fake_verbs_api_with_device_events();
+    const std::unique_ptr<Mlx5Nic> nic = setup.open();
+    nic->use_queue_memory(setup.memory.queue_region());
+    gshmem::test::StderrCapture log;
+    log_configure(LogLevel::kDebug, "");
+    (void)nic->create_queue(Memory::place(0));
+    log_configure(LogLevel::kWarn, "");
+    const std::vector<std::string> lines = log.writes();
+    REQUIRE(lines.size() == (can ? 0 : 4));
+    if (!can)
+      CHECK_THAT(lines[0], Catch::Contains("DEBUG: queue 0: event 0x5 cannot be watched: error 5"));
+  }
 }
 
 }  // namespace gshmem::nic::mlx5

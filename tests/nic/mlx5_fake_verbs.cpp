@@ -1,6 +1,7 @@
 #include "tests/nic/mlx5_fake_verbs.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -98,7 +99,8 @@ int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
   return none ? -1 : 0;
 }
 int query_gid_ex(ibv_context*, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry,
-                 std::uint32_t, std::size_t) {
+                 std::uint32_t flags, std::size_t bytes) {
+  if (flags != 0 || bytes != sizeof(*entry)) return EINVAL;
   const int wanted = static_cast<int>(index);
   if (fails("ibv_query_gid_ex") || wanted != current->gid_index) return ENODATA;
   *entry = {};
@@ -156,7 +158,11 @@ ibv_cq* create_cq(ibv_context*, int entries, void*, ibv_comp_channel*, int vecto
 }
 int destroy_cq(ibv_cq* cq) { return release("ibv_destroy_cq", cq); }
 ibv_qp* create_qp(ibv_pd*, ibv_qp_init_attr* init) {
-  if (init->send_cq == nullptr || init->recv_cq == nullptr || init->qp_type != IBV_QPT_RC) {
+  const ibv_qp_cap& cap = init->cap;
+  const bool has_room =
+      cap.max_send_wr > 0 && cap.max_recv_wr > 0 && cap.max_send_sge > 0 && cap.max_recv_sge > 0;
+  if (init->send_cq == nullptr || init->recv_cq == nullptr || init->qp_type != IBV_QPT_RC ||
+      !has_room) {
     errno = EINVAL;
     return nullptr;
   }
@@ -234,8 +240,8 @@ int general_cmd(ibv_context*, const void* in, std::size_t in_bytes, void* out,
   } else if (type == 0) {
     caps[0x04] = current->no_record ? 0x80 : 0;  // hca_cap_2
     caps[0x11] = current->log_queue_max;         // log_max_qp_sz
-    caps[0x29] = 4;                              // log_max_ra_req_qp
-    caps[0x2b] = 4;                              // log_max_ra_res_qp
+    caps[0x29] = current->log_reads;             // log_max_ra_req_qp
+    caps[0x2b] = current->log_reads;             // log_max_ra_res_qp
     caps[0x3f] = current->cqe_version;
     caps[0x43] = static_cast<std::uint8_t>((current->atomics ? 2 : 0) |          // atomic
                                            (current->timestamps >= 0 ? 4 : 0));  // roce
@@ -275,7 +281,7 @@ int obj_destroy(mlx5dv_devx_obj* object) {
 }
 int qp_query(ibv_qp*, const void*, std::size_t, void* out, std::size_t out_bytes) {
   std::memset(out, 0, out_bytes);
-  static_cast<std::uint8_t*>(out)[0x24] = 0x21;  // counter_set_id
+  static_cast<std::uint8_t*>(out)[0x24] = current->counter_set;  // counter_set_id
   return simple("QUERY_QP");
 }
 int query_eqn(ibv_context*, std::uint32_t vector, std::uint32_t* eqn) {
@@ -348,6 +354,15 @@ std::pair<bool, bool> FakeVerbs::non_blocking() {
 
 void FakeVerbs::remove() {
   for (const int fd : {event_sockets[1], device_sockets[1]}) shutdown(fd, SHUT_WR);
+}
+
+void FakeVerbs::remove_with(short revents) {
+  int ends[2];
+  (void)!pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+  // The end for writing without a reader, or that for reading without a writer, or none at all.
+  if (revents != POLLNVAL) dup2(ends[revents == POLLERR ? 1 : 0], event_sockets[0]);
+  for (const int end : ends) close(end);
+  if (revents == POLLNVAL) close(std::exchange(event_sockets[0], -1));
 }
 
 std::vector<std::vector<std::uint8_t>> FakeVerbs::commands_of(std::uint16_t opcode) const {

@@ -36,11 +36,12 @@ struct FakeVerbs {
   std::uint16_t pkey = 0xffff;
   std::uint8_t cqe_version = 1, ports = 1;
   std::uint16_t wqe_bytes_max = 1024;
-  std::uint8_t log_queue_max = 15;
-  int registers = 1000;                         ///< doorbells that can still be had
-  bool no_record = false;                       ///< queue pairs may do without a doorbell record
-  std::uint8_t width = 0, speed = 0;            ///< of the port, as codes
-  std::uint32_t qp_state = 3, qp_counters = 0;  ///< what QUERY_QP answers, by place in the qpc
+  std::uint8_t log_queue_max = 15, log_reads = 4;  ///< of reads, in either direction
+  std::uint8_t counter_set = 0x21;                 ///< of the port
+  int registers = 1000;                            ///< doorbells that can still be had
+  bool no_record = false;                          ///< queue pairs may do without a doorbell record
+  std::uint8_t width = 0, speed = 0;               ///< of the port, as codes
+  std::uint32_t qp_state = 3, qp_counters = 0;     ///< what QUERY_QP answers, by place in the qpc
 
   // What it saw.
   std::vector<std::string> calls;
@@ -69,6 +70,8 @@ struct FakeVerbs {
   [[nodiscard]] static std::pair<bool, bool> non_blocking();
   /// Has the device go away: its files of events are readable for ever, and are at their end.
   static void remove();
+  /// Has it go away with an event of poll that nobody asks for, of the file of verbs alone.
+  static void remove_with(short revents);
   /// Commands with this opcode, in order.
   [[nodiscard]] std::vector<std::vector<std::uint8_t>> commands_of(std::uint16_t opcode) const;
 };

@@ -20,6 +20,8 @@ TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
   CHECK((sizes & static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))) != 0);
   CHECK((sizes & 4095) == 0);
   CHECK(sizes < 2 * 64 * 4096);
+  // Memory of the host may come in pieces of its pages.
+  CHECK(sizes < 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
 TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
@@ -222,6 +224,7 @@ TEST_CASE("gdr_off_forbids_gpu_memory") {
   region.kind = MemoryKind::kGpu;
   CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
              Catch::Contains("GSHMEM_GDR=off"));
+  CHECK_THAT(error_of([&] { nic->use_queue_memory(region); }), Catch::Contains("GSHMEM_GDR=off"));
 }
 
 TEST_CASE("bad_option_does_not_make_a_port_unusable") {

@@ -184,6 +184,7 @@ struct TwoQueues {
 
 TEST_CASE("ends_that_do_not_match_are_told_apart") {
   fake_verbs_reset();
+  fake_verbs().prefix = 5;
   Setup setup;
   const std::unique_ptr<Mlx5Nic> nic = setup.open();
   nic->use_queue_memory(setup.memory.queue_region());
@@ -262,6 +263,7 @@ TEST_CASE("configuration_reaches_the_device") {
   CHECK(static_cast<int>(init[0x33]) == 1);     // partition
   const auto rtr = fake_verbs().commands_of(0x503).at(0);
   CHECK(static_cast<int>(rtr[0x20]) == 0xbe);      // MTU 4096
+  CHECK(static_cast<int>(rtr[0x33]) == 1);         // partition
   CHECK(static_cast<int>(rtr[0x39]) == 1);         // own GID
   CHECK(static_cast<int>(rtr[0x51]) == 104 >> 2);  // DSCP
   CHECK(static_cast<int>(rtr[0x54]) == 3 << 4);    // priority
@@ -475,6 +477,9 @@ TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
   Region region = setup.memory.queue_region();
   region.kind = queues;
   nic->use_queue_memory(region);
+  region = setup.memory.heap_region();
+  region.kind = heap;
+  (void)nic->register_memory(region);
   const bool needs_dump = (nic->limits().flags & abi::kNicReadNeedsDump) != 0;
   INFO("heap " << static_cast<int>(heap) << ", queues " << static_cast<int>(queues) << ", ordered "
                << ordered);
