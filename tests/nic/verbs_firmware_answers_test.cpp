@@ -76,7 +76,8 @@ TEST_CASE("all capabilities of an InfiniBand port and of an Ethernet port") {
                 {0x3c, 0x00000001}, {0x40, 0x00000002}, {0x44, 0x80000001}, {0x48, 0x8000000c},
                 {0x4c, 0x80090000}, {0x50, 1008},       {0x64, 0x00140000}, {0x70, 0x10000000}};
   CHECK(capabilities(rig, 0) == general);
-  CHECK(capabilities(rig, 3) == Words{{0x08, 0x42000000}, {0x10, 0xf}, {0x14, 0xc}, {0x18, 0xc}});
+  const Words atomics{{0x08, 0x42000000}, {0x10, 0xf}, {0x14, 0xc}, {0x18, 0xc}};
+  CHECK(capabilities(rig, 3) == atomics);
   CHECK(capabilities(rig, 4).empty());
   CHECK(capabilities(rig, 0x20).empty());
   make_ethernet(device);
@@ -85,6 +86,7 @@ TEST_CASE("all capabilities of an InfiniBand port and of an Ethernet port") {
   general[0x40] = 6;      // roce, atomic
   CHECK(capabilities(rig, 0) == general);
   CHECK(capabilities(rig, 0x20) == Words{{0x5c, 0x40000000}});
+  CHECK(capabilities(rig, 3) == atomics);
 }
 
 TEST_CASE("all of a port's context, and of its addresses") {
@@ -526,6 +528,9 @@ TEST_CASE("reserved bits are remarked by their word, features that are not there
   bits(qp, kQpc + 0xd4, 0, 0, 1);
   REQUIRE(rig.run(qp).status == Status::kOk);
   CHECK(engine.take().front() == "remark CREATE_QP: reserved bits in word 0xec of the input");
+  bits(qp, kQpc, 0, 0, 1);
+  REQUIRE(rig.run(qp).status == Status::kOk);
+  CHECK(engine.take().front() == "remark CREATE_QP: reserved bits in word 0x18 of the input");
   const std::uint32_t number = rig.make_qp();
   engine.take();
   Bytes init = rst2init(number);

@@ -203,6 +203,14 @@ TEST_CASE("every reason for which RST2INIT is refused") {
     word(in, 0x10, 2);
     CHECK(rig.run(in).refused(Status::kBadParameter, Check::kOptionalMask));
   }
+  SECTION("an extended context") {
+    bits(in, 8, 31, 31, 1);
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kOptionalMask));
+  }
+  SECTION("a feature that is not there") {
+    bits(in, kQpc, 7, 4, 1);  // offload_type
+    CHECK(rig.run(in).refused(Status::kBadParameter, Check::kZeroField));
+  }
   CHECK(rig.state_of(qp) == 0);
 }
 
@@ -303,17 +311,41 @@ TEST_CASE("RTR2RTS takes the RNR timer that its mask names") {
   CHECK(timer() == (named ? before + 1 : before));
 }
 
-TEST_CASE("INIT2INIT that is refused for its atomic mode leaves everything as it was") {
+TEST_CASE("what is refused for its atomic mode leaves everything as it was") {
   Rig rig;
   const std::uint32_t qp = rig.make_qp();
   rig.move(qp, 1);
-  const bool named = GENERATE(false, true);
-  Bytes in = command_on(0x50e, qp, 0x110);
+  const bool named = GENERATE(false, true), rtr = GENERATE(false, true);
+  Bytes in = rtr ? init2rtr(qp, qp, Rig::kLid) : command_on(0x50e, qp, 0x110);
   word(in, 0x10, named ? 1 << 2 : 0);
   bits(in, kQpc + 0x90, 19, 16, 4);
   CHECK(rig.run(in).refused(Status::kBadParameter, Check::kAtomicMode));
   CHECK(rig.state_of(qp) == 1);
   CHECK(bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc + 0x90, 19, 16) == 3);
+}
+
+TEST_CASE("atomics without a mode are no matter where the mask does not name them") {
+  Rig rig;
+  const std::uint32_t qp = rig.make_qp();
+  rig.move(qp, 1);
+  for (Bytes in : {command_on(0x50e, qp, 0x110), init2rtr(qp, qp, Rig::kLid)}) {
+    bits(in, kQpc + 0x90, 13, 13, 1);  // rae
+    CHECK(rig.run(in).status == Status::kOk);
+    CHECK(bits_at(rig.run(command_on(0x50b, qp), 0x110).out, kQpc + 0x90, 19, 16) == 3);
+  }
+}
+
+TEST_CASE("commands find a queue pair of verbs while there is one, and do not destroy it") {
+  Rig rig;
+  const std::uint32_t qp = Engine::get().create_qp({});
+  const Bytes query = command_on(0x50b, qp);
+  CHECK(rig.run(query, 0x110).refused(Status::kBadResource, Check::kNumber));
+  rig.firmware.adopt_qp(qp);
+  CHECK(rig.run(query, 0x110).status == Status::kOk);
+  CHECK(rig.run(command_on(0x501, qp)).refused(Status::kBadResource, Check::kNumber));
+  CHECK(rig.run(query, 0x110).status == Status::kOk);
+  rig.firmware.forget_qp(qp);
+  CHECK(rig.run(query, 0x110).refused(Status::kBadResource, Check::kNumber));
 }
 
 TEST_CASE("INIT2INIT and INIT2RTR change access that their mask names") {

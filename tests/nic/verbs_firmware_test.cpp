@@ -1,4 +1,5 @@
 #include "tests/nic/verbs_firmware_rig.h"
+#include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -6,6 +7,20 @@
 #include <tuple>
 
 using namespace verbs_test;
+
+// The first one, because only so many lines of a kind are written in a second.
+TEST_CASE("a command that is refused is a line of the log with its opcode and the reason") {
+  Rig rig;
+  gshmem::test::StderrCapture log;
+  CHECK(rig.run(command(0x500, 0x10)).status == Status::kBadInputLength);
+  CHECK(rig.run(command(0x777, 8)).refused(Status::kBadOperation, Check::kOpcode));
+  const std::vector<std::string> lines = log.writes();
+  REQUIRE(lines.size() == 2);
+  CHECK_THAT(lines[0], Catch::Contains("WARN: soft NIC: command 0x500 CREATE_QP refused: status "
+                                       "0x50, syndrome 0x5f7c0002: input too short"));
+  CHECK_THAT(lines[1], Catch::Contains("WARN: soft NIC: command 0x777 ") &&
+                           Catch::Contains(" refused: status 0x2, syndrome 0x5f7c0001: unknown"));
+}
 
 TEST_CASE("unknown opcode is bad operation with its own syndrome") {
   Rig rig;
