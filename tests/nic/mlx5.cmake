@@ -10,7 +10,16 @@ endif()
 # Found as an installed gshmem finds them: in the lib folder beside the program's bin.
 gshmem_nic_test(mlx5_soft_test mlx5_soft_test.cpp mlx5_pe.cpp LIBS gshmem_nic_open ${mlx5_libs})
 add_dependencies(mlx5_soft_test gshnic_ibverbs gshnic_mlx5)
-target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic")
+set(unversioned_folder ${CMAKE_BINARY_DIR}/lib/unversioned)
+target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic"
+  UNVERSIONED_FOLDER="${unversioned_folder}")
+foreach(name ibverbs mlx5)
+  add_library(unversioned_${name} SHARED verbs_unversioned.cpp)
+  target_include_directories(unversioned_${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  set_target_properties(unversioned_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION 1
+    LIBRARY_OUTPUT_DIRECTORY ${unversioned_folder})
+  add_dependencies(mlx5_soft_test unversioned_${name})
+endforeach()
 
 gshmem_nic_test(rails_test rails_test.cpp LIBS gshmem_nic_open gshmem_nic_queues ${mlx5_libs})
 add_dependencies(rails_test gshnic_ibverbs gshnic_mlx5)

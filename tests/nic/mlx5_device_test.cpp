@@ -368,6 +368,19 @@ TEST_CASE("depths_of_queues_are_the_powers_of_two_that_entries_can_be_counted_by
   CHECK_FALSE(made(abi::kMaxQueueDepth * 2));
 }
 
+TEST_CASE("a_queue_without_a_record_is_rung_in_the_page_of_its_register") {
+  fake_verbs_reset();
+  fake_verbs().no_record = true;
+  const Setup setup;
+  const Device device(setup.api, wish_of(setup));
+  DoorbellRegisters bells(device);
+  for (int i = 0; i < 6; ++i) {
+    const mlx5dv_devx_uar& bell = bells.take();
+    const auto rung = reinterpret_cast<std::uintptr_t>(bells.doorbell_of(device, bell));
+    CHECK(rung / 4096 == reinterpret_cast<std::uintptr_t>(bell.reg_addr) / 4096);
+  }
+}
+
 TEST_CASE("a_port_of_infiniband_needs_no_gid") {
   fake_verbs_reset();
   fake_verbs().gid_index = 7;  // behind the table

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -358,6 +359,26 @@ TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
   run_pes(2, [](TestPe& pe, bootstrap::Bootstrap& boot) {
     check(!pe.write(1 - boot.rank(), 0, 0, 64, 64), "write failed");
   });
+}
+
+TEST_CASE("libraries_that_lack_a_call_are_refused_with_its_name") {
+  char folder[] = "/tmp/gshmem_verbs_XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  for (const char* name : {"libibverbs.so.1", "libmlx5.so.1"})  // those of another library
+    std::filesystem::create_symlink(GSHNIC_FOLDER "/libgshnic.so",
+                                    std::filesystem::path(folder) / name);
+  CHECK_THROWS_WITH(mlx5::VerbsApi::get(folder),
+                    Catch::Contains("/libibverbs.so.1 has no ibv_") &&
+                        Catch::Contains("@IBVERBS_") &&
+                        Catch::EndsWith(": gshmem needs rdma-core 28 or newer"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("libraries_without_versions_are_taken_by_the_names_of_their_calls") {
+  const mlx5::VerbsApi& api = mlx5::VerbsApi::get(UNVERSIONED_FOLDER);
+  CHECK(api.get_device_list != nullptr);
+  CHECK(api.obj_create != nullptr);
+  CHECK(api.umem_reg_ex != nullptr);
 }
 
 }  // namespace gshmem::nic

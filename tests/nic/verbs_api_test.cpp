@@ -87,13 +87,16 @@ TEST_CASE("registration takes what the kernel takes") {
   ibv_mr* zero = ibv_reg_mr_iova2(nic.pd, memory.get(), 1 << 16, 0,
                                   kAll | IBV_ACCESS_RELAXED_ORDERING | 1u << 29);
   ibv_mr* read_only = ibv_reg_mr(nic.pd, memory.get(), 64, 0);
-  REQUIRE((plain != nullptr && zero != nullptr && read_only != nullptr));
+  ibv_mr* byte =
+      ibv_reg_mr(nic.pd, inside, 1, kLocalWrite | IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB);
+  REQUIRE((plain != nullptr && zero != nullptr && read_only != nullptr && byte != nullptr));
   CHECK(plain->addr == inside);
   CHECK(plain->lkey != zero->lkey);
   CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
   CHECK(ibv_dereg_mr(plain) == 0);
   CHECK(ibv_dereg_mr(zero) == 0);
   CHECK(ibv_dereg_mr(read_only) == 0);
+  CHECK(ibv_dereg_mr(byte) == 0);
   errno = 0;
   CHECK(ibv_reg_dmabuf_mr(nic.pd, 0, 4096, 0, -1, 0) == nullptr);
   CHECK(errno == EOPNOTSUPP);
@@ -394,6 +397,12 @@ TEST_CASE("all attributes of the device and of its port") {
   port_expected.phys_state = 5;      // link up
   port_expected.link_layer = IBV_LINK_LAYER_INFINIBAND;
   CHECK(std::memcmp(&port, &port_expected, sizeof port) == 0);
+  std::memset(longer, 0xee, sizeof longer);
+  CHECK(verbs_get_ctx_op(nic.context, query_port)
+            ->query_port(nic.context, 1, reinterpret_cast<ibv_port_attr*>(longer),
+                         sizeof port + sizeof zero) == 0);
+  CHECK(std::memcmp(longer, &port_expected, sizeof port) == 0);
+  CHECK(std::memcmp(longer + sizeof port, zero, sizeof zero) == 0);
 
   const ibv_device& named = *nic.context->device;
   CHECK(named.node_type == IBV_NODE_CA);
@@ -424,6 +433,13 @@ TEST_CASE("what is asked of a port or an entry that is not there is an error") {
   CHECK(ibv_query_gid_ex(nic.context, 1, 0, &entry, 1) == EINVAL);
   CHECK(ibv_query_gid_ex(nic.context, 1, 0, &entry, 0) == 0);
   CHECK((entry.gid_index == 0 && entry.port_num == 1 && entry.ndev_ifindex == 0));
+  // As a client of other headers calls it, whose structure is shorter or longer.
+  CHECK(_ibv_query_gid_ex(nic.context, 1, 0, &entry, 0, sizeof entry - 1) == EINVAL);
+  ibv_gid_entry longer[2], zero{};
+  std::memset(longer, 0xee, sizeof longer);
+  CHECK(_ibv_query_gid_ex(nic.context, 1, 0, longer, 0, sizeof longer) == 0);
+  CHECK(std::memcmp(&longer[0], &entry, sizeof entry) == 0);
+  CHECK(std::memcmp(&longer[1], &zero, sizeof zero) == 0);
   CHECK(ibv_query_gid_table(nic.context, &entry, 1, 0) == 1);
   CHECK(ibv_query_gid_table(nic.context, &entry, 0, 0) == -EINVAL);
   CHECK(ibv_query_gid_table(nic.context, &entry, 1, 1) == -EINVAL);
@@ -467,6 +483,7 @@ TEST_CASE("queue pairs have as much as they ask for, up to the device's limits")
   CHECK(made({32768, 0, 1, 0, 13}) == bad);
   CHECK(made({16384, 0, 2, 0, 0}) == "16384 0 2 0 0");
   CHECK(made({16385, 0, 2, 0, 0}) == bad);
+  CHECK(made({1u << 31, 0, 2, 0, 0}) == bad);  // twice as many are none in 32 bits
   CHECK(made({1, 0, 30, 0, 512}) == "1 0 30 0 512");
   CHECK(made({1, 0, 31, 0, 0}) == bad);
   CHECK(made({1, 0, 1, 0, 513}) == bad);

@@ -137,6 +137,7 @@ TEST_CASE("a transition takes what it requires, and what it may have") {
     for (const ibv_qp_state other : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD})
       if (other != step.to) CHECK(alone.modify(other) == EINVAL);
     CHECK(alone.modify(attr, step.required | step.optional) == 0);
+    CHECK(alone.qp->state == step.to);
   }
   for (const ibv_qp_state state : {IBV_QPS_ERR, IBV_QPS_RESET}) {
     CHECK(alone.modify(alone.good(state), IBV_QP_STATE | IBV_QP_PORT) == EINVAL);
@@ -410,6 +411,15 @@ TEST_CASE("what there is nothing to do for is done, what there is not is refused
   CHECK(ibv_set_ece(alone.qp, &ece) == EOPNOTSUPP);
   CHECK(ibv_resize_cq(alone.cq, 3) == ENOSYS);
   CHECK(ibv_rereg_mr(nullptr, 0, nullptr, nullptr, 0, 0) == IBV_REREG_MR_ERR_INPUT);
+  ibv_mw window{};
+  window.context = alone.nic.context;
+  window.type = IBV_MW_TYPE_1;
+  ibv_mw_bind bind{};
+  CHECK(ibv_bind_mw(alone.qp, &window, &bind) == EOPNOTSUPP);
+  CHECK(ibv_dealloc_mw(&window) == EOPNOTSUPP);
+  ibv_xrcd domain{};
+  domain.context = alone.nic.context;
+  CHECK(ibv_close_xrcd(&domain) == EOPNOTSUPP);
   ibv_device nobody{};
   CHECK(ibv_get_device_index(&nobody) == -1);
   errno = 0;

@@ -3,7 +3,10 @@
 #include "tests/nic/verbs_link.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -111,6 +114,65 @@ TEST_CASE("channels and contexts give back their files") {
     CHECK(ibv_destroy_comp_channel(channel) == 0);
   }
   CHECK(files() == before);
+}
+
+TEST_CASE("a completion queue of the plain call tells the channel that it was given") {
+  const Nic nic;
+  ibv_comp_channel* channel = ibv_create_comp_channel(nic.context);
+  REQUIRE(channel != nullptr);
+  ibv_cq* cq = ibv_create_cq(nic.context, 1, nullptr, channel, 0);
+  REQUIRE(cq != nullptr);
+  CHECK(cq->channel == channel);
+  CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
+  CHECK(ibv_destroy_cq(cq) == 0);
+  CHECK(ibv_destroy_comp_channel(channel) == 0);
+}
+
+TEST_CASE("where no more files can be had a channel is an error") {
+  const Nic nic;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next_file = dup(nic.context->async_fd);
+  REQUIRE(next_file >= 0);
+  close(next_file);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next_file);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  errno = 0;
+  ibv_comp_channel* const channel = ibv_create_comp_channel(nic.context);
+  const int error = errno;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(channel == nullptr);
+  CHECK(error == EMFILE);
+}
+
+TEST_CASE("events that nobody reads keep nobody waiting") {
+  const Link link;
+  DevxQueuePair queue(link.nic.context);
+  mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(
+      link.nic.context, MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
+  REQUIRE(channel != nullptr);
+  std::uint16_t broken[] = {0x04};
+  REQUIRE(mlx5dv_devx_subscribe_devx_event(channel, queue.cq, 2, broken, 1) == 0);
+  for (const int file : {link.nic.context->async_fd, channel->fd}) {
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    const int end = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    REQUIRE(end >= 0);
+    const char page[4096] = {};
+    while (write(end, page, sizeof page) > 0) {
+    }
+    close(end);
+  }
+  // One event for either file.
+  REQUIRE(inject("op=write:times=1:port=flap:2ms") == 0);
+  write_to(link, 0x100, link.mr->rkey);
+  CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+  REQUIRE(inject("op=nop:times=1:cq=overrun") == 0);
+  queue.execute_nop(link.nic.context);
+  write_to(link, 0x100, link.mr->rkey);
+  CHECK(next(link.cq).status == IBV_WC_SUCCESS);
+  mlx5dv_devx_destroy_event_channel(channel);
+  queue.destroy();
 }
 
 TEST_CASE("a completion queue ends when its events are acknowledged, and not before") {

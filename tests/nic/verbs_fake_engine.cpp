@@ -87,8 +87,12 @@ std::uint32_t Engine::create_receives(const ReceiveAttributes& queue) {
   return impl_->next();
 }
 void Engine::destroy_receives(std::uint32_t number) { tell("destroy_receives", number); }
-std::uint32_t Engine::create_region(const RegionAttributes&) { return impl_->next(); }
-void Engine::destroy_region(std::uint32_t) {}
+std::uint32_t Engine::create_region(const RegionAttributes& region) {
+  tell("create_region pd %u bytes %llu access %x", region.pd,
+       static_cast<unsigned long long>(region.bytes), region.access);
+  return impl_->next();
+}
+void Engine::destroy_region(std::uint32_t key) { tell("destroy_region", key); }
 std::uint32_t Engine::create_cq(const CqAttributes& cq) {
   tell("create_cq buffer %p log %u of %u collapsed %d oi %d record %p uar %u", cq.buffer,
        cq.log_entries, cq.entry_bytes, cq.collapsed, cq.ignore_overrun, cq.record, cq.uar);
@@ -136,6 +140,11 @@ QpState Engine::state(std::uint32_t qpn) const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->queue_pairs.at(qpn);
 }
+void Engine::watch_cq(std::uint32_t cqn) { tell("watch_cq", cqn); }
+int Engine::listen(EventListener) { return static_cast<int>(impl_->next()); }
+void Engine::ignore_events(int) {}
+int Engine::devices() { return 1; }
+bool Engine::gone() const { return false; }
 std::string Engine::violations() const { return {}; }
 void Engine::remark(const std::string& what) { tell("remark %s", what.c_str()); }
 

@@ -35,7 +35,13 @@ TEST_CASE("a page of doorbells has registers for several, and one is for all tha
       CHECK((uars.back()->page_id == uars.front()->page_id) == same_page);
       CHECK((uars.back()->base_addr == uars.front()->base_addr) == same_page);
     }
+    // The one that is free for the longest time is given next.
+    const auto first = std::pair{uars.front()->page_id, uars.front()->reg_addr};
     for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
+    mlx5dv_devx_uar* again = mlx5dv_devx_alloc_uar(nic.context, kind.flags);
+    REQUIRE(again != nullptr);
+    CHECK(std::pair{again->page_id, again->reg_addr} == first);
+    mlx5dv_devx_free_uar(again);
   }
   mlx5dv_devx_uar* one = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
   mlx5dv_devx_uar* other = mlx5dv_devx_alloc_uar(nic.context, MLX5DV_UAR_ALLOC_TYPE_NC);
@@ -123,6 +129,7 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   CHECK(fits(0x7f000, kBytes));          // up to 256 KiB, whose steps are 4 KiB
   CHECK(fits(0, kBytes - 4096));         // whose only pages are of 4 KiB
   CHECK_FALSE(fits(0, kBytes / 2));      // one page of 512 KiB
+  CHECK_FALSE(fits(0x81000, kBytes));    // two of them, of which the largest is not allowed
   CHECK(fits(0x81000, kBytes - 65536));  // halved until the length is of whole pages
   // And until one is allowed: of those of 512 KiB the length would be, too.
   CHECK(fits(0x201000, kBytes + kBytes / 2));
@@ -131,10 +138,13 @@ TEST_CASE("the page size of user memory bounds where a queue may begin in it") {
   mlx5dv_devx_umem_in in{};
   in.addr = memory.get();
   in.size = kBytes;
-  in.pgsz_bitmap = 0x10000;  // no page as small as the host's
-  errno = 0;
-  CHECK(mlx5dv_devx_umem_reg_ex(nic.context, &in) == nullptr);
-  CHECK(errno == EINVAL);
+  // No page as small as the host's, or none that a device has.
+  for (const std::uint64_t pages_allowed : {0x10000u, 0x800u, 0x1u, 0xfffu}) {
+    in.pgsz_bitmap = pages_allowed;
+    errno = 0;
+    CHECK(mlx5dv_devx_umem_reg_ex(nic.context, &in) == nullptr);
+    CHECK(errno == EINVAL);
+  }
   mlx5dv_devx_free_uar(uar);
 }
 
@@ -172,6 +182,45 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
           nullptr);
     CHECK(errno == EINVAL);
   }
+}
+
+TEST_CASE("commands to an object come by the call of their class, and are as long as they say") {
+  const Nic nic;
+  DevxQueuePair queue(nic.context);
+  std::uint8_t out[0x110] = {};
+  const Bytes query = command_on(0x50b, queue.qpn), init = rst2init(queue.qpn);
+  CHECK(mlx5dv_devx_obj_modify(queue.qp, query.data(), query.size(), out, sizeof out) == EINVAL);
+  CHECK(mlx5dv_devx_obj_query(queue.qp, init.data(), init.size(), out, sizeof out) == EINVAL);
+  CHECK(mlx5dv_devx_obj_query(queue.qp, query.data(), query.size(), out, sizeof out) == 0);
+  for (const Bytes& whole : {create_cq({}), create_qp({})}) {
+    for (std::size_t bytes = 0x10; bytes < whole.size(); bytes += 8) {
+      const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
+      errno = 0;
+      CHECK(mlx5dv_devx_obj_create(nic.context, part.data(), bytes, out, sizeof out) == nullptr);
+      CHECK(errno == EREMOTEIO);
+    }
+  }
+  queue.destroy();
+}
+
+TEST_CASE("each vector has an event queue that a completion queue can name") {
+  const Nic nic;
+  DevxQueuePair queue(nic.context);
+  for (int vector = 0; vector < nic.context->num_comp_vectors; ++vector) {
+    std::uint32_t eqn = 0;
+    REQUIRE(mlx5dv_devx_query_eqn(nic.context, static_cast<std::uint32_t>(vector), &eqn) == 0);
+    const Bytes in = create_cq({.umem = queue.umem->umem_id,
+                                .uar = queue.uar->page_id,
+                                .eqn = eqn,
+                                .buffer = 12288,
+                                .record = 128});
+    std::uint8_t out[0x10] = {};
+    mlx5dv_devx_obj* cq =
+        mlx5dv_devx_obj_create(nic.context, in.data(), in.size(), out, sizeof out);
+    REQUIRE(cq != nullptr);
+    CHECK(mlx5dv_devx_obj_destroy(cq) == 0);
+  }
+  queue.destroy();
 }
 
 TEST_CASE("an older client of mlx5dv finds the doorbell page of a completion queue by a pointer") {
@@ -329,31 +378,8 @@ TEST_CASE("events of queues come by the channel that asked for them") {
   CHECK(mlx5dv_devx_subscribe_devx_event(channel, queue.qp, 2, access_error, 8) == 0);
   CHECK(mlx5dv_devx_subscribe_devx_event(silent, queue.qp, 2, cq_error, 9) == 0);
 
-  ibv_port_attr port{};
-  REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);
-  const std::uint32_t qpn = queue.qpn;
-  queue.modify({rst2init(qpn), init2rtr(qpn, qpn, port.lid), rtr2rts(qpn)});
   REQUIRE(inject("op=nop:times=1:cq=overrun") == 0);
-  auto* bytes = static_cast<std::uint8_t*>(queue.memory.get());
-  const Bytes nop = {0,
-                     0,
-                     0,
-                     0,
-                     static_cast<std::uint8_t>(qpn >> 16),
-                     static_cast<std::uint8_t>(qpn >> 8),
-                     static_cast<std::uint8_t>(qpn),
-                     1,
-                     0,
-                     0,
-                     0,
-                     8};
-  std::memcpy(bytes + 8192, nop.data(), nop.size());
-  // The send counter of the record, which the engine looks at when it likes.
-  __atomic_store_n(reinterpret_cast<std::uint32_t*>(bytes + 4), htobe32(1), __ATOMIC_RELEASE);
-  const std::uint8_t doorbell[8] = {0, 0, 1, 0, nop[4], nop[5], nop[6], 0};
-  std::uint64_t value = 0;
-  std::memcpy(&value, doorbell, sizeof(value));
-  __atomic_store_n(static_cast<std::uint64_t*>(queue.uar->reg_addr), value, __ATOMIC_RELEASE);
+  queue.execute_nop(nic.context);
 
   mlx5dv_devx_async_event_hdr header{};
   errno = 0;

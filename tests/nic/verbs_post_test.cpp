@@ -291,6 +291,41 @@ TEST_CASE("a small completion queue is polled round and round") {
   CHECK(ibv_destroy_cq(cq) == 0);
 }
 
+TEST_CASE("a completion is told whole, and none of a queue pair that is gone") {
+  const Nic nic;
+  ibv_cq* cq = ibv_create_cq(nic.context, 3, nullptr, nullptr, 0);
+  REQUIRE(cq != nullptr);
+  ibv_qp *one = lone_qp(nic, cq), *other = lone_qp(nic, cq);
+  for (ibv_qp* const qp : {one, other}) {
+    connect(nic, qp, qp);
+    ibv_send_wr write{}, *bad = nullptr;
+    write.opcode = IBV_WR_RDMA_WRITE;
+    write.wr_id = 7;
+    write.send_flags = IBV_SEND_SIGNALED;
+    REQUIRE(ibv_post_send(qp, &write, &bad) == 0);
+    mlx5dv_cq memory{};
+    mlx5dv_obj obj{};
+    obj.cq = {cq, &memory};
+    REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ) == 0);
+    const auto* entry = static_cast<mlx5_cqe64*>(memory.buf) + (qp == one ? 0 : 1);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(gshmem::test::kPatience);
+    while (__atomic_load_n(&entry->op_own, __ATOMIC_ACQUIRE) >> 4 == MLX5_CQE_INVALID &&
+           std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+  }
+  CHECK(ibv_destroy_qp(one) == 0);
+  ibv_wc told;
+  std::memset(&told, 0x77, sizeof told);
+  REQUIRE(ibv_poll_cq(cq, 1, &told) == 1);
+  CHECK((told.status == IBV_WC_SUCCESS && told.wr_id == 7 && told.qp_num == other->qp_num));
+  CHECK((told.vendor_err == 0 && told.wc_flags == 0 && told.byte_len == 0 && told.src_qp == 0));
+  CHECK((told.slid == 0 && told.sl == 0 && told.dlid_path_bits == 0 && told.pkey_index == 0));
+  CHECK(ibv_poll_cq(cq, 1, &told) == 0);
+  CHECK(ibv_destroy_qp(other) == 0);
+  CHECK(ibv_destroy_cq(cq) == 0);
+}
+
 TEST_CASE("an entry has the flags of its request") {
   const Nic nic;
   ibv_cq* cq = ibv_create_cq(nic.context, 7, nullptr, nullptr, 0);

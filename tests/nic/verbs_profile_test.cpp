@@ -200,6 +200,30 @@ TEST_CASE("a page of 64 KiB has 16 UARs with their registers") {
   for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
 }
 
+TEST_CASE("queues can name each UAR of a page that has several") {
+  const Port port(0);
+  std::vector<mlx5dv_devx_uar*> uars;
+  for (std::uint32_t i = 0; i < 5; ++i)
+    uars.push_back(mlx5dv_devx_alloc_uar(port.context, 1u << 31));
+  CHECK(uars.back()->page_id == uars.front()->page_id + 1);
+  const Pages memory = pages(8192);
+  mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg(port.context, memory.get(), 8192, kLocalWrite);
+  REQUIRE(umem != nullptr);
+  std::uint32_t eqn = 0;
+  REQUIRE(mlx5dv_devx_query_eqn(port.context, 0, &eqn) == 0);
+  for (const std::size_t i : {0u, 4u}) {
+    const Bytes in = create_cq(
+        {.umem = umem->umem_id, .uar = uars[i]->page_id, .eqn = eqn, .buffer = 4096, .record = 8});
+    Bytes out(0x10);
+    mlx5dv_devx_obj* cq =
+        mlx5dv_devx_obj_create(port.context, in.data(), in.size(), out.data(), out.size());
+    REQUIRE(cq != nullptr);
+    CHECK(mlx5dv_devx_obj_destroy(cq) == 0);
+  }
+  CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+  for (mlx5dv_devx_uar* uar : uars) mlx5dv_devx_free_uar(uar);
+}
+
 TEST_CASE(
     "queue pairs without doorbell records have a UAR of their own, where memory is the register") {
   const Port port(1);

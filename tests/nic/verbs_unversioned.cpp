@@ -1,0 +1,9 @@
+// A libibverbs and libmlx5 that were linked without a version script: all names, and no calls.
+#define GSHMEM_NAME(symbol) \
+  extern "C" __attribute__((visibility("default"))) void symbol() {}
+#define GSHMEM_VERBS(member, symbol, version) GSHMEM_NAME(symbol)
+#define GSHMEM_VERBS_OPTIONAL(member, symbol, version) GSHMEM_NAME(symbol)
+#define GSHMEM_MLX5DV(member, symbol, version) GSHMEM_NAME(symbol)
+#define GSHMEM_MLX5DV_OPTIONAL(member, symbol, version) GSHMEM_NAME(symbol)
+#include "transport/nic/mlx5/verbs_api.def"
+#undef GSHMEM_NAME
