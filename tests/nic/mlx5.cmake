@@ -14,9 +14,9 @@ set(unversioned_folder ${CMAKE_BINARY_DIR}/lib/unversioned)
 target_compile_definitions(mlx5_soft_test PRIVATE GSHNIC_FOLDER="${CMAKE_BINARY_DIR}/lib/gshnic"
   UNVERSIONED_FOLDER="${unversioned_folder}")
 foreach(name ibverbs mlx5)
-  add_library(unversioned_${name} SHARED verbs_unversioned.cpp)
-  target_include_directories(unversioned_${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  set_target_properties(unversioned_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION 1
+  add_library(unversioned_${name} SHARED verbs_unversioned.cpp verbs_nine_ports.cpp)
+  target_include_directories(unversioned_${name} PRIVATE ${CMAKE_SOURCE_DIR} ${GSHMEM_RDMA_INCLUDE_DIR})
+  set_target_properties(unversioned_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION 1 UNITY_BUILD OFF
     LIBRARY_OUTPUT_DIRECTORY ${unversioned_folder})
   add_dependencies(mlx5_soft_test unversioned_${name})
 endforeach()

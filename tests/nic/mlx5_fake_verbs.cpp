@@ -312,6 +312,11 @@ mlx5dv_devx_umem* umem_reg(ibv_context*, void*, std::size_t, std::uint32_t acces
 mlx5dv_devx_umem* umem_reg_ex(ibv_context*, mlx5dv_devx_umem_in* in) {
   current->page_sizes = in->pgsz_bitmap;
   current->umem_access = in->access;
+  current->umem_mask = in->comp_mask;
+  if (in->comp_mask != 0 && !current->umem_dmabuf) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   return make<mlx5dv_devx_umem>("mlx5dv_devx_umem_reg_ex");
 }
 int umem_dereg(mlx5dv_devx_umem* umem) { return release("mlx5dv_devx_umem_dereg", umem); }

@@ -39,6 +39,7 @@ struct FakeVerbs {
   std::uint8_t log_queue_max = 15, log_reads = 4;  ///< of reads, in either direction
   std::uint8_t counter_set = 0x21;                 ///< of the port
   int registers = 1000;                            ///< doorbells that can still be had
+  bool umem_dmabuf = true;                         ///< user memory is taken by a dmabuf
   bool no_record = false;                          ///< queue pairs may do without a doorbell record
   std::uint8_t width = 0, speed = 0;               ///< of the port, as codes
   std::uint32_t qp_state = 3, qp_counters = 0;     ///< what QUERY_QP answers, by place in the qpc
@@ -56,6 +57,7 @@ struct FakeVerbs {
   int moved_mask = 0;              ///< ... which of it counts
   std::uint64_t page_sizes = 0;    ///< that user memory was registered with
   std::uint32_t umem_access = 0;   ///< rights of that
+  std::uint64_t umem_mask = 0;     ///< what was named of it besides
   int channel_flags = -1;          ///< of the channel for events of DevX
   int direct_access = 0;           ///< flags of mlx5dv_reg_dmabuf_mr
   std::vector<unsigned> access;    ///< rights of regions, which are keys 0x55 and on

@@ -381,4 +381,25 @@ TEST_CASE("libraries_without_versions_are_taken_by_the_names_of_their_calls") {
   CHECK(api.umem_reg_ex != nullptr);
 }
 
+TEST_CASE("pes_meet_on_the_network_of_a_ninth_port") {
+  const Config of_pe[] = {on(""), on("=mlx5_0:9")};
+  const auto boots = bootstrap::create_threads(2, 60);
+  const std::vector<std::string> lines = test::said_at_info([&] {
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        try {
+          (void)mlx5::open_in({.config = of_pe[i], .boot = *boots[i]}, UNVERSIONED_FOLDER);
+        } catch (const Error&) {  // its ports can be found and no more
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  CHECK(std::ranges::count_if(lines, [](const std::string& line) {
+          return line.find(
+                     "network: ports on InfiniBand subnet 0000000000000002 only, where all "
+                     "PEs have one") != line.npos;
+        }) == 1);
+}
+
 }  // namespace gshmem::nic

@@ -81,4 +81,15 @@ TEST_CASE("only_data_direct_that_is_asked_for_is_not_done_without") {
   CHECK_FALSE(GpuHeap::called("ibv_reg_mr_iova2"));
 }
 
+TEST_CASE("queues_are_taken_by_their_dmabuf_or_else_by_their_address") {
+  GpuHeap heap("off");
+  CHECK(fake_verbs().umem_mask == MLX5DV_UMEM_MASK_DMABUF);
+  CHECK(test::cuda_double().pcie_dmabufs == 0);
+  fake_verbs().umem_dmabuf = false;
+  heap.nic->use_queue_memory({test::gpu_allocate(kBytes), kBytes, MemoryKind::kGpu, 0});
+  CHECK(test::cuda_double().plain_dmabufs == 1);
+  CHECK(fake_verbs().umem_mask == 0);
+  CHECK_FALSE(GpuHeap::called("mlx5dv_devx_umem_reg"));
+}
+
 }  // namespace gshmem::nic::mlx5
