@@ -100,6 +100,19 @@ TEST_CASE("write_with_a_pointer") {
   CHECK(wqe.local[0].address == 0x7fff00001000);
 }
 
+TEST_CASE("where_there_are_receives_writes_and_sends_may_have_an_immediate") {
+  for (const std::uint8_t opcode : {0x09, 0x0b}) {
+    Bytes wqe = join({control(0, opcode, opcode == 0x09 ? 3 : 2), kRemote, kData100});
+    if (opcode == 0x0b) wqe.erase(wqe.begin() + 16, wqe.begin() + 32);
+    wqe[15] = 7;
+    const DecodeResult result = decode_wqe(wqe.data(), wqe.size(), Receives::kYes);
+    CHECK(result.error == WqeError::kNone);
+    CHECK(result.remark.empty());
+    CHECK(result.wqe.has_immediate);
+    CHECK(result.wqe.immediate == 7);
+  }
+}
+
 TEST_CASE("write_gathers_several_pointers_and_may_be_longer_than_an_entry") {
   const Wqe wqe = good(join({control(0, 0x08, 5), kRemote, kData100, kData8, kData4}));
   CHECK(wqe.length == 112);
@@ -161,6 +174,7 @@ TEST_CASE("flags_of_the_control_segment") {
   CHECK(good(control(0, 0, 1, 0x0a)).signalled);
   CHECK(good(control(0, 0, 1, 0x0a)).solicited);
   CHECK_FALSE(good(control(0, 0, 1, 0x08)).solicited);
+  CHECK_FALSE(decode(control(0, 0, 1, 0x09)).wqe.solicited);  // a reserved bit
   CHECK(good(control(0, 0, 1, 0x88)).fence == 4);
   CHECK(good(control(0, 0, 1, 0x28)).fence == 1);
   CHECK(good(control(0, 0, 1, 0x68)).fence == 3);
@@ -324,6 +338,8 @@ TEST_CASE("a_completion_has_its_bytes") {
   expected[60] = 0xff, expected[61] = 0xff;
   expected[63] = 0xd1;
   CHECK(Bytes(cqe.begin(), cqe.end()) == expected);
+  // mlx5dv.h, op_own: opcode 7:4, solicited event 1, owner 0.
+  CHECK(int{encode_completion({.solicited = true, .owner = true})[63]} == 0x03);
 }
 
 TEST_CASE("a_dump_names_the_entry_and_shows_its_bytes") {

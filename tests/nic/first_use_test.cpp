@@ -1,5 +1,6 @@
 // Connections on first use: FirstUse over queues whose NICs only note what they are told.
 #include "tests/nic/queue_set_rig.h"
+#include "tests/nic/threads_of_process.h"
 #include "transport/nic/first_use.h"
 
 #include <gshmem/device/queue.h>
@@ -26,22 +27,25 @@ struct OnFirstUse {
   std::vector<abi::Control> controls;
   std::mutex mutex;  ///< of `threads`: TSan knows nothing of fences, by which device code asks
   std::vector<std::unique_ptr<FirstUse>> threads;
-  std::atomic<int> letters{0}, errors{0}, about{-1};  ///< the PE of the last error
+  std::atomic<int> letters{0}, errors{0}, about{-1}, code{0};  ///< PE and code of the last error
   explicit OnFirstUse(std::size_t pes) : controls(pes), threads(pes) {}
 
   void start(Connected& pe, int me) {
     const auto at = static_cast<std::size_t>(me);
     auto thread = std::make_unique<FirstUse>(
-        pe.queues(),
-        FirstUse::Outside{.my_pe = me,
-                          .asked = &controls[at].asked,
-                          .is_woken = me % 2 != 0,  // as CPUs do, or GPUs
-                          .send =
-                              [this, me](int to, std::span<const std::byte> letter) {
-                                ++letters;
-                                deliver(to, me, letter);
-                              },
-                          .on_error = [this](const Error&, int of) { about = of, ++errors; }});
+        pe.queues(), FirstUse::Outside{.my_pe = me,
+                                       .asked = &controls[at].asked,
+                                       .is_woken = me % 2 != 0,  // as CPUs do, or GPUs
+                                       .send =
+                                           [this, me](int to, std::span<const std::byte> letter) {
+                                             ++letters;
+                                             deliver(to, me, letter);
+                                           },
+                                       .on_error =
+                                           [this](const Error& error, int of) {
+                                             about = of, code = error.code();
+                                             ++errors;
+                                           }});
     {
       const std::lock_guard lock(mutex);
       threads[at] = std::move(thread);
@@ -113,6 +117,9 @@ TEST_CASE("on_first_use_pes_that_talk_are_connected_once_and_others_never") {
           pe.expect_two_ends();
           pe.barrier();
           job.stop(me);
+          for (const abi::NicView& each : {view, pe.context})
+            expect(pe.memory().bytes_at(each.first_use) == each.count * sizeof(abi::FirstUse),
+                   "each queue has a place for its question");
         }) == "");
   CHECK(job.errors == 0);
   CHECK(job.letters <= 4 * kPes);
@@ -179,6 +186,26 @@ TEST_CASE("on_first_use_writers_go_on_when_the_other_end_is_known_to_answer") {
           take(Kind::kConfirm);
           expect(wait([&] { return errors == 1; }), "and says so once");
           expect(why == "no connection to PE 1: a letter of kind 2 at stage 3", why);
+          take(Kind::kOffer);
+          expect(wait([&] { return errors == 2; }), "nor does it offer again");
+          expect(why == "no connection to PE 1: a letter of kind 0 at stage 3", why);
+          pe.barrier();
+        }) == "");
+}
+
+TEST_CASE("on_first_use_writers_to_another_pe_do_not_go_on_with_those_to_its_neighbour") {
+  constexpr int kPes = 3;
+  auto boots = bootstrap::create_threads(kPes, 60);
+  CHECK(test::run_threads(kPes, [&](int me) {
+          Connected pe(Job::one_host_each(kPes), std::move(boots[static_cast<std::size_t>(me)]),
+                       ConnectChoice::kUse);
+          if (me != 0) return pe.barrier();
+          const abi::NicView view = pe.queues().view();
+          for (const int to : {1, 2}) (void)pe.queues().create({0, to});
+          pe.queues().release({0, 1});
+          for (std::uint32_t i = 0; i < view.count; ++i)
+            expect((view.first_use[i].number != 0) == (view.queues[i].pe < 2),
+                   "PE 2 does not answer yet");
           pe.barrier();
         }) == "");
 }
@@ -189,6 +216,8 @@ TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
   CHECK(test::run_threads(2, [&](int me) {
           Connected pe(Job{{{"d0"}, {"d1"}}, {0, 0}},
                        std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
+          for (const Noting* nic : pe.nics)
+            expect(nic->memories.size() == 2, "each knows the memory of both contexts");
           job.start(pe, me);
           pe.barrier();
           for (const std::uint32_t nth : {1u, 0u}) job.use(pe.queues().view(), me, 1 - me, nth);
@@ -240,6 +269,7 @@ TEST_CASE("on_first_use_a_queue_that_a_nic_refuses_is_an_error_about_the_peer") 
         }) == "");
   CHECK(job.errors == 1);
   CHECK(job.about == (refusing == "d0" ? 0 : 1));
+  CHECK(job.code == GSHMEMX_ERROR_NIC);
 }
 
 TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
@@ -254,23 +284,29 @@ TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
   const auto tell = [&](const Error& error, int from) {
     why = error.what(), code = error.code(), about = from;
   };
+  const test::NewThread made;
   FirstUse thread(pe.queues(), {.my_pe = 0,
                                 .asked = &asked,
                                 .is_woken = is_woken,
                                 .send = [&](int, std::span<const std::byte>) { ++sent; },
                                 .on_error = tell});
+  const std::string of_it = made.of_it();
   // Of half a header; of none, part of one, one queue; from a PE that is none, one with two queues.
   const std::vector<std::byte> letter(GENERATE(3u, 8u, 9u, 8u + 2 * sizeof(ConnectInfo)));
   const int from = GENERATE(7, 0, -1);
-  // It takes no core while nothing comes.
+  // It takes no core while nothing comes: before long it looks once in a millisecond.
   const auto used = [] {
     timespec now{};
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
   };
   const double before = used();
+  const std::uint64_t looks = test::sleeps(of_it);
+  const auto begun = std::chrono::steady_clock::now();
   ::usleep(20'000);
   CHECK(used() - before < 0.01);
+  const std::chrono::duration<double, std::milli> past = std::chrono::steady_clock::now() - begun;
+  CHECK(static_cast<double>(test::sleeps(of_it) - looks) < 20 + 2 * past.count());
   thread.take(from, letter);
   for (int i = 0; i < 20000 && about == kNobody; ++i) ::usleep(1000);
   CHECK(about == from);

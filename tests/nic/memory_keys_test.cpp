@@ -8,9 +8,13 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -42,6 +46,7 @@ class Registering final : public Nic {
   void unregister_memory(const Region& region) noexcept override {
     registered.erase(region.offset);
   }
+  void meet_memory(const Region&, const std::vector<std::uint8_t>&) override { told = true; }
   CreatedQueue create_queue(const QueuePlace&) override { return {}; }
   ConnectInfo connect_info(int) override { return {}; }
   void connect(int, int, const ConnectInfo&, std::uint32_t) override {}
@@ -49,6 +54,7 @@ class Registering final : public Nic {
   void stop() noexcept override {}
 
   std::uint64_t refused = 1;  ///< this offset
+  bool told = false;          ///< of others' memory
   std::map<std::uint64_t, std::uint64_t> bytes;
   std::map<std::uint64_t, Keys> registered;
 
@@ -57,25 +63,38 @@ class Registering final : public Nic {
   std::string port_;
 };
 
-/// A PE with two NICs, whose heap is registered.
+/// A PE with NICs, whose heap is registered.
 struct OnePe {
   static constexpr std::uint64_t kBeside = 1 << 20;
   static constexpr std::uint64_t kHeap = 2 * abi::kInternalBytes;
   /// The heap is reached by the network for all, or for atomics alone, or there is nobody to reach.
   enum class Needs { kAll, kAtomics, kNobody };
-  explicit OnePe(bootstrap::Bootstrap& of, Needs needs = Needs::kAll)
-      : boot(of), rails(nics_of(of.rank())), keys(rails, [this](std::size_t bytes) {
-          tables.push_back(std::make_unique<std::uint64_t[]>(bytes / 8 + 1));
-          return tables.back().get();
+  explicit OnePe(bootstrap::Bootstrap& of, Needs needs = Needs::kAll, int count = 2)
+      : boot(of), rails(nics_of(of.rank(), count)), keys(rails, [this](std::size_t bytes) {
+          Table& table = tables.emplace_back(bytes);
+          std::memset(table.words.data(), 0, bytes);
+          return table.words.data();
         }) {
     std::vector<int> peers;
     for (int pe = 0; pe < boot.size() && needs != Needs::kNobody; ++pe) peers.push_back(pe);
     keys.register_heap({nullptr, kHeap}, peers, [&](int) { return needs == Needs::kAtomics; });
     keys.exchange(boot);
   }
-  [[nodiscard]] static NicList nics_of(int pe) {
+  /// Memory of which so many bytes were asked for, and something after them.
+  struct Table {
+    static constexpr std::uint64_t kAfter = 0xeeeeeeeeeeeeeeee;
+    explicit Table(std::size_t bytes) : bytes(bytes), words(bytes / 8 + 8, kAfter) {}
+    [[nodiscard]] bool is_kept() const {
+      const auto* const all = reinterpret_cast<const unsigned char*>(words.data());
+      return std::all_of(all + bytes, all + 8 * words.size(),
+                         [](unsigned char byte) { return byte == 0xee; });
+    }
+    std::size_t bytes;
+    std::vector<std::uint64_t> words;
+  };
+  [[nodiscard]] static NicList nics_of(int pe, int count) {
     NicList list;
-    for (int rail = 0; rail < 2; ++rail)
+    for (int rail = 0; rail < count; ++rail)
       list.push_back(
           std::make_unique<Registering>(static_cast<std::uint32_t>(1000 * pe + 100 * rail)));
     return list;
@@ -92,31 +111,34 @@ struct OnePe {
     return row;
   }
   void expect_keys(const abi::RegisteredRange& row, std::uint64_t offset = kBeside) {
-    expect(row.rails == 2, "rails of the job");
+    const auto count = static_cast<std::size_t>(rails.count());
+    expect(row.rails == count, "rails of the job");
     std::vector<Keys> mine, all;
-    for (int rail = 0; rail < 2; ++rail) {
+    for (int rail = 0; rail < rails.count(); ++rail) {
       mine.push_back(nic(rail).registered.at(offset));
       expect(row.local[keys.number(nic(rail))].get() == mine.back().local, "the NIC's own key");
+      expect(!nic(rail).told, "who tells nothing is told nothing");
     }
-    all.resize(2 * static_cast<std::size_t>(boot.size()));
-    boot.allgather(mine.data(), all.data(), 2 * sizeof(Keys));
+    all.resize(count * static_cast<std::size_t>(boot.size()));
+    boot.allgather(mine.data(), all.data(), count * sizeof(Keys));
     for (std::size_t i = 0; i < all.size(); ++i) {
       expect(row.remote[i].payload.get() == all[i].remote, "the key for payload");
       expect(row.remote[i].atomic.get() == all[i].atomic, "the key for atomics");
     }
+    for (const Table& table : tables) expect(table.is_kept(), "what is after a table stays");
   }
 
   bootstrap::Bootstrap& boot;
   Rails rails;
-  std::vector<std::unique_ptr<std::uint64_t[]>> tables;
+  std::deque<Table> tables;
   MemoryKeys keys;
 };
 
-void on_three_pes(const std::function<void(OnePe&)>& body,
-                  OnePe::Needs needs = OnePe::Needs::kAll) {
+void on_three_pes(const std::function<void(OnePe&)>& body, OnePe::Needs needs = OnePe::Needs::kAll,
+                  int rails = 2) {
   auto boots = bootstrap::create_threads(3, 60);
   CHECK(test::run_threads(3, [&](int rank) {
-          OnePe pe(*boots[static_cast<std::size_t>(rank)], needs);
+          OnePe pe(*boots[static_cast<std::size_t>(rank)], needs, rails);
           body(pe);
         }) == "");
 }
@@ -135,7 +157,59 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
     pe.expect_keys(again);
     expect(again.remote == first.remote && pe.tables.size() == 2, "tables serve again");
     pe.keys.remove(3 * OnePe::kBeside);  // there is none
+    // Nor is there any more what is gone: two others have tables of their own.
+    for (int times = 0; times < 2; ++times) pe.keys.remove(OnePe::kBeside);
+    const abi::RegisteredRange third = pe.add(3 * OnePe::kBeside),
+                               fourth = pe.add(4 * OnePe::kBeside);
+    expect(third.remote != fourth.remote && pe.tables.size() == 3, "each has its table");
   });
+}
+
+TEST_CASE("a_pe_with_one_nic_has_its_key_after_those_of_others") {
+  on_three_pes([](OnePe& pe) { pe.expect_keys(pe.add()); }, OnePe::Needs::kAll, 1);
+}
+
+/// A PE whose host has so many PEs, each with ports of its own.
+Rails rails_of_a_host(bootstrap::Bootstrap& boot, int ports) {
+  NicList list;
+  for (int rail = 0; rail < ports; ++rail)
+    list.push_back(std::make_unique<Registering>(1000, strprintf("%d.%d", boot.rank(), rail)));
+  Rails rails(std::move(list));
+  rails.open_host_ports(boot, std::vector<int>(static_cast<std::size_t>(boot.size())));
+  return rails;
+}
+
+TEST_CASE("ports_of_a_host_are_numbered_up_to_256") {
+  const int pes = GENERATE(32, 33);
+  auto boots = bootstrap::create_threads(pes, 60);
+  const std::string why = test::run_threads(pes, [&](int me) {
+    Rails rails = rails_of_a_host(*boots[static_cast<std::size_t>(me)], kMaxRails);
+    MemoryKeys keys(rails, [](std::size_t) { return nullptr; });
+    std::vector<int> peers(static_cast<std::size_t>(pes));
+    std::iota(peers.begin(), peers.end(), 0);
+    keys.register_heap({nullptr, OnePe::kHeap}, peers, [](int) { return true; });
+    expect(keys.number(*rails.all().back()) == 255, "each has a number");
+  });
+  CHECK(why.empty() == (pes == 32));
+  if (pes > 32) CHECK_THAT(why, Catch::Contains("a PE uses 256 ports at most"));
+}
+
+TEST_CASE("a_port_by_which_payload_goes_to_one_pe_has_the_whole_heap") {
+  // PEs 1 and 2 share a port. One of them is reached by it for atomics alone.
+  const int only_atomics = GENERATE(1, 2);
+  auto boots = bootstrap::create_threads(3, 60);
+  CHECK(test::run_threads(3, [&](int me) {
+          bootstrap::Bootstrap& boot = *boots[static_cast<std::size_t>(me)];
+          NicList list;
+          list.push_back(std::make_unique<Registering>(1000, me == 0 ? "d0" : "d1"));
+          Rails rails(std::move(list));
+          rails.open_host_ports(boot, {0, 0, 0});
+          MemoryKeys keys(rails, [](std::size_t) { return nullptr; });
+          keys.register_heap({nullptr, OnePe::kHeap}, {1, 2},
+                             [&](int pe) { return pe == only_atomics; });
+          auto& to_both = static_cast<Registering&>(rails.to(1, 0));
+          expect(to_both.bytes.at(0) == OnePe::kHeap, "all of it");
+        }) == "");
 }
 
 TEST_CASE("the_own_ports_have_all_memory_whoever_is_reached_by_them") {

@@ -135,6 +135,18 @@ TEST_CASE("functions_behind_a_volume_management_device_have_its_host_bridge") {
   CHECK(bridges_between(place, place_of_path(vmd + "10000:e1:00.1")).empty());
 }
 
+TEST_CASE("of_the_folders_of_a_device_those_with_a_pci_address_are_its_place") {
+  const std::string function = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/";
+  // A scalable function of mlx5 is on the auxiliary bus.
+  for (const char* below : {"mlx5_core.sf.4", "mlx5_core.sf.4/infiniband", "virtual_function",
+                            "0000-01-00.0", "00000000:1b.0", "ab:00:00.0", "0:00000.0", "c0:ffe.0",
+                            "d:1234567", "cafe", "0", "0000:1b:00.g", "0000_1b:00.0"}) {
+    INFO(below);
+    const PciPlace place = place_of_path(function + below);
+    CHECK(place.path == std::vector<std::string>{"0000:00:01.0", "0000:01:00.0"});
+  }
+}
+
 TEST_CASE("gpu_address_in_capitals_is_found") {
   // cuDeviceGetPCIBusId prints hexadecimal digits in capitals, sysfs has small ones.
   const FakeSysfs sysfs;

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,6 +51,7 @@ class Noting final : public Nic {
     std::uint32_t depth = 0;
     std::uint32_t remote_key = 0;
     End end{};
+    const char* record = nullptr;
   };
   const char* name() const noexcept override { return "noting"; }
   std::string describe() const override { return name(); }
@@ -72,14 +74,14 @@ class Noting final : public Nic {
   void unregister_memory(const Region&) noexcept override {}
   CreatedQueue create_queue(const QueuePlace& place) override {
     require(port_ != "d15" || made < 4, GSHMEMX_ERROR_NIC, "no more queue pairs");
-    queues.push_back({-1, place.depth, 0, {}});
+    const char* const memory = static_cast<const char*>(memories.back().base);
+    queues.push_back({-1, place.depth, 0, {}, memory + place.record});
     expect(place.cq_record + 8 <= memories.back().bytes, "the queue is in its memory");
     expect(place.record < place.cq_record, "the records are one after the other");
     take_part(place.entries, place.depth * 64u);
     take_part(place.completion, 64);
     take_part(place.record, 8);
     take_part(place.cq_record, 8);
-    const char* const memory = static_cast<const char*>(memories.back().base);
     const abi::CompletionEntry none = no_completion();
     expect(std::memcmp(memory + place.completion, &none, sizeof(none)) == 0, "none is complete");
     expect(std::all_of(memory + place.record, memory + place.cq_record + 8,
@@ -167,18 +169,26 @@ class Memory {
   }
   /// For queues, from now on.
   void let_kernels_wait() { kernels_wait_ = true; }
+  /// So much was asked for in one piece that begins there; 0: none does.
+  [[nodiscard]] std::size_t bytes_at(const void* begin) const {
+    for (const auto* const pieces : {&shared_, &device_})
+      for (const Piece& piece : *pieces)
+        if (piece.data.get() == begin) return piece.bytes;
+    return 0;
+  }
   std::size_t completions = 0;  ///< uploads that make one ready
 
  private:
   struct Piece {
-    std::unique_ptr<char, decltype(&std::free)> data;
+    std::unique_ptr<char, void (*)(char*)> data;
     std::size_t bytes;
   };
+  static constexpr std::align_val_t kPage{4096};
+  /// No byte more than is asked for, which AddressSanitizer watches.
   [[nodiscard]] static void* take(std::vector<Piece>& pieces, std::size_t bytes) {
-    constexpr std::size_t kPage = 4096;
-    bytes = (bytes + kPage - 1) / kPage * kPage;
-    pieces.push_back({{static_cast<char*>(std::aligned_alloc(kPage, bytes)), &std::free}, bytes});
-    return std::memset(pieces.back().data.get(), 0, bytes);
+    auto* const begin = static_cast<char*>(::operator new(bytes, kPage));
+    pieces.push_back({{begin, [](char* data) { ::operator delete(data, kPage); }}, bytes});
+    return std::memset(begin, 0, bytes);
   }
   std::vector<Piece> shared_, device_;
   bool kernels_wait_ = false;
@@ -233,6 +243,7 @@ struct Connected {
   }
   abi::NicView context;
   [[nodiscard]] QueueSet& queues() { return *queues_; }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
   void barrier() { boot_.barrier(); }
 
   [[nodiscard]] int count() const {

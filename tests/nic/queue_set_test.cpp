@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,7 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
         expect(queue.end.port == nic->port(), "no connection goes from one port to another");
         if (queue.depth != 256) {
           expect(own, "what only answers is on the own ports");
+          expect(queue.remote_key == 0, "and reaches nothing");
           continue;
         }
         asked[queue.pe].insert(nic->port());
@@ -75,14 +78,20 @@ TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
   Config config;
   config.qps_per_pe = 1;
   config.qp_depth = 256;
-  const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
+  std::optional<QueueSet> queues;
+  const auto said = test::said_at_info([&] {
+    queues.emplace(rails, QueueSetOptions{config, *boots[0], memory.source(), {}, {0}});
+  });
+  CHECK(said.empty());  // without a GPU, there is no word about its memory
   const auto& made = all.front()->queues;
   REQUIRE(made.size() == 2);
   CHECK(made[0].depth == 256);
   CHECK(made[1].depth == abi::kMinQueueDepth);
   CHECK(made[0].end.queue == 1);
   CHECK(made[1].end.queue == 0);
-  const abi::QueueView& view = queues.view().queues[0];
+  const abi::QueueView& view = queues->view().queues[0];
+  // PRM, "doorbell record": the receive counter, then the one of sends.
+  CHECK(reinterpret_cast<const char*>(view.send_record) == made[0].record + 4);
   CHECK(view.remote_key.get() == Noting::key_of(0, "d0"));
   CHECK(view.atomic_key.get() == ~Noting::key_of(0, "d0"));
 }
@@ -109,6 +118,7 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   Memory memory;
   Config config;
   config.qps_per_pe = 2;  // one by each rail
+  config.qp_map = abi::QueueMap::kWarp;
   config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
   QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
   int nth = 0;
@@ -140,29 +150,90 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
   expect_whole(queues.view());
   CHECK(queues.one_by_each_nic() == std::vector<std::uint32_t>{0, 1, 2});
   CHECK(queues.view().rails == 3);
-  CHECK(queues.view().map == config.qp_map);
+  CHECK(queues.view().map == abi::QueueMap::kWarp);
   // What is noted of queues that have been used stays when their doorbells change.
   const std::uint32_t* const used = queues.view().used;
   queues.ring_by_agent();
   CHECK(queues.view().used == used);
   CHECK((queues.view().traits & abi::QueueTraits::kRegister) == 0);
+  CHECK(memory.bytes_at(queues.view().queues[0].doorbell) ==
+        queues.view().count * sizeof(AgentWord));
 }
 
-TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
-  for (const auto& [quiet, relaxed] : {std::pair{QuietChoice::kAuto, false},
-                                       {QuietChoice::kVisible, false},
-                                       {QuietChoice::kAuto, true}}) {
-    const auto boots = bootstrap::create_threads(1, 60);
+TEST_CASE("queues_that_have_been_used_are_noted_in_a_bit_each") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  for (const int count : {1, 32, 33, 200}) {
     std::vector<const Noting*> all;
     NicList nics;
     nics.push_back(std::make_unique<Noting>(0, "d0", all));
     Rails rails(std::move(nics));
     Memory memory;
     Config config;
+    config.qps_per_pe = count;
+    config.qp_depth = 64;
+    const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
+    const std::size_t bytes = memory.bytes_at(queues.view().used);
+    CHECK(bytes % 4 == 0);
+    CHECK(8 * bytes >= static_cast<std::size_t>(count));
+    CHECK(8 * bytes <= static_cast<std::size_t>(count) + 32);
+  }
+}
+
+/// Notes at each collective how many queues are connected.
+class Watching final : public bootstrap::Bootstrap {
+ public:
+  Watching(bootstrap::Bootstrap& of, const std::vector<const Noting*>& nics)
+      : of_(of), nics_(nics) {}
+  int rank() const noexcept override { return of_.rank(); }
+  int size() const noexcept override { return of_.size(); }
+  const char* name() const noexcept override { return "watching"; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    connected = 0;
+    for (const Noting* nic : nics_)
+      connected += std::ranges::count_if(nic->queues, [](const auto& q) { return q.pe >= 0; });
+    of_.allgather(send, recv, bytes);
+  }
+  void finish() noexcept override {}
+  void abort(int, std::string_view) noexcept override {}
+  std::ptrdiff_t connected = 0;  ///< at the last one
+
+ private:
+  bootstrap::Bootstrap& of_;
+  const std::vector<const Noting*>& nics_;
+};
+
+TEST_CASE("pes_meet_when_all_of_their_queues_are_connected") {
+  const auto boots = bootstrap::create_threads(1, 60);
+  std::vector<const Noting*> all;
+  Watching boot(*boots[0], all);
+  NicList nics;
+  nics.push_back(std::make_unique<Noting>(0, "d0", all));
+  Rails rails(std::move(nics));
+  Memory memory;
+  Config config;
+  config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
+  const QueueSet queues(rails, {config, boot, memory.source(), {}, {0}});
+  CHECK(boot.connected == static_cast<std::ptrdiff_t>(all.front()->queues.size()));
+}
+
+TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
+  for (const auto& [quiet, relaxed, ports] : {std::tuple{QuietChoice::kAuto, false, 1},
+                                              {QuietChoice::kVisible, false, 1},
+                                              {QuietChoice::kAuto, true, 1},
+                                              {QuietChoice::kAuto, false, 2}}) {
+    const auto boots = bootstrap::create_threads(1, 60);
+    std::vector<const Noting*> all;
+    NicList nics;
+    for (int port = 0; port < ports; ++port)
+      nics.push_back(std::make_unique<Noting>(0, strprintf("d%d", port), all));
+    Rails rails(std::move(nics));
+    Memory memory;
+    Config config;
     config.quiet = quiet;
     config.ib_relaxed_ordering = relaxed;
     const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
-    const bool flushes = quiet == QuietChoice::kVisible || relaxed;
+    // What goes by two ports is in no order.
+    const bool flushes = quiet == QuietChoice::kVisible || relaxed || ports > 1;
     CHECK(((queues.view().flags & abi::kNicFlush) != 0) == flushes);
   }
 }
@@ -211,7 +282,7 @@ struct OnGpu {
   std::size_t completions = 0;
   void run() {
     Config config;
-    config.qps_per_pe = 20;
+    config.qps_per_pe = 32;
     config.qp_depth = 64;
     config.queue_memory = queue_memory;
     config.doorbell = doorbell;
@@ -246,7 +317,7 @@ TEST_CASE("queues_are_in_gpu_memory_where_every_nic_takes_it") {
       must{*boots[0], {"d0", "d14"}, QueueMemoryChoice::kGpu};
   both.run();
   CHECK((both.in_gpu_memory && both.memories.back().kind == MemoryKind::kGpu));
-  CHECK(both.completions == 40);  // 20 queues by each port
+  CHECK(both.completions == 64);  // 32 queues, and what answers them
   const auto lines = test::said_at_info([&] { one.run(); });
   REQUIRE_FALSE(lines.empty());
   CHECK_THAT(lines[0], Catch::Contains("INFO: work queues are in host memory: no peer memory"));
@@ -282,7 +353,7 @@ TEST_CASE("memory_and_registers_are_taken_in_whole_pages_of_the_host") {
   const auto base = reinterpret_cast<std::uintptr_t>(memory.base);
   CHECK(memory.bytes % whole == 0);
   CHECK((where == QueueMemoryChoice::kHost || base % whole == 0));
-  CHECK(pe.mapped.size() == (page == 4096 ? 20u : 2u));  // of 20 registers
+  CHECK(pe.mapped.size() == (page == 4096 ? 32u : 2u));  // of 32 registers
 }
 
 }  // namespace

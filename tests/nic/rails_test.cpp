@@ -7,6 +7,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -49,7 +54,8 @@ class Described final : public Nic {
   std::unique_ptr<Nic> open_port(const std::string& port) override {
     // NICs of others differ.
     return std::make_unique<Described>(
-        port, Limits{.flags = abi::kNicReadsRecord, .max_message = port == "small" ? 10u : 5000u});
+        port, Limits{.flags = port == "big" ? abi::kNicFetchedBig : abi::kNicReadsRecord,
+                     .max_message = port == "small" ? 10u : 5000u});
   }
   void start() override { ++started; }
   void stop() noexcept override { ++stopped; }
@@ -96,6 +102,42 @@ using Ports = std::vector<std::string>;
 /// Somebody else's transport.
 std::unique_ptr<Nic> open_ofi(const OpenOptions&) {
   return std::make_unique<Described>("ofi", Nic::Limits{});
+}
+
+/// What a PE that has this process's end of a fabric opens, or the text of the error.
+std::string open_in_fabric(const std::function<int(int fd)>& share) {
+  const auto boots = bootstrap::create_threads(1, 60);
+  const Config config = config_of({{"GSHMEM_NIC", "soft"}});
+  try {
+    return open({.config = config, .boot = *boots[0], .node_root = true, .share_fd = share})
+        .at(0)
+        ->describe()
+        .substr(0, 12);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// The first of all: before it, nobody here is in a fabric.
+TEST_CASE("a_process_is_in_one_fabric_whatever_its_descriptor") {
+  const auto share = [](int fd) { return dup(fd); };
+  CHECK(open_on_all({{{"GSHMEM_NIC", "soft"}}})[0] == Ports{"mlx5: mlx5_0"});
+  rlimit files{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+  const rlimit none{0, files.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::string why = open_in_fabric(share);
+  setrlimit(RLIMIT_NOFILE, &files);
+  CHECK_THAT(why, Catch::Contains("gshnic_make_fabric: "));
+  // Of a process without standard input it may be 0.
+  const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
+  close(STDIN_FILENO);
+  CHECK(open_in_fabric(share) == "mlx5: mlx5_0");
+  if (input >= 0) dup2(input, STDIN_FILENO);
+  close(input);
+  CHECK(open_in_fabric(share) == "mlx5: mlx5_0");
+  CHECK_THAT(open_in_fabric([](int) { return ::open("/dev/null", O_RDWR | O_CLOEXEC); }),
+             Catch::Contains("this process is in the soft NIC's fabric of another job already"));
 }
 
 TEST_CASE("a_pe_has_one_port_by_default") {
@@ -260,6 +302,28 @@ TEST_CASE("rails_can_what_the_ports_of_their_neighbours_can") {
     CHECK(limits[0].flags == abi::kNicReadsRecord);
     CHECK(limits[0].max_message == (neighbour == std::string("small") ? 10 : 1000));
   }
+}
+
+TEST_CASE("ports_of_neighbours_whose_atomics_have_another_byte_order_are_not_used") {
+  const auto boots = bootstrap::create_threads(2, 60);
+  std::array<bool, 2> one_way{true, true};
+  test::StderrCapture log;
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < 2; ++pe)
+    threads.emplace_back([&, pe] {
+      NicList nics;
+      nics.push_back(std::make_unique<Described>(pe == 0 ? "a" : "big", Nic::Limits{}));
+      Rails rails(std::move(nics));
+      rails.open_host_ports(*boots[pe], {0, 0});
+      one_way[pe] = rails.any_one_way() || rails.all().size() > 1;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK_FALSE((one_way[0] || one_way[1]));
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0],
+             Catch::Contains("PEs of this host are reached by way of the network: atomics "
+                             "of big return their values in another byte order"));
 }
 
 TEST_CASE("libraries_of_the_soft_nic_are_taken_from_a_folder_that_is_named") {
