@@ -5,11 +5,13 @@
 #include "tests/unit/base/capture.h"
 
 #include "transport/ofi/active_messages.h"
+#include "transport/ofi/message.h"
 
 #include <rdma/fi_errno.h>
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 
 using namespace gshmem;
@@ -308,4 +310,57 @@ TEST_CASE("staged data goes on when a copy has ended, and fails with it", "[ofi]
   if (row.kind == kWrite) CHECK(rig.word(64) == here);
   if (row.kind == kRead) CHECK(rig.word(512) == there);
   CHECK(access.copies == 2);
+}
+
+TEST_CASE("what goes to a heap in host memory needs no flush, and no warning", "[ofi][double]") {
+  if (!have_double()) return;
+  using Kind = ofi::MessageKind;
+  struct Row {
+    const char *provider, *gdr;
+    unsigned reads, writes;    ///< calls for a read, and for a word that is stored
+    std::optional<Kind> sent;  ///< the message for it
+    bool immediates;           ///< of a write before an atomic
+  };
+  const Row row = GENERATE(
+      Row{"efa/efa", "auto", 1, 0, Kind::kAtomic, true},
+      Row{"efa/efa-direct", "auto", 1, 1, {}, true}, Row{"verbs;ofi_rxm", "auto", 1, 1, {}, true},
+      Row{"cxi", "auto", 1, 1, {}, false}, Row{"tcp;ofi_rxm", "auto", 1, 0, Kind::kAtomic, true},
+      Row{"sockets", "auto", 1, 0, Kind::kAtomic, false},
+      Row{"efa/efa", "off", 0, 0, Kind::kWrite, false});
+  INFO(row.provider << ' ' << row.gdr);
+  StderrCapture log;
+  Leg leg{.provider = row.provider, .gdr = row.gdr};
+  leg.by_hand = true;
+  Job job(2, leg);
+  FabricDouble& rules = *fabric_double();
+  Client& client = job[0].to(1);
+  const auto end = [&](std::uint64_t entry) {
+    client.ring();
+    for (int round = 0; round < 12; ++round)
+      for (int pe = 0; pe < 2; ++pe) job[pe].round();
+    CHECK(client.has_ended(entry));
+  };
+  const auto& reads = rules.taken[FabricDouble::kRead];
+  const auto& writes = rules.taken[FabricDouble::kWrite];
+  end(client.nop());
+  const std::uint64_t reads_before = reads, writes_before = writes;
+  end(client.read(64, 0, 8));
+  CHECK(reads == reads_before + row.reads);
+  rules.journals = true;
+  end(client.write_inline(64, {1, 2, 3, 4, 5, 6, 7, 8}));
+  rules.journals = false;
+  CHECK(writes == writes_before + row.writes);
+  const auto sent = rules.sent();
+  REQUIRE(sent.empty() == !row.sent);
+  if (row.sent) {
+    ofi::MessageHeader header{};
+    std::memcpy(&header, sent[0].data(), sizeof(header));
+    CHECK(header.kind == *row.sent);
+  }
+  client.write(4096, 0, 4096);
+  end(client.fetch_add(64, 8, 1));
+  CHECK(reads == reads_before + row.reads);
+  CHECK((rules.immediate > 0) == row.immediates);
+  for (const std::string& line : log.writes())
+    CHECK_THAT(line, Catch::Contains("sockets is deprecated"));
 }

@@ -1,12 +1,16 @@
 // Connections are there when queues have started: providers make them at the first operation to a
 // peer, and may call CUDA for it, which waits for kernels.
+#include "tests/ofi/engine_rig.h"
 #include "tests/ofi/job.h"
 #include "tests/patience.h"
+
+#include "transport/ofi/probes.h"
 
 #include <rdma/fi_errno.h>
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -139,4 +143,74 @@ TEST_CASE("an executor that breaks before anyone has answered ends the start at 
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(kPatience));
   breaks.join();
   rules.reset();
+}
+
+TEST_CASE("a peer that queues lead to later is greeted, and no other one again", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig;
+  std::vector<ofi::Peer> peers(2, rig.peers[0]);
+  peers[1].pe = 1;
+  for (ofi::Peer& peer : peers)
+    for (std::size_t lane = 0; lane < kNics; ++lane) {
+      peer.ways[lane].probe_key = rig.pool.keys[lane];
+      peer.probe_base = rig.pool.remote_base;
+    }
+  ofi::Probes probes(rig.lanes, peers, rig.pool, kPool - 32, std::chrono::seconds(20));
+  for (unsigned lap = 1; lap < 3; ++lap) {
+    probes.expect(peers[lap - 1]);
+    CHECK(probes.progress());
+    CHECK_FALSE(probes.progress());
+    CHECK(rig.reads() == kNics * lap);
+    rig.lanes.poll();
+    probes.wait(std::chrono::seconds(20));
+  }
+}
+
+TEST_CASE("an executor whose greetings are refused has nothing to do", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "cxi", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(2, leg);
+  fabric_double()->busy = 100;
+  for (int round = 0; round < 3; ++round) CHECK_FALSE(job[0].round());
+  fabric_double()->busy = 0;
+  CHECK(job[0].round());
+}
+
+TEST_CASE("queues that are made after the endpoint is lost fail, and not their start",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(1, {"efa/efa", "auto"});
+  FabricDouble& rules = *fabric_double();
+  rules.broken = FI_EIO;
+  for (int ms = 0; ms < 20000 && job[0].errors().empty(); ++ms)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(job[0].errors().size() == 1);
+  CHECK_NOTHROW(job[0].nic().start());
+  CHECK(int{job[0].to(0).ring_and_wait(job[0].to(0).write(64, 0, 8)).syndrome} == 0x15);
+  rules.broken = 0;
+}
+
+TEST_CASE("the answer to a greeting harms no operation under way", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};
+  leg.by_hand = true;
+  Job job(1, leg);
+  FabricDouble& rules = *fabric_double();
+  using std::chrono::milliseconds;
+  rules.rtt = 4'000'000;
+  job[0].round();  // greets
+  // Its payload, too long for the call, leaves its place after the answer has come.
+  rules.rtt = 12'000'000;
+  const std::vector<std::uint8_t> payload(100, 0xa5);
+  const std::uint64_t write = job[0].to(0).write_inline(4096, payload);
+  job[0].to(0).ring();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  do {
+    job[0].round();
+    std::this_thread::sleep_for(milliseconds(1));
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  } while (!job[0].to(0).has_ended(write));
+  CHECK(std::equal(payload.begin(), payload.end(), job[0].heap() + 4096));
+  rules.rtt = 0;
 }

@@ -3,18 +3,28 @@
 #include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/capture.h"
+#include "transport/ofi/fabric.h"
 #include "transport/ofi/ofi_nic.h"
+#include "transport/ofi/provider.h"
+
+#include <rdma/fi_rma.h>
 
 #include <catch2/catch.hpp>
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -34,7 +44,61 @@ double wall_seconds() {
 // Instrumented code takes longer to find nothing.
 constexpr double kMayUse = kSanitized ? 1.5 : 0.5;
 
+/// Where it is not null, the cores that this thread may use.
+thread_local const cpu_set_t* t_cores = nullptr;
+
+/// A PE on some host, and cores of that.
+struct OnCores {
+  int host, first, count;
+};
+
+/// "spin" or "sleep" for each PE of a job.
+std::vector<std::string> polling_of(const std::vector<OnCores>& pes) {
+  const auto boots = bootstrap::create_threads(static_cast<int>(pes.size()), 30);
+  const Config config = config_of({"cxi", "auto"}, 20);
+  fabric_double()->offer({"cxi"});
+  std::vector<std::string> all(pes.size());
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < pes.size(); ++pe)
+    threads.emplace_back([&, pe] {
+      cpu_set_t cores;
+      CPU_ZERO(&cores);
+      for (int i = 0; i < pes[pe].count; ++i) CPU_SET(pes[pe].first + i, &cores);
+      t_cores = &cores;
+      std::vector<std::uint8_t> heap(4096);
+      const auto nic = nic::open_ofi({.config = config,
+                                      .boot = *boots[pe],
+                                      .heap = {.base = heap.data(), .bytes = heap.size()},
+                                      .host = pes[pe].host});
+      all[pe] = nic->describe().find("spinning") != std::string::npos ? "spin" : "sleep";
+      boots[pe]->barrier();
+    });
+  for (std::thread& thread : threads) thread.join();
+  fabric_double()->reset();
+  return all;
+}
+
 }  // namespace
+
+/// In the place of the C library's.
+extern "C" int sched_getaffinity(pid_t pid, std::size_t bytes, cpu_set_t* set) noexcept {
+  std::memset(set, 0, bytes);
+  if (t_cores == nullptr) return syscall(SYS_sched_getaffinity, pid, bytes, set) < 0 ? -1 : 0;
+  std::memcpy(set, t_cores, std::min(bytes, sizeof(*t_cores)));
+  return 0;
+}
+
+TEST_CASE("executors spin where each has three cores among those that may use the same",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  using All = std::vector<std::string>;
+  CHECK(polling_of({{0, 0, 2}}) == All{"sleep"});
+  CHECK(polling_of({{0, 0, 3}}) == All{"spin"});
+  CHECK(polling_of({{0, 0, 5}, {0, 0, 5}}) == All{"sleep", "sleep"});
+  CHECK(polling_of({{0, 0, 6}, {0, 0, 6}}) == All{"spin", "spin"});
+  CHECK(polling_of({{0, 0, 5}, {0, 8, 5}, {0, 16, 2}}) == All{"spin", "spin", "sleep"});
+  CHECK(polling_of({{0, 0, 5}, {1, 0, 5}}) == All{"spin", "spin"});
+}
 
 TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
   if (!have_libfabric()) return;
@@ -91,4 +155,24 @@ TEST_CASE("an executor that spins hears of doorbells and knows the time", "[ofi]
   CHECK(int{client.ring_and_wait(client.write(0, 64, 8)).syndrome} == 0x15);
   CHECK(wall_seconds() - begin > 0.3);
   fabric_double()->rtt = 0;
+}
+
+TEST_CASE("a look at completions says whether there was one", "[ofi][double]") {
+  if (!have_double()) return;
+  fabric_double()->offer({"cxi"});
+  {
+    ofi::Fabric fabric(ofi::Library::get(),
+                       std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0);
+    std::vector<std::uint8_t> memory(64);
+    const ofi::Registered mine =
+        fabric.register_memory({.base = memory.data(), .bytes = 64}, FI_READ | FI_REMOTE_READ);
+    fabric.insert({fabric.address()});
+    CHECK_FALSE(fabric.poll());
+    CHECK(fi_read(fabric.endpoint(), memory.data(), 8, mine.descriptor, fabric.peer(0),
+                  mine.remote_base + 8, mine.key, nullptr) == 0);
+    CHECK(fabric.poll());
+    CHECK_FALSE(fabric.poll());
+    fabric.close();
+  }
+  fabric_double()->reset();
 }

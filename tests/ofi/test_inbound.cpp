@@ -127,6 +127,24 @@ TEST_CASE("messages begin in the order of their numbers, atomics after their wri
   CHECK(queue.next() == nullptr);
 }
 
+TEST_CASE("what an atomic has waited for is no longer there for the next one", "[ofi]") {
+  const std::uint32_t pieces = GENERATE(1u, 2u);
+  Messages messages;
+  MessageBuffer& first = messages.add(MessageKind::kAtomic, 3, pieces);
+  MessageBuffer& second = messages.add(MessageKind::kAtomic, 3, pieces);
+  Inbound queue;
+  const auto arrive = [&] {
+    for (std::uint32_t n = 0; n < pieces; ++n) queue.arrived(3);
+  };
+  CHECK((queue.take(first) && queue.take(second)));
+  arrive();
+  CHECK(queue.next() == &first);
+  queue.ended(first.header());
+  CHECK(queue.next() == nullptr);
+  arrive();
+  CHECK(queue.next() == &second);
+}
+
 TEST_CASE("a message that comes twice, or again, is no message", "[ofi]") {
   Messages messages;
   MessageBuffer& first = messages.add(MessageKind::kAtomic);

@@ -53,6 +53,7 @@ class List {
     fid_nic nic{};
     fi_bus_attr bus{};
     sockaddr_in address{};
+    sockaddr_in6 address6{};
   };
   void add(const Entry& entry) {
     Node& node = nodes_.emplace_back();
@@ -70,7 +71,12 @@ class List {
       node.nic.bus_attr = &node.bus;
       node.info.nic = &node.nic;
     }
-    if (!entry.address.empty()) {
+    if (inet_pton(AF_INET6, entry.address.c_str(), &node.address6.sin6_addr) == 1) {
+      node.address6.sin6_family = AF_INET6;
+      node.info.addr_format = FI_SOCKADDR_IN6;
+      node.info.src_addr = &node.address6;
+      node.info.src_addrlen = sizeof(node.address6);
+    } else if (!entry.address.empty()) {
       node.address.sin_family = AF_INET;
       inet_pton(AF_INET, entry.address.c_str(), &node.address.sin_addr);
       node.info.addr_format = FI_SOCKADDR_IN;
@@ -83,17 +89,23 @@ class List {
   std::deque<Node> nodes_;
 };
 
-/// A host with two switches: GPU 0x11 beside NICs 0x12 and 0x13, GPU 0x21 beside NIC 0x22.
+/// A host with two switches: GPU 0x11 beside NICs 0x12 and 0x13, GPU 0x21 beside NIC 0x22 and, a
+/// switch farther away, NIC 0x23.
 class TwoSwitches {
  public:
   TwoSwitches()
       : root_(fs::temp_directory_path() / ("gshmem_entries_" + std::to_string(getpid()))) {
     fs::create_directories(root_ / "bus/pci/devices");
-    for (const auto& [bus, bridge] :
-         {std::pair{"11", "10"}, {"12", "10"}, {"13", "10"}, {"21", "20"}, {"22", "20"}}) {
+    for (const auto& [bus, bridge] : {std::pair{"11", "10"},
+                                      {"12", "10"},
+                                      {"13", "10"},
+                                      {"21", "20"},
+                                      {"22", "20"},
+                                      {"23", "20"}}) {
       const std::string name = std::string("0000:") + bus + ":00.0";
+      const std::string farther = bus == std::string("23") ? "0000:24:00.0/0000:25:00.0" : "";
       const fs::path place = root_ / "devices" / (std::string("pci0000:") + bridge) /
-                             (std::string("0000:") + bridge + ":01.0") / name;
+                             (std::string("0000:") + bridge + ":01.0") / farther / name;
       fs::create_directories(place);
       fs::create_directory_symlink(place, root_ / "bus/pci/devices" / name);
     }
@@ -135,7 +147,11 @@ TEST_CASE("a PE uses several NICs, those beside its GPU, and neighbours begin wi
   wish.count = 0;
   wish.most = 8;
   CHECK(list.choose(wish) == "b a");
+  wish.count = 1;
+  CHECK(list.choose(wish) == "b");
+  wish.count = 0;
   wish.gpu_pci = "0000:21:00.0";
+  CHECK(List({{"c", 0x22, {}}, {"d", 0x23, {}}, {"e", 0x13, {}}}).choose(wish) == "c d");
   CHECK(list.choose(wish) == "c");
   wish.gpu_pci = "";
   CHECK(list.choose(wish) == "b");
@@ -187,10 +203,21 @@ TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
   CHECK(list.choose(wish) == "ib1");
   CHECK(list.choose({.domain = "lo"}) == "lo");
   CHECK(list.choose({.domain = "eth0"}) == "none");
+  const List six({{"lo", -1, "::1"}, {"ib0", 0x12, "fd00::1"}, {"ib1", 0x22, "fd00:0:0:1::1"}});
+  CHECK(six.choose(wish) == "ib0");
+  wish.addresses = {"fd00:0:0:1::1"};
+  CHECK(six.choose(wish) == "ib1");
+}
+
+TEST_CASE("of networks that suit equally well the one that is listed first is used", "[ofi]") {
+  const List list({{"first", -1, "10.1.0.1"}, {"other", -1, "10.0.0.1"}, {"last", -1, "10.1.0.1"}});
+  CHECK(list.choose({.addresses = {"10.1.0.1"}}) == "first");
 }
 
 TEST_CASE("providers that only look on are not chosen", "[ofi]") {
   const Entry hook{"hook", 0x12, {}, FI_PROTO_EFA, "efa;ofi_hook_perf"}, own{"own", 0x13, {}};
   CHECK(List({hook, own}).choose({}) == "own");
   CHECK(List({hook}).choose({}) == "none");
+  CHECK(List({Entry{"hook", 0x12, {}, FI_PROTO_EFA, "ofi_hook_noop;efa"}, own}).choose({}) ==
+        "own");
 }

@@ -142,6 +142,10 @@ TEST_CASE("the best provider is taken, and the fabric of it that does", "[ofi][d
   CHECK(chosen({}) == "efa");
   offers.rules.offer({"tcp;ofi_rxm", "verbs;ofi_rxm"});
   CHECK(chosen({}) == "verbs;ofi_rxm");
+  // One that gshmem does not know is taken where it is asked for.
+  offers.rules.offer({"opx"});
+  CHECK(chosen({.provider = "opx"}) == "opx");
+  CHECK_THAT(refusal({}), Catch::Contains("opx is usable, but was not asked for"));
   CHECK(ofi::network_for_gpus(ofi::Library::get()).empty());
   offers.rules.offer(kAll);
   CHECK(ofi::network_for_gpus(ofi::Library::get()) == "efa");
@@ -157,6 +161,47 @@ TEST_CASE("an interface is asked for by its address, or is a name of the provide
   CHECK(std::string(choose({.provider = "cxi", .interface = "cxi1"})->domain_attr->name) == "cxi1");
   CHECK_THAT(refusal({.provider = "cxi", .interface = "lo"}),
              Catch::Contains("cxi is not on interface lo"));
+  const auto domain = [](const ofi::Wanted& wanted) {
+    return std::string(choose(wanted)->domain_attr->name);
+  };
+  // That is no address, which getinfo would take for one.
+  CHECK(domain({.provider = "verbs", .interface = "verbs;ofi_rxm1"}) == "verbs;ofi_rxm1");
+  // By which address other hosts reach this one.
+  CHECK(domain({.provider = "tcp"}) == "tcp;ofi_rxm0");
+  CHECK(domain({.provider = "tcp", .addresses = {"10.0.0.1", "127.0.0.2"}}) == "tcp;ofi_rxm1");
+}
+
+TEST_CASE("where there is no memory to ask providers, that is the error", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  (void)ofi::Library::get();
+  offers.rules.no_memory = true;
+  CHECK(refusal({}) == "fi_dupinfo: out of memory");
+}
+
+TEST_CASE("what is asked of a provider follows from what it can do", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"efa-direct", "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"});
+  struct Row {
+    const char* provider;
+    bool immediates, delivers, rdma, words;
+    std::size_t max_send;
+  };
+  constexpr std::size_t kGiB = 1 << 30, kAny = ~std::size_t{0};
+  for (const Row& row :
+       {Row{"efa/efa-direct", true, false, true, true, 8192},
+        Row{"efa/efa", true, false, true, false, kAny}, Row{"cxi", false, true, true, true, kGiB},
+        Row{"verbs;ofi_rxm", true, false, true, true, kGiB},
+        Row{"tcp;ofi_rxm", true, true, false, false, kAny},
+        Row{"sockets", false, true, false, false, kAny}}) {
+    INFO(row.provider);
+    const ofi::Fabric fabric(ofi::Library::get(), choose({.provider = row.provider}), 0);
+    CHECK(fabric.able().immediates == row.immediates);
+    CHECK(fabric.able().delivers == row.delivers);
+    CHECK(fabric.able().rdma == row.rdma);
+    CHECK(fabric.able().words == row.words);
+    CHECK(fabric.able().max_send == row.max_send);
+  }
 }
 
 TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
@@ -260,6 +305,47 @@ TEST_CASE("what is staged instead goes by messages of any size", "[ofi][double]"
   CHECK_THAT(steps[2], Catch::Contains(" efa any, "));  // efa-direct's messages are small
 }
 #endif
+
+TEST_CASE("a heap that is to be staged goes by messages of any size", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"efa-direct", "efa"});
+  auto boots = bootstrap::create_threads(1, 30);
+  const Leg leg{.provider = "efa", .gdr = "off"};
+  offers.rules.journals = true;
+  const Pe pe(*boots[0], config_of(leg, 20), kDepth, leg);
+  for (const std::string& call : offers.rules.calls())
+    CHECK(call.find("efa-direct") == std::string::npos);
+}
+
+TEST_CASE("all PEs use as many NICs as the one with the fewest", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers(kAll);
+  offers.rules.nics = 3;
+  auto boots = bootstrap::create_threads(2, 30);
+  std::array<std::string, 2> what;
+  std::vector<std::thread> threads;
+  for (std::size_t pe = 0; pe < what.size(); ++pe)
+    threads.emplace_back([&, pe] {
+      const Leg leg{.provider = "cxi", .gdr = "auto"};
+      const char* const nics = pe == 0 ? "3" : "2";
+      const Config config = config_of(leg, 20, {{"GSHMEM_NICS_PER_PE", nics}});
+      Pe opened(*boots[pe], config, kDepth, leg);
+      what[pe] = opened.nic().describe();
+      boots[pe]->barrier();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& each : what) {
+    CHECK_THAT(each, Catch::Contains(" cxi (domain cxi0) and cxi (domain cxi1), RMA"));
+  }
+}
+
+TEST_CASE("a provider is told of a job before it is opened", "[ofi][double]") {
+  if (!have_double()) return;
+  const Variables before = all_variables();
+  const Job job(3, {"efa/efa", "auto"});
+  CHECK(fabric_double()->universe == 3u);
+  CHECK(variable("FI_HMEM").empty());  // the heaps are in host memory
+}
 
 TEST_CASE("a heap in host memory that cannot be registered is an error, and not staged",
           "[ofi][double]") {
@@ -431,7 +517,7 @@ TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
   CHECK_THROWS_WITH(cuda_calls("cxi", 8), Catch::Contains("GDRCopy"));
 }
 
-TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi][tcp]") {
+TEST_CASE("libfabric and what it loads leave the program's signal handlers alone", "[ofi]") {
   std::array<void (*)(int), 32> before{};
   const auto handler_of = [](int signal) {
     struct sigaction action {};
@@ -441,12 +527,21 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
   signal(SIGTERM, [](int) {});
   for (int number = 1; number < 32; ++number)
     before[static_cast<std::size_t>(number)] = handler_of(number);
-  if (!have_real_libfabric()) return;
-  { const Job job(2, {"tcp;ofi_rxm", "auto"}); }
+  if (!have_libfabric()) return;  // the double takes signals for itself, too
+  { const Job job(2, legs().front()); }
   for (int number = 1; number < 32; ++number) {
     INFO("signal " << number);
     CHECK(handler_of(number) == before[static_cast<std::size_t>(number)]);
   }
+}
+
+TEST_CASE("a job of one PE is warned, too, of the provider that may stall", "[ofi][double]") {
+  if (!have_double()) return;
+  StderrCapture log;
+  { const Job job(1, {"sockets", "auto"}); }
+  const auto lines = log.writes();
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("WARN: libfabric's provider sockets is deprecated"));
 }
 
 TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi][tcp]") {

@@ -37,6 +37,7 @@ struct FabricDouble {
   std::atomic<std::uint64_t> register_at_most_of_host{~std::uint64_t{0}};  ///< the same
   std::atomic<bool> knows_inject_of_rma{true};  ///< efa has FI_OPT_INJECT_RMA_SIZE
   std::atomic<bool> permits_cuda{true};         ///< FI_OPT_CUDA_API_PERMITTED may be set to false
+  std::atomic<bool> no_memory{false};           ///< for a fi_info
   /// What arrives at the endpoint whose domain has registered this address waits until it is null.
   std::atomic<const void*> held{nullptr};
   std::atomic<std::int64_t> hold{-1};  ///< not for ever, but so long
@@ -114,6 +115,7 @@ struct FabricDouble {
     hmem = permits_cuda = true;
     register_at_most = register_at_most_of_host = ~std::uint64_t{0};
     knows_inject_of_rma = true;
+    no_memory = false;
     held = nullptr;
     hold = -1;
     error = errors = refusal = receive_refusal = broken = no_error = 0;

@@ -6,6 +6,7 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -71,8 +72,9 @@ T* make(std::size_t fclass) {
 }
 
 // Address vectors.
-int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* handles, std::uint64_t,
-           void*) {
+int insert(fid_av* av, const void* addresses, std::size_t count, fi_addr_t* handles,
+           std::uint64_t flags, void*) {
+  if (flags != 0) record().violation("flags of fi_av_insert, of which none is asked for");
   auto& peers = static_cast<Av*>(av)->peers;
   const auto* const names = static_cast<const Address*>(addresses);
   const std::lock_guard lock(ports_mutex);
@@ -265,6 +267,8 @@ int get_name(fid* object, void* address, std::size_t* bytes) {
                                [&](const auto& known) { return known.lock() == port; });
   const Address name{kAddressMagic, static_cast<std::uint64_t>(at - ports.begin())};
   const std::size_t room = std::exchange(*bytes, sizeof(name));
+  // Providers fill what there is.
+  if (address == nullptr && room != 0) record().violation("an address of fi_getname that is null");
   if (room < sizeof(name)) return -FI_ETOOSMALL;
   std::memcpy(address, &name, sizeof(name));
   return 0;
@@ -328,6 +332,7 @@ constinit fi_ops endpoint_ops = table<fi_ops>([](auto& ops) {
 
 // Memory regions.
 int close_region(fid* object) {
+  note("close region");
   auto* const mr = reinterpret_cast<Mr*>(object);
   mr->region->usable = false;
   if (mr->bound) --mr->endpoint->bound_regions;
@@ -352,7 +357,8 @@ constinit fi_ops region_ops = table<fi_ops>([](auto& ops) {
   ops.control = enable_region;
 });
 
-int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t, fid_mr** made) {
+int register_region(fid* object, const fi_mr_attr* attributes, std::uint64_t flags, fid_mr** made) {
+  if (flags != 0) record().violation("flags of fi_mr_regattr, of which none is asked for");
   const Domain& domain = *reinterpret_cast<Domain*>(object);
   const bool gpu = attributes->iface == FI_HMEM_CUDA;
   note("register %zu bytes, access 0x%llx, key %llu, gpu %d, pieces %zu",
@@ -468,6 +474,11 @@ void set_rule(FabricDouble& rules, std::string_view name, std::string_view value
   }
 }
 
+/// As libinfinipath does, which Debian's libfabric loads.
+[[gnu::constructor]] void take_signals() {
+  for (const int number : {SIGHUP, SIGTERM}) std::signal(number, [](int) { std::_Exit(98); });
+}
+
 /// What nobody asks about, because a program without tests runs: it fails at its end.
 void end_with_violations() {
   const std::vector<std::string> all = record().violations();
@@ -517,7 +528,7 @@ int fi_getinfo(std::uint32_t version, const char* node, const char* service, std
   return result;
 }
 void fi_freeinfo(fi_info* info) { release(info); }
-fi_info* fi_dupinfo(const fi_info* info) { return duplicate(info); }
+fi_info* fi_dupinfo(const fi_info* info) { return record().no_memory ? nullptr : duplicate(info); }
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void*) {
   auto* const made = new Fabric{};
   made->fid.fclass = FI_CLASS_FABRIC;

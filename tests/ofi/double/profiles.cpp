@@ -38,6 +38,11 @@ constexpr Profile kProfiles[] = {
      kUsual, 0, kBasic | FI_MR_LOCAL, FI_PROGRESS_MANUAL, 2048, 16320, 4, kGiB, kGiB, true, true},
     {"tcp;ofi_rxm", "tcp;ofi_rxm", "127.0.0.0/8", kData | FI_ATOMIC, FI_ORDER_SAS, kUsual, 0, 0,
      FI_PROGRESS_MANUAL, 2048, 16320, 8, kUnlimited, kUnlimited, true, false},
+    {"sockets", "sockets", "127.0.0.0/8", kData | FI_ATOMIC, FI_ORDER_SAS, kUsual, 0, kBasic,
+     FI_PROGRESS_AUTO, 2048, 255, 8, kUnlimited, kUnlimited, true, false},
+    // What gshmem does not know.
+    {"opx", "opx", "opx", kData, FI_ORDER_SAS, kUsual, 0, kBasic, FI_PROGRESS_MANUAL, 2048, 0, 8,
+     kGiB, kGiB, false, false},
     // What gshmem cannot use: no RMA, or no delivery-complete of GPU memory, or connected
     // endpoints.
     {"udp", "udp", "127.0.0.0/8", kMessages, 0, kUsual, 0, 0, FI_PROGRESS_MANUAL, 2048, 0, 0, 1472,
@@ -82,10 +87,10 @@ void place_on_pci(fi_info& info, int nic) {
   info.nic->bus_attr->attr.pci.bus_id = static_cast<std::uint8_t>(0x10 + nic);
 }
 
-void give_address(fi_info& info) {
+void give_address(fi_info& info, int nic) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + static_cast<std::uint32_t>(nic));
   info.addr_format = FI_SOCKADDR_IN;
   info.src_addr = bytes_of(&address, sizeof(address));
   info.src_addrlen = sizeof(address);
@@ -118,7 +123,7 @@ fi_info* offer(const Profile& profile, int nic, std::uint64_t caps, const fi_inf
   info->domain_attr->cq_data_size = profile.cq_data;
   info->fabric_attr->name = strdup(profile.fabric);
   info->fabric_attr->prov_name = strdup(profile.provider);
-  if (profile.has_addresses) give_address(*info);
+  if (profile.has_addresses) give_address(*info, nic);
   if (!profile.has_addresses) place_on_pci(*info, nic);
   return info;
 }
