@@ -195,22 +195,23 @@ TEST_CASE("the answer to a greeting harms no operation under way", "[ofi][double
   if (!have_double()) return;
   Leg leg{.provider = "efa/efa-direct", .gdr = "auto"};
   leg.by_hand = true;
-  Job job(1, leg);
+  Job job(1, leg, 20 * kPatience, 2048);
   FabricDouble& rules = *fabric_double();
-  using std::chrono::milliseconds;
-  rules.rtt = 4'000'000;
+  rules.rtt = 10'000'000;
   job[0].round();  // greets
-  // Its payload, too long for the call, leaves its place after the answer has come.
-  rules.rtt = 12'000'000;
+  // Of as many as there are, too long for the call: they leave their places after the answer.
+  rules.rtt = 24'000'000;
   const std::vector<std::uint8_t> payload(100, 0xa5);
-  const std::uint64_t write = job[0].to(0).write_inline(4096, payload);
+  constexpr std::uint64_t kStep = 128, kEnd = 512 * kStep;
+  std::uint64_t last = 0;
+  for (std::uint64_t at = 0; at < kEnd; at += kStep) last = job[0].to(0).write_inline(at, payload);
   job[0].to(0).ring();
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  do {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20 * kPatience);
+  while (!job[0].to(0).has_ended(last)) {
     job[0].round();
-    std::this_thread::sleep_for(milliseconds(1));
     REQUIRE(std::chrono::steady_clock::now() < limit);
-  } while (!job[0].to(0).has_ended(write));
-  CHECK(std::equal(payload.begin(), payload.end(), job[0].heap() + 4096));
+  }
+  for (std::uint64_t at = 0; at < kEnd; at += kStep)
+    CHECK(std::equal(payload.begin(), payload.end(), job[0].heap() + at));
   rules.rtt = 0;
 }
