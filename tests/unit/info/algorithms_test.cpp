@@ -160,6 +160,7 @@ Seen see(int n, Variables variables, unsigned seed) {
   INFO("seed " << seed);
   for (const Seen& one : seen) CHECK(one.complaints == "");
   for (const Seen& one : seen) {
+    CHECK((one.table.sync() == "flat") == (n <= one.table.flat_members));
     REQUIRE(one.table.rows.size() == seen[0].table.rows.size());
     for (std::size_t i = 0; i < one.table.rows.size(); ++i)
       CHECK(one.table.rows[i].ranges == seen[0].table.rows[i].ranges);

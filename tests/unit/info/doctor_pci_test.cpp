@@ -25,7 +25,8 @@ std::string config_space(std::uint32_t acs, std::uint32_t device_control) {
   std::string config(4096, '\0');
   put(config, 0x34, 0x40, 1);
   put(config, 0x40, 0x6001, 2);  // power management, next 0x60
-  put(config, 0x60, 0x0010, 2);  // PCI Express, last
+  put(config, 0x60, 0x7010, 2);  // PCI Express, next 0x70
+  put(config, 0x70, 0x0005, 2);  // MSI, last
   put(config, 0x68, device_control, 2);
   put(config, 0x100, 0x14820001, 4);  // AER, next 0x148
   put(config, 0x148, 0x0001000d, 4);  // ACS, last
@@ -68,6 +69,17 @@ TEST_CASE("each_gpu_is_told_its_nearest_nic") {
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kOk, "mlx5_0 (0000:05:00.0): PIX");
   fake.write("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
   expect_one(check_gpu_nic_distance(fake.machine), Verdict::kHint, "mlx5_2 (0000:09:00.0): PHB");
+  // Of NICs without a link the nearest is meant all the same.
+  for (const char* name : {"mlx5_1", "mlx5_2"})
+    fake.write(std::string("/sys/class/infiniband/") + name + "/ports/1/state", "1: DOWN\n");
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kOk, "mlx5_0 (0000:05:00.0): PIX");
+}
+
+TEST_CASE("a_gpu_whose_node_sysfs_does_not_name_is_of_none") {
+  FakeMachine fake;
+  fake.pci(kSwitchedGpu, {{"vendor", "0x10de\n"}, {"class", "0x030200\n"}});
+  fake.nic("mlx5_0", kOtherNic, "InfiniBand", {{"numa_node", "1"}});
+  expect_one(check_gpu_nic_distance(fake.machine), Verdict::kProblem, "NUMA node -1)");
 }
 
 TEST_CASE("each_distance_has_its_verdict") {

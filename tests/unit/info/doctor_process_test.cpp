@@ -1,3 +1,4 @@
+#include "host/info/report.h"
 #include "tests/unit/info/fake_machine.h"
 
 #include <sys/resource.h>
@@ -90,6 +91,8 @@ TEST_CASE("memory_of_heaps_is_held_against_cgroup_and_machine") {
   fake.environment["OMPI_COMM_WORLD_LOCAL_SIZE"] = "8";
   fake.write("/proc/self/cgroup", "0::/user/job\n");
   fake.write("/sys/fs/cgroup/user/job/memory.max", "max\n");
+  fake.write("/sys/fs/cgroup/user/memory.max", "34359738368\n");
+  expect_one(check_memory(fake.machine), Verdict::kOk, "8 GiB of 16 GiB (MemAvailable)");
   fake.write("/sys/fs/cgroup/user/memory.max", "4294967296\n");
   expect_one(check_memory(fake.machine), Verdict::kHint, "8 GiB of 4 GiB (cgroup memory.max)");
   expect_one(check_memory(fake.machine), Verdict::kHint, "GSHMEM_SYMMETRIC_SIZE=384M");
@@ -112,6 +115,10 @@ TEST_CASE("heaps_may_take_all_memory_and_are_as_many_as_launchers_say") {
     fake.environment["SLURM_STEP_TASKS_PER_NODE"] = text;
     expect_one(check_memory(fake.machine), Verdict::kHint, part);
   }
+  // A process of mpirun within a step of Slurm is one of mpirun's.
+  fake.environment["SLURM_STEP_TASKS_PER_NODE"] = "2(x3)";
+  fake.environment["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  expect_one(check_memory(fake.machine), Verdict::kHint, "1 PE(s)");
   fake.environment["OMPI_COMM_WORLD_LOCAL_SIZE"] = "3";
   expect_one(check_memory(fake.machine), Verdict::kHint, "3 PE(s) here: 3 GiB");
   fake.cuda_gpu(0, "0000:01:00.0");
@@ -169,13 +176,23 @@ TEST_CASE("this_machine_is_what_the_kernel_says") {
   REQUIRE(getrlimit(RLIMIT_MEMLOCK, &usual) == 0);
   const rlimit low{std::min<rlim_t>(usual.rlim_cur, 1 << 16), usual.rlim_max};
   REQUIRE(setrlimit(RLIMIT_MEMLOCK, &low) == 0);
+  REQUIRE(setenv("GSHMEM_SYMETRIC_SIZE", "1M", 1) == 0);
   const Machine machine = this_machine();
+  REQUIRE(unsetenv("GSHMEM_SYMETRIC_SIZE") == 0);
   CHECK(machine.memlock.soft == low.rlim_cur);
   REQUIRE(setrlimit(RLIMIT_MEMLOCK, &usual) == 0);
   REQUIRE(unsetenv("GSHMEM_TIMEOUT") == 0);
   CHECK(machine.cuda.why_none == why_no_gpu());
   CHECK(machine.config.timeout == FakeMachine().machine.config.timeout);
   CHECK(machine.variables.size() > 30);
+  CHECK(std::ranges::any_of(machine.unknown_names, [](const std::string& name) {
+    return name.starts_with("GSHMEM_SYMETRIC_SIZE ");
+  }));
+  // The page of the build says the same.
+  const std::vector<Fact> build = collect("/nowhere").build;
+  const auto pmix = std::ranges::find(build, "pmix", &Fact::name);
+  REQUIRE(pmix != build.end());
+  CHECK(machine.built_with_pmix == (pmix->value != "no"));
   utsname names{};
   REQUIRE(uname(&names) == 0);
   CHECK(machine.host == names.nodename);

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -257,7 +259,7 @@ TEST_CASE("a_job_of_one_pe_has_nobody_to_map") {
   CHECK(table.topology() == "1 PE");
 }
 
-TEST_CASE("a_build_says_whether_it_has_libfabric") {
+TEST_CASE("a_build_says_which_networks_it_has") {
 #if defined(GSHMEM_TEST_LIBFABRIC)
   constexpr bool kHasIt = true;
 #else
@@ -267,6 +269,27 @@ TEST_CASE("a_build_says_whether_it_has_libfabric") {
   const auto network = std::ranges::find(report.build, "network", &Fact::name);
   REQUIRE(network != report.build.end());
   CHECK(contains(network->value, "ofi (libfabric.so.1 is loaded when used)") == kHasIt);
+  // The soft NIC of the tests is built where the mlx5 transport is.
+#if defined(GSHMEM_TEST_SOFT)
+  CHECK(network->value.starts_with("mlx5 (rdma-core is loaded when used), soft"));
+#endif
+  const auto sanitizers = std::ranges::find(report.build, "sanitizers", &Fact::name);
+  REQUIRE(sanitizers != report.build.end());
+  CHECK(sanitizers->value != "");
+}
+
+TEST_CASE("a_report_has_the_variables_of_the_process_and_says_why_there_is_no_gpu") {
+  REQUIRE(setenv("GSHMEM_TIMEOUT", "soon", 1) == 0);
+  REQUIRE(setenv("GSHMEM_SYMETRIC_SIZE", "1M", 1) == 0);
+  const Report report = collect("/does/not/exist");
+  REQUIRE(unsetenv("GSHMEM_TIMEOUT") == 0);
+  REQUIRE(unsetenv("GSHMEM_SYMETRIC_SIZE") == 0);
+  CHECK(report.value_of("GSHMEM_TIMEOUT") == "soon");
+  CHECK_FALSE(report.good());
+  CHECK(std::ranges::any_of(report.unknown_variables, [](const std::string& name) {
+    return name.starts_with("GSHMEM_SYMETRIC_SIZE ");
+  }));
+  CHECK(report.gpus.empty() != report.no_gpus.empty());
 }
 
 TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
