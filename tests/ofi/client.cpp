@@ -193,6 +193,7 @@ Outcome Client::look() {
   if (opcode == 13) {
     outcome.vendor = completion_[54];
     outcome.syndrome = completion_[55];
+    outcome.opcode = completion_[56];
     if (outcome.syndrome == 0) throw std::runtime_error("error completion without syndrome");
   }
   // The WQE of that index is done: base before counter, as device code reconstructs it.

@@ -19,6 +19,7 @@ enum Flag : unsigned { kPlain = 0, kSignalled = 1, kFenced = 2 };
 struct Outcome {
   bool timed_out = false;
   std::uint8_t syndrome = 0, vendor = 0;
+  std::uint8_t opcode = 0;  ///< of the entry that failed
   std::uint16_t index = 0;
   [[nodiscard]] bool ok() const { return !timed_out && syndrome == 0; }
 };

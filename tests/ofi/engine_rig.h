@@ -126,13 +126,15 @@ struct StepwiseAccess final : ofi::MemoryAccess {
     if (ticket == failing) throw Error(GSHMEMX_ERROR_CUDA, "a copy failed");
     return ticket <= polled;
   }
-  ofi::Ticket start_atomic(std::uint64_t, const nic::Wqe&, std::uint64_t*) override {
+  ofi::Ticket start_atomic(std::uint64_t, const nic::Wqe&, std::uint64_t* old) override {
+    asked += old != nullptr ? 1 : 0;
     return ++copies;
   }
   bool coherent() const override { return false; }
 
   std::vector<std::uint8_t>& memory;
   ofi::Ticket copies = 0, ended = 0, polled = 0, failing = 99;
+  int asked = 0;  ///< atomics that bring what was there
 };
 
 }  // namespace gshmem::test

@@ -7,6 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -97,6 +99,128 @@ TEST_CASE("an atomic whose result takes no copy has ended with its call", "[ofi]
   CHECK_FALSE(rig.engine.progress());
 }
 
+TEST_CASE("an operation waits for a place that a flush of the own heap has", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig(false, "efa-direct", nullptr, 1);
+  rig.rules.rtt = kForever;
+  rig.engine.flush_own(rig);
+  ofi::Operation& write = rig.operation();
+  write.wqe.kind = nic::WqeKind::kWrite;
+  rig.engine.issue(write, false);
+  CHECK(write.state == ofi::Operation::State::kQueued);
+  CHECK(rig.rules.taken[FabricDouble::kWrite] == 0u);
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("bytes of a peer are those of writes and reads in flight", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig(false, "cxi", nullptr, 1);
+  ofi::Operation& write = rig.operation();
+  write.wqe.kind = nic::WqeKind::kWrite;
+  rig.engine.issue(write, false);
+  CHECK(rig.peers[0].bytes == 8);
+  rig.lanes.poll();
+  CHECK(rig.peers[0].bytes == 0);
+  rig.rules.rtt = kForever;
+  ofi::Operation& atomic = rig.operation();
+  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
+  rig.engine.issue(atomic, false);
+  CHECK(atomic.state == ofi::Operation::State::kIssued);
+  CHECK(rig.peers[0].bytes == 0);
+  rig.rules.rtt = 0;
+}
+
+TEST_CASE("an operation that the provider refuses has ended", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig;
+  ofi::Operation& write = rig.operation();
+  write.wqe.kind = nic::WqeKind::kWrite;
+  rig.rules.refusal = FI_EACCES;
+  rig.engine.issue(write, false);
+  CHECK(write.done());
+  CHECK(int{write.failure.syndrome} == 0x13);
+  CHECK(rig.changes == 1);
+}
+
+TEST_CASE("a read of several pieces is flushed when all of it has come", "[ofi][double]") {
+  if (!have_double()) return;
+  // With one place the second piece is asked for when the first has come; with two one of them
+  // comes before the other.
+  const std::size_t places = GENERATE(1u, 2u);
+  EngineRig rig(true, "efa-direct", nullptr, places);
+  const std::uint64_t words[] = {0x1111, 0x2222};
+  std::memcpy(rig.heap_memory.data() + 64, words, sizeof(words));
+  ofi::Operation& read = rig.operation();
+  read.wqe.kind = nic::WqeKind::kRead;
+  read.wqe.length = 16;
+  read.wqe.local.push_back({1024, 8, 0});
+  if (places == 2) {
+    ofi::Operation& other = rig.operation();
+    other.wqe.kind = nic::WqeKind::kWrite;
+    other.wqe.remote_address = 2048;
+    rig.engine.issue(other, false);
+    rig.rules.rtt = 50'000'000;
+  }
+  rig.engine.issue(read, false);
+  CHECK(read.left() == 8);
+  rig.rules.rtt = 0;
+  rig.lanes.poll();
+  if (places == 2) {
+    rig.engine.issue(read, false);
+    rig.lanes.poll();
+    CHECK(read.in_flight == 1);  // the first
+    CHECK(read.state == ofi::Operation::State::kIssued);
+  }
+  while (!read.done()) {
+    if (read.state != ofi::Operation::State::kIssued) rig.engine.issue(read, false);
+    rig.lanes.poll();
+  }
+  CHECK(rig.word(512) == 0x1111);
+  CHECK(rig.word(1024) == 0x2222);
+  CHECK(rig.reads() == 3);
+}
+
+TEST_CASE("payloads that are under way at the same time do not mix", "[ofi][double]") {
+  if (!have_double()) return;
+  EngineRig rig;
+  for (const std::uint8_t i : {1, 2}) {
+    ofi::Operation& write = rig.operation();
+    write.wqe.kind = nic::WqeKind::kWrite;
+    write.wqe.local.clear();
+    const std::vector<std::uint8_t> payload(40, i);  // more than goes with the call
+    write.wqe.inline_payload.assign(payload.data(), payload.data() + payload.size());
+    write.wqe.length = payload.size();
+    write.wqe.remote_address = std::uint64_t{64} * i;
+    rig.engine.issue(write, false);
+  }
+  rig.lanes.poll();
+  CHECK(rig.rules.injected == 0u);
+  CHECK(rig.word(64) == 0x0101010101010101);
+  CHECK(rig.word(128) == 0x0202020202020202);
+}
+
+TEST_CASE("an operation is described as its entry has it", "[ofi][double]") {
+  if (!have_double()) return;
+  struct Row {
+    nic::WqeKind kind;
+    abi::Opcode opcode;
+    const char* text;
+  };
+  EngineRig rig;
+  ofi::Operation& operation = rig.operation();
+  for (const Row& row :
+       {Row{nic::WqeKind::kWrite, abi::Opcode::kRdmaWrite, "WRITE of 8 bytes to PE 0"},
+        Row{nic::WqeKind::kRead, abi::Opcode::kRdmaRead, "READ of 8 bytes to PE 0"},
+        Row{nic::WqeKind::kFetchAdd, abi::Opcode::kAtomicFetchAdd, "atomic of 8 bytes to PE 0"},
+        // A word that is stored by an atomic.
+        Row{nic::WqeKind::kMaskedCompareSwap, abi::Opcode::kRdmaWrite,
+            "WRITE of 8 bytes to PE 0"}}) {
+    operation.wqe.kind = row.kind;
+    operation.wqe.opcode = static_cast<std::uint8_t>(row.opcode);
+    CHECK(operation.describe() == row.text);
+  }
+}
+
 TEST_CASE("a flush of the own heap waits for a place of each NIC", "[ofi][double]") {
   if (!have_double()) return;
   EngineRig rig(false, "efa-direct", nullptr, 1);
@@ -140,6 +264,8 @@ TEST_CASE("calls that fail give their places back", "[ofi][double]") {
 TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig;
+  rig.check_good();  // of buffers that have been in use, too
+  const std::uint64_t before = rig.sends();
   rig.rig.peers[0].lost = "gone";
   for (int i = 0; i < kMany; ++i) {
     ofi::Operation& operation = rig.issue(nic::WqeKind::kFetchAdd);
@@ -148,7 +274,7 @@ TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
     CHECK(operation.failure.text == "gone");
     rig.rig.operations.release(&operation);
   }
-  CHECK(rig.sends() == 0);
+  CHECK(rig.sends() == before);
   rig.rig.peers[0].lost.clear();
   rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
   rig.rounds();
@@ -164,6 +290,81 @@ TEST_CASE("an answer to a peer that is lost is dropped, and asks nothing", "[ofi
   CHECK(rig.sends() == 1);
   CHECK_FALSE(operation.done());
   CHECK(rig.rig.peers[0].requests == 1);
+}
+
+TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig(true);
+  ofi::Peer& peer = rig.rig.peers[0];
+  rig.check_good();
+  rig.messages.peer_lost(0);
+  CHECK(peer.requests == 0);  // it has answered all
+  SECTION("a message that waits for a place") {
+    rig.rig.rules.busy = 100;
+    ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);
+    peer.lost = "gone";
+    rig.messages.peer_lost(0);
+    CHECK(int{atomic.failure.syndrome} == 0x15);
+    CHECK(peer.requests == 0);
+    rig.rig.rules.busy = 0;
+    rig.rounds();
+  }
+  CHECK(peer.requests == 0);
+}
+
+TEST_CASE("data that an answer brings after its peer is lost ends no other operation",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig(true);
+  ofi::Operation& lost = rig.issue(nic::WqeKind::kRead);
+  rig.rounds();
+  rig.copies.ended = rig.copies.copies;
+  rig.rounds();
+  REQUIRE(rig.copies.copies == 2);  // out of the heap, and what has come into it
+  rig.messages.peer_lost(0);
+  CHECK(int{lost.failure.syndrome} == 0x15);
+  CHECK(rig.rig.peers[0].requests == 0);
+  ofi::Operation& next = rig.issue(nic::WqeKind::kRead);
+  rig.copies.ended = rig.copies.copies;
+  rig.messages.progress();
+  CHECK_FALSE(next.done());
+  CHECK(rig.rig.peers[0].requests == 1);
+}
+
+TEST_CASE("the target of an atomic looks for what was there only where somebody asks",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  const bool asks = GENERATE(false, true);
+  MessageRig rig(true);
+  ofi::Operation& atomic = rig.rig.operation();
+  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
+  if (!asks) atomic.wqe.local.clear();
+  if (!asks) atomic.wqe.local.push_back({offsetof(abi::InternalArea, sink), 8, 0});
+  rig.messages.issue(atomic, false);
+  rig.rounds();
+  CHECK(rig.copies.copies == 1);
+  CHECK(rig.copies.asked == (asks ? 1 : 0));
+}
+
+TEST_CASE("an operation that is given out again bears nothing of what it was", "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig;
+  for (int i = 0; i < 2; ++i) {
+    ofi::Operation& failed = rig.rig.operation();
+    // A write for an atomic after it, which has ended halfway.
+    failed.group = 3;
+    failed.pieces = failed.reserved = 2;
+    failed.lanes = 6;
+    failed.fail(ofi::failure(abi::Syndrome::kRemoteAccess, "no"));
+    rig.rig.operations.release(&failed);
+    if (i == 0) rig.check_good();  // waits for no writes
+  }
+  ofi::Operation& write = rig.rig.operation();
+  write.wqe.kind = nic::WqeKind::kWrite;
+  rig.rig.engine.issue(write, false);
+  CHECK(rig.rig.rules.immediate == 0u);
+  rig.rig.lanes.poll();
+  CHECK(write.done());  // without reads that wait for it at the other end
 }
 
 TEST_CASE("a copy that fails, or ends when nobody wants it, gives its message back",
@@ -271,4 +472,33 @@ TEST_CASE("an executor whose thread does not reach the memory says so, and loses
   CHECK(errors[0].first == -1);
   CHECK_THAT(errors[0].second, Catch::Contains("no context for the thread"));
   CHECK_THAT(rig.peers[0].lost, Catch::Contains("no context for the thread"));
+}
+
+TEST_CASE("an executor tells of a lost peer, and ends what that has not answered",
+          "[ofi][double]") {
+  if (!have_double()) return;
+  MessageRig rig;
+  std::vector<int> lost;
+  ofi::Executor executor({.lanes = rig.rig.lanes,
+                          .heap = *rig.rig.access,
+                          .rma = &rig.rig.engine,
+                          .messages = &rig.messages,
+                          .peers = rig.rig.peers,
+                          .services = {.data = rig.rig.engine,
+                                       .atomics = rig.messages,
+                                       .operations = rig.rig.operations,
+                                       .memories = rig.rig.memories},
+                          .pool = rig.rig.pool,
+                          .on_error = [&](const Error&, int pe) { lost.push_back(pe); }});
+  rig.rig.rules.rtt = kForever;
+  ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);
+  auto now = ofi::Clock::now();
+  executor.round(now);
+  CHECK(lost.empty());
+  rig.rig.peers[0].lost = "gone";
+  for (int i = 0; i < 2; ++i) executor.round(now += std::chrono::milliseconds(30));
+  CHECK(lost == std::vector<int>{0});
+  CHECK(int{atomic.failure.syndrome} == 0x15);
+  CHECK(rig.rig.peers[0].requests == 0);
+  rig.rig.rules.rtt = 0;
 }

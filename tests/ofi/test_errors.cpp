@@ -151,6 +151,7 @@ TEST_CASE("an executor that breaks says so once, and fails all that is and will 
   fabric_double()->broken = FI_EIO;
   for (Client* const client : {&pe.to(1), &pe.to(0)}) CHECK(syndrome_of(*client) == 0x15);
   CHECK(int{pe.to(1).wait(under_way, 0).syndrome} == 0x15);
+  CHECK_FALSE(pe.round(now));  // and has nothing to do
   const auto errors = pe.errors();
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].first == -1);

@@ -91,6 +91,8 @@ class QueueRig {
     for (std::size_t i = 0; i < waiting.size(); ++i) waiting[i] = queues_.all()[i].waiting_since();
     return busy;
   }
+  /// In a list of those that are looked at in the next round.
+  [[nodiscard]] bool listed(std::size_t i) const { return queues_.all()[i].listed(); }
 
  private:
   std::vector<std::uint8_t> scratch_;
@@ -148,6 +150,15 @@ TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too",
     CHECK(rig.waiting[i].has_value() == (std::ranges::find(rung, i) != rung.end()));
   }
   CHECK_FALSE(rig.step());
+  // Only doorbells are looked at from now on.
+  for (std::size_t i = 0; i < rig.waiting.size(); ++i) CHECK_FALSE(rig.listed(i));
+}
+
+TEST_CASE("a queue whose depth is no power of two is refused", "[ofi]") {
+  std::vector<std::uint8_t> memory(4096);
+  const nic::QueuePlace place{.entries = 0, .completion = 48 * 64, .depth = 48};
+  CHECK_THROWS_WITH((ofi::WorkQueue({.base = memory.data()}, place, 1)),
+                    Catch::Contains("48 entries, which is no power of two"));
 }
 
 TEST_CASE("a queue that waits for a place asks once a round", "[ofi]") {
@@ -219,6 +230,18 @@ TEST_CASE("a queue that fails waits for nothing, and gives back what it has had"
   CHECK(rig.waiting[1]);
 }
 
+TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
+  QueueRig rig(2, 2, 64, true);
+  post_writes(rig.clients[0], 100);  // 64 are all operations
+  rig.step();
+  rig.engine.fail_one();
+  for (int round = 0; round < 3; ++round) rig.step();
+  rig.engine.asked = 0;
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK(rig.engine.asked == 1);
+}
+
 TEST_CASE("a queue that gets no operation is nothing to do until one is given back", "[ofi]") {
   QueueRig rig(2, 10'000, 2, true);
   post_writes(rig.clients[0], 2);
@@ -269,11 +292,14 @@ TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
 TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others to others",
           "[ofi]") {
   QueueRig rig(2, 10'000, 2, true);
+  REQUIRE(outcome_of(rig, post_writes(rig.clients[0], 1)).ok());
   rig.clients[0].write(64, 0, 8);
-  rig.clients[0].ring(abi::doorbell_value(1, rig.clients[0].number() + 1));
+  rig.clients[0].ring(abi::doorbell_value(2, rig.clients[0].number() + 1));
   post_writes(rig.clients[1], 1);
   rig.step();
-  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x02);
+  const Outcome outcome = rig.clients[0].wait(0, 0);
+  CHECK(int{outcome.syndrome} == 0x02);
+  CHECK(int{outcome.opcode} == 0);  // of no entry
   CHECK(rig.waiting[1]);
 }
 

@@ -145,9 +145,12 @@ TEST_CASE("the executor's thread sleeps as short as it is told to, and speaks fo
   }
 }
 
-TEST_CASE("an executor that spins hears of doorbells and knows the time", "[ofi][double]") {
+TEST_CASE("an executor hears of doorbells and knows the time, whether it spins or sleeps",
+          "[ofi][double]") {
   if (!have_double()) return;
-  Job job(2, legs().front(), 0.4, kDepth, {{"GSHMEM_OFI_POLL", "spin"}});
+  const std::string poll = GENERATE("spin", "sleep");
+  INFO(poll);
+  Job job(2, legs().front(), 0.4, kDepth, {{"GSHMEM_OFI_POLL", poll}});
   Client& client = job[0].to(1);
   REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
   fabric_double()->rtt = 3600ll * 1'000'000'000;

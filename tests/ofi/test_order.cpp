@@ -154,6 +154,13 @@ TEST_CASE("a word that was written, polled and cleared does not come back", "[of
     REQUIRE(client.wait(last).ok());
     REQUIRE(acquire(word) == others);
   }
+  // The other half.
+  word = kBeside;
+  std::uint64_t expected = kBeside;
+  std::memset(&expected, 7, bytes);
+  const std::vector<std::uint8_t> sevens(bytes, 7);
+  REQUIRE(client.ring_and_wait(client.write_inline(kWord, sevens)).ok());
+  CHECK(acquire(word) == expected);
 }
 
 TEST_CASE("reads and atomics see the writes in front of them", "[ofi]") {

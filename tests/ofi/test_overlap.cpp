@@ -239,6 +239,43 @@ TEST_CASE("what follows two entries waits for both where order says so", "[ofi][
     client.read(4096, 8192, 8);
     CHECK(rung() == 2);
   }
+  SECTION("a write for no entry without data before it") {
+    client.write(4096, 4096, 8);
+    client.nop();
+    client.write(4096, 4096, 8);
+    CHECK(rung() == 2);
+    CHECK(rig.rules.immediate == 0u);  // there is no atomic
+  }
+  SECTION("an atomic for all writes before it, whenever they were there") {
+    client.write(4096, 4096, 8);
+    client.write(4096, 4096, 8);
+    CHECK(rung() == 2);
+    client.fetch_add(64, 512, 1);
+    CHECK(rung() == 2);
+  }
+  SECTION("a write bears nothing for an atomic that is wrong") {
+    client.write(4096, 4096, 8);
+    client.fetch_add(68, 512, 1);
+    CHECK(rung() == 1);
+    CHECK(rig.rules.immediate == 0u);
+  }
+  SECTION("atomics count the writes before each of them apart") {
+    rig.rules.journals = true;
+    for (int i = 0; i < 2; ++i) {
+      client.write(4096, 4096, 8);
+      client.fetch_add(64, 512, 1);
+    }
+    CHECK(rung() == 4);
+    const std::vector<std::vector<std::uint8_t>> sent = rig.rules.sent();
+    rig.rules.journals = false;
+    REQUIRE(sent.size() == 2);
+    ofi::MessageHeader first, second;
+    std::memcpy(&first, sent[0].data(), sizeof(first));
+    std::memcpy(&second, sent[1].data(), sizeof(second));
+    CHECK(first.pieces == 1);
+    CHECK(second.pieces == 1);
+    CHECK(first.group != second.group);
+  }
   SECTION("an empty write is in nobody's way") {
     client.write(4096, 4096, 8);
     client.write_inline(4096, {});
