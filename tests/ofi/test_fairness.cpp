@@ -231,8 +231,11 @@ TEST_CASE("a queue that fails waits for nothing, and gives back what it has had"
 }
 
 TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
-  QueueRig rig(2, 2, 64, true);
-  post_writes(rig.clients[0], 100);  // 64 are all operations
+  QueueRig rig(2, 10'000, 64, true);
+  rig.clients[0].write(64, 0, 8);
+  // With it all 64 operations; these wait for the first, not for places.
+  for (int i = 0; i < 63; ++i) rig.clients[0].write(64, 0, 8, kSignalled | kFenced);
+  rig.clients[0].ring();
   rig.step();
   rig.engine.fail_one();
   for (int round = 0; round < 3; ++round) rig.step();
@@ -363,6 +366,17 @@ TEST_CASE("an entry may be as long as a message, and reach the ends of heaps", "
     CHECK_FALSE(outcome.timed_out);
     CHECK(int{outcome.syndrome} == int{row.syndrome});
   }
+}
+
+TEST_CASE("the longest entry is taken whole", "[ofi]") {
+  QueueRig rig(1, 10'000);
+  constexpr std::size_t kInline = nic::kMaxWqeBytes - 16 - 16 - 4;
+  const std::uint64_t entry =
+      rig.clients[0].write_inline(64, std::vector<std::uint8_t>(kInline, 1));
+  CHECK(rig.clients[0].next() == 16);
+  rig.clients[0].write(64, 0, 8);
+  rig.clients[0].ring();
+  CHECK(outcome_of(rig, entry).ok());
 }
 
 TEST_CASE("a small write gets through between large ones to other PEs", "[ofi]") {

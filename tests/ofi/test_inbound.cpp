@@ -271,10 +271,15 @@ TEST_CASE("an executor keeps to the cores near its NIC that it may use", "[ofi]"
   const std::filesystem::path device = root / "bus/pci/devices/0000:0a:00.0";
   std::filesystem::create_directories(device);
   /// The cores of a thread that has been told to stay near them; "all" where it has not.
-  const auto near = [&](const std::string& list, const std::string& pci = "0000:0A:00.0") {
+  const auto near = [&](const std::string& list, const std::string& pci = "0000:0A:00.0",
+                        int bound = -1) {
     std::ofstream(device / "local_cpulist") << list << '\n';
     std::string kept;
     std::thread([&] {
+      cpu_set_t only;
+      CPU_ZERO(&only);
+      if (bound >= 0) CPU_SET(bound, &only);
+      if (bound >= 0) CHECK(sched_setaffinity(0, sizeof(only), &only) == 0);
       const bool stays = ofi::stay_near(root, pci);
       const ofi::Cores own = ofi::own_cores();
       cpu_set_t set;
@@ -301,6 +306,8 @@ TEST_CASE("an executor keeps to the cores near its NIC that it may use", "[ofi]"
     const std::string second = std::to_string(cpus[1]);
     CHECK(near(first + "-" + second) == " " + first + " " + second);
     CHECK(near(first + "," + second) == " " + first + " " + second);
+    // A thread that has been bound stays where it is.
+    CHECK(near(first + "," + second, "0000:0A:00.0", cpus[1]) == " " + second);
   }
   CHECK(near("1023") == "all");
   CHECK(near("") == "all");
