@@ -145,6 +145,28 @@ TEST_CASE("the executor's thread sleeps as short as it is told to, and speaks fo
   }
 }
 
+TEST_CASE("an executor that sleeps leaves its core while there is nothing to do", "[ofi][double]") {
+  if (!have_double()) return;
+  Job job(2, legs().front(), 20 * kPatience, kDepth, {{"GSHMEM_OFI_POLL", "sleep"}});
+  Client& client = job[0].to(1);
+  REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
+  const auto sleeps = [&] {
+    rusage use{};
+    dynamic_cast<ofi::OfiNic&>(job[0].nic()).executor().call([&] {
+      getrusage(RUSAGE_THREAD, &use);
+    });
+    return use.ru_nvcsw;  // who yields has not left of its own accord
+  };
+  const long before = sleeps();
+  long count = 0;
+  // Of 60 us each; a busy machine wakes it up later.
+  for (int i = 0; i < 100 && count < 30; ++i) {
+    usleep(10000);
+    count = sleeps() - before;
+  }
+  CHECK(count >= 30);
+}
+
 TEST_CASE("an executor hears of doorbells and knows the time, whether it spins or sleeps",
           "[ofi][double]") {
   if (!have_double()) return;
