@@ -19,7 +19,10 @@ SPMD_TEST(queries_say_who_and_what_we_are) {
   SPMD_EQ(pe, major, GSHMEM_MAJOR_VERSION);
   SPMD_EQ(pe, minor, GSHMEM_MINOR_VERSION);
   SPMD_EQ(pe, std::string(name), std::string(GSHMEM_VENDOR_STRING));
+  major = minor = -1;
   gshmemx_vendor_get_version_info(&major, &minor, &patch);
+  SPMD_EQ(pe, major, GSHMEM_VENDOR_MAJOR_VERSION);
+  SPMD_EQ(pe, minor, GSHMEM_VENDOR_MINOR_VERSION);
   SPMD_EQ(pe, patch, GSHMEM_VENDOR_PATCH_VERSION);
   gshmem_query_thread(&provided);
   SPMD_EQ(pe, provided, static_cast<int>(GSHMEM_THREAD_MULTIPLE));
@@ -32,7 +35,9 @@ SPMD_TEST(queries_say_who_and_what_we_are) {
   SPMD_CHECK(pe, state == GSHMEMX_INIT_STATUS_IS_INITIALIZED ||
                      state == GSHMEMX_INIT_STATUS_LIMITED_MPG ||
                      state == GSHMEMX_INIT_STATUS_FULL_MPG);
-  SPMD_EQ(pe, gshmemx_last_fault(nullptr), static_cast<int>(GSHMEMX_SUCCESS));
+  gshmemx_fault_t fault{};
+  SPMD_EQ(pe, gshmemx_last_fault(&fault), static_cast<int>(GSHMEMX_SUCCESS));
+  SPMD_EQ(pe, fault.pe, -1);  // of nobody
   for (int status = 0; status <= GSHMEMX_ERROR_NIC; ++status) {
     SPMD_CHECK(pe, gshmemx_status_string(status) && *gshmemx_status_string(status));
   }
@@ -43,6 +48,7 @@ SPMD_TEST(init_again_is_counted_and_ends_with_as_many_finalizes) {
   gshmem_init();
   int provided = -1;
   SPMD_EQ(pe, gshmem_init_thread(GSHMEM_THREAD_SINGLE, &provided), 0);
+  SPMD_EQ(pe, provided, static_cast<int>(GSHMEM_THREAD_MULTIPLE));
   for (int ended = 0; ended < 2; ++ended) {
     SPMD_EQ(pe, gshmem_my_pe(), pe.me());
     SPMD_EQ(pe, gshmem_n_pes(), pe.n());
@@ -177,6 +183,11 @@ SPMD_TEST(registered_buffers_move_as_others_do) {
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 200), 0);
   gshmemx_buffer_unregister_all();
   SPMD_EQ(pe, gshmemx_buffer_register(bytes.data() + 10, 300), 0);
+  gshmemx_buffer_unregister_all();
+  // One byte is a buffer, and so is what goes to the end of all addresses.
+  SPMD_EQ(pe, gshmemx_buffer_register(bytes.data(), 1), 0);
+  SPMD_EQ(pe, gshmemx_buffer_register(reinterpret_cast<void*>(UINTPTR_MAX - 64), 64), 0);
+  SPMD_CHECK(pe, gshmemx_buffer_register(reinterpret_cast<void*>(UINTPTR_MAX - 9), 10) != 0);
   gshmemx_buffer_unregister_all();
   pe.barrier();
 }

@@ -72,6 +72,25 @@ SPMD_TEST(calloc_zeroes_memory_that_was_used) {
   gshmem_free(second);
 }
 
+SPMD_TEST(only_calloc_touches_the_memory_that_it_gives) {
+  constexpr std::size_t kBytes = 100000;
+  const std::vector<std::uint8_t> data = filled(pe, kBytes);
+  void* const first = gshmem_malloc(kBytes);
+  pe.write(first, data);
+  gshmem_free(first);
+  using Allocate = void* (*)(std::size_t bytes);
+  for (const Allocate allocate :
+       {Allocate{gshmem_malloc},
+        Allocate{[](std::size_t bytes) { return gshmem_align(128, bytes); }},
+        Allocate{[](std::size_t bytes) { return gshmem_malloc_with_hints(bytes, 0); }},
+        Allocate{[](std::size_t bytes) { return gshmem_realloc(nullptr, bytes); }}}) {
+    void* const again = allocate(kBytes);
+    SPMD_EQ(pe, address(again), address(first));
+    pe.equal_bytes(__LINE__, pe.read(again, kBytes), data);
+    gshmem_free(again);
+  }
+}
+
 SPMD_TEST(calloc_that_overflows_is_null) {
   SPMD_CHECK(pe, gshmem_calloc(SIZE_MAX / 2, 3) == nullptr);
   SPMD_CHECK(pe, gshmem_calloc(SIZE_MAX, SIZE_MAX) == nullptr);
@@ -110,6 +129,7 @@ SPMD_TEST(realloc_keeps_the_contents) {
   check_same_offset(pe, __LINE__, moved);
   pe.equal_bytes(__LINE__, pe.read(moved, kBytes), data);
   void* smaller = gshmem_realloc(moved, kBytes / 2);
+  SPMD_EQ(pe, address(smaller), address(moved));  // where it was
   pe.equal_bytes(__LINE__, pe.read(smaller, kBytes / 2),
                  std::vector<std::uint8_t>(data.begin(), data.begin() + kBytes / 2));
   // More than the heap has: null, and the block stays.
@@ -117,7 +137,29 @@ SPMD_TEST(realloc_keeps_the_contents) {
   pe.equal_bytes(__LINE__, pe.read(smaller, kBytes / 2),
                  std::vector<std::uint8_t>(data.begin(), data.begin() + kBytes / 2));
   SPMD_CHECK(pe, gshmem_realloc(smaller, 0) == nullptr);
-  gshmem_free(behind);
+  // What it has left can be had again: where it was first, and where it was last.
+  void* const first = gshmem_malloc(kBytes);
+  SPMD_EQ(pe, address(first), address(p));
+  void* const last = gshmem_malloc(3 * kBytes);
+  SPMD_EQ(pe, address(last), address(moved));
+  for (void* block : {first, last, behind}) gshmem_free(block);
+}
+
+SPMD_TEST(what_comes_right_after_a_realloc_is_not_overwritten_by_what_was_there) {
+  constexpr std::size_t kWords = 200'000;
+  for (int round = 0; round < 10; ++round) {
+    auto* words = static_cast<std::uint64_t*>(gshmem_calloc(kWords, sizeof(std::uint64_t)));
+    void* const after = gshmem_malloc(64);  // so that it moves
+    words = static_cast<std::uint64_t*>(gshmem_realloc(words, 2 * kWords * sizeof(*words)));
+    for (int to = 0; to < pe.n(); ++to)
+      gshmem_uint64_p(words + kWords - 1 - static_cast<std::size_t>(pe.me()), 5, to);
+    pe.barrier();
+    for (std::size_t from = 0; from < static_cast<std::size_t>(pe.n()); ++from)
+      SPMD_EQ(pe, gshmem_uint64_g(words + kWords - 1 - from, pe.me()), 5u);
+    pe.barrier();
+    gshmem_free(words);
+    gshmem_free(after);
+  }
 }
 
 SPMD_TEST(heap_can_be_used_up_and_used_again) {

@@ -212,6 +212,7 @@ SPMD_TEST(queue_handles_that_cannot_be_made_or_destroyed_are_errors_without_effe
   SPMD_EQ(pe, gshmemx_qp_create(0, &array), 0);
   SPMD_CHECK(pe, array != nullptr);
   SPMD_EQ(pe, gshmemx_qp_destroy(0, array), 0);
+  SPMD_EQ(pe, gshmemx_qp_destroy(0, nullptr), 0);
   std::free(array);
   array = nullptr;
   SPMD_EQ(pe, gshmemx_qp_create(-1, &array), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));

@@ -2,7 +2,9 @@
 // same bodies run in CPU mode, where they are made at once.
 #include "tests/spmd/stream.h"
 
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 using namespace gshmem;
@@ -312,6 +314,27 @@ SPMD_TEST(calls_of_every_size_on_a_stream_move_their_elements) {
   SIZED(128)
 }
 
+SPMD_TEST(what_follows_a_wait_on_a_stream_comes_after_what_it_waits_for) {
+  if (streams_hold_each_other_up(pe)) return;
+  const Stream stream(pe);
+  const gshmemx_stream_t s = stream.get();
+  const std::vector<std::uint64_t> sent{7, 8, 9};
+  SymmetricArray<std::uint64_t> first(3), passed_on(3);
+  first.write(sent, pe.me());
+  pe.barrier();
+  // From one to the next; each has what it passes on only after it has waited.
+  if (pe.me() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    gshmemx_uint64_put_on_stream(passed_on.data(), first.data(), 3, pe.next(), s);
+  }
+  gshmemx_uint64_wait_until_all_on_stream(passed_on.data(), 3, nullptr, GSHMEM_CMP_NE, 0, s);
+  if (pe.me() != 0)
+    gshmemx_uint64_put_on_stream(passed_on.data(), passed_on.data(), 3, pe.next(), s);
+  gshmemx_barrier_all_on_stream(s);
+  stream.finish();
+  SPMD_CHECK(pe, passed_on.to_vector(pe.me()) == sent);
+}
+
 SPMD_TEST(waits_of_every_type_on_a_stream_end_when_all_words_compare_true) {
   if (streams_hold_each_other_up(pe)) return;
   const Stream stream(pe);
@@ -319,25 +342,25 @@ SPMD_TEST(waits_of_every_type_on_a_stream_end_when_all_words_compare_true) {
   SymmetricArray<int> status(3);
   pe.write(status.data() + 1, {1, 0, 0, 0});  // the second word takes no part
 #define GSHMEM_TEST_WAIT_0(NAME, T)
-#define GSHMEM_TEST_WAIT_1(NAME, T)                                                               \
-  {                                                                                               \
-    SymmetricArray<T> words(6);                                                                   \
-    T* const values = words.data() + 3;                                                           \
-    for (int i = 0; i < 3; ++i)                                                                   \
-      gshmemx_##NAME##_p_on_stream(values + i, static_cast<T>(i == 1 ? 99 : -2 - i), pe.me(), s); \
-    gshmemx_quiet_on_stream(s); /* `values` are read as they are */                               \
-    gshmemx_##NAME##_p_on_stream(words.data(), static_cast<T>(-2), pe.next(), s);                 \
-    gshmemx_##NAME##_wait_until_on_stream(words.data(), GSHMEM_CMP_EQ, static_cast<T>(-2), s);    \
-    gshmemx_##NAME##_p_on_stream(words.data() + 2, static_cast<T>(-4), pe.next(), s);             \
-    gshmemx_##NAME##_wait_until_all_on_stream(words.data(), 3, status.data(), GSHMEM_CMP_NE, 0,   \
-                                              s);                                                 \
-    gshmemx_##NAME##_wait_until_all_vector_on_stream(words.data(), 3, status.data(),              \
-                                                     GSHMEM_CMP_EQ, values, s);                   \
-    const T limit =                                                                               \
-        static_cast<T>(-1) < static_cast<T>(0) ? static_cast<T>(0) : static_cast<T>(-1);          \
-    gshmemx_##NAME##_wait_until_on_stream(words.data(), GSHMEM_CMP_LT, limit, s);                 \
-    stream.finish();                                                                              \
-    pe.barrier();                                                                                 \
+#define GSHMEM_TEST_WAIT_1(NAME, T)                                                                \
+  {                                                                                                \
+    SymmetricArray<T> words(6);                                                                    \
+    T* const values = words.data() + 3;                                                            \
+    for (int i = 0; i < 3; ++i)                                                                    \
+      gshmemx_##NAME##_p_on_stream(values + i, static_cast<T>(i == 1 ? 99 : -2 - i), pe.me(), s);  \
+    gshmemx_quiet_on_stream(s); /* `values` are read as they are */                                \
+    gshmemx_##NAME##_p_on_stream(words.data(), static_cast<T>(-2), pe.next(), s);                  \
+    gshmemx_##NAME##_wait_until_on_stream(words.data(), GSHMEM_CMP_EQ, static_cast<T>(-2), s);     \
+    gshmemx_##NAME##_p_on_stream(words.data() + 2, static_cast<T>(-4), pe.next(), s);              \
+    gshmemx_##NAME##_wait_until_all_on_stream(words.data(), 3, status.data(), GSHMEM_CMP_NE, 0,    \
+                                              s);                                                  \
+    gshmemx_##NAME##_wait_until_all_vector_on_stream(words.data(), 3, status.data(),               \
+                                                     GSHMEM_CMP_EQ, values, s);                    \
+    const bool is_signed = static_cast<T>(-1) < static_cast<T>(0);                                 \
+    gshmemx_##NAME##_wait_until_on_stream(words.data(), is_signed ? GSHMEM_CMP_LT : GSHMEM_CMP_GT, \
+                                          is_signed ? 0 : 1, s);                                   \
+    stream.finish();                                                                               \
+    pe.barrier();                                                                                  \
   }
 #define GSHMEM_TYPE(NAME, T, AMO, WAIT, REDUCE) GSHMEM_TEST_WAIT_##WAIT(NAME, T)
 #include <gshmem/types.def>

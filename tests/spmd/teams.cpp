@@ -566,17 +566,19 @@ SPMD_TEST(teams_keep_their_configuration) {
   const auto split = [&](long mask, gshmem_team_t* made) {
     return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), &none, mask, made);
   };
+  const long both = GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID;
   SPMD_EQ(pe, split(0, &plain), 0);
-  SPMD_EQ(pe, split(GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID, &id), 0);
-  SPMD_EQ(pe, gshmem_team_get_config(plain, GSHMEMX_TEAM_UNIQUEID, &got), 0);
-  SPMD_EQ(pe, got.uniqueid, UINT64_MAX);
+  SPMD_EQ(pe, split(both, &id), 0);
+  SPMD_EQ(pe, gshmem_team_get_config(plain, both, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 0 && got.uniqueid == UINT64_MAX);
   SPMD_EQ(pe, gshmem_team_get_config(id, GSHMEMX_TEAM_UNIQUEID, &got), 0);
   SPMD_EQ(pe, got.uniqueid, std::uint64_t{5});
   gshmem_team_destroy(plain);
   gshmem_team_destroy(id);
   SPMD_EQ(pe, gshmem_team_get_config(GSHMEM_TEAM_WORLD, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
   SPMD_CHECK(pe, gshmem_team_get_config(GSHMEM_TEAM_INVALID, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
-  SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, nullptr) != 0);
+  for (const long mask : {0L, long{GSHMEM_TEAM_NUM_CONTEXTS}})
+    SPMD_CHECK(pe, gshmem_team_get_config(team, mask, nullptr) != 0);
   gshmem_team_destroy(team);
   SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
 }

@@ -34,6 +34,9 @@ TEST_CASE("malloc_of_different_sizes_is_a_fault_on_all_that_names_both") {
          [](const Runtime& r) { need_null(gshmem_malloc(r.my_pe() == 0 ? 0 : 200)); });
   expect(kSymmetry, {"gshmem_align:", "64", "128"},
          [](const Runtime& r) { need_null(gshmem_align(r.my_pe() == 0 ? 64 : 128, 100)); });
+  expect(kSymmetry, {"gshmem_realloc:", "PE 0", "size 100", "PE 1", "200"}, [](const Runtime& r) {
+    need_null(gshmem_realloc(gshmem_malloc(64), r.my_pe() == 0 ? 100 : 200));
+  });
 }
 
 TEST_CASE("collective_calls_that_differ_are_a_fault_that_names_both") {
@@ -96,10 +99,11 @@ TEST_CASE("collectives_that_differ_between_members_are_a_fault_that_names_what_d
 }
 
 TEST_CASE("free_of_different_blocks_is_a_fault") {
-  expect(kSymmetry, {"gshmem_free:", "differ"}, [](const Runtime& r) {
-    void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
-    gshmem_free(blocks[r.my_pe()]);
-  });
+  expect(kSymmetry, {"gshmem_free:", "differ", "size 0 (alignment or offset 0), PE 1 size 0 (128)"},
+         [](const Runtime& r) {
+           void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
+           gshmem_free(blocks[r.my_pe()]);
+         });
 }
 
 TEST_CASE("double_free_is_a_fault") {
@@ -119,6 +123,11 @@ TEST_CASE("free_of_what_is_no_allocation_is_a_fault") {
          [](const Runtime&) {
            int local = 0;
            gshmem_free(&local);
+         });
+  expect(kInvalid, {"gshmem_free:", "argument ptr", "not in the symmetric heap"},
+         [](const Runtime&) {
+           const auto& state = *gshmemi_ambient()->state;
+           gshmem_free(state.heap + state.heap_bytes);
          });
   expect(kInvalid, {"gshmem_free:", "not in the symmetric heap"},
          [](const Runtime& r) { gshmem_free(gshmem_ptr(gshmem_malloc(64), 1 - r.my_pe())); });
@@ -149,7 +158,11 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
     void* const some = gshmem_malloc(100);
     if (!some) throw std::runtime_error("no memory");
     need_null(gshmem_realloc(some, kMore));
+    // All of the heap is not more than it has, nor is nothing at all.
+    const std::size_t all = gshmemi_ambient()->state->heap_bytes - abi::kInternalBytes;
+    if (gshmem_realloc(some, all) != some) throw std::runtime_error("it does not grow");
     gshmem_free(some);  // as before
+    need_null(gshmem_malloc(0));
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
@@ -160,6 +173,7 @@ TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
         "GSHMEM_SYMMETRIC_SIZE\n",
         "WARN: gshmem_align: argument alignment = 1099511627776 is larger than that of the heap, "})
     CHECK(contains(outcome.output, text));
+  CHECK(times(outcome.output, "; raise GSHMEM_SYMMETRIC_SIZE") == 3);
 }
 
 TEST_CASE("malloc_that_meets_the_finalize_of_another_pe_says_so") {

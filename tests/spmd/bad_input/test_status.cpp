@@ -179,6 +179,9 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
       {true, "register_symmetric: argument flags = 2 is not 0",
        [] { return lend(pages, 4096, 2); }},
       {true, "(size = 100) is not in whole pages", [] { return lend(pages, 100); }},
+      {true, "(size = 1) is not in whole pages", [] { return lend(pages, 1); }},
+      {true, "register_symmetric: argument buf_ptr = 0x10000 ",
+       [] { return lend(reinterpret_cast<void*>(1 << 16), 1 << 17); }},
       {true, " is symmetric memory already",
        [] { return lend(gshmem_align(1 << 16, 1 << 16), 1 << 16); }},
       {true, "unregister_symmetric: argument mmap_ptr = (nil) is not registered",
@@ -187,6 +190,8 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmem_team_get_config(77, 1, &team_config); }},
       {true, "team_get_config: argument config is null",
        [] { return gshmem_team_get_config(GSHMEM_TEAM_WORLD, 1, nullptr); }},
+      {true, "team_get_config: argument config is null",
+       [] { return gshmem_team_get_config(GSHMEM_TEAM_WORLD, 0, nullptr); }},
       {true, "team_get_config: the mask of config = 5 has bits",
        [] { return gshmem_team_get_config(GSHMEM_TEAM_WORLD, 5, &team_config); }},
       {true, "team_split_strided: argument parent_team = 77 is not a team",
@@ -225,6 +230,12 @@ TEST_CASE("wrong_argument_of_a_call_with_a_status_is_an_error_that_names_it") {
        [] { return gshmemx_team_init(&team, nullptr, 0, 1, 0); }},
       {true, "team_init: argument config is null",
        [] { return gshmemx_team_init(&team, nullptr, GSHMEMX_TEAM_UNIQUEID, 1, 0); }},
+      {true, "team_init: argument team is null",
+       [] {
+         gshmem_team_config_t config = team_config;
+         (void)gshmemx_team_get_uniqueid(&config.uniqueid);
+         return gshmemx_team_init(nullptr, &config, GSHMEMX_TEAM_UNIQUEID, 1, 0);
+       }},
       {true, "team_init: unique id 0xffffffffffffffff was made by no PE",
        [] { return gshmemx_team_init(&team, &team_config, GSHMEMX_TEAM_UNIQUEID, 1, 0); }},
       {true, "team_init: argument npes = 2 of PE 0 is out of range [1, 1]",
@@ -385,6 +396,7 @@ TEST_CASE("what_is_not_wanted_is_not_told") {
     gshmem_query_thread(nullptr);
     gshmem_query_initialized(nullptr);
     (void)gshmemx_last_fault(nullptr);
+    gshmemx_thread_world_destroy(nullptr);
     (void)gshmem_init_thread(GSHMEM_THREAD_MULTIPLE, nullptr);
     int minor = -1;
     gshmem_info_get_version(nullptr, &minor);

@@ -34,6 +34,7 @@ class World {
                                 },
                             .require_running =
                                 [this, pe] {
+                                  looked = true;
                                   if (stopped == pe)
                                     throw Error(GSHMEMX_ERROR_PEER_FAILED, "a fault");
                                 }}));
@@ -60,7 +61,8 @@ class World {
     });
   }
 
-  std::atomic<int> stopped{-1};  ///< PE
+  std::atomic<int> stopped{-1};     ///< PE
+  std::atomic<bool> looked{false};  ///< a thread that waits has looked whether its PE still runs
 
  private:
   struct Letter {
@@ -116,13 +118,17 @@ TEST_CASE("members_of_a_meeting_hear_what_all_have_said") {
 }
 
 TEST_CASE("who_waits_for_a_meeting_hears_of_it_at_once") {
-  World world({0});
-  // At best: without being woken a thread looks every 20 ms.
+  World world({0, 0});
+  // At best: without being woken a thread looks every 20 ms, which it has just done.
   std::chrono::duration<double> least(1);
   for (int i = 0; i < 10; ++i) {
     const std::uint64_t id = world[0].make_id();
+    world.looked = false;
+    auto waits = world.meet(0, {id, 2, 0});
+    while (!world.looked) std::this_thread::yield();
     const auto begin = std::chrono::steady_clock::now();
-    CHECK(world[0].meet("call", {id, 1, 0}, 0, {}).pes == std::vector<std::int32_t>{0});
+    CHECK(world[1].meet("call", {id, 2, 1}, 0, {}).pes == std::vector<std::int32_t>{0, 1});
+    CHECK(waits.get() == "01");
     least =
         std::min<std::chrono::duration<double>>(least, std::chrono::steady_clock::now() - begin);
   }
@@ -173,8 +179,19 @@ TEST_CASE("who_gives_up_on_a_meeting_ends_it_for_the_others") {
   CHECK(gives_up.get() == "call: not all 3 members have come within GSHMEM_TIMEOUT=0.1 s");
   CHECK(waits.get() ==
         "call: failed on PE 1: call: not all 3 members have come within GSHMEM_TIMEOUT=0.1 s");
-  // Who comes later hears it at once.
-  CHECK(world.meet(2, {id, 3, 2}).get().find("failed on PE 1") != std::string::npos);
+  // Who comes later hears it at once, or comes again.
+  for (const std::size_t pe : {2u, 1u})
+    CHECK(world.meet(pe, {id, 3, 2}).get().find("failed on PE 1") != std::string::npos);
+}
+
+TEST_CASE("who_refuses_an_id_leaves_others_of_its_keeper_alone") {
+  World world({0, 0, 0});
+  const std::uint64_t refused = world[0].make_id(), next = world[0].make_id();
+  auto waits = world.meet(1, {next, 2, 0});
+  CHECK(waits.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
+  world[2].refuse(refused, "no");
+  CHECK(world.meet(2, {next, 2, 1}).get() == "12");
+  CHECK(waits.get() == "12");
 }
 
 TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {

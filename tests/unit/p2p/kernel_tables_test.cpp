@@ -7,7 +7,10 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <set>
+#include <string>
 #include <vector>
 
 using namespace gshmem;
@@ -42,19 +45,28 @@ class KernelMemory {
   std::vector<std::vector<char>> blocks_;
 };
 
-/// The teams of PE 2 of 4, which maps itself alone.
+/// Words of a heap, which here has no alignment.
+void store(void* word, std::uint64_t value) { std::memcpy(word, &value, sizeof(value)); }
+std::uint64_t load(const void* word) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, word, sizeof(value));
+  return value;
+}
+
+/// The teams of PE 2 of 4, which maps itself alone, or of one that maps all of `mapped` PEs.
 class TeamsRig {
  public:
   explicit TeamsRig(int teams, const Teams::Limits& limits = {},
-                    std::vector<std::int32_t> domains = {})
-      : heap_(abi::kInternalBytes + Teams::bytes_at_end(teams)),
-        state_(state_of(heap_.data())),
+                    std::vector<std::int32_t> domains = {}, std::int32_t mapped = 0)
+      : heap_(kHeapBytes + Teams::bytes_at_end(teams), kPrograms),
+        state_(state_of(heap_.data(), mapped)),
         teams_(teams, limits, kPredefined, std::move(domains), memory(), state_) {}
 
   /// A team of this PE and those that `pes` has besides.
   gshmem_team_t join(const std::vector<std::int32_t>& pes) {
     const auto me = std::find(pes.begin(), pes.end(), 2) - pes.begin();
     return teams_.join("join", static_cast<int>(me), {}, [&](const auto& words) {
+      REQUIRE(words.size() <= abi::kAgreeWords);
       return Teams::Met{pes, words};
     });
   }
@@ -77,7 +89,7 @@ class TeamsRig {
   }
   /// As kernels see it.
   [[nodiscard]] const abi::Team& entry(gshmem_team_t team) const {
-    return state_.teams[static_cast<std::size_t>(team) & ((1u << abi::kTeamIndexBits) - 1)];
+    return state_.teams[index_of(team)];
   }
   [[nodiscard]] std::vector<int> members(gshmem_team_t team) const {
     const abi::Team& read = entry(team);
@@ -89,21 +101,40 @@ class TeamsRig {
     }
     return pes;
   }
+  /// What programs have of the heap is as it was.
+  [[nodiscard]] bool leaves_programs_alone() const {
+    return std::all_of(heap_.begin() + abi::kInternalBytes, heap_.begin() + kHeapBytes,
+                       [](char byte) { return byte == kPrograms; });
+  }
+  /// In the library's part of the heap: the slot of a team, and its packets.
+  [[nodiscard]] std::uint64_t* slot(gshmem_team_t team) {
+    return reinterpret_cast<std::uint64_t*>(state_.team_slots + index_of(team));
+  }
+  [[nodiscard]] std::uint64_t* packets(gshmem_team_t team) {
+    constexpr std::size_t kOfOne = 2 * abi::kPackets * abi::kPacketBytes;
+    return reinterpret_cast<std::uint64_t*>(heap_.data() + kHeapBytes + index_of(team) * kOfOne);
+  }
   [[nodiscard]] const KernelMemory& kernels() const { return kernels_; }
   void fill() { kernels_.fill(); }
   [[nodiscard]] const abi::DeviceState& state() const { return state_; }
 
  private:
   inline static const Teams::Predefined kPredefined{{2}, {1, 2}, {0, 2, 3}};
+  static constexpr std::size_t kHeapBytes = abi::kInternalBytes + 4096;
+  static constexpr char kPrograms = 0x5a;
 
-  static abi::DeviceState state_of(char* heap) {
+  static abi::DeviceState state_of(char* heap, std::int32_t mapped) {
     abi::DeviceState state;
-    state.my_pe = state.mapped_first = 2;
-    state.mapped_count = 1;
-    state.n_pes = 4;
+    state.my_pe = 2;
+    state.mapped_first = mapped == 0 ? 2 : 0;
+    state.mapped_count = mapped == 0 ? 1 : mapped;
+    state.n_pes = mapped == 0 ? 4 : mapped;
     state.heap = heap;
-    state.heap_bytes = abi::kInternalBytes;
+    state.heap_bytes = kHeapBytes;
     return state;
+  }
+  static std::size_t index_of(gshmem_team_t team) {
+    return static_cast<std::size_t>(team) & ((1u << abi::kTeamIndexBits) - 1);
   }
   Teams::Memory memory() { return {kernels_.functions(), nullptr, nullptr}; }
 
@@ -129,6 +160,67 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
   CHECK(rig.members(GSHMEMX_TEAM_SAME_MYPE_NODE) == std::vector<int>{0, 2, 3});
   CHECK(rig.entry(GSHMEMX_TEAM_SAME_MYPE_NODE).my_pe == 1);
   CHECK(rig.entry(GSHMEM_TEAM_WORLD).handle == GSHMEM_TEAM_WORLD);
+}
+
+TEST_CASE("kernels_find_no_team_before_one_is_made") {
+  const TeamsRig rig(2);
+  REQUIRE(rig.state().n_teams == Teams::kPredefined + 2);
+  for (std::uint32_t i = Teams::kPredefined; i < rig.state().n_teams; ++i)
+    CHECK(rig.state().teams[i].handle == static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID));
+}
+
+TEST_CASE("teams_up_to_the_size_that_an_algorithm_is_for_take_it") {
+  const auto world = [](std::int32_t n_pes) {
+    const TeamsRig rig(0, {1}, {}, n_pes);
+    return rig.entry(GSHMEM_TEAM_WORLD);
+  };
+  CHECK(world(abi::kPacketPes).limits[0] == 1);
+  CHECK(world(abi::kPacketPes + 1).limits[0] == 0);
+  CHECK(world(abi::kFlatPes).flat == 1);
+  CHECK(world(abi::kFlatPes + 1).flat == 0);
+}
+
+TEST_CASE("as_many_teams_are_made_as_the_setting_says_and_no_more") {
+  // Entries that fill words and letters about them, and that do not.
+  for (const int most : {0, 28, 29, 316, 317, 700}) {
+    TeamsRig rig(most);
+    std::set<gshmem_team_t> made;
+    for (int i = 0; i < most; ++i) made.insert(rig.join({2}));
+    CHECK(made.size() == static_cast<std::size_t>(most));
+    CHECK_THROWS_WITH(
+        rig.join({2}),
+        Catch::Contains("no team left of GSHMEM_TEAMS=" + std::to_string(most) + "; "));
+    CHECK_THROWS_AS(rig.destroy(static_cast<gshmem_team_t>(rig.state().n_teams)), Error);
+    CHECK(rig.leaves_programs_alone());
+  }
+}
+
+TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_is") {
+  TeamsRig rig(2);
+  gshmem_team_t first = rig.join({2});
+  const gshmem_team_t second = rig.join({2});
+  const auto words = [&](gshmem_team_t team) {
+    return std::array{rig.slot(team), rig.packets(team)};
+  };
+  for (const gshmem_team_t team : {first, second})
+    for (std::uint64_t* word : words(team)) store(word, 7);
+  rig.destroy(first);
+  first = rig.join({2});
+  for (const std::uint64_t* word : words(first)) CHECK(load(word) == 0);
+  for (const std::uint64_t* word : words(second)) CHECK(load(word) == 7);
+}
+
+TEST_CASE("handles_of_teams_go_round_and_are_those_of_teams") {
+  TeamsRig rig(1);
+  std::set<gshmem_team_t> handles;
+  for (int i = 0; i < INT16_MAX; ++i) {
+    const gshmem_team_t team = rig.join({2});
+    handles.insert(team);
+    rig.destroy(team);
+  }
+  CHECK(*handles.begin() > 0);
+  CHECK(handles.size() == INT16_MAX);
+  CHECK(handles.count(rig.join({2})) == 1);
 }
 
 TEST_CASE("limits_of_algorithms_are_those_of_the_settings_where_members_map_each_other") {
