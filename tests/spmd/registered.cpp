@@ -388,6 +388,22 @@ SPMD_TEST(memory_at_a_place_that_was_used_before_has_keys_of_its_own) {
   SPMD_EQ(pe, second.word(at), 2u);
 }
 
+SPMD_TEST(memory_has_what_was_put_to_it_when_it_is_unregistered) {
+  UserMemory memory(pe, 2);
+  memory.write(0, std::vector<std::uint8_t>(memory.bytes()));
+  SymmetricArray<std::uint8_t> heap(memory.bytes());
+  pe.write(heap.data(), bytes_of(pe, pe.me(), memory.bytes()));
+  {
+    const Registered registered(pe, memory);
+    for (int i = 0; i < 4; ++i)
+      gshmem_putmem_nbi(registered.data, heap.data(), memory.bytes(), pe.next());
+  }
+  pe.equal_bytes(__LINE__, memory.read(0, memory.bytes()),
+                 bytes_of(pe, pe.previous(), memory.bytes()));
+  SPMD_EQ(pe, gshmemx_last_fault(nullptr), GSHMEMX_SUCCESS);
+  pe.barrier();
+}
+
 SPMD_TEST(registered_memory_serves_kernels) {
   if (!pe.c_api_in_kernels()) return pe.skip(kTwoPesOnAGpu);
   UserMemory memory(pe, 2);

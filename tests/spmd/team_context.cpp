@@ -1,5 +1,5 @@
 // Contexts of teams: every kind of call by one names PEs by their numbers in the team, in kernels
-// and on host threads, for teams of every shape.
+// and on host threads, for teams of every shape. And the configuration of teams.
 #include "tests/spmd/handles.h"
 #include "tests/spmd/teams.h"
 
@@ -166,4 +166,48 @@ SPMD_TEST(context_of_a_team_by_its_handle_in_cpp_names_pes_by_their_numbers_in_t
   }
   gshmem_ctx_destroy(ctx);
   pe.barrier();
+}
+
+SPMD_TEST(teams_keep_their_configuration) {
+  gshmem_team_config_t config = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  config.num_contexts = 3;
+  gshmem_team_t team = 77;
+  SPMD_EQ(pe,
+          gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), &config,
+                                    GSHMEM_TEAM_NUM_CONTEXTS, &team),
+          0);
+  gshmem_team_config_t got = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
+  SPMD_EQ(pe, got.num_contexts, 3);
+  SPMD_EQ(pe, got.uniqueid, UINT64_MAX);
+  // What the mask does not name stays.
+  got.num_contexts = 7;
+  got.uniqueid = 7;
+  SPMD_EQ(pe, gshmem_team_get_config(team, 0, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == 7);
+  SPMD_EQ(pe, gshmem_team_get_config(team, GSHMEMX_TEAM_UNIQUEID, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 7 && got.uniqueid == UINT64_MAX);
+  // A mask without fields leaves the config alone; no context is as good a wish as some.
+  gshmem_team_t plain = 77, id = 77;
+  gshmem_team_config_t none = GSHMEM_TEAM_CONFIG_INITIALIZER;
+  none.num_contexts = 0;
+  none.uniqueid = 5;
+  const auto split = [&](long mask, gshmem_team_t* made) {
+    return gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, pe.n(), &none, mask, made);
+  };
+  const long both = GSHMEM_TEAM_NUM_CONTEXTS | GSHMEMX_TEAM_UNIQUEID;
+  SPMD_EQ(pe, split(0, &plain), 0);
+  SPMD_EQ(pe, split(both, &id), 0);
+  SPMD_EQ(pe, gshmem_team_get_config(plain, both, &got), 0);
+  SPMD_CHECK(pe, got.num_contexts == 0 && got.uniqueid == UINT64_MAX);
+  SPMD_EQ(pe, gshmem_team_get_config(id, GSHMEMX_TEAM_UNIQUEID, &got), 0);
+  SPMD_EQ(pe, got.uniqueid, std::uint64_t{5});
+  gshmem_team_destroy(plain);
+  gshmem_team_destroy(id);
+  SPMD_EQ(pe, gshmem_team_get_config(GSHMEM_TEAM_WORLD, GSHMEM_TEAM_NUM_CONTEXTS, &got), 0);
+  SPMD_CHECK(pe, gshmem_team_get_config(GSHMEM_TEAM_INVALID, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
+  for (const long mask : {0L, long{GSHMEM_TEAM_NUM_CONTEXTS}})
+    SPMD_CHECK(pe, gshmem_team_get_config(team, mask, nullptr) != 0);
+  gshmem_team_destroy(team);
+  SPMD_CHECK(pe, gshmem_team_get_config(team, GSHMEM_TEAM_NUM_CONTEXTS, &got) != 0);
 }

@@ -420,6 +420,19 @@ TEST_CASE("barrier_without_the_others_is_a_timeout") {
   }
 }
 
+TEST_CASE("split_without_a_member_is_a_timeout_that_names_it") {
+  const auto faults = faults_after(3, quick({{"GSHMEM_TIMEOUT", "0.2"}}), [&](const Runtime& r) {
+    if (r.my_pe() == 2) return;
+    gshmem_team_t team = GSHMEM_TEAM_INVALID;
+    (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 3, nullptr, 0, &team);
+  });
+  for (const std::size_t pe : {0u, 1u}) {
+    INFO(faults[pe].message);
+    CHECK(faults[pe].code == GSHMEMX_ERROR_TIMEOUT);
+    CHECK(faults[pe].pe == 2);
+  }
+}
+
 TEST_CASE("fault_in_a_launch_is_the_pe_s_fault") {
   const auto faults = faults_after(2, quick({{"GSHMEM_TIMEOUT", "2"}}), [](const Runtime&) {
     launch(
@@ -493,8 +506,26 @@ TEST_CASE("splits_that_the_members_do_not_agree_on_or_that_leave_the_parent_say_
       std::printf("status %d\n", split(1, 1, 2));
       std::printf("status %d\n", split(0, 0, 2));
       std::printf("differs %d\n", split(runtime.my_pe(), 1, 1));
+      // Another call: to split it, and to destroy it.
+      gshmem_team_t team = GSHMEM_TEAM_INVALID, x = team, y = team;
+      (void)gshmem_team_split_strided(GSHMEM_TEAM_WORLD, 0, 1, 2, nullptr, 0, &team);
+      const bool first = runtime.my_pe() == 0;
+      std::printf("differs %d\n",
+                  first ? gshmem_team_split_2d(team, 1, nullptr, 0, &x, nullptr, 0, &y)
+                        : gshmem_team_split_strided(team, 1, 0, 0, nullptr, 0, &x));
+      if (first) {
+        gshmem_team_destroy(team);
+        print_fault();
+      } else {
+        std::printf("differs %d\n", gshmem_team_split_2d(team, 1, nullptr, 0, &x, nullptr, 0, &y));
+      }
     });
   });
+  const std::string another = ": another member of the team is in another call on it";
+  for (const char* call : {"gshmem_team_split_strided", "gshmem_team_split_2d"})
+    CHECK(contains(outcome.output, call + another));
+  CHECK(contains(outcome.output, "fault " + std::to_string(GSHMEMX_ERROR_SYMMETRY) +
+                                     " -1 gshmem_team_destroy" + another));
   INFO(outcome.output);
   CHECK(outcome.code == 0);
   CHECK(

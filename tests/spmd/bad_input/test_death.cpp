@@ -185,8 +185,15 @@ TEST_CASE("dead_pe_is_named_and_finalize_returns_under_report") {
   }
 }
 
-TEST_CASE("a_member_that_dies_inside_a_sync_of_a_team_ends_it_on_all_others") {
-  for (const bool barrier : {false, true}) {
+TEST_CASE("a_member_that_dies_inside_a_sync_or_split_of_a_team_ends_it_on_all_others") {
+  using Call = int (*)(gshmem_team_t team);
+  const Call split_and_destroy = [](gshmem_team_t team) {
+    gshmem_team_t made = GSHMEM_TEAM_INVALID;
+    const int status = gshmem_team_split_strided(team, 0, 1, 4, nullptr, 0, &made);
+    gshmem_team_destroy(made);
+    return status;
+  };
+  for (const Call call : {Call{gshmem_barrier}, Call{gshmem_team_sync}, split_and_destroy}) {
     const auto outcomes = in_children(4, quick(), [&](int rank) {
       {
         const Runtime runtime;
@@ -198,9 +205,7 @@ TEST_CASE("a_member_that_dies_inside_a_sync_of_a_team_ends_it_on_all_others") {
           }).detach();
         }
         int status = 0;
-        while (status == 0) {
-          status = barrier ? gshmem_barrier(place.team) : gshmem_team_sync(place.team);
-        }
+        while (status == 0) status = call(place.team);
         std::printf("status %d\n", status);
         print_fault();
       }

@@ -149,6 +149,19 @@ TEST_CASE("bad_alignment_is_a_fault") {
   }
 }
 
+TEST_CASE("a_heap_with_room_for_the_largest_alignment_gives_it") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "1030M"}}), [] {
+    const Runtime runtime;
+    constexpr std::size_t kLargest = std::size_t{1} << 30;
+    void* const aligned = gshmem_align(kLargest, 100);
+    if (!aligned || reinterpret_cast<std::uintptr_t>(aligned) % kLargest != 0)
+      throw std::runtime_error("no memory");
+    need_null(gshmem_align(2 * kLargest, 100));
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+}
+
 TEST_CASE("memory_that_is_short_is_null_and_the_log_says_of_what") {
   const Outcome outcome = in_child(quick({{"GSHMEM_SYMMETRIC_SIZE", "2M"}}), [] {
     const Runtime runtime;

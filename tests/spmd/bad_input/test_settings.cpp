@@ -8,10 +8,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -98,7 +100,7 @@ TEST_CASE("doorbells_are_rung_by_whom_the_setting_names") {
     for (const Outcome& outcome : outcomes) {
       INFO(outcome.output);
       CHECK(outcome.code == 0);
-      CHECK(contains(outcome.output, who));
+      CHECK(contains(outcome.output, std::string(who) + ", queues in host memory"));
       CHECK(contains(outcome.output, " of 2, bootstrap uid, CPU mode, heap "));
       CHECK(contains(outcome.output, "network path to 2 PEs by mlx5 ("));
     }
@@ -123,6 +125,82 @@ TEST_CASE("queues_lead_to_the_pes_whose_heaps_are_not_mapped") {
       CHECK(contains(outcome.output, std::string("network path ") + (rank < 2 ? of_two : alone)));
     }
   }
+}
+
+TEST_CASE("pes_of_a_host_share_memory_though_one_of_another_is_between_them") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  const auto elsewhere = [] {
+    return ::unshare(CLONE_NEWUTS) == 0 && ::sethostname("elsewhere", 9) == 0;
+  };
+  const Outcome tried = in_child(quick(), [&] { std::printf("%d\n", elsewhere()); });
+  if (!contains(tried.output, "1\n")) skip("needs root for a UTS namespace");
+  for (const Environment& path : {kSoft, kOfi}) {
+    Environment environment = quick(path);
+    environment.erase("GSHMEM_P2P");
+    const auto outcomes = in_children(3, environment, [&](int rank) {
+      if (rank == 1 && !elsewhere()) std::exit(4);
+      const Runtime runtime;
+      SymmetricArray<int> words(3);
+      for (int to = 0; to < 3; ++to) {
+        auto* const mapped = static_cast<int*>(gshmem_ptr(words.data(), to));
+        std::printf("%d", mapped != nullptr);
+        if (mapped)
+          mapped[rank] = 10 + rank;
+        else
+          gshmem_int_p(words.data() + rank, 10 + rank, to);
+      }
+      gshmem_barrier_all();
+      std::printf(" %d %d %d, shared by %d\n", words.data()[0], words.data()[1], words.data()[2],
+                  gshmem_team_n_pes(GSHMEM_TEAM_SHARED));
+    });
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const Outcome& outcome = outcomes[rank];
+      if (lacks_path(outcome)) continue;
+      INFO(name_of(path) << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(contains(outcome.output,
+                     rank == 1 ? "010 10 11 12, shared by 1\n" : "101 10 11 12, shared by 2\n"));
+    }
+  }
+}
+
+TEST_CASE("many_teams_synchronize_by_the_network") {
+  if (kUnderTsan) skip("TSan does not see what orders two processes");
+  // More than have their slots at the front of the heap.
+  for (const Environment& path : {kSoft, kOfi}) {
+    Environment environment = quick(path);
+    environment["GSHMEM_TEAMS"] = "700";
+    const auto outcomes = in_children(kPes, environment, [](int) {
+      const Runtime runtime;
+      gshmem_team_t team = GSHMEM_TEAM_INVALID;
+      if (gshmem_team_split_strided(GSHMEM_TEAM_WORLD, kPes - 1, -1, kPes, nullptr, 0, &team) != 0)
+        throw std::runtime_error("no team");
+      SymmetricArray<int> words(2);
+      for (int round = 1; round <= 3; ++round) {
+        words.data()[0] = round;
+        if (gshmem_int_sum_reduce(team, words.data() + 1, words.data(), 1) != 0 ||
+            gshmem_barrier(team) != 0 || words.data()[1] != kPes * round)
+          throw std::runtime_error("another sum");
+      }
+    });
+    for (const Outcome& outcome : outcomes) {
+      if (lacks_path(outcome)) continue;
+      INFO(name_of(path) << "\n" << outcome.output);
+      CHECK(outcome.code == 0);
+      CHECK(outcome.output.empty());
+    }
+  }
+}
+
+TEST_CASE("what_is_for_gpus_alone_says_nothing_in_cpu_mode") {
+  const Outcome outcome = in_child(quick({{"GSHMEM_P2P", "0"},
+                                          {"GSHMEM_FABRIC", "on"},
+                                          {"GSHMEM_NIC", "ofi"},
+                                          {"GSHMEM_OFI_INTERFACE", "127.0.0.1"}}),
+                                   [] { const Runtime runtime; });
+  if (lacks_path(outcome)) return;
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
 }
 
 TEST_CASE("completions_that_were_wrong_are_counted_in_finalize") {

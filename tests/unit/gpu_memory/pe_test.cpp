@@ -232,6 +232,7 @@ TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
   four_gpus(kAlone);
   const Runtime runtime = one_pe();
+  CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_IS_INITIALIZED);
   CHECK(current_gpu() == 2);
   int before = 0, inside = 0, after = 0;
   std::thread([&] {
@@ -443,10 +444,11 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
     abi::AmoPath path{9};
     bool network = false;
   };
-  const auto job = [](const char* nic, bool native, const char* interface = "127.0.0.1") {
+  const auto job = [](const char* nic, bool native, const char* interface = "127.0.0.1",
+                      int lacking = 3) {
     four_gpus({{"GSHMEM_NIC", nic}, {"GSHMEM_P2P_GROUP", "0"}});
     setenv("GSHMEM_OFI_INTERFACE", interface, 1);
-    if (!native) heaps().no_atomics = {{2, 3}};  // of one pair and in one direction only
+    if (!native) heaps().no_atomics = {{2, lacking}};  // one pair, in one direction only
     Seen seen[4];
     run_threads(4, [&](const Runtime& runtime) {
       const abi::DeviceState& state = *gshmemi_ambient()->state;
@@ -466,6 +468,7 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
   }
   CHECK(job("soft", false).network);
   CHECK_FALSE(job("none", false).network);
+  CHECK(job("none", false, "127.0.0.1", 0).path == abi::AmoPath::kSetsInPlace);
   // Nor is there a network: PE 0 says it, for all.
   test::StderrCapture capture;
   CHECK_FALSE(job("auto", false, "192.0.2.1").network);
@@ -478,6 +481,7 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
 TEST_CASE("atomics_to_mapped_pes_stay_with_them_though_a_network_reaches_others") {
   const std::string who = GENERATE("local", "nic");
   four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_AMO", who}});
+  heaps().no_atomics = {{1, 2}, {2, 1}};  // of PEs that do not map each other
   abi::AmoPath seen[4];
   run_threads(4, [&](const Runtime& runtime) {
     seen[runtime.my_pe()] = gshmemi_ambient()->state->amo_path;
