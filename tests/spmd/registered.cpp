@@ -395,7 +395,7 @@ SPMD_TEST(memory_has_what_was_put_to_it_when_it_is_unregistered) {
   pe.write(heap.data(), bytes_of(pe, pe.me(), memory.bytes()));
   {
     const Registered registered(pe, memory);
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 16; ++i)
       gshmem_putmem_nbi(registered.data, heap.data(), memory.bytes(), pe.next());
   }
   pe.equal_bytes(__LINE__, memory.read(0, memory.bytes()),
@@ -438,7 +438,7 @@ SPMD_TEST(buffers_are_registered_and_unregistered_in_any_order) {
   check(__LINE__, *b, 200);
   // What is taken, not aligned, outside or differs is no error.
   const void* const wishes[] = {was, was + 8, c.data, gshmemi_ambient()->state->heap,
-                                pe.me() == 0 ? was + (1 << 21) : nullptr};
+                                pe.me() == 0 ? c.data + c.bytes : nullptr};
   for (const void* wish : wishes) {
     const Registered again(pe, first, wish);
     SPMD_CHECK(pe, again.data != was);

@@ -2,6 +2,8 @@
 
 #include "tests/unit/gpu_memory/cuda_heaps.h"
 
+#include <gshmem/abi/state.h>
+
 #include <cuda.h>
 
 #include <sched.h>
@@ -14,6 +16,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <string_view>
 #include <vector>
 
 namespace gshmem::test {
@@ -333,6 +336,18 @@ CUresult set_attribute(const void* value, CUpointer_attribute which, CUdeviceptr
     return CUDA_ERROR_INVALID_VALUE;
   return ++record().synchronous_ranges, CUDA_SUCCESS;
 }
+abi::DeviceState state_of_code;
+CUresult find_global(CUdeviceptr* at, std::size_t* bytes, std::uintptr_t code, const char* name) {
+  if (code != kCudaDoubleCode || name != std::string_view("gshmemi_device_state"))
+    return CUDA_ERROR_NOT_FOUND;
+  *at = reinterpret_cast<CUdeviceptr>(&state_of_code);
+  return *bytes = sizeof(state_of_code), CUDA_SUCCESS;
+}
+CUresult copy_to_state(CUdeviceptr to, const void* from, std::size_t bytes) {
+  if (to != reinterpret_cast<CUdeviceptr>(&state_of_code) || bytes != sizeof(state_of_code))
+    return CUDA_ERROR_INVALID_VALUE;
+  return std::memcpy(&state_of_code, from, bytes), CUDA_SUCCESS;
+}
 /// CUDA 12.8: cuMemGetHandleForAddressRange, whose range is whole pages of the host.
 CUresult export_range(void* handle, CUdeviceptr address, std::size_t bytes,
                       CUmemRangeHandleType type, unsigned long long flags) {
@@ -375,6 +390,9 @@ void* find(const std::string& name) {
       {"cuStreamIsCapturing", address_of(is_capturing)},
       {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
       {"cuPointerSetAttribute", address_of(set_attribute)},
+      {"cuModuleGetGlobal", address_of(find_global)},
+      {"cuLibraryGetGlobal", address_of(find_global)},
+      {"cuMemcpyHtoD", address_of(copy_to_state)},
       {"cuGetErrorName", address_of(error_text)},
       {"cuGetErrorString", address_of(error_text)},
       {"cuMemGetHandleForAddressRange", address_of(export_range)},
@@ -423,6 +441,7 @@ EXPORTED void cuda_double_leave() {
   CUcontext popped = nullptr;
   gshmem::test::pop(&popped);
 }
+EXPORTED void* cuda_double_state() { return &gshmem::test::state_of_code; }
 EXPORTED std::atomic<unsigned>* cuda_double_flags(int device) {
   return &gshmem::test::flags_of_context[device];
 }

@@ -78,6 +78,9 @@ using CudaDoubleEnter = void(int context);
 using CudaDoubleLeave = void();
 /// Flags of a device's primary context.
 using CudaDoubleFlags = std::atomic<unsigned>*(int device);
+/// What modules and libraries of this handle have as the state of gshmem, an abi::DeviceState.
+inline constexpr std::uintptr_t kCudaDoubleCode = 0x80;
+using CudaDoubleState = void*();
 /// GPU memory of device 0, zeroed, kept until the process ends.
 using CudaDoubleAllocate = void*(std::size_t bytes);
 /// The same memory as the test may read and write it.

@@ -229,6 +229,23 @@ TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it
     CHECK_THAT(said, Catch::Contains(text));
 }
 
+TEST_CASE("kernels_of_a_module_or_library_know_a_pe_from_its_init_to_its_finalize") {
+  four_gpus(kAlone);
+  const Runtime runtime = one_pe();
+  auto* const module = reinterpret_cast<CUmod_st*>(test::kCudaDoubleCode);
+  auto* const library = reinterpret_cast<CUlib_st*>(test::kCudaDoubleCode);
+  const auto& known = *static_cast<const abi::DeviceState*>(
+      cuda_library().function<test::CudaDoubleState>("cuda_double_state")());
+  CHECK(gshmemx_cumodule_init(module) == GSHMEMX_SUCCESS);
+  CHECK(known.magic == abi::kStateMagic);
+  CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_SUCCESS);
+  CHECK(known.magic == 0);
+  CHECK(gshmemx_culibrary_init(library) == GSHMEMX_SUCCESS);
+  CHECK(known.magic == abi::kStateMagic);
+  CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_SUCCESS);
+  CHECK(known.magic == 0);
+}
+
 TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
   four_gpus(kAlone);
   const Runtime runtime = one_pe();

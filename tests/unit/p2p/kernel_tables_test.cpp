@@ -195,6 +195,12 @@ TEST_CASE("as_many_teams_are_made_as_the_setting_says_and_no_more") {
   }
 }
 
+TEST_CASE("a_network_reaches_beyond_the_heap_of_programs_only_for_the_slots_of_many_teams") {
+  CHECK(Teams::bytes_at_end(8) > 0);  // packets, which mapped PEs alone write
+  CHECK(Teams::network_bytes_at_end(8) == 0);
+  CHECK(Teams::network_bytes_at_end(700) == Teams::bytes_at_end(700));
+}
+
 TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_is") {
   TeamsRig rig(2);
   gshmem_team_t first = rig.join({2});
