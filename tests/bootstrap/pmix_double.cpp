@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+using gshmem::test::kPmixNamespace;
 using gshmem::test::PmixDouble;
 
 namespace {
@@ -56,14 +57,15 @@ bool pmix_double_answers() {
 }
 
 pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {
-  std::strncpy(proc->nspace, "job", sizeof(proc->nspace) - 1);
+  std::memcpy(proc->nspace, kPmixNamespace.c_str(), sizeof(proc->nspace));
   proc->rank = 0;
   const char* const store = std::getenv("PMIX_MCA_gds");
   pmix_double()->store = store ? store : "";
   return PMIX_SUCCESS;
 }
 
-pmix_status_t PMIx_Finalize(const pmix_info_t*, size_t) {
+pmix_status_t PMIx_Finalize(const pmix_info_t* info, size_t n_info) {
+  if (!info && n_info > 0) return PMIX_ERR_BAD_PARAM;
   if (int* const count = pmix_double()->finalizes) ++*count;
   return PMIX_SUCCESS;
 }
@@ -80,7 +82,7 @@ pmix_status_t PMIx_Commit() { return PMIX_SUCCESS; }
 pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_info_t* info,
                             size_t n_info, pmix_op_cbfunc_t callback, void* data) {
   PmixDouble& one = *pmix_double();
-  if (count != 1 || std::strcmp(procs->nspace, "job") != 0 || procs->rank != PMIX_RANK_WILDCARD)
+  if (count != 1 || procs->nspace != kPmixNamespace || procs->rank != PMIX_RANK_WILDCARD)
     return PMIX_ERR_BAD_PARAM;
   ++one.fences;
   one.collects = false;
@@ -105,6 +107,7 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_i
 pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_info_t*, size_t,
                           pmix_value_cbfunc_t callback, void* data) {
   PmixDouble& one = *pmix_double();
+  if (proc->nspace != kPmixNamespace) return PMIX_ERR_BAD_PARAM;
   if (std::strcmp(key, PMIX_JOB_SIZE) == 0) {
     pmix_value_t value{};
     value.type = PMIX_UINT32;
@@ -117,7 +120,7 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_
         {proc, key, read(*proc, key), [=] { callback(PMIX_ERR_NOT_FOUND, nullptr, data); }});
   } else if (proc->rank == 0) {
     answer_bytes(callback, data, mine, PMIX_BYTE_OBJECT);
-  } else if (one.get == PMIX_SUCCESS) {
+  } else if (one.get == PMIX_SUCCESS && !one.is_nothing) {
     // What rank 0 has put begins with the number of the value, and so does rank 1's.
     std::vector<char> value(mine.begin(), mine.begin() + sizeof(std::uint64_t));
     if (one.of_another_key) value[0] = static_cast<char>(value[0] + 1);

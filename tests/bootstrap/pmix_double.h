@@ -11,6 +11,9 @@
 
 namespace gshmem::test {
 
+/// Of the job: as long as one may be.
+inline const std::string kPmixNamespace(PMIX_MAX_NSLEN, 'n');
+
 struct PmixDouble {
   std::uint32_t size = 2;              ///< of the job, in which this process is rank 0
   pmix_status_t sized = PMIX_SUCCESS;  ///< of the answer with the size
@@ -19,8 +22,9 @@ struct PmixDouble {
   pmix_status_t fence = PMIX_SUCCESS, get = PMIX_SUCCESS;  ///< get: of rank 1's data
   pmix_data_type_t type = PMIX_BYTE_OBJECT;                ///< of rank 1's data
   bool of_another_key = false, is_short = false;           ///< rank 1's data
-  bool calls_back = true;  ///< a fence; else its status is what the call returns
-  bool is_late = false;    ///< rank 1's data is not there before pmix_double_answers
+  bool is_nothing = false;  ///< a success without a value, for rank 1's data
+  bool calls_back = true;   ///< a fence; else its status is what the call returns
+  bool is_late = false;     ///< rank 1's data is not there before pmix_double_answers
   bool fence_is_late = false;
   bool aborts = true;        ///< else the call does not return
   int* finalizes = nullptr;  ///< where they are counted, if they are

@@ -44,7 +44,7 @@ PmixDouble& fresh() {
   one.fence = one.get = one.sized = PMIX_SUCCESS;
   one.type = PMIX_BYTE_OBJECT;
   one.calls_back = one.aborts = true;
-  one.of_another_key = one.is_short = one.is_late = one.fence_is_late = false;
+  one.of_another_key = one.is_short = one.is_late = one.fence_is_late = one.is_nothing = false;
   one.fences = 0;
   one.code = 0;
   return one;
@@ -209,7 +209,9 @@ TEST_CASE("pmix_of_versions_that_share_wrong_values_is_asked_for_its_other_store
   };
   for (const Row& row : {Row{"OpenPMIx 5.0.1a1 (PMIx Standard: 4.2)", nullptr, "hash"},
                          Row{"OpenPMIx 5.0.0", nullptr, "hash"}, Row{"OpenPMIx 5.0.2 ", "x", "x"},
+                         Row{"OpenPMIx 5.0.1 (PMIx Standard: 4.2)", nullptr, "hash"},
                          Row{"OpenPMIx 5.0.3", nullptr, ""}, Row{"OpenPMIx 5.0.10", nullptr, ""},
+                         Row{"OpenPMIx 5.0.19", nullptr, ""},
                          Row{"OpenPMIx 4.2.2 (PMIx Standard: 4.1)", nullptr, ""}}) {
     INFO(row.version);
     CHECK(run_processes(1, [&](int) {
@@ -279,6 +281,9 @@ TEST_CASE("pmix_values_of_another_kind_or_size_are_errors", "[pmix]") {
   expect_error(GSHMEMX_ERROR_SYMMETRY, "allgather of 2 bytes, but rank 1 passes 3", gather);
   pmix.type = PMIX_INT;
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "reading the data of rank 1: what PMIx says", gather);
+  fresh().is_nothing = true;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "reading the data of rank 1: what PMIx says",
+               [] { (void)join(); });
   fresh().size = 0;
   expect_error(GSHMEMX_ERROR_BOOTSTRAP, "PMIx gives rank 0 in a job of 0", [] { (void)join(); });
 }
