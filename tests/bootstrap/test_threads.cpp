@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <mutex>
 
 using namespace gshmem;
@@ -46,8 +47,20 @@ TEST_CASE("threads_departed_rank_is_named", "[threads]") {
           auto mine = std::move(ranks[static_cast<std::size_t>(rank)]);
           mine->barrier();
           if (rank == 2) return mine.reset();
-          expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 2 left", [&] { mine->barrier(); });
+          expect_error(GSHMEMX_ERROR_PEER_FAILED,
+                       "rank 2 left the job while others wait in bootstrap barrier",
+                       [&] { mine->barrier(); });
         }) == "");
+}
+
+TEST_CASE("threads_collective_that_is_waited_in_is_named", "[threads]") {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+    const Ranks ranks = bootstrap::create_threads(2, 0.001);
+    std::array<char, 4> all{};
+    expect_error(GSHMEMX_ERROR_TIMEOUT,
+                 bytes == 0 ? "bootstrap barrier timed out" : "bootstrap allgather timed out",
+                 [&] { ranks[0]->allgather("ab", all.data(), bytes); });
+  }
 }
 
 TEST_CASE("threads_rank_may_leave_after_its_last_collective", "[threads]") {
