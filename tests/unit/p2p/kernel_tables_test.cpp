@@ -459,3 +459,20 @@ TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
   CHECK(table.open_handles() == std::vector<std::int32_t>{own});
   CHECK(table.take(4).size() == 1);
 }
+
+TEST_CASE("queues_of_a_context_are_free_once_when_it_is_gone_or_was_not_made") {
+  ContextTable table({});
+  abi::DeviceState state;
+  table.enter(state);
+  table.start(state);
+  table.add({{}});
+  ContextTable::Queues none, queues = table.take(1);
+  table.close(table.open("open", ContextUse::kShared, queues));
+  queues = table.take(1);
+  REQUIRE(queues.size() == 1);
+  table.close(table.open("open", ContextUse::kShared, none));  // where that one was
+  CHECK(table.take(1).empty());
+  table.give_back(queues);
+  CHECK(table.take(2) == queues);
+  CHECK(table.find(0) == nullptr);
+}
