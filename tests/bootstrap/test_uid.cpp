@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -195,8 +196,12 @@ TEST_CASE("uid_killed_rank_is_named_to_those_in_allgather", "[uid]") {
 
 TEST_CASE("uid_root_service_that_ends_with_its_process_says_so", "[uid]") {
   IdChannel channel, ready;
+  const bool by_address = GENERATE(false, true);
+  const std::string address = free_address();
   const auto body = [&](int rank) {
-    const auto boot = channel.join(rank, 3, uid_config());
+    const auto boot = by_address
+                          ? bootstrap::create(address_config(address, rank, 3, 60 * kPatience))
+                          : channel.join(rank, 3, uid_config());
     if (rank != 0) ready.signal();
     if (rank == 0) {
       ready.await(2);
@@ -338,13 +343,21 @@ TEST_CASE("uid_bad_arguments_are_named", "[uid]") {
                  [&] { (void)bootstrap::create(address_config("127.0.0.1:1", rank, size, 1)); });
   }
   Config config = address_config("", 0, 2, 1);
-  expect_error(GSHMEMX_ERROR_CONFIG, "GSHMEM_UID_ADDRESS",
+  expect_error(GSHMEMX_ERROR_CONFIG,
+               "GSHMEM_BOOTSTRAP=uid needs GSHMEM_UID_ADDRESS, GSHMEM_UID_RANK",
                [&] { (void)bootstrap::create(config); });
 }
 
-TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time", "[uid]") {
+TEST_CASE("uid_missing_rank_0_at_a_fixed_address_ends_in_time_without_work", "[uid]") {
+  const auto worked = [] {
+    timespec now{};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double before = worked();
   expect_error(GSHMEMX_ERROR_TIMEOUT, "rank 0",
                [] { (void)bootstrap::create(address_config(free_address(), 1, 2, 0.3)); });
+  CHECK(worked() - before < 0.05);  // it is asleep between its attempts
 }
 
 TEST_CASE("uid_rank_0_whose_address_is_taken_or_of_another_host_says_so", "[uid]") {

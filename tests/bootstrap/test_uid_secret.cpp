@@ -134,7 +134,8 @@ TEST_CASE("uid_rank_that_may_be_a_stranger_gets_little_memory", "[uid]") {
             expect(all.front() == std::byte{7} && all.back() == std::byte{7}, "all is there");
           };
           gather(bootstrap::kMaxBytes);
-          expect_error(GSHMEMX_ERROR_INVALID_VALUE, "at most 65536",
+          expect_error(GSHMEMX_ERROR_INVALID_VALUE,
+                       "bootstrap allgather of 65537 bytes per rank; at most 65536",
                        [&] { gather(bootstrap::kMaxBytes + 1); });
           boot->barrier();
         }) == "");

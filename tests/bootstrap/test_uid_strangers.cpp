@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <random>
@@ -244,7 +245,8 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   {
     RawClient early(local.id);
     early.send(early.hello(0, 2));
-    early.send(kGoodbye);
+    early.leave();
+    CHECK(early.receive() == nullptr);
   }
   if (linger > 0) {
     for (int rank : {0, 1}) {
@@ -257,6 +259,53 @@ TEST_CASE("uid_root_of_a_job_that_failed_tells_late_ranks_why_for_a_while_and_en
   while (!service.ended() && !deadline.passed()) std::this_thread::yield();
   CHECK(service.ended());
   CHECK(net::connect_to(local.unique.root, deadline).error == ECONNREFUSED);
+}
+
+TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", "[uid]") {
+  Config config = address_config(free_address(), 0, 4, 60 * kPatience);
+  config.uid_secret = "secret";
+  const net::Endpoint root = net::resolve(config.uid_address, AddressFamily::kIpv4).front();
+  gshmemx_uniqueid id;
+  encode_uniqueid(bootstrap::UniqueId{root, net::cookie_of(config.uid_secret)}, &id);
+  std::thread rank_0([&] {
+    expect_error(GSHMEMX_ERROR_PEER_FAILED, "rank 1 left before all had joined",
+                 [&] { (void)bootstrap::create(config); });
+  });
+  while (!net::connect_to(root, Deadline(1)).fd) std::this_thread::yield();
+  RawClient first(id), last(id);
+  last.send(last.hello(2, 4));
+  first.send(first.hello(1, 4));
+  first.leave();
+  CHECK(last.receive_failure() == "rank 1 left before all had joined");
+  rank_0.join();
+  last.leave();
+  CHECK(last.receive() == nullptr);
+  bool answered = false;
+  try {
+    RawClient late(id);
+    late.send(late.hello(3, 4));
+    answered = late.receive() != nullptr;
+  } catch (const std::exception&) {  // nobody listens any more
+  }
+  CHECK_FALSE(answered);
+}
+
+TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
+  constexpr int kRanks = 128;
+  IdChannel channel;
+  CHECK(run_processes(2, [&](int process) {
+          const gshmemx_uniqueid id = channel.share(process, 2, uid_config());
+          if (process == 0) {
+            bootstrap::create_uid(id, 0, kRanks, uid_config())->barrier();
+            std::_Exit(0);  // and with it the root service
+          }
+          std::deque<RawClient> others;
+          for (int rank = 1; rank < kRanks; ++rank)
+            others.emplace_back(id).send(others.back().hello(rank, kRanks));
+          for (RawClient& rank : others) rank.expect_kind(FrameKind::kWelcome);
+          for (RawClient& rank : others) rank.send(contribution({}));
+          for (RawClient& rank : others) rank.expect_kind(FrameKind::kResult);
+        }) == "");
 }
 
 TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
@@ -276,6 +325,57 @@ TEST_CASE("uid_root_service_that_ends_says_with_whom", "[uid]") {
     CHECK(joined.receive_failure() ==
           (hosts_root ? std::string("rank 1") : "the process that made the unique id") +
               " ended, and with it the root service");
+  }
+}
+
+TEST_CASE("uid_process_that_has_another_root_service_is_not_taken_for_the_one_of_its_job",
+          "[uid]") {
+  gshmemx_uniqueid others;
+  bootstrap::make_uniqueid(&others, uid_config());
+  LocalId local;
+  RawClient other(local.id);
+  other.send(other.hello(1, 2));
+  std::unique_ptr<Bootstrap> boot;
+  {
+    const bootstrap::RootService service = local.start(0);
+    boot = bootstrap::create_uid(local.id, 0, 2, uid_config());
+  }
+  expect_error(GSHMEMX_ERROR_PEER_FAILED,
+               "the process that made the unique id ended, and with it the root service",
+               [&] { boot->barrier(); });
+  bootstrap::create_uid(others, 0, 1, uid_config())->barrier();
+}
+
+TEST_CASE("uid_root_hangs_up_on_a_rank_that_has_left_and_serves_the_others", "[uid]") {
+  LocalId local;
+  const bootstrap::RootService service = local.start(0);
+  RawClient leaver(local.id), other(local.id);
+  leaver.send(leaver.hello(0, 2));
+  other.send(other.hello(1, 2));
+  leaver.expect_kind(FrameKind::kWelcome);
+  other.expect_kind(FrameKind::kWelcome);
+  leaver.leave();
+  CHECK(leaver.receive() == nullptr);
+  other.send(contribution({}));
+  CHECK(other.receive_failure() == "rank 0 left the job while others wait in bootstrap barrier");
+}
+
+TEST_CASE("uid_root_makes_room_for_its_ranks_and_256_descriptors_of_the_process", "[uid]") {
+  constexpr rlim_t kRanks = 8;
+  rlimit was{};
+  check_errno(getrlimit(RLIMIT_NOFILE, &was), "getrlimit");
+  REQUIRE(was.rlim_max > kRanks + 256);
+  for (const rlim_t soft : {kRanks + 255, kRanks + 256}) {
+    const rlimit limit{soft, was.rlim_max};
+    LocalId local;
+    std::deque<RawClient> ranks;
+    check_errno(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
+    const bootstrap::RootService service = local.start(0);
+    for (int rank = 0; rank < static_cast<int>(kRanks); ++rank)
+      ranks.emplace_back(local.id).send(ranks.back().hello(rank, kRanks));
+    ranks.front().expect_kind(FrameKind::kWelcome);
+    CHECK(descriptor_limit() == (soft < kRanks + 256 ? was.rlim_max : soft));
+    check_errno(setrlimit(RLIMIT_NOFILE, &was), "setrlimit");
   }
 }
 

@@ -112,6 +112,11 @@ class RawClient {
     }
   }
   void send(const net::Frame& frame, std::size_t step = 1 << 20) { send(*frame, step); }
+  /// Says goodbye, as a rank does.
+  void leave() {
+    send(net::make_frame({.kind = net::FrameKind::kGoodbye}));
+    stream_.finish_sending();
+  }
   /// The next frame, or null when the root service hangs up.
   [[nodiscard]] net::Frame receive() {
     for (;;) {
