@@ -70,8 +70,12 @@ TEST_CASE("quiet_status_ends_nothing_under_abort_and_the_next_wait_does") {
   for (const Leg& leg : process_legs({"soft", "ofi"})) {
     const auto outcomes = in_job(leg, "abort", [](Area& area) {
       if (gshmem_my_pe() == kActor) {
-        post_bad_put(area);
-        std::printf("status %d\n", gshmemx_quiet_status());
+        int status = GSHMEMX_SUCCESS;
+        spmd::await_line("gshmem[0] ERROR: put (WRITE) to PE 2 failed", [&] {
+          post_bad_put(area);
+          status = gshmemx_quiet_status();
+        });
+        std::printf("status %d\n", status);
         std::printf("again %d\n", gshmemx_quiet_status());
         ::usleep(250'000);  // others would end the job, if they were told
         std::puts("patient");
@@ -109,6 +113,21 @@ TEST_CASE("finalize_returns_with_an_error_on_its_way") {
         if (policy == "report") CHECK(contains(outcomes[kBystander].output, "finalized"));
       }
     }
+  }
+}
+
+TEST_CASE("what_goes_wrong_in_finalize_is_said_and_told_to_those_who_still_run") {
+  for (const Leg& leg : process_legs({"soft", "ofi"})) {
+    const auto outcomes = in_job(leg, "report", [](Area& area) {
+      if (gshmem_my_pe() == kActor) return post_bad_put(area);
+      gshmem_uint64_wait_until(&area.word, GSHMEM_CMP_NE, 0);
+      spmd::print_fault();
+    });
+    INFO(leg.name() << "\n" << text_of(outcomes));
+    const std::string what = "put (WRITE) to PE 2 failed: local protection error";
+    CHECK(spmd::times(outcomes[kActor].output, "gshmem[0] ERROR: " + what) == 1);
+    CHECK(contains(outcomes[kBystander].output, "fault 12 0 PE 0 was stopped by a fault: " + what));
+    for (const Outcome& outcome : outcomes) CHECK(contains(outcome.output, "finalized"));
   }
 }
 

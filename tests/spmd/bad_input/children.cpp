@@ -140,6 +140,22 @@ void print_fault() {
   std::printf("fault %d %d %s\n", fault.code, fault.pe, fault.message);
 }
 
+void await_line(const std::string& part, const std::function<void()>& body) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  const int log = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  close(ends[1]);
+  body();
+  std::string said;
+  for (char c = 0; !contains(said, part) && read(ends[0], &c, 1) == 1;) said += c;
+  dup2(log, STDERR_FILENO);
+  close(log);
+  close(ends[0]);
+  std::printf("%s\n", said.c_str());
+  std::fflush(stdout);
+}
+
 void await_signal() {
   sigset_t set;
   sigemptyset(&set);

@@ -43,6 +43,9 @@ struct Outcome {
 /// The code and message of gshmemx_last_fault, as a line "fault CODE PE MESSAGE" on stdout.
 void print_fault();
 
+/// Runs `body` and returns when a line of the log with `part` is there; all of it goes to stdout.
+void await_line(const std::string& part, const std::function<void()>& body);
+
 /// Holds SIGUSR1 back on this thread, sends it to the process and waits for it; says so on stdout.
 /// It ends the process where another thread takes it.
 void await_signal();
