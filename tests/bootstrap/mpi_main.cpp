@@ -31,6 +31,29 @@ std::unique_ptr<bootstrap::Bootstrap> create(MPI_Comm comm, double seconds = 60)
   return bootstrap::create_mpi(&comm, config_with_timeout(seconds));
 }
 
+/// What an MPI that fails does in the bootstrap's calls.
+enum class Failing { kNothing, kBarrier, kTest } failing = Failing::kNothing;
+const void* landing = nullptr;  ///< of its last allgather
+
+}  // namespace
+
+// Before those of the MPI library, which have a second name.
+int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  return failing == Failing::kTest ? MPI_ERR_OTHER : PMPI_Test(request, done, status);
+}
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+  if (failing != Failing::kBarrier) return PMPI_Ibarrier(comm, request);
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);  // as MPI does with all its errors
+  return MPI_ERR_OTHER;
+}
+int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int to_count,
+                   MPI_Datatype to_type, MPI_Comm comm, MPI_Request* request) {
+  landing = to;
+  return PMPI_Iallgather(from, count, type, to, to_count, to_type, comm, request);
+}
+
+namespace {
+
 /// Has its communicator still when MPI is finalized.
 std::unique_ptr<bootstrap::Bootstrap> kept;
 
@@ -51,6 +74,22 @@ void error_of_mpi_is_told() {
   MPI_Comm_free(&bad);
 }
 
+void failing_mpi_is_an_error() {
+  auto one = create(MPI_COMM_WORLD), other = create(MPI_COMM_WORLD);
+  failing = Failing::kBarrier;
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP, "MPI_Ibarrier: ", [&] { one->barrier(); });
+  failing = Failing::kTest;
+  constexpr std::size_t kBytes = 5000;
+  std::vector<std::byte> mine(kBytes), all(kBytes * static_cast<std::size_t>(other->size()));
+  expect_error(GSHMEMX_ERROR_BOOTSTRAP,
+               "allgather: ", [&] { other->allgather(mine.data(), all.data(), kBytes); });
+  failing = Failing::kNothing;
+  other.reset();
+  const std::vector<std::vector<std::byte>> others(20, all);
+  expect(std::ranges::none_of(others, [](const auto& each) { return each.data() == landing; }),
+         "memory that MPI may still write to is given to nobody");
+}
+
 void conforms() {
   conformance([] { return create(MPI_COMM_WORLD); });
   const auto boot = create(MPI_COMM_WORLD);
@@ -64,6 +103,7 @@ void conforms() {
   expect_error(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null",
                [] { (void)create(MPI_COMM_NULL); });
   error_of_mpi_is_told();
+  failing_mpi_is_an_error();
   kept = create(MPI_COMM_WORLD);
 }
 
