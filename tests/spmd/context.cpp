@@ -56,6 +56,12 @@ SPMD_TEST(contexts_of_their_own_post_to_no_other_queue) {
   test_own_queues(pe, exclusive.list());
 }
 
+SPMD_TEST(all_queues_of_handles_that_are_gone_are_for_contexts) {
+  for (const int count : {kContexts, 1}) OwnedQueues(pe, count);
+  OwnedContexts contexts(pe, kContexts, 0, Queues::kAsTheyCome);
+  test_own_queues(pe, contexts.list());
+}
+
 SPMD_TEST(context_functions_by_host_thread_reach_the_next_pe) {
   OwnedContexts contexts(pe, 2, 0, Queues::kOwn);
   SymmetricArray<int> words(4);
@@ -119,6 +125,27 @@ SPMD_TEST(contexts_come_and_go) {
   SPMD_EQ(pe, gshmem_ctx_create(64, &ctx), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
   SPMD_EQ(pe, ctx, static_cast<int>(GSHMEM_CTX_INVALID));
   SPMD_EQ(pe, gshmem_ctx_create(0, nullptr), static_cast<int>(GSHMEMX_ERROR_INVALID_VALUE));
+}
+
+SPMD_TEST(destroying_a_context_completes_what_went_by_it) {
+  constexpr std::size_t kWords = 1 << 15;
+  SymmetricArray<std::uint64_t> words(2 * kWords);
+  std::uint64_t* const landing = words.data() + kWords;
+  const auto value = [](int who, int round) {
+    return static_cast<std::uint64_t>(10 * who + round);
+  };
+  for (int round = 1; round <= 3; ++round) {
+    for (const std::size_t at : {std::size_t{0}, kWords - 1})
+      gshmem_uint64_p(words.data() + at, value(pe.me(), round), pe.me());
+    OwnedQueues(pe, 1);  // its queue is the context's
+    gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
+    SPMD_EQ(pe, gshmem_ctx_create(0, &ctx), 0);
+    gshmem_ctx_uint64_get_nbi(ctx, landing, words.data(), kWords, pe.next());
+    gshmem_ctx_destroy(ctx);
+    for (const std::size_t at : {kWords - 1, std::size_t{0}})
+      SPMD_EQ(pe, gshmem_uint64_g(landing + at, pe.me()), value(pe.next(), round));
+    pe.barrier();
+  }
 }
 
 SPMD_TEST(too_many_contexts_are_an_error_and_the_others_work) {

@@ -183,6 +183,11 @@ SPMD_TEST(pe_quiet_completes_what_went_to_that_pe) {
   test_quiet(pe, same(GSHMEMX_QP_DEFAULT, kHandles), QuietOfHandles::Of::kPe);
 }
 
+SPMD_TEST(a_queue_handle_that_is_made_alone_posts_to_no_other_queue) {
+  OwnedQueues queues(pe, 1);
+  test_own_queues(pe, queues.list());
+}
+
 SPMD_TEST(queues_of_destroyed_handles_serve_the_next_ones) {
   std::vector<std::uint32_t> numbers;
   for (int i = 0; i < 3; ++i) {
