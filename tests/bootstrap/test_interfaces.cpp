@@ -3,6 +3,13 @@
 
 #include <catch2/catch.hpp>
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <string>
+
 using namespace gshmem;
 using namespace gshmem::net;
 using gshmem::test::expect_error;
@@ -58,6 +65,7 @@ TEST_CASE("interfaces_filter_by_prefix_name_and_exclusion", "[interfaces]") {
   CHECK(chosen(kAll, "=eth10") == 8);
   CHECK(chosen(kAll, "=ib0,eth10") == 8);
   CHECK(chosen(kAll, "^eth") == 9);
+  CHECK(chosen({v4("a", 1), v4("b", 2)}, "b") == 2);
   CHECK(chosen(kAll, "^=eth1") == 8);
   CHECK(chosen(kAll, "^eth,ib,docker") == 1);
   for (const char* filter : {"ib,", ",ib", ",,ib,,"}) CHECK(chosen(kAll, filter) == 9);
@@ -86,6 +94,25 @@ TEST_CASE("interfaces_of_this_machine_include_loopback", "[interfaces]") {
     CHECK(each.prefix_bits == 8);
   }
   CHECK(seen == 1);
+}
+
+TEST_CASE("interfaces_are_those_with_an_address_and_know_who_is_loopback", "[interfaces]") {
+  ifaddrs* head = nullptr;
+  REQUIRE(getifaddrs(&head) == 0);
+  std::map<std::string, bool> loopback;
+  int of_lo = 0;
+  for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
+    loopback[entry->ifa_name] = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    if (entry->ifa_addr != nullptr && entry->ifa_name == std::string("lo"))
+      of_lo += entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6;
+  }
+  freeifaddrs(head);
+  for (const Interface& each : list_interfaces()) {
+    of_lo -= each.name == "lo" ? 1 : 0;
+    // Others may come and go.
+    if (loopback.count(each.name) != 0) CHECK(each.loopback == loopback[each.name]);
+  }
+  CHECK(of_lo == 0);
 }
 
 TEST_CASE("uid_address_is_parsed", "[interfaces]") {

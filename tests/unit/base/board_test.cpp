@@ -111,6 +111,7 @@ TEST_CASE("a_result_from_outside_leaves_what_ranks_bring") {
   constexpr std::size_t kResult = 3 * Board::kPieceBytes;
   const Memory memory(2, kResult);
   Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
+  CHECK(first.result() + kResult == static_cast<char*>(memory.at()) + Board::bytes_of(2, kResult));
   for (int round = 0; round < 2; ++round) {
     const std::string a(Board::kPieceBytes, 'a'), b(Board::kPieceBytes, 'b');
     first.bring(a.data(), a.size());
@@ -154,9 +155,9 @@ constexpr std::chrono::milliseconds kSoon(6);
 using Time = std::chrono::steady_clock::time_point;
 using Looks = std::function<void()>;
 
-/// The first of two ranks, asleep in `wait`, is awake soon after `wake` by the second one. A rank
-/// that nobody wakes looks by itself every 10 ms: then it calls `wait`'s second argument. A busy
-/// machine may take its time in most rounds.
+/// The first of two ranks, asleep in `wait` for the second time, is awake soon after `wake` by the
+/// second one. A rank that nobody wakes looks by itself every 10 ms: then it calls `wait`'s second
+/// argument. A busy machine may take its time in most rounds.
 template <class Wait, class Wake>
 bool is_woken(const Wait& wait, const Wake& wake) {
   for (int round = 0; round < 200; ++round) {
@@ -164,10 +165,11 @@ bool is_woken(const Wait& wait, const Wake& wake) {
     Board first(memory.at(), 0, 2), second(memory.at(), 1, 2);
     first.bring(nullptr, 0);
     Time looked, over;
+    int looks = 0;
     std::atomic<bool> has_looked{false};
     std::thread waiting([&] {
       wait(first, [&] {
-        if (has_looked) return;
+        if (++looks != 2) return;
         looked = std::chrono::steady_clock::now();
         has_looked = true;
       });

@@ -486,17 +486,21 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
 
 TEST_CASE("unknown_names_of_the_environment_are_warned_of_once") {
   REQUIRE(setenv("GSHMEM_TIMEOT", "5", 1) == 0);
+  REQUIRE(setenv("NVSHMEM_QP_DEPTH", "8", 1) == 0);
   test::StderrCapture capture;
   log_configure(LogLevel::kWarn, "");
   config_warn_unknown();
   config_warn_unknown();
-  int seen = 0;
-  for (const std::string& line : capture.writes())
+  int seen = 0, left_alone = 0;
+  for (const std::string& line : capture.writes()) {
     seen += line ==
             "gshmem[-] WARN: GSHMEM_TIMEOT is not a variable of gshmem; did you mean "
             "GSHMEM_TIMEOUT?\n";
+    left_alone += line.find("NVSHMEM_QP_DEPTH=\"8\" is left alone") != std::string::npos ? 1 : 0;
+  }
   CHECK(seen == 1);
-  REQUIRE(unsetenv("GSHMEM_TIMEOT") == 0);
+  CHECK(left_alone == 1);
+  for (const char* name : {"GSHMEM_TIMEOT", "NVSHMEM_QP_DEPTH"}) REQUIRE(unsetenv(name) == 0);
 }
 
 }  // namespace

@@ -83,9 +83,12 @@ TEST_CASE("what_a_child_opens_by_the_same_number_is_its_own") {
 TEST_CASE("descriptor_0_is_one_as_all_others_are") {
   CHECK(in_fork([] {
           ::close(STDIN_FILENO);
-          const Fd first(open_nothing());
-          if (!first || first.get() != 0) return 1;
-          return in_fork([] { return is_open(0) ? 1 : 0; }) == 0 && is_open(0) ? 0 : 2;
+          {
+            const Fd first(open_nothing());
+            if (!first || first.get() != 0) return 1;
+            if (in_fork([] { return is_open(0) ? 1 : 0; }) != 0 || !is_open(0)) return 2;
+          }
+          return is_open(0) ? 3 : 0;
         }) == 0);
 }
 

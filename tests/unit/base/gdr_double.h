@@ -2,12 +2,39 @@
 // it saw. Its GPU memory is CPU memory, of which a mapping is a second view.
 #pragma once
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 namespace gshmem::test {
+
+/// Copies as the real library does: with stores that stay in write-combining buffers for a while,
+/// after which other stores may overtake them.
+inline void copy_by_combining(void* to, const void* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  auto* out = static_cast<std::uint8_t*>(to);
+  const auto* in = static_cast<const std::uint8_t*>(from);
+  const std::size_t skew = reinterpret_cast<std::uintptr_t>(out) % sizeof(int);
+  const std::size_t before = std::min(bytes, skew == 0 ? 0 : sizeof(int) - skew);
+  std::memcpy(out, in, before);
+  std::size_t at = before;
+  for (; at + sizeof(int) <= bytes; at += sizeof(int)) {
+    int word = 0;
+    std::memcpy(&word, in + at, sizeof(word));
+    _mm_stream_si32(reinterpret_cast<int*>(out + at), word);
+  }
+  std::memcpy(out + at, in + at, bytes - at);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
 
 struct GdrDouble {
   // Rules; each call that fails by one returns this errno.

@@ -284,6 +284,7 @@ TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
              Catch::Contains("64 KiB"));
   CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu, gdr::kPageBytes + 1); }),
              Catch::Contains("64 KiB"));
+  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu, 0); }), Catch::Contains("64 KiB"));
   CHECK(gdr->opened == 0);
 }
 
@@ -327,6 +328,7 @@ TEST_CASE("threads_use_a_mapping_together") {
 }
 
 TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
+  const bool settled = GENERATE(false, true);  // and written by somebody else
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
   const auto mapping = map(Switch::kOn, gpu);
@@ -344,7 +346,12 @@ TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
   std::vector<std::uint8_t> payload(100);
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     std::fill(payload.begin(), payload.end(), static_cast<std::uint8_t>(round));
-    mapping->write(kPayload + 1, payload.data(), payload.size());
+    if (settled) {
+      test::copy_by_combining(gdr->view + kPayload + 1, payload.data(), payload.size());
+      mapping->settle(kAnswer);
+    } else {
+      mapping->write(kPayload + 1, payload.data(), payload.size());
+    }
     mapping->write(kFlag, &round, sizeof(round));
     while (mapping->load(kAnswer, 8) != round) std::this_thread::yield();
   }

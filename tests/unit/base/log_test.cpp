@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -137,10 +138,12 @@ TEST_CASE("control_characters_cannot_forge_a_line") {
 
 TEST_CASE("log_line_keeps_errno") {
   TempFolder folder;
-  log_configure(LogLevel::kWarn, folder.file("log"));
-  errno = ENOSPC;
-  GSHMEM_WARN("%m");
-  CHECK(errno == ENOSPC);
+  for (const std::string& file : {folder.file("log"), std::string("/dev/full")}) {
+    log_configure(LogLevel::kWarn, file);
+    errno = ERANGE;
+    GSHMEM_WARN("%m");
+    CHECK(errno == ERANGE);
+  }
 }
 
 TEST_CASE("log_file_name_expands_host_and_process") {
@@ -151,6 +154,25 @@ TEST_CASE("log_file_name_expands_host_and_process") {
   GSHMEM_WARN("here");
   const std::string name = std::string("a-") + host + "-" + std::to_string(getpid()) + "-%.log";
   CHECK(lines_of(folder.file(name.c_str())) == Lines{"gshmem[-] WARN: here"});
+}
+
+TEST_CASE("a_host_with_a_long_name_is_in_the_name_of_the_log_file") {
+  TempFolder folder;
+  const std::string name(63, 'h');
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUTS) != 0) ::_exit(0);  // not allowed here
+    if (::sethostname(name.data(), name.size()) != 0) ::_exit(1);
+    try {
+      log_configure(LogLevel::kWarn, folder.file("%h"));
+    } catch (const Error&) {
+      ::_exit(2);
+    }
+    ::_exit(std::filesystem::exists(folder.file(name.c_str())) ? 0 : 3);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 /// Descriptors of this process that have the file open, and those of them that programs which it
@@ -340,9 +362,11 @@ TEST_CASE("limited_log_line_drops_after_its_burst") {
 TEST_CASE("line_after_drops_says_how_many") {
   StderrCapture capture;
   log_line_after_drops(LogLevel::kWarn, 0, "none");
+  log_line_after_drops(LogLevel::kWarn, 1, "one");
   log_line_after_drops(LogLevel::kWarn, 3, "some");
-  CHECK(capture.writes() ==
-        Lines{"gshmem[-] WARN: none\n", "gshmem[-] WARN: some (3 similar lines dropped)\n"});
+  CHECK(capture.writes() == Lines{"gshmem[-] WARN: none\n",
+                                  "gshmem[-] WARN: one (1 similar lines dropped)\n",
+                                  "gshmem[-] WARN: some (3 similar lines dropped)\n"});
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <dlfcn.h>
+
 namespace gshmem {
 namespace {
 
@@ -17,6 +19,7 @@ std::string why(const char* pci, const char* library = NVML_DOUBLE) {
 TEST_CASE("a_gpu_in_a_fabric_has_its_cluster_and_clique") {
   const nvml::GpuFabric fabric = nvml::gpu_fabric("0000:01:00.0", NVML_DOUBLE);
   CHECK(fabric.why_none == "");
+  CHECK(::dlopen(NVML_DOUBLE, RTLD_NOW | RTLD_NOLOAD) == nullptr);  // the library has gone
   CHECK(fabric.clique == 7);
   for (std::size_t i = 0; i < fabric.cluster.size(); ++i) CHECK(fabric.cluster[i] == i + 1);
   CHECK(why("0000:01:00.0") == "");

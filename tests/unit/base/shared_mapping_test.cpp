@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -55,6 +56,15 @@ TEST_CASE("a_segment_is_mapped_once_and_leaves_no_address_behind") {
   mapping.reset();
   CHECK_FALSE(is_mapped(base));
   CHECK(address_bytes() - before < kAlignment / 2);
+}
+
+TEST_CASE("mappings_that_have_gone_leave_nothing_in_memory") {
+  constexpr std::size_t kTimes = 2000;
+  const auto map_one = [] { (void)map_shared(make_segment("gshmem-test", 4096), 4096, 4096); };
+  map_one();
+  const std::size_t before = ::mallinfo2().uordblks;
+  for (std::size_t i = 0; i < kTimes; ++i) map_one();
+  CHECK(::mallinfo2().uordblks < before + 16 * kTimes);
 }
 
 TEST_CASE("memory_in_place_of_a_part_is_there_until_its_last_user_has_gone") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -123,6 +124,20 @@ TEST_CASE("what_is_no_frame_that_the_owner_takes_ends_the_stream") {
     send_all(pair.a, *make_frame({.kind = kind}));
     CHECK((from.receive() != nullptr) == (kind == FrameKind::kGoodbye));
   }
+}
+
+TEST_CASE("a_header_alone_costs_no_memory_for_what_it_promises") {
+  const auto bytes_in_use = [] { return ::mallinfo2().uordblks + ::mallinfo2().hblkhd; };
+  Pair pair;
+  Stream from(std::move(pair.b), kAll);
+  Bytes header = *make_frame({.kind = FrameKind::kNews});
+  header[12] = std::byte{0x08};  // 128 MiB
+  send_all(pair.a, header);
+  const std::size_t before = bytes_in_use();
+  CHECK(from.receive() == nullptr);
+  CHECK(from.state() == Stream::State::kOpen);
+  CHECK(from.poll_events() == POLLIN);
+  CHECK(bytes_in_use() < before + (1 << 20));
 }
 
 TEST_CASE("another_version_is_told_from_a_stranger_and_can_be_answered") {

@@ -62,6 +62,24 @@ class WithNamed final : public Collectives {
   int met = 0;
 };
 
+/// PE 1 of two, whose first one has the same addresses but for the last byte of all but the first.
+class WithNeighbour final : public Collectives {
+ public:
+  int rank() const noexcept override { return 1; }
+  int size() const noexcept override { return 2; }
+  void allgather(const void* send, void* recv, std::size_t bytes) override {
+    Candidates theirs;
+    std::memcpy(recv, send, bytes);
+    std::memcpy(static_cast<char*>(recv) + bytes, send, bytes);
+    std::memcpy(&theirs, send, sizeof(theirs));
+    for (std::size_t i = 1; i < theirs.size(); ++i)
+      theirs[i].ip[theirs[i].family == Endpoint::Family::kIpv4 ? 3 : 15] ^= 0x80;
+    std::memcpy(recv, &theirs, sizeof(theirs));
+    for (const Candidate& candidate : theirs) known += candidate.valid ? 1 : 0;
+  }
+  std::size_t known = 0;
+};
+
 const Interface kLo = interface("lo", "127.0.0.1", 8);
 
 }  // namespace
@@ -167,6 +185,12 @@ TEST_CASE("hosts_learn_each_other_s_names_and_who_has_no_interface_says_so_after
   CHECK_THROWS_WITH(agree_on_addresses(ranks, group, config_with("=none77")),
                     Catch::Contains("none77"));
   CHECK(ranks.met == 2);
+  // An address that another host has, too, comes last.
+  WithNeighbour second;
+  HostGroup other = group_hosts({"another", "this host"}, 1);
+  const std::vector<Endpoint> ordered = agree_on_addresses(second, other, config_with(""));
+  REQUIRE(ordered.size() == second.known);
+  CHECK(ordered.back().ip == addresses.front().ip);
   // On one host nobody calls.
   HostGroup alone = group_hosts({"this host", "this host"}, 0);
   CHECK_FALSE(agree_on_addresses(ranks, alone, config_with("=none77")).empty());

@@ -3,9 +3,13 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace gshmem;
@@ -26,7 +30,11 @@ struct Rig {
                            expired.push_back(number);
                            if (on_expired) on_expired(number);
                          },
-                     .stopped = [this] { return stopped; }}) {}
+                     .stopped =
+                         [this] {
+                           if (on_look) on_look();
+                           return stopped;
+                         }}) {}
 
   void hear(const Frame& frame) {
     said.push_back(frame);
@@ -64,6 +72,7 @@ struct Rig {
   bool answers = true;  ///< contributions: all have come
   std::function<void(const net::FrameHeader&)> on_part;
   std::function<void(std::uint64_t)> on_expired;
+  std::function<void()> on_look;  ///< at what may end a wait
   HostCollectives collectives;
 };
 
@@ -218,7 +227,78 @@ TEST_CASE("what_is_more_than_a_piece_goes_in_pieces_and_a_barrier_brings_nothing
   std::vector<std::size_t> widths;
   for (const Frame& frame : rig.said) widths.push_back(rows_of(net::header_of(frame)).width);
   CHECK(widths == std::vector<std::size_t>{Board::kPieceBytes, 5, 0});
+  for (const Frame& frame : rig.said) CHECK(rows_of(net::header_of(frame)).alike);  // one PE
   CHECK(all == std::string(all.size(), '\0'));  // the other one brings nothing
+}
+
+TEST_CASE("rows_of_a_host_are_alike_when_each_of_them_is") {
+  Rig rig({"a", "a", "a", "b"});
+  Board second(rig.memory.data(), 1, 3), third(rig.memory.data(), 2, 3);
+  const auto brought = [&](const std::string& two, const std::string& three) {
+    second.bring(two.data(), two.size());
+    third.bring(three.data(), three.size());
+    std::string all = "????";
+    rig.collectives.allgather("a", all.data(), 1);
+    const Frame& frame = rig.said.back();
+    return (rows_of(net::header_of(frame)).alike ? "alike " : "") + text_in(frame);
+  };
+  CHECK(brought("a", "a") == "alike a");
+  CHECK(brought("c", "a") == "aca");
+  CHECK(brought("a", "c") == "aac");
+}
+
+TEST_CASE("an_alltoall_on_one_host_sends_nothing_and_one_of_no_bytes_needs_no_memory") {
+  Rig here({"a", "a"}), rig({"a", "b"});
+  here.collectives.set_timeout(0.1);
+  Board other(here.memory.data(), 1, 2);
+  other.bring("34", 2);
+  std::string got = "??";
+  here.collectives.alltoall("12", got.data(), 1);
+  CHECK(got == "13");
+  CHECK(here.said.empty());
+  rig.on_part = [&](const net::FrameHeader& mine) {
+    rig.part(mine.number, static_cast<int>(mine.detail), "");
+  };
+  rig.collectives.alltoall(nullptr, nullptr, 0);
+  CHECK(rig.said.size() == 4);
+}
+
+namespace {
+
+/// PE 0, asleep in an alltoall, is awake soon after the last part has come. It looks by itself
+/// every 10 ms.
+bool is_woken_by_the_last_part() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kSoon(6);
+  Rig rig({"a", "b", "c"});
+  rig.on_part = [&](const net::FrameHeader& mine) {
+    if (mine.detail != 2) rig.part(mine.number, static_cast<int>(mine.detail), "-");
+  };
+  Clock::time_point looked, came;
+  std::atomic<bool> has_looked{false};
+  rig.on_look = [&] {
+    if (has_looked) return;
+    looked = Clock::now();
+    has_looked = true;
+  };
+  std::thread last([&] {
+    while (!has_looked) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    came = Clock::now();
+    rig.part(1, 2, "-");
+  });
+  std::string got = "???";
+  rig.collectives.alltoall("abc", got.data(), 1);
+  const Clock::time_point over = Clock::now();
+  last.join();
+  return came - looked < kSoon / 2 && over - came < kSoon;
+}
+
+}  // namespace
+
+TEST_CASE("who_waits_for_parts_is_woken_by_the_last_one") {
+  int rounds = 0;  // a busy machine may take its time in most of them
+  while (!is_woken_by_the_last_part()) REQUIRE(++rounds < 200);
 }
 
 TEST_CASE("who_of_this_host_has_not_come_is_known") {

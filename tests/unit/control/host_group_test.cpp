@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 using namespace gshmem::control;
 
@@ -112,6 +114,12 @@ void expect(bool ok, const std::string& what) {
 
 }  // namespace
 
+TEST_CASE("a_host_is_told_by_its_name") {
+  char name[256] = "";
+  REQUIRE(gethostname(name, sizeof(name) - 1) == 0);
+  CHECK(host_identity().find(std::string(name) + " (boot ") == 0);
+}
+
 TEST_CASE("processes_of_other_users_are_on_another_host") {
   only_as_root();
   const std::string here = host_identity();
@@ -134,8 +142,14 @@ TEST_CASE("host_without_proc_is_warned_of") {
             return;  // not allowed here
           (void)host_identity();
           const auto writes = capture.writes();
+          std::filesystem::create_directories("/proc/sys/kernel/random");  // a half of it
+          std::ofstream("/proc/sys/kernel/random/boot_id") << "0123456789";
+          const std::string half = host_identity();
+          const auto more = capture.writes();
           (void)umount2("/proc", MNT_DETACH);  // leak checkers look at it
           expect(writes.size() == 1 && writes[0].find("/proc does not tell") != std::string::npos,
                  "a warning without /proc");
+          expect(half.find("(boot 01234567, net 0,") != std::string::npos, half);
+          expect(more.size() > (more == writes ? 1u : 0u), "a warning without a network namespace");
         }) == "");
 }

@@ -70,14 +70,15 @@ class FromThem final : public Collectives {
 
 /// Rank 0, which waits for what `caller` does to its address.
 template <class Caller>
-std::vector<control::Link> links_with(const Config& config, double seconds, const Caller& caller) {
+std::vector<control::Link> links_with(const Config& config, double seconds, const Caller& caller,
+                                      const std::vector<std::string>& hosts = {"here", "there"}) {
   Spy spy;
   std::thread thread([&, told = spy.told.get_future()]() mutable { caller(told.get()); });
   struct Join {
     std::thread& thread;
     ~Join() { thread.join(); }
   } join{thread};
-  const control::HostGroup group = control::group_hosts({"here", "there"}, 0);
+  const control::HostGroup group = control::group_hosts(hosts, 0);
   net::Endpoint loopback;
   loopback.ip = {127, 0, 0, 1};
   return control::connect_hosts(spy, group, loopback, config, seconds);
@@ -248,16 +249,42 @@ TEST_CASE("who_does_not_know_the_cookie_or_is_not_expected_is_told_that_it_is_no
   CHECK(links[0].pe == 1);
 }
 
+TEST_CASE("leaders_have_links_to_other_hosts_and_to_no_pe_of_their_own") {
+  const double seconds = 20 * test::kPatience;
+  Fd caller;
+  const std::vector<control::Link> called =
+      links_with(Config{}, seconds,
+                 [&](const Spy::Contact& contact) {
+                   caller = net::connect_to(contact.endpoint, Deadline(seconds)).fd;
+                   const net::Frame hello =
+                       net::make_frame({.kind = net::FrameKind::kHello, .rank = 2}, contact.cookie);
+                   (void)!::send(caller.get(), hello->data(), hello->size(), MSG_NOSIGNAL);
+                 },
+                 {"here", "here", "there"});
+  REQUIRE(called.size() == 1);
+  CHECK(called[0].pe == 2);
+  CHECK(called[0].other_host);
+  net::Endpoint loopback;
+  loopback.ip = {127, 0, 0, 1};
+  const net::Listener listener = net::listen_on(loopback);
+  FromThem spy(listener.endpoint.port);
+  const std::vector<control::Link> calls = control::connect_hosts(
+      spy, control::group_hosts({"here", "there"}, 1), {}, Config{}, seconds);
+  REQUIRE(calls.size() == 1);
+  CHECK(calls[0].pe == 0);
+  CHECK(calls[0].other_host);
+}
+
 TEST_CASE("a_link_ends_when_a_host_is_silent_for_as_long_as_the_settings_say") {
   struct Row {
     double heartbeat, timeout;  // settings
     double limit;
     int keepalive, interval, user_timeout;  // of the socket: seconds, milliseconds
   };
-  const Row row =
-      GENERATE(Row{20, 0, 20, 1, 5, 15'000}, Row{20, 8, 8, 1, 2, 6'000}, Row{0, 8, 8, 1, 2, 6'000},
-               Row{8, 20, 8, 1, 2, 6'000}, Row{0.5, 0, 2, 1, 1, 1'000}, Row{0, 1, 2, 1, 1, 1'000},
-               Row{1e9, 0, 1e9, 1, 25'000, 75'000'000}, Row{0, 0, 0, 0, 0, 0});
+  const Row row = GENERATE(
+      Row{20, 0, 20, 1, 5, 15'000}, Row{20, 8, 8, 1, 2, 6'000}, Row{0, 8, 8, 1, 2, 6'000},
+      Row{8, 20, 8, 1, 2, 6'000}, Row{0.5, 0, 2, 1, 1, 1'000}, Row{0.5, 20, 2, 1, 1, 1'000},
+      Row{0, 1, 2, 1, 1, 1'000}, Row{1e9, 0, 1e9, 1, 25'000, 75'000'000}, Row{0, 0, 0, 0, 0, 0});
   Config config;
   config.heartbeat = row.heartbeat;
   config.timeout = row.timeout;

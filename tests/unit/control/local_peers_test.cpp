@@ -22,8 +22,11 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -315,23 +318,27 @@ TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
         }) == "");
 }
 
-TEST_CASE("pe_that_does_not_know_the_name_is_refused") {
+TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
   IdChannel channel;
   CHECK(run_processes(2, [&](int rank) {
           const auto boot = channel.join(rank, 2, uid_config());
           const control::HostGroup group = one_host(2, rank);
           control::LocalPeers local;
           const auto contacts = allgather(*boot, local.open());
-          if (rank == 1) {
+          const auto call = [&](int as, net::ByteView name) {
             const Address address(socket_name(contacts[0]));
             const Fd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
             check_errno(::connect(stranger.get(), address.get(), address.length), "connect");
-            const net::Frame hello = net::make_frame({.kind = net::FrameKind::kHello, .rank = 1},
-                                                     net::Bytes(16, std::byte{1}));
+            const net::Frame hello =
+                net::make_frame({.kind = net::FrameKind::kHello, .rank = as}, name);
             check_errno(::send(stranger.get(), hello->data(), hello->size(), 0), "send");
             char answer[100] = "";
             expect(::recv(stranger.get(), answer, sizeof(answer), MSG_WAITALL) > 40, "an answer");
             expect(std::string(answer + 32, 7) == "refused", answer + 32);
+          };
+          if (rank == 1) {
+            call(1, net::Bytes(16, std::byte{1}));
+            call(0, std::as_bytes(std::span(contacts[0].name)));  // it is that one itself
           }
           const auto links = local.connect(group, contacts, 20 * kPatience);
           expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");

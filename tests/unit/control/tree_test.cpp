@@ -156,7 +156,10 @@ TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
     const int n = static_cast<int>(hosts.size());
     std::vector<int> parents(hosts.size(), -2);
     for (int pe = 0; pe < n; ++pe) {
-      for (const int child : neighbours_of(group_hosts(hosts, pe)).children) {
+      const Neighbours mine = neighbours_of(group_hosts(hosts, pe));
+      CHECK_FALSE(has(mine.across, mine.parent));  // who hears of something hears of it once
+      for (const int child : mine.children) {
+        CHECK_FALSE(has(mine.across, child));
         CHECK(parents[static_cast<std::size_t>(child)] == -2);
         parents[static_cast<std::size_t>(child)] = pe;
         CHECK(neighbours_of(group_hosts(hosts, child)).parent == pe);
@@ -280,7 +283,7 @@ TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link")
 }
 
 TEST_CASE("missing_pe_is_told_to_all_hosts_once") {
-  for (const int late : {0, 6, 10, 12}) {
+  for (const int late : {0, 3, 6, 10, 12}) {
     Job job(kIrregular);
     const int late_leader = job.group(late).pes.front();
     job.missing = late;
