@@ -3,6 +3,7 @@
 #pragma once
 
 #include "host/base/collectives.h"
+#include "host/base/error.h"
 #include "host/control/local_peers.h"
 
 #include <optional>

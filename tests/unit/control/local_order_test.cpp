@@ -1,5 +1,6 @@
 // The sockets between PEs of a host that are this thread, one after the other: in which order what
 // they pass each other comes is up to the test.
+#include "host/base/error.h"
 #include "host/base/fd.h"
 #include "host/base/shared_mapping.h"
 #include "host/control/local_peers.h"
@@ -27,15 +28,23 @@ using namespace gshmem::test;
 
 namespace {
 
-/// Two PEs that are this thread, of which the second one has so many seconds for what it waits for.
-struct Two {
-  explicit Two(double seconds) : first(one_host(2, 0)), second(one_host(2, 1)) {
-    const std::vector<control::LocalPeers::Contact> contacts{zero.open(), one.open()};
-    links = one.connect(second, contacts, seconds);
-    for (control::Link& link : zero.connect(first, contacts, 60)) links.push_back(std::move(link));
+/// PEs that are this thread, of which all but the first have so many seconds for what they wait
+/// for.
+struct Pes {
+  explicit Pes(int n, double seconds = 60) : peers(static_cast<std::size_t>(n)) {
+    std::vector<control::LocalPeers::Contact> contacts;
+    for (int pe = 0; pe < n; ++pe) {
+      groups.push_back(one_host(n, pe));
+      contacts.push_back(peers[static_cast<std::size_t>(pe)].open());
+    }
+    for (std::size_t pe = peers.size(); pe-- > 0;) {  // higher ones call lower ones
+      for (control::Link& link : peers[pe].connect(groups[pe], contacts, pe > 0 ? seconds : 60))
+        links.push_back(std::move(link));
+    }
   }
-  control::HostGroup first, second;
-  control::LocalPeers zero, one;
+  control::LocalPeers& operator[](std::size_t pe) { return peers[pe]; }
+  std::deque<control::HostGroup> groups;
+  std::deque<control::LocalPeers> peers;
   std::vector<control::Link> links;
 };
 
@@ -48,11 +57,11 @@ ino_t file_of(const Fd& fd) {
 }  // namespace
 
 TEST_CASE("descriptor_0_is_passed_as_all_others_are") {
-  Two pes(60);
+  Pes pes(2);
   const Fd file = make_segment("gshmem-test", 1), before(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   REQUIRE(::dup2(file.get(), STDIN_FILENO) == STDIN_FILENO);
-  (void)pes.zero.from_root(STDIN_FILENO);
-  CHECK(file_of(pes.one.from_root(-1)) == file_of(file));
+  (void)pes[0].from_root(STDIN_FILENO);
+  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
   if (before)
     (void)::dup2(before.get(), STDIN_FILENO);
   else
@@ -67,48 +76,57 @@ TEST_CASE("sockets_between_pes_are_not_inherited_by_other_programs") {
     return count;
   };
   const int before = inherited();
-  const Two pes(60);
+  const Pes pes(2);
   CHECK(pes.links.size() == 2);
   CHECK(inherited() == before);
 }
 
 TEST_CASE("what_has_come_counts_though_there_is_a_reason_to_give_up_or_the_time_is_over") {
-  Two pes(0.05);
+  Pes pes(2, 0.05);
   const Fd file = make_segment("gshmem-test", 1);
-  (void)pes.zero.from_root(file.get());
-  pes.one.set_stopped([] { return std::string("PE 0 died"); });
-  CHECK(file_of(pes.one.from_root(-1)) == file_of(file));
+  (void)pes[0].from_root(file.get());
+  pes[1].set_stopped([] { return std::string("PE 0 died"); });
+  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
   // It comes while this PE looks for a reason, and that takes its time.
-  pes.one.set_stopped([&] {
-    (void)pes.zero.from_root(file.get());
+  pes[1].set_stopped([&] {
+    (void)pes[0].from_root(file.get());
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
     return std::string();
   });
-  CHECK(file_of(pes.one.from_root(-1)) == file_of(file));
+  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
 }
 
 TEST_CASE("who_is_behind_waits_for_nothing_that_has_come_before") {
-  Two pes(60);
+  Pes pes(2);
   const Fd file = make_segment("gshmem-test", 1);
   std::promise<void> is_ahead;
-  pes.zero.set_stopped([&, told = false]() mutable {
+  pes[0].set_stopped([&, told = false]() mutable {
     if (!std::exchange(told, true)) is_ahead.set_value();
     return std::string();
   });
   std::thread first([&] {
-    (void)pes.zero.from_root(file.get());
-    (void)pes.zero.exchange(file.get());
+    (void)pes[0].from_root(file.get());
+    (void)pes[0].exchange(file.get());
   });
   is_ahead.get_future().wait();
   int looks = 0;
-  pes.one.set_stopped([&] {
+  pes[1].set_stopped([&] {
     ++looks;
     return std::string();
   });
-  (void)pes.one.from_root(-1);  // takes both letters in
-  CHECK(pes.one.exchange(file.get()).size() == 2);
+  (void)pes[1].from_root(-1);  // takes both letters in
+  CHECK(pes[1].exchange(file.get()).size() == 2);
   CHECK(looks == 0);
   first.join();
+}
+
+TEST_CASE("a_pe_passes_one_letter_more_than_it_has_got") {
+  Pes pes(3);
+  const Fd file = make_segment("gshmem-test", 1);
+  for (std::size_t pe : {0u, 2u}) pes[pe].set_stopped([] { return std::string("enough"); });
+  CHECK_THROWS_WITH(pes[0].exchange(file.get()), "enough");
+  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
+  CHECK_THROWS_WITH(pes[2].from_root(-1), "enough");  // there is none for it
 }
 
 TEST_CASE("pes_of_another_process_than_the_first_are_a_chain") {
@@ -132,12 +150,12 @@ TEST_CASE("pes_of_another_process_than_the_first_are_a_chain") {
 }
 
 TEST_CASE("a_child_that_waits_for_its_parent_s_letters_is_told_that_it_has_no_socket") {
-  Two pes(60);
+  Pes pes(2);
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(10);
     try {
-      (void)pes.one.from_root(-1);
+      (void)pes[1].from_root(-1);
     } catch (const Error& error) {
       ::_exit(std::string(error.what()).find("Bad file descriptor") != std::string::npos ? 0 : 1);
     }
