@@ -334,10 +334,14 @@ TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
   const auto mapping = map(Switch::kOn, gpu);
   constexpr std::uint64_t kRounds = 2000, kFlag = 0, kAnswer = 64, kPayload = 128;
   std::uint64_t torn = 0;
+  const auto await = [&](std::uint64_t word, std::uint64_t round) {
+    for (int looks = 1; mapping->load(word, 8) != round; ++looks)
+      if (looks % 1000 == 0) std::this_thread::yield();
+  };
   std::thread reader([&] {
     std::vector<std::uint8_t> payload(100);
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
-      while (mapping->load(kFlag, 8) != round) std::this_thread::yield();
+      await(kFlag, round);
       mapping->read(kPayload + 1, payload.data(), payload.size());
       for (const std::uint8_t byte : payload) torn += byte != static_cast<std::uint8_t>(round);
       mapping->write(kAnswer, &round, sizeof(round));
@@ -353,7 +357,7 @@ TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
       mapping->write(kPayload + 1, payload.data(), payload.size());
     }
     mapping->write(kFlag, &round, sizeof(round));
-    while (mapping->load(kAnswer, 8) != round) std::this_thread::yield();
+    await(kAnswer, round);
   }
   reader.join();
   CHECK(torn == 0);
