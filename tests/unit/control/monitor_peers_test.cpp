@@ -32,6 +32,7 @@ using net::FrameKind;
 namespace {
 
 constexpr double kSeconds = 30 * kPatience;
+using Clock = std::chrono::steady_clock;
 
 Frame of_kind(FrameKind kind, int rank = -1, std::uint32_t detail = 0) {
   return net::make_frame({.kind = kind, .number = 1, .rank = rank, .detail = detail});
@@ -456,8 +457,29 @@ TEST_CASE("ticks_come_when_they_are_asked_for") {
   Rig rig(kOneHost, 0);
   for (int i = 0; i < 3; ++i) (void)rig.events_after(1);
   CHECK(rig.ticks == 0);
+  Clock::time_point at[2];
+  std::promise<void> two;
+  rig.in_tick = [&] {
+    if (rig.ticks <= 2) at[rig.ticks - 1] = Clock::now();
+    if (rig.ticks == 2) two.set_value();
+  };
   rig->start_ticking();
-  const Deadline deadline(kSeconds);
-  while (rig.ticks < 2 && !deadline.passed()) std::this_thread::yield();
-  CHECK(rig.ticks >= 2);
+  two.get_future().wait();
+  CHECK(at[1] - at[0] > std::chrono::milliseconds(50));  // it sleeps in between
+}
+
+TEST_CASE("who_says_goodbye_and_closes_at_once_has_left") {
+  std::promise<void> held, go;
+  Rig rig(kOneHost, 0);
+  rig.in_tick = [&, first = true]() mutable {
+    if (!std::exchange(first, false)) return;
+    held.set_value();
+    go.get_future().wait();
+  };
+  rig->start_ticking();
+  held.get_future().wait();
+  rig.say(1, of_kind(FrameKind::kGoodbye));  // both are read in one turn
+  rig.close(1);
+  go.set_value();
+  CHECK(rig.heard_now(2) == "nothing");
 }

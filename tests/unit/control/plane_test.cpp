@@ -267,6 +267,17 @@ TEST_CASE("pe_that_dies_is_named") {
 }
 
 // Else a call that ends for that reason would report a fault of its own, which names no PE.
+TEST_CASE("pe_that_leaves_is_said_to_have_left") {
+  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
+  CHECK(run_threads(2, [&](int rank) {
+          const auto ranks = meet(boots, rank);
+          ranks->barrier();
+          if (rank == 1) return;
+          const std::string why = expect_error([&] { ranks->barrier(); }).what();
+          expect(why.find("PE 1 left the job") == 0, why);
+        }) == "");
+}
+
 TEST_CASE("owner_hears_of_an_event_before_a_wait_ends_for_it") {
   Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
   const Config config = uid_config();
@@ -288,16 +299,20 @@ TEST_CASE("owner_hears_of_an_event_before_a_wait_ends_for_it") {
 }
 
 TEST_CASE("death_of_a_pe_ends_the_wait_for_its_segment") {
+  const int dies = GENERATE(1, 0);
   IdChannel channel;
   CHECK(run_processes(2,
                       [&](int rank) {
                         Met ranks(channel.join(rank, 2, uid_config()), uid_config());
                         ranks.barrier();
-                        if (rank == 1) (void)raise(SIGKILL);
-                        expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1",
-                                     [&] { (void)ranks.plane().local().exchange(STDIN_FILENO); });
+                        if (rank == dies) (void)raise(SIGKILL);
+                        control::LocalPeers& local = ranks.plane().local();
+                        expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE " + std::to_string(dies), [&] {
+                          (void)(dies == 1 ? local.exchange(STDIN_FILENO).size()
+                                           : local.from_root(-1).get() >= 0);
+                        });
                       },
-                      {1}) == "");
+                      {dies}) == "");
 }
 
 TEST_CASE("end_of_a_job_reaches_the_others") {
