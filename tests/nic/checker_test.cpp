@@ -54,10 +54,29 @@ TEST_CASE("atomics_of_two_devices_on_one_word_are_found") {
   atomic(other, {64, key});
   wait_for_violation(other.engine, "which another device has changed by atomics");
   CHECK(one.engine.violations().empty());
-  // What is no region any more may become other memory.
+  // What is no region any more may become other memory, and what is one does not.
   other.engine.destroy_region(key);
   atomic(one, one.far(64));
   CHECK(one.engine.violations().empty());
+  const std::uint32_t before = other.engine.create_region(
+      {.pd = other.pd, .address = one.target.data(), .bytes = 56, .iova = 0, .access = 15});
+  other.engine.destroy_region(before);
+  key = region();
+  atomic(other, {64, key});
+  CHECK(other.engine.counters().violations == 2);
+  // Its last word where it begins in the midst of one.
+  const auto unaligned = [&](Pair& by) {
+    return by.engine.create_region(
+        {.pd = by.pd, .address = one.target.data() + 132, .bytes = 12, .iova = 4, .access = 15});
+  };
+  const std::uint32_t odd = unaligned(other);
+  atomic(other, {8, odd});
+  other.engine.destroy_region(odd);
+  const std::uint32_t again = unaligned(one);
+  atomic(one, {8, again});
+  CHECK(one.engine.violations().empty());
+  one.engine.destroy_region(again);
+  other.engine.destroy_region(key);
 }
 
 TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
@@ -133,7 +152,7 @@ TEST_CASE("entries_without_a_doorbell_are_remarked_where_registers_are_shared") 
     pair.a.ring_and_wait(pair.a.nop());
     CHECK_FALSE(silent.wait(index).error());  // as if it had been overwritten
     CHECK(pair.engine.remarks().empty());
-    silent.reset();
+    GENERATE(false, true) ? silent.reset() : silent.destroy_qp();
     CHECK(pair.engine.counters().rescues == 1);
     CHECK_THAT(pair.engine.remarks(), Contains("no doorbell for the entries before 1"));
   }
@@ -176,8 +195,10 @@ TEST_CASE("changing_a_wqe_before_its_completion_is_found") {
 
 TEST_CASE("a_doorbell_in_two_halves_is_found") {
   Pair pair;
-  auto* half = reinterpret_cast<std::uint32_t*>(static_cast<char*>(pair.a.page()) + 0x804);
-  __atomic_store_n(half, __builtin_bswap32(pair.a.qpn() << 8), __ATOMIC_RELEASE);
+  const int first = GENERATE(0, 4);
+  auto* half = reinterpret_cast<std::uint32_t*>(static_cast<char*>(pair.a.page()) + 0x800 + first);
+  __atomic_store_n(half, __builtin_bswap32(first == 0 ? 1u << 8 : pair.a.qpn() << 8),
+                   __ATOMIC_RELEASE);
   wait_for_violation(pair.engine, "stored in parts");
 }
 
@@ -240,6 +261,44 @@ TEST_CASE("a_record_may_be_ahead_of_the_doorbell_for_longer") {
   if (std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) CHECK(found.empty());
   pair.a.store_doorbell(1, pair.a.qpn());
   CHECK_FALSE(pair.a.wait(0).error());
+}
+
+// Shared: those of one register of one UAR. What a NIC sees by any other is its own alone.
+TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
+  Pair pair;
+  Queue other(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
+  other.connect(other.qpn());
+  struct One {
+    Queue& queue;
+    unsigned offset;
+  };
+  const One low{pair.a, 0x800}, high{other, 0x900};
+  const auto ring = [](const One& one) {
+    one.queue.store_record(one.queue.next());
+    one.queue.store_doorbell(one.queue.next(), one.queue.qpn(), one.offset);
+    CHECK_FALSE(one.queue.wait(static_cast<std::uint16_t>(one.queue.next() - 1)).error());
+  };
+  for (const One& one : {low, high}) one.queue.nop(), ring(one);
+  for (const auto& [late, early] : {std::pair{low, high}, {high, low}}) {
+    const auto done = late.queue.peek()->counter;
+    late.queue.nop();
+    late.queue.store_record(late.queue.next());
+    for (int i = 0; i < 3; ++i) early.queue.nop(), ring(early);
+    CHECK(late.queue.peek()->counter == done);
+    ring(late);
+  }
+  // Alone on its UAR: entries after the doorbell's, whose record is there already.
+  pair.b.nop();
+  pair.b.nop();
+  pair.b.store_record(2);
+  pair.b.store_doorbell(1, pair.b.qpn());
+  CHECK_FALSE(pair.b.wait(0).error());
+  for (int i = 0; i < 3; ++i) low.queue.nop(), ring(low);
+  CHECK(pair.b.peek()->counter == 0);
+  pair.b.ring();
+  CHECK_FALSE(pair.b.wait(1).error());
+  CHECK(pair.engine.violations().empty());
+  CHECK(pair.engine.counters().rescues == 0);
 }
 
 TEST_CASE("a_record_behind_the_doorbell_of_the_last_of_many_queue_pairs_is_found") {
@@ -332,6 +391,22 @@ TEST_CASE("only_a_strict_engine_overwrites_what_it_has_consumed") {
   CHECK((unsigned{*pair.a.slot(0)} == 0xee) == (strict == soft::Strictness::kStrict));
 }
 
+TEST_CASE("a_violation_is_an_error_of_the_log_and_a_remark_a_warning") {
+  soft::Engine engine{soft::EngineOptions{}};
+  StderrCapture capture;
+  engine.remark("a thing");
+  const auto remark = capture.writes();
+  REQUIRE(remark.size() == 1);
+  CHECK_THAT(remark[0], Contains("WARN") && Contains("soft NIC: a NIC would ignore: a thing"));
+  Queue queue(engine, engine.create_pd());
+  queue.store_doorbell(1, 0x3fff0);
+  eventually([&] { return engine.counters().violations == 1; });
+  const auto violation = capture.writes();
+  REQUIRE(violation.size() == 1);
+  CHECK_THAT(violation[0],
+             Contains("ERROR") && Contains("soft NIC: UAR 1: doorbell of queue pair"));
+}
+
 TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {
   soft::Engine engine{soft::EngineOptions{}};
   std::string expected;
@@ -382,6 +457,11 @@ TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
   CHECK(gshnic_violations(text, 5) == 1);
   CHECK(std::string(text) == engine.violations().substr(0, 4));
   CHECK(text[5] == 'x');
+  CHECK(gshnic_violations(text, 1) == 1);
+  CHECK(text[0] == '\0');
+  text[0] = 'y';
+  CHECK(gshnic_violations(text, 0) == 1);
+  CHECK(text[0] == 'y');
 }
 
 }  // namespace

@@ -48,9 +48,18 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
     CHECK_FALSE(pair.a.poll());
   }
   SECTION("a port that goes down") {
+    CHECK(pair.engine.device().port_up);
     pair.engine.add_rules("op=nop:port=down");
     CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
     CHECK(told(Kind::kPortDown, 0));
+    CHECK_FALSE(pair.engine.device().port_up);
+  }
+  SECTION("a completion queue that has no room") {
+    Queue full(pair.engine, pair.pd, {.collapsed = false, .ignore_overrun = false});
+    full.connect(full.qpn());
+    for (int i = 0; i < 2; ++i) full.nop();
+    full.ring();
+    CHECK(told(Kind::kCqError, full.cqn()));
   }
   SECTION("a device that is removed, where nothing goes on") {
     pair.engine.add_rules("op=nop:device=gone");
@@ -118,6 +127,7 @@ TEST_CASE("a_doorbell_of_a_completion_queue_tells_the_wishes_that_are_new") {
   tells({b, a, b, a});
   pair.engine.ignore_events(listener);
   for (const std::uint32_t cqn : {silent, homeless}) pair.engine.destroy_cq(cqn);
+  nop(pair.a);  // nobody looks at them any more
 }
 
 TEST_CASE("reads_that_a_flap_of_the_port_cuts_are_whole_at_their_end") {
@@ -139,6 +149,14 @@ TEST_CASE("a_port_is_up_again_however_short_its_flap_is") {
   Pair pair({.rules = "op=nop:port=flap:1ns"});
   CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
   CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8))).error());
+}
+
+TEST_CASE("a_port_comes_up_though_no_queue_pair_is_left") {
+  Pair pair({.rules = "op=nop:port=flap:1ms"});
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+  pair.a.destroy_qp();
+  pair.b.destroy_qp();
+  CHECK(eventually([&] { return pair.engine.device().port_up; }));
 }
 
 TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {

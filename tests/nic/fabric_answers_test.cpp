@@ -195,6 +195,30 @@ TEST_CASE("no_data_goes_out_of_a_port_that_is_down") {
   CHECK(end.peer->reply_from(end.node).front() == nullptr);
 }
 
+TEST_CASE("an_answer_that_comes_to_a_port_that_is_down_is_lost") {
+  Asked end(false, true, false, {.rules = "op=nop:port=down"});
+  Queue other(end.engine, end.pd);
+  other.connect(other.qpn());
+  Queue& queue = *end.queue;
+  queue.write({0, 1}, {end.memory->address(), 8, end.memory->key()});
+  queue.ring();
+  soft::Ring& requests = end.peer->request_from(end.node);
+  const soft::Packet* request = nullptr;
+  REQUIRE(eventually([&] { return (request = requests.front()) != nullptr; }));
+  CHECK_FALSE(other.ring_and_wait(other.nop()).error());
+  soft::Ring* const answers = end.peer->reply_to(end.node);
+  soft::Packet* answer = answers->reserve(0);
+  answer->kind = soft::PacketKind::kAck;
+  answer->source = end.source;
+  answer->target = queue.qpn();
+  answer->epoch = request->epoch;
+  answer->psn = request->psn;
+  answers->commit();
+  CHECK(eventually([&] { return end.engine.counters().retries > 0 || queue.peek(); }));
+  const auto cqe = queue.peek();
+  CHECK((!cqe || cqe->error()));  // after all its retries
+}
+
 TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   using Kind = soft::PacketKind;
   Asked end(true, true, GENERATE(false, true));

@@ -142,6 +142,7 @@ TEST_CASE("what_is_in_use_stays") {
   engine.destroy_region(region);
   CHECK(refusal([&] { engine.destroy_pd(some.pd); }) == pd);
   engine.destroy_qp(qp);
+  CHECK(refusal([&] { engine.destroy_qp(qp); }) == strprintf("5: there is no queue pair 0x%x", qp));
   CHECK(refusal([&] { engine.destroy_pd(some.pd); }) == pd);
   engine.destroy_receives(srq);
   CHECK(refusal([&] { engine.destroy_pd(some.pd); }) == "none");
@@ -171,6 +172,12 @@ TEST_CASE("what_is_in_use_stays") {
           (void)engine.create_region(
               {.pd = other, .address = some.memory, .bytes = 4096, .iova = ~0ull - 4096});
         }) == "none");
+  const std::uint64_t to_the_end = ~reinterpret_cast<std::uintptr_t>(some.memory);
+  for (const std::uint64_t beyond : {0, 1})
+    CHECK(refusal([&, beyond] {
+            (void)engine.create_region(
+                {.pd = other, .address = some.memory, .bytes = to_the_end + beyond});
+          }) == (beyond == 0 ? "none" : "3: the region wraps around the address space"));
   CHECK(refusal([&] { engine.destroy_pd(other); }) ==
         strprintf("9: protection domain %u is in use", other));  // by its region alone
   CHECK(refusal([&] { engine.destroy_pd(engine.create_pd()); }) == "none");
@@ -272,6 +279,9 @@ TEST_CASE("a_device_that_is_removed_makes_and_changes_nothing") {
       refusal([&] { engine.modify_to_reset(qp); })};
   for (const std::string& one : all) CHECK(one == all[0]);
   CHECK(all[0].substr(0, 3) == "1: ");
+  pair.a.store_doorbell(1, 0x3fff0);
+  pair.a.destroy_qp();
+  CHECK(engine.violations().empty());  // it sees no doorbell
 }
 
 namespace {

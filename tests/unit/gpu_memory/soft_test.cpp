@@ -193,6 +193,27 @@ TEST_CASE("a_source_that_cannot_be_read_fails_its_message") {
   CHECK(pair.at_target()[8192] == 0);  // nothing behind it is executed
 }
 
+TEST_CASE("queues_in_gpu_memory_are_refused") {
+  GpuPair pair;
+  void* const gpu = pair.source;
+  alignas(64) std::uint8_t memory[256] = {};
+  const std::string why = "3: the soft NIC has no queues in GPU memory";
+  CHECK(refusal([&] {
+          (void)pair.engine.create_cq({.buffer = gpu, .record = memory, .uar = pair.a.uar()});
+        }) == why);
+  CHECK(refusal([&] {
+          (void)pair.engine.create_receives({.pd = pair.pd, .entries = gpu, .record = memory});
+        }) == why);
+  CHECK(refusal([&] {
+          (void)pair.engine.create_qp({.pd = pair.pd,
+                                       .send_queue = gpu,
+                                       .record = memory,
+                                       .send_cq = pair.a.cqn(),
+                                       .receive_cq = pair.a.cqn(),
+                                       .uar = pair.a.uar()});
+        }) == why);
+}
+
 TEST_CASE("figures_of_the_soft_nic_on_a_simulated_gpu", "[.figures]") {
   constexpr std::uint64_t kBytes = 1 << 20;
   for (const std::int64_t latency_us : {5, 100}) {
