@@ -378,6 +378,12 @@ TEST_CASE("rules_fail_drop_and_delay") {
   }
 }
 
+TEST_CASE("rules_count_queue_pairs_in_the_order_of_their_creation") {
+  Pair pair({.rules = "qp=#1:syndrome=0x14"});
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8))).error());
+  CHECK(pair.b.ring_and_wait(pair.b.write(pair.far(0), pair.near(0, 8))).syndrome == 0x14);
+}
+
 TEST_CASE("rules_say_the_vendor_syndrome_and_without_one_a_retry_has_its_own") {
   struct Row {
     const char* rules;

@@ -173,7 +173,7 @@ TEST_CASE("what_is_in_use_stays") {
               {.pd = other, .address = some.memory, .bytes = 4096, .iova = ~0ull - 4096});
         }) == "none");
   const std::uint64_t to_the_end = ~reinterpret_cast<std::uintptr_t>(some.memory);
-  for (const std::uint64_t beyond : {0, 1})
+  for (const std::uint64_t beyond : {0u, 1u})
     CHECK(refusal([&, beyond] {
             (void)engine.create_region(
                 {.pd = other, .address = some.memory, .bytes = to_the_end + beyond});
