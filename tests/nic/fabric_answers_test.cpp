@@ -105,9 +105,12 @@ TEST_CASE("a_request_has_one_answer_whatever_becomes_of_it") {
     Kind kind;
     bool has_buffer, good_key, immediate;
     std::uint8_t inject, syndrome;
+    std::uint32_t bytes = 8;
   };
   for (const Row& row :
-       {Row{"a write", Kind::kWrite, false, true, false, 0, 0},
+       {Row{"more than a write says", Kind::kWrite, false, true, false, 0, kBadRequest, 16},
+        Row{"more than a send says", Kind::kSend, true, true, false, 0, kBadRequest, 16},
+        Row{"a write", Kind::kWrite, false, true, false, 0, 0},
         Row{"a send", Kind::kSend, true, true, false, 0, 0},
         Row{"a write that a rule fails", Kind::kWrite, false, true, false, kAccess, kAccess},
         Row{"a send without a receive queue", Kind::kSend, false, true, false, 0, kBadRequest},
@@ -118,7 +121,7 @@ TEST_CASE("a_request_has_one_answer_whatever_becomes_of_it") {
     soft::Packet request = end.request(row.kind);
     request.has_immediate = row.immediate;
     request.inject = row.inject;
-    end.ask(request, 8);
+    end.ask(request, row.bytes);
     const soft::Packet answer = end.answer();
     CHECK(answer.kind == Kind::kAck);
     CHECK(answer.epoch == 7);
@@ -237,6 +240,71 @@ TEST_CASE("a_buffer_that_is_filled_in_part_is_flushed") {
   CHECK(int{cqe->syndrome} == kFlush);
   CHECK(int{cqe->vendor} == 0xf9);
   CHECK(cqe->user_index == Asked::kUserIndex);
+}
+
+TEST_CASE("a_piece_that_comes_again_is_answered_when_all_of_its_message_is_there") {
+  Asked end(false);
+  soft::Packet piece = end.request(soft::PacketKind::kWrite);
+  piece.length = 2 * Asked::kMtu;
+  piece.last = false;
+  for (int time = 0; time < 2; ++time) end.ask(piece, Asked::kMtu);
+  end.expect_no_more();
+  piece.first = false;
+  piece.last = true;
+  piece.psn = 1;
+  piece.offset = Asked::kMtu;
+  end.ask(piece, Asked::kMtu);
+  const soft::Packet answer = end.answer();
+  CHECK(answer.kind == soft::PacketKind::kAck);
+  CHECK(answer.psn == 1);
+  end.expect_no_more();
+}
+
+TEST_CASE("of_the_last_atomics_as_many_are_answered_again_as_may_be_under_way") {
+  using Kind = soft::PacketKind;
+  const std::uint32_t log = GENERATE(0u, 2u);
+  const std::uint32_t kept = 1u << log, all = kept + 1;
+  Asked end(false);
+  end.queue->reset();
+  end.queue->connect(end.source, {.mtu = Asked::kMtu, .log_responder_reads = log});
+  const auto add = [&](std::uint32_t place) {
+    soft::Packet atomic = end.request(Kind::kAtomic, place);
+    atomic.wqe_kind = nic::WqeKind::kFetchAdd;
+    atomic.operands.swap_or_add = 1;
+    end.ask(atomic, 0);
+    const soft::Packet answer = end.answer();
+    CHECK(answer.psn == place);
+    CHECK(answer.source == end.queue->qpn());
+    CHECK(answer.target == end.source);
+    return answer;
+  };
+  for (std::uint32_t i = 0; i < all; ++i) CHECK(add(i).old == i);
+  for (std::uint32_t i = 1; i < all; ++i) {
+    const soft::Packet again = add(i);
+    CHECK(again.kind == Kind::kOld);
+    CHECK(again.old == i);
+  }
+  CHECK(add(0).kind == Kind::kNotReady);
+  CHECK(*end.memory->as<std::uint64_t>() == all);
+}
+
+TEST_CASE("a_read_whose_queue_pair_goes_has_one_answer_that_says_so") {
+  using Kind = soft::PacketKind;
+  Asked end(false);
+  constexpr std::uint32_t kBytes = 1 << 20;  // more than there is room for
+  const Memory source(end.engine, end.pd, kBytes);
+  soft::Packet read = end.request(Kind::kRead);
+  read.key = source.key();
+  read.address = source.address();
+  read.length = kBytes;
+  end.ask(read, 0);
+  CHECK(end.answer().kind == Kind::kData);
+  end.queue->destroy_qp();
+  soft::Packet got = end.answer();
+  while (got.kind == Kind::kData) got = end.answer();
+  CHECK(got.kind == Kind::kNotReady);
+  CHECK(got.epoch == read.epoch);
+  end.expect_no_more();
 }
 
 }  // namespace

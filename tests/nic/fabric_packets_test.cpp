@@ -2,6 +2,7 @@
 // it finds there.
 #include "tests/nic/softnic.h"
 #include "transport/nic/soft/fabric.h"
+#include "transport/nic/soft/memory.h"
 
 #include <catch2/catch.hpp>
 
@@ -87,7 +88,7 @@ struct Observed {
   using Kind = soft::PacketKind;
   static constexpr std::uint32_t kMtu = 256, kFirst = 0xffffff;
 
-  Observed() {
+  explicit Observed(const soft::EngineOptions& options = {}) : engine(options) {
     engine.join_fabric(fd);
     peer.emplace(fd);
     pd = engine.create_pd();
@@ -139,9 +140,20 @@ struct Observed {
     ring->commit();
   }
 
+  /// The engine has looked at all that it has once more.
+  void pass() {
+    Queue other(engine, pd);
+    other.connect(other.qpn());
+    for (int i = 0; i < 2; ++i) CHECK_FALSE(other.ring_and_wait(other.nop()).error());
+  }
+  [[nodiscard]] bool sends_nothing() {
+    pass();
+    return peer->request_from(node).front() == nullptr;
+  }
+
   static constexpr Queue::Far kFar{0x123456789a, 0xbeef01};
   int fd = soft::Engine::make_fabric();
-  soft::Engine engine{soft::EngineOptions{}};
+  soft::Engine engine;
   std::optional<soft::Fabric> peer;
   std::uint32_t pd = 0, node = 0, number = 0;
   std::optional<Queue> queue;
@@ -387,6 +399,149 @@ TEST_CASE("a_source_that_goes_while_a_message_is_under_way_is_an_error") {
   }));
   CHECK(int{end.queue->wait(0).syndrome} == kProtection);
   CHECK_THAT(end.engine.violations(), Catch::Contains("a local region went away under way"));
+}
+
+TEST_CASE("a_message_that_is_lost_is_lost_in_its_midst_and_goes_again_from_its_first_packet") {
+  using Kind = soft::PacketKind;
+  const std::uint32_t packets = GENERATE(2u, 6u, 9u);
+  Observed end({.adversary = "drop=1"});
+  end.queue->write(Observed::kFar, end.near(0, packets * Observed::kMtu));
+  end.queue->ring();
+  std::uint32_t attempt = 0;
+  for (std::uint32_t i = 0; i < packets / 2 + packets; ++i) {
+    const std::uint32_t place = i < packets / 2 ? i : i - packets / 2;
+    const soft::Packet packet =
+        end.packet(place, Kind::kWrite, place * Observed::kMtu, Observed::kMtu);
+    if (i == 0) attempt = packet.epoch;
+    CHECK(packet.epoch == attempt + (i < packets / 2 ? 0 : 1));
+    if (packet.last) end.answer(packet, Kind::kAck);
+  }
+  CHECK_FALSE(end.queue->wait(0).error());
+}
+
+TEST_CASE("packets_in_another_order_are_all_there_and_have_the_numbers_of_their_turn") {
+  Observed end({.adversary = "reorder_bytes=1"});
+  end.queue->write(Observed::kFar, end.near(0, 600));
+  end.queue->ring();
+  for (std::uint32_t i = 0; i < 3; ++i)
+    end.packet(i, soft::PacketKind::kWrite, (2 - i) * 256, i == 0 ? 88 : 256);
+}
+
+TEST_CASE("nothing_behind_a_request_that_was_refused_is_sent") {
+  using Kind = soft::PacketKind;
+  constexpr std::uint8_t kFence = 0x80;
+  Observed end;
+  end.queue->read(Observed::kFar, end.near(1024, 8));
+  end.queue->write(Observed::kFar, end.near(0, 8), kFence);  // waits for it
+  end.queue->ring();
+  soft::Packet asked = end.packet(0, Kind::kRead, 0, 0);
+  asked.syndrome = kAccess;
+  end.answer(asked, Kind::kAck);
+  CHECK(eventually([&] {
+    const auto cqe = end.queue->peek();
+    return cqe.has_value() && cqe->counter == 1;
+  }));
+  CHECK(int{end.queue->peek()->syndrome} == kFlush);
+  CHECK(end.sends_nothing());
+}
+
+TEST_CASE("what_was_lost_before_a_request_that_fails_at_home_is_sent_again") {
+  using Kind = soft::PacketKind;
+  Observed end;
+  end.queue->write(Observed::kFar, end.near(0, 8));
+  const std::uint16_t bad = end.queue->write(Observed::kFar, {end.memory->address(), 8, 0x77});
+  end.queue->ring();
+  end.answer(end.packet(0, Kind::kWrite, 0, 8), Kind::kNotReady);
+  end.answer(end.packet(0, Kind::kWrite, 0, 8), Kind::kAck);
+  const Cqe cqe = end.queue->wait(bad);
+  CHECK(cqe.counter == bad);
+  CHECK(int{cqe.syndrome} == kProtection);
+}
+
+TEST_CASE("what_needs_no_peer_is_done_when_that_has_gone") {
+  Observed end({.rules = "op=nop:delay=1ms"});
+  end.peer.reset();
+  for (int i = 0; i < 2; ++i) CHECK_FALSE(end.queue->ring_and_wait(end.queue->nop()).error());
+}
+
+TEST_CASE("nothing_is_sent_by_a_port_that_is_down") {
+  Observed end({.rules = "op=nop:port=down"});
+  CHECK_FALSE(end.queue->ring_and_wait(end.queue->nop()).error());
+  const std::uint16_t write = end.queue->write(Observed::kFar, end.near(0, 8));
+  CHECK(int{end.queue->ring_and_wait(write).syndrome} == kRetry);
+  CHECK(end.peer->request_from(end.node).front() == nullptr);
+}
+
+TEST_CASE("a_message_says_whether_its_receiver_wishes_to_hear_of_it") {
+  constexpr std::uint8_t kSolicited = 2;
+  const bool solicited = GENERATE(true, false);
+  Observed end;
+  Bytes send = end.queue->control(0x0a, 2, solicited ? kSolicited : 0);
+  Queue::data(send, end.memory->address(), 8, end.memory->key());
+  end.queue->post(send);
+  end.queue->ring();
+  soft::Ring& ring = end.peer->request_from(end.node);
+  const soft::Packet* packet = nullptr;
+  REQUIRE(eventually([&] { return (packet = ring.front()) != nullptr; }));
+  CHECK(packet->kind == soft::PacketKind::kSend);
+  CHECK(packet->solicited == solicited);
+}
+
+TEST_CASE("a_result_in_host_memory_does_not_answer_for_bytes_that_got_lost_elsewhere") {
+  using Kind = soft::PacketKind;
+  Observed end;
+  end.queue->read(Observed::kFar, end.near(1024, 8));
+  end.queue->ring();
+  const soft::Packet asked = end.packet(0, Kind::kRead, 0, 0);
+  soft::count_lost_writes();
+  end.answer(asked, Kind::kData, 0, Bytes(8, 0xaa));
+  CHECK_FALSE(end.queue->wait(0).error());
+}
+
+/// The host's, where many small transfers are as dear as in a GPU's.
+class Dear final : public soft::MemoryAccess {
+ public:
+  bool write(void* to, const void* from, std::size_t bytes) override {
+    return soft::host_memory().write(to, from, bytes);
+  }
+  bool read(const Part* parts, std::size_t count) override {
+    return soft::host_memory().read(parts, count);
+  }
+  bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
+    return soft::host_memory().atomic(word, wqe, old);
+  }
+  bool flush() override { return true; }
+  [[nodiscard]] bool batched() const override { return true; }
+};
+
+TEST_CASE("a_queue_pair_that_starts_anew_does_not_take_the_answers_of_before_for_its_own") {
+  using Kind = soft::PacketKind;
+  Dear memory;
+  Observed end;
+  const std::uint32_t key = end.engine.create_region({.pd = end.pd,
+                                                      .address = end.memory->data(),
+                                                      .bytes = 4096,
+                                                      .iova = 0,
+                                                      .access = 15,
+                                                      .memory = &memory});
+  Queue& queue = *end.queue;
+  const auto read = [&] {
+    queue.read(Observed::kFar, {1024, 8, key});
+    queue.ring();
+    return end.packet(0, Kind::kRead, 0, 0);
+  };
+  end.answer(read(), Kind::kData, 0, Bytes(8, 0xaa));
+  CHECK_FALSE(queue.wait(0).error());
+  queue.reset();
+  queue.connect(end.number, {.mtu = Observed::kMtu}, {.send_psn = Observed::kFirst});
+  const soft::Packet asked = read();
+  end.pass();
+  CHECK_FALSE(queue.peek());
+  end.answer(asked, Kind::kData, 0, Bytes(8, 0xbb));
+  CHECK_FALSE(queue.wait(0).error());
+  CHECK(end.memory->data()[1024] == 0xbb);
+  queue.destroy_qp();
+  end.engine.destroy_region(key);
 }
 
 }  // namespace
