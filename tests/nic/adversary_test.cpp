@@ -400,7 +400,7 @@ TEST_CASE("completions_are_left_out_only_where_a_later_one_stands_for_them") {
     CHECK(eventually([&] { return pair.engine.counters().cqes == all; }));
   } else {
     CHECK_FALSE(pair.a.wait(40).error());
-    CHECK(pair.engine.counters().cqes < all);
+    CHECK(pair.engine.counters().cqes == 1);
   }
 }
 
@@ -458,10 +458,12 @@ TEST_CASE("a_read_without_a_fence_may_see_a_later_write") {
     later += *pair.source.as<std::uint64_t>(0) == 2;
   }
   CHECK(later > 0);
-  for (int round = 0; round < 20; ++round) {
+  // By each fence that there is (mlx5dv.h, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE and those after it).
+  for (int round = 0; round < 40; ++round) {
+    const auto fence = static_cast<std::uint8_t>(0x28 + round % 4 * 0x20);
     *pair.target.as<std::uint64_t>(0) = 1;
     pair.a.read(pair.far(0), pair.near(0, 8), 0);
-    pair.a.write_inline(pair.far(0), {2, 0, 0, 0, 0, 0, 0, 0}, 0x88);
+    pair.a.write_inline(pair.far(0), {2, 0, 0, 0, 0, 0, 0, 0}, fence);
     REQUIRE_FALSE(pair.a.ring_and_wait(static_cast<std::uint16_t>(pair.a.next() - 1)).error());
     REQUIRE(*pair.source.as<std::uint64_t>(0) == 1);
   }

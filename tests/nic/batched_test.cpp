@@ -18,7 +18,7 @@ class Batched final : public soft::MemoryAccess {
  public:
   explicit Batched(unsigned first) : storage_(kBytes) {
     for (std::uint64_t i = 0; i < kBytes; ++i)
-      storage_[i] = static_cast<std::uint8_t>(first + i * 7 + i / kPiece);
+      storage_[i] = static_cast<std::uint8_t>(first + i * 7 + i / kPiece + (i >> 20) * 3);
   }
   bool write(void* to, const void* from, std::size_t bytes) override {
     if (failing_writes > 0) return --failing_writes, false;
@@ -403,6 +403,63 @@ TEST_CASE("a_write_has_its_answer_after_its_bytes_are_visible") {
   pair.far_memory.failing_flushes = 1;
   CHECK(pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, kPiece))).syndrome ==
         kRemoteOperation);
+}
+
+TEST_CASE("nothing_answers_for_bytes_that_got_lost_before_it_was_asked_for") {
+  BatchedPair pair;
+  soft::count_lost_writes();  // of somebody else
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.write_inline(pair.far(0), Bytes(8, 1))).error());
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, kPiece))).error());
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1)).error());
+}
+
+/// Memory that notes what is stored, piece by piece.
+class Noted final : public soft::MemoryAccess {
+ public:
+  bool write(void* to, const void* from, std::size_t bytes) override {
+    pieces.push_back({static_cast<std::uint8_t*>(to), bytes});
+    return soft::host_memory().write(to, from, bytes);
+  }
+  bool read(const Part* parts, std::size_t count) override {
+    return soft::host_memory().read(parts, count);
+  }
+  bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
+    return soft::host_memory().atomic(word, wqe, old);
+  }
+  bool flush() override { return true; }
+  [[nodiscard]] bool batched() const override { return false; }
+
+  std::vector<std::pair<std::uint8_t*, std::size_t>> pieces;
+};
+
+TEST_CASE("a_packet_is_stored_as_one_piece_or_as_its_lines_from_the_last_one") {
+  constexpr std::uint64_t kLine = 64;
+  const bool reorders = GENERATE(false, true);
+  const std::uint32_t bytes = GENERATE(8u, 64u, 65u, 1000u);
+  const std::uint64_t offset = GENERATE(0u, 56u, 64u, 103u);
+  CAPTURE(reorders, bytes, offset);
+  Noted noted;
+  Pair pair({.adversary = reorders ? "reorder_bytes=1" : "off"});
+  const std::uint32_t key = pair.engine.create_region({.pd = pair.pd,
+                                                       .address = pair.target.data(),
+                                                       .bytes = 4096,
+                                                       .iova = 0,
+                                                       .access = 15,
+                                                       .memory = &noted});
+  for (std::uint32_t i = 0; i < bytes; ++i)
+    pair.source.data()[i] = static_cast<std::uint8_t>(i + i / 256);
+  REQUIRE_FALSE(pair.a.ring_and_wait(pair.a.write({offset, key}, pair.near(0, bytes))).error());
+  CHECK(std::memcmp(pair.target.data() + offset, pair.source.data(), bytes) == 0);
+  pair.engine.destroy_region(key);
+  const std::uint64_t first = offset / kLine, last = (offset + bytes - 1) / kLine;
+  REQUIRE(noted.pieces.size() == (reorders ? last - first + 1 : 1));
+  const std::uint8_t* end = pair.target.data() + offset + bytes;
+  for (std::size_t i = 0; reorders && i < noted.pieces.size(); ++i) {
+    const auto& [to, size] = noted.pieces[i];
+    CHECK(to + size == end);
+    end = pair.target.data() + std::max(offset, (last - i) * kLine);
+    CHECK(to == end);
+  }
 }
 
 }  // namespace

@@ -509,6 +509,33 @@ TEST_CASE("a_nic_with_an_adversary_says_how_to_have_the_same_again") {
   CHECK_THAT(lines[0], Catch::Contains("soft NIC: adversary \"skip=0.5\", GSHNIC_SEED=7"));
 }
 
+TEST_CASE("what_needs_no_answer_takes_one_visit_and_a_long_answer_few") {
+  Pair pair({}, {}, {.mtu = 256});
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+    CHECK(pair.engine.counters().visits == i);
+  }
+  constexpr std::uint32_t kPackets = 2000;
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.read(pair.far(0), pair.near(0, kPackets * 256))).error());
+  CHECK(pair.engine.counters().visits < kPackets / 4);
+}
+
+TEST_CASE("inline_data_may_be_longer_than_a_packet") {
+  Pair pair({}, {}, {.mtu = 256});
+  Bytes payload(300);
+  fill(payload.data(), payload.size(), 9);
+  fill(pair.source.data(), 500, 4);
+  Bytes wqe = pair.a.control(0x08, 22, 8);
+  Queue::remote(wqe, pair.target.address(), pair.target.key());
+  append32(wqe, 0x8000'0000u | 300);
+  wqe.insert(wqe.end(), payload.begin(), payload.end());  // its segment ends with 4 + 300 bytes
+  Queue::data(wqe, pair.source.address(), 500, pair.source.key());
+  REQUIRE(wqe.size() == 16u * 22);
+  CHECK_FALSE(pair.a.ring_and_wait(pair.a.post(wqe)).error());
+  CHECK(std::memcmp(pair.target.data(), payload.data(), 300) == 0);
+  CHECK(std::memcmp(pair.target.data() + 300, pair.source.data(), 500) == 0);
+}
+
 TEST_CASE("a_queue_pair_can_start_anew_after_an_error") {
   Pair pair;
   pair.a.ring_and_wait(pair.a.write({0, 0x1234}, pair.near(0, 8)));

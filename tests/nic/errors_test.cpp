@@ -32,6 +32,8 @@ void expect_error(Pair& pair, std::uint8_t syndrome,
   CHECK(cqe.qpn == pair.a.qpn());
   CHECK(unsigned{cqe.wqe_opcode} == unsigned{pair.a.kept_opcode(bad)});
   if (syndrome == kRetry) CHECK(cqe.vendor == 0x81);
+  if (syndrome == kProtection || syndrome == kBadLength || syndrome == kBadOperation)
+    CHECK(unsigned{cqe.vendor} == 0);
   for (int i = 0; i < 2; ++i) {  // one flush each, signalled or not
     cqe = pair.a.wait_next();
     CHECK(cqe.error());
@@ -244,6 +246,22 @@ TEST_CASE("more_reads_than_the_responder_has_resources_for") {
   CHECK(pair.a.wait_next().syndrome == kBadRequest);
 }
 
+TEST_CASE("a_responder_has_resources_for_as_many_reads_and_atomics_as_it_says") {
+  const bool reads = GENERATE(true, false);
+  const std::uint32_t more = GENERATE(0u, 1u);
+  constexpr std::uint32_t kLog = 1;
+  Pair pair({}, {.log_cq = 4, .collapsed = false}, {.log_responder_reads = kLog},
+            {.log_initiator_reads = 4});
+  const std::uint32_t count = (1u << kLog) + more;  // which all come before the first is answered
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint8_t flags = i + 1 == count ? 8 : 0;
+    if (reads) pair.a.read(pair.far(0), pair.near(0, 8), flags);
+    if (!reads) pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1, flags);
+  }
+  pair.a.ring();
+  CHECK(unsigned{pair.a.wait_next().syndrome} == (more == 0 ? 0u : unsigned{kBadRequest}));
+}
+
 TEST_CASE("retries_are_exceeded") {
   soft::Engine engine(soft::EngineOptions{});
   const std::uint32_t pd = engine.create_pd();
@@ -398,6 +416,21 @@ TEST_CASE("rules_say_the_vendor_syndrome_and_without_one_a_retry_has_its_own") {
     const Cqe cqe = pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8)));
     CHECK(unsigned{cqe.syndrome} == row.syndrome);
     CHECK(unsigned{cqe.vendor} == row.vendor);
+  }
+}
+
+TEST_CASE("rules_fail_a_request_at_the_end_that_would_find_it") {
+  for (const unsigned syndrome : {0x04u, 0x12u, 0x13u, 0x14u, 0x15u, 0x22u}) {
+    const bool remote = syndrome >= 0x12 && syndrome <= 0x14;
+    const std::string rules = "syndrome=" + std::to_string(syndrome);
+    INFO(rules);
+    Pair pair({.rules = rules});
+    const Cqe cqe = pair.a.ring_and_wait(pair.a.write(pair.far(0), pair.near(0, 8)));
+    CHECK(unsigned{cqe.syndrome} == syndrome);
+    CHECK((pair.engine.state(pair.b.qpn()) == QpState::kError) == remote);
+    Pair local({.rules = rules});  // what has no other end
+    CHECK(unsigned{local.a.ring_and_wait(local.a.nop()).syndrome} == syndrome);
+    CHECK(local.engine.state(local.b.qpn()) == QpState::kRts);
   }
 }
 

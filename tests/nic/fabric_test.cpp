@@ -441,6 +441,24 @@ TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
   qa.connect(qb.qpn());
   qb.connect(qa.qpn());
   CHECK_FALSE(qa.ring_and_wait(qa.nop()).error());
+  // Nor one that waits: for buffers in each state, and for the answer to what got lost.
+  const std::uint32_t pd = a.create_pd();
+  Memory memory(a, pd, 4096);
+  soft::ReceiveAttributes receives{.pd = pd, .entries = memory.data(), .record = memory.data()};
+  receives.log_entry_bytes = 4;
+  std::vector<std::unique_ptr<Queue>> waiting;
+  for (int state = 0; state < 5; ++state) {
+    Queue& queue =
+        *waiting.emplace_back(std::make_unique<Queue>(a, pd, QueueOptions{.receives = receives}));
+    if (state > 0) a.modify_to_init(queue.qpn(), {});
+    if (state > 1) a.modify_to_rtr(queue.qpn(), {});
+    if (state > 2) a.modify_to_rts(queue.qpn(), {});
+    if (state > 3) a.modify_to_error(queue.qpn());
+  }
+  Queue& lost = *waiting.emplace_back(std::make_unique<Queue>(a, pd));
+  lost.connect(0x3ffff, {}, {.ack_timeout = 0});
+  lost.write({0, 0}, {memory.address(), 8, memory.key()});
+  lost.ring();
   const std::int64_t wall = clock_ns(), before = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   ::usleep(500'000);
   const std::int64_t used = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before;
