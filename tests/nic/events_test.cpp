@@ -164,9 +164,11 @@ TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
   Pair pair({.rules = "wqe=41:times=1:port=flap:4ms"}, {.log_entries = 8});
   std::mutex mutex;
   std::vector<Kind> events;
+  std::int64_t up_ns = 0;
   const int listener = pair.engine.listen([&](const soft::DeviceEvent& event) {
     const std::lock_guard lock(mutex);
     events.push_back(event.kind);
+    if (event.kind == Kind::kPortUp) up_ns = clock_ns();
   });
   // Those that are under way when it goes down go again, and atomics count once.
   std::uint16_t last = 0;
@@ -175,12 +177,14 @@ TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
     pair.a.write(pair.far(1024 + 8 * i), pair.near(1024 + 8 * i, 8), 0);
     last = pair.a.fetch_add(pair.far(0), pair.near(8 * i % 1024, 8), 1, i == 99 ? 8 : 0);
   }
+  const std::int64_t begin = clock_ns();
   const Cqe cqe = pair.a.ring_and_wait(last);
   CHECK_FALSE(cqe.error());
   CHECK(*pair.target.as<std::uint64_t>(0) == 100);
   for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(pair.target.as<std::uint64_t>(1024)[i] == i);
   pair.engine.ignore_events(listener);
   CHECK(events == std::vector<Kind>{Kind::kPortDown, Kind::kPortUp});
+  CHECK(up_ns - begin >= 4'000'000);
   CHECK(pair.engine.device().port_up);
   CHECK(pair.engine.counters().retries > 0);
 }

@@ -1,4 +1,5 @@
 // What the soft NIC answers, packet by packet, to a peer of the test's own.
+#include "tests/nic/long_delay.h"
 #include "tests/nic/softnic.h"
 #include "transport/nic/soft/fabric.h"
 
@@ -305,6 +306,25 @@ TEST_CASE("a_read_whose_queue_pair_goes_has_one_answer_that_says_so") {
   CHECK(got.kind == Kind::kNotReady);
   CHECK(got.epoch == read.epoch);
   end.expect_no_more();
+}
+
+TEST_CASE("a_write_that_is_held_and_comes_again_has_landed_when_it_is_answered") {
+  const LongDelay seed("reorder_writes=1", soft::Behaviour::kReorderWrites, 0, 0, 1);
+  for (int round = 0; round < 3; ++round) {
+    Asked end(false, true, false, {.seed = seed.seed, .adversary = "reorder_writes=1"});
+    const std::uint32_t relaxed =
+        end.engine.create_region({.pd = end.pd,
+                                  .address = end.memory->data(),
+                                  .bytes = 4096,
+                                  .iova = end.memory->address(),
+                                  .access = 15 | std::uint32_t{soft::kRelaxedOrdering}});
+    soft::Packet write = end.request(soft::PacketKind::kWrite);
+    write.key = relaxed;
+    for (int time = 0; time < 2; ++time) end.ask(write, 8);
+    CHECK(end.answer().kind == soft::PacketKind::kAck);
+    CHECK(__atomic_load_n(end.memory->data(), __ATOMIC_ACQUIRE) == 0xee);
+    end.engine.destroy_region(relaxed);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The soft NIC's packets, one by one: what a peer of the test's own writes into its rings, and what
 // it finds there.
+#include "tests/nic/long_delay.h"
 #include "tests/nic/softnic.h"
 #include "transport/nic/soft/fabric.h"
 #include "transport/nic/soft/memory.h"
@@ -542,6 +543,19 @@ TEST_CASE("a_queue_pair_that_starts_anew_does_not_take_the_answers_of_before_for
   CHECK(end.memory->data()[1024] == 0xbb);
   queue.destroy_qp();
   end.engine.destroy_region(key);
+}
+
+TEST_CASE("an_answer_to_a_queue_pair_in_error_changes_nothing") {
+  const LongDelay seed("late_flush=1", soft::Behaviour::kLateFlush, 0, 0, 1);
+  Observed end({.seed = seed.seed, .adversary = "late_flush=1"});
+  end.queue->read(Observed::kFar, end.near(1024, 8));
+  end.queue->ring();
+  const soft::Packet asked = end.packet(0, soft::PacketKind::kRead, 0, 0);
+  const std::uint8_t before = end.memory->data()[1024];
+  end.engine.modify_to_error(end.queue->qpn());
+  end.answer(asked, soft::PacketKind::kData, 0, Bytes(8, static_cast<std::uint8_t>(before + 1)));
+  CHECK(int{end.queue->wait(0).syndrome} == kFlush);
+  CHECK(end.memory->data()[1024] == before);
 }
 
 }  // namespace

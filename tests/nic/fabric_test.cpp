@@ -455,16 +455,27 @@ TEST_CASE("an_engine_with_nothing_to_do_uses_no_processor") {
     if (state > 2) a.modify_to_rts(queue.qpn(), {});
     if (state > 3) a.modify_to_error(queue.qpn());
   }
+  // Its completion queue has broken.
+  Queue& broken =
+      *waiting.emplace_back(std::make_unique<Queue>(a, pd, QueueOptions{.receives = receives}));
+  broken.connect(broken.qpn());
+  a.add_rules("op=nop:cq=overrun");
+  broken.nop();
+  broken.ring();
   Queue& lost = *waiting.emplace_back(std::make_unique<Queue>(a, pd));
   lost.connect(0x3ffff, {}, {.ack_timeout = 0});
   lost.write({0, 0}, {memory.address(), 8, memory.key()});
   lost.ring();
+  const std::uint64_t visits = a.counters().visits;
   const std::int64_t wall = clock_ns(), before = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   ::usleep(500'000);
   const std::int64_t used = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before;
   const double share = static_cast<double>(used) / 2 / static_cast<double>(clock_ns() - wall);
   INFO("share of a core, of each: " << share);
   CHECK(share < (kSanitized ? 0.7 : 0.3));
+  // Each pass looks at all of them, and is followed by a nap of 50 us.
+  const std::uint64_t passes = (a.counters().visits - visits) / waiting.size();
+  CHECK(passes < static_cast<std::uint64_t>(clock_ns() - wall) / 25'000);
   ::close(fd);
 }
 
