@@ -327,5 +327,15 @@ TEST_CASE("a_write_that_is_held_and_comes_again_has_landed_when_it_is_answered")
   }
 }
 
+TEST_CASE("a_queue_pair_that_starts_anew_takes_its_buffers_from_the_first_one_on") {
+  Asked end(true);
+  for (int connection = 0; connection < 3; ++connection) {
+    end.ask(end.request(soft::PacketKind::kSend), 8);
+    CHECK(end.answer().kind == soft::PacketKind::kAck);
+    end.queue->reset();
+    end.queue->connect(end.source, {.mtu = Asked::kMtu});
+  }
+}
+
 }  // namespace
 }  // namespace gshmem::test

@@ -1,5 +1,6 @@
 // The window of heaps in host memory: where they are, who maps whose, and memory of the program
 // beside them. PEs are processes, or threads of one.
+#include "transport/p2p/lent_memory.h"
 #include "transport/p2p/window.h"
 
 #include <gshmem/abi/state.h>
@@ -224,6 +225,50 @@ TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
   };
   CHECK(by_processes(3, body) == "");
   CHECK(by_threads(3, body) == "");
+}
+
+TEST_CASE("every_pe_gets_the_pieces_of_all_as_each_has_lent_them") {
+  const Body body = [](const HostPe& pe) {
+    Pages pages(3), more(1);
+    if (pe.me() == 0) pages.put(1, 1, more);
+    const LentMemory mine = lend_host_memory(pages.data, pages.bytes);
+    const std::vector<LentMemory> all = exchange_lent(pe.local, mine);
+    for (std::size_t other = 0; other < 3; ++other) {
+      expect(all[other].pieces.size() == (other == 0 ? 3u : 1u), "as many pieces as were lent");
+      std::uint64_t bytes = 0;
+      for (const LentMemory::Piece& piece : all[other].pieces) bytes += piece.bytes;
+      expect(bytes == 3 * kPage, "and as many bytes");
+    }
+  };
+  CHECK(by_processes(3, body) == "");
+  CHECK(by_threads(3, body) == "");
+}
+
+TEST_CASE("a_pe_that_tells_something_else_of_what_it_lends_is_an_error") {
+  CHECK(by_threads(2, [](const HostPe& pe) {
+          if (pe.me() == 1) {
+            (void)pe.local.gather(std::vector<char>(3));
+          } else {
+            Pages pages(1);
+            const LentMemory mine = lend_host_memory(pages.data, pages.bytes);
+            expect_error(GSHMEMX_ERROR_INTERNAL, "a letter of another size",
+                         [&] { (void)exchange_lent(pe.local, mine); });
+          }
+        }) == "");
+}
+
+TEST_CASE("locks_that_the_program_has_on_other_files_outlast_that_it_lends_memory") {
+  const Fd locked(static_cast<int>(check_errno(::memfd_create("locked", MFD_CLOEXEC), "memfd")));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  REQUIRE(::fcntl(locked.get(), F_SETLK, &lock) == 0);
+  Pages pages(1);
+  CHECK(lend_host_memory(pages.data, pages.bytes).pieces.size() == 1);
+  lock.l_pid = 0;
+  REQUIRE(::fcntl(locked.get(), F_OFD_GETLK, &lock) == 0);  // as another one would find it
+  CHECK(lock.l_type == F_WRLCK);
 }
 
 TEST_CASE("memory_that_others_cannot_map_is_not_lent") {
