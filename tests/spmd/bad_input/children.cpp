@@ -148,11 +148,11 @@ void await_line(const std::string& part, const std::function<void()>& body) {
   close(ends[1]);
   body();
   std::string said;
-  for (char c = 0; !contains(said, part) && read(ends[0], &c, 1) == 1;) said += c;
+  for (char c = 0; !(c == '\n' && contains(said, part)) && read(ends[0], &c, 1) == 1;) said += c;
   dup2(log, STDERR_FILENO);
   close(log);
   close(ends[0]);
-  std::printf("%s\n", said.c_str());
+  std::fputs(said.c_str(), stdout);
   std::fflush(stdout);
 }
 

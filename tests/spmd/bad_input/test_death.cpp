@@ -21,6 +21,9 @@
 using namespace gshmem;
 using namespace gshmem::spmd;
 
+// As collective_launch.h has it, which needs CUDA.
+extern "C" int gshmemi_agree_status(const char* call, int mine, const char* why);
+
 namespace {
 
 constexpr int kVictim = 1;
@@ -227,19 +230,38 @@ TEST_CASE("a_member_that_dies_inside_a_sync_or_split_of_a_team_ends_it_on_all_ot
 }
 
 // Its puts may be missing.
-TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_an_allocation") {
-  const Outcome outcome = in_child(quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}}), [] {
+TEST_CASE("a_pe_that_a_fault_has_stopped_does_not_seem_to_come_to_what_all_call_by_a_network") {
+  for (const bool network : {false, true}) {
+    Environment environment = quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}});
+    if (!network) environment = quick();
+    const Outcome outcome = in_child(environment, [] {
+      const Runtime runtime;
+      int* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
+      gshmem_int_p(word, 1, 7);
+      std::printf("%s\n", gshmem_malloc(64) == nullptr ? "none" : "some");
+      std::printf("agreed %d\n", gshmemi_agree_status("launch", 0, "no reason"));
+    });
+    INFO(outcome.output);
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.output, network ? "none\n" : "some\n"));
+    CHECK(contains(outcome.output, network ? "agreed 1\n" : "agreed 0\n"));
+    for (const char* begin : {"ERROR: gshmem_malloc: ", "ERROR: "}) {
+      CHECK(contains(outcome.output,
+                     std::string(begin) +
+                         "this PE is stopped by a fault: gshmem_int_p: argument pe = 7 is out of "
+                         "range [0, 1)") == network);
+    }
+  }
+}
+
+TEST_CASE("a_fault_of_a_pe_that_does_not_look_for_it_is_said") {
+  const Outcome outcome = in_child(quick(), [] {
     const Runtime runtime;
     int* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
-    gshmem_int_p(word, 1, 7);
-    std::printf("%s\n", gshmem_malloc(64) == nullptr ? "none" : "some");
+    await_line("gshmem[0] ERROR: gshmem_int_p: argument pe = 7", [&] { gshmem_int_p(word, 1, 7); });
   });
   INFO(outcome.output);
   CHECK(outcome.code == 0);
-  CHECK(contains(outcome.output, "none\n"));
-  CHECK(contains(outcome.output,
-                 "gshmem_malloc: this PE is stopped by a fault: gshmem_int_p: argument pe = 7 is "
-                 "out of range [0, 1)"));
 }
 
 TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_it") {
@@ -247,6 +269,8 @@ TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_
   const Environment soft =
       quick({{"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "soft"}, {"GSHMEM_LOG", "info"}});
   for (const bool dies : {false, true}) {
+    int told[2];
+    REQUIRE(pipe(told) == 0);
     const auto outcomes = in_children(3, soft, [&](int rank) {
       const Runtime runtime;
       auto* const word = static_cast<int*>(gshmem_calloc(1, sizeof(int)));
@@ -254,21 +278,29 @@ TEST_CASE("what_ends_waits_is_said_once_by_each_pe_and_told_by_the_one_that_has_
       if (rank == kVictim && dies) (void)raise(SIGKILL);
       if (rank == kVictim) gshmem_int_p(word, 1, 77);
       gshmem_int_wait_until(word, GSHMEM_CMP_EQ, 1);
+      if (rank != kVictim) (void)!write(told[1], "", 1);
+      char byte = 0;
+      for (int i = 0; rank == kVictim && i < 2; ++i) (void)!read(told[0], &byte, 1);
+      std::puts("all have been told");
+      std::fflush(stdout);
       usleep(350'000);  // in which all look several times
     });
+    for (const int end : told) close(end);
     for (int rank = 0; rank < 3; ++rank) {
       const std::string& output = outcomes[static_cast<std::size_t>(rank)].output;
       INFO("PE " << rank << ": " << output);
       const std::string fault = "gshmem_int_p: argument pe = 77 is out of range [0, 3)\n";
       if (rank == kVictim) {
-        CHECK(times(output, "ERROR: " + fault) == (dies ? 0u : 1u));
+        CHECK(times(output, "gshmem[1] ERROR: " + fault) == (dies ? 0u : 1u));
+        CHECK(output.find("ERROR: ") <= output.find("all have been told"));
       } else {
+        const std::string error = "gshmem[" + std::to_string(rank) + "] ERROR: PE 1 ";
         CHECK(times(output, "ERROR: ") == 1);
-        CHECK(times(output, dies ? "ERROR: PE 1 died"
-                                 : "ERROR: PE 1 was stopped by a fault: " + fault) == 1);
+        CHECK(times(output, error + (dies ? "died" : "was stopped by a fault: " + fault)) == 1);
         CHECK(times(output, "PE 1 was stopped") == (dies ? 0u : 1u));
       }
       CHECK(times(output, "PE 0 was stopped") + times(output, "PE 2 was stopped") == 0);
+      CHECK_FALSE(contains(output, "WARN"));
     }
   }
 }

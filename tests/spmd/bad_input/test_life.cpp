@@ -16,15 +16,16 @@ using namespace gshmem;
 using namespace gshmem::spmd;
 
 TEST_CASE("finalize_waits_for_a_living_pe_longer_than_init_would") {
-  const auto outcomes = in_children(2, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "3"}}), [](int rank) {
-    {
-      const Runtime runtime;
-      gshmem_barrier_all();
-      if (rank == 1) usleep(6'000'000);  // at work
-      print_fault();
-    }
-    std::puts("finalized");
-  });
+  const auto outcomes = in_children(
+      2, quick({{"GSHMEM_BOOTSTRAP_TIMEOUT", "3"}, {"GSHMEM_TIMEOUT", "3"}}), [](int rank) {
+        {
+          const Runtime runtime;
+          gshmem_barrier_all();
+          if (rank == 1) usleep(6'000'000);  // at work
+          print_fault();
+        }
+        std::puts("finalized");
+      });
   for (const Outcome& outcome : outcomes) {
     INFO(outcome.output);
     CHECK(outcome.code == 0);
@@ -48,6 +49,8 @@ TEST_CASE("finalize_does_not_wait_for_a_pe_that_dies_meanwhile") {
   });
   INFO(outcomes[0].output);
   CHECK(outcomes[0].code == 0);
+  CHECK(contains(outcomes[0].output, "ERROR: PE 1 died"));
+  CHECK(contains(outcomes[0].output, "WARN: finalize goes on without the other PEs: "));
   CHECK(contains(outcomes[0].output, "finalized"));
 }
 

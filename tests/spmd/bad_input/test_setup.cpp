@@ -343,6 +343,8 @@ TEST_CASE("heap_larger_than_the_machine_is_an_error") {
     expect_status(init_with({{"GSHMEM_REGISTERED_SIZE", size}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
                   {"GSHMEM_REGISTERED_SIZE=", "a process has 128T of addresses"});
   }
+  expect_status(init_with({{"GSHMEM_REGISTERED_SIZE", "128T"}}), GSHMEMX_ERROR_OUT_OF_MEMORY,
+                {"GSHMEM_REGISTERED_SIZE=140737488355328: a process has 128T of addresses"});
 }
 
 TEST_CASE("queues_for_which_there_are_no_addresses_are_an_error_that_says_so") {

@@ -356,11 +356,34 @@ TEST_CASE("agreed_status_is_that_of_the_first_pe_with_one_which_alone_says_why")
     CHECK(contains(outcome.output.substr(begin, outcome.output.find('\n', begin) - begin),
                    "launch: no room"));
   }
+  CHECK(times(outcome.output, "failed on PE") == 1);
+  CHECK(contains(outcome.output, "gshmem[0] ERROR: launch: failed on PE 1: "));
   const std::string status = "status 0, 31\n";
   std::size_t said = 0;
   for (std::size_t at = 0; (at = outcome.output.find(status, at)) != std::string::npos; ++at)
     ++said;
   CHECK(said == 6);
+}
+
+TEST_CASE("queue_handles_that_a_pe_has_no_room_for_are_made_on_none_and_the_last_ones_are") {
+  const Outcome outcome = in_child(quick(), [] {
+    run_threads(2, [](const Runtime& pe) {
+      gshmem_ctx_t context = GSHMEM_CTX_INVALID;
+      gshmemx_qp_handle_t* handles = nullptr;
+      if (pe.my_pe() == 1) (void)gshmem_ctx_create(0, &context);
+      std::printf("all %d\n", gshmemx_qp_create(1024, &handles));
+      std::printf("rest %d\n", gshmemx_qp_create(1023, &handles));
+      std::printf("gone %d\n", gshmemx_qp_destroy(1023, handles));
+      std::free(handles);
+    });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  for (const char* line : {"all 2\n", "rest 0\n", "gone 0\n"})
+    CHECK(times(outcome.output, line) == 2);
+  CHECK(contains(outcome.output,
+                 "argument num_qps = 1024, but of 1024 contexts and queue handles 1 are in use"));
+  CHECK(contains(outcome.output, "gshmemx_qp_create: failed on another PE"));
 }
 
 TEST_CASE("pe_is_initialized_from_init_to_finalize") {

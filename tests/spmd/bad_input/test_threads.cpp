@@ -162,12 +162,47 @@ TEST_CASE("rounds_of_a_thread_world_take_no_memory_nor_do_worlds_that_are_gone")
 
 TEST_CASE("lines_of_a_launch_say_the_pe") {
   const Outcome outcome = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
-    const Runtime runtime;
-    auto* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
-    launch({}, [=](const LaunchContext& ctx) { ctx.p(word, 1, 7); });
+    run_threads(2, [](const Runtime& pe) {
+      auto* const word = static_cast<int*>(gshmem_malloc(sizeof(int)));
+      if (pe.my_pe() == 1) launch({}, [=](const LaunchContext& ctx) { ctx.p(word, 1, 7); });
+      gshmem_barrier_all();
+    });
   });
   INFO(outcome.output);
   CHECK(outcome.code == 1);
-  CHECK(contains(outcome.output, "gshmem[0] ERROR: "));
+  CHECK(contains(outcome.output, "gshmem[1] ERROR: p: argument pe = 7"));
   CHECK_FALSE(contains(outcome.output, "gshmem[-]"));
+}
+
+TEST_CASE("thread_is_of_the_pe_that_it_is_bound_to_and_of_none_before_and_after") {
+  const Outcome outcome = in_child(quick(), [] {
+    run_threads(2, [](const Runtime& pe) {
+      gshmem_barrier_all();
+      if (pe.my_pe() != 1) return;
+      std::thread([mine = gshmemx_pe_handle()] {
+        const auto tell = [](const char* when) {
+          std::printf("%s %d\n", when, gshmemx_pe_handle() != nullptr);
+          (void)gshmem_ctx_create(64, nullptr);
+        };
+        tell("at first");
+        std::thread([] {  // PEs come and go
+          gshmemx_thread_world_t* const world = gshmemx_thread_world_create(1);
+          gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
+          (void)gshmemx_set_attr_thread_args(world, 0, &attr);
+          if (gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr) == 0) gshmem_finalize();
+          gshmemx_thread_world_destroy(world);
+        })
+            .join();
+        tell("still");
+        if (gshmemx_bind_thread(mine) == 0) tell("bound");
+        if (gshmemx_bind_thread(nullptr) == 0) tell("free");
+      }).join();
+    });
+  });
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  for (const char* line : {"at first 0\n", "still 0\n", "bound 1\n", "free 0\n"})
+    CHECK(contains(outcome.output, line));
+  CHECK(times(outcome.output, "gshmem[1] ERROR: gshmem_ctx_create: ") == 1);
+  CHECK(times(outcome.output, "gshmem[-] ERROR: gshmem_ctx_create: ") == 3);
 }
