@@ -6,12 +6,12 @@
 #include <cstring>
 #include <functional>
 
-using gshmem::test::kPmixNamespace;
 using gshmem::test::PmixDouble;
 
 namespace {
 
-std::vector<char> mine;  ///< what rank 0 has put last
+const std::string kNamespace(PMIX_MAX_NSLEN, 'n');  ///< the longest that there may be
+std::vector<char> mine;                             ///< what rank 0 has put last
 
 /// A call that has not been answered: what it passed, and what of it was read then.
 struct Late {
@@ -57,7 +57,7 @@ bool pmix_double_answers() {
 }
 
 pmix_status_t PMIx_Init(pmix_proc_t* proc, pmix_info_t*, size_t) {
-  std::memcpy(proc->nspace, kPmixNamespace.c_str(), sizeof(proc->nspace));
+  std::memcpy(proc->nspace, kNamespace.c_str(), sizeof(proc->nspace));
   proc->rank = 0;
   const char* const store = std::getenv("PMIX_MCA_gds");
   pmix_double()->store = store ? store : "";
@@ -82,7 +82,7 @@ pmix_status_t PMIx_Commit() { return PMIX_SUCCESS; }
 pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_info_t* info,
                             size_t n_info, pmix_op_cbfunc_t callback, void* data) {
   PmixDouble& one = *pmix_double();
-  if (count != 1 || procs->nspace != kPmixNamespace || procs->rank != PMIX_RANK_WILDCARD)
+  if (count != 1 || procs->nspace != kNamespace || procs->rank != PMIX_RANK_WILDCARD)
     return PMIX_ERR_BAD_PARAM;
   ++one.fences;
   one.collects = false;
@@ -107,7 +107,7 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t* procs, size_t count, const pmix_i
 pmix_status_t PMIx_Get_nb(const pmix_proc_t* proc, const char key[], const pmix_info_t*, size_t,
                           pmix_value_cbfunc_t callback, void* data) {
   PmixDouble& one = *pmix_double();
-  if (proc->nspace != kPmixNamespace) return PMIX_ERR_BAD_PARAM;
+  if (proc->nspace != kNamespace) return PMIX_ERR_BAD_PARAM;
   if (std::strcmp(key, PMIX_JOB_SIZE) == 0) {
     pmix_value_t value{};
     value.type = PMIX_UINT32;

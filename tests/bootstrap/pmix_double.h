@@ -11,9 +11,6 @@
 
 namespace gshmem::test {
 
-/// Of the job: as long as one may be.
-inline const std::string kPmixNamespace(PMIX_MAX_NSLEN, 'n');
-
 struct PmixDouble {
   std::uint32_t size = 2;              ///< of the job, in which this process is rank 0
   pmix_status_t sized = PMIX_SUCCESS;  ///< of the answer with the size

@@ -291,7 +291,7 @@ TEST_CASE("uid_root_at_a_fixed_address_answers_nobody_after_a_job_that_failed", 
 }
 
 TEST_CASE("uid_root_tells_the_rank_of_its_own_process_last", "[uid]") {
-  constexpr int kRanks = 128;
+  constexpr int kRanks = 64;
   IdChannel channel;
   CHECK(run_processes(2, [&](int process) {
           const gshmemx_uniqueid id = channel.share(process, 2, uid_config());
