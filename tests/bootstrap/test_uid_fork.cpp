@@ -1,14 +1,19 @@
 // A rank forks a child without exec: the child has none of its connections, and does nothing to
 // the job.
+#include "bootstrap/uid/root.h"
 #include "host/base/net/interfaces.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/lifeline.h"
+#include "tests/sanitizers/sanitizers.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 using namespace gshmem;
 using namespace gshmem::test;
@@ -67,4 +72,26 @@ TEST_CASE("uid_child_that_leaves_does_nothing_to_the_job", "[uid]") {
           boot->barrier();
           allgather_moves_every_byte(*boot, bootstrap::kMaxBytes);
         }) == "");
+}
+
+TEST_CASE("uid_child_may_look_for_root_services_whatever_its_parents_threads_were_at", "[uid]") {
+  if (kUnderTsan) return void(std::puts("skipped: ThreadSanitizer lets no such child do anything"));
+  const auto look = [] { (void)bootstrap::RootRegistry::get().serves({}); };
+  std::atomic<bool> over{false};
+  std::thread looks([&] {
+    while (!over) look();
+  });
+  int status = 0;
+  for (int i = 0; i < 50 && status == 0; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ::alarm(20);  // ends a wait that nothing ends
+      look();
+      ::_exit(0);
+    }
+    if (waitpid(child, &status, 0) != child) status = -1;
+  }
+  over = true;
+  looks.join();
+  CHECK(status == 0);
 }
