@@ -2,6 +2,7 @@
 // at their ends, completions.
 #include "tests/nic/softnic.h"
 #include "tests/nic/threads_of_process.h"
+#include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/capture.h"
 #include "transport/nic/soft/adversary.h"
 #include "transport/nic/soft/memory.h"
@@ -76,7 +77,7 @@ TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
     }
   });
   eventually([&] { return looks > 0; });
-  for (std::uint32_t round = 0; round < 3000; ++round)
+  for (std::uint32_t round = 0; round < 1000; ++round)
     pair.a.ring_and_wait(pair.a.write(pair.far(4092), pair.near(round % 2 * 64, 12)));
   over = true;
   poller.join();
@@ -123,7 +124,7 @@ void check_words_are_whole(std::size_t bytes, std::size_t before = 0) {
   std::uint8_t values[2][64];
   std::memset(values[0], 0x11, 64);
   std::memset(values[1], 0x22, 64);
-  for (int round = 0; round < 200'000 && torn == 0; ++round)
+  for (int round = 0; round < (kSanitized ? 10'000 : 200'000) && torn == 0; ++round)
     static_cast<void>(soft::host_memory().write(memory + 4096 - before, values[round % 2], bytes));
   over = true;
   poller.join();

@@ -1,6 +1,7 @@
 // Each refusal of the soft NIC's control path with its whole text, on both sides of every bound;
 // each word that its options take, with all that comes of it.
 #include "tests/nic/softnic.h"
+#include "tests/sanitizers/sanitizers.h"
 #include "transport/nic/soft/adversary.h"
 #include "transport/nic/soft/profile.h"
 #include "transport/nic/soft/rules.h"
@@ -121,6 +122,16 @@ TEST_CASE("queue_pairs_are_refused_at_the_bounds") {
   CHECK(with([](QpAttributes& a) { a.shared_receives = 77; }) ==
         "5: there is no receive queue 0x4d");
   CHECK(refusal([&] { some.engine.destroy_uar(some.uar); }) == "none");  // nothing holds it
+}
+
+TEST_CASE("a_node_makes_as_many_queue_pairs_as_it_has_numbers") {
+  if (kSanitized) return;  // it makes all of them
+  Objects some;
+  std::uint32_t made = 0;
+  std::string why = "none";
+  for (; why == "none" && made < 1u << 19; ++made) why = refusal([&] { some.make(some.qp); });
+  CHECK(why == "15: all queue pair numbers are used");
+  CHECK(made == (1u << 18) - 0x40);  // from 0x40 to 0x3fffe, and one that was refused
 }
 
 TEST_CASE("what_is_in_use_stays") {
