@@ -3,15 +3,18 @@
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/nic/threads_of_process.h"
+#include "tests/patience.h"
 #include "tests/unit/base/capture.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -410,6 +413,10 @@ TEST_CASE("a_nic_that_has_stopped_has_no_queues_and_no_thread") {
   nic->start();
   nic->stop();
   CHECK(fake_verbs().live == live + 1);  // the doorbell register stays
+  // One that has been joined is there until the kernel has taken it away.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(gshmem::test::kPatience);
+  while (gshmem::test::threads() != threads && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
   CHECK(gshmem::test::threads() == threads);
 }
 
