@@ -230,6 +230,22 @@ TEST_CASE("a queue that fails waits for nothing, and gives back what it has had"
   CHECK(rig.waiting[1]);
 }
 
+TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
+  QueueRig rig(2, 10'000, 64, true);
+  rig.clients[0].write(64, 0, 8);
+  // With it all operations that a peer may have; these wait for the first, not for places.
+  for (int i = 0; i < 47; ++i) rig.clients[0].write(64, 0, 8, kSignalled | kFenced);
+  rig.clients[0].ring();
+  rig.step();
+  CHECK_FALSE(rig.listed(0));
+  rig.engine.fail_one();
+  for (int round = 0; round < 3; ++round) rig.step();
+  rig.engine.asked = 0;
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK(rig.engine.asked == 1);
+}
+
 TEST_CASE("a queue that gets no operation is nothing to do until one is given back", "[ofi]") {
   QueueRig rig(2, 10'000, 2, true);
   post_writes(rig.clients[0], 2);
