@@ -456,6 +456,39 @@ TEST_CASE("that queues are given up is told as soon as there are buffers for it"
   rig.check_good();
 }
 
+TEST_CASE("more requests than answers have room for are all carried out", "[ofi][double]") {
+  if (!have_double()) return;
+  Leg leg{.provider = "efa/efa", .gdr = "off"};
+  leg.by_hand = true;
+  constexpr int kPes = 4;
+  Job job(kPes, leg);
+  FabricDouble& rules = *fabric_double();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto all_end = [&] {
+    for (int pe = 0; pe < kPes; ++pe) {
+      Client& client = job[pe].to(0);
+      while (!client.has_ended(client.next() - 1)) {
+        REQUIRE(std::chrono::steady_clock::now() < limit);
+        for (int each = 0; each < kPes; ++each) job[each].round();
+      }
+    }
+  };
+  const auto post = [&](int writes) {
+    for (int pe = 0; pe < kPes; ++pe) {
+      for (int i = 0; i < writes; ++i) job[pe].to(0).write(4096, 0, 8);
+      job[pe].to(0).ring();
+      for (int round = 0; round < 3; ++round) job[pe].round();
+    }
+  };
+  post(1);
+  all_end();  // they know each other
+  post(12);   // as many as each has under way to one peer, and more than there are answers for
+  rules.busy = 100;
+  for (int round = 0; round < 10; ++round) job[0].round();
+  rules.busy = 0;
+  all_end();
+}
+
 TEST_CASE("what waits for its turn is answered when its PE is lost", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig;
