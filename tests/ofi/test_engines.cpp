@@ -185,7 +185,7 @@ TEST_CASE("results of atomics that are under way at the same time do not mix", "
   EngineRig rig(false, "cxi");
   const std::uint64_t words[] = {0x1111, 0x2222};
   std::memcpy(rig.heap_memory.data() + 64, words, sizeof(words));
-  for (const std::uint64_t i : {0, 8}) {
+  for (const std::uint64_t i : {0u, 8u}) {
     ofi::Operation& atomic = rig.operation();
     atomic.wqe.kind = nic::WqeKind::kFetchAdd;
     atomic.wqe.swap_or_add = i + 1;
