@@ -307,6 +307,17 @@ TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others t
   CHECK(rig.waiting[1]);
 }
 
+TEST_CASE("what is behind an entry that is wrong takes no operations", "[ofi]") {
+  QueueRig rig(2, 10'000, 64, true);
+  rig.clients[0].write(64, 0, 8);
+  rig.clients[0].write(kHeapBytes, 0, 8);
+  post_writes(rig.clients[0], 60);
+  rig.step();
+  post_writes(rig.clients[1], 1);
+  rig.step();
+  CHECK(rig.waiting[1]);
+}
+
 TEST_CASE("nothing is asked of an engine for a peer that is lost", "[ofi]") {
   QueueRig rig(1, 10'000);
   rig.peers[0].lost = "gone";
