@@ -16,8 +16,9 @@ inline constexpr std::int64_t kLongNs = 500'000;
 struct LongDelay {
   LongDelay(const std::string& adversary, soft::Behaviour behaviour, std::uint64_t queue,
             std::uint64_t first, std::uint64_t count) {
+    const soft::AdversaryOptions options = soft::parse_adversary(adversary);
     for (;; ++seed) {
-      const soft::Adversary one(soft::parse_adversary(adversary), seed);
+      const soft::Adversary one(options, seed);
       ns = 0;
       bool all = true;
       for (std::uint64_t i = 0; i < count && all; ++i) {
