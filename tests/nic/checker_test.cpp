@@ -512,15 +512,10 @@ TEST_CASE("a_violation_is_an_error_of_the_log_and_a_remark_a_warning") {
   StderrCapture capture;
   // Lines are few where there have been many.
   const auto line_of = [&](const auto& cause) {
-    std::vector<std::string> lines;
-    REQUIRE(eventually(
-        [&] {
-          cause();
-          lines = capture.writes();
-          return !lines.empty();
-        },
-        std::int64_t{2'000'000'000} * kPatience));
-    return lines.at(0);
+    std::string lines;
+    const auto said = [&] { return cause(), !(lines = capture.text()).empty(); };
+    REQUIRE(eventually(said, std::int64_t{2'000'000'000} * kPatience));
+    return lines;
   };
   CHECK_THAT(line_of([&] { engine.remark("a thing"); }),
              Contains("WARN") && Contains("soft NIC: a NIC would ignore: a thing"));
@@ -548,12 +543,10 @@ TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
     ::setenv("GSHMEM_LOG_FILE", "/nonexistent/folder/log", 1);
     StderrCapture said;
     const std::string why = refusal([] { (void)soft::Engine::get(); });
-    std::string text;
-    for (const std::string& one : said.writes()) text += one;
     ::unsetenv("GSHMEM_LOG_FILE");
     CHECK_THAT(why, Contains("/nonexistent/folder/log"));
     CHECK(why.substr(0, 3) == "3: ");
-    CHECK(text == "soft NIC: " + why.substr(3) + "\n");
+    CHECK(said.text() == "soft NIC: " + why.substr(3) + "\n");
   }
   ::setenv("GSHMEM_LOG", "info", 1);
   char text[8] = "xxxxxxx";
@@ -579,8 +572,7 @@ TEST_CASE("the_exported_text_is_cut_to_the_buffer") {
     other.connect(queue.qpn());
     StderrCapture log;
     queue.ring_and_wait(queue.write({0, 0x77}, {memory.address(), 8, memory.key()}));
-    std::string lines;
-    for (const std::string& one : log.writes()) lines += one;
+    const std::string lines = log.text();
     CHECK_THAT(lines, Contains("(address 0x0, 8 bytes, key 0x77) fails with syndrome 0x13: no"));
     CHECK_THAT(lines, Contains("entry 0 fails with syndrome 0x13"));
   }

@@ -101,7 +101,7 @@ TEST_CASE("write_with_a_pointer") {
 }
 
 TEST_CASE("where_there_are_receives_writes_and_sends_may_have_an_immediate") {
-  for (const std::uint8_t opcode : {0x09, 0x0b}) {
+  for (const std::uint8_t opcode : {std::uint8_t{0x09}, std::uint8_t{0x0b}}) {
     Bytes wqe = join({control(0, opcode, opcode == 0x09 ? 3 : 2), kRemote, kData100});
     if (opcode == 0x0b) wqe.erase(wqe.begin() + 16, wqe.begin() + 32);
     wqe[15] = 7;

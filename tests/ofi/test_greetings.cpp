@@ -155,7 +155,7 @@ TEST_CASE("a peer that queues lead to later is greeted, and no other one again",
       peer.ways[lane].probe_key = rig.pool.keys[lane];
       peer.probe_base = rig.pool.remote_base;
     }
-  ofi::Probes probes(rig.lanes, peers, rig.pool, kPool - 32, std::chrono::seconds(20));
+  ofi::Probes probes(rig.lanes, peers, rig.pool, kPool - 32);
   for (unsigned lap = 1; lap < 3; ++lap) {
     probes.expect(peers[lap - 1]);
     CHECK(probes.progress());

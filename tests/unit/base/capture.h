@@ -41,6 +41,12 @@ class StderrCapture {
       all.push_back(buffer.substr(0, static_cast<std::size_t>(size)));
     }
   }
+  /// The same as one text.
+  [[nodiscard]] std::string text() {
+    std::string all;
+    for (const std::string& one : writes()) all += one;
+    return all;
+  }
 
  private:
   int saved_ = -1;

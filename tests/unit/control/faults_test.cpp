@@ -79,7 +79,7 @@ Ended end_of(abi::FaultPolicy policy, const std::function<void(Pe&, Alone&)>& bo
       log_configure(LogLevel::kInfo, "");
       body(pe, alone);
     });
-    for (const std::string& line : capture.writes()) ended.lines += line;
+    ended.lines = capture.text();
   }
   ended.told = told;
   ::munmap(shared, sizeof(Told));

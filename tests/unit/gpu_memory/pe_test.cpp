@@ -219,8 +219,7 @@ TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it
   CHECK(gshmemx_cumodule_finalize(module) == GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(gshmemx_culibrary_init(library) == GSHMEMX_ERROR_INVALID_VALUE);
   CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_ERROR_INVALID_VALUE);
-  std::string said;
-  for (const std::string& line : log.writes()) said += line;
+  const std::string said = log.text();
   for (const char* text :
        {"gshmemx_cumodule_init: argument module has no device state of this gshmem version",
         "gshmemx_cumodule_finalize: argument module has no device state",

@@ -39,7 +39,7 @@ struct Account {
     }
     return "";
   }
-  std::vector<abi::RegisteredRange> rows{abi::kMaxRegistered};
+  std::vector<abi::RegisteredRange> rows = std::vector<abi::RegisteredRange>(abi::kMaxRegistered);
   RegisteredMemory memory{{kBegin, kBytes, kPage}, rows.data()};
   abi::DeviceState state;
   std::uintptr_t buffer = std::uintptr_t{1} << 40;

@@ -73,7 +73,6 @@ struct PendingReply {
   bool is_read = true;
   std::uint64_t old = 0;
   std::uint64_t sent = 0;
-  bool sent_any = false;
   std::int64_t not_before_ns = 0;
   ReadAhead ahead = {};
 };
