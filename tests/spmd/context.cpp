@@ -39,6 +39,14 @@ SPMD_TEST(threads_with_a_private_context_each_move_data_at_the_same_time) {
   }
 }
 
+SPMD_TEST(threads_that_share_a_context_move_data_at_the_same_time) {
+  OwnedContexts contexts(pe, 1, 0, Queues::kOwn);
+  Handles shared;
+  while (shared.count < 4) shared.handle[shared.count++] = contexts.list().handle[0];
+  test_moves(pe, shared, 4, 40);
+  test_counts(pe, shared, 4);
+}
+
 SPMD_TEST(atomics_of_contexts_are_atomic_to_each_other) {
   OwnedContexts contexts(pe, 4, GSHMEM_CTX_PRIVATE, Queues::kOwn);
   test_counts(pe, contexts.list(), 4);

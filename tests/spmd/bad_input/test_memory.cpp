@@ -3,6 +3,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <stdexcept>
 #include <thread>
 
 using namespace gshmem;
@@ -104,6 +109,31 @@ TEST_CASE("free_of_different_blocks_is_a_fault") {
            void* blocks[2] = {gshmem_malloc(64), gshmem_malloc(64)};
            gshmem_free(blocks[r.my_pe()]);
          });
+}
+
+TEST_CASE("unregistering_different_memory_is_an_error_that_names_both") {
+  constexpr std::size_t kPages = 1 << 16;
+  const auto outcomes = in_children(2, quick(), [](int rank) {
+    const Runtime runtime;
+    const int file = ::memfd_create("memory of a test", MFD_CLOEXEC);
+    if (file < 0 || ::ftruncate(file, 2 * kPages) != 0) throw std::runtime_error("no memory");
+    auto* const pages = static_cast<char*>(
+        ::mmap(nullptr, 2 * kPages, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    void* const made[] = {gshmemx_buffer_register_symmetric(pages, kPages, 0),
+                          gshmemx_buffer_register_symmetric(pages + kPages, kPages, 0)};
+    const char* const heap = gshmemi_ambient()->state->heap;
+    std::printf("status %d ", gshmemx_buffer_unregister_symmetric(made[rank], kPages));
+    std::printf("where PE 0 passed offset %td, PE 1 offset %td\n",
+                static_cast<char*>(made[0]) - heap, static_cast<char*>(made[1]) - heap);
+  });
+  for (const Outcome& outcome : outcomes) {
+    INFO(outcome.output);
+    const auto at = outcome.output.find("PE 0 passed", outcome.output.find("where "));
+    REQUIRE(at != std::string::npos);
+    const std::string what = outcome.output.substr(at, outcome.output.find('\n', at) - at);
+    CHECK(contains(outcome.output, "status " + std::to_string(kSymmetry)));
+    CHECK(contains(outcome.output, "arguments differ: " + what));
+  }
 }
 
 TEST_CASE("double_free_is_a_fault") {
