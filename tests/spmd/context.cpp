@@ -18,6 +18,13 @@ SPMD_TEST(contexts_of_all_options_move_data) {
   for (const long options : kOptions) {
     OwnedContexts contexts(pe, kContexts, options, Queues::kOwn);
     test_moves(pe, contexts.list(), 1, 20);
+    // Only where the program promises to use it by one thread at a time it need not be shared.
+    if (pe.on_gpu() || !pe.on_network()) continue;
+    const abi::ContextEntry* const entries = gshmemi_ambient()->state->contexts;
+    const auto handle = static_cast<std::uint32_t>(contexts.list().handle[0]);
+    const std::uint32_t traits = entries[handle & (abi::kMaxContexts - 1)].state->nic.traits;
+    SPMD_EQ(pe, (traits & abi::QueueTraits::kExclusive) != 0,
+            (options & (GSHMEM_CTX_PRIVATE | GSHMEM_CTX_SERIALIZED)) != 0);
   }
 }
 
