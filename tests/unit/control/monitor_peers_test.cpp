@@ -431,11 +431,14 @@ TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_h
   left.get();
   CHECK(rig.events().find("2 died") == std::string::npos);
 
-  Rig here(kOneHost, 0);
-  const auto begin = std::chrono::steady_clock::now();
-  here->leave();
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(900));
-  for (const int pe : {1, 2, 3}) CHECK(here.heard(pe) == "goodbye");
+  CHECK(holds_once([] {  // for those of this host nobody waits
+    Rig here(kOneHost, 0);
+    const auto begin = Clock::now();
+    here->leave();
+    const auto took = Clock::now() - begin;
+    for (const int pe : {1, 2, 3}) CHECK(here.heard(pe) == "goodbye");
+    return took < std::chrono::milliseconds(500);
+  }));
 }
 
 TEST_CASE("who_leaves_waits_a_second_for_other_hosts_and_hears_of_no_end_meanwhile") {
