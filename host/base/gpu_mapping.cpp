@@ -47,7 +47,7 @@ void check(int result, const char* call, std::uint64_t bytes, std::uintptr_t add
 /// Whether gdr_open could work, in words.
 std::string why_no_session() {
   const Fd device(open(gdr::kDevice, O_RDWR | O_CLOEXEC));
-  if (device.get() >= 0)
+  if (device)
     return "gdr_open failed, although /dev/gdrdrv can be opened: libgdrapi and "
            "gdrdrv may be of different versions";
   return strprintf(

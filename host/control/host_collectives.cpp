@@ -10,9 +10,8 @@ namespace {
 
 constexpr double kVerdictSeconds = 2;  // for the root to say who is missing
 
-/// Of a PE, in jobs on several hosts: so that all of them together are no more than a megabyte.
+/// Of a PE, so that all of them together are no more than a megabyte.
 std::size_t piece_bytes_of(const HostGroup& group) {
-  if (group.n_nodes() == 1) return Board::kPieceBytes;
   return std::clamp<std::size_t>((std::size_t{1} << 20) / group.node_of.size(), 64,
                                  Board::kPieceBytes);
 }
@@ -104,7 +103,6 @@ void HostCollectives::exchange_parts(const char* send, char* recv, std::size_t b
     set_parts({});
     throw;
   }
-  set_parts({});
   meet();
 }
 

@@ -74,7 +74,6 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
     answer = std::move(wait->second);
   } catch (const Error& error) {
     waits_.erase(wait);
-    lock.unlock();
     refuse(place.id, error.what());
     throw;
   }

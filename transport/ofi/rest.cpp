@@ -68,7 +68,7 @@ bool stay_near(const std::string& sysfs, const std::string& pci) {
   const std::string device = sysfs + "/bus/pci/devices/" + nic::sysfs_pci_address(pci);
   for (const int cpu : cpu_list(first_line(device + "/local_cpulist")))
     if (CPU_ISSET(cpu, &may)) CPU_SET(cpu, &near);  // false beyond the set
-  return CPU_COUNT(&near) > 0 && sched_setaffinity(0, sizeof(near), &near) == 0;
+  return sched_setaffinity(0, sizeof(near), &near) == 0;
 }
 
 }  // namespace gshmem::ofi

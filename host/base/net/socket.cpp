@@ -160,17 +160,13 @@ std::vector<Endpoint> resolve(const std::string& address, AddressFamily family) 
   if (status != 0) throw bad(gai_strerror(status));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   std::vector<Endpoint> endpoints;
-  bool scope_missing = false;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
     const auto endpoint = endpoint_from(entry->ai_addr);
-    const bool unusable = endpoint && is_link_local(*endpoint) && endpoint->scope == 0;
-    scope_missing = scope_missing || unusable;
-    if (!endpoint || unusable) continue;
+    if (!endpoint || (is_link_local(*endpoint) && endpoint->scope == 0)) continue;
     if (std::ranges::find(endpoints, *endpoint) == endpoints.end()) endpoints.push_back(*endpoint);
   }
-  if (endpoints.empty() && scope_missing)
+  if (endpoints.empty())
     throw bad("a link-local address needs this host's interface, as in [fe80::1%eth0]:port");
-  if (endpoints.empty()) throw bad("no IPv4 or IPv6 address");
   return endpoints;
 }
 

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -158,7 +159,7 @@ TEST_CASE("log_file_name_expands_host_and_process") {
 
 TEST_CASE("a_host_with_a_long_name_is_in_the_name_of_the_log_file") {
   TempFolder folder;
-  const std::string name(63, 'h');
+  const std::string name(HOST_NAME_MAX, 'h');
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWUTS) != 0) ::_exit(0);  // not allowed here
