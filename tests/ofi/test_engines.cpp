@@ -216,7 +216,7 @@ TEST_CASE("memory may begin where the heap ends", "[ofi][double]") {
   rig.peers[0].heap_bytes = kHalf;
   std::vector<std::uint8_t> elsewhere(kHalf);
   const ofi::LaneMemory there = rig.registered(elsewhere);
-  ofi::Memory memory{.begin = kHalf, .bytes = kHalf, .key = 0x99};
+  ofi::Memory memory{.begin = kHalf, .bytes = kHalf, .key = 0x99, .here = {}, .there = {}};
   memory.here =
       rig.lanes.register_memory({.base = begin + kHalf, .bytes = kHalf}, ofi::kHeapAccess);
   memory.there.push_back({.key = 0x98, .base = there.remote_base, .keys = there.keys});
@@ -238,7 +238,7 @@ TEST_CASE("memory may begin where the heap ends", "[ofi][double]") {
 TEST_CASE("the target of a message finds memory that begins where its heap ends", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig(true);
-  rig.rig.memories.add({.begin = kHeap, .bytes = 8, .key = 0x99});
+  rig.rig.memories.add({.begin = kHeap, .bytes = 8, .key = 0x99, .here = {}, .there = {}});
   ofi::Operation& read = rig.rig.operation();
   read.wqe.kind = nic::WqeKind::kRead;
   read.wqe.remote_address = kHeap;
