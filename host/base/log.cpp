@@ -36,7 +36,7 @@ thread_local int t_pe = -1;
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
-  check_errno(gethostname(name, sizeof(name)), "gethostname");  // with the zero behind it
+  check_errno(gethostname(name, sizeof(name)), "gethostname");
   return name;
 }
 

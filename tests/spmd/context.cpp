@@ -152,6 +152,7 @@ SPMD_TEST(destroying_a_context_completes_what_went_by_it) {
   for (int round = 1; round <= 3; ++round) {
     for (const std::size_t at : {std::size_t{0}, kWords - 1})
       gshmem_uint64_p(words.data() + at, value(pe.me(), round), pe.me());
+    pe.barrier();
     OwnedQueues(pe, 1);  // its queue is the context's
     gshmem_ctx_t ctx = GSHMEM_CTX_INVALID;
     SPMD_EQ(pe, gshmem_ctx_create(0, &ctx), 0);
