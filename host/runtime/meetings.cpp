@@ -74,6 +74,7 @@ Meetings::Outcome Meetings::meet(const char* call, const Place& place, std::uint
     answer = std::move(wait->second);
   } catch (const Error& error) {
     waits_.erase(wait);
+    lock.unlock();
     refuse(place.id, error.what());
     throw;
   }

@@ -264,6 +264,7 @@ std::string Network::text() const {
 }
 
 void Network::stop() noexcept {
+  if (nics_.empty()) return;
   stop_first_use();
   if (queues_) queues_->stop();
   nics_.stop();

@@ -1,6 +1,7 @@
 // The engine over memory that it reaches by few large transfers, as a GPU's: here plain memory that
 // counts them. What is written there may be seen only after a flush.
 #include "tests/nic/softnic.h"
+#include "tests/nic/through_host_memory.h"
 #include "transport/nic/soft/memory.h"
 
 #include <catch2/catch.hpp>
@@ -414,20 +415,13 @@ TEST_CASE("nothing_answers_for_bytes_that_got_lost_before_it_was_asked_for") {
 }
 
 /// Memory that notes what is stored, piece by piece.
-class Noted final : public soft::MemoryAccess {
+class Noted final : public ThroughHostMemory {
  public:
+  Noted() : ThroughHostMemory(false) {}
   bool write(void* to, const void* from, std::size_t bytes) override {
     pieces.push_back({static_cast<std::uint8_t*>(to), bytes});
-    return soft::host_memory().write(to, from, bytes);
+    return ThroughHostMemory::write(to, from, bytes);
   }
-  bool read(const Part* parts, std::size_t count) override {
-    return soft::host_memory().read(parts, count);
-  }
-  bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
-    return soft::host_memory().atomic(word, wqe, old);
-  }
-  bool flush() override { return true; }
-  [[nodiscard]] bool batched() const override { return false; }
 
   std::vector<std::pair<std::uint8_t*, std::size_t>> pieces;
 };

@@ -51,6 +51,13 @@ struct Asked {
   ~Asked() { ::close(fd); }
   Asked(const Asked&) = delete;
 
+  [[nodiscard]] Packet read_of(const Memory& source, std::uint32_t bytes) const {
+    Packet read = request(Kind::kRead);
+    read.key = source.key();
+    read.address = source.address();
+    read.length = bytes;
+    return read;
+  }
   /// Of one packet to the memory, the n-th of the connection.
   [[nodiscard]] Packet request(Kind kind, std::uint32_t psn = 0) const {
     Packet packet;
@@ -182,11 +189,7 @@ TEST_CASE("no_data_goes_out_of_a_port_that_is_down") {
   const Memory source(end.engine, end.pd, kBytes);
   Queue other(end.engine, end.pd);
   other.connect(other.qpn());
-  soft::Packet read = end.request(Kind::kRead);
-  read.key = source.key();
-  read.address = source.address();
-  read.length = kBytes;
-  end.ask(read, 0);
+  end.ask(end.read_of(source, kBytes), 0);
   CHECK(end.answer().kind == Kind::kData);
   CHECK_FALSE(other.ring_and_wait(other.nop()).error());
   std::uint32_t packets = 1;
@@ -294,10 +297,7 @@ TEST_CASE("a_read_whose_queue_pair_goes_has_one_answer_that_says_so") {
   Asked end(false);
   constexpr std::uint32_t kBytes = 1 << 20;  // more than there is room for
   const Memory source(end.engine, end.pd, kBytes);
-  soft::Packet read = end.request(Kind::kRead);
-  read.key = source.key();
-  read.address = source.address();
-  read.length = kBytes;
+  const soft::Packet read = end.read_of(source, kBytes);
   end.ask(read, 0);
   CHECK(end.answer().kind == Kind::kData);
   end.queue->destroy_qp();

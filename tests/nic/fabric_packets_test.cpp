@@ -2,6 +2,7 @@
 // it finds there.
 #include "tests/nic/long_delay.h"
 #include "tests/nic/softnic.h"
+#include "tests/nic/through_host_memory.h"
 #include "transport/nic/soft/fabric.h"
 #include "transport/nic/soft/memory.h"
 
@@ -499,25 +500,9 @@ TEST_CASE("a_result_in_host_memory_does_not_answer_for_bytes_that_got_lost_elsew
   CHECK_FALSE(end.queue->wait(0).error());
 }
 
-/// The host's, where many small transfers are as dear as in a GPU's.
-class Dear final : public soft::MemoryAccess {
- public:
-  bool write(void* to, const void* from, std::size_t bytes) override {
-    return soft::host_memory().write(to, from, bytes);
-  }
-  bool read(const Part* parts, std::size_t count) override {
-    return soft::host_memory().read(parts, count);
-  }
-  bool atomic(void* word, const nic::Wqe& wqe, std::uint64_t* old) override {
-    return soft::host_memory().atomic(word, wqe, old);
-  }
-  bool flush() override { return true; }
-  [[nodiscard]] bool batched() const override { return true; }
-};
-
 TEST_CASE("a_queue_pair_that_starts_anew_does_not_take_the_answers_of_before_for_its_own") {
   using Kind = soft::PacketKind;
-  Dear memory;
+  ThroughHostMemory memory(true);
   Observed end;
   const std::uint32_t key = end.engine.create_region({.pd = end.pd,
                                                       .address = end.memory->data(),

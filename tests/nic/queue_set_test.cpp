@@ -68,22 +68,32 @@ TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
   });
 }
 
-TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
-  const auto boots = bootstrap::create_threads(1, 60);
-  std::vector<const Noting*> all;
-  NicList nics;
-  nics.push_back(std::make_unique<Noting>(0, "d0", all));
-  Rails rails(std::move(nics));
+/// The one PE of its job, with one NIC and one queue.
+struct Lonely {
+  Lonely() {
+    config.qps_per_pe = 1;
+    config.qp_depth = 256;
+  }
+  [[nodiscard]] NicList one_nic() {
+    NicList list;
+    list.push_back(std::make_unique<Noting>(0, "d0", nics));
+    return list;
+  }
+  std::vector<std::unique_ptr<bootstrap::Bootstrap>> boots = bootstrap::create_threads(1, 60);
+  std::vector<const Noting*> nics;
+  Rails rails{one_nic()};
   Memory memory;
   Config config;
-  config.qps_per_pe = 1;
-  config.qp_depth = 256;
+};
+
+TEST_CASE("a_queue_to_the_own_pe_is_answered_by_another_one") {
+  Lonely pe;
   std::optional<QueueSet> queues;
   const auto said = test::said_at_info([&] {
-    queues.emplace(rails, QueueSetOptions{config, *boots[0], memory.source(), {}, {0}});
+    queues.emplace(pe.rails, QueueSetOptions{pe.config, *pe.boots[0], pe.memory.source(), {}, {0}});
   });
   CHECK(said.empty());  // without a GPU, there is no word about its memory
-  const auto& made = all.front()->queues;
+  const auto& made = pe.nics.front()->queues;
   REQUIRE(made.size() == 2);
   CHECK(made[0].depth == 256);
   CHECK(made[1].depth == abi::kMinQueueDepth);
@@ -203,18 +213,10 @@ class Watching final : public bootstrap::Bootstrap {
 };
 
 TEST_CASE("pes_meet_when_all_of_their_queues_are_connected") {
-  const auto boots = bootstrap::create_threads(1, 60);
-  std::vector<const Noting*> all;
-  Watching boot(*boots[0], all);
-  NicList nics;
-  nics.push_back(std::make_unique<Noting>(0, "d0", all));
-  Rails rails(std::move(nics));
-  Memory memory;
-  Config config;
-  config.qps_per_pe = 1;
-  config.qp_depth = 64;
-  config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
-  const QueueSet queues(rails, {config, boot, memory.source(), {}, {0}});
+  Lonely pe;
+  Watching boot(*pe.boots[0], pe.nics);
+  pe.config.connect = GENERATE(ConnectChoice::kInit, ConnectChoice::kUse);
+  const QueueSet queues(pe.rails, {pe.config, boot, pe.memory.source(), {}, {0}});
   CHECK(boot.connected == 2);  // one, and what answers it
 }
 

@@ -354,7 +354,7 @@ void Requester::ring_by_record(QueuePair& qp) {
 
 void Requester::check_record(QueuePair& qp, std::int64_t now) {
   if (qp.state != QpState::kRts || qp.attributes.no_record) return;
-  if (now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
+  if (qp.rescued_ns != 0 && now - qp.rescued_ns > kRecordAheadNs) end_rescue(qp);
   const std::uint16_t record = record_of(qp);
   const auto rung = static_cast<std::uint16_t>(qp.producer);
   const auto ahead = static_cast<std::uint16_t>(record - rung);
