@@ -16,7 +16,7 @@ function(gshmem_install_headers folder)
     FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 endfunction()
 gshmem_install_headers(${CMAKE_INSTALL_INCLUDEDIR})
-add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/nvshmem)
+add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/runtime/nvshmem)
 
 add_library(gshmem::gshmem ALIAS gshmem)
 

@@ -6,9 +6,9 @@
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 
-#include <gshmem/device/blocks.h>
-#include <gshmem/device/fit_kernels.h>
-#include <gshmem/device/handles.h>
+#include <gshmem/device/api/strided_blocks.h>
+#include <gshmem/device/api/register_bound_kernels.h>
+#include <gshmem/device/api/api_context.h>
 
 #define GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) \
   extern "C" __device__ RET GSHMEM_NAME_##KIND(STEM) PARAMS { \

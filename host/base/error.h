@@ -1,6 +1,6 @@
 // Errors of the host library: a code of the public status table, what happened, and where it was
 // detected first. Thrown by value at the first detector, turned into a status at the C edge
-// (host/api), never swallowed. Invariant: `what()` alone is enough to act on.
+// (host/runtime/api), never swallowed. Invariant: `what()` alone is enough to act on.
 #pragma once
 
 #include <gshmem/status.h>

@@ -23,7 +23,7 @@ bool as_word(const void* at, std::size_t bytes, const Move& move) {
   return false;
 }
 
-/// Pairs with the acquire of the thread that polls the word (device/wait.h).
+/// Pairs with the acquire of the thread that polls the word (device/core/wait.h).
 inline bool store_as_word(void* to, const void* from, std::size_t bytes) {
   return as_word(to, bytes, [&]<class T>(T value) {
     std::memcpy(&value, from, sizeof(T));

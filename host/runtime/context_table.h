@@ -1,5 +1,5 @@
 // The contexts and queue handles of a PE: which are open, the queues they have, and what device
-// code finds by a handle (device/context.h). States are made when queues are and never change;
+// code finds by a handle (device/pe/context.h). States are made when queues are and never change;
 // opening a context only enters one. Invariant: entries that were ever used come first.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace gshmem {
 [[nodiscard]] std::string fault_message(const abi::FaultRecord& record);
 
 /// Records a fault found by the host and stops every wait of this PE. False when an earlier fault
-/// is there already. Pairs with device/fault.h.
+/// is there already. Pairs with device/core/fault.h.
 bool fault_record(abi::Control* control, const abi::FaultRecord& fault) noexcept;
 
 /// True when a complete record is there; copies it to `*record`.

@@ -5,7 +5,7 @@
 #include "host/runtime/fault.h"
 #include "host/runtime/teams.h"
 
-#include <gshmem/device/order.h>
+#include <gshmem/device/ops/order.h>
 
 #include <sys/mman.h>
 #include <unistd.h>

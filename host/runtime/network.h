@@ -8,7 +8,7 @@
 #include "host/base/config.h"
 #include "host/base/gpu_mapping.h"
 #include "host/control/plane.h"
-#include "host/gpu/gpu.h"
+#include "host/runtime/gpu/gpu.h"
 #include "host/runtime/faults.h"
 #include "host/runtime/paths.h"
 #include "transport/nic/first_use.h"

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <gshmem/abi/state.h>
-#include <gshmem/device/p2p.h>
+#include <gshmem/device/pe/p2p.h>
 
 #include "host/base/config.h"
 #include "host/control/plane.h"
-#include "host/gpu/gpu.h"
+#include "host/runtime/gpu/gpu.h"
 #include "transport/p2p/window.h"
 
 #include <sys/types.h>

@@ -5,14 +5,14 @@
 #pragma once
 
 #include <gshmem/abi/state.h>
-#include <gshmem/device/region.h>
+#include <gshmem/device/pe/call_hints.h>
 #include <gshmem/gshmem.h>
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/config.h"
 #include "host/base/gpu_mapping.h"
 #include "host/control/plane.h"
-#include "host/gpu/gpu.h"
+#include "host/runtime/gpu/gpu.h"
 #include "host/runtime/context_table.h"
 #include "host/runtime/faults.h"
 #include "host/runtime/meetings.h"

@@ -2,7 +2,7 @@
 #include "host/base/log.h"
 #include "host/runtime/pe.h"
 
-#include <gshmem/device/order.h>
+#include <gshmem/device/ops/order.h>
 
 #include <algorithm>
 

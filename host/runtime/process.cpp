@@ -4,8 +4,8 @@
 #include "host/base/log.h"
 #include "host/runtime/fault.h"
 
-#include <gshmem/device/host_group.h>
-#include <gshmem/device/registrar.h>
+#include <gshmem/device/core/host_block.h>
+#include <gshmem/device/core/registrar.h>
 
 #include <algorithm>
 #include <atomic>

@@ -6,7 +6,7 @@
 
 #include <gshmem/abi/state.h>
 
-#include "host/heap/allocator.h"
+#include "host/runtime/heap/allocator.h"
 
 #include <cstddef>
 #include <cstdint>

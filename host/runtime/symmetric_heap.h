@@ -4,8 +4,8 @@
 #pragma once
 
 #include "host/base/collectives.h"
-#include "host/gpu/gpu.h"
-#include "host/heap/allocator.h"
+#include "host/runtime/gpu/gpu.h"
+#include "host/runtime/heap/allocator.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "host/runtime/teams.h"
 
-#include <gshmem/device/rma.h>
-#include <gshmem/device/team.h>
-#include <gshmem/device/wait.h>
+#include <gshmem/device/ops/rma.h>
+#include <gshmem/device/pe/team.h>
+#include <gshmem/device/core/wait.h>
 
 #include "host/base/error.h"
 #include "host/base/net/socket.h"
@@ -213,7 +213,7 @@ std::uint32_t Teams::receive(const char* call, const std::uint64_t* from, std::u
   return static_cast<std::uint32_t>(word);
 }
 
-/// In rounds, as device/sync.h. A word that is combined twice changes nothing.
+/// In rounds, as device/ops/sync.h. A word that is combined twice changes nothing.
 Teams::Words Teams::agree(const char* call, const abi::Team& team, Words words, int count) {
   const std::size_t index = index_of(team);
   const std::uint32_t number = ++calls_[index];

@@ -1,12 +1,12 @@
-// The teams of a PE: which there are, what device code finds by a handle (device/team.h), and how
-// host threads of a team's members agree. A team is an entry of the table and the slot of that
+// The teams of a PE: which there are, what device code finds by a handle (device/pe/team.h), and
+// how host threads of a team's members agree. A team is an entry of the table and the slot of that
 // number in the heaps of its members. The slots follow what the library keeps at the front of each
 // heap, or are at its end. Invariant: an entry is taken by at most one team; all members of a team
 // have taken the same one.
 #pragma once
 
 #include <gshmem/abi/state.h>
-#include <gshmem/device/host_ops.h>
+#include <gshmem/device/core/call_record.h>
 #include <gshmem/gshmem.h>
 
 #include "host/runtime/context_table.h"

@@ -2,7 +2,7 @@
 // Here, so that programs need not compile it with every functor.
 #include "host/base/log.h"
 
-#include <gshmem/device/region.h>
+#include <gshmem/device/pe/call_hints.h>
 
 #include <algorithm>
 #include <atomic>

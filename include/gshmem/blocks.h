@@ -5,7 +5,7 @@
 #include "gshmem.h"
 
 #if defined(__CUDACC__)
-#include <gshmem/device/blocks.h>
+#include <gshmem/device/api/strided_blocks.h>
 #define GSHMEM_BLOCKS 1
 #define GSHMEM_LAZY template <int = 0>
 #define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION

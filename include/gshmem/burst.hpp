@@ -4,7 +4,7 @@
 
 #include "context.hpp"
 
-#include <gshmem/device/burst.h>
+#include <gshmem/device/api/burst.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -9,9 +9,9 @@
 #include "concepts.hpp"
 #include "gshmem.h"
 
-#include <gshmem/device/api.h>
-#include <gshmem/device/context.h>
-#include <gshmem/device/region.h>
+#include <gshmem/device/api/api.h>
+#include <gshmem/device/pe/context.h>
+#include <gshmem/device/pe/call_hints.h>
 
 namespace gshmem {
 

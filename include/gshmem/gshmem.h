@@ -152,9 +152,9 @@ GSHMEM_EXPORT int gshmem_ctx_get_team(gshmem_ctx_t ctx, gshmem_team_t* team);
 
 // --- Everything of functions.def -----------------------------------------------------------------
 #if defined(__CUDACC__)
-#include <gshmem/device/fit_kernels.h>
-#include <gshmem/device/handles.h>
-#include <gshmem/device/registrar.h>
+#include <gshmem/device/api/register_bound_kernels.h>
+#include <gshmem/device/api/api_context.h>
+#include <gshmem/device/core/registrar.h>
 #define GSHMEM_BLOCKS 0  // of blocks.h: they would add a tenth to what nvcc needs for this header
 #define GSHMEM_LAZY template <int = 0>
 #define GSHMEM_FUNCTION GSHMEM_DEVICE_FUNCTION

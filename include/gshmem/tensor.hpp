@@ -7,7 +7,7 @@
 
 #include "types.h"
 
-#include <gshmem/device/machine.h>
+#include <gshmem/device/core/machine.h>
 
 #if defined(__CUDACC__)
 #include <cuda/std/tuple>

@@ -19,7 +19,7 @@
 #include "gshmem.h"
 #include "tensor.hpp"
 
-#include <gshmem/device/api_tile.h>
+#include <gshmem/device/api/api_tile.h>
 
 namespace gshmemx {
 

@@ -18,8 +18,8 @@ NEEDS_CUDA = ("collective_launch.h",)
 # compiler alone, which takes a third of a second.
 CUDA_17 = ["gshmem.h", "compat/nvshmem.h", "collective_launch.h"]
 CUDA_20 = ["gshmem.hpp"]
-# device/machine.h includes the one or the other; names without a type are for the host's compilers.
-NOT_IN_CUDA = ["device/machine_cpu.h", "generic.h"]
+# device/core/machine.h includes the one or the other; names without a type are for the host's compilers.
+NOT_IN_CUDA = ["device/core/machine_cpu.h", "generic.h"]
 CUDA_ORDERS = [
     ["gshmemx.h", "compat/nvshmemx.h", "collective_launch.h", "types.h", "gshmem.h"],
     ["uniqueid.h", "constants.h", "abi/state.h", "status.h", "compat/nvshmem.h", "gshmemx.h"],

@@ -28,7 +28,7 @@ macro(gshmem_quick_programs)
     check_compiler_flag(CUDA --Ofast-compile=min GSHMEM_NVCC_COMPILES_FAST)  # not before CUDA 12.9
     if(GSHMEM_NVCC_COMPILES_FAST)
       add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--Ofast-compile=min>
-        $<$<COMPILE_LANGUAGE:CUDA>:-DGSHMEM_FIT_REGISTERS=0>)  # device/fit.h
+        $<$<COMPILE_LANGUAGE:CUDA>:-DGSHMEM_FIT_REGISTERS=0>)  # device/core/register_bounds.h
     endif()
   endif()
 endmacro()

@@ -1,8 +1,8 @@
 #include "tests/errors/scene.h"
 #include "tests/patience.h"
 
-#include <gshmem/device/burst.h>
-#include <gshmem/device/nic.h>
+#include <gshmem/device/api/burst.h>
+#include <gshmem/device/network/network_path.h>
 
 #include <dlfcn.h>
 #include <linux/futex.h>

@@ -112,7 +112,7 @@ class Meeting {
 
 // Ways to provoke, on the actor.
 /// From now on the actor's entries of a kind ("op" of the soft NIC's rules,
-/// transport/nic/soft/rules.h) to the target by the nth queue meet an action of these rules.
+/// transport/softnic/rules.h) to the target by the nth queue meet an action of these rules.
 void inject(const std::string& action, std::uint32_t nth = 0, const std::string& op = "write");
 /// The keys that the actor's entries to the target carry become wrong: those by `ctx`.
 enum class Key { kLocal, kRemote };

@@ -5,7 +5,7 @@
 // output is touched, and a refusal says why.
 #include "host/base/log.h"
 #include "tests/nic/verbs_commands.h"
-#include "transport/nic/soft/verbs/firmware.h"
+#include "transport/softnic/verbs/firmware.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -10,21 +10,29 @@ import subprocess
 import sys
 from collections import namedtuple
 
-TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "include", "host",
+TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CONTRIBUTING.md",
+             "CHANGELOG.md", "SECURITY.md", "docs", "pyproject.toml", "include", "host",
              "device", "transport", "bootstrap", "tests", "perftest", "examples"}
 
 # Include direction: the first row whose prefix matches the including file lists what it may include
 # from this repository. Paths are those of the source tree; a name without "/" at its end is a file.
 PUBLIC_PODS = ["include/gshmem/abi/", "include/gshmem/status.h", "include/gshmem/uniqueid.h"]
 ALL_BOXES = ["include/", "device/", "host/", "transport/", "bootstrap/"]
+FLOORS = ["core", "pe", "network", "ops", "collective", "api"]
 MAY_INCLUDE = [
     ("include/gshmem/abi/", PUBLIC_PODS),
     ("include/", ["include/", "device/"]),
-    ("device/", ["include/", "device/"]),
+    # The floors of the device library: each includes itself and those below it.
+    *((f"device/{floor}/", ["include/", *(f"device/{below}/" for below in FLOORS[:at + 1])])
+      for at, floor in enumerate(FLOORS)),
+    ("device/library/", ["include/", "device/"]),
+    ("device/", []),
     ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
     # PEs of a host pass each other the descriptors of their heaps.
     ("transport/p2p/", ["transport/", "host/base/", "host/control/", *PUBLIC_PODS]),
-    ("transport/", ["transport/", "host/base/", *PUBLIC_PODS]),
+    # A house of its own: a NIC that knows no library but the layouts of the wire.
+    ("transport/softnic/", ["transport/softnic/", "transport/nic/decode.h", "host/base/", *PUBLIC_PODS]),
+    ("transport/", ["transport/nic/", "transport/ofi/", "transport/p2p/", "host/base/", *PUBLIC_PODS]),
     ("host/base/", ["host/base/", *PUBLIC_PODS]),
     # A bootstrap's interface is how PEs learn each other's first addresses.
     ("host/control/", ["host/control/", "host/base/", "bootstrap/bootstrap.h", *PUBLIC_PODS]),
@@ -36,7 +44,7 @@ MAY_INCLUDE = [
 
 # Vendor headers and the only places that may include them.
 VENDOR_HEADERS = [
-    (r"infiniband/", ["transport/nic/mlx5/", "transport/nic/soft/", "tests/"]),
+    (r"infiniband/", ["transport/nic/mlx5/", "transport/softnic/", "tests/"]),
     (r"rdma/", ["transport/ofi/", "tests/"]),
     (r"pmix(_\w+)?\.h$", ["bootstrap/pmix", "tests/"]),
     (r"mpi\.h$", ["bootstrap/mpi", "examples/", "tests/"]),
@@ -53,20 +61,20 @@ WORDS = [
     ("dlopen", r"\bdlm?open\b", {
         "host/base/dynamic_library.cpp": "the one loader",
         "tests/": "tests load the library the way programs do"}),
-    ("volatile", r"\bvolatile\b", {"device/machine_gpu.h": "inline PTX"}),
+    ("volatile", r"\bvolatile\b", {"device/core/machine_gpu.h": "inline PTX"}),
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
-        "device/machine_gpu.h": "the machine layer",
+        "device/core/machine_gpu.h": "the machine layer",
         "include/gshmem/abi/doorbell_cpu.h": "barriers of aarch64 that C++ does not have",
-        "transport/nic/soft/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
+        "transport/softnic/verbs/symver.h": "old symbol versions; clang 14 has no attribute",
         "tests/unit/lanes/lanes.cpp": "longjmp from stack to stack, which _FORTIFY_SOURCE does not allow",
         "include/gshmem/device/": "where device/ is installed"}),
     ("__device__", r"\b__device__\b", {
-        "device/machine.h": "defines GSHMEM_FN", "device/machine_gpu.h": "that machine",
-        "device/coop.h": "thread groups",
+        "device/core/machine.h": "defines GSHMEM_FN", "device/core/machine_gpu.h": "that machine",
+        "device/core/coop.h": "thread groups",
         "include/gshmem/abi/mlx5.h": "endian types that both machines use",
-        "device/state.h": "the __constant__ state of each translation unit",
+        "device/core/state.h": "the __constant__ state of each translation unit",
         "device/library/library.cu": "the device API with C names",
-        "host/gpu/service.cu": "the library's own kernels",
+        "host/runtime/gpu/service.cu": "the library's own kernels",
         "perftest/peer/": "a program of users, in NVSHMEM's names",
         "examples/": "programs of users", "tests/": "programs of users"}),
     ("catch", r"\bCatch::(?!(?:Contains|EndsWith|Matches|StartsWith)\b)\w+", {

@@ -1,4 +1,4 @@
-/* Connections on first use (transport/nic/first_use.h, queue_connect of device/queue.h), for spin:
+/* Connections on first use (transport/nic/first_use.h, queue_connect of device/network/queue.h), for spin:
  * two PEs, writers of each that post to the other for the first time, the thread of each PE that
  * makes connections, and what carries letters between them. Run by tests/model/check.py, which also
  * sees to it that each mutation below (-D...) is refuted.

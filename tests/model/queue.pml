@@ -1,4 +1,4 @@
-/* The queue protocol of device/queue.h and post.h, for spin: every interleaving of a small queue
+/* The queue protocol of device/network/queue.h and post.h, for spin: every interleaving of a small queue
  * with several writers, a NIC and waits for completion. Run by tests/model/check.py, which also sees
  * to it that each mutation below (-D...) is refuted.
  *

@@ -67,11 +67,11 @@ STAGES = {
                       tests(["bootstrap_test"], r"bootstrap\.", 120, ".*slurm"), MISUSE],
     "host/control": [
         units("control_test", "control_local_test", "control_plane_test"), HOSTS, MISUSE],
-    "host/heap": [units("heap_allocator_test"), spmd("threads_2")],
-    "host/info": [
+    "host/runtime/heap": [units("heap_allocator_test"), spmd("threads_2")],
+    "host/tools/info": [
         units("info_test", "info_doctor_test"),
         tests(["gshmem-info"], r"info\.", 60)],
-    "host/nvshmem": [tests([*LIBRARY, "nvshmem_host", "nvshmem"],
+    "host/runtime/nvshmem": [tests([*LIBRARY, "nvshmem_host", "nvshmem"],
                            r"(api\.nvshmem_symbols|install\.nvshmem_make)$", 120)],
     "host": [units("p2p_teams_test", "queue_wait_test", "control_plane_test"), MISUSE, spmd("threads_3", "soft_threads_3", "mpirun_2"),
              spmd("soft_teams_of_11", "teams_of_67"),
@@ -88,7 +88,7 @@ STAGES = {
     "transport/nic/mlx5": [
         units("mlx5_prm_test", "mlx5_choice_test", "mlx5_nic_test", "mlx5_soft_test", "rails_test"),
         spmd("soft_rails_mpirun_2"), ERRORS],
-    "transport/nic/soft": [
+    "transport/softnic": [
         units("nic_engine_test", "nic_adversary_test", "nic_fabric_test", "verbs_firmware_test",
               "verbs_api_test"),
         tests(["gshnic", "gshnic_ibverbs", "gshnic_mlx5", "verbs_client", "verbs_dlopen",

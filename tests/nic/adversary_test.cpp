@@ -3,7 +3,7 @@
 // one), so the result must be the model's, for each seed; a failure prints its seed.
 #include "tests/nic/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "transport/nic/soft/adversary.h"
+#include "transport/softnic/adversary.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 // counts them. What is written there may be seen only after a flush.
 #include "tests/nic/softnic.h"
 #include "tests/nic/through_host_memory.h"
-#include "transport/nic/soft/memory.h"
+#include "transport/softnic/memory.h"
 
 #include <catch2/catch.hpp>
 

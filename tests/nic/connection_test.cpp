@@ -2,7 +2,7 @@
 // numbers, path MTU, atomic mode, retries.
 #include "tests/nic/softnic.h"
 
-#include "transport/nic/soft/queue_pair.h"
+#include "transport/softnic/queue_pair.h"
 
 #include <catch2/catch.hpp>
 

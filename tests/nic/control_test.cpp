@@ -1,7 +1,7 @@
 // The soft NIC's control path: what it refuses, with which command status, and options that are
 // bad.
 #include "tests/nic/softnic.h"
-#include "transport/nic/soft/profile.h"
+#include "transport/softnic/profile.h"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 #include "tests/nic/threads_of_process.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/capture.h"
-#include "transport/nic/soft/fabric.h"
+#include "transport/softnic/fabric.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,8 +4,8 @@
 #include "tests/nic/threads_of_process.h"
 #include "tests/sanitizers/sanitizers.h"
 #include "tests/unit/base/capture.h"
-#include "transport/nic/soft/adversary.h"
-#include "transport/nic/soft/memory.h"
+#include "transport/softnic/adversary.h"
+#include "transport/softnic/memory.h"
 
 #include <catch2/catch.hpp>
 

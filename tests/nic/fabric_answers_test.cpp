@@ -1,7 +1,7 @@
 // What the soft NIC answers, packet by packet, to a peer of the test's own.
 #include "tests/nic/long_delay.h"
 #include "tests/nic/softnic.h"
-#include "transport/nic/soft/fabric.h"
+#include "transport/softnic/fabric.h"
 
 #include <catch2/catch.hpp>
 

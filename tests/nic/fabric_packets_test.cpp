@@ -3,8 +3,8 @@
 #include "tests/nic/long_delay.h"
 #include "tests/nic/softnic.h"
 #include "tests/nic/through_host_memory.h"
-#include "transport/nic/soft/fabric.h"
-#include "transport/nic/soft/memory.h"
+#include "transport/softnic/fabric.h"
+#include "transport/softnic/memory.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 #include "tests/nic/softnic.h"
 #include "tests/nic/threads_of_process.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "transport/nic/soft/fabric.h"
+#include "transport/softnic/fabric.h"
 
 #include <catch2/catch.hpp>
 

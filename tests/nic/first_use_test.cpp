@@ -3,7 +3,7 @@
 #include "tests/nic/threads_of_process.h"
 #include "transport/nic/first_use.h"
 
-#include <gshmem/device/queue.h>
+#include <gshmem/device/network/queue.h>
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // A seed by which an adversary delays the first things that a queue pair does for long.
 #pragma once
 
-#include "transport/nic/soft/adversary.h"
+#include "transport/softnic/adversary.h"
 
 #include <cstdint>
 #include <string>

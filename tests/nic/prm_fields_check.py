@@ -2,7 +2,7 @@
 """Fields of the firmware against a third party's table: rdma-core's, as its package installs it.
 
 Usage: prm_fields_check.py FIELDS
-FIELDS is transport/nic/soft/verbs/prm_fields.def. The other table is tests/mlx5_prm_structs.py of
+FIELDS is transport/softnic/verbs/prm_fields.def. The other table is tests/mlx5_prm_structs.py of
 rdma-core, which its developers run on hardware; Debian's python3-pyverbs has it among its
 documentation. It is evaluated with classes of our own in the place of scapy's, which only note how
 many bits a field has. Exit 77: it is not there.

@@ -2,9 +2,9 @@
 // each word that its options take, with all that comes of it.
 #include "tests/nic/softnic.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "transport/nic/soft/adversary.h"
-#include "transport/nic/soft/profile.h"
-#include "transport/nic/soft/rules.h"
+#include "transport/softnic/adversary.h"
+#include "transport/softnic/profile.h"
+#include "transport/softnic/rules.h"
 
 #include "host/base/error.h"
 

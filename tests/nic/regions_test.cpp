@@ -1,8 +1,8 @@
 // Keys of registered memory, and what they allow.
 #include "tests/nic/softnic.h"
-#include "transport/nic/soft/fabric.h"
-#include "transport/nic/soft/memory.h"
-#include "transport/nic/soft/regions.h"
+#include "transport/softnic/fabric.h"
+#include "transport/softnic/memory.h"
+#include "transport/softnic/regions.h"
 
 #include <catch2/catch.hpp>
 

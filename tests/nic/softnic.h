@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tests/patience.h"
-#include "transport/nic/soft/engine.h"
+#include "transport/softnic/engine.h"
 
 #include <sched.h>
 #include <time.h>

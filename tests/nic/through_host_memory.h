@@ -1,7 +1,7 @@
 // Memory of the host by way of a MemoryAccess that a test has in its hand.
 #pragma once
 
-#include "transport/nic/soft/memory.h"
+#include "transport/softnic/memory.h"
 
 #include <cstddef>
 #include <cstdint>

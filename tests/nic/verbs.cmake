@@ -31,7 +31,7 @@ if(GSHMEM_PYTHON)
     SKIP_RETURN_CODE 77)
   if(GSHMEM_FIRST_LEG)
     gshmem_test(prm_fields COMMAND ${GSHMEM_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/prm_fields_check.py
-      ${CMAKE_SOURCE_DIR}/transport/nic/soft/verbs/prm_fields.def LABELS cpu nic)
+      ${CMAKE_SOURCE_DIR}/transport/softnic/verbs/prm_fields.def LABELS cpu nic)
   endif()
 endif()
 

@@ -1,7 +1,7 @@
 // What tests say to the engine that is none, and hear of it.
 #pragma once
 
-#include "transport/nic/soft/engine.h"
+#include "transport/softnic/engine.h"
 
 #include <string>
 #include <vector>

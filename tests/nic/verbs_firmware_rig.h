@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/nic/verbs_commands.h"
-#include "transport/nic/soft/verbs/firmware.h"
+#include "transport/softnic/verbs/firmware.h"
 
 #include <cstdlib>
 #include <memory>

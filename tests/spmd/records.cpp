@@ -1,9 +1,9 @@
-// Calls of host threads as records (device/host_ops.h), which device/execute.h makes: what host
-// threads whose heaps are on GPUs ask for, and the answers. In CPU mode, where this thread makes
-// its own records; on GPUs all bodies that call from host threads do so.
+// Calls of host threads as records (device/core/call_record.h), which device/api/execute.h makes:
+// what host threads whose heaps are on GPUs ask for, and the answers. In CPU mode, where this
+// thread makes its own records; on GPUs all bodies that call from host threads do so.
 #include "tests/spmd/spmd.h"
 
-#include <gshmem/device/execute.h>
+#include <gshmem/device/api/execute.h>
 
 #include <vector>
 

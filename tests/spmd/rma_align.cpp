@@ -149,7 +149,7 @@ SPMD_TEST(every_alignment_of_source_and_destination_copies_the_right_bytes) {
 }
 
 SPMD_TEST(sizes_around_the_boundaries_of_the_copy_loop_copy_the_right_bytes) {
-  // Rounds of the GPU loop are depth * width words (device/copy.h): the same depth for a thread
+  // Rounds of the GPU loop are depth * width words (device/pe/copy.h): the same depth for a thread
   // (width 1) and a warp (32), 4 for a block (100, see shape_of).
   constexpr std::uint32_t kDepth = GSHMEM_COPY_DEPTH;
   constexpr std::uint32_t kWordsPerRound[] = {kDepth, kDepth * 32, 4 * 100};
@@ -195,8 +195,8 @@ SPMD_TEST(every_rest_of_the_copy_loop_copies_the_right_bytes) {
 }
 
 SPMD_TEST(copies_by_given_shared_memory_copy_the_right_bytes) {
-  // Sizes from which groups use it, and around those of stages (device/smem.h); blocks look at it
-  // from 64 KiB. What is not aligned goes the usual way.
+  // Sizes from which groups use it, and around those of stages (device/pe/smem.h); blocks look at
+  // it from 64 KiB. What is not aligned goes the usual way.
   constexpr std::uint32_t kStage = (kSmemGiven - device::kSmemStateBytes) / device::kSmemStages;
   constexpr std::uint32_t kSizes[] = {1008,           1024,       1047,
                                       kStage + 16,    4 * kStage, 4 * kStage + 5,

@@ -1,5 +1,5 @@
 // A queue of one thread whose NIC consumes nothing, of a PE that is stopped.
-#include <gshmem/device/nic.h>
+#include <gshmem/device/network/network_path.h>
 
 #include "tests/unit/no_launch.h"
 

@@ -3,7 +3,7 @@
 #include "tests/unit/queue_rig.h"
 #include "tests/unit/no_launch.h"
 
-#include <gshmem/device/api_tile.h>
+#include <gshmem/device/api/api_tile.h>
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Threads that are a group on the CPU.
-#include <gshmem/device/host_group.h>
+#include <gshmem/device/core/host_block.h>
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 // whose PE goes on after a fault. For the one source of a test that does not link the library.
 #pragma once
 
-#include <gshmem/device/host_group.h>
+#include <gshmem/device/core/host_block.h>
 
 extern "C" {
 gshmem::device::Ambient* gshmemi_ambient(void) {

@@ -1,7 +1,7 @@
 // Collectives by packets: between two members that are threads of the test, what their buffers held
 // before plays no part. As one member sees them, where the test plays the others: what it sends
 // whom, what it waits for, and what it makes of it.
-#include <gshmem/device/collective.h>
+#include <gshmem/device/collective/collective.h>
 
 #include "tests/patience.h"
 #include "tests/unit/no_launch.h"

@@ -2,7 +2,7 @@
 // of device code alone, in one thread.
 #pragma once
 
-#include <gshmem/device/handles.h>
+#include <gshmem/device/api/api_context.h>
 
 #include <cstring>
 #include <vector>

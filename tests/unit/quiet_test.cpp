@@ -1,6 +1,6 @@
 // Which queues the threads of a group wait for when they are quiet together, while somebody else
 // uses a queue for the first time.
-#include <gshmem/device/nic.h>
+#include <gshmem/device/network/network_path.h>
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // What device code takes for symmetric: the heap, and the ranges that rows tell of.
-#include <gshmem/device/p2p.h>
+#include <gshmem/device/pe/p2p.h>
 
 #include <catch2/catch.hpp>
 

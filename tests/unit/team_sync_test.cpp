@@ -1,6 +1,6 @@
 // Syncs of teams as one member sees them: whom it tells what, for whom it waits, and what it leaves
 // alone. The test plays the other members, or has a thread for each, and some come late.
-#include <gshmem/device/sync.h>
+#include <gshmem/device/ops/sync.h>
 
 #include "tests/patience.h"
 #include "tests/unit/no_launch.h"

@@ -1,6 +1,6 @@
 // How soon a wait on the CPU sees that it has to end. Its polls sleep, and a sleep can take long:
 // polls are counted here, not time.
-#include <gshmem/device/wait.h>
+#include <gshmem/device/core/wait.h>
 
 #include <catch2/catch.hpp>
 

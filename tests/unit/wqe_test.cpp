@@ -1,8 +1,9 @@
-// Golden bytes: every work queue entry that device/wqe.h makes, the doorbell, and how completions
-// are read, against bytes written by hand from the specification (ConnectX manual, "Work queue
-// elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core providers/mlx5/wqe.h for
-// the masked atomics). Nothing here is computed by the structures of include/gshmem/abi/mlx5.h.
-#include <gshmem/device/post.h>
+// Golden bytes: every work queue entry that device/network/wqe.h makes, the doorbell, and how
+// completions are read, against bytes written by hand from the specification (ConnectX manual,
+// "Work queue elements" and "Completion queue entry"; <infiniband/mlx5dv.h>; rdma-core
+// providers/mlx5/wqe.h for the masked atomics). Nothing here is computed by the structures of
+// include/gshmem/abi/mlx5.h.
+#include <gshmem/device/network/post.h>
 
 #include <catch2/catch.hpp>
 

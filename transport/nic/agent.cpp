@@ -54,7 +54,7 @@ bool Agent::forward() {
   take_added();
   bool any = false;
   for (Route& route : routes_) {
-    // Acquire pairs with the release before store_doorbell (device/queue.h): entries and
+    // Acquire pairs with the release before store_doorbell (device/network/queue.h): entries and
     // record are visible before the register is written.
     const std::uint64_t value = __atomic_load_n(route.word, __ATOMIC_ACQUIRE);
     if (value == route.forwarded) continue;

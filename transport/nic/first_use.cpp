@@ -44,7 +44,7 @@ void FirstUse::wake() {
 void FirstUse::run() {
   long nap_ns = kShortestNs;
   while (!stop_.load(std::memory_order_acquire)) {
-    // Acquire pairs with queue_connect (device/queue.h), whose question comes before.
+    // Acquire pairs with queue_connect (device/network/queue.h), whose question comes before.
     if (__atomic_exchange_n(outside_.asked, 0u, __ATOMIC_ACQ_REL) != 0) {
       nap_ns = kShortestNs;
       serve();

@@ -190,7 +190,7 @@ void QueueSet::release(const Pair& pair) {
   const std::span<Queue> queues = queues_of(pair);
   abi::FirstUse* const uses =
       batch_of(pair).first_use + static_cast<std::size_t>(pair.pe) * queues.size();
-  // Release pairs with queue_connect (device/queue.h).
+  // Release pairs with queue_connect (device/network/queue.h).
   for (std::size_t i = 0; i < queues.size(); ++i)
     __atomic_store_n(&uses[i].number, queues[i].own.created.number, __ATOMIC_RELEASE);
 }

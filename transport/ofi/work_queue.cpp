@@ -363,7 +363,8 @@ void WorkQueue::complete(const Operation& operation) {
   std::memcpy(completion_, entry.data(), kWord);
   std::uint32_t word = 0;
   std::memcpy(&word, entry.data() + kWord, sizeof(word));
-  // Pairs with the acquire of who polls the completion (device/queue.h): data and syndrome first.
+  // Pairs with the acquire of who polls the completion (device/network/queue.h): data and syndrome
+  // first.
   std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(completion_ + kWord))
       .store(word, std::memory_order_release);
   if (completion.error)

@@ -71,7 +71,8 @@ void WorkQueues::read_doorbells() {
   const std::size_t count = queues_.size();
   for (std::size_t at = first_rung(doorbells_, 0, count); at < count;
        at = first_rung(doorbells_, at + 1, count)) {
-    // Pairs with the release of the thread that rings (device/queue.h): the entries are written.
+    // Pairs with the release of the thread that rings (device/network/queue.h): the entries are
+    // written.
     const std::uint64_t value =
         std::atomic_ref(doorbells_[at]).exchange(kNotRung, std::memory_order_acquire);
     if (value != kNotRung) queues_[at].rung(value);

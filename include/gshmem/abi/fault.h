@@ -61,7 +61,7 @@ struct Control {
   std::uint32_t stop;
   /// 1: quiet_status has returned the fault on record, and no call without a status has met it.
   std::uint32_t returned;
-  /// How often a completion said what no NIC can mean (device/queue.h, queue_poll).
+  /// How often a completion said what no NIC can mean (device/network/queue.h, queue_poll).
   std::uint32_t bad_completions;
   std::uint32_t asked;  ///< 1: a queue is to be connected (FirstUse); the host sets it back
   std::uint32_t reserved[12];

@@ -1,7 +1,7 @@
 // mlx5 wire formats as a requester writes and reads them: work queue entries, completion queue
-// entries, doorbell records and doorbells. Endian-typed PODs, nothing else. Used by device/wqe.h
-// and transport/nic/mlx5; decoders (transport/nic/decode.h) read bytes instead, from the
-// same sources, so that a mistake here cannot cancel out.
+// entries, doorbell records and doorbells. Endian-typed PODs, nothing else. Used by
+// device/network/wqe.h and transport/nic/mlx5; decoders (transport/nic/decode.h) read bytes
+// instead, from the same sources, so that a mistake here cannot cancel out.
 //
 // Sources: <infiniband/mlx5dv.h> (struct mlx5_wqe_*_seg, mlx5_cqe64, MLX5_OPCODE_*),
 // rdma-core providers/mlx5/wqe.h (masked atomics) and qp.c (post_send_db), checked in

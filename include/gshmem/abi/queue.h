@@ -1,7 +1,7 @@
 // Work queues as device code sees them: where a queue lies, its cursors, and the set that a PE has.
-// Filled by the host (transport/nic/queue_set.cpp), written by device/queue.h, and consumed by a
-// NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the PE is
-// initialized, but for `number` where queues are connected on first use; what changes is at
+// Filled by the host (transport/nic/queue_set.cpp), written by device/network/queue.h, and consumed
+// by a NIC, the soft NIC or the libfabric executor. Invariant: a QueueView is read-only while the
+// PE is initialized, but for `number` where queues are connected on first use; what changes is at
 // `cursor`.
 #pragma once
 
@@ -119,8 +119,8 @@ constexpr bool is_register(Bell bell) {
 }
 
 /// Entries between two doorbells at most. A reservation takes at most half the depth
-/// (device/queue.h), and the longest WQE 16 entries: depth / 4 + depth / 2 + 16 <= depth. Not more
-/// than a warp has threads: who waits for room then soon finds some.
+/// (device/network/queue.h), and the longest WQE 16 entries: depth / 4 + depth / 2 + 16 <= depth.
+/// Not more than a warp has threads: who waits for room then soon finds some.
 constexpr std::uint32_t batch_of(std::uint32_t depth) { return depth / 4 < 32 ? depth / 4 : 32; }
 
 /// What all queues of a NicView have in common.

@@ -1,6 +1,6 @@
 // A team as device code sees it: its members, and the words by which they synchronize. Filled by
-// the host (host/runtime/teams.h), read by device/team.h and device/sync.h. Invariant: an entry
-// changes only while no call of its PE is on its team.
+// the host (host/runtime/teams.h), read by device/pe/team.h and device/ops/sync.h. Invariant: an
+// entry changes only while no call of its PE is on its team.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct SyncSlot {
   alignas(128) std::uint64_t counted[kSyncRounds];
   std::uint64_t first;
   /// The last two collectives of this PE, for members that look whether theirs is the same
-  /// (device/alike.h), and how many it has noted; touched by this PE only.
+  /// (device/collective/collective_check.h), and how many it has noted; touched by this PE only.
   CallNote notes[2];
   std::uint32_t noted;
 };
@@ -66,9 +66,9 @@ enum class Limit : int {
 };
 inline constexpr int kLimits = 7;
 
-/// Packets of collectives (device/packets.h): members at most, packets in each of a team's two
-/// buffers, bytes of one and of its data, and entries with such buffers, which are the first ones.
-/// They begin at the end of the heap that programs can allocate.
+/// Packets of collectives (device/collective/packets.h): members at most, packets in each of a
+/// team's two buffers, bytes of one and of its data, and entries with such buffers, which are the
+/// first ones. They begin at the end of the heap that programs can allocate.
 inline constexpr int kPacketPes = 16;
 inline constexpr std::uint32_t kPackets = 2048, kPacketBytes = 16, kPacketData = 8,
                                kPacketTeams = 32;

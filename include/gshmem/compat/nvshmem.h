@@ -112,8 +112,8 @@ NVSHMEM_STATIC_ASSERT(sizeof(nvshmem_team_config_t) == 64, "size of NVSHMEM's te
    NVSHMEM_VENDOR_PATCH_VERSION)
 
 // --- Functions -----------------------------------------------------------------------------------
-// Functions that exist on the host only, and those that device code has too. host/nvshmem/ defines
-// both itself: there they are what libnvshmem_host exports.
+// Functions that exist on the host only, and those that device code has too. host/runtime/nvshmem/
+// defines both itself: there they are what libnvshmem_host exports.
 #if defined(NVSHMEM_HOST_FN)
 #define NVSHMEM_FN NVSHMEM_HOST_FN
 #else

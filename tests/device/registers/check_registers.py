@@ -25,7 +25,7 @@ WIDE = re.compile(r"i(put|get)(_warp|_block)?|barrier_all(_warp)?|qp_quiet")
 # Of a team, out of line in every scope: it takes as many of any kernel.
 OF_TEAM = re.compile(r"(team_sync|barrier)(_warp|_block)?")
 WIDE_LIMIT, MARCH_OF_TEAM = 16, 32
-# Copies by threads and warps buy bandwidth with registers (device/copy.h), bursts messages.
+# Copies by threads and warps buy bandwidth with registers (device/pe/copy.h), bursts messages.
 LARGE = re.compile(r"(ctx_)?(putmem|getmem)(_signal)?(_nbi)?(_warp)?|burst(_warp)?")
 # Those that cost as little as the others with the depth of a block's copies.
 SHALLOW = {"putmem", "putmem_warp"}

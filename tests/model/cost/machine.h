@@ -1,5 +1,5 @@
-// The machine of device/machine.h for counting: every access is made, and noted by its kind. One
-// thread plays one lane of a warp that has come together: which one, and of how many, the test
+// The machine of device/core/machine.h for counting: every access is made, and noted by its kind.
+// One thread plays one lane of a warp that has come together: which one, and of how many, the test
 // says.
 #pragma once
 

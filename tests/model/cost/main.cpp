@@ -5,8 +5,8 @@
 // and fails when a number has grown (or shrunk: then its table is to be corrected). Clocks:
 // perftest/issue_cost.
 #define GSHMEM_MACHINE <tests/model/cost/machine.h>
-#include <gshmem/device/burst.h>
-#include <gshmem/device/handles.h>
+#include <gshmem/device/api/burst.h>
+#include <gshmem/device/api/api_context.h>
 
 #include <cstdio>
 #include <cstring>

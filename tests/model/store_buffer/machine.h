@@ -1,8 +1,8 @@
-// The machine of device/machine.h on the memory of memory.h: the same device code as in the
+// The machine of device/core/machine.h on the memory of memory.h: the same device code as in the
 // product, compiled with GSHMEM_MACHINE naming this file. Orders are those of the GPU's
 // instructions, which are weaker than the CPU's: atomics and doorbells are relaxed, and atomics
 // without a result are under way when the call returns. Also threads of
-// a warp that come together (device/coop.h), which CPU mode does not have.
+// a warp that come together (device/core/coop.h), which CPU mode does not have.
 #pragma once
 
 #include "tests/model/store_buffer/model.h"
@@ -52,7 +52,7 @@ inline void store_release_gpu(std::uint64_t* p, std::uint64_t v) {
   model::store(p, &v, sizeof(v), model::Order::kReleaseGpu);
 }
 inline void store_doorbell(std::uint64_t* p, std::uint64_t v) { store_relaxed(p, v); }
-/// Not delayed: that is what device/machine_gpu.h relies on.
+/// Not delayed: that is what device/core/machine_gpu.h relies on.
 inline void store_register(std::uint64_t* p, std::uint64_t v) {
   model::step();
   model::model().memory.nic_store(p, &v, sizeof(v));

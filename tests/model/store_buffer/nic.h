@@ -1,7 +1,7 @@
 // A NIC on the delayed memory: it looks at doorbells when it likes, reads entries as memory shows
 // them, executes them on the heaps of other PEs and tells of completions late and collapsed. It
 // forgives nothing: an entry that is not there, is torn or is that of the lap before ends the run.
-// Reads entries with transport/nic/decode.h, which knows nothing of device/wqe.h.
+// Reads entries with transport/nic/decode.h, which knows nothing of device/network/wqe.h.
 #pragma once
 
 #include "tests/model/store_buffer/model.h"

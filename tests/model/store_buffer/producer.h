@@ -1,13 +1,13 @@
-// One thread of the PE in the model: random calls of device/nic.h, each checked against what memory
-// must hold when the call, a signal or a quiet says so.
+// One thread of the PE in the model: random calls of device/network/network_path.h, each checked
+// against what memory must hold when the call, a signal or a quiet says so.
 #pragma once
 
 #define GSHMEM_MACHINE <tests/model/store_buffer/machine.h>
 
 #include "tests/model/store_buffer/nic.h"
 
-#include <gshmem/device/burst.h>
-#include <gshmem/device/order.h>
+#include <gshmem/device/api/burst.h>
+#include <gshmem/device/ops/order.h>
 
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "tests/spmd/bad_input/every_call.h"
 
-#include <gshmem/device/caller.h>
+#include <gshmem/device/pe/caller.h>
 
 #include "host/runtime/fault.h"
 

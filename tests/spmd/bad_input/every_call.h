@@ -5,7 +5,7 @@
 #pragma once
 
 #include <gshmem/abi/fault.h>
-#include <gshmem/device/machine.h>
+#include <gshmem/device/core/machine.h>
 #include <gshmem/gshmem.h>
 
 #include <array>

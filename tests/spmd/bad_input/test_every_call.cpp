@@ -2,7 +2,7 @@
 #include "tests/spmd/bad_input/children.h"
 #include "tests/spmd/bad_input/every_call.h"
 
-#include <gshmem/device/host_group.h>
+#include <gshmem/device/core/host_block.h>
 
 #include <catch2/catch.hpp>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // wrong, in bounded time, on all PEs.
 #include "tests/spmd/bad_input/children.h"
 
-#include <gshmem/device/registrar.h>
+#include <gshmem/device/core/registrar.h>
 
 #include "tests/sanitizers/sanitizers.h"
 

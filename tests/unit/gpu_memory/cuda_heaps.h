@@ -4,7 +4,7 @@
 // once access is set; all else gets SIGSEGV.
 #pragma once
 
-#include "host/gpu/service.h"
+#include "host/runtime/gpu/service.h"
 
 #include <cstdint>
 #include <mutex>

@@ -1,7 +1,7 @@
 // Whole PEs, threads of this process, on GPUs of the double, without kernels: whom load/store
 // reaches by fabric handles, what init says where they are missing, which GPU a launch is for, and
 // what of the application's stays as it is.
-#include <gshmem/device/registrar.h>
+#include <gshmem/device/core/registrar.h>
 #include <gshmem/gshmem.hpp>
 
 #include "tests/spmd/bad_input/children.h"

@@ -4,7 +4,7 @@
 // instances that pass are also deterministic.
 #pragma once
 
-#include "host/heap/allocator.h"
+#include "host/runtime/heap/allocator.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 // The table of algorithms against what calls do. PEs are threads; each makes calls of sizes at the
 // bounds of the table, and of drawn ones between. Its slot shows how it went: by packets, or with
 // how many syncs of the team.
-#include "host/info/algorithms.h"
+#include "host/tools/info/algorithms.h"
 
 #include "host/runtime/pe.h"
 #include "host/runtime/process.h"

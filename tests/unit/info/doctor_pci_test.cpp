@@ -1,8 +1,8 @@
 #include "tests/unit/info/fake_machine.h"
 
 #include "host/base/error.h"
-#include "host/info/doctor/config_space.h"
-#include "host/info/doctor/topology.h"
+#include "host/tools/doctor/config_space.h"
+#include "host/tools/doctor/topology.h"
 
 namespace gshmem::info {
 namespace {

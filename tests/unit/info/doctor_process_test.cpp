@@ -1,4 +1,4 @@
-#include "host/info/report.h"
+#include "host/tools/info/report.h"
 #include "tests/unit/info/fake_machine.h"
 
 #include <sys/resource.h>

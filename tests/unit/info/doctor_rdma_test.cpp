@@ -1,6 +1,6 @@
 #include "tests/unit/info/fake_machine.h"
 
-#include "host/info/doctor/ports.h"
+#include "host/tools/doctor/ports.h"
 
 namespace gshmem::info {
 namespace {

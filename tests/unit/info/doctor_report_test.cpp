@@ -1,4 +1,4 @@
-#include "host/info/doctor/doctor.h"
+#include "host/tools/doctor/doctor.h"
 #include "tests/unit/info/fake_machine.h"
 
 #include <set>

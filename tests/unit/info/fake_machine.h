@@ -3,7 +3,7 @@
 // machine that the test runs on is seen.
 #pragma once
 
-#include "host/info/doctor/checks.h"
+#include "host/tools/doctor/checks.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
-#include "host/info/nics.h"
-#include "host/info/report.h"
+#include "host/tools/info/nics.h"
+#include "host/tools/info/report.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "host/info/report.h"
+#include "host/tools/info/report.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

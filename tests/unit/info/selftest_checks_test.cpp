@@ -1,9 +1,9 @@
 // The checks of --nic-selftest find what they look for: each runs on a soft NIC whose memory, keys
 // or bells the test has bent, so that it does what a broken card would. Good ones run in
 // tests/info.
-#include "host/info/selftest/bench.h"
+#include "host/tools/selftest/bench.h"
 
-#include <gshmem/device/nic.h>
+#include <gshmem/device/network/network_path.h>
 
 #include <catch2/catch.hpp>
 

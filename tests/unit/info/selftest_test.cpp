@@ -1,6 +1,6 @@
 // What the checks of --nic-selftest compare with, and their page. The checks run in tests/info.
-#include "host/info/selftest/bench.h"
-#include "host/info/selftest/selftest.h"
+#include "host/tools/selftest/bench.h"
+#include "host/tools/selftest/selftest.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #define GSHMEM_MACHINE <tests/unit/lanes/machine.h>
-#include <gshmem/device/api_tile.h>
+#include <gshmem/device/api/api_tile.h>
 
 #include "tests/unit/no_launch.h"
 #include "transport/nic/decode.h"

@@ -1,5 +1,5 @@
-// The machine of device/machine.h for lanes that take turns (lanes.h): the CPU's, but for waits,
-// between whose polls another lane goes on, and for the clock.
+// The machine of device/core/machine.h for lanes that take turns (lanes.h): the CPU's, but for
+// waits, between whose polls another lane goes on, and for the clock.
 #pragma once
 
 #include "tests/unit/lanes/lanes.h"
@@ -21,7 +21,7 @@
 #define pause_far pause_far_of_cpu
 #define pause_behind pause_behind_of_cpu
 #define look_is_due look_is_due_of_cpu
-#include <gshmem/device/machine_cpu.h>
+#include <gshmem/device/core/machine_cpu.h>
 #undef now_ns
 #undef pause
 #undef pause_far

@@ -1,5 +1,5 @@
 // Where registered memory goes, which of it device code knows, and what the account refuses.
-#include <gshmem/device/p2p.h>
+#include <gshmem/device/pe/p2p.h>
 
 #include "host/runtime/registered_memory.h"
 

@@ -1,5 +1,5 @@
-#include <gshmem/device/p2p.h>
-#include <gshmem/device/team.h>
+#include <gshmem/device/pe/p2p.h>
+#include <gshmem/device/pe/team.h>
 
 #include <catch2/catch.hpp>
 

@@ -150,7 +150,7 @@ Caps query_caps(const VerbsApi& api, ibv_context* context) {
   return caps;
 }
 
-/// The longest that device/wqe.h makes: with a payload of kInlineBytes.
+/// The longest that device/network/wqe.h makes: with a payload of kInlineBytes.
 constexpr std::uint32_t kWqeBytesMost = 256;
 
 void require_caps(const Caps& caps, const std::string& device) {

@@ -60,7 +60,7 @@ Nic::Limits Mlx5Nic::limits() const {
     limits.flags |= abi::kNicReadNeedsDump;
   }
   // The NIC recovers by the record. A host thread stores it before the doorbell (rdma-core
-  // providers/mlx5/qp.c, post_send_db), a kernel after it (device/queue.h, queue_ring).
+  // providers/mlx5/qp.c, post_send_db), a kernel after it (device/network/queue.h, queue_ring).
   if (!device_.caps.no_record) limits.flags |= abi::kNicReadsRecord;
   limits.registers = limits.first_use = true;
   limits.max_message = 1u << kLogMessageMax;

@@ -1,0 +1,339 @@
+// A burst: messages of a thread, or of the threads of a warp side by side, to one PE, with one
+// fence and one doorbell for as many as the caller likes. Its queue is that of a private context,
+// whose values and cursor it keeps in registers; so a message is three stores and some additions.
+// The protocol is that of post.h on an exclusive queue; only reservation and publication are for
+// many entries at a time. The public class is gshmem::Burst (include/gshmem/burst.hpp). Measured by
+// perftest/issue_cost.
+#pragma once
+
+#include "api.h"
+#include "../core/register_bounds.h"
+#include "../network/post.h"
+
+namespace gshmem::device {
+
+/// The entry of a thread that has nothing to say where others of its group have.
+struct IdleEntry {
+  template <class Image, class Keys>
+  GSHMEM_FN void fill(Image& image, const Keys&) const {
+    image.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
+  }
+};
+
+/// Waits until half of the queue is free from entry `next` on, and notes at the first use of the
+/// queue that it is used. Returns how many entries that is, the same to all threads of a group,
+/// which must go on alike (so they do not look how many there are); 0 if it had to end without,
+/// which is on record then.
+GSHMEM_OUTLINE std::uint32_t burst_room(const State* state, const QueueView* view,
+                                        std::uint64_t next) {
+  Wait wait;
+  begin_wait(wait, state, view, "burst");
+  if (next == 0) queue_note_used(wait);
+  if (wait.queue.number() == 0) queue_connect(wait);
+  if (!wait.good()) return post_report(wait) ? 1 : 0;
+  const std::uint32_t half = abi::QueueTraits::depth(state->nic.traits) / 2;
+  if (next <= half) return half;
+  wait_for(wait, Await::kRoom, next - half);
+  queue_await(wait);
+  return post_report(wait) ? half : 0;
+}
+
+// The slow parts of a Burst, out of line.
+template <class Burst>
+GSHMEM_OUTLINE void burst_put(Burst& burst, void* dest, const void* source, std::size_t bytes) {
+  burst.put_slowly(dest, source, bytes);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_put_word(Burst& burst, void* dest, std::uint64_t raw,
+                                   std::uint32_t bytes) {
+  burst.put_word_slowly(dest, raw, bytes);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_signal(Burst& burst, SignalUpdate update) {
+  burst.signal_slowly(update);
+}
+template <class Burst>
+GSHMEM_OUTLINE void burst_ring(Burst& burst) {
+  burst.ring();
+}
+
+/// Calls all of them: for the registers of relocatable code (fit.h).
+template <class Burst>
+struct BurstFit {
+  Burst* burst;
+  void* dest;
+  const void* source;
+  SignalUpdate update;
+};
+template <class Coop, class Burst>
+GSHMEM_FN int fit_burst(Coop, const BurstFit<Burst>& w) {
+  burst_put(*w.burst, w.dest, w.source, w.update.value);
+  burst_put_word(*w.burst, w.dest, w.update.value, w.update.op);
+  burst_signal(*w.burst, w.update);
+  burst_ring(*w.burst);
+  return 0;
+}
+
+/// Messages by a queue that nobody else uses as long as this lives. All threads of the group make
+/// each call, the first one rings. Where there is no such queue the calls are those of api.h.
+///
+/// Everything is in registers. What is rare is out of line and works on a copy in memory, which is
+/// taken over after it: a loop of puts then has one branch that is hardly ever taken, and nothing
+/// that lives across a call.
+template <class Coop>
+class Burst {
+ public:
+  /// `direct`: the calling thread may post to queues.
+  GSHMEM_FN Burst(Coop coop, const State& state, int pe, bool direct)
+      : coop_(coop), state_(&state), pe_(pe), heap_(state.heap) {
+    GSHMEM_FIT((&fit_burst<Coop, Burst>), Coop, BurstFit<Burst>);
+    if (!check_arguments(state, "Burst", ToPe{pe})) {
+      pe_ = kNobody;
+    } else if (direct && state.nic.queues && is_exclusive(state.nic.traits) &&
+               !is_mapped(state, pe)) {
+      open(state, nic::queue_index(state, pe, nic::Rail::kFirst));
+    }
+  }
+
+  /// A message of every thread that has one. It need not leave before ring().
+  GSHMEM_FN void put(void* dest, const void* source, Elements n) {
+    const bool good = check_arguments(*state_, "Burst::put_nbi", ToPe{pe_},
+                                      Symmetric{{"dest", dest, n}}, Local{{"source", source, n}});
+    const std::size_t bytes = good ? n.bytes() : 0;
+    if (coop_.any(!(is_simple(dest, source, bytes) && has_known_room(count())))) {
+      Burst copy = *this;
+      burst_put(copy, dest, source, bytes);
+      *this = copy;
+    } else {
+      post(bytes != 0, transfer(dest, source, bytes));
+    }
+  }
+  /// As put(), with up to 8 bytes that travel inside the entry.
+  GSHMEM_FN void put_word(void* dest, std::uint64_t raw, std::uint32_t bytes) {
+    if (!check_arguments(*state_, "Burst::p", ToPe{pe_}, Symmetric{{"dest", dest, {bytes, 1}}}))
+      bytes = 0;
+    if (coop_.any(!(is_simple(dest, bytes) && has_known_room(count())))) {
+      Burst copy = *this;
+      burst_put_word(copy, dest, raw, bytes);
+      *this = copy;
+    } else {
+      post(bytes != 0, word(dest, raw, bytes));
+    }
+  }
+  /// An update of 8 bytes by the first thread, after all messages of all threads. Rings.
+  GSHMEM_FN void signal(SignalUpdate update) {
+    Burst copy = *this;
+    burst_signal(copy, update);
+    *this = copy;
+  }
+  /// The NIC may begin with what was posted.
+  GSHMEM_FN void ring() {
+    if (pending_ == 0) return;
+    // The last thread's entry is the last WQE, which asks for the completion of all.
+    if (coop_.thread_rank() == coop_.size() - 1) {
+      store_entry_flags(place_.entries + ((next() - 1) & mask_) * 4, abi::kCqUpdate);
+    }
+    publish(1);
+  }
+  /// As ring(), out of line.
+  GSHMEM_FN void end() {
+    if (pending_ == 0) return;
+    Burst copy = *this;
+    burst_ring(copy);
+    pending_ = 0;
+  }
+
+  // What is rare, on the object in memory. By all threads of the group.
+
+  GSHMEM_FN void put_slowly(void* dest, const void* source, std::size_t bytes) {
+    if (!view_) {
+      if (bytes == 0 || pe_ == kNobody) return;
+      api::put_nbi({*state_, "Burst::put_nbi"}, LeanThread{}, dest, source, {bytes, 1}, pe_);
+    } else if (coop_.any(bytes != 0 && !is_simple(dest, source, bytes))) {
+      put_each(dest, source, bytes);
+    } else {
+      post_slowly(bytes != 0, transfer(dest, source, bytes));
+    }
+  }
+  GSHMEM_FN void put_word_slowly(void* dest, std::uint64_t raw, std::uint32_t bytes) {
+    if (view_ && coop_.any(bytes != 0 && !is_simple(dest, bytes))) {
+      put_each(dest, &raw, bytes);
+    } else if (view_) {
+      post_slowly(bytes != 0, word(dest, raw, bytes));
+    } else if (pe_ != kNobody) {
+      if (bytes == 1) store_word<std::uint8_t>(dest, raw);
+      if (bytes == 2) store_word<std::uint16_t>(dest, raw);
+      if (bytes == 4) store_word<std::uint32_t>(dest, raw);
+      if (bytes == 8) store_word<std::uint64_t>(dest, raw);
+    }
+  }
+  GSHMEM_FN void signal_slowly(SignalUpdate update) {
+    const api::Caller caller{*state_, "Burst::signal"};
+    if (pe_ == kNobody || !check_arguments(*state_, caller.name, SignalOp{update.op},
+                                           device::word("sig_addr", update.address)))
+      return;
+    if (view_) {
+      post_atomic(update);
+      return;
+    }
+    coop_.sync();
+    if (coop_.thread_rank() == 0) {
+      api::quiet(caller);
+      api::signal_op(caller, update, pe_);
+    }
+    coop_.sync();  // a quiet of the others covers the signal
+  }
+
+ private:
+  static constexpr int kNobody = -1;  ///< the PE of a burst that was begun by a mistake
+
+  GSHMEM_FN void open(const State& state, std::uint32_t index) {
+    view_ = state.nic.queues + index;
+    cursor_ = state.nic.cursors + index;
+    traits_ = state.nic.traits;
+    heap_bytes_ = state.heap_bytes;
+    most_ = state.nic.max_message;
+    const Queue queue(view_);
+    place_ = queue.place();
+    bells_ = queue.bells(place_.number);
+    local_key_ = queue.local_key();
+    mask_ = abi::QueueTraits::depth(traits_) - 1;
+    published_ = load_own(&cursor_->reserved);
+  }
+
+  template <class T>
+  GSHMEM_FN static T low(std::uint64_t raw) {
+    return static_cast<T>(raw);
+  }
+  /// An element of whatever alignment.
+  template <class T>
+  struct Bytes {
+    unsigned char byte[sizeof(T)];
+  };
+  template <class T>
+  GSHMEM_FN void store_word(void* dest, std::uint64_t raw) const {
+    api::p({*state_, "Burst::p"}, static_cast<Bytes<T>*>(dest), bits<Bytes<T>>(low<T>(raw)), pe_);
+  }
+  GSHMEM_FN std::uint32_t count() const { return static_cast<std::uint32_t>(coop_.size()); }
+  /// The low bits of the next entry's index.
+  GSHMEM_FN std::uint32_t next() const { return static_cast<std::uint32_t>(published_) + pending_; }
+  GSHMEM_FN std::uint64_t offset(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap_);
+  }
+  /// One entry, into a heap; of a group also nothing. (Never without a queue: `heap_bytes_` is 0.)
+  GSHMEM_FN bool is_simple(const void* dest, std::size_t bytes) const {
+    return (bytes == 0 && count() != 1) || (bytes != 0 && offset(dest) < heap_bytes_);
+  }
+  /// As above, from the heap here.
+  GSHMEM_FN bool is_simple(const void* dest, const void* source, std::size_t bytes) const {
+    const std::uint64_t local = offset(source);
+    const std::size_t more = count() == 1 ? bytes - 1 : bytes;
+    return (offset(dest) < heap_bytes_) & (more < most_) & (local < heap_bytes_) &
+           (bytes <= heap_bytes_ - local);
+  }
+  GSHMEM_FN OneEntry transfer(void* dest, const void* source, std::size_t bytes) const {
+    return transfer_entry(Opcode::kRdmaWrite, offset(dest), offset(source),
+                          static_cast<std::uint32_t>(bytes));
+  }
+  GSHMEM_FN OneEntry word(void* dest, std::uint64_t raw, std::uint32_t bytes) const {
+    return inline_entry(offset(dest), {{low<std::uint32_t>(raw), low<std::uint32_t>(raw >> 32), 0}},
+                        bytes);
+  }
+
+  GSHMEM_FN EntryStore store_at(std::uint32_t index, std::uint32_t flags) const {
+    return {place_.entries, mask_, index, place_.number, 0, flags};
+  }
+  /// An entry of every thread, where there is room.
+  template <class Entry>
+  GSHMEM_FN void post(bool is_message, const Entry& entry) {
+    EntryStore store = store_at(next() + static_cast<std::uint32_t>(coop_.thread_rank()), 0);
+    entry.fill(store, HeldKeys{local_key_, place_.remote_key});
+    if (count() != 1 && !is_message) {
+      IdleEntry{}.fill(store, HeldKeys{local_key_, place_.remote_key});
+    }
+    pending_ += count();
+  }
+  template <class Entry>
+  GSHMEM_FN void post_slowly(bool is_message, const Entry& entry) {
+    if ((count() == 1 && !is_message) || !has_room(count())) return;
+    post(is_message, entry);
+  }
+  /// What is no single entry goes the usual way, thread by thread, because the queue has one user
+  /// at a time.
+  GSHMEM_FN void put_each(void* dest, const void* source, std::size_t bytes) {
+    ring();
+    GSHMEM_NO_UNROLL
+    for (int rank = 0; rank < coop_.size(); ++rank) {
+      if (rank == coop_.thread_rank() && bytes != 0) {
+        nic::put(Thread{}, *state_, dest, source, bytes, pe_, nic::Reuse::kAtQuiet);
+      }
+      coop_.sync();
+    }
+    published_ = load_relaxed(&cursor_->reserved);
+    room_ = 0;
+  }
+  GSHMEM_FN void post_atomic(SignalUpdate update) {
+    if (!has_room(kMostAtomicEntries)) return;
+    const AmoOp op = update.op == GSHMEM_SIGNAL_SET ? AmoOp::kSet : AmoOp::kAdd;
+    WqeImage entries;
+    make_atomic(entries, Queue(view_), offset(update.address),
+                {op, sizeof(*update.address), update.value, 0}, kSink);
+    if (offset(update.address) >= heap_bytes_)
+      use_registered_key(entries, *state_, Queue(view_), KeyUse::kAtomic);
+    if (coop_.thread_rank() == 0) {
+      EntryStore store = store_at(next(), abi::kCqUpdate);
+      entries.fill(store, HeldKeys{local_key_, place_.remote_key});
+    }
+    pending_ += entries.entries();
+    publish(entries.entries());
+  }
+
+  GSHMEM_FN bool has_known_room(std::uint32_t entries) const { return pending_ + entries <= room_; }
+  GSHMEM_FN bool has_room(std::uint32_t entries) {
+    if (has_known_room(entries)) return true;
+    ring();
+    room_ = burst_room(state_, view_, published_);
+    if (place_.number == 0) place_.number = bells_.number = Queue(view_).number();
+    if (coop_.any(room_ == 0)) room_ = 0;
+    return room_ != 0;
+  }
+  /// What is pending, of which `tail` entries are the last WQE.
+  GSHMEM_FN void publish(std::uint32_t tail) {
+    coop_.sync();
+    if (coop_.thread_rank() == 0 && is_alone_on_queue()) {
+      queue_fence(traits_);
+      store_own(&cursor_->reserved, published_ + pending_);
+      queue_ring(bells_, traits_, next());
+      pass_own(cursor_, published_ + pending_, tail);
+    }
+    coop_.sync();  // a quiet of the others, or a later burst, sees what is stored here
+    published_ += pending_;
+    room_ -= pending_;
+    pending_ = 0;
+  }
+  /// Nothing was posted in between; else that is a fault, where checks are on.
+  GSHMEM_FN bool is_alone_on_queue() const {
+    if (!kChecks) return true;
+    const std::uint64_t reserved = load_own(&cursor_->reserved);
+    if (reserved == published_) return true;
+    return bad_argument(*state_, "Burst", "context", abi::Rule::kAloneBy, reserved, published_);
+  }
+
+  Coop coop_;
+  const State* state_;
+  int pe_;
+  const char* heap_;
+  const QueueView* view_ = nullptr;  ///< null: no queue of its own
+  QueueCursor* cursor_ = nullptr;
+  std::uint64_t heap_bytes_ = 0;
+  QueueEntries place_{};
+  QueueBells bells_{};
+  Be32 local_key_{};
+  std::uint32_t most_ = 0;  ///< bytes of an entry
+  std::uint32_t traits_ = 0, mask_ = 0;
+  std::uint64_t published_ = 0;  ///< entries, of all times
+  std::uint32_t pending_ = 0;    ///< entries after them
+  std::uint32_t room_ = 0;       ///< entries known to be free after them, pending ones included
+};
+
+}  // namespace gshmem::device

@@ -1,0 +1,294 @@
+// Reductions by words of the members' memory: what comes of each word, by which thread. Included by
+// collective.h and levels.h.
+#pragma once
+
+#include "reduction.h"
+#include "collective_check.h"
+
+namespace gshmem::device {
+
+/// PE `pe` is reached by load and store: PEs that map nobody reach themselves.
+GSHMEM_FN bool is_near(const State& state, int pe) {
+  return pe == state.my_pe || is_mapped(state, pe);
+}
+
+/// An element of member i; and one to it. Out of line, for the registers of the loops.
+template <class W>
+GSHMEM_OUTLINE W take_element(const TeamCall& call, const W* source, int i) {
+  return g(*call.state, source, team_pe(*call.team, i));
+}
+template <class W>
+GSHMEM_OUTLINE void give_element(const TeamCall& call, W* dest, W value, int i) {
+  p(*call.state, dest, value, team_pe(*call.team, i));
+}
+
+/// What a scan keeps in local memory, for the registers of what it calls.
+template <class W>
+struct ScanWork {
+  std::size_t at, end;
+  W sum;
+  int i;
+};
+/// Words [first, end) of the arrays, from all members and to them, by all threads of the group. One
+/// by one: what FarWords does would take one register too many here.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void scan_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+                          std::size_t end) {
+  const auto source = [&](std::size_t at) { return static_cast<const W*>(call.source) + at; };
+  const auto dest = [&](std::size_t at) { return static_cast<W*>(call.dest) + at; };
+  ScanWork<W> work{first + static_cast<std::size_t>(coop.thread_rank()), end, {}, 0};
+  GSHMEM_NO_UNROLL
+  for (; work.at < work.end; work.at += static_cast<std::size_t>(coop.size())) {
+    GSHMEM_NO_UNROLL
+    for (work.i = 0; work.i < call.team->n_pes; ++work.i) {
+      const W more = take_element(call, source(work.at), work.i);
+      keep_in_memory(work);
+      const W before = work.sum;
+      work.sum = work.i == 0 ? more : reducer(before, more);
+      if constexpr (kResult == Result::kExclusive)
+        give_element(call, dest(work.at), work.i == 0 ? W{} : before, work.i);
+      if constexpr (kResult == Result::kInclusive)
+        give_element(call, dest(work.at), work.sum, work.i);
+      keep_in_memory(work);
+    }
+  }
+}
+
+/// A thread's words of a reduction between members of which some are far: in turns as many as a
+/// half of a scratch slot holds, so that a member's come by one READ. In the other half they are
+/// combined. In memory, for the registers of what it calls.
+template <class W>
+struct FarWords {
+  static constexpr std::size_t kMost = sizeof(abi::ScratchSlot::data) / 2 / sizeof(W);
+  const TeamCall* call;
+  abi::ScratchSlot* slot;
+  std::size_t at, n;             ///< of this turn
+  std::size_t end, each, apart;  ///< of all turns; words of one, and from one to the next
+  int i;
+  GSHMEM_FN W* sum() const { return reinterpret_cast<W*>(slot->data); }
+  GSHMEM_FN W* landing() const { return sum() + kMost; }
+  GSHMEM_FN int pe() const { return team_pe(*call->team, i); }
+  GSHMEM_FN std::uint32_t bytes() const { return static_cast<std::uint32_t>(n * sizeof(W)); }
+  GSHMEM_FN bool is_member() const { return i < call->team->n_pes; }
+};
+template <class W>
+GSHMEM_OUTLINE bool next_turn(FarWords<W>& words) {
+  if (words.n != 0) words.at += words.apart;
+  if (words.at >= words.end) return false;
+  words.n = words.end - words.at < words.each ? words.end - words.at : words.each;
+  words.i = 0;
+  return true;
+}
+template <class W>
+GSHMEM_FN void copy_words(W* to, const W* from, std::size_t n) {
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < n; ++k) store_relaxed(to + k, load_relaxed(from + k));
+}
+/// Those of member `i` land in the slot.
+template <class W>
+GSHMEM_OUTLINE void take_words(const FarWords<W>& words) {
+  const State& state = *words.call->state;
+  const W* const source = static_cast<const W*>(words.call->source) + words.at;
+  const int pe = words.pe();
+  if (is_near(state, pe))
+    return copy_words(words.landing(), peer_address(state, source, pe), words.n);
+  nic::move_value(state, nic::Operation::kGet, source, words.landing(), words.bytes(), pe);
+}
+/// What is combined goes to member `i`.
+template <class W>
+GSHMEM_OUTLINE void give_words(const FarWords<W>& words) {
+  const State& state = *words.call->state;
+  W* const dest = static_cast<W*>(words.call->dest) + words.at;
+  const int pe = words.pe();
+  if (is_near(state, pe)) return copy_words(peer_address(state, dest, pe), words.sum(), words.n);
+  nic::move_value(state, nic::Operation::kPut, dest, words.sum(), words.bytes(), pe);
+}
+template <class W>
+GSHMEM_OUTLINE void keep_words(const FarWords<W>& words) {
+  copy_words(static_cast<W*>(words.call->dest) + words.at, words.sum(), words.n);
+}
+template <class W, class Reducer>
+GSHMEM_OUTLINE void combine_words(const FarWords<W>& words, Reducer reducer) {
+  W* const sum = words.sum();
+  GSHMEM_NO_UNROLL
+  for (std::size_t k = 0; k < words.n; ++k) {
+    const W word = load_relaxed(words.landing() + k);
+    store_relaxed(sum + k, words.i == 0 ? word : reducer(load_relaxed(sum + k), word));
+  }
+}
+template <Result kResult, class W, class Reducer>
+GSHMEM_OUTLINE void combine_turn(FarWords<W>& words, Reducer reducer) {
+  GSHMEM_NO_UNROLL
+  for (; words.is_member(); ++words.i) {
+    take_words(words);
+    keep_in_memory(words);
+    combine_words(words, reducer);
+    keep_in_memory(words);
+  }
+  if constexpr (kResult == Result::kForOne) keep_words(words);
+  if constexpr (kResult == Result::kForAll) {
+    GSHMEM_NO_UNROLL
+    for (words.i = 0; words.is_member(); ++words.i) {
+      give_words(words);
+      keep_in_memory(words);
+    }
+  }
+}
+template <class W, class Coop>
+GSHMEM_OUTLINE void plan_far_words(Coop coop, FarWords<W>& words, const TeamCall& call,
+                                   std::size_t first, std::size_t end) {
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  const std::size_t share = (end - first + width - 1) / width;
+  words.call = &call;
+  words.each = share < FarWords<W>::kMost ? share : FarWords<W>::kMost;
+  words.at = first + static_cast<std::size_t>(coop.thread_rank()) * words.each;
+  words.n = 0;
+  words.end = end;
+  words.apart = width * words.each;
+}
+/// The slot stays taken after a failure: a late READ may still write there.
+template <class W>
+GSHMEM_OUTLINE void end_far_words(const FarWords<W>& words) {
+  if (load_acquire(&words.call->state->control->stop) == 0) nic::free_scratch(words.slot);
+}
+/// Words [first, end) of a reduction between members of which some are far: those that all map each
+/// other have reduce_in_rounds.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_OUTLINE void reduce_far_words(Coop coop, const TeamCall& call, Reducer reducer,
+                                     std::size_t first, std::size_t end) {
+  FarWords<W> words;
+  plan_far_words(coop, words, call, first, end);
+  keep_in_memory(words);
+  if (words.at >= words.end) return;
+  words.slot = nic::claim_or_report(words.call->state);
+  if (!words.slot) return;
+  GSHMEM_NO_UNROLL
+  while (next_turn(words)) {
+    combine_turn<kResult>(words, reducer);
+    keep_in_memory(words);
+  }
+  end_far_words(words);
+}
+/// As either of them. The group must meet before anyone uses what comes of it.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_words(Coop coop, const TeamCall& call, Reducer reducer, std::size_t first,
+                            std::size_t end) {
+  if constexpr (kResult == Result::kInclusive || kResult == Result::kExclusive) {
+    scan_words<kResult, W>(coop, call, reducer, first, end);
+  } else {
+    reduce_far_words<kResult, W>(coop, call, reducer, first, end);
+  }
+  meet_lanes(coop);
+}
+
+/// A member's share of `count`: all of it, or of those of all members, of which the first ones have
+/// one more where it does not come out even.
+struct Share {
+  std::size_t first, end;
+  GSHMEM_FN Share(Result result, std::size_t count, const abi::Team& team) : first(0), end(count) {
+    if (result == Result::kForOne) return;
+    const std::size_t n = static_cast<std::size_t>(team.n_pes);
+    const std::size_t me = static_cast<std::size_t>(team.my_pe), more = count % n;
+    first = count / n * me + (me < more ? me : more);
+    end = first + count / n + (me < more ? 1 : 0);
+  }
+};
+
+/// By words of 16 bytes as far as the arrays allow: so many of them.
+GSHMEM_FN std::size_t wide_words(const TeamCall& call) {
+  const std::uintptr_t both =
+      reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
+  return both % sizeof(Word16) == 0 ? call.bytes / sizeof(Word16) : 0;
+}
+template <class W>
+inline constexpr std::size_t kLanes = sizeof(Word16) / sizeof(W);
+
+/// First all words of 16 bytes, then the elements of W that are left.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_by_words(Coop coop, const TeamCall& call, Reducer reducer) {
+  std::size_t wide = wide_words(call);
+  const Share mine(kResult, wide, *call.team);
+  reduce_words<kResult, Word16>(coop, call, reducer, mine.first, mine.end);
+  keep_in_memory(wide);
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  reduce_words<kResult, W>(coop, call, reducer, first + rest.first, first + rest.end);
+}
+
+/// Words that a thread takes in rounds: its first one, where all end, and from round to round.
+struct WordRounds {
+  std::size_t at, end, step;
+};
+/// Those of a thread where all members map each other. A tile is four words of every lane of a
+/// warp: what one has in flight of a member, at places that the compiler knows.
+struct MappedRounds {
+  WordRounds tiles, words, elements;
+};
+inline constexpr int kTileWords = 4;
+template <class Coop>
+inline constexpr int kTileLanes = std::is_same_v<Coop, Thread> ? 1 : 32;
+
+/// Lanes of a warp that is not whole have no tiles. In memory, for the registers of the caller.
+template <Result kResult, class W, class Coop>
+GSHMEM_OUTLINE void plan_rounds(Coop coop, const TeamCall& call, MappedRounds& plan) {
+  constexpr std::size_t kLane = kTileLanes<Coop>, kTile = kTileWords * kLane;
+  const std::size_t rank = static_cast<std::size_t>(coop.thread_rank());
+  const std::size_t width = static_cast<std::size_t>(coop.size()), warps = width / kLane;
+  const std::size_t wide = wide_words(call);
+  const Share mine(kResult, wide, *call.team);
+  const std::size_t tiled = warps == 0 ? 0 : (mine.end - mine.first) / kTile * kTile;
+  plan.tiles = {mine.first + rank / kLane * kTile + rank % kLane,
+                mine.first + (rank / kLane < warps ? tiled : 0), warps * kTile};
+  plan.words = {mine.first + tiled + rank, mine.end, width};
+  const std::size_t first = wide * kLanes<W>;
+  const Share rest(kResult, call.bytes / sizeof(W) - first, *call.team);
+  plan.elements = {first + rest.first + rank, first + rest.end, width};
+  keep_in_memory(plan);
+}
+
+/// kAtOnce words of every round, kApart from each other, combined for all or for this member. The
+/// first member's come before the loop: an array that is only set under a condition would keep its
+/// registers in all of the kernel.
+template <Result kResult, int kAtOnce, int kApart, class W, class Reducer>
+GSHMEM_OUTLINE void reduce_rounds(const TeamCall& call, Reducer reducer, WordRounds& rounds) {
+  GSHMEM_NO_UNROLL
+  for (; rounds.at < rounds.end; rounds.at += rounds.step) {
+    const auto load = [&](W(&word)[kAtOnce], int i) {
+      const W* const from = peer_address(
+          *call.state, static_cast<const W*>(call.source) + rounds.at, team_pe(*call.team, i));
+      for (int k = 0; k < kAtOnce; ++k) word[k] = load_relaxed(from + k * kApart);
+    };
+    const auto store = [&](const W(&word)[kAtOnce], int pe) {
+      W* const to = peer_address(*call.state, static_cast<W*>(call.dest) + rounds.at, pe);
+      for (int k = 0; k < kAtOnce; ++k) store_relaxed(to + k * kApart, word[k]);
+    };
+    W sum[kAtOnce], more[kAtOnce];
+    load(sum, 0);
+    GSHMEM_NO_UNROLL
+    for (int i = 1; i < call.team->n_pes; ++i) {
+      load(more, i);
+      for (int k = 0; k < kAtOnce; ++k) sum[k] = reducer(sum[k], more[k]);
+    }
+    if constexpr (kResult == Result::kForOne) {
+      store(sum, call.state->my_pe);
+    } else {
+      GSHMEM_NO_UNROLL
+      for (int i = 0; i < call.team->n_pes; ++i) store(sum, team_pe(*call.team, i));
+    }
+    keep_in_memory(rounds);
+  }
+}
+
+/// As reduce_by_words with the result for all or for one, where all members map each other. The
+/// group must meet before anyone uses what comes of it.
+template <Result kResult, class W, class Coop, class Reducer>
+GSHMEM_FN void reduce_in_rounds(Coop coop, const TeamCall& call, Reducer reducer) {
+  MappedRounds plan;
+  plan_rounds<kResult, W>(coop, call, plan);
+  reduce_rounds<kResult, kTileWords, kTileLanes<Coop>, Word16>(call, reducer, plan.tiles);
+  reduce_rounds<kResult, 1, 1, Word16>(call, reducer, plan.words);
+  reduce_rounds<kResult, 1, 1, W>(call, reducer, plan.elements);
+  meet_lanes(coop);
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,306 @@
+// Collectives in two levels, for teams whose members are in domains of one size, on several hosts:
+// PEs of a domain map each other, all others are reached by the network. Bytes cross the network
+// once for a domain, not once for a member, and every member's NIC carries a part of them:
+// - broadcast: the root's domain shares the pieces, each member sends one to its counterparts, the
+//   members with its number in other domains, and these give it to their neighbours;
+// - fcollect: every member sends its part to its counterparts, which give it to theirs;
+// - reduce: member l of a domain combines piece l of its neighbours; the counterparts combine that
+//   piece across, by sub-pieces; each gives it to its neighbours. A NIC sends 2 (H - 1) / H of a
+//   piece, for H domains.
+// In an alltoall no byte goes to two members of a domain, and it stays as it is, as do collects and
+// scans.
+//
+// All members combine each element in the same order: that of a domain's members, then that of the
+// domains. So they get the same bits, and the same team gets them again; those of one level may
+// differ.
+#pragma once
+
+#include "combine.h"
+#include "../ops/order.h"
+#include "collective_check.h"
+
+namespace gshmem::device {
+
+/// A team as a table: a row has the members of a domain, a column those with the same number in
+/// their domains. This member's row and column, as teams. In memory, as all that the steps of a
+/// call share: a register that is held over the calls of a step is one more for the kernel.
+struct Levels {
+  abi::Team inside, across;  ///< of which the members, their numbers and the handle count
+  int inner_stride, outer_stride;
+  GSHMEM_FN int domain_of(int member) const { return member / outer_stride % across.n_pes; }
+  /// The member of this column in domain `h`.
+  GSHMEM_FN int member_of(int h) const { return h * outer_stride + inside.my_pe * inner_stride; }
+};
+GSHMEM_OUTLINE void find_levels(Levels& levels, const abi::Team& team) {
+  const auto part_of = [&](int first, int distance, int n, int me) {
+    return abi::Team{team.members,
+                     team.start + first * team.stride,
+                     distance * team.stride,
+                     n,
+                     me,
+                     team.handle,
+                     0};
+  };
+  const int inner = team.inner, domains = team.n_pes / inner, to_next = team.inner_stride;
+  const int to_next_domain = to_next == 1 ? inner : 1;
+  const int l = team.my_pe / to_next % inner, h = team.my_pe / to_next_domain % domains;
+  levels.inner_stride = to_next;
+  levels.outer_stride = to_next_domain;
+  levels.inside = part_of(h * to_next_domain, to_next, inner, l);
+  levels.across = part_of(l * to_next, to_next_domain, domains, h);
+}
+
+/// An array in parts by whole units, which differ by one unit; the last one has the rest, too.
+struct Cut {
+  std::size_t bytes, unit, parts, each, more;
+  Cut() = default;
+  GSHMEM_FN Cut(std::size_t all_bytes, std::size_t unit_bytes, int n_parts)
+      : bytes(all_bytes),
+        unit(unit_bytes),
+        parts(static_cast<std::size_t>(n_parts)),
+        each(bytes / unit / parts),
+        more(bytes / unit % parts) {}
+  GSHMEM_FN std::size_t at(int part) const {
+    const std::size_t i = static_cast<std::size_t>(part);
+    return i == parts ? bytes : (i * each + (i < more ? i : more)) * unit;
+  }
+  /// Bytes that no part exceeds.
+  GSHMEM_FN std::size_t most() const { return (each + 2) * unit; }
+};
+
+/// `what.dest` is to go to the same place of all of `to`.
+GSHMEM_FN void set_in_place(TeamCall& what, char* dest, std::size_t bytes, const abi::Team& to) {
+  what.dest = dest;
+  what.source = dest;
+  what.bytes = bytes;
+  what.team = &to;
+  keep_in_memory(what);
+}
+
+struct FcollectLevels {
+  Levels levels;
+  TeamCall what;
+  char* dest;
+  int h;
+  GSHMEM_FN char* part_of(int domain) const {
+    return part(dest, levels.member_of(domain), what.bytes);
+  }
+};
+/// What domain `work.h` has given goes on to this member's row.
+template <class Coop>
+GSHMEM_FN void give_part(Coop coop, FcollectLevels& work) {
+  set_in_place(work.what, work.part_of(work.h), work.what.bytes, work.levels.inside);
+  give_to_members(coop, work.what);
+}
+GSHMEM_OUTLINE bool next_domain(FcollectLevels& work) {
+  work.h += work.h + 1 == work.levels.across.my_pe ? 2 : 1;
+  return work.h < work.levels.across.n_pes;
+}
+GSHMEM_OUTLINE void find_fcollect_levels(FcollectLevels& work, const TeamCall& call) {
+  find_levels(work.levels, *call.team);
+  work.what = call;
+  work.what.team = &work.levels.across;
+  work.dest = static_cast<char*>(call.dest);
+  work.h = work.levels.across.my_pe;
+  work.what.dest = work.part_of(work.h);
+}
+template <class Coop>
+GSHMEM_OUTLINE int fcollect_in_levels(Coop coop, const TeamCall& call) {
+  FcollectLevels work;
+  find_fcollect_levels(work, call);
+  give_to_members(coop, work.what);
+  give_part(coop, work);
+  const int status = end_collective(coop, work.what);
+  if (status != 0) return status;
+  work.h = -1;
+  keep_in_memory(work);
+  GSHMEM_NO_UNROLL
+  while (next_domain(work)) give_part(coop, work);
+  return end_collective(coop, work.what);
+}
+
+struct BroadcastLevels {
+  Levels levels;
+  abi::Team one;  ///< of the root's row, in turn
+  TeamCall what;
+  Cut cut;
+  char* dest;
+  const void* source;
+  int l;
+  bool is_near_root;
+};
+GSHMEM_FN void set_my_piece(BroadcastLevels& work, const abi::Team& to) {
+  const int l = work.levels.inside.my_pe;
+  set_in_place(work.what, work.dest + work.cut.at(l), work.cut.at(l + 1) - work.cut.at(l), to);
+}
+GSHMEM_OUTLINE void find_broadcast_levels(BroadcastLevels& work, const TeamCall& call, int root) {
+  find_levels(work.levels, *call.team);
+  work.what = call;
+  work.cut = Cut(call.bytes, sizeof(Word16), call.team->inner);
+  work.dest = static_cast<char*>(call.dest);
+  work.source = call.source;
+  work.l = 0;
+  work.is_near_root = work.levels.domain_of(root) == work.levels.across.my_pe;
+  work.one = work.levels.inside;
+  work.one.n_pes = call.team->my_pe == root ? 1 : 0;
+  work.one.my_pe = 0;
+  keep_in_memory(work);
+}
+/// Of the root: piece `work.l` goes to that member of its row.
+template <class Coop>
+GSHMEM_OUTLINE void give_piece(Coop coop, BroadcastLevels& work) {
+  const std::size_t first = work.cut.at(work.l);
+  set_in_place(work.what, work.dest + first, work.cut.at(work.l + 1) - first, work.one);
+  work.what.source = part(work.source, 1, first);
+  give_to_members(coop, work.what);
+  work.one.start += work.one.stride;
+  ++work.l;
+  keep_in_memory(work);
+}
+template <class Coop>
+GSHMEM_OUTLINE int broadcast_in_levels(Coop coop, const TeamCall& call, int root) {
+  BroadcastLevels work;
+  find_broadcast_levels(work, call, root);
+  GSHMEM_NO_UNROLL
+  while (work.l < work.levels.inside.n_pes) give_piece(coop, work);
+  int status = meet_members(coop, work.what);
+  if (status != 0) return status;
+  if (work.is_near_root) {
+    set_my_piece(work, work.levels.across);
+    give_to_members(coop, work.what);
+  }
+  status = end_collective(coop, work.what);
+  if (status != 0) return status;
+  set_my_piece(work, work.levels.inside);
+  give_to_members(coop, work.what);
+  return end_collective(coop, work.what);
+}
+
+/// A reduction's array, for members of the width `bytes`. Sub-piece h of piece l is part l * H + h:
+/// member l of domain h combines it across.
+GSHMEM_FN Cut reduce_cut(const TeamCall& call, std::size_t bytes) {
+  const std::uintptr_t both =
+      reinterpret_cast<std::uintptr_t>(call.dest) | reinterpret_cast<std::uintptr_t>(call.source);
+  return {call.bytes, both % sizeof(Word16) == 0 ? sizeof(Word16) : bytes, call.team->n_pes};
+}
+/// Whether the array has room for sub-pieces to land. All members answer alike.
+GSHMEM_OUTLINE bool has_room(const TeamCall& call, std::size_t element_bytes) {
+  const Cut cut = reduce_cut(call, element_bytes);
+  const std::size_t inner = static_cast<std::size_t>(call.team->inner);
+  const std::size_t domains = cut.parts / inner;
+  return (domains - 1) * cut.most() <= inner / 2 * domains * cut.each * cut.unit;
+}
+
+/// Of a reduction: this member's piece for its row, and of that the sub-piece for its column, both
+/// to be combined in `dest`. Sub-pieces of other domains land in `dest` beside the piece, on the
+/// side that has more pieces: half of the others at least.
+struct ReduceLevels {
+  Levels levels;
+  TeamCall piece, sub_piece;
+  char* landing;
+  std::size_t step;  ///< from one that has landed to the next
+  bool wide;         ///< all begin at multiples of 16 bytes
+  /// That of domain `h`.
+  GSHMEM_FN char* landed(int h) const {
+    const int me = levels.across.my_pe;
+    if (h == me) return static_cast<char*>(sub_piece.dest);
+    return landing + static_cast<std::size_t>(h < me ? h : h - 1) * step;
+  }
+};
+GSHMEM_OUTLINE void find_reduce_levels(ReduceLevels& work, const TeamCall& call,
+                                       std::size_t element_bytes) {
+  const Cut cut = reduce_cut(call, element_bytes);
+  find_levels(work.levels, *call.team);
+  const int domains = work.levels.across.n_pes, inner = work.levels.inside.n_pes;
+  const int l = work.levels.inside.my_pe, first = l * domains,
+            own = first + work.levels.across.my_pe;
+  char* const dest = static_cast<char*>(call.dest);
+  work.piece = {call.state,
+                call.name,
+                &work.levels.inside,
+                dest + cut.at(first),
+                part(call.source, 1, cut.at(first)),
+                cut.at(first + domains) - cut.at(first)};
+  work.sub_piece = {call.state,         call.name,          &work.levels.across,
+                    dest + cut.at(own), dest + cut.at(own), cut.at(own + 1) - cut.at(own)};
+  work.landing = dest + (l < inner - l ? cut.at(first + domains) : 0);
+  work.step = cut.most();
+  work.wide = cut.unit == sizeof(Word16);
+}
+
+template <class Coop>
+GSHMEM_OUTLINE void take_sub_pieces(Coop coop, const ReduceLevels& work) {
+  for_members(work.levels.across, [&](int h, int pe) {
+    if (h == work.levels.across.my_pe) return;
+    get_nbi(giver(coop), *work.piece.state, work.landed(h), work.sub_piece.dest,
+            work.sub_piece.bytes, pe);
+  });
+  quiet(coop, *work.piece.state);
+}
+/// Words [first, end) of the sub-piece, two of a domain in flight; what comes of them takes their
+/// place.
+template <class W, class Coop, class Reducer>
+GSHMEM_OUTLINE void combine_landed(Coop coop, const ReduceLevels& work, Reducer reducer,
+                                   std::size_t first, std::size_t end) {
+  const std::size_t width = static_cast<std::size_t>(coop.size());
+  GSHMEM_NO_UNROLL
+  for (std::size_t at = first + static_cast<std::size_t>(coop.thread_rank()); at < end;
+       at += 2 * width) {
+    const std::size_t next = at + width < end ? width : 0;
+    const auto load = [&](W(&word)[2], int h) {
+      const W* const from = reinterpret_cast<const W*>(work.landed(h)) + at;
+      word[0] = load_relaxed(from);
+      word[1] = load_relaxed(from + next);
+    };
+    W sum[2], more[2];
+    load(sum, 0);  // as in reduce_rounds
+    GSHMEM_NO_UNROLL
+    for (int h = 1; h < work.levels.across.n_pes; ++h) {
+      load(more, h);
+      for (int k = 0; k < 2; ++k) sum[k] = reducer(sum[k], more[k]);
+    }
+    W* const to = static_cast<W*>(work.sub_piece.dest) + at;
+    store_relaxed(to, sum[0]);
+    if (next != 0) store_relaxed(to + next, sum[1]);
+  }
+  meet_lanes(coop);
+}
+/// By words of 16 bytes as far as the arrays allow, then by elements of W.
+template <class W, class Coop, class Reducer>
+GSHMEM_OUTLINE void combine_sub_pieces(Coop coop, const ReduceLevels& work, Reducer reducer) {
+  std::size_t wide = work.wide ? work.sub_piece.bytes / sizeof(Word16) : 0;
+  keep_in_memory(wide);
+  combine_landed<Word16>(coop, work, reducer, 0, wide);
+  if constexpr (sizeof(W) < sizeof(Word16))
+    combine_landed<W>(coop, work, reducer, wide * kLanes<W>, work.sub_piece.bytes / sizeof(W));
+}
+
+/// When this member's piece of its row is combined: the result for all. Every piece of `dest` that
+/// is not this member's is written to by a neighbour at last, and until then takes sub-pieces of
+/// other domains. Where it is `source`, that neighbour has read it before.
+template <class W, class Coop, class Reducer>
+GSHMEM_OUTLINE int reduce_across(Coop coop, ReduceLevels& work, Reducer reducer) {
+  int status = meet_members(coop, work.piece);
+  if (status != 0) return status;
+  take_sub_pieces(coop, work);
+  combine_sub_pieces<W>(coop, work, reducer);
+  give_to_members(coop, work.sub_piece);
+  status = end_collective(coop, work.piece);
+  if (status != 0) return status;
+  work.piece.source = work.piece.dest;
+  give_to_members(coop, work.piece);
+  return end_collective(coop, work.piece);
+}
+
+/// Of an array that has room.
+template <class W, class Coop, class Reducer>
+GSHMEM_OUTLINE int reduce_in_levels(Coop coop, const TeamCall& call, Reducer reducer) {
+  const int status = meet_members(coop, call);
+  if (status != 0) return status;
+  ReduceLevels work;
+  find_reduce_levels(work, call, sizeof(W));
+  reduce_in_rounds<Result::kForOne, W>(coop, work.piece, reducer);
+  return reduce_across<W>(coop, work, reducer);
+}
+
+}  // namespace gshmem::device

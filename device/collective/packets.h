@@ -1,0 +1,362 @@
+// Collectives of few bytes between members that map each other, with flags in the data: every
+// member stores what it gives to others as packets of 8 bytes of data, and waits until each packet
+// that it is to get has the flag of this call. One way over the wire, no sync.
+//
+// Ordering. A packet is stored and loaded by one access of 16 bytes. Each half is 4 bytes of data
+// and a flag, in an aligned word of 8 bytes, which no access tears: relaxed stores and loads do,
+// and no fence. A GPU begins no store before the branch on a load before it is decided; on the CPU
+// store_flag releases and load_poll acquires.
+//
+// Two buffers suffice, for even and odd numbers of calls. Every member sends packets to every one,
+// itself included. A member that begins call n + 2 has got all packets of call n + 1. Their senders
+// had got those of call n before they sent any of n + 1. So nobody reads the packets of n any more
+// when those of n + 2 come to the same place. In a broadcast those who give nothing send a packet
+// of no data. Calls of no bytes cannot be made so.
+//
+// A flag has 31 bits of the number of its call. Packets of calls 2^31 earlier may be where shorter
+// calls have not been since: before flags come again, each buffer is cleared (clear_packets).
+#pragma once
+
+#include "collective_check.h"
+
+namespace gshmem::device {
+
+/// The packets of one call: from member i those at i * each, at the same place of every heap.
+struct Packets {
+  Word16* here;
+  std::uint32_t flag, each;  ///< each: from one member for one other
+  GSHMEM_FN Word16* of(std::uint32_t member) const { return here + member * std::size_t{each}; }
+};
+GSHMEM_FN Word16* packets_of(const TeamCall& call, std::uint32_t number) {
+  return reinterpret_cast<Word16*>(call.state->heap + call.state->heap_bytes) +
+         (std::size_t{team_index(call.team->handle)} * 2 + number % 2) * abi::kPackets;
+}
+inline constexpr std::uint32_t kPacketFlag = 1u << 31;  ///< set in each: none is 0
+inline constexpr std::size_t kPieceBytes = abi::kPacketData;
+static_assert(sizeof(Word16) == abi::kPacketBytes);
+GSHMEM_FN Word16 packet_of(std::uint32_t flag, std::uint64_t data) {
+  return {static_cast<std::uint32_t>(data), flag, static_cast<std::uint32_t>(data >> 32), flag};
+}
+GSHMEM_FN bool has_flag(Word16 packet, std::uint32_t flag) {
+  return packet.y == flag && packet.w == flag;
+}
+GSHMEM_FN std::uint64_t data_of(Word16 packet) { return std::uint64_t{packet.z} << 32 | packet.x; }
+
+/// Data of a packet: `left` bytes and at most 8, of any alignment.
+GSHMEM_FN std::uint64_t load_piece(const char* from, std::size_t left) {
+  const bool aligned = is_aligned<std::uint32_t>(from);
+  std::uint64_t piece = 0;
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+    if (aligned && left - i >= 4) {
+      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint32_t*>(from + i))}
+               << 8 * i;
+      i += 4;
+    } else {
+      piece |= std::uint64_t{load_relaxed(reinterpret_cast<const std::uint8_t*>(from + i))}
+               << 8 * i;
+      ++i;
+    }
+  }
+  return piece;
+}
+GSHMEM_FN void store_piece(char* to, std::uint64_t piece, std::size_t left) {
+  if (left >= kPieceBytes && is_aligned<std::uint64_t>(to))
+    return store_relaxed(reinterpret_cast<std::uint64_t*>(to), piece);
+  const bool aligned = is_aligned<std::uint32_t>(to);
+  GSHMEM_NO_UNROLL
+  for (std::size_t i = 0; i < kPieceBytes && i < left;) {
+    if (aligned && left - i >= 4) {
+      store_relaxed(reinterpret_cast<std::uint32_t*>(to + i),
+                    static_cast<std::uint32_t>(piece >> 8 * i));
+      i += 4;
+    } else {
+      store_relaxed(reinterpret_cast<std::uint8_t*>(to + i),
+                    static_cast<std::uint8_t>(piece >> 8 * i));
+      ++i;
+    }
+  }
+}
+
+/// A packet, and whose it is.
+struct PacketPlace {
+  std::uint32_t member, packet;
+};
+/// Those of a thread, in turns, without a division: a member has as many numbers as the power of
+/// two that holds its packets. Lanes of a warp do all turns of the warp: who has no packet in a
+/// turn repeats another one. (Lanes that part are slower.)
+class PacketWalk {
+ public:
+  template <class Coop>
+  GSHMEM_FN PacketWalk(Coop coop, std::uint32_t each, int members)
+      : last_{static_cast<std::uint32_t>(members) - 1, each - 1},
+        bits_(highest_bit(2 * each - 1)),
+        width_(static_cast<std::uint32_t>(coop.size())),
+        first_(first_of_warp(coop)),
+        lane_(static_cast<std::uint32_t>(coop.thread_rank()) - first_) {}
+  /// The warp has a turn.
+  GSHMEM_FN bool more() const { return first_ <= (last_.member << bits_) + last_.packet; }
+  GSHMEM_FN PacketPlace next() {
+    const std::uint32_t at = first_ + lane_;
+    const std::uint32_t member = at >> bits_, packet = at - (member << bits_);
+    first_ += width_;
+    return {member < last_.member ? member : last_.member,
+            packet < last_.packet ? packet : last_.packet};
+  }
+  /// `kCount` at once. How many of them are in turns of the warp.
+  template <int kCount>
+  GSHMEM_FN int next(PacketPlace (&at)[kCount]) {
+    int count = 0;
+    for (int k = 0; k < kCount; ++k) {
+      if (more()) ++count;
+      at[k] = next();
+    }
+    return count;
+  }
+
+ private:
+  PacketPlace last_;
+  std::uint32_t bits_, width_, first_, lane_;
+};
+
+/// Packets that each thread of a group sends, and awaits, at a time. One in a block: its packets
+/// come together, and asking for less is faster. Two take all registers that there are.
+template <class Coop>
+inline constexpr int kAtOnce = std::is_same_v<Coop, Block> ? 1 : 2;
+
+/// To all members the same of `source`, or to each its part.
+enum class Give { kWhole, kParts };
+
+/// kAligned: all data are whole words of 4 bytes.
+template <Give kGive, bool kAligned, class Coop>
+GSHMEM_FN void send_pieces(Coop coop, const TeamCall& call, Packets packets) {
+  const abi::Team& team = *call.team;
+  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  PacketWalk walk(coop, packets.each, team.n_pes);
+  constexpr int kCount = kAligned ? kAtOnce<Coop> : 1;
+  PacketPlace at[kCount];
+  GSHMEM_NO_UNROLL
+  while (walk.more()) {
+    const int count = walk.next(at);
+    std::uint64_t piece[kCount];
+    for (int k = 0; k < kCount; ++k) {
+      const int parts = kGive == Give::kParts ? static_cast<int>(at[k].member) - team.my_pe : 0;
+      const std::size_t first = at[k].packet * kPieceBytes;
+      const char* const from = part(call.source, parts, call.bytes) + first;
+      if constexpr (kAligned) {
+        const auto* const source = reinterpret_cast<const std::uint32_t*>(from);
+        const std::uint32_t low = load_relaxed(source);
+        const std::uint32_t high = first + 4 < call.bytes ? load_relaxed(source + 1) : 0;
+        piece[k] = std::uint64_t{high} << 32 | low;
+      } else {
+        piece[k] = load_piece(from, call.bytes - first);
+      }
+    }
+    for (int k = 0; k < kCount; ++k) {
+      if (k >= count) break;
+      const int pe = team_pe(team, static_cast<int>(at[k].member));
+      store_flag(peer_address(*call.state, place + at[k].packet, pe),
+                 packet_of(packets.flag, piece[k]));
+    }
+  }
+}
+template <Give kGive, class Coop>
+GSHMEM_OUTLINE void send_packets(Coop coop, const TeamCall& call, Packets packets) {
+  if ((reinterpret_cast<std::uintptr_t>(call.source) | call.bytes) % 4 == 0)
+    return send_pieces<kGive, true>(coop, call, packets);
+  send_pieces<kGive, false>(coop, call, packets);
+}
+
+/// To every member one of no data, in place of the first one of what this member does not give.
+template <class Coop>
+GSHMEM_FN void send_presence(Coop coop, const TeamCall& call, Packets packets) {
+  const abi::Team& team = *call.team;
+  Word16* const place = packets.of(static_cast<std::uint32_t>(team.my_pe));
+  PacketWalk walk(coop, 1, team.n_pes);
+  GSHMEM_NO_UNROLL
+  while (walk.more()) {
+    const int pe = team_pe(team, static_cast<int>(walk.next().member));
+    store_flag(peer_address(*call.state, place, pe), packet_of(packets.flag, 0));
+  }
+}
+
+/// Loads the packets at `at(k)` until all have the flag. `member(k)` sends them. False where the
+/// wait had to end.
+template <int kCount, class At, class Member>
+GSHMEM_FN bool await_packets(const TeamCall& call, std::uint32_t flag, Word16 (&packet)[kCount],
+                             const At& at, const Member& member) {
+  std::uint64_t started = 0;
+  for (unsigned polls = 1;; ++polls) {
+    int missing = -1;
+    for (int k = 0; k < kCount; ++k) packet[k] = load_poll(at(k));
+    for (int k = 0; k < kCount; ++k) {
+      if (!has_flag(packet[k], flag)) missing = k;
+    }
+    if (missing < 0) return true;
+    if (look_is_due(polls)) {
+      if (kChecks && !is_alike(call, member(missing))) return false;
+      started = wait_check(*call.state, call.name, started, team_pe(*call.team, member(missing)));
+      if (started == kWaitOver) return false;
+    }
+    pause(polls);
+  }
+}
+
+/// What member i has sent goes to part i of `dest`.
+struct MovePackets {
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    constexpr int kCount = kAtOnce<Coop>;
+    PacketWalk walk(coop, packets.each, call.team->n_pes);
+    PacketPlace at[kCount];
+    GSHMEM_NO_UNROLL
+    while (walk.more()) {
+      const int count = walk.next(at);
+      Word16 packet[kCount];
+      if (!await_packets(
+              call, packets.flag, packet,
+              [&](int k) { return packets.of(at[k].member) + at[k].packet; },
+              [&](int k) { return static_cast<int>(at[k].member); }))
+        return false;
+      for (int k = 0; k < kCount; ++k) {
+        if (k >= count) break;
+        const std::size_t first = at[k].packet * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + at[k].member * call.bytes + first,
+                    data_of(packet[k]), call.bytes - first);
+      }
+    }
+    return true;
+  }
+};
+
+/// What `root` has sent goes to `dest`; all others have sent that they are here. What is awaited:
+/// the root's packets, then the first one of every other member.
+struct BroadcastPackets {
+  int root;
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    constexpr int kCount = kAtOnce<Coop>;
+    // Numbered as if one member had sent them all.
+    PacketWalk walk(coop, packets.each + static_cast<std::uint32_t>(call.team->n_pes) - 1, 1);
+    PacketPlace at[kCount];
+    GSHMEM_NO_UNROLL
+    while (walk.more()) {
+      const int count = walk.next(at);
+      const auto member = [&](int k) {
+        const auto first = static_cast<std::uint32_t>(root);
+        if (at[k].packet < packets.each) return first;
+        const std::uint32_t other = at[k].packet - packets.each;
+        return other < first ? other : other + 1;
+      };
+      Word16 packet[kCount];
+      if (!await_packets(
+              call, packets.flag, packet,
+              [&](int k) {
+                return packets.of(member(k)) + (at[k].packet < packets.each ? at[k].packet : 0);
+              },
+              [&](int k) { return static_cast<int>(member(k)); }))
+        return false;
+      for (int k = 0; k < kCount; ++k) {
+        if (k >= count || at[k].packet >= packets.each) break;
+        const std::size_t first = at[k].packet * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + first, data_of(packet[k]), call.bytes - first);
+      }
+    }
+    return true;
+  }
+};
+
+/// What all members have sent is combined in their order, by units of U: an element, or several.
+/// A thread has two packets in flight. A scan awaits those of later members, too: the two buffers
+/// need that.
+template <class U, class Reducer, Result kResult = Result::kForOne>
+struct CombinePackets {
+  Reducer reducer;
+  template <class Coop>
+  GSHMEM_FN bool operator()(Coop coop, const TeamCall& call, Packets packets) const {
+    constexpr int kPieces = sizeof(U) / kPieceBytes, kMembers = 2 / kPieces;
+    struct Pieces {
+      std::uint64_t of[kPieces];
+    };
+    const int n = call.team->n_pes, me = call.team->my_pe;
+    const int end = kResult == Result::kInclusive ? me + 1 : kResult == Result::kExclusive ? me : n;
+    // As PacketWalk. Two pieces leave no registers for that.
+    constexpr bool kRepeats = kPieces == 1;
+    const auto rank = static_cast<std::uint32_t>(coop.thread_rank());
+    const std::uint32_t lane = kRepeats ? rank - first_of_warp(coop) : 0;
+    const std::uint32_t width = static_cast<std::uint32_t>(coop.size());
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t turn = (rank - lane) * kPieces; turn < packets.each;
+         turn += width * kPieces) {
+      const std::uint32_t at = turn + lane < packets.each ? turn + lane : packets.each - 1;
+      U sum{};
+      GSHMEM_NO_UNROLL
+      for (int first = 0; first < n; first += kMembers) {
+        const auto member = [&](int k) {
+          return first + k / kPieces < n ? first + k / kPieces : first;
+        };
+        Word16 packet[kMembers * kPieces];
+        if (!await_packets(
+                call, packets.flag, packet,
+                [&](int k) {
+                  return packets.of(static_cast<std::uint32_t>(member(k))) + at + k % kPieces;
+                },
+                member))
+          return false;
+        for (int m = 0; m < kMembers && first + m < end; ++m) {
+          Pieces value;
+          for (int k = 0; k < kPieces; ++k) value.of[k] = data_of(packet[m * kPieces + k]);
+          sum = first + m == 0 ? bits<U>(value) : reducer(sum, bits<U>(value));
+        }
+      }
+      const auto result = bits<Pieces>(sum);
+      for (int k = 0; k < kPieces; ++k) {
+        const std::size_t from = (at + static_cast<std::uint32_t>(k)) * kPieceBytes;
+        store_piece(static_cast<char*>(call.dest) + from, result.of[k], call.bytes - from);
+      }
+    }
+    return true;
+  }
+};
+
+/// Before call `number`, after which flags of 31 bits begin anew in the other buffer: clears that.
+/// Nobody reads there any more, and nobody sends there before it has got packets of this call.
+template <class Coop>
+GSHMEM_OUTLINE void clear_packets(Coop coop, const TeamCall& call, std::uint32_t number) {
+  Word16* const other = packets_of(call, number + 1);
+  GSHMEM_NO_UNROLL
+  for (int i = coop.thread_rank(); i < static_cast<int>(abi::kPackets); i += coop.size()) {
+    store_relaxed(other + i, Word16{});
+  }
+  fence_release_system();
+  meet_lanes(coop);
+  coop.sync();
+}
+
+/// What packets of elements of W are combined by.
+template <class W>
+using PacketUnit = std::conditional_t<(sizeof(W) < kPieceBytes), std::uint64_t, W>;
+
+/// The call, of at least one byte and within the limits of the team. 0, or the code of the PE's
+/// first fault, on all threads of the group.
+template <Give kGive, class Coop, class Receive>
+GSHMEM_OUTLINE int by_packets(Coop coop, const TeamCall& call, const Receive& receive,
+                              bool gives = true) {
+  coop.sync();
+  std::uint32_t* const last = &slot_of(call)->packets;
+  const std::uint32_t number = load_relaxed(last) + 1;
+  if (((number + 1) & ~kPacketFlag) < 2) clear_packets(coop, call, number);
+  const Packets packets{packets_of(call, number), number | kPacketFlag,
+                        static_cast<std::uint32_t>((call.bytes + kPieceBytes - 1) / kPieceBytes)};
+  bool arrived = !call.state->nic.queues || may_meet(*call.state);
+  if (arrived && gives) send_packets<kGive>(coop, call, packets);
+  if (arrived && !gives) send_presence(coop, call, packets);
+  meet_lanes(coop);
+  coop.sync();  // all of `source` is read: `dest` may be the same. And all have read the number.
+  if (coop.thread_rank() == 0) store_relaxed(last, number);
+  arrived = arrived && receive(coop, call, packets);
+  meet_lanes(coop);
+  return coop.any(!arrived) ? fault_code(*call.state) : GSHMEMX_SUCCESS;
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,94 @@
+// What the collectives of a team share: the arguments of a call, its members in turn, and the parts
+// of their arrays. Included by collective.h and packets.h.
+#pragma once
+
+#include "../ops/rma.h"
+#include "../ops/sync.h"
+
+namespace gshmem::device {
+
+/// Calls `work(i, pe)` for all members, for each member beginning with another one. The count is in
+/// memory, for the registers of `work`.
+template <class Work>
+GSHMEM_FN void for_members(const abi::Team& team, const Work& work) {
+  int k = 0;
+  GSHMEM_NO_UNROLL
+  for (; k < team.n_pes; ++k) {
+    const int i = team.my_pe + k < team.n_pes ? team.my_pe + k : team.my_pe + k - team.n_pes;
+    work(i, team_pe(team, i));
+    keep_in_memory(k);
+  }
+}
+GSHMEM_FN char* part(void* array, int i, std::size_t bytes) {
+  return static_cast<char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
+}
+GSHMEM_FN const char* part(const void* array, int i, std::size_t bytes) {
+  return static_cast<const char*>(array) + i * static_cast<std::ptrdiff_t>(bytes);
+}
+
+/// What all collectives are given: arrays in the heap, and the bytes that one member gives to
+/// another one. Made in memory, for the registers of the caller.
+struct TeamCall {
+  const State* state;
+  const char* name;
+  const abi::Team* team;
+  void* dest;
+  const void* source;  ///< of several parts: this member's own one
+  std::size_t bytes;
+  GSHMEM_FN std::uint32_t limit(abi::Limit of) const { return team->limits[static_cast<int>(of)]; }
+  /// All members choose alike: the same team, operation, bytes and scope.
+  GSHMEM_FN bool within(abi::Limit of) const { return bytes != 0 && bytes <= limit(of); }
+  /// Of a team in two levels.
+  GSHMEM_FN bool goes_in_levels() const {
+    return team->inner != 0 && bytes != 0 && bytes >= limit(abi::Limit::kTwoLevels);
+  }
+  template <class Coop>
+  GSHMEM_FN bool goes_by_packets(Coop coop, abi::Limit of) const {
+    if (!within(of)) return false;
+    if (std::is_same_v<Coop, Block>) return true;  // members' blocks may differ in their threads
+    const std::uint64_t packets =
+        (bytes + abi::kPacketData - 1) / abi::kPacketData * static_cast<std::uint32_t>(team->n_pes);
+    return packets <= std::uint64_t{limit(abi::Limit::kThreadPackets)} *
+                          static_cast<std::uint32_t>(coop.size());
+  }
+};
+/// What is left of a reduction, and with whom.
+enum class Result {
+  kForAll,
+  kForOne,     ///< all of it with this member alone: its part is another one than those of others
+  kInclusive,  ///< with every member, of those up to it
+  kExclusive   ///< of those before it; zeros with the first one
+};
+
+GSHMEM_FN abi::SyncSlot* slot_of(const TeamCall& call) {
+  return call.state->team_slots + team_index(call.team->handle);
+}
+/// The call of an operation whose `source` has a part for each member.
+GSHMEM_FN TeamCall at_own_part(TeamCall call) {
+  call.source = part(call.source, call.team->my_pe, call.bytes);
+  return call;
+}
+
+/// Copies by one thread or warp have few words in flight, for the registers of the caller.
+GSHMEM_FN LeanThread giver(Thread) { return {}; }
+GSHMEM_FN LeanWarp giver(Warp) { return {}; }
+template <class Coop>
+GSHMEM_FN Coop giver(Coop coop) {
+  return coop;
+}
+
+/// A put, of nothing and to itself not made.
+template <class Coop>
+GSHMEM_FN void give(Coop coop, const TeamCall& call, void* dest, const void* source,
+                    std::size_t bytes, int pe) {
+  if (bytes == 0 || (dest == source && pe == call.state->my_pe)) return;
+  put_nbi(giver(coop), *call.state, dest, source, bytes, pe);
+}
+/// `source` goes to `dest` of all members.
+template <class Coop>
+GSHMEM_OUTLINE void give_to_members(Coop coop, const TeamCall& call) {
+  for_members(*call.team,
+              [&](int, int pe) { give(coop, call, call.dest, call.source, call.bytes, pe); });
+}
+
+}  // namespace gshmem::device

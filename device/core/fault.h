@@ -1,0 +1,123 @@
+// Faults in device code: record the first one where the host can read it, then trap or return,
+// as GSHMEM_FAULT says. Everything here is out of line: it costs callers one predictable branch.
+#pragma once
+
+#include <gshmem/abi/fault.h>
+#include <gshmem/abi/state.h>
+#include <gshmem/status.h>
+
+#include "host_block.h"
+#include "machine.h"
+
+#include <cstdio>
+
+namespace gshmem::device {
+
+using State = abi::DeviceState;
+
+/// A fault for fault(): everything but the PE and the place.
+struct FaultInfo {
+  gshmemx_status code;
+  const char* call;
+  const char* argument;
+  std::uint64_t value = 0;
+  std::uint64_t limit = 0;
+  int pe = -1;
+  std::uint32_t queue = 0, wqe_index = 0, opcode = 0, syndrome = 0;  ///< network path
+  abi::Rule rule = abi::Rule::kNone;                                 ///< of device/pe/check.h
+};
+
+GSHMEM_FN void copy_text(char* to, const char* from, int capacity) {
+  GSHMEM_NO_UNROLL
+  for (; *from != '\0' && capacity > 1; --capacity) *to++ = *from++;
+  *to = '\0';
+}
+
+/// A fault is on record: ends the kernel or process under FaultPolicy::kAbort, else returns.
+GSHMEM_OUTLINE void stop_here(const State& state) {
+  if (state.fault_policy != abi::FaultPolicy::kAbort) return;
+#if defined(__CUDA_ARCH__)
+  store_flag(&state.control->returned, 0u);
+  fence_system();  // the record must outlive the trap
+  trap();
+#else
+  gshmemi_host_fault(&state);
+#endif
+}
+
+/// The way in which a fault is told: it ends the job under FaultPolicy::kAbort, or the caller gets
+/// its code.
+enum class Told : std::uint32_t { kByPolicy, kByStatus };
+
+/// Records `info` unless an earlier fault is there, and stops every wait of this PE. The record is
+/// complete before `published` is seen (pairs with host/runtime/fault.cpp). Threads: any.
+GSHMEM_FN void record_fault(const State& state, const FaultInfo& info, Told told) {
+  abi::FaultRecord& record = state.control->fault;
+  if (load_relaxed(&state.control->host_fault.claimed) == 0u &&
+      atomic_compare_swap(&record.claimed, 0u, 1u) == 0u) {
+    if (told == Told::kByStatus) store_flag(&state.control->returned, 1u);
+    record.code = info.code;
+    record.pe = info.pe;
+    record.value = info.value;
+    record.limit = info.limit;
+    record.queue = info.queue;
+    record.wqe_index = info.wqe_index;
+    record.opcode = info.opcode;
+    record.syndrome = info.syndrome;
+    record.rule = info.rule;
+    copy_text(record.call, info.call, sizeof(record.call));
+    copy_text(record.argument, info.argument, sizeof(record.argument));
+    fence_system();
+    store_flag(&record.published, 1u);
+  }
+  store_flag(&state.control->stop, 1u);
+}
+
+/// A fault in a call without a status.
+GSHMEM_OUTLINE void fault(const State& state, const FaultInfo& info) {
+  record_fault(state, info, Told::kByPolicy);
+  stop_here(state);
+}
+
+/// A fault that the caller is told by a status.
+GSHMEM_OUTLINE void note_fault(const State& state, const FaultInfo& info) {
+  record_fault(state, info, Told::kByStatus);
+}
+
+/// Code of the fault on record, of a PE that is stopped. Its writer may be about to publish it.
+GSHMEM_OUTLINE int fault_code(const State& state) {
+  const abi::Control& control = *state.control;
+  constexpr unsigned kPolls = 1u << 24;  // only of a writer that was killed there
+  GSHMEM_NO_UNROLL
+  for (unsigned polls = 1; polls < kPolls; ++polls) {
+    if (load_acquire(&control.fault.published) != 0) return control.fault.code;
+    if (load_acquire(&control.host_fault.published) != 0) return control.host_fault.code;
+    pause(polls % 64);  // no sleep
+  }
+  return GSHMEMX_ERROR_INTERNAL;
+}
+
+/// A call that found no initialized PE. There is no record to write to.
+GSHMEM_OUTLINE void bad_state(const char* call, std::uint32_t magic) {
+  if (magic == abi::kStateAmbiguous) {
+    printf(
+        "gshmem: %s: two PEs of this process share this GPU, so a plain kernel cannot know its PE; "
+        "use gshmem::launch or one PE per GPU\n",
+        call);
+#if !defined(__CUDA_ARCH__)
+  } else if (const char* why = gshmemi_ambient()->why_none; why != nullptr) {
+    printf("gshmem: %s: %s\n", call, why);
+#endif
+  } else {
+    printf(
+        "gshmem: %s: the library is not initialized (call it between gshmem_init and "
+        "gshmem_finalize)\n",
+        call);
+  }
+#if !defined(__CUDA_ARCH__)
+  fflush(stdout);
+#endif
+  trap();
+}
+
+}  // namespace gshmem::device

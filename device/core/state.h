@@ -1,0 +1,40 @@
+// The ambient device state: the one place where device code finds its PE without being given it.
+// Internal functions take `const State&`; only the C API (device/api/api.h) calls ambient_state().
+//
+// Without -rdc each translation unit owns a private __constant__ copy under a fixed name. A static
+// registrar hands the library a function that writes it (device/core/registrar.h). With -rdc the
+// copies would clash, so there is one weak definition for the program.
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include "fault.h"
+#include "machine.h"
+
+#if defined(__CUDACC__)
+#if defined(__CUDACC_RDC__)
+inline __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::DeviceState) / 8];
+#else
+extern "C" {
+static __constant__ unsigned long long gshmemi_device_state[sizeof(gshmem::abi::DeviceState) / 8];
+}
+#endif
+#endif
+
+namespace gshmem::device {
+
+/// State of the PE that the calling thread belongs to. A call before init (or after finalize, or
+/// from a plain kernel on a GPU that two PEs of the process share) reports and traps.
+GSHMEM_FN const State& ambient_state(const char* call) {
+#if defined(__CUDA_ARCH__)
+  const State& state = *reinterpret_cast<const State*>(gshmemi_device_state);
+  if (state.magic != abi::kStateMagic) bad_state(call, state.magic);
+  return state;
+#else
+  const State* state = gshmemi_ambient()->state;
+  if (!state) bad_state(call, 0);
+  return *state;
+#endif
+}
+
+}  // namespace gshmem::device

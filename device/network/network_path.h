@@ -1,0 +1,399 @@
+// The network path: puts, gets and atomics as work queue entries of a reliable connection to the
+// target. A call that is one WQE with its data in the heap is posted at once (post.h); what takes
+// several, or has its data elsewhere, is worked off piece by piece (request.h). All is out of line:
+// a kernel that only might use the network keeps its registers.
+#pragma once
+
+#include "../pe/copy.h"
+#include "../pe/p2p.h"
+#include "post.h"
+#include "transfer.h"
+
+namespace gshmem::device::nic {
+
+/// One WQE between heaps does.
+GSHMEM_FN bool is_short(const State& state, const void* local, std::size_t bytes) {
+  return (bytes - 1 < state.nic.max_message) & in_heap(state, local, bytes);
+}
+GSHMEM_FN OneEntry transfer_of(const Posting& posting, Opcode opcode, const void* remote,
+                               const void* local, std::size_t bytes) {
+  return transfer_entry(opcode, posting.offset(remote), posting.offset(local),
+                        static_cast<std::uint32_t>(bytes));
+}
+
+/// A payload that travels inside an entry of three units: its source may be reused at once, and the
+/// NIC need not fetch it.
+GSHMEM_FN bool is_words(const void* source, std::size_t bytes) {
+  return (bytes - 1 < kShortInlineBytes) &
+         ((reinterpret_cast<std::uintptr_t>(source) | bytes) % sizeof(std::uint32_t) == 0);
+}
+GSHMEM_FN ShortPayload load_words(const void* source, std::size_t bytes) {
+  const std::uint32_t* word = static_cast<const std::uint32_t*>(source);
+  ShortPayload payload{{load_bulk(word), 0, 0}};
+  if (bytes > 4) payload.word[1] = load_bulk(word + 1);
+  if (bytes > 8) payload.word[2] = load_bulk(word + 2);
+  return payload;
+}
+GSHMEM_FN OneEntry words_entry(const Posting& posting, const void* dest, ShortPayload payload,
+                               std::size_t bytes) {
+  return inline_entry(posting.offset(dest), payload, static_cast<std::uint32_t>(bytes));
+}
+
+/// From memory: `pe` would be one more register of a call.
+GSHMEM_FN int peer_of(Posting& posting) {
+  keep_in_memory(posting);
+  return posting.queue.pe();
+}
+
+/// The one thread that posts for a warp or a block meets no other.
+template <class Coop>
+inline constexpr Sharing kSharing =
+    std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
+
+// The API of the network path. What a group puts or gets, its first thread does; out of line,
+// because the request would be made of registers of the caller (STREAM_putmem_block 48 for 40).
+
+template <class Coop>
+GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,
+                        std::size_t bytes, int pe, Reuse reuse) {
+  if (coop.thread_rank() != 0) return;
+  const bool blocking = reuse == Reuse::kOnReturn, words = is_words(source, bytes);
+  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    PostingOf<OneEntry> posting;
+    ShortPayload payload{};  // comes while the queue is chosen
+    if (words) payload = load_words(source, bytes);
+    if (post_to(posting, state, pe, words ? Rail::kFirst : Rail::kAny, dest)) {
+      if (words) {
+        posting.entries = words_entry(posting, dest, payload, bytes);
+        // By value where threads put by themselves: the time of others goes elsewhere.
+        using Held =
+            std::conditional_t<kSharing<Coop> == Sharing::kWarp, OneEntry, const OneEntry&>;
+        post_held<kSharing<Coop>, Held, const OneEntry&>(posting);
+      } else {
+        posting.entries = transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes);
+        post_held<kSharing<Coop>, const OneEntry&, const OneEntry&>(posting,
+                                                                    blocking ? "put" : nullptr);
+      }
+      return;
+    }
+    pe = peer_of(posting);
+  }
+  Request request{&state, Operation::kPut, pe};
+  request.blocking = blocking;
+  request.local = static_cast<const char*>(source);
+  request.remote = static_cast<const char*>(dest);
+  request.bytes = bytes;
+  execute_long(request);
+}
+template <class Coop>
+GSHMEM_OUTLINE void get(Coop coop, const State& state, void* dest, const void* source,
+                        std::size_t bytes, int pe, Arrival arrival) {
+  if (coop.thread_rank() != 0) return;
+  const bool blocking = arrival == Arrival::kOnReturn;
+  if (has_queue_keys(state, source) && is_short(state, dest, bytes) &&
+      !(state.nic.flags & abi::kNicReadNeedsDump)) {
+    PostingOf<OneEntry> posting;
+    post_to(posting, state, pe, Rail::kAny, source);
+    posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, dest, bytes);
+    post<kSharing<Coop>>(posting, blocking ? "get" : nullptr);
+    return;
+  }
+  Request request{&state, Operation::kGet, pe};
+  request.blocking = blocking;
+  request.local = static_cast<const char*>(dest);
+  request.remote = static_cast<const char*>(source);
+  request.bytes = bytes;
+  execute_long(request);
+}
+
+/// `bytes` bytes of any memory, to or from `symmetric`: they have come, or may be used again, at
+/// its end. Takes few registers of the caller.
+GSHMEM_OUTLINE void move_value(const State& state, Operation operation, const void* symmetric,
+                               const void* value, std::uint32_t bytes, int pe) {
+  Request request{&state, operation, pe};
+  request.blocking = true;
+  request.local = static_cast<const char*>(value);
+  request.remote = static_cast<const char*>(symmetric);
+  request.bytes = bytes;
+  execute_long(request);
+}
+/// As put_word, to registered memory.
+GSHMEM_OUTLINE void put_word_beyond(const State& state, void* dest, std::uint64_t raw,
+                                    std::uint32_t bytes, int pe) {
+  PostingOf<WqeImage> posting;
+  post_to(posting, state, pe, Rail::kFirst, dest);
+  image_short_inline(posting.entries, {posting.offset(dest), posting.queue.remote_key()},
+                     {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}},
+                     bytes);
+  use_registered_key(posting.entries, state, posting.queue, KeyUse::kPayload);
+  post<Sharing::kWarp>(posting);
+}
+/// The low `bytes` bytes, at most 8, of `raw` travel inside the entry.
+GSHMEM_OUTLINE void put_word(const State& state, void* dest, std::uint64_t raw, std::uint32_t bytes,
+                             int pe) {
+  PostingOf<OneEntry> posting;
+  if (!post_to(posting, state, pe, Rail::kFirst, dest))
+    return put_word_beyond(state, dest, raw, bytes, pe);
+  posting.entries = inline_entry(
+      posting.offset(dest),
+      {{static_cast<std::uint32_t>(raw), static_cast<std::uint32_t>(raw >> 32), 0}}, bytes);
+  post_held<Sharing::kWarp, OneEntry, const OneEntry&>(posting);
+}
+/// One element of 1 to 16 bytes. What lies out of line is the same for all types.
+template <class T>
+GSHMEM_FN void p(const State& state, T* dest, T value, int pe) {
+  if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
+    move_value(state, Operation::kPut, dest, &value, sizeof(T), pe);
+  } else {
+    std::uint64_t raw = 0;
+    std::memcpy(&raw, &value, sizeof(T));
+    put_word(state, dest, raw, sizeof(T), pe);
+  }
+}
+
+/// A slot for what a call reads; null, and on record why, if there is none. It stays taken when the
+/// call then fails: a late READ may still write there.
+GSHMEM_OUTLINE abi::ScratchSlot* claim_or_report(const State* state) {
+  Wait wait;
+  begin_wait(wait, state, nullptr, "network");
+  abi::ScratchSlot* const slot = claim_scratch(wait);
+  post_report(wait);
+  return slot;
+}
+
+/// The `bytes` bytes at `source`, at most 8, in the low bytes of the result. Zero when the read
+/// failed.
+GSHMEM_OUTLINE std::uint64_t get_word(const State& state, const void* source, std::uint32_t bytes,
+                                      int pe) {
+  std::uint64_t value = 0;
+  if ((state.nic.flags & abi::kNicReadNeedsDump) != 0 || !has_queue_keys(state, source)) {
+    move_value(state, Operation::kGet, source, &value, bytes, pe);
+    return value;
+  }
+  PostingOf<OneEntry> posting;
+  post_to(posting, state, pe, Rail::kAny, source);
+  posting.entries = transfer_of(posting, Opcode::kRdmaRead, source, state.heap, bytes);
+  keep_in_memory(posting);
+  abi::ScratchSlot* slot = claim_or_report(&state);
+  if (!slot) return value;
+  keep_in_memory(slot);
+  posting.entries.set_local(heap_offset(state, slot->data));
+  if (!post_held<Sharing::kWarp, const OneEntry&, const OneEntry&>(posting, "get")) return value;
+  keep_in_memory(slot);
+  value = load_relaxed(slot->data);
+  free_scratch(slot);
+  return value;
+}
+template <class T>
+GSHMEM_FN T g(const State& state, const T* source, int pe) {
+  if constexpr (sizeof(T) > sizeof(std::uint64_t)) {
+    T value{};
+    move_value(state, Operation::kGet, source, &value, sizeof(T), pe);
+    return value;
+  } else {
+    return bits<T>(static_cast<Word<T>>(get_word(state, source, sizeof(T), pe)));
+  }
+}
+
+/// Atomics that neither the link between the GPUs nor a network can do (abi::AmoPath).
+GSHMEM_OUTLINE void refuse_amo(const State& state, int pe) {
+  FaultInfo info{GSHMEMX_ERROR_NOT_SUPPORTED, "atomic", "pe"};
+  info.pe = pe;
+  fault(state, info);
+}
+
+/// Nobody waits for the old value.
+GSHMEM_OUTLINE void amo(const State& state, void* target, Amo operation, int pe) {
+  if (!state.nic.queues) return refuse_amo(state, pe);
+  PostingOf<WqeImage> posting;
+  const bool direct = post_to(posting, state, pe, Rail::kFirst, target);
+  make_atomic(posting.entries, posting.queue, posting.offset(target), operation, kSink);
+  if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kAtomic);
+  post<Sharing::kWarp>(posting);
+}
+/// Returns the old value; 0 when it could not be had.
+GSHMEM_OUTLINE std::uint64_t amo_fetching(const State& state, void* target, Amo operation, int pe) {
+  if (!state.nic.queues) return refuse_amo(state, pe), 0;
+  PostingOf<WqeImage> posting;
+  bool direct = post_to(posting, state, pe, Rail::kFirst, target);
+  std::uint64_t remote = posting.offset(target);
+  keep_in_memory(posting);
+  keep_in_memory(operation);
+  keep_in_memory(remote);
+  keep_in_memory(direct);
+  abi::ScratchSlot* slot = claim_or_report(&state);
+  if (!slot) return 0;
+  keep_in_memory(slot);
+  make_atomic(posting.entries, posting.queue, remote, operation, heap_offset(state, slot->data));
+  if (!direct) use_registered_key(posting.entries, state, posting.queue, KeyUse::kAtomic);
+  if (state.nic.flags & abi::kNicReadNeedsDump) {
+    append_dump(posting.entries, posting.queue, heap_offset(state, slot->data));
+  }
+  if (!post<Sharing::kWarp>(posting, "atomic")) return 0;
+  keep_in_memory(slot);
+  const std::uint64_t* data = slot->data;
+  const std::uint64_t stored = operation.width == 8
+                                   ? load_relaxed(data)
+                                   : load_relaxed(reinterpret_cast<const std::uint32_t*>(data));
+  free_scratch(slot);
+  return fetched_value(stored, operation.width, state.nic.flags);
+}
+
+/// What is done to a signal word of 8 bytes. (An Amo would be three registers more.)
+struct SignalAmo {
+  void* word;
+  std::uint64_t value;
+  AmoOp op;
+};
+template <Sharing kSharing>
+GSHMEM_FN void put_signal_alone(const State& state, void* dest, const void* source,
+                                std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
+  const bool blocking = reuse == Reuse::kOnReturn;
+  const Amo amo{signal.op, sizeof(signal.value), signal.value, 0};
+  const bool words = is_words(source, bytes);
+  if (words || (is_short(state, source, bytes) && (!blocking || bytes > kInlinePutBytes))) {
+    PostingOf<WqeImage> posting;
+    if (post_to(posting, state, pe, Rail::kFirst, dest) &&
+        heap_offset(state, signal.word) < state.heap_bytes) {
+      make_transfer(posting.entries, posting.queue,
+                    words ? words_entry(posting, dest, load_words(source, bytes), bytes)
+                          : transfer_of(posting, Opcode::kRdmaWrite, dest, source, bytes));
+      make_atomic(posting.entries, posting.queue, posting.offset(signal.word), amo, kSink);
+      post<kSharing>(posting, blocking && !words ? "put_signal" : nullptr);
+      return;
+    }
+    pe = peer_of(posting);
+  }
+  Request request{&state, Operation::kPutSignal, pe};
+  request.blocking = blocking;
+  request.local = static_cast<const char*>(source);
+  request.remote = static_cast<const char*>(dest);
+  request.bytes = bytes;
+  request.target = signal.word;
+  request.amo = amo;
+  execute_long(request);
+}
+/// A payload and the signal after it, by one thread; the group meets at the end.
+template <class Coop>
+GSHMEM_OUTLINE void put_signal(Coop coop, const State& state, void* dest, const void* source,
+                               std::size_t bytes, SignalAmo signal, int pe, Reuse reuse) {
+  coop.sync();
+  if (coop.thread_rank() == 0) {
+    put_signal_alone<kSharing<Coop>>(state, dest, source, bytes, signal, pe, reuse);
+  }
+  coop.sync();
+}
+
+/// Threads of a group share queues by their place alone: what is in use may change between the
+/// looks of two threads. Whatever distance there is between those in use, they are many threads'.
+template <class Coop>
+GSHMEM_FN bool is_share(Coop coop, std::uint32_t at) {
+  const std::uint32_t size = static_cast<std::uint32_t>(coop.size());
+  return (at + at / size) % size == static_cast<std::uint32_t>(coop.thread_rank());
+}
+
+/// The READs that flush_rails posts, to the queues [at, end) as far as they need one.
+struct Flush : PostingOf<WqeImage> {
+  std::uint32_t at, end;
+};
+/// Makes the next one; false: there is none. A queue to which nothing was posted after the last
+/// one needs none.
+template <class Coop>
+GSHMEM_OUTLINE bool next_flush(Coop coop, Flush& flush) {
+  const abi::NicView& nic = flush.state->nic;
+  GSHMEM_NO_UNROLL
+  while (flush.good() && flush.at < flush.end) {
+    const std::uint32_t at = flush.at++;
+    const std::uint32_t used = load_relaxed(&nic.used[at / 32]) >> at % 32;
+    if (used == 0) flush.at = (at | 31) + 1;  // none until the next word
+    if ((used & 1) == 0) continue;
+    if (!is_share(coop, at)) continue;
+    const std::uint64_t published = load_acquire_gpu(&nic.cursors[at].ready);
+    if (published == load_relaxed(&nic.cursors[at].flushed)) continue;
+    post_by(flush, *flush.state, at);
+    image_transfer(flush.entries, Opcode::kRdmaRead, {kSink, flush.queue.atomic_key()},
+                   {kSink, flush.queue.local_key()}, sizeof(std::uint64_t));
+    return true;
+  }
+  return false;
+}
+GSHMEM_OUTLINE void note_flushed(const Flush& flush) {
+  if (!flush.good()) return;
+  // What it waits for is the end of its own READ, which shares its reservation with nobody.
+  store_relaxed(&flush.queue.cursor()->flushed, PublishedWord::make(flush.target, 1));
+}
+/// A completion says that a NIC of the target has the data on its way to memory. What arrives there
+/// later by the same NIC comes after it, but where PEs have several, what comes next may come by
+/// another one: a signal, the flag of a barrier, a READ. So a quiet puts a READ after what it
+/// waits for: its answer comes when all that is in front of it is in memory (PCI Express, 2.4.1: no
+/// read passes posted writes). The group must meet before it waits: who waits for a queue waits for
+/// its READ.
+template <class Coop>
+GSHMEM_FN void post_flushes(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+  Flush flush;
+  begin_wait(flush, wait.state, nullptr, wait.call);
+  flush.at = at;
+  flush.end = end;
+  GSHMEM_NO_UNROLL
+  while (next_flush(coop, flush)) {
+    post_by_steps<Sharing::kNone>(flush);
+    note_flushed(flush);
+  }
+  if (!flush.good()) wait = flush;
+}
+/// As post_flushes, and the group meets.
+template <class Coop>
+GSHMEM_OUTLINE void flush_rails(Coop coop, Wait& wait, std::uint32_t at, std::uint32_t end) {
+  post_flushes(coop, wait, at, end);
+  coop.sync();
+}
+
+/// Whether queue `index` is worked off: a NOP that asks for a completion, which goes nowhere, so
+/// that only the way to the NIC and back is tried. False, and on record why, if not.
+GSHMEM_OUTLINE bool prove(const State& state, std::uint32_t index) {
+  PostingOf<WqeImage> posting;
+  post_by(posting, state, index);
+  posting.entries.put(0, control_unit({Opcode::kNop, 0, 1, 0}));
+  posting.entries.units = 1;
+  return post<Sharing::kNone>(posting, "network (proof)");
+}
+
+/// Waits until everything that the PE has posted is complete, or `wait.end` says why not. Threads
+/// of the group share the queues; only those that were ever used are looked at. The group need not
+/// meet.
+template <class Coop>
+GSHMEM_FN void try_quiet(Coop coop, Wait& wait, const State& state, const char* call) {
+  begin_wait(wait, &state, nullptr, call);
+  if (state.nic.flags & abi::kNicFlush) {
+    flush_rails(coop, wait, 0, state.nic.count);
+    if (!wait.good()) return;
+  }
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t at = 0; at < state.nic.count; ++at) {
+    const std::uint32_t used = load_relaxed(&state.nic.used[at / 32]) >> at % 32;
+    if (used == 0) {
+      at |= 31;  // none until the next word
+      continue;
+    }
+    at += highest_bit(used & (0u - used));
+    if (!is_share(coop, at)) continue;
+    wait.queue = Queue(state.nic.queues + at);
+    if (!queue_try_quiet(wait)) break;
+  }
+}
+/// False: it had to end without.
+template <class Coop>
+GSHMEM_OUTLINE bool quiet(Coop coop, const State& state, const char* call) {
+  Wait wait;
+  try_quiet(coop, wait, state, call);
+  return post_report(wait);
+}
+/// As quiet, for a caller that returns a status.
+template <class Coop>
+GSHMEM_OUTLINE bool quiet_noted(Coop coop, const State& state, const char* call) {
+  Wait wait;
+  try_quiet(coop, wait, state, call);
+  return post_note(wait);
+}
+
+}  // namespace gshmem::device::nic

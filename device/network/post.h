@@ -1,0 +1,527 @@
+// How WQEs enter a queue, for every call: reserve entries, write them, publish in turn, ring. Why
+// that is right, and what is ordered by what, stands in queue.h. `Entries` is what is posted,
+// `Group` the threads that share a reservation, a fence and a doorbell: one thread, or threads of a
+// warp that make the same call together. A call that has nothing to wait for takes post_as, which
+// calls nothing and lives in registers; all others go on in post_late. Only what a thread keeps in
+// hand between its calls (burst.h) is published from elsewhere. Measured by perftest/issue_cost.
+#pragma once
+
+#include "../pe/p2p.h"
+#include "queue.h"
+
+#include <type_traits>
+
+namespace gshmem::device {
+
+/// Entries of a queue, as an image that is written where it is to lie.
+class EntryStore {
+ public:
+  std::uint32_t units = 0, second = 0;  ///< for the image functions
+  /// `mask` is of entries; `last` the first entry of the last WQE, which gets the flags.
+  GSHMEM_FN EntryStore(Word16* entries, std::uint32_t mask, std::uint32_t index,
+                       std::uint32_t number, std::uint32_t last, std::uint32_t flags)
+      : entries_(entries),
+        mask_(mask),
+        index_(index),
+        number_(number),
+        last_(last),
+        flags_(flags) {}
+  GSHMEM_FN void put(std::uint32_t at, Word16 unit) const {
+    const std::uint32_t index = index_ + at / 4;
+    if (at == 0 || at == last_ * 4) {
+      unit = placed(unit, index, number_, at == last_ * 4 ? flags_ : 0);
+    }
+    store_entry(entries_ + (index & mask_) * 4 + at % 4, unit);
+  }
+
+ private:
+  Word16* entries_;
+  std::uint32_t mask_, index_, number_, last_, flags_;
+};
+
+// What may be posted: a WqeImage, in memory, or a OneEntry, in registers. `fill` makes the image;
+// `keys` knows the keys of both heaps.
+
+struct HeldKeys {
+  Be32 local, remote;
+  GSHMEM_FN Be32 local_key() const { return local; }
+  GSHMEM_FN Be32 remote_key() const { return remote; }
+};
+/// The local key is loaded where it is wanted: what carries its payload has none.
+struct PlaceKeys {
+  Queue queue;
+  Be32 remote;
+  GSHMEM_FN Be32 local_key() const { return queue.local_key(); }
+  GSHMEM_FN Be32 remote_key() const { return remote; }
+};
+
+/// One WQE of three units: a transfer between heaps, or a WRITE that carries its payload. What the
+/// third unit of a transfer lacks is the key of the heap here.
+struct OneEntry {
+  std::uint64_t remote;  ///< offset into the heap there
+  Word16 data;
+  Opcode opcode;
+  /// Of a transfer: the place in the heap here.
+  GSHMEM_FN void set_local(std::uint64_t offset) {
+    const Word16 unit = data_unit(0, {}, offset);
+    data.z = unit.z;
+    data.w = unit.w;
+  }
+  GSHMEM_FN static constexpr std::uint32_t entries() { return 1; }
+  GSHMEM_FN static constexpr std::uint32_t last() { return 0; }
+  template <class Image, class Keys>
+  GSHMEM_FN void fill(Image& image, const Keys& keys) const {
+    image.put(0, control_unit({opcode, 0, 3, 0}));
+    image.put(1, remote_unit(remote, keys.remote_key()));
+    Word16 third = data;
+    if (!(data.x & Be32(abi::kInlineMarker).raw)) third.y = keys.local_key().raw;
+    image.put(2, third);
+    image.units = 3;
+  }
+};
+/// `local` and `remote` are offsets into the heaps.
+GSHMEM_FN OneEntry transfer_entry(Opcode opcode, std::uint64_t remote, std::uint64_t local,
+                                  std::uint32_t bytes) {
+  return {remote, data_unit(bytes, {}, local), opcode};
+}
+/// At most kShortInlineBytes.
+GSHMEM_FN OneEntry inline_entry(std::uint64_t remote, ShortPayload payload, std::uint32_t bytes) {
+  return {remote,
+          {inline_header(bytes), payload.word[0], payload.word[1], payload.word[2]},
+          Opcode::kRdmaWrite};
+}
+
+/// For old values that nobody wants.
+inline constexpr std::uint64_t kSink = offsetof(abi::InternalArea, sink);
+/// Entries of an atomic at most.
+inline constexpr std::uint32_t kMostAtomicEntries = 2;
+
+// Atomics, alone or after a transfer, are made in a WqeImage beforehand: at once they would take
+// too many registers.
+
+/// At unit image.second.
+GSHMEM_OUTLINE void make_atomic(WqeImage& image, Queue queue, std::uint64_t remote, const Amo& amo,
+                                std::uint64_t result) {
+  image_amo(image, image.second, amo, {remote, queue.atomic_key()}, {result, queue.local_key()});
+}
+/// What a unit of an image names: memory here, or there for payload or atomics.
+enum class KeyUse : std::uint32_t { kLocal, kPayload, kAtomic };
+/// The key of registered memory into a unit that names some. Else it stays that of the heap, by
+/// which no NIC reaches what is beyond it.
+GSHMEM_FN void put_registered_key(Word16& unit, const State& state, Queue queue, KeyUse use) {
+  const bool local = use == KeyUse::kLocal;
+  const std::uint64_t offset = Be64::from_raw(local ? std::uint64_t{unit.w} << 32 | unit.z
+                                                    : std::uint64_t{unit.y} << 32 | unit.x)
+                                   .get();
+  const abi::RegisteredRange* const range = search_registered(state, offset, 1);
+  if (!range) return;
+  if (local) {
+    unit.y = range->local[queue.nic()].raw;
+    return;
+  }
+  const abi::RemoteKeys& keys =
+      range->remote[static_cast<std::uint32_t>(queue.pe()) * range->rails + queue.rail()];
+  unit.z = use == KeyUse::kPayload ? keys.payload.raw : keys.atomic.raw;
+}
+/// Of what the first WQE is for, there.
+GSHMEM_OUTLINE void use_registered_key(WqeImage& image, const State& state, Queue queue,
+                                       KeyUse use) {
+  put_registered_key(image.unit[1], state, queue, use);
+}
+/// The old value that an atomic has fetched may be on its way when the atomic is complete, as data
+/// of READs (request.h, make_dump).
+GSHMEM_OUTLINE void append_dump(WqeImage& image, Queue queue, std::uint64_t result) {
+  image_dump(image, image.entries() * 4, {result, queue.local_key()}, sizeof(std::uint64_t));
+}
+/// The transfer that an atomic follows.
+GSHMEM_OUTLINE void make_transfer(WqeImage& image, Queue queue, const OneEntry& transfer) {
+  transfer.fill(image, queue);
+  image.second = 4;
+}
+
+/// What the first thread of a group has learnt with its reservation. Counts are the low bits: what
+/// is compared is far less than 2^28 apart.
+struct Reservation {
+  /// Flags of `first`: entries of the lap before may not be complete; others publish before.
+  static constexpr std::uint64_t kNoRoom = std::uint64_t{1} << 63, kNoTurn = kNoRoom / 2;
+  std::uint64_t first = 0;     ///< entry
+  std::uint32_t ready = 0;     ///< the PublishedWord
+  std::uint32_t reserved = 0;  ///< entries, by all
+
+  /// Nothing to wait for. The first call of a queue notes that it is used, and is no such.
+  GSHMEM_FN static bool is_at_once(std::uint64_t first) { return first - 1 < kNoTurn - 1; }
+  GSHMEM_FN static std::uint64_t entry(std::uint64_t first) { return first & (kNoTurn - 1); }
+};
+
+/// `count` entries of a queue that only the calling thread uses. What it knows of the NIC lies
+/// beside its own cursor, in its cache.
+GSHMEM_FN Reservation reserve_own(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
+  Reservation taken{load_own(&cursor->reserved)};
+  std::uint64_t room = load_own(&cursor->room);
+  const std::uint64_t end = taken.first + count;
+  if (end > room) {
+    room = load_before_stores(&cursor->done) + abi::QueueTraits::depth(traits);
+    store_own(&cursor->room, room);
+  }
+  store_own(&cursor->reserved, end);
+  if (end > room) taken.first |= Reservation::kNoRoom;
+  return taken;
+}
+
+/// `count` entries of any queue. All that is asked for is under way before the first answer is
+/// needed.
+GSHMEM_FN Reservation reserve(QueueCursor* cursor, std::uint32_t traits, std::uint32_t count) {
+  if (is_exclusive(traits)) return reserve_own(cursor, traits, count);
+  Reservation taken{atomic_fetch_add_gpu(&cursor->reserved, count)};
+  taken.ready = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
+  taken.reserved = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
+  const std::uint32_t done = static_cast<std::uint32_t>(load_before_stores(&cursor->done));
+  const std::uint32_t end = static_cast<std::uint32_t>(taken.first) + count;
+  const bool has_turn = is_turn(taken.ready, taken.first);
+  if (end - done > abi::QueueTraits::depth(traits)) taken.first |= Reservation::kNoRoom;
+  if (!has_turn) taken.first |= Reservation::kNoTurn;
+  return taken;
+}
+
+/// The low bits of the calling thread's first entry, in a group whose first one is `first`.
+template <class Entries, class Group>
+GSHMEM_FN std::uint32_t own_entry(const Entries& entries, Group group, std::uint64_t first) {
+  return static_cast<std::uint32_t>(first) +
+         static_cast<std::uint32_t>(group.rank()) * entries.entries();
+}
+/// The group's last WQE asks for a completion.
+template <class Group>
+GSHMEM_FN std::uint32_t own_flags(Group group) {
+  return group.last() ? abi::kCqUpdate : 0;
+}
+
+/// Entries of the group's last WQE.
+template <class Entries, class Group>
+GSHMEM_FN std::uint32_t last_entries(const Entries& entries, Group group) {
+  const std::uint32_t own = entries.entries() - entries.last();
+  if constexpr (std::is_same_v<Entries, OneEntry> || std::is_same_v<Group, Alone>) {
+    return own;
+  } else {
+    return group.from_last(own);
+  }
+}
+
+/// How the first thread of a group publishes its `count` entries, the last `tail` of which are the
+/// last WQE: known before they are written.
+struct Publication {
+  std::uint32_t end;   ///< low bits of the entries up to its end
+  std::uint32_t more;  ///< what `ready` grows by; exclusive queues do not add
+  bool rings;
+
+  /// Rings where nobody has reserved after it, or a multiple of `batch` is crossed. (An exclusive
+  /// queue is rung at every call.)
+  GSHMEM_FN Publication(std::uint32_t traits, const Reservation& taken, std::uint32_t count,
+                        std::uint32_t tail)
+      : end(static_cast<std::uint32_t>(taken.first) + count),
+        more(static_cast<std::uint32_t>(PublishedWord::make(end, tail)) - taken.ready),
+        rings(is_exclusive(traits) || static_cast<std::int32_t>(taken.reserved - end) <= 0 ||
+              ((static_cast<std::uint32_t>(taken.first) ^ end) &
+               ~(abi::QueueTraits::batch(traits) - 1)) != 0) {}
+};
+/// Passes the turn on.
+GSHMEM_FN void pass_turn(QueueCursor* cursor, std::uint32_t traits, const Publication& what) {
+  queue_advance(cursor, what.more, what.rings && !has_register(traits));
+}
+/// The next user of an exclusive queue synchronizes with this one.
+GSHMEM_FN void pass_own(QueueCursor* cursor, std::uint64_t end, std::uint32_t tail) {
+  store_relaxed(&cursor->ready, PublishedWord::make(end, tail));
+}
+
+/// Reserves, writes and publishes, if the call has nothing to wait for. `Group` is Alone or
+/// Converged. Returns Reservation::first of the group, by which is_at_once says whether it did.
+/// Calls nothing (see Wait for what a call costs); what it needs of the queue is asked for first,
+/// and comes while the reservation is under way.
+template <class Entries, class Group>
+GSHMEM_OUTLINE std::uint64_t post_at_once(const QueueView* view, QueueCursor* cursor,
+                                          std::uint32_t traits, Entries entries, Group group) {
+  // An exclusive queue is never shared: the compiler need not ask.
+  if constexpr (!std::is_same_v<Group, Alone>) traits &= ~abi::QueueTraits::kExclusive;
+  const Queue queue(view);
+  const QueueEntries place = queue.place();
+  const std::uint32_t count = entries.entries() * static_cast<std::uint32_t>(group.size());
+  const std::uint32_t tail = last_entries(entries, group);
+  Reservation taken;
+  if (group.first()) {
+    taken = reserve(cursor, traits, count);
+    if (place.number == 0) taken.first |= Reservation::kNoTurn;  // not connected, as far as it saw
+  }
+  const std::uint64_t first = group.from_first(taken.first);
+  if (!Reservation::is_at_once(first)) return first;
+  Publication what(traits, taken, count, tail);
+  if constexpr (!std::is_same_v<Entries, OneEntry>) keep_in_memory(what);  // fewer registers
+  EntryStore store(place.entries, abi::QueueTraits::depth(traits) - 1,
+                   own_entry(entries, group, first), place.number, entries.last(),
+                   own_flags(group));
+  entries.fill(store, PlaceKeys{queue, place.remote_key});
+  group.sync();
+  if (group.first()) {
+    const QueueBells bells = queue.bells(place.number);  // comes while the fence waits
+    queue_fence(traits);
+    if (what.rings) queue_ring(bells, traits, what.end);
+    if (is_exclusive(traits)) {
+      pass_own(cursor, first + count, tail);
+    } else {
+      pass_turn(cursor, traits, what);
+    }
+  }
+  group.sync();  // the others see `ready` too: a quiet of theirs waits for these
+  return first;
+}
+
+/// A call on its way, and what it may have to wait for. Made in local memory before post_at_once,
+/// so that nothing but its address lives across what is called; as a Wait it is made when it must
+/// wait.
+struct Posting : Wait {
+  QueueCursor* cursor;
+  std::uint64_t first;  ///< as of post_at_once; then the group's first entry, or kQueueFailed
+  Converged group;      ///< threads that share the reservation
+  std::uint32_t tail;   ///< entries of the group's last WQE
+  std::uint32_t held_traits;
+  const char* heap;
+  GSHMEM_FN Reservation taken() const { return {first, ready, reserved}; }
+  GSHMEM_FN std::uint32_t traits() const { return held_traits; }
+  /// Of an address in this PE's heap: what WQEs call it, here and at every PE.
+  GSHMEM_FN std::uint64_t offset(const void* p) const {
+    return static_cast<std::uint64_t>(static_cast<const char*>(p) - heap);
+  }
+};
+template <class Entries>
+struct PostingOf : Posting {
+  Entries entries;
+  GSHMEM_FN std::uint32_t count() const {
+    return entries.entries() * static_cast<std::uint32_t>(this->group.size());
+  }
+};
+/// What a call needs of the state, which may be in no cache: after an acquire each sector of it
+/// comes from the second level, 360 clocks on an H100. So it is asked for at once, in front of what
+/// depends on it.
+struct PostState {
+  std::uint64_t queues, cursors, heap;
+  std::uint32_t traits;
+  GSHMEM_FN explicit PostState(const State& state)
+      : queues(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.queues))),
+        cursors(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.nic.cursors))),
+        heap(load_bulk(reinterpret_cast<const std::uint64_t*>(&state.heap))),
+        traits(load_bulk(&state.nic.traits)) {}
+  /// Its keys are those of the queue.
+  GSHMEM_FN bool has_in_heap(const void* p) const {
+    return !abi::QueueTraits::is_beyond(traits, reinterpret_cast<std::uint64_t>(p) - heap);
+  }
+};
+/// By queue `index`.
+GSHMEM_FN void post_by(Posting& posting, const State& state, const PostState& held,
+                       std::uint32_t index) {
+  posting.state = &state;
+  posting.queue = Queue(reinterpret_cast<const QueueView*>(held.queues) + index);
+  posting.cursor = reinterpret_cast<QueueCursor*>(held.cursors) + index;
+  posting.held_traits = held.traits;
+  posting.heap = reinterpret_cast<const char*>(held.heap);
+}
+/// As above, by loads one after the other, which take fewer registers.
+GSHMEM_FN void post_by(Posting& posting, const State& state, std::uint32_t index) {
+  posting.state = &state;
+  posting.queue = Queue(state.nic.queues + index);
+  posting.cursor = state.nic.cursors + index;
+  posting.held_traits = state.nic.traits;
+  posting.heap = state.heap;
+}
+
+// The call step by step, for what has to wait, is the first of its queue, or needs registers for
+// something else. Each step calls nothing, and works on memory. Every thread of the group takes
+// them, its first one acts for all; where a step returns true, the thread must wait (queue_await)
+// before it takes the next.
+
+/// Reserves.
+template <class Entries>
+GSHMEM_OUTLINE void step_reserve(PostingOf<Entries>& posting) {
+  if (!posting.group.first()) return;
+  posting.first = reserve(posting.cursor, posting.traits(), posting.count()).first;
+}
+
+/// Notes that the queue is used; then there must be room. Entries [end - depth, end) may be written
+/// when those of the lap before are complete. (A WQE is known to be complete by its first entry
+/// only, so this may wait for one WQE more than it must.)
+template <class Entries>
+GSHMEM_OUTLINE bool step_room(PostingOf<Entries>& posting) {
+  if (!posting.group.first()) return false;
+  const std::uint64_t first = Reservation::entry(posting.first);
+  posting.first = first;
+  if (first == 0) queue_note_used(posting);
+  if (!posting.good()) return false;
+  const std::uint64_t depth = abi::QueueTraits::depth(posting.traits());
+  const std::uint64_t end = first + posting.count();
+  if (end <= depth) return false;
+  wait_for(posting, Await::kRoom, end - depth);
+  return load_acquire_gpu(&posting.cursor->done) < end - depth;
+}
+
+/// Units of a Posting's entries on the way to their places. What is known of the queue is loaded
+/// unit by unit.
+class StepStore {
+ public:
+  std::uint32_t units = 0, second = 0;  ///< for the image functions
+  GSHMEM_FN StepStore(const Posting& posting, std::uint32_t index, std::uint32_t last)
+      : posting_(posting), index_(index), last_(last) {}
+  GSHMEM_FN void put(std::uint32_t at, Word16 unit) const {
+    const std::uint32_t index = index_ + at / 4;
+    if (at == 0 || at == last_ * 4) {
+      const std::uint32_t flags = at == last_ * 4 ? own_flags(posting_.group) : 0;
+      unit = placed(unit, index, posting_.queue.number(), flags);
+    }
+    const std::uint32_t mask = abi::QueueTraits::depth(posting_.traits()) - 1;
+    Word16* const entries = reinterpret_cast<Word16*>(posting_.queue.entries());
+    keep_in_memory(unit);  // four registers for all units, not for each
+    store_bulk(entries + (index & mask) * 4 + at % 4, unit);
+  }
+
+ private:
+  const Posting& posting_;
+  std::uint32_t index_, last_;
+};
+
+/// Writes, if there is room; then it must be the group's turn.
+template <class Entries>
+GSHMEM_OUTLINE bool step_write(PostingOf<Entries>& posting) {
+  if (posting.end != PostEnd::kGood) {
+    // No hole for later calls to ring over. (On a shared queue nobody gets the turn after one.)
+    if (is_exclusive(posting.traits())) store_relaxed(&posting.cursor->reserved, posting.first);
+    posting.first = kQueueFailed;
+  }
+  posting.group.sync();  // all see the number that the first thread has found
+  posting.first = posting.group.from_first(posting.first);
+  if (posting.first == kQueueFailed) return false;
+  posting.tail = last_entries(posting.entries, posting.group);
+  StepStore store(posting, own_entry(posting.entries, posting.group, posting.first),
+                  posting.entries.last());
+  posting.entries.fill(store, posting.queue);
+  posting.group.sync();
+  if (!posting.group.first()) return false;
+  if (!has_register(posting.traits())) queue_fence(posting.traits());
+  wait_for(posting, Await::kTurn, posting.first);
+  return !is_exclusive(posting.traits());
+}
+
+/// Publishes in the turn. `target` is then what to wait for; kQueueFailed where another thread's
+/// wait has ended the call. A thread whose own wait did keeps what it waited for.
+template <class Entries>
+GSHMEM_OUTLINE void step_publish(PostingOf<Entries>& posting) {
+  if (posting.end != PostEnd::kGood) {
+    posting.first = kQueueFailed;
+  } else if (posting.first != kQueueFailed && posting.group.first()) {
+    if (has_register(posting.traits())) queue_fence(posting.traits());
+    const Publication what(posting.traits(), posting.taken(), posting.count(), posting.tail);
+    if (what.rings) queue_ring(posting.queue.bells(), posting.traits(), what.end);
+    keep_in_memory(posting);  // fewer registers
+    if (is_exclusive(posting.traits())) {
+      pass_own(posting.cursor, posting.first + posting.count(), posting.tail);
+    } else {
+      pass_turn(posting.cursor, posting.traits(), what);
+    }
+  }
+  posting.group.sync();  // as in post_at_once
+  posting.first = posting.group.from_first(posting.first);
+  if (posting.end != PostEnd::kGood) return;
+  posting.await = Await::kDone;
+  posting.target = posting.first == kQueueFailed
+                       ? kQueueFailed
+                       : posting.first + posting.count() - posting.tail + 1;
+}
+
+/// What is left of a call that is reserved. Does not report.
+template <class Entries>
+GSHMEM_FN void post_reserved(PostingOf<Entries>& posting) {
+  if (posting.group.first() && posting.queue.number() == 0) queue_connect(posting);
+  if (step_room(posting)) queue_await(posting);
+  if (step_write(posting)) queue_await(posting);
+  step_publish(posting);
+}
+
+/// What post_at_once has left, and a wait for the end if the call has a name for that. False: it
+/// could not be made, or did not end well, which is on record as a fault then.
+template <class Entries>
+GSHMEM_OUTLINE bool post_end(PostingOf<Entries>& posting, const char* awaited_as) {
+  begin_wait(posting, awaited_as);
+  if (Reservation::is_at_once(posting.first)) {
+    posting.target =
+        posting.first + posting.count() - last_entries(posting.entries, posting.group) + 1;
+  } else {
+    post_reserved(posting);
+  }
+  if (awaited_as && posting.good()) queue_await(posting);
+  return post_report(posting) && posting.good();
+}
+
+/// Who may share a reservation with the caller: nobody, or threads of its warp that make the same
+/// call at the same time. A reservation of a whole warp must leave room for what may be left
+/// without a doorbell.
+enum class Sharing { kNone, kWarp };
+template <Sharing kSharing>
+GSHMEM_FN bool is_shared(std::uint32_t traits, std::uint32_t entries) {
+  if (kSharing == Sharing::kNone || is_exclusive(traits) || is_alone()) return false;
+  return entries == 1 || entries * 32 <= abi::QueueTraits::depth(traits) / 2;
+}
+/// Ways into a queue that meet at different places, and so have groups of their own. A call that
+/// waits for its end may not hold up one that returns before.
+enum class PostWay : std::uint32_t { kAtOnce = 0, kBySteps = 64, kAwaited = 96 };
+/// Threads that come together, by the same way, with as many entries. (Cursors are 384 bytes
+/// apart.)
+template <class Entries>
+GSHMEM_FN Converged group_at(const QueueCursor* cursor, PostWay way, const Entries& entries) {
+  const std::uint32_t image = std::is_same_v<Entries, OneEntry> ? 0 : 128;
+  return Converged(reinterpret_cast<std::uintptr_t>(cursor) + static_cast<std::uint32_t>(way) +
+                   image + entries.entries());
+}
+
+/// Makes the call. `awaited_as`: its name if it returns when all is complete. False: it could not,
+/// or did not end well, which is on record as a fault then. `Held`, `HeldTogether`: how the
+/// entries are passed on, by value or from memory.
+template <Sharing kSharing, class Held, class HeldTogether, class Entries>
+GSHMEM_FN bool post_held(PostingOf<Entries>& posting, const char* awaited_as = nullptr) {
+  const std::uint32_t traits = posting.traits(), own = posting.entries.entries();
+  const QueueView* const view = posting.queue.view();
+  QueueCursor* const cursor = posting.cursor;
+  if (!is_shared<kSharing>(traits, own)) {
+    Held entries = posting.entries;
+    keep_in_memory(posting);
+    posting.first = post_at_once<Held, Alone>(view, cursor, traits, entries, Alone{});
+    if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
+    posting.group = Converged::self();
+  } else {
+    HeldTogether entries = posting.entries;
+    const Converged group =
+        group_at(cursor, awaited_as ? PostWay::kAwaited : PostWay::kAtOnce, posting.entries);
+    posting.group = group;
+    keep_in_memory(posting);
+    posting.first = post_at_once<HeldTogether, Converged>(view, cursor, traits, entries, group);
+    if (Reservation::is_at_once(posting.first) && !awaited_as) return true;
+  }
+  return post_end(posting, awaited_as);
+}
+
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<OneEntry>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, OneEntry, OneEntry>(posting, awaited_as);
+}
+template <Sharing kSharing>
+GSHMEM_FN bool post(PostingOf<WqeImage>& posting, const char* awaited_as = nullptr) {
+  return post_held<kSharing, const WqeImage&, const WqeImage&>(posting, awaited_as);
+}
+
+/// Makes the call step by step; begin_wait comes before. Recording the fault is left to the caller
+/// (post_report).
+template <Sharing kSharing, class Entries>
+GSHMEM_FN void post_by_steps(PostingOf<Entries>& posting) {
+  const std::uint32_t own = posting.entries.entries();
+  posting.group = is_shared<kSharing>(posting.traits(), own)
+                      ? group_at(posting.cursor, PostWay::kBySteps, posting.entries)
+                      : Converged::self();
+  step_reserve(posting);
+  post_reserved(posting);
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,439 @@
+// The queue protocol: reserve entries, write them, publish in turn, ring the doorbell, and find out
+// what has completed. Who consumes the queue is invisible here. Included by
+// device/network/network_path.h; checked by tests/model (every interleaving of a small queue) and
+// tests/nic.
+//
+// An entry is reserved, written, published, rung and done, in this order. `reserved`, `ready` and
+// `done` (QueueCursor) count entries since the queue was made; `ready`, a PublishedWord, counts
+// what is published.
+//
+//  - A writer publishes when `ready` has reached its own first entry. The turn is the lock: no
+//    other is needed, and doorbells of one queue are stored in order.
+//  - The doorbell is left to the next writer when one has reserved already, unless a multiple of
+//    `batch` was crossed. So fewer than `batch` published entries are ever without a doorbell, and
+//    a writer that waits for room after them (batch + one reservation <= depth, see QueueSet) gets
+//    it from entries that were rung.
+//  - Only the last WQE of a reservation asks for a completion; it completes in order, so it stands
+//    for all before it. The CQ is collapsed: its one entry holds the newest completion.
+//
+// Order. (1) Entries are visible before `ready` moves past them: release fence of the writer, at
+// the scope of the queue's memory, before the addition that moves it. (2) Whoever rings has
+// acquired `ready`, which synchronizes with all writers before, since they only ever add to it: so
+// all entries up to there are visible before the doorbell record, and the record before the
+// doorbell. (3) Who has rung passes the turn on by a release: doorbells come in order. (4) A
+// completion is read with acquire: data that the NIC has written before it is visible.
+//
+// A writer reads `ready` and `done` without acquiring them: an acquire drops the first-level cache.
+// After them it only stores. GPUs order that (a store whose branch a load decides comes after the
+// load), where PTX's model would want the acquire. The user of an exclusive queue keeps `reserved`
+// in that cache (load_own).
+//
+// Where the doorbell is a register of a NIC, (2) and (3) are cheaper. The writer fences in its
+// turn, so that its one fence stands between the turn and the doorbell, and passes the turn on by
+// an addition that releases nothing. The record follows the doorbell (queue_ring).
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include "../core/coop.h"
+#include "../core/wait.h"
+#include "wqe.h"
+
+namespace gshmem::device {
+
+using abi::PublishedWord;
+using abi::QueueCursor;
+using abi::QueueView;
+
+/// Where entries go, and where it is said that they are there: what a call needs, by one load each.
+struct QueueEntries {
+  Word16* entries;
+  std::uint32_t number;
+  abi::Be32 remote_key;
+};
+struct QueueBells {
+  std::uint64_t* doorbell;
+  abi::Be32* send_record;
+  std::uint32_t number;
+};
+
+/// A queue by the address of its view, of which every use loads what it needs: the view's values in
+/// registers would be registers of every kernel that might communicate.
+class Queue {
+ public:
+  GSHMEM_FN explicit Queue(const QueueView* view) : view_(view) {}
+  GSHMEM_FN const QueueView* view() const { return view_; }
+  GSHMEM_FN QueueCursor* cursor() const { return pointer(view_->cursor); }
+  GSHMEM_FN std::uint64_t* doorbell() const { return pointer(view_->doorbell); }
+  GSHMEM_FN abi::Be32* send_record() const { return pointer(view_->send_record); }
+  GSHMEM_FN const abi::Be32* completion() const { return pointer(view_->completion); }
+  GSHMEM_FN char* entries() const { return pointer(view_->entries); }
+  /// The newest one; place() may still find none in a queue that is connected. A number stays: only
+  /// where the cache has none is it looked for in memory.
+  GSHMEM_FN std::uint32_t number() const {
+    const std::uint32_t known = word(view_->number);
+    return known != 0 ? known : load_relaxed(&view_->number);
+  }
+  GSHMEM_FN void set_number(std::uint32_t number) const {
+    store_relaxed(const_cast<std::uint32_t*>(&view_->number), number);
+  }
+  GSHMEM_FN std::uint32_t index() const { return word(view_->index); }
+  GSHMEM_FN abi::Be32 local_key() const { return abi::Be32::from_raw(word(view_->local_key)); }
+  GSHMEM_FN abi::Be32 remote_key() const { return abi::Be32::from_raw(word(view_->remote_key)); }
+  GSHMEM_FN abi::Be32 atomic_key() const { return abi::Be32::from_raw(word(view_->atomic_key)); }
+  GSHMEM_FN QueueEntries place() const { return bits<QueueEntries>(unit(view_->entries)); }
+  GSHMEM_FN QueueBells bells(std::uint32_t number) const {
+    const Word16 at = unit(view_->doorbell);
+    return {reinterpret_cast<std::uint64_t*>(std::uint64_t{at.y} << 32 | at.x),
+            reinterpret_cast<abi::Be32*>(std::uint64_t{at.w} << 32 | at.z), number};
+  }
+  GSHMEM_FN QueueBells bells() const { return bells(number()); }
+  GSHMEM_FN int pe() const { return static_cast<int>(ends() & 0xffff); }
+  /// QueueView::nic and rail.
+  GSHMEM_FN std::uint32_t nic() const { return ends() >> 16 & 0xff; }
+  GSHMEM_FN std::uint32_t rail() const { return ends() >> 24; }
+
+ private:
+  /// Of `pe`, `nic` and `rail`, which are one word.
+  GSHMEM_FN std::uint32_t ends() const {
+    static_assert(offsetof(QueueView, rail) == offsetof(QueueView, pe) + 3);
+    return load_constant(reinterpret_cast<const std::uint32_t*>(&view_->pe));
+  }
+  template <class T>
+  GSHMEM_FN static T* pointer(T* const& field) {
+    return reinterpret_cast<T*>(load_constant(reinterpret_cast<const std::uint64_t*>(&field)));
+  }
+  template <class T>
+  GSHMEM_FN static std::uint32_t word(const T& field) {
+    static_assert(sizeof(T) == sizeof(std::uint32_t));
+    return load_constant(reinterpret_cast<const std::uint32_t*>(&field));
+  }
+  /// The 16 bytes of the view that begin with a field.
+  template <class T>
+  GSHMEM_FN static Word16 unit(const T& field) {
+    return load_constant(reinterpret_cast<const Word16*>(&field));
+  }
+  const QueueView* view_;
+};
+
+/// No position in a queue: the call failed.
+inline constexpr std::uint64_t kQueueFailed = ~std::uint64_t{0};
+
+/// What a thread on the network path may have to wait for.
+enum class Await : std::uint32_t { kDone, kRoom, kTurn, kScratch, kConnection };
+enum class PostEnd : std::uint32_t { kGood, kStopped, kTooLong, kQueueError };
+
+/// One call on the network path, and what it may have to wait for. Registers of a kernel are those
+/// that live across a call plus those of what is called, level by level; so everything of a call
+/// lies here, in the thread's local memory, and the call is a sequence of steps that call nothing
+/// further. Each takes what it needs from here, and only the address of the Post lives in between.
+///
+/// What ends a wait is noted (`end`), and recorded as a fault by post_report when the steps are
+/// over. With the fault at the bottom of all functions, and arguments kept in each of them, a
+/// kernel of 31 registers became one of 50 by a dormant gshmem_int_p, and of 74 by a get; now 32
+/// and 40 (STREAM of tests/device/registers, nvcc 13.0).
+struct Wait {
+  const State* state;
+  Queue queue{nullptr};
+  const char* call;  ///< for messages
+  std::uint64_t target;
+  std::uint64_t started;  ///< at its first look at the clock, or when it last saw progress
+  std::uint32_t left;     ///< entries that it has seen between it and its end
+  Await await;
+  PostEnd end;
+  std::uint32_t bad;       ///< completions that cannot be (queue_poll)
+  std::uint32_t ready;     ///< low bits of the PublishedWord that was the turn
+  std::uint32_t reserved;  ///< low bits of the entries that were reserved then
+
+  GSHMEM_FN std::uint32_t traits() const { return state->nic.traits; }
+  /// Neither this thread nor the one that posts for it has failed.
+  GSHMEM_FN bool good() const { return end == PostEnd::kGood && target != kQueueFailed; }
+};
+/// Makes the Wait of a call with a state, and a queue if it waits for one.
+GSHMEM_FN void begin_wait(Wait& wait, const char* call) {
+  wait.call = call ? call : "network";
+  wait.target = 0;
+  wait.started = 0;
+  wait.left = 0;
+  wait.await = Await::kDone;
+  wait.end = PostEnd::kGood;
+  wait.bad = 0;
+  wait.ready = 0;
+  wait.reserved = 0;
+}
+GSHMEM_FN void begin_wait(Wait& wait, const State* state, const QueueView* view, const char* call) {
+  wait.state = state;
+  wait.queue = Queue(view);
+  begin_wait(wait, call);
+}
+
+/// Looks at the completion once. WQEs whose first entry is before the result are complete;
+/// kQueueFailed when the entry is an error.
+///
+/// The counter has 16 bits. The base is read first: against a newer counter an older base can only
+/// yield too little, while a newer base against an older counter would yield 2^16 too much.
+///
+/// No more than `depth` entries are posted and not complete. A counter further ahead is stale or
+/// wrong, and changes nothing; it is counted unless `done` has moved since the base was read.
+GSHMEM_FN std::uint64_t queue_poll(Wait& wait) {
+  const Queue queue = wait.queue;
+  const std::uint64_t base = load_acquire_gpu(&queue.cursor()->done);
+  // Acquire pairs with whoever writes completions (a NIC; transport/softnic, transport/ofi).
+  const std::uint32_t word = Be32::from_raw(load_acquire(&queue.completion()->raw)).get();
+  const std::uint32_t opcode = word >> 4 & 0xf;
+  if (opcode != static_cast<std::uint32_t>(abi::CompletionOpcode::kRequester)) {
+    const bool none = opcode == static_cast<std::uint32_t>(abi::CompletionOpcode::kInvalid);
+    return none ? base : kQueueFailed;
+  }
+  const std::uint32_t ahead = ((word >> 16) + 1 - static_cast<std::uint32_t>(base)) & 0xffff;
+  if (ahead > abi::QueueTraits::depth(wait.state->nic.traits)) {
+    if (load_acquire_gpu(&queue.cursor()->done) == base) ++wait.bad;
+    return base;
+  }
+  if (ahead != 0) atomic_max_gpu(&queue.cursor()->done, base + ahead);
+  return base + ahead;
+}
+
+/// `ready` is the turn of the writer whose first entry is `first`.
+GSHMEM_FN bool is_turn(std::uint32_t ready, std::uint64_t first) {
+  constexpr std::uint32_t kBits = PublishedWord::kBits;
+  return ready >> kBits == (static_cast<std::uint32_t>(first) << kBits) >> kBits;
+}
+
+/// A wait begins.
+GSHMEM_FN void wait_for(Wait& wait, Await what, std::uint64_t target) {
+  wait.await = what;
+  wait.target = target;
+  wait.started = 0;
+}
+
+/// The thread may poll again. Otherwise `wait.end` says why not. `left`: entries that are in front
+/// of it. The time that it may wait counts from when these last became fewer, and who has many in
+/// front polls less often, so that those who have few get on.
+GSHMEM_FN bool post_may_wait(Wait& wait, unsigned polls, std::uint32_t left) {
+  if (look_is_due(polls)) {
+    const std::uint64_t before = left == wait.left ? wait.started : 0;
+    const std::uint64_t begin = wait_look(*wait.state, before);
+    if (begin >= kWaitTooLong) {
+      wait.end = begin == kWaitStopped ? PostEnd::kStopped : PostEnd::kTooLong;
+      return false;
+    }
+    wait.started = begin;
+    wait.left = left;
+  }
+  if (wait.await == Await::kTurn) {
+    pause_behind(polls, left);
+  } else if (wait.await == Await::kScratch) {
+    pause(polls);
+  } else {
+    pause_far(polls);  // the completion lies in host memory
+    if (wait.await == Await::kRoom) pause_behind(polls, left);
+  }
+  return true;
+}
+
+/// Waits for what `wait.await` and `wait.target` say: WQEs that begin before the target are
+/// complete, or it is the turn of the writer whose first entry is the target. False: it had to end
+/// without.
+GSHMEM_OUTLINE bool queue_await(Wait& wait) {
+  unsigned polls = 1;
+  wait.started = 0;
+  std::uint32_t left = 0;
+  GSHMEM_NO_UNROLL
+  do {
+    const std::uint64_t target = wait.target;
+    if (wait.await == Await::kTurn) {
+      const QueueCursor* const cursor = wait.queue.cursor();
+      const std::uint32_t ready = static_cast<std::uint32_t>(load_before_stores(&cursor->ready));
+      wait.reserved = static_cast<std::uint32_t>(load_before_stores(&cursor->reserved));
+      wait.ready = ready;
+      if (is_turn(ready, target)) return true;
+      left = (static_cast<std::uint32_t>(target) << PublishedWord::kBits) - ready;
+      left >>= PublishedWord::kBits;
+    } else {
+      const std::uint64_t done = queue_poll(wait);
+      if (done == kQueueFailed) {
+        wait.end = PostEnd::kQueueError;
+        return false;
+      }
+      if (done >= target) return true;
+      left = static_cast<std::uint32_t>(target - done);
+    }
+  } while (post_may_wait(wait, polls++, left));
+  return false;
+}
+
+/// Asks the host to connect the queue, and waits until both ends are.
+GSHMEM_OUTLINE void queue_connect(Wait& wait) {
+  wait_for(wait, Await::kConnection, 0);
+  abi::FirstUse* const use = wait.state->nic.first_use + wait.queue.index();
+  store_relaxed(&use->asked, 1u);
+  fence_release_system();
+  store_relaxed(&wait.state->control->asked, 1u);
+  wake_host(&wait.state->control->asked);
+  unsigned polls = 1;
+  std::uint32_t number = load_acquire(&use->number);
+  GSHMEM_NO_UNROLL
+  while (number == 0 && post_may_wait(wait, polls++, 0)) number = load_acquire(&use->number);
+  if (number != 0) wait.queue.set_number(number);
+}
+
+/// The completion says error. Returns what the first one that anyone saw tells: entries that are
+/// flushed after it overwrite it.
+GSHMEM_FN FaultInfo queue_fault(Queue queue) {
+  const Be32* last = queue.completion();
+  const std::uint32_t word = Be32::from_raw(load_acquire(&last->raw)).get();
+  const std::uint32_t opcode = Be32::from_raw(load_relaxed(&last[-1].raw)).get() >> 24;
+  const std::uint32_t syndromes = Be32::from_raw(load_relaxed(&last[-2].raw)).get();
+  const std::uint64_t mine = std::uint64_t{syndromes >> 8} << 40 | std::uint64_t{1} << 32 |
+                             (word >> 16) << 16 | opcode << 8 | (syndromes & 0xff);
+  const std::uint64_t seen = atomic_compare_swap(&queue.cursor()->error, std::uint64_t{0}, mine);
+  const std::uint64_t all = seen == 0 ? mine : seen;
+  const std::uint32_t first = static_cast<std::uint32_t>(all);
+  FaultInfo info{GSHMEMX_ERROR_NIC, "network", "completion", all >> 40};
+  info.pe = queue.pe();
+  info.queue = queue.number();
+  info.wqe_index = first >> 16;
+  info.opcode = first >> 8 & 0xff;
+  info.syndrome = first & 0xff;
+  return info;
+}
+
+GSHMEM_FN const char* await_name(const Wait& wait) {
+  switch (wait.await) {
+    case Await::kDone:
+      break;
+    case Await::kRoom:
+      return "network (room in a queue)";
+    case Await::kTurn:
+      return "network (turn in a queue)";
+    case Await::kScratch:
+      return "network (scratch memory)";
+    case Await::kConnection:
+      return "network (connection)";
+  }
+  return wait.call;
+}
+
+/// Why the call could not end well, unless another fault has stopped it.
+GSHMEM_FN FaultInfo post_fault(const Wait& wait) {
+  if (wait.end == PostEnd::kQueueError) return queue_fault(wait.queue);
+  FaultInfo info{GSHMEMX_ERROR_TIMEOUT, await_name(wait), "wait", now_ns() - wait.started,
+                 wait.state->timeout_ns};
+  if (wait.await == Await::kScratch) return info;  // of all queues
+  info.pe = wait.queue.pe();
+  if (wait.await == Await::kConnection) return info;  // it is none yet
+  info.queue = wait.queue.number();
+  info.wqe_index = static_cast<std::uint32_t>(wait.target - 1) & 0xffff;
+  return info;
+}
+
+/// Records why the call could not end well; the last thing that it does. True: it did.
+GSHMEM_OUTLINE bool post_report(Wait& wait) {
+  if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
+  if (wait.end == PostEnd::kGood) return true;
+  if (wait.end == PostEnd::kStopped) {
+    stop_here(*wait.state);
+  } else {
+    fault(*wait.state, post_fault(wait));
+  }
+  return false;
+}
+
+/// As post_report, for a call that returns a status: also under FaultPolicy::kAbort nothing ends
+/// here.
+GSHMEM_OUTLINE bool post_note(Wait& wait) {
+  if (wait.bad != 0) atomic_add(&wait.state->control->bad_completions, wait.bad);
+  if (wait.end == PostEnd::kGood) return true;
+  if (wait.end != PostEnd::kStopped) note_fault(*wait.state, post_fault(wait));
+  return false;
+}
+
+GSHMEM_FN bool is_exclusive(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kExclusive) != 0;
+}
+
+/// The doorbell is a register of the NIC.
+GSHMEM_FN bool has_register(std::uint32_t traits) {
+  return (traits & abi::QueueTraits::kRegister) != 0;
+}
+
+/// As far as the consumer must see. A release only: an acquire would also drop what is cached, the
+/// queue's values and the state among it, for nothing, because nothing is loaded that other writers
+/// have stored. (That they have published means that their stores have reached the consumer: the
+/// addition that says so began when their fence had ended.)
+///
+/// Each fence is in a loop that never goes round: short branches become predicates, and a fence
+/// that is predicated off still takes 160 clocks.
+GSHMEM_FN void queue_fence(std::uint32_t traits) {
+  if (traits & abi::QueueTraits::kGpuMemory) {
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_gpu();
+    } while (traits & abi::QueueTraits::kNever);
+  } else {
+    GSHMEM_NO_UNROLL
+    do {
+      fence_release_system();
+    } while (traits & abi::QueueTraits::kNever);
+  }
+}
+
+/// Passes the turn on: adds to the PublishedWord. `rang`: the doorbell comes before those of later
+/// turns.
+GSHMEM_FN void queue_advance(QueueCursor* cursor, std::uint64_t more, bool rang) {
+  if (rang) {
+    atomic_add_release_gpu(&cursor->ready, more);
+  } else {
+    atomic_add_chain_gpu(&cursor->ready, more);
+  }
+}
+
+/// Tells the NIC that everything before `end` is there. Only in the turn.
+///
+/// A register of the NIC is rung before the record is stored, and again after: the NIC reads the
+/// record only when it recovers from an error, and then finds the doorbell that covers it (DOCA
+/// GPUNetIO and UCX's uct/ib/mlx5/gdaki do so). Where the NIC has none it is rung once. A word that
+/// a host thread forwards comes once, after the record where that must be there before
+/// (kRecordFirst).
+GSHMEM_FN void queue_ring(const QueueBells& bells, std::uint32_t traits, std::uint32_t end) {
+  const std::uint64_t value = abi::doorbell_value(end, bells.number);
+  const std::uint32_t record = Be32(end & 0xffff).raw;
+  if (has_register(traits)) {
+    store_register(bells.doorbell, value);
+    if (traits & abi::QueueTraits::kNoRecord) return;
+    store_record(&bells.send_record->raw, record);
+    store_register(bells.doorbell, value);
+  } else {
+    store_record(&bells.send_record->raw, record);
+    if (traits & abi::QueueTraits::kRecordFirst) queue_fence(traits);
+    store_doorbell(bells.doorbell, value);
+  }
+}
+
+/// quiet looks only at queues that were ever used.
+GSHMEM_FN void queue_note_used(const Wait& wait) {
+  const std::uint32_t index = wait.queue.index();
+  atomic_or(&wait.state->nic.used[index / 32], 1u << index % 32);
+}
+
+/// Everything that was published before the call is complete at its target. Does not report. Where
+/// somebody has seen that already the completion, which may lie in host memory, is not asked again:
+/// what the NIC has written before it is in memory, and the acquire drops what was cached.
+GSHMEM_FN bool queue_try_quiet(Wait& wait) {
+  const std::uint64_t published = load_relaxed(&wait.queue.cursor()->ready);
+  if (published == 0) return true;
+  wait.target = PublishedWord::target(published);
+  if (load_acquire_gpu(&wait.queue.cursor()->done) >= wait.target) return true;
+  return queue_await(wait);
+}
+
+/// Everything that was published before the call is complete. False: it had to end without.
+GSHMEM_FN bool queue_quiet(const State& state, Queue queue, const char* call) {
+  Wait wait;
+  begin_wait(wait, &state, queue.view(), call);
+  queue_try_quiet(wait);
+  return post_report(wait);
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,238 @@
+// Work queue entries from arguments: functions that fill an image of one or two WQEs, in which only
+// the position in the queue is missing. An image is a WqeImage in memory, or the queue itself
+// (EntryStore, device/network/post.h). Layouts and their sources: include/gshmem/abi/mlx5.h; golden
+// bytes: tests/unit/wqe_test.cpp.
+#pragma once
+
+#include <gshmem/abi/queue.h>
+
+#include "../core/call_record.h"
+#include "../core/machine.h"
+
+namespace gshmem::device {
+
+using abi::Be32;
+using abi::Be64;
+using abi::Opcode;
+
+static_assert(sizeof(Word16) == abi::kSegmentBytes);
+
+/// Units of 16 bytes as in the queue, at most four entries. Where each WQE begins is its control
+/// unit, to which `placed` adds index, queue number and completion flag.
+struct WqeImage {
+  Word16 unit[16];
+  std::uint32_t units = 0;   ///< of all WQEs, gaps included
+  std::uint32_t second = 0;  ///< unit where a second WQE begins, a multiple of 4; 0 = there is none
+  GSHMEM_FN void put(std::uint32_t at, Word16 word) { unit[at] = word; }
+  /// How many entries it takes, and which of them is the first of the last WQE.
+  GSHMEM_FN std::uint32_t entries() const { return (units + 3) / 4; }
+  GSHMEM_FN std::uint32_t last() const { return second / 4; }
+  /// Copies it to where the units are to go. (Its keys are in it.)
+  template <class Image, class Keys>
+  GSHMEM_FN void fill(Image& image, const Keys&) const {
+    GSHMEM_NO_UNROLL
+    for (std::uint32_t at = 0; at < units; ++at) image.put(at, unit[at]);
+    image.units = units;
+    image.second = second;
+  }
+};
+
+/// What the control unit says about a whole WQE.
+struct WqeHead {
+  Opcode opcode;
+  std::uint8_t opmod;
+  std::uint8_t units;  ///< of 16 bytes, the control unit included
+  std::uint8_t flags;  ///< abi::ControlFlags
+};
+
+GSHMEM_FN Word16 control_unit(WqeHead head) {
+  return {
+      Be32(static_cast<std::uint32_t>(head.opmod) << 24 | static_cast<std::uint32_t>(head.opcode))
+          .raw,
+      Be32(head.units).raw, static_cast<std::uint32_t>(head.flags) << 24 /* byte 11 */, 0};
+}
+/// The control unit of the WQE at entry `index` of queue `number`.
+GSHMEM_FN Word16 placed(Word16 control, std::uint64_t index, std::uint32_t number,
+                        std::uint32_t flags) {
+  control.x |= Be32((static_cast<std::uint32_t>(index) & 0xffff) << 8).raw;
+  control.y |= Be32(number << 8).raw;
+  control.z |= flags << 24;
+  return control;
+}
+
+GSHMEM_FN Word16 unit_of(Be64 a, Be64 b) {
+  return {static_cast<std::uint32_t>(a.raw), static_cast<std::uint32_t>(a.raw >> 32),
+          static_cast<std::uint32_t>(b.raw), static_cast<std::uint32_t>(b.raw >> 32)};
+}
+GSHMEM_FN Word16 remote_unit(std::uint64_t address, Be32 key) {
+  const Be64 at(address);
+  return {static_cast<std::uint32_t>(at.raw), static_cast<std::uint32_t>(at.raw >> 32), key.raw, 0};
+}
+/// At most 2^31 - 1 bytes.
+GSHMEM_FN Word16 data_unit(std::uint32_t bytes, Be32 key, std::uint64_t address) {
+  const Be64 at(address);
+  return {Be32(bytes).raw, key.raw, static_cast<std::uint32_t>(at.raw),
+          static_cast<std::uint32_t>(at.raw >> 32)};
+}
+
+/// A place in the heap of a PE, and the key of that heap.
+struct KeyedAddress {
+  std::uint64_t offset;
+  Be32 key;
+};
+
+/// WRITE or READ of `bytes` between two places. `Image` is a WqeImage, or where the units are to
+/// go.
+template <class Image>
+GSHMEM_FN void image_transfer(Image& image, Opcode opcode, KeyedAddress remote, KeyedAddress local,
+                              std::uint32_t bytes) {
+  image.put(0, control_unit({opcode, 0, 3, 0}));
+  image.put(1, remote_unit(remote.offset, remote.key));
+  image.put(2, data_unit(bytes, local.key, local.offset));
+  image.units = 3;
+}
+
+/// Most bytes that a WRITE of four entries carries: 4 * 64 less control, remote and inline header.
+inline constexpr std::uint32_t kInlineBytes = 220;
+
+GSHMEM_FN std::uint32_t inline_header(std::uint32_t bytes) {
+  return Be32(abi::kInlineMarker | bytes).raw;
+}
+/// A WRITE that carries its payload of at most kInlineBytes; the caller stores the payload in the
+/// returned place.
+GSHMEM_FN std::uint32_t* image_inline(WqeImage& image, KeyedAddress remote, std::uint32_t bytes) {
+  image.units = 2 + (static_cast<std::uint32_t>(sizeof(abi::InlineHeader)) + bytes + 15) / 16;
+  image.unit[0] = control_unit({Opcode::kRdmaWrite, 0, static_cast<std::uint8_t>(image.units), 0});
+  image.unit[1] = remote_unit(remote.offset, remote.key);
+  image.unit[image.units - 1] = {0, 0, 0, 0};
+  image.unit[2].x = inline_header(bytes);
+  return &image.unit[2].y;
+}
+
+/// A DUMP of `bytes` of local memory, from unit `at` on, where an entry begins. It begins when the
+/// READs and atomics in front of it have ended.
+template <class Image>
+GSHMEM_FN void image_dump(Image& image, std::uint32_t at, KeyedAddress local, std::uint32_t bytes) {
+  image.second = at;
+  image.put(at, control_unit({Opcode::kDump, 0, 2, abi::kFence}));
+  image.put(at + 1, data_unit(bytes, local.key, local.offset));
+  image.units = at + 2;
+}
+
+/// Most bytes that a WRITE of one control, one remote and one more unit carries.
+inline constexpr std::uint32_t kShortInlineBytes = 12;
+struct ShortPayload {
+  std::uint32_t word[3];
+};
+template <class Image>
+GSHMEM_FN void image_short_inline(Image& image, KeyedAddress remote, ShortPayload payload,
+                                  std::uint32_t bytes) {
+  image.put(0, control_unit({Opcode::kRdmaWrite, 0, 3, 0}));
+  image.put(1, remote_unit(remote.offset, remote.key));
+  image.put(2, Word16{inline_header(bytes), payload.word[0], payload.word[1], payload.word[2]});
+  image.units = 3;
+}
+
+/// An atomic of the API on `width` (4 or 8) bytes; operands of 4 bytes in the low halves.
+struct Amo {
+  AmoOp op;
+  std::uint32_t width;
+  std::uint64_t operand, cond;
+};
+
+struct SwapMasks {
+  std::uint64_t swap, compare;
+};
+
+template <class Image>
+GSHMEM_FN void image_masked_swap(Image& image, std::uint32_t at, const Amo& amo, SwapMasks masks) {
+  if (amo.width == 8) {
+    image.put(at, control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked8, 5, 0}));
+    image.put(at + 2, unit_of(Be64(amo.operand), Be64(amo.cond)));
+    image.put(at + 3, unit_of(Be64(masks.swap), Be64(masks.compare)));
+    image.units = at + 5;
+  } else {
+    image.put(at, control_unit({Opcode::kMaskedCompareSwap, abi::kOpmodMasked4, 4, 0}));
+    image.put(at + 2, {Be32(static_cast<std::uint32_t>(amo.operand)).raw,
+                       Be32(static_cast<std::uint32_t>(amo.cond)).raw,
+                       Be32(static_cast<std::uint32_t>(masks.swap)).raw,
+                       Be32(static_cast<std::uint32_t>(masks.compare)).raw});
+    image.units = at + 4;
+  }
+}
+
+template <class Image>
+GSHMEM_FN void image_masked_add(Image& image, std::uint32_t at, std::uint32_t width,
+                                std::uint64_t add, std::uint64_t boundary) {
+  if (width == 8) {
+    image.put(at, control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked8, 4, 0}));
+    image.put(at + 2, unit_of(Be64(add), Be64(boundary)));
+  } else {
+    image.put(at, control_unit({Opcode::kMaskedFetchAdd, abi::kOpmodMasked4, 4, 0}));
+    image.put(at + 2, {Be32(static_cast<std::uint32_t>(add)).raw,
+                       Be32(static_cast<std::uint32_t>(boundary)).raw, 0, 0});
+  }
+  image.units = at + 4;
+}
+
+/// The control and operand units of an atomic: InfiniBand's compare-and-swap and fetch-and-add of 8
+/// bytes, and the masked ones of both sizes for all that those two cannot do (rdma-core
+/// providers/mlx5/wqe.h). Masked swap: where (memory ^ compare) & compare mask is 0, the bits of
+/// the swap mask are taken from swap. Masked add: no carry leaves a bit that is set in boundary.
+template <class Image>
+GSHMEM_FN void image_amo_operands(Image& image, std::uint32_t at, const Amo& amo) {
+  const std::uint64_t all = ~std::uint64_t{0};
+  switch (amo.op) {
+    case AmoOp::kSet:
+    case AmoOp::kSwap:
+      return image_masked_swap(image, at, amo, {all, 0});
+    case AmoOp::kOr:
+      return image_masked_swap(image, at, amo, {amo.operand, 0});
+    case AmoOp::kAnd:
+      return image_masked_swap(image, at, amo, {~amo.operand, 0});
+    case AmoOp::kXor:
+      return image_masked_add(image, at, amo.width, amo.operand, all);
+    case AmoOp::kCompareSwap:
+      if (amo.width == 4) return image_masked_swap(image, at, amo, {all, all});
+      image.put(at, control_unit({Opcode::kAtomicCompareSwap, 0, 4, 0}));
+      image.put(at + 2, unit_of(Be64(amo.operand), Be64(amo.cond)));
+      image.units = at + 4;
+      return;
+    case AmoOp::kFetch:
+    case AmoOp::kAdd: {
+      const std::uint64_t add = amo.op == AmoOp::kAdd ? amo.operand : 0;
+      if (amo.width == 4) return image_masked_add(image, at, 4, add, 0);
+      image.put(at, control_unit({Opcode::kAtomicFetchAdd, 0, 4, 0}));
+      image.put(at + 2, unit_of(Be64(add), Be64(0)));
+      image.units = at + 4;
+      return;
+    }
+  }
+}
+
+/// After image_amo_operands: what the atomic works on, and where its old value goes.
+template <class Image>
+GSHMEM_FN void image_amo_places(Image& image, std::uint32_t at, std::uint32_t width,
+                                KeyedAddress remote, KeyedAddress result) {
+  image.put(at + 1, remote_unit(remote.offset, remote.key));
+  image.put(image.units - 1, data_unit(width, result.key, result.offset));
+}
+
+/// An atomic at unit `at` (0, or 4 after a WQE of one entry) whose old value goes to `result`.
+template <class Image>
+GSHMEM_FN void image_amo(Image& image, std::uint32_t at, const Amo& amo, KeyedAddress remote,
+                         KeyedAddress result) {
+  image.second = at;
+  image_amo_operands(image, at, amo);
+  image_amo_places(image, at, amo.width, remote, result);
+}
+
+/// The old value, from what the NIC stored. Results of 4 bytes are big-endian, those of 8 bytes
+/// only where the NIC says so (abi::kNicFetchedBig).
+GSHMEM_FN std::uint64_t fetched_value(std::uint64_t stored, std::uint32_t width,
+                                      std::uint32_t nic_flags) {
+  if (width == 4) return abi::swap_bytes(static_cast<std::uint32_t>(stored));
+  return nic_flags & abi::kNicFetchedBig ? abi::swap_bytes(stored) : stored;
+}
+
+}  // namespace gshmem::device

@@ -1,0 +1,84 @@
+// Contexts and queue handles (OpenSHMEM 1.5, section 9.5). A context is the PE's state with other
+// queues: whatever takes a State works on it, quiet and fence of its queues included. Here a handle
+// becomes that state. The host makes the table (host/runtime/context_table.h).
+#pragma once
+
+#include <gshmem/constants.h>
+
+#include "check.h"
+#include "../core/machine.h"
+#include "team.h"
+
+namespace gshmem::device {
+
+/// Handles that mean the PE's own state.
+GSHMEM_FN bool is_default_context(int handle) {
+  return handle == GSHMEM_CTX_DEFAULT || handle == GSHMEMX_QP_HOST || handle == GSHMEMX_QP_ANY;
+}
+
+/// The entries of all contexts, where the calling thread can read them.
+GSHMEM_FN const abi::ContextEntry* context_entries(const State& state) {
+#if defined(__CUDA_ARCH__)
+  return state.contexts;
+#else
+  return state.host_contexts;
+#endif
+}
+GSHMEM_FN const State* context_of(const abi::ContextEntry& entry) {
+  return reinterpret_cast<const State*>(
+      load_relaxed(reinterpret_cast<const std::uintptr_t*>(&entry.state)));
+}
+
+/// The state that `handle` stands for, the call's argument `argument`. Null, where checks are on,
+/// when it was destroyed or never was one: a fault then, and the call has no effect. Out of line
+/// also because nvcc 13.0 fails over a choice between a __grid_constant__ state and another one
+/// ("PHI node has multiple entries", tests/spmd/context.cpp).
+GSHMEM_OUTLINE const State* find_context(const State& state, const char* call, const char* argument,
+                                         int handle) {
+  if (is_default_context(handle)) return &state;
+  const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
+  const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];
+  if (kChecks && load_relaxed(&entry.handle) != wanted) {
+    (void)bad_argument(state, call, argument, abi::Rule::kHandle, as_value(handle));
+    return nullptr;
+  }
+  return context_of(entry);
+}
+
+/// A state, and a PE by its number in the job. A null state as of find_context.
+struct Target {
+  const State* state;
+  int pe;
+};
+/// Of the context of a team, which `entry` is.
+GSHMEM_FN Target team_target(const State& state, const char* call, const abi::ContextEntry& entry,
+                             int pe) {
+  const abi::Team* team = team_entries(state) + team_index(entry.team);
+  if constexpr (kChecks) {
+    team = find_team(state, call, "team of ctx", static_cast<int>(entry.team));
+    if (!team) return {nullptr, pe};
+    if (pe < 0 || pe >= team->n_pes) {
+      (void)bad_argument(state, call, "pe", abi::Rule::kPe, as_value(pe), as_value(team->n_pes));
+      return {nullptr, pe};
+    }
+  }
+  return {context_of(entry), team_pe(*team, pe)};
+}
+/// The state that `handle` stands for, and the PE that is number `pe` for it: in its team, or in
+/// the job. One comparison tells contexts of all PEs from the rest. Without checks it calls
+/// nothing, and so needs no stack.
+GSHMEM_OUTLINE Target find_target(const State& state, const char* call, const char* argument,
+                                  int handle, int pe) {
+  const std::uint32_t wanted = static_cast<std::uint32_t>(handle);
+  const abi::ContextEntry& entry = context_entries(state)[wanted & (abi::kMaxContexts - 1)];
+  const bool usual = wanted - abi::kFirstContext < abi::kTeamContext - abi::kFirstContext;
+  if (!usual && is_default_context(handle)) return {&state, pe};
+  if (kChecks && load_relaxed(&entry.handle) != wanted) {
+    (void)bad_argument(state, call, argument, abi::Rule::kHandle, as_value(handle));
+    return {nullptr, pe};
+  }
+  if (!usual) return team_target(state, call, entry, pe);
+  return {context_of(entry), pe};
+}
+
+}  // namespace gshmem::device

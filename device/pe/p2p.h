@@ -1,0 +1,90 @@
+// The load/store path: heaps of peers are mapped at a fixed stride, so a peer's copy of a symmetric
+// object is arithmetic away. Peers that are not mapped are reached by
+// device/network/network_path.h; device/ops/rma.h and device/ops/amo.h choose per PE.
+#pragma once
+
+#include <gshmem/abi/state.h>
+
+#include "../core/fault.h"
+#include "../core/machine.h"
+
+namespace gshmem::device {
+
+/// `p` moved by a number of bytes.
+template <class T>
+GSHMEM_FN T* byte_offset(T* p, std::int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(p) + bytes);
+}
+
+/// The usual way to be mapped, by one comparison.
+GSHMEM_FN bool is_consecutive(const State& state, int pe) {
+  return static_cast<std::uint32_t>(pe) - static_cast<std::uint32_t>(state.mapped_first) <
+         static_cast<std::uint32_t>(state.mapped_count);
+}
+// By the table, for jobs whose PEs of a host have no consecutive numbers. Out of line: in the
+// caller they would be loads under a predicate, which take their time also when it is false.
+GSHMEM_OUTLINE bool is_mapped_by_table(const State& state, int pe) {
+  return state.slots && state.slots[pe] >= 0;
+}
+GSHMEM_OUTLINE int steps_by_table(const State& state, int pe) {
+  return state.slots ? state.slots[pe] - state.my_slot : pe - state.my_pe;
+}
+/// PE `pe`, in range, is reached by load and store.
+GSHMEM_FN bool is_mapped(const State& state, int pe) {
+  return is_consecutive(state, pe) || is_mapped_by_table(state, pe);
+}
+/// Atomics reach PE `pe` by load and store.
+GSHMEM_FN bool amo_is_mapped(const State& state, int pe) {
+  return state.amo_path == abi::AmoPath::kInPlace && is_mapped(state, pe);
+}
+/// Signals of PE `pe` are set by a store.
+GSHMEM_FN bool set_is_mapped(const State& state, int pe) {
+  return state.amo_path != abi::AmoPath::kNic && is_mapped(state, pe);
+}
+
+/// Address of mapped PE `pe`'s copy of the symmetric object at `p`, in this PE's address space.
+template <class T>
+GSHMEM_FN T* peer_address(const State& state, T* p, int pe) {
+  const int steps = is_consecutive(state, pe) ? pe - state.my_pe : steps_by_table(state, pe);
+  return byte_offset(p, static_cast<std::int64_t>(steps) * state.stride);
+}
+
+/// The row of [offset, offset + bytes) from the heap's first byte, when that is memory of the
+/// program that is registered as symmetric; else null. Pairs with RegisteredMemory::publish.
+GSHMEM_FN const abi::RegisteredRange* search_registered(const State& state, std::uint64_t offset,
+                                                        std::uint64_t bytes) {
+  if (!state.registered || offset < state.heap_bytes ||
+      offset >= static_cast<std::uint64_t>(state.stride))
+    return nullptr;  // the rows are far
+  GSHMEM_NO_UNROLL
+  for (std::uint32_t i = 0; i < abi::kMaxRegistered; ++i) {
+    const abi::RegisteredRange& range = state.registered[i];
+    const std::uint64_t end = load_acquire(&range.end), begin = load_relaxed(&range.begin);
+    if (begin == 0) break;
+    if (offset >= begin && offset < end) return bytes <= end - offset ? &range : nullptr;
+  }
+  return nullptr;
+}
+/// There is such a row. Out of line: beyond the heap only.
+GSHMEM_OUTLINE bool is_registered(const State& state, std::uint64_t offset, std::uint64_t bytes) {
+  return search_registered(state, offset, bytes) != nullptr;
+}
+/// True when [p, p + bytes) is in this PE's allocatable heap, or in registered memory.
+GSHMEM_FN bool is_symmetric(const State& state, const void* p, std::size_t bytes) {
+  const std::uintptr_t offset =
+      reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(state.heap);
+  return (offset >= abi::kInternalBytes && offset < state.heap_bytes &&
+          bytes <= state.heap_bytes - offset) ||
+         is_registered(state, offset, bytes);
+}
+
+/// OpenSHMEM 1.5, section 9.1 (shmem_ptr). Null when `p` is not symmetric, or `pe` is out of range
+/// or not mapped.
+GSHMEM_FN void* ptr(const State& state, const void* p, int pe) {
+  if (pe < 0 || pe >= state.n_pes || !is_symmetric(state, p, 0)) return nullptr;
+  if (pe == state.my_pe) return const_cast<void*>(p);
+  if (!is_mapped(state, pe)) return nullptr;
+  return peer_address(state, const_cast<void*>(p), pe);
+}
+
+}  // namespace gshmem::device

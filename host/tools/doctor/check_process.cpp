@@ -1,0 +1,137 @@
+// What this process may do: variables, locked memory, open files, memory.
+#include "host/base/error.h"
+#include "host/base/memory_limit.h"
+#include "host/tools/doctor/checks.h"
+#include "host/tools/doctor/topology.h"
+#include "host/base/files.h"
+#include "host/tools/info/report.h"
+
+#include <algorithm>
+
+namespace gshmem::info {
+namespace {
+
+std::string memlock_fix(const Machine& machine) {
+  if (machine.env("SLURM_JOB_ID") != nullptr) {
+    return "in slurm.conf PropagateResourceLimitsExcept=MEMLOCK; in slurmd.service "
+           "LimitMEMLOCK=infinity; sudo systemctl daemon-reload && sudo systemctl restart slurmd";
+  }
+  if (in_container(machine)) {
+    return "docker run --ulimit memlock=-1 ...   (or --cap-add=IPC_LOCK)";
+  }
+  return "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee "
+         "/etc/security/limits.d/rdma.conf, then log in again   (services: LimitMEMLOCK=infinity)";
+}
+
+std::optional<std::uint64_t> memory_available(const Machine& machine) {
+  const auto kib = leading_number(value_in(machine.at("/proc/meminfo"), "MemAvailable:"));
+  if (!kib) return {};
+  return static_cast<std::uint64_t>(*kib) * 1024;
+}
+
+/// PEs of the job on this host, as far as launchers say; 1 without.
+std::uint64_t local_pes(const Machine& machine) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"}) {
+    const auto count = leading_number(machine.env_or_empty(name));
+    if (count && *count > 0) return static_cast<std::uint64_t>(*count);
+  }
+  return 1;
+}
+
+}  // namespace
+
+Findings check_variables(const Machine& machine) {
+  Findings findings;
+  std::vector<std::string> set;
+  for (const VariableReport& report : check_variables(machine.variables)) {
+    if (!report.entry.set_by.empty()) set.push_back(report.entry.set_by);
+    if (report.error.empty()) continue;
+    findings.push_back(problem({.symptom = "init fails: " + report.error,
+                                .cause = "the value in the environment is not accepted",
+                                .fix = "unset " + report.entry.name}));
+  }
+  for (const std::string& sentence : machine.unknown_names) {
+    findings.push_back(
+        hint({.symptom = sentence,
+              .cause = "a variable or value that gshmem does not know changes nothing",
+              .fix = "unset " + sentence.substr(0, sentence.find_first_of(" ="))}));
+  }
+  if (findings.empty()) {
+    findings.push_back(ok(set.empty() ? "all at their defaults" : "set: " + joined(set)));
+  }
+  return findings;
+}
+
+Findings check_memlock(const Machine& machine) {
+  const std::string now = "RLIMIT_MEMLOCK " + bytes_text(machine.memlock.soft);
+  if (machine.memlock.soft == Limit::kUnlimited) return {ok(now)};
+  // ib_umem_get (drivers/infiniband/core/umem.c): the limit does not count for CAP_IPC_LOCK.
+  if (has_capability(machine, Capability::kIpcLock)) {
+    return {ok(now + ", which CAP_IPC_LOCK lifts")};
+  }
+  if (!has_rdma_device(machine)) {
+    return {ok(now + "; without an RDMA device nothing is locked")};
+  }
+  return {problem({.symptom = "registering memory fails with ENOMEM: host heaps, and queues and "
+                              "staging buffers in host memory",
+                   .cause = now + " (hard limit " + bytes_text(machine.memlock.hard) +
+                            ") and no "
+                            "CAP_IPC_LOCK",
+                   .fix = memlock_fix(machine)})};
+}
+
+Findings check_open_files(const Machine& machine) {
+  // The first PE of a host keeps a socket to each other one, and those three. All keep the
+  // descriptor of their heap, and those of libraries.
+  constexpr std::uint64_t kComfortable = 4096;
+  const std::uint64_t soft = machine.open_files.soft, hard = machine.open_files.hard;
+  const auto text = [](std::uint64_t n) {
+    return n == Limit::kUnlimited ? std::string("unlimited") : std::to_string(n);
+  };
+  if (soft >= kComfortable) return {ok("RLIMIT_NOFILE " + text(soft))};
+  return {
+      hint({.symptom = "jobs with several hundred PEs per host, or PEs as threads, fail with "
+                       "EMFILE (too many open files)",
+            .cause = "RLIMIT_NOFILE is " + text(soft) + ", hard limit " + text(hard),
+            .fix = hard >= kComfortable ? "ulimit -n " + text(std::min(hard, std::uint64_t{65536}))
+                                        : "docker run --ulimit nofile=65536 ...   or nofile in "
+                                          "/etc/security/limits.d"})};
+}
+
+Findings check_dev_shm(const Machine& machine) {
+  const auto bytes = machine.volume_bytes(machine.at("/dev/shm"));
+  if (!bytes) return {skipped("there is no /dev/shm")};
+  const std::string now = "/dev/shm holds " + bytes_text(*bytes);
+  // Docker's default; Open MPI and libfabric want several MiB for each process.
+  constexpr std::uint64_t kDockerDefault = 64u << 20;
+  if (*bytes > kDockerDefault) return {ok(now)};
+  return {
+      hint({.symptom = "bus errors in Open MPI's or libfabric's shared memory, with many PEs",
+            .cause = now + "; heaps of gshmem are memfds and do not count, but segments of MPI, "
+                           "NCCL and libfabric's shm do",
+            .fix = "docker run --shm-size=8g ...   or --ipc=host   (Kubernetes: an emptyDir "
+                   "with medium: Memory at /dev/shm)"})};
+}
+
+Findings check_memory(const Machine& machine) {
+  const bool cpu_mode = machine.cuda.gpus.empty() || machine.config.device == DeviceChoice::kCpu;
+  if (!cpu_mode) return {skipped("heaps lie in GPU memory")};
+  const auto available = memory_available(machine);
+  const auto limit = cgroup_memory(machine.root);
+  if (!available && !limit) return {skipped("neither /proc/meminfo nor a cgroup says how much")};
+  const std::uint64_t room =
+      std::min(available.value_or(Limit::kUnlimited), limit.value_or(Limit::kUnlimited));
+  const std::uint64_t pes = local_pes(machine);
+  const std::uint64_t need = pes * machine.config.symmetric_size;
+  const std::string sum = strprintf("heaps of %lu PE(s) here: %s of %s (%s)", pes,
+                                    bytes_text(need).c_str(), bytes_text(room).c_str(),
+                                    limit && *limit == room ? "cgroup memory.max" : "MemAvailable");
+  if (need <= room) return {ok(sum)};
+  return {hint(
+      {.symptom = sum + ": PEs that use them whole are killed by the kernel",
+       .cause = "GSHMEM_SYMMETRIC_SIZE=" + bytes_text(machine.config.symmetric_size) +
+                " per PE in CPU mode",
+       .fix = "export GSHMEM_SYMMETRIC_SIZE=" + std::to_string((room / pes >> 20) * 3 / 4) + "M"})};
+}
+
+}  // namespace gshmem::info

@@ -1,0 +1,45 @@
+// gshmem-info --doctor: the table of checks, running them, printing what they say.
+#pragma once
+
+#include "host/tools/doctor/checks.h"
+#include "host/tools/doctor/machine.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gshmem::info {
+
+struct Check {
+  const char* name;
+  Findings (*run)(const Machine& machine);
+  const char* purpose;  ///< one line
+};
+/// All checks, in the order of the report.
+[[nodiscard]] std::span<const Check> all_checks();
+
+struct CheckResult {
+  const Check* check;
+  Findings findings;
+};
+struct Diagnosis {
+  std::string host;
+  std::vector<CheckResult> results;
+
+  [[nodiscard]] std::size_t count(Verdict verdict) const;
+  /// Exit status of the program: 1 when there is a problem.
+  [[nodiscard]] int status() const { return count(Verdict::kProblem) > 0 ? 1 : 0; }
+};
+
+/// Runs every check. One that throws has one finding, kSkipped, with what it threw.
+[[nodiscard]] Diagnosis diagnose(const Machine& machine);
+
+/// True in the one process of a launcher's that speaks for its host.
+[[nodiscard]] bool speaks_for_host(const Machine& machine);
+
+[[nodiscard]] std::string as_text(const Diagnosis& diagnosis);
+[[nodiscard]] std::string as_json(const Diagnosis& diagnosis);
+[[nodiscard]] std::string list_as_text();
+[[nodiscard]] std::string list_as_json();
+
+}  // namespace gshmem::info

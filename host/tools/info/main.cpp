@@ -1,0 +1,127 @@
+// gshmem-info: version, build, variables, GPUs, network cards, and under a launcher how the PEs of
+// the job reach each other; or, with --doctor, what is in the way of the fast path.
+#include "host/base/error.h"
+#include "host/tools/doctor/doctor.h"
+#include "host/tools/info/report.h"
+#include "host/tools/selftest/selftest.h"
+
+#include <gshmem/gshmem.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <cstring>
+
+namespace {
+
+struct Options {
+  bool json = false, markdown = false, doctor = false, list = false, selftest = false;
+  bool job = gshmem::info::launched();
+};
+
+void declare(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "print JSON");
+  app.add_flag(
+      "--job,!--no-job", options.job,
+      "join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says), or only "
+      "look at this machine");
+  app.add_flag("--markdown", options.markdown,
+               "only the variables, as the table in host/README.md");
+  CLI::Option* doctor = app.add_flag(
+      "--doctor", options.doctor,
+      "check what keeps programs from starting or from the fast path: a line for what is good, "
+      "symptom, cause and fix for what is not; joins no job. Under a launcher one process of each "
+      "host prints.");
+  app.add_flag("--list", options.list, "with --doctor: only the table of checks")->needs(doctor);
+  app.add_flag("--nic-selftest", options.selftest,
+               "try on the network card what only a card can confirm, and print a page about it (a "
+               "ConnectX; GSHMEM_NIC=soft: the NIC in software)");
+  app.footer(
+      "Exit status: 1 when a variable has a bad value, the job could not be joined, --doctor "
+      "found\nat least one problem (hints do not count), or a check of --nic-selftest failed; 2 "
+      "for a "
+      "wrong option.");
+}
+
+/// PE 0 speaks for the job; when it has not come about, the process with the launcher's rank 0
+/// does.
+bool speaks(const gshmem::info::Report& report) {
+  if (report.job) return report.job->rank == 0;
+  for (const char* name : {"PMIX_RANK", "GSHMEM_UID_RANK"}) {
+    const char* rank = gshmem::env_lookup(name);
+    if (rank != nullptr) return std::strcmp(rank, "0") == 0;
+  }
+  return true;
+}
+
+int run_doctor(const Options& options) {
+  using namespace gshmem::info;
+  if (options.list) {
+    std::fputs((options.json ? list_as_json() : list_as_text()).c_str(), stdout);
+    return 0;
+  }
+  const Machine machine = this_machine();
+  if (!speaks_for_host(machine)) return 0;
+  const Diagnosis diagnosis = diagnose(machine);
+  std::fputs((options.json ? as_json(diagnosis) : as_text(diagnosis)).c_str(), stdout);
+  return diagnosis.status();
+}
+
+int run_selftest() {
+  using namespace gshmem;
+  // Errors are what it provokes, and what it says itself.
+  if (env_lookup("GSHMEM_LOG") == nullptr) log_configure(LogLevel::kNone, "");
+  const selftest::SelfTest test = selftest::test_nic(Config::from_env());
+  std::fputs(selftest::as_text(test).c_str(), stdout);
+  return test.good() ? 0 : 1;
+}
+
+int run(const Options& options) {
+  using namespace gshmem::info;
+  if (options.doctor) return run_doctor(options);
+  if (options.selftest) return run_selftest();
+  if (options.markdown) {
+    const std::string table = variables_as_markdown(gshmem::config_entries_from_env());
+    std::fputs(table.c_str(), stdout);
+    return 0;
+  }
+  Report report = collect("/sys");
+  if (options.job && !report.good()) {
+    report.job_error = "not joined, because a variable has a bad value";
+  } else if (options.job) {
+    try {
+      report.job = join_job();
+    } catch (const std::exception& error) {
+      report.job_error = error.what();
+    }
+  }
+  if (speaks(report)) {
+    const std::string text = options.json ? as_json(report) : as_text(report);
+    std::fputs(text.c_str(), stdout);
+  } else {
+    // The process that prints has it, too. Launchers end a job with the first process that fails,
+    // which must not be before that one has printed.
+    report.job_error.clear();
+  }
+  return report.good() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Prints version, build, every variable with its value and origin, GPUs and network cards.\n"
+      "Under a launcher it also joins the job, and PE 0 prints how each PE reaches the others.",
+      "gshmem-info");
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+    return run(options);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gshmem-info: %s\n", error.what());
+    return 1;
+  }
+}

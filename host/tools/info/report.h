@@ -1,0 +1,96 @@
+// What gshmem-info says, as data: collected once, printed as text or as JSON.
+#pragma once
+
+#include "host/base/config.h"
+#include "host/runtime/gpu/gpu.h"
+#include "host/tools/info/algorithms.h"
+#include "host/tools/info/nics.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gshmem::info {
+
+/// How one PE reaches another's memory: by load/store, except for kNetwork.
+enum class Path : std::uint8_t {
+  kSelf,
+  kSharedMemory,
+  kSameGpu,
+  kNvlink,
+  kPcie,
+  kPeerGpu,
+  kFabric,
+  kNetwork
+};
+[[nodiscard]] std::string_view path_name(Path path);
+
+/// One PE; plain, because PEs exchange it through symmetric memory.
+struct PeFacts {
+  int rank = 0;
+  int gpu = -1;  ///< number in the PE's own process; -1 in CPU mode
+  char bootstrap[16] = "";
+  char nic[16] = "";  ///< what consumes its work queues
+  char host[192] = "";
+  char gpu_name[96] = "";
+  char gpu_uuid[48] = "";
+};
+
+/// Between two PEs that are mapped inside a host. `gpus` are those that PE `from` sees. The driver
+/// does not name the link between two GPUs; between them it offers native atomics over NVLink and
+/// not over PCIe, so that decides.
+[[nodiscard]] Path path_between(const PeFacts& from, const PeFacts& to,
+                                const std::vector<GpuInfo>& gpus);
+
+struct Job {
+  int rank = 0;
+  std::vector<PeFacts> pes;
+  std::vector<Path> paths;       ///< from PE p to PE q at p * pes.size() + q
+  std::vector<std::string> why;  ///< for the same pair: why not load/store; empty where it is
+  Algorithms algorithms = {};
+};
+
+/// True when a launcher that the library understands started this process.
+[[nodiscard]] bool launched();
+
+/// Collective over the job. All but `rank` is complete on PE 0 only. Errors: what init throws,
+/// with its message.
+[[nodiscard]] Job join_job();
+
+struct Fact {
+  std::string name, value;
+};
+
+struct VariableReport {
+  ConfigEntry entry;
+  std::string error;  ///< empty when the value is a good one
+};
+
+struct Report {
+  std::vector<Fact> build;
+  std::vector<VariableReport> variables;
+  std::vector<std::string> unknown_variables;  ///< complete sentences
+  std::string no_gpus;                         ///< why there are none
+  std::vector<GpuInfo> gpus;
+  std::vector<NicPort> nics;
+  std::optional<Job> job;
+  std::string job_error;  ///< why there is no job, when one was to be joined
+
+  [[nodiscard]] bool good() const;
+  /// What is in force; empty for what is no variable.
+  [[nodiscard]] std::string value_of(std::string_view variable) const;
+};
+
+/// Everything but the job. Never throws for what it finds: a machine without driver, GPU or cards
+/// is a result.
+[[nodiscard]] Report collect(const std::string& sysfs_root);
+[[nodiscard]] std::vector<VariableReport> check_variables(std::vector<ConfigEntry> entries);
+
+[[nodiscard]] std::string as_text(const Report& report);
+[[nodiscard]] std::string as_json(const Report& report);
+/// The variables as the table in host/README.md.
+[[nodiscard]] std::string variables_as_markdown(const std::vector<ConfigEntry>& entries);
+
+}  // namespace gshmem::info

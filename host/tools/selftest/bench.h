@@ -1,0 +1,97 @@
+// A job of one PE whose only way to itself is the network, for one check of --nic-selftest; and
+// what its call left in its memory. Included by the checks. Invariant: nothing that a check
+// provokes outlives its Bench.
+#pragma once
+
+#include "host/tools/selftest/selftest.h"
+#include "host/runtime/pe.h"
+
+#include <gshmem/device/core/call_record.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gshmem::selftest {
+
+/// A check failed, and why.
+struct CheckFailed {
+  std::string why;
+};
+
+using Bytes = std::vector<std::uint8_t>;
+
+class Bench {
+ public:
+  /// Errors: what init throws.
+  explicit Bench(const Config& config);
+
+  [[nodiscard]] const abi::DeviceState& state() const { return pe_->state(); }
+  [[nodiscard]] bool on_gpu() const { return pe_->gpu() != nullptr; }
+  [[nodiscard]] bool is_card() const { return pe_->config().nic != NicKind::kSoft; }
+  [[nodiscard]] std::string network() const { return pe_->network().text(); }
+  /// Symmetric memory, zeroed: its address as calls take it.
+  [[nodiscard]] char* at(std::uint64_t offset) const;
+  static constexpr std::uint64_t kBytes = 8 << 20;
+
+  /// As the first thread of a kernel makes it. Throws CheckFailed with the fault that it met.
+  std::uint64_t run(const device::Call& call);
+  void put(void* dest, const void* source, std::size_t bytes);
+  void get(void* dest, const void* source, std::size_t bytes);
+  void quiet();
+  /// What `provoke` runs into: the error completion of the first queue, and the message. Throws
+  /// CheckFailed when there is none.
+  struct Met {
+    abi::CompletionEntry completion;
+    std::string message;
+  };
+  [[nodiscard]] Met error_of(const std::function<void()>& provoke);
+  /// What calls from now on find as the first queue.
+  void change_queue(const std::function<void(abi::QueueView&)>& change);
+
+  void store(std::uint64_t offset, const Bytes& bytes);
+  [[nodiscard]] Bytes load(std::uint64_t offset, std::size_t bytes) const;
+  [[nodiscard]] std::uint64_t load_word(std::uint64_t offset) const;
+
+ private:
+  void look_for_fault(const char* call) const;
+  void copy(void* to, const void* from, std::size_t bytes) const;
+  std::unique_ptr<Pe> pe_;
+};
+
+/// Two places in its symmetric memory, of 2 MiB each.
+inline constexpr std::uint64_t kSource = 1 << 20, kDest = 3 << 20;
+
+/// Bytes that differ from their neighbours and from those of another seed.
+[[nodiscard]] Bytes pattern(std::size_t bytes, unsigned seed);
+/// Throws CheckFailed that says where they begin to differ.
+void expect_equal(const std::string& what, const Bytes& got, const Bytes& expected);
+/// Likewise of a value; says so where its bytes are in reverse order.
+void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expected,
+                 std::uint32_t width);
+
+/// What a check has to say when it is good.
+using Check = std::string (*)(Bench& bench);
+
+// Each may end its Bench.
+[[nodiscard]] std::string check_transfers(Bench& bench);
+[[nodiscard]] std::string check_inline(Bench& bench);
+[[nodiscard]] std::string check_atomics_4(Bench& bench);
+[[nodiscard]] std::string check_atomics_8(Bench& bench);
+[[nodiscard]] std::string check_signals(Bench& bench);
+[[nodiscard]] std::string check_wrap(Bench& bench);
+[[nodiscard]] std::string check_doorbell_alone(Bench& bench);
+[[nodiscard]] std::string check_record_first(Bench& bench);
+[[nodiscard]] std::string check_order(Bench& bench);
+[[nodiscard]] std::string check_beyond_the_heap(Bench& bench);
+[[nodiscard]] std::string check_bad_remote_key(Bench& bench);
+[[nodiscard]] std::string check_bad_local_key(Bench& bench);
+[[nodiscard]] std::string check_unaligned_atomic(Bench& bench);
+[[nodiscard]] std::string check_entries_after_an_error(Bench& bench);
+[[nodiscard]] std::string measure_latency(Bench& bench);
+[[nodiscard]] std::string measure_rate(Bench& bench);
+[[nodiscard]] std::string measure_bandwidth(Bench& bench);
+
+}  // namespace gshmem::selftest

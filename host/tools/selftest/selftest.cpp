@@ -1,0 +1,122 @@
+#include "host/tools/selftest/selftest.h"
+
+#include "host/runtime/gpu/gpu.h"
+#include "host/tools/selftest/bench.h"
+
+#include <gshmem/gshmem.h>
+
+#include <algorithm>
+
+namespace gshmem::selftest {
+namespace {
+
+using Kind = Finding::Kind;
+
+struct NamedCheck {
+  const char* name;
+  Check check;
+  Kind good = Kind::kGood;  ///< what it says when nothing is wrong
+};
+constexpr NamedCheck kChecks[] = {
+    {"transfers", check_transfers},
+    {"inline payloads", check_inline},
+    {"atomics of 4 bytes", check_atomics_4},
+    {"atomics of 8 bytes", check_atomics_8},
+    {"signals", check_signals},
+    {"wrap of the queue", check_wrap},
+    {"doorbell alone", check_doorbell_alone},
+    {"record first", check_record_first},
+    {"order of arrival", check_order},
+    {"error: beyond the heap", check_beyond_the_heap},
+    {"error: remote key", check_bad_remote_key},
+    {"error: local key", check_bad_local_key},
+    {"error: unaligned atomic", check_unaligned_atomic},
+    {"error: what comes after", check_entries_after_an_error},
+    {"latency", measure_latency, Kind::kNote},
+    {"rate", measure_rate, Kind::kNote},
+    {"bandwidth", measure_bandwidth, Kind::kNote},
+};
+
+Finding finding_of(const NamedCheck& each, const Config& config) {
+  try {
+    Bench bench(config);
+    return {each.good, each.name, each.check(bench)};
+  } catch (const CheckFailed& failed) {
+    return {Kind::kFailed, each.name, failed.why};
+  } catch (const std::exception& error) {
+    return {Kind::kFailed, each.name, error.what()};
+  }
+}
+
+SelfTestPart test_part(const std::string& title, const Config& config) {
+  SelfTestPart part{title, {}};
+  try {
+    const Bench bench(config);
+    part.findings.push_back({Kind::kGood, "init", bench.network()});
+  } catch (const std::exception& error) {
+    part.findings.push_back({Kind::kFailed, "init", error.what()});
+    return part;
+  }
+  for (const NamedCheck& each : kChecks) part.findings.push_back(finding_of(each, config));
+  return part;
+}
+
+}  // namespace
+
+Config config_of(const Config& given) {
+  Config config = given;
+  config.p2p = false;
+  config.fabric = Switch::kOff;
+  if (config.nic != NicKind::kSoft) config.nic = NicKind::kMlx5;
+  config.fault = abi::FaultPolicy::kReport;
+  config.symmetric_size = 2 * Bench::kBytes;
+  config.timeout = 3;
+  config.ib_timeout = std::min(config.ib_timeout, 14);
+  config.ib_retry_count = std::min(config.ib_retry_count, 3);
+  config.qps_per_pe = 1;
+  return config;
+}
+
+bool SelfTest::good() const {
+  return std::ranges::all_of(parts, [](const SelfTestPart& part) {
+    return std::ranges::none_of(part.findings,
+                                [](const Finding& each) { return each.kind == Kind::kFailed; });
+  });
+}
+
+SelfTest test_nic(const Config& given) {
+  SelfTest test;
+  Config config = config_of(given);
+  config.device = DeviceChoice::kCpu;
+  test.parts.push_back(test_part("host memory, rung by a CPU", config));
+  const std::string why = given.device == DeviceChoice::kCpu ? "GSHMEM_DEVICE=cpu" : why_no_gpu();
+  if (!why.empty()) {
+    test.parts.push_back({"GPU memory", {{Kind::kNote, "left out", why}}});
+    return test;
+  }
+  config.device = DeviceChoice::kCuda;
+  test.parts.push_back(test_part("GPU memory, as programs use it", config));
+  config.queue_memory = QueueMemoryChoice::kHost;
+  config.doorbell = DoorbellChoice::kAgent;
+  test.parts.push_back(
+      test_part("GPU memory, queues in host memory, rung by a host thread", config));
+  return test;
+}
+
+std::string as_text(const SelfTest& test) {
+  std::string text = std::string(GSHMEM_VENDOR_STRING) + ", network card self-test\n";
+  for (const SelfTestPart& part : test.parts) {
+    text += "\n" + part.title + "\n";
+    for (const Finding& each : part.findings) {
+      const char* word = each.kind == Kind::kGood     ? "ok"
+                         : each.kind == Kind::kFailed ? "FAILED"
+                                                      : "";
+      text += strprintf("  %-6s  %-24s  %s\n", word, each.what.c_str(), each.detail.c_str());
+    }
+  }
+  text += test.good() ? "\nAll checks are good.\n"
+                      : "\nSome checks failed. Please send this page with the issue.\n";
+  return text;
+}
+
+}  // namespace gshmem::selftest

@@ -1,6 +1,0 @@
-// No GPU support in this build.
-#include "transport/nic/soft/memory.h"
-
-namespace gshmem::soft {
-MemoryAccess* gpu_memory(const void*) { return nullptr; }
-}  // namespace gshmem::soft

@@ -1,0 +1,76 @@
+// State that the parts of one engine share. Guarded by the engine's lock.
+#pragma once
+
+#include "transport/softnic/adversary.h"
+#include "transport/softnic/atomic_words.h"
+#include "transport/softnic/checker.h"
+#include "transport/softnic/engine.h"
+#include "transport/softnic/fabric.h"
+#include "transport/softnic/queue_pair.h"
+#include "transport/softnic/regions.h"
+#include "transport/softnic/rules.h"
+
+#include <time.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace gshmem::soft {
+
+struct Context {
+  explicit Context(const EngineOptions& given)
+      : options(given),
+        checker(given.strict != Strictness::kLoose),
+        adversary(parse_adversary(given.adversary), given.seed),
+        rules(parse_rules(given.rules)) {}
+
+  EngineOptions options;
+  Checker checker;
+  Adversary adversary;
+  RuleSet rules;
+  RegionTable regions;
+  Counters counters;
+  std::unique_ptr<Fabric> fabric;
+  std::map<std::uint32_t, std::unique_ptr<CompletionQueue>> cqs;
+  std::map<std::uint32_t, std::unique_ptr<ReceiveQueue>> shared_receives;
+  std::vector<CompletionQueue*> watched;  ///< those whose clients may arm them
+  std::map<std::uint32_t, std::unique_ptr<QueuePair>> qps;
+  std::vector<QueuePair*> busy;  ///< those that are not at rest, and some that just came to it
+  std::map<int, EventListener> listeners;
+  bool port_down = false;
+  std::int64_t port_up_ns = 0;  ///< when it comes up again; 0 = never
+  bool gone = false;            ///< the device was removed
+
+  /// Each pass of the engine looks at it from now on, until it is at rest.
+  void wake(QueuePair& qp) {
+    if (!std::exchange(qp.busy, true)) busy.push_back(&qp);
+  }
+  /// Writes a completion of `qp`. A queue without room fails, and the queue pair with it.
+  void complete(QueuePair& qp, CompletionQueue& cq, const nic::Completion& completion);
+  void tell(const DeviceEvent& event) const {
+    for (const auto& [number, listener] : listeners) listener(event);
+  }
+  [[nodiscard]] QueuePair* find_qp(std::uint32_t number) const {
+    const auto found = qps.find(number);
+    return found == qps.end() ? nullptr : found->second.get();
+  }
+};
+
+[[nodiscard]] inline std::int64_t now_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// Syndromes that the engine itself finds (MLX5_CQE_SYNDROME_* in <infiniband/mlx5dv.h>), and the
+/// vendor's byte seen beside them.
+inline constexpr std::uint8_t kLocalLength = 0x01, kLocalOperation = 0x02, kLocalProtection = 0x04,
+                              kFlushed = 0x05, kRemoteRequest = 0x12, kRemoteAccess = 0x13,
+                              kRemoteOperation = 0x14, kRetryExceeded = 0x15, kRnrExceeded = 0x16,
+                              kBadResponse = 0x10;
+inline constexpr std::uint8_t kVendorRetry = 0x81, kVendorFlush = 0xf9;
+
+}  // namespace gshmem::soft

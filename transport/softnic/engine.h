@@ -1,0 +1,300 @@
+// The soft NIC's engine: what the verbs and DevX calls (transport/softnic/verbs) create and what
+// then runs without them. One per device of a process, each with a thread of its own; processes of
+// one host share a fabric (fabric.h), of which each device is a node. Everything is addressed by
+// number, as in hardware. Invariant: memory of a process is only touched by the engine of that
+// process, and only inside a registered region.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gshmem::soft {
+
+class MemoryAccess;
+
+/// IBV_ACCESS_* bits that matter here, same values as <infiniband/verbs.h>.
+enum Access : std::uint32_t {
+  kLocalWrite = 1,
+  kRemoteWrite = 2,
+  kRemoteRead = 4,
+  kRemoteAtomic = 8,
+  kRelaxedOrdering = 1u << 20,
+};
+
+struct RegionAttributes {
+  std::uint32_t pd = 0;
+  void* address = nullptr;  ///< in this process; host or GPU memory
+  std::uint64_t bytes = 0;
+  std::uint64_t iova = 0;    ///< what WQEs call the first byte
+  std::uint32_t access = 0;  ///< Access
+  /// How it is reached, as long as there is the region; null: by the CPU, or as its GPU's.
+  MemoryAccess* memory = nullptr;
+};
+
+struct CqAttributes {
+  void* buffer = nullptr;                           ///< first entry
+  std::uint32_t log_entries = 0, entry_bytes = 64;  ///< 64 or 128
+  bool collapsed = false, ignore_overrun = false;
+  void* record = nullptr;  ///< doorbell record: consumer index, arm
+  std::uint32_t uar = 0;
+};
+
+/// Which entry of a receive queue comes after another, and what entries begin with.
+enum class ReceiveOrder : std::uint8_t {
+  kRing,        ///< the next one; data segments only
+  kLinkedRing,  ///< likewise, after a link that nobody reads
+  kList,        ///< the one that its link names
+};
+
+/// Buffers for messages that name no address: entries of data segments (mlx5_wqe_data_seg).
+struct ReceiveAttributes {
+  std::uint32_t pd = 0;     ///< of a queue that several share
+  void* entries = nullptr;  ///< none: there is no such queue
+  std::uint32_t log_entries = 0, log_entry_bytes = 4;
+  void* record = nullptr;  ///< doorbell record: receive counter
+  ReceiveOrder order = ReceiveOrder::kRing;
+};
+
+struct QpAttributes {
+  std::uint32_t pd = 0;
+  void* send_queue = nullptr;
+  std::uint32_t log_send_entries = 0;  ///< of 64 bytes
+  void* record = nullptr;              ///< doorbell record: receive and send counter
+  std::uint32_t send_cq = 0, receive_cq = 0;
+  std::uint32_t uar = 0;
+  std::uint32_t user_index = 0;
+  ReceiveAttributes receives = {};    ///< of its own, without pd
+  std::uint32_t shared_receives = 0;  ///< else the number of create_receives; 0 = none
+  bool no_record = false;             ///< qpc.send_dbr_mode 1: rung by a register of its own
+};
+
+/// qpc.state
+enum class QpState : std::uint8_t { kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
+
+/// qpc.atomic_mode: which atomics the queue pair executes for its peer (MLX5_QPC_ATOMIC_MODE_*).
+enum class AtomicMode : std::uint8_t {
+  kNone = 0,
+  kInfiniBand = 1,  ///< the two of the specification, 8 bytes
+  kOnly8 = 2,       ///< masked ones, too
+  kUpTo8 = 3,       ///< of 4 bytes, too
+};
+
+/// The access that a queue pair gives to its peer.
+struct QpInit {
+  bool remote_write = false, remote_read = false, remote_atomic = false;
+  AtomicMode atomic_mode = AtomicMode::kUpTo8;
+};
+struct QpRtr {
+  std::uint32_t remote_qpn = 0;
+  std::uint16_t remote_lid = 0;  ///< on InfiniBand; 0: wherever the queue pair is
+  std::uint64_t remote_mac = 0;  ///< on Ethernet
+  std::uint32_t mtu = 4096;      ///< bytes, of both directions
+  std::uint32_t log_message_max = 30;
+  std::uint32_t log_responder_reads = 4;  ///< log_rra_max
+  std::uint32_t receive_psn = 0;          ///< of the peer's first packet
+  std::uint32_t min_rnr_timer = 12;       ///< code of InfiniBand 9.7.5.2.8, 12 is 0.64 ms
+  std::optional<QpInit> access = {};      ///< replaces that of init
+};
+struct QpRts {
+  std::uint32_t retries = 7;
+  std::uint32_t rnr_retries = 7;                    ///< 7: without end
+  std::uint32_t ack_timeout = 14;                   ///< 4.096 us * 2^n; 0: without end
+  std::uint32_t log_initiator_reads = 4;            ///< log_sra_max
+  std::uint32_t send_psn = 0;                       ///< of the first packet
+  std::optional<std::uint32_t> min_rnr_timer = {};  ///< replaces that of rtr
+};
+
+/// The kind of card and host: profile.h.
+struct Profile {
+  enum class Link : std::uint8_t { kInfiniBand, kEthernet };
+  Link link = Link::kInfiniBand;
+  bool ipv4 = true;  ///< addresses of an Ethernet port
+  std::uint32_t mtu = 4096;
+  std::uint32_t page_bytes = 4096;  ///< of the host
+  bool no_record = false;           ///< queue pairs may do without a doorbell record
+};
+
+/// An entry of a port's GID table.
+struct GidAttributes {
+  enum class Kind : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
+  std::array<std::uint8_t, 16> bytes{};
+  Kind kind = Kind::kInfiniBand;
+};
+
+/// The attributes that the device reports (ibv_query_device, ibv_query_port, QUERY_HCA_CAP).
+struct DeviceAttributes {
+  std::uint16_t lid = 0;  ///< 0 on Ethernet
+  std::uint64_t guid = 0;
+  std::uint64_t mac = 0;  ///< of an Ethernet port
+  std::vector<GidAttributes> gids;
+  std::uint32_t max_log_qp_entries = 15, max_log_cq_entries = 22;
+  std::uint32_t max_wqe_bytes = 1008;
+  Profile profile;
+  bool port_up = true;
+};
+
+/// Thrown by value below; `status` is the PRM command status it becomes (0x3 bad parameter, 0x5 bad
+/// resource, 0x9 bad resource state, 0xf no resource, 0x10 bad QP state).
+struct EngineError : std::runtime_error {
+  EngineError(std::uint8_t status, const std::string& reason)
+      : std::runtime_error(reason), status(status) {}
+  std::uint8_t status;
+};
+
+/// GSHNIC_STRICT: how much of a careless client is found.
+enum class Strictness : std::uint8_t {
+  kLoose,   ///< 0: a moved doorbell record is a doorbell; nothing is remarked
+  kCard,    ///< as a NIC: what it ignores is remarked and executed
+  kStrict,  ///< 1: consumed entries are overwritten, too, so that stale ones are found
+};
+
+/// How an engine behaves; GSHNIC_* of the environment for the process's one.
+struct EngineOptions {
+  std::string fabric = {};     ///< GSHNIC_FABRIC: name of shared memory to join; empty = none
+  std::uint64_t seed = 1;      ///< GSHNIC_SEED, of the adversary
+  std::string adversary = {};  ///< GSHNIC_ADVERSARY: adversary.h has the grammar
+  std::string rules = {};      ///< GSHNIC_RULES: rules.h has the grammar
+  Strictness strict = Strictness::kStrict;  ///< GSHNIC_STRICT, where the default is kCard
+  Profile profile = {};                     ///< GSHNIC_PROFILE: profile.h has the grammar
+  int device = 0;                           ///< which one of the host
+  /// GSHNIC_DEVICES, default 1: devices of the process.
+  int devices = 1;
+  /// Errors: EngineError 0x3 that names the variable.
+  [[nodiscard]] static EngineOptions from_env();
+};
+
+/// An event that a device reports by itself; values as in linux include/linux/mlx5/device.h, enum
+/// mlx5_event.
+struct DeviceEvent {
+  enum class Kind : std::uint16_t {
+    kCompletion = 0x00,      ///< in a completion queue that was armed
+    kCqError = 0x04,         ///< `number` is a completion queue
+    kQueueFatal = 0x05,      ///< of these, a queue pair
+    kDeviceGone = 0x08,      ///< of the device, after its last one
+    kPortDown = 0x09,        ///< of the device
+    kPortUp = 0x0109,        ///< 0x09 again, with the other subtype
+    kLastReceive = 0x13,     ///< a queue pair in error takes no more from its shared queue
+    kInvalidRequest = 0x10,  ///< from the other end
+    kAccessError = 0x11      ///< by the other end
+  } kind;
+  std::uint32_t number = 0;
+};
+/// Called with the engine's lock: must not call the engine.
+using EventListener = std::function<void(const DeviceEvent& event)>;
+
+/// Since the engine's start.
+struct Counters {
+  std::uint64_t doorbells = 0;
+  std::uint64_t stale_doorbells = 0;  ///< older than one seen before; legal for lock-free clients
+  std::uint64_t wqes = 0;             ///< fetched
+  std::uint64_t cqes = 0;             ///< written
+  std::uint64_t bytes = 0;            ///< of messages that succeeded
+  std::uint64_t retries = 0;  ///< attempts that the peer was not ready for, or that got lost
+  std::uint64_t rescues = 0;  ///< of entries whose doorbell never came, where a register is shared
+  std::uint64_t violations = 0, remarks = 0;
+  std::uint64_t queue_pairs = 0;  ///< that there are
+  std::uint64_t visits = 0;       ///< of queue pairs by passes of the engine's thread
+};
+
+/// Threads: any, for all functions.
+class Engine {
+ public:
+  static constexpr int kMostDevices = 8;
+  /// The engine of a device of the process, below devices(). All are started by the first caller
+  /// and kept until the process ends. Errors: EngineError, also printed, when a GSHNIC_* variable
+  /// is bad, and in a child that was forked after it.
+  static Engine& get(int device = 0);
+  /// Errors: as get.
+  [[nodiscard]] static int devices();
+  /// An engine beside it, a node of its own; tests have several.
+  explicit Engine(const EngineOptions& options);
+
+  /// Joins a fabric in a file of shared memory (a memfd that processes passed around, or
+  /// one opened by name). Before the first queue pair; without it the process is a fabric of its
+  /// own. Errors: EngineError when one is joined already and is another one, or when the fabric is
+  /// too late because a queue pair or a region exists.
+  void join_fabric(int fd);
+  /// Fresh fabric memory; own descriptor of the caller.
+  [[nodiscard]] static int make_fabric();
+
+  /// Errors, of this and of all that makes or changes something: EngineError 0x1 when the device is
+  /// gone.
+  [[nodiscard]] DeviceAttributes device() const;
+  [[nodiscard]] bool gone() const;
+
+  [[nodiscard]] std::uint32_t create_pd();
+  void destroy_pd(std::uint32_t pd);
+  /// UARs of 4 KiB beside each other; returns the number of the first, the others follow, and
+  /// stores its first byte.
+  [[nodiscard]] std::uint32_t create_uar(void** page, std::uint32_t count = 1);
+  /// One of them.
+  void destroy_uar(std::uint32_t uar);
+  /// Returns the key, the same for local and remote use; unique in the fabric, never reused soon.
+  [[nodiscard]] std::uint32_t create_region(const RegionAttributes& attributes);
+  void destroy_region(std::uint32_t key);
+  [[nodiscard]] std::uint32_t create_cq(const CqAttributes& attributes);
+  void destroy_cq(std::uint32_t cqn);
+  /// From now on its client's arming is looked at, and answered by kCompletion.
+  void watch_cq(std::uint32_t cqn);
+  /// A queue of buffers that queue pairs share.
+  [[nodiscard]] std::uint32_t create_receives(const ReceiveAttributes& attributes);
+  void destroy_receives(std::uint32_t number);
+  [[nodiscard]] std::uint32_t create_qp(const QpAttributes& attributes);
+  void destroy_qp(std::uint32_t qpn);
+  // State machine: reset -> init -> rtr -> rts, any -> error, any -> reset.
+  void modify_to_init(std::uint32_t qpn, const QpInit& init);
+  void modify_to_rtr(std::uint32_t qpn, const QpRtr& rtr);
+  void modify_to_rts(std::uint32_t qpn, const QpRts& rts);
+  void modify_to_error(std::uint32_t qpn);
+  void modify_to_reset(std::uint32_t qpn);
+  [[nodiscard]] QpState state(std::uint32_t qpn) const;
+
+  /// Returns what `ignore_events` takes.
+  [[nodiscard]] int listen(EventListener listener);
+  void ignore_events(int listener);
+  /// More errors on demand, after those of the options. Errors: as parse_rules.
+  void add_rules(const std::string& rules);
+
+  /// Violations of the client checker since start, as text; empty = none. Tests read it.
+  [[nodiscard]] std::string violations() const;
+  /// What clients set although a NIC ignores it, likewise.
+  [[nodiscard]] std::string remarks() const;
+  /// One more, that a command of the firmware has seen.
+  void remark(const std::string& what);
+  [[nodiscard]] Counters counters() const;
+
+  ~Engine();
+  Engine(const Engine&) = delete;
+
+ private:
+  struct Impl;
+  static std::vector<std::unique_ptr<Engine>> start_all();
+  static const std::vector<std::unique_ptr<Engine>>& all();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gshmem::soft
+
+// The engine as seen by programs that load libgshnic themselves (libgshmem's open_soft, tests).
+extern "C" {
+// Where nothing else is said: all devices of the process.
+/// Fabric memory to be passed to other processes, or -1.
+__attribute__((visibility("default"))) int gshnic_make_fabric(void);
+/// 0, or -1 with `gshnic_error()` saying why.
+__attribute__((visibility("default"))) int gshnic_join_fabric(int fd);
+__attribute__((visibility("default"))) const char* gshnic_error(void);
+/// Errors on demand from now on, in the grammar of rules.h. 0, or -1 with gshnic_error().
+__attribute__((visibility("default"))) int gshnic_inject(const char* rules);
+/// Checker violations as text into `buffer`; returns their number.
+__attribute__((visibility("default"))) int gshnic_violations(char* buffer, unsigned long bytes);
+/// Remarks, likewise.
+__attribute__((visibility("default"))) int gshnic_remarks(char* buffer, unsigned long bytes);
+/// How many there are.
+__attribute__((visibility("default"))) long gshnic_queue_pairs(void);
+}

@@ -1,0 +1,180 @@
+// State of a queue pair: what is in its send queue and under way (worked on by requester.cpp), and
+// where it is in what its peer sends (responder.cpp). Guarded by the engine's lock.
+#pragma once
+
+#include "transport/nic/decode.h"
+#include "transport/softnic/completion_queue.h"
+#include "transport/softnic/engine.h"
+#include "transport/softnic/packet.h"
+#include "transport/softnic/receive_queue.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace gshmem::soft {
+
+struct Region;
+
+/// Bytes of a region that is dear to read in small pieces (a GPU's), read ahead.
+struct ReadAhead {
+  /// How much one wait brings, of one message or of several.
+  static constexpr std::uint64_t kBytes = 512 * 1024;
+  std::unique_ptr<std::uint8_t[]> bytes;
+  std::uint64_t first = 0, end = 0;  ///< offsets in the message
+
+  [[nodiscard]] bool has(std::uint64_t offset) const { return offset >= first && offset < end; }
+  [[nodiscard]] const std::uint8_t* at(std::uint64_t offset) const {
+    return bytes.get() + (offset - first);
+  }
+  void make(std::uint64_t from, std::uint64_t size) {
+    bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+    first = from, end = from + size;
+  }
+  void drop() { *this = {}; }
+};
+
+/// A WQE between fetch and completion.
+struct Operation {
+  enum class Progress { kQueued, kSending, kSent, kDone };
+  nic::Wqe wqe;
+  std::vector<std::uint8_t> raw;  ///< as fetched
+  std::uint64_t entry = 0;        ///< first entry, counted from the queue's beginning
+  std::uint64_t entries = 1;
+  std::uint64_t number = 0;   ///< WQE, counted from the queue's beginning
+  std::uint64_t packet = 0;   ///< the first, counted from the connection's beginning
+  std::uint64_t packets = 0;  ///< 0 = not numbered yet
+  std::uint32_t epoch = 0;    ///< of the last attempt
+  Progress progress = Progress::kQueued;
+  std::uint8_t syndrome = 0, vendor = 0;
+  std::uint8_t inject = 0;
+  bool rules_asked = false, lost_once = false, reply_lost_once = false;
+  std::uint64_t pieces_sent = 0;
+  std::uint64_t received = 0;  ///< bytes of a read
+  std::uint64_t losses = 0;    ///< lost_writes() before its data came
+  std::int64_t not_before_ns = 0, complete_at_ns = 0;
+  ReadAhead ahead;
+  bool trails = false;
+  std::vector<std::uint8_t> trailing;  ///< what it has fetched, held back when it `trails`
+
+  [[nodiscard]] bool under_way() const {
+    return progress == Progress::kSending || progress == Progress::kSent;
+  }
+  [[nodiscard]] bool returns_data() const {
+    return wqe.kind == nic::WqeKind::kRead || wqe.is_atomic();
+  }
+};
+
+/// A read whose data goes out piece by piece, or an atomic's old value that waits.
+struct PendingReply {
+  Packet request;
+  bool is_read = true;
+  std::uint64_t old = 0;
+  std::uint64_t sent = 0;
+  std::int64_t not_before_ns = 0;
+  ReadAhead ahead = {};
+};
+
+/// What an atomic has returned, in case that its request comes again.
+struct AnsweredAtomic {
+  std::uint32_t psn = 0;
+  std::uint64_t old = 0;
+};
+
+/// Data of a read whose completion is out already.
+struct TrailingRead {
+  nic::LocalPieces local;
+  std::vector<std::uint8_t> data;
+  std::int64_t until_ns = 0;
+};
+
+/// A write that lands after its successor.
+struct HeldWrite {
+  Packet request;
+  std::vector<std::uint8_t> payload;
+  std::int64_t until_ns = 0;
+};
+
+/// The requester's part, as new after a reset. Entries are counted from the queue's beginning and
+/// never wrap.
+struct Sending {
+  std::uint64_t producer = 0;  ///< last doorbell
+  std::uint64_t fetched = 0;   ///< entries before it were read
+  std::uint64_t retired = 0;   ///< entries before it are done
+  std::uint64_t wqes = 0, packets = 0, unsignalled = 0;
+  std::deque<Operation> operations;
+  std::size_t next = 0;    ///< first of `operations` that is not sent
+  bool failing = false;    ///< an operation has failed: fetch no other
+  bool jumped = false;     ///< a doorbell was beyond the queue: what follows the others is an error
+  bool reset_due = false;  ///< a rule wants it
+  std::deque<TrailingRead> trailing;
+  std::uint32_t retries = 0, rnr_retries = 0;  ///< since anything was acknowledged
+  std::int64_t retry_at_ns = 0;
+  std::int64_t asked_alive_ns = 0, skip_until_ns = 0, flush_at_ns = 0;
+  // Checker: how long the doorbell record has differed from the doorbell.
+  std::int64_t record_differs_ns = 0;
+  std::uint16_t record_seen = 0;
+  bool record_reported = false;
+  /// Since when it goes on by its record, because its doorbell may be lost; 0 = it does not.
+  std::int64_t rescued_ns = 0;
+  std::uint32_t bells = 0;  ///< bit n: it has been rung by the n-th register of its UAR
+};
+
+/// The responder's part, as new after a reset.
+struct Receiving {
+  std::optional<Receive> receive;  ///< taken for the message that comes
+  bool told_last = false;
+  std::uint64_t taken = 0;   ///< packets, counted from the connection's beginning
+  bool receiving = false;    ///< a message, of which pieces are still to come
+  std::uint64_t losses = 0;  ///< lost_writes() before its first piece
+  std::deque<PendingReply> pending;
+  std::deque<HeldWrite> held;
+  std::deque<AnsweredAtomic> answered;  ///< the last ones: they are never executed twice
+};
+
+struct QueuePair : Sending, Receiving {
+  std::uint32_t number = 0;
+  std::uint64_t ordinal = 0;  ///< of creation in this process
+  QpAttributes attributes;
+  QpInit init;
+  QpRtr rtr;
+  QpRts rts;
+  QpState state = QpState::kReset;
+  bool busy = false;  ///< in Context::busy
+  CompletionQueue *send_cq = nullptr, *receive_cq = nullptr;
+  std::uint32_t epoch = 0;  ///< never goes back, also not by a reset
+  std::uint64_t visits = 0, flushes = 0;
+  std::unique_ptr<ReceiveQueue> own_receives;
+  ReceiveQueue* receives = nullptr;  ///< that one, a shared one, or none
+  [[nodiscard]] bool shares_receives() const { return receives != own_receives.get(); }
+
+  /// Nothing to do before a doorbell or a packet comes. Receives are found in memory, without
+  /// either.
+  [[nodiscard]] bool at_rest() const {
+    return operations.empty() && fetched == producer && !jumped && !reset_due && trailing.empty() &&
+           pending.empty() && held.empty() && receives == nullptr;
+  }
+  /// From the first that waits for an answer to the last that has a number. Of twice as many
+  /// sequence numbers one half is old, one new (InfiniBand 9.7.2).
+  [[nodiscard]] std::uint64_t packets_under_way() const {
+    for (const Operation& op : operations)
+      if (op.under_way()) return packets - op.packet;
+    return 0;
+  }
+  [[nodiscard]] std::uint64_t depth() const {
+    return std::uint64_t{1} << attributes.log_send_entries;
+  }
+  [[nodiscard]] std::uint8_t* slot(std::uint64_t entry) const {
+    return static_cast<std::uint8_t*>(attributes.send_queue) +
+           (entry & (depth() - 1)) * nic::kEntryBytes;
+  }
+};
+
+/// Of the operation's first packet.
+[[nodiscard]] inline std::uint32_t psn_of(const QueuePair& qp, const Operation& op) {
+  return static_cast<std::uint32_t>(qp.rts.send_psn + op.packet) & kPsnMask;
+}
+
+}  // namespace gshmem::soft

@@ -1,0 +1,48 @@
+// Memory regions by key. A key is index << 8 | tag; the tag changes each time an index is used
+// again, and indices are used again as late as possible, so that a stale key fails. Guarded by the
+// engine's lock.
+#pragma once
+
+#include "transport/softnic/engine.h"
+#include "transport/softnic/memory.h"
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace gshmem::soft {
+
+struct Region {
+  std::uint32_t key = 0, pd = 0, access = 0;
+  std::uint8_t* base = nullptr;
+  std::uint64_t bytes = 0, iova = 0;
+  MemoryAccess* memory = nullptr;
+
+  /// Address of a byte that RegionTable::check has found inside.
+  [[nodiscard]] std::uint8_t* at(std::uint64_t address) const { return base + (address - iova); }
+};
+
+class RegionTable {
+ public:
+  /// Numbers of this fabric node from here on. Only while the table is empty.
+  void set_node(std::uint32_t node) { node_ = node; }
+
+  /// Errors: EngineError 0x3, also for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE, which
+  /// ibv_reg_mr(3) refuses.
+  [[nodiscard]] std::uint32_t create(const RegionAttributes& attributes);
+  /// Errors: EngineError 0x5.
+  void destroy(std::uint32_t key);
+  [[nodiscard]] bool empty() const { return regions_.empty(); }
+  [[nodiscard]] bool uses(std::uint32_t pd) const;
+
+  /// The region, when [address, address + bytes) is in it and `rights` (Access bits) are allowed;
+  /// else null, and `*why` says what is wrong. No range check for 0 bytes.
+  [[nodiscard]] const Region* check(std::uint32_t key, std::uint32_t pd, std::uint32_t rights,
+                                    std::uint64_t address, std::uint64_t bytes,
+                                    const char** why) const;
+
+ private:
+  std::uint32_t node_ = 0, next_ = 0, generation_ = 0;
+  std::unordered_map<std::uint32_t, Region> regions_;
+};
+
+}  // namespace gshmem::soft

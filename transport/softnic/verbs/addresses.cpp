@@ -1,0 +1,45 @@
+#include "transport/softnic/verbs/addresses.h"
+
+#include "transport/softnic/profile.h"
+#include "transport/softnic/verbs/objects.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gshmem::soft {
+namespace {
+
+bool is_ipv4(const std::uint8_t* gid) {
+  static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid, kPrefix, sizeof kPrefix) == 0;
+}
+
+bool has(const std::vector<GidAttributes>& gids, const std::uint8_t* gid) {
+  return std::ranges::any_of(gids, [&](const GidAttributes& one) {
+    return std::equal(one.bytes.begin(), one.bytes.end(), gid);
+  });
+}
+
+}  // namespace
+
+// Linux drivers/infiniband/core/addr.c, of a host whose ports are in one flat subnet. All devices
+// are of one host, so that an address is local or nobody's.
+std::uint64_t resolve_mac(const DeviceAttributes& device, const ibv_global_route& route) {
+  require_call(route.sgid_index < device.gids.size(), EINVAL);
+  const std::uint8_t* to = route.dgid.raw;
+  if (has(device.gids, to)) return device.mac;
+  // An IPv6 address of the host itself gets the MAC of the interface that sends (rdma_translate_ip,
+  // addr_resolve_neigh: source and destination are the same host), whichever port has it.
+  for (int other = 0; !is_ipv4(to) && other < Engine::kMostDevices; ++other) {
+    if (has(roce_gids(device.profile, other), to)) return device.mac;
+  }
+  // For an IPv4 one, ARP goes out by the interface of the source, and no host answers itself. The
+  // kernel gives up after a second; nobody learns anything from as long a wait.
+  const timespec wait{.tv_sec = 0, .tv_nsec = 30'000'000};
+  ::nanosleep(&wait, nullptr);
+  throw CallError{ETIMEDOUT};
+}
+
+}  // namespace gshmem::soft

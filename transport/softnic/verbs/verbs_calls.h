@@ -1,0 +1,58 @@
+// Functions of libibverbs.so.1 that contexts point to, and the objects they work on.
+#pragma once
+
+#include "transport/softnic/verbs/objects.h"
+
+#include <bit>
+
+// verbs.h wraps these in inline functions; here they are defined.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace gshmem::soft {
+
+inline std::uint32_t log2_ceil(std::uint32_t n) {
+  return n <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(n - 1));
+}
+
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out, std::size_t bytes);
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* out, std::size_t bytes);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
+int get_srq_number(ibv_srq* srq, std::uint32_t* number);
+ibv_cq_ex* create_cq(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
+                     std::uint32_t entry_bytes);
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes);
+int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions);
+int request_notification(ibv_cq* cq, int solicited_only);
+/// The calls of ibv_qp_ex (kSendCalls) and of ibv_cq_ex.
+inline constexpr std::uint64_t kSendCalls =
+    IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+    IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+void fill_send_calls(ibv_qp_ex& qp);
+void fill_poll_calls(ibv_cq_ex& cq);
+/// Of a queue pair that goes away or starts anew.
+void forget_completions(ibv_cq* cq, std::uint32_t number);
+
+/// What verbs objects have for the waits of their clients.
+template <class Verbs>
+void init_waiting(Verbs& object) {
+  pthread_mutex_init(&object.mutex, nullptr);
+  pthread_cond_init(&object.cond, nullptr);
+}
+template <class Verbs>
+void destroy_waiting(Verbs& object) {
+  pthread_cond_destroy(&object.cond);
+  pthread_mutex_destroy(&object.mutex);
+}
+
+/// Of a work request's piece, in bytes; buffers of a queue.
+inline constexpr std::uint32_t kPieceBytes = 16, kMaxReceives = 1 << 15;
+
+/// The ports, GIDs and partition keys of a device that has one of each.
+inline constexpr std::uint8_t kPort = 1;
+
+}  // namespace gshmem::soft
