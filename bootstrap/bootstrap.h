@@ -53,6 +53,11 @@ using gshmem::allgather;
 /// Loads the plugin libgshmem_bootstrap_mpi.so, which is compiled against the mpi.h found at build
 /// time. Threads: calls MPI from the calling thread only, until finish().
 [[nodiscard]] std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config);
+/// This process's, in a communicator as of create_mpi. Local.
+struct Place {
+  int rank, size;
+};
+[[nodiscard]] Place place_in_mpi(const void* comm);
 /// Every rank passes the id that one of them made with make_uniqueid.
 [[nodiscard]] std::unique_ptr<Bootstrap> create_uid(const gshmemx_uniqueid& id, int rank, int size,
                                                     const Config& config);

@@ -32,15 +32,21 @@ DynamicLibrary load_plugin() {
   }
 }
 
+const gshmem_mpi_plugin* plugin_of(const DynamicLibrary& library) {
+  using Entry = const gshmem_mpi_plugin*();
+  const gshmem_mpi_plugin* const plugin = library.function<Entry>(GSHMEM_MPI_PLUGIN_SYMBOL)();
+  require(plugin->version == GSHMEM_MPI_PLUGIN_VERSION, GSHMEMX_ERROR_NOT_SUPPORTED,
+          strprintf("%s has version %d, this library needs version %d", kPluginName,
+                    plugin->version, GSHMEM_MPI_PLUGIN_VERSION));
+  return plugin;
+}
+
 class Mpi final : public Bootstrap {
  public:
   Mpi(const void* comm, double timeout_seconds)
-      : library_(load_plugin()), timeout_seconds_(timeout_seconds) {
-    using Entry = const gshmem_mpi_plugin*();
-    plugin_ = library_.function<Entry>(GSHMEM_MPI_PLUGIN_SYMBOL)();
-    require(plugin_->version == GSHMEM_MPI_PLUGIN_VERSION, GSHMEMX_ERROR_NOT_SUPPORTED,
-            strprintf("%s has version %d, this library needs version %d", kPluginName,
-                      plugin_->version, GSHMEM_MPI_PLUGIN_VERSION));
+      : library_(load_plugin()),
+        plugin_(plugin_of(library_)),
+        timeout_seconds_(timeout_seconds) {
     gshmem_mpi_text why{};
     check(plugin_->open(comm, timeout_seconds_, &job_, &rank_, &size_, &why), why);
   }
@@ -75,7 +81,7 @@ class Mpi final : public Bootstrap {
   }
 
   DynamicLibrary library_;
-  const gshmem_mpi_plugin* plugin_ = nullptr;
+  const gshmem_mpi_plugin* plugin_;
   void* job_ = nullptr;
   double timeout_seconds_;
   int rank_ = 0, size_ = 0;
@@ -86,6 +92,15 @@ class Mpi final : public Bootstrap {
 
 std::unique_ptr<Bootstrap> create_mpi(const void* comm, const Config& config) {
   return std::make_unique<Mpi>(comm, config.bootstrap_timeout);
+}
+
+Place place_in_mpi(const void* comm) {
+  const DynamicLibrary library = load_plugin();
+  Place place{};
+  gshmem_mpi_text why{};
+  const int status = plugin_of(library)->place(comm, &place.rank, &place.size, &why);
+  require(status == GSHMEMX_SUCCESS, static_cast<gshmemx_status>(status), why.text);
+  return place;
 }
 
 }  // namespace gshmem::bootstrap

@@ -162,15 +162,27 @@ void require_mpi_running() {
        finalized != 0 ? "has been finalized" : "is not initialized", version);
 }
 
+MPI_Comm communicator(const void* comm) {
+  require_mpi_running();
+  MPI_Comm theirs;
+  std::memcpy(&theirs, comm, sizeof theirs);
+  if (theirs == MPI_COMM_NULL) fail(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null");
+  return theirs;
+}
+
+int plugin_place(const void* comm, int* rank, int* size, gshmem_mpi_text* why) {
+  return guard(why, [&] {
+    const MPI_Comm theirs = communicator(comm);
+    check(MPI_Comm_rank(theirs, rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(theirs, size), "MPI_Comm_size");
+  });
+}
+
 int plugin_open(const void* comm, double seconds, void** job, int* rank, int* size,
                 gshmem_mpi_text* why) {
   return guard(why, [&] {
-    require_mpi_running();
-    MPI_Comm theirs;
-    std::memcpy(&theirs, comm, sizeof theirs);
-    if (theirs == MPI_COMM_NULL) fail(GSHMEMX_ERROR_INVALID_VALUE, "the communicator is null");
     auto made = std::make_unique<Job>();
-    made->open(theirs, seconds);
+    made->open(communicator(comm), seconds);
     *rank = made->rank();
     *size = made->size();
     *job = made.release();
@@ -191,8 +203,8 @@ int plugin_barrier(void* job, double seconds, gshmem_mpi_text* why) {
 
 void plugin_close(void* job) { delete static_cast<Job*>(job); }
 
-constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION, plugin_open, plugin_allgather,
-                                    plugin_barrier, plugin_close};
+constexpr gshmem_mpi_plugin kPlugin{GSHMEM_MPI_PLUGIN_VERSION, plugin_open,    plugin_place,
+                                    plugin_allgather,          plugin_barrier, plugin_close};
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define GSHMEM_MPI_PLUGIN_VERSION 3
+#define GSHMEM_MPI_PLUGIN_VERSION 4
 /// The plugin's one symbol: const struct gshmem_mpi_plugin* gshmem_bootstrap_mpi_plugin(void).
 #define GSHMEM_MPI_PLUGIN_SYMBOL "gshmem_bootstrap_mpi_plugin"
 
@@ -20,6 +20,8 @@ struct gshmem_mpi_plugin {
   /// `comm` is an MPI_Comm*. The job gets a duplicate of it. Collective.
   int (*open)(const void* comm, double seconds, void** job, int* rank, int* size,
               struct gshmem_mpi_text* why);
+  /// Of this process in `comm`, an MPI_Comm*. Local.
+  int (*place)(const void* comm, int* rank, int* size, struct gshmem_mpi_text* why);
   int (*allgather)(void* job, const void* send, void* recv, size_t bytes, double seconds,
                    struct gshmem_mpi_text* why);
   int (*barrier)(void* job, double seconds, struct gshmem_mpi_text* why);

@@ -35,7 +35,7 @@ extern "C" {
 /// Collective. Joins the job (GSHMEM_BOOTSTRAP), picks this PE's GPU, makes the symmetric heap. On
 /// failure every PE fails with the rank and reason; then under GSHMEM_FAULT=abort the process ends
 /// with status 1, else gshmemx_init_status tells. On a thread that has a PE, init only counts:
-/// as many calls of gshmem_finalize answer it.
+/// as many calls of gshmem_finalize answer it. One with another rank, size, GPU or heap fails.
 ///
 /// A child that a PE forks without exec is no part of the job and holds none of its connections; it
 /// may read and write the heap's memory. There gshmem_finalize does nothing, gshmem_global_exit

@@ -5,6 +5,6 @@ extern "C" [[gnu::visibility("default")]] const gshmem_mpi_plugin* gshmem_bootst
   static constexpr gshmem_mpi_plugin kPlugin{
       GSHMEM_MPI_PLUGIN_VERSION + 1,
       [](const void*, double, void**, int*, int*, gshmem_mpi_text*) { return 0; }, nullptr, nullptr,
-      [](void*) {}};
+      nullptr, [](void*) {}};
   return &kPlugin;
 }

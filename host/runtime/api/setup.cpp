@@ -111,11 +111,47 @@ bool founds_another(unsigned flags) {
 /// not.
 bool shares_its_pe(unsigned flags) { return !founds_another(flags) || gshmemi_ambient()->bound; }
 
+/// An init of a thread that has a PE asks for what that is. Errors: GSHMEMX_ERROR_INVALID_VALUE,
+/// which names both.
+void require_same_job(const Pe& pe, unsigned flags, const gshmemx_init_attr_t* attr) {
+  if (!attr) return;
+  const gshmemx_init_args_t& args = attr->args;
+  const bootstrap::Place mine{pe.state().my_pe, pe.state().n_pes};
+  bootstrap::Place asked = mine;
+  if (flags == GSHMEMX_INIT_WITH_UNIQUEID && args.uid_args.id)
+    asked = {args.uid_args.myrank, args.uid_args.nranks};
+  if (flags == GSHMEMX_INIT_WITH_MPI_COMM && attr->mpi_comm)
+    asked = bootstrap::place_in_mpi(attr->mpi_comm);
+  if (flags == GSHMEMX_INIT_THREAD_PES && args.thread_world)
+    asked = {args.thread_rank, args.thread_world->n_pes};
+  const auto refuse_unless = [](bool same, const std::string& has, const std::string& wants) {
+    require(same, GSHMEMX_ERROR_INVALID_VALUE, [&] {
+      return strprintf("gshmemx_init_attr: this PE %s, and a second init asks for %s; call "
+                       "gshmem_finalize first",
+                       has.c_str(), wants.c_str());
+    });
+  };
+  refuse_unless(asked.rank == mine.rank && asked.size == mine.size,
+                strprintf("is PE %d of %d", mine.rank, mine.size),
+                strprintf("rank %d of %d", asked.rank, asked.size));
+  if (attr->version != GSHMEMX_INIT_ATTR_VERSION) return;
+  const int gpu = pe.gpu() ? pe.gpu()->device() : args.cuda_device_id;
+  refuse_unless(args.cuda_device_id < 0 || args.cuda_device_id == gpu, strprintf("has GPU %d", gpu),
+                strprintf("GPU %d", args.cuda_device_id));
+  const std::uint64_t heap = pe.config().symmetric_size;
+  refuse_unless(args.symmetric_size == 0 || args.symmetric_size == heap,
+                strprintf("has a heap of %lu bytes", heap),
+                strprintf("one of %lu", args.symmetric_size));
+}
+
 void init(unsigned flags, const gshmemx_init_attr_t* attr) {
   // Threads that found a PE each must meet in init.
   std::unique_lock<std::mutex> founding;
   if (!founds_another(flags)) founding = process_founding();
-  if (shares_its_pe(flags) && process_init_again()) return;
+  if (const Pe* pe = current_pe(); pe && shares_its_pe(flags)) {
+    require_same_job(*pe, flags, attr);
+    if (process_init_again()) return;
+  }
   try {
     PeOptions options;
     options.config = read_config(&options.bad_config);
@@ -197,14 +233,8 @@ void gshmem_query_initialized(int* initialized) {
 void gshmem_pcontrol(int /*level*/, ...) {}
 
 void gshmem_finalize(void) {
-  if (!current_pe()) {
-    // Exit handlers and destructors that a forked child has of its parent make this call.
-    const bool forked = process_forked_from().pe >= 0;
-    GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s",
-               no_pe_text("gshmem_finalize").c_str());
-    return;
-  }
-  (void)guard_status([] { const std::unique_ptr<Pe> last = process_take_current(); });
+  guard_release("gshmem_finalize",
+                [](Pe&) { const std::unique_ptr<Pe> last = process_take_current(); });
 }
 
 void gshmem_global_exit(int status) {
