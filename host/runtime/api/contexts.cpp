@@ -44,8 +44,8 @@ int gshmem_team_create_ctx(gshmem_team_t team, long options, gshmem_ctx_t* ctx) 
 
 void gshmem_ctx_destroy(gshmem_ctx_t ctx) {
   if (ctx == GSHMEM_CTX_INVALID) return;
-  guard_call("gshmem_ctx_destroy",
-             [&](Pe& pe) { pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx); });
+  guard_release("gshmem_ctx_destroy",
+                [&](Pe& pe) { pe.destroy_context("gshmem_ctx_destroy", "ctx", ctx); });
 }
 
 void gshmem_ctx_session_start(gshmem_ctx_t ctx, long options,

@@ -70,4 +70,14 @@ void guard_call(const char* call, const Body& body) noexcept {
   });
 }
 
+/// guard_call for calls that have nothing to do where there is no PE. A destructor may make them
+/// after gshmem_finalize.
+template <class Body>
+void guard_release(const char* call, const Body& body) noexcept {
+  if (current_pe()) return guard_call(call, body);
+  // Exit handlers and destructors that a forked child has of its parent make such calls.
+  const bool forked = process_forked_from().pe >= 0;
+  GSHMEM_LOG(forked ? LogLevel::kDebug : LogLevel::kWarn, "%s", no_pe_text(call).c_str());
+}
+
 }  // namespace gshmem

@@ -43,7 +43,7 @@ void* gshmem_realloc(void* ptr, size_t size) {
 }
 
 void gshmem_free(void* ptr) {
-  guard_call("gshmem_free", [&](Pe& pe) { pe.heap().free("gshmem_free", ptr); });
+  guard_release("gshmem_free", [&](Pe& pe) { pe.heap().free("gshmem_free", ptr); });
 }
 
 int gshmemx_buffer_register(void* addr, size_t length) {
@@ -75,7 +75,7 @@ int gshmemx_buffer_unregister(void* addr) {
 }
 
 void gshmemx_buffer_unregister_all(void) {
-  guard_call("gshmemx_buffer_unregister_all", [](Pe& pe) { pe.buffers().clear(); });
+  guard_release("gshmemx_buffer_unregister_all", [](Pe& pe) { pe.buffers().clear(); });
 }
 
 void* gshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int flags) {

@@ -69,7 +69,7 @@ int gshmem_team_get_config(gshmem_team_t team, long config_mask, gshmem_team_con
 
 void gshmem_team_destroy(gshmem_team_t team) {
   if (team == GSHMEM_TEAM_INVALID) return;
-  guard_call("gshmem_team_destroy", [&](Pe& pe) {
+  guard_release("gshmem_team_destroy", [&](Pe& pe) {
     constexpr const char* kCall = "gshmem_team_destroy";
     pe.teams().destroy(kCall, pe.teams().require(kCall, "team", team));
   });
