@@ -2,7 +2,7 @@
 // a program declares what it calls, numba, Triton, whoever makes PTX, LTO-IR or bitcode.
 // CMakeLists.txt says in which formats; a program links one with its own code by nvJitLink or
 // nvlink, loads the result, and calls gshmemx_cumodule_init or gshmemx_culibrary_init.
-// include/README.md has an example.
+// docs/guide.md says how to link it.
 #include <gshmem/constants.h>
 #include <gshmem/types.h>
 

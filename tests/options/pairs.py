@@ -1,4 +1,4 @@
-"""Every build option of README's table configures, alone and with each other: all that has to be built has a rule.
+"""Every build option of the table of docs/administration.md configures, alone and with each other: all that has to be built has a rule.
 
 Usage: pairs.py SOURCE FOLDER CMAKE C-COMPILER C++-COMPILER [CUDA-COMPILER]
                       all alone, and of the pairs a third, a day's own
@@ -99,8 +99,8 @@ def build_all(source, folder, cmake, usual, environment):
 def main(source, folder, cmake, cc, cxx, cuda="", really=False, every=False):
     source = pathlib.Path(source)
     usual = {name: value for name, value in defaults(source).items() if name.startswith("GSHMEM_")}
-    unknown = documented((source / "README.md").read_text()) ^ {name for name, _ in SETTINGS}
-    assert not unknown, f"in README's table or here, not in both: {unknown}"
+    unknown = documented((source / "docs/administration.md").read_text()) ^ {name for name, _ in SETTINGS}
+    assert not unknown, f"in the table of docs/administration.md or here, not in both: {unknown}"
     assert {name for name, _ in SETTINGS + ALONE} <= set(usual), usual
 
     environment = {**os.environ, "CC": cc, "CXX": cxx} | ({"CUDACXX": cuda} if cuda else {})

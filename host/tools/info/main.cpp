@@ -26,7 +26,7 @@ void declare(CLI::App& app, Options& options) {
       "join a job without a launcher as well (one PE, or as GSHMEM_BOOTSTRAP says), or only "
       "look at this machine");
   app.add_flag("--markdown", options.markdown,
-               "only the variables, as the table in host/README.md");
+               "only the variables, as the tables in docs/variables.md");
   CLI::Option* doctor = app.add_flag(
       "--doctor", options.doctor,
       "check what keeps programs from starting or from the fast path: a line for what is good, "

@@ -90,7 +90,7 @@ struct Report {
 
 [[nodiscard]] std::string as_text(const Report& report);
 [[nodiscard]] std::string as_json(const Report& report);
-/// The variables as the table in host/README.md.
+/// The variables as the tables in docs/variables.md.
 [[nodiscard]] std::string variables_as_markdown(const std::vector<ConfigEntry>& entries);
 
 }  // namespace gshmem::info

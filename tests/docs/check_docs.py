@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Checks docs/, the READMEs and the other pages of the tree against what they describe. Usage:
+
+check_docs.py texts ROOT                           paths, links and pictures lead somewhere, pages and sentences are short
+check_docs.py host ROOT folder 'CC flags' 'CXX flags' 'link flags'    blocks of C and C++ compile; programs run alone
+check_docs.py cuda ROOT nvcc arch folder flags..   blocks of CUDA compile; the first one of README.md links
+
+That generated pages are current is checked by docs/generate.py --check.
+"""
+import os
+import re
+import subprocess
+import sys
+
+MAX_README = 120  # lines
+MAX_WORDS = 25    # of a sentence
+
+
+def pages(root):
+    """Path and text of every Markdown page, that of the tree first."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(f for f in folders if not f.startswith((".", "build", "__")) and f != "shared")
+        for name in sorted(files, key=lambda name: (name != "README.md", name)):
+            if name.endswith(".md"):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                with open(os.path.join(root, path), encoding="utf-8") as file:
+                    found.append((path, file.read()))
+    return found
+
+
+def prose(text):
+    """Numbered lines of `text` with the content of code blocks and comments left out."""
+    fenced = False
+    for number, line in enumerate(re.sub(r"<!--.*?-->", "", text).splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            line = ""
+        yield number, "" if fenced else line
+
+
+def anchors(text):
+    """What GitHub calls the headings."""
+    titles = (line.lstrip("#").strip() for _, line in prose(text) if re.match(r"#+ ", line))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def bad_paths(root, path, text):
+    tops = [name for name in os.listdir(root) if not name.startswith((".git", "build"))]
+    for name in set(re.findall(r"`((?:%s)(?:/[\w.\-/]*)?)`" % "|".join(map(re.escape, tops)), text)):
+        if not os.path.exists(os.path.join(root, name)):
+            yield f"{path} names {name}, which does not exist"
+
+
+def bad_links(root, path, text):
+    for number, line in prose(text):
+        for link in re.findall(r"\]\(([^)\s]*)\)", line):
+            if re.match(r"\w+://", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = os.path.normpath(os.path.join(root, os.path.dirname(path), name)) if name else os.path.join(root, path)
+            if not os.path.exists(target):
+                yield f"{path}:{number}: no {link}"
+            elif anchor:
+                with open(target, encoding="utf-8") as file:
+                    if anchor not in anchors(file.read()):
+                        yield f"{path}:{number}: no heading for {link}"
+
+
+def sentences(text):
+    """Number of the first line and text of every sentence outside of tables, code and headings."""
+    block, start = [], 0
+    for number, line in [*prose(text), (0, "")]:
+        new = re.match(r"\s*(?:[-*]|\d+\.) ", line)
+        if new or not line.strip() or re.match(r"\s*\||#", line):
+            # An abbreviation or a list with colons and semicolons does not end where a sentence does.
+            for sentence in re.split(r"(?<=[.?!:;])[*)\"]*\s+", " ".join(block)):
+                yield start, sentence
+            block = []
+        if line.strip() and not re.match(r"\s*\||#", line):
+            start = start if block else number
+            block.append(re.sub(r"^\s*(?:[-*]|\d+\.) ", "", line).strip())
+
+
+def long_sentences(path, text):
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # links read as their text
+    for number, sentence in sentences(text):
+        if " · " in sentence:
+            continue  # a row of links
+        words = re.sub(r"`[^`]*`", "code", sentence).split()
+        if len([word for word in words if re.search(r"\w", word)]) > MAX_WORDS:
+            yield f"{path}:{number}: {len(words)} words, {MAX_WORDS} at most: {sentence}"
+
+
+def check_texts(root):
+    texts = dict(pages(root))
+    linked = {os.path.normpath(os.path.join(os.path.dirname(path), link.partition("#")[0]))
+              for path, text in texts.items() for link in re.findall(r"\]\(([^)\s]*)\)", text)}
+    bad = []
+    for path, text in texts.items():
+        bad += sorted(bad_paths(root, path, text))
+        bad += bad_links(root, path, text)
+        if path != "docs/api.md":
+            bad += long_sentences(path, text)
+        bad += [f"{path}:{number}: 'behind': say 'after'" for number, line in prose(text)
+                if re.search(r"\bbehind\b", line)]
+        if path not in linked and path != "README.md":
+            bad.append(f"no page links to {path}")
+        if not path.endswith("README.md"):
+            continue
+        if path != "README.md" and not re.search(r"^Read first\b", "\n".join(text.splitlines()[:5]), re.M):
+            bad.append(f"{path} does not begin with what to read first")
+        if text.count("\n") > MAX_README:
+            bad.append(f"{path} has {text.count(chr(10))} lines, {MAX_README} at most: details belong in docs/")
+        if path not in ("README.md", "docs/figures/README.md") and f"]({path})" not in texts["README.md"]:
+            bad.append(f"README.md does not link to {path}")
+    bad += [f"{path}:{number}: a table of measured times belongs in docs/figures" for path, text in texts.items()
+            if not path.startswith("docs/figures/") for number, line in prose(text)
+            if re.match(r"\|.*\d\.\d+ (?:us|ms|GB/s)\b.*\d\.\d+ (?:us|ms|GB/s)\b", line)]
+    bad += [f"{name}/ has no README.md" for name in sorted(os.listdir(root))
+            if not name.startswith((".", "build")) and name != "shared" and os.path.isdir(os.path.join(root, name))
+            and f"{name}/README.md" not in texts]
+    print("\n".join(bad) or f"{len(texts)} pages")
+    return not bad
+
+
+def blocks(root, *languages):
+    """Page, number and text of the code blocks of these languages."""
+    for path, text in pages(root):
+        if path == "docs/api.md":
+            continue  # prototypes, which the library is compiled with
+        for number, (_, code) in enumerate(re.findall(r"^```(%s)\n(.*?)^```" % "|".join(map(re.escape, languages)), text,
+                                                      re.M | re.S)):
+            yield path, number, code
+
+
+def run(*command, **more):
+    print(*command, flush=True)
+    return subprocess.run(command, **more).returncode == 0
+
+
+def check_host(root, folder, c, cxx, link):
+    good, programs = True, 0
+    os.makedirs(folder, exist_ok=True)
+    alone = dict(os.environ, GSHMEM_DEVICE="cpu", GSHMEM_BOOTSTRAP="single", GSHMEM_SYMMETRIC_SIZE="4M")
+    for language, suffix, compiler in (("c", ".c", c.split()), ("c++", ".cpp", cxx.split())):
+        for path, number, code in blocks(root, language):
+            source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + suffix)
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(code)
+            print(f"{path}, block {number} of {language}")
+            program = re.search(r"^int main\b", code, re.M)
+            target = ["-o", source + ".out", source, *link.split()] if program else ["-c", "-o", source + ".o", source]
+            good &= run(*compiler, *target)
+            if program and good:
+                programs += 1
+                good &= run(source + ".out", env=alone)
+    return good and programs > 1
+
+
+def check_cuda(root, nvcc, arch, folder, *flags):
+    good = True
+    os.makedirs(folder, exist_ok=True)
+    for path, number, code in blocks(root, "cuda"):
+        source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + ".cu")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(code)
+        links = path == "README.md" and number == 0
+        target = ["-o", source + ".out", *flags] if links else [*flags, "-c", "-o", source + ".o"]
+        standard = [] if links else ["-std=c++20"]
+        good &= run(nvcc, f"-arch={arch}", "-Werror=all-warnings", *standard, source, *target)
+    return good
+
+
+def main():
+    case, root, *rest = sys.argv[1:]
+    check = {"texts": check_texts, "host": check_host, "cuda": check_cuda}[case]
+    return 0 if check(root, *rest) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
