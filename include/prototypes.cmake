@@ -138,7 +138,7 @@ gshmem_write_prototypes(functions
   "GSHMEM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET GSHMEM_NAME_##KIND(STEM) PARAMS"
   GSHMEM_EXPORT
   "// Every function that moves data or synchronizes. gshmem.h has the terms, functions.def what is common to all
-// and to each family, include/README.md the guide.")
+// and to each family, docs/guide.md the guide.")
 gshmem_write_prototypes(stream_functions
   "GSHMEM_STREAM_FUNCTION(KIND, RET, STEM, PARAMS, NAMES, CALL) ROW RET gshmemx_##STEM##_on_stream PARAMS"
   GSHMEM_EXPORT

@@ -50,8 +50,8 @@ template <class Coop>
 inline constexpr Sharing kSharing =
     std::is_base_of_v<Thread, Coop> ? Sharing::kWarp : Sharing::kNone;
 
-// The API of the network path. What a group puts or gets, its first thread does; out of line,
-// because the request would be made of registers of the caller (STREAM_putmem_block 48 for 40).
+// The API of the network path. The first thread of a group puts or gets for all. Out of line,
+// because the request would take registers of the caller (48 instead of 40).
 
 template <class Coop>
 GSHMEM_OUTLINE void put(Coop coop, const State& state, void* dest, const void* source,

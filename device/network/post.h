@@ -1,9 +1,9 @@
-// How WQEs enter a queue, for every call: reserve entries, write them, publish in turn, ring. Why
-// that is right, and what is ordered by what, stands in queue.h. `Entries` is what is posted,
-// `Group` the threads that share a reservation, a fence and a doorbell: one thread, or threads of a
-// warp that make the same call together. A call that has nothing to wait for takes post_as, which
-// calls nothing and lives in registers; all others go on in post_late. Only what a thread keeps in
-// hand between its calls (burst.h) is published from elsewhere. Measured by perftest/issue_cost.
+// Posts work queue entries, for every call: reserve, write, publish in turn, ring. The ordering
+// argument is in queue.h. `Entries` is posted. `Group` is the threads that share a reservation, a
+// fence and a doorbell: one thread, or threads of a warp that make the same call together. A call
+// that has nothing to wait for takes post_at_once, which makes no calls and lives in registers. All
+// others continue in post_end. Entries that a thread keeps pending between its calls (burst.h) are
+// published there. Measured by perftest/issue_cost.
 #pragma once
 
 #include "../pe/p2p.h"

@@ -134,7 +134,7 @@ GSHMEM_EXPORT int gshmem_team_create_ctx(gshmem_team_t team, long options, gshme
 /// Local. Quiet, then gone: no thread may be using it. GSHMEM_CTX_INVALID is fine. A
 /// handle that is not open is a fault (GSHMEMX_ERROR_INVALID_VALUE), the default context too.
 GSHMEM_EXPORT void gshmem_ctx_destroy(gshmem_ctx_t ctx);
-/// Local, OpenSHMEM 1.6. Hints of what comes by a context until session_stop, which changes nothing
+/// Local, OpenSHMEM 1.6. Hints of what uses a context until gshmem_ctx_session_stop; no effect
 /// here: transfers of many threads share doorbells as it is. Faults: GSHMEMX_ERROR_INVALID_VALUE
 /// for what is not open, unknown options or fields, and fields without a `config`.
 /// GSHMEM_CTX_INVALID is fine.

@@ -4,6 +4,7 @@
 Prints "path:line: rule: what is wrong" for each violation and exits 1 when there is one. The rules
 are the tables below; an exception is one line in a table, with its reason.
 """
+import functools
 import os
 import re
 import subprocess
@@ -90,6 +91,32 @@ PROSE = [
     ("lest", r"\blest\b", "say 'so that ... not'"),
 ]
 
+# Comments that begin with one of these words have no subject: how many there are may only fall.
+SUBJECTLESS = re.compile(r"\A(?://[/!]?<?|/\*+<?) *(?:Of|By|As|What)\b")
+SUBJECTLESS_AT_MOST = 351
+
+# Base names of headers that several folders have. New ones are unique; one that is unique again leaves the table.
+REPEATED_NAMES = set("""
+    api.h atomics.h bench.h context.h fabric.h fault.h gpu.h machine.h memory.h mlx5.h prm.h queue.h report.h rma.h
+    state.h team.h""".split())
+
+# Names with "_" in comments of the product exist in its code, but for those of others (libraries, kernel, firmware),
+# and for placeholders of the tables.
+FOREIGN_NAMES = re.compile(
+    r"(?:[A-Z0-9_]+|T_\w+|put\w*N_\w+|\w*_(?:STEM|OP|NAME|T)(?:_\w+)?|gshmem_T_\w+"
+    r"|(?:addr|cuda?|cxip|devx|dl|efa|fi|gdr|ib|iboe|mlx5|mmio|nvml|nvshmemx?|rdma|rxm|shmem|sm|source|tcp|udma|verbs|vrb)_?[A-Z_]?\w*"
+    r"|nvml\w+|cuMem\w+)")
+FOREIGN_WORDS = set("""
+    atomic_host_endian_min_size atomic_req_8B_endianness_mode create_rmp_in general_obj_in_cmd_hdr
+    general_obj_out_cmd_hdr hw_sq_wqebb_counter os_is_administrator pin_user_pages post_send_db qp_state_table
+    qp_ts_format query_qp_out roce_caps set_atomic_seg srqn_uidx sw_sq_wqebb_counter user_namespaces""".split())
+NAME_IN_COMMENT = re.compile(r"(?<![\w/.%-])([A-Za-z]\w*_\w+)(?![\w/-]|\.\w)")
+
+# Subjects of commits since then: "area: imperative summary", one change (CONTRIBUTING.md).
+COMMITS_SINCE = "2026-11-28T22:30:00Z"
+SUBJECT = re.compile(r"[\w./+-]+(?:, [\w./+-]+)*: \S[^;]*\Z")
+MAX_SUBJECT = 72
+
 # Where the standard says that names of std:: are declared. A file includes what it uses, itself or by
 # headers of this tree: the legs of the tests precompile these headers and would not see it missing,
 # and what one standard header includes of another differs between compilers.
@@ -149,7 +176,7 @@ STD_NAMES = {
     "variant": r"get_if holds_alternative variant visit",
     "vector": r"vector",
 }
-STD_NAMES = {header: re.compile(r"\bstd::(?:" + "|".join(names.split()) + r")\b")
+STD_NAMES = {header: re.compile("|".join(names.split()))
              for header, names in STD_NAMES.items()}
 # Other headers that the standard gives those names, too, or that say to include them.
 STD_ALSO = {
@@ -182,6 +209,7 @@ TOKENS = re.compile(
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"](.*)$', re.MULTILINE)
 
 
+@functools.lru_cache(maxsize=None)
 def blank(text, strings):
     """Source text with comments, and with `strings` literals too, replaced by spaces."""
     def spaces(match):
@@ -305,12 +333,14 @@ def check_includes(tree, path, text):
 
 def check_std_includes(tree, path, text):
     code = blank(text, strings=True)
-    used = [(header, names.search(code)) for header, names in STD_NAMES.items()]
-    if not any(match for _, match in used):
+    used = {match.group(1): match for match in reversed(list(re.finditer(r"\bstd::(\w+)\b", code)))}
+    if not used:
         return
     included = tree.outside_headers(path)
-    for header, match in used:
-        if match and header not in included and not STD_ALSO.get(header, set()) & included:
+    for header, names in STD_NAMES.items():
+        if header in included or STD_ALSO.get(header, set()) & included:
+            continue
+        for match in sorted((used[name] for name in used if names.fullmatch(name)), key=lambda m: m.start())[:1]:
             yield Finding(path, line_of(code, match.start()), "std-include",
                           f"{match.group(0)} without <{header}>")
 
@@ -325,8 +355,13 @@ def check_words(path, text):
                           f"'{match.group(0)}' outside of {', '.join(homes)}")
 
 
+@functools.lru_cache(maxsize=None)
 def comments(text):
     """Position and text of every comment; lines of // that follow each other are one."""
+    return tuple(find_comments(text))
+
+
+def find_comments(text):
     start, end, block = 0, -1, ""
     for match in TOKENS.finditer(text):
         token = match.group(0)
@@ -354,6 +389,55 @@ def check_prose(path, text):
                 yield Finding(path, line_of(text, start + match.start()), rule, instead)
 
 
+def check_names_in_comments(tree, texts):
+    """Of the product's files, path and text: names in their comments that no code has."""
+    known = set()
+    for path in tree.files:
+        if os.path.splitext(path)[1] in TEXTS and path != "LICENSE" and not path.startswith("tests/lint/"):
+            text = tree.read(path)
+            code = blank(text, strings=False) if path.endswith((*SOURCES, ".def")) else text
+            known.update(re.findall(r"[A-Za-z_]\w*", code))
+    for path, text in texts:
+        for start, comment in comments(text):
+            for match in NAME_IN_COMMENT.finditer(comment):
+                name = match.group(1)
+                if name not in known and name not in FOREIGN_WORDS and not FOREIGN_NAMES.fullmatch(name):
+                    yield Finding(path, line_of(text, start + match.start()), "stale-name", f"no code has {name}")
+
+
+def check_openings(texts):
+    places = [(path, line_of(text, start)) for path, text in texts
+              for start, comment in comments(text) if SUBJECTLESS.match(comment)]
+    if len(places) > SUBJECTLESS_AT_MOST:
+        yield Finding(*places[-1], "subject", f"{len(places)} comments begin with Of, By, As or What, "
+                      f"{SUBJECTLESS_AT_MOST} at most: begin yours with a subject")
+    elif len(places) < SUBJECTLESS_AT_MOST:
+        print(f"lint: {len(places)} comments without a subject: SUBJECTLESS_AT_MOST may be that")
+
+
+def check_repeated_names(tree):
+    places = {}
+    for path in tree.files:
+        if path.startswith(PRODUCT) and path.endswith(HEADERS):
+            places.setdefault(os.path.basename(path), []).append(path)
+    for name, paths in sorted(places.items()):
+        if len(paths) > 1 and name not in REPEATED_NAMES:
+            yield Finding(paths[-1], 1, "repeated-name", f"{name} is also {', '.join(paths[:-1])}: one name, one file")
+
+
+def check_subjects(root, since=COMMITS_SINCE):
+    try:
+        log = subprocess.run(["git", "-C", root, "log", "--no-merges", f"--since={since}", "--format=%h%x09%s"],
+                             check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return  # no history here
+    for line in log.splitlines():
+        commit, _, subject = line.partition("\t")
+        if len(subject) > MAX_SUBJECT or not SUBJECT.match(subject):
+            yield Finding(commit, 1, "commit-subject",
+                          f"'{subject}': 'area: imperative summary', {MAX_SUBJECT} characters at most, no ';'")
+
+
 def check_text(path, text):
     lines = text.splitlines()
     if len(lines) > MAX_LINES and path not in LONG_FILES:
@@ -368,7 +452,11 @@ def check_text(path, text):
 def check(root):
     """Every violation in the tree under `root`."""
     tree = Tree(root)
-    findings = list(check_top_level(tree))
+    findings = [*check_top_level(tree), *check_repeated_names(tree), *check_subjects(root)]
+    product = [(path, tree.read(path)) for path in tree.files
+               if path.startswith(PRODUCT) and path.endswith((*SOURCES, ".def"))]
+    findings += check_names_in_comments(tree, product)
+    findings += check_openings(product)
     for path in tree.files:
         if os.path.splitext(path)[1] not in TEXTS or path == "LICENSE":
             continue

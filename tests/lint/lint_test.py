@@ -60,6 +60,8 @@ VIOLATIONS = [
     ("the-same", "device/w.h", ONCE + "int a();  // One.\n\n/// The same, two.\nint b();\n"),
     ("the-same", "perftest/w.cpp", "int a;  ///< The same\n"),
     ("lest", "transport/x.cpp", "// Lest not; lest it fails.\n"),
+    ("stale-name", "host/n1.cpp", "// Continues in post_late, not in ibv_post_send.\n"),
+    ("repeated-name", "transport/p2p/log.h", ONCE),
     ("unfinished", "host/u.cpp", f"// {MARK}: later\n"),
     ("unfinished", "tests/CMakeLists.txt", "# FIX" + "ME\n"),
 ]
@@ -142,6 +144,20 @@ class LintTest(unittest.TestCase):
         expected = [(rule, path.split("/")[0] if rule == "top-level" else path)
                     for rule, path, _ in VIOLATIONS]
         self.assertEqual(sorted(self.found()), sorted(expected))
+
+    def test_comments_without_a_subject_may_not_grow(self):
+        self.write("host/a.cpp", "// Of a queue.\nint a;\n\nint b;  ///< What it is\n\n// Official: a subject.\n")
+        most, lint.SUBJECTLESS_AT_MOST = lint.SUBJECTLESS_AT_MOST, 1
+        self.addCleanup(setattr, lint, "SUBJECTLESS_AT_MOST", most)
+        self.assertEqual(self.found(), [("subject", "host/a.cpp")])
+
+    def test_subjects_of_commits_name_an_area_and_one_change(self):
+        git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        for subject in ("ofi: send letters outside the lock", "tests/nic, docs: share the fixture", "Improve things",
+                        "host: one; two", "docs: " + "x" * 67):
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", subject], check=True)
+        self.assertEqual([f.rule for f in lint.check_subjects(self.root, "2000-01-01")], ["commit-subject"] * 3)
 
     def test_every_rule_of_the_tables_has_a_violation_here(self):
         rules = {rule for rule, _, _ in lint.WORDS + lint.PROSE}
