@@ -12,8 +12,8 @@
 // PEs that are mapped are reached by load and store, others by the network, a row at a time. `flag`
 // is 0. All calls return a gshmemx_status: GSHMEMX_ERROR_INVALID_VALUE for null data, a flag, a
 // number of elements that is another one, a negative stride, what is no team. The rest is checked
-// as in all calls (docs/guide.md, "Errors"). Host threads get GSHMEMX_ERROR_NOT_SUPPORTED where heaps
-// are on GPUs.
+// as in all calls (docs/guide.md, "Errors"). Host threads get GSHMEMX_ERROR_NOT_SUPPORTED where
+// heaps are on GPUs.
 #pragma once
 
 #include "gshmem.h"
