@@ -14,6 +14,10 @@ import sys
 
 MAX_README = 120  # lines
 MAX_WORDS = 25    # of a sentence
+# Names with "_" in code of the pages exist in the tree, but for names of others and placeholders.
+FOREIGN = re.compile(r"(?:MPI|RDMAV|ibv|mlx5|shmem|extern|nvshmemx?|dp|ooo|is)_\w+|MASTER_\w+|WORLD_SIZE|logPE_stride|PEER_FAILED"
+                     r"|gshmem_(?:T|sm|device)_\w*|OP_\w+|GSHMEM_MACRO|snake_case|gpu_mlx5_|check_docs|gshmemx_int_put_(?:warp|block)|a_full_ring_\w+")
+SOURCES = (".h", ".hpp", ".c", ".cpp", ".cu", ".def", ".py", ".cmake", ".txt", ".sh", ".json", ".in", "")
 
 
 def pages(root):
@@ -67,6 +71,27 @@ def bad_links(root, path, text):
                         yield f"{path}:{number}: no heading for {link}"
 
 
+def names_of_code(root):
+    found = set()
+    for folder, folders, files in os.walk(root):
+        folders[:] = [f for f in folders if not f.startswith((".", "build", "__")) and f not in ("shared", "docs", "corpus")]
+        for name in files:
+            if os.path.splitext(name)[1] in SOURCES:
+                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                    found.update(re.findall(r"[A-Za-z_]\w*", file.read()))
+    # The build makes names from the tables, whose rows have only a part.
+    return found, {name for name in found if not name.startswith(("gshmem", "GSHMEM"))}
+
+
+def stale_names(names, path, text):
+    known, stems = names
+    for name in sorted({name for code in re.findall(r"`([^`\n]*)`", text)
+                        for name in re.findall(r"(?<![\w-])([A-Za-z]\w*_\w+)", code)}):
+        stem = re.sub(r"^gshmemx?_(?:ctx_|qp_)?(?:int_|float_)?|_on_stream$", "", name)
+        if name not in known and stem not in stems and not FOREIGN.fullmatch(name):
+            yield f"{path} names {name}, which no code has"
+
+
 def sentences(text):
     """Number of the first line and text of every sentence outside of tables, code and headings."""
     block, start = [], 0
@@ -96,9 +121,12 @@ def check_texts(root):
     texts = dict(pages(root))
     linked = {os.path.normpath(os.path.join(os.path.dirname(path), link.partition("#")[0]))
               for path, text in texts.items() for link in re.findall(r"\]\(([^)\s]*)\)", text)}
+    names = names_of_code(root)
     bad = []
     for path, text in texts.items():
         bad += sorted(bad_paths(root, path, text))
+        if path != "docs/api.md":
+            bad += stale_names(names, path, text)
         bad += bad_links(root, path, text)
         if path != "docs/api.md":
             bad += long_sentences(path, text)
