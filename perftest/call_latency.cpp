@@ -21,7 +21,7 @@ class Scene {
     of_host_.fill(kHeld);
   }
 
-  /// What calls by `By` are about.
+  /// The objects of calls by `By`.
   template <class By>
   At at(std::size_t bytes) {
     std::uint64_t* const own = std::is_same_v<By, ByHost> ? of_host_.data() : words_.data() + kOwn;

@@ -20,7 +20,7 @@ inline constexpr bool kDestHasParts =
 template <Id kId>
 inline constexpr bool kOfTiles = kId >= Id::tile_put;
 
-/// What a PE gives and gets. Few and small values, of which a sum is exact.
+/// Source and result of a PE. Few and small values, of which a sum is exact.
 template <Id kId>
 struct Model {
   /// Elements that follow each other, and from them to the next ones how many times as many.

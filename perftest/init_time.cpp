@@ -61,7 +61,7 @@ void report(Bench& bench, std::span<const Life> lives) {
 
 void run(const Program& program, const Options& options) {
   const unsigned count = std::max(2u, options.repetitions ? options.repetitions : 3);
-  // By thread of this process.
+  // Indexed by thread of this process.
   std::vector<std::vector<Life>> lives(std::max(1u, options.pes), std::vector<Life>(count));
   const auto mine = [&](int pe) -> std::vector<Life>& {
     return lives[options.pes ? static_cast<std::size_t>(pe) : 0];

@@ -50,7 +50,7 @@ class Bench {
   /// Shape of a launch in which `scope` makes calls: one thread, one warp, or blocks as in --ctas
   /// and --threads_per_cta. Errors: UsageError for a partial warp.
   [[nodiscard]] gshmem::LaunchShape shape_of(const std::string& scope) const;
-  /// As many groups of that scope as --ctas and --threads_per_cta have room for.
+  /// Groups of that scope for which --ctas and --threads_per_cta have room.
   [[nodiscard]] gshmem::LaunchShape full_shape(const std::string& scope) const;
 
   /// Collective: the value of every PE, by PE.

@@ -50,7 +50,7 @@ inline Options calls_on_cpu() {
           .threads_per_cta = 2};
 }
 
-/// What a call is about. All but `values` and `result` are symmetric.
+/// The objects of a call. All but `values` and `result` are symmetric.
 struct At {
   std::byte* dest;
   std::byte* source;

@@ -31,7 +31,7 @@ struct Row {
   [[nodiscard]] double megaops() const;
 };
 
-/// What the rows of a program show.
+/// The quantity in the rows of a program.
 enum class Shows { kLatency, kBandwidth, kRate, kIssue };
 
 class Report {

@@ -1,6 +1,6 @@
-// What a NIC may legally do and seldom does: delays, overtaking, bytes in any order. Decisions are
-// a hash of the seed, the queue pair's place in the order of creation, the behaviour and the number
-// of the WQE. So a run with the same seed decides the same, whatever the timing.
+// Does what a NIC may legally do and seldom does: delays, overtaking, bytes in any order. Decisions
+// are a hash of the seed, the queue pair's place in the order of creation, the behaviour and the
+// number of the WQE. So a run with the same seed decides the same, whatever the timing.
 //
 //   GSHNIC_ADVERSARY = "off" | "on" | "all" | item { ("," | ";" | " ") item }
 //   item             = behaviour "=" probability (0 to 1) | "on" | "all"

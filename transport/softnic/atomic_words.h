@@ -12,7 +12,7 @@ namespace gshmem::soft {
 
 class AtomicWords {
  public:
-  /// Of the process, whose devices all meet in its memory.
+  /// The one of this process, whose devices share its memory.
   static AtomicWords& of_process();
 
   /// Notes an atomic of `device` (any address that stands for it) on the 8 bytes around `address`.

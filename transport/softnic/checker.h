@@ -1,4 +1,4 @@
-// What clients do wrong without any error that a completion carries: collected as text, logged, and
+// Errors of clients that no completion reports: collected as text, logged, and
 // read by tests through Engine::violations() and Engine::remarks(). Threads: any.
 #pragma once
 

@@ -63,7 +63,7 @@ class Core {
 
   /// To the state after creation.
   void reset(QueuePair& qp);
-  /// What the client has stored to the registers of UAR `uar` before a command: a card has seen it
+  /// Takes doorbells that the client has stored to UAR `uar` before a command: a card has seen them
   /// when the command comes.
   void take_doorbells(std::uint32_t uar);
   void use_fabric(int fd);

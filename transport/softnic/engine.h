@@ -263,7 +263,7 @@ class Engine {
 
   /// Violations of the client checker since start, as text; empty = none. Tests read it.
   [[nodiscard]] std::string violations() const;
-  /// What clients set although a NIC ignores it, likewise.
+  /// Fields that clients set although a NIC ignores them, likewise.
   [[nodiscard]] std::string remarks() const;
   /// One more, that a command of the firmware has seen.
   void remark(const std::string& what);

@@ -18,7 +18,7 @@ struct LocalMemory {
   /// Stores bytes from `offset` on. False: a piece may not be written, or cannot be reached.
   [[nodiscard]] bool scatter(std::uint64_t offset, const std::uint8_t* from,
                              std::uint64_t bytes) const;
-  /// What was stored is seen by others. False: it was lost.
+  /// Makes earlier stores visible to others. False: they were lost.
   [[nodiscard]] bool settle() const;
   /// Whether each may be written.
   [[nodiscard]] bool writable() const;

@@ -1,4 +1,4 @@
-// What the variables GSHNIC_* consist of. Included by what reads one of them.
+// Parsers for the parts of GSHNIC_* variables. Included by their readers.
 #pragma once
 
 #include "host/base/error.h"

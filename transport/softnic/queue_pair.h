@@ -77,7 +77,7 @@ struct PendingReply {
   ReadAhead ahead = {};
 };
 
-/// What an atomic has returned, in case that its request comes again.
+/// The result of an atomic, in case that its request comes again.
 struct AnsweredAtomic {
   std::uint32_t psn = 0;
   std::uint64_t old = 0;
@@ -172,7 +172,7 @@ struct QueuePair : Sending, Receiving {
   }
 };
 
-/// Of the operation's first packet.
+/// Number of the operation's first packet.
 [[nodiscard]] inline std::uint32_t psn_of(const QueuePair& qp, const Operation& op) {
   return static_cast<std::uint32_t>(qp.rts.send_psn + op.packet) & kPsnMask;
 }

@@ -1,4 +1,4 @@
-// What comes into buffers that the receiver has posted: sends, and the immediate data of writes.
+// Receives into buffers that the receiver has posted: sends, and the immediate data of writes.
 // The responder decides whether a packet is due; this takes buffers, fills them and completes them.
 // Invariant: buffers are completed in the order in which they were posted, each once.
 #pragma once

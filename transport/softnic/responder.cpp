@@ -255,7 +255,7 @@ bool Responder::hold(QueuePair& qp, const Packet& request, const std::uint8_t* p
   return true;
 }
 
-/// What comes by a key with relaxed ordering may pass writes before it. What comes by any other key
+/// Data by a key with relaxed ordering may pass writes before it. Data by any other key
 /// pushes them, whatever theirs is (PCI Express, 2.4.1).
 bool Responder::overtakes(const QueuePair& qp, const Packet& request) const {
   Fault unused;

@@ -59,7 +59,7 @@ class Ring {
     look();
     return seen();
   }
-  /// What is written by now is what seen() goes through.
+  /// seen() goes through the packets that are written by now.
   void look() { head_ = control_->head.load(std::memory_order_acquire); }  // pairs with commit()
   /// The front one of what was there at the last look.
   [[nodiscard]] const Packet* seen() {

@@ -165,7 +165,8 @@ bool Requester::check_local(QueuePair& qp, Operation& op) {
 bool Requester::arrives(const QueuePair& qp, std::uint32_t node) const {
   const std::uint64_t mac = context_.fabric->mac_of(node);
   if (context_.options.profile.link == Profile::Link::kEthernet) {
-    // By MAC alone, also to a port of its own host; a NIC that gets it knows its own queue pairs.
+    // The MAC alone decides, also for a port of this host; a NIC that gets it knows its own queue
+    // pairs.
     return qp.rtr.remote_mac != 0 && qp.rtr.remote_mac == mac;
   }
   return mac == 0 && (qp.rtr.remote_lid == 0 || qp.rtr.remote_lid == context_.fabric->lid_of(node));

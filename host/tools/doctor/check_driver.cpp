@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What /proc/driver/nvidia/version says of the kernel module; empty without driver.
+/// Reads the kernel module from /proc/driver/nvidia/version; empty without driver.
 std::string nvrm_line(const Machine& machine) {
   return value_in(machine.at("/proc/driver/nvidia/version"), "NVRM version:");
 }

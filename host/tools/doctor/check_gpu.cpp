@@ -1,4 +1,4 @@
-// What the GPUs themselves allow: their window on PCI, each other's memory, several processes.
+// Checks of the GPUs themselves: window on PCI, peer access, several processes.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/topology.h"

@@ -1,4 +1,4 @@
-// What this process may do: variables, locked memory, open files, memory.
+// Checks of this process: variables, locked memory, open files, memory.
 #include "host/base/error.h"
 #include "host/base/memory_limit.h"
 #include "host/tools/doctor/checks.h"

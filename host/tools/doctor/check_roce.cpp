@@ -1,4 +1,4 @@
-// What only RoCE has: GIDs that are IP addresses, an Ethernet MTU, flow control by priority.
+// Checks of RoCE alone: GIDs that are IP addresses, Ethernet MTU, flow control by priority.
 #include "host/base/error.h"
 #include "host/tools/doctor/checks.h"
 #include "host/tools/doctor/ports.h"
@@ -52,7 +52,7 @@ Finding infiniband_gid(const Machine& machine, const NicPort& port,
        .fix = "unset GSHMEM_IB_GID_INDEX"});
 }
 
-/// Of an entry that gshmem will use: what `chosen` says of it is complete.
+/// The finding for the entry `gid`, which gshmem will use; `chosen` describes it.
 Finding roce_verdict(const GidEntry& gid, int wanted, const std::string& chosen,
                      const std::string& table, const std::string& give_address) {
   if (gid.kind == GidKind::kUnknown) {

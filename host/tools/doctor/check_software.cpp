@@ -18,7 +18,7 @@ const char* lookup(const char* name, void* machine) {
   return static_cast<const Machine*>(machine)->env(name);
 }
 
-/// What started this process, by the variables it left; empty = nothing known.
+/// The launcher of this process, by the variables it set; empty = unknown.
 std::string launcher_name(const Machine& machine) {
   const auto set = [&](const char* name) { return machine.env(name) != nullptr; };
   std::string name;
@@ -40,7 +40,7 @@ std::string in_path(const Machine& machine, const char* program) {
   return "";
 }
 
-/// What keeps GDRCopy from working, without the symptom. `device` is the errno of its device file.
+/// Why GDRCopy does not work, without the symptom. `device` is the errno of its device file.
 Trouble gdrcopy_trouble(const Machine& machine, const Library& library, int device) {
   Trouble trouble;
   if (library.file.empty()) {

@@ -42,7 +42,7 @@ struct CudaGpu {
   bool mps = false;  ///< processes share it through MPS
 };
 
-/// What the CUDA driver says: checks do not call it, and tests write this by hand.
+/// Facts from the CUDA driver: checks do not call it, and tests write these by hand.
 struct CudaFacts {
   bool built = false;    ///< this build can ask
   std::string why_none;  ///< why there is no GPU; empty when there is

@@ -20,7 +20,7 @@ namespace gshmem::info {
 [[nodiscard]] inline bool is_ethernet(const NicPort& port) { return port.link_layer == "Ethernet"; }
 [[nodiscard]] inline bool is_active(const NicPort& port) { return port.state == "ACTIVE"; }
 
-/// What `look` says about each active port, of Ethernet alone or of all; skipped where there is
+/// The findings of `look` for each active port, Ethernet alone or all; skipped where there is
 /// none.
 enum class Links { kAll, kEthernet };
 template <class Look>
@@ -39,7 +39,7 @@ template <class Look>
 
 /// Entries of the port's table that are not zero.
 [[nodiscard]] std::vector<nic::GidEntry> gids(const Machine& machine, const NicPort& port);
-/// What gshmem would use of it, by GSHMEM_IB_GID_INDEX; null = that entry is empty.
+/// The GID that gshmem would use, by GSHMEM_IB_GID_INDEX; null = that entry is empty.
 [[nodiscard]] const nic::GidEntry* chosen_gid(const Machine& machine, const NicPort& port,
                                               const std::vector<nic::GidEntry>& table);
 

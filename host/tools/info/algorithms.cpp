@@ -19,7 +19,7 @@ std::string_view name_of(Algorithm algorithm) {
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 
-/// By abi::Limit.
+/// Indexed by abi::Limit.
 constexpr std::string_view kVariables[] = {"GSHMEM_ALLTOALL_PACKETS",  "GSHMEM_FCOLLECT_PACKETS",
                                            "GSHMEM_BROADCAST_PACKETS", "GSHMEM_REDUCE_PACKETS",
                                            "GSHMEM_REDUCE_ONE_SHOT",   "GSHMEM_THREAD_PACKETS",
@@ -29,7 +29,7 @@ static_assert(std::size(kVariables) == abi::kLimits);
 /// More than any limit, which are words of 32 bits.
 constexpr std::uint64_t kMost = std::uint64_t{1} << 33;
 
-/// What a team chooses for calls of so many bytes.
+/// The algorithm that a team chooses for calls of so many bytes.
 using Choice = std::function<Algorithm(const abi::Team& team, std::uint64_t bytes)>;
 
 /// A thread or warp, as calls ask for it.

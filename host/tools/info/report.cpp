@@ -38,7 +38,7 @@ std::string toolkit() { return "none: CPU mode only"; }
 std::string driver() { return "not used by this build"; }
 #endif
 
-/// What may consume the work queues, as words of GSHMEM_NIC.
+/// Possible consumers of the work queues, as words of GSHMEM_NIC.
 std::string network() {
   std::string words;
   if (GSHMEM_INFO_RDMA) words = "mlx5 (rdma-core is loaded when used), soft";

@@ -1,4 +1,4 @@
-// What gshmem-info says, as data: collected once, printed as text or as JSON.
+// The report of gshmem-info, as data: collected once, printed as text or as JSON.
 #pragma once
 
 #include "host/base/config.h"
@@ -79,7 +79,7 @@ struct Report {
   std::string job_error;  ///< why there is no job, when one was to be joined
 
   [[nodiscard]] bool good() const;
-  /// What is in force; empty for what is no variable.
+  /// The value in force; empty for a name that is no variable.
   [[nodiscard]] std::string value_of(std::string_view variable) const;
 };
 

@@ -36,19 +36,19 @@ class Bench {
   [[nodiscard]] char* at(std::uint64_t offset) const;
   static constexpr std::uint64_t kBytes = 8 << 20;
 
-  /// As the first thread of a kernel makes it. Throws CheckFailed with the fault that it met.
+  /// Runs the call as the first thread of a kernel does. Throws CheckFailed with its fault.
   std::uint64_t run(const device::Call& call);
   void put(void* dest, const void* source, std::size_t bytes);
   void get(void* dest, const void* source, std::size_t bytes);
   void quiet();
-  /// What `provoke` runs into: the error completion of the first queue, and the message. Throws
+  /// The result of `provoke`: the error completion of the first queue, and the message. Throws
   /// CheckFailed when there is none.
   struct Met {
     abi::CompletionEntry completion;
     std::string message;
   };
   [[nodiscard]] Met error_of(const std::function<void()>& provoke);
-  /// What calls from now on find as the first queue.
+  /// Makes it the first queue that later calls find.
   void change_queue(const std::function<void(abi::QueueView&)>& change);
 
   void store(std::uint64_t offset, const Bytes& bytes);
@@ -72,7 +72,7 @@ void expect_equal(const std::string& what, const Bytes& got, const Bytes& expect
 void expect_word(const std::string& what, std::uint64_t got, std::uint64_t expected,
                  std::uint32_t width);
 
-/// What a check has to say when it is good.
+/// The text of a check that succeeds.
 using Check = std::string (*)(Bench& bench);
 
 // Each may end its Bench.

@@ -13,7 +13,7 @@ using device::CallKind;
 
 enum class Each { kWaits, kGoesOn };
 
-/// What one of `count` calls takes, in microseconds.
+/// Microseconds of one of `count` calls.
 double us_of(Bench& bench, CallKind kind, std::size_t bytes, int count, Each each) {
   Call call = Call::transfer(CallKind::kTimed, "figures", bench.at(kDest), bench.at(kSource), bytes,
                              0, each == Each::kWaits);

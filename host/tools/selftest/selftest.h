@@ -26,7 +26,7 @@ struct SelfTest {
   [[nodiscard]] bool good() const;
 };
 
-/// What every part has in common: nothing reaches the PE but its network, errors end nothing, and
+/// Settings that all parts share: nothing reaches the PE but its network, errors end nothing, and
 /// no wait is long. The card gives up before the wait does, so that it says why: it sends four
 /// times, and waits 67 ms to 268 ms each time (InfiniBand 9.7.6.1.3; 14 is 67 ms, cards may take
 /// four times as long).

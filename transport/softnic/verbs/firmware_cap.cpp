@@ -53,7 +53,7 @@ void fill_atomic(std::uint8_t* caps) {
   // Compare-and-swap 1, fetch-and-add 2, and their masked forms 4, 8; operands of 4 and 8 bytes.
   set(caps, atomic_caps::atomic_operations, 0x1 | 0x2 | 0x4 | 0x8);
   set(caps, atomic_caps::atomic_size_qp, 0x4 | 0x8);
-  // As on every ConnectX with DC; NVSHMEM asks for both, whatever it uses.
+  // Every ConnectX with DC has both; NVSHMEM asks for both, whatever it uses.
   set(caps, atomic_caps::atomic_size_dc, 0x4 | 0x8);
 }
 

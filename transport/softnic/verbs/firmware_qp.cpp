@@ -17,7 +17,7 @@ constexpr std::uint32_t kOwnReceiveQueue = 0, kSharedReceiveQueue = 1, kNoReceiv
 /// qpc.log_rq_stride counts in these.
 constexpr std::uint32_t kLogReceiveUnit = 4;
 
-/// Of its own receive queue, before the send queue in one piece of user memory.
+/// Bytes of the receive queue, which is before the send queue in one piece of user memory.
 std::uint64_t receive_bytes(const std::uint8_t* qpc) {
   if (get(qpc, qpc::rq_type) != kOwnReceiveQueue) return 0;
   const std::uint64_t bytes = std::uint64_t{1} << (get(qpc, qpc::log_rq_size) +

@@ -98,7 +98,8 @@ UarPool::Kind uar_kind(std::uint32_t flags) {
 
 /// Errors: EREMOTEIO when the firmware refuses; `out` has its reasons. EIO when the device is gone.
 void run(ibv_context* context, const Bytes& input, void* out, std::size_t out_bytes) {
-  // What a client destroys then is gone already (rdma-core libibverbs/cmd.h verbs_is_destroy_err).
+  // An object that a client destroys then is gone already (rdma-core libibverbs/cmd.h
+  // verbs_is_destroy_err).
   const bool destroys = command_class(opcode_of(input)) == CommandClass::kDestroy;
   require_call(destroys || !engine_of(context).gone(), EIO);
   const Status status =

@@ -50,7 +50,7 @@ ContextState::ContextState(Engine& of) : engine(of), uars(of, resources), firmwa
   listener = engine.listen([this](const DeviceEvent& event) { take(event); });
 }
 
-/// Of the port and of what verbs has made; those of DevX come by its event channels.
+/// Takes events of the port and of verbs objects; those of DevX come by its event channels.
 void ContextState::take(const DeviceEvent& event) {
   const std::lock_guard lock(mutex);
   const auto qp = qps.find(event.number);

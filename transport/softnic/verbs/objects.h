@@ -39,7 +39,7 @@ namespace gshmem::soft {
 inline constexpr std::uint16_t kCreateCq = 0x400, kCreateQp = 0x500, kCreateRmp = 0x90c;
 /// Offset of the register in a UAR page (MLX5_BF_OFFSET in rdma-core).
 inline constexpr std::size_t kRegisterOffset = 0x800;
-/// Of a work request.
+/// Pieces of a work request, at most.
 inline constexpr std::size_t kMaxPieces = 30;
 inline constexpr std::uint32_t kCqeBytes = 64, kLongCqeBytes = 128;
 
@@ -58,7 +58,7 @@ struct ContextState {
   Fd events_read, events_write;  ///< a pipe of ibv_async_event
   int listener = 0;
 
-  /// What verbs has created, by number, for completions and events to find.
+  /// Objects of verbs by number, for completions and events to find.
   std::mutex mutex;
   std::map<std::uint32_t, SoftQp*> qps;
   std::map<std::uint32_t, SoftCq*> cqs;
@@ -71,7 +71,7 @@ struct ContextState {
 struct SoftContext {
   verbs_context verbs;  ///< first, so that the address of the context gives that of the whole
   ContextState* state;
-  /// What libmlx5 needs of libibverbs beyond its exports. `entry_bytes` is 64 or 128.
+  /// Functions that libmlx5 needs of libibverbs beyond its exports. `entry_bytes` is 64 or 128.
   ibv_cq_ex* (*create_cq)(ibv_context* context, const ibv_cq_init_attr_ex& wanted,
                           std::uint32_t entry_bytes);
 };

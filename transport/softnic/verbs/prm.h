@@ -41,7 +41,7 @@ inline constexpr std::size_t kCqcOffset = 0x10, kQpcOffset = 0x18, kPathOffset =
 /// Bytes of the capabilities of one type.
 inline constexpr std::size_t kCapBytes = 0x1000;
 inline constexpr std::size_t kRmpcOffset = 0x20, kWqInRmpc = 0x30;
-/// What a query returns: capabilities, port context, RoCE address.
+/// Results of queries: capabilities, port context, RoCE address.
 inline constexpr std::size_t kReplyOffset = 0x10;
 
 constexpr std::uint32_t load_be32(const std::uint8_t* p) {

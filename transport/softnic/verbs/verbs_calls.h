@@ -34,10 +34,10 @@ inline constexpr std::uint64_t kSendCalls =
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 void fill_send_calls(ibv_qp_ex& qp);
 void fill_poll_calls(ibv_cq_ex& cq);
-/// Of a queue pair that goes away or starts anew.
+/// Drops the completions of a queue pair that goes away or starts anew.
 void forget_completions(ibv_cq* cq, std::uint32_t number);
 
-/// What verbs objects have for the waits of their clients.
+/// State of verbs objects for the waits of their clients.
 template <class Verbs>
 void init_waiting(Verbs& object) {
   pthread_mutex_init(&object.mutex, nullptr);
@@ -49,7 +49,7 @@ void destroy_waiting(Verbs& object) {
   pthread_mutex_destroy(&object.mutex);
 }
 
-/// Of a work request's piece, in bytes; buffers of a queue.
+/// Size of a work request's piece, in bytes; buffers of a queue.
 inline constexpr std::uint32_t kPieceBytes = 16, kMaxReceives = 1 << 15;
 
 /// The ports, GIDs and partition keys of a device that has one of each.

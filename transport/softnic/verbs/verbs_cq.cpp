@@ -21,7 +21,7 @@ SoftCompChannel* channel_of(const ibv_cq* cq) {
   return reinterpret_cast<SoftCompChannel*>(cq->channel);
 }
 
-/// As rdma-core: destroyed only when the events that its client has got are acknowledged.
+/// Follows rdma-core: destroyed only when the events that its client has got are acknowledged.
 bool wait_for_acks(SoftCq& cq) {
   timespec deadline{};
   ::clock_gettime(CLOCK_REALTIME, &deadline);

@@ -151,7 +151,7 @@ int ibv_close_device(ibv_context* context) {
   return 0;
 }
 
-// What libibverbs itself reads of a device in sysfs, whose path it has given (ibdev_path).
+// Attributes that libibverbs itself reads in sysfs, at the path that it has passed (ibdev_path).
 const char* ibv_get_sysfs_path(void) { return "/sys"; }
 int ibv_read_sysfs_file(const char* folder, const char* name, char* text, std::size_t bytes) {
   char path[PATH_MAX];

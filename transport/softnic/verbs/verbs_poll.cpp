@@ -37,7 +37,7 @@ ibv_wc_status status_of(std::uint8_t syndrome) {
   return IBV_WC_GENERAL_ERR;
 }
 
-/// Of a request that has succeeded.
+/// Fills `out` for a request that has succeeded.
 void tell_request(const mlx5_cqe64& entry, ibv_wc& out) {
   out.byte_len = be32toh(entry.byte_cnt);
   switch (be32toh(entry.sop_drop_qpn) >> 24) {
@@ -60,7 +60,7 @@ void tell_request(const mlx5_cqe64& entry, ibv_wc& out) {
   }
 }
 
-/// Of a receive that has succeeded.
+/// Fills `out` for a receive that has succeeded.
 void tell_receive(const mlx5_cqe64& entry, unsigned opcode, ibv_wc& out) {
   out.byte_len = be32toh(entry.byte_cnt);
   out.opcode = opcode == MLX5_CQE_RESP_WR_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;

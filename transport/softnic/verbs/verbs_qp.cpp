@@ -203,7 +203,7 @@ struct ReceiveShape {
   std::uint32_t log_entries = 0, log_entry_bytes = 0;
   std::size_t bytes = 0;  ///< 0: there is none
 };
-/// Of a receive queue of its own.
+/// The receive queue of a queue pair; empty without one.
 ReceiveShape receive_shape(const ibv_qp_init_attr& init) {
   if (init.srq != nullptr || init.cap.max_recv_wr == 0) return {};
   require_call(init.cap.max_recv_wr <= kMaxReceives && init.cap.max_recv_sge <= kMaxPieces, EINVAL);
@@ -255,7 +255,7 @@ SoftQp* create(ibv_pd* pd, ibv_qp_init_attr& init) {
                         .receives = attributes_of(*qp),
                         .shared_receives = init.srq != nullptr ? init.srq->handle : 0});
   state.resources.add(Resource::kQp, number);
-  // What there is, which may be more than was asked for.
+  // The actual sizes, which may be more than was asked for.
   init.cap.max_send_wr = (1u << log) / each;
   init.cap.max_recv_wr = receives.bytes > 0 ? 1u << receives.log_entries : 0;
   init.cap.max_recv_sge = receives.bytes > 0 ? (1u << receives.log_entry_bytes) / kPieceBytes : 0;
