@@ -24,8 +24,8 @@ GSHMEM_FN float value_of(int pe, int token, int i) {
 }
 GSHMEM_FN float weight_of(int expert, int i) { return static_cast<float>(expert + i % 3); }
 
-// What the PEs share. An expert's part of `inbox` has room for all tokens of every PE. Rows of it
-// are counted by `taken` at their source, and by `arrived` where they go.
+// Memory that the PEs share. An expert's part of `inbox` has room for all tokens of every PE. Rows
+// of it are counted by `taken` at their source, and by `arrived` where they go.
 struct Shared {
   float* inbox;              // [expert of this PE][source][row][kRow]
   std::uint64_t* announced;  // [expert of this PE][source]: number of rows to come, and one

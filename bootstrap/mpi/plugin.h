@@ -20,7 +20,7 @@ struct gshmem_mpi_plugin {
   /// `comm` is an MPI_Comm*. The job gets a duplicate of it. Collective.
   int (*open)(const void* comm, double seconds, void** job, int* rank, int* size,
               struct gshmem_mpi_text* why);
-  /// Of this process in `comm`, an MPI_Comm*. Local.
+  /// Rank and size of this process in `comm`, an MPI_Comm*. Local.
   int (*place)(const void* comm, int* rank, int* size, struct gshmem_mpi_text* why);
   int (*allgather)(void* job, const void* send, void* recv, size_t bytes, double seconds,
                    struct gshmem_mpi_text* why);

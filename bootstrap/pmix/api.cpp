@@ -74,8 +74,8 @@ void on_value(pmix_status_t status, pmix_value_t* value, void* data) {
   (*pending)->finish(status);
 }
 
-/// What a call passes by address, until its callback: libpmix 5.0.1 compares the key when the
-/// answer comes.
+/// Arguments that a call passes by address, until its callback: libpmix 5.0.1 compares the key when
+/// the answer comes.
 struct PendingGet : Pending {
   pmix_proc_t who{};
   std::string key;

@@ -33,7 +33,7 @@ struct PmixApi {
 /// Errors: GSHMEMX_ERROR_NOT_SUPPORTED.
 [[nodiscard]] const PmixApi& pmix_api();
 
-/// What a PMIx server hands back for a key.
+/// The value that a PMIx server returns for a key.
 struct PmixValue {
   std::vector<std::byte> bytes;  ///< PMIX_BYTE_OBJECT
   std::uint32_t number = 0;      ///< PMIX_UINT32

@@ -33,7 +33,7 @@ constexpr double kVerdictSeconds = 2;
 /// counts on over re-initialisation. All ranks do the same collectives, and one whose fence fails
 /// counts for none of them, so all count alike.
 std::atomic<std::uint64_t> values_exchanged{0};
-/// What this rank has put under the name of the next.
+/// The data that this rank has put under the name of the next.
 std::optional<std::vector<char>> next_value;
 
 /// The shared-memory store of these versions gives values of other keys: 5.0.1, as Ubuntu 24.04 has

@@ -53,7 +53,7 @@ class ThreadRank final : public Bootstrap {
   }
 
  private:
-  /// Of those that are missing.
+  /// Missing threads that have left.
   [[nodiscard]] std::vector<int> departed() const {
     std::vector<int> ranks = board_.missing(board_.number());
     std::erase_if(ranks, [this](int rank) { return !board_.departed(rank); });

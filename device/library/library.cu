@@ -17,7 +17,8 @@
   }
 #include <gshmem/functions.def>
 
-// Of NVSHMEM's library: by it JAX and others know a module that wants nvshmemx_cumodule_init.
+// A name of NVSHMEM's library, by which JAX and others know a module that wants
+// nvshmemx_cumodule_init.
 // `used`, for those who link only what is needed.
 extern "C" __attribute__((used))
 __constant__ int nvshmemi_device_lib_version_d[3] = {NVSHMEM_MAJOR, NVSHMEM_MINOR, NVSHMEM_PATCH};

@@ -1,4 +1,4 @@
-// What a clang must compile to make bitcode of library.cu: CMakeLists.txt.
+// A clang that compiles this can make bitcode of library.cu (CMakeLists.txt).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -171,7 +171,7 @@ struct Doorbell {
 /// do; it orders what was written before and is read after. Returns the old value.
 [[nodiscard]] std::uint64_t carry_out_atomic(void* word, const Wqe& wqe);
 
-/// What a completion is of; the values are MLX5_CQE_REQ and MLX5_CQE_RESP_*.
+/// The kind of request that a completion is of; the values are MLX5_CQE_REQ and MLX5_CQE_RESP_*.
 enum class CompletionOf : std::uint8_t {
   kRequest = 0,
   kWriteImmediate = 1,

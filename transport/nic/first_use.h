@@ -39,7 +39,7 @@ class FirstUse {
   /// Connections that are half made stay so: nobody posts any more.
   ~FirstUse();
   FirstUse(const FirstUse&) = delete;
-  /// What PE `from` has sent. Threads: any; does not wait.
+  /// Takes a letter of PE `from`. Threads: any; does not wait.
   void take(int from, std::span<const std::byte> letter);
 
  private:

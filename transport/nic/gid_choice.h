@@ -40,7 +40,7 @@ enum class LinkLayer : std::uint8_t { kInfiniBand = 1, kEthernet = 2 };  // IBV_
 /// when there is none.
 [[nodiscard]] const GidEntry* find_gid(const std::vector<GidEntry>& entries, LinkLayer layer,
                                        int wanted);
-/// Of an Ethernet port without any, after its name.
+/// Text about an Ethernet port without any GID, after its name.
 inline constexpr const char* kNoGid =
     "has no GID: give its network interface an IP address (ip addr), or bring the interface up; "
     "representors have none";

@@ -32,7 +32,7 @@ class MemoryKeys {
   [[nodiscard]] std::uint32_t local(const Nic& nic) const { return users_.at(&nic).key; }
   /// abi::QueueView::nic.
   [[nodiscard]] std::uint8_t number(const Nic& nic) const { return users_.at(&nic).number; }
-  /// Of PE `pe`, by its rail.
+  /// Keys of PE `pe`, by its rail.
   struct Remote {
     std::uint32_t payload = 0, atomic = 0;
   };

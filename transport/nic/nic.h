@@ -50,7 +50,7 @@ struct QueuePlace {
   std::uint64_t* doorbell = nullptr;  ///< of next_doorbell; null: create_queue chooses
 };
 
-/// What the completion of a new queue holds: none yet. Device drivers begin with it, too (rdma-core
+/// The completion of a new queue: none yet. Device drivers begin with it, too (rdma-core
 /// providers/mlx5/verbs.c, mlx5_alloc_cq_buf).
 [[nodiscard]] inline abi::CompletionEntry no_completion() {
   abi::CompletionEntry none{};
@@ -91,7 +91,7 @@ class Nic {
     /// Queues can be made, one by one, while kernels run: it has next_doorbell.
     bool first_use = false;
   };
-  /// Of queues in the memory that it was last told to use, where that matters.
+  /// Limits of queues in the memory that it was last told to use, where that matters.
   [[nodiscard]] virtual Limits limits() const = 0;
   /// The two ends of the connection of queue `number` to PE `pe`, for messages; empty: unknown.
   /// Threads: any.
@@ -99,13 +99,13 @@ class Nic {
                                                   [[maybe_unused]] int pe) const {
     return {};
   }
-  /// What the device says of that queue, for messages about one that stays silent; empty: nothing.
-  /// It may take as long as a command of the device. Threads: any.
+  /// State of that queue as the device reports it, for messages about one that stays silent; empty:
+  /// nothing. It may take as long as a command of the device. Threads: any.
   [[nodiscard]] virtual std::string queue_status([[maybe_unused]] std::uint32_t number,
                                                  [[maybe_unused]] int pe) const {
     return {};
   }
-  /// What has happened to the port since it was opened that may be the cause of a failure; empty
+  /// Events of the port since it was opened that may be the cause of a failure; empty
   /// when there was nothing. Threads: any.
   [[nodiscard]] virtual std::string history() const { return {}; }
   /// The port that it drives, by a name that all processes of this host have for it. Empty: PEs of
@@ -121,12 +121,12 @@ class Nic {
   /// First the heap, or the beginning of it that this Nic needs; at any time, also while queues are
   /// in use, memory beside it.
   [[nodiscard]] virtual Keys register_memory(const Region& region) = 0;
-  /// Of memory beside the heap: its keys are an error from now on.
+  /// Unregisters memory beside the heap: its keys are an error from now on.
   virtual void unregister_memory(const Region& region) noexcept = 0;
-  /// What other PEs have to know of that memory beside its keys, as many bytes on every PE; empty:
+  /// Facts that other PEs need about that memory beside its keys, as many bytes on every PE; empty:
   /// nothing.
   [[nodiscard]] virtual std::vector<std::uint8_t> memory_info(const Region&) { return {}; }
-  /// What all of them say, in PE order.
+  /// The facts of all PEs, in PE order.
   virtual void meet_memory(const Region&, const std::vector<std::uint8_t>& /*all*/) {}
   /// The region that holds the queues created from now on, their completions and doorbell records:
   /// a new one, or one of those before.

@@ -27,23 +27,24 @@ struct PciPlace {
   std::vector<std::string> path{};  ///< the bridges above it, outermost first, and itself
   int numa_node = -1;
 };
-/// Of a real path: "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". Without its NUMA node.
+/// The place of a real path: "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". Without its NUMA
+/// node.
 [[nodiscard]] PciPlace place_of_path(const std::filesystem::path& path);
-/// Of a device's folder or a link to it.
+/// The place of a device's folder or of a link to it.
 [[nodiscard]] PciPlace pci_place(const std::filesystem::path& device);
 
 [[nodiscard]] Distance distance_between(const PciPlace& a, const PciPlace& b);
-/// Of two PCI functions by their addresses.
+/// Distance of two PCI functions by their addresses.
 [[nodiscard]] Distance function_distance(const std::string& sysfs, const std::string& pci,
                                          const std::string& gpu_pci);
-/// Of an RDMA device by its name and a GPU by its PCI address; `sysfs` is "/sys".
+/// Distance of an RDMA device by its name and a GPU by its PCI address; `sysfs` is "/sys".
 [[nodiscard]] Distance device_distance(const std::string& sysfs, const std::string& device,
                                        const std::string& gpu_pci);
 /// Bridges that traffic between the two enters below the one that they share; none when they share
 /// none, because then it goes through the host bridge anyway.
 [[nodiscard]] std::vector<std::string> bridges_between(const PciPlace& a, const PciPlace& b);
 
-/// As sysfs writes PCI addresses; cuDeviceGetPCIBusId has capitals.
+/// The address as sysfs writes it; cuDeviceGetPCIBusId has capitals.
 [[nodiscard]] std::string sysfs_pci_address(std::string address);
 
 struct Candidate {

@@ -14,7 +14,7 @@
 namespace gshmem::nic {
 namespace {
 
-/// Of a queue's parts in their slab.
+/// Sizes of a queue's parts in their slab.
 constexpr std::uint64_t kPage = 4096;
 /// Records on lines of their own.
 constexpr std::uint64_t kRecordStep = 128;

@@ -100,7 +100,7 @@ class QueueSet {
 
   [[nodiscard]] MemoryKeys& keys() noexcept { return keys_; }
 
-  /// Of the default context's queues, one for each Nic: their numbers in its view.
+  /// Numbers of queues of the default context in its view, one for each Nic.
   [[nodiscard]] std::vector<std::uint32_t> one_by_each_nic() const;
   /// Has a host thread ring from now on, because what device code stores does not arrive. Before
   /// there are other contexts. view() is another one after it.

@@ -41,12 +41,13 @@ static_assert(sizeof(FabricOffer) == 256);
 /// where it is this one (`mine` is kFailed), else the first one's with its number.
 [[nodiscard]] std::vector<FabricOffer> exchange_offers(Collectives& boot, const FabricOffer& mine);
 
-/// By PE: the number of its domain, the PEs that try each other's handles; -1 = has no handle.
+/// Indexed by PE: the number of its domain, the PEs that try each other's handles; -1 = has no
+/// handle.
 [[nodiscard]] std::vector<int> fabric_domains(const std::vector<FabricOffer>& offers,
                                               FabricUse use);
 
-/// By PE: the number of the part of the job that it may share memory with at all, directly or
-/// through others: PEs that share a local group or a domain are in one component.
+/// Indexed by PE: the number of the part of the job that it may share memory with at all, directly
+/// or through others: PEs that share a local group or a domain are in one component.
 [[nodiscard]] std::vector<int> components(const std::vector<int>& local_groups,
                                           const std::vector<int>& domains);
 

@@ -71,7 +71,7 @@ Fd descriptor_of(const Mapping& mapping) {
   refuse("is of a file that this process has no descriptor of for reading and writing");
 }
 
-/// What PEs tell each other of a piece.
+/// The description of a piece that PEs exchange.
 struct Extent {
   std::uint64_t offset, bytes;
 };

@@ -30,7 +30,7 @@ class PeerWindow {
   /// First byte of this PE's heap.
   [[nodiscard]] char* heap() const noexcept { return heap_; }
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
-  /// Of every PE's first byte, the same on all: a power of two.
+  /// Alignment of every PE's first byte, the same on all: a power of two.
   [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_of(bytes_); }
   /// Bytes mapped per PE, at least what was asked for.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
@@ -56,9 +56,9 @@ class PeerWindow {
   /// Local: takes back what map_lent has done at `offset`.
   virtual void unmap_lent(std::uint64_t offset) noexcept = 0;
 
-  /// By slot: the PE, ascending.
+  /// Indexed by slot: the PE, ascending.
   [[nodiscard]] const std::vector<int>& pes() const noexcept { return pes_; }
-  /// By slot.
+  /// Indexed by slot.
   [[nodiscard]] const std::vector<bool>& mapped() const noexcept { return mapped_; }
   /// Why PE `pe` of the job is not mapped; empty where it is.
   [[nodiscard]] virtual std::string why_not(int pe) const = 0;

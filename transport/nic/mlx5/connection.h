@@ -56,9 +56,9 @@ class Connection {
   [[nodiscard]] mlx5dv_devx_obj* qp_object() const { return qp_.object.get(); }
   [[nodiscard]] mlx5dv_devx_obj* cq_object() const { return cq_.object.get(); }
   [[nodiscard]] std::uint32_t number() const { return qp_.number; }
-  /// What connect() was told; none before it.
+  /// The argument of connect(); none before it.
   [[nodiscard]] const std::optional<ConnectWire>& remote() const { return remote_; }
-  /// What the device says of the queue, for errors: "the queue is in state ERROR, ...".
+  /// State of the queue as the device reports it, for errors: "the queue is in state ERROR, ...".
   [[nodiscard]] std::string status_text() const;
 
  private:

@@ -51,7 +51,7 @@ Network network_of(const VerbsApi& api, ibv_context* context, int port,
   return network;
 }
 
-/// Of a port, by its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive, LinkSpeedActive,
+/// Rate of a port, by its codes (InfiniBand 14.2.5.6, PortInfo: LinkWidthActive, LinkSpeedActive,
 /// LinkSpeedExtActive; enum ib_port_speed of linux rdma/ib_verbs.h). 0: unknown.
 double gbits_of(const ibv_port_attr& port) {
   struct Code {

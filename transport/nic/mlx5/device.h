@@ -43,7 +43,7 @@ struct FoundDevices {
 };
 [[nodiscard]] ibv_port_attr query_port(const VerbsApi& api, ibv_context* context, int port);
 [[nodiscard]] FoundDevices find_devices(const VerbsApi& api, const DeviceWish& wish);
-/// Of these, the ones that a PE uses, at most `count`; empty when there are none.
+/// The candidates that a PE uses, at most `count`; empty when there are none.
 [[nodiscard]] std::vector<Candidate> choose_ports(const FoundDevices& found, const DeviceWish& wish,
                                                   int count);
 /// The error text for a search without result.
@@ -76,8 +76,8 @@ class Device {
   /// Threads: any.
   using Mac = std::array<std::uint8_t, 6>;
   [[nodiscard]] Mac mac_of(const Gid& to, int pe) const;
-  /// By GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says that
-  /// nothing gets through without a GRH (virtual ports, which share a LID).
+  /// Addressed by GIDs: always on Ethernet; on InfiniBand when the user named one, or the port says
+  /// that nothing gets through without a GRH (virtual ports, which share a LID).
   [[nodiscard]] bool global() const {
     return link_layer == LinkLayer::kEthernet || config.ib_gid_index >= 0 ||
            (port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;

@@ -30,7 +30,8 @@ class DeviceFilter {
   std::vector<Word> words_;
 };
 
-/// What a port can reach: an InfiniBand subnet, by its prefix, or Ethernet, which is routed.
+/// The network that a port reaches: an InfiniBand subnet, by its prefix, or Ethernet, which is
+/// routed.
 struct Network {
   LinkLayer layer = LinkLayer::kInfiniBand;
   std::uint8_t reserved[7] = {};

@@ -1,7 +1,7 @@
-// What no completion carries: a device that is reset or gone, a queue pair that the other end
-// broke, and what becomes of the port. One thread per Nic that sleeps in poll(2) until the device
-// or stop() wakes it. Included by mlx5_nic. Invariant: after stop() the thread has ended and no
-// callback runs.
+// Events that no completion carries: a device that is reset or gone, a queue pair that the other
+// end broke, and what becomes of the port. One thread per Nic that sleeps in poll(2) until the
+// device or stop() wakes it. Included by mlx5_nic. Invariant: after stop() the thread has ended and
+// no callback runs.
 #pragma once
 
 #include "host/base/fd.h"
@@ -56,7 +56,7 @@ class EventThread {
   std::thread thread_;
 };
 
-/// What an asynchronous event of the port or device means; none for those that mean nothing to
+/// The meaning of an asynchronous event of the port or device; none for those that mean nothing to
 /// connections.
 [[nodiscard]] std::optional<Event> event_of(ibv_event_type type, const std::string& device);
 

@@ -7,7 +7,7 @@
 
 namespace gshmem::nic::mlx5 {
 
-/// Of the writes that come by a key: PCIe keeps it, or need not (PCI Express, 2.4.1).
+/// Order of the writes by a key: PCIe keeps it, or need not (PCI Express, 2.4.1).
 enum class Order { kStrict, kRelaxed };
 struct RegisteredRegion {
   OwnedMr mr;  ///< its keys address the region from its offset on

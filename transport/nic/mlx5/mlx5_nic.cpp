@@ -181,8 +181,9 @@ std::string Mlx5Nic::history() const {
   return text.empty() ? text : strprintf("%s port %d ", device_.name.c_str(), device_.port) + text;
 }
 
-/// Of the port. Connections send again for as long as their retries last: a link that comes back
-/// before has lost nothing. If it does not, the completions say so, and the history when it began.
+/// An event of the port. Connections send again for as long as their retries last: a link that
+/// comes back before has lost nothing. If it does not, the completions say so, and the history when
+/// it began.
 void Mlx5Nic::note(const Event& event) {
   const auto now = PortHistory::Clock::now();
   const std::string port = strprintf("network: %s port %d", device_.name.c_str(), device_.port);

@@ -23,7 +23,7 @@ namespace gshmem::nic::mlx5 {
 
 class Mlx5Nic final : public Nic {
  public:
-  /// Of the options: what memory is used, and who is told of errors.
+  /// Uses these options: the memory, and the receiver of errors.
   Mlx5Nic(const VerbsApi& api, const DeviceWish& wish, const OpenOptions& options)
       : Mlx5Nic(api, wish,
                 {.heap_kind = options.heap_kind,

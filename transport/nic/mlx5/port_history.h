@@ -1,4 +1,4 @@
-// What has happened to a port since it was opened that may explain a failure: a link that went down
+// Events of a port since it was opened that may explain a failure: a link that went down
 // and came up, another LID. Retries of connections ride most of it out, so none of it is an error.
 // Included by mlx5_nic. Threads: any.
 #pragma once

@@ -57,7 +57,7 @@ const mlx5dv_devx_uar& DoorbellRegisters::take() {
 
 std::uint64_t* DoorbellRegisters::doorbell_of(const Device& device, const mlx5dv_devx_uar& bell) {
   auto address = reinterpret_cast<std::uintptr_t>(bell.reg_addr);
-  // Of the UAR that has the register: a page of the host, which base_addr is, may hold several.
+  // The UAR that has the register: a page of the host, which base_addr is, may hold several.
   if (device.caps.no_record) address = address / kUarBytes * kUarBytes + abi::kUarNoRecordOffset;
   return reinterpret_cast<std::uint64_t*>(address);
 }

@@ -22,7 +22,7 @@ class DoorbellRegisters {
   DoorbellRegisters(const DoorbellRegisters&) = delete;
   /// For one more queue. Errors: GSHMEMX_ERROR_NIC where the device has not even one.
   [[nodiscard]] const mlx5dv_devx_uar& take();
-  /// What is stored to in order to ring by a register.
+  /// The address to store to in order to ring by a register.
   [[nodiscard]] static std::uint64_t* doorbell_of(const Device& device,
                                                   const mlx5dv_devx_uar& bell);
   /// One that has been taken, by its doorbell.

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-/// Of newer rdma-core (man mlx5dv_reg_dmabuf_mr): what older headers do not declare.
+/// Functions of newer rdma-core (man mlx5dv_reg_dmabuf_mr) that older headers do not declare.
 extern "C" ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
                                         std::uint64_t iova, int fd, int access, int mlx5_access);
 
@@ -45,7 +45,7 @@ struct VerbsApi {
 /// Throws GSHMEMX_ERROR_NIC "<call>: <text of error>; <advice>". `error` is an errno.
 [[noreturn]] void fail_verbs(const std::string& call, int error, const std::string& advice = {},
                              Where where = {});
-/// Of functions that return 0, an errno (also below 0), or -1 with errno set; libibverbs has all.
+/// The error of a function that returns 0, an errno (also below 0), or -1 with errno set.
 [[nodiscard]] int error_of(int result);
 /// For them.
 void check_verbs(int result, const std::string& call, const std::string& advice = {},
