@@ -172,6 +172,9 @@ def api_page(build):
         last = None
         for title, prototype, description in host_functions(read(os.path.join(HEADERS, header))):
             title = re.sub(r": OpenSHMEM.*|: section.*|\. Host only.*", "", title or "Other")
+            if title == last and not description:  # described by the one before
+                body.insert(len(body) - body[::-1].index("```") - 1, prototype)
+                continue
             if title != last:
                 last = title
                 body += ["## %s (host)" % title, ""]
