@@ -5,7 +5,7 @@
 #include "tests/bootstrap/met.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <fcntl.h>
 #include <signal.h>

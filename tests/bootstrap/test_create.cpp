@@ -2,7 +2,7 @@
 // its process and leaves it as it was.
 #include "host/base/net/socket.h"
 #include "tests/bootstrap/uid_fixture.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <cstdio>
 #include <cstdlib>

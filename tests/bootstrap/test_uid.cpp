@@ -7,7 +7,7 @@
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/lifeline.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <signal.h>
 #include <sys/resource.h>

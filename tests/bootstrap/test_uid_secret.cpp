@@ -1,7 +1,7 @@
 // What keeps strangers out of a job whose ranks know each other by an address alone.
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <sys/stat.h>
 

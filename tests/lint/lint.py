@@ -31,6 +31,8 @@ MAY_INCLUDE = [
     ("bootstrap/", ["bootstrap/", "host/base/", *PUBLIC_PODS]),
     # PEs of a host pass each other the descriptors of their heaps.
     ("transport/p2p/", ["transport/", "host/base/", "host/control/", *PUBLIC_PODS]),
+    ("transport/softnic/tests/", ["transport/softnic/", "transport/nic/decode.h", "host/base/", "tests/*",
+                                  "tests/sanitizers/"]),
     # A house of its own: a NIC that knows no library but the layouts of the wire.
     ("transport/softnic/", ["transport/softnic/", "transport/nic/decode.h", "host/base/", *PUBLIC_PODS]),
     ("transport/", ["transport/nic/", "transport/ofi/", "transport/p2p/", "host/base/", *PUBLIC_PODS]),
@@ -58,10 +60,12 @@ VENDOR_NAMED_IN_COMMENT = [(r"cuda\.h$", re.compile(r"CUDA driver|cuda\.h"))]
 WORDS = [
     ("getenv", r"\b(?:secure_)?getenv\b|\benviron\b", {
         "host/base/config.cpp": "the one parser of the environment",
-        "examples/": "programs of users", "tests/": "programs of users"}),
+        "examples/": "programs of users", "tests/": "programs of users",
+        "transport/softnic/tests/": "programs of users"}),
     ("dlopen", r"\bdlm?open\b", {
         "host/base/dynamic_library.cpp": "the one loader",
-        "tests/": "tests load the library the way programs do"}),
+        "tests/": "tests load the library the way programs do",
+        "transport/softnic/tests/": "likewise"}),
     ("volatile", r"\bvolatile\b", {"device/core/machine_gpu.h": "inline PTX"}),
     ("asm", r"\b(?:asm|__asm__|__asm)\b", {
         "device/core/machine_gpu.h": "the machine layer",

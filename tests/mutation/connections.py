@@ -125,3 +125,12 @@ CONNECTIONS = [
     Connection("failure_not_told", FIRST_USE,
                "    outside_.on_error(Error(known", "    (void)(Error(known"),
 ]
+
+# What a ConnectX would refuse, or not answer; and what goes wrong before the first post.
+OVER_SOFT_NIC = (r"(mlx5_nic_test|mlx5_soft_test)\..*|spmd\.(soft_rails_mpirun_2|soft_roce_2|soft_adversary_relaxed_3_11)|"
+                 r"errors\.(?!rounds|bad_remote_key_of_every_call).*")
+FIRST_USE_TESTS = r"launch\.first_use.*|spmd\.soft_first_use_3.*|errors\..*first_use.*|nic_queue_set_test\..*"
+
+
+def tests_of(file):
+    return OVER_SOFT_NIC if file.startswith("transport/nic/mlx5/") else FIRST_USE_TESTS

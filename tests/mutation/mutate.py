@@ -7,17 +7,10 @@ LIBRARY is what the tests are linked with. A sample is chosen by the seed, which
 default it is the day, so that days take turns. That the texts of all mutations are still in the
 sources is checked in every run.
 
-       mutate.py --random N --build FOLDER [--cuda-build FOLDER] [--seed S] [--folders F...]
-                 [--seconds S] [--least K] [--report FILE] [--again FILE]
-puts changes drawn at random into transport/, host/ and bootstrap/ until N of them have been tested
-(host.py). Counted apart are those that do not compile, that make the same code, and that are listed
-with a reason why nothing is worse (equivalents.tsv). FOLDER is a build with all tests.
-What none of its tests sees may be for GPU memory: those of a CUDA build (leg gpu) may see it then.
-Succeeds when all were seen. With K up to four times N are tested until K were seen; fewer in time are a skip. --again tests what a report says was not seen.
-
        mutate.py --connections N --build FOLDER [--seed S] [NAME...]
-puts N bugs of connections.py, or those named, into transport/nic: tests over the soft NIC must
-see each of them.
+       mutate.py --seeded N --build FOLDER [--seed S] [NAME...]
+puts N bugs of connections.py or seeded.tsv, or those named, into host code (host.py): the tests that
+are named there must see each of them. FOLDER is a build with all tests.
 """
 import argparse
 import os
@@ -144,20 +137,11 @@ def main():
     parser.add_argument("--sample", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400))
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--random", type=int)
     parser.add_argument("--connections", type=int)
+    parser.add_argument("--seeded", type=int)
     parser.add_argument("--build")
-    parser.add_argument("--cuda-build", help="of the leg gpu without unity batches: sees what is for "
-                        "GPU memory")
-    parser.add_argument("--folders", nargs="+", default=["transport", "host", "bootstrap"])
-    parser.add_argument("--seconds", type=float,
-                        help="after which none begins; with --least none goes on")
-    parser.add_argument("--least", type=int)
-    parser.add_argument("--report")
-    parser.add_argument("--again")
-    parser.add_argument("--without", action="store_true", help="a change: no stage sees anything")
     options = parser.parse_args()
-    if options.random or options.without or options.connections is not None:
+    if options.connections is not None or options.seeded is not None:
         return host.main(options)
 
     stale = []

@@ -2,7 +2,7 @@
 // comes.
 #include "transport/nic/agent.h"
 
-#include "tests/nic/threads_of_process.h"
+#include "tests/threads_of_process.h"
 
 #include <catch2/catch.hpp>
 
@@ -85,50 +85,6 @@ TEST_CASE("the_agent_forwards_what_has_come_before_it_goes") {
     agent.reset();
     REQUIRE(bells.rung(0) == value);
   }
-}
-
-TEST_CASE("the_agent_keeps_no_core_while_nothing_comes") {
-  Bells bells;
-  Agent agent({bells.route(0)});
-  bells.ring(0, 1);
-  REQUIRE(bells.comes(0, 1));
-  ::usleep(5000);
-  const auto used = [] {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  };
-  const double before = used();
-  ::usleep(100'000);
-  CHECK(used() - before < 0.05);
-}
-
-TEST_CASE("the_agent_sleeps_while_nothing_comes_and_not_between_doorbells") {
-  const test::NewThread made;
-  Bells bells;
-  Agent agent({bells.route(0)});
-  const std::string thread = made.of_it();
-  const auto falls_asleep = [&] {
-    const std::uint64_t before = test::sleeps(thread);
-    for (int ms = 0; ms < 20000 && test::sleeps(thread) - before < 20; ++ms) ::usleep(1000);
-    return test::sleeps(thread) - before >= 20;
-  };
-  CHECK(falls_asleep());
-  std::uint64_t value = 0;
-  // On a busy machine some rounds take longer than the agent stays awake.
-  const auto stays_awake = [&] {
-    const std::uint64_t before = test::sleeps(thread);
-    for (int round = 0; round < 50; ++round) {
-      bells.ring(0, ++value);
-      for (int looks = 0; bells.rung(0) != value; ++looks)
-        if (looks > 100) std::this_thread::yield();
-    }
-    return test::sleeps(thread) - before < 10;
-  };
-  bool awake = false;
-  for (int tries = 0; tries < 2000 && !awake; ++tries) awake = stays_awake();
-  CHECK(awake);
-  CHECK(falls_asleep());
 }
 
 }  // namespace

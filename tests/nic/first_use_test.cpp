@@ -1,6 +1,6 @@
 // Connections on first use: FirstUse over queues whose NICs only note what they are told.
 #include "tests/nic/queue_set_rig.h"
-#include "tests/nic/threads_of_process.h"
+#include "tests/threads_of_process.h"
 #include "transport/nic/first_use.h"
 
 #include <gshmem/device/network/queue.h>

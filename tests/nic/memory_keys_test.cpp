@@ -165,35 +165,6 @@ TEST_CASE("each_nic_and_rail_has_keys_of_memory_beside_the_heap") {
   });
 }
 
-TEST_CASE("a_pe_with_one_nic_has_its_key_after_those_of_others") {
-  on_three_pes([](OnePe& pe) { pe.expect_keys(pe.add()); }, OnePe::Needs::kAll, 1);
-}
-
-/// A PE whose host has so many PEs, each with ports of its own.
-Rails rails_of_a_host(bootstrap::Bootstrap& boot, int ports) {
-  NicList list;
-  for (int rail = 0; rail < ports; ++rail)
-    list.push_back(std::make_unique<Registering>(1000, strprintf("%d.%d", boot.rank(), rail)));
-  Rails rails(std::move(list));
-  rails.open_host_ports(boot, std::vector<int>(static_cast<std::size_t>(boot.size())));
-  return rails;
-}
-
-TEST_CASE("ports_of_a_host_are_numbered_up_to_256") {
-  const int pes = GENERATE(32, 33);
-  auto boots = bootstrap::create_threads(pes, 60);
-  const std::string why = test::run_threads(pes, [&](int me) {
-    Rails rails = rails_of_a_host(*boots[static_cast<std::size_t>(me)], kMaxRails);
-    MemoryKeys keys(rails, [](std::size_t) { return nullptr; });
-    std::vector<int> peers(static_cast<std::size_t>(pes));
-    std::iota(peers.begin(), peers.end(), 0);
-    keys.register_heap({nullptr, OnePe::kHeap}, peers, [](int) { return true; });
-    expect(keys.number(*rails.all().back()) == 255, "each has a number");
-  });
-  CHECK(why.empty() == (pes == 32));
-  if (pes > 32) CHECK_THAT(why, Catch::Contains("a PE uses 256 ports at most"));
-}
-
 TEST_CASE("a_port_by_which_payload_goes_to_one_pe_has_the_whole_heap") {
   // PEs 1 and 2 share a port. One of them is reached by it for atomics alone.
   const int only_atomics = GENERATE(1, 2);

@@ -116,45 +116,6 @@ TEST_CASE("distance_of_a_device_is_read_through_its_links") {
   CHECK(device_distance(sysfs.root(), "mlx5_0", "") == Distance::kUnknown);
 }
 
-TEST_CASE("numa_node_that_is_no_number_is_unknown") {
-  const FakeSysfs sysfs;
-  sysfs.pci("pci0000:00/0000:00:01.0/0000:01:00.0", 0);
-  sysfs.nic("mlx5_0", "pci0000:80/0000:80:01.0/0000:81:00.0", 0);
-  CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:01:00.0") == Distance::kNode);
-  sysfs.write("devices/pci0000:80/0000:80:01.0/0000:81:00.0/numa_node", "none");
-  CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:01:00.0") == Distance::kSys);
-}
-
-TEST_CASE("functions_behind_a_volume_management_device_have_its_host_bridge") {
-  const std::string vmd = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0/";
-  const PciPlace place = place_of_path(vmd + "10000:e1:00.0");
-  CHECK(place.host_bridge == "pci0000:00");
-  CHECK(place.path == std::vector<std::string>{"0000:00:0e.0", "10000:e0:06.0", "10000:e1:00.0"});
-  CHECK(pci_distance(vmd + "10000:e1:00.0", "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0") ==
-        Distance::kPhb);
-  CHECK(bridges_between(place, place_of_path(vmd + "10000:e1:00.1")).empty());
-}
-
-TEST_CASE("of_the_folders_of_a_device_those_with_a_pci_address_are_its_place") {
-  const std::string function = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/";
-  // A scalable function of mlx5 is on the auxiliary bus.
-  for (const char* below : {"mlx5_core.sf.4", "mlx5_core.sf.4/infiniband", "virtual_function",
-                            "0000-01-00.0", "00000000:1b.0", "ab:00:00.0", "0:00000.0", "c0:ffe.0",
-                            "d:1234567", "cafe", "0", "0000:1b:00.g", "0000_1b:00.0"}) {
-    INFO(below);
-    const PciPlace place = place_of_path(function + below);
-    CHECK(place.path == std::vector<std::string>{"0000:00:01.0", "0000:01:00.0"});
-  }
-}
-
-TEST_CASE("gpu_address_in_capitals_is_found") {
-  // cuDeviceGetPCIBusId prints hexadecimal digits in capitals, sysfs has small ones.
-  const FakeSysfs sysfs;
-  sysfs.pci("pci0000:00/0000:00:01.0/0000:1b:00.0", 0);
-  sysfs.nic("mlx5_0", "pci0000:00/0000:00:02.0/0000:1c:00.0", 0);
-  CHECK(device_distance(sysfs.root(), "mlx5_0", "0000:1B:00.0") == Distance::kPhb);
-}
-
 TEST_CASE("nearest_device_is_chosen_and_equal_ones_are_spread") {
   const std::vector<Candidate> devices = {{"mlx5_10", 1, Distance::kPix},
                                           {"mlx5_2", 1, Distance::kPix},
@@ -212,11 +173,6 @@ TEST_CASE("of_equally_near_devices_the_fastest_are_spread") {
   CHECK(choose_devices(devices, 1, 1) == std::vector{2});
   CHECK(choose_devices(devices, 2, 1) == std::vector{1});
   CHECK(choose_devices(devices, 0, 4) == std::vector{1, 2, 0, 3});
-}
-
-TEST_CASE("unknown_distance_loses_to_a_known_one") {
-  CHECK(choose_devices({{"a", 1, Distance::kUnknown}, {"b", 1, Distance::kSys}}, 0, 1) ==
-        std::vector{1});
 }
 
 TEST_CASE("filter_has_prefixes_exact_names_exclusions_and_ports") {
@@ -290,34 +246,6 @@ TEST_CASE("ethernet_prefers_roce_v2_over_ipv4") {
   CHECK(choose_gid(gids, LinkLayer::kEthernet, 2, "mlx5_0").index == 2);
 }
 
-TEST_CASE("of_gids_without_a_known_type_none_loses_to_roce_v1") {
-  const Gid ipv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}, local{0xfe, 0xbf},
-      global{0xfe, 0xc0}, other{0xff, 0x80};
-  const auto best = [](std::vector<GidEntry> table) {
-    int index = 0;
-    for (GidEntry& entry : table) entry.index = index++;
-    return find_gid(table, LinkLayer::kEthernet, -1)->index;
-  };
-  CHECK(best({{0, ipv4, GidKind::kRoceV1}, {0, local, GidKind::kUnknown}}) == 1);
-  CHECK(best({{0, ipv4, GidKind::kUnknown}, {0, local, GidKind::kRoceV2}}) == 1);
-  CHECK(best({{0, local, GidKind::kRoceV2}, {0, global, GidKind::kRoceV2}}) == 1);
-  CHECK(best({{0, local, GidKind::kRoceV2}, {0, other, GidKind::kRoceV2}}) == 1);
-  CHECK(best({{0, global, GidKind::kRoceV2}, {0, ipv4, GidKind::kRoceV2}}) == 1);
-  // Of equal ones the first.
-  CHECK(best({{0, global, GidKind::kRoceV2}, {0, other, GidKind::kRoceV2}}) == 0);
-}
-
-TEST_CASE("gids_come_with_their_network_device") {
-  const FakeSysfs sysfs;
-  sysfs.link_layer("mlx5_0", "Ethernet");
-  sysfs.gid("mlx5_0", 0, kIpv4, "RoCE v2");
-  CHECK(read_gids(sysfs.root(), "mlx5_0", 1).at(0).netdev.empty());
-  sysfs.write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth2");
-  const std::vector<GidEntry> gids = read_gids(sysfs.root(), "mlx5_0", 1);
-  CHECK(gids.at(0).netdev == "eth2");
-  CHECK(gid_address(gids.at(0).gid) == "10.0.0.1");
-}
-
 TEST_CASE("gids_of_another_network_namespace_are_taken_last") {
   const FakeSysfs sysfs;
   sysfs.link_layer("mlx5_0", "Ethernet");
@@ -332,15 +260,6 @@ TEST_CASE("gids_of_another_network_namespace_are_taken_last") {
   CHECK(chosen().index == 1);
   sysfs.write("class/net/eth2/mtu", "9000");
   CHECK(chosen().index == 0);
-}
-
-TEST_CASE("finding_a_gid_is_choosing_one_without_the_errors") {
-  const std::vector<GidEntry> table = {{1, {0xfe, 0x80}, GidKind::kRoceV2}};
-  CHECK(find_gid(table, LinkLayer::kEthernet, -1) == &table[0]);
-  CHECK(find_gid(table, LinkLayer::kInfiniBand, 1) == &table[0]);
-  CHECK(find_gid(table, LinkLayer::kEthernet, 0) == nullptr);
-  CHECK(find_gid({}, LinkLayer::kEthernet, -1) == nullptr);
-  CHECK(find_gid({}, LinkLayer::kInfiniBand, -1) == nullptr);
 }
 
 TEST_CASE("infiniband_takes_the_first_gid_or_none") {
@@ -363,32 +282,6 @@ TEST_CASE("missing_gid_says_what_to_do") {
         message([&] { (void)choose_gid({}, layer, 0, "mlx5_0 port 1"); }),
         Catch::Contains("GSHMEM_IB_GID_INDEX=0: entry 0 of the GID table of mlx5_0 port 1 is "
                         "empty; there are none"));
-}
-
-TEST_CASE("gids_are_written_as_addresses") {
-  Gid ipv4{}, ipv6{};
-  ipv4[10] = ipv4[11] = 0xff;
-  for (std::size_t i = 0; i < 16; ++i) {
-    if (i >= 12) ipv4[i] = static_cast<std::uint8_t>(i - 11);
-    ipv6[i] = static_cast<std::uint8_t>(0xf0 + i);
-  }
-  CHECK(gid_text(ipv4) == "::ffff:1.2.3.4");
-  CHECK(gid_address(ipv4) == "1.2.3.4");
-  CHECK(gid_text(ipv6) == "f0f1:f2f3:f4f5:f6f7:f8f9:fafb:fcfd:feff");
-  CHECK(gid_address(ipv6) == gid_text(ipv6));
-  for (const auto& [first, second, local] : {std::tuple{0xfe, 0x80, true},
-                                             {0xfe, 0xbf, true},
-                                             {0xfe, 0xc0, false},
-                                             {0xfe, 0x40, false},
-                                             {0xfd, 0x80, false}}) {
-    Gid gid{};
-    gid[0] = static_cast<std::uint8_t>(first);
-    gid[1] = static_cast<std::uint8_t>(second);
-    CHECK(gid_is_link_local(gid) == local);
-  }
-  CHECK(std::string(link_layer_name(LinkLayer::kEthernet)) == "Ethernet");
-  CHECK(std::string(link_layer_name(LinkLayer::kInfiniBand)) == "InfiniBand");
-  CHECK(std::string(link_layer_name(static_cast<LinkLayer>(0))) == "unknown link layer");
 }
 
 TEST_CASE("pes_meet_on_the_network_that_all_of_them_have") {

@@ -2,9 +2,9 @@
 // of its commands are told.
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
-#include "tests/nic/threads_of_process.h"
+#include "tests/threads_of_process.h"
 #include "tests/patience.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -31,15 +31,6 @@ std::string passed_over(const Setup& setup) {
 }
 
 std::ptrdiff_t calls_of(const char* name) { return std::ranges::count(fake_verbs().calls, name); }
-
-std::string error_with(const char* call, int error, bool ethernet = false) {
-  fake_verbs_reset();
-  fake_verbs().ethernet = ethernet;
-  fake_verbs().fail_named = call;
-  fake_verbs().fail_errno = error;
-  Setup setup;
-  return error_of([&] { setup.whole_life(); });
-}
 
 }  // namespace
 
@@ -107,50 +98,6 @@ TEST_CASE("networks_of_infiniband_are_told_apart_by_the_subnet_of_the_first_gid"
     CHECK(found.ports[0].network.layer == LinkLayer::kInfiniBand);
     CHECK(found.ports[0].network.prefix == prefix);
   }
-}
-
-TEST_CASE("a_device_is_described_with_its_port") {
-  fake_verbs_reset();
-  const Setup setup;
-  CHECK(Device(setup.api, wish_of(setup)).describe() ==
-        "mlx5_7 port 1 (InfiniBand, LID 4660, MTU 4096, distance unknown, firmware 28.39.2048)");
-  fake_verbs().ethernet = true;
-  fake_verbs().gid_index = 1;
-  CHECK(Device(setup.api, wish_of(setup)).describe() ==
-        "mlx5_7 port 1 (Ethernet, GID 1 ::ffff:10.0.0.1, MTU 4096, distance unknown, firmware "
-        "28.39.2048)");
-  CHECK(Device(setup.api, wish_of(setup)).event_queue == 9);  // of vector 0
-  CHECK(Device(setup.api, wish_of(setup)).pd_number == 0x77);
-}
-
-TEST_CASE("gids_are_found_by_a_library_that_does_not_know_their_types") {
-  for (const int index : {0, 1}) {
-    fake_verbs_reset();
-    fake_verbs().ethernet = true;
-    fake_verbs().gid_index = index;
-    Setup setup;
-    setup.api.query_gid_ex = nullptr;
-    CHECK_THAT(Device(setup.api, wish_of(setup)).describe(),
-               Catch::Contains(strprintf("(Ethernet, GID %d ::ffff:10.0.0.1, ", index)));
-  }
-}
-
-TEST_CASE("the_partition_of_entry_0_is_the_default_one_unless_the_table_says_another") {
-  const auto pkey = [](const char* index, std::uint16_t entry, bool fails) {
-    fake_verbs_reset();
-    fake_verbs().pkey = entry;
-    if (fails) fake_verbs().fail_named = "ibv_query_pkey";
-    const Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", index}}));
-    return int{Device(setup.api, wish_of(setup)).pkey};
-  };
-  CHECK(pkey("0", 0x8001, false) == 0x8001);
-  CHECK(pkey("0", 0x8001, true) == 0xffff);
-  CHECK(pkey("0", 0, false) == 0xffff);
-  CHECK(pkey("1", 0x0001, false) == 0x0001);
-  CHECK_THROWS_AS(pkey("0", 0x8000, false), Error);  // a member of no partition
-  CHECK_THROWS_AS(pkey("1", 0x8000, false), Error);
-  CHECK_THROWS_AS(pkey("1", 0, false), Error);
-  CHECK_THROWS_AS(pkey("1", 0x8001, true), Error);
 }
 
 TEST_CASE("gids_are_used_on_ethernet_or_where_they_are_asked_for") {
@@ -274,81 +221,6 @@ TEST_CASE("the_counters_of_a_port_are_learned_from_a_queue_pair_on_it_or_done_wi
   CHECK(fake_verbs().live == 0);
 }
 
-TEST_CASE("advice_is_given_where_it_helps") {
-  for (const int error : {EACCES, EPERM})
-    CHECK_THAT(error_with("ibv_open_device", error), Catch::Contains("no permission on /dev/inf"));
-  CHECK_THAT(error_with("ibv_open_device", EIO), !Catch::Contains("no permission"));
-  for (const int error : {EACCES, EPERM, EOPNOTSUPP})
-    CHECK_THAT(error_with("CREATE_QP", error), Catch::Contains("DevX is off for this user"));
-  CHECK_THAT(error_with("CREATE_QP", EIO), !Catch::Contains("DevX is off"));
-  CHECK_THAT(error_with("ibv_create_ah", EIO, true),
-             Catch::Contains("ibv_create_ah(GID ::ffff:10.0.0.1 of PE ") &&
-                 Catch::Contains("there is no way from mlx5_7 port 1 (Ethernet, "));
-  // Memory that has run out is no reason to look for another device.
-  CHECK_THAT(error_with("ibv_query_device", ENOMEM), Catch::StartsWith("ibv_query_device(mlx5_7)"));
-  CHECK_THAT(error_with("ibv_query_device", EIO), Catch::StartsWith("no RDMA device"));
-}
-
-TEST_CASE("an_error_without_a_number_is_not_an_older_one") {
-  for (const char* call :
-       {"ibv_open_device", "CREATE_CQ", "CREATE_QP", "ibv_create_ah", "mlx5dv_devx_alloc_uar"}) {
-    INFO(call);
-    CHECK_THAT(error_with(call, 0, true),
-               Catch::Contains(call) && Catch::Contains(": failed without an error number"));
-  }
-  CHECK_THAT(error_with("ibv_get_device_list", 0), Catch::EndsWith("ibv_get_device_list: Success"));
-}
-
-TEST_CASE("commands_return_their_error_in_three_ways") {
-  for (const int way : {0, 1, 2})
-    for (const char* command : {"QUERY_HCA_CAP(GENERAL)", "INIT2RTR", "RTR2RTS"}) {
-      INFO(command << ", way " << way);
-      fake_verbs_reset();
-      fake_verbs().by_errno = way == 1;
-      fake_verbs().negative = way == 2;
-      fake_verbs().fail_named = command;
-      Setup setup;
-      CHECK_THAT(
-          error_of([&] { setup.whole_life(); }),
-          Catch::Contains(std::string("device command ") + command + ": Input/output error"));
-    }
-}
-
-TEST_CASE("a_queue_that_cannot_be_counted_does_without") {
-  for (const std::uint8_t counter_set : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{0x21}}) {
-    fake_verbs_reset();
-    fake_verbs().counter_set = counter_set;
-    Setup setup;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    nic->use_queue_memory(setup.memory.queue_region());
-    const int before = static_cast<int>(fake_verbs().calls.size());
-    fake_verbs().fail_at = before + 3;  // after the register, and both queues
-    const std::string error = error_of([&] { (void)nic->create_queue(Memory::place(0)); });
-    CHECK(fake_verbs().failed == "RST2INIT");
-    const auto tries = fake_verbs().commands_of(0x502);
-    CHECK(error.empty() == (counter_set != 0));
-    REQUIRE(tries.size() == (counter_set != 0 ? 2 : 1));
-    CHECK(static_cast<int>(tries.front()[0x24]) == counter_set);
-    CHECK(static_cast<int>(tries.back()[0x24]) == 0);
-  }
-}
-
-TEST_CASE("no_more_reads_are_outstanding_than_a_queue_pair_can_have") {
-  fake_verbs_reset();
-  fake_verbs().log_reads = 8;
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  (void)nic->create_queue(Memory::place(0));
-  ConnectWire told;
-  const ConnectInfo info = nic->connect_info(0);
-  std::memcpy(&told, info.data(), sizeof(told));
-  CHECK(int{told.log_reads_in} == 7);
-  nic->connect(0, 1, info, 0);
-  CHECK(fake_verbs().commands_of(0x503).at(0)[0xa9] >> 5 == 7);
-  CHECK(fake_verbs().commands_of(0x504).at(0)[0x89] >> 5 == 7);
-}
-
 TEST_CASE("depths_of_queues_are_the_powers_of_two_that_entries_can_be_counted_by") {
   fake_verbs_reset();
   fake_verbs().log_queue_max = 20;
@@ -384,42 +256,6 @@ TEST_CASE("a_queue_without_a_record_is_rung_in_the_page_of_its_register") {
   }
 }
 
-TEST_CASE("a_port_of_infiniband_needs_no_gid") {
-  fake_verbs_reset();
-  fake_verbs().gid_index = 7;  // behind the table
-  const Setup setup;
-  CHECK(find_devices(setup.api, wish_of(setup)).ports.size() == 1);
-}
-
-TEST_CASE("pes_of_a_host_take_its_devices_in_turn") {
-  for (const int rank : {0, 1, 2, 3}) {
-    fake_verbs_reset();
-    fake_verbs().devices = 3;
-    const Setup setup;
-    DeviceWish wish = wish_of(setup);
-    wish.local_rank = rank;
-    CHECK(Device(setup.api, wish).name == strprintf("mlx5_%d", 7 + rank % 3));
-  }
-}
-
-TEST_CASE("a_nic_that_has_stopped_has_no_queues_and_no_thread") {
-  fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  const auto threads = gshmem::test::threads();
-  const int live = fake_verbs().live;
-  (void)nic->create_queue(Memory::place(0));
-  nic->start();
-  nic->stop();
-  CHECK(fake_verbs().live == live + 1);  // the doorbell register stays
-  // One that has been joined is there until the kernel has taken it away.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(gshmem::test::kPatience);
-  while (gshmem::test::threads() != threads && std::chrono::steady_clock::now() < end)
-    std::this_thread::yield();
-  CHECK(gshmem::test::threads() == threads);
-}
-
 TEST_CASE("packets_of_an_earlier_connection_do_not_fit") {
   fake_verbs_reset();
   Setup setup;
@@ -435,16 +271,6 @@ TEST_CASE("packets_of_an_earlier_connection_do_not_fit") {
     first.insert(wire.psn);
   }
   CHECK(first.size() > 1);
-}
-
-TEST_CASE("a_nic_says_once_which_one_it_is") {
-  fake_verbs_reset();
-  Setup setup;
-  std::unique_ptr<Mlx5Nic> nic;
-  const auto said = gshmem::test::said_at_info([&] { nic = setup.open(); });
-  REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], Catch::Contains("INFO: network: " + nic->describe()));
-  CHECK_THAT(nic->describe(), Catch::StartsWith("mlx5: mlx5_7 port 1 ("));
 }
 
 }  // namespace gshmem::nic::mlx5

@@ -3,7 +3,7 @@
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
 #include "tests/patience.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/nic/mlx5/port_history.h"
 
 #include <catch2/catch.hpp>
@@ -21,20 +21,6 @@
 #include <vector>
 
 namespace gshmem::nic::mlx5 {
-
-TEST_CASE("events_of_a_device_that_is_gone_are_not_read_for_ever") {
-  fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->start();
-  FakeVerbs::remove();
-  const std::atomic<int>& reads = fake_verbs().event_reads;
-  while (reads == 0) std::this_thread::yield();
-  constexpr int kSpinning = 100, kBudget = 20'000;
-  for (int i = 0; i < kBudget && reads < kSpinning; ++i) std::this_thread::yield();
-  CHECK(reads < kSpinning);
-  nic->stop();
-}
 
 namespace {
 
@@ -125,47 +111,6 @@ TEST_CASE("what_retries_ride_out_is_remembered_and_no_error") {
     CHECK(count("WARN: network: mlx5_7 port 1 got LID 4660") == 1);
   }
   nic->stop();
-}
-
-TEST_CASE("a_port_comes_up_once_after_it_went_down") {
-  PortHistory port;
-  const PortHistory::Clock::time_point start{};
-  CHECK_FALSE(port.came_up(start));
-  port.went_down(start + std::chrono::seconds(1));
-  port.went_down(start + std::chrono::seconds(2));
-  CHECK(port.came_up(start + std::chrono::seconds(4)) == 3.0);
-  CHECK_FALSE(port.came_up(start + std::chrono::seconds(5)));
-}
-
-TEST_CASE("the_history_of_a_port_has_times_of_this_place") {
-  const auto at = [](int seconds) {
-    return PortHistory::Clock::from_time_t(1'000'000'000 + seconds);
-  };
-  const auto clock = [](int seconds) {
-    const std::time_t time = 1'000'000'000 + seconds;
-    char text[16] = "";
-    std::strftime(text, sizeof(text), "%H:%M:%S", std::localtime(&time));
-    return std::string(text);
-  };
-  PortHistory port;
-  port.went_down(at(7));
-  CHECK(port.text() == "is down since " + clock(7));
-  port.came_up(at(10));
-  port.changed(at(3671), "got other GIDs");
-  CHECK(port.text() == "was down for 3 s at " + clock(7) + ", got other GIDs at " + clock(3671));
-}
-
-TEST_CASE("a_device_that_is_gone_says_so_once_though_all_its_files_end") {
-  fake_verbs_reset();
-  Setup setup;
-  setup.api = fake_verbs_api_with_device_events();
-  Told told(setup);
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  FakeVerbs::remove();
-  nic->start();
-  REQUIRE(told.first().size() == 1);
-  nic->stop();
-  CHECK(told.first().size() == 1);
 }
 
 TEST_CASE("events_of_queues_say_which_and_to_whom") {
@@ -266,23 +211,6 @@ TEST_CASE("events_of_another_port_are_of_no_concern_and_all_are_acknowledged") {
   nic->stop();
 }
 
-TEST_CASE("an_event_that_cannot_be_read_is_a_warning_and_the_next_one_is_told") {
-  fake_verbs_reset();
-  Setup setup;
-  Told told(setup);
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  fake_verbs().fail_named = "ibv_query_port";
-  nic->start();
-  gshmem::test::StderrCapture log;
-  fake_verbs().raise(IBV_EVENT_LID_CHANGE);
-  fake_verbs().raise(IBV_EVENT_DEVICE_FATAL);
-  CHECK(told.first().size() == 1);
-  nic->stop();
-  const std::vector<std::string> lines = log.writes();
-  REQUIRE(lines.size() == 2);
-  CHECK_THAT(lines[0], Catch::Contains("WARN: events of mlx5_7: ibv_query_port(port 1): "));
-}
-
 TEST_CASE("without_events_of_queues_there_are_those_of_the_port") {
   const std::pair<const char*, std::function<void(VerbsApi&)>> cases[] = {
       {"the channel",
@@ -322,28 +250,6 @@ TEST_CASE("without_events_of_queues_there_are_those_of_the_port") {
   }
 }
 
-TEST_CASE("refusals_of_requests_are_told_apart_from_faults") {
-  fake_verbs_reset();
-  Setup setup;
-  setup.api = fake_verbs_api_with_device_events();
-  Told faults(setup);
-  setup.on_refusal = [fault = setup.on_error](const Error& error, int pe) {
-    fault(Error(error.code(), std::string("refusal: ") + error.what()), pe);
-  };
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->start();
-  // Of a queue that is not there yet: it is told all the same, to nobody.
-  for (const std::uint64_t event : {0x04u, 0x05u, 0x10u, 0x11u}) FakeVerbs::raise_device(event);
-  FakeVerbs::raise_device(5u << 16 | 0x99);
-  const auto texts = faults.first(5);
-  REQUIRE(texts.size() == 5);
-  for (std::size_t i = 0; i < 4; ++i)
-    CHECK_THAT(texts[i], Catch::StartsWith(std::string("-1 ") + (i < 2 ? "" : "refusal: ") +
-                                           "mlx5_7, queue 0 to PE -1: "));
-  CHECK(texts[4] == "-1 mlx5_7, queue 5 to PE -1: an event that gshmem does not know");
-  nic->stop();
-}
-
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   fake_verbs_reset();
   Setup setup;
@@ -357,39 +263,6 @@ TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   REQUIRE(texts.size() == 1);
   CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7: the device is gone"));
   nic->stop();
-}
-
-TEST_CASE("a_device_that_is_gone_is_known_by_each_end_that_its_file_can_have") {
-  const short revents = GENERATE(short{POLLERR}, short{POLLHUP}, short{POLLNVAL});
-  fake_verbs_reset();
-  Setup setup;
-  Told told(setup);
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  FakeVerbs::remove_with(revents);
-  nic->start();
-  const auto texts = told.first();
-  REQUIRE(texts.size() == 1);
-  CHECK_THAT(texts[0], Catch::StartsWith("-1 mlx5_7: the device is gone"));
-  nic->stop();
-}
-
-TEST_CASE("events_that_cannot_be_watched_are_told_to_who_looks_for_it") {
-  for (const bool can : {true, false}) {
-    fake_verbs_reset();
-    if (!can) fake_verbs().fail_named = "mlx5dv_devx_subscribe_devx_event";
-    Setup setup;
-    setup.api = fake_verbs_api_with_device_events();
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    nic->use_queue_memory(setup.memory.queue_region());
-    gshmem::test::StderrCapture log;
-    log_configure(LogLevel::kDebug, "");
-    (void)nic->create_queue(Memory::place(0));
-    log_configure(LogLevel::kWarn, "");
-    const std::vector<std::string> lines = log.writes();
-    REQUIRE(lines.size() == (can ? 0 : 4));
-    if (!can)
-      CHECK_THAT(lines[0], Catch::Contains("DEBUG: queue 0: event 0x5 cannot be watched: error 5"));
-  }
 }
 
 }  // namespace gshmem::nic::mlx5

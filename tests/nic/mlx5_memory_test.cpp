@@ -1,7 +1,7 @@
 // Memory of Mlx5Nic over a table of functions of the test's own: how it is registered, and what is
 // said when it cannot be.
 #include "tests/nic/mlx5_nic_rig.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -22,37 +22,6 @@ TEST_CASE("pages_of_queue_memory_are_small_enough_for_offsets_in_them") {
   CHECK(sizes < 2 * 64 * 4096);
   // Memory of the host may come in pieces of its pages.
   CHECK(sizes < 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
-}
-
-TEST_CASE("page_sizes_are_left_to_who_knows_no_choice_of_them") {
-  for (const int refusal : {0, EPROTONOSUPPORT, EOPNOTSUPP, ENOMEM}) {
-    fake_verbs_reset();
-    Setup setup;
-    if (refusal == 0) setup.api.umem_reg_ex = nullptr;
-    fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
-    fake_verbs().fail_errno = refusal;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    const std::string error = error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); });
-    CAPTURE(refusal, error);
-    CHECK(error.empty() == (refusal != ENOMEM));
-    CHECK((fake_verbs().calls.back() == "mlx5dv_devx_umem_reg") == (refusal != ENOMEM));
-    CHECK(fake_verbs().umem_access == IBV_ACCESS_LOCAL_WRITE);
-  }
-}
-
-TEST_CASE("both_calls_for_queue_memory_may_fail_and_both_are_named") {
-  fake_verbs_reset();
-  Setup setup;
-  setup.api.umem_reg = [](ibv_context*, void*, std::size_t, std::uint32_t) {
-    errno = ENOMEM;
-    return static_cast<mlx5dv_devx_umem*>(nullptr);
-  };
-  fake_verbs().fail_named = "mlx5dv_devx_umem_reg_ex";
-  fake_verbs().fail_errno = EOPNOTSUPP;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  CHECK_THAT(error_of([&] { nic->use_queue_memory(setup.memory.queue_region()); }),
-             Catch::Contains("mlx5dv_devx_umem_reg_ex: Operation not supported; "
-                             "mlx5dv_devx_umem_reg: Cannot allocate memory. Raise the limit"));
 }
 
 TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
@@ -101,24 +70,6 @@ TEST_CASE("memory_that_cannot_be_registered_is_described_with_what_helps") {
   }
 }
 
-TEST_CASE("what_cannot_be_released_is_a_warning_with_its_name") {
-  for (const char* call :
-       {"mlx5dv_devx_obj_destroy", "mlx5dv_devx_umem_dereg", "ibv_dereg_mr", "ibv_dealloc_pd",
-        "ibv_close_device", "ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_ah"}) {
-    fake_verbs_reset();
-    fake_verbs().ethernet = true;
-    fake_verbs().fail_named = call;
-    Setup setup;
-    gshmem::test::StderrCapture log;
-    setup.whole_life();
-    const std::vector<std::string> lines = log.writes();
-    CAPTURE(call, lines.size());
-    CHECK_FALSE(lines.empty());
-    for (const std::string& line : lines)
-      CHECK_THAT(line, Catch::Contains(strprintf("WARN: %s failed: Input/output error", call)));
-  }
-}
-
 TEST_CASE("gpu_memory_says_what_it_needs") {
   fake_verbs_reset();
   fake_verbs().fail_named = "ibv_reg_mr_iova2";
@@ -141,44 +92,6 @@ TEST_CASE("gpu_memory_says_what_it_needs") {
 }
 
 #if !defined(GSHMEM_HAVE_CUDA)
-TEST_CASE("what_was_tried_with_gpu_memory_is_told_in_its_order") {
-  const std::string none = "dmabuf: this build of gshmem has no GPU support";
-  Region region;
-  /// What follows "for ...: ".
-  const auto tried = [&](const char* direct, bool heap, bool choice) {
-    fake_verbs_reset();
-    fake_verbs().fail_errno = EFAULT;
-    Setup setup(config_with({{"GSHMEM_IB_DATA_DIRECT", direct}}));
-    if (!choice) setup.api.umem_reg_ex = nullptr;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    region = setup.memory.heap_region();
-    region.kind = MemoryKind::kGpu;
-    region.gpu = 0;
-    fake_verbs().fail_named = heap     ? "ibv_reg_mr_iova2"
-                              : choice ? "mlx5dv_devx_umem_reg_ex"
-                                       : "mlx5dv_devx_umem_reg";
-    const std::string error = error_of([&] {
-      if (heap)
-        (void)nic->register_memory(region);
-      else
-        nic->use_queue_memory(region);
-    });
-    const std::string start = heap ? "for remote access: " : "for work queues: ";
-    const std::size_t at = error.find(start);
-    return at == std::string::npos ? error : error.substr(at + start.size());
-  };
-  CHECK_THAT(tried("auto", true, true),
-             Catch::StartsWith(none + "; " + none + "; ibv_reg_mr_iova2: Bad address. A heap in"));
-  CHECK_THAT(tried("off", true, true),
-             Catch::StartsWith(none + "; ibv_reg_mr_iova2: Bad address. A heap in"));
-  CHECK_THAT(tried("on", true, true),
-             Catch::StartsWith(none + ". GSHMEM_IB_DATA_DIRECT=on needs a NIC that has a Data") &&
-                 Catch::EndsWith("; auto does without."));
-  CHECK_THAT(tried("auto", false, true),
-             Catch::StartsWith(none + "; mlx5dv_devx_umem_reg_ex: Bad address. Queues in GPU"));
-  CHECK_THAT(tried("auto", false, false),
-             Catch::StartsWith(none + "; mlx5dv_devx_umem_reg: Bad address. Queues in GPU"));
-}
 #endif
 
 TEST_CASE("a_port_is_tried_alone_and_with_a_page_of_the_heap") {
@@ -214,26 +127,6 @@ TEST_CASE("only_payload_has_a_key_by_which_pcie_may_reorder") {
     CHECK_FALSE(may_reorder(keys.atomic));
     CHECK_FALSE(may_reorder(keys.local));
   }
-}
-
-TEST_CASE("gdr_off_forbids_gpu_memory") {
-  fake_verbs_reset();
-  Setup setup(config_with({{"GSHMEM_GDR", "off"}}));
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  Region region = setup.memory.heap_region();
-  region.kind = MemoryKind::kGpu;
-  CHECK_THAT(error_of([&] { (void)nic->register_memory(region); }),
-             Catch::Contains("GSHMEM_GDR=off"));
-  CHECK_THAT(error_of([&] { nic->use_queue_memory(region); }), Catch::Contains("GSHMEM_GDR=off"));
-}
-
-TEST_CASE("bad_option_does_not_make_a_port_unusable") {
-  fake_verbs_reset();
-  Setup setup(config_with({{"GSHMEM_IB_PKEY_INDEX", "5"}}));
-  const OpenOptions options{.config = setup.config, .boot = *setup.boot};
-  const DeviceWish wish{.config = setup.config, .sysfs = "/nowhere"};
-  CHECK(usable_ports(setup.api, wish, options).why_not.empty());
-  CHECK_THAT(error_of([&] { (void)setup.open(); }), Catch::Contains("GSHMEM_IB_PKEY_INDEX=5"));
 }
 
 TEST_CASE("usable_is_only_a_port_that_opens_and_reaches_the_heap") {

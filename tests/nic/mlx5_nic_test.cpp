@@ -2,7 +2,7 @@
 // left behind by any, and what reaches the device.
 #include "host/base/log.h"
 #include "tests/nic/mlx5_nic_rig.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -72,26 +72,6 @@ TEST_CASE("failure_of_each_call_is_named_and_leaves_nothing") {
   }
 }
 
-TEST_CASE("call_that_always_fails_is_named") {
-  for (const char* name : {"mlx5dv_devx_alloc_uar", "RST2INIT", "CREATE_QP", "INIT2RTR"}) {
-    fake_verbs_reset();
-    fake_verbs().fail_named = name;
-    Setup setup;
-    CHECK_THAT(error_of([&] { setup.whole_life(); }), Catch::Contains(name));
-    CHECK(fake_verbs().live == 0);
-  }
-}
-
-TEST_CASE("status_of_the_device_is_in_the_error") {
-  fake_verbs_reset();
-  fake_verbs().fail_named = "CREATE_QP";
-  fake_verbs().fail_status = 0x08;
-  fake_verbs().fail_errno = EREMOTEIO;
-  Setup setup;
-  CHECK_THAT(error_of([&] { setup.whole_life(); }),
-             Catch::Contains("CREATE_QP: status 0x08") && Catch::Contains("GSHMEM_QP_DEPTH"));
-}
-
 TEST_CASE("errors_say_what_to_do") {
   const auto with = [](const char* call, int error) {
     fake_verbs_reset();
@@ -104,31 +84,6 @@ TEST_CASE("errors_say_what_to_do") {
   CHECK_THAT(with("ibv_reg_mr_iova2", ENOMEM), Catch::Contains("ulimit -l unlimited"));
   CHECK_THAT(with("mlx5dv_devx_umem_reg_ex", ENOMEM), Catch::Contains("for work queues"));
   CHECK_THAT(with("CREATE_CQ", EPERM), Catch::Contains("DevX is off"));
-}
-
-TEST_CASE("port_that_is_down_is_no_device") {
-  fake_verbs_reset();
-  fake_verbs().active = false;
-  Setup setup;
-  CHECK_THAT(error_of([&] { setup.whole_life(); }),
-             Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 is DOWN"));
-}
-
-TEST_CASE("ethernet_port_without_a_gid_is_no_device") {
-  fake_verbs_reset();
-  fake_verbs().ethernet = true;
-  fake_verbs().fail_named = "ibv_query_gid";
-  Setup setup;
-  setup.api.query_gid_ex = nullptr;
-  CHECK_THAT(error_of([&] { (void)setup.open(); }),
-             Catch::Contains("no RDMA device that gshmem can use: mlx5_7 port 1 has no GID"));
-}
-
-TEST_CASE("device_that_the_filter_leaves_out_is_named") {
-  fake_verbs_reset();
-  Setup setup(config_with({{"GSHMEM_NIC_DEVICES", "=mlx5_0"}}));
-  CHECK_THAT(error_of([&] { setup.whole_life(); }),
-             Catch::Contains("(GSHMEM_NIC_DEVICES=\"=mlx5_0\"): mlx5_7 port 1 is not in"));
 }
 
 TEST_CASE("port_that_is_chosen_is_the_one_of_the_queues") {
@@ -209,36 +164,6 @@ TEST_CASE("ends_that_do_not_match_are_told_apart") {
   CHECK(error_with([](ConnectWire& w) { w.pkey = 0x7fff; }).empty());
   CHECK(error_with([](ConnectWire& w) { w.gid = {}; }).empty());
   CHECK(error_with([](ConnectWire&) {}).empty());
-}
-
-TEST_CASE("an_end_with_gids_and_one_without_say_which_is_which") {
-  fake_verbs_reset();
-  fake_verbs().grh_required = true;
-  const TwoQueues two;
-  const ConnectInfo info = changed(two.other, [](ConnectWire& w) { w.global = 0; });
-  CHECK_THAT(error_of([&] { two.nic->connect(0, 3, info, 0); }),
-             Catch::Contains("this PE uses GIDs and PE 3 does not"));
-}
-
-TEST_CASE("on_ethernet_ends_may_be_in_two_subnets") {
-  fake_verbs_reset();
-  fake_verbs().ethernet = true;
-  const TwoQueues two;
-  const ConnectInfo info = changed(two.other, [](ConnectWire& w) { w.gid[7] = 9; });
-  CHECK(error_of([&] { two.nic->connect(0, 3, info, 0); }).empty());
-}
-
-TEST_CASE("a_queue_is_no_deeper_than_the_device_has_them") {
-  for (const std::uint8_t log_most : {std::uint8_t{5}, std::uint8_t{6}}) {
-    fake_verbs_reset();
-    fake_verbs().log_queue_max = log_most;
-    Setup setup;
-    const std::unique_ptr<Mlx5Nic> nic = setup.open();
-    nic->use_queue_memory(setup.memory.queue_region());
-    CHECK(
-        error_of([&] { (void)nic->create_queue(Memory::place(0)); }) ==
-        (log_most == 5 ? "GSHMEM_QP_DEPTH: 64 entries, but a queue of mlx5_7 has at most 32" : ""));
-  }
 }
 
 TEST_CASE("two_limited_members_of_a_partition_cannot_talk") {
@@ -351,17 +276,6 @@ TEST_CASE("smaller_mtu_of_the_two_ends_is_taken") {
   CHECK(static_cast<int>(fake_verbs().commands_of(0x504).at(0)[0x89]) == (2 << 5 | 7));
 }
 
-TEST_CASE("a_new_queue_leaves_its_memory_as_it_is") {  // kernels may hold up what writes to it
-  fake_verbs_reset();
-  Setup setup;
-  setup.memory.queues.fill(0x11);
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  nic->use_queue_memory(setup.memory.queue_region());
-  CHECK(nic->create_queue(Memory::place(0)).doorbell != nullptr);
-  CHECK(std::count(setup.memory.queues.begin(), setup.memory.queues.end(), 0x11) ==
-        static_cast<std::ptrdiff_t>(setup.memory.queues.size()));
-}
-
 TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
   fake_verbs_reset();
   Setup setup;
@@ -388,20 +302,6 @@ TEST_CASE("queues_share_doorbell_registers_where_there_are_not_enough") {
              Catch::Contains("NC: Cannot allocate memory") && Catch::Contains("VF_LOG_BAR_SIZE"));
 }
 
-TEST_CASE("a_doorbell_is_found_by_its_address_and_what_is_none_is_refused") {
-  fake_verbs_reset();
-  Setup setup;
-  const Device device(setup.api, DeviceWish{.config = setup.config, .sysfs = "/nowhere"});
-  DoorbellRegisters bells(device);
-  for (int i = 0; i < 3; ++i) {
-    const mlx5dv_devx_uar& bell = bells.take();
-    CHECK(&bells.by(DoorbellRegisters::doorbell_of(device, bell)) == &bell);
-  }
-  const std::uint64_t elsewhere = 0;
-  CHECK_THAT(error_of([&] { (void)bells.by(&elsewhere); }),
-             Catch::Contains("no doorbell of this device"));
-}
-
 TEST_CASE("queues_do_without_a_record_where_the_device_can") {
   for (const bool can : {false, true}) {
     fake_verbs_reset();
@@ -417,15 +317,6 @@ TEST_CASE("queues_do_without_a_record_where_the_device_can") {
     const std::uint8_t mode = fake_verbs().commands_of(0x500).at(0).at(0x18 + 0x10);
     CHECK(static_cast<int>(mode >> 6) == (can ? 1 : 0));
   }
-}
-
-TEST_CASE("an_address_is_resolved_once") {
-  fake_verbs_reset();
-  fake_verbs().ethernet = true;
-  Setup setup;
-  setup.whole_life();  // two queues, to one address
-  const auto& calls = fake_verbs().calls;
-  CHECK(std::count(calls.begin(), calls.end(), "ibv_create_ah") == 1);
 }
 
 TEST_CASE("limits_come_from_the_device") {
@@ -445,16 +336,6 @@ TEST_CASE("atomics_are_coherent_where_the_device_says_so_and_no_gpu_has_the_heap
     setup.heap_kind = heap;
     CHECK(setup.open()->limits().coherent_atomics == (heap == MemoryKind::kHost));
   }
-}
-
-TEST_CASE("another_port_is_opened_by_device_and_number") {
-  fake_verbs_reset();
-  fake_verbs().ports = 2;
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  CHECK(nic->port() == "mlx5_7:1");
-  CHECK(nic->open_port("mlx5_7:2")->port() == "mlx5_7:2");
-  CHECK_THAT(error_of([&] { (void)nic->open_port("7"); }), Catch::Contains("open_port(7)"));
 }
 
 TEST_CASE("fetched_values_are_in_the_order_of_the_device") {
@@ -486,37 +367,6 @@ TEST_CASE("reads_into_a_gpu_need_a_dump_unless_completions_take_the_same_way") {
   CHECK(needs_dump == (heap == MemoryKind::kGpu && (queues == MemoryKind::kHost || !ordered)));
 }
 
-TEST_CASE("bad_places_of_queues_are_errors") {
-  fake_verbs_reset();
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  CHECK_THAT(error_of([&] { (void)nic->create_queue(Memory::place(0)); }),
-             Catch::Contains("before use_queue_memory"));
-  nic->use_queue_memory(setup.memory.queue_region());
-  CHECK_THAT(error_of([&] { (void)nic->create_queue(Memory::place(2)); }),
-             Catch::Contains("behind the"));
-  // A byte less than the end of any part: entries, the completion, either record.
-  const std::uint64_t page = 4096;
-  for (std::uint64_t QueuePlace::*const part : {&QueuePlace::entries, &QueuePlace::completion,
-                                                &QueuePlace::record, &QueuePlace::cq_record}) {
-    QueuePlace last = Memory::place(0);
-    const std::uint64_t bytes = part == &QueuePlace::entries      ? 64 * 64
-                                : part == &QueuePlace::completion ? 64
-                                                                  : 8;
-    last.*part = 6 * page - bytes;
-    CHECK(error_of([&] { (void)nic->create_queue(last); }).empty());
-    ++(last.*part);
-    CHECK_THAT(error_of([&] { (void)nic->create_queue(last); }),
-               Catch::Contains("the queue ends at 24577, behind the 24576 bytes"));
-  }
-  QueuePlace odd = Memory::place(0);
-  odd.depth = 63;
-  CHECK_THAT(error_of([&] { (void)nic->create_queue(odd); }), Catch::Contains("depth 63"));
-  for (const int queue : {-1, 4})
-    CHECK_THAT(error_of([&] { (void)nic->connect_info(queue); }),
-               Catch::Contains(strprintf("connect_info(queue %d): there are 4 queues", queue)));
-}
-
 TEST_CASE("ends_of_a_connection_are_described") {
   for (const bool ethernet : {false, true}) {
     fake_verbs_reset();
@@ -530,39 +380,6 @@ TEST_CASE("ends_of_a_connection_are_described") {
     CHECK(nic->describe_ends(0x123456, 3).empty());
     nic->stop();
   }
-}
-
-TEST_CASE("of_a_long_name_the_other_end_learns_the_beginning") {
-  fake_verbs_reset();
-  fake_verbs().name = "rocep0000_with_a_long_name_of_udev";
-  const TwoQueues two;
-  two.nic->connect(0, 3, two.other, 0);
-  CHECK(two.nic->describe_ends(two.numbers[0], 3) ==
-        "rocep0000_with_a_long_name_of_udev port 1 (LID 4660) to rocep0000_with_a_lon port 1 (LID "
-        "4660) of PE 3");
-  two.nic->stop();
-}
-
-TEST_CASE("the_rate_of_a_port_is_that_of_its_lanes_times_their_number") {
-  const auto gbits = [](std::uint8_t width, std::uint8_t speed) {
-    fake_verbs_reset();
-    fake_verbs().width = width;
-    fake_verbs().speed = speed;
-    Setup setup;
-    const FoundDevices found =
-        find_devices(setup.api, {.config = setup.config, .sysfs = "/nowhere"});
-    REQUIRE(found.ports.size() == 1);
-    return found.ports[0].candidate.gbits;
-  };
-  // SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR; 14 for FDR's 14.0625.
-  const std::pair<int, double> speeds[] = {{1, 2.5}, {2, 5},   {4, 10},  {8, 10},
-                                           {16, 14}, {32, 25}, {64, 50}, {128, 100}};
-  for (const auto& [code, each] : speeds) CHECK(gbits(1, static_cast<std::uint8_t>(code)) == each);
-  const std::pair<int, double> widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
-  for (const auto& [code, lanes] : widths)
-    CHECK(gbits(static_cast<std::uint8_t>(code), 4) == lanes * 10);
-  CHECK(gbits(3, 4) == 0);
-  CHECK(gbits(2, 3) == 0);
 }
 
 TEST_CASE("the_state_of_a_queue_is_told_with_its_counters_or_why_it_is_not_known") {

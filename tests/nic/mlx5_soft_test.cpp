@@ -2,7 +2,7 @@
 #include "bootstrap/bootstrap.h"
 #include "tests/nic/mlx5_pe.h"
 #include "tests/nic/soft_findings.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/nic/mlx5/mlx5.h"
 #include "transport/nic/mlx5/verbs_api.h"
 
@@ -162,13 +162,6 @@ TEST_CASE("init_after_finalize_works") {
       check(!pe.write(1 - boot.rank(), 0, 0, 64, 64), "write failed");
     });
   }
-}
-
-TEST_CASE("description_names_device_and_link_layer") {
-  run_pes(1, [](TestPe& pe, bootstrap::Bootstrap&) {
-    const std::string text = pe.nic().describe();
-    check(text.find("mlx5: mlx5_0 port 1 (InfiniBand, LID ") == 0, text.c_str());
-  });
 }
 
 TEST_CASE("pes_with_ports_on_several_networks_meet_on_one") {
@@ -338,16 +331,6 @@ TEST_CASE("soft_nic_refuses_a_second_host") {
   for (const std::string& text : texts) CHECK_THAT(text, Catch::Contains("this job has 2 hosts"));
 }
 
-TEST_CASE("libraries_of_a_folder_are_not_taken_for_the_systems") {
-  const std::string folder = GSHNIC_FOLDER;
-  const mlx5::VerbsApi& soft = mlx5::VerbsApi::get(folder);
-  CHECK(&soft == &mlx5::VerbsApi::get(folder));
-  CHECK_THROWS_WITH(mlx5::VerbsApi::get("/nowhere"), Catch::Contains("/nowhere/libibverbs.so.1"));
-  // By name alone the loader would give the ones that the process has.
-  CHECK_THROWS_WITH(mlx5::VerbsApi::get(""),
-                    Catch::Contains("cannot load") && !Catch::Contains("/libibverbs.so.1"));
-}
-
 TEST_CASE("systems_libraries_in_the_process_do_not_get_in_the_way") {
   // As when MPI or NCCL has loaded them before.
   try {
@@ -372,34 +355,6 @@ TEST_CASE("libraries_that_lack_a_call_are_refused_with_its_name") {
                         Catch::Contains("@IBVERBS_") &&
                         Catch::EndsWith(": gshmem needs rdma-core 28 or newer"));
   std::filesystem::remove_all(folder);
-}
-
-TEST_CASE("libraries_without_versions_are_taken_by_the_names_of_their_calls") {
-  const mlx5::VerbsApi& api = mlx5::VerbsApi::get(UNVERSIONED_FOLDER);
-  CHECK(api.get_device_list != nullptr);
-  CHECK(api.obj_create != nullptr);
-  CHECK(api.umem_reg_ex != nullptr);
-}
-
-TEST_CASE("pes_meet_on_the_network_of_a_ninth_port") {
-  const Config of_pe[] = {on(""), on("=mlx5_0:9")};
-  const auto boots = bootstrap::create_threads(2, 60);
-  const std::vector<std::string> lines = test::said_at_info([&] {
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < 2; ++i)
-      threads.emplace_back([&, i] {
-        try {
-          (void)mlx5::open_in({.config = of_pe[i], .boot = *boots[i]}, UNVERSIONED_FOLDER);
-        } catch (const Error&) {  // its ports can be found and no more
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-  });
-  CHECK(std::ranges::count_if(lines, [](const std::string& line) {
-          return line.find(
-                     "network: ports on InfiniBand subnet 0000000000000002 only, where all "
-                     "PEs have one") != line.npos;
-        }) == 1);
 }
 
 }  // namespace gshmem::nic

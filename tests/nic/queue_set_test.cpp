@@ -2,7 +2,7 @@
 // what that costs. Where queues are, and how they are rung.
 #include "host/base/log.h"
 #include "tests/nic/queue_set_rig.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -344,20 +344,6 @@ TEST_CASE("a_host_thread_rings_where_no_gpu_can_unless_the_gpu_has_to") {
   CHECK_THAT(lines[0],
              Catch::Contains("INFO: a host thread rings the doorbells: no registers for GPUs"));
   CHECK_THROWS_WITH(has_to.run(), "no registers for GPUs");
-}
-
-TEST_CASE("memory_and_registers_are_taken_in_whole_pages_of_the_host") {
-  const auto boots = bootstrap::create_threads(1, 60);
-  const std::size_t page = GENERATE(4096u, 65536u);
-  const QueueMemoryChoice where = GENERATE(QueueMemoryChoice::kHost, QueueMemoryChoice::kGpu);
-  OnGpu pe{*boots[0], {"d0"}, where, page};
-  pe.run();
-  const Region& memory = pe.memories.back();
-  const std::size_t whole = where == QueueMemoryChoice::kGpu ? 65536 : page;
-  const auto base = reinterpret_cast<std::uintptr_t>(memory.base);
-  CHECK(memory.bytes % whole == 0);
-  CHECK((where == QueueMemoryChoice::kHost || base % whole == 0));
-  CHECK(pe.mapped.size() == (page == 4096 ? 32u : 2u));  // of 32 registers
 }
 
 }  // namespace

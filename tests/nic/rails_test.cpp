@@ -3,7 +3,7 @@
 #include "bootstrap/bootstrap.h"
 #include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/nic/rails.h"
 
 #include <catch2/catch.hpp>
@@ -192,11 +192,6 @@ TEST_CASE("a_pe_without_a_port_is_the_reason_of_all") {
   CHECK_THAT(opened.at(1).at(0), Catch::Contains("mlx5_2 port 1 is not in GSHMEM_NIC_DEVICES"));
 }
 
-TEST_CASE("ofi_has_one_endpoint") {
-  const auto opened = open_on_all({{{"GSHMEM_NIC", "ofi"}, {"GSHMEM_NICS_PER_PE", "4"}}});
-  CHECK(opened[0] == Ports{"ofi"});
-}
-
 TEST_CASE("queues_take_rails_in_turn") {
   CHECK(default_queues(1, 3) == QueueRails{0, 0, 0});
   CHECK(default_queues(2, 4) == QueueRails{0, 1, 0, 1});
@@ -263,24 +258,6 @@ TEST_CASE("an_error_of_a_queue_is_explained_by_all_that_its_nics_know") {
   for (const Described* nic : each) CHECK((nic->started == 1 && nic->stopped == 1));
 }
 
-TEST_CASE("names_of_ports_are_at_most_79_bytes") {
-  for (const std::size_t bytes : {79u, 80u}) {
-    const auto boots = bootstrap::create_threads(1, 60);
-    NicList nics;
-    nics.push_back(std::make_unique<Described>(std::string(bytes, 'x'), Nic::Limits{}));
-    Rails rails(std::move(nics));
-    std::string why;
-    try {
-      rails.open_host_ports(*boots[0], {0});
-    } catch (const Error& error) {
-      why = error.what();
-    }
-    CHECK(why == (bytes < 80 ? "" : "the name of a port is too long: " + std::string(80, 'x')));
-    CHECK_FALSE(rails.any_one_way());
-    CHECK_FALSE(rails.is_one_way(0, 0));
-  }
-}
-
 TEST_CASE("rails_can_what_the_ports_of_their_neighbours_can") {
   for (const char* neighbour : {"small", "large"}) {
     const auto boots = bootstrap::create_threads(2, 60);
@@ -321,13 +298,6 @@ TEST_CASE("ports_of_neighbours_whose_atomics_have_another_byte_order_are_not_use
   CHECK_THAT(lines[0],
              Catch::Contains("PEs of this host are reached by way of the network: atomics "
                              "of big return their values in another byte order"));
-}
-
-TEST_CASE("libraries_of_the_soft_nic_are_taken_from_a_folder_that_is_named") {
-  setenv("GSHMEM_TEST_GSHNIC_DIR", "/nowhere", 1);
-  const auto opened = open_on_all({{{"GSHMEM_NIC", "soft"}}});
-  unsetenv("GSHMEM_TEST_GSHNIC_DIR");
-  CHECK_THAT(opened.at(0).at(0), Catch::Contains("/nowhere/libibverbs.so.1"));
 }
 
 TEST_CASE("only_the_first_rail_fetches") {

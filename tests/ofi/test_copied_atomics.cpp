@@ -139,45 +139,6 @@ TEST_CASE("atomics by copies are those of a memory that does one after the other
   CHECK(std::memcmp(copies.memory, expected, kBytes) == 0);
 }
 
-TEST_CASE("many atomics on a word take as many copies as one", "[ofi]") {
-  Copies copies;
-  CopiedAtomics atomics(copies);
-  std::vector<Ticket> tickets;
-  for (int i = 0; i < 50; ++i) tickets.push_back(atomics.start(8, add_one(), nullptr));
-  for (int i = 0; i < 4; ++i) {
-    copies.finish_all();
-    atomics.poll();
-  }
-  for (const Ticket ticket : tickets) CHECK(atomics.done(ticket));
-  CHECK(copies.memory[8] == 50);
-  CHECK(copies.reads == 2);  // the first, and all that came while it was under way
-  CHECK(copies.writes == 2);
-}
-
-TEST_CASE("words side by side are copied together, after them what shares bytes with one",
-          "[ofi]") {
-  using Word = std::pair<std::uint64_t, std::uint64_t>;  // offset, bytes
-  const Word shared = GENERATE(Word{16, 4}, Word{20, 4}, Word{12, 4}, Word{32, 8});
-  Copies copies;
-  CopiedAtomics atomics(copies);
-  const auto rounds = [&](int count) {
-    for (; count > 0; --count) {
-      copies.finish_all();
-      atomics.poll();
-    }
-  };
-  (void)atomics.start(0, add_one(), nullptr);  // under way while the others come
-  std::vector<Ticket> together;
-  for (const Word& word : {Word{16, 8}, Word{8, 8}, Word{24, 8}, Word{36, 4}, Word{32, 4}})
-    together.push_back(atomics.start(word.first, add_one(word.second), nullptr));
-  const Ticket last = atomics.start(shared.first, add_one(shared.second), nullptr);
-  rounds(4);
-  for (const Ticket ticket : together) CHECK(atomics.done(ticket));
-  CHECK_FALSE(atomics.done(last));
-  rounds(2);
-  CHECK(atomics.done(last));
-}
-
 TEST_CASE("a signal that is set is not read before", "[ofi]") {
   Copies copies;
   CopiedAtomics atomics(copies);
@@ -272,40 +233,3 @@ TEST_CASE("a refused write fails the atomics that it was for, and no others", "[
   CHECK(copies.memory[0] == 1);
 }
 
-TEST_CASE("what changes nothing is not written, and what is set is", "[ofi]") {
-  Copies copies;
-  CopiedAtomics atomics(copies);
-  nic::Wqe wqe = add_one();
-  wqe.swap_or_add = 0;
-  std::uint64_t old = 1;
-  const Ticket fetch = atomics.start(0, wqe, &old);
-  copies.finish_all();
-  atomics.poll();
-  CHECK(atomics.done(fetch));
-  CHECK(old == 0);
-  CHECK(copies.writes == 0);
-  wqe.kind = nic::WqeKind::kMaskedCompareSwap;
-  wqe.swap_mask = ~std::uint64_t{0};
-  copies.memory[0] = 5;
-  const Ticket zero = atomics.start(0, wqe, nullptr);
-  copies.finish_all();
-  atomics.poll();
-  CHECK(atomics.done(zero));
-  CHECK(copies.memory[0] == 0);
-}
-
-TEST_CASE("as many atomics go together as there is memory for, and no more", "[ofi]") {
-  constexpr int kMost = 64;
-  for (const int count : {kMost, kMost + 1}) {
-    Copies copies;
-    CopiedAtomics atomics(copies);
-    (void)atomics.start(8, add_one(), nullptr);  // under way while the others come
-    for (int i = 0; i < count; ++i) (void)atomics.start(0, add_one(), nullptr);
-    for (int i = 0; i < 8; ++i) {
-      copies.finish_all();
-      atomics.poll();
-    }
-    CHECK(copies.memory[0] == count);
-    CHECK(copies.reads == (count == kMost ? 2 : 3));
-  }
-}

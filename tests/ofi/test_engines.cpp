@@ -72,76 +72,6 @@ struct MessageRig {
 
 }  // namespace
 
-TEST_CASE("an operation waits for a place of its NIC", "[ofi][double]") {
-  if (!have_double()) return;
-  const bool atomic = GENERATE(false, true);
-  EngineRig rig(false, "cxi", nullptr, 1);
-  rig.rules.rtt = kForever;
-  ofi::Operation &first = rig.operation(), &second = rig.operation();
-  for (ofi::Operation* const each : {&first, &second}) {
-    each->wqe.kind = atomic ? nic::WqeKind::kFetchAdd : nic::WqeKind::kWrite;
-    rig.engine.issue(*each, false);
-  }
-  CHECK(first.state == ofi::Operation::State::kIssued);
-  CHECK(second.state == ofi::Operation::State::kQueued);
-  CHECK_FALSE(second.refused);  // the engine has none: that says nothing about the peer
-  rig.rules.rtt = 0;
-}
-
-TEST_CASE("an atomic whose result takes no copy has ended with its call", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig(false, "cxi");
-  ofi::Operation& atomic = rig.operation();
-  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
-  rig.engine.issue(atomic, false);
-  rig.lanes.poll();
-  CHECK(atomic.done());
-  CHECK_FALSE(rig.engine.progress());
-}
-
-TEST_CASE("an operation waits for a place that a flush of the own heap has", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig(false, "efa-direct", nullptr, 1);
-  rig.rules.rtt = kForever;
-  rig.engine.flush_own(rig);
-  ofi::Operation& write = rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  rig.engine.issue(write, false);
-  CHECK(write.state == ofi::Operation::State::kQueued);
-  CHECK(rig.rules.taken[FabricDouble::kWrite] == 0u);
-  rig.rules.rtt = 0;
-}
-
-TEST_CASE("bytes of a peer are those of writes and reads in flight", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig(false, "cxi", nullptr, 1);
-  ofi::Operation& write = rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  rig.engine.issue(write, false);
-  CHECK(rig.peers[0].bytes == 8);
-  rig.lanes.poll();
-  CHECK(rig.peers[0].bytes == 0);
-  rig.rules.rtt = kForever;
-  ofi::Operation& atomic = rig.operation();
-  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
-  rig.engine.issue(atomic, false);
-  CHECK(atomic.state == ofi::Operation::State::kIssued);
-  CHECK(rig.peers[0].bytes == 0);
-  rig.rules.rtt = 0;
-}
-
-TEST_CASE("an operation that the provider refuses has ended", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig;
-  ofi::Operation& write = rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  rig.rules.refusal = FI_EACCES;
-  rig.engine.issue(write, false);
-  CHECK(write.done());
-  CHECK(int{write.failure.syndrome} == 0x13);
-  CHECK(rig.changes == 1);
-}
-
 TEST_CASE("a read of several pieces is flushed when all of it has come", "[ofi][double]") {
   if (!have_double()) return;
   // With one place the second piece is asked for when the first has come; with two one of them
@@ -204,55 +134,6 @@ TEST_CASE("results of atomics that are under way at the same time do not mix", "
   CHECK(rig.word(520) == 0x2222);
 }
 
-TEST_CASE("memory may begin where the heap ends", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig;
-  // The heap's second half is that memory here; there it is elsewhere.
-  constexpr std::uint64_t kHalf = kHeap / 2;
-  std::uint8_t* const begin = rig.heap_memory.data();
-  rig.heap = rig.lanes.register_memory({.base = begin, .bytes = kHalf}, ofi::kHeapAccess);
-  for (std::size_t lane = 0; lane < kNics; ++lane)
-    rig.peers[0].ways[lane].heap_key = rig.heap.keys[lane];
-  rig.peers[0].heap_bytes = kHalf;
-  std::vector<std::uint8_t> elsewhere(kHalf);
-  const ofi::LaneMemory there = rig.registered(elsewhere);
-  ofi::Memory memory{.begin = kHalf, .bytes = kHalf, .key = 0x99, .here = {}, .there = {}};
-  memory.here =
-      rig.lanes.register_memory({.base = begin + kHalf, .bytes = kHalf}, ofi::kHeapAccess);
-  memory.there.push_back({.key = 0x98, .base = there.remote_base, .keys = there.keys});
-  rig.memories.add(std::move(memory));
-  begin[kHalf] = 7;
-  ofi::Operation& write = rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  write.wqe.remote_address = kHalf;
-  write.wqe.local.clear();
-  write.wqe.local.push_back({kHalf, 8, 0x99});
-  rig.engine.issue(write, false);
-  rig.lanes.poll();
-  CHECK(write.done());
-  CHECK_FALSE(write.failure);
-  CHECK(elsewhere[0] == 7);
-  CHECK(rig.rules.violations().empty());
-}
-
-TEST_CASE("the target of a message finds memory that begins where its heap ends", "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig(true);
-  rig.rig.heap_memory.resize(kHeap + 8);  // copies alone use it
-  rig.rig.memories.add({.begin = kHeap, .bytes = 8, .key = 0x99, .here = {}, .there = {}});
-  ofi::Operation& read = rig.rig.operation();
-  read.wqe.kind = nic::WqeKind::kRead;
-  read.wqe.remote_address = kHeap;
-  read.wqe.remote_key = 0x99;
-  rig.messages.issue(read, false);
-  for (int round = 0; round < 3; ++round) {
-    rig.rounds();
-    rig.copies.ended = rig.copies.copies;
-  }
-  CHECK(read.done());
-  CHECK_FALSE(read.failure);
-}
-
 TEST_CASE("an operation is described as its entry has it", "[ofi][double]") {
   if (!have_double()) return;
   struct Row {
@@ -273,26 +154,6 @@ TEST_CASE("an operation is described as its entry has it", "[ofi][double]") {
     operation.wqe.opcode = static_cast<std::uint8_t>(row.opcode);
     CHECK(operation.describe() == row.text);
   }
-}
-
-TEST_CASE("a flush of the own heap waits for a place of each NIC", "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig(false, "efa-direct", nullptr, 1);
-  ofi::Operation& write = rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  rig.engine.issue(write, false);
-  rig.engine.flush_own(rig);
-  CHECK(rig.reads() == kNics - 1);
-  rig.lanes.poll();
-  CHECK(write.done());
-  CHECK(rig.flushes == 0);
-  rig.engine.progress();
-  CHECK(rig.reads() == kNics);
-  rig.lanes.poll();
-  CHECK(rig.flushes == 1);
-  rig.engine.flush_own(rig);  // finds its places free again
-  rig.lanes.poll();
-  CHECK(rig.flushes == 2);
 }
 
 TEST_CASE("calls that fail give their places back", "[ofi][double]") {
@@ -338,17 +199,6 @@ TEST_CASE("nothing is sent to a peer that is lost", "[ofi][double]") {
   CHECK(rig.rig.peers[0].requests == 0);
 }
 
-TEST_CASE("an answer to a peer that is lost is dropped, and asks nothing", "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig;
-  ofi::Operation& operation = rig.issue(nic::WqeKind::kFetchAdd);
-  rig.rig.peers[0].lost = "gone";
-  rig.rounds();
-  CHECK(rig.sends() == 1);
-  CHECK_FALSE(operation.done());
-  CHECK(rig.rig.peers[0].requests == 1);
-}
-
 TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
   if (!have_double()) return;
   MessageRig rig(true);
@@ -367,94 +217,6 @@ TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
     rig.rounds();
   }
   CHECK(peer.requests == 0);
-}
-
-TEST_CASE("data that an answer brings after its peer is lost ends no other operation",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig(true);
-  ofi::Operation& lost = rig.issue(nic::WqeKind::kRead);
-  rig.rounds();
-  rig.copies.ended = rig.copies.copies;
-  rig.rounds();
-  REQUIRE(rig.copies.copies == 2);  // out of the heap, and what has come into it
-  rig.messages.peer_lost(0);
-  CHECK(int{lost.failure.syndrome} == 0x15);
-  CHECK(rig.rig.peers[0].requests == 0);
-  ofi::Operation& next = rig.issue(nic::WqeKind::kRead);
-  rig.copies.ended = rig.copies.copies;
-  rig.messages.progress();
-  CHECK_FALSE(next.done());
-  CHECK(rig.rig.peers[0].requests == 1);
-}
-
-TEST_CASE("the target of an atomic looks for what was there only where somebody asks",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  const bool asks = GENERATE(false, true);
-  MessageRig rig(true);
-  ofi::Operation& atomic = rig.rig.operation();
-  atomic.wqe.kind = nic::WqeKind::kFetchAdd;
-  if (!asks) atomic.wqe.local.clear();
-  if (!asks) atomic.wqe.local.push_back({offsetof(abi::InternalArea, sink), 8, 0});
-  rig.messages.issue(atomic, false);
-  rig.rounds();
-  CHECK(rig.copies.copies == 1);
-  CHECK(rig.copies.asked == (asks ? 1 : 0));
-}
-
-TEST_CASE("an operation that is given out again bears nothing of what it was", "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig;
-  for (int i = 0; i < 2; ++i) {
-    ofi::Operation& failed = rig.rig.operation();
-    // A write for an atomic after it, which has ended halfway.
-    failed.group = 3;
-    failed.pieces = failed.reserved = 2;
-    failed.lanes = 6;
-    failed.fail(ofi::failure(abi::Syndrome::kRemoteAccess, "no"));
-    rig.rig.operations.release(&failed);
-    if (i == 0) rig.check_good();  // waits for no writes
-  }
-  ofi::Operation& write = rig.rig.operation();
-  write.wqe.kind = nic::WqeKind::kWrite;
-  rig.rig.engine.issue(write, false);
-  CHECK(rig.rig.rules.immediate == 0u);
-  rig.rig.lanes.poll();
-  CHECK(write.done());  // without reads that wait for it at the other end
-}
-
-TEST_CASE("a copy that fails, or ends when nobody wants it, gives its message back",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  const bool fails = GENERATE(false, true);
-  MessageRig rig(true);
-  for (int i = 0; i < kMany; ++i) {
-    ofi::Operation& write = rig.issue(nic::WqeKind::kWrite);
-    REQUIRE(rig.rig.peers[0].requests == 1);
-    if (fails)
-      rig.copies.failing = rig.copies.copies;
-    else
-      rig.messages.peer_lost(0);
-    rig.copies.ended = rig.copies.copies;
-    rig.messages.progress();
-    CHECK(write.done());
-    CHECK(int{write.failure.syndrome} == (fails ? 0x04 : 0x15));
-    rig.rig.operations.release(&write);
-  }
-  CHECK(rig.sends() == 0);
-  rig.copies.failing = 0;
-  CHECK(rig.issue(nic::WqeKind::kWrite).state == ofi::Operation::State::kIssued);
-}
-
-TEST_CASE("that queues are given up is told as soon as there are buffers for it", "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig(true);
-  for (int i = 0; i < kMany; ++i) rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
-  CHECK(rig.sends() == 16);
-  for (int i = 0; i < kMany; ++i) rig.rounds();
-  CHECK(rig.sends() == 2 * kMany);  // and as many answers
-  rig.check_good();
 }
 
 TEST_CASE("more requests than answers have room for are all carried out", "[ofi][double]") {
@@ -488,40 +250,6 @@ TEST_CASE("more requests than answers have room for are all carried out", "[ofi]
   for (int round = 0; round < 10; ++round) job[0].round();
   rules.busy = 0;
   all_end();
-}
-
-TEST_CASE("what waits for its turn is answered when its PE is lost", "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig;
-  rig.rig.outbound.next = 1;  // the one before it never comes
-  (void)rig.issue(nic::WqeKind::kFetchAdd);
-  rig.rounds();
-  CHECK(rig.sends() == 1);
-  rig.messages.peer_lost(0);
-  CHECK(rig.sends() == 2);
-}
-
-TEST_CASE("an atomic whose queue is given up while it waits for a flush is not carried out",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig(false, true);
-  ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);
-  atomic.wqe.swap_or_add = 2;
-  rig.rig.lanes.poll();
-  // The reads have to be tried again, which happens when the engine is asked.
-  rig.rig.rules.error = FI_ENORX;
-  rig.rig.rules.errors = int{kNics};
-  rig.messages.progress();
-  rig.rig.lanes.poll();
-  CHECK(rig.rig.reads() == kNics);
-  rig.messages.abandon(rig.rig.peers[0], rig.rig.outbound);
-  rig.rounds();
-  CHECK_FALSE(atomic.done());
-  rig.rig.engine.progress();
-  rig.rounds();
-  CHECK(atomic.done());
-  CHECK(int{atomic.failure.syndrome} == 0x05);
-  CHECK(rig.rig.word(64) == 0);
 }
 
 namespace {

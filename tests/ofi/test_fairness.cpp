@@ -1,7 +1,7 @@
 // Queues share what an engine has: nobody waits while others are served again and again, and to
 // wait for a place is no sign that a peer is gone.
 #include "tests/ofi/job.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/ofi/work_queues.h"
 
 #include <catch2/catch.hpp>
@@ -154,29 +154,6 @@ TEST_CASE("a round hears all doorbells that rang before it, of neighbours, too",
   for (std::size_t i = 0; i < rig.waiting.size(); ++i) CHECK_FALSE(rig.listed(i));
 }
 
-TEST_CASE("a queue whose depth is no power of two is refused", "[ofi]") {
-  std::vector<std::uint8_t> memory(4096);
-  const nic::QueuePlace place{.entries = 0, .completion = 48 * 64, .depth = 48};
-  CHECK_THROWS_WITH((ofi::WorkQueue({.base = memory.data()}, place, 1)),
-                    Catch::Contains("48 entries, which is no power of two"));
-}
-
-TEST_CASE("a queue that waits for a place asks once a round", "[ofi]") {
-  constexpr std::size_t kQueues = 3;
-  QueueRig rig(kQueues, 2 * kQueues);
-  for (int round = 0; round < 10; ++round) {
-    for (Client& client : rig.clients) post_writes(client, 3);
-    rig.step();
-    rig.engine.end_one();
-    rig.engine.end_one();
-  }
-  rig.step();
-  rig.engine.asked = 0;
-  for (Client& client : rig.clients) post_writes(client, 1);
-  rig.step();
-  CHECK(rig.engine.asked == kQueues);
-}
-
 TEST_CASE("places that become free go round among the queues that wait", "[ofi]") {
   constexpr std::size_t kQueues = 4;
   const std::size_t places = GENERATE(1u, 2u, 3u);
@@ -213,23 +190,6 @@ TEST_CASE("an operation that waits for a place is not overdue", "[ofi]") {
   CHECK_FALSE(rig.peers[1].lost.empty());
 }
 
-TEST_CASE("a queue that fails waits for nothing, and gives back what it has had", "[ofi]") {
-  QueueRig rig(2, 10'000, 64, true);
-  post_writes(rig.clients[0], 100);  // 64 are all operations
-  rig.step();
-  rig.engine.fail_one();
-  for (int round = 0; round < 3; ++round) rig.step();
-  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x13);
-  CHECK_FALSE(rig.waiting[0]);
-  post_writes(rig.clients[1], 1);
-  rig.step();
-  CHECK_FALSE(rig.waiting[1]);  // nothing has ended yet
-  rig.engine.end_one();
-  rig.engine.end_one();
-  for (int round = 0; round < 3; ++round) rig.step();
-  CHECK(rig.waiting[1]);
-}
-
 TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi]") {
   QueueRig rig(2, 10'000, 64, true);
   rig.clients[0].write(64, 0, 8);
@@ -244,41 +204,6 @@ TEST_CASE("a queue that fails gives back at once what has not been begun", "[ofi
   post_writes(rig.clients[1], 1);
   rig.step();
   CHECK(rig.engine.asked == 1);
-}
-
-TEST_CASE("a queue that gets no operation is nothing to do until one is given back", "[ofi]") {
-  QueueRig rig(2, 10'000, 2, true);
-  post_writes(rig.clients[0], 2);
-  rig.step();
-  post_writes(rig.clients[1], 1);
-  rig.step();
-  rig.step();
-  CHECK_FALSE(rig.step());
-  CHECK_FALSE(rig.waiting[1]);
-  rig.engine.end_one();
-  for (int round = 0; round < 3 && !rig.waiting[1]; ++round) rig.step();
-  CHECK(rig.waiting[1]);
-}
-
-TEST_CASE("an operation that has failed is not overdue", "[ofi]") {
-  QueueRig rig(1, 1);
-  post_writes(rig.clients[0], 1);
-  rig.step();
-  rig.engine.fail_one();
-  rig.step();
-  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x13);
-  rig.step(std::chrono::seconds(100));
-  CHECK(rig.peers[0].lost.empty());
-}
-
-TEST_CASE("an operation that the provider refuses is overdue at some time", "[ofi]") {
-  QueueRig rig(1, 0);
-  rig.engine.refuses = true;
-  post_writes(rig.clients[0], 1);
-  rig.step();
-  CHECK(rig.waiting[0]);
-  rig.step(std::chrono::seconds(10));
-  CHECK_FALSE(rig.peers[0].lost.empty());
 }
 
 TEST_CASE("peers that never answer leave operations to others", "[ofi]") {
@@ -305,90 +230,6 @@ TEST_CASE("a doorbell that is wrong takes one operation, and leaves the others t
   CHECK(int{outcome.syndrome} == 0x02);
   CHECK(int{outcome.opcode} == 0);  // of no entry
   CHECK(rig.waiting[1]);
-}
-
-TEST_CASE("what is behind an entry that is wrong takes no operations", "[ofi]") {
-  QueueRig rig(2, 10'000, 64, true);
-  rig.clients[0].write(64, 0, 8);
-  rig.clients[0].write(kHeapBytes, 0, 8);
-  post_writes(rig.clients[0], 60);
-  rig.step();
-  post_writes(rig.clients[1], 1);
-  rig.step();
-  CHECK(rig.waiting[1]);
-}
-
-TEST_CASE("nothing is asked of an engine for a peer that is lost", "[ofi]") {
-  QueueRig rig(1, 10'000);
-  rig.peers[0].lost = "gone";
-  post_writes(rig.clients[0], 1);
-  rig.step();
-  rig.step();
-  CHECK(int{rig.clients[0].wait(0, 0).syndrome} == 0x15);
-  CHECK(rig.engine.asked == 0);
-}
-
-TEST_CASE("a doorbell may be a queue ahead of what has ended, or a queue old", "[ofi]") {
-  struct Row {
-    int distance;  // from what the queue knows
-    std::uint8_t syndrome;
-  };
-  for (const Row& row : {Row{1, 0}, {256, 0}, {257, 2}, {0, 0}, {-256, 0}, {-257, 2}}) {
-    INFO(row.distance);
-    QueueRig rig(1, 10'000);
-    Client& client = rig.clients[0];
-    StderrCapture log;
-    CHECK(outcome_of(rig, post_writes(client, 200)).ok());
-    std::uint64_t last = 0;
-    for (int i = 0; i < std::clamp(row.distance, 1, 256); ++i) last = client.write(64, 0, 8);
-    const auto producer = static_cast<std::uint16_t>(200 + row.distance);
-    client.ring(abi::doorbell_value(producer, client.number()));
-    if (row.distance <= 0) {
-      CHECK(outcome_of(rig, last).timed_out == (row.syndrome == 0));
-      client.ring();
-    }
-    const Outcome outcome = outcome_of(rig, last);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(int{outcome.syndrome} == int{row.syndrome});
-    const auto lines = log.writes();
-    CHECK(lines.size() == (row.syndrome == 0 ? 0 : 1));
-    if (!lines.empty())
-      CHECK_THAT(lines[0],
-                 Catch::Contains(strprintf("doorbell announces entry %u; 0 of 256 entries "
-                                           "are in use",
-                                           producer)));
-  }
-}
-
-TEST_CASE("an entry may be as long as a message, and reach the ends of heaps", "[ofi]") {
-  struct Row {
-    std::uint64_t remote, local;
-    std::uint32_t bytes;
-    std::uint8_t syndrome;
-  };
-  constexpr std::uint64_t kEnd = kHeapBytes;
-  for (const Row& row :
-       {Row{0, 0, kEnd, 0}, Row{kEnd - 8, kEnd - 8, 8, 0}, Row{0, kEnd - 7, 8, 0x04},
-        Row{kEnd - 7, 0, 8, 0x13}, Row{0, 0, 1 << 30, 0x04}, Row{0, 0, (1 << 30) + 1, 0x01}}) {
-    INFO(row.bytes << " bytes from " << row.local << " to " << row.remote);
-    QueueRig rig(1, 10'000);
-    const std::uint64_t entry = rig.clients[0].write(row.remote, row.local, row.bytes);
-    rig.clients[0].ring();
-    const Outcome outcome = outcome_of(rig, entry);
-    CHECK_FALSE(outcome.timed_out);
-    CHECK(int{outcome.syndrome} == int{row.syndrome});
-  }
-}
-
-TEST_CASE("the longest entry is taken whole", "[ofi]") {
-  QueueRig rig(1, 10'000);
-  constexpr std::size_t kInline = nic::kMaxWqeBytes - 16 - 16 - 4;
-  const std::uint64_t entry =
-      rig.clients[0].write_inline(64, std::vector<std::uint8_t>(kInline, 1));
-  CHECK(rig.clients[0].next() == 16);
-  rig.clients[0].write(64, 0, 8);
-  rig.clients[0].ring();
-  CHECK(outcome_of(rig, entry).ok());
 }
 
 TEST_CASE("a small write gets through between large ones to other PEs", "[ofi]") {

@@ -2,7 +2,7 @@
 #include "tests/ofi/job.h"
 #include "host/base/log.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
@@ -127,77 +127,3 @@ TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
   CHECK(share < kMayUse);
 }
 
-TEST_CASE("the executor's thread sleeps as short as it is told to, and speaks for its PE",
-          "[ofi]") {
-  if (!have_libfabric()) return;
-  Job job(2, legs().front());
-  for (int pe = 0; pe < 2; ++pe) {
-    int slack = 0;
-    StderrCapture log;
-    dynamic_cast<ofi::OfiNic&>(job[pe].nic()).executor().call([&] {
-      slack = prctl(PR_GET_TIMERSLACK);
-      GSHMEM_WARN("here I am");
-    });
-    CHECK(slack == 1000);
-    const auto lines = log.writes();
-    REQUIRE(lines.size() == 1);
-    CHECK_THAT(lines[0], Catch::StartsWith(strprintf("gshmem[%d] WARN: here I am", pe)));
-  }
-}
-
-TEST_CASE("an executor that sleeps leaves its core while there is nothing to do", "[ofi][double]") {
-  if (!have_double()) return;
-  Job job(2, legs().front(), 20 * kPatience, kDepth, {{"GSHMEM_OFI_POLL", "sleep"}});
-  Client& client = job[0].to(1);
-  REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
-  const auto sleeps = [&] {
-    rusage use{};
-    dynamic_cast<ofi::OfiNic&>(job[0].nic()).executor().call([&] {
-      getrusage(RUSAGE_THREAD, &use);
-    });
-    return use.ru_nvcsw;  // who yields has not left of its own accord
-  };
-  const long before = sleeps();
-  long count = 0;
-  // Of 60 us each; a busy machine wakes it up later.
-  for (int i = 0; i < 100 && count < 30; ++i) {
-    usleep(10000);
-    count = sleeps() - before;
-  }
-  CHECK(count >= 30);
-}
-
-TEST_CASE("an executor hears of doorbells and knows the time, whether it spins or sleeps",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  const std::string poll = GENERATE("spin", "sleep");
-  INFO(poll);
-  Job job(2, legs().front(), 0.4, kDepth, {{"GSHMEM_OFI_POLL", poll}});
-  Client& client = job[0].to(1);
-  REQUIRE(client.ring_and_wait(client.write(0, 64, 8)).ok());
-  fabric_double()->rtt = 3600ll * 1'000'000'000;
-  const double begin = wall_seconds();
-  CHECK(int{client.ring_and_wait(client.write(0, 64, 8)).syndrome} == 0x15);
-  CHECK(wall_seconds() - begin > 0.3);
-  fabric_double()->rtt = 0;
-}
-
-TEST_CASE("a look at completions says whether there was one", "[ofi][double]") {
-  if (!have_double()) return;
-  fabric_double()->offer({"cxi"});
-  {
-    ofi::Fabric fabric(ofi::Library::get(),
-                       std::move(ofi::choose_provider(ofi::Library::get(), {}).front()), 0);
-    std::vector<std::uint8_t> memory(64);
-    const ofi::Registered mine =
-        fabric.register_memory({.base = memory.data(), .bytes = 64}, FI_READ | FI_REMOTE_READ);
-    fabric.insert({fabric.address()});
-    CHECK_FALSE(fabric.poll());
-    CHECK(fi_read(fabric.endpoint(), memory.data(), 8, mine.descriptor, fabric.peer(0),
-                  mine.remote_base + 8, mine.key, nullptr) == 0);
-    CHECK(fabric.poll());
-    CHECK_FALSE(fabric.poll());
-    fabric.close();
-  }
-  fabric_double()->reset();
-}

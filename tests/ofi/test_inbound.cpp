@@ -127,39 +127,6 @@ TEST_CASE("messages begin in the order of their numbers, atomics after their wri
   CHECK(queue.next() == nullptr);
 }
 
-TEST_CASE("what an atomic has waited for is no longer there for the next one", "[ofi]") {
-  const std::uint32_t pieces = GENERATE(1u, 2u);
-  Messages messages;
-  MessageBuffer& first = messages.add(MessageKind::kAtomic, 3, pieces);
-  MessageBuffer& second = messages.add(MessageKind::kAtomic, 3, pieces);
-  Inbound queue;
-  const auto arrive = [&] {
-    for (std::uint32_t n = 0; n < pieces; ++n) queue.arrived(3);
-  };
-  CHECK((queue.take(first) && queue.take(second)));
-  arrive();
-  CHECK(queue.next() == &first);
-  queue.ended(first.header());
-  CHECK(queue.next() == nullptr);
-  arrive();
-  CHECK(queue.next() == &second);
-}
-
-TEST_CASE("a message that comes twice, or again, is no message", "[ofi]") {
-  Messages messages;
-  MessageBuffer& first = messages.add(MessageKind::kAtomic);
-  MessageBuffer& second = messages.add(MessageKind::kAtomic);
-  Inbound queue;
-  CHECK(queue.take(second));
-  CHECK_FALSE(queue.take(second));
-  CHECK(queue.next() == nullptr);
-  CHECK(queue.take(first));
-  CHECK(queue.next() == &first);
-  CHECK_FALSE(queue.take(first));
-  queue.ended(first.header());
-  CHECK(queue.next() == &second);
-}
-
 TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
   Messages messages;
   messages.add(MessageKind::kWrite);  // which never comes
@@ -173,21 +140,6 @@ TEST_CASE("an abandoned queue keeps nothing waiting", "[ofi]") {
   CHECK(queue.take(later));
   CHECK(queue.next() == &later);
   CHECK(queue.next() == nullptr);
-}
-
-TEST_CASE("what is put back into an abandoned queue changes no numbers", "[ofi]") {
-  Messages messages;
-  MessageBuffer& first = messages.add(MessageKind::kWrite);
-  MessageBuffer& far = messages.add(MessageKind::kWrite);
-  reinterpret_cast<MessageHeader*>(far.memory)->number = (1u << 31) - 1;  // the last one ahead
-  Inbound queue;
-  CHECK(queue.take(first));
-  queue.abandon();
-  CHECK(queue.next() == &first);
-  queue.put_back(first);  // there was no buffer for its answer
-  CHECK(queue.take(far));
-  CHECK(queue.next() == &first);
-  CHECK(queue.next() == &far);
 }
 
 TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
@@ -218,43 +170,6 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
       REQUIRE(ofi::first_rung(words, rung + 1, count, wide) == count);
       words[rung] = kQuiet;
     }
-  }
-}
-
-TEST_CASE("wide loads are taken where the processor has them", "[ofi]") {
-  std::ifstream file("/proc/cpuinfo");
-  bool has = false;
-  for (std::string word; file >> word;) has |= word == "avx2";
-  CHECK(ofi::has_wide_loads() == has);
-}
-
-TEST_CASE("an executor spins where there are cores, or where it is told to", "[ofi]") {
-  using ofi::choose_polling;
-  using ofi::Polling;
-  CHECK(choose_polling(PollChoice::kAuto, 2, "efa") == Polling::kSleep);
-  CHECK(choose_polling(PollChoice::kAuto, 3, "efa") == Polling::kSpin);
-  CHECK(choose_polling(PollChoice::kSleep, 24, "efa") == Polling::kSleep);
-  CHECK(choose_polling(PollChoice::kSpin, 0.5, "tcp;ofi_rxm") == Polling::kSpin);
-  // The threads of its own want the core.
-  CHECK(choose_polling(PollChoice::kAuto, 24, "sockets") == Polling::kSleepAtOnce);
-  CHECK(choose_polling(PollChoice::kSpin, 24, "sockets") == Polling::kSpin);
-}
-
-TEST_CASE("an executor sleeps longer the longer nothing happens", "[ofi]") {
-  using namespace std::chrono_literals;
-  using ofi::Polling;
-  using ofi::rest_ns;
-  for (const auto idle : {0us, 300us, 1'000'000us})
-    CHECK_FALSE(rest_ns(Polling::kSpin, idle).has_value());
-  CHECK(rest_ns(Polling::kSleep, 0us) == 0);
-  CHECK(rest_ns(Polling::kSleep, 299us) == 0);
-  CHECK(rest_ns(Polling::kSleep, 300us) == 20'000);
-  CHECK(rest_ns(Polling::kSleep, 19'999us) == 20'000);
-  CHECK(rest_ns(Polling::kSleep, 20'000us) == 60'000);
-  CHECK(rest_ns(Polling::kSleepAtOnce, 0us) == 60'000);
-  for (const Polling polling : {Polling::kSleep, Polling::kSleepAtOnce}) {
-    CHECK(rest_ns(polling, 499'999us) == 60'000);
-    CHECK(rest_ns(polling, 500'000us) == 100'000);
   }
 }
 

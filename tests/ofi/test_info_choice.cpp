@@ -183,17 +183,6 @@ TEST_CASE("a NIC has a PCI address only where it is on such a bus", "[ofi]") {
   CHECK(gshmem::ofi::pci_of(info) == "0012:ab:0c.3");
 }
 
-TEST_CASE("a NIC that is listed twice counts once, as it is listed first", "[ofi]") {
-  const List list({{"a", 0x12, {}},
-                   {"b", 0x13, {}},
-                   {"a", 0x12, {}},
-                   {"c", 0x22, {}, FI_PROTO_RXM},
-                   {"b", 0x13, {}}});
-  CHECK(list.choose({.local_rank = 0}) == "a");
-  CHECK(list.choose({.local_rank = 1}) == "b");
-  CHECK(list.choose({.local_rank = 2}) == "a");
-}
-
 TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
   const TwoSwitches host;
   const List list({{"lo", -1, "127.0.0.1"}, {"ib0", 0x12, "10.0.0.1"}, {"ib1", 0x22, "10.1.0.1"}});
@@ -209,14 +198,3 @@ TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
   CHECK(six.choose(wish) == "ib1");
 }
 
-TEST_CASE("of networks that suit equally well the one that is listed first is used", "[ofi]") {
-  const List list({{"first", -1, "10.1.0.1"}, {"other", -1, "10.0.0.1"}, {"last", -1, "10.1.0.1"}});
-  CHECK(list.choose({.addresses = {"10.1.0.1"}}) == "first");
-}
-
-TEST_CASE("providers that only look on are not chosen", "[ofi]") {
-  const Entry hook{"hook", 0x12, {}, FI_PROTO_EFA, "efa;ofi_hook_perf"}, own{"own", 0x13, {}};
-  CHECK(List({hook, own}).choose({}) == "own");
-  CHECK(List({hook}).choose({}) == "none");
-  CHECK(List({Entry{"hook", 0x12, {}, FI_PROTO_EFA, "ofi_hook_noop;efa"}}).choose({}) == "none");
-}

@@ -278,32 +278,3 @@ TEST_CASE("a peer for which the provider has no place any more is an error", "[o
   fabric_double()->busy = 0;
 }
 
-TEST_CASE("a peer for which the provider had a place again meanwhile is not lost",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  Leg leg{.provider = "efa/efa", .gdr = "auto"};
-  leg.by_hand = true;
-  Job job(2, leg, 20);
-  FabricDouble& rules = *fabric_double();
-  const auto begun = Clock::now();
-  const auto round_at = [&](int ms) { job[0].round(begun + std::chrono::milliseconds(ms)); };
-  for (int round = 0; round < 3; ++round) round_at(0);  // greetings
-  rules.rtt = 3600ll * 1'000'000'000;
-  job[0].to(1).write(64, 0, 8);
-  job[0].to(1).ring();
-  round_at(0);
-  rules.rtt = 0;
-  const auto probe = [&](int ms, bool taken) {
-    rules.busy = taken ? 0 : 100;
-    const std::uint64_t before = rules.taken[FabricDouble::kRead];
-    for (const int later : {0, 20}) round_at(ms + later);
-    return rules.taken[FabricDouble::kRead] - before;
-  };
-  CHECK(probe(600, false) == 0);
-  CHECK(probe(1500, true) > 0);
-  CHECK(probe(6500, false) == 0);
-  CHECK(job[0].errors().empty());
-  CHECK(probe(11'800, false) == 0);
-  CHECK(job[0].errors().size() == 1);
-  rules.busy = 0;
-}

@@ -117,55 +117,6 @@ Leg mapped_leg() { return {fabric_double() != nullptr ? "efa/efa" : "tcp;ofi_rxm
 
 }  // namespace
 
-TEST_CASE("size decides between mapping and copy engine", "[ofi]") {
-  Rig rig;
-  std::vector<std::uint8_t> data(3 * MappedAccess::kMaxWrite), back(data.size());
-  std::iota(data.begin(), data.end(), std::uint8_t{1});
-  int writes = 0, reads = 0;
-  for (const std::size_t limit : {MappedAccess::kMaxRead, MappedAccess::kMaxWrite}) {
-    for (const std::size_t bytes : {std::size_t{1}, limit - 1, limit, limit + 1, 2 * limit}) {
-      for (const std::uint64_t at : {0u, 1u, 3u, 8u}) {
-        CAPTURE(bytes, at);
-        std::memset(rig.gpu, 0, 4 * MappedAccess::kMaxWrite);
-        rig.finish(rig.access.start_write(at, data.data(), bytes));
-        CHECK(std::memcmp(rig.gpu + at, data.data(), bytes) == 0);
-        CHECK(rig.gpu[at + bytes] == 0);
-        std::fill(back.begin(), back.end(), std::uint8_t{0});
-        rig.finish(rig.access.start_read(at, back.data(), bytes));
-        CHECK(std::memcmp(back.data(), data.data(), bytes) == 0);
-        CHECK(back[bytes] == 0);
-        writes += bytes > MappedAccess::kMaxWrite;
-        reads += bytes > MappedAccess::kMaxRead;
-        CHECK(rig.engine->writes == writes);
-        CHECK(rig.engine->reads == reads);
-      }
-    }
-  }
-  CHECK(rig.access.start_write(0, data.data(), 0) == kNoTicket);
-  CHECK(rig.access.start_read(0, back.data(), 0) == kNoTicket);
-  CHECK(rig.gdr->violations.empty());
-}
-
-TEST_CASE("copies of both kinds are open at a time and end by their tickets", "[ofi]") {
-  Rig rig;
-  std::vector<std::uint8_t> large(MappedAccess::kMaxWrite + 1, 7);
-  const std::uint64_t word = 42;
-  const ofi::Ticket first = rig.access.start_write(4096, large.data(), large.size());
-  const ofi::Ticket small = rig.access.start_write(8, &word, sizeof(word));
-  const ofi::Ticket second = rig.access.start_write(65536, large.data(), large.size());
-  CHECK(first != small);
-  CHECK(small != second);
-  CHECK(rig.gpu[4096] == 0);  // nobody has asked
-  rig.finish(small);
-  rig.finish(second);
-  CHECK(rig.gpu[4096] == 0);
-  CHECK(rig.gpu[65536] == 7);
-  rig.finish(first);
-  CHECK(rig.gpu[4096] == 7);
-  rig.finish(small);
-  CHECK(std::memcmp(rig.gpu + 8, &word, sizeof(word)) == 0);
-}
-
 TEST_CASE("what the mapping has written is read from before anything may count on it", "[ofi]") {
   Rig rig;
   constexpr std::uint64_t kAt = 5 * 65536;
@@ -187,17 +138,6 @@ TEST_CASE("what the mapping has written is read from before anything may count o
   CHECK_FALSE(again.touched());
 }
 
-TEST_CASE("a read by the mapping stands for what was written before it", "[ofi]") {
-  Rig rig;
-  const std::size_t bytes = GENERATE(0u, 1u);
-  std::uint64_t word = 42;
-  const ofi::Ticket ticket = rig.access.start_write(65536, &word, sizeof(word));
-  CHECK(rig.access.start_read(0, &word, bytes) == kNoTicket);
-  const ViewPage page(rig.gdr->view, 65536);
-  CHECK(rig.access.done(ticket));
-  CHECK(page.touched() == (bytes == 0));  // which reads nothing
-}
-
 TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {
   Rig rig;
   std::uint64_t word = 0xfffffffffffffff0;
@@ -213,13 +153,6 @@ TEST_CASE("atomics go by the mapping and return what was there", "[ofi]") {
   CHECK_FALSE(rig.access.coherent());
 }
 
-TEST_CASE("the copy engine prepares the thread and gives the staging memory", "[ofi]") {
-  Rig rig;
-  rig.access.attach_thread();
-  CHECK(rig.engine->attached == 1);
-  CHECK(rig.access.allocate(64) != nullptr);
-}
-
 TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
   if (!have_libfabric()) return;
   const Gdr gdr;
@@ -229,29 +162,6 @@ TEST_CASE("a failing mapping fails the put that it was for", "[ofi]") {
     REQUIRE(client.ring_and_wait(client.write(0, 0, 100)).ok());
     gdr->copy_error = EIO;
     CHECK_FALSE(client.ring_and_wait(client.write(0, 0, 100)).ok());
-    gdr->copy_error = 0;
-  }
-  CHECK(gdr.clean());
-}
-
-TEST_CASE("a failing mapping fails the get that it was for", "[ofi][double]") {
-  if (!have_double()) return;
-  const Gdr gdr;
-  {
-    Leg leg = mapped_leg();
-    leg.by_hand = true;
-    Job job(2, leg);
-    const auto rounds = [&](int pe) {
-      for (int round = 0; round < 3; ++round) job[pe].round();
-    };
-    rounds(0);
-    const std::uint64_t read = job[0].to(1).read(0, 0, 100);
-    job[0].to(1).ring();
-    rounds(0);
-    rounds(1);
-    gdr->copy_error = EIO;  // where the answer goes
-    rounds(0);
-    CHECK(int{job[0].to(1).wait(read, 0).syndrome} == 0x04);
     gdr->copy_error = 0;
   }
   CHECK(gdr.clean());

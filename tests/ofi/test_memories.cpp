@@ -1,8 +1,8 @@
 // Memory of the program beside the heaps: reached from its first to its last byte, by its own keys,
 // from when all PEs have told of it until it is given back.
-#include "tests/nic/threads_of_process.h"
+#include "tests/threads_of_process.h"
 #include "tests/ofi/job.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -121,24 +121,6 @@ TEST_CASE("a wrong key of memory beside the heap is told with the right one", "[
                                                client.remote_key, rig.keys[1].remote)));
 }
 
-TEST_CASE("the memory of a NIC is the heap and what was registered beside it", "[ofi][double]") {
-  if (!have_double()) return;
-  MemoriesRig rig({"efa/efa", "auto"});
-  nic::Nic& nic = rig.job[0].nic();
-  nic::Region other = rig.job[0].beside();
-  other.offset = 0;
-  CHECK_THROWS_WITH(nic.register_memory(other), Catch::Contains("the heap is not that of"));
-  nic::Region shorter{.base = rig.job[0].heap(), .bytes = kHeapBytes - 4096};
-  CHECK_THROWS_WITH(nic.register_memory(shorter), Catch::Contains("the heap is not that of"));
-  StderrCapture log;
-  nic.unregister_memory(rig.job[0].beside());  // nobody has registered it
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("WARN: network: memory is not unregistered: "));
-  other.kind = nic::MemoryKind::kGpu;
-  CHECK_THROWS_WITH(nic.use_queue_memory(other), Catch::Contains("GSHMEM_QUEUE_MEMORY=gpu: "));
-}
-
 TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][double]") {
   if (!have_double()) return;
   const std::string gdr = GENERATE("auto", "off");
@@ -164,74 +146,3 @@ TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][doubl
   CHECK(int{rig.outcome(own, read).syndrome} == (there ? 0 : 0x04));
 }
 
-TEST_CASE("no key of memory beside the heap is one of a heap, or none", "[ofi][double]") {
-  if (!have_double()) return;
-  MemoriesRig rig({"efa/efa", "off"});  // staged, where only the executor knows them
-  const Client& own = rig.job[0].to(0);
-  std::set<std::uint32_t> keys{0, own.local_key, own.remote_key};
-  const nic::Region region = rig.job[0].beside();
-  constexpr int kAll = 0x4bff;  // then they come again
-  for (int i = 0; i < kAll; ++i) {
-    const nic::Keys made = rig.job[0].nic().register_memory(region);
-    REQUIRE(made.local == made.remote);
-    REQUIRE(keys.insert(made.local).second);
-    rig.job[0].nic().unregister_memory(region);
-  }
-  CHECK(keys.count(rig.job[0].nic().register_memory(region).local) == 1);
-}
-
-namespace {
-
-/// What the double has been asked to close since the last time.
-std::vector<std::string> closed() {
-  std::vector<std::string> all;
-  for (const std::string& call : fabric_double()->calls())
-    if (call.rfind("close ", 0) == 0) all.push_back(call.substr(6));
-  return all;
-}
-
-}  // namespace
-
-TEST_CASE("memory beside the heap is the provider's until it is given back", "[ofi][double]") {
-  if (!have_double()) return;
-  MemoriesRig rig({"efa/efa", "auto"});
-  fabric_double()->journals = true;
-  rig.register_all();
-  CHECK(closed().empty());
-  rig.job[0].nic().unregister_memory(rig.job[0].beside());
-  CHECK(closed() == std::vector<std::string>{"region"});
-  rig.job[1].nic().unregister_memory(rig.job[1].beside());
-  CHECK(closed() == std::vector<std::string>{"region"});
-  fabric_double()->journals = false;
-}
-
-TEST_CASE("after its end a NIC leaves memory and doorbells alone", "[ofi][double]") {
-  if (!have_double()) return;
-  // Where regions are bound to endpoints they go first, else the endpoint, which may look at them.
-  const auto [provider, endpoint_last] =
-      GENERATE(table<std::string, bool>({{"efa/efa", false}, {"cxi", true}}));
-  const bool stops = GENERATE(true, false);
-  const Leg leg{.provider = provider, .gdr = "auto"};
-  fabric_double()->offer({endpoint_last ? "cxi" : "efa"});
-  fabric_double()->journals = true;
-  const auto boots = bootstrap::create_threads(1, 30);
-  std::thread([] {}).join();  // TSan has one of its own from the first one on
-  const std::size_t before = threads().size();
-  auto pe = std::make_unique<Pe>(*boots[0], config_of(leg, 20), kDepth, leg);
-  const nic::Region doorbells = pe->nic().doorbell_block();
-  std::vector<std::string> order(endpoint_last ? 2 : 5, "region");  // with buffers of messages
-  order.insert(endpoint_last ? order.end() : order.begin(), "endpoint");
-  (void)closed();
-  if (stops) {
-    pe->nic().stop();
-    CHECK(closed() == order);
-    for (int ms = 0; ms < 2000 && threads().size() > before; ++ms) usleep(1000);
-    CHECK(threads().size() == before);
-  }
-  pe.reset();
-  CHECK(closed() == (stops ? std::vector<std::string>{} : order));
-  const int gone = msync(doorbells.base, doorbells.bytes, MS_ASYNC) != 0 ? errno : 0;
-  CHECK(gone == ENOMEM);
-  CHECK(fabric_double()->violations().empty());
-  fabric_double()->reset();
-}

@@ -3,7 +3,7 @@
 #include "host/base/fd.h"
 #include "host/base/log.h"
 #include "tests/ofi/job.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "transport/ofi/environment.h"
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/provider.h"
@@ -81,10 +81,6 @@ class Variables {
   std::vector<std::string> names_;
   std::vector<std::optional<std::string>> values_;
 };
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 Variables all_variables() {
   return Variables({"FI_UNIVERSE_SIZE", "FI_HMEM", "FI_HMEM_CUDA_USE_GDRCOPY",
                     "MLX5_SCATTER_TO_CQE", "FI_CXI_DISABLE_NON_INJECT_MSG_IDC",
@@ -171,39 +167,6 @@ TEST_CASE("an interface is asked for by its address, or is a name of the provide
   CHECK(domain({.provider = "tcp", .addresses = {"10.0.0.1", "127.0.0.2"}}) == "tcp;ofi_rxm1");
 }
 
-TEST_CASE("where there is no memory to ask providers, that is the error", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers(kAll);
-  (void)ofi::Library::get();
-  offers.rules.no_memory = true;
-  CHECK(refusal({}) == "fi_dupinfo: out of memory");
-}
-
-TEST_CASE("what is asked of a provider follows from what it can do", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers({"efa-direct", "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"});
-  struct Row {
-    const char* provider;
-    bool immediates, delivers, rdma, words;
-    std::size_t max_send;
-  };
-  constexpr std::size_t kGiB = 1 << 30, kAny = ~std::size_t{0};
-  for (const Row& row :
-       {Row{"efa/efa-direct", true, false, true, true, 8192},
-        Row{"efa/efa", true, false, true, false, kAny}, Row{"cxi", false, true, true, true, kGiB},
-        Row{"verbs;ofi_rxm", true, false, true, true, kGiB},
-        Row{"tcp;ofi_rxm", true, true, false, false, kAny},
-        Row{"sockets", false, true, false, false, kAny}}) {
-    INFO(row.provider);
-    const ofi::Fabric fabric(ofi::Library::get(), choose({.provider = row.provider}), 0);
-    CHECK(fabric.able().immediates == row.immediates);
-    CHECK(fabric.able().delivers == row.delivers);
-    CHECK(fabric.able().rdma == row.rdma);
-    CHECK(fabric.able().words == row.words);
-    CHECK(fabric.able().max_send == row.max_send);
-  }
-}
-
 TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);
@@ -215,20 +178,6 @@ TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") 
           (FI_HMEM | atomics));
     CHECK((choose({.provider = provider})->caps & kBoth) == atomics);
   }
-}
-
-TEST_CASE("who asks for GPUDirect RMA learns that the provider has no FI_HMEM", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers({"efa"});
-  offers.rules.hmem = false;
-  const std::string what = refusal({.provider = "efa", .gpu_memory = true});
-  INFO(what);
-  CHECK(what.find("FI_MSG, FI_RMA and FI_HMEM. Here it offers: efa has no FI_HMEM (") !=
-        std::string::npos);
-  // What it takes to get it: the runtime library by the name that libfabric knows, or a variable.
-  const std::string missing = ofi::missing_cuda_runtime();
-  CHECK(what.find(missing.empty() ? "FI_EFA_USE_DEVICE_RDMA=1" : missing) != std::string::npos);
-  CHECK(what.find("FI_ATOMIC") == std::string::npos);
 }
 
 TEST_CASE("where no provider fits, what there is is told with what it lacks", "[ofi][double]") {
@@ -288,34 +237,7 @@ TEST_CASE("what no NIC reaches is staged where there is no network for GPUs, or 
                  Catch::Contains(provider.empty() ? "has no FI_HMEM" : "fi_mr_regattr(GPU memory"));
 }
 
-TEST_CASE("what is staged instead goes by messages of any size", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers({"efa-direct", "efa"});
-  offers.rules.register_at_most = kHeapBytes - 1;
-  auto boots = bootstrap::create_threads(1, 30);
-  const Leg leg{.provider = "efa", .gdr = "auto", .gpu_memory = taken_for_gpu_memory};
-  offers.rules.journals = true;
-  const StderrCapture log;
-  CHECK_THROWS(Pe(*boots[0], config_of(leg, 20), kDepth, leg));
-  std::vector<std::string> steps;
-  for (const std::string& call : offers.rules.calls())
-    if (call.rfind("getinfo ", 0) == 0 || call.rfind("close ", 0) == 0) steps.push_back(call);
-  REQUIRE(steps.size() == 4);
-  CHECK(steps[1] == "close endpoint");                  // before the next one is opened
-  CHECK_THAT(steps[2], Catch::Contains(" efa any, "));  // efa-direct's messages are small
-}
 #endif
-
-TEST_CASE("a heap that is to be staged goes by messages of any size", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers({"efa-direct", "efa"});
-  auto boots = bootstrap::create_threads(1, 30);
-  const Leg leg{.provider = "efa", .gdr = "off"};
-  offers.rules.journals = true;
-  const Pe pe(*boots[0], config_of(leg, 20), kDepth, leg);
-  for (const std::string& call : offers.rules.calls())
-    CHECK(call.find("efa-direct") == std::string::npos);
-}
 
 TEST_CASE("all PEs use as many NICs as the one with the fewest", "[ofi][double]") {
   if (!have_double()) return;
@@ -343,14 +265,6 @@ TEST_CASE("all PEs use as many NICs as the one with the fewest", "[ofi][double]"
   }
 }
 
-TEST_CASE("a provider is told of a job before it is opened", "[ofi][double]") {
-  if (!have_double()) return;
-  const Variables before = all_variables();
-  const Job job(3, {"efa/efa", "auto"});
-  CHECK(fabric_double()->universe == 3u);
-  CHECK(variable("FI_HMEM").empty());  // the heaps are in host memory
-}
-
 TEST_CASE("a heap in host memory that cannot be registered is an error, and not staged",
           "[ofi][double]") {
   if (!have_double()) return;
@@ -361,20 +275,6 @@ TEST_CASE("a heap in host memory that cannot be registered is an error, and not 
   CHECK_THROWS_WITH(Pe(*boots[0], config_of(leg, 20, {{"GSHMEM_OFI_INTERFACE", ""}}), kDepth, leg),
                     Catch::StartsWith("fi_mr_regattr(host memory") &&
                         Catch::Contains("Is the limit of locked memory (ulimit -l) large enough?"));
-}
-
-TEST_CASE("writes are injected as far as the provider is sure to take them", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers(kAll);
-  const auto inject = [](const char* provider) {
-    return ofi::Fabric(ofi::Library::get(), choose({.provider = provider}), 0).able().inject;
-  };
-  CHECK(inject("efa/efa-direct") == 32);
-  CHECK(inject("cxi") == 192);
-  // Where it does not tell, that is the size of messages.
-  offers.rules.knows_inject_of_rma = false;
-  CHECK(inject("efa/efa-direct") == 0);
-  CHECK(inject("cxi") == 192);
 }
 
 TEST_CASE("the CUDA runtime is missing unless it is there by the name that libfabric knows",
@@ -428,81 +328,6 @@ TEST_CASE("a heap that the NICs of EFA do not reach is an error, not staged unas
   }
 }
 
-TEST_CASE("all stage where one PE does, and each says why", "[ofi][double]") {
-  if (!have_double()) return;
-  const Offers offers(kAll);
-  auto boots = bootstrap::create_threads(2, 30);
-  log_configure(LogLevel::kInfo, "");
-  StderrCapture log;
-  std::vector<std::thread> threads;
-  for (std::size_t pe = 0; pe < 2; ++pe) {
-    threads.emplace_back([&, pe] {
-      log_set_pe(static_cast<int>(pe));
-      const Leg leg{"efa/efa", pe == 0 ? "auto" : "off"};
-      Pe opened(*boots[pe], config_of(leg, 20 * kPatience), kDepth, leg);
-      boots[pe]->barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  log_configure(LogLevel::kWarn, "");
-  std::string said;
-  for (const std::string& line : log.writes()) said += line;
-  const std::string what = "GPUDirect RDMA not available: staging through host memory";
-  CHECK_THAT(said, Catch::Contains("gshmem[0] WARN: " + what + " (another PE cannot)"));
-  CHECK_THAT(said, Catch::Contains("gshmem[1] INFO: " + what + " (GSHMEM_GDR=off)"));
-}
-
-TEST_CASE("providers are told what they need to know unless the user has told them", "[ofi]") {
-  const Variables before = all_variables();
-  setenv("FI_CXI_DISABLE_HOST_REGISTER", "0", 1);
-  ofi::prepare_environment(1000, false);
-  CHECK(variable("FI_UNIVERSE_SIZE") == "1000");
-  CHECK(variable("FI_OFI_RXM_USE_SRX") == "1");
-  CHECK(variable("MLX5_SCATTER_TO_CQE") == "0");
-  CHECK(variable("FI_EFA_FORK_SAFE") == "1");
-  CHECK(variable("FI_HMEM").empty());
-  // It ends processes on machines whose EFA has no RDMA.
-  CHECK(variable("FI_EFA_USE_DEVICE_RDMA").empty());
-  ofi::prepare_environment(2, true);
-  CHECK(variable("FI_UNIVERSE_SIZE") == "1000");
-  CHECK(variable("FI_HMEM") == "cuda");
-  CHECK(variable("FI_HMEM_CUDA_USE_GDRCOPY") == "1");
-  CHECK(variable("FI_CXI_DISABLE_NON_INJECT_RMA_IDC") == "1");
-  CHECK(variable("FI_CXI_DISABLE_HOST_REGISTER") == "0");
-}
-
-TEST_CASE("receive buffers are shared by connections from 64 PEs on", "[ofi]") {
-  const bool many = GENERATE(false, true);
-  const Variables before = all_variables();
-  ofi::prepare_environment(many ? 64 : 63, false);
-  CHECK(variable("FI_OFI_RXM_USE_SRX") == (many ? "1" : ""));
-}
-
-TEST_CASE("PEs that choose different providers, or fabrics of one, are all told so",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  const std::string other = GENERATE("cxi", "efa/efa-direct");
-  const Offers offers(kAll);
-  auto boots = bootstrap::create_threads(2, 30);
-  std::array<std::string, 2> errors;
-  std::vector<std::thread> threads;
-  for (std::size_t pe = 0; pe < errors.size(); ++pe) {
-    threads.emplace_back([&, pe] {
-      const Leg leg{pe == 0 ? "efa/efa" : other, "auto"};
-      try {
-        const Pe opened(*boots[pe], config_of(leg, 20), kDepth, leg);
-      } catch (const Error& error) {
-        errors[pe] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("PE 0 chose the libfabric provider \"efa/efa\" and PE 1 \"" +
-                                      other + "\": set GSHMEM_OFI_PROVIDER"));
-  }
-}
-
 TEST_CASE("no provider calls CUDA while kernels spin", "[ofi][double]") {
   if (!have_double()) return;
   const Variables before = all_variables();
@@ -539,30 +364,3 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
   }
 }
 
-TEST_CASE("a job of one PE is warned, too, of the provider that may stall", "[ofi][double]") {
-  if (!have_double()) return;
-  StderrCapture log;
-  { const Job job(1, {"sockets", "auto"}); }
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("WARN: libfabric's provider sockets is deprecated"));
-}
-
-TEST_CASE("who takes the provider that may stall is warned, by one PE", "[ofi][tcp]") {
-  if (!have_real_libfabric()) return;
-  char file[] = "/tmp/gshmem-log.XXXXXX";
-  const Fd made(mkstemp(file));
-  REQUIRE(made.get() >= 0);
-  log_configure(LogLevel::kWarn, file);
-  { const Job job(3, {"sockets", "off"}); }
-  { const Job job(2, {"tcp;ofi_rxm", "off"}); }
-  log_configure(LogLevel::kWarn, "");
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  unlink(file);
-  INFO(text.str());
-  const std::string first = text.str().substr(0, text.str().find('\n'));
-  CHECK_THAT(first, Catch::Contains("WARN: libfabric's provider sockets is deprecated") &&
-                        Catch::Contains("GSHMEM_OFI_PROVIDER=\"tcp;ofi_rxm\""));
-  CHECK(text.str().size() == first.size() + 1);
-}

@@ -1,7 +1,7 @@
 // Messages that no PE sends, and answers that nobody has asked for: what a PE that stages makes of
 // them.
 #include "tests/ofi/job.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include "transport/ofi/fabric.h"
 #include "transport/ofi/message.h"
@@ -190,38 +190,6 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   for (int i = 0; i < 40; ++i) CHECK(count([](Header&) {}) == 0);
   CHECK(count([](Header& h) { h.number = 3; }) == 1);
   CHECK(fabric_double()->violations().empty());
-}
-
-TEST_CASE("errors without an operation are told, and what reads none goes on", "[ofi][double]") {
-  if (!have_double()) return;
-  Stranger stranger;
-  FabricDouble& rules = *fabric_double();
-  StderrCapture log;
-  rules.error = FI_EIO;
-  rules.errors = 1;
-  const ofi::MessageHeader header = good_request();
-  CHECK(stranger.answers(header, sizeof(header)).empty());
-  rules.no_error = FI_EAGAIN;
-  CHECK(stranger.fabric.poll());
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("WARN: libfabric reported an error without an operation: "
-                                       "Input/output error (the double's error)"));
-  CHECK_FALSE(stranger.fabric.poll());
-  CHECK(rules.violations().empty());
-}
-
-TEST_CASE("a queue that is abandoned answers at once what waits in it", "[ofi][double]") {
-  if (!have_double()) return;
-  Stranger stranger;
-  ofi::MessageHeader header = good_request();
-  header.number = 1;  // before its turn
-  CHECK(stranger.answers(header, sizeof(header)).empty());
-  header.kind = ofi::MessageKind::kAbandon;
-  header.number = 5;
-  const auto answers = stranger.answers(header, sizeof(header));
-  CHECK(answers.size() == 2);
-  for (const ofi::MessageHeader& answer : answers) CHECK(int{answer.syndrome} == 0x05);
 }
 
 TEST_CASE("an answer counts once, and only of what was asked", "[ofi][double]") {

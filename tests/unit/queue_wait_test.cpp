@@ -53,19 +53,6 @@ TEST_CASE("turn_awaited_in_vain_names_the_entry_that_is_not_published") {
   }
 }
 
-TEST_CASE("a_wait_for_many_entries_polls_less_often") {
-  BusyQueue queue;
-  queue.set_timeout(40'000'000);
-  queue.complete(5000);  // stale, which each poll counts
-  Wait wait;
-  begin_wait(wait, &queue.state(), &queue.view(), "test");
-  wait_for(wait, Await::kRoom, 80 + 200);
-  CHECK(!queue_await(wait));
-  CHECK(wait.end == PostEnd::kTooLong);
-  // From the first look at the clock on 1 ms each; behind few entries there are some hundred.
-  CHECK(wait.bad < kPauseSpins + kPauseYields + 45);
-}
-
 TEST_CASE("iget_by_the_queue_of_an_sm_waits_for_every_element") {
   for (const abi::QueueMap map : {abi::QueueMap::kSm, abi::QueueMap::kBlock}) {
     BusyQueue queue;
@@ -104,16 +91,4 @@ TEST_CASE("the_host_leaves_a_fault_of_the_device_alone_and_tells_it") {
   REQUIRE(fault_read(&control, &told));
   CHECK(told.code == GSHMEMX_ERROR_NIC);
 }
-TEST_CASE("of_two_faults_of_the_host_the_first_stays") {
-  abi::Control control{};
-  abi::FaultRecord first{}, second{}, told{};
-  first.code = GSHMEMX_ERROR_PEER_FAILED;
-  second.code = GSHMEMX_ERROR_TIMEOUT;
-  CHECK(fault_record(&control, first));
-  CHECK(!fault_record(&control, second));
-  CHECK(control.fault.claimed == 0);
-  REQUIRE(fault_read(&control, &told));
-  CHECK(told.code == GSHMEMX_ERROR_PEER_FAILED);
-}
-
 }  // namespace gshmem::device

@@ -50,14 +50,3 @@ TEST_CASE("a wait whose time is over ends at its next poll") {
   CHECK(pe.control.fault.code == GSHMEMX_ERROR_TIMEOUT);
 }
 
-TEST_CASE("a wait polls the less often the longer it lasts") {
-  constexpr std::uint64_t kTimeout = 100'000'000;
-  Pe pe(kTimeout);
-  unsigned polls = 0;
-  CHECK_FALSE(spin_until(pe.state, "test", [&] {
-    ++polls;
-    return false;
-  }));
-  // Sleeps of 20 us, each 5 us longer than the one before.
-  CHECK(polls <= kBeforeSleeps + 200);
-}

@@ -1,7 +1,7 @@
 #include "host/base/config.h"
 
 #include "host/base/error.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -117,14 +117,6 @@ TEST_CASE("defaults_are_those_of_the_table") {
   CHECK(config.log_level == LogLevel::kWarn);
 }
 
-TEST_CASE("every_default_is_a_value_that_its_variable_accepts") {
-  Values none;
-  const std::vector<ConfigEntry> entries = config_entries(find_value, &none);
-  REQUIRE(entries.size() > 10);
-  for (const ConfigEntry& entry : entries)
-    CHECK(error_of(entry.name, entry.default_value) == "accepted");
-}
-
 TEST_CASE("sizes_take_units_hex_and_fractions") {
   const std::pair<const char*, std::uint64_t> table[] = {
       {"0", 0},
@@ -168,18 +160,6 @@ TEST_CASE("bad_sizes_are_refused") {
           "1.5.5", "1.e3", "1.5e3K", "0x1.8K", "1,5", "1.-5", "--1", "1P",  "\xc2\xbd"})
       check_refused(name, text,
                     "a size in bytes (a number or 0x hex, with an optional K, M, G or T)");
-  }
-}
-
-TEST_CASE("sizes_beyond_64_bits_are_refused_and_say_so") {
-  for (const char* text :
-       {"18446744073709551616", "0x10000000000000000", "16777216T", "18014398509481984K",
-        "99999999999999999999999G", "18446744073709551615.5", "18014398509481983.9999K",
-        "0xffffffffffffffffK"}) {
-    CAPTURE(text);
-    const std::string what = error_of("GSHMEM_SYMMETRIC_SIZE", text);
-    CHECK(what.find(std::string("GSHMEM_SYMMETRIC_SIZE=\"") + text + "\": expected") == 0);
-    CHECK(what.ends_with("; it does not fit in 64 bits"));
   }
 }
 
@@ -241,31 +221,6 @@ TEST_CASE("choices_take_their_words_and_keep_the_table_s_spelling") {
   }
 }
 
-TEST_CASE("the_words_of_a_choice_are_its_enumerators") {
-  const std::pair<const char*, NicKind> nics[] = {{"auto", NicKind::kAuto},
-                                                  {"mlx5", NicKind::kMlx5},
-                                                  {"soft", NicKind::kSoft},
-                                                  {"ofi", NicKind::kOfi},
-                                                  {"none", NicKind::kNone}};
-  for (const auto& [word, nic] : nics) {
-    CHECK(parse({{"GSHMEM_NIC", word}}).nic == nic);
-    CHECK(word_of(nic) == word);
-  }
-  // Enumerators with values of their own, in another order than that of the words.
-  CHECK(parse({}).qp_map == abi::QueueMap::kBlock);
-  CHECK(Config{}.qp_map == abi::QueueMap::kBlock);
-  CHECK(parse({{"GSHMEM_QP_MAP", "pe"}}).qp_map == abi::QueueMap::kPe);
-  CHECK(word_of(abi::QueueMap::kSm) == "sm");
-  CHECK(error_of("GSHMEM_QP_MAP", "queue") ==
-        "GSHMEM_QP_MAP=\"queue\": expected one of block warp sm pe");
-  const std::pair<const char*, LogLevel> levels[] = {{"none", LogLevel::kNone},
-                                                     {"error", LogLevel::kError},
-                                                     {"warn", LogLevel::kWarn},
-                                                     {"info", LogLevel::kInfo},
-                                                     {"debug", LogLevel::kDebug}};
-  for (const auto& [word, level] : levels) CHECK(parse({{"GSHMEM_LOG", word}}).log_level == level);
-}
-
 /// What is said about three PEs, of which the last has `name` set to `text`.
 std::string difference(const std::string& name, const std::string& text) {
   std::vector<std::uint64_t> all;
@@ -301,19 +256,6 @@ TEST_CASE("what_differs_between_pes_is_named_with_both_values_and_pes") {
   CHECK(difference("GSHMEM_QP_DEPTH", "64") == "");
 }
 
-TEST_CASE("strings_are_taken_as_they_are") {
-  CHECK(parse({{"GSHMEM_UID_ADDRESS", " [::1]:5 \xc3\xa4 "}}).uid_address == " [::1]:5 \xc3\xa4 ");
-  CHECK(parse({{"GSHMEM_LOG_FILE", ""}}).log_file.empty());
-}
-
-TEST_CASE("huge_values_are_shortened_in_the_error") {
-  const std::string what = error_of("GSHMEM_TIMEOUT", std::string(100'000, 'x'));
-  CHECK(what.size() < 400);
-  const std::string shown = "GSHMEM_TIMEOUT=\"" + std::string(200, 'x');
-  CHECK(what.starts_with(shown + "...\": expected seconds"));
-  CHECK(error_of("GSHMEM_TIMEOUT", std::string(200, 'x')).starts_with(shown + "\": expected"));
-}
-
 TEST_CASE("environment_is_read") {
   REQUIRE(setenv("GSHMEM_UID_SIZE", "17", 1) == 0);
   CHECK(Config::from_env().uid_size == 17);
@@ -328,44 +270,6 @@ TEST_CASE("environment_is_read") {
   REQUIRE(setenv("GSHMEM_UID_SIZE", "seventeen", 1) == 0);
   CHECK_THROWS_AS(Config::from_env(), Error);
   REQUIRE(unsetenv("GSHMEM_UID_SIZE") == 0);
-}
-
-TEST_CASE("where_values_are_bad_the_first_error_is_kept_and_defaults_are_taken") {
-  Values values{{"GSHMEM_DEVICE", "tpu"}, {"GSHMEM_UID_RANK", "x"}, {"GSHMEM_UID_SIZE", "3"}};
-  std::optional<Error> bad;
-  const Config config = Config::from(find_value, &values, &bad);
-  REQUIRE(bad);
-  CHECK(std::string(bad->what()).starts_with("GSHMEM_DEVICE=\"tpu\""));
-  CHECK(config.device == DeviceChoice::kAuto);
-  CHECK(config.uid_rank == -1);
-  CHECK(config.uid_size == 3);
-}
-
-TEST_CASE("a_default_for_other_libraries_leaves_what_is_set") {
-  REQUIRE(setenv("GSHMEM_TEST_DEFAULT", "set", 1) == 0);
-  env_set_default("GSHMEM_TEST_DEFAULT", "default");
-  CHECK(env_lookup("GSHMEM_TEST_DEFAULT") == std::string("set"));
-  REQUIRE(unsetenv("GSHMEM_TEST_DEFAULT") == 0);
-  env_set_default("GSHMEM_TEST_DEFAULT", "default");
-  CHECK(env_lookup("GSHMEM_TEST_DEFAULT") == std::string("default"));
-  REQUIRE(unsetenv("GSHMEM_TEST_DEFAULT") == 0);
-}
-
-TEST_CASE("entries_show_value_origin_and_help_of_every_variable") {
-  Values values = {{"GSHMEM_TIMEOUT", "abc"}};
-  std::set<std::string> names;
-  for (const ConfigEntry& entry : config_entries(find_value, &values)) {
-    CAPTURE(entry.name);
-    CHECK(names.insert(entry.name).second);
-    CHECK_FALSE(entry.help.empty());
-    CHECK_FALSE(entry.accepted.empty());
-    const bool is_set = entry.name == "GSHMEM_TIMEOUT";
-    CHECK(entry.set_by == (is_set ? entry.name : ""));
-    CHECK(entry.value == (is_set ? "abc" : entry.default_value));
-    if (entry.name == "GSHMEM_NIC") CHECK(entry.same_on_all_pes);
-    if (entry.name == "GSHMEM_QP_DEPTH") CHECK_FALSE(entry.same_on_all_pes);
-  }
-  CHECK(names.count("GSHMEM_LOG") == 1);
 }
 
 TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
@@ -403,34 +307,6 @@ TEST_CASE("variables_of_nvshmem_count_where_ours_are_not_set") {
   }
 }
 
-// Of every row of the table, so that none outlives what it stands for.
-TEST_CASE("every_value_of_nvshmem_s_that_is_translated_is_one_of_ours") {
-  const std::vector<std::array<std::string, 3>> rows = {
-#define GSHMEM_TWIN(theirs, ours, words) {"NVSHMEM_" #theirs, "GSHMEM_" #ours, words},
-#include "host/base/nvshmem_variables.def"
-  };
-  for (const auto& [theirs, ours, words] : rows) {
-    CAPTURE(theirs);
-    Values none;
-    const auto entries = config_entries(find_value, &none);
-    CHECK(std::any_of(entries.begin(), entries.end(),
-                      [name = ours](const ConfigEntry& e) { return e.name == name; }));
-    std::istringstream text(words);
-    for (std::string word; text >> word;) {
-      Values values{{theirs, word.substr(0, word.find('='))}};
-      CHECK(config_unused_twins(find_value, &values).empty());
-      bool seen = false;
-      for (const ConfigEntry& entry : config_entries(find_value, &values)) {
-        if (entry.name != ours) continue;
-        seen = true;
-        CHECK(entry.set_by == theirs);
-        CHECK(entry.value == word.substr(word.find('=') + 1));
-      }
-      CHECK(seen);
-    }
-  }
-}
-
 TEST_CASE("a_secret_is_not_shown") {
   Values values{{"GSHMEM_UID_SECRET", "correct horse"}, {"GSHMEM_UID_SIZE", "2"}};
   for (const ConfigEntry& entry : config_entries(find_value, &values)) {
@@ -442,13 +318,6 @@ TEST_CASE("a_secret_is_not_shown") {
   for (const ConfigEntry& entry : config_entries(find_value, &values)) {
     if (entry.name == "GSHMEM_UID_SECRET") CHECK(entry.value.empty());
   }
-}
-
-TEST_CASE("known_and_foreign_names_are_left_alone") {
-  Values none;
-  Names names = {"PATH", "", "GSHMEM", "gshmem_timeout", "XGSHMEM_TIMEOT", "GSHMEM_TEST_ANYTHING"};
-  for (const ConfigEntry& entry : config_entries(find_value, &none)) names.push_back(entry.name);
-  CHECK(config_unknown_names(names).empty());
 }
 
 TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
@@ -482,25 +351,6 @@ TEST_CASE("unknown_names_suggest_the_nearest_when_it_is_near") {
     CHECK(config_unknown_names({name}) ==
           Names{std::string(name) + " is not a variable of gshmem; " + question});
   }
-}
-
-TEST_CASE("unknown_names_of_the_environment_are_warned_of_once") {
-  REQUIRE(setenv("GSHMEM_TIMEOT", "5", 1) == 0);
-  REQUIRE(setenv("NVSHMEM_QP_DEPTH", "8", 1) == 0);
-  test::StderrCapture capture;
-  log_configure(LogLevel::kWarn, "");
-  config_warn_unknown();
-  config_warn_unknown();
-  int seen = 0, left_alone = 0;
-  for (const std::string& line : capture.writes()) {
-    seen += line ==
-            "gshmem[-] WARN: GSHMEM_TIMEOT is not a variable of gshmem; did you mean "
-            "GSHMEM_TIMEOUT?\n";
-    left_alone += line.find("NVSHMEM_QP_DEPTH=\"8\" is left alone") != std::string::npos ? 1 : 0;
-  }
-  CHECK(seen == 1);
-  CHECK(left_alone == 1);
-  for (const char* name : {"GSHMEM_TIMEOT", "NVSHMEM_QP_DEPTH"}) REQUIRE(unsetenv(name) == 0);
 }
 
 }  // namespace

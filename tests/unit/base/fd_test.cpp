@@ -80,69 +80,6 @@ TEST_CASE("what_a_child_opens_by_the_same_number_is_its_own") {
         }) == 0);
 }
 
-TEST_CASE("descriptor_0_is_one_as_all_others_are") {
-  CHECK(in_fork([] {
-          ::close(STDIN_FILENO);
-          {
-            const Fd first(open_nothing());
-            if (!first || first.get() != 0) return 1;
-            if (in_fork([] { return is_open(0) ? 1 : 0; }) != 0 || !is_open(0)) return 2;
-          }
-          return is_open(0) ? 3 : 0;
-        }) == 0);
-}
-
-TEST_CASE("what_was_given_up_or_was_never_held_stays_open_in_a_child") {
-  Fd held(open_nothing());
-  const int given_up = held.release(), never = open_nothing();
-  int closed = -1;
-  {
-    const Fd gone(open_nothing());
-    closed = gone.get();
-  }
-  CHECK(open_nothing() == closed);  // somebody else's by now
-  CHECK(in_fork([&] { return is_open(given_up) && is_open(never) && is_open(closed) ? 0 : 1; }) ==
-        0);
-  // A child of a child finds what that has not held, whatever the parent had held.
-  CHECK(in_fork([&] {
-          (void)::dup2(never, STDIN_FILENO);
-          return in_fork([] { return is_open(STDIN_FILENO) ? 0 : 1; });
-        }) == 0);
-  for (const int fd : {given_up, never, closed}) ::close(fd);
-}
-
-TEST_CASE("numbers_that_are_not_kept_track_of_change_nothing_about_others") {
-  constexpr int kTracked =
-      1 << 20;  // what the kernel gives a process, unless an administrator asks
-  const int never = open_nothing();
-  CHECK(in_fork([&] {
-          const Fd own(open_nothing());
-          for (int fd = kTracked; fd < kTracked + 64; ++fd) close_in_children(fd);
-          for (int fd = kTracked; fd < kTracked + 64; ++fd) keep_in_children(fd);
-          for (const int fd : {-1, -64, -1'000'000}) {
-            close_in_children(fd);
-            keep_in_children(fd);
-          }
-          const int number = own.get();
-          return in_fork([&] { return !is_open(number) && is_open(never) ? 0 : 1; });
-        }) == 0);
-  ::close(never);
-}
-
-TEST_CASE("last_number_that_is_kept_track_of_is_closed_in_a_child") {
-  CHECK(in_fork([] {
-          rlimit limit{};
-          ::getrlimit(RLIMIT_NOFILE, &limit);
-          limit.rlim_cur = limit.rlim_max;
-          ::setrlimit(RLIMIT_NOFILE, &limit);
-          const int number = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - 1;
-          const Fd low(open_nothing());
-          const Fd last(::fcntl(low.get(), F_DUPFD_CLOEXEC, number));
-          if (last.get() != number) return 1;
-          return in_fork([&] { return is_open(number) ? 1 : 0; }) == 0 && is_open(number) ? 0 : 2;
-        }) == 0);
-}
-
 namespace {
 
 std::mutex guarded_mutex;
@@ -171,22 +108,6 @@ TEST_CASE("mutex_is_free_in_a_child_and_what_it_guards_is_whole") {
   CHECK(seen_in_child == -1);
   over = true;
   other.join();
-}
-
-TEST_CASE("more_mutexes_than_there_is_room_for_are_an_error") {
-  CHECK(in_fork([] {  // they stay
-          static std::mutex many[17];
-          int held = 0;
-          try {
-            for (std::mutex& mutex : many) {
-              hold_over_forks(mutex);
-              ++held;
-            }
-          } catch (const Error& error) {
-            return error.code() == GSHMEMX_ERROR_INTERNAL && held >= 12 ? 0 : 1;  // a few are held
-          }
-          return 2;
-        }) == 0);
 }
 
 TEST_CASE("a_child_maps_segments_though_another_thread_was_about_it") {

@@ -2,7 +2,7 @@
 
 #include "host/base/fd.h"
 #include "host/base/log.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "tests/unit/base/gdr_fixture.h"
 
 #include <catch2/catch.hpp>
@@ -53,18 +53,6 @@ std::size_t warnings(StderrCapture& capture) {
       }));
 }
 
-TEST_CASE("library_is_found_by_its_name_where_the_loader_looks") {
-  const char* path = std::getenv("LD_LIBRARY_PATH");
-  if (path == nullptr || std::string(path).find("gdr_double") == std::string::npos) {
-    std::puts("skipped: LD_LIBRARY_PATH does not lead to the double, as under ctest");
-    return;
-  }
-  const Gdr gdr;
-  { const auto mapping = map_gpu_memory(Switch::kOn, gdr.allocate(kBytes), kBytes); }
-  CHECK(gdr->mapped == 1);
-  CHECK(gdr.clean());
-}
-
 TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
@@ -78,13 +66,6 @@ TEST_CASE("mapping_is_used_where_there_is_one_and_leaves_nothing_pinned") {
   }
   CHECK(gdr->mapped == 2);
   CHECK(gdr.clean());
-}
-
-TEST_CASE("off_does_not_even_load_the_library") {
-  const Gdr gdr;
-  CHECK(map(Switch::kOff, gdr.allocate(kBytes)) == nullptr);
-  CHECK(map_gpu_memory(Switch::kOff, nullptr, 0, "libgdrapi_of_nowhere.so.2") == nullptr);
-  CHECK(gdr->opened == 0);
 }
 
 TEST_CASE("all_sizes_and_alignments_are_written_and_read_by_the_mapping_alone") {
@@ -157,57 +138,6 @@ TEST_CASE("what_was_written_is_settled_by_a_read_at_any_place") {
   }
 }
 
-TEST_CASE("memory_within_a_larger_page_is_found_behind_its_begin") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(4 << 20);
-  gdr->page = 2 << 20;
-  const auto mapping = map(Switch::kOn, gpu + 3 * gdr::kPageBytes);
-  const std::uint32_t value = 0x01020304;
-  mapping->write(12, &value, 4);
-  CHECK(std::memcmp(gpu + 3 * gdr::kPageBytes + 12, &value, 4) == 0);
-  mapping->write(kBytes - 5, "abcde", 5);
-  CHECK(std::memcmp(gpu + 3 * gdr::kPageBytes + kBytes - 5, "abcde", 5) == 0);
-  CHECK(gdr->violations.empty());
-}
-
-TEST_CASE("less_than_was_to_be_pinned_is_an_error") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(4 << 20);
-  gdr->page = 2 << 20;
-  const std::uint64_t before = 3 * gdr::kPageBytes;
-  gdr->pins_less = (2 << 20) - before - kBytes;  // up to the last byte
-  CHECK(map(Switch::kOn, gpu + before) != nullptr);
-  const std::string pinned = strprintf("gdr_pin_buffer of %lu bytes at %p pinned ", kBytes,
-                                       static_cast<void*>(gpu + before));
-  const auto pinned_at = [&](std::uint64_t bytes, const std::uint8_t* at) {
-    return pinned + strprintf("%lu at %p", bytes, static_cast<const void*>(at));
-  };
-  ++gdr->pins_less;
-  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + before); }),
-             Catch::Contains(pinned_at(before + kBytes - 1, gpu)));
-  gdr->pins_less = 0;
-  gdr->pins_later = before + 1;
-  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + before); }),
-             Catch::Contains(pinned_at(2 << 20, gpu + before + 1)));
-  CHECK(gdr.clean());
-}
-
-TEST_CASE("holds_says_what_lies_inside") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map(Switch::kOn, gpu);
-  std::uint64_t offset = 0;
-  CHECK(mapping->holds(gpu + 24, 8, &offset));
-  CHECK(offset == 24);
-  CHECK(mapping->holds(gpu, kBytes, &offset));
-  CHECK(offset == 0);
-  CHECK(mapping->holds(gpu + kBytes - 8, 8, &offset));
-  CHECK_FALSE(mapping->holds(gpu + kBytes - 7, 8, &offset));
-  CHECK_FALSE(mapping->holds(gpu - 1, 1, &offset));
-  CHECK_FALSE(mapping->holds(nullptr, 8, &offset));
-  CHECK_FALSE(mapping->holds(gpu, kBytes + 1, &offset));
-}
-
 TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
@@ -235,11 +165,6 @@ TEST_CASE("absence_is_silent_under_auto_and_an_error_under_on") {
   CHECK(gdr.clean());
 }
 
-TEST_CASE("library_that_is_too_old_is_named_with_what_it_lacks") {
-  CHECK_THAT(message([] { (void)map_gpu_memory(Switch::kOn, nullptr, kBytes, "libm.so.6"); }),
-             Catch::Contains("libm.so.6 has no symbol gdr_open"));
-}
-
 TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_came_before") {
   const Gdr gdr;
   std::uint8_t* const gpu = gdr.allocate(kBytes);
@@ -260,71 +185,6 @@ TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_ca
   each(gdr->map_error, EAGAIN, "gdr_map");
   CHECK(warnings(capture) == 1);
   CHECK(map(Switch::kAuto, gpu) != nullptr);
-}
-
-TEST_CASE("copies_that_fail_are_errors_with_place_and_code") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map(Switch::kOn, gpu);
-  gdr->copy_error = EIO;
-  char bytes[3] = {};
-  const void* const at = gpu + 8;
-  CHECK_THAT(message([&] { mapping->write(8, bytes, 3); }),
-             Catch::Contains(strprintf("gdr_copy_to_mapping of 3 bytes at %p: error 5", at)));
-  CHECK_THAT(message([&] { mapping->read(8, bytes, 3); }),
-             Catch::Contains(strprintf("gdr_copy_from_mapping of 3 bytes at %p: error 5", at)));
-  mapping->write(8, bytes, 0);  // no bytes are no copy
-  mapping->read(8, bytes, 0);
-}
-
-TEST_CASE("part_of_a_page_is_refused_before_anything_is_pinned") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(kBytes);
-  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu + 4096, gdr::kPageBytes); }),
-             Catch::Contains("64 KiB"));
-  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu, gdr::kPageBytes + 1); }),
-             Catch::Contains("64 KiB"));
-  CHECK_THAT(message([&] { (void)map(Switch::kOn, gpu, 0); }), Catch::Contains("64 KiB"));
-  CHECK(gdr->opened == 0);
-}
-
-TEST_CASE("failure_of_the_end_is_a_warning_and_the_rest_is_undone") {
-  const Gdr gdr;
-  StderrCapture capture;
-  auto mapping = map(Switch::kOn, gdr.allocate(kBytes));
-  gdr->unmap_error = EINVAL;
-  mapping.reset();
-  const std::vector<std::string> lines = capture.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("gdr_unmap: error 22"));
-  CHECK(gdr.clean());
-}
-
-TEST_CASE("threads_use_a_mapping_together") {
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map(Switch::kOn, gpu);
-  constexpr int kThreads = 4, kRounds = 500;
-  constexpr std::uint64_t kShare = kBytes / kThreads;
-  std::vector<int> wrong(kThreads);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      const std::uint64_t at = static_cast<std::uint64_t>(t) * kShare;
-      std::vector<std::uint8_t> data(333), back(333);
-      for (int round = 0; round < kRounds; ++round) {
-        std::fill(data.begin(), data.end(), static_cast<std::uint8_t>(round + t));
-        mapping->write(at + 8, data.data(), data.size());
-        mapping->read(at + 8, back.data(), back.size());
-        const std::uint64_t flag = static_cast<std::uint64_t>(round);
-        mapping->write(at, &flag, sizeof(flag));
-        if (back != data || mapping->load(at, 8) != flag) ++wrong[static_cast<std::size_t>(t)];
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == std::vector<int>(kThreads, 0));
-  CHECK(gdr->violations.empty());
 }
 
 TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {

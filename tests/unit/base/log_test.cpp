@@ -1,7 +1,7 @@
 #include "host/base/log.h"
 
 #include "host/base/error.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -56,16 +56,6 @@ Lines lines_of(const std::string& file) {
   return lines;
 }
 
-std::string error_of_configure(const std::string& file) {
-  try {
-    log_configure(LogLevel::kDebug, file);
-  } catch (const Error& error) {
-    CHECK(error.code() == GSHMEMX_ERROR_CONFIG);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_CASE("line_has_pe_level_and_text_in_one_write") {
   StderrCapture capture;
   log_configure(LogLevel::kDebug, "");
@@ -101,14 +91,6 @@ TEST_CASE("level_selects_what_is_written") {
   log_configure(LogLevel::kWarn, "");
 }
 
-TEST_CASE("arguments_of_a_disabled_line_are_not_evaluated") {
-  int evaluated = 0;
-  log_configure(LogLevel::kError, "");
-  GSHMEM_DEBUG("%d", ++evaluated);
-  log_configure(LogLevel::kWarn, "");
-  CHECK(evaluated == 0);
-}
-
 TEST_CASE("long_text_is_cut_to_one_atomic_write") {
   StderrCapture capture;
   // The longest text that fits: 4096 bytes less "gshmem[-] WARN: " and the newline, and one less.
@@ -124,103 +106,10 @@ TEST_CASE("long_text_is_cut_to_one_atomic_write") {
   CHECK(lines[2].ends_with("ccc... (12 similar lines dropped)\n"));
 }
 
-TEST_CASE("text_that_cannot_be_written_leaves_a_line_without_it") {
-  StderrCapture capture;
-  const wchar_t none[] = {static_cast<wchar_t>(0x7fffffff), 0};  // no character of any locale
-  log_line(LogLevel::kError, "a %ls", none);
-  CHECK(capture.writes() == Lines{"gshmem[-] ERROR: \n"});
-}
-
 TEST_CASE("control_characters_cannot_forge_a_line") {
   StderrCapture capture;
   GSHMEM_WARN("a\ngshmem[0] ERROR: b\r\x1b[31m\x7f \xc3\xa4");
   CHECK(capture.writes() == Lines{"gshmem[-] WARN: a gshmem[0] ERROR: b  [31m  \xc3\xa4\n"});
-}
-
-TEST_CASE("log_line_keeps_errno") {
-  TempFolder folder;
-  for (const std::string& file : {folder.file("log"), std::string("/dev/full")}) {
-    log_configure(LogLevel::kWarn, file);
-    errno = ERANGE;
-    GSHMEM_WARN("%m");
-    CHECK(errno == ERANGE);
-  }
-}
-
-TEST_CASE("log_file_name_expands_host_and_process") {
-  TempFolder folder;
-  char host[256] = {};
-  REQUIRE(gethostname(host, sizeof(host) - 1) == 0);
-  log_configure(LogLevel::kWarn, folder.file("a-%h-%p-%%.log"));
-  GSHMEM_WARN("here");
-  const std::string name = std::string("a-") + host + "-" + std::to_string(getpid()) + "-%.log";
-  CHECK(lines_of(folder.file(name.c_str())) == Lines{"gshmem[-] WARN: here"});
-}
-
-TEST_CASE("a_host_with_a_long_name_is_in_the_name_of_the_log_file") {
-  TempFolder folder;
-  const std::string name(HOST_NAME_MAX, 'h');
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::unshare(CLONE_NEWUTS) != 0) ::_exit(0);  // not allowed here
-    if (::sethostname(name.data(), name.size()) != 0) ::_exit(1);
-    try {
-      log_configure(LogLevel::kWarn, folder.file("%h"));
-    } catch (const Error&) {
-      ::_exit(2);
-    }
-    ::_exit(std::filesystem::exists(folder.file(name.c_str())) ? 0 : 3);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
-}
-
-/// Descriptors of this process that have the file open, and those of them that programs which it
-/// executes have, too.
-struct Holders {
-  int all = 0, inherited = 0;
-};
-Holders holders_of(const std::string& file) {
-  Holders holders;
-  std::error_code gone;  // that of the iterator itself
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    if (std::filesystem::read_symlink(entry.path(), gone) != file) continue;
-    ++holders.all;
-    const int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
-    holders.inherited += (flags & FD_CLOEXEC) == 0 ? 1 : 0;
-  }
-  return holders;
-}
-
-TEST_CASE("log_file_has_one_descriptor_that_no_other_program_inherits") {
-  TempFolder folder;
-  const mode_t mask = ::umask(022);
-  for (const char* name : {"a", "b", "c"}) {
-    log_configure(LogLevel::kWarn, folder.file(name));
-    const Holders holders = holders_of(folder.file(name));
-    CHECK(holders.all == 1);
-    CHECK(holders.inherited == 0);
-    struct stat made {};
-    REQUIRE(::stat(folder.file(name).c_str(), &made) == 0);
-    CHECK((made.st_mode & 07777) == 0644);
-  }
-  CHECK(holders_of(folder.file("a")).all == 0);
-  ::umask(mask);
-}
-
-TEST_CASE("descriptor_0_may_be_that_of_the_log_file") {
-  TempFolder folder;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(STDIN_FILENO);
-    for (const char* name : {"a", "b"}) log_configure(LogLevel::kWarn, folder.file(name));
-    ::_exit(holders_of(folder.file("a")).all * 10 + holders_of(folder.file("b")).all);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 1);
 }
 
 TEST_CASE("a_child_configures_the_log_though_another_thread_was_about_it") {
@@ -260,20 +149,6 @@ TEST_CASE("log_file_is_appended_to_and_stderr_comes_back") {
   CHECK(lines_of(folder.file("a")) == Lines{"gshmem[-] WARN: 1", "gshmem[-] WARN: 3"});
   CHECK(lines_of(folder.file("b")) == Lines{"gshmem[-] WARN: 2"});
   CHECK(capture.writes() == Lines{"gshmem[-] WARN: 4\n"});
-}
-
-TEST_CASE("bad_log_file_is_a_config_error_and_changes_nothing") {
-  TempFolder folder;
-  const std::string kept = folder.file("kept");
-  log_configure(LogLevel::kWarn, kept);
-  const std::string missing = folder.file("no/such/folder");
-  CHECK(error_of_configure(missing) ==
-        "GSHMEM_LOG_FILE=\"" + missing + "\": open(" + missing + "): No such file or directory");
-  CHECK(error_of_configure("x%q").find("GSHMEM_LOG_FILE=\"x%q\": expected a file name") == 0);
-  CHECK(error_of_configure("x%").find("GSHMEM_LOG_FILE=\"x%\": expected a file name") == 0);
-  GSHMEM_WARN("still here");
-  GSHMEM_DEBUG("still off");
-  CHECK(lines_of(kept) == Lines{"gshmem[-] WARN: still here"});
 }
 
 TEST_CASE("lines_of_many_threads_never_mix_even_while_the_file_changes") {
@@ -325,49 +200,6 @@ TEST_CASE("rate_limit_passes_a_burst_then_one_line_per_second") {
   CHECK(dropped == 1);
   CHECK(passes(10000));
   CHECK(dropped == 0);
-}
-
-TEST_CASE("rate_limit_counts_every_line_of_every_thread") {
-  constexpr int kThreads = 4;
-  constexpr int kCalls = 10'000;
-  constexpr int kBurst = 100;
-  RateLimit limit(kBurst);
-  std::vector<int> passed(kThreads, 0);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&limit, &mine = passed[static_cast<std::size_t>(t)]] {
-      int dropped = 0;
-      for (int i = 0; i < kCalls; ++i) mine += limit.allow(500, &dropped) ? 1 : 0;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  int total = 0;
-  for (const int mine : passed) total += mine;
-  CHECK(total == kBurst);
-  int dropped = 0;
-  CHECK(limit.allow(1500, &dropped));
-  CHECK(dropped == kThreads * kCalls - kBurst);
-}
-
-TEST_CASE("limited_log_line_drops_after_its_burst") {
-  StderrCapture capture;
-  for (int i = 0; i < 50; ++i) GSHMEM_LOG_LIMITED(LogLevel::kWarn, "line %d", i);
-  const Lines lines = capture.writes();
-  // A stall of a second in the loop lets further lines pass, so that the count has no upper bound.
-  REQUIRE(lines.size() >= kLogBurst);
-  CHECK(lines.size() < 50);
-  CHECK(lines[0] == "gshmem[-] WARN: line 0\n");
-  CHECK(lines[kLogBurst - 1] == "gshmem[-] WARN: line " + std::to_string(kLogBurst - 1) + "\n");
-}
-
-TEST_CASE("line_after_drops_says_how_many") {
-  StderrCapture capture;
-  log_line_after_drops(LogLevel::kWarn, 0, "none");
-  log_line_after_drops(LogLevel::kWarn, 1, "one");
-  log_line_after_drops(LogLevel::kWarn, 3, "some");
-  CHECK(capture.writes() == Lines{"gshmem[-] WARN: none\n",
-                                  "gshmem[-] WARN: one (1 similar lines dropped)\n",
-                                  "gshmem[-] WARN: some (3 similar lines dropped)\n"});
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "host/runtime/fault.h"
 #include "host/runtime/pe.h"
 #include "tests/bootstrap/run_ranks.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 
@@ -142,25 +142,6 @@ TEST_CASE("a_fault_that_names_another_pe_waits_for_news_of_its_death") {
   INFO(ended.lines);
   CHECK(ended.how == "rank 0: exit 1\n");
   CHECK(times(ended.lines, "waited: 1\n") == 1);
-}
-
-TEST_CASE("news_after_the_first_are_said_and_are_no_faults") {
-  const Ended ended = end_of(abi::FaultPolicy::kReport, [](Pe& pe, Alone&) {
-    for (const auto event : {control::PeerEvent::kStopped, control::PeerEvent::kDied})
-      pe.faults().hear({.pe = 0, .event = event, .why = ": why", .status = 0});
-  });
-  INFO(ended.lines);
-  CHECK(ended.how.empty());
-  CHECK(times(ended.lines, "gshmem[0] ERROR: PE 0 ") == 1);
-  CHECK(times(ended.lines, "gshmem[0] INFO: PE 0 died") == 1);
-}
-
-TEST_CASE("a_job_may_be_ended_for_no_fault") {
-  const Ended ended =
-      end_of(abi::FaultPolicy::kAbort, [](Pe& pe, Alone&) { pe.faults().end_job(); });
-  INFO(ended.lines);
-  CHECK(ended.how == "rank 0: exit 1\n");
-  CHECK(times(ended.lines, "ERROR: stopped by a fault (ending the job: GSHMEM_FAULT=abort)") == 1);
 }
 
 TEST_CASE("a_fault_of_a_host_thread_is_left_to_that_one_and_one_of_a_kernel_ends_the_job") {

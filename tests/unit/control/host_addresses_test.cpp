@@ -84,11 +84,6 @@ const Interface kLo = interface("lo", "127.0.0.1", 8);
 
 }  // namespace
 
-TEST_CASE("addresses_of_one_host_keep_the_order_of_the_bootstrap") {
-  CHECK(ordered({{kLo, interface("docker0", "172.17.0.1", 16), interface("eth0", "10.0.0.1", 24)}},
-                0) == "10.0.0.1 172.17.0.1 127.0.0.1");
-}
-
 TEST_CASE("addresses_on_a_network_of_all_hosts_come_first") {
   const std::vector<std::vector<Interface>> hosts{
       {kLo, interface("alone0", "10.9.0.1", 24), interface("eth0", "10.77.0.1", 24)},
@@ -124,14 +119,6 @@ TEST_CASE("addresses_on_a_network_of_some_hosts_come_behind_those_of_all") {
                 1) == "10.2.0.2 10.1.0.2");
 }
 
-TEST_CASE("addresses_of_several_networks_follow_the_first_host") {
-  const std::vector<std::vector<Interface>> hosts{
-      {interface("eth0", "10.77.0.1", 24), interface("eth1", "10.78.0.1", 24)},
-      {interface("eth0", "10.78.0.2", 24), interface("eth1", "10.77.0.2", 24)}};
-  CHECK(ordered(hosts, 0) == "10.77.0.1 10.78.0.1");
-  CHECK(ordered(hosts, 1) == "10.77.0.2 10.78.0.2");
-}
-
 TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
   const std::vector<std::vector<Interface>> hosts{
       {interface("eth0", "10.77.0.1", 24), interface("eth0", "fd77::1", 64),
@@ -141,37 +128,6 @@ TEST_CASE("addresses_follow_the_interface_and_the_family_that_are_wanted") {
   CHECK(ordered(hosts, 0) == "10.77.0.1 fd77::1 10.9.0.1");
   CHECK(ordered(hosts, 1, config_with("eth1")) == "10.9.1.1 10.77.0.2 fd77::2");
   CHECK(ordered(hosts, 1, config_with("", AddressFamily::kIpv6)) == "fd77::2 10.77.0.2 10.9.1.1");
-}
-
-TEST_CASE("addresses_differ_in_network_by_any_bit_of_the_prefix") {
-  const auto host = [](const char* address, int bits) {
-    return std::vector<Interface>{interface("eth0", "10.1.0.1", 24),
-                                  interface("eth1", address, bits)};
-  };
-  // /23: 10.2.2.x and 10.2.3.x are one network, 10.2.4.x is another.
-  const std::vector<Interface> routed{interface("eth0", "10.3.0.1", 24),
-                                      interface("eth1", "10.2.3.9", 23)};
-  CHECK(ordered({host("10.2.2.1", 23), routed}, 0) == "10.2.2.1 10.1.0.1");
-  CHECK(ordered({host("10.2.4.1", 23), routed}, 0) == "10.1.0.1 10.2.4.1");
-  CHECK(ordered({host("10.2.2.1", 24), routed}, 0) == "10.1.0.1 10.2.2.1");
-  // The last bit of a prefix of whole bytes: were they one network, it would come first.
-  const std::vector<Interface> other{interface("eth0", "10.3.0.1", 24),
-                                     interface("eth1", "10.2.3.9", 24)};
-  CHECK(ordered({host("10.2.2.1", 24), other}, 0) == "10.1.0.1 10.2.2.1");
-}
-
-TEST_CASE("more_addresses_than_are_told_leave_the_wanted_ones") {
-  std::vector<Interface> interfaces;
-  for (int i = 0; i < 20; ++i)
-    interfaces.push_back(
-        interface(strprintf("eth%d", i).c_str(), strprintf("10.0.%d.1", i).c_str(), 24));
-  const Candidates candidates = candidates_of(interfaces, config_with("=eth19"));
-  CHECK(candidates.front().wanted);
-  CHECK(candidates.front().ip[2] == 19);
-  for (std::size_t i = 1; i < candidates.size(); ++i) {
-    CHECK(candidates[i].valid);
-    CHECK_FALSE(candidates[i].wanted);
-  }
 }
 
 TEST_CASE("hosts_learn_each_other_s_names_and_who_has_no_interface_says_so_afterwards") {

@@ -1,7 +1,7 @@
 #include "host/control/host_group.h"
 
 #include "tests/bootstrap/run_ranks.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <catch2/catch.hpp>
 #include <sched.h>
@@ -31,16 +31,6 @@ void check_place(const HostGroup& group, int node_rank, int node_size, int node,
 
 }  // namespace
 
-TEST_CASE("one_pe_is_a_host") {
-  const HostGroup group = group_hosts({"a"}, 0);
-  CHECK(group.pes == Pes{0});
-  CHECK(group.me() == 0);
-  CHECK(group.n_nodes() == 1);
-  CHECK(group.leaders == Pes{0});
-  CHECK(group.same_index == Pes{0});
-  check_place(group, 0, 1, 0, 1);
-}
-
 TEST_CASE("block_placement_fills_host_after_host") {
   const Hosts hosts{"a", "a", "a", "b", "b", "b"};
   for (int me = 0; me < 6; ++me) {
@@ -56,17 +46,6 @@ TEST_CASE("block_placement_fills_host_after_host") {
   }
 }
 
-TEST_CASE("cyclic_placement_deals_pes_out") {
-  const Hosts hosts{"a", "b", "c", "a", "b", "c", "a"};
-  const HostGroup group = group_hosts(hosts, 4);
-  CHECK(group.pes == Pes{1, 4});
-  CHECK(group.index == 1);
-  CHECK(group.leaders == Pes{0, 1, 2});
-  CHECK(group.same_index == Pes{3, 4, 5});
-  check_place(group, 1, 2, 1, 3);
-  check_place(group_hosts(hosts, 6), 2, 3, 0, 1);  // the only third PE of a host
-}
-
 TEST_CASE("irregular_placement_counts_only_hosts_that_have_the_index") {
   // Host b has one PE, so the second PEs of hosts a and c are neighbours in their team.
   const Hosts hosts{"a", "b", "c", "c", "a", "c"};
@@ -76,17 +55,6 @@ TEST_CASE("irregular_placement_counts_only_hosts_that_have_the_index") {
   CHECK(group.same_index == Pes{4, 3});
   check_place(group, 1, 3, 1, 2);
   check_place(group_hosts(hosts, 1), 0, 1, 1, 3);
-}
-
-TEST_CASE("every_pe_computes_the_same_hosts") {
-  const Hosts hosts{"x", "y", "x", "z", "y", "x"};
-  const HostGroup first = group_hosts(hosts, 0);
-  for (int me = 1; me < 6; ++me) {
-    const HostGroup group = group_hosts(hosts, me);
-    CHECK(group.node_of == first.node_of);
-    CHECK(group.leaders == first.leaders);
-    CHECK(group.hosts == first.hosts);
-  }
 }
 
 TEST_CASE("local_groups_are_hosts_or_parts_of_them") {
@@ -118,16 +86,6 @@ TEST_CASE("a_host_is_told_by_its_name") {
   char name[256] = "";
   REQUIRE(gethostname(name, sizeof(name) - 1) == 0);
   CHECK(host_identity().find(std::string(name) + " (boot ") == 0);
-}
-
-TEST_CASE("processes_of_other_users_are_on_another_host") {
-  only_as_root();
-  const std::string here = host_identity();
-  CHECK(gshmem::test::run_processes(2, [&](int rank) {
-          if (rank == 1 && setuid(54321) != 0) throw std::runtime_error("setuid");
-          const std::string mine = host_identity();
-          expect((mine == here) == (rank == 0), mine);
-        }) == "");
 }
 
 TEST_CASE("host_without_proc_is_warned_of") {

@@ -48,24 +48,7 @@ struct Pes {
   std::vector<control::Link> links;
 };
 
-ino_t file_of(const Fd& fd) {
-  struct stat file;
-  check_errno(::fstat(fd.get(), &file), "fstat");
-  return file.st_ino;
-}
-
 }  // namespace
-
-TEST_CASE("descriptor_0_is_passed_as_all_others_are") {
-  const Fd before(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  if (!before) return;  // it may be anybody's
-  Pes pes(2);
-  const Fd file = make_segment("gshmem-test", 1);
-  REQUIRE(::dup2(file.get(), STDIN_FILENO) == STDIN_FILENO);
-  (void)pes[0].from_root(STDIN_FILENO);
-  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
-  CHECK(::dup2(before.get(), STDIN_FILENO) == STDIN_FILENO);
-}
 
 TEST_CASE("sockets_between_pes_are_not_inherited_by_other_programs") {
   const auto inherited = [] {
@@ -78,54 +61,6 @@ TEST_CASE("sockets_between_pes_are_not_inherited_by_other_programs") {
   const Pes pes(2);
   CHECK(pes.links.size() == 2);
   CHECK(inherited() == before);
-}
-
-TEST_CASE("what_has_come_counts_though_there_is_a_reason_to_give_up_or_the_time_is_over") {
-  Pes pes(2, 0.05);
-  const Fd file = make_segment("gshmem-test", 1);
-  (void)pes[0].from_root(file.get());
-  pes[1].set_stopped([] { return std::string("PE 0 died"); });
-  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
-  // It comes while this PE looks for a reason, and that takes its time.
-  pes[1].set_stopped([&] {
-    (void)pes[0].from_root(file.get());
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    return std::string();
-  });
-  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
-}
-
-TEST_CASE("who_is_behind_waits_for_nothing_that_has_come_before") {
-  Pes pes(2);
-  const Fd file = make_segment("gshmem-test", 1);
-  std::promise<void> is_ahead;
-  pes[0].set_stopped([&, told = false]() mutable {
-    if (!std::exchange(told, true)) is_ahead.set_value();
-    return std::string();
-  });
-  std::thread first([&] {
-    (void)pes[0].from_root(file.get());
-    (void)pes[0].exchange(file.get());
-  });
-  is_ahead.get_future().wait();
-  int looks = 0;
-  pes[1].set_stopped([&] {
-    ++looks;
-    return std::string();
-  });
-  (void)pes[1].from_root(-1);  // takes both letters in
-  CHECK(pes[1].exchange(file.get()).size() == 2);
-  CHECK(looks == 0);
-  first.join();
-}
-
-TEST_CASE("a_pe_passes_one_letter_more_than_it_has_got") {
-  Pes pes(3);
-  const Fd file = make_segment("gshmem-test", 1);
-  for (std::size_t pe : {0u, 2u}) pes[pe].set_stopped([] { return std::string("enough"); });
-  CHECK_THROWS_WITH(pes[0].exchange(file.get()), "enough");
-  CHECK(file_of(pes[1].from_root(-1)) == file_of(file));
-  CHECK_THROWS_WITH(pes[2].from_root(-1), "enough");  // there is none for it
 }
 
 TEST_CASE("pes_of_another_process_than_the_first_are_a_chain") {

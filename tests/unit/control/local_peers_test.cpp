@@ -88,29 +88,6 @@ std::string run_pes(int size, double timeout_seconds,
 
 }  // namespace
 
-TEST_CASE("zero_seconds_are_no_end") {
-  CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          const int me = boot.rank();
-          expect(peers.gather({static_cast<char>(me)})[2][0] == 2, "gather");
-          const Fd mine = pipe_with(7);
-          expect(bool{peers.from_root(mine.get())}, "from_root");
-          expect(peers.exchange(mine.get()).size() == 3, "exchange");
-        }) == "");
-}
-
-TEST_CASE("children_of_a_process_that_has_had_peers_are_processes_of_their_own") {
-  control::LocalPeers before;
-  (void)before.open();
-  CHECK(run_pes(3, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap&) {
-          expect(!peers.is_one_process(), "each is a process");
-        }) == "");
-  auto boots = bootstrap::create_threads(3, 60);
-  CHECK(run_threads(3, [&](int rank) {
-          const LocalHost host(*boots[static_cast<std::size_t>(rank)], 60);
-          expect(host.local.is_one_process(), "and threads are not");
-        }) == "");
-}
-
 TEST_CASE("every_pe_gets_every_descriptor") {
   CHECK(run_pes(5, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
           // A pipe holds its number once, so each PE gives five.
@@ -124,36 +101,6 @@ TEST_CASE("every_pe_gets_every_descriptor") {
               expect(number_in(all[static_cast<std::size_t>(pe)]) == pe * 10 + round, "exchange");
             }
           }
-        }) == "");
-}
-
-TEST_CASE("pes_gather_what_a_letter_holds_and_no_more") {
-  constexpr std::size_t kMost = 4096;
-  CHECK(run_pes(3, 60 * kPatience, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          expect_error(GSHMEMX_ERROR_INTERNAL, "too many bytes for a letter",
-                       [&] { (void)peers.gather(std::vector<char>(kMost + 1)); });
-          const std::size_t sizes[] = {0, 77, kMost};
-          const auto of = [&](std::size_t pe) {
-            return std::vector<char>(sizes[pe], static_cast<char>('a' + pe));
-          };
-          const auto all = peers.gather(of(static_cast<std::size_t>(boot.rank())));
-          for (std::size_t pe = 0; pe < 3; ++pe) expect(all[pe] == of(pe), "every byte of each PE");
-        }) == "");
-}
-
-TEST_CASE("descriptors_under_way_stay_below_the_user_s_limit") {
-  constexpr int kPes = 16;
-  IdChannel channel;
-  CHECK(run_processes(kPes, [&](int rank) {
-          const auto boot = channel.join(rank, kPes, uid_config());
-          LocalHost peers(*boot, 60);
-          const Fd mine = pipe_with(rank);
-          // Root is above the limit. Not nobody: whatever else runs as that counts, too.
-          if (geteuid() == 0) check_errno(setuid(54321), "setuid");
-          leave_descriptors(kPes);
-          boot->barrier();
-          expect(peers.local.exchange(mine.get()).size() == kPes, "exchange");
-          boot->barrier();
         }) == "");
 }
 
@@ -177,35 +124,6 @@ TEST_CASE("pe_without_descriptors_says_so_at_once") {
         }) == "");
 }
 
-TEST_CASE("pe_without_descriptors_for_its_sockets_is_named_to_the_others") {
-  if (objects_need_descriptors()) return;
-  for (const int left : {0, 1, 2}) {  // none for its listener, its mailbox, its calls
-    IdChannel channel;
-    CHECK(run_processes(3, [&](int rank) {
-            const auto boot = channel.join(rank, 3, uid_config());
-            if (rank == 2) leave_descriptors(left);
-            expect_error(rank == 2 ? GSHMEMX_ERROR_SYSTEM : GSHMEMX_ERROR_PEER_FAILED,
-                         rank == 2  ? "socket: Too many open files"
-                         : left < 2 ? "PE 2 has no socket"
-                                    : "closed its connection",
-                         [&] { LocalHost(*boot, 60); });
-            boot->barrier();
-          }) == "");
-  }
-}
-
-TEST_CASE("pe_that_cannot_take_a_descriptor_says_so") {
-  if (objects_need_descriptors()) return;
-  CHECK(run_pes(2, 60, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          const Fd mine = pipe_with(0);
-          if (boot.rank() == 0) leave_descriptors(1);  // for its own
-          boot.barrier();
-          if (boot.rank() == 1) return (void)peers.exchange(mine.get());
-          expect_error(GSHMEMX_ERROR_SYSTEM, "no descriptor left for the segment of PE 1",
-                       [&] { (void)peers.exchange(mine.get()); });
-        }) == "");
-}
-
 TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
   CHECK(run_pes(3, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
           if (boot.rank() == 0) {
@@ -216,29 +134,6 @@ TEST_CASE("pe_that_hangs_up_ends_the_wait_of_the_others") {
           }
           expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
                        [&] { (void)peers.exchange(STDIN_FILENO); });
-        }) == "");
-}
-
-TEST_CASE("pe_that_was_heard_hanging_up_before_is_not_waited_for") {
-  CHECK(run_pes(2, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          const bool first = boot.rank() == 0;
-          if (first) (void)peers.from_root(STDIN_FILENO);
-          if (first) peers.hang_up();
-          boot.barrier();
-          if (first) return;
-          (void)peers.from_root(-1);  // takes both letters in
-          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0",
-                       [&] { (void)peers.exchange(STDIN_FILENO); });
-        }) == "");
-}
-
-TEST_CASE("signals_do_not_end_the_wait_for_a_segment") {
-  CHECK(run_pes(2, 0.2, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          if (boot.rank() == 0) return;
-          get_signals();
-          const std::string why = "timed out waiting for the segment of PE 0";
-          expect_error(GSHMEMX_ERROR_TIMEOUT, why, [&] { (void)peers.exchange(STDIN_FILENO); });
-          expect_error(GSHMEMX_ERROR_TIMEOUT, why, [&] { (void)peers.from_root(-1); });
         }) == "");
 }
 
@@ -297,26 +192,6 @@ std::string letter_of(std::int32_t index, const std::string& content) {
 }
 
 }  // namespace
-
-TEST_CASE("a_byte_that_is_no_greeting_holds_up_nobody") {
-  IdChannel channel;
-  CHECK(run_processes(2, [&](int rank) {
-          const auto boot = channel.join(rank, 2, uid_config());
-          const control::HostGroup group = one_host(2, rank);
-          control::LocalPeers local;
-          const auto contacts = allgather(*boot, local.open());
-          Fd stranger;
-          if (rank == 1) {  // calls before the PE itself does
-            const Address address(socket_name(contacts[0]));
-            stranger = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-            check_errno(::connect(stranger.get(), address.get(), address.length), "connect");
-            check_errno(::send(stranger.get(), "h", 1, 0), "send");
-          }
-          const auto links = local.connect(group, contacts, 20 * kPatience);
-          expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
-          boot->barrier();
-        }) == "");
-}
 
 TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
   IdChannel channel;
@@ -384,35 +259,6 @@ TEST_CASE("letters_of_strangers_are_dropped") {
         }) == "");
 }
 
-TEST_CASE("a_reason_to_give_up_ends_the_wait_for_a_segment") {
-  CHECK(run_pes(2, 0, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          if (boot.rank() == 1) return;
-          peers.set_stopped([] { return std::string("PE 1 died"); });
-          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 1 died",
-                       [&] { (void)peers.exchange(STDIN_FILENO); });
-        }) == "");
-}
-
-TEST_CASE("letters_that_find_a_mailbox_full_come_later_or_are_a_timeout") {
-  const bool in_time = GENERATE(true, false);
-  constexpr int kLetters = 600;  // more than a mailbox holds
-  CHECK(run_pes(2, in_time ? 20.0 * kPatience : 0.05,
-                [&](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-                  if (boot.rank() == 0) {
-                    const auto send = [&] {
-                      for (int i = 0; i < kLetters; ++i) (void)peers.from_root(STDIN_FILENO);
-                    };
-                    if (in_time) return send();
-                    return expect_error(GSHMEMX_ERROR_TIMEOUT,
-                                        "timed out passing a segment to PE 1: too many", send);
-                  }
-                  if (!in_time) return;
-                  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-                  for (int i = 0; i < kLetters; ++i)
-                    expect(bool{peers.from_root(-1)}, "every descriptor");
-                }) == "");
-}
-
 TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_the_system_says") {
   constexpr int kPes = 3;
   using Pes = std::vector<int>;
@@ -450,57 +296,3 @@ TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_th
         }) == "");
 }
 
-TEST_CASE("a_pe_that_is_no_more_gets_no_letter_and_nobody_waits_for_it") {
-  IdChannel channel;
-  CHECK(run_processes(2, [&](int rank) {
-          const auto boot = channel.join(rank, 2, uid_config());
-          std::optional<LocalHost> host(std::in_place, *boot, 1);
-          if (rank == 1) host.reset();
-          boot->barrier();
-          if (rank == 0) {
-            expect_error(GSHMEMX_ERROR_PEER_FAILED,
-                         "cannot pass a segment to PE 1: Connection refused",
-                         [&] { (void)host->local.exchange(STDIN_FILENO); });
-          }
-          boot->barrier();
-        }) == "");
-}
-
-namespace {
-
-double seconds_of(clockid_t clock) {
-  timespec time{};
-  check_errno(clock_gettime(clock, &time), "clock_gettime");
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-/// `wait` sleeps most of its time.
-void expect_sleep(const std::function<void()>& wait) {
-  const double begin = seconds_of(CLOCK_MONOTONIC), used = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-  wait();
-  const double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - used;
-  const double took = seconds_of(CLOCK_MONOTONIC) - begin;
-  expect(cpu < took / 5, strprintf("%g s of a processor in %g s", cpu, took));
-}
-
-}  // namespace
-
-TEST_CASE("who_finds_a_mailbox_full_sleeps_until_there_is_room_or_it_gives_up") {
-  CHECK(run_pes(2, 0.05, [](control::LocalPeers& peers, bootstrap::Bootstrap& boot) {
-          if (boot.rank() == 0) {
-            const auto fill = [&] {
-              for (;;) (void)peers.from_root(STDIN_FILENO);
-            };
-            const auto full = [&] { expect_error(GSHMEMX_ERROR_TIMEOUT, "too many", fill); };
-            full();
-            expect_sleep(full);
-            boot.barrier();
-            return expect_sleep([&] { peers.hang_up(); });
-          }
-          boot.barrier();
-          std::this_thread::sleep_for(std::chrono::milliseconds(30));
-          expect_error(GSHMEMX_ERROR_PEER_FAILED, "PE 0 closed its connection", [&] {
-            for (;;) (void)peers.from_root(-1);
-          });
-        }) == "");
-}

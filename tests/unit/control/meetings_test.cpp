@@ -162,38 +162,6 @@ TEST_CASE("a_meeting_that_cannot_be_is_an_error_of_all_who_come") {
         "call: argument pe_idx_in_team = 1 is that of PE 1 and of PE 2");
 }
 
-TEST_CASE("a_pe_is_in_a_meeting_once") {
-  World world({0.3, 0});
-  const std::uint64_t id = world[1].make_id();
-  auto waits = world.meet(0, {id, 2, 0});
-  REQUIRE(waits.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
-  CHECK(world.meet(0, {id, 2, 1}).get() ==
-        strprintf("call: another thread of this PE is in it with unique id 0x%lx", id));
-  CHECK(waits.get() == "call: not all 2 members have come within GSHMEM_TIMEOUT=0.3 s");
-}
-
-TEST_CASE("who_gives_up_on_a_meeting_ends_it_for_the_others") {
-  World world({0, 0.1, 0});
-  const std::uint64_t id = world[0].make_id();
-  auto waits = world.meet(0, {id, 3, 0}), gives_up = world.meet(1, {id, 3, 1});
-  CHECK(gives_up.get() == "call: not all 3 members have come within GSHMEM_TIMEOUT=0.1 s");
-  CHECK(waits.get() ==
-        "call: failed on PE 1: call: not all 3 members have come within GSHMEM_TIMEOUT=0.1 s");
-  // Who comes later hears it at once, or comes again.
-  for (const std::size_t pe : {2u, 1u})
-    CHECK(world.meet(pe, {id, 3, 2}).get().find("failed on PE 1") != std::string::npos);
-}
-
-TEST_CASE("who_refuses_an_id_leaves_others_of_its_keeper_alone") {
-  World world({0, 0, 0});
-  const std::uint64_t refused = world[0].make_id(), next = world[0].make_id();
-  auto waits = world.meet(1, {next, 2, 0});
-  CHECK(waits.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
-  world[2].refuse(refused, "no");
-  CHECK(world.meet(2, {next, 2, 1}).get() == "12");
-  CHECK(waits.get() == "12");
-}
-
 TEST_CASE("rounds_of_an_id_are_meetings_of_their_own_and_may_come_again") {
   World world({0, 0});
   const std::uint64_t id = world[0].make_id();
@@ -224,28 +192,3 @@ TEST_CASE("a_pe_that_a_fault_stops_ends_its_meeting_for_the_others") {
   CHECK(waits.get() == "call: failed on PE 0: a fault");
 }
 
-TEST_CASE("letters_that_make_no_sense_leave_meetings_as_they_are") {
-  World world({0, 0, 0});
-  const std::uint64_t id = world[2].make_id();
-  for (const std::size_t bytes : {0u, 3u}) world[2].take(0, net::Bytes(bytes));
-  world[0].refuse(std::uint64_t{4} << 32, "by no PE");
-  // Members that bring different numbers of words: the first says how many count.
-  auto first = std::async(std::launch::async, [&] {
-    return world[0].meet("call", {id, 2, 0}, 0, {7, 6});
-  });
-  CHECK(first.wait_for(std::chrono::milliseconds(30)) == std::future_status::timeout);
-  CHECK(world[1].meet("call", {id, 2, 1}, 0, {5, 5, 5}).words == std::vector<std::uint32_t>{5, 4});
-  CHECK(first.get().words == std::vector<std::uint32_t>{5, 4});
-}
-
-TEST_CASE("an_id_that_was_used_before_it_was_made_is_as_good_as_others") {
-  World world({0, 0});
-  const std::uint64_t next = world[0].make_id() + 1;
-  CHECK(world.meet(1, {next, 1, 0}).get() ==
-        "call: unique id 0x100000002 was made by no PE of this job");
-  world[1].refuse(next, "nothing");
-  CHECK(world.meet(1, {next - 1, 1, 0}).get() == "1");  // by then it has heard its own refusal
-  CHECK(world.meet(1, {next, 1, 0}).get().find("was made by no PE") != std::string::npos);
-  REQUIRE(world[0].make_id() == next);
-  CHECK(world.meet(1, {next, 1, 0}).get() == "1");
-}

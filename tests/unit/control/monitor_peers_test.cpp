@@ -261,24 +261,6 @@ bool holds_once(const Round& round) {
 
 }  // namespace
 
-TEST_CASE("an_end_that_a_peer_has_seen_may_be_explained_in_the_moment_after_it") {
-  CHECK(holds_once([] {
-    Rig rig(kOneHost, 0);
-    rig.say(2, ended(3, PeerEvent::kDied));
-    (void)rig.events_after(2);
-    return rig.events_after(2).empty();
-  }));
-}
-
-TEST_CASE("a_fault_that_is_about_nobody_else_is_told_at_once") {
-  CHECK(holds_once([] {
-    Rig rig(kOneHost, 0);
-    const auto begin = std::chrono::steady_clock::now();
-    rig->ending({0, PeerEvent::kStopped, ""});
-    return std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(50);
-  }));
-}
-
 TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
   const std::vector<std::string> two_hosts{"a", "b", "a"};
   const Frame garbage = std::make_shared<net::Bytes>(64);
@@ -300,42 +282,6 @@ TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
   Rig failing(two_hosts, 0, Kind::kNoSocket);
   failing.close(1);
   CHECK(failing.events() == "1 unreachable;");
-}
-
-TEST_CASE("of_many_ends_at_once_a_few_are_told") {
-  Rig rig(std::vector<std::string>(12, "a"), 0);
-  for (int pe = 1; pe < 11; ++pe) rig.close(pe);
-  int seen = 0;
-  for (std::string what = rig.heard(11); what.find("ended") == 0; what = rig.heard(11)) ++seen;
-  CHECK(seen >= 1);
-  CHECK(seen < 10);
-}
-
-TEST_CASE("only_the_tree_brings_departures_and_results") {
-  Rig rig(kOneHost, 2);  // below PE 0, in a chain with PEs 1 and 3
-  rig.say(1, news(3, PeerEvent::kLeft));
-  rig.say(1, of_kind(FrameKind::kMissing, 3));
-  CHECK(rig.events_after(1).empty());
-  CHECK(rig.frames().empty());
-  rig.say(0, of_kind(FrameKind::kMissing, 3));
-  rig.say(0, news(3, PeerEvent::kLeft));
-  CHECK(rig.events_after(0) == "3 left;");
-  CHECK(rig.frames() == std::vector{FrameKind::kMissing});
-  rig.say(1, news(1, PeerEvent::kStopped));
-  CHECK(rig.events_after(1) == "3 left;1 stopped;");
-  CHECK(rig.heard(3) == "news 1 stopped");
-  CHECK(rig.heard(0) == "news 1 stopped");
-}
-
-TEST_CASE("a_departure_is_told_of_later_and_not_by_those_that_are_no_neighbours") {
-  Rig rig(kOneHost, 0), across(kOneHost, 2);
-  across.say(1, of_kind(FrameKind::kGoodbye));
-  across.say(0, of_kind(FrameKind::kGoodbye));
-  rig.say(1, of_kind(FrameKind::kGoodbye));
-  CHECK(rig.events_after(2).empty());  // the end of another one may be the cause
-  CHECK(rig.events() == "1 left;");
-  CHECK(rig.heard(2) == "news 1 left");
-  CHECK(across.events() == "0 left;");
 }
 
 TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
@@ -367,21 +313,6 @@ TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
   CHECK(exits.events_after(3) == "1 stopped;3 exited;");
 }
 
-TEST_CASE("who_ends_in_a_callback_tells_all_before_it_returns") {
-  const std::string why = ": " + std::string(1 << 20, 'x');  // more than a socket takes at once
-  std::promise<void> heard;
-  auto over = heard.get_future();
-  Rig rig(kOneHost, 0);
-  rig.in_tick = [&, asked = false]() mutable {
-    if (std::exchange(asked, true)) return;
-    rig->ending({0, PeerEvent::kStopped, why});
-    (void)over.wait_for(std::chrono::duration<double>(kSeconds));
-  };
-  rig->start_ticking();
-  for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped" + why);
-  heard.set_value();
-}
-
 TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
   Rig rig(kOneHost, 0);
   rig.close(1);
@@ -410,15 +341,6 @@ TEST_CASE("a_fault_about_a_peer_waits_a_moment_for_its_death") {
   CHECK(later.heard_now(3) == "nothing");
 }
 
-TEST_CASE("a_time_that_has_passed_is_told_to_the_root") {
-  Rig rig({"a", "b"}, 1);
-  rig->expired(7);
-  const Frame told = rig.hears(0);
-  REQUIRE(told);
-  CHECK(net::header_of(told).kind == FrameKind::kExpired);
-  CHECK(net::header_of(told).number == 7);
-}
-
 TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_hosts") {
   Rig rig({"a", "a", "b"}, 0);
   rig.close(1);
@@ -441,48 +363,3 @@ TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_h
   }));
 }
 
-TEST_CASE("who_leaves_waits_a_second_for_other_hosts_and_hears_of_no_end_meanwhile") {
-  Rig rig({"a", "a", "b"}, 0);
-  auto left = std::async(std::launch::async, [&] { rig->leave(); });
-  CHECK(rig.heard(2) == "goodbye");
-  rig.say(1, ended(2, PeerEvent::kDied));
-  CHECK(left.wait_for(std::chrono::duration<double>(kSeconds)) == std::future_status::ready);
-  CHECK(rig.events_so_far().empty());
-}
-
-TEST_CASE("the_goodbye_of_another_host_is_answered_by_the_end_of_the_connection") {
-  Rig rig({"a", "a", "b"}, 0);
-  rig.say(2, of_kind(FrameKind::kGoodbye));
-  CHECK(rig.heard(2) == "end");
-}
-
-TEST_CASE("ticks_come_when_they_are_asked_for") {
-  Rig rig(kOneHost, 0);
-  for (int i = 0; i < 3; ++i) (void)rig.events_after(1);
-  CHECK(rig.ticks == 0);
-  Clock::time_point at[2];
-  std::promise<void> two;
-  rig.in_tick = [&] {
-    if (rig.ticks <= 2) at[rig.ticks - 1] = Clock::now();
-    if (rig.ticks == 2) two.set_value();
-  };
-  rig->start_ticking();
-  two.get_future().wait();
-  CHECK(at[1] - at[0] > std::chrono::milliseconds(50));  // it sleeps in between
-}
-
-TEST_CASE("who_says_goodbye_and_closes_at_once_has_left") {
-  std::promise<void> held, go;
-  Rig rig(kOneHost, 0);
-  rig.in_tick = [&, first = true]() mutable {
-    if (!std::exchange(first, false)) return;
-    held.set_value();
-    go.get_future().wait();
-  };
-  rig->start_ticking();
-  held.get_future().wait();
-  rig.say(1, of_kind(FrameKind::kGoodbye));  // both are read in one turn
-  rig.close(1);
-  go.set_value();
-  CHECK(rig.heard_now(2) == "nothing");
-}

@@ -9,7 +9,7 @@
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/bootstrap/uid_fixture.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -66,48 +66,6 @@ void end_reaches_the_others(Met& ranks) {
   const std::string who = "PE " + std::to_string(last) + " was stopped by a fault";
   expect_error(GSHMEMX_ERROR_PEER_FAILED, who, [&] { ranks.barrier(); });
   expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] { ranks.barrier(); });
-}
-
-/// Bytes that PE 0 has moved over the bootstrap when a job of `n` PEs is there.
-std::size_t moved_by_init(int n, const std::function<void(Config&)>& change) {
-  std::vector<std::size_t> moved(static_cast<std::size_t>(n));
-  Ranks ranks = bootstrap::create_threads(n, 60 * kPatience);
-  CHECK(run_threads(n, [&](int rank) {
-          const auto at = static_cast<std::size_t>(rank);
-          PeOptions options{.config = Config::from_env()};
-          options.config.device = DeviceChoice::kCpu;
-          options.config.symmetric_size = 1 << 20;
-          change(options.config);
-          Pe pe(std::make_unique<Counting>(std::move(ranks[at]), moved[at]), std::move(options));
-        }) == "");
-  return moved.front();
-}
-
-/// What this process has of the system.
-struct Held {
-  std::set<std::string> threads;
-  std::size_t descriptors = 0, mappings = 0;  ///< mappings: of shared memory
-};
-Held held() {
-  Held all;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
-    all.threads.insert(thread.path().filename());
-  for ([[maybe_unused]] const auto& fd : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++all.descriptors;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.find("/memfd:gshmem") != std::string::npos) ++all.mappings;
-  return all;
-}
-
-/// How often a thread of this process has gone to sleep.
-long sleeps_of(const std::string& thread) {
-  std::ifstream status("/proc/self/task/" + thread + "/status");
-  const std::string word = "voluntary_ctxt_switches:";
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind(word, 0) == 0) return std::stol(line.substr(word.size()));
-  }
-  return -1;
 }
 
 }  // namespace
@@ -182,18 +140,6 @@ TEST_CASE("a_pe_that_does_not_connect_is_missed_before_the_others_end_the_report
   CHECK(took.count() < 1.5 * kSeconds);
 }
 
-TEST_CASE("what_a_pe_does_not_bring_is_zero") {
-  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
-  CHECK(run_threads(2, [&](int rank) {
-          const auto ranks = meet(boots, rank);
-          // What it brought two calls ago has to be gone.
-          for (int i = 0; i < 2; ++i) (void)allgather(*ranks, std::uint64_t{77});
-          if (rank == 1) return ranks->barrier();
-          const auto all = allgather(*ranks, std::uint64_t{5});
-          expect(all[0] == 5 && all[1] == 0, "PE 1 is in a barrier");
-        }) == "");
-}
-
 TEST_CASE("collectives_survive_signals") {
   CHECK(run_job(run_forked, 3, [](Met& ranks) {
           struct sigaction action {};
@@ -221,38 +167,6 @@ TEST_CASE("missing_pe_is_named_after_the_timeout_and_again") {
             expect(what.find("PE 1 ") == 0 || what.find("PE 3 ") == 0, what);
           }
         }) == "");
-}
-
-// Its call number one would meet the others' number two.
-TEST_CASE("a_pe_that_comes_too_late_does_not_meet_the_others_next_call") {
-  Ranks boots = bootstrap::create_threads(2, 60 * kPatience);
-  std::atomic<bool> given_up = false;
-  CHECK(run_threads(2, [&](int rank) {
-          const auto ranks = meet(boots, rank);
-          ranks->plane().collectives().set_timeout(0.1);
-          if (rank == 1) {
-            while (!given_up) std::this_thread::yield();
-            return (void)expect_error([&] {
-              ranks->barrier();  // PE 0 has been there
-              ranks->barrier();
-            });
-          }
-          const std::string missing = expect_error([&] { ranks->barrier(); }).what();
-          given_up = true;
-          std::this_thread::sleep_for(std::chrono::milliseconds(50));
-          expect(expect_error([&] { ranks->barrier(); }).what() == missing, "the first reason");
-        }) == "");
-}
-
-TEST_CASE("rows_of_all_hosts_take_no_more_than_a_megabyte") {
-  const auto bytes_of = [](int hosts) {
-    std::vector<std::string> names;
-    for (int i = 0; i < hosts; ++i) names.push_back(std::to_string(i));
-    return control::HostCollectives::board_bytes(control::group_hosts(names, 0));
-  };
-  const std::size_t alone = bytes_of(1);
-  for (const int hosts : {64, 1000, 4096}) CHECK(bytes_of(hosts) - alone <= std::size_t{1} << 20);
-  CHECK(bytes_of(4096) - alone > std::size_t{1} << 19);
 }
 
 TEST_CASE("pe_that_dies_is_named") {
@@ -339,21 +253,6 @@ TEST_CASE("pe_that_ends_the_job_on_purpose_is_not_told_that_the_others_died") {
         }) == "");
 }
 
-// A thread that watches something else ends the job while the main thread is in a collective.
-TEST_CASE("end_by_another_thread_ends_a_collective_under_way") {
-  const auto body = [](Met& ranks) {
-    std::thread ender;
-    if (ranks.rank() == 0) ender = std::thread([&] { ranks.end("the reason given"); });
-    if (ranks.rank() != 0) {
-      expect_error(GSHMEMX_ERROR_PEER_FAILED, "the reason given", [&] {
-        for (int round = 0; round < 1000000; ++round) (void)allgather(ranks, round);
-      });
-    }
-    if (ender.joinable()) ender.join();
-  };
-  for (int round = 0; round < 20; ++round) CHECK(run_job(run_threads, 3, body) == "");
-}
-
 TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobody") {
   if (kSanitized) {
     std::puts("skipped: sanitizers need descriptors themselves");
@@ -389,57 +288,6 @@ TEST_CASE("a_pe_that_cannot_watch_the_others_any_more_says_so_and_waits_for_nobo
           check_errno(write(ends[1], &byte, 1), "write");
         }) == "");
   for (const int end : ends) close(end);
-}
-
-TEST_CASE("child_that_leaves_does_nothing_to_the_job") {
-  CHECK(run_job(run_forked, 3, [](Met& ranks) {
-          ranks.barrier();
-          if (ranks.rank() != 1) {
-            const pid_t child = fork();
-            if (child == 0) _exit(0);
-            int status = -1;
-            expect(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
-          }
-          ranks.barrier();
-          allgather_moves_every_byte(ranks, std::size_t{1} << 20);
-        }) == "");
-}
-
-// What a PE takes does not grow with the job; that of the host's first grows by a socket for each.
-TEST_CASE("pe_takes_a_thread_five_descriptors_and_a_mapping_and_barriers_do_not_wake_its_thread") {
-  const int size = GENERATE(1, 2, 7);
-  IdChannel channel;
-  CHECK(run_processes(size, [&](int rank) {
-          std::thread([] {}).join();  // with the first, TSan starts one of its own
-          const Held before = held();
-          Met ranks(channel.join(rank, size, uid_config()), uid_config());
-          ranks.barrier();
-          Held mine;
-          const auto settle = [&] {
-            mine = held();
-            for (const std::string& thread : before.threads) mine.threads.erase(thread);
-            return mine.threads.size() == 1 && sleeps_of(*mine.threads.begin()) > 0;
-          };
-          // The root service of the bootstrap ends by itself when all have met, and the monitor
-          // waits.
-          for (const Deadline deadline(10 * kPatience); !settle() && !deadline.passed();)
-            std::this_thread::sleep_for(std::chrono::milliseconds(2));
-          expect(mine.threads.size() == 1, std::to_string(mine.threads.size()) + " threads");
-          expect(mine.mappings == before.mappings + 1, std::to_string(mine.mappings) + " mappings");
-          // A mailbox, a wake-up, connections; of rank 0 what would have ended its service.
-          const int connections = rank == 0   ? size - 1  // to all, else to it and both sides
-                                  : size == 2 ? 1
-                                              : 2 + (1 < rank && rank < size - 1 ? 1 : 0);
-          const std::size_t most =
-              before.descriptors + 2 + static_cast<std::size_t>(connections) + (rank == 0 ? 1 : 0);
-          expect(mine.descriptors == most, std::to_string(mine.descriptors) + " descriptors");
-          ranks.barrier();
-          const long sleeps = sleeps_of(*mine.threads.begin());
-          for (int i = 0; i < 200; ++i) ranks.barrier();
-          const long woken = sleeps_of(*mine.threads.begin()) - sleeps;
-          expect(woken <= 2, "200 barriers woke the monitor " + std::to_string(woken) + " times");
-          ranks.barrier();
-        }) == "");
 }
 
 TEST_CASE("letters_come_in_order_from_every_pe") {
@@ -539,13 +387,3 @@ TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
                [&] { Pe(std::make_unique<Broken>(said, 65537), options); });
 }
 
-TEST_CASE("init_brings_a_bootstrap_some_bytes_of_each_pe_whatever_follows") {
-  const std::size_t three = moved_by_init(3, [](Config&) {});
-  CHECK(three == moved_by_init(3, [](Config& config) {
-          config.p2p = false;
-          config.nic = NicKind::kSoft;
-        }));
-  CHECK(three % 4 == 0);  // what PE 0 gives, and what it gets of three
-  CHECK(three / 4 <= 64);
-  CHECK(moved_by_init(15, [](Config&) {}) == three / 4 * 16);
-}

@@ -170,27 +170,6 @@ TEST_CASE("tree_has_every_pe_once_and_pe_0_on_top") {
   }
 }
 
-TEST_CASE("links_between_hosts_have_two_ends_and_grow_with_the_logarithm") {
-  for (const int n : {2, 3, 16, 23, 500}) {
-    const std::vector<std::string> hosts = hosts_of(n, 1);
-    std::size_t most = 0;
-    while (1 << most < n) ++most;
-    for (int pe = 0; pe < n; ++pe) {
-      const Neighbours mine = neighbours_of(group_hosts(hosts, pe));
-      CHECK(mine.children.size() + mine.across.size() + (pe > 0 ? 1 : 0) <= most);
-      for (const int other : mine.across) CHECK(is_linked(group_hosts(hosts, other), pe));
-    }
-  }
-}
-
-TEST_CASE("tree_has_the_rows_of_every_pe_once") {
-  Pes order = tree_order(group_hosts(kIrregular, 0));
-  CHECK(order == tree_order(group_hosts(kIrregular, 5)));
-  std::sort(order.begin(), order.end());
-  for (std::size_t i = 0; i < order.size(); ++i) CHECK(order[i] == static_cast<int>(i));
-  CHECK(order.size() == kIrregular.size());
-}
-
 // Of 4,096 PEs none moves the parts of all, 64 bytes for each of 4,096 * 4,096.
 TEST_CASE("parts_reach_every_pe_and_cost_each_host_alike_whatever_its_place") {
   const int n_hosts = GENERATE(1, 2, 3, 8, 21, 32);
@@ -252,33 +231,6 @@ TEST_CASE("every_host_gets_everyones_data_in_the_order_of_the_tree") {
         CHECK(values_in(frames[round - 1]) == expected);
       }
     }
-  }
-}
-
-TEST_CASE("less_than_others_bring_is_filled_with_zeros") {
-  Job job({"a", "b", "b"});
-  job.come(0, 1);
-  job.contribute(1, 1, [](int pe) { return 70 + pe; });
-  job.settle();
-  for (const int leader : {0, 1}) {
-    REQUIRE(job.heard[static_cast<std::size_t>(leader)].size() == 1);
-    CHECK(values_in(job.heard[static_cast<std::size_t>(leader)][0]) == Pes{0, 71, 72});
-  }
-}
-
-TEST_CASE("what_all_bring_alike_costs_a_row_and_a_frame_each_way_on_every_link") {
-  std::vector<std::string> hosts;
-  for (int pe = 0; pe < 4000; ++pe) hosts.push_back(std::to_string(pe / 8));
-  Job job(hosts);
-  for (int pe = 0; pe < job.size(); pe += 8) job.contribute(pe, 1, [](int) { return 77; });
-  job.settle();
-  CHECK(job.frames_moved == 2 * (4000 / 8 - 1));
-  CHECK(job.most_bytes == sizeof(int));
-  for (int pe = 0; pe < job.size(); pe += 8) {
-    const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
-    REQUIRE(frames.size() == 1);
-    CHECK(rows_of(net::header_of(frames[0])).alike);
-    CHECK(values_in(frames[0]) == Pes{77});
   }
 }
 
@@ -366,27 +318,6 @@ TEST_CASE("a_stopped_pe_tells_all_others_why_and_goes_on_relaying") {
   }
 }
 
-TEST_CASE("result_is_there_before_the_news_that_who_had_it_left") {
-  for (unsigned seed = 1; seed < 30; ++seed) {
-    Job job(kIrregular);
-    job.all_come(1);
-    job.settle(seed);
-    // Everyone leaves as soon as it has the result; parents hear it from their children.
-    for (int pe = 0; pe < job.size(); ++pe) {
-      for (int other = 0; other < job.size(); ++other) {
-        if (job.pe(other).is_neighbour(pe)) job.pe(other).gone(pe, PeerEvent::kLeft);
-      }
-    }
-    job.settle(seed + 1);
-    for (int pe = 0; pe < job.size(); ++pe) {
-      if (!job.is_leader(pe)) continue;
-      const std::vector<Frame>& frames = job.heard[static_cast<std::size_t>(pe)];
-      REQUIRE(!frames.empty());
-      CHECK(net::header_of(frames[0]).kind == FrameKind::kResult);
-    }
-  }
-}
-
 TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
   Job job(std::vector<std::string>(200, "a"));
   for (int pe = 1; pe < 200; ++pe) job.pe(0).gone(pe, PeerEvent::kLeft);
@@ -395,53 +326,3 @@ TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
   CHECK(job.heard[0].size() == 199);
 }
 
-TEST_CASE("frames_that_make_no_sense_are_passed_over") {
-  Job job({"a", "a", "b"});
-  Tree& root = job.pe(0);
-  job.come(0, 1);
-  const auto block = [](std::uint64_t number, const Rows& rows, std::size_t bytes) {
-    return rows_frame(FrameKind::kContribution, number, rows, net::Bytes(bytes));
-  };
-  root.take(1, block(1, {.width = 4}, 4));    // that PE brings its part by shared memory
-  root.take(77, block(1, {.width = 4}, 4));   // no neighbour
-  root.take(2, block(1, {.width = 400}, 4));  // less than it says
-  root.take(2, block(2, {.width = 4}, 4));    // of a collective that nobody is in
-  root.take(1, net::make_frame({.kind = FrameKind::kNews, .rank = -3}));
-  root.take(1, net::make_frame({.kind = FrameKind::kExpired, .number = 9}));
-  root.take(1, net::make_frame({.kind = FrameKind::kMissing, .number = 9, .rank = 2}));
-  root.take(1, net::make_frame({.kind = FrameKind::kResult, .number = 1}));
-  root.take(1, net::make_frame({.kind = FrameKind::kPart, .rank = 1, .detail = 3}));
-  root.take(1, net::make_frame({.kind = static_cast<FrameKind>(99)}));
-  root.take(1, net::make_frame({.kind = FrameKind::kNews, .rank = 3}));  // there are three
-  CHECK(root.take_outgoing().empty());
-  CHECK(root.take_deliveries().empty());
-  // Results before all have come, of another number, from a child, and for a PE that is no leader.
-  Tree& leader = job.pe(2);
-  const auto result = [](std::uint64_t number) {
-    return net::make_frame({.kind = FrameKind::kResult, .number = number});
-  };
-  leader.take(0, result(1));
-  job.come(2, 1);
-  REQUIRE(leader.take_outgoing().size() == 1);
-  leader.take(0, result(2));
-  leader.take(1, result(1));
-  leader.take(0, block(1, {.width = 4}, 4));  // that one is brought to its parent
-  job.pe(1).take(0, result(1));
-  for (const int pe : {1, 2}) {
-    CHECK(job.pe(pe).take_outgoing().empty());
-    CHECK(job.pe(pe).take_deliveries().empty());
-  }
-  leader.take(0, result(1));
-  CHECK(leader.take_deliveries().size() == 1);
-}
-
-TEST_CASE("news_of_who_has_left_go_by_the_tree_alone") {
-  for (const PeerEvent event : {PeerEvent::kLeft, PeerEvent::kDied}) {
-    Job job(hosts_of(4, 1));
-    Tree& last = job.pe(3);  // below host 2, and linked with host 1
-    last.gone(2, event);
-    const auto outgoing = last.take_outgoing();
-    REQUIRE(outgoing.size() == (event == PeerEvent::kLeft ? 0 : 1));
-    if (!outgoing.empty()) CHECK(outgoing[0].first == 1);
-  }
-}

@@ -90,34 +90,6 @@ struct Access {
   }
 };
 
-TEST_CASE("copies_of_a_round_are_asked_about_together") {
-  Access access;
-  std::vector<ofi::Ticket> tickets;
-  fill(gpu_view(access.gpu), Access::kBytes, 5);
-  for (std::uint64_t at = 0; at < 8 * 4096; at += 4096) {
-    tickets.push_back(access.heap->start_read(at, access.staging.get() + at, 4096));
-  }
-  CHECK_FALSE(access.heap->done(tickets.front()));  // nobody has looked
-  access.heap->poll();
-  CHECK(cuda_double().queries == 1);
-  for (const ofi::Ticket ticket : tickets) CHECK(access.heap->done(ticket));
-  CHECK(std::memcmp(gpu_view(access.gpu), access.staging.get(), 8 * 4096) == 0);
-}
-
-TEST_CASE("a_query_that_a_capture_refuses_is_asked_again") {
-  Access access;
-  fill(gpu_view(access.gpu), 4096, 7);
-  const ofi::Ticket ticket = access.heap->start_read(0, access.staging.get(), 4096);
-  cuda_double().refused_queries = 3;
-  for (int poll = 0; poll < 3; ++poll) {
-    access.heap->poll();
-    CHECK_FALSE(access.heap->done(ticket));
-  }
-  access.heap->poll();
-  CHECK(access.heap->done(ticket));
-  CHECK(std::memcmp(gpu_view(access.gpu), access.staging.get(), 4096) == 0);
-}
-
 TEST_CASE("executors_start_work_and_end_while_another_thread_captures") {
   if (!have_libfabric()) return;
   cuda_double().reset();
@@ -131,36 +103,6 @@ TEST_CASE("executors_start_work_and_end_while_another_thread_captures") {
       .join();
   cuda_double().capturing = false;
   require_no_violations();
-}
-
-void wait_for(ofi::MemoryAccess& heap, ofi::Ticket ticket) {
-  while (!heap.done(ticket)) heap.poll();
-}
-
-TEST_CASE("more_copies_than_batches_all_arrive_and_none_is_done_early") {
-  Access access;
-  constexpr int kCopies = 64;
-  constexpr std::uint64_t kEach = Access::kBytes / kCopies;
-  fill(access.staging.get(), Access::kBytes, 6);
-  cuda_double().latency_ns = 200'000;
-  std::vector<ofi::Ticket> tickets;
-  const auto arrived = [&](int copy) {
-    const auto at = static_cast<std::uint64_t>(copy) * kEach;
-    return std::memcmp(gpu_view(access.gpu) + at, access.staging.get() + at, kEach) == 0;
-  };
-  for (int copy = 0; copy < kCopies; ++copy) {
-    const auto at = static_cast<std::uint64_t>(copy) * kEach;
-    tickets.push_back(access.heap->start_write(at, access.staging.get() + at, kEach));
-    if (copy % 3 == 0) access.heap->poll();  // closes a batch
-    for (int before = 0; before <= copy; ++before) {
-      if (access.heap->done(tickets[static_cast<std::size_t>(before)])) REQUIRE(arrived(before));
-    }
-  }
-  for (int copy = 0; copy < kCopies; ++copy) {
-    wait_for(*access.heap, tickets[static_cast<std::size_t>(copy)]);
-    REQUIRE(arrived(copy));
-  }
-  CHECK(cuda_double().waits == 0);
 }
 
 /// The engine that copies to the GPU is busy with something else.
@@ -198,59 +140,6 @@ TEST_CASE("reads_pass_a_write_that_takes_long_and_are_done_no_earlier_than_copie
   REQUIRE(ends(*access.heap, write));
 }
 
-TEST_CASE("a_read_behind_writes_in_all_batches_is_done_with_them") {
-  Access access;
-  fill(gpu_view(access.gpu), Access::kBytes, 9);
-  Held held;
-  const std::uint8_t* const from = gpu_view(access.gpu) + 4096;
-  std::uint8_t* const to = access.staging.get() + 4096;
-  for (int batch = 0; batch < 16; ++batch) {  // more than there are
-    (void)access.heap->start_write(0, access.staging.get(), 64);
-    access.heap->poll();
-  }
-  std::memset(to, 0, 64);
-  const ofi::Ticket read = access.heap->start_read(4096, to, 64);
-  REQUIRE_FALSE(ends(*access.heap, read));
-  held.end();
-  REQUIRE(ends(*access.heap, read));
-  REQUIRE(std::memcmp(to, from, 64) == 0);
-}
-
-TEST_CASE("an_atomic_behind_copies_that_ended_takes_what_is_there") {
-  Access access;
-  Held held;
-  const ofi::Ticket write = access.heap->start_write(0, access.staging.get(), 64);
-  access.heap->poll();
-  std::uint64_t& word = *reinterpret_cast<std::uint64_t*>(gpu_view(access.gpu) + 8192);
-  // Swaps nothing: only what it finds counts, so that it needs no copy to the GPU.
-  nic::Wqe look;
-  look.kind = nic::WqeKind::kCompareSwap;
-  look.length = 8;
-  look.compare = 1;
-  for (std::uint64_t value = 100; value < 120; ++value) {
-    word = value;
-    std::uint64_t old = 0;
-    REQUIRE(ends(*access.heap, access.heap->start_atomic(8192, look, &old)));
-    REQUIRE(old == value);
-  }
-  held.end();
-  wait_for(*access.heap, write);
-}
-
-TEST_CASE("a_refused_copy_is_an_error_completion") {
-  if (!have_libfabric()) return;
-  const bool here = GENERATE(true, false);
-  Job job(2, gpu_leg());
-  cuda_double().reset();
-  std::memset(gpu_view(job[1].heap()), 0, kHeapBytes);
-  fill(gpu_view(job[0].heap()), 4096, 7);
-  (here ? cuda_double().failing_to_host : cuda_double().failing_to_device) = 1;
-  Client& client = job[0].to(1);
-  const Outcome outcome = client.ring_and_wait(client.write(0, 0, 4096));
-  CHECK_FALSE(outcome.ok());
-  CHECK(outcome.syndrome == (here ? 0x04 : 0x14));
-}
-
 /// PE 0 adds 2 to 40 of PE 1.
 void fetch_and_add(Job& job) {
   auto& there = *reinterpret_cast<std::uint64_t*>(gpu_view(job[1].heap()) + 64);
@@ -260,13 +149,6 @@ void fetch_and_add(Job& job) {
   CHECK(there == 42);
   CHECK(*reinterpret_cast<std::uint64_t*>(gpu_view(job[0].heap()) + 8) == 40);
   require_no_violations();
-}
-
-TEST_CASE("what_an_atomic_found_comes_from_pinned_memory") {
-  if (!have_libfabric()) return;
-  Job job(2, gpu_leg());
-  cuda_double().reset();
-  fetch_and_add(job);
 }
 
 TEST_CASE("atomics_on_gpu_memory_are_left_to_no_provider_that_makes_them_in_software", "[double]") {
@@ -315,32 +197,6 @@ TEST_CASE("a_signal_in_gpu_memory_is_never_there_before_its_payload", "[double]"
     REQUIRE(client.wait(last).ok());
   }
   require_no_violations();
-}
-
-TEST_CASE("figures_of_the_executor_on_a_simulated_gpu", "[.figures]") {
-  if (!have_libfabric()) return;
-  constexpr std::uint64_t kBytes = 1 << 20;
-  for (const std::int64_t latency_us : {5, 100}) {
-    for (const unsigned pieces : {1u, 32u}) {
-      for (const bool writes : {true, false}) {
-        Job job(2, gpu_leg());
-        cuda_double().reset();
-        cuda_double().latency_ns = latency_us * 1000;
-        cuda_double().bytes_per_ns = 25;
-        auto best = std::chrono::nanoseconds::max();
-        for (int i = 0; i < 20; ++i) {
-          const auto begin = std::chrono::steady_clock::now();
-          move_all(job[0].to(1), writes, pieces, kBytes);
-          best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - begin);
-        }
-        std::printf("copies that take %lld us, %u %s of %llu bytes: %.2f GB/s\n",
-                    static_cast<long long>(latency_us), pieces, writes ? "writes" : "reads",
-                    static_cast<unsigned long long>(kBytes / pieces),
-                    static_cast<double>(kBytes) / static_cast<double>(best.count()));
-        calls_per_mib("  calls", 20 * kBytes);
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <gshmem/gshmem.hpp>
 
 #include "tests/spmd/bad_input/children.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
@@ -137,44 +137,10 @@ TEST_CASE("without_a_fabric_the_groups_need_a_network") {
       Catch::Contains("is not reached by load/store: GSHMEM_P2P_GROUP puts it into another group"));
 }
 
-TEST_CASE("fabric_on_says_what_is_missing") {
-  four_gpus({{"GSHMEM_FABRIC", "on"}});
-  heaps().without_channel = {0, 1, 2, 3};
-  const std::string error = error_of_init();
-  CHECK_THAT(error, Catch::Contains("GSHMEM_FABRIC=on: cuMemCreate with a fabric handle: "));
-  CHECK_THAT(error, Catch::Contains("/dev/nvidia-caps-imex-channels/channel0"));
-}
-
-TEST_CASE("fabric_on_and_no_p2p_contradict_each_other") {
-  four_gpus({{"GSHMEM_FABRIC", "on"}, {"GSHMEM_P2P", "0"}, {"GSHMEM_NIC", "ofi"}});
-  CHECK_THAT(error_of_init(),
-             Catch::Contains("GSHMEM_P2P=0 maps no heap, which GSHMEM_FABRIC=on asks for"));
-}
-
-TEST_CASE("one_host_makes_no_fabric_handles_by_itself") {
-  four_gpus({{"GSHMEM_P2P_GROUP", "0"}});
-  run_threads(4, [](const Runtime&) {});
-  CHECK(heaps().with_fabric == 0);
-  CHECK(heaps().fd_imports == 16);
-  CHECK(heaps().clean());
-}
-
 TEST_CASE("doorbell_pages_are_taken_back_before_the_nic_gives_them_up") {
   four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
   CHECK(error_of_init() == "no error");
   CHECK(heaps().ever_registered > 0);
-  CHECK(heaps().clean());
-  for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
-}
-
-TEST_CASE("doorbell_pages_that_somebody_has_registered_are_used_and_left_alone") {
-  four_gpus({{"GSHMEM_NIC", "soft"},
-             {"GSHMEM_P2P_GROUP", "0"},
-             {"GSHMEM_P2P", "off"},
-             {"GSHMEM_DOORBELL", "gpu"}});
-  heaps().registered_by_others = true;
-  CHECK(error_of_init() == "no error");
-  unsetenv("GSHMEM_DOORBELL");
   CHECK(heaps().clean());
   for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
 }
@@ -198,15 +164,6 @@ TEST_CASE("finalize_completes_the_queues_of_contexts_by_kernels_that_do_not_trap
   // Of each PE its own queues, and again with those of its context.
   CHECK(launches(device::CallKind::kQuietStatus) == 12);
   CHECK(launches(device::CallKind::kQuiet) == 0);
-}
-
-TEST_CASE("gpu_that_the_process_does_not_see_is_an_error_that_names_it") {
-  four_gpus(kAlone);
-  for (const int device : {4, -2}) {
-    CHECK_THAT(error_of_one_pe(device),
-               Catch::Contains("gshmemx_init_attr: attr->args.cuda_device_id = " +
-                               std::to_string(device) + " is neither -1 nor one of the 4 GPUs"));
-  }
 }
 
 TEST_CASE("module_or_library_without_a_state_of_gshmem_is_an_error_that_names_it") {
@@ -243,43 +200,6 @@ TEST_CASE("kernels_of_a_module_or_library_know_a_pe_from_its_init_to_its_finaliz
   CHECK(known.magic == abi::kStateMagic);
   CHECK(gshmemx_culibrary_finalize(library) == GSHMEMX_SUCCESS);
   CHECK(known.magic == 0);
-}
-
-TEST_CASE("any_thread_of_a_pe_launches_on_its_gpu") {
-  four_gpus(kAlone);
-  const Runtime runtime = one_pe();
-  CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_IS_INITIALIZED);
-  CHECK(current_gpu() == 2);
-  int before = 0, inside = 0, after = 0;
-  std::thread([&] {
-    before = current_gpu();
-    {
-      const detail::GpuScope scope;
-      inside = current_gpu();
-    }
-    after = current_gpu();
-  }).join();
-  CHECK(before == -1);
-  CHECK(inside == 2);
-  CHECK(after == -1);
-}
-
-TEST_CASE("pes_of_one_process_share_a_gpu_only_when_they_may_mps_or_not") {
-  for (const bool mps : {false, true}) {
-    four_gpus({{"GSHMEM_P2P_GROUP", "0"}});
-    heaps().gpus = 2;
-    heaps().mps = mps;
-    CHECK_THAT(error_of_init(), Catch::Contains("2 PEs share GPU ") &&
-                                    Catch::Contains("nvidia-cuda-mps-control") &&
-                                    Catch::Contains("GSHMEM_MAX_PES_PER_GPU=2"));
-    setenv("GSHMEM_MAX_PES_PER_GPU", "2", 1);
-    std::atomic<int> limited{0};
-    run_threads(4, [&](const Runtime&) {
-      limited += gshmemx_init_status() == GSHMEMX_INIT_STATUS_LIMITED_MPG ? 1 : 0;
-    });
-    CHECK(limited == 4);
-    unsetenv("GSHMEM_MAX_PES_PER_GPU");
-  }
 }
 
 TEST_CASE("pes_of_different_processes_share_a_gpu_through_mps_without_leave") {
@@ -323,24 +243,6 @@ TEST_CASE("a_context_of_the_application_s_own_is_refused_and_stays_current") {
   check_driver();
 }
 
-TEST_CASE("finalize_returns_when_its_context_is_gone_and_pops_no_other") {
-  four_gpus(kAlone);
-  uploaded.clear();
-  Unit unit(note_upload);
-  gshmemi_register_unit(&unit.unit);
-  std::thread([] {
-    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-    attr.args.cuda_device_id = 2;
-    REQUIRE(gshmemx_init_attr(GSHMEMX_INIT_DEFAULT, &attr) == GSHMEMX_SUCCESS);
-    cuda_double().gone = true;
-    gshmem_finalize();
-    CHECK(gshmemx_init_status() == GSHMEMX_INIT_STATUS_NOT_INITIALIZED);
-    CHECK(current_gpu() == 2);
-  }).join();
-  CHECK(uploaded == std::vector<std::uint32_t>{abi::kStateMagic});
-  check_driver();
-}
-
 TEST_CASE("kernels_know_a_pe_from_init_to_finalize") {
   four_gpus(kAlone);
   uploaded.clear();
@@ -377,29 +279,6 @@ TEST_CASE("a_unit_of_other_headers_fails_init") {
 
 /// As cudaMemcpyToSymbol may, when it loads a module while another thread is in dlopen.
 std::atomic<bool> other_registered{false};
-int wait_for_the_other(const void*, unsigned long) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!other_registered && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-  return other_registered ? 0 : 1;
-}
-
-TEST_CASE("a_unit_registers_while_another_one_s_state_is_copied") {
-  four_gpus(kAlone);
-  Unit slow(wait_for_the_other), other(note_upload);
-  gshmemi_register_unit(&slow.unit);
-  other_registered = false;
-  std::atomic<bool> in_time{false};
-  std::thread dlopens([&] {
-    while (cuda_double().contexts == 0) std::this_thread::yield();
-    gshmemi_register_unit(&other.unit);
-    in_time = !other_registered.exchange(true);
-  });
-  CHECK(error_of_one_pe() == "no error");
-  const bool registered = other_registered.exchange(true);
-  dlopens.join();
-  CHECK(registered);
-  CHECK(in_time);
-}
 
 TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
   constexpr unsigned kSyncMemops = 0x80, kMine = 0x04;
@@ -422,21 +301,6 @@ TEST_CASE("memory_calls_on_heaps_are_synchronous_from_init_to_finalize") {
   CHECK(error_of_one_pe() == "no error");
   CHECK(flags_of(2) == kSyncMemops);  // the application's
   flags_of(2) = 0;
-}
-
-TEST_CASE("memory_calls_on_heaps_are_synchronous_with_an_old_driver") {
-  setenv("CUDA_DOUBLE_OLD", "1", 1);
-  four_gpus(kAlone);
-  flags_of(2) = 0;
-  {
-    const Runtime runtime = one_pe();
-    if (flags_of(2) != 0) {
-      std::printf("skipped: needs a process of its own\n");
-      return;
-    }
-    CHECK(cuda_double().synchronous_ranges == 1);
-  }
-  CHECK(flags_of(2) == 0);
 }
 
 TEST_CASE("pes_start_work_and_end_while_another_thread_captures") {
@@ -494,34 +358,3 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
   CHECK(warnings == 1);
 }
 
-TEST_CASE("atomics_to_mapped_pes_stay_with_them_though_a_network_reaches_others") {
-  const std::string who = GENERATE("local", "nic");
-  four_gpus({{"GSHMEM_NIC", "soft"}, {"GSHMEM_AMO", who}});
-  heaps().no_atomics = {{1, 2}, {2, 1}};  // of PEs that do not map each other
-  abi::AmoPath seen[4];
-  run_threads(4, [&](const Runtime& runtime) {
-    seen[runtime.my_pe()] = gshmemi_ambient()->state->amo_path;
-  });
-  unsetenv("GSHMEM_AMO");
-  for (const abi::AmoPath path : seen)
-    CHECK(path == (who == "local" ? abi::AmoPath::kInPlace : abi::AmoPath::kNic));
-}
-
-/// With the soft NIC's libraries as those of a card.
-TEST_CASE("gpus_that_do_not_order_writes_are_warned_of_where_a_nic_writes_to_them", "[.mlx5]") {
-  const bool ordered = GENERATE(true, false);
-  four_gpus({{"GSHMEM_NIC", "mlx5"}, {"GSHMEM_P2P_GROUP", "0"}, {"GSHMEM_P2P", "off"}});
-  heaps().writes_ordering = ordered ? 200 : 0;
-  std::string said;
-  {
-    test::StderrCapture capture;
-    run_threads(4, [](const Runtime&) {});
-    for (const std::string& line : capture.writes()) said += line;
-  }
-  for (int gpu = 0; gpu < 4; ++gpu) {
-    const std::string warning = "GPU " + std::to_string(gpu) + " (double " + std::to_string(gpu) +
-                                ") does not keep the order in which a NIC writes to it";
-    INFO(said);
-    CHECK((said.find(warning) != std::string::npos) == !ordered);
-  }
-}

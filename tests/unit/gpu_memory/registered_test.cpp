@@ -3,7 +3,7 @@
 #include <gshmem/gshmem.hpp>
 
 #include "tests/cuda_pieces.h"
-#include "tests/unit/base/capture.h"
+#include "tests/capture.h"
 #include "tests/unit/gpu_memory/four_gpus.h"
 
 #include <catch2/catch.hpp>
@@ -103,14 +103,3 @@ TEST_CASE("memory_that_others_cannot_map_is_refused_with_the_reason") {
   for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
 }
 
-TEST_CASE("heaps_that_fabric_handles_reach_leave_no_registered_memory") {
-  four_gpus({{"GSHMEM_FABRIC", "on"}});
-  StderrCapture capture;
-  run_threads(4, [&](const Runtime& runtime) {
-    const Allocations own(runtime.my_pe(), 1);
-    if (gshmemx_buffer_register_symmetric(own.data(), own.bytes, 0))
-      throw std::runtime_error("registered");
-  });
-  CHECK_THAT(text_of(capture), Catch::Contains("which maps this one's heap by a fabric handle"));
-  CHECK(heaps().clean());
-}

@@ -155,28 +155,6 @@ TEST_CASE("short_transfers_leave_one_launch_in_their_stream") {
          iput.dst_stride == 3 && iput.src_stride == 2));
 }
 
-TEST_CASE("transfers_of_nothing_leave_only_their_signal") {
-  Job job;
-  const auto put = only_launch(job.left_by([&](gshmemx_stream_t s) {
-    gshmemx_putmem_signal_nbi_on_stream(nullptr, nullptr, 0, job.as<std::uint64_t>(0), 3,
-                                        GSHMEM_SIGNAL_SET, 0, s);
-  }),
-                               "gshmemx_putmem_signal_nbi_on_stream");
-  CHECK((put.kind == CallKind::kPutSignal && put.bytes == 0 && put.waits == 0 && put.operand == 3));
-}
-
-TEST_CASE("stream_of_another_gpu_is_a_fault") {
-  Job job;
-  heaps().in_streams.clear();
-  CHECK(gshmemx_barrier_on_stream(GSHMEM_TEAM_WORLD, stream(kGpu + 1)) ==
-        GSHMEMX_ERROR_INVALID_VALUE);
-  CHECK(heaps().in_streams.empty());
-  gshmemx_fault_t fault;
-  CHECK(gshmemx_last_fault(&fault) == GSHMEMX_ERROR_INVALID_VALUE);
-  CHECK_THAT(fault.message,
-             Catch::StartsWith("gshmemx_barrier_on_stream: argument stream = 0x1030"));
-}
-
 TEST_CASE("value_from_a_stream_that_is_being_captured_is_a_fault") {
   Job job;
   heaps().in_streams.clear();
@@ -229,12 +207,3 @@ TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
   }
 }
 
-TEST_CASE("any_memory_is_good_where_kernels_reach_all_but_is_not_copied") {
-  Job job(true);
-  static int mine[1 << 18];
-  const auto put = only_launch(job.left_by([&](gshmemx_stream_t s) {
-    gshmemx_int_put_on_stream(job.as<int>(0), mine, 1 << 18, 0, s);
-  }),
-                               "gshmemx_int_put_on_stream");
-  CHECK(put.source == mine);
-}

@@ -88,24 +88,6 @@ TEST_CASE("threads_in_collectives_of_distinct_teams_hold_up_nobody") {
   test::require_no_violations();
 }
 
-TEST_CASE("collectives_one_after_the_other_use_one_stream") {
-  one_pe();
-  const int before = cuda_double().streams;
-  {
-    const Runtime runtime;
-    SymmetricArray<int> words(2);
-    const auto reduce = [&] {
-      CHECK(gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, words.data(), words.data() + 1, 1) == 0);
-    };
-    reduce();
-    const int streams = cuda_double().streams;
-    for (int i = 0; i < 1000; ++i) reduce();
-    CHECK(cuda_double().streams == streams);
-  }
-  CHECK(cuda_double().streams == before);
-  CHECK(heaps().clean());
-}
-
 TEST_CASE("collectives_come_after_the_copies_that_their_thread_has_begun") {
   one_pe();
   const Runtime runtime;
@@ -119,16 +101,6 @@ TEST_CASE("collectives_come_after_the_copies_that_their_thread_has_begun") {
   CHECK(reduce.stream != heaps().in_streams[0].stream);
   CHECK(reduce.request.call.kind == device::CallKind::kReduce);
   CHECK_FALSE(reduce.beside_others);
-}
-
-TEST_CASE("collectives_while_another_thread_captures_do_its_graph_no_harm") {
-  one_pe();
-  const Runtime runtime;
-  SymmetricArray<int> words(2);
-  cuda_double().capturing = true;
-  CHECK(gshmem_int_sum_reduce(GSHMEM_TEAM_WORLD, words.data(), words.data() + 1, 1) == 0);
-  cuda_double().capturing = false;
-  test::require_no_violations();
 }
 
 TEST_CASE("finalize_waits_for_a_collective_that_a_thread_is_in") {

@@ -172,15 +172,6 @@ TEST_CASE("hosts_of_one_fabric_map_each_other_in_the_order_of_pes") {
   CHECK(heaps().fabric_imports == 8);  // of the other
 }
 
-TEST_CASE("pes_dealt_out_over_hosts_stay_consecutive") {
-  heaps().reset();
-  const std::vector<Seen> all = run_well({.hosts = {"a", "b", "a", "b", "c"}});
-  for (const Seen& pe : all) CHECK(pe.mapped == Numbers{0, 1, 2, 3, 4});
-  for (const Seen& pe : all) CHECK(pe.set.slots.empty());
-  CHECK(all[0].by_fabric == Numbers{1, 3, 4});
-  CHECK(all[1].by_fabric == Numbers{0, 2, 4});
-}
-
 TEST_CASE("a_host_outside_of_the_fabric_leaves_a_hole") {
   heaps().reset();
   const std::vector<Seen> all = run_well({.hosts = {"a", "b", "c"}, .clusters = {1, 0, 1}});
@@ -210,18 +201,6 @@ TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
   for (const Seen& pe : run_well(job)) CHECK(pe.mapped == Numbers{0, 1});
 }
 
-TEST_CASE("descriptors_cost_no_collective_step") {
-  heaps().reset();
-  for (const Seen& pe : run_well({.hosts = {"a", "a"}, .fabric = FabricUse::kOff})) {
-    CHECK(pe.steps == 0);
-    CHECK(pe.mapped == Numbers{0, 1});
-    CHECK(pe.by_fabric.empty());
-  }
-  CHECK(heaps().with_fabric == 0);
-  CHECK_THAT(run_well({.hosts = {"a", "b"}, .fabric = FabricUse::kOff})[0].why_not[1],
-             Catch::Contains("another host"));
-}
-
 TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
   heaps().reset();
   Job job{.hosts = {"a", "a", "a", "a"}, .fabric = FabricUse::kOn, .p2p_group = 1};
@@ -237,14 +216,6 @@ TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
   CHECK_THAT(apart[0].why_not[2], Catch::Contains("GSHMEM_P2P_GROUP"));
 }
 
-TEST_CASE("no_p2p_maps_nobody") {
-  heaps().reset();
-  const std::vector<Seen> all =
-      run_well({.hosts = {"a", "a"}, .fabric = FabricUse::kOff, .peers = Peers::kNone});
-  for (const Seen& pe : all) CHECK(pe.mapped.empty());
-  CHECK(all[1].why_not == Texts(2, "GSHMEM_P2P=0"));
-}
-
 TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   heaps().reset();
   heaps().no_import = {2};
@@ -257,25 +228,6 @@ TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   CHECK_THAT(all[0].why_not[3],
              Catch::Contains("not all PEs of its host and of this one reach each other"));
   CHECK_THAT(all[2].why_not[0], Catch::Contains("PE 0 cannot map the heap of this one"));
-}
-
-TEST_CASE("a_third_host_is_mapped_when_the_second_is_not") {
-  heaps().reset();
-  heaps().no_import = {1};
-  const std::vector<Seen> all = run_well({.hosts = {"a", "b", "c"}});
-  CHECK(all[0].mapped == Numbers{0, 2});
-  CHECK(all[1].mapped == Numbers{1});
-  CHECK(all[2].mapped == Numbers{0, 2});
-}
-
-TEST_CASE("a_way_that_is_refused_in_one_direction_is_none") {
-  heaps().reset();
-  heaps().no_access = {{1, 0}};
-  const std::vector<Seen> all = run_well({.hosts = {"a", "b"}});
-  CHECK(all[0].mapped == Numbers{0});
-  CHECK(all[1].mapped == Numbers{1});
-  CHECK_THAT(all[1].why_not[0], Catch::Contains("cuMemSetAccess"));
-  CHECK_THAT(all[0].why_not[1], Catch::Contains("PE 1 cannot map the heap of this one"));
 }
 
 TEST_CASE("gpus_of_a_host_that_do_not_reach_each_other_form_sets") {
@@ -313,29 +265,6 @@ TEST_CASE("auto_goes_without_what_is_not_permitted_and_on_says_what_is_missing")
   CHECK_THAT(all[0].error, Catch::Contains("init failed on PE 1: GSHMEM_FABRIC=on: "));
 }
 
-TEST_CASE("gpus_without_fabric_handles_are_told_apart_from_machines_without_a_channel") {
-  heaps().reset();
-  heaps().fabric_supported = false;
-  Job job{.hosts = {"a", "b"}};
-  CHECK_THAT(run_well(job)[0].why_not[1],
-             Catch::Contains("the GPU or its driver has no fabric handles"));
-  job.fabric = FabricUse::kOn;
-  CHECK_THAT(run(job)[0].error,
-             Catch::Contains("GSHMEM_FABRIC=on: the GPU or its driver has no fabric handles"));
-}
-
-TEST_CASE("a_handle_that_cannot_be_exported_is_none") {
-  heaps().reset();
-  heaps().no_export = {0};
-  Job job{.hosts = {"a", "b"}};
-  const std::vector<Seen> all = run_well(job);
-  CHECK(all[1].mapped == Numbers{1});
-  CHECK_THAT(all[1].why_not[0],
-             Catch::Contains("PE 0 has no fabric handle: export of the fabric handle"));
-  job.fabric = FabricUse::kOn;
-  CHECK_THAT(run(job)[0].error, Catch::Contains("GSHMEM_FABRIC=on: export of the fabric handle"));
-}
-
 TEST_CASE("a_heap_of_another_size_is_not_mapped") {
   heaps().reset();
   const std::vector<Seen> all =
@@ -344,53 +273,3 @@ TEST_CASE("a_heap_of_another_size_is_not_mapped") {
   CHECK_THAT(all[0].why_not[1], Catch::Contains("with a heap of 8388608 bytes, not 2097152"));
 }
 
-TEST_CASE("a_gpu_without_room_fails_init_on_all_pes") {
-  heaps().reset();
-  heaps().full = {1};
-  const std::vector<Seen> all = run({.hosts = {"a", "a", "b"}});
-  for (const Seen& pe : all) CHECK(pe.code == GSHMEMX_ERROR_OUT_OF_MEMORY);
-  CHECK_THAT(all[0].error, Catch::Contains("init failed on PE 1: symmetric heap of"));
-  CHECK_THAT(all[1].error, Catch::Contains("lower GSHMEM_SYMMETRIC_SIZE"));
-}
-
-TEST_CASE("who_fails_while_mapping_still_takes_the_steps_that_others_wait_in") {
-  heaps().reset();
-  heaps().no_access = {{1, 1}};
-  const std::vector<Seen> all = run({.hosts = {"a", "b", "c"}});
-  CHECK(all[1].code == GSHMEMX_ERROR_CUDA);
-  CHECK_THAT(all[1].error, Catch::Contains("the own heap: "));
-  CHECK(all[0].error == "");
-  CHECK(all[0].mapped == Numbers{0, 2});
-  CHECK(all[2].mapped == Numbers{0, 2});
-}
-
-TEST_CASE("two_fabrics_of_a_job_are_two_sets_whose_pes_take_turns") {
-  heaps().reset();
-  heaps().no_access = {{4, 0}};
-  const std::vector<Seen> all =
-      run_well({.hosts = {"a", "b", "c", "d", "e", "f"}, .clusters = {1, 2, 1, 2, 1, 2}});
-  CHECK(all[0].mapped == Numbers{0, 2});
-  CHECK(all[2].mapped == Numbers{0, 2});
-  CHECK(all[4].mapped == Numbers{4});
-  for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].mapped == Numbers{1, 3, 5});
-  for (const std::size_t pe : {1, 3, 5}) CHECK(all[pe].pes == Numbers{1, 3, 5});
-  CHECK_THAT(all[2].why_not[4],
-             Catch::Contains("not all PEs of its host and of this one reach each other"));
-  CHECK_THAT(all[1].why_not[0], Catch::Contains("in another NVLink fabric"));
-}
-
-TEST_CASE("more_pes_than_bits_in_a_byte") {
-  heaps().reset();
-  heaps().no_import = {9};
-  Texts hosts;
-  for (int host = 0; host < 10; ++host) hosts.push_back("host" + std::to_string(host));
-  const std::vector<Seen> all = run_well({.hosts = hosts});
-  for (std::size_t pe = 0; pe < 9; ++pe) CHECK(all[pe].set.count == 9);
-  CHECK(all[9].mapped == Numbers{9});
-}
-
-TEST_CASE("programs_that_are_started_meanwhile_hold_no_heap") {
-  heaps().reset();
-  const CudaHeap heap = make_cuda_heap(*CudaDriver::get(), 0, 2 << 20, FabricUse::kOff);
-  CHECK((::fcntl(heap.fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
-}

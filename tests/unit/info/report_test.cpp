@@ -62,47 +62,6 @@ Report full_report() {
   return report;
 }
 
-constexpr char kFullPage[] = R"page(gshmem
-  version        1.2.3
-
-Variables
-  GSHMEM_A = "2" (environment)
-      how many; a number; the same on all PEs
-      default "1"
-  GSHMEM_B = "x" (environment)
-      what; any text
-      ERROR: GSHMEM_B is bad
-  GSHMEM_C = "y" (NVSHMEM_C)
-      which; any text
-      default "x"
-  GSHMEM_D = "(hidden)" (default)
-      a secret; any text
-  WARNING: GSHMEM_X is none
-
-GPUs
-  0  GPU, 1.5 GiB, PCI 0000:01:00.0, GPU-a
-  1  GPU, 0.0 GiB, PCI , GPU-b
-  Access to peers (A: load/store with native atomics, x: load/store, .: none)
-       0  1
-    0  A  x  .
-    1  A  A  x
-
-RDMA network cards
-  mlx5_0 port 2: Ethernet, DOWN, 100 Gb/sec
-
-Job
-  PE 0: bootstrap pmix, host node7, GPU 0 (H, GPU-a)
-      to PE 0: load/store, self
-      to PE 1: network (ofi); far
-  PE 1: bootstrap , host , CPU mode
-      to PE 0: load/store, PCIe
-      to PE 1: load/store, self
-
-Algorithms: 2 PEs, which map each other; bytes that one member gives another one
-  put all          thread, host                       small to 8 (GSHMEM_A=2, GSHMEM_B=x), then large
-  reduce           warp                               any (GSHMEM_C=y)
-  sync, barrier    all                                flat (flat to 5 members)
-)page";
 constexpr char kFullJson[] = R"page({
     "build": {"version": "1.2.3"},
     "variables": [
@@ -156,10 +115,6 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
-
-TEST_CASE("paths_in_cpu_mode_are_shared_memory") {
-  CHECK(path_between(pe_on(0, -1, ""), pe_on(1, -1, ""), {}) == Path::kSharedMemory);
-}
 
 TEST_CASE("paths_between_gpus_follow_uuids_and_native_atomics") {
   const std::vector<GpuInfo> gpus{gpu(0, "A", {true, true, false}),
@@ -226,89 +181,9 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
   }
 }
 
-TEST_CASE("a_page_says_everything_in_its_place") {
-  CHECK(as_text(full_report()) == kFullPage);
-  // One GPU has no peers; what is not there is said, and a job that nobody asked for is not.
-  Report report;
-  report.no_gpus = "no driver";
-  CHECK(as_text(report) ==
-        "gshmem\n\nVariables\n\nGPUs\n  none: no driver\n\nRDMA network cards\n  none\n");
-  report.gpus = {gpu(0, "GPU-a", {true})};
-  report.job_error = "no job";
-  CHECK(as_text(report) ==
-        "gshmem\n\nVariables\n\nGPUs\n  0  GPU, 0.0 GiB, PCI , GPU-a\n\nRDMA network cards\n"
-        "  none\n\nJob\n  ERROR: no job\n");
-}
-
 TEST_CASE("json_has_every_member_in_its_place") {
   CHECK(nlohmann::json::parse(as_json(full_report())) == nlohmann::json::parse(kFullJson));
   CHECK(as_json(Report{}) == kEmptyJson);
-}
-
-TEST_CASE("json_is_utf8_whatever_the_texts_are") {
-  Report report;
-  report.job_error = "caf\xc3\xa9 \xff \xc0\xaf \xe2\x82";
-  CHECK(contains(as_json(report),
-                 "\"caf\xc3\xa9 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\""));
-}
-
-TEST_CASE("a_job_of_one_pe_has_nobody_to_map") {
-  Algorithms table{};
-  table.team.n_pes = 1;
-  table.team.mapped = 1;
-  CHECK(table.topology() == "1 PE");
-}
-
-TEST_CASE("a_build_says_which_networks_it_has") {
-#if defined(GSHMEM_TEST_LIBFABRIC)
-  constexpr bool kHasIt = true;
-#else
-  constexpr bool kHasIt = false;
-#endif
-  const Report report = collect("/does/not/exist");
-  const auto network = std::ranges::find(report.build, "network", &Fact::name);
-  REQUIRE(network != report.build.end());
-  CHECK(contains(network->value, "ofi (libfabric.so.1 is loaded when used)") == kHasIt);
-  // The soft NIC of the tests is built where the mlx5 transport is.
-#if defined(GSHMEM_TEST_SOFT)
-  CHECK(network->value.starts_with("mlx5 (rdma-core is loaded when used), soft"));
-#endif
-  const auto sanitizers = std::ranges::find(report.build, "sanitizers", &Fact::name);
-  REQUIRE(sanitizers != report.build.end());
-  CHECK(sanitizers->value != "");
-}
-
-TEST_CASE("a_report_has_the_variables_of_the_process_and_says_why_there_is_no_gpu") {
-  REQUIRE(setenv("GSHMEM_TIMEOUT", "soon", 1) == 0);
-  REQUIRE(setenv("GSHMEM_SYMETRIC_SIZE", "1M", 1) == 0);
-  const Report report = collect("/does/not/exist");
-  REQUIRE(unsetenv("GSHMEM_TIMEOUT") == 0);
-  REQUIRE(unsetenv("GSHMEM_SYMETRIC_SIZE") == 0);
-  CHECK(report.value_of("GSHMEM_TIMEOUT") == "soon");
-  CHECK_FALSE(report.good());
-  CHECK(std::ranges::any_of(report.unknown_variables, [](const std::string& name) {
-    return name.starts_with("GSHMEM_SYMETRIC_SIZE ");
-  }));
-  CHECK(report.gpus.empty() != report.no_gpus.empty());
-}
-
-TEST_CASE("text_says_why_there_is_no_gpu_and_no_job") {
-  Report report;
-  report.no_gpus = "no driver here";
-  report.job_error = "no server there";
-  for (const std::string& text : {as_text(report), as_json(report)}) {
-    CHECK(contains(text, "no driver here"));
-    CHECK(contains(text, "no server there"));
-  }
-  CHECK_FALSE(report.good());
-}
-
-TEST_CASE("markdown_has_a_line_per_variable") {
-  const std::string table =
-      variables_as_markdown({{"GSHMEM_A", "2", "1", "yes", "h", "GSHMEM_A", true},
-                             {"GSHMEM_B", "", "", "any text", "i", ""}});
-  CHECK(contains(table, "| `GSHMEM_A` | `1` | h | yes | same |\n"));
-  CHECK(contains(table, "| `GSHMEM_B` |  | i | any text |  |\n"));
 }
 
 }  // namespace gshmem::info

@@ -33,31 +33,6 @@ TEST_CASE("domains_are_gpus_of_one_cluster_and_clique") {
   CHECK(fabric_domains(offers, FabricUse::kOff) == Numbers(6, -1));
 }
 
-TEST_CASE("heaps_of_another_size_are_another_domain") {
-  const std::vector<FabricOffer> offers{offer(1, 0), offer(1, 0, 1 << 22), offer(1, 0)};
-  CHECK(fabric_domains(offers, FabricUse::kAuto) == Numbers{0, 1, 0});
-  CHECK(fabric_domains(offers, FabricUse::kOn) == Numbers{0, 1, 0});
-}
-
-TEST_CASE("without_domains_a_component_is_a_local_group") {
-  CHECK(components({0, 0, 1, 1, 2}, Numbers(5, -1)) == Numbers{0, 0, 1, 1, 2});
-  CHECK(components({0, 0, 1}, {0, 0, 1}) == Numbers{0, 0, 1});
-}
-
-TEST_CASE("domains_connect_local_groups") {
-  CHECK(components({0, 1}, {7, 7}) == Numbers{0, 0});
-  CHECK(components({0, 0, 1, 1}, {-1, 0, 0, -1}) == Numbers{0, 0, 0, 0});
-  // Through the last group, also when that is seen last.
-  CHECK(components({0, 1, 2, 2}, {0, 1, 0, 1}) == Numbers{0, 0, 0, 0});
-  CHECK(components({0, 1, 2, 3}, {0, 1, 1, 0}) == Numbers{0, 1, 1, 0});
-  CHECK(members({0, 1, 1, 0}, 1) == Numbers{1, 2});
-  CHECK(members({0, 1, 1, 0}, 0) == Numbers{0, 3});
-  CHECK(largest({0, 1, 1, 0, 1}) == 3);
-  Numbers fewer{0, 1, 1};
-  fewer.pop_back();  // whose memory is still there
-  CHECK(members(fewer, 1) == Numbers{1});
-}
-
 TEST_CASE("a_pe_without_a_heap_fails_all_of_them_with_its_reason") {
   const std::size_t failing = GENERATE(0u, 1u, 2u, 3u);  // 3: none of them
   auto boots = bootstrap::create_threads(3, 20);

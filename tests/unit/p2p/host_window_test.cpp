@@ -137,33 +137,6 @@ TEST_CASE("heaps_of_a_host_are_in_slots_of_one_range") {
   CHECK(by_threads(3, body) == "");
 }
 
-TEST_CASE("without_load_and_store_a_window_has_the_own_heap_and_maps_nobody") {
-  const Body body = [](const HostPe& pe) {
-    const auto window = pe.window({2 * kStep, kStep}, Peers::kNone);
-    expect(window->bytes() == 2 * kStep && window->lent_bytes() == kStep,
-           "no more than was asked for");
-    expect(window->stride() == static_cast<std::int64_t>(4 * kStep), "one slot");
-    expect(window->pes() == std::vector<int>{0, 1}, "the PEs of the host");
-    expect(window->mapped() == std::vector<bool>{false, false}, "of which none is mapped");
-    expect(window->why_not(0) == "GSHMEM_P2P=0" && window->why_not(1) == "GSHMEM_P2P=0", "why not");
-    char* const heap = window->heap();
-    expect(!window->meets(heap - 8, 8) && !window->meets(heap + window->stride(), 8), "its range");
-    heap[0] = heap[2 * kStep - 1] = static_cast<char>('a' + pe.me());
-    pe.boot.barrier();
-    expect(heap[0] == 'a' + pe.me(), "nobody else has it");
-    Pages pages(1);
-    pages.data[0] = static_cast<char>('p' + pe.me());
-    const std::uint64_t offset = window->lent_begin();
-    window->map_lent(offset, window->lend(pages.data, pages.bytes));
-    pe.boot.barrier();
-    expect(byte_at(heap + offset) == 'p' + pe.me(), "what it has lent itself");
-    window->unmap_lent(offset);
-    expect(byte_at(heap + offset) == -1, "it is gone");
-  };
-  CHECK(by_processes(2, body) == "");
-  CHECK(by_threads(2, body) == "");
-}
-
 TEST_CASE("heaps_that_do_not_fit_into_the_host_are_refused") {
   CHECK(by_threads(2, [](const HostPe& pe) {
           std::string why;
@@ -242,33 +215,6 @@ TEST_CASE("every_pe_gets_the_pieces_of_all_as_each_has_lent_them") {
   };
   CHECK(by_processes(3, body) == "");
   CHECK(by_threads(3, body) == "");
-}
-
-TEST_CASE("a_pe_that_tells_something_else_of_what_it_lends_is_an_error") {
-  CHECK(by_threads(2, [](const HostPe& pe) {
-          if (pe.me() == 1) {
-            (void)pe.local.gather(std::vector<char>(3));
-          } else {
-            Pages pages(1);
-            const LentMemory mine = lend_host_memory(pages.data, pages.bytes);
-            expect_error(GSHMEMX_ERROR_INTERNAL, "a letter of another size",
-                         [&] { (void)exchange_lent(pe.local, mine); });
-          }
-        }) == "");
-}
-
-TEST_CASE("locks_that_the_program_has_on_other_files_outlast_that_it_lends_memory") {
-  const Fd locked(static_cast<int>(check_errno(::memfd_create("locked", MFD_CLOEXEC), "memfd")));
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_len = 1;
-  REQUIRE(::fcntl(locked.get(), F_SETLK, &lock) == 0);
-  Pages pages(1);
-  CHECK(lend_host_memory(pages.data, pages.bytes).pieces.size() == 1);
-  lock.l_pid = 0;
-  REQUIRE(::fcntl(locked.get(), F_OFD_GETLK, &lock) == 0);  // as another one would find it
-  CHECK(lock.l_type == F_WRLCK);
 }
 
 TEST_CASE("memory_that_others_cannot_map_is_not_lent") {

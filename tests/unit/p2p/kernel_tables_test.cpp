@@ -144,11 +144,6 @@ class TeamsRig {
   Teams teams_;
 };
 
-/// As kernels see it.
-const abi::ContextEntry& entry_of(const abi::DeviceState& state, std::int32_t handle) {
-  return state.contexts[static_cast<std::uint32_t>(handle) & (abi::kMaxContexts - 1)];
-}
-
 }  // namespace
 
 TEST_CASE("kernels_find_the_members_of_predefined_teams") {
@@ -160,24 +155,6 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
   CHECK(rig.members(GSHMEMX_TEAM_SAME_MYPE_NODE) == std::vector<int>{0, 2, 3});
   CHECK(rig.entry(GSHMEMX_TEAM_SAME_MYPE_NODE).my_pe == 1);
   CHECK(rig.entry(GSHMEM_TEAM_WORLD).handle == GSHMEM_TEAM_WORLD);
-}
-
-TEST_CASE("kernels_find_no_team_before_one_is_made") {
-  const TeamsRig rig(2);
-  REQUIRE(rig.state().n_teams == Teams::kPredefined + 2);
-  for (std::uint32_t i = Teams::kPredefined; i < rig.state().n_teams; ++i)
-    CHECK(rig.state().teams[i].handle == static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID));
-}
-
-TEST_CASE("teams_up_to_the_size_that_an_algorithm_is_for_take_it") {
-  const auto world = [](std::int32_t n_pes) {
-    const TeamsRig rig(0, {1}, {}, n_pes);
-    return rig.entry(GSHMEM_TEAM_WORLD);
-  };
-  CHECK(world(abi::kPacketPes).limits[0] == 1);
-  CHECK(world(abi::kPacketPes + 1).limits[0] == 0);
-  CHECK(world(abi::kFlatPes).flat == 1);
-  CHECK(world(abi::kFlatPes + 1).flat == 0);
 }
 
 TEST_CASE("as_many_teams_are_made_as_the_setting_says_and_no_more") {
@@ -193,12 +170,6 @@ TEST_CASE("as_many_teams_are_made_as_the_setting_says_and_no_more") {
     CHECK_THROWS_AS(rig.destroy(static_cast<gshmem_team_t>(rig.state().n_teams)), Error);
     CHECK(rig.leaves_programs_alone());
   }
-}
-
-TEST_CASE("a_network_reaches_beyond_the_heap_of_programs_only_for_the_slots_of_many_teams") {
-  CHECK(Teams::bytes_at_end(8) > 0);  // packets, which mapped PEs alone write
-  CHECK(Teams::network_bytes_at_end(8) == 0);
-  CHECK(Teams::network_bytes_at_end(700) == Teams::bytes_at_end(700));
 }
 
 TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_is") {
@@ -230,23 +201,6 @@ TEST_CASE("handles_of_teams_go_round_and_are_those_of_teams") {
   CHECK(*handles.begin() > 0);
   CHECK(handles.size() == INT16_MAX);
   CHECK(handles.count(rig.join({2})) == 1);
-}
-
-TEST_CASE("limits_of_algorithms_are_those_of_the_settings_where_members_map_each_other") {
-  const std::uint32_t room = abi::kPackets * abi::kPacketData;
-  TeamsRig rig(abi::kPacketTeams, {1, 2048, 0, 1 << 30, std::uint64_t{1} << 40, 8, 0});
-  const auto limits = [&](gshmem_team_t team) {
-    const abi::Team& entry = rig.entry(team);
-    return std::vector<std::uint32_t>(std::begin(entry.limits), std::end(entry.limits));
-  };
-  CHECK(limits(GSHMEM_TEAM_SHARED) ==
-        std::vector<std::uint32_t>{1, 2048, 0, room, UINT32_MAX, 8, 0});
-  CHECK(limits(GSHMEMX_TEAM_NODE) ==
-        std::vector<std::uint32_t>{0, 0, 0, 0, 0, 0, 0});  // one by the network
-  // The last ones have no buffers of packets.
-  gshmem_team_t last = GSHMEM_TEAM_INVALID;
-  for (std::uint32_t i = 0; i < abi::kPacketTeams; ++i) last = rig.join({2});
-  CHECK(limits(last) == std::vector<std::uint32_t>{0, 0, 0, 0, UINT32_MAX, 8, 0});
 }
 
 TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_are_in_two_levels") {
@@ -281,29 +235,6 @@ TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_a
   CHECK(levels({}) == none);
 }
 
-TEST_CASE("kernels_find_the_levels_of_a_team_unless_the_settings_rule_them_out") {
-  // PEs 0 and 1, and 2 and 3 map each other.
-  const std::vector<std::int32_t> domains{0, 0, 2, 2};
-  for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{UINT32_MAX}}) {
-    TeamsRig rig(4, {0, 0, 0, 0, 0, 0, limit}, domains);
-    const auto check = [&](gshmem_team_t team, int inner, int stride) {
-      CHECK(rig.entry(team).inner == inner);
-      CHECK(rig.entry(team).inner_stride == stride);
-      CHECK(rig.entry(team).limits[6] == (inner == 0 ? 0 : limit));
-    };
-    check(GSHMEM_TEAM_WORLD, 2, 1);
-    check(GSHMEM_TEAM_SHARED, 0, 0);
-    check(rig.join({0, 2, 1, 3}), 2, 2);
-    check(rig.join({3, 2, 1}), 0, 0);
-    check(rig.join({2, 3, 1, 0}), 2, 1);
-    check(rig.join({2, 1, 0, 3}), 0, 0);
-  }
-  const TeamsRig never(0, {0, 0, 0, 0, 0, 0, std::uint64_t{1} << 32}, domains);
-  CHECK(never.entry(GSHMEM_TEAM_WORLD).inner == 0);
-  const TeamsRig all_alone(0, {});
-  CHECK(all_alone.entry(GSHMEM_TEAM_WORLD).inner == 0);
-}
-
 TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
   TeamsRig rig(3);
   const gshmem_team_t parent = rig.join({2});
@@ -319,20 +250,6 @@ TEST_CASE("a_team_keeps_its_members_while_others_come_and_go") {
   CHECK(rig.entry(far).flat == 1);
   CHECK(rig.members(next) == std::vector<int>{1, 2, 3, 0});
   CHECK(rig.members(GSHMEMX_TEAM_NODE) == std::vector<int>{1, 2});
-}
-
-TEST_CASE("a_team_whose_list_has_no_room_is_found_by_nobody") {
-  TeamsRig rig(1);
-  const auto open = [&] {
-    return std::count_if(rig.state().host_teams, rig.state().host_teams + rig.state().n_teams,
-                         [](const abi::Team& team) {
-                           return team.handle != static_cast<std::uint32_t>(GSHMEM_TEAM_INVALID);
-                         });
-  };
-  const auto before = open();
-  rig.fill();
-  CHECK_THROWS_AS(rig.join({3, 2, 0}), Error);
-  CHECK(open() == before);
 }
 
 TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_it") {
@@ -375,107 +292,3 @@ TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_i
   }
 }
 
-TEST_CASE("teams_that_come_and_go_need_no_more_memory_of_kernels") {
-  TeamsRig rig(2);
-  const std::size_t before = rig.kernels().blocks();
-  for (int i = 0; i < 50; ++i) {
-    const gshmem_team_t one = rig.join({2}), two = rig.join({2});
-    rig.destroy(one);
-    rig.destroy(two);
-  }
-  CHECK(rig.kernels().blocks() <= before + 2);
-}
-
-TEST_CASE("handles_of_a_context_go_round_before_one_comes_again") {
-  ContextTable table({});
-  abi::DeviceState state;
-  table.enter(state);
-  table.start(state);
-  ContextTable::Queues none;
-  const auto next = [&] {
-    const std::int32_t handle = table.open("open", ContextUse::kShared, none);
-    table.close(handle);
-    return static_cast<std::uint32_t>(handle);
-  };
-  const std::uint32_t first = next();
-  CHECK(first == abi::kMaxContexts);
-  std::uint32_t last = first;
-  for (std::uint32_t handle = next(); handle == last + abi::kMaxContexts; handle = next())
-    last = handle;
-  CHECK(next() == first + abi::kMaxContexts);
-  // Below those of teams, and also with their bit below GSHMEMX_QP_ALL.
-  CHECK(last == abi::kTeamContext - 2 * abi::kMaxContexts);
-  CHECK((last | abi::kTeamContext | (abi::kMaxContexts - 1)) < GSHMEMX_QP_ALL);
-}
-
-TEST_CASE("a_context_more_than_there_is_room_for_is_an_error_that_says_so") {
-  ContextTable table({});
-  abi::DeviceState state;
-  table.enter(state);
-  table.start(state);
-  ContextTable::Queues none;
-  for (std::uint32_t i = 0; i < abi::kMaxContexts; ++i)
-    CHECK(table.open("open", ContextUse::kShared, none) ==
-          static_cast<std::int32_t>(abi::kMaxContexts + i));
-  CHECK_THROWS_WITH(table.open("some_call", ContextUse::kShared, none),
-                    "some_call: all 1024 contexts and queue handles are in use; destroy some");
-  CHECK(table.open_handles().size() == abi::kMaxContexts);
-  table.close(abi::kMaxContexts + 7);
-  table.close(abi::kMaxContexts + 7);  // not open any more: nothing
-  CHECK(table.open("open", ContextUse::kShared, none) ==
-        static_cast<std::int32_t>(2 * abi::kMaxContexts + 7));
-  CHECK(table.find(abi::kMaxContexts + 7) == nullptr);
-  CHECK(table.team_of(abi::kMaxContexts + 7) == GSHMEM_TEAM_INVALID);
-  CHECK(table.team_of(abi::kMaxContexts + 6) == GSHMEM_TEAM_WORLD);
-}
-
-TEST_CASE("kernels_find_contexts_by_states_of_their_own") {
-  KernelMemory kernels;
-  ContextTable table(kernels.functions());
-  abi::DeviceState state;
-  table.enter(state);
-  REQUIRE(kernels.holds(state.contexts, abi::kMaxContexts * sizeof(abi::ContextEntry)));
-  state.my_pe = 3;
-  state.nic.per_pe = 1;
-  table.start(state);
-  abi::NicView shared, exclusive;
-  shared.per_pe = 5;
-  exclusive.per_pe = 6;
-  table.add({{shared, exclusive}});
-  ContextTable::Queues none, queues = table.take(4);
-  REQUIRE(queues.size() == 1);
-
-  const std::int32_t own = table.open("open", ContextUse::kShared, none);
-  const std::int32_t with = table.open("open", ContextUse::kExclusive, queues);
-  CHECK(queues.empty());
-  for (const std::int32_t handle : {own, with}) {
-    const abi::ContextEntry& entry = entry_of(state, handle);
-    CHECK(entry.handle == static_cast<std::uint32_t>(handle));
-    REQUIRE(kernels.holds(entry.state, sizeof(*entry.state)));
-    CHECK(entry.state->my_pe == 3);
-    CHECK(entry.state->nic.per_pe == (handle == own ? 1 : 6));
-    CHECK(table.find(handle)->nic.per_pe == entry.state->nic.per_pe);
-  }
-  table.close(with);
-  CHECK(entry_of(state, with).handle == 0);
-  CHECK(table.find(with) == nullptr);
-  CHECK(table.open_handles() == std::vector<std::int32_t>{own});
-  CHECK(table.take(4).size() == 1);
-}
-
-TEST_CASE("queues_of_a_context_are_free_once_when_it_is_gone_or_was_not_made") {
-  ContextTable table({});
-  abi::DeviceState state;
-  table.enter(state);
-  table.start(state);
-  table.add({{}});
-  ContextTable::Queues none, queues = table.take(1);
-  table.close(table.open("open", ContextUse::kShared, queues));
-  queues = table.take(1);
-  REQUIRE(queues.size() == 1);
-  table.close(table.open("open", ContextUse::kShared, none));  // where that one was
-  CHECK(table.take(1).empty());
-  table.give_back(queues);
-  CHECK(table.take(2) == queues);
-  CHECK(table.find(0) == nullptr);
-}

@@ -1,0 +1,317 @@
+// The client checker: each way to use a queue wrongly that is not an error of the specification, or
+// that hardware would answer with something less clear.
+#include "transport/softnic/tests/softnic.h"
+#include "tests/capture.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace gshmem::test {
+namespace {
+
+using Catch::Contains;
+
+/// The engine has seen `count` doorbells, and has had time to act on the last.
+void wait_for_doorbells(const soft::Engine& engine, std::uint64_t count) {
+  CHECK(eventually([&] { return engine.counters().doorbells == count; }));
+}
+void wait_for_violation(const soft::Engine& engine, const char* text) {
+  eventually([&] { return engine.counters().violations > 0; });
+  CHECK_THAT(engine.violations(), Contains(text));
+  CHECK(engine.counters().violations == 1);
+}
+
+TEST_CASE("a_doorbell_before_its_entries_is_found") {
+  Pair pair;
+  pair.a.nop();
+  pair.a.store_record(2);
+  pair.a.store_doorbell(2, pair.a.qpn());  // one entry too many
+  const Cqe cqe = pair.a.wait(0);
+  static_cast<void>(cqe);
+  wait_for_violation(pair.engine, "not written before the doorbell");
+  CHECK_THAT(pair.engine.violations(), Contains("qpn 0x0"));
+}
+
+TEST_CASE("atomics_of_two_devices_on_one_word_are_found") {
+  Pair one, other;
+  const auto atomic = [](Pair& by, const Queue::Far& far) {
+    CHECK_FALSE(by.a.ring_and_wait(by.a.fetch_add(far, by.near(0, 8), 1)).error());
+  };
+  atomic(one, one.far(64));
+  const auto region = [&] {
+    return other.engine.create_region(
+        {.pd = other.pd, .address = one.target.data(), .bytes = 4096, .iova = 0, .access = 15});
+  };
+  std::uint32_t key = region();
+  atomic(other, {72, key});  // a word of its own
+  atomic(one, one.far(64));
+  CHECK(other.engine.violations().empty());
+  atomic(other, {64, key});
+  wait_for_violation(other.engine, "which another device has changed by atomics");
+  CHECK(one.engine.violations().empty());
+  // What is no region any more may become other memory, and what is one does not.
+  other.engine.destroy_region(key);
+  atomic(one, one.far(64));
+  CHECK(one.engine.violations().empty());
+  const std::uint32_t before = other.engine.create_region(
+      {.pd = other.pd, .address = one.target.data(), .bytes = 56, .iova = 0, .access = 15});
+  other.engine.destroy_region(before);
+  key = region();
+  atomic(other, {64, key});
+  CHECK(other.engine.counters().violations == 2);
+  // Its last word where it begins in the midst of one.
+  const auto unaligned = [&](Pair& by) {
+    return by.engine.create_region(
+        {.pd = by.pd, .address = one.target.data() + 132, .bytes = 12, .iova = 4, .access = 15});
+  };
+  const std::uint32_t odd = unaligned(other);
+  atomic(other, {8, odd});
+  other.engine.destroy_region(odd);
+  const std::uint32_t again = unaligned(one);
+  atomic(one, {8, again});
+  CHECK(one.engine.violations().empty());
+  one.engine.destroy_region(again);
+  other.engine.destroy_region(key);
+}
+
+TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
+  Pair pair({.strict = soft::Strictness::kLoose}, {.log_entries = 2});
+  for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());
+  pair.a.set_next(5);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "index 0 of queue pair 0x40 where index 4 of 0x40 is due");
+}
+
+TEST_CASE("a_wqe_that_the_doorbell_covers_in_part_is_found") {
+  Pair pair;
+  Bytes operands;
+  for (int i = 0; i < 4; ++i) append64(operands, 0);
+  pair.a.atomic(0x14, 9, pair.far(0), pair.near(0, 8), operands);
+  pair.a.set_next(1);
+  pair.a.ring();
+  wait_for_violation(pair.engine, "ds");
+  CHECK(pair.a.wait(0).syndrome == 0x02);
+}
+
+TEST_CASE("index_jumps_and_old_doorbells_are_told_apart") {
+  Pair pair;
+  pair.a.ring_and_wait(pair.a.nop());
+  pair.a.ring_and_wait(pair.a.nop());
+  pair.a.store_doorbell(1, pair.a.qpn());  // older: legal for clients without locks
+  wait_for_doorbells(pair.engine, 3);
+  CHECK(pair.engine.counters().stale_doorbells == 1);
+  CHECK(pair.engine.violations().empty());
+  pair.a.store_doorbell(2, pair.a.qpn());  // again
+  wait_for_doorbells(pair.engine, 4);
+  CHECK(pair.engine.violations().empty());
+  pair.a.store_doorbell(1000, pair.a.qpn());
+  wait_for_violation(pair.engine, "jumps from index 2 to 1000 in a queue of 64");
+  const Cqe missing = pair.a.wait(2);
+  CHECK(missing.counter == 2);
+  CHECK(unsigned{missing.syndrome} == kBadOperation);
+  CHECK(unsigned{missing.vendor} == 0);
+}
+
+TEST_CASE("a_doorbell_beyond_the_queue_is_an_error_that_the_client_sees") {
+  Pair pair({}, {.log_cq = 4, .collapsed = false});
+  pair.a.nop();
+  pair.a.nop();
+  pair.a.ring();
+  pair.a.store_doorbell(1000, pair.a.qpn());  // also when it overtakes that of the two
+  CHECK(eventually([&] { return pair.engine.state(pair.a.qpn()) == soft::QpState::kError; }));
+  Cqe cqe = pair.a.wait_next();
+  for (; !cqe.error(); cqe = pair.a.wait_next()) {
+  }
+  CHECK(unsigned{cqe.syndrome} == 0x02);
+  CHECK(cqe.qpn == pair.a.qpn());
+  CHECK((cqe.counter == 0 || cqe.counter == 2));
+  CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kRts);
+}
+
+TEST_CASE("overwriting_entries_that_are_not_consumed_is_found") {
+  Pair pair({.rules = "wqe=0:delay=1000s"}, {.log_entries = 2});
+  for (int i = 0; i < 3; ++i) pair.a.nop();
+  pair.a.ring();
+  wait_for_doorbells(pair.engine, 1);
+  pair.a.nop();
+  pair.a.nop();  // over the first
+  pair.a.ring();
+  eventually([&] { return pair.engine.counters().violations > 0; });
+  CHECK_THAT(pair.engine.violations(), Contains("unconsumed entries were overwritten"));
+  pair.a.ring();  // again
+  wait_for_doorbells(pair.engine, 3);
+  CHECK(pair.engine.counters().violations == 1);
+}
+
+TEST_CASE("changing_a_wqe_before_its_completion_is_found") {
+  Pair pair({.rules = "wqe=0:delay=1s"});
+  const std::uint16_t index = pair.a.write(pair.far(0), pair.near(0, 8));
+  pair.a.ring();
+  CHECK(eventually([&] { return pair.engine.counters().wqes == 1; }));
+  // As an atomic store, so that a race detector sees only the mistake under test.
+  auto* word = reinterpret_cast<std::uint32_t*>(pair.a.slot(index) + 44);
+  __atomic_store_n(word, 0x12345678u, __ATOMIC_RELAXED);
+  CHECK_FALSE(pair.a.wait(index).error());
+  wait_for_violation(pair.engine, "overwritten before its completion");
+}
+
+TEST_CASE("a_doorbell_in_two_halves_is_found") {
+  Pair pair;
+  const int first = GENERATE(0, 4);
+  auto* half = reinterpret_cast<std::uint32_t*>(static_cast<char*>(pair.a.page()) + 0x800 + first);
+  __atomic_store_n(half, __builtin_bswap32(first == 0 ? 1u << 8 : pair.a.qpn() << 8),
+                   __ATOMIC_RELEASE);
+  wait_for_violation(pair.engine, "stored in parts");
+}
+
+TEST_CASE("doorbells_of_strangers_are_found") {
+  Pair pair;
+  SECTION("no such queue pair") {
+    pair.a.store_doorbell(1, 0x3fff0);
+    wait_for_violation(pair.engine, "0x3fff0, which does not exist");
+  }
+  SECTION("on another queue pair's page") {
+    pair.a.store_doorbell(1, pair.b.qpn());
+    wait_for_violation(pair.engine, "which belongs to");
+  }
+  SECTION("before the queue pair is ready") {
+    Queue idle(pair.engine, pair.pd);
+    idle.nop();
+    idle.ring();
+    wait_for_violation(pair.engine, "in state 0");
+    idle.connect(idle.qpn());  // what was announced is not: a NIC has ignored it
+    for (int i = 0; i < 3; ++i) CHECK_FALSE(pair.a.ring_and_wait(pair.a.nop()).error());
+    CHECK_FALSE(idle.peek());
+  }
+}
+
+TEST_CASE("a_record_behind_the_doorbell_is_found") {
+  const std::int64_t begin = clock_ns();
+  Pair pair;
+  Queue equal(pair.engine, pair.pd), full(pair.engine, pair.pd);
+  equal.connect(equal.qpn());
+  full.connect(full.qpn());
+  for (int i = 0; i < 40; ++i) equal.nop();
+  CHECK_FALSE(equal.ring_and_wait(39).error());
+  full.store_record(64);  // a whole queue is not rung yet, for which there are two seconds
+  pair.a.nop();
+  pair.a.store_doorbell(1, pair.a.qpn());  // and no record
+  CHECK_FALSE(pair.a.wait(0).error());
+  const auto passes = [&] {
+    for (int i = 0; i < 5; ++i) CHECK_FALSE(pair.b.ring_and_wait(pair.b.nop()).error());
+  };
+  CHECK(eventually([&] { return pair.engine.counters().violations > 0; }));
+  passes();
+  const std::string found = pair.engine.violations();
+  full.store_record(0);
+  if (clock_ns() - begin > 2'000'000'000) return;
+  CHECK_THAT(found, Contains("doorbell record says 0, the last doorbell 1"));
+  CHECK(pair.engine.counters().violations == 1);  // once, however often it is looked at
+  pair.a.store_record(1);
+  passes();
+  pair.a.nop();
+  const std::int64_t rung = clock_ns();
+  pair.a.store_doorbell(2, pair.a.qpn());
+  CHECK_FALSE(pair.a.wait(1).error());
+  passes();
+  const std::uint64_t count = pair.engine.counters().violations;
+  if (clock_ns() - rung < 100'000'000) CHECK(count == 1);                     // it may be late anew
+  CHECK(eventually([&] { return pair.engine.counters().violations == 2; }));  // and is found anew
+}
+
+// Shared: those of one register of one UAR. What a NIC sees by any other is its own alone.
+TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
+  Pair pair;
+  Queue other(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
+  other.connect(other.qpn());
+  struct One {
+    Queue& queue;
+    unsigned offset;
+  };
+  const One low{pair.a, 0x800}, high{other, 0x900};
+  const auto ring = [](const One& one) {
+    one.queue.store_record(one.queue.next());
+    one.queue.store_doorbell(one.queue.next(), one.queue.qpn(), one.offset);
+    CHECK_FALSE(one.queue.wait(static_cast<std::uint16_t>(one.queue.next() - 1)).error());
+  };
+  for (const One& one : {low, high}) one.queue.nop(), ring(one);
+  for (const auto& [late, early] : {std::pair{low, high}, {high, low}}) {
+    const auto done = late.queue.peek()->counter;
+    late.queue.nop();
+    late.queue.store_record(late.queue.next());
+    for (int i = 0; i < 3; ++i) early.queue.nop(), ring(early);
+    CHECK(late.queue.peek()->counter == done);
+    ring(late);
+  }
+  // Alone on its UAR: entries after the doorbell's, whose record is there already.
+  pair.b.nop();
+  pair.b.nop();
+  pair.b.store_record(2);
+  pair.b.store_doorbell(1, pair.b.qpn());
+  CHECK_FALSE(pair.b.wait(0).error());
+  for (int i = 0; i < 3; ++i) low.queue.nop(), ring(low);
+  CHECK(pair.b.peek()->counter == 0);
+  pair.b.ring();
+  CHECK_FALSE(pair.b.wait(1).error());
+  CHECK(pair.engine.violations().empty());
+  CHECK(pair.engine.counters().rescues == 0);
+}
+
+/// A fetch-and-add of 4 bytes as NVSHMEM's host transport writes it: three words of the control
+/// segment, remote address and key, operands. All else is what was in the slot.
+void post_over_leftovers(Queue& queue, const Queue::Far& far, const Queue::Near& near) {
+  Bytes operands;
+  append32(operands, 1);
+  append32(operands, 0);
+  append64(operands, 0);
+  Bytes wqe = queue.control(0x15, 4, 8, 8);
+  Queue::remote(wqe, far.address, far.key);
+  wqe.insert(wqe.end(), operands.begin(), operands.end());
+  Queue::data(wqe, near.address, near.bytes, near.key);
+  const std::uint8_t* slot = queue.slot(queue.next());
+  for (const auto& [first, bytes] : {std::pair{8, 3}, {12, 4}, {28, 4}, {40, 8}}) {
+    std::copy_n(slot + first, bytes, wqe.begin() + first);
+  }
+  queue.post(wqe);
+}
+
+TEST_CASE("leftovers_of_a_slot_that_a_nic_ignores_are_remarked_and_the_entry_is_executed") {
+  const auto strict =
+      GENERATE(soft::Strictness::kStrict, soft::Strictness::kCard, soft::Strictness::kLoose);
+  Pair pair({.strict = strict}, {.log_entries = 4});
+  std::memset(pair.a.slot(0), 0x5a, 16 * 64);  // of the slots' last user
+  for (int i = 0; i < 50; ++i) {               // three laps
+    const auto index = static_cast<std::uint16_t>(pair.a.next());
+    post_over_leftovers(pair.a, pair.far(4), pair.near(0, 4));
+    REQUIRE_FALSE(pair.a.ring_and_wait(index).error());
+  }
+  CHECK(*pair.target.as<std::uint32_t>(4) == 50);
+  CHECK(pair.engine.violations().empty());
+  CHECK(pair.engine.counters().remarks == (strict == soft::Strictness::kLoose ? 0 : 50));
+  if (strict != soft::Strictness::kLoose) {
+    CHECK_THAT(pair.engine.remarks(), Contains("signature 0x5a; a DCI stream on a connection; "
+                                               "immediate 0x5a5a5a5a in MASKED_FA; reserved word"));
+  }
+}
+
+TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {
+  soft::Engine engine{soft::EngineOptions{}};
+  std::string expected;
+  for (int i = 1; i <= 64; ++i) {
+    engine.remark("thing " + std::to_string(i));
+    expected += "thing " + std::to_string(i) + "\n";
+  }
+  CHECK(engine.remarks() == expected);
+  for (int i = 0; i < 6; ++i) engine.remark("more");
+  CHECK(engine.remarks() == expected + "and 6 more\n");
+  CHECK(engine.counters().remarks == 70);
+  CHECK(engine.violations().empty());
+}
+
+}  // namespace
+}  // namespace gshmem::test

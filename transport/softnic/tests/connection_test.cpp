@@ -1,0 +1,290 @@
+// What two ends of a connection must agree on, and how long a requester tries: packet sequence
+// numbers, path MTU, atomic mode, retries.
+#include "transport/softnic/tests/softnic.h"
+
+#include "transport/softnic/queue_pair.h"
+
+#include <catch2/catch.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+namespace gshmem::test {
+namespace {
+
+using soft::AtomicMode;
+using soft::QpRtr;
+using soft::QpRts;
+using soft::QpState;
+
+/// A requester `a` and a responder `b`, each with attributes of its own.
+struct Ends {
+  explicit Ends(const soft::EngineOptions& options = {})
+      : engine(options),
+        pd(engine.create_pd()),
+        source(engine, pd, kBytes, 15, 0),
+        target(engine, pd, kBytes, 15, 0),
+        a(engine, pd),
+        b(engine, pd) {}
+  void connect(const QpRtr& rtr_a, const QpRts& rts_a, const QpRtr& rtr_b,
+               const QpRts& rts_b = {}) {
+    a.connect(b.qpn(), rtr_a, rts_a);
+    b.connect(a.qpn(), rtr_b, rts_b);
+  }
+  Cqe write(std::uint32_t bytes, std::uint64_t at = 0) {
+    return a.ring_and_wait(
+        a.write({target.address(at), target.key()}, {source.address(at), bytes, source.key()}));
+  }
+  Cqe read(std::uint32_t bytes) {
+    return a.ring_and_wait(
+        a.read({target.address(), target.key()}, {source.address(), bytes, source.key()}));
+  }
+  Cqe fetch_add(std::uint64_t add = 1) {
+    return a.ring_and_wait(
+        a.fetch_add({target.address(), target.key()}, {source.address(), 8, source.key()}, add));
+  }
+  Cqe masked(std::uint8_t opcode, std::uint32_t bytes) {
+    const Bytes operands(opcode == 0x14 ? 4 * bytes : 16);
+    return a.ring_and_wait(a.atomic(opcode, bytes == 4 ? 8 : 9, {target.address(), target.key()},
+                                    {source.address(), bytes, source.key()}, operands));
+  }
+
+  static constexpr std::uint64_t kBytes = 1 << 20;
+  soft::Engine engine;
+  std::uint32_t pd;
+  Memory source, target;
+  Queue a, b;
+};
+
+TEST_CASE("a_first_packet_that_is_not_the_expected_one_exceeds_the_retries") {
+  constexpr std::uint32_t kExpected = 0x123456;
+  const std::uint32_t sent = GENERATE(kExpected + 1, kExpected - 1, kExpected ^ 0x800000, 0u);
+  const int what = GENERATE(0, 1, 2);
+  INFO("sent " << sent << ", operation " << what);
+  Ends ends;
+  ends.connect({}, {.send_psn = sent}, {.receive_psn = kExpected});
+  std::memset(ends.source.data(), 7, 64);
+  const Cqe cqe = what == 0 ? ends.write(8) : what == 1 ? ends.read(8) : ends.fetch_add();
+  CHECK(unsigned{cqe.syndrome} == unsigned{kRetry});
+  CHECK(unsigned{cqe.vendor} == 0x81);
+  CHECK(*ends.target.as<std::uint64_t>() == 0);
+  CHECK(*ends.source.as<std::uint8_t>() == 7);
+  CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
+  CHECK(ends.engine.violations().empty());
+}
+
+TEST_CASE("sequence_numbers_go_around") {
+  Ends ends;
+  const std::uint32_t begin = GENERATE(0xffffffu, 0xfffff0u);
+  ends.connect({.mtu = 256}, {.send_psn = begin}, {.mtu = 256, .receive_psn = begin});
+  std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
+  for (int round = 0; round < 8; ++round) {
+    CHECK_FALSE(ends.write(1500, 4096).error());
+    CHECK_FALSE(ends.write(0).error());
+    CHECK_FALSE(ends.read(1500).error());
+    CHECK_FALSE(ends.fetch_add().error());
+  }
+  CHECK(std::memcmp(ends.target.data() + 4096, ends.source.data() + 4096, 1500) == 0);
+}
+
+TEST_CASE("lost_answers_are_given_again_and_nothing_is_executed_twice") {
+  Ends ends({.adversary = "drop_reply=1"});
+  ends.connect({.mtu = 256}, {.send_psn = 0xfffff0}, {.mtu = 256, .receive_psn = 0xfffff0});
+  std::iota(ends.source.data(), ends.source.data() + Ends::kBytes, std::uint8_t{3});
+  for (std::uint64_t round = 0; round < 40; ++round) {
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(*ends.source.as<std::uint64_t>() == round);
+    CHECK_FALSE(ends.write(1500, 4096 + round).error());
+    CHECK(std::memcmp(ends.target.data() + 4096 + round, ends.source.data() + 4096 + round, 1500) ==
+          0);
+  }
+  CHECK_FALSE(ends.read(3000).error());
+  CHECK_FALSE(ends.write(0).error());
+  CHECK(*ends.target.as<std::uint64_t>() == 40);
+  CHECK(ends.engine.counters().retries == 82);
+  CHECK(ends.engine.violations().empty());
+}
+
+TEST_CASE("both_ends_have_one_path_mtu") {
+  Ends ends;
+  SECTION("a packet above that of the receiver") {
+    ends.connect({.mtu = 4096}, {}, {.mtu = 256});
+    CHECK_FALSE(ends.write(256).error());  // fits
+    CHECK(unsigned{ends.write(257).syndrome} == unsigned{kBadRequest});
+    CHECK(ends.engine.state(ends.b.qpn()) == QpState::kError);
+  }
+  SECTION("packets below that of the receiver") {
+    ends.connect({.mtu = 256}, {}, {.mtu = 4096});
+    CHECK_FALSE(ends.write(256).error());
+    CHECK(unsigned{ends.write(257).syndrome} == unsigned{kBadRequest});
+  }
+  SECTION("answers to reads are below that of the reader") {
+    ends.connect({.mtu = 4096}, {}, {.mtu = 256});
+    CHECK_FALSE(ends.read(256).error());
+    CHECK(unsigned{ends.read(257).syndrome} == unsigned{kBadResponse});
+    CHECK(ends.engine.state(ends.a.qpn()) == QpState::kError);
+  }
+  SECTION("answers to reads are above that of the reader") {
+    ends.connect({.mtu = 256}, {}, {.mtu = 4096});
+    CHECK_FALSE(ends.read(256).error());
+    CHECK(unsigned{ends.read(257).syndrome} == unsigned{kBadResponse});
+  }
+}
+
+TEST_CASE("the_atomic_mode_says_which_atomics_are_executed") {
+  constexpr std::uint8_t kMaskedSwap = 0x14, kMaskedAdd = 0x15;
+  struct Case {
+    AtomicMode mode;
+    bool plain, masked8, masked4;
+  };
+  const Case one = GENERATE(Case{AtomicMode::kNone, false, false, false},
+                            Case{AtomicMode::kInfiniBand, true, false, false},
+                            Case{AtomicMode::kOnly8, true, true, false},
+                            Case{AtomicMode::kUpTo8, true, true, true});
+  const int what = GENERATE(0, 1, 2, 3, 4);
+  INFO("mode " << static_cast<int>(one.mode) << ", operation " << what);
+  Ends ends;
+  ends.connect({}, {}, {.access = soft::QpInit{true, true, true, one.mode}});
+  const Cqe cqe = what == 0   ? ends.fetch_add()
+                  : what == 1 ? ends.masked(kMaskedSwap, 8)
+                  : what == 2 ? ends.masked(kMaskedAdd, 8)
+                  : what == 3 ? ends.masked(kMaskedSwap, 4)
+                              : ends.masked(kMaskedAdd, 4);
+  const bool good = what == 0 ? one.plain : what <= 2 ? one.masked8 : one.masked4;
+  CHECK(unsigned{cqe.syndrome} == (good ? 0u : unsigned{kBadRequest}));
+}
+
+TEST_CASE("on_ethernet_packets_go_by_mac") {
+  constexpr soft::Profile kRoce{.link = soft::Profile::Link::kEthernet};
+  const int fd = soft::Engine::make_fabric();
+  // Port 0 and port 1 of a host, and port 0 as another process of it has it.
+  soft::Engine port({.profile = kRoce}), other({.profile = kRoce, .device = 1}),
+      sibling({.profile = kRoce}), infiniband(soft::EngineOptions{});
+  for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) one->join_fabric(fd);
+  ::close(fd);
+  std::uint32_t pd = 0;
+  for (soft::Engine* one : {&port, &other, &sibling, &infiniband}) pd = one->create_pd();
+  const std::uint64_t own = port.device().mac;
+  CHECK(own != other.device().mac);
+  CHECK(own == sibling.device().mac);
+  struct Way {
+    soft::Engine* to;
+    std::uint64_t mac;
+    bool arrives;
+  };
+  // As the kernel has it, every address of the host itself is its own MAC, and never leaves the
+  // port.
+  const Way ways[] = {{&other, other.device().mac, true},
+                      {&sibling, own, true},
+                      {&other, own, false},
+                      {&other, 0, false},
+                      {&sibling, other.device().mac, false},
+                      {&infiniband, own, false},
+                      {&infiniband, 0, false}};
+  for (const Way& way : ways) {
+    INFO("way " << &way - ways);
+    Queue a(port, pd), b(*way.to, pd);
+    Memory source(port, pd, 64), target(*way.to, pd, 64);
+    a.connect(b.qpn(), {.remote_mac = way.mac});
+    b.connect(a.qpn(), {.remote_mac = own});
+    *source.as<std::uint64_t>() = 7;
+    const Cqe cqe = a.ring_and_wait(
+        a.write({target.address(), target.key()}, {source.address(), 8, source.key()}));
+    CHECK(unsigned{cqe.syndrome} == (way.arrives ? 0u : unsigned{kRetry}));
+    CHECK(*target.as<std::uint64_t>() == (way.arrives ? 7u : 0u));
+  }
+}
+
+TEST_CASE("retries_are_as_many_and_as_far_apart_as_the_queue_pair_says") {
+  const std::uint32_t retries = GENERATE(0u, 1u, 3u);
+  Ends ends({.rules = "qp=#0:drop"});
+  ends.connect({}, {.retries = retries, .ack_timeout = 17}, {});  // 537 ms / 32 = 16.8 ms
+  const std::int64_t begin = clock_ns();
+  CHECK(unsigned{ends.write(8).syndrome} == unsigned{kRetry});
+  CHECK(clock_ns() - begin >= retries * 16'000'000);
+  CHECK(ends.engine.counters().retries == retries + 1);
+}
+
+TEST_CASE("a_receiver_without_room_is_asked_again_as_often_as_the_queue_pair_says") {
+  SECTION("until it has room") {
+    Ends ends({.rules = "qp=#0:rnr:times=5"});
+    ends.connect({}, {.retries = 0, .rnr_retries = 5}, {.min_rnr_timer = 14});  // 1.28 ms
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= 5 * 1'280'000);
+    CHECK(*ends.target.as<std::uint64_t>() == 1);
+  }
+  SECTION("by the odd codes of the timer, too") {
+    Ends ends({.rules = "qp=#0:rnr:times=5"});
+    ends.connect({}, {}, {.min_rnr_timer = 15});  // 1.92 ms
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= 5 * 1'920'000);
+  }
+  SECTION("no longer than the code says") {
+    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+    for (int i = 0; i < 5; ++i) {
+      Ends ends({.rules = "qp=#0:rnr:times=1"});
+      ends.connect({}, {}, {.min_rnr_timer = 21});  // 15.36 ms
+      const std::int64_t begin = clock_ns();
+      CHECK_FALSE(ends.fetch_add().error());
+      shortest = std::min(shortest, clock_ns() - begin);
+    }
+    CHECK(shortest >= 15'360'000);
+    CHECK(shortest < 4 * 15'360'000);
+  }
+  SECTION("no longer than the next code says") {
+    // 15.36 ms and 20.48 ms; the next ones are 20.48 ms and 30.72 ms.
+    const std::uint32_t code = GENERATE(21u, 22u);
+    const std::int64_t kNext = code == 21 ? 20'480'000 : 30'720'000;
+    std::int64_t took = kNext;
+    for (int i = 0; i < 20 && took >= kNext; ++i) {  // until it was not held up
+      Ends ends({.rules = "qp=#0:rnr:times=1"});
+      ends.connect({}, {}, {.min_rnr_timer = code});
+      const std::int64_t begin = clock_ns();
+      CHECK_FALSE(ends.fetch_add().error());
+      took = clock_ns() - begin;
+    }
+    CHECK(took < kNext);
+  }
+  SECTION("as long as the shortest codes say") {
+    const std::uint32_t code = GENERATE(1u, 2u);  // as many times 0.01 ms
+    Ends ends({.rules = "qp=#0:rnr:times=500"});
+    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = code});
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.fetch_add().error());
+    CHECK(clock_ns() - begin >= std::int64_t{code} * 5'000'000);
+  }
+  SECTION("until the RNR retries are used up") {
+    Ends ends({.rules = "qp=#0:rnr"});
+    ends.connect({}, {.rnr_retries = 2}, {.min_rnr_timer = 1});
+    const Cqe failed = ends.write(8);
+    CHECK(unsigned{failed.syndrome} == unsigned{kRnrRetry});
+    CHECK(unsigned{failed.vendor} == 0);
+    CHECK(ends.engine.counters().retries == 3);
+    CHECK(ends.engine.state(ends.b.qpn()) == QpState::kRts);
+  }
+  SECTION("for ever") {
+    Ends ends({.rules = "qp=#0:rnr:times=40"});
+    ends.connect({}, {.rnr_retries = 7}, {.min_rnr_timer = 1});  // 0.01 ms
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.write(8).error());
+    CHECK(clock_ns() - begin < kPatience * std::int64_t{400'000'000});
+  }
+  SECTION("with the timer of the last transition") {
+    Ends ends({.rules = "qp=#0:rnr:times=1"});
+    ends.connect({}, {}, {.min_rnr_timer = 31}, {.min_rnr_timer = 1});
+    const std::int64_t begin = clock_ns();
+    CHECK_FALSE(ends.write(8).error());
+    CHECK(clock_ns() - begin < kPatience * std::int64_t{400'000'000});
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test

@@ -1,0 +1,381 @@
+// The soft NIC between processes: traffic both ways, a peer that dies, joins in late, or is
+// replaced. Processes are forked before any engine runs.
+#include "tests/lifeline.h"
+#include "transport/softnic/tests/softnic.h"
+#include "tests/threads_of_process.h"
+#include "tests/sanitizers/sanitizers.h"
+#include "transport/softnic/fabric.h"
+
+#include <catch2/catch.hpp>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace gshmem::test {
+namespace {
+
+/// What the two processes tell each other, in shared memory.
+struct Board {
+  std::atomic<std::uint32_t> stage;
+  std::uint32_t qpn[2], key[2];
+};
+
+void reach(Board& board, std::uint32_t stage) {
+  if (!eventually([&] { return board.stage.load() >= stage; })) {
+    throw std::runtime_error("the other process is stuck");
+  }
+}
+
+constexpr std::uint64_t kBytes = 1 << 20;
+
+/// One side: its engine, a queue pair to the other side, and memory at address 0.
+struct Side {
+  Side(int fd, Board& board, int me)
+      : board(board),
+        me(me),
+        engine(soft::EngineOptions{}),
+        joined((engine.join_fabric(fd), true)),
+        pd(engine.create_pd()),
+        memory(engine, pd, kBytes, 15, 0),
+        queue(engine, pd) {
+    board.qpn[me] = queue.qpn();
+    board.key[me] = memory.key();
+  }
+  void connect() { queue.connect(board.qpn[1 - me]); }
+  [[nodiscard]] Queue::Far far(std::uint64_t offset) const { return {offset, board.key[1 - me]}; }
+  [[nodiscard]] Queue::Near near(std::uint64_t offset, std::uint32_t bytes) const {
+    return {offset, bytes, memory.key()};
+  }
+
+  Board& board;
+  int me;
+  soft::Engine engine;
+  bool joined;
+  std::uint32_t pd;
+  Memory memory;
+  Queue queue;
+};
+
+class Processes {
+ public:
+  Processes() : fd_(soft::Engine::make_fabric()) {
+    void* memory =
+        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    board_ = new (memory) Board{};
+  }
+  ~Processes() {
+    if (child_ > 0) static_cast<void>(finish());
+    ::close(fd_);
+    ::munmap(board_, sizeof(Board));
+  }
+  Processes(const Processes&) = delete;
+
+  /// Runs `body` in a child, which ends with 0 when it returns true.
+  template <class F>
+  void start(F body) {
+    child_ = ::fork();
+    if (child_ != 0) return;
+    int code = 1;
+    try {
+      code = body() ? 0 : 1;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "child: %s\n", error.what());
+    }
+    ::_exit(code);
+  }
+  [[nodiscard]] bool finish() {
+    int status = -1;
+    ::waitpid(std::exchange(child_, -1), &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  void kill() { ::kill(child_, SIGKILL); }
+
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] Board& board() { return *board_; }
+
+ private:
+  int fd_;
+  Board* board_;
+  pid_t child_ = -1;
+};
+
+/// Both processes at once: writes of many sizes, reads back, atomics on one counter of the other.
+bool talk(Side& side) {
+  side.connect();
+  ++side.board.stage;
+  reach(side.board, 4);
+  Queue& queue = side.queue;
+  for (std::uint32_t round = 0; round < 60; ++round) {
+    const std::uint32_t bytes = 1 + round * round * 97 % 300'000;
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      side.memory.data()[64 + i] = static_cast<std::uint8_t>(i * 13 + round);
+    }
+    queue.write(side.far(320'064), side.near(64, bytes), 0);
+    queue.fetch_add(side.far(0), side.near(8, 8), 3, 0);
+    queue.read(side.far(320'064), side.near(640'064, bytes));
+    queue.ring();
+    if (queue.wait(static_cast<std::uint16_t>(queue.next() - 1)).error()) return false;
+    if (*side.memory.as<std::uint64_t>(8) != 3 * round) return false;
+    if (std::memcmp(side.memory.data() + 64, side.memory.data() + 640'064, bytes) != 0) {
+      return false;
+    }
+  }
+  ++side.board.stage;
+  reach(side.board, 6);
+  return __atomic_load_n(side.memory.as<std::uint64_t>(0), __ATOMIC_ACQUIRE) == 180 &&
+         side.engine.violations().empty();
+}
+
+TEST_CASE("one_at_a_time_enters_a_fabric_whatever_signals_come") {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  REQUIRE(::sigaction(SIGUSR1, &action, nullptr) == 0);
+  const int fd = soft::Engine::make_fabric();
+  const int other = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::flock(other, LOCK_EX) == 0);
+  std::atomic<bool> entered = false;
+  std::thread thread([&] {
+    soft::Engine engine{soft::EngineOptions{}};
+    engine.join_fabric(fd);
+    entered = true;
+  });
+  for (int signals = 0; signals < 50; ++signals) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::pthread_kill(thread.native_handle(), SIGUSR1);
+  }
+  CHECK(!entered);
+  REQUIRE(::flock(other, LOCK_UN) == 0);
+  thread.join();
+  CHECK(entered);
+  ::close(other);
+  ::close(fd);
+}
+
+TEST_CASE("two_processes_talk_at_the_same_time") {
+  Processes processes;
+  processes.start([&] {
+    Side side(processes.fd(), processes.board(), 1);
+    ++processes.board().stage;
+    reach(processes.board(), 2);
+    return talk(side);
+  });
+  Side side(processes.fd(), processes.board(), 0);
+  ++processes.board().stage;
+  reach(processes.board(), 2);
+  CHECK(side.engine.device().lid != 0);
+  CHECK(talk(side));
+  CHECK(processes.finish());
+}
+
+TEST_CASE("a_peer_that_is_killed_is_a_retry_error_soon") {
+  Processes processes;
+  processes.start([&] {
+    Side side(processes.fd(), processes.board(), 1);
+    ++processes.board().stage;
+    reach(processes.board(), 2);
+    side.connect();
+    ++processes.board().stage;
+    for (;;) ::pause();
+    return true;
+  });
+  Side side(processes.fd(), processes.board(), 0);
+  ++processes.board().stage;
+  reach(processes.board(), 2);
+  side.connect();
+  reach(processes.board(), 3);
+  const std::uint16_t first = side.queue.write(side.far(0), side.near(0, 8));
+  REQUIRE_FALSE(side.queue.ring_and_wait(first).error());
+  const bool busy = GENERATE(false, true);
+  if (busy) {
+    for (int i = 0; i < 60; ++i) side.queue.write(side.far(0), side.near(0, 1 << 20), 8);
+    side.queue.ring();
+  }
+  processes.kill();
+  CHECK_FALSE(processes.finish());
+  if (!busy) {
+    side.queue.write(side.far(0), side.near(0, 8));
+    side.queue.ring();
+  }
+  const std::int64_t begin = clock_ns();
+  CHECK(eventually([&] { return side.engine.state(side.queue.qpn()) == soft::QpState::kError; }));
+  CHECK(clock_ns() - begin < 10'000'000'000);
+  CHECK(side.engine.violations().empty());
+}
+
+TEST_CASE("the_syndrome_of_a_dead_peer_is_retry_exceeded") {
+  // Engines of one process are nodes of their own; one that goes is a process that ends.
+  const int fd = soft::Engine::make_fabric();
+  auto other = std::make_unique<soft::Engine>(soft::EngineOptions{});
+  soft::Engine engine(soft::EngineOptions{});
+  engine.join_fabric(fd);
+  other->join_fabric(fd);
+  const std::uint32_t pd = engine.create_pd();
+  Memory memory(engine, pd, 4096);
+  Queue queue(engine, pd, {.log_cq = 4, .collapsed = false});
+  {
+    Queue far(*other, other->create_pd());
+    queue.connect(far.qpn());
+  }
+  other.reset();
+  queue.write({0, 1}, {memory.address(), 8, memory.key()}, 0);
+  queue.nop(0);
+  queue.ring();
+  Cqe cqe = queue.wait_next();
+  CHECK(cqe.syndrome == 0x15);
+  CHECK(cqe.vendor == 0x81);
+  CHECK(cqe.counter == 0);
+  CHECK(queue.wait_next().syndrome == 0x05);
+  ::close(fd);
+}
+
+TEST_CASE("numbers_of_nodes_differ_and_a_fabric_is_recognised") {
+  const int fd = soft::Engine::make_fabric();
+  soft::Engine a(soft::EngineOptions{}), b(soft::EngineOptions{});
+  a.join_fabric(fd);
+  b.join_fabric(fd);
+  CHECK(a.device().lid != b.device().lid);
+  CHECK(a.device().guid != b.device().guid);
+  Queue qa(a, a.create_pd()), qb(b, b.create_pd());
+  CHECK(qa.qpn() != qb.qpn());
+  Memory ma(a, 1, 64), mb(b, 1, 64);
+  CHECK(ma.key() != mb.key());
+  a.join_fabric(fd);  // again: nothing
+
+  soft::Engine c(soft::EngineOptions{});
+  int pipes[2] = {-1, -1};
+  REQUIRE(::pipe(pipes) == 0);
+  const auto no_fabric = [](int file) {
+    return "3: descriptor " + std::to_string(file) + " is not the memory of a fabric";
+  };
+  CHECK(refusal([&] { c.join_fabric(pipes[0]); }) == no_fabric(pipes[0]));
+  CHECK(refusal([&] { c.join_fabric(-1); }) == "3: descriptor -1: No such file or directory");
+  const int smaller = soft::Engine::make_fabric(), other = soft::Engine::make_fabric();
+  REQUIRE(::ftruncate(smaller, 4096) == 0);
+  CHECK(refusal([&] { c.join_fabric(smaller); }) == no_fabric(smaller));
+  CHECK(refusal([&] { a.join_fabric(other); }) == "9: another fabric is joined");
+  CHECK(refusal([&] { a.join_fabric(-1); }) == "9: another fabric is joined");
+  CHECK(refusal([&] { const soft::Engine d({.fabric = "gshnic/test"}); }) ==
+        "3: GSHNIC_FABRIC=\"gshnic/test\": shm_open: Invalid argument");
+  for (const int one : {fd, smaller, other, pipes[0], pipes[1]}) ::close(one);
+}
+
+TEST_CASE("a_client_of_another_fabric_is_not_taken_for_one_of_this") {
+  // Processes without GSHNIC_FABRIC: their queue pairs have the same numbers. Fabrics begin at
+  // random LIDs; two that begin at the same one are worth another try.
+  for (int round = 0; round < 10; ++round) {
+    soft::Engine mine(soft::EngineOptions{}), other(soft::EngineOptions{});
+    if (mine.device().lid == other.device().lid) continue;
+    CHECK(mine.device().guid != other.device().guid);
+    Queue a(mine, mine.create_pd()), b(other, other.create_pd());
+    Memory here(mine, 1, 64), there(other, 1, 64);
+    REQUIRE(a.qpn() == b.qpn());
+    REQUIRE(here.key() == there.key());
+    a.connect(b.qpn(), {.remote_lid = other.device().lid});
+    const Cqe cqe =
+        a.ring_and_wait(a.write({here.address(), there.key()}, {here.address(32), 8, here.key()}));
+    CHECK(unsigned{cqe.syndrome} == 0x15);
+    return;
+  }
+  FAIL("all fabrics have one LID");
+}
+
+/// Runs `body` as the first process of a PID namespace of its own, with a /proc to match: its code,
+/// or kNotPermitted.
+constexpr int kNotPermitted = 100;
+template <class F>
+int in_own_namespace(F body) {
+  const pid_t outer = ::fork();
+  if (outer == 0) {
+    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(kNotPermitted);
+    const pid_t inner = ::fork();
+    if (inner == 0) {
+      const bool mounted = ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                           ::mount("proc", "/proc", "proc", 0, nullptr) == 0;
+      ::_exit(mounted ? body() : kNotPermitted);
+    }
+    int status = -1;
+    ::waitpid(inner, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = -1;
+  ::waitpid(outer, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST_CASE("processes_of_different_pid_namespaces_see_each_other") {
+  const int fd = soft::Engine::make_fabric();
+  soft::Fabric mine(fd);
+  int there[2], seen[2];  // pipes
+  REQUIRE((::pipe(there) == 0 && ::pipe(seen) == 0));
+  std::thread witness([&] {
+    char byte = 'n';
+    (void)!::read(there[0], &byte, 1);
+    (void)!::write(seen[1], byte == 'y' && mine.alive(1) ? "y" : "n", 1);
+  });
+  const int result = in_own_namespace([&] {
+    const soft::Fabric theirs(fd);
+    const bool second = theirs.node() == 1 && theirs.alive(0);
+    (void)!::write(there[1], second ? "y" : "n", 1);
+    char byte = 'n';
+    return ::read(seen[0], &byte, 1) == 1 && byte == 'y' ? 0 : 1;
+  });
+  (void)!::write(there[1], "n", 1);  // where there was no namespace
+  witness.join();
+  for (const int end : {fd, there[0], there[1], seen[0], seen[1]}) ::close(end);
+  if (result == kNotPermitted) {
+    std::printf("skipped: no right to make a PID namespace\n");
+    return;
+  }
+  CHECK(result == 0);
+  CHECK(mine.alive(0));
+  CHECK_FALSE(mine.alive(1));
+}
+
+// Last: this engine stays.
+TEST_CASE("a_forked_child_has_no_engine_and_does_not_harm_its_parents") {
+  soft::Engine& engine = soft::Engine::get();
+  const std::uint32_t pd = engine.create_pd();
+  Queue queue(engine, pd);
+  queue.connect(queue.qpn());
+  Memory memory(engine, pd, 4096);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    no_leak_check = true;
+    try {
+      static_cast<void>(soft::Engine::get());
+    } catch (const soft::EngineError& error) {
+      std::exit(std::string(error.what()).find("fork") ==
+                std::string::npos);  // with its destructors
+    }
+    std::exit(2);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  // A node that had been marked as gone would be a dead peer here.
+  const Queue::Near near = {memory.address(), 8, memory.key()};
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE_FALSE(queue.ring_and_wait(queue.read({memory.address(8), memory.key()}, near)).error());
+    ::usleep(30'000);
+  }
+}
+
+}  // namespace
+}  // namespace gshmem::test

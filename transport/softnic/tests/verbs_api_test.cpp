@@ -1,0 +1,197 @@
+// Calls of libibverbs.so.1, linked by their names as any program links them.
+#include "transport/softnic/tests/verbs_api_rig.h"
+
+#include <cstring>
+#include <string>
+
+using namespace verbs_test;
+
+/// Exported for rdma-core's own tools, in no header.
+extern "C" int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index,
+                                  int* type);
+
+TEST_CASE("the device is an mlx5 with one InfiniBand port") {
+  const Nic nic;
+  CHECK(std::string(ibv_get_device_name(nic.context->device)) == "mlx5_0");
+  CHECK(nic.context->device->transport_type == IBV_TRANSPORT_IB);
+  CHECK(ibv_get_device_guid(nic.context->device) != 0);
+  ibv_device_attr device;
+  REQUIRE(ibv_query_device(nic.context, &device) == 0);
+  CHECK(device.vendor_part_id == 4129);
+  CHECK(device.phys_port_cnt == 1);
+  CHECK(device.max_qp_rd_atom == 16);
+  CHECK(device.node_guid == ibv_get_device_guid(nic.context->device));
+  ibv_port_attr port;
+  REQUIRE(ibv_query_port(nic.context, 1, &port) == 0);  // through the extended context
+  CHECK(port.state == IBV_PORT_ACTIVE);
+  CHECK(port.link_layer == IBV_LINK_LAYER_INFINIBAND);
+  CHECK(port.active_mtu == IBV_MTU_4096);
+  CHECK(port.gid_tbl_len == 1);
+  CHECK(port.lid != 0);
+  CHECK(ibv_query_port(nic.context, 0, &port) == EINVAL);
+  CHECK(ibv_query_port(nic.context, 2, &port) == EINVAL);
+  ibv_device_attr_ex extended;
+  REQUIRE(ibv_query_device_ex(nic.context, nullptr, &extended) == 0);
+  CHECK(extended.orig_attr.vendor_part_id == 4129);
+}
+
+TEST_CASE("registration takes what the kernel takes") {
+  const Nic nic;
+  const Pages memory = pages(1 << 16);
+  const auto refused = [&](int access) {
+    errno = 0;
+    return ibv_reg_mr(nic.pd, memory.get(), 4096, access) == nullptr ? errno : 0;
+  };
+  CHECK(refused(IBV_ACCESS_REMOTE_WRITE) == EINVAL);
+  CHECK(refused(IBV_ACCESS_REMOTE_ATOMIC) == EINVAL);
+  CHECK(refused(kLocalWrite | IBV_ACCESS_ON_DEMAND) == EOPNOTSUPP);
+  CHECK(refused(kLocalWrite | IBV_ACCESS_ZERO_BASED) == EOPNOTSUPP);
+  CHECK(refused(kLocalWrite | 1 << 9) == EINVAL);
+  CHECK(ibv_reg_mr(nic.pd, memory.get(), 0, kLocalWrite) == nullptr);
+  auto* inside = static_cast<char*>(memory.get()) + 64;
+  errno = 0;
+  CHECK(ibv_reg_mr_iova(nic.pd, inside, 64, 0, kLocalWrite) == nullptr);
+  CHECK(errno == EINVAL);  // another place in the page
+
+  ibv_mr* plain = ibv_reg_mr(nic.pd, inside, 64, kLocalWrite | IBV_ACCESS_REMOTE_WRITE);
+  ibv_mr* zero = ibv_reg_mr_iova2(nic.pd, memory.get(), 1 << 16, 0,
+                                  kAll | IBV_ACCESS_RELAXED_ORDERING | 1u << 29);
+  ibv_mr* read_only = ibv_reg_mr(nic.pd, memory.get(), 64, 0);
+  ibv_mr* byte =
+      ibv_reg_mr(nic.pd, inside, 1, kLocalWrite | IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB);
+  REQUIRE((plain != nullptr && zero != nullptr && read_only != nullptr && byte != nullptr));
+  CHECK(plain->addr == inside);
+  CHECK(plain->lkey != zero->lkey);
+  CHECK(ibv_dealloc_pd(nic.pd) == EBUSY);
+  CHECK(ibv_dereg_mr(plain) == 0);
+  CHECK(ibv_dereg_mr(zero) == 0);
+  CHECK(ibv_dereg_mr(read_only) == 0);
+  CHECK(ibv_dereg_mr(byte) == 0);
+  errno = 0;
+  CHECK(ibv_reg_dmabuf_mr(nic.pd, 0, 4096, 0, -1, 0) == nullptr);
+  CHECK(errno == EOPNOTSUPP);
+}
+
+namespace {
+
+struct Pair {
+  explicit Pair(const Nic& nic) {
+    cq = ibv_create_cq(nic.context, 63, this, nullptr, 0);
+    REQUIRE(cq != nullptr);
+    ibv_qp_init_attr init{};
+    init.send_cq = cq;
+    init.recv_cq = cq;
+    init.cap = {16, 0, 1, 0, 0};
+    init.qp_type = IBV_QPT_RC;
+    qp = ibv_create_qp(nic.pd, &init);
+    REQUIRE(qp != nullptr);
+  }
+  Pair(const Pair&) = delete;
+  ~Pair() {
+    CHECK(ibv_destroy_qp(qp) == 0);
+    CHECK(ibv_destroy_cq(cq) == 0);
+  }
+  ibv_cq* cq;
+  ibv_qp* qp;
+};
+
+}  // namespace
+
+TEST_CASE("a queue pair of verbs goes through its states, and tells") {
+  const Nic nic;
+  const Pair pair(nic);
+  ibv_qp_attr init = attributes(nic, pair.qp, IBV_QPS_INIT);
+  ibv_qp_attr rtr = attributes(nic, pair.qp, IBV_QPS_RTR);
+  ibv_qp_attr rts = attributes(nic, pair.qp, IBV_QPS_RTS);
+  CHECK(ibv_modify_qp(pair.qp, &rtr, kRtrMask) == EINVAL);  // out of order
+  CHECK(ibv_modify_qp(pair.qp, &init, kInitMask & ~IBV_QP_PORT) == EINVAL);
+  CHECK(ibv_modify_qp(pair.qp, &init, kInitMask) == 0);
+  rtr.path_mtu = static_cast<ibv_mtu>(6);
+  CHECK(ibv_modify_qp(pair.qp, &rtr, kRtrMask) == EINVAL);
+  rtr.path_mtu = IBV_MTU_1024;
+  CHECK(ibv_modify_qp(pair.qp, &rtr, kRtrMask) == 0);
+  rts.max_rd_atomic = 17;
+  CHECK(ibv_modify_qp(pair.qp, &rts, kRtsMask) == EINVAL);
+  rts.max_rd_atomic = 16;
+  CHECK(ibv_modify_qp(pair.qp, &rts, kRtsMask) == 0);
+  ibv_qp_attr now{};
+  ibv_qp_init_attr made{};
+  REQUIRE(ibv_query_qp(pair.qp, &now, 0, &made) == 0);
+  CHECK(now.qp_state == IBV_QPS_RTS);
+  CHECK(now.path_mtu == IBV_MTU_1024);
+  CHECK(now.dest_qp_num == pair.qp->qp_num);
+  CHECK(now.timeout == rts.timeout);
+  CHECK(now.retry_cnt == rts.retry_cnt);
+  CHECK(now.rnr_retry == rts.rnr_retry);
+  CHECK(now.min_rnr_timer == rtr.min_rnr_timer);
+  CHECK(made.send_cq == pair.cq);
+  ibv_qp_attr error{};
+  error.qp_state = IBV_QPS_ERR;
+  CHECK(ibv_modify_qp(pair.qp, &error, IBV_QP_STATE) == 0);
+  REQUIRE(ibv_query_qp(pair.qp, &now, 0, &made) == 0);
+  CHECK(now.qp_state == IBV_QPS_ERR);
+}
+
+TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
+  const Nic nic;
+  const Pair pair(nic);
+  ibv_srq_init_attr wanted{};
+  wanted.attr = {100, 1, 0};
+  ibv_srq* srq = ibv_create_srq(nic.pd, &wanted);
+  REQUIRE(srq != nullptr);
+  ibv_ah_attr address{};
+  address.port_num = 1;
+  address.dlid = 0x1234;
+  address.static_rate = 5;
+  address.sl = 3;
+  address.src_path_bits = 0xfe;
+  ibv_ah* ah = ibv_create_ah(nic.pd, &address);
+  REQUIRE(ah != nullptr);
+  mlx5dv_qp qp{};
+  mlx5dv_cq cq{};
+  mlx5dv_srq srq_out{};
+  srq_out.comp_mask = MLX5DV_SRQ_MASK_SRQN;
+  mlx5dv_ah ah_out{};
+  mlx5dv_obj obj{};
+  obj.qp = {pair.qp, &qp};
+  obj.cq = {pair.cq, &cq};
+  obj.srq = {srq, &srq_out};
+  obj.ah = {ah, &ah_out};
+  mlx5dv_pd pd{};
+  pd.comp_mask = 1;
+  obj.pd = {nic.pd, &pd};
+  cq.comp_mask = ah_out.comp_mask = 1;
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD) == 0);
+  CHECK(pd.pdn == nic.pd->handle);
+  CHECK(pd.comp_mask == 0);  // nothing that is optional is answered
+  REQUIRE(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH) ==
+          0);
+  CHECK((cq.comp_mask == 0 && ah_out.comp_mask == 0));
+  CHECK(qp.sq.wqe_cnt == 16);
+  CHECK(qp.sq.stride == 64);
+  CHECK((reinterpret_cast<std::uintptr_t>(qp.bf.reg) & 0xfff) == 0x800);
+  CHECK(cq.cqe_cnt == 64);
+  CHECK(cq.cqe_size == 64);
+  CHECK(cq.cqn != 0);
+  CHECK(static_cast<mlx5_cqe64*>(cq.buf)->op_own >> 4 == MLX5_CQE_INVALID);
+  std::uint32_t number = 0;
+  CHECK(ibv_get_srq_num(srq, &number) == 0);
+  CHECK(srq_out.srqn == number);
+  CHECK(srq_out.comp_mask == MLX5DV_SRQ_MASK_SRQN);
+  CHECK(srq_out.stride == 32);  // a link to the next entry, and one piece
+  CHECK(srq_out.tail == 127);
+  for (const void* memory : {static_cast<void*>(srq_out.buf), static_cast<void*>(srq_out.dbrec),
+                             static_cast<void*>(qp.dbrec), static_cast<void*>(cq.dbrec)}) {
+    CHECK(memory != nullptr);
+  }
+  CHECK(ah_out.av->rlid == __builtin_bswap16(0x1234));
+  CHECK(int{ah_out.av->stat_rate_sl} == 0x53);
+  CHECK(int{ah_out.av->fl_mlid} == 0x7e);
+  const std::uint8_t no_mac[6] = {};
+  CHECK(std::memcmp(ah_out.av->rmac, no_mac, sizeof no_mac) == 0);
+  CHECK((ah->context == nic.context && ah->pd == nic.pd && ah->handle == 0));
+  CHECK(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM) == EOPNOTSUPP);
+  CHECK(ibv_destroy_ah(ah) == 0);
+  CHECK(ibv_destroy_srq(srq) == 0);
+}
+

@@ -1,0 +1,87 @@
+// A queue pair that a client of DevX has made: with memory, a doorbell page and a completion queue.
+#pragma once
+
+#include "transport/softnic/tests/verbs_api_rig.h"
+#include "transport/softnic/tests/verbs_commands.h"
+
+#include <endian.h>
+
+#include <cstring>
+#include <vector>
+
+namespace verbs_test {
+
+struct DevxQueuePair {
+  Pages memory = pages(16384);
+  mlx5dv_devx_umem* umem;
+  mlx5dv_devx_uar* uar;
+  mlx5dv_devx_obj *pd, *cq, *qp;
+  std::uint32_t pdn, cqn, qpn;
+
+  explicit DevxQueuePair(ibv_context* context)
+      : umem(nullptr), uar(mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC)) {
+    std::memset(memory.get(), 0, 16384);
+    umem = mlx5dv_devx_umem_reg(context, memory.get(), 16384, kLocalWrite);
+    REQUIRE((umem != nullptr && uar != nullptr));
+    std::uint32_t eqn = 0;
+    REQUIRE(mlx5dv_devx_query_eqn(context, 0, &eqn) == 0);
+    pd = make(context, command(0x800));
+    pdn = number();
+    cq = make(context, create_cq({.umem = umem->umem_id,
+                                  .uar = uar->page_id,
+                                  .eqn = eqn,
+                                  .buffer = 4096,
+                                  .record = 64}));
+    cqn = number();
+    qp = make(context, create_qp({.pd = pdn,
+                                  .umem = umem->umem_id,
+                                  .uar = uar->page_id,
+                                  .cq = cqn,
+                                  .log_entries = 2,
+                                  .queue = 8192,
+                                  .record = 0}));
+    qpn = number();
+  }
+  void modify(const std::vector<Bytes>& steps) {
+    for (const Bytes& step : steps)
+      REQUIRE(mlx5dv_devx_obj_modify(qp, step.data(), step.size(), out_, sizeof(out_)) == 0);
+  }
+  /// Connects it to itself and has it execute an entry that does nothing.
+  void execute_nop(ibv_context* context) {
+    ibv_port_attr port{};
+    REQUIRE(ibv_query_port(context, 1, &port) == 0);
+    modify({rst2init(qpn), init2rtr(qpn, qpn, port.lid), rtr2rts(qpn)});
+    auto* bytes = static_cast<std::uint8_t*>(memory.get());
+    const std::uint8_t number[3] = {static_cast<std::uint8_t>(qpn >> 16),
+                                    static_cast<std::uint8_t>(qpn >> 8),
+                                    static_cast<std::uint8_t>(qpn)};
+    const std::uint8_t nop[12] = {0, 0, 0, 0, number[0], number[1], number[2], 1, 0, 0, 0, 8};
+    std::memcpy(bytes + 8192, nop, sizeof(nop));
+    // The send counter of the record, which the engine looks at when it likes.
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(bytes + 4), htobe32(1), __ATOMIC_RELEASE);
+    const std::uint8_t doorbell[8] = {0, 0, 1, 0, number[0], number[1], number[2], 0};
+    std::uint64_t value = 0;
+    std::memcpy(&value, doorbell, sizeof(value));
+    __atomic_store_n(static_cast<std::uint64_t*>(uar->reg_addr), value, __ATOMIC_RELEASE);
+  }
+  void destroy() const {
+    for (mlx5dv_devx_obj* const object : {qp, cq, pd}) CHECK(mlx5dv_devx_obj_destroy(object) == 0);
+    mlx5dv_devx_free_uar(uar);
+    CHECK(mlx5dv_devx_umem_dereg(umem) == 0);
+  }
+
+ private:
+  [[nodiscard]] mlx5dv_devx_obj* make(ibv_context* context, const Bytes& in) {
+    mlx5dv_devx_obj* object =
+        mlx5dv_devx_obj_create(context, in.data(), in.size(), out_, sizeof(out_));
+    REQUIRE(object != nullptr);
+    return object;
+  }
+  /// Of the object made last.
+  [[nodiscard]] std::uint32_t number() const {
+    return static_cast<std::uint32_t>(out_[9] << 16 | out_[10] << 8 | out_[11]);
+  }
+  std::uint8_t out_[0x10] = {};
+};
+
+}  // namespace verbs_test
