@@ -1,7 +1,7 @@
 // The PMIx bootstrap over a double of libpmix by its name: what it asks the server for, and what
 // it makes of the answers that no server gives on demand.
 #include "tests/bootstrap/conformance.h"
-#include "tests/bootstrap/pmix_double.h"
+#include "tests/doubles/pmix_double.h"
 #include "tests/bootstrap/run_ranks.h"
 #include "tests/lifeline.h"
 #include "tests/patience.h"

@@ -3,7 +3,8 @@ set(mlx5_libs gshmem_nic_mlx5 gshmem_nic_choice gshmem_bootstrap gshmem_base)
 if(GSHMEM_TESTS_OF_ONE_THREAD)
   gshmem_nic_test(mlx5_choice_test mlx5_choice_test.cpp LIBS ${mlx5_libs})
   gshmem_nic_test(mlx5_prm_test mlx5_prm_test.cpp LIBS ${mlx5_libs})
-  gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_device_test.cpp mlx5_events_test.cpp mlx5_memory_test.cpp mlx5_fake_verbs.cpp
+  gshmem_nic_test(mlx5_nic_test mlx5_nic_test.cpp mlx5_device_test.cpp mlx5_events_test.cpp mlx5_memory_test.cpp
+    ${CMAKE_SOURCE_DIR}/tests/doubles/verbs_double.cpp
     LIBS ${mlx5_libs})
 endif()
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bootstrap/bootstrap.h"
-#include "tests/nic/mlx5_fake_verbs.h"
+#include "tests/doubles/verbs_double.h"
 #include "transport/nic/mlx5/mlx5_nic.h"
 
 #include <array>

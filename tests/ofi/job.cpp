@@ -2,7 +2,7 @@
 
 #include "host/base/dynamic_library.h"
 #include "tests/sanitizers/sanitizers.h"
-#include "tests/unit/base/gdr_double.h"
+#include "tests/doubles/gdr_double.h"
 #include "transport/ofi/library.h"
 #include "transport/ofi/ofi_nic.h"
 

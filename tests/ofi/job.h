@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tests/ofi/client.h"
-#include "tests/ofi/double/fabric_double.h"
+#include "tests/doubles/fabric/fabric_double.h"
 
 #include "bootstrap/bootstrap.h"
 #include "host/base/gpu_mapping.h"

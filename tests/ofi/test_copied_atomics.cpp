@@ -232,4 +232,3 @@ TEST_CASE("a refused write fails the atomics that it was for, and no others", "[
   CHECK(atomics.done(good));
   CHECK(copies.memory[0] == 1);
 }
-

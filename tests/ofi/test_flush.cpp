@@ -176,4 +176,3 @@ TEST_CASE("an atomic by a message is carried out after a flush by the target's N
   CHECK(rig.word(512) == 40);
   CHECK(rig.reads() == kNics);
 }
-

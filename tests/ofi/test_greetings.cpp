@@ -133,4 +133,3 @@ TEST_CASE("a peer that queues lead to later is greeted, and no other one again",
     probes.wait(std::chrono::seconds(20));
   }
 }
-

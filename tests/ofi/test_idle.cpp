@@ -126,4 +126,3 @@ TEST_CASE("idle executors burn no CPU and wake up fast", "[ofi]") {
       leg.name().c_str(), share, micros.front(), micros[micros.size() / 2]);
   CHECK(share < kMayUse);
 }
-

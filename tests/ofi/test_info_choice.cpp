@@ -197,4 +197,3 @@ TEST_CASE("networks with addresses of IP are chosen by those", "[ofi]") {
   wish.addresses = {"fd00:0:0:1::1"};
   CHECK(six.choose(wish) == "ib1");
 }
-

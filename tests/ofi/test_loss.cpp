@@ -277,4 +277,3 @@ TEST_CASE("a peer for which the provider has no place any more is an error", "[o
   CHECK(int(outcome.syndrome) == 0x15);
   fabric_double()->busy = 0;
 }
-

@@ -4,7 +4,7 @@
 
 #include "host/base/fd.h"
 #include "tests/ofi/job.h"
-#include "tests/unit/base/gdr_fixture.h"
+#include "tests/doubles/gdr_fixture.h"
 
 #include <catch2/catch.hpp>
 

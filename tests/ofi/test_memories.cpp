@@ -145,4 +145,3 @@ TEST_CASE("memory that was not told of, or is given back, is none", "[ofi][doubl
   const bool there = when != 2;
   CHECK(int{rig.outcome(own, read).syndrome} == (there ? 0 : 0x04));
 }
-

@@ -363,4 +363,3 @@ TEST_CASE("libfabric and what it loads leave the program's signal handlers alone
     CHECK(handler_of(number) == before[static_cast<std::size_t>(number)]);
   }
 }
-

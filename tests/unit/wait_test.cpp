@@ -49,4 +49,3 @@ TEST_CASE("a wait whose time is over ends at its next poll") {
   CHECK(polls <= kBeforeSleeps + kTimeout / 20'000 + 2);
   CHECK(pe.control.fault.code == GSHMEMX_ERROR_TIMEOUT);
 }
-

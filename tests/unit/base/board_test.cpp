@@ -112,4 +112,3 @@ using Time = std::chrono::steady_clock::time_point;
 using Looks = std::function<void()>;
 
 }  // namespace
-

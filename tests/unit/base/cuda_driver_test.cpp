@@ -9,13 +9,6 @@
 namespace gshmem {
 namespace {
 
-/// Why the driver did not load; "loaded" when it did.
-std::string why_not(const std::string& library) {
-  const CudaDriver::Loaded loaded = CudaDriver::load(library);
-  CHECK((loaded.driver == nullptr) == !loaded.why_not.empty());
-  return loaded.driver != nullptr ? "loaded" : loaded.why_not;
-}
-
 TEST_CASE("process_driver_answers_or_says_why_not") {
   const CudaDriver* driver = CudaDriver::get();
   CHECK(driver == CudaDriver::get());
@@ -66,38 +59,6 @@ TEST_CASE("real_driver_moves_memory_through_the_table") {
   GSHMEM_CU(driver, cuMemFree, address);
   GSHMEM_CU(driver, cuCtxPopCurrent, &context);
   GSHMEM_CU(driver, cuDevicePrimaryCtxRelease, device);
-}
-
-TEST_CASE("driver_that_works_is_loaded_whole") {
-  const CudaDriver::Loaded loaded = CudaDriver::load(DOUBLE_GOOD);
-  REQUIRE(loaded.driver != nullptr);
-  int count = 0;
-  GSHMEM_CU(loaded.driver, cuDeviceGetCount, &count);
-  CHECK(count == 3);
-#define GSHMEM_CUDA_FUNCTION(name) CHECK(loaded.driver->name != nullptr);
-#define GSHMEM_CUDA_SINCE(version, name, parameters) CHECK(loaded.driver->name != nullptr);
-#include "host/base/cuda_driver.def"
-}
-
-TEST_CASE("failed_calls_throw_the_driver_s_words_and_the_caller_s_place") {
-  const CudaDriver::Loaded loaded = CudaDriver::load(DOUBLE_GOOD);
-  REQUIRE(loaded.driver != nullptr);
-  CUdeviceptr address = 0;
-  try {
-    GSHMEM_CU(loaded.driver, cuMemAlloc, &address, 0);
-    FAIL("did not throw");
-  } catch (const Error& error) {
-    CHECK(error.code() == GSHMEMX_ERROR_CUDA);
-    CHECK(std::string(error.what()) == "cuMemAlloc: CUDA_ERROR_INVALID_VALUE (text of the double)");
-    CHECK(std::string(error.where().file).find("cuda_driver_test.cpp") != std::string::npos);
-  }
-  try {
-    GSHMEM_CU(loaded.driver, cuMemAlloc, &address, 1);
-    FAIL("did not throw");
-  } catch (const Error& error) {
-    CHECK(error.code() == GSHMEMX_ERROR_OUT_OF_MEMORY);
-  }
-  CHECK_NOTHROW(loaded.driver->check(CUDA_SUCCESS, "call"));
 }
 
 }  // namespace

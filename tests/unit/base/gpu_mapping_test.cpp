@@ -3,7 +3,7 @@
 #include "host/base/fd.h"
 #include "host/base/log.h"
 #include "tests/capture.h"
-#include "tests/unit/base/gdr_fixture.h"
+#include "tests/doubles/gdr_fixture.h"
 
 #include <catch2/catch.hpp>
 

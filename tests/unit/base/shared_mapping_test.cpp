@@ -69,4 +69,3 @@ TEST_CASE("a_segment_that_cannot_be_mapped_is_an_error_and_leaves_no_address_beh
                     strprintf("cannot reserve %lu bytes of addresses", many + 65536));
   CHECK_THROWS_WITH(map_shared(Fd(), 1, 1), "fstat: Bad file descriptor");
 }
-

@@ -188,4 +188,3 @@ TEST_CASE("leaders_have_links_to_other_hosts_and_to_no_pe_of_their_own") {
   CHECK(calls[0].pe == 0);
   CHECK(calls[0].other_host);
 }
-

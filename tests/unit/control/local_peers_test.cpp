@@ -295,4 +295,3 @@ TEST_CASE("who_finds_nobody_where_a_pe_was_says_why_that_one_has_gone_or_what_th
           boot->barrier();
         }) == "");
 }
-

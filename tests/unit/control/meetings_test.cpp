@@ -191,4 +191,3 @@ TEST_CASE("a_pe_that_a_fault_stops_ends_its_meeting_for_the_others") {
   CHECK(stops.get() == "a fault");
   CHECK(waits.get() == "call: failed on PE 0: a fault");
 }
-

@@ -362,4 +362,3 @@ TEST_CASE("who_leaves_says_goodbye_after_all_that_it_knows_and_waits_for_other_h
     return took < std::chrono::milliseconds(500);
   }));
 }
-

@@ -386,4 +386,3 @@ TEST_CASE("a_pe_whose_init_fails_alone_has_the_launcher_end_the_job") {
   expect_error(GSHMEMX_ERROR_NOT_SUPPORTED, "a job of 65537 PEs; this version takes up to 65536",
                [&] { Pe(std::make_unique<Broken>(said, 65537), options); });
 }
-

@@ -325,4 +325,3 @@ TEST_CASE("a_job_that_ends_as_a_whole_does_not_drown_in_news") {
   CHECK(job.frames_moved < 200);
   CHECK(job.heard[0].size() == 199);
 }
-

@@ -2,7 +2,7 @@
 // tests of whole PEs.
 #pragma once
 
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/doubles/cuda_heaps.h"
 #include "tests/unit/gpu_memory/rig.h"
 
 #include <cstdlib>

@@ -357,4 +357,3 @@ TEST_CASE("atomics_go_by_the_network_where_a_link_has_none") {
     warnings += line.find("without native atomics (PCIe), and no network does them") != line.npos;
   CHECK(warnings == 1);
 }
-

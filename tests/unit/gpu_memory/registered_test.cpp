@@ -102,4 +102,3 @@ TEST_CASE("memory_that_others_cannot_map_is_refused_with_the_reason") {
   CHECK(heaps().clean());
   for (const std::string& violation : heaps().violations) FAIL_CHECK(violation);
 }
-

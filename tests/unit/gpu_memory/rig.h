@@ -3,7 +3,7 @@
 #pragma once
 
 #include "host/base/dynamic_library.h"
-#include "tests/unit/gpu_memory/cuda_double.h"
+#include "tests/doubles/cuda_double.h"
 
 #include <catch2/catch.hpp>
 

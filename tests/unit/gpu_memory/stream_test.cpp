@@ -206,4 +206,3 @@ TEST_CASE("memory_that_kernels_do_not_reach_is_a_fault") {
     CHECK_THAT(fault.message, Catch::StartsWith(row.says) && Catch::Contains("cudaHostRegister"));
   }
 }
-

@@ -272,4 +272,3 @@ TEST_CASE("a_heap_of_another_size_is_not_mapped") {
   CHECK(all[0].mapped == Numbers{0, 2});
   CHECK_THAT(all[0].why_not[1], Catch::Contains("with a heap of 8388608 bytes, not 2097152"));
 }
-

@@ -80,8 +80,9 @@ class TestMachine {
     machine.volume_bytes = [this](const fs::path&) { return shm_bytes_; };
     machine.library = [this](const std::string& soname, const Words&) {
       const auto found = libraries_.find(soname);
-      return found != libraries_.end() ? found->second
-                                       : Library{.file = "", .why_not = "cannot load", .missing = {}};
+      return found != libraries_.end()
+                 ? found->second
+                 : Library{.file = "", .why_not = "cannot load", .missing = {}};
     };
   }
   ~TestMachine() { fs::remove_all(machine.root); }
@@ -129,7 +130,8 @@ class TestMachine {
       if (!fs::exists(machine.at(bus))) link(bus, "/sys/devices/" + path.substr(0, next));
       slash = next;
     }
-    for (const auto& [name, value] : files) write("/sys/devices/" + path + "/" + name, value + "\n");
+    for (const auto& [name, value] : files)
+      write("/sys/devices/" + path + "/" + name, value + "\n");
   }
 
   void command(const std::string& what, std::istringstream& text) {
@@ -151,8 +153,11 @@ class TestMachine {
       pci(c, {{"vendor", "0x15b3"}, {"class", "0x020700"}, {"numa_node", "0"}}, text);
       link("/sys/devices/" + c + "/driver", "/sys/bus/pci/drivers/mlx5_core");
       link("/sys/class/infiniband/" + a + "/device", "/sys/devices/" + c);
-      const Files port{{"link_layer", b}, {"state", "4: ACTIVE"}, {"phys_state", "5: LinkUp"},
-                       {"rate", "400 Gb/sec (4X NDR)"}, {"pkeys/0", "0xffff"}};
+      const Files port{{"link_layer", b},
+                       {"state", "4: ACTIVE"},
+                       {"phys_state", "5: LinkUp"},
+                       {"rate", "400 Gb/sec (4X NDR)"},
+                       {"pkeys/0", "0xffff"}};
       for (const auto& [name, value] : port)
         write("/sys/class/infiniband/" + a + "/ports/1/" + name, value + "\n");
     } else if (what == "gid") {  // DEVICE INDEX GID INTERFACE TYPE

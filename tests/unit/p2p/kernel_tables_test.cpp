@@ -291,4 +291,3 @@ TEST_CASE("an_entry_that_not_all_members_could_take_stays_with_those_that_have_i
     CHECK(rig.members(rig.join({2, 3})) == std::vector<int>{2, 3});
   }
 }
-

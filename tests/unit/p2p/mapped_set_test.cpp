@@ -58,4 +58,3 @@ TEST_CASE("groups_that_reach_each_other_are_one_set") {
   // The numbers of a group's PEs need not be consecutive.
   CHECK(sets_of_groups(Rows(4, std::vector<char>(4, 1)), {0, 1, 0, 1}) == std::vector<int>(4, 0));
 }
-

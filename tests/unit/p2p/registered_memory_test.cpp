@@ -80,4 +80,3 @@ TEST_CASE("a_wish_counts_where_it_is_free_and_aligned_and_in_the_range") {
     CHECK((got >= kBegin && got < kBegin + kBytes && got % kPage == 0));
   }
 }
-

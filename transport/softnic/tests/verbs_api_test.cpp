@@ -194,4 +194,3 @@ TEST_CASE("mlx5dv shows the memory behind objects of verbs") {
   CHECK(ibv_destroy_ah(ah) == 0);
   CHECK(ibv_destroy_srq(srq) == 0);
 }
-

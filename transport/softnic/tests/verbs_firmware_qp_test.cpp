@@ -246,4 +246,3 @@ TEST_CASE("QUERY_QP repeats what was programmed, and only what its command takes
   CHECK(bits_at(out, kQpc + 0x90, 15, 13) == 7);
   CHECK(bits_at(out, kQpc + 0x90, 19, 16) == 3);
 }
-

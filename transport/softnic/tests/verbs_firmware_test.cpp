@@ -220,4 +220,3 @@ TEST_CASE("the port is up, and has the LID and the GUID of the device") {
   bits(in, 8, 31, 31, 1);
   CHECK(rig.run(in, 0x210).refused(Status::kBadParameter, Check::kCapability));
 }
-

@@ -249,4 +249,3 @@ TEST_CASE("a context closes with what is left in it") {
   CHECK(code == 0);
   CHECK(std::string(said, length).find("closing the device") == std::string::npos);
 }
-

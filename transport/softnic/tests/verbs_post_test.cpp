@@ -254,4 +254,3 @@ TEST_CASE("completions by the calls of an extended completion queue") {
   CHECK(ibv_next_poll(cq) == ENOENT);
   ibv_end_poll(cq);
 }
-

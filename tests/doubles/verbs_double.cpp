@@ -1,4 +1,4 @@
-#include "tests/nic/mlx5_fake_verbs.h"
+#include "tests/doubles/verbs_double.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 // The double of libgdrapi as tests hold it.
 #pragma once
 
-#include "tests/unit/base/gdr_double.h"
+#include "tests/doubles/gdr_double.h"
 
 #include "host/base/dynamic_library.h"
 #include "host/base/error.h"

@@ -2,8 +2,8 @@
 // when they end. Every endpoint belongs to one thread; what others put there is in its Port.
 #pragma once
 
-#include "tests/ofi/double/fabric_double.h"
-#include "tests/ofi/double/profiles.h"
+#include "tests/doubles/fabric/fabric_double.h"
+#include "tests/doubles/fabric/profiles.h"
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_endpoint.h>

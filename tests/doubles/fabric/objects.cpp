@@ -1,5 +1,5 @@
 // The objects of libfabric and its exported functions, over wire.h.
-#include "tests/ofi/double/wire.h"
+#include "tests/doubles/fabric/wire.h"
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>

@@ -1,4 +1,4 @@
-#include "tests/ofi/double/wire.h"
+#include "tests/doubles/fabric/wire.h"
 
 #include <rdma/fi_errno.h>
 

@@ -1,4 +1,4 @@
-#include "tests/bootstrap/pmix_double.h"
+#include "tests/doubles/pmix_double.h"
 
 #include <unistd.h>
 

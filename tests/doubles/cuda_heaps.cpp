@@ -1,4 +1,4 @@
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/doubles/cuda_heaps.h"
 
 #include <cuda.h>
 

@@ -1,6 +1,6 @@
-#include "tests/unit/gpu_memory/cuda_double.h"
+#include "tests/doubles/cuda_double.h"
 
-#include "tests/unit/gpu_memory/cuda_heaps.h"
+#include "tests/doubles/cuda_heaps.h"
 
 #include <gshmem/abi/state.h>
 

@@ -1,6 +1,6 @@
 // A libgdrapi.so.2 with no GPU behind it: it keeps the contract of the real one, by its public
 // documentation, and writes down who breaks it. Types and prototypes are its own, not gshmem's.
-#include "tests/unit/base/gdr_double.h"
+#include "tests/doubles/gdr_double.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

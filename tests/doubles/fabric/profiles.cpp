@@ -1,7 +1,7 @@
-#include "tests/ofi/double/profiles.h"
+#include "tests/doubles/fabric/profiles.h"
 
-#include "tests/ofi/double/fabric_double.h"
-#include "tests/ofi/double/wire.h"
+#include "tests/doubles/fabric/fabric_double.h"
+#include "tests/doubles/fabric/wire.h"
 
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
