@@ -142,54 +142,5 @@ std::uint64_t add(std::uint64_t old, std::uint64_t value, std::uint64_t boundary
   return atomic_result(wqe, old);
 }
 
-TEST_CASE("masked_add_cuts_the_carry_at_the_boundary") {
-  CHECK(add(0xff, 1, 0, 8) == 0x100);
-  CHECK(add(0xff, 1, 0x80, 8) == 0);                       // carry out of bit 7 is lost
-  CHECK(add(0x00ff00ff, 0x00010001, 0x00800080, 4) == 0);  // two fields
-  CHECK(add(0xff00, 0x0101, 0x8080, 4) == 0x0001);         // fields do not touch
-  CHECK(add(~0ull, 1, 0, 8) == 0);
-  CHECK(add(0xffffffff, 1, 0, 4) == 0);
-  CHECK(add(0xfffffffe, 5, 0, 4) == 3);
-  // All bits are boundaries: no carry at all, which is exclusive or.
-  CHECK(add(0x0123456789abcdef, 0xfedcba9876543210, ~0ull, 8) ==
-        (0x0123456789abcdef ^ 0xfedcba9876543210));
-  CHECK(add(0xf0f0f0f0, 0xff00ff00, 0xffffffff, 4) == 0x0ff00ff0);
-}
-
-TEST_CASE("masked_swap_compares_and_swaps_what_its_masks_say") {
-  Wqe wqe;
-  wqe.kind = WqeKind::kMaskedCompareSwap;
-  wqe.length = 8;
-  wqe.swap_or_add = 0x1111111111111111;
-  wqe.swap_mask = 0x00000000ffffffff;
-  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaa11111111);  // compares nothing
-  wqe.compare_mask = 0xff;
-  wqe.compare = 0xbb;
-  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaa11111111);
-  wqe.compare = 0xbc;
-  CHECK(atomic_result(wqe, 0xaaaaaaaabbbbbbbb) == 0xaaaaaaaabbbbbbbb);
-  // or: swap and mask are the value; and: swap the value, mask its complement.
-  wqe.compare_mask = 0;
-  wqe.swap_or_add = wqe.swap_mask = 0x0f;
-  CHECK(atomic_result(wqe, 0xf0) == 0xff);
-  wqe.swap_or_add = 0x3c;
-  wqe.swap_mask = ~std::uint64_t{0x3c};
-  CHECK(atomic_result(wqe, 0xf0f0) == 0x30);
-}
-
-TEST_CASE("compare_and_swap_and_fetch_and_add_of_a_word") {
-  Wqe wqe;
-  wqe.length = 8;
-  wqe.kind = WqeKind::kCompareSwap;
-  wqe.compare = 5;
-  wqe.swap_or_add = 9;
-  CHECK(atomic_result(wqe, 5) == 9);
-  CHECK(atomic_result(wqe, 6) == 6);
-  wqe.kind = WqeKind::kFetchAdd;
-  CHECK(atomic_result(wqe, ~0ull) == 8);
-  wqe.kind = WqeKind::kNop;
-  CHECK(atomic_result(wqe, 3) == 3);
-}
-
 }  // namespace
 }  // namespace gshmem::nic

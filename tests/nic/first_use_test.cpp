@@ -210,50 +210,6 @@ TEST_CASE("on_first_use_writers_to_another_pe_do_not_go_on_with_those_to_its_nei
         }) == "");
 }
 
-TEST_CASE("on_first_use_both_ways_between_two_ports_of_a_host_are_made") {
-  auto boots = bootstrap::create_threads(2, 60);
-  OnFirstUse job(2);
-  CHECK(test::run_threads(2, [&](int me) {
-          Connected pe(Job{{{"d0"}, {"d1"}}, {0, 0}},
-                       std::move(boots[static_cast<std::size_t>(me)]), ConnectChoice::kUse);
-          for (const Noting* nic : pe.nics)
-            expect(nic->memories.size() == 2, "each knows the memory of both contexts");
-          job.start(pe, me);
-          pe.barrier();
-          for (const std::uint32_t nth : {1u, 0u}) job.use(pe.queues().view(), me, 1 - me, nth);
-          pe.barrier();
-          expect(pe.count() == 2 * 4, "to itself and to the other one, and what answers");
-          pe.expect_two_ends();
-          pe.barrier();
-          job.stop(me);
-        }) == "");
-  CHECK(job.errors == 0);
-}
-
-TEST_CASE("on_first_use_a_question_that_wakes_nobody_is_seen_within_a_moment") {
-  constexpr int kPes = 4;
-  auto boots = bootstrap::create_threads(kPes, 60);
-  OnFirstUse job(kPes);
-  std::chrono::duration<double> quickest{60};
-  CHECK(test::run_threads(kPes, [&](int me) {
-          Connected pe(Job::one_host_each(kPes), std::move(boots[static_cast<std::size_t>(me)]),
-                       ConnectChoice::kUse);
-          job.start(pe, me);
-          for (int to = 1; me == 0 && to < kPes; ++to) {
-            ::usleep(3000);  // it has looked in vain before
-            const auto begun = std::chrono::steady_clock::now();
-            job.ask(pe.queues().view(), 0, to);
-            for (int i = 0; i < 20000 && job.letters < 3 * to; ++i) ::usleep(1000);
-            quickest = std::min<std::chrono::duration<double>>(
-                quickest, std::chrono::steady_clock::now() - begun);
-          }
-          pe.barrier();
-          job.stop(me);
-        }) == "");
-  CHECK(job.letters == 3 * (kPes - 1));
-  CHECK(quickest.count() < 0.5);  // a sleep of a second would be more
-}
-
 TEST_CASE("on_first_use_a_queue_that_a_nic_refuses_is_an_error_about_the_peer") {
   auto boots = bootstrap::create_threads(2, 60);
   OnFirstUse job(2);

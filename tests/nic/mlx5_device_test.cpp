@@ -198,51 +198,6 @@ TEST_CASE("a_device_lacks_what_it_lacks_and_nothing_else") {
                Catch::EndsWith("lacks atomics of " + std::to_string(bytes) + " bytes"));
 }
 
-TEST_CASE("the_counters_of_a_port_are_learned_from_a_queue_pair_on_it_or_done_without") {
-  fake_verbs_reset();
-  CHECK(port_counter_set(fake_verbs_api(), nullptr, nullptr, 2) == 0x21);
-  CHECK(fake_verbs().live == 0);
-  CHECK(int{fake_verbs().moved.port_num} == 2);
-  CHECK(fake_verbs().moved.qp_state == IBV_QPS_INIT);
-  CHECK(fake_verbs().moved_mask ==
-        (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-  const auto without = [](auto remove) {
-    VerbsApi api = fake_verbs_api();
-    remove(api);
-    return port_counter_set(api, nullptr, nullptr, 1);
-  };
-  CHECK(without([](VerbsApi& api) { api.create_cq = nullptr; }) == 0);
-  CHECK(without([](VerbsApi& api) { api.destroy_cq = nullptr; }) == 0);
-  CHECK(without([](VerbsApi& api) { api.create_qp = nullptr; }) == 0);
-  CHECK(without([](VerbsApi& api) { api.modify_qp = nullptr; }) == 0);
-  CHECK(without([](VerbsApi& api) { api.destroy_qp = nullptr; }) == 0);
-  CHECK(without([](VerbsApi& api) { api.qp_query = nullptr; }) == 0);
-  CHECK(without([](VerbsApi&) { fake_verbs().fail_named = "QUERY_QP"; }) == 0);
-  CHECK(fake_verbs().live == 0);
-}
-
-TEST_CASE("depths_of_queues_are_the_powers_of_two_that_entries_can_be_counted_by") {
-  fake_verbs_reset();
-  fake_verbs().log_queue_max = 20;
-  Setup setup;
-  const std::unique_ptr<Mlx5Nic> nic = setup.open();
-  Region region = setup.memory.queue_region();
-  region.bytes = std::uint64_t{1} << 30;  // of which nobody touches any
-  nic->use_queue_memory(region);
-  const auto made = [&](std::uint32_t depth) {
-    QueuePlace place = Memory::place(0);
-    place.depth = depth;
-    return error_of([&] { (void)nic->create_queue(place); }).empty();
-  };
-  for (const std::uint32_t depth : {abi::kMinQueueDepth, abi::kMaxQueueDepth}) {
-    CHECK(made(depth));
-    CHECK_FALSE(made(depth + 1));
-    CHECK_FALSE(made(depth - 1));
-  }
-  CHECK_FALSE(made(abi::kMinQueueDepth / 2));
-  CHECK_FALSE(made(abi::kMaxQueueDepth * 2));
-}
-
 TEST_CASE("a_queue_without_a_record_is_rung_in_the_page_of_its_register") {
   fake_verbs_reset();
   fake_verbs().no_record = true;

@@ -211,45 +211,6 @@ TEST_CASE("events_of_another_port_are_of_no_concern_and_all_are_acknowledged") {
   nic->stop();
 }
 
-TEST_CASE("without_events_of_queues_there_are_those_of_the_port") {
-  const std::pair<const char*, std::function<void(VerbsApi&)>> cases[] = {
-      {"the channel",
-       [](VerbsApi&) { fake_verbs().fail_named = "mlx5dv_devx_create_event_channel"; }},
-      {"no call to create", [](VerbsApi& api) { api.create_event_channel = nullptr; }},
-      {"no call to destroy", [](VerbsApi& api) { api.destroy_event_channel = nullptr; }},
-      {"no call to subscribe", [](VerbsApi& api) { api.subscribe_event = nullptr; }},
-      {"no call to read", [](VerbsApi& api) { api.get_event = nullptr; }},
-      {"all calls, and none fails", [](VerbsApi&) {}},
-      {"all subscriptions",
-       [](VerbsApi&) { fake_verbs().fail_named = "mlx5dv_devx_subscribe_devx_event"; }}};
-  for (const auto& [name, lack] : cases) {
-    INFO(name);
-    const bool has_channel = std::string(name).starts_with("all");
-    fake_verbs_reset();
-    Setup setup;
-    setup.api = fake_verbs_api_with_device_events();
-    lack(setup.api);
-    {
-      Told told(setup);
-      const std::unique_ptr<Mlx5Nic> nic = setup.open();
-      CHECK(FakeVerbs::non_blocking() == std::pair{true, has_channel});
-      nic->use_queue_memory(setup.memory.queue_region());
-      (void)nic->create_queue(Memory::place(0));
-      CHECK(fake_verbs().watched.size() == (has_channel ? 4 : 0));
-      if (has_channel)
-        CHECK(fake_verbs().channel_flags == MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA);
-      nic->start();
-      fake_verbs().raise(IBV_EVENT_CQ_ERR);
-      CHECK(told.first().size() == 1);
-      nic->stop();
-    }
-    CHECK(fake_verbs().live == 0);
-    const auto& calls = fake_verbs().calls;
-    CHECK(std::count(calls.begin(), calls.end(), "mlx5dv_devx_destroy_event_channel") ==
-          (has_channel ? 1 : 0));
-  }
-}
-
 TEST_CASE("device_that_is_gone_is_an_error_at_once") {
   fake_verbs_reset();
   Setup setup;

@@ -258,48 +258,6 @@ TEST_CASE("an_error_of_a_queue_is_explained_by_all_that_its_nics_know") {
   for (const Described* nic : each) CHECK((nic->started == 1 && nic->stopped == 1));
 }
 
-TEST_CASE("rails_can_what_the_ports_of_their_neighbours_can") {
-  for (const char* neighbour : {"small", "large"}) {
-    const auto boots = bootstrap::create_threads(2, 60);
-    std::vector<Nic::Limits> limits(2);
-    std::vector<std::thread> threads;
-    for (std::size_t pe = 0; pe < 2; ++pe)
-      threads.emplace_back([&, pe] {
-        NicList nics;
-        nics.push_back(std::make_unique<Described>(pe == 0 ? "a" : neighbour,
-                                                   Nic::Limits{.max_message = 1000}));
-        Rails rails(std::move(nics));
-        rails.open_host_ports(*boots[pe], {0, 0});
-        limits[pe] = rails.limits();
-      });
-    for (std::thread& thread : threads) thread.join();
-    CHECK(limits[0].flags == abi::kNicReadsRecord);
-    CHECK(limits[0].max_message == (neighbour == std::string("small") ? 10 : 1000));
-  }
-}
-
-TEST_CASE("ports_of_neighbours_whose_atomics_have_another_byte_order_are_not_used") {
-  const auto boots = bootstrap::create_threads(2, 60);
-  std::array<bool, 2> one_way{true, true};
-  test::StderrCapture log;
-  std::vector<std::thread> threads;
-  for (std::size_t pe = 0; pe < 2; ++pe)
-    threads.emplace_back([&, pe] {
-      NicList nics;
-      nics.push_back(std::make_unique<Described>(pe == 0 ? "a" : "big", Nic::Limits{}));
-      Rails rails(std::move(nics));
-      rails.open_host_ports(*boots[pe], {0, 0});
-      one_way[pe] = rails.any_one_way() || rails.all().size() > 1;
-    });
-  for (std::thread& thread : threads) thread.join();
-  CHECK_FALSE((one_way[0] || one_way[1]));
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0],
-             Catch::Contains("PEs of this host are reached by way of the network: atomics "
-                             "of big return their values in another byte order"));
-}
-
 TEST_CASE("only_the_first_rail_fetches") {
   NicList nics;
   nics.push_back(std::make_unique<Described>("a", Nic::Limits{.max_message = 1}));

@@ -20,7 +20,6 @@ using namespace gshmem::test;
 
 namespace {
 
-constexpr std::int64_t kForever = 3600ll * 1'000'000'000;
 /// More than there are buffers of any kind.
 constexpr int kMany = 200;
 
@@ -134,28 +133,6 @@ TEST_CASE("results of atomics that are under way at the same time do not mix", "
   CHECK(rig.word(520) == 0x2222);
 }
 
-TEST_CASE("an operation is described as its entry has it", "[ofi][double]") {
-  if (!have_double()) return;
-  struct Row {
-    nic::WqeKind kind;
-    abi::Opcode opcode;
-    const char* text;
-  };
-  EngineRig rig;
-  ofi::Operation& operation = rig.operation();
-  for (const Row& row :
-       {Row{nic::WqeKind::kWrite, abi::Opcode::kRdmaWrite, "WRITE of 8 bytes to PE 0"},
-        Row{nic::WqeKind::kRead, abi::Opcode::kRdmaRead, "READ of 8 bytes to PE 0"},
-        Row{nic::WqeKind::kFetchAdd, abi::Opcode::kAtomicFetchAdd, "atomic of 8 bytes to PE 0"},
-        // A word that is stored by an atomic.
-        Row{nic::WqeKind::kMaskedCompareSwap, abi::Opcode::kRdmaWrite,
-            "WRITE of 8 bytes to PE 0"}}) {
-    operation.wqe.kind = row.kind;
-    operation.wqe.opcode = static_cast<std::uint8_t>(row.opcode);
-    CHECK(operation.describe() == row.text);
-  }
-}
-
 TEST_CASE("calls that fail give their places back", "[ofi][double]") {
   if (!have_double()) return;
   // The provider says so later; or it wants another try, and the peer is lost before that.
@@ -219,104 +196,3 @@ TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
   CHECK(peer.requests == 0);
 }
 
-TEST_CASE("more requests than answers have room for are all carried out", "[ofi][double]") {
-  if (!have_double()) return;
-  Leg leg{.provider = "efa/efa", .gdr = "off"};
-  leg.by_hand = true;
-  constexpr int kPes = 4;
-  Job job(kPes, leg);
-  FabricDouble& rules = *fabric_double();
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  const auto all_end = [&] {
-    for (int pe = 0; pe < kPes; ++pe) {
-      Client& client = job[pe].to(0);
-      while (!client.has_ended(client.next() - 1)) {
-        REQUIRE(std::chrono::steady_clock::now() < limit);
-        for (int each = 0; each < kPes; ++each) job[each].round();
-      }
-    }
-  };
-  const auto post = [&](int writes) {
-    for (int pe = 0; pe < kPes; ++pe) {
-      for (int i = 0; i < writes; ++i) job[pe].to(0).write(4096, 0, 8);
-      job[pe].to(0).ring();
-      for (int round = 0; round < 3; ++round) job[pe].round();
-    }
-  };
-  post(1);
-  all_end();  // they know each other
-  post(12);   // as many as each has under way to one peer, and more than there are answers for
-  rules.busy = 100;
-  for (int round = 0; round < 10; ++round) job[0].round();
-  rules.busy = 0;
-  all_end();
-}
-
-namespace {
-
-/// Of a GPU that a thread cannot be attached to.
-struct Unattached final : ofi::MemoryAccess {
-  void attach_thread() override { throw Error(GSHMEMX_ERROR_CUDA, "no context for the thread"); }
-  ofi::Staging allocate(std::size_t) override { return {}; }
-  ofi::Ticket start_write(std::uint64_t, const void*, std::size_t) override { return 0; }
-  ofi::Ticket start_read(std::uint64_t, void*, std::size_t) override { return 0; }
-  bool done(ofi::Ticket) override { return true; }
-  ofi::Ticket start_atomic(std::uint64_t, const nic::Wqe&, std::uint64_t*) override { return 0; }
-  bool coherent() const override { return false; }
-};
-
-}  // namespace
-
-TEST_CASE("an executor whose thread does not reach the memory says so, and loses all peers",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  EngineRig rig;
-  Unattached access;
-  std::vector<std::pair<int, std::string>> errors;
-  ofi::Executor executor(
-      {.lanes = rig.lanes,
-       .heap = access,
-       .peers = rig.peers,
-       .services = {.data = rig.engine,
-                    .atomics = rig.engine,
-                    .operations = rig.operations,
-                    .memories = rig.memories},
-       .pool = rig.pool,
-       .on_error = [&](const Error& error, int pe) { errors.emplace_back(pe, error.what()); }});
-  executor.start();
-  executor.call([] {});
-  executor.stop();
-  REQUIRE(errors.size() == 1);
-  CHECK(errors[0].first == -1);
-  CHECK_THAT(errors[0].second, Catch::Contains("no context for the thread"));
-  CHECK_THAT(rig.peers[0].lost, Catch::Contains("no context for the thread"));
-}
-
-TEST_CASE("an executor tells of a lost peer, and ends what that has not answered",
-          "[ofi][double]") {
-  if (!have_double()) return;
-  MessageRig rig;
-  std::vector<int> lost;
-  ofi::Executor executor({.lanes = rig.rig.lanes,
-                          .heap = *rig.rig.access,
-                          .rma = &rig.rig.engine,
-                          .messages = &rig.messages,
-                          .peers = rig.rig.peers,
-                          .services = {.data = rig.rig.engine,
-                                       .atomics = rig.messages,
-                                       .operations = rig.rig.operations,
-                                       .memories = rig.rig.memories},
-                          .pool = rig.rig.pool,
-                          .on_error = [&](const Error&, int pe) { lost.push_back(pe); }});
-  rig.rig.rules.rtt = kForever;
-  ofi::Operation& atomic = rig.issue(nic::WqeKind::kFetchAdd);
-  auto now = ofi::Clock::now();
-  executor.round(now);
-  CHECK(lost.empty());
-  rig.rig.peers[0].lost = "gone";
-  for (int i = 0; i < 2; ++i) executor.round(now += std::chrono::milliseconds(30));
-  CHECK(lost == std::vector<int>{0});
-  CHECK(int{atomic.failure.syndrome} == 0x15);
-  CHECK(rig.rig.peers[0].requests == 0);
-  rig.rig.rules.rtt = 0;
-}

@@ -166,21 +166,6 @@ TEST_CASE("staged operations overlap whatever they are", "[ofi][double]") {
   rig.rules.rtt = 0;
 }
 
-TEST_CASE("writes bear immediates as far as the target can take them", "[ofi][double]") {
-  if (!have_double()) return;
-  TwoPes rig("efa/efa-direct");
-  rig.rules.rtt = kLong;
-  for (unsigned i = 0; i < 20; ++i) {
-    for (unsigned k = 0; k < 8; ++k) rig.job[0].to(1).write(4096 + 8 * k, 8 * k, 8, kPlain);
-    rig.set_signal(i);
-  }
-  rig.job[0].to(1).ring();
-  for (int round = 0; round < 3; ++round) rig.job[0].round();
-  CHECK(rig.rules.immediate > 40u);
-  CHECK(rig.rules.immediate <= 64u);
-  rig.rules.rtt = 0;
-}
-
 TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi][double]") {
   if (!have_double()) return;
   Job job(1, TwoPes::leg_of("efa/efa-direct", "auto"));
@@ -219,19 +204,6 @@ TEST_CASE("a target has room for 64 immediates of a PE, which come back", "[ofi]
   CHECK(int{queues[0]->wait(read, 0).syndrome} == 0x13);
   CHECK(immediates(*queues[1], 63) == 63);
   end(*queues[1]);
-}
-
-TEST_CASE("a fence waits for what moves data, and for nothing else", "[ofi][double]") {
-  if (!have_double()) return;
-  TwoPes rig("efa/efa-direct");
-  Client& client = rig.job[0].to(1);
-  for (int lap = 0; lap < 2; ++lap) {
-    client.nop();
-    client.write_inline(4096, {});
-    const std::uint64_t fenced = client.write(4096, 4096, 8, kSignalled | kFenced);
-    client.ring();
-    rig.until([&] { return client.has_ended(fenced); });
-  }
 }
 
 namespace {

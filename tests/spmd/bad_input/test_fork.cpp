@@ -260,37 +260,6 @@ TEST_CASE("context_of_the_parent_reaches_nothing_in_a_child") {
   }
 }
 
-TEST_CASE("child_of_a_thread_that_has_not_seen_its_pe_go_is_of_one_that_is_there") {
-  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "single"}}), [] {
-    if (!kSanitized) (void)::mallopt(M_PERTURB, 0x55);  // of what is gone nothing stays
-    gshmemx_thread_world_t* const world = gshmemx_thread_world_create(1);
-    gshmem_init();
-    std::barrier<> step(2);
-    std::thread other([&] {
-      gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-      (void)gshmemx_set_attr_thread_args(world, 0, &attr);
-      (void)gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr);
-      step.arrive_and_wait();
-      step.arrive_and_wait();
-      gshmem_finalize();
-    });
-    step.arrive_and_wait();
-    if (gshmem_my_pe() != 0) std::puts("no PE");
-    std::thread([pe = gshmemx_pe_handle()] {
-      if (gshmemx_bind_thread(pe) == GSHMEMX_SUCCESS) gshmem_finalize();
-    }).join();
-    const pid_t child = fork_child(End::kAtOnce, [] { std::printf("%p\n", gshmem_malloc(64)); });
-    std::printf("the child ended with %d\n", end_of(child));
-    step.arrive_and_wait();
-    other.join();
-    gshmemx_thread_world_destroy(world);
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-  CHECK(contains(outcome.output, "gshmem_malloc: this process was forked from PE 0"));
-  CHECK(contains(outcome.output, "the child ended with 0\n"));
-}
-
 TEST_CASE("child_may_be_a_pe_of_another_job") {
   if (kUnderTsan) skip(kNoThreads);
   (void)job_goes_on(0, [](int*) {
@@ -314,35 +283,3 @@ TEST_CASE("child_may_be_a_pe_of_another_job") {
   });
 }
 
-TEST_CASE("fork_while_other_threads_init_and_finalize") {
-  // Seen with clang 14: the child waits for its allocator's lock.
-  if (kSanitized) skip("a sanitizer's allocator does not survive a fork while others allocate");
-  const Outcome outcome = in_child(quick({{"GSHMEM_BOOTSTRAP", "single"}}), [] {
-    gshmem_init();  // what is loaded once
-    gshmem_finalize();
-    std::atomic<bool> over{false};
-    std::thread other([&] {
-      while (!over) {
-        gshmem_init();
-        gshmem_finalize();
-      }
-    });
-    for (int round = 0; round < 100; ++round) {
-      const pid_t child = fork_child(End::kAtOnce, [] {
-        ::alarm(30);
-        gshmem_finalize();
-        if (gshmemx_pe_handle() != nullptr) ::_exit(4);
-        if (!lives_alone()) ::_exit(5);
-      });
-      if (const int code = end_of(child); code != 0) {
-        std::printf("round %d: the child ended with %d\n", round, code);
-        std::fflush(stdout);
-        ::_exit(6);
-      }
-    }
-    over = true;
-    other.join();
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-}

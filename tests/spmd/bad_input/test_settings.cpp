@@ -190,29 +190,6 @@ TEST_CASE("many_teams_synchronize_by_the_network") {
   }
 }
 
-TEST_CASE("what_is_for_gpus_alone_says_nothing_in_cpu_mode") {
-  const Outcome outcome = in_child(quick({{"GSHMEM_P2P", "0"},
-                                          {"GSHMEM_FABRIC", "on"},
-                                          {"GSHMEM_NIC", "ofi"},
-                                          {"GSHMEM_OFI_INTERFACE", "127.0.0.1"}}),
-                                   [] { const Runtime runtime; });
-  if (lacks_path(outcome)) return;
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-}
-
-TEST_CASE("completions_that_were_wrong_are_counted_in_finalize") {
-  const Outcome outcome = in_child(quick(), [] {
-    gshmem_init();
-    gshmemi_ambient()->state->control->bad_completions = 2;
-    gshmem_finalize();
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-  CHECK(outcome.output ==
-        "gshmem[0] WARN: finalize: 2 times a queue's completion was stale or wrong, and ignored\n");
-}
-
 TEST_CASE("queues_on_a_gpu_without_one_are_an_error_on_all") {
   for (Environment environment : visible({kSoft, kOfi})) {
     environment.insert({{"GSHMEM_DEVICE", "cpu"}, {"GSHMEM_QUEUE_MEMORY", "gpu"}});

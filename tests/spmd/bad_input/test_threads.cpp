@@ -136,30 +136,6 @@ TEST_CASE("rank_that_fails_before_it_joins_its_world_may_come_again") {
   CHECK(contains(outcome.output, "rank 1 status 0\n"));
 }
 
-TEST_CASE("rounds_of_a_thread_world_take_no_memory_nor_do_worlds_that_are_gone") {
-  if (kSanitized) skip("sanitizers have an allocator of their own");
-  const Outcome outcome = in_child(quick(), [] {
-    const std::size_t without = mallinfo2().uordblks;
-    for (int i = 0; i < 10; ++i) gshmemx_thread_world_destroy(gshmemx_thread_world_create(10'000));
-    if (mallinfo2().uordblks > without + 8192) std::exit(6);
-    gshmemx_thread_world_t* const world = gshmemx_thread_world_create(1);
-    gshmemx_init_attr_t attr = GSHMEMX_INIT_ATTR_INITIALIZER;
-    (void)gshmemx_set_attr_thread_args(world, 0, &attr);
-    std::size_t before = 0;
-    for (int round = 0; round < 700; ++round) {
-      if (round == 200) before = mallinfo2().uordblks;
-      if (gshmemx_init_attr(GSHMEMX_INIT_THREAD_PES, &attr) != 0) std::exit(4);
-      gshmem_finalize();
-    }
-    const std::size_t after = mallinfo2().uordblks;
-    gshmemx_thread_world_destroy(world);
-    std::printf("%zu bytes, then %zu\n", before, after);
-    if (after > before + 8192) std::exit(5);
-  });
-  INFO(outcome.output);
-  CHECK(outcome.code == 0);
-}
-
 TEST_CASE("lines_of_a_launch_say_the_pe") {
   const Outcome outcome = in_child(quick({{"GSHMEM_FAULT", "abort"}}), [] {
     run_threads(2, [](const Runtime& pe) {

@@ -233,22 +233,6 @@ TEST_CASE("an_end_is_told_at_once_and_is_news_a_moment_later") {
   while (rig.heard_now(3) != "nothing") FAIL("PE 3 is told");
 }
 
-TEST_CASE("an_end_that_a_peer_has_seen_is_news_too_and_one_that_is_explained_is_not") {
-  const bool exits = GENERATE(false, true);
-  const std::string what = exits ? "3 exited: why" : "3 stopped: why";
-  Rig rig(kOneHost, 0);
-  rig.say(2, ended(3, PeerEvent::kDied));
-  rig.say(2, ended(0, PeerEvent::kDied));  // this PE lives
-  rig.say(2, ended(1, PeerEvent::kDied));
-  rig.say(1, news(3, exits ? PeerEvent::kExited : PeerEvent::kStopped, ": why"));
-  CHECK(rig.events() == what + ";");
-  for (const int pe : {2, 3}) CHECK(rig.heard(pe) == "news " + what);
-  const Deadline deadline(kSeconds);
-  while (rig.events_after(2) == what + ";" && !deadline.passed()) {
-  }
-  CHECK(rig.events() == what + ";1 died;");
-}
-
 namespace {
 
 /// A busy machine may take its time in most rounds.

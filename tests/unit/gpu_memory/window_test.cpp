@@ -201,21 +201,6 @@ TEST_CASE("auto_keeps_to_the_fabric_that_nvml_names_and_on_does_not") {
   for (const Seen& pe : run_well(job)) CHECK(pe.mapped == Numbers{0, 1});
 }
 
-TEST_CASE("groups_of_a_host_map_each_other_like_hosts") {
-  heaps().reset();
-  Job job{.hosts = {"a", "a", "a", "a"}, .fabric = FabricUse::kOn, .p2p_group = 1};
-  for (const Seen& pe : run_well(job)) {
-    CHECK(pe.mapped == Numbers{0, 1, 2, 3});
-    CHECK(pe.by_fabric.size() == 3);
-  }
-  CHECK(heaps().fd_imports == 4);
-  job = {.hosts = {"a", "a", "a"}, .fabric = FabricUse::kOff, .p2p_group = 2};
-  const std::vector<Seen> apart = run_well(job);
-  CHECK(apart[1].mapped == Numbers{0, 1});
-  CHECK(apart[2].mapped == Numbers{2});
-  CHECK_THAT(apart[0].why_not[2], Catch::Contains("GSHMEM_P2P_GROUP"));
-}
-
 TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   heaps().reset();
   heaps().no_import = {2};
@@ -228,18 +213,6 @@ TEST_CASE("a_handle_that_cannot_be_imported_leaves_the_hosts_as_they_are") {
   CHECK_THAT(all[0].why_not[3],
              Catch::Contains("not all PEs of its host and of this one reach each other"));
   CHECK_THAT(all[2].why_not[0], Catch::Contains("PE 0 cannot map the heap of this one"));
-}
-
-TEST_CASE("gpus_of_a_host_that_do_not_reach_each_other_form_sets") {
-  heaps().reset();
-  heaps().no_access = {{0, 1}, {1, 0}};
-  for (const FabricUse use : {FabricUse::kOff, FabricUse::kAuto}) {
-    const std::vector<Seen> all = run_well({.hosts = {"a", "a", "a"}, .fabric = use});
-    CHECK(all[0].mapped == Numbers{0, 2});
-    CHECK(all[1].mapped == Numbers{1});
-    CHECK_THAT(all[0].why_not[1], Catch::Contains("GPU 0 cannot reach the memory of its GPU"));
-    CHECK_THAT(all[1].why_not[2], Catch::Contains("do not reach the same other GPUs"));
-  }
 }
 
 TEST_CASE("auto_goes_without_what_is_not_permitted_and_on_says_what_is_missing") {

@@ -185,7 +185,8 @@ class TestMachine {
       gpu.mps = has("mps");
       if (has("exclusive")) gpu.mode = ComputeMode::kExclusiveProcess;
       if (has("prohibited")) gpu.mode = ComputeMode::kProhibited;
-      for (const bool peer : {true, !has("alone")}) gpu.info.peer_access.push_back(peer);
+      for (const int peer : {0, 1})
+        gpu.info.peer_access.push_back(peer == gpu.info.device || !has("alone"));
       gpu.info.peer_atomics = gpu.info.peer_access;
       machine.cuda.sync_memops = has("memops");
     } else if (what == "set" || what == "bad" || what == "env") {  // NAME VALUE

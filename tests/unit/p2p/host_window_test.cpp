@@ -137,30 +137,6 @@ TEST_CASE("heaps_of_a_host_are_in_slots_of_one_range") {
   CHECK(by_threads(3, body) == "");
 }
 
-TEST_CASE("heaps_that_do_not_fit_into_the_host_are_refused") {
-  CHECK(by_threads(2, [](const HostPe& pe) {
-          std::string why;
-          try {
-            (void)pe.window({std::uint64_t{1} << 55, 0});
-          } catch (const Error& error) {
-            expect(error.code() == GSHMEMX_ERROR_OUT_OF_MEMORY, "the code");
-            why = error.what();
-          }
-          const std::size_t number = why.find(" (");
-          expect(why.find("on this host of 2 PEs, is larger than this ") != std::string::npos &&
-                     number != std::string::npos,
-                 why);
-          const std::uint64_t all = std::strtoull(why.c_str() + number + 2, nullptr, 10);
-          expect(all > 16 * kStep, why);
-          if (all > std::uint64_t{1} << 39) return;  // more addresses than sanitizers leave
-          const std::uint64_t each = all / 2 / kStep * kStep;
-          expect(pe.window({each, 0})->bytes() == each, "half of it for each of two");
-          expect_error(GSHMEMX_ERROR_OUT_OF_MEMORY, "GSHMEM_SYMMETRIC_SIZE", [&] {
-            (void)pe.window({each + kStep, 0});
-          });
-        }) == "");
-}
-
 TEST_CASE("lent_memory_is_mapped_at_its_offset_by_all_that_map_the_heap") {
   const Body body = [](const HostPe& pe) {
     const auto window = pe.window({kStep, kStep}, Peers::kAll, {0, 0, 1});

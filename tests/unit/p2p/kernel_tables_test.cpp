@@ -157,21 +157,6 @@ TEST_CASE("kernels_find_the_members_of_predefined_teams") {
   CHECK(rig.entry(GSHMEM_TEAM_WORLD).handle == GSHMEM_TEAM_WORLD);
 }
 
-TEST_CASE("as_many_teams_are_made_as_the_setting_says_and_no_more") {
-  // Entries that fill words and letters about them, and that do not.
-  for (const int most : {0, 28, 29, 316, 317, 700}) {
-    TeamsRig rig(most);
-    std::set<gshmem_team_t> made;
-    for (int i = 0; i < most; ++i) made.insert(rig.join({2}));
-    CHECK(made.size() == static_cast<std::size_t>(most));
-    CHECK_THROWS_WITH(
-        rig.join({2}),
-        Catch::Contains("no team left of GSHMEM_TEAMS=" + std::to_string(most) + "; "));
-    CHECK_THROWS_AS(rig.destroy(static_cast<gshmem_team_t>(rig.state().n_teams)), Error);
-    CHECK(rig.leaves_programs_alone());
-  }
-}
-
 TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_is") {
   TeamsRig rig(2);
   gshmem_team_t first = rig.join({2});
@@ -185,22 +170,6 @@ TEST_CASE("what_a_team_synchronizes_by_is_cleared_for_the_next_one_and_no_other_
   first = rig.join({2});
   for (const std::uint64_t* word : words(first)) CHECK(load(word) == 0);
   for (const std::uint64_t* word : words(second)) CHECK(load(word) == 7);
-}
-
-TEST_CASE("handles_of_teams_go_round_and_are_those_of_teams") {
-  // Of an entry without packets, which take time to clear.
-  constexpr int kBefore = abi::kPacketTeams - Teams::kPredefined;
-  TeamsRig rig(kBefore + 1);
-  for (int i = 0; i < kBefore; ++i) (void)rig.join({2});
-  std::set<gshmem_team_t> handles;
-  for (int i = 0; i < INT16_MAX; ++i) {
-    const gshmem_team_t team = rig.join({2});
-    handles.insert(team);
-    rig.destroy(team);
-  }
-  CHECK(*handles.begin() > 0);
-  CHECK(handles.size() == INT16_MAX);
-  CHECK(handles.count(rig.join({2})) == 1);
 }
 
 TEST_CASE("members_in_domains_of_one_size_that_follow_each_other_or_take_turns_are_in_two_levels") {

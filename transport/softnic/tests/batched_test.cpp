@@ -176,18 +176,6 @@ TEST_CASE("reads_between_writes_are_no_part_of_it_and_two_memories_are_apart") {
   CHECK(pair.other_memory.reads == 1);
 }
 
-TEST_CASE("a_write_whose_bytes_got_lost_in_what_another_request_asked_for_is_an_error") {
-  BatchedPair pair({}, {.log_cq = 4, .collapsed = false});
-  pair.far_memory.failing_flushes = 1;  // that of the atomic, and with it what was written before
-  pair.a.write_inline(pair.far(0), Bytes(8, 1), 0);
-  pair.a.fetch_add(pair.far(64), pair.near(0, 8), 1);
-  pair.a.ring();
-  const Cqe first = pair.a.wait_next();
-  CHECK(first.counter == 0);
-  CHECK(unsigned{first.syndrome} == unsigned{kRemoteOperation});
-  CHECK(pair.engine.state(pair.b.qpn()) == soft::QpState::kError);
-}
-
 TEST_CASE("memory_that_cannot_be_reached_is_an_error_wherever_it_is_met") {
   BatchedPair pair(
       {.adversary = GENERATE(as<std::string>{}, "off", "reorder_bytes=1,reorder_writes=0")});
@@ -208,39 +196,6 @@ TEST_CASE("memory_that_cannot_be_reached_is_an_error_wherever_it_is_met") {
     pair.near_memory.failing_writes = 1;
     CHECK(syndrome(pair.a.read(pair.far(0), pair.near(0, 8))) == unsigned{kProtection});
   }
-}
-
-TEST_CASE("a_buffer_that_cannot_be_reached_is_an_error_of_both_ends") {
-  Batched far_memory{2};
-  soft::Engine engine{soft::EngineOptions{}};
-  const std::uint32_t pd = engine.create_pd();
-  Memory receives(engine, pd, 4096);
-  const std::uint32_t key = engine.create_region({.pd = pd,
-                                                  .address = far_memory.at(0),
-                                                  .bytes = kBytes,
-                                                  .iova = 0,
-                                                  .access = 15,
-                                                  .memory = &far_memory});
-  Bytes posted;
-  Queue::data(posted, 0, 64, key);
-  std::copy(posted.begin(), posted.end(), receives.data());
-  *receives.as<std::uint32_t>(1024) = __builtin_bswap32(1);
-  soft::ReceiveAttributes of_queue;
-  of_queue.entries = receives.data();
-  of_queue.log_entry_bytes = 4;
-  of_queue.record = receives.data() + 1024;
-  {
-    Queue a(engine, pd), b(engine, pd, {.receives = of_queue});
-    a.connect(b.qpn());
-    b.connect(a.qpn());
-    far_memory.failing_writes = 1;
-    const Cqe sent = a.ring_and_wait(a.send({receives.address(2048), 8, receives.key()}));
-    CHECK(unsigned{sent.syndrome} == unsigned{kRemoteOperation});
-    const Cqe got = b.wait(0);
-    CHECK(unsigned{got.syndrome} == unsigned{kProtection});
-    CHECK(engine.state(b.qpn()) == soft::QpState::kError);
-  }
-  engine.destroy_region(key);
 }
 
 TEST_CASE("a_dump_settles_what_trails_in_batched_memory") {

@@ -244,57 +244,6 @@ TEST_CASE("the_syndrome_of_a_dead_peer_is_retry_exceeded") {
   ::close(fd);
 }
 
-TEST_CASE("numbers_of_nodes_differ_and_a_fabric_is_recognised") {
-  const int fd = soft::Engine::make_fabric();
-  soft::Engine a(soft::EngineOptions{}), b(soft::EngineOptions{});
-  a.join_fabric(fd);
-  b.join_fabric(fd);
-  CHECK(a.device().lid != b.device().lid);
-  CHECK(a.device().guid != b.device().guid);
-  Queue qa(a, a.create_pd()), qb(b, b.create_pd());
-  CHECK(qa.qpn() != qb.qpn());
-  Memory ma(a, 1, 64), mb(b, 1, 64);
-  CHECK(ma.key() != mb.key());
-  a.join_fabric(fd);  // again: nothing
-
-  soft::Engine c(soft::EngineOptions{});
-  int pipes[2] = {-1, -1};
-  REQUIRE(::pipe(pipes) == 0);
-  const auto no_fabric = [](int file) {
-    return "3: descriptor " + std::to_string(file) + " is not the memory of a fabric";
-  };
-  CHECK(refusal([&] { c.join_fabric(pipes[0]); }) == no_fabric(pipes[0]));
-  CHECK(refusal([&] { c.join_fabric(-1); }) == "3: descriptor -1: No such file or directory");
-  const int smaller = soft::Engine::make_fabric(), other = soft::Engine::make_fabric();
-  REQUIRE(::ftruncate(smaller, 4096) == 0);
-  CHECK(refusal([&] { c.join_fabric(smaller); }) == no_fabric(smaller));
-  CHECK(refusal([&] { a.join_fabric(other); }) == "9: another fabric is joined");
-  CHECK(refusal([&] { a.join_fabric(-1); }) == "9: another fabric is joined");
-  CHECK(refusal([&] { const soft::Engine d({.fabric = "gshnic/test"}); }) ==
-        "3: GSHNIC_FABRIC=\"gshnic/test\": shm_open: Invalid argument");
-  for (const int one : {fd, smaller, other, pipes[0], pipes[1]}) ::close(one);
-}
-
-TEST_CASE("a_client_of_another_fabric_is_not_taken_for_one_of_this") {
-  // Processes without GSHNIC_FABRIC: their queue pairs have the same numbers. Fabrics begin at
-  // random LIDs; two that begin at the same one are worth another try.
-  for (int round = 0; round < 10; ++round) {
-    soft::Engine mine(soft::EngineOptions{}), other(soft::EngineOptions{});
-    if (mine.device().lid == other.device().lid) continue;
-    CHECK(mine.device().guid != other.device().guid);
-    Queue a(mine, mine.create_pd()), b(other, other.create_pd());
-    Memory here(mine, 1, 64), there(other, 1, 64);
-    REQUIRE(a.qpn() == b.qpn());
-    REQUIRE(here.key() == there.key());
-    a.connect(b.qpn(), {.remote_lid = other.device().lid});
-    const Cqe cqe =
-        a.ring_and_wait(a.write({here.address(), there.key()}, {here.address(32), 8, here.key()}));
-    CHECK(unsigned{cqe.syndrome} == 0x15);
-    return;
-  }
-  FAIL("all fabrics have one LID");
-}
-
 /// Runs `body` as the first process of a PID namespace of its own, with a /proc to match: its code,
 /// or kNotPermitted.
 constexpr int kNotPermitted = 100;

@@ -72,16 +72,6 @@ inline ibv_qp_attr attributes(const Nic& nic, const ibv_qp* peer, ibv_qp_state s
   return attr;
 }
 
-/// A queue pair for requests of one piece, which completes all in this queue.
-inline ibv_qp* lone_qp(const Nic& nic, ibv_cq* cq, std::uint32_t requests = 1) {
-  ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = cq;
-  wanted.cap = {requests, 0, 1, 0, 0};
-  wanted.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(nic.pd, &wanted);
-  REQUIRE(qp != nullptr);
-  return qp;
-}
 inline void connect(const Nic& nic, ibv_qp* qp, const ibv_qp* peer) {
   for (const auto& [state, mask] :
        {std::pair{IBV_QPS_INIT, kInitMask}, std::pair{IBV_QPS_RTR, kRtrMask},

@@ -86,20 +86,4 @@ class Rig {
   std::unique_ptr<void, Free> memory_{std::aligned_alloc(4096, kUmemBytes)};
 };
 
-inline constexpr std::size_t kWq = 0x50;
-/// A shared receive queue, as a list.
-inline Bytes create_rmp(const Rig& rig) {
-  Bytes in = command(0x90c, 0x110);
-  bits(in, 0x20, 23, 20, 1);  // ready
-  bits(in, kWq + 8, 23, 0, rig.pd);
-  word64(in, kWq + 0x10, 0xf000);   // dbr_addr
-  bits(in, kWq + 0x20, 19, 16, 6);  // log_wq_stride
-  bits(in, kWq + 0x20, 4, 0, 8);    // log_wq_sz
-  bits(in, kWq + 0x24, 31, 30, 3);  // umems are valid
-  word(in, kWq + 0x28, rig.umem);
-  word(in, kWq + 0x2c, rig.umem);
-  word64(in, kWq + 0x30, 0x2000);
-  return in;
-}
-
 }  // namespace verbs_test
