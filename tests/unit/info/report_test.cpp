@@ -3,8 +3,6 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -29,6 +27,126 @@ GpuInfo gpu(int device, const char* uuid, std::vector<bool> atomics) {
   return info;
 }
 
+/// All that a page can have: variables of every origin, GPUs with every way to each other, a port,
+/// and a job of two PEs, one on a GPU.
+Report full_report() {
+  Report report;
+  report.build = {{"version", "1.2.3"}};
+  report.variables = {{{"GSHMEM_A", "2", "1", "a number", "how many", "GSHMEM_A", true}, ""},
+                      {{"GSHMEM_B", "x", "x", "any text", "what", "GSHMEM_B"}, "GSHMEM_B is bad"},
+                      {{"GSHMEM_C", "y", "x", "any text", "which", "NVSHMEM_C"}, ""},
+                      {{"GSHMEM_D", "(hidden)", "", "any text", "a secret", ""}, ""}};
+  report.unknown_variables = {"GSHMEM_X is none"};
+  report.gpus = {gpu(0, "GPU-a", {true, false, false}), gpu(1, "GPU-b", {true, true, false})};
+  report.gpus[0].peer_access[2] = false;
+  report.gpus[0].memory_bytes = std::uint64_t{3} << 29;
+  report.gpus[0].pci = "0000:01:00.0";
+  report.nics = {{"mlx5_0", 2, "Ethernet", "DOWN", "100 Gb/sec"}};
+  report.job = Job{
+      .rank = 0,
+      .pes = {pe_on(0, 0, "GPU-a"), pe_on(1, -1, "")},
+      .paths = {Path::kSelf, Path::kNetwork, Path::kPcie, Path::kSelf},
+      .why = {"", "far", "", ""},
+      .algorithms = {.team = {nullptr, 0, 1, 2, 0, 0, 1, 1},
+                     .rows = {{"put all",
+                               {"thread", "host"},
+                               {{1, 8, "small", {"GSHMEM_A", "GSHMEM_B"}}, {9, 0, "large", {}}}},
+                              {"reduce", {"warp"}, {{1, 0, "any", {"GSHMEM_C"}}}}},
+                     .flat_members = 5}};
+  std::strcpy(report.job->pes[0].bootstrap, "pmix");
+  std::strcpy(report.job->pes[0].nic, "ofi");
+  std::strcpy(report.job->pes[0].host, "node7");
+  std::strcpy(report.job->pes[0].gpu_name, "H");
+  return report;
+}
+
+constexpr char kFullPage[] = R"page(gshmem
+  version        1.2.3
+
+Variables
+  GSHMEM_A = "2" (environment)
+      how many; a number; the same on all PEs
+      default "1"
+  GSHMEM_B = "x" (environment)
+      what; any text
+      ERROR: GSHMEM_B is bad
+  GSHMEM_C = "y" (NVSHMEM_C)
+      which; any text
+      default "x"
+  GSHMEM_D = "(hidden)" (default)
+      a secret; any text
+  WARNING: GSHMEM_X is none
+
+GPUs
+  0  GPU, 1.5 GiB, PCI 0000:01:00.0, GPU-a
+  1  GPU, 0.0 GiB, PCI , GPU-b
+  Access to peers (A: load/store with native atomics, x: load/store, .: none)
+       0  1
+    0  A  x  .
+    1  A  A  x
+
+RDMA network cards
+  mlx5_0 port 2: Ethernet, DOWN, 100 Gb/sec
+
+Job
+  PE 0: bootstrap pmix, host node7, GPU 0 (H, GPU-a)
+      to PE 0: load/store, self
+      to PE 1: network (ofi); far
+  PE 1: bootstrap , host , CPU mode
+      to PE 0: load/store, PCIe
+      to PE 1: load/store, self
+
+Algorithms: 2 PEs, which map each other; bytes that one member gives another one
+  put all          thread, host                       small to 8 (GSHMEM_A=2, GSHMEM_B=x), then large
+  reduce           warp                               any (GSHMEM_C=y)
+  sync, barrier    all                                flat (flat to 5 members)
+)page";
+constexpr char kFullJson[] = R"page({
+    "build": {"version": "1.2.3"},
+    "variables": [
+      {"name": "GSHMEM_A", "value": "2", "default": "1", "origin": "environment",
+       "same_on_all_pes": true, "accepted": "a number", "help": "how many"},
+      {"name": "GSHMEM_B", "value": "x", "default": "x", "origin": "environment",
+       "same_on_all_pes": false, "accepted": "any text", "help": "what",
+       "error": "GSHMEM_B is bad"},
+      {"name": "GSHMEM_C", "value": "y", "default": "x", "origin": "NVSHMEM_C",
+       "same_on_all_pes": false, "accepted": "any text", "help": "which"},
+      {"name": "GSHMEM_D", "value": "(hidden)", "default": "", "origin": "default",
+       "same_on_all_pes": false, "accepted": "any text", "help": "a secret"}],
+    "unknown_variables": ["GSHMEM_X is none"],
+    "gpus": [
+      {"device": 0, "name": "GPU", "uuid": "GPU-a", "pci": "0000:01:00.0",
+       "memory_bytes": 1610612736, "peer_access": [true, true, false],
+       "peer_native_atomics": [true, false, false]},
+      {"device": 1, "name": "GPU", "uuid": "GPU-b", "pci": "", "memory_bytes": 0,
+       "peer_access": [true, true, true], "peer_native_atomics": [true, true, false]}],
+    "nics": [{"device": "mlx5_0", "port": 2, "link_layer": "Ethernet", "state": "DOWN",
+              "rate": "100 Gb/sec"}],
+    "pes": [
+      {"pe": 0, "bootstrap": "pmix", "host": "node7",
+       "gpu": {"device": 0, "name": "H", "uuid": "GPU-a"}, "paths": ["self", "network"],
+       "nic": "ofi", "why_no_load_store": ["", "far"]},
+      {"pe": 1, "bootstrap": "", "host": "", "gpu": null, "paths": ["PCIe", "self"], "nic": "",
+       "why_no_load_store": ["", ""]}],
+    "algorithms": {
+      "members": 2, "all_mapped": true, "members_of_a_domain": 0,
+      "sync": {"algorithm": "flat", "flat_to_members": 5},
+      "collectives": [
+        {"operation": "put all", "scopes": ["thread", "host"], "ranges": [
+          {"from": 1, "to": 8, "algorithm": "small", "moved_by": [
+            {"variable": "GSHMEM_A", "value": "2"}, {"variable": "GSHMEM_B", "value": "x"}]},
+          {"from": 9, "to": null, "algorithm": "large", "moved_by": []}]},
+        {"operation": "reduce", "scopes": ["warp"], "ranges": [
+          {"from": 1, "to": null, "algorithm": "any", "moved_by": [
+            {"variable": "GSHMEM_C", "value": "y"}]}]}]}})page";
+constexpr char kEmptyJson[] = R"page({
+  "build": {},
+  "variables": [],
+  "unknown_variables": [],
+  "no_gpus": "",
+  "gpus": [],
+  "nics": []
+}
 )page";
 
 bool contains(const std::string& text, const std::string& part) {
@@ -82,6 +200,25 @@ TEST_CASE("paths_between_hosts_are_a_fabric_or_a_network_with_the_reason") {
     INFO(part);
     CHECK(contains(json, part));
   }
+}
+
+TEST_CASE("a_page_says_everything_in_its_place") {
+  CHECK(as_text(full_report()) == kFullPage);
+  // One GPU has no peers; what is not there is said, and a job that nobody asked for is not.
+  Report report;
+  report.no_gpus = "no driver";
+  CHECK(as_text(report) ==
+        "gshmem\n\nVariables\n\nGPUs\n  none: no driver\n\nRDMA network cards\n  none\n");
+  report.gpus = {gpu(0, "GPU-a", {true})};
+  report.job_error = "no job";
+  CHECK(as_text(report) ==
+        "gshmem\n\nVariables\n\nGPUs\n  0  GPU, 0.0 GiB, PCI , GPU-a\n\nRDMA network cards\n"
+        "  none\n\nJob\n  ERROR: no job\n");
+}
+
+TEST_CASE("json_has_every_member_in_its_place") {
+  CHECK(nlohmann::json::parse(as_json(full_report())) == nlohmann::json::parse(kFullJson));
+  CHECK(as_json(Report{}) == kEmptyJson);
 }
 
 }  // namespace gshmem::info
