@@ -203,35 +203,6 @@ TEST_CASE("ds_must_fit_the_opcode") {
   bad(join({control(0, 0x23, 3), kData8, kData8}), "ds 3 in DUMP");
 }
 
-TEST_CASE("an_entry_that_is_cut_off_names_what_it_has_no_room_for") {
-  const char *const address = "remote address segment", *const operands = "operands";
-  struct Row {
-    std::uint8_t opmod, opcode, units;
-    const char *what, *name;
-  };
-  for (const Row& row : {Row{0, 0x08, 1, address, "WRITE"},
-                         {0, 0x10, 1, address, "READ"},
-                         {0, 0x11, 1, address, "ATOMIC_CS"},
-                         {0, 0x12, 1, address, "ATOMIC_FA"},
-                         {8, 0x14, 1, address, "MASKED_CS"},
-                         {9, 0x15, 1, address, "MASKED_FA"},
-                         {0, 0x11, 2, "atomic segment", "ATOMIC_CS"},
-                         {0, 0x12, 2, "atomic segment", "ATOMIC_FA"},
-                         {8, 0x14, 2, operands, "MASKED_CS"},
-                         {9, 0x14, 2, operands, "MASKED_CS"},
-                         {9, 0x14, 3, operands, "MASKED_CS"},
-                         {8, 0x15, 2, operands, "MASKED_FA"},
-                         {9, 0x15, 2, operands, "MASKED_FA"}}) {
-    Bytes wqe = control(row.opmod, row.opcode, row.units);
-    wqe.resize(row.units * 16u);
-    const std::string reason =
-        "ds " + std::to_string(row.units) + " has no room for the " + row.what + " of " + row.name;
-    bad(wqe, reason.c_str());
-    CHECK(decode(wqe).reason == reason);
-    CHECK(decode(wqe).wqe.local.empty());
-  }
-}
-
 TEST_CASE("inline_headers_must_fit") {
   Bytes data = {0x80, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   bad(join({control(0, 8, 3), kRemote, data}), "13 bytes inline do not fit into ds 3");

@@ -19,19 +19,6 @@
 namespace gshmem::nic {
 namespace {
 
-TEST_CASE("connecting_queues_costs_bytes_in_proportion_to_the_job") {
-  const int n = GENERATE(2, 5, 48);
-  // Keys and ports of all, and for each other PE three connections both ways.
-  const std::size_t most = static_cast<std::size_t>(n) * (256 + 3 * 2 * sizeof(ConnectInfo));
-  run_job(Job::one_host_each(n), [&](Connected& pe, int me) {
-    expect(pe.moved <= most, std::to_string(pe.moved));
-    expect(pe.count() == (n - 1) * 3, "two queues to each peer, and one of a context");
-    expect(pe.queues().one_by_each_nic() == std::vector<std::uint32_t>{me == 0 ? 2u : 0u},
-           "of the NIC the first one, to the first peer");
-    pe.expect_two_ends();
-  });
-}
-
 TEST_CASE("pes_of_a_host_reach_each_other_by_the_port_of_the_target") {
   // PEs that share a port, that have the same ports in another order, and that share none.
   const Job job = GENERATE(
@@ -170,25 +157,6 @@ TEST_CASE("contexts_take_the_rails_in_turn_and_go_on_where_those_before_ended") 
         queues.view().count * sizeof(AgentWord));
 }
 
-TEST_CASE("queues_that_have_been_used_are_noted_in_a_bit_each") {
-  const auto boots = bootstrap::create_threads(1, 60);
-  for (const int count : {1, 32, 33, 200}) {
-    std::vector<const Noting*> all;
-    NicList nics;
-    nics.push_back(std::make_unique<Noting>(0, "d0", all));
-    Rails rails(std::move(nics));
-    Memory memory;
-    Config config;
-    config.qps_per_pe = count;
-    config.qp_depth = 64;
-    const QueueSet queues(rails, {config, *boots[0], memory.source(), {}, {0}});
-    const std::size_t bytes = memory.bytes_at(queues.view().used);
-    CHECK(bytes % 4 == 0);
-    CHECK(8 * bytes >= static_cast<std::size_t>(count));
-    CHECK(8 * bytes <= static_cast<std::size_t>(count) + 32);
-  }
-}
-
 /// Notes at each collective how many queues are connected.
 class Watching final : public bootstrap::Bootstrap {
  public:
@@ -240,19 +208,6 @@ TEST_CASE("quiet_waits_for_memory_where_that_is_asked_for") {
     const bool flushes = quiet == QuietChoice::kVisible || relaxed || ports > 1;
     CHECK(((queues.view().flags & abi::kNicFlush) != 0) == flushes);
   }
-}
-
-TEST_CASE("a_host_with_a_port_that_one_cannot_open_does_without_and_says_so") {
-  test::StderrCapture log;
-  run_job(Job{{{"d12"}, {"d13"}, {"d1"}, {"d2"}}, {0, 0, 1, 1}}, [](Connected& pe, int me) {
-    pe.expect_two_ends();
-    expect(pe.nics.size() == (me < 2 ? 1u : 2u), "guests where they can be");
-    expect(pe.count() == (me < 2 ? 9 : 12), "an answering queue for each to the neighbour");
-  });
-  const auto lines = log.writes();
-  REQUIRE(lines.size() == 1);
-  CHECK_THAT(lines[0], Catch::Contains("PEs of this host are reached by way of the network: no "
-                                       "permission on d13"));
 }
 
 TEST_CASE("doorbells_that_keep_the_last_store_only_are_rung_in_order") {

@@ -139,33 +139,6 @@ TEST_CASE("atomics by copies are those of a memory that does one after the other
   CHECK(std::memcmp(copies.memory, expected, kBytes) == 0);
 }
 
-TEST_CASE("a signal that is set is not read before", "[ofi]") {
-  Copies copies;
-  CopiedAtomics atomics(copies);
-  nic::Wqe set;
-  set.kind = nic::WqeKind::kMaskedCompareSwap;
-  set.length = 8;
-  set.swap_or_add = 7;
-  set.swap_mask = ~std::uint64_t{0};
-  std::uint64_t old = 0;
-  const Ticket unasked = atomics.start(16, set, nullptr);
-  copies.finish_all();
-  atomics.poll();
-  CHECK(atomics.done(unasked));
-  CHECK(copies.memory[16] == 7);
-  CHECK(copies.reads == 0);
-  // Another value, or the write would not be needed.
-  set.swap_or_add = 9;
-  const Ticket asked = atomics.start(16, set, &old);
-  for (int i = 0; i < 2; ++i) {
-    copies.finish_all();
-    atomics.poll();
-  }
-  CHECK(atomics.done(asked));
-  CHECK(old == 7);
-  CHECK(copies.reads == 1);
-}
-
 TEST_CASE("a word is set by a swap of all its bits, and by no other", "[ofi]") {
   struct Row {
     std::uint64_t bytes, mask;
@@ -195,23 +168,6 @@ TEST_CASE("a word is set by a swap of all its bits, and by no other", "[ofi]") {
     const std::uint64_t mask = row.bytes == 4 ? row.mask & 0xffffffff : row.mask;
     CHECK(left == ((0x9999999999999999 & ~mask) | (7 & mask)));
   }
-}
-
-TEST_CASE("a refused copy fails the atomics that it was for, and no others", "[ofi]") {
-  Copies copies;
-  CopiedAtomics atomics(copies);
-  copies.fails = true;
-  const Ticket failed = atomics.start(0, add_one(), nullptr);
-  copies.fails = false;
-  const Ticket good = atomics.start(0, add_one(), nullptr);
-  for (int i = 0; i < 2; ++i) {
-    copies.finish_all();
-    atomics.poll();
-  }
-  CHECK_THROWS_WITH(atomics.done(failed), Catch::Contains("the copy is refused"));
-  CHECK(atomics.done(failed));  // that it has failed is said once
-  CHECK(atomics.done(good));
-  CHECK(copies.memory[0] == 1);
 }
 
 TEST_CASE("a refused write fails the atomics that it was for, and no others", "[ofi]") {

@@ -181,16 +181,6 @@ std::string socket_name(const control::LocalPeers::Contact& contact) {
   return strprintf("gshmem.%016lx%016lx", contact.name[0], contact.name[1]);
 }
 
-/// As PEs write them: who sends it and that it is a letter, and what it holds.
-std::string letter_of(std::int32_t index, const std::string& content) {
-  struct {
-    std::uint32_t magic;
-    std::int32_t index;
-    std::uint32_t kind;
-  } const sender{0x6773686d, index, 0};
-  return std::string(reinterpret_cast<const char*>(&sender), sizeof(sender)) + content;
-}
-
 }  // namespace
 
 TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
@@ -217,44 +207,6 @@ TEST_CASE("who_does_not_know_the_name_or_is_not_to_call_is_refused") {
           }
           const auto links = local.connect(group, contacts, 20 * kPatience);
           expect(links.size() == 1 && links[0].pe == 1 - rank, "connected");
-          boot->barrier();
-        }) == "");
-}
-
-TEST_CASE("letters_of_strangers_are_dropped") {
-  IdChannel channel;
-  CHECK(run_processes(2, [&](int rank) {
-          const auto boot = channel.join(rank, 2, uid_config());
-          const control::HostGroup group = one_host(2, rank);
-          control::LocalPeers local;
-          const auto contacts = allgather(*boot, local.open());
-          const auto links = local.connect(group, contacts, 20 * kPatience);
-          boot->barrier();
-          if (rank == 1) {
-            const Address to(socket_name(contacts[0]) + "m");  // the mailbox of PE 0
-            const Fd stranger(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-            const auto send = [&](const std::string& text) {
-              check_errno(
-                  ::sendto(stranger.get(), text.data(), text.size(), 0, to.get(), to.length),
-                  "sendto");
-            };
-            send("h");
-            send(std::string(300, 'x'));
-            const std::string good = letter_of(1, "x");
-            send(good.substr(0, 11));    // without all of its kind
-            send(letter_of(-1, "x"));    // of no PE
-            send(letter_of(2, "x"));     // there are two
-            send('?' + good.substr(1));  // another word at its beginning
-            std::thread([&] {            // of another user
-              if (geteuid() != 0) return;
-              check_errno(::syscall(SYS_setresuid, 54321, 54321, 54321), "setresuid");
-              send(good);
-            })
-                .join();
-          }
-          boot->barrier();
-          const auto all = local.gather({static_cast<char>('a' + rank)});
-          expect(all[0] == std::vector<char>{'a'} && all[1] == std::vector<char>{'b'}, "gather");
           boot->barrier();
         }) == "");
 }

@@ -37,48 +37,6 @@ TEST_CASE("a_doorbell_before_its_entries_is_found") {
   CHECK_THAT(pair.engine.violations(), Contains("qpn 0x0"));
 }
 
-TEST_CASE("atomics_of_two_devices_on_one_word_are_found") {
-  Pair one, other;
-  const auto atomic = [](Pair& by, const Queue::Far& far) {
-    CHECK_FALSE(by.a.ring_and_wait(by.a.fetch_add(far, by.near(0, 8), 1)).error());
-  };
-  atomic(one, one.far(64));
-  const auto region = [&] {
-    return other.engine.create_region(
-        {.pd = other.pd, .address = one.target.data(), .bytes = 4096, .iova = 0, .access = 15});
-  };
-  std::uint32_t key = region();
-  atomic(other, {72, key});  // a word of its own
-  atomic(one, one.far(64));
-  CHECK(other.engine.violations().empty());
-  atomic(other, {64, key});
-  wait_for_violation(other.engine, "which another device has changed by atomics");
-  CHECK(one.engine.violations().empty());
-  // What is no region any more may become other memory, and what is one does not.
-  other.engine.destroy_region(key);
-  atomic(one, one.far(64));
-  CHECK(one.engine.violations().empty());
-  const std::uint32_t before = other.engine.create_region(
-      {.pd = other.pd, .address = one.target.data(), .bytes = 56, .iova = 0, .access = 15});
-  other.engine.destroy_region(before);
-  key = region();
-  atomic(other, {64, key});
-  CHECK(other.engine.counters().violations == 2);
-  // Its last word where it begins in the midst of one.
-  const auto unaligned = [&](Pair& by) {
-    return by.engine.create_region(
-        {.pd = by.pd, .address = one.target.data() + 132, .bytes = 12, .iova = 4, .access = 15});
-  };
-  const std::uint32_t odd = unaligned(other);
-  atomic(other, {8, odd});
-  other.engine.destroy_region(odd);
-  const std::uint32_t again = unaligned(one);
-  atomic(one, {8, again});
-  CHECK(one.engine.violations().empty());
-  one.engine.destroy_region(again);
-  other.engine.destroy_region(key);
-}
-
 TEST_CASE("an_entry_of_an_earlier_lap_is_found") {
   Pair pair({.strict = soft::Strictness::kLoose}, {.log_entries = 2});
   for (int i = 0; i < 4; ++i) pair.a.ring_and_wait(pair.a.nop());
@@ -260,43 +218,6 @@ TEST_CASE("a_record_is_no_doorbell_where_the_register_is_not_shared") {
   CHECK_FALSE(pair.b.wait(1).error());
   CHECK(pair.engine.violations().empty());
   CHECK(pair.engine.counters().rescues == 0);
-}
-
-/// A fetch-and-add of 4 bytes as NVSHMEM's host transport writes it: three words of the control
-/// segment, remote address and key, operands. All else is what was in the slot.
-void post_over_leftovers(Queue& queue, const Queue::Far& far, const Queue::Near& near) {
-  Bytes operands;
-  append32(operands, 1);
-  append32(operands, 0);
-  append64(operands, 0);
-  Bytes wqe = queue.control(0x15, 4, 8, 8);
-  Queue::remote(wqe, far.address, far.key);
-  wqe.insert(wqe.end(), operands.begin(), operands.end());
-  Queue::data(wqe, near.address, near.bytes, near.key);
-  const std::uint8_t* slot = queue.slot(queue.next());
-  for (const auto& [first, bytes] : {std::pair{8, 3}, {12, 4}, {28, 4}, {40, 8}}) {
-    std::copy_n(slot + first, bytes, wqe.begin() + first);
-  }
-  queue.post(wqe);
-}
-
-TEST_CASE("leftovers_of_a_slot_that_a_nic_ignores_are_remarked_and_the_entry_is_executed") {
-  const auto strict =
-      GENERATE(soft::Strictness::kStrict, soft::Strictness::kCard, soft::Strictness::kLoose);
-  Pair pair({.strict = strict}, {.log_entries = 4});
-  std::memset(pair.a.slot(0), 0x5a, 16 * 64);  // of the slots' last user
-  for (int i = 0; i < 50; ++i) {               // three laps
-    const auto index = static_cast<std::uint16_t>(pair.a.next());
-    post_over_leftovers(pair.a, pair.far(4), pair.near(0, 4));
-    REQUIRE_FALSE(pair.a.ring_and_wait(index).error());
-  }
-  CHECK(*pair.target.as<std::uint32_t>(4) == 50);
-  CHECK(pair.engine.violations().empty());
-  CHECK(pair.engine.counters().remarks == (strict == soft::Strictness::kLoose ? 0 : 50));
-  if (strict != soft::Strictness::kLoose) {
-    CHECK_THAT(pair.engine.remarks(), Contains("signature 0x5a; a DCI stream on a connection; "
-                                               "immediate 0x5a5a5a5a in MASKED_FA; reserved word"));
-  }
 }
 
 TEST_CASE("of_what_is_found_the_first_is_kept_and_all_is_counted") {

@@ -85,26 +85,6 @@ TEST_CASE("the_aligned_words_of_a_small_write_are_whole_at_any_time") {
   CHECK(pair.engine.violations().empty());
 }
 
-TEST_CASE("the_aligned_words_of_a_small_read_are_whole_at_any_time") {
-  Pair pair;
-  std::atomic<bool> over{false};
-  std::thread writer([&] {
-    for (std::uint64_t value = 0; !over; ++value) {
-      __atomic_store_n(pair.target.as<std::uint64_t>(4088),
-                       value % 2 == 0 ? 0x1111111111111111 : 0x2222222222222222, __ATOMIC_RELEASE);
-    }
-  });
-  std::uint64_t torn = 0;
-  for (int round = 0; round < 3000; ++round) {
-    pair.a.ring_and_wait(pair.a.read(pair.far(4088), pair.near(0, 12)));
-    if (halves_differ(*pair.source.as<std::uint64_t>())) torn = *pair.source.as<std::uint64_t>();
-  }
-  over = true;
-  writer.join();
-  CHECK(torn == 0);
-  CHECK(pair.engine.violations().empty());
-}
-
 TEST_CASE("a_write_gathers_pieces_and_may_be_inline_or_empty") {
   Pair pair;
   fill(pair.source.data(), 1000, 3);
@@ -304,28 +284,6 @@ TEST_CASE("a_queue_pair_may_be_connected_to_itself") {
                   .error());
   CHECK(*memory.as<std::uint64_t>(4096) == 43);
   CHECK(*memory.as<std::uint64_t>(8) == 42);
-}
-
-TEST_CASE("both_doorbell_encodings_and_all_registers_are_seen") {
-  Pair pair;
-  auto* word = pair.target.as<std::uint64_t>(0);
-  std::uint64_t expected = 0;
-  for (const unsigned offset : {0x800u, 0x900u, 0xa00u, 0xb00u}) {
-    pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1);
-    pair.a.store_record(pair.a.next());
-    pair.a.store_doorbell(pair.a.next(), pair.a.qpn(), offset);
-    pair.a.wait(static_cast<std::uint16_t>(pair.a.next() - 1));
-    CHECK(*word == ++expected);
-  }
-  // The first 8 bytes of the WQE, as rdma-core stores them.
-  const std::uint16_t index = pair.a.fetch_add(pair.far(0), pair.near(0, 8), 1);
-  std::uint64_t value = 0;
-  std::memcpy(&value, pair.a.slot(index), 8);
-  pair.a.store_record(pair.a.next());
-  pair.a.store_doorbell_value(value);
-  pair.a.wait(index);
-  CHECK(*word == ++expected);
-  CHECK(pair.engine.violations().empty());
 }
 
 TEST_CASE("a_queue_pair_without_a_record_has_a_register_of_its_own") {
