@@ -539,12 +539,12 @@ MUTATIONS = [
              PACKETS + "calls_go_by_packets_within_the_limits_of_the_team", r"go\(17"),
 
     # What is symmetric.
-    mutation("registered_memory_of_any_size", "p2p.h",
+    mutation("registered_memory_of_any_size", "pe/p2p.h",
              "return bytes <= end - offset ? &range : nullptr;",
              "return &range;", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("byte_after_registered_memory", "p2p.h", "offset >= begin && offset < end",
+    mutation("byte_after_registered_memory", "pe/p2p.h", "offset >= begin && offset < end",
              "offset >= begin && offset <= end", IS_SYMMETRIC, r"ranges\.is"),
-    mutation("rows_after_a_free_one_are_not_seen", "p2p.h", "if (begin == 0) break;",
+    mutation("rows_after_a_free_one_are_not_seen", "pe/p2p.h", "if (begin == 0) break;",
              "if (end == 0) break;", IS_SYMMETRIC, r"ranges\.is"),
 
     # Images of entries.
