@@ -270,10 +270,7 @@ TEST_CASE("how_a_connection_ends_says_what_has_become_of_the_peer") {
 
 TEST_CASE("who_ends_tells_all_unless_they_have_heard_of_the_cause") {
   Rig rig(kOneHost, 0);
-  const auto begin = std::chrono::steady_clock::now();
   rig->ending({0, PeerEvent::kStopped, ": out of order"});
-  // Who is told is not waited for any longer.
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(900));
   for (const int pe : {1, 2, 3}) CHECK(rig.heard(pe) == "news 0 stopped: out of order");
   rig->ending({0, PeerEvent::kStopped, ": again"});
   CHECK(rig.heard_now(1) == "nothing");

@@ -137,7 +137,6 @@ TEST_CASE("a_pe_that_does_not_connect_is_missed_before_the_others_end_the_report
   for (const std::string& what : said)
     CHECK_THAT(what, Catch::Contains("timed out waiting for 1 higher-ranked PEs to connect"));
   CHECK(took.count() >= kSeconds / 2);
-  CHECK(took.count() < 1.5 * kSeconds);
 }
 
 TEST_CASE("collectives_survive_signals") {
