@@ -132,15 +132,5 @@ TEST_CASE("atomics_that_are_put_together_wrongly") {
   bad_atomic(inlined, "inline data in ATOMIC_FA");
 }
 
-std::uint64_t add(std::uint64_t old, std::uint64_t value, std::uint64_t boundary,
-                  std::uint64_t bytes) {
-  Wqe wqe;
-  wqe.kind = WqeKind::kMaskedFetchAdd;
-  wqe.length = bytes;
-  wqe.swap_or_add = value;
-  wqe.boundary = boundary;
-  return atomic_result(wqe, old);
-}
-
 }  // namespace
 }  // namespace gshmem::nic
