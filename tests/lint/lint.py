@@ -458,7 +458,7 @@ def check(root):
     tree = Tree(root)
     findings = [*check_top_level(tree), *check_repeated_names(tree), *check_subjects(root)]
     product = [(path, tree.read(path)) for path in tree.files
-               if path.startswith(PRODUCT) and path.endswith((*SOURCES, ".def"))]
+               if path.startswith(PRODUCT) and "/tests/" not in path and path.endswith((*SOURCES, ".def"))]
     findings += check_names_in_comments(tree, product)
     findings += check_openings(product)
     for path in tree.files:
