@@ -44,9 +44,7 @@ const gshmem_mpi_plugin* plugin_of(const DynamicLibrary& library) {
 class Mpi final : public Bootstrap {
  public:
   Mpi(const void* comm, double timeout_seconds)
-      : library_(load_plugin()),
-        plugin_(plugin_of(library_)),
-        timeout_seconds_(timeout_seconds) {
+      : library_(load_plugin()), plugin_(plugin_of(library_)), timeout_seconds_(timeout_seconds) {
     gshmem_mpi_text why{};
     check(plugin_->open(comm, timeout_seconds_, &job_, &rank_, &size_, &why), why);
   }

@@ -195,4 +195,3 @@ TEST_CASE("what a lost peer has not answered ends once", "[ofi][double]") {
   }
   CHECK(peer.requests == 0);
 }
-

@@ -172,4 +172,3 @@ TEST_CASE("doorbells are found wherever they rang", "[ofi]") {
     }
   }
 }
-

@@ -138,4 +138,3 @@ TEST_CASE("what no PE sends is no message", "[ofi][double]") {
   CHECK(count([](Header& h) { h.number = 3; }) == 1);
   CHECK(fabric_double()->violations().empty());
 }
-

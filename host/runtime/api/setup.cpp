@@ -126,9 +126,10 @@ void require_same_job(const Pe& pe, unsigned flags, const gshmemx_init_attr_t* a
     asked = {args.thread_rank, args.thread_world->n_pes};
   const auto refuse_unless = [](bool same, const std::string& has, const std::string& wants) {
     require(same, GSHMEMX_ERROR_INVALID_VALUE, [&] {
-      return strprintf("gshmemx_init_attr: this PE %s, and a second init asks for %s; call "
-                       "gshmem_finalize first",
-                       has.c_str(), wants.c_str());
+      return strprintf(
+          "gshmemx_init_attr: this PE %s, and a second init asks for %s; call "
+          "gshmem_finalize first",
+          has.c_str(), wants.c_str());
     });
   };
   refuse_unless(asked.rank == mine.rank && asked.size == mine.size,

@@ -282,4 +282,3 @@ TEST_CASE("child_may_be_a_pe_of_another_job") {
     gshmem_finalize();
   });
 }
-

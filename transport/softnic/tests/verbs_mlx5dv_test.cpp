@@ -183,4 +183,3 @@ TEST_CASE("DevX calls refuse what the kernel refuses, and report what the firmwa
     CHECK(errno == EINVAL);
   }
 }
-
