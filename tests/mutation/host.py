@@ -20,6 +20,7 @@ from connections import CONNECTIONS, tests_of
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MOUNTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SECONDS = 300  # for a build, and for the tests of a bug
+LIBRARIES = ["gshmem", "gshnic", "gshnic_ibverbs", "gshnic_mlx5", "gshmem_bootstrap_mpi", "nvshmem_host"]
 STALE = 15     # so many rows of seeded.tsv may have lost their text to changes of the code
 ERROR = re.compile(r"^\S+:\d+:\d+: (?:fatal )?error: .*", re.MULTILINE)
 FAILED = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (.+?) \.*\s*\*\*\*(?!Skipped)", re.MULTILINE)
@@ -66,14 +67,17 @@ def changed(bug):
     return text[:found[0].start()] + bug.new + text[found[0].end():]
 
 
-def programs(build, tests):
-    """What is built for these tests: programs of the build that their commands name, and the library."""
+def targets_of(build, tests):
+    """What is built for these tests: programs of the build that their commands name, and the libraries
+    that programs load."""
     listed = subprocess.run(["ctest", "--test-dir", build, "-R", tests, "--show-only=json-v1"],
                             stdout=subprocess.PIPE, text=True, check=True).stdout
     words = {word for test in json.loads(listed)["tests"] for word in test.get("command", [])}
-    names = {os.path.relpath(word, build) for word in words
-             if word.startswith(build + "/") and os.path.isfile(word)}
-    return sorted(name for name in names if not name.startswith("tests/")) + ["gshmem"]
+    programs = {os.path.relpath(word, build) for word in words
+                if word.startswith(build + "/bin/") and os.path.isfile(word)}
+    known = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout
+    return sorted(programs) + [name for name in LIBRARIES if f"\n{name}: phony\n" in known]
 
 
 def ninja(build, targets):
@@ -88,7 +92,7 @@ def judge(build, bug, tests):
         with open(os.path.join(ROOT, bug.file), "w", encoding="utf-8") as file:
             file.write(text)
     try:
-        made = ninja(build, programs(build, tests))
+        made = ninja(build, targets_of(build, tests))
     except subprocess.TimeoutExpired:
         return "seen", "the build does not end"  # it asks test programs for their cases
     if made.returncode != 0:
