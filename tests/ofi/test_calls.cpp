@@ -236,7 +236,7 @@ TEST_CASE("errors of providers are told apart", "[ofi]") {
     return strprintf("0x%02x%s%s", said.failure.syndrome, said.transient ? " again" : "",
                      said.peer_lost ? " lost" : "");
   };
-  for (const char* provider : {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp", "sockets"}) {
+  for (const char* provider : {"efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp"}) {
     INFO(provider);
     for (const int error : Errors{FI_ENORX, FI_EAGAIN})
       CHECK(verdict(provider, error) == "0x16 again");

@@ -167,6 +167,14 @@ TEST_CASE("an interface is asked for by its address, or is a name of the provide
   CHECK(domain({.provider = "tcp", .addresses = {"10.0.0.1", "127.0.0.2"}}) == "tcp;ofi_rxm1");
 }
 
+TEST_CASE("the provider that stalls is never used", "[ofi][double]") {
+  if (!have_double()) return;
+  const Offers offers({"sockets"});
+  for (const char* asked : {"", "sockets"})
+    CHECK_THAT(refusal({.provider = asked}),
+               Catch::Contains("Here it offers: sockets is deprecated, stalls, and is never used"));
+}
+
 TEST_CASE("atomics are asked for only where the NIC has them", "[ofi][double]") {
   if (!have_double()) return;
   const Offers offers(kAll);

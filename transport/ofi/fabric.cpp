@@ -32,9 +32,7 @@ Abilities abilities_of(const fi_info& info, fid_ep* endpoint) {
   // (efa_rdm_rma_should_write_using_rdma, vrb_msg_ep_rma_writemsg).
   const bool efa = is_named(info, "efa"), verbs = is_named(info, "verbs");
   const bool cxi = is_named(info, "cxi");
-  // Writes with immediates did not end in any run over sockets (libfabric 1.17).
-  const bool counts = !is_named(info, "sockets");
-  return {.immediates = counts && info.domain_attr->cq_data_size >= kImmediateBytes,
+  return {.immediates = info.domain_attr->cq_data_size >= kImmediateBytes,
           .delivers = !efa && !verbs,
           .rdma = efa || verbs || cxi,
           // efa emulates writes where the device has none.

@@ -115,17 +115,6 @@ void agree(const std::vector<Offer>& offers) {
     });
 }
 
-/// `sockets` waits for whole message headers before it takes a byte of them (libfabric 1.17,
-/// sock_pe_peek_hdr). Where the TCP window closes within one, as on loopback interfaces with the
-/// usual receive buffers of 128 KiB, nothing moves any more.
-void warn_of(const std::string& provider) {
-  if (provider != "sockets") return;
-  GSHMEM_WARN(
-      "libfabric's provider sockets is deprecated and can stall under load, until GSHMEM_TIMEOUT: "
-      "use GSHMEM_OFI_PROVIDER=\"tcp;ofi_rxm\", or larger TCP receive buffers "
-      "(sysctl -w net.ipv4.tcp_rmem=\"4096 4194304 33554432\")");
-}
-
 void exchange_addresses(Collectives& boot, Fabric& fabric) {
   std::vector<std::uint8_t> mine = fabric.address();
   const std::vector<std::size_t> lengths = allgather(boot, mine.size());
@@ -175,7 +164,6 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   std::snprintf(offer.provider, sizeof(offer.provider), "%s", kind.c_str());
   const std::vector<Offer> offers = allgather(options.boot, offer);
   agree(offers);
-  if (options.boot.rank() == 0) warn_of(offers[0].provider);
   std::uint32_t lanes = offer.lanes;
   for (const Offer& other : offers) lanes = std::min(lanes, other.lanes);
   opened.lanes->keep(lanes);
@@ -185,7 +173,6 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
   const bool rma = std::ranges::all_of(offers, [](const Offer& o) { return o.rma; });
   if (!rma) say_how(options, opened);
   const int size = options.boot.size();
-  const std::string provider = opened.lanes->first().info().fabric_attr->prov_name;
   const std::string nic_pci = ofi::pci_of(opened.lanes->first().info());
   auto nic = std::make_unique<ofi::OfiNic>(ofi::OfiNic::Setup{
       .lanes = std::move(opened.lanes),
@@ -198,8 +185,8 @@ std::unique_ptr<Nic> open_ofi(const OpenOptions& options) {
       .max_queues = static_cast<std::size_t>(size * options.config.qps_per_pe) + kMoreQueues,
       .timeout_seconds = options.config.timeout,
       .connect_seconds = connect_seconds(options.config),
-      .polling = ofi::choose_polling(options.config.ofi_poll,
-                                     cores_each(offers, offer, cores.count), provider),
+      .polling =
+          ofi::choose_polling(options.config.ofi_poll, cores_each(offers, offer, cores.count)),
       .near_pci = nic_pci.empty() ? options.gpu_pci : nic_pci,
       .on_error = options.on_error});
   nic->meet(allgather(options.boot, nic->reach()));

@@ -34,10 +34,12 @@ Name split(const std::string& text) {
 }
 
 // Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
-// sockets. `sockets` is old, but some installations have nothing else. efa-direct is EFA without
-// what a device in software adds to it.
+// TCP. efa-direct is EFA without what a device in software adds to it. The provider `sockets` is
+// never used: it is deprecated, and it stalls when a TCP window closes within a message header
+// (libfabric 1.17, sock_pe_peek_hdr).
 constexpr const char* kDirect = "efa/efa-direct";
-constexpr const char* kOrder[] = {kDirect, "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm", "sockets"};
+constexpr const char* kOrder[] = {kDirect, "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm"};
+constexpr const char* kUnusable = "sockets";
 
 /// Atomics only where the NIC carries them out. In software they are the work of the target's
 /// thread, as active messages are, but none of a queue overlap; and in GPU memory they are copies
@@ -167,6 +169,7 @@ std::string remedy(const std::string& name, std::uint64_t cap) {
 
 /// Why a provider that fi_getinfo knows was not taken.
 std::string why_not(const Library& library, const std::string& name, const Wanted& wanted) {
+  if (name == kUnusable) return "is deprecated, stalls, and is never used";
   if (!has(library, name, 0)) return "has no FI_EP_RDM endpoints";
   const std::uint64_t needed = needed_caps(name, wanted);
   const std::pair<std::uint64_t, const char*> needs[] = {
@@ -211,7 +214,7 @@ std::vector<InfoPtr> choose_provider(const Library& library, const Wanted& wante
     if (auto found = try_provider(library, name, wanted); !found.empty()) return found;
   }
   const bool other = std::ranges::none_of(kOrder, [&](const char* name) { return asked == name; });
-  if (!asked.empty() && other) {
+  if (!asked.empty() && other && asked != kUnusable) {
     if (auto found = try_provider(library, asked, wanted); !found.empty()) return found;
   }
   refuse(library, wanted);

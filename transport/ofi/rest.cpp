@@ -26,9 +26,8 @@ constexpr double kCoresToSpin = 3;
 
 }  // namespace
 
-Polling choose_polling(PollChoice wish, double cores, const std::string& provider) {
+Polling choose_polling(PollChoice wish, double cores) {
   if (wish == PollChoice::kSpin) return Polling::kSpin;
-  if (provider == "sockets") return Polling::kSleepAtOnce;
   if (wish == PollChoice::kSleep) return Polling::kSleep;
   return cores >= kCoresToSpin ? Polling::kSpin : Polling::kSleep;
 }
@@ -48,9 +47,8 @@ Cores own_cores() {
 
 std::optional<long> rest_ns(Polling polling, Clock::duration idle) {
   if (polling == Polling::kSpin) return std::nullopt;
-  const bool at_once = polling == Polling::kSleepAtOnce;
-  if (!at_once && idle < kYield) return 0;
-  if (!at_once && idle < kDoze) return kDozeNs;
+  if (idle < kYield) return 0;
+  if (idle < kDoze) return kDozeNs;
   return idle < kIdle ? kSleepNs : kIdleNs;
 }
 

@@ -15,13 +15,10 @@ enum class Polling {
   kSpin,
   /// For less cores than threads: it yields, and sleeps after 300 us, 100 us at most.
   kSleep,
-  /// A provider that makes progress by threads of its own wants the core for them: with spinning or
-  /// yielding, `sockets` on two cores took 4 to 6 ms per operation.
-  kSleepAtOnce,
 };
 
 /// `cores`: those that this PE's threads may use, divided by the PEs of this host that share them.
-[[nodiscard]] Polling choose_polling(PollChoice wish, double cores, const std::string& provider);
+[[nodiscard]] Polling choose_polling(PollChoice wish, double cores);
 /// Of the calling process, as sched_getaffinity(2) has them; in words for people and to be
 /// compared.
 struct Cores {

@@ -4,10 +4,9 @@ namespace gshmem::ofi {
 namespace {
 
 /// Providers over connections, which report their end by codes that mean less elsewhere, at the
-/// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm, FI_EIO of
-/// sockets, and FI_ENOENT of sockets for an operation after it).
+/// operations that were on it too (seen with libfabric 1.17: FI_ECANCELED of ofi_rxm).
 bool has_connections(const fi_info& info) {
-  return is_named(info, "ofi_rxm") || is_named(info, "tcp") || is_named(info, "sockets");
+  return is_named(info, "ofi_rxm") || is_named(info, "tcp");
 }
 
 }  // namespace
