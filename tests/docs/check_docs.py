@@ -7,6 +7,7 @@ check_docs.py cuda ROOT nvcc arch folder flags..   blocks of CUDA compile; the f
 
 That generated pages are current is checked by docs/generate.py --check.
 """
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -162,42 +163,49 @@ def blocks(root, *languages):
             yield path, number, code
 
 
-def run(*command, **more):
-    print(*command, flush=True)
-    return subprocess.run(command, **more).returncode == 0
+def run(command, env=None):
+    """True when the command succeeds; it and what it prints are printed together."""
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(" ".join(command) + "\n" + done.stdout, end="", flush=True)
+    return done.returncode == 0
+
+
+def run_each(commands):
+    """All of them, as many at a time as there are processors."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return all(list(pool.map(run, commands)))
+
+
+def write_blocks(root, folder, language, suffix):
+    """Source file and text of the blocks of a language."""
+    os.makedirs(folder, exist_ok=True)
+    for path, number, code in blocks(root, language):
+        source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + suffix)
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(code)
+        yield source, code
 
 
 def check_host(root, folder, c, cxx, link):
-    good, programs = True, 0
-    os.makedirs(folder, exist_ok=True)
-    alone = dict(os.environ, GSHMEM_DEVICE="cpu", GSHMEM_BOOTSTRAP="single", GSHMEM_SYMMETRIC_SIZE="4M")
+    commands, programs = [], []
     for language, suffix, compiler in (("c", ".c", c.split()), ("c++", ".cpp", cxx.split())):
-        for path, number, code in blocks(root, language):
-            source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + suffix)
-            with open(source, "w", encoding="utf-8") as file:
-                file.write(code)
-            print(f"{path}, block {number} of {language}")
-            program = re.search(r"^int main\b", code, re.M)
-            target = ["-o", source + ".out", source, *link.split()] if program else ["-c", "-o", source + ".o", source]
-            good &= run(*compiler, *target)
-            if program and good:
-                programs += 1
-                good &= run(source + ".out", env=alone)
-    return good and programs > 1
+        for source, code in write_blocks(root, folder, language, suffix):
+            if re.search(r"^int main\b", code, re.M):
+                programs.append(source + ".out")
+                commands.append([*compiler, "-o", source + ".out", source, *link.split()])
+            else:
+                commands.append([*compiler, "-c", "-o", source + ".o", source])
+    alone = dict(os.environ, GSHMEM_DEVICE="cpu", GSHMEM_BOOTSTRAP="single", GSHMEM_SYMMETRIC_SIZE="4M")
+    return run_each(commands) and all([run([program], alone) for program in programs]) and len(programs) > 1
 
 
 def check_cuda(root, nvcc, arch, folder, *flags):
-    good = True
-    os.makedirs(folder, exist_ok=True)
-    for path, number, code in blocks(root, "cuda"):
-        source = os.path.join(folder, re.sub(r"\W", "_", path) + str(number) + ".cu")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(code)
-        links = path == "README.md" and number == 0
-        target = ["-o", source + ".out", *flags] if links else [*flags, "-c", "-o", source + ".o"]
-        standard = [] if links else ["-std=c++20"]
-        good &= run(nvcc, f"-arch={arch}", "-Werror=all-warnings", *standard, source, *target)
-    return good
+    commands = []
+    for source, _ in write_blocks(root, folder, "cuda", ".cu"):
+        links = os.path.basename(source) == "README_md0.cu"
+        target = ["-o", source + ".out", *flags] if links else ["-std=c++20", *flags, "-c", "-o", source + ".o"]
+        commands.append([nvcc, f"-arch={arch}", "-Werror=all-warnings", source, *target])
+    return run_each(commands)
 
 
 def main():
