@@ -36,7 +36,7 @@ Name split(const std::string& text) {
 // Best first: hardware that has reliable unconnected endpoints, then RDMA over connections, then
 // TCP. efa-direct is EFA without what a device in software adds to it. The provider `sockets` is
 // never used: it is deprecated, and it stalls when a TCP window closes within a message header
-// (libfabric 1.17, sock_pe_peek_hdr).
+// (libfabric 1.17, in the provider's peek of a header).
 constexpr const char* kDirect = "efa/efa-direct";
 constexpr const char* kOrder[] = {kDirect, "efa", "cxi", "verbs;ofi_rxm", "tcp;ofi_rxm"};
 constexpr const char* kUnusable = "sockets";
