@@ -18,7 +18,7 @@ class CopiedAtomics {
   /// `copies` lives longer. Its start_atomic is not called.
   explicit CopiedAtomics(MemoryAccess& copies);
 
-  /// As MemoryAccess::start_atomic. Tickets are not those of `copies`.
+  /// Does what MemoryAccess::start_atomic does. Tickets are not those of `copies`.
   [[nodiscard]] Ticket start(std::uint64_t offset, const nic::Wqe& wqe, std::uint64_t* old);
   [[nodiscard]] static bool is_own(Ticket ticket) { return ticket <= kFirst; }
   /// After a poll() of the copies.

@@ -1,4 +1,4 @@
-// What libfabric's providers are told before they are asked: variables, and options of an endpoint.
+// Settings of libfabric's providers before they are asked: variables, and options of an endpoint.
 // Kernels of the PE spin for what the executor brings, so that a provider must not call what may
 // wait for kernels (most of the CUDA runtime) from a data call or from fi_cq_read. Used by open.cpp
 // and fabric.cpp.

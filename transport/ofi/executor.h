@@ -53,7 +53,7 @@ class Executor {
   void call(std::function<void()> what);
   void stop() noexcept;
 
-  // What the thread does, for a caller that is the thread itself.
+  // The work of the thread, for a caller that is the thread itself.
   void hand_over();
   /// True when there was something to do.
   bool round(Clock::time_point now);

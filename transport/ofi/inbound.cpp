@@ -20,8 +20,8 @@ void Inbound::arrived(std::uint32_t group) {
   ++(*arrived_)[group % kGroups];
 }
 
-/// As InfiniBand has it (work_queue.cpp, may_begin): reads may overlap each other and writes after
-/// them, and so may writes. An atomic waits for all.
+/// The rule of InfiniBand (work_queue.cpp, may_begin): reads may overlap each other and writes
+/// after them, and so may writes. An atomic waits for all.
 bool Inbound::may_begin(const MessageHeader& header) const {
   switch (header.kind) {
     case MessageKind::kWrite:

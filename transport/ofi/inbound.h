@@ -22,7 +22,7 @@ class Inbound {
 
   /// The message whose turn it is, when nothing keeps it waiting; else null. It is begun with this.
   [[nodiscard]] MessageBuffer* next();
-  /// What next() gave last could not be begun after all: it is the next one again.
+  /// Puts back the last result of next(), which could not be begun: it is the next one again.
   void put_back(MessageBuffer& buffer);
   /// A message begun by next() is carried out.
   void ended(const MessageHeader& header);

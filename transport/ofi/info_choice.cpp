@@ -32,7 +32,7 @@ std::size_t rank_of(const fi_info& info, const std::vector<std::string>& address
   return place == addresses.end() && is_loopback(info) ? rank + 1 : rank;
 }
 
-/// Of entries that suit equally well.
+/// The nearest of entries that suit equally well.
 std::vector<const fi_info*> nearest(const std::vector<const fi_info*>& equal,
                                     const EntryWish& wish) {
   std::vector<const fi_info*> entries;

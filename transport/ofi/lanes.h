@@ -17,7 +17,7 @@ namespace gshmem::ofi {
 
 inline constexpr std::size_t kMaxLanes = 8;
 
-/// Of the heap, and of memory beside it.
+/// Access to the heap, and to memory beside it.
 inline constexpr std::uint64_t kHeapAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// A peer by one lane.

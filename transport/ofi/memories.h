@@ -14,7 +14,7 @@
 
 namespace gshmem::ofi {
 
-/// What a PE tells the others of its own.
+/// The description of its memory that a PE sends to the others.
 struct RemoteMemory {
   std::uint32_t key = 0;   ///< as WQEs name it
   std::uint64_t base = 0;  ///< as providers do, for RMA

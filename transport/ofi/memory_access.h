@@ -41,7 +41,7 @@ class MemoryAccess {
   [[nodiscard]] virtual Ticket start_read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
   /// Looks how far copies have come; what has been started until then may be taken together.
   virtual void poll() {}
-  /// As of the last poll().
+  /// The state at the last poll().
   [[nodiscard]] virtual bool done(Ticket ticket) = 0;
   /// Carries out an atomic on a word of wqe.length bytes, which is in memory when it is done; then
   /// `old` has what was there, unless it is null. All of this object are atomic to each other, and

@@ -46,7 +46,7 @@ struct Peer {
   std::size_t immediates = 0;  ///< that it may not have taken yet
 };
 
-/// What a queue's messages are numbered by at their target.
+/// Numbers of a queue's messages at their target.
 struct Outbound {
   std::uint32_t twin = 0;  ///< the queue there that this one is connected to, by its order
   std::uint32_t next = 0;  ///< number of the next message

@@ -18,9 +18,9 @@
 namespace gshmem::ofi {
 namespace {
 
-/// Of the interface, the version this is written against: the oldest with all that is used, so that
-/// later libraries keep its meaning (fi_getinfo(3), "version"). From 1.18 on efa calls CUDA unless
-/// two options say otherwise, which are set for all (environment.cpp).
+/// The version of the interface that this is written against: the oldest with all that is used, so
+/// that later libraries keep its meaning (fi_getinfo(3), "version"). From 1.18 on efa calls CUDA
+/// unless two options say otherwise, which are set for all (environment.cpp).
 constexpr std::uint32_t kApiVersion = FI_VERSION(1, 14);
 
 /// A provider, and which fabric of it; empty = any.
@@ -106,7 +106,7 @@ std::string address_of_interface(const std::string& name) {
   return {};
 }
 
-/// Of what fi_getinfo gave, the entries to use, each alone.
+/// The entries of fi_getinfo to use, each alone.
 std::vector<InfoPtr> pick(const Library& library, const fi_info* list, const EntryWish& wish) {
   std::vector<InfoPtr> picked;
   for (const fi_info* entry : choose_entries(list, wish))
@@ -156,7 +156,7 @@ bool has(const Library& library, const std::string& name, std::uint64_t caps) {
   return false;
 }
 
-/// What may help where a provider has no FI_HMEM.
+/// Advice for a provider without FI_HMEM.
 std::string remedy(const std::string& name, std::uint64_t cap) {
   if (cap != FI_HMEM) return {};
   const std::string missing = missing_cuda_runtime();

@@ -19,7 +19,7 @@ enum class Polling {
 
 /// `cores`: those that this PE's threads may use, divided by the PEs of this host that share them.
 [[nodiscard]] Polling choose_polling(PollChoice wish, double cores);
-/// Of the calling process, as sched_getaffinity(2) has them; in words for people and to be
+/// Cores of the calling process, from sched_getaffinity(2); in words for people and to be
 /// compared.
 struct Cores {
   int count = 0;

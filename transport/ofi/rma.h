@@ -36,7 +36,7 @@ class RmaEngine final : public Engine, private CompletionSink {
     std::uint64_t landing = 0;  ///< offset in the pool: where the words that are read go
     /// Immediates that a PE takes from each other one before it has carried out what they are for.
     std::size_t immediates = 0;
-    /// What READs bring may be visible later than their completion.
+    /// Data of READs may become visible later than their completion.
     bool reads_trail = false;
   };
   /// All live longer.

@@ -1,4 +1,4 @@
-// What an error of a provider means: for the operation, for the peer, and whether to try again.
+// The meaning of a provider's error: for the operation, for the peer, and whether to try again.
 // Included by the engines.
 #pragma once
 

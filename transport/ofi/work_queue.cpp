@@ -60,7 +60,7 @@ void WorkQueue::step(QueueServices& services, Clock::time_point now) {
   fetch(services);
   issue(services, now);
   retire(services);
-  // What has retired makes room for what was rung.
+  // Retired operations make room for entries that were rung.
   if (!hungry_ && !operations_.full() && next_ < rung_ && !closed_) list();
 }
 

@@ -37,7 +37,7 @@ struct QueueServices {
   bool words = false;
   /// A target counts the immediates of writes (Operation::group).
   bool immediates = false;
-  /// What is registered beside the heap and has these bytes; null: nothing has.
+  /// The memory registered beside the heap that has these bytes; null: none.
   [[nodiscard]] const Memory* beside(std::uint64_t offset, std::uint64_t bytes) const {
     return offset < heap_bytes ? nullptr : memories.find(offset, bytes);
   }
