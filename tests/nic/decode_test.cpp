@@ -216,32 +216,6 @@ TEST_CASE("inline_headers_must_fit") {
   bad(join({control(0, 0x23, 2), data}), "inline data in DUMP");
 }
 
-TEST_CASE("opcodes_that_are_not_executed_are_errors_with_their_name") {
-  for (const auto& [opcode, name] :
-       std::initializer_list<std::pair<std::uint8_t, const char*>>{{0x01, "SEND_INVAL"},
-                                                                   {0x09, "WRITE_IMM"},
-                                                                   {0x0a, "SEND"},
-                                                                   {0x0b, "SEND_IMM"},
-                                                                   {0x0e, "TSO"},
-                                                                   {0x0f, "WAIT"},
-                                                                   {0x19, "FMR"},
-                                                                   {0x1b, "LOCAL_INVAL"},
-                                                                   {0x1f, "CONFIG_CMD"},
-                                                                   {0x20, "SET_PSV"},
-                                                                   {0x25, "UMR"},
-                                                                   {0x28, "TAG_MATCHING"},
-                                                                   {0x2c, "FLOW_TBL"},
-                                                                   {0x2f, "MMO"},
-                                                                   {0x13, "unknown"},
-                                                                   {0xee, "unknown"}}) {
-    bad(control(0, opcode, 1), name);
-    char begin[16];
-    std::snprintf(begin, sizeof begin, "opcode 0x%02x (", unsigned{opcode});
-    const std::string shown = *name == 'u' ? "unknown opcode" : name;
-    CHECK(decode(control(0, opcode, 1)).reason == begin + shown + ")");
-  }
-}
-
 TEST_CASE("both_encodings_of_a_doorbell_give_the_next_index") {
   const auto value = [](Bytes bytes) {
     std::uint64_t word = 0;

@@ -228,53 +228,5 @@ TEST_CASE("on_first_use_a_queue_that_a_nic_refuses_is_an_error_about_the_peer") 
   CHECK(job.code == GSHMEMX_ERROR_NIC);
 }
 
-TEST_CASE("on_first_use_a_letter_that_cannot_be_is_an_error_about_its_sender") {
-  auto boots = bootstrap::create_threads(1, 60);
-  Connected pe(Job::one_host_each(1), std::move(boots[0]), ConnectChoice::kUse);
-  std::uint32_t asked = 0;
-  const bool is_woken = GENERATE(true, false);
-  constexpr int kNobody = -100;
-  std::atomic<int> about{kNobody}, sent{0};
-  std::string why;
-  int code = 0;
-  const auto tell = [&](const Error& error, int from) {
-    why = error.what(), code = error.code(), about = from;
-  };
-  const test::NewThread made;
-  FirstUse thread(pe.queues(), {.my_pe = 0,
-                                .asked = &asked,
-                                .is_woken = is_woken,
-                                .send = [&](int, std::span<const std::byte>) { ++sent; },
-                                .on_error = tell});
-  const std::string of_it = made.of_it();
-  // Of half a header; of none, part of one, one queue; from a PE that is none, one with two queues.
-  const std::vector<std::byte> letter(GENERATE(3u, 8u, 9u, 8u + 2 * sizeof(ConnectInfo)));
-  const int from = GENERATE(7, 0, -1);
-  // It takes no core while nothing comes: before long it looks once in a millisecond.
-  const auto used = [] {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-  };
-  const double before = used();
-  const std::uint64_t looks = test::sleeps(of_it);
-  const auto begun = std::chrono::steady_clock::now();
-  ::usleep(20'000);
-  CHECK(used() - before < 0.01);
-  const std::chrono::duration<double, std::milli> past = std::chrono::steady_clock::now() - begun;
-  CHECK(static_cast<double>(test::sleeps(of_it) - looks) < 20 + 2 * past.count());
-  thread.take(from, letter);
-  for (int i = 0; i < 20000 && about == kNobody; ++i) ::usleep(1000);
-  CHECK(about == from);
-  const std::string bytes = std::to_string(letter.size());
-  CHECK(why == "no connection to PE " + std::to_string(from) + ": " +
-                   (letter.size() % 2 != 0 ? "a letter of " + bytes + " bytes"
-                    : from != 0            ? "no queues of context 0 to PE " + std::to_string(from)
-                    : letter.size() == 8   ? std::string("it tells of 0 queues, not 2")
-                                           : "it tells of 1 queues, not 2"));
-  CHECK(code == GSHMEMX_ERROR_INTERNAL);
-  CHECK(sent == 0);
-}
-
 }  // namespace
 }  // namespace gshmem::nic

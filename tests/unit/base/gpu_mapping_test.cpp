@@ -187,41 +187,5 @@ TEST_CASE("failures_warn_once_under_auto_name_the_call_under_on_and_undo_what_ca
   CHECK(map(Switch::kAuto, gpu) != nullptr);
 }
 
-TEST_CASE("payload_is_there_when_another_thread_sees_the_flag") {
-  const bool settled = GENERATE(false, true);  // and written by somebody else
-  const Gdr gdr;
-  std::uint8_t* const gpu = gdr.allocate(kBytes);
-  const auto mapping = map(Switch::kOn, gpu);
-  constexpr std::uint64_t kRounds = 2000, kFlag = 0, kAnswer = 64, kPayload = 128;
-  std::uint64_t torn = 0;
-  const auto await = [&](std::uint64_t word, std::uint64_t round) {
-    for (int looks = 1; mapping->load(word, 8) != round; ++looks)
-      if (looks % 1000 == 0) std::this_thread::yield();
-  };
-  std::thread reader([&] {
-    std::vector<std::uint8_t> payload(100);
-    for (std::uint64_t round = 1; round <= kRounds; ++round) {
-      await(kFlag, round);
-      mapping->read(kPayload + 1, payload.data(), payload.size());
-      for (const std::uint8_t byte : payload) torn += byte != static_cast<std::uint8_t>(round);
-      mapping->write(kAnswer, &round, sizeof(round));
-    }
-  });
-  std::vector<std::uint8_t> payload(100);
-  for (std::uint64_t round = 1; round <= kRounds; ++round) {
-    std::fill(payload.begin(), payload.end(), static_cast<std::uint8_t>(round));
-    if (settled) {
-      test::copy_by_combining(gdr->view + kPayload + 1, payload.data(), payload.size());
-      mapping->settle(kAnswer);
-    } else {
-      mapping->write(kPayload + 1, payload.data(), payload.size());
-    }
-    mapping->write(kFlag, &round, sizeof(round));
-    await(kAnswer, round);
-  }
-  reader.join();
-  CHECK(torn == 0);
-}
-
 }  // namespace
 }  // namespace gshmem

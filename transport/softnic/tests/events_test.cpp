@@ -79,57 +79,6 @@ TEST_CASE("the_device_tells_of_what_no_completion_carries") {
   pair.engine.ignore_events(listener);
 }
 
-TEST_CASE("a_doorbell_of_a_completion_queue_tells_the_wishes_that_are_new") {
-  Pair pair;
-  Queue other(pair.engine, pair.pd, {.uar = pair.a.uar(), .page = pair.a.page()});
-  other.connect(other.qpn());
-  std::mutex mutex;
-  std::vector<std::uint32_t> told;
-  const int listener = pair.engine.listen([&](const soft::DeviceEvent& event) {
-    const std::lock_guard lock(mutex);
-    if (event.kind == soft::DeviceEvent::Kind::kCompletion) told.push_back(event.number);
-  });
-  const auto tells = [&](const std::vector<std::uint32_t>& expected) {
-    CHECK(eventually([&] {
-      const std::lock_guard lock(mutex);
-      return told.size() >= expected.size();
-    }));
-    const std::lock_guard lock(mutex);
-    CHECK(told == expected);
-  };
-  const auto nop = [](Queue& queue) { CHECK_FALSE(queue.ring_and_wait(queue.nop()).error()); };
-  // One that has no record wishes for nothing.
-  alignas(64) std::uint8_t entry[64];
-  std::memset(entry, 0xff, sizeof entry);
-  const std::uint32_t silent = pair.engine.create_cq(
-      {.buffer = entry, .collapsed = true, .ignore_overrun = true, .uar = pair.a.uar()});
-  for (const std::uint32_t cqn : {pair.a.cqn(), other.cqn(), silent}) pair.engine.watch_cq(cqn);
-  // Nor one whose register has gone before it.
-  void* page = nullptr;
-  const std::uint32_t uar = pair.engine.create_uar(&page);
-  const std::uint32_t homeless = pair.engine.create_cq(
-      {.buffer = entry, .collapsed = true, .ignore_overrun = true, .uar = uar});
-  pair.engine.watch_cq(homeless);
-  pair.engine.destroy_uar(uar);
-  const std::uint32_t a = pair.a.cqn(), b = other.cqn();
-  other.arm(0, 0);
-  nop(other);
-  tells({b});
-  pair.a.arm(0, 0);  // the other one has wished for nothing since
-  nop(other);
-  nop(pair.a);
-  tells({b, a});
-  other.arm(2, 1, false);  // its doorbell was overwritten by the next one
-  pair.a.arm(1, 1);
-  nop(other);
-  tells({b, a, b});
-  nop(pair.a);
-  tells({b, a, b, a});
-  pair.engine.ignore_events(listener);
-  for (const std::uint32_t cqn : {silent, homeless}) pair.engine.destroy_cq(cqn);
-  nop(pair.a);  // nobody looks at them any more
-}
-
 TEST_CASE("a_port_that_flaps_tells_so_and_loses_nothing") {
   using Kind = soft::DeviceEvent::Kind;
   Pair pair({.rules = "wqe=41:times=1:port=flap:4ms"}, {.log_entries = 8});

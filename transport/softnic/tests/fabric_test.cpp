@@ -244,58 +244,6 @@ TEST_CASE("the_syndrome_of_a_dead_peer_is_retry_exceeded") {
   ::close(fd);
 }
 
-/// Runs `body` as the first process of a PID namespace of its own, with a /proc to match: its code,
-/// or kNotPermitted.
-constexpr int kNotPermitted = 100;
-template <class F>
-int in_own_namespace(F body) {
-  const pid_t outer = ::fork();
-  if (outer == 0) {
-    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) ::_exit(kNotPermitted);
-    const pid_t inner = ::fork();
-    if (inner == 0) {
-      const bool mounted = ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                           ::mount("proc", "/proc", "proc", 0, nullptr) == 0;
-      ::_exit(mounted ? body() : kNotPermitted);
-    }
-    int status = -1;
-    ::waitpid(inner, &status, 0);
-    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  }
-  int status = -1;
-  ::waitpid(outer, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-TEST_CASE("processes_of_different_pid_namespaces_see_each_other") {
-  const int fd = soft::Engine::make_fabric();
-  soft::Fabric mine(fd);
-  int there[2], seen[2];  // pipes
-  REQUIRE((::pipe(there) == 0 && ::pipe(seen) == 0));
-  std::thread witness([&] {
-    char byte = 'n';
-    (void)!::read(there[0], &byte, 1);
-    (void)!::write(seen[1], byte == 'y' && mine.alive(1) ? "y" : "n", 1);
-  });
-  const int result = in_own_namespace([&] {
-    const soft::Fabric theirs(fd);
-    const bool second = theirs.node() == 1 && theirs.alive(0);
-    (void)!::write(there[1], second ? "y" : "n", 1);
-    char byte = 'n';
-    return ::read(seen[0], &byte, 1) == 1 && byte == 'y' ? 0 : 1;
-  });
-  (void)!::write(there[1], "n", 1);  // where there was no namespace
-  witness.join();
-  for (const int end : {fd, there[0], there[1], seen[0], seen[1]}) ::close(end);
-  if (result == kNotPermitted) {
-    std::printf("skipped: no right to make a PID namespace\n");
-    return;
-  }
-  CHECK(result == 0);
-  CHECK(mine.alive(0));
-  CHECK_FALSE(mine.alive(1));
-}
-
 // Last: this engine stays.
 TEST_CASE("a_forked_child_has_no_engine_and_does_not_harm_its_parents") {
   soft::Engine& engine = soft::Engine::get();
