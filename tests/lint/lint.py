@@ -117,7 +117,7 @@ FOREIGN_WORDS = set("""
 NAME_IN_COMMENT = re.compile(r"(?<![\w/.%-])([A-Za-z]\w*_\w+)(?![\w/-]|\.\w)")
 
 # Subjects of commits since then: "area: imperative summary", one change (CONTRIBUTING.md).
-COMMITS_SINCE = "2026-11-28T22:30:00Z"
+COMMITS_SINCE = "2026-11-29T00:00:00Z"
 SUBJECT = re.compile(r"[\w./+-]+(?:, [\w./+-]+)*: \S[^;]*\Z")
 MAX_SUBJECT = 72
 
